@@ -1,0 +1,20 @@
+//! What an x86-64 instruction does, written once, generic over the domain of values.
+//!
+//! Reading order: [`domain`] (the algebra of values), [`machine`] (the state an instruction may touch),
+//! [`flags`] (lazy arithmetic flags), [`op`] (a decoded instruction), [`sem`] (the semantics, one file per
+//! family), [`table`] (iced instruction to handler), [`cpu`] (the concrete machine: the software CPU),
+//! [`faulty`] (the same machine with an injected fault at the n-th access).
+//!
+//! The rule that makes one copy serve every domain: a semantic function is straight-line. It never branches on
+//! a guest value; choices are [`domain::Domain::ite`], [`machine::Machine::trap_if`] and a returned
+//! [`machine::Flow`]. `if` on a field of [`op::Op`] (a decoded constant) is fine.
+//!
+//! This crate depends on no other crate of the workspace, has no unsafe code and does no I/O.
+#![forbid(unsafe_code)]
+
+pub mod domain;
+pub mod flags;
+pub mod machine;
+pub mod op;
+pub mod opaque;
+pub mod state;

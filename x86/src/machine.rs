@@ -1,0 +1,167 @@
+//! The state that an instruction may touch, and the ways in which it may end.
+
+use crate::domain::Domain;
+use crate::flags::Flags;
+use crate::op::{BranchKind, Gpr, Segment};
+
+/// Why an instruction did not retire. One byte, so that `Exec<u64>` fits two registers (a 24-byte trap costs
+/// 17 % of the interpreter's speed); the details (CR2, the error code) live in the machine, as on hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Trap {
+    /// #PF; the address and error code are in the machine.
+    Page,
+    /// #DE: division by zero, or a quotient that does not fit.
+    Divide,
+    /// #UD, raised by an instruction that is defined to raise it (UD2) or that this CPU model lacks.
+    Undefined,
+    /// #GP: non-canonical address, misaligned SSE operand, privileged instruction.
+    General,
+    /// #SS: non-canonical address in a stack access.
+    Stack,
+    /// #BP: INT3.
+    Breakpoint,
+    /// #DB: INT1, or single-stepping.
+    Debug,
+    /// #MF: an unmasked x87 exception is pending.
+    X87,
+    /// #XM: an unmasked SIMD floating-point exception.
+    Simd,
+    /// The path contradicts itself (symbolic machines only).
+    Infeasible,
+}
+
+/// The result of a step of an instruction.
+pub type Exec<T = ()> = Result<T, Trap>;
+
+/// A machine's bit-vector.
+pub type Bv<M> = <<M as Machine>::D as Domain>::Bv;
+/// A machine's truth value.
+pub type Bool<M> = <<M as Machine>::D as Domain>::Bool;
+/// A machine's arithmetic flags.
+pub type FlagsOf<M> = Flags<Bv<M>, Bool<M>>;
+/// A machine's control transfer.
+pub type FlowOf<M> = Flow<Bv<M>, Bool<M>>;
+
+/// Control and status registers that are read and written whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Control {
+    /// MXCSR, 32 bits.
+    Mxcsr,
+    /// The x87 control word, 16 bits.
+    X87Control,
+    /// The x87 status word, 16 bits, including TOP.
+    X87Status,
+    /// The x87 tag word in its abridged form (FXSAVE): 8 bits, 1 = the physical register is not empty.
+    X87Tag,
+}
+
+/// Where control goes next, as data: an interpreter picks, a synthesizer asserts.
+#[derive(Clone, Copy, Debug)]
+pub enum Flow<V, B> {
+    /// A jump, call or return to a 64-bit address.
+    Jump(V),
+    /// A conditional branch to `to`, else to the next instruction.
+    Branch {
+        /// Whether it is taken.
+        taken: B,
+        /// The target when taken.
+        to: u64,
+    },
+    /// One iteration of a string instruction is done; the same instruction runs again if `again`.
+    Repeat {
+        /// Whether there is another iteration.
+        again: B,
+    },
+    /// SYSCALL: rip is the next instruction; rcx and r11 are written by whoever serves the call.
+    Syscall,
+    /// An instruction that reads the machine rather than the program's state; the engine supplies the result.
+    MachineRead(MachineRead),
+}
+
+/// Instructions whose result is not a function of the guest's own state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MachineRead {
+    /// CPUID.
+    Cpuid,
+    /// RDTSC.
+    Rdtsc,
+    /// RDTSCP.
+    Rdtscp,
+    /// RDPID.
+    Rdpid,
+    /// RDRAND.
+    Rdrand,
+    /// RDSEED.
+    Rdseed,
+    /// XGETBV.
+    Xgetbv,
+}
+
+/// Architectural state, with memory and traps: the only way in which a semantics touches the world.
+///
+/// Rule for every semantics: accesses that can trap come first, commits (`set_*`, and the last `store`) come
+/// last, so that a faulting instruction leaves no trace. [`crate::faulty`] checks it.
+pub trait Machine: Sized {
+    /// The domain of values.
+    type D: Domain;
+
+    /// The algebra.
+    fn d(&self) -> &Self::D;
+    /// A general register, 64 bits.
+    fn reg(&self, r: Gpr) -> Bv<Self>;
+    /// Writes a general register, 64 bits.
+    fn set_reg(&mut self, r: Gpr, v: Bv<Self>);
+    /// The arithmetic flags.
+    fn flags(&self) -> FlagsOf<Self>;
+    /// Writes the arithmetic flags.
+    fn set_flags(&mut self, f: FlagsOf<Self>);
+    /// Writes the arithmetic flags if `c`: a host branch when concrete, a merge when symbolic.
+    fn set_flags_if(&mut self, c: Bool<Self>, f: FlagsOf<Self>);
+    /// The direction flag.
+    fn direction(&self) -> Bool<Self>;
+    /// Writes the direction flag.
+    fn set_direction(&mut self, down: Bool<Self>);
+    /// The base of a segment (zero but for FS and GS).
+    fn segment_base(&self, s: Segment) -> Bv<Self>;
+    /// Writes the base of FS or GS.
+    fn set_segment_base(&mut self, s: Segment, base: Bv<Self>);
+    /// 64-bit half `half` (0 low, 1 high) of vector register `n`.
+    fn vector(&self, n: u8, half: u8) -> Bv<Self>;
+    /// Writes a 64-bit half of a vector register.
+    fn set_vector(&mut self, n: u8, half: u8, v: Bv<Self>);
+    /// Physical x87 register `n` (not relative to TOP): significand (64 bits), sign and exponent (16 bits).
+    fn x87(&self, n: u8) -> (Bv<Self>, Bv<Self>);
+    /// Writes a physical x87 register.
+    fn set_x87(&mut self, n: u8, significand: Bv<Self>, sign_exponent: Bv<Self>);
+    /// The x87 TOP field as a host number: symbolic machines keep the stack depth concrete by policy.
+    fn x87_top(&self) -> u8;
+    /// Writes TOP.
+    fn set_x87_top(&mut self, top: u8);
+    /// A control or status register.
+    fn control(&self, c: Control) -> Bv<Self>;
+    /// Writes a control or status register.
+    fn set_control(&mut self, c: Control, v: Bv<Self>);
+    /// Loads `w` bits (8, 16, 32 or 64) from a linear address.
+    fn load(&mut self, w: u32, va: Bv<Self>) -> Exec<Bv<Self>>;
+    /// Stores `w` bits at a linear address, all or nothing.
+    fn store(&mut self, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec;
+    /// Stores `low` at `va` and `high` at `va + 8`, all or nothing.
+    fn store128(&mut self, va: Bv<Self>, low: Bv<Self>, high: Bv<Self>) -> Exec;
+    /// Traps here if `c`. A symbolic machine assumes `!c`, or `c` where it knows that this is the crash.
+    fn trap_if(&mut self, c: Bool<Self>, t: Trap) -> Exec;
+}
+
+/// The effect of an instruction that falls through.
+pub type Body<M> = fn(&mut M, &crate::op::Op) -> Exec;
+/// The effect of an instruction that ends a block.
+pub type Last<M> = fn(&mut M, &crate::op::Op) -> Exec<FlowOf<M>>;
+
+/// What the table gives for an instruction.
+pub enum Handler<M: Machine> {
+    /// It falls through to the next instruction.
+    Body(Body<M>),
+    /// It ends a block; the kind is that of its branch record when taken, `None` where it makes none
+    /// (string instructions, machine reads).
+    Last(Last<M>, Option<BranchKind>),
+}
