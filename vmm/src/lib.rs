@@ -1,1 +1,13 @@
-//! Placeholder.
+//! Runs a Linux program as a process guest, records it and replays it.
+//!
+//! Reading order: [`ram`] (guest-physical memory), [`engine`] (what executes instructions: KVM or the software
+//! CPU, one interface), [`paging`] (the guest's page tables), [`process`] (address space, ELF, vDSO), [`linux`]
+//! (the personality that serves system calls), [`gate`] (the one place where non-determinism enters),
+//! [`journal`] (what the gate wrote), [`record`] and [`replay`] (the two drivers), [`elfcore`] (core files).
+//!
+//! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free
+//! function on the least state, so it is tested without a virtual machine.
+
+pub mod engine;
+pub mod gate;
+pub mod ram;

@@ -1,0 +1,199 @@
+//! What executes the guest's instructions: one interface for KVM and for the software CPU.
+//!
+//! An engine is one virtual CPU with its physical memory. It always runs ring 3 of the guest, through the page
+//! tables that it is given; everything that the program cannot do alone comes back as an [`Exit`]. The
+//! personality, the journal and the tests never ask which engine runs.
+
+use crate::ram::Ram;
+use x86::machine::MachineRead;
+use x86::state::{Fpu, Regs};
+
+/// A guest-physical address, in bytes.
+pub type Phys = u64;
+/// A guest-virtual address.
+pub type Virt = u64;
+
+/// Which engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// Hardware, through /dev/kvm.
+    Kvm,
+    /// The software CPU.
+    Soft,
+}
+
+impl EngineKind {
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Kvm => "kvm",
+            EngineKind::Soft => "soft",
+        }
+    }
+}
+
+/// When to come back even though the guest asks for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Only at an exit.
+    Exit,
+    /// When exactly this many instructions have retired since the engine was made ([`Counters::instructions`]).
+    /// Engines that do not count refuse it with [`EngineError::CannotCount`].
+    Retired(u64),
+}
+
+/// Why the engine came back. In every case [`Engine::regs`] is the guest's user-mode state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// SYSCALL retired: rip is the next instruction, rcx = rip and r11 = rflags as the processor writes them.
+    Syscall,
+    /// An exception; rip is the instruction that faulted (for #BP: the next one, as on hardware).
+    Exception(Exception),
+    /// An instruction that reads the machine; rip is that instruction, nothing of it has happened yet.
+    MachineRead(MachineRead),
+    /// The bound of [`Until::Retired`] is reached.
+    Budget,
+    /// [`Interrupter::interrupt`] was called, or a signal arrived on the thread.
+    Interrupted,
+    /// The software CPU has no semantics for the instruction at rip.
+    NoSemantics {
+        /// Its bytes; those after `len` are zero.
+        bytes: [u8; 15],
+        /// How many of them are the instruction.
+        len: u8,
+    },
+}
+
+/// A processor exception in ring 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// The vector: 0 #DE, 1 #DB, 3 #BP, 4 #OF, 6 #UD, 11 #NP, 12 #SS, 13 #GP, 14 #PF, 16 #MF, 17 #AC, 19 #XM.
+    pub vector: u8,
+    /// The error code; zero for vectors that have none. For #PF: bit 0 present, 1 write, 2 user, 4 fetch.
+    pub error_code: u32,
+    /// CR2, for #PF; else zero.
+    pub address: Virt,
+}
+
+/// Exact counts of what the guest's user mode has retired since the engine was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Instructions; a whole REP string instruction counts as one.
+    pub instructions: u64,
+    /// Taken branches.
+    pub taken_branches: u64,
+    /// Conditional branches, taken or not.
+    pub conditional_branches: u64,
+}
+
+/// A page whose translation was withdrawn, narrowed or moved to another frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StalePage {
+    /// The page's first virtual address.
+    pub page: Virt,
+    /// The frame it was mapped to.
+    pub frame: Phys,
+}
+
+/// One virtual CPU with its memory.
+pub trait Engine {
+    /// Which engine this is.
+    fn kind(&self) -> EngineKind;
+    /// Guest-physical memory.
+    fn ram(&self) -> &Ram;
+    /// Guest-physical memory, writable: the guest is never running while this is held. Whoever writes to a
+    /// page that the guest may execute tells it by [`Engine::invalidate`].
+    fn ram_mut(&mut self) -> &mut Ram;
+    /// The first physical address that the engine does not keep for itself: frames are allocated from here up.
+    fn first_free_frame(&self) -> Phys;
+    /// The entry that every top-level page table must have at index 511 (the engine's own pages), zero if none.
+    fn kernel_entry(&self) -> u64;
+    /// Uses the page tables whose top level is at `root` from now on.
+    fn set_page_table(&mut self, root: Phys) -> Result<(), EngineError>;
+    /// Forgets translations. New mappings and rights that only grow need no call.
+    fn invalidate(&mut self, stale: &[StalePage]) -> Result<(), EngineError>;
+    /// The integer registers.
+    fn regs(&self) -> &Regs;
+    /// Sets the integer registers.
+    fn set_regs(&mut self, regs: &Regs) -> Result<(), EngineError>;
+    /// The x87 and vector registers (slow on KVM: not for every exit).
+    fn fpu(&mut self) -> Result<Fpu, EngineError>;
+    /// Sets the x87 and vector registers.
+    fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError>;
+    /// Runs the guest.
+    fn run(&mut self, until: Until) -> Result<Exit, EngineError>;
+    /// Exact counts, where the engine has them; never an estimate.
+    fn counters(&self) -> Option<Counters>;
+    /// Reads model-specific registers (branch records and their controls) as KVM_GET_MSRS does: stops at the
+    /// first that it refuses, and gives those before it.
+    fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError>;
+    /// Writes model-specific registers as KVM_SET_MSRS does: gives the number written before the first refusal.
+    fn write_msrs(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError>;
+    /// A handle by which another thread, or a signal handler, makes [`Engine::run`] come back.
+    fn interrupter(&self) -> Interrupter;
+}
+
+/// Makes a running engine come back with [`Exit::Interrupted`].
+#[derive(Clone)]
+pub struct Interrupter {
+    /// Set by [`Interrupter::interrupt`]; the engine clears it when it comes back.
+    flag: std::sync::Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl Default for Interrupter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Interrupter {
+    /// A handle that is not raised.
+    #[must_use]
+    pub fn new() -> Self {
+        Interrupter { flag: std::sync::Arc::default() }
+    }
+
+    /// Asks the engine to come back. A thread that sits inside KVM_RUN also needs a signal: send it one.
+    pub fn interrupt(&self) {
+        self.flag.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// Whether it was asked to; lowers the flag.
+    #[must_use]
+    pub fn take(&self) -> bool {
+        self.flag.swap(false, std::sync::atomic::Ordering::SeqCst)
+    }
+}
+
+/// What goes wrong in an engine (never a trap of the guest, which is an [`Exit`]).
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// /dev/kvm cannot be used.
+    #[error(
+        "cannot use /dev/kvm: {0} (is the module loaded, are you in group kvm? use --engine soft to do without)"
+    )]
+    KvmUnavailable(std::io::Error),
+    /// A KVM call failed.
+    #[error("{call} failed: {error}")]
+    Kvm {
+        /// The ioctl.
+        call: &'static str,
+        /// Its error.
+        error: std::io::Error,
+    },
+    /// KVM gave an exit that the process guest cannot have.
+    #[error("unexpected exit from KVM: {0}")]
+    UnexpectedExit(String),
+    /// The engine does not count instructions.
+    #[error("engine {0} cannot stop at an instruction count")]
+    CannotCount(&'static str),
+    /// Guest memory could not be had.
+    #[error("cannot get {bytes} bytes of guest memory: {error}")]
+    Memory {
+        /// How much was asked for.
+        bytes: u64,
+        /// Why not.
+        error: std::io::Error,
+    },
+}

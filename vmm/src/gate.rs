@@ -1,0 +1,98 @@
+//! The one gate through which everything enters that the guest could not have computed.
+//!
+//! The personality asks a [`Gate`] at every exit that it serves. While recording, the gate lets the host
+//! produce the input and journals it; while replaying, it takes the input from the journal, never calls the
+//! host, and stops at the first difference.
+
+use x86::state::Regs;
+
+/// What kind of exit is being served; part of what replay checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A system call, with its number.
+    Syscall(u64),
+    /// An instruction that reads the machine.
+    MachineRead,
+    /// A signal is about to be delivered, or ends the program.
+    Signal(i32),
+    /// The program ended by itself, with its exit status.
+    Exited(i32),
+}
+
+/// Bytes that the host put into guest memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryWrite {
+    /// Guest-virtual address.
+    pub address: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// An input: the result of a system call that the host served, with its effects on guest memory.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Input {
+    /// What goes into rax, or another single value.
+    pub result: i64,
+    /// What goes into memory, in order.
+    pub writes: Vec<MemoryWrite>,
+}
+
+/// Records or replays.
+pub trait Gate {
+    /// Begins an event: `regs` are the registers at the exit, before it is served. Journals their digest, or
+    /// compares it with the journal's.
+    fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError>;
+    /// An input of the event that was begun last. `produce` asks the host for it; a replaying gate does not call it.
+    fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError>;
+    /// The time to show in the vDSO's time page from this exit on, nanoseconds of CLOCK_REALTIME and of
+    /// CLOCK_MONOTONIC. An input like any other.
+    fn time(&mut self) -> Result<Time, GateError>;
+    /// Tells of output that the program made to a descriptor that is a terminal, pipe or file of the host (while replaying,
+    /// the host does not see it otherwise).
+    fn output(&mut self, descriptor: i32, bytes: &[u8]);
+    /// Whether inputs come from a journal: then nothing of the host may be opened, read or changed.
+    fn replaying(&self) -> bool;
+}
+
+/// A moment, for the time page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Time {
+    /// CLOCK_REALTIME, nanoseconds since the epoch.
+    pub real: u64,
+    /// CLOCK_MONOTONIC, nanoseconds.
+    pub monotonic: u64,
+}
+
+/// Why the gate does not let the guest go on.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// The guest is not doing what the journal says.
+    #[error("replay diverged at event {event}: {what}: the recording has {expected}, this run has {found}")]
+    Diverged {
+        /// The ordinal of the event.
+        event: u64,
+        /// What differs.
+        what: &'static str,
+        /// The journal's.
+        expected: String,
+        /// This run's.
+        found: String,
+    },
+    /// The journal ends here (the recorder was killed, or its tail is torn).
+    #[error("the journal ends after event {event}; everything before it was replayed")]
+    EndOfJournal {
+        /// The number of events replayed.
+        event: u64,
+    },
+    /// The journal cannot be written.
+    #[error("cannot write the journal {path}: {error} (what was recorded before stays usable)")]
+    Write {
+        /// The file.
+        path: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The journal cannot be read.
+    #[error("{0}")]
+    Read(String),
+}
