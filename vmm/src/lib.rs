@@ -10,4 +10,5 @@
 
 pub mod engine;
 pub mod gate;
+pub mod process;
 pub mod ram;
