@@ -8,6 +8,7 @@
 //! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free
 //! function on the least state, so it is tested without a virtual machine.
 
+pub mod elfcore;
 pub mod engine;
 pub mod gate;
 pub mod process;

@@ -10,6 +10,8 @@ use std::os::fd::FromRawFd;
 
 /// Size of a page and of a frame.
 pub const PAGE: u64 = 4096;
+/// [`PAGE`], as the length of a slice.
+pub const PAGE_LEN: usize = 4096;
 
 /// Guest-physical memory from address 0 up.
 pub struct Ram {
@@ -60,13 +62,13 @@ impl Ram {
 
     /// The page-sized frame at `at`, which must be aligned and inside.
     #[must_use]
-    pub fn frame(&self, at: Phys) -> &[u8; PAGE as usize] {
-        self.map[index(at)..][..PAGE as usize].try_into().expect("a frame is one page")
+    pub fn frame(&self, at: Phys) -> &[u8; PAGE_LEN] {
+        self.map[index(at)..][..PAGE_LEN].try_into().expect("a frame is one page")
     }
 
     /// The page-sized frame at `at`, writable.
-    pub fn frame_mut(&mut self, at: Phys) -> &mut [u8; PAGE as usize] {
-        (&mut self.map[index(at)..][..PAGE as usize]).try_into().expect("a frame is one page")
+    pub fn frame_mut(&mut self, at: Phys) -> &mut [u8; PAGE_LEN] {
+        (&mut self.map[index(at)..][..PAGE_LEN]).try_into().expect("a frame is one page")
     }
 }
 

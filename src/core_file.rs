@@ -1,0 +1,134 @@
+//! `gretel core`: shows a core file.
+
+use crate::Outcome;
+use crate::exit::{Code, Failure};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use vmm::elfcore::{Core, CoreError};
+
+/// Show a core file: signal, registers, mappings, where it came from
+///
+/// Takes a recording's folder (its `core`), or any x86-64 ELF core, also one that the Linux kernel wrote.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel core gretel-prog-1
+  gretel core --exe ./prog core.1234      a core that the kernel wrote, with the program it belongs to
+  gretel core --json gretel-prog-1 | jq .signal
+
+A core holds the program's memory: treat it as a secret.")]
+pub(crate) struct Args {
+    /// A recording's folder, or a core file
+    #[arg(value_name = "DIR|CORE")]
+    input: PathBuf,
+    /// The executable, for the pages that the kernel leaves out of its cores (default: DIR/program)
+    #[arg(long, value_name = "PROG")]
+    exe: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let core = open(&args.input, args.exe.as_deref())?;
+    for damage in &core.damage {
+        eprintln!("gretel: core {} is damaged: {damage}", core.path.display());
+    }
+    let shown = if args.json { writeln!(io::stdout(), "{}", as_json(&core)) } else { print(&core) };
+    // A reader that has seen enough closes the pipe.
+    shown
+        .or_else(|e| if e.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
+        .map_err(|e| Failure::new(Code::Write, format!("cannot write to stdout: {e}")))?;
+    Ok(if core.damage.is_empty() { ExitCode::SUCCESS } else { Code::Damaged.into() })
+}
+
+/// Opens the core that the command line means, with its executable where there is one.
+pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Core, Failure> {
+    let is_dir = input.is_dir();
+    let path = if is_dir { input.join("core") } else { input.to_owned() };
+    if is_dir && !path.exists() {
+        let message = format!("{} has no core: the recorded program did not crash", input.display());
+        return Err(Failure::new(Code::Damaged, message));
+    }
+    let beside = input.join("program");
+    let exe = exe.or_else(|| beside.is_file().then_some(&*beside));
+    let core = Core::open(&path).map_err(failure)?;
+    match exe {
+        Some(exe) => core.with_executable(exe).map_err(failure),
+        None => Ok(core),
+    }
+}
+
+fn failure(error: CoreError) -> Failure {
+    Failure::new(Code::Damaged, error)
+}
+
+const REGISTERS: [&str; 16] = [
+    "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+    "r15",
+];
+
+fn print(core: &Core) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let (signal, regs) = (core.signal, &core.state.regs);
+    writeln!(out, "{} (pid {}): {}", core.process.name, core.process.pid, core.process.arguments)?;
+    writeln!(out, "{} code {} address {:#x}", signal.name(), signal.code, signal.address)?;
+    writeln!(out, "\nrip {:#018x}  rflags {:#x}", regs.rip, regs.rflags)?;
+    for row in 0..4 {
+        let names = (row * 4..row * 4 + 4).map(|n| format!("{:3} {:#018x}", REGISTERS[n], regs.gpr[n]));
+        writeln!(out, "{}", names.collect::<Vec<_>>().join("  "))?;
+    }
+    writeln!(out, "fs  {:#018x}  gs  {:#018x}", regs.fs_base, regs.gs_base)?;
+    writeln!(out, "\nmappings:")?;
+    for s in &core.segments {
+        let file = core.files.iter().find(|f| f.start <= s.start && s.start < f.end);
+        let dumped = if s.data.is_empty() { " (not in the core)" } else { "" };
+        writeln!(
+            out,
+            "  {:#014x}-{:#014x} {} {}{dumped}",
+            s.start,
+            s.end,
+            s.rights,
+            file.map_or("", |f| &f.path)
+        )?;
+    }
+    if let Some(origin) = &core.origin {
+        writeln!(out, "\nmade by gretel:")?;
+        origin.lines().try_for_each(|line| writeln!(out, "  {line}"))?;
+    }
+    Ok(())
+}
+
+fn as_json(core: &Core) -> Value {
+    let regs = &core.state.regs;
+    let mut registers: serde_json::Map<String, Value> =
+        REGISTERS.iter().zip(regs.gpr).map(|(name, value)| ((*name).to_owned(), hex(value))).collect();
+    for (name, value) in
+        [("rip", regs.rip), ("rflags", regs.rflags), ("fs_base", regs.fs_base), ("gs_base", regs.gs_base)]
+    {
+        registers.insert(name.to_owned(), hex(value));
+    }
+    let segments = core.segments.iter().map(|s| {
+        json!({ "start": hex(s.start), "end": hex(s.end), "rights": s.rights.to_string(), "bytes": s.data.len() })
+    });
+    json!({
+        "path": core.path,
+        "process": { "pid": core.process.pid, "name": core.process.name, "arguments": core.process.arguments },
+        "signal": {
+            "number": core.signal.signo, "name": core.signal.name(), "code": core.signal.code,
+            "address": hex(core.signal.address),
+        },
+        "registers": registers,
+        "threads": core.threads,
+        "mappings": segments.collect::<Vec<_>>(),
+        "origin": core.origin,
+        "damage": core.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+/// An address or register: JSON numbers lose bits above 2^53 in many readers.
+fn hex(value: u64) -> Value {
+    Value::String(format!("{value:#x}"))
+}

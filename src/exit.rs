@@ -1,0 +1,71 @@
+//! Exit codes: one table, and the error type that carries them.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// The table, as the help shows it.
+pub(crate) const HELP: &str = "\
+Exit codes:
+  0-119    record: the program's own exit status (also 120-255, which then mean what the program means)
+  128+N    record: the program was ended by signal N, as shells say it
+  0        all other commands: done; replay: equal to the recording, also where that ended in a crash
+  120      the command line is wrong
+  121      PROG cannot be run: not found, not an x86-64 static ELF program, no permission
+  122      this host lacks what was asked for (no /dev/kvm with --engine kvm)
+  123      a file is damaged, cut or not what it should be; what precedes the damage was used
+  124      replay differs from the recording
+  125      a file cannot be written (disk full, no permission); what was recorded before stays usable
+  126      gretel could not go on (an instruction or a system call that it cannot run): the message says why";
+
+/// gretel's own exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Code {
+    /// The command line is wrong.
+    Usage = 120,
+    /// PROG cannot be run.
+    Program = 121,
+    /// The host lacks what was asked for.
+    Host = 122,
+    /// A file is damaged or is something else.
+    Damaged = 123,
+    /// Replay differs from the recording.
+    Diverged = 124,
+    /// A file cannot be written.
+    Write = 125,
+    /// Nothing of the above.
+    Other = 126,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> ExitCode {
+        ExitCode::from(code as u8)
+    }
+}
+
+/// Why a subcommand did not do what was asked, and the exit code for it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: Code,
+    message: String,
+}
+
+impl Failure {
+    /// A failure with its message.
+    pub(crate) fn new(code: Code, message: impl Display) -> Failure {
+        Failure { code, message: message.to_string() }
+    }
+
+    /// Prints the message and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("gretel: {}", self.message);
+        self.code.into()
+    }
+}
+
+/// Prints what clap has to say; help and version are no failures.
+pub(crate) fn for_usage(message: &clap::Error) -> ExitCode {
+    // A closed pipe behind --help is no reason to fail.
+    let _ = message.print();
+    if message.use_stderr() { Code::Usage.into() } else { ExitCode::SUCCESS }
+}

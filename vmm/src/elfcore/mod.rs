@@ -1,0 +1,252 @@
+//! ELF core files: gretel's own, and those that the Linux kernel wrote.
+//!
+//! [`parse`] reads one (hostile input: every offset is checked, and what a cut file lacks is listed rather than
+//! guessed), [`write`](mod@write) makes one as Linux does, so that gdb opens it as it is. [`notes`] holds the
+//! layouts of the note records that both use. The layouts are those of Linux's `fs/binfmt_elf.c` and
+//! `include/uapi/linux/elfcore.h`; gretel's own notes carry the owner name `gretel` (docs/formats.md).
+
+pub mod notes;
+mod parse;
+pub mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use parse::CoreError;
+
+use std::path::{Path, PathBuf};
+use x86::state::State;
+
+/// The signal that ended the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SignalInfo {
+    /// Its number: 11 is SIGSEGV.
+    pub signo: i32,
+    /// Its `si_code`.
+    pub code: i32,
+    /// Its `si_addr`: what was touched (SIGSEGV, SIGBUS) or the instruction (SIGFPE, SIGILL, SIGTRAP). Zero for
+    /// signals that a process sent.
+    pub address: u64,
+}
+
+impl SignalInfo {
+    /// The name in `signal.h`, or `signal N`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        signal_name(self.signo).map_or_else(|| format!("signal {}", self.signo), str::to_owned)
+    }
+}
+
+/// The `signal.h` name of a signal that makes a core, or of one that ends programs often.
+#[must_use]
+pub fn signal_name(signo: i32) -> Option<&'static str> {
+    Some(match signo {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return None,
+    })
+}
+
+/// What a mapping allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Rights {
+    /// Loads.
+    pub read: bool,
+    /// Stores.
+    pub write: bool,
+    /// Instruction fetches.
+    pub execute: bool,
+}
+
+impl std::fmt::Display for Rights {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let letter = |on, letter| if on { letter } else { '-' };
+        write!(f, "{}{}{}", letter(self.read, 'r'), letter(self.write, 'w'), letter(self.execute, 'x'))
+    }
+}
+
+/// A piece of the dead program's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// What was allowed there.
+    pub rights: Rights,
+    /// The bytes from `start` on that the core holds: all, or none (the kernel left the mapping out), or, in a
+    /// cut file, some.
+    pub data: Vec<u8>,
+}
+
+/// A file that was mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileMapping {
+    /// First address.
+    pub start: u64,
+    /// First address behind it.
+    pub end: u64,
+    /// Offset in the file of the byte at `start`.
+    pub offset: u64,
+    /// The file's name as the dead program's system knew it.
+    pub path: String,
+}
+
+/// Who the dead process was.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ProcessInfo {
+    /// Its process id.
+    pub pid: i32,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// The beginning of its command line, at most 79 bytes.
+    pub arguments: String,
+}
+
+/// A part of the core that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where in the file it begins to fail.
+    pub offset: u64,
+    /// What is missing or cannot be used.
+    pub what: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "offset {:#x}: {}", self.offset, self.what)
+    }
+}
+
+/// A core file.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// The file that it was read from.
+    pub path: PathBuf,
+    /// The registers of the thread that crashed.
+    pub state: State,
+    /// Why it died.
+    pub signal: SignalInfo,
+    /// Its memory, by address, without overlaps.
+    pub segments: Vec<Segment>,
+    /// The files that were mapped, by address.
+    pub files: Vec<FileMapping>,
+    /// The auxiliary vector: (type, value), without the final AT_NULL.
+    pub auxv: Vec<(u64, u64)>,
+    /// Who it was.
+    pub process: ProcessInfo,
+    /// How many threads the core holds; the registers are those of the first, which crashed.
+    pub threads: usize,
+    /// The bytes of gretel's branch trail note.
+    pub trail_bytes: Option<Vec<u8>>,
+    /// Retired instructions, taken branches and conditional branches at the crash, where they were counted.
+    pub counters: Option<crate::engine::Counters>,
+    /// How gretel made the core: `key: value` lines. `None` in a core that the kernel wrote.
+    pub origin: Option<String>,
+    /// What the file lacks, in the order of the file; empty for a whole one.
+    pub damage: Vec<Damage>,
+    /// Bytes from the executable for what the core leaves out, by address.
+    backing: Vec<Segment>,
+}
+
+/// Auxiliary vector type of the program headers' address.
+pub const AT_PHDR: u64 = 3;
+/// Auxiliary vector type of the entry point.
+pub const AT_ENTRY: u64 = 9;
+
+impl Core {
+    /// Reads the core at `path`.
+    ///
+    /// # Errors
+    /// When it is not an x86-64 ELF core, or is cut so early that it has no registers. A core that is cut
+    /// later is read as far as it goes; see [`Core::damage`].
+    pub fn open(path: &Path) -> Result<Core, CoreError> {
+        parse::open(path)
+    }
+
+    /// Takes what the core leaves out from the executable that ran: Linux writes no pages that are as they are
+    /// in a file (`coredump_filter`). Only addresses that the core says were mapped are filled.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is not an x86-64 ELF program.
+    pub fn with_executable(mut self, path: &Path) -> Result<Core, CoreError> {
+        self.backing = parse::backing(path, &self.auxv)?;
+        Ok(self)
+    }
+
+    /// The value of an auxiliary vector entry.
+    #[must_use]
+    pub fn aux(&self, kind: u64) -> Option<u64> {
+        self.auxv.iter().find(|(k, _)| *k == kind).map(|(_, value)| *value)
+    }
+
+    /// The segment that `va` lies in, whether or not its bytes are there.
+    #[must_use]
+    pub fn segment(&self, va: u64) -> Option<&Segment> {
+        find(&self.segments, va)
+    }
+
+    /// The byte at `va`, if the core (or the executable) has it.
+    #[must_use]
+    pub fn byte(&self, va: u64) -> Option<u8> {
+        self.run(va).map(|bytes| bytes[0])
+    }
+
+    /// Reads `out.len()` bytes at `va`; false, with nothing promised about `out`, if any is not there.
+    #[must_use]
+    pub fn read(&self, va: u64, out: &mut [u8]) -> bool {
+        let mut done = 0;
+        while done < out.len() {
+            let Some(run) = va.checked_add(done as u64).and_then(|at| self.run(at)) else { return false };
+            let n = run.len().min(out.len() - done);
+            out[done..done + n].copy_from_slice(&run[..n]);
+            done += n;
+        }
+        true
+    }
+
+    /// The 64-bit word at `va`.
+    #[must_use]
+    pub fn word(&self, va: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(va, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// The known bytes from `va` on as far as they are in one piece, at least one.
+    fn run(&self, va: u64) -> Option<&[u8]> {
+        let segment = find(&self.segments, va)?;
+        bytes_at(segment, va).or_else(|| {
+            let bytes = bytes_at(find(&self.backing, va)?, va)?;
+            let left = usize::try_from(segment.end - va).unwrap_or(usize::MAX);
+            Some(&bytes[..bytes.len().min(left)])
+        })
+    }
+}
+
+/// The segment of a sorted list that holds `va`.
+fn find(segments: &[Segment], va: u64) -> Option<&Segment> {
+    let behind = segments.partition_point(|s| s.start <= va);
+    segments[..behind].last().filter(|s| va < s.end)
+}
+
+/// The bytes of a segment from `va` on, if there are any.
+fn bytes_at(segment: &Segment, va: u64) -> Option<&[u8]> {
+    let at = usize::try_from(va - segment.start).ok()?;
+    segment.data.get(at..).filter(|bytes| !bytes.is_empty())
+}

@@ -1,0 +1,152 @@
+use super::write::{Area, Contents, write};
+use super::*;
+use std::process::Command;
+
+const R: Rights = Rights { read: true, write: false, execute: false };
+const RW: Rights = Rights { read: true, write: true, execute: false };
+
+fn contents() -> Contents {
+    let mut state = State::default();
+    for (value, n) in state.regs.gpr.iter_mut().zip(0x1111_0000_0000_0000..) {
+        *value = n;
+    }
+    state.regs.rip = 0x40_1234;
+    state.regs.rflags = 0x246;
+    state.regs.fs_base = 0x7000_0000;
+    state.regs.gs_base = 0x7000_1000;
+    state.fpu.xmm[3] = [5, 6];
+    Contents {
+        state,
+        signal: SignalInfo { signo: 11, code: 1, address: 0xdead_beef },
+        process: ProcessInfo { pid: 77, name: "prog".into(), arguments: "prog a b".into() },
+        auxv: vec![(3, 0x40_0040), (9, 0x40_1000)],
+        files: vec![FileMapping {
+            start: 0x40_0000,
+            end: 0x40_2000,
+            offset: 0x1000,
+            path: "/bin/prog".into(),
+        }],
+        trail: Some(vec![1, 2, 3]),
+        counters: Some(crate::engine::Counters {
+            instructions: 9,
+            taken_branches: 4,
+            conditional_branches: 5,
+        }),
+        origin: "engine: soft\n".into(),
+    }
+}
+
+/// A core with a page of data between two pages of zeros, and a mapping that cannot be read.
+fn sample(dir: &Path) -> PathBuf {
+    let path = dir.join("core");
+    let areas = [
+        Area { start: 0x40_0000, end: 0x40_3000, rights: RW },
+        Area { start: 0x50_0000, end: 0x50_1000, rights: Rights::default() },
+        Area { start: 0x60_0000, end: 0x60_1000, rights: R },
+    ];
+    let file = std::fs::File::create(&path).unwrap();
+    write(file, &contents(), &areas, &mut |at, page| {
+        page.fill(if at == 0x40_1000 || at == 0x60_0000 { 0xab } else { 0 });
+        true
+    })
+    .unwrap();
+    path
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let core = Core::open(&sample(dir.path())).unwrap();
+    let wrote = contents();
+    assert_eq!(core.state, wrote.state);
+    assert_eq!(core.signal, wrote.signal);
+    assert_eq!(core.process, wrote.process);
+    assert_eq!((core.auxv.clone(), core.files.clone()), (wrote.auxv, wrote.files));
+    assert_eq!((core.trail_bytes.clone(), core.counters), (wrote.trail, wrote.counters));
+    assert_eq!(core.origin.as_deref(), Some("engine: soft\n"));
+    assert!(core.damage.is_empty(), "{:?}", core.damage);
+    assert_eq!(core.segments.len(), 3);
+    assert_eq!(core.byte(0x40_0fff), Some(0));
+    assert_eq!(core.byte(0x40_1000), Some(0xab));
+    assert_eq!(core.word(0x40_1ffc), Some(0xabab_abab));
+    assert_eq!(core.byte(0x50_0000), None, "not readable, so not in the core");
+    assert!(core.segment(0x50_0000).is_some());
+    let mut across = [0; 8];
+    assert!(!core.read(0x60_0ffc, &mut across), "behind the last segment there is nothing");
+}
+
+/// Every cut: an error or a core that says what it lacks, and never a byte that the whole core has otherwise.
+#[test]
+fn a_cut_core_says_what_it_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = sample(dir.path());
+    let whole = std::fs::read(&path).unwrap();
+    let reference = Core::open(&path).unwrap();
+    let cut = dir.path().join("cut");
+    for length in (0..whole.len()).step_by(61) {
+        std::fs::write(&cut, &whole[..length]).unwrap();
+        match Core::open(&cut) {
+            Err(error) => assert!(error.to_string().contains("cut"), "{error}"),
+            Ok(core) => {
+                assert!(!core.damage.is_empty(), "a core of {length} bytes must not pass for whole");
+                assert_eq!(core.state.regs, reference.state.regs);
+                for va in [0x40_0000, 0x40_1000, 0x40_2fff, 0x60_0800] {
+                    assert!(core.byte(va).is_none_or(|b| Some(b) == reference.byte(va)));
+                }
+            }
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn damaged_cores_do_not_panic(flips in proptest::collection::vec((0_usize..2500, 0_u8..8), 1..12)) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = sample(dir.path());
+        let mut bytes = std::fs::read(&path).unwrap();
+        for (at, bit) in flips {
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+        }
+        std::fs::write(&path, &bytes).unwrap();
+        if let Ok(core) = Core::open(&path) {
+            let mut buffer = [0; 64];
+            for segment in &core.segments {
+                let _ = core.read(segment.start, &mut buffer);
+                let _ = core.byte(segment.end.wrapping_sub(1));
+            }
+        }
+    }
+}
+
+/// A core that this machine's kernel wrote, if it writes them to the current directory; with the executable's
+/// help the text, which the kernel leaves out, is there too.
+#[test]
+fn a_kernel_core_is_read_with_its_executable() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.trim() != "core" {
+        eprintln!("skipped: core_pattern is {pattern:?}, so the kernel's core would go elsewhere");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let source = "int g = 7; int main(void) { g = 9; *(volatile int *)0x1234 = g; }";
+    std::fs::write(dir.path().join("c.c"), source).unwrap();
+    let script = "gcc -g -static -o c c.c || exit 77; ulimit -c unlimited; ./c; exit 0";
+    let ran = Command::new("sh").args(["-c", script]).current_dir(dir.path()).output().unwrap();
+    let core_path = std::fs::read_dir(dir.path())
+        .unwrap()
+        .filter_map(|e| Some(e.ok()?.path()))
+        .find(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("core")));
+    let (Some(core_path), Some(0)) = (core_path, ran.status.code()) else {
+        eprintln!("skipped: no static gcc, or the kernel wrote no core here");
+        return;
+    };
+    let core = Core::open(&core_path).unwrap();
+    assert_eq!(core.signal, SignalInfo { signo: 11, code: 1, address: 0x1234 });
+    assert_eq!(core.byte(core.state.regs.rip), None, "coredump_filter leaves the text out");
+    let core = core.with_executable(&dir.path().join("c")).unwrap();
+    let mut faulting = [0; 2];
+    assert!(core.read(core.state.regs.rip, &mut faulting));
+    assert_eq!(faulting, [0x89, 0x02], "mov %eax,(%rdx), from the executable");
+    assert!(core.files.iter().any(|f| f.path.ends_with("/c")));
+}

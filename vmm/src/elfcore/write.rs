@@ -1,0 +1,179 @@
+//! Writing a core as Linux does: one PT_NOTE, then a PT_LOAD for each mapping.
+//!
+//! Pages of zeros become holes in the file: they cost no disk and read as zeros.
+
+use super::notes;
+use super::{FileMapping, ProcessInfo, Rights, SignalInfo};
+use crate::engine::Counters;
+use crate::ram::{PAGE, PAGE_LEN};
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use x86::state::State;
+
+const HEADER_SIZE: u64 = 64;
+const PROGRAM_HEADER_SIZE: u64 = 56;
+/// e_phnum holds 16 bits, and 0xffff means something else.
+const MAX_PROGRAM_HEADERS: usize = 0xfffe;
+
+/// What goes into a core, but for the memory.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    /// The registers at the crash.
+    pub state: State,
+    /// Why it died.
+    pub signal: SignalInfo,
+    /// Who it was.
+    pub process: ProcessInfo,
+    /// The auxiliary vector, without AT_NULL.
+    pub auxv: Vec<(u64, u64)>,
+    /// The mapped files.
+    pub files: Vec<FileMapping>,
+    /// The bytes of the branch trail.
+    pub trail: Option<Vec<u8>>,
+    /// Exact counts at the crash.
+    pub counters: Option<Counters>,
+    /// How the core was made: `key: value` lines.
+    pub origin: String,
+}
+
+/// A mapping to dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// First address, a page boundary.
+    pub start: u64,
+    /// First address behind it, a page boundary.
+    pub end: u64,
+    /// What is allowed there. An area that cannot be read is listed, and its bytes are left out.
+    pub rights: Rights,
+}
+
+impl Contents {
+    /// The PT_NOTE segment: what Linux writes, in its order, then gretel's own.
+    fn notes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let status = notes::prstatus(&self.state.regs, self.signal, self.process.pid);
+        append(&mut out, "CORE", notes::NT_PRSTATUS, &status);
+        append(&mut out, "CORE", notes::NT_PRPSINFO, &notes::prpsinfo(&self.process));
+        append(&mut out, "CORE", notes::NT_SIGINFO, &notes::siginfo(self.signal));
+        append(&mut out, "CORE", notes::NT_AUXV, &notes::auxv(&self.auxv));
+        append(&mut out, "CORE", notes::NT_FILE, &notes::file(&self.files));
+        append(&mut out, "CORE", notes::NT_FPREGSET, &self.state.fpu.to_fxsave());
+        append(&mut out, notes::OWNER, notes::NT_GRETEL_ORIGIN, self.origin.as_bytes());
+        if let Some(trail) = &self.trail {
+            append(&mut out, notes::OWNER, notes::NT_GRETEL_TRAIL, trail);
+        }
+        if let Some(counters) = &self.counters {
+            append(&mut out, notes::OWNER, notes::NT_GRETEL_COUNTERS, &notes::counters(counters));
+        }
+        out
+    }
+}
+
+/// Appends a note: three 32-bit sizes and type, owner with NUL, content, each padded to four bytes.
+fn append(out: &mut Vec<u8>, owner: &str, kind: u32, content: &[u8]) {
+    let size = |n: usize| u32::try_from(n).expect("a note is smaller than 4 GiB").to_le_bytes();
+    out.extend(size(owner.len() + 1));
+    out.extend(size(content.len()));
+    out.extend(kind.to_le_bytes());
+    out.extend(owner.as_bytes());
+    out.push(0);
+    out.resize(out.len().next_multiple_of(4), 0);
+    out.extend(content);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// Writes a core to an empty file. `page` fills a page of the guest's memory as the program sees it, and says
+/// whether the page exists; pages that do not are zeros, as an untouched page is for the program.
+///
+/// # Errors
+/// What the file system says.
+pub fn write(
+    file: File,
+    contents: &Contents,
+    areas: &[Area],
+    page: &mut dyn FnMut(u64, &mut [u8; PAGE_LEN]) -> bool,
+) -> io::Result<()> {
+    if areas.len() >= MAX_PROGRAM_HEADERS {
+        return Err(io::Error::other("the program has more mappings than an ELF core can hold"));
+    }
+    let notes = contents.notes();
+    let notes_at = HEADER_SIZE + PROGRAM_HEADER_SIZE * (areas.len() as u64 + 1);
+    let data_at = (notes_at + notes.len() as u64).next_multiple_of(PAGE);
+    let mut out = BufWriter::with_capacity(1 << 18, file);
+    out.write_all(&elf_header(areas.len() + 1))?;
+    out.write_all(&program_header(4, 0, notes_at, 0, notes.len() as u64, 0, 4))?;
+    let mut offset = data_at;
+    for area in areas {
+        let size = area.end - area.start;
+        let stored = if area.rights.read { size } else { 0 };
+        out.write_all(&program_header(1, flags(area.rights), offset, area.start, stored, size, PAGE))?;
+        offset += stored;
+    }
+    out.write_all(&notes)?;
+    out.seek(SeekFrom::Start(data_at))?;
+    for area in areas.iter().filter(|a| a.rights.read) {
+        write_area(&mut out, area, page)?;
+    }
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    file.set_len(offset)
+}
+
+fn write_area(
+    out: &mut BufWriter<File>,
+    area: &Area,
+    page: &mut dyn FnMut(u64, &mut [u8; PAGE_LEN]) -> bool,
+) -> io::Result<()> {
+    let mut bytes = [0; PAGE_LEN];
+    let mut hole = 0;
+    for at in (area.start..area.end).step_by(PAGE_LEN) {
+        if !page(at, &mut bytes) || bytes.iter().all(|b| *b == 0) {
+            hole += i64::try_from(PAGE).expect("a page is small");
+            continue;
+        }
+        if hole != 0 {
+            out.seek(SeekFrom::Current(hole))?;
+            hole = 0;
+        }
+        out.write_all(&bytes)?;
+    }
+    out.seek(SeekFrom::Current(hole)).map(drop)
+}
+
+fn flags(rights: Rights) -> u32 {
+    u32::from(rights.read) << 2 | u32::from(rights.write) << 1 | u32::from(rights.execute)
+}
+
+fn elf_header(program_headers: usize) -> Vec<u8> {
+    let mut out = vec![0x7f, b'E', b'L', b'F', 2, 1, 1];
+    out.resize(16, 0);
+    out.extend(4_u16.to_le_bytes());
+    out.extend(62_u16.to_le_bytes());
+    out.extend(1_u32.to_le_bytes());
+    for value in [0, HEADER_SIZE, 0] {
+        out.extend(value.to_le_bytes());
+    }
+    out.extend(0_u32.to_le_bytes());
+    let count = u16::try_from(program_headers).expect("checked by the caller");
+    for value in [64, 56, count, 0, 0, 0] {
+        out.extend(value.to_le_bytes());
+    }
+    out
+}
+
+fn program_header(
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    file_size: u64,
+    memory_size: u64,
+    align: u64,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(kind.to_le_bytes());
+    out.extend(flags.to_le_bytes());
+    for value in [offset, address, 0, file_size, memory_size, align] {
+        out.extend(value.to_le_bytes());
+    }
+    out
+}
