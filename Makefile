@@ -5,7 +5,18 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: setup guests
+.PHONY: demo test setup guests
+
+demo: guests
+	cargo build --release --locked
+	@scripts/demo.sh
+
+test: guests
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
+	else echo "skipped: deny.toml is not checked, since cargo-deny is not installed"; fi
 
 setup:
 	@scripts/setup.sh

@@ -1,0 +1,70 @@
+//! The guest images: what each `expected.toml` says is true of the program when it runs natively, so that the engines
+//! are compared with this processor and not with a wish.
+
+mod debugger;
+mod images;
+
+use debugger::Frame;
+use images::{Ending, Guest, LIBCS};
+
+/// The frame that gdb should show first among those with a source line.
+fn crash_frame(guest: &Guest) -> Option<Frame> {
+    let crash = guest.expected.crash.as_ref()?;
+    let line = format!("{0}/{0}.c:{1}", guest.name, guest.crash_line());
+    Some(Frame { function: crash.function.clone(), line })
+}
+
+/// Every program ends natively as its `expected.toml` says: same signal, or same status and output.
+#[test]
+fn natively_as_expected() {
+    for guest in images::all() {
+        for libc in LIBCS {
+            let outcome = guest.run_natively(libc);
+            match guest.ending(libc) {
+                Ending::Crash { signal } => {
+                    assert_eq!(outcome.signal, Some(signal), "{} with {libc}", guest.name)
+                }
+                Ending::Exit { status, output } => {
+                    assert_eq!(outcome.status, Some(status), "{} with {libc}", guest.name);
+                    assert_eq!(outcome.stdout, output, "{} with {libc}", guest.name);
+                }
+            }
+        }
+    }
+}
+
+/// There are eight ways to crash; each is marked in its source, and the functions it names are in the program.
+#[test]
+fn every_crash_can_be_found() {
+    let mut crashes = 0;
+    for guest in images::all() {
+        assert!(!guest.expected.summary.is_empty(), "{} has no summary", guest.name);
+        let (Some(crash), Some(suffix)) = (&guest.expected.crash, &guest.expected.suffix) else { continue };
+        crashes += 1;
+        assert!(guest.crash_line() > 1, "{}", guest.name);
+        for libc in LIBCS {
+            let symbols = guest.symbols(libc);
+            for function in suffix.shows.iter().chain([&crash.function]) {
+                assert!(symbols.contains(function), "{} with {libc} has no function {function}", guest.name);
+            }
+        }
+    }
+    assert!(crashes >= 8, "only {crashes} guest images crash and say what a suffix shows");
+}
+
+/// The marked line of the marked function is where gdb, too, sees the program crash.
+#[test]
+fn natively_crashes_where_marked() {
+    if !debugger::available("natively_crashes_where_marked") {
+        return;
+    }
+    for guest in images::all() {
+        let Some(expected) = crash_frame(&guest) else { continue };
+        for libc in LIBCS.into_iter().filter(|libc| guest.unwinds(libc)) {
+            let program = guest.program(libc).display().to_string();
+            let arguments = ["-ex", &guest.gdb_run(), "-ex", "backtrace", &program];
+            let frames = debugger::backtrace(&arguments).unwrap_or_else(|error| panic!("{program}: {error}"));
+            assert_eq!(frames[0], expected, "{program}");
+        }
+    }
+}
