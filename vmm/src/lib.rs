@@ -11,5 +11,6 @@
 pub mod elfcore;
 pub mod engine;
 pub mod gate;
+pub mod paging;
 pub mod process;
 pub mod ram;
