@@ -136,6 +136,7 @@ pub trait Domain {
         self.cmp(Cmp::Eq, 1, self.extract(w, n, 1, a), self.lit(1, 1))
     }
     /// The truth value as a vector of `w` bits: 0 or 1.
+    #[expect(clippy::wrong_self_convention, reason = "the receiver is the algebra, not what is converted")]
     fn from_bool(&self, w: u32, a: Self::Bool) -> Self::Bv {
         self.ite(a, w, self.lit(w, 1), self.lit(w, 0))
     }

@@ -13,10 +13,17 @@ pub enum By<B> {
     Sub,
     /// A bitwise operation: CF and OF are clear, AF is undefined.
     Logic,
-    /// `r = a + 1`; CF is kept.
+    /// `r = a + 1` with CF kept, or `r = a + b + carry` with CF worked out: the others follow as after `Add`.
     Inc(B),
-    /// `r = a - 1`; CF is kept.
+    /// `r = a - 1` with CF kept, or `r = a - b - borrow` with CF worked out: the others follow as after `Sub`.
     Dec(B),
+    /// A shift: CF and OF are known, AF is undefined, the others follow from `r`.
+    Shift {
+        /// CF.
+        carry: B,
+        /// OF.
+        overflow: B,
+    },
     /// All six are known: in the order of [`Flag`].
     Bits([B; 6]),
 }
@@ -123,7 +130,7 @@ impl<V: Copy, B: Copy> Flags<V, B> {
             By::Add => d.cmp(Cmp::Ult, self.w, self.r, self.a),
             By::Sub => d.cmp(Cmp::Ult, self.w, self.a, self.b),
             By::Logic => d.bool(false),
-            By::Inc(kept) | By::Dec(kept) => kept,
+            By::Inc(known) | By::Dec(known) | By::Shift { carry: known, .. } => known,
             By::Bits(bits) => bits[Flag::Carry as usize],
         }
     }
@@ -139,7 +146,7 @@ impl<V: Copy, B: Copy> Flags<V, B> {
 
     fn adjust<D: Domain<Bv = V, Bool = B>>(&self, d: &D) -> B {
         match self.by {
-            By::Logic => d.undef_bool(),
+            By::Logic | By::Shift { .. } => d.undef_bool(),
             _ => {
                 let x = d.bin(Bin::Xor, self.w, d.bin(Bin::Xor, self.w, self.a, self.b), self.r);
                 d.bit(self.w, 4, x)
@@ -158,6 +165,7 @@ impl<V: Copy, B: Copy> Flags<V, B> {
                 d.sign(w, d.bin(Bin::And, w, differ(self.a, self.b), differ(self.a, self.r)))
             }
             By::Logic => d.bool(false),
+            By::Shift { overflow, .. } => overflow,
             By::Bits(bits) => bits[Flag::Overflow as usize],
         }
     }

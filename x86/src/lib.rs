@@ -12,9 +12,22 @@
 //! This crate depends on no other crate of the workspace, has no unsafe code and does no I/O.
 #![forbid(unsafe_code)]
 
+mod block;
+pub mod bus;
+pub mod concrete;
+pub mod cpu;
+pub mod decode;
 pub mod domain;
 pub mod flags;
+pub mod flat;
+mod frames;
+pub mod interpreter;
 pub mod machine;
 pub mod op;
 pub mod opaque;
+pub mod sem;
 pub mod state;
+pub mod table;
+mod tlb;
+
+pub use block::Bytes;

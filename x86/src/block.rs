@@ -1,0 +1,181 @@
+//! Straight-line runs of decoded instructions.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+
+use crate::bus::{Bus, PAGE_SIZE};
+use crate::cpu::Cpu;
+use crate::frames::Stamp;
+use crate::machine::{Body, Exec, Handler, Last, Machine, Trap};
+use crate::op::{BranchKind, Op};
+use crate::table;
+
+/// Longest x86 instruction in bytes.
+const MAX_INSTRUCTION: usize = 15;
+/// Instructions in a block at most: bounds what one decode reads ahead.
+const MAX_BLOCK: usize = 64;
+
+/// The bytes of an instruction that could not be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytes {
+    bytes: [u8; MAX_INSTRUCTION],
+    len: u8,
+}
+
+impl Bytes {
+    fn new(from: &[u8]) -> Bytes {
+        let mut bytes = [0; MAX_INSTRUCTION];
+        let len = from.len().min(MAX_INSTRUCTION);
+        bytes[..len].copy_from_slice(&from[..len]);
+        Bytes { bytes, len: u8::try_from(len).unwrap_or(0) }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// The instruction that ends a block.
+pub(crate) struct Ender<M: Machine> {
+    pub(crate) run: Last<M>,
+    pub(crate) op: Op,
+    pub(crate) kind: Option<BranchKind>,
+}
+
+/// Instructions that run one after the other, all of one page but for a single one that crosses into a second.
+pub(crate) struct Block<M: Machine> {
+    pub(crate) start: u64,
+    pub(crate) body: Box<[(Body<M>, Op)]>,
+    pub(crate) last: Option<Ender<M>>,
+    /// The frames that the bytes came from; twice the same one unless the page boundary is crossed.
+    pub(crate) stamps: [Stamp; 2],
+    /// The epoch in which `stamps` were last seen to be current.
+    pub(crate) epoch: u64,
+}
+
+impl<M: Machine> Block<M> {
+    /// Instructions, the ender included.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u64 {
+        self.body.len() as u64 + u64::from(self.last.is_some())
+    }
+}
+
+/// Why there is no block at an address.
+pub(crate) enum NoBlock {
+    /// The fetch or the decoding traps there.
+    Trap(Trap),
+    /// A valid instruction without semantics.
+    NoSemantics(Bytes),
+}
+
+/// The instruction bytes at an address: the rest of its page, and as much of the next as one instruction needs.
+struct Fetched {
+    bytes: Vec<u8>,
+    /// How many of `bytes` lie in the first page.
+    first: usize,
+    frames: [u64; 2],
+    /// The trap that kept the second page out of `bytes`.
+    beyond: Option<Trap>,
+}
+
+fn fetch<B: Bus>(cpu: &mut Cpu<B>, rip: u64) -> Exec<Fetched> {
+    let at = cpu.locate_fetch(rip)?;
+    let first = to_index(PAGE_SIZE - rip % PAGE_SIZE);
+    let mut fetched = Fetched {
+        bytes: cpu.bus().ram()[to_index(at)..to_index(at) + first].to_vec(),
+        first,
+        frames: [at - at % PAGE_SIZE; 2],
+        beyond: None,
+    };
+    if first < MAX_INSTRUCTION {
+        match cpu.locate_fetch(rip.wrapping_add(first as u64)) {
+            Ok(next) => {
+                fetched.frames[1] = next;
+                let next = to_index(next);
+                fetched.bytes.extend_from_slice(&cpu.bus().ram()[next..next + MAX_INSTRUCTION]);
+            }
+            Err(trap) => fetched.beyond = Some(trap),
+        }
+    }
+    Ok(fetched)
+}
+
+/// A RAM offset or page remainder as an index.
+#[expect(clippy::cast_possible_truncation, reason = "gretel runs on 64-bit hosts only")]
+const fn to_index(offset: u64) -> usize {
+    offset as usize
+}
+
+impl Fetched {
+    /// Decodes the next instruction, or says why there is none.
+    fn decode(&self, decoder: &mut Decoder<'_>) -> Result<Instruction, NoBlock> {
+        let at = decoder.position();
+        let i = decoder.decode();
+        let rest = &self.bytes[at..];
+        if !i.is_invalid() {
+            return Ok(i);
+        }
+        // Out of bytes, not bad bytes: the fetch of the next page is what faults.
+        match self.beyond {
+            Some(trap) if rest.len() < MAX_INSTRUCTION && decoder.last_error() == NO_MORE_BYTES => {
+                Err(NoBlock::Trap(trap))
+            }
+            _ => Err(NoBlock::Trap(Trap::Undefined)),
+        }
+    }
+}
+
+const NO_MORE_BYTES: iced_x86::DecoderError = iced_x86::DecoderError::NoMoreBytes;
+
+/// What the table says of one instruction.
+pub(crate) fn handler<M: Machine, const FAST: bool>(
+    i: &Instruction,
+    bytes: &[u8],
+) -> Result<(Handler<M>, Op), NoBlock> {
+    table::lookup::<M, FAST>(i).ok_or_else(|| NoBlock::NoSemantics(Bytes::new(bytes)))
+}
+
+/// Decodes the one instruction at rip.
+pub(crate) fn decode_one<B: Bus>(cpu: &mut Cpu<B>) -> Result<(Handler<Cpu<B>>, Op), NoBlock> {
+    let rip = cpu.rip;
+    let fetched = fetch(cpu, rip).map_err(NoBlock::Trap)?;
+    let mut decoder = Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE);
+    let i = fetched.decode(&mut decoder)?;
+    handler::<Cpu<B>, true>(&i, &fetched.bytes[..i.len()])
+}
+
+/// Decodes the block at `rip` and marks its frames as code.
+pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, rip: u64) -> Result<Block<Cpu<B>>, NoBlock> {
+    let fetched = fetch(cpu, rip).map_err(NoBlock::Trap)?;
+    let mut decoder = Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE);
+    let (mut body, mut last) = (Vec::new(), None);
+    while last.is_none() && body.len() < MAX_BLOCK && decoder.position() < fetched.first {
+        let at = decoder.position();
+        let found = fetched
+            .decode(&mut decoder)
+            .and_then(|i| handler::<Cpu<B>, true>(&i, &fetched.bytes[at..at + i.len()]));
+        let crosses = decoder.position() > fetched.first;
+        match found {
+            Ok(_) | Err(_) if crosses && at > 0 => break,
+            Ok((Handler::Body(run), op)) => body.push((run, op)),
+            Ok((Handler::Last(run, kind), op)) => last = Some(Ender { run, op, kind }),
+            // What comes before it runs first; the failure is found again when control gets here.
+            Err(_) if at > 0 => break,
+            Err(e) => return Err(e),
+        }
+    }
+    let crosses = decoder.position() > fetched.first && body.len() + usize::from(last.is_some()) == 1;
+    let frames = if crosses { fetched.frames } else { [fetched.frames[0]; 2] };
+    for frame in frames {
+        cpu.mark_code(frame);
+    }
+    Ok(Block {
+        start: rip,
+        body: body.into(),
+        last,
+        stamps: frames.map(|frame| cpu.code.stamp(frame)),
+        epoch: cpu.code.epoch(),
+    })
+}

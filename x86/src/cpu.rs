@@ -1,0 +1,411 @@
+//! The concrete machine: the architectural state of one thread over a [`Bus`].
+
+use crate::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
+use crate::concrete::Concrete;
+use crate::flags::{ARITHMETIC, By, Flag, Flags};
+use crate::frames::CodeFrames;
+use crate::machine::{Control, Exec, Machine, Trap};
+use crate::op::{Gpr, Segment};
+use crate::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
+use crate::tlb::Tlb;
+
+/// The registers of one thread, and the memory it sees.
+///
+/// Arithmetic flags are kept as what computed them; [`Cpu::regs`] works them out.
+pub struct Cpu<B> {
+    gpr: [u64; 16],
+    flags: Flags<u64, bool>,
+    pub(crate) rip: u64,
+    reads: Tlb,
+    writes: Tlb,
+    pub(crate) fetches: Tlb,
+    /// Frames with decoded instructions: never in `writes`.
+    pub(crate) code: CodeFrames,
+    /// Set when a store met such a frame; the store has not happened.
+    pub(crate) code_store: Option<u64>,
+    fault: Option<PageFault>,
+    down: bool,
+    /// The bits of RFLAGS that no instruction here touches.
+    other_flags: u64,
+    bases: [u64; 2],
+    fpu: Fpu,
+    bus: B,
+}
+
+/// The part of a linear address below which a 48-bit address is canonical when shifted in.
+const fn is_canonical(va: u64) -> bool {
+    (va << 16).cast_signed() >> 16 == va.cast_signed()
+}
+
+/// A RAM offset as an index. RAM is a slice, so offsets inside it fit.
+#[expect(clippy::cast_possible_truncation, reason = "gretel runs on 64-bit hosts only")]
+#[inline(always)]
+const fn index(offset: u64) -> usize {
+    offset as usize
+}
+
+/// The low bytes of a value, as a store of `w` bits writes them.
+#[inline(always)]
+fn put_bytes(to: &mut [u8], v: u64) {
+    to.copy_from_slice(&v.to_le_bytes()[..to.len()]);
+}
+
+/// A little-endian number of up to 8 bytes.
+#[inline(always)]
+fn get_bytes(from: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..from.len()].copy_from_slice(from);
+    u64::from_le_bytes(bytes)
+}
+
+impl<B: Bus> Cpu<B> {
+    /// A thread in its reset state over `bus`.
+    #[must_use]
+    pub fn new(bus: B) -> Cpu<B> {
+        let frames = index(bus.ram().len() as u64 / PAGE_SIZE);
+        let mut cpu = Cpu {
+            gpr: [0; 16],
+            flags: Flags { by: By::Bits([false; 6]), w: 64, a: 0, b: 0, r: 0 },
+            rip: 0,
+            reads: Tlb::new(),
+            writes: Tlb::new(),
+            fetches: Tlb::new(),
+            code: CodeFrames::new(frames),
+            code_store: None,
+            fault: None,
+            down: false,
+            other_flags: 0,
+            bases: [0; 2],
+            fpu: Fpu::default(),
+            bus,
+        };
+        cpu.set_regs(&Regs { rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() });
+        cpu
+    }
+
+    /// The memory behind this CPU.
+    pub fn bus(&self) -> &B {
+        &self.bus
+    }
+
+    /// The memory behind this CPU, to change. Whoever changes its map calls [`Cpu::invalidate_page`] or
+    /// [`Cpu::flush_tlb`]; whoever writes where instructions may be calls [`Cpu::written`].
+    pub fn bus_mut(&mut self) -> &mut B {
+        &mut self.bus
+    }
+
+    /// The integer registers.
+    #[must_use]
+    pub fn regs(&self) -> Regs {
+        let arithmetic = Flag::ALL
+            .iter()
+            .zip(self.flags.bits(&Concrete))
+            .fold(0, |all, (flag, set)| all | u64::from(set) << flag.bit());
+        let direction = if self.down { RFLAGS_DF } else { 0 };
+        Regs {
+            gpr: self.gpr,
+            rip: self.rip,
+            rflags: self.other_flags | arithmetic | direction,
+            fs_base: self.bases[0],
+            gs_base: self.bases[1],
+        }
+    }
+
+    /// Loads the integer registers. Bit 1 of the flags is set whatever `regs` says.
+    pub fn set_regs(&mut self, regs: &Regs) {
+        self.gpr = regs.gpr;
+        self.rip = regs.rip;
+        self.bases = [regs.fs_base, regs.gs_base];
+        self.down = regs.rflags & RFLAGS_DF != 0;
+        self.other_flags = regs.rflags & !(ARITHMETIC | RFLAGS_DF) | RFLAGS_FIXED;
+        self.flags = Flags::from_bits(&Concrete, Flag::ALL.map(|f| regs.rflags >> f.bit() & 1 != 0));
+    }
+
+    /// The x87 and vector registers.
+    #[must_use]
+    pub fn fpu(&self) -> &Fpu {
+        &self.fpu
+    }
+
+    /// Loads the x87 and vector registers.
+    pub fn set_fpu(&mut self, fpu: &Fpu) {
+        self.fpu = *fpu;
+    }
+
+    /// The whole state.
+    #[must_use]
+    pub fn state(&self) -> State {
+        State { regs: self.regs(), fpu: self.fpu }
+    }
+
+    /// Loads the whole state.
+    pub fn load_state(&mut self, state: &State) {
+        self.set_regs(&state.regs);
+        self.set_fpu(&state.fpu);
+    }
+
+    /// The instruction pointer.
+    #[must_use]
+    pub fn rip(&self) -> u64 {
+        self.rip
+    }
+
+    /// Moves the instruction pointer.
+    pub fn set_rip(&mut self, rip: u64) {
+        self.rip = rip;
+    }
+
+    /// The details of the last [`Trap::Page`].
+    #[must_use]
+    pub fn last_page_fault(&self) -> Option<PageFault> {
+        self.fault
+    }
+
+    /// Forgets how the page of `va` translates. Call it when its mapping or protection changes.
+    pub fn invalidate_page(&mut self, va: u64) {
+        self.reads.remove(va);
+        self.writes.remove(va);
+        self.fetches.remove(va);
+        self.code.bump_epoch();
+    }
+
+    /// Forgets every translation.
+    pub fn flush_tlb(&mut self) {
+        self.reads.clear();
+        self.writes.clear();
+        self.fetches.clear();
+        self.code.bump_epoch();
+    }
+
+    /// Asks the bus again before the next write to any page, as a checkpoint that collects dirty pages needs.
+    pub fn forget_writes(&mut self) {
+        self.writes.clear();
+    }
+
+    /// Says that `len` bytes of RAM from `offset` were written by someone else than this CPU, so that
+    /// instructions decoded from them are decoded again.
+    pub fn written(&mut self, offset: u64, len: u64) {
+        let Some(last) = len.checked_sub(1).map(|n| offset.saturating_add(n)) else { return };
+        for frame in offset / PAGE_SIZE..=last / PAGE_SIZE {
+            self.code.changed(frame * PAGE_SIZE);
+        }
+    }
+
+    /// Translates `va` for an access of one kind, through the cache of that kind.
+    #[inline(always)]
+    fn locate_read(&mut self, va: u64) -> Exec<u64> {
+        match self.reads.get(va) {
+            Some(at) => Ok(at),
+            None => self.miss(va, Access::Read),
+        }
+    }
+
+    #[inline(always)]
+    fn locate_write(&mut self, va: u64) -> Exec<u64> {
+        match self.writes.get(va) {
+            Some(at) => Ok(at),
+            None => self.miss(va, Access::Write),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn locate_fetch(&mut self, va: u64) -> Exec<u64> {
+        match self.fetches.get(va) {
+            Some(at) => Ok(at),
+            None => self.miss(va, Access::Execute),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn miss(&mut self, va: u64, access: Access) -> Exec<u64> {
+        let Translation { frame, .. } = self.translate(va, access)?;
+        let tlb = match access {
+            Access::Read => &mut self.reads,
+            Access::Execute => &mut self.fetches,
+            Access::Write if self.code.contains(frame) => {
+                self.code_store = Some(frame);
+                return Err(Trap::Page);
+            }
+            Access::Write => &mut self.writes,
+        };
+        tlb.insert(va, frame);
+        Ok(frame + va % PAGE_SIZE)
+    }
+
+    fn translate(&mut self, va: u64, access: Access) -> Exec<Translation> {
+        if !is_canonical(va) {
+            return Err(Trap::General);
+        }
+        let ram = self.bus.ram().len() as u64;
+        match self.bus.translate(va, access) {
+            Ok(t) if t.frame.checked_add(PAGE_SIZE).is_some_and(|end| end <= ram) => Ok(t),
+            Ok(_) => Err(self.page_fault(PageFault::new(va, access, false))),
+            Err(fault) => Err(self.page_fault(fault)),
+        }
+    }
+
+    pub(crate) fn page_fault(&mut self, fault: PageFault) -> Trap {
+        self.fault = Some(fault);
+        Trap::Page
+    }
+
+    /// Keeps `frame` out of the write cache from now on: instructions have been decoded from it.
+    pub(crate) fn mark_code(&mut self, frame: u64) {
+        if self.code.insert(frame) {
+            self.writes.remove_frame(frame);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_across(&mut self, n: u64, va: u64) -> Exec<u64> {
+        let mut bytes = [0; 8];
+        for (k, byte) in (0..n).zip(&mut bytes) {
+            let at = self.locate_read(va.wrapping_add(k))?;
+            *byte = self.bus.ram()[index(at)];
+        }
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Stores bytes that lie in two pages: both are asked before either is written.
+    #[cold]
+    #[inline(never)]
+    fn store_across(&mut self, va: u64, bytes: &[u8]) -> Exec {
+        let second = va.wrapping_add(PAGE_SIZE) & !(PAGE_SIZE - 1);
+        let first_at = index(self.locate_write(va)?);
+        let second_at = index(self.locate_write(second)?);
+        let (low, high) = bytes.split_at(index(second.wrapping_sub(va)).min(bytes.len()));
+        self.bus.ram_mut()[first_at..first_at + low.len()].copy_from_slice(low);
+        self.bus.ram_mut()[second_at..second_at + high.len()].copy_from_slice(high);
+        Ok(())
+    }
+}
+
+impl<B: Bus> Machine for Cpu<B> {
+    type D = Concrete;
+
+    #[inline(always)]
+    fn d(&self) -> &Concrete {
+        &Concrete
+    }
+    #[inline(always)]
+    fn reg(&self, r: Gpr) -> u64 {
+        self.gpr[usize::from(r.0 & 15)]
+    }
+    #[inline(always)]
+    fn set_reg(&mut self, r: Gpr, v: u64) {
+        self.gpr[usize::from(r.0 & 15)] = v;
+    }
+    #[inline(always)]
+    fn flags(&self) -> Flags<u64, bool> {
+        self.flags
+    }
+    #[inline(always)]
+    fn set_flags(&mut self, f: Flags<u64, bool>) {
+        self.flags = f;
+    }
+    #[inline(always)]
+    fn set_flags_if(&mut self, c: bool, f: Flags<u64, bool>) {
+        if c {
+            self.flags = f;
+        }
+    }
+    fn direction(&self) -> bool {
+        self.down
+    }
+    fn set_direction(&mut self, down: bool) {
+        self.down = down;
+    }
+    #[inline(always)]
+    fn segment_base(&self, s: Segment) -> u64 {
+        match s {
+            Segment::Flat => 0,
+            Segment::Fs => self.bases[0],
+            Segment::Gs => self.bases[1],
+        }
+    }
+    fn set_segment_base(&mut self, s: Segment, base: u64) {
+        match s {
+            Segment::Flat => {}
+            Segment::Fs => self.bases[0] = base,
+            Segment::Gs => self.bases[1] = base,
+        }
+    }
+    #[inline(always)]
+    fn vector(&self, n: u8, half: u8) -> u64 {
+        self.fpu.xmm[usize::from(n & 15)][usize::from(half & 1)]
+    }
+    #[inline(always)]
+    fn set_vector(&mut self, n: u8, half: u8, v: u64) {
+        self.fpu.xmm[usize::from(n & 15)][usize::from(half & 1)] = v;
+    }
+    fn x87(&self, n: u8) -> (u64, u64) {
+        let (significand, sign_exponent) = self.fpu.st[usize::from(n & 7)];
+        (significand, u64::from(sign_exponent))
+    }
+    fn set_x87(&mut self, n: u8, significand: u64, sign_exponent: u64) {
+        self.fpu.st[usize::from(n & 7)] = (significand, low16(sign_exponent));
+    }
+    fn x87_top(&self) -> u8 {
+        let [_, high] = self.fpu.status.to_le_bytes();
+        high >> 3 & 7
+    }
+    fn set_x87_top(&mut self, top: u8) {
+        self.fpu.status = self.fpu.status & !(7 << 11) | u16::from(top & 7) << 11;
+    }
+    fn control(&self, c: Control) -> u64 {
+        match c {
+            Control::Mxcsr => u64::from(self.fpu.mxcsr),
+            Control::X87Control => u64::from(self.fpu.control),
+            Control::X87Status => u64::from(self.fpu.status),
+            Control::X87Tag => u64::from(self.fpu.tag),
+        }
+    }
+    fn set_control(&mut self, c: Control, v: u64) {
+        match c {
+            Control::Mxcsr => self.fpu.mxcsr = u32::from(low16(v)) | u32::from(low16(v >> 16)) << 16,
+            Control::X87Control => self.fpu.control = low16(v),
+            Control::X87Status => self.fpu.status = low16(v),
+            Control::X87Tag => self.fpu.tag = v.to_le_bytes()[0],
+        }
+    }
+    #[inline(always)]
+    fn load(&mut self, w: u32, va: u64) -> Exec<u64> {
+        let n = u64::from(w / 8);
+        if va % PAGE_SIZE > PAGE_SIZE - n {
+            return self.load_across(n, va);
+        }
+        let at = index(self.locate_read(va)?);
+        Ok(get_bytes(&self.bus.ram()[at..at + index(n)]))
+    }
+    #[inline(always)]
+    fn store(&mut self, w: u32, va: u64, v: u64) -> Exec {
+        let n = u64::from(w / 8);
+        if va % PAGE_SIZE > PAGE_SIZE - n {
+            return self.store_across(va, &v.to_le_bytes()[..index(n)]);
+        }
+        let at = index(self.locate_write(va)?);
+        put_bytes(&mut self.bus.ram_mut()[at..at + index(n)], v);
+        Ok(())
+    }
+    fn store128(&mut self, va: u64, low: u64, high: u64) -> Exec {
+        let bytes = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+        if va % PAGE_SIZE > PAGE_SIZE - 16 {
+            return self.store_across(va, &bytes);
+        }
+        let at = index(self.locate_write(va)?);
+        self.bus.ram_mut()[at..at + 16].copy_from_slice(&bytes);
+        Ok(())
+    }
+    #[inline(always)]
+    fn trap_if(&mut self, c: bool, t: Trap) -> Exec {
+        if c { Err(t) } else { Ok(()) }
+    }
+}
+
+/// The low 16 bits.
+fn low16(v: u64) -> u16 {
+    let [a, b, ..] = v.to_le_bytes();
+    u16::from_le_bytes([a, b])
+}

@@ -1,0 +1,166 @@
+//! From iced's instruction to [`Op`]: all that depends on the bytes alone, settled once.
+
+use iced_x86::{Instruction, OpKind, Register};
+
+use crate::op::{Condition, Gpr, Loc, Mem, Op, Rep, Segment};
+
+/// Selector of CS in 64-bit Linux programs, the value that `mov eax, cs` reads.
+const USER_CODE_SELECTOR: u64 = 0x33;
+/// Selector of SS in 64-bit Linux programs. DS, ES, FS and GS are 0.
+const USER_STACK_SELECTOR: u64 = 0x2b;
+
+/// The operand places, width, memory operand and immediate of `i`, which must be a valid instruction.
+#[must_use]
+pub fn op(i: &Instruction) -> Op {
+    let w = width(i);
+    Op {
+        a: place(i, 0),
+        b: place(i, 1),
+        c: place(i, 2),
+        w,
+        len: small(i.len()),
+        cc: condition(i),
+        rep: rep(i),
+        mem: memory(i),
+        imm: immediate(i, w),
+        next: i.next_ip(),
+    }
+}
+
+/// A number that the instruction set keeps below 256: a length, a register number, an operand width.
+fn small(n: usize) -> u8 {
+    u8::try_from(n).unwrap_or(0)
+}
+
+/// The general register that contains `r`, for any general register.
+fn gpr(r: Register) -> Option<Gpr> {
+    r.is_gpr().then(|| Gpr(small(r.full_register().number())))
+}
+
+fn place(i: &Instruction, n: u32) -> Loc {
+    if n >= i.op_count() {
+        return Loc::None;
+    }
+    match i.op_kind(n) {
+        OpKind::Register => register_place(i.op_register(n)),
+        OpKind::Immediate8
+        | OpKind::Immediate8_2nd
+        | OpKind::Immediate16
+        | OpKind::Immediate32
+        | OpKind::Immediate64
+        | OpKind::Immediate8to16
+        | OpKind::Immediate8to32
+        | OpKind::Immediate8to64
+        | OpKind::Immediate32to64
+        | OpKind::NearBranch16
+        | OpKind::NearBranch32
+        | OpKind::NearBranch64 => Loc::Imm,
+        OpKind::FarBranch16 | OpKind::FarBranch32 => Loc::None,
+        _ => Loc::Mem,
+    }
+}
+
+fn register_place(r: Register) -> Loc {
+    match r {
+        Register::AH | Register::CH | Register::DH | Register::BH => gpr(r).map_or(Loc::None, Loc::RegHigh),
+        _ if r.is_gpr() => gpr(r).map_or(Loc::None, Loc::Reg),
+        _ if r.is_xmm() => Loc::Vector(small(r.number())),
+        _ if r.is_st() => Loc::X87(small(r.number())),
+        // A selector is a constant of the Linux ABI; only reads of it have semantics.
+        _ if r.is_segment_register() => Loc::Imm,
+        _ => Loc::None,
+    }
+}
+
+/// Width in bits of the first operand that has one: register, memory, or implied string operand.
+fn width(i: &Instruction) -> u8 {
+    if i.op_count() == 0 {
+        return 0;
+    }
+    match i.op_kind(0) {
+        OpKind::Register if i.op_register(0).is_segment_register() => 16,
+        OpKind::Register => small(i.op_register(0).size() * 8),
+        OpKind::Immediate8 | OpKind::Immediate16 | OpKind::NearBranch64 => 64,
+        OpKind::Immediate8to16 => 16,
+        OpKind::Immediate8to64 | OpKind::Immediate32to64 => 64,
+        _ => small(i.memory_size().size() * 8),
+    }
+}
+
+/// iced numbers the condition codes as the encoding does, from 1.
+fn condition(i: &Instruction) -> Condition {
+    Condition(small(i.condition_code() as usize).saturating_sub(1))
+}
+
+fn rep(i: &Instruction) -> Rep {
+    if !i.is_string_instruction() {
+        Rep::None
+    } else if i.has_repne_prefix() {
+        Rep::Repne
+    } else if i.has_rep_prefix() {
+        Rep::Repe
+    } else {
+        Rep::None
+    }
+}
+
+fn memory(i: &Instruction) -> Mem {
+    let segment = match i.memory_segment() {
+        Register::FS => Segment::Fs,
+        Register::GS => Segment::Gs,
+        _ => Segment::Flat,
+    };
+    if let Some(addr32) = implied_memory(i) {
+        return Mem { segment, addr32, ..Mem::default() };
+    }
+    if !(0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory) {
+        return Mem::default();
+    }
+    let (base, index) = (i.memory_base(), i.memory_index());
+    let registers_are_32 = base.is_gpr32() || index.is_gpr32() || base == Register::EIP;
+    let absolute_is_32 = base == Register::None && index == Register::None && i.memory_displ_size() == 4;
+    Mem {
+        base: gpr(base),
+        index: gpr(index),
+        scale: small(i.memory_index_scale().trailing_zeros() as usize),
+        disp: i.memory_displacement64(),
+        segment,
+        addr32: registers_are_32 || absolute_is_32,
+    }
+}
+
+/// For string instructions and XLAT-like operands: whether the implied addresses are 32 bits wide.
+fn implied_memory(i: &Instruction) -> Option<bool> {
+    (0..i.op_count()).find_map(|n| match i.op_kind(n) {
+        OpKind::MemorySegRSI | OpKind::MemorySegRDI | OpKind::MemoryESRDI => Some(false),
+        OpKind::MemorySegESI | OpKind::MemorySegEDI | OpKind::MemoryESEDI => Some(true),
+        _ => None,
+    })
+}
+
+fn immediate(i: &Instruction, w: u8) -> u64 {
+    let cut = |value: u64| if (1..64).contains(&w) { value & (u64::MAX >> (64 - w)) } else { value };
+    for n in 0..i.op_count() {
+        match i.op_kind(n) {
+            OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64 => {
+                return i.near_branch_target();
+            }
+            // ENTER: the frame size, and the nesting level above it.
+            OpKind::Immediate16 if i.op_count() == 2 && i.op_kind(1) == OpKind::Immediate8_2nd => {
+                return u64::from(i.immediate16()) | u64::from(i.immediate8_2nd()) << 16;
+            }
+            OpKind::Register if i.op_register(n).is_segment_register() => {
+                return match i.op_register(n) {
+                    Register::CS => USER_CODE_SELECTOR,
+                    Register::SS => USER_STACK_SELECTOR,
+                    _ => 0,
+                };
+            }
+            _ => {}
+        }
+        if let Ok(value) = i.try_immediate(n) {
+            return cut(value);
+        }
+    }
+    0
+}

@@ -1,0 +1,346 @@
+//! The software CPU: runs decoded blocks, counts, and says why it stopped.
+
+use crate::block::{Block, Bytes, Ender, NoBlock, decode_block, decode_one};
+use crate::bus::{Bus, PAGE_SIZE};
+use crate::cpu::Cpu;
+use crate::machine::{Flow, FlowOf, Handler, Machine, MachineRead, Trap};
+use crate::op::{BranchKind, Op, Rep};
+use crate::sem::string;
+
+/// Blocks that can be cached; a power of two.
+const SLOTS: usize = 1 << 14;
+
+/// What has retired since the interpreter was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Counters {
+    /// Instructions. A string instruction with a REP prefix counts once, when it completes, as on hardware.
+    pub instructions: u64,
+    /// Branches taken, of every kind but SYSCALL.
+    pub taken: u64,
+    /// Conditional branches, taken or not: what rr counts (BR_INST_RETIRED.CONDITIONAL).
+    pub conditionals: u64,
+}
+
+/// How far to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Until {
+    /// Stop as soon as [`Counters::instructions`] is this, exactly. A string instruction with a REP prefix is
+    /// never divided by this bound.
+    pub instructions: u64,
+}
+
+impl Until {
+    /// No bound.
+    pub const EVENT: Until = Until { instructions: u64::MAX };
+}
+
+/// Why the run ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Stop {
+    /// The bound of [`Until`] is reached.
+    Budget,
+    /// A SYSCALL retired: rip is behind it; rcx and r11 are for whoever serves it to write.
+    Syscall,
+    /// An instruction that reads the machine retired: rip is behind it, and its results are missing.
+    /// [`crate::sem::system::supply`] writes them.
+    MachineRead {
+        /// Which.
+        read: MachineRead,
+        /// The instruction.
+        op: Op,
+    },
+    /// A trap. rip is the instruction that raised it; but behind it for INT3 and INT1, which retire.
+    /// [`Cpu::last_page_fault`] has the details of [`Trap::Page`].
+    Trap {
+        /// What.
+        trap: Trap,
+        /// The address of the instruction.
+        at: u64,
+    },
+    /// A valid instruction without semantics, at rip.
+    NoSemantics {
+        /// Its address.
+        at: u64,
+        /// Its bytes.
+        bytes: Bytes,
+    },
+}
+
+/// Hears of each taken branch.
+pub trait Observer {
+    /// Control went from the branch at `from` to `to`.
+    fn branch(&mut self, from: u64, to: u64, kind: BranchKind);
+}
+
+/// Nobody listens; costs nothing.
+impl Observer for () {
+    #[inline(always)]
+    fn branch(&mut self, _from: u64, _to: u64, _kind: BranchKind) {}
+}
+
+/// Where a decoded block is kept.
+type Slot<B> = Option<Box<Block<Cpu<B>>>>;
+
+/// A [`Cpu`] and its decoded blocks.
+pub struct Interpreter<B: Bus> {
+    cpu: Cpu<B>,
+    blocks: Box<[Slot<B>]>,
+    counters: Counters,
+}
+
+/// Where a block may be kept: neighbouring addresses in neighbouring slots.
+#[expect(clippy::cast_possible_truncation, reason = "the remainder is below SLOTS")]
+#[inline(always)]
+const fn slot(rip: u64) -> usize {
+    ((rip ^ rip >> 14) % SLOTS as u64) as usize
+}
+
+impl<B: Bus> Interpreter<B> {
+    /// An interpreter with nothing decoded.
+    #[must_use]
+    pub fn new(cpu: Cpu<B>) -> Interpreter<B> {
+        let blocks = std::iter::repeat_with(|| None).take(SLOTS).collect();
+        Interpreter { cpu, blocks, counters: Counters::default() }
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> &Cpu<B> {
+        &self.cpu
+    }
+
+    /// The CPU, to change.
+    pub fn cpu_mut(&mut self) -> &mut Cpu<B> {
+        &mut self.cpu
+    }
+
+    /// What has retired.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Sets the counters, as when a checkpoint is loaded.
+    pub fn set_counters(&mut self, counters: Counters) {
+        self.counters = counters;
+    }
+
+    /// Runs until the bound, or until something happens that the program cannot do by itself.
+    pub fn run<O: Observer>(&mut self, until: Until, observer: &mut O) -> Stop {
+        loop {
+            let left = until.instructions.saturating_sub(self.counters.instructions);
+            if left == 0 {
+                return Stop::Budget;
+            }
+            let stopped = match self.block() {
+                Ok(slot) => self.run_block(slot, left, observer),
+                Err(no_block) => Some(self.no_block(&no_block)),
+            };
+            if let Some(stop) = stopped {
+                match self.store_to_code(&stop) {
+                    true => {
+                        if let Some(stop) = self.step(observer) {
+                            return stop;
+                        }
+                    }
+                    false => return stop,
+                }
+            }
+        }
+    }
+
+    /// Runs the one instruction at rip; `None` when it retired and nothing else happened.
+    pub fn step<O: Observer>(&mut self, observer: &mut O) -> Option<Stop> {
+        loop {
+            let stopped = match decode_one(&mut self.cpu) {
+                Ok((Handler::Body(run), op)) => match run(&mut self.cpu, &op) {
+                    Ok(()) => {
+                        self.cpu.rip = op.next;
+                        self.counters.instructions += 1;
+                        None
+                    }
+                    Err(trap) => Some(trapped(&mut self.cpu, &mut self.counters, trap, &op)),
+                },
+                Ok((Handler::Last(run, kind), op)) => {
+                    end(&mut self.cpu, &mut self.counters, &Ender { run, op, kind }, observer)
+                }
+                Err(no_block) => Some(self.no_block(&no_block)),
+            };
+            match stopped {
+                Some(stop) if self.store_to_code(&stop) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The slot of the decoded block at rip.
+    #[inline(always)]
+    fn block(&mut self) -> Result<usize, NoBlock> {
+        let rip = self.cpu.rip;
+        let slot = slot(rip);
+        match &self.blocks[slot] {
+            Some(block) if block.start == rip && block.epoch == self.cpu.code.epoch() => Ok(slot),
+            _ => self.find_block(slot, rip).map(|()| slot),
+        }
+    }
+
+    /// Checks the block in `slot` against the page tables and frames of now, or decodes afresh.
+    #[cold]
+    #[inline(never)]
+    fn find_block(&mut self, slot: usize, rip: u64) -> Result<(), NoBlock> {
+        let cpu = &mut self.cpu;
+        if let Some(block) = &mut self.blocks[slot]
+            && block.start == rip
+        {
+            let first = cpu.locate_fetch(rip).map_err(NoBlock::Trap)?;
+            let second = if block.stamps[0] == block.stamps[1] {
+                first
+            } else {
+                cpu.locate_fetch((rip | (PAGE_SIZE - 1)).wrapping_add(1)).map_err(NoBlock::Trap)?
+            };
+            let frames = [first, second].map(|at| at - at % PAGE_SIZE);
+            let same = block.stamps.iter().zip(frames).all(|(s, f)| s.frame == f && cpu.code.is_current(*s));
+            if same {
+                block.epoch = cpu.code.epoch();
+                return Ok(());
+            }
+        }
+        self.blocks[slot] = Some(Box::new(decode_block(cpu, rip)?));
+        Ok(())
+    }
+
+    /// Runs the block in `slot`, or its first `left` instructions. `None`: go on at rip.
+    #[inline(always)]
+    fn run_block<O: Observer>(&mut self, slot: usize, left: u64, observer: &mut O) -> Option<Stop> {
+        let Some(block) = &self.blocks[slot] else { return None };
+        let cpu = &mut self.cpu;
+        let whole = left >= block.len();
+        let body = if whole { &block.body[..] } else { &block.body[..prefix(&block.body, left)] };
+        for (done, (run, op)) in body.iter().enumerate() {
+            if let Err(trap) = run(cpu, op) {
+                self.counters.instructions += done as u64;
+                return Some(trapped(cpu, &mut self.counters, trap, op));
+            }
+        }
+        self.counters.instructions += body.len() as u64;
+        match &block.last {
+            Some(last) if whole => end(cpu, &mut self.counters, last, observer),
+            _ => {
+                if let Some((_, op)) = body.last() {
+                    cpu.rip = op.next;
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether `stop` is only a store to a frame with decoded instructions. If so they are forgotten, and the
+    /// instruction, which has left no trace, can run again.
+    #[cold]
+    fn store_to_code(&mut self, stop: &Stop) -> bool {
+        match (stop, self.cpu.code_store.take()) {
+            (Stop::Trap { trap: Trap::Page, .. }, Some(frame)) => {
+                self.cpu.code.changed(frame);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn no_block(&mut self, no_block: &NoBlock) -> Stop {
+        let at = self.cpu.rip;
+        match *no_block {
+            NoBlock::Trap(trap) => Stop::Trap { trap, at },
+            NoBlock::NoSemantics(bytes) => Stop::NoSemantics { at, bytes },
+        }
+    }
+}
+
+/// How many instructions of a body that is longer than `left` may run.
+fn prefix<T>(body: &[T], left: u64) -> usize {
+    usize::try_from(left).map_or(body.len(), |n| n.min(body.len()))
+}
+
+/// Leaves rip where the trap of `op` has it.
+#[cold]
+fn trapped<B: Bus>(cpu: &mut Cpu<B>, counters: &mut Counters, trap: Trap, op: &Op) -> Stop {
+    // INT3 and INT1 are traps, not faults: they retire, and rip is behind them.
+    if matches!(trap, Trap::Breakpoint | Trap::Debug) {
+        counters.instructions += 1;
+        cpu.rip = op.next;
+    } else {
+        cpu.rip = op.start();
+    }
+    Stop::Trap { trap, at: op.start() }
+}
+
+/// Runs the instruction that ends a block, and moves rip.
+#[inline(always)]
+fn end<B: Bus, O: Observer>(
+    cpu: &mut Cpu<B>,
+    counters: &mut Counters,
+    last: &Ender<Cpu<B>>,
+    observer: &mut O,
+) -> Option<Stop> {
+    let op = &last.op;
+    if op.rep != Rep::None {
+        return repeat(cpu, counters, last);
+    }
+    let (taken, to) = match (last.run)(cpu, op) {
+        Ok(Flow::Branch { taken, to }) => {
+            counters.conditionals += 1;
+            (taken, to)
+        }
+        Ok(Flow::Jump(to)) => (true, to),
+        Ok(other) => return end_without_branch(cpu, counters, op, other),
+        Err(trap) => return Some(trapped(cpu, counters, trap, op)),
+    };
+    counters.instructions += 1;
+    if taken {
+        counters.taken += 1;
+        if let Some(kind) = last.kind {
+            observer.branch(op.start(), to, kind);
+        }
+        cpu.rip = to;
+    } else {
+        cpu.rip = op.next;
+    }
+    None
+}
+
+/// The ends of a block that are not branches.
+#[cold]
+#[inline(never)]
+fn end_without_branch<B: Bus>(
+    cpu: &mut Cpu<B>,
+    counters: &mut Counters,
+    op: &Op,
+    flow: FlowOf<Cpu<B>>,
+) -> Option<Stop> {
+    counters.instructions += 1;
+    cpu.rip = op.next;
+    match flow {
+        Flow::Syscall => Some(Stop::Syscall),
+        Flow::MachineRead(read) => Some(Stop::MachineRead { read, op: *op }),
+        Flow::Jump(_) | Flow::Branch { .. } | Flow::Repeat { .. } => None,
+    }
+}
+
+/// Runs a string instruction with a REP prefix to its end, or to a trap between two iterations: then rcx, rsi
+/// and rdi tell how far it got, and the flags are as before (Intel SDM vol. 2, REP: EFLAGS is restored).
+fn repeat<B: Bus>(cpu: &mut Cpu<B>, counters: &mut Counters, last: &Ender<Cpu<B>>) -> Option<Stop> {
+    let flags = cpu.flags();
+    let mut again = string::any_left(cpu, &last.op);
+    while again {
+        match (last.run)(cpu, &last.op) {
+            Ok(flow) => again = matches!(flow, Flow::Repeat { again: true }),
+            Err(trap) => {
+                cpu.set_flags(flags);
+                return Some(trapped(cpu, counters, trap, &last.op));
+            }
+        }
+    }
+    counters.instructions += 1;
+    cpu.rip = last.op.next;
+    None
+}

@@ -1,0 +1,227 @@
+//! How a semantic function reads and writes its operands.
+//!
+//! [`Width`] and [`Place`] are decided either at run time from the [`Op`] ([`AnyWidth`], [`Any`]: one instance of
+//! a function serves every form of an instruction) or at compile time ([`Bits`], [`Reg`], [`Memory`], [`Imm`]:
+//! what the hot forms of the concrete machine use). The table is the only place that picks.
+
+use crate::domain::{Bin, Domain};
+use crate::machine::{Bv, Exec, Machine, Trap};
+use crate::op::{Gpr, Loc, Op, Segment};
+
+/// The width of an operation.
+pub trait Width {
+    /// The width in bits.
+    fn of(op: &Op) -> u32;
+}
+
+/// The width that the decoder found.
+pub struct AnyWidth;
+
+impl Width for AnyWidth {
+    #[inline(always)]
+    fn of(op: &Op) -> u32 {
+        u32::from(op.w)
+    }
+}
+
+/// A width known when the handler is chosen.
+pub struct Bits<const W: u32>;
+
+impl<const W: u32> Width for Bits<W> {
+    #[inline(always)]
+    fn of(_op: &Op) -> u32 {
+        W
+    }
+}
+
+/// An operand that can be read.
+pub trait Place {
+    /// The operand's value, `w` bits.
+    fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>>;
+    /// Writes the operand, `w` bits. An immediate ignores it; the table never asks for that.
+    fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec;
+}
+
+/// Operand `N` (0, 1, 2), wherever it is.
+pub struct Any<const N: u8>;
+/// Operand `N`, a general register.
+pub struct Reg<const N: u8>;
+/// The memory operand.
+pub struct Memory;
+/// The immediate operand.
+pub struct Imm;
+
+#[inline(always)]
+fn slot<const N: u8>(op: &Op) -> Loc {
+    match N {
+        0 => op.a,
+        1 => op.b,
+        _ => op.c,
+    }
+}
+
+impl<const N: u8> Place for Any<N> {
+    #[inline(always)]
+    fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+        read(m, op, slot::<N>(op), w)
+    }
+    #[inline(always)]
+    fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
+        write(m, op, slot::<N>(op), w, v)
+    }
+}
+
+impl<const N: u8> Place for Reg<N> {
+    #[inline(always)]
+    fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+        Ok(register(m, number(slot::<N>(op)), w))
+    }
+    #[inline(always)]
+    fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
+        set_register(m, number(slot::<N>(op)), w, v);
+        Ok(())
+    }
+}
+
+impl Place for Memory {
+    #[inline(always)]
+    fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+        load(m, op, w)
+    }
+    #[inline(always)]
+    fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
+        store(m, op, w, v)
+    }
+}
+
+impl Place for Imm {
+    #[inline(always)]
+    fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+        Ok(m.d().lit(w, op.imm))
+    }
+    #[inline(always)]
+    fn put<M: Machine>(_m: &mut M, _op: &Op, _w: u32, _v: Bv<M>) -> Exec {
+        Ok(())
+    }
+}
+
+/// The register of an operand that the table has found to be one.
+#[inline(always)]
+fn number(loc: Loc) -> Gpr {
+    match loc {
+        Loc::Reg(r) | Loc::RegHigh(r) => r,
+        _ => Gpr::RAX,
+    }
+}
+
+/// The value at `loc`, `w` bits.
+#[inline]
+pub fn read<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<Bv<M>> {
+    match loc {
+        Loc::Reg(r) => Ok(register(m, r, w)),
+        Loc::RegHigh(r) => Ok(m.d().extract(64, 8, 8, m.reg(r))),
+        Loc::Mem => load(m, op, w),
+        Loc::Vector(n) => Ok(m.d().trunc(64, w, m.vector(n, 0))),
+        Loc::Imm | Loc::None | Loc::X87(_) => Ok(m.d().lit(w, op.imm)),
+    }
+}
+
+/// Writes `w` bits at `loc`.
+#[inline]
+pub fn write<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32, v: Bv<M>) -> Exec {
+    match loc {
+        Loc::Reg(r) => set_register(m, r, w, v),
+        Loc::RegHigh(r) => set_high_byte(m, r, v),
+        Loc::Mem => return store(m, op, w, v),
+        Loc::Vector(n) => {
+            let v = m.d().zext(w, 64, v);
+            m.set_vector(n, 0, v);
+        }
+        Loc::Imm | Loc::None | Loc::X87(_) => {}
+    }
+    Ok(())
+}
+
+/// The low `w` bits of a general register.
+#[inline(always)]
+pub fn register<M: Machine>(m: &M, r: Gpr, w: u32) -> Bv<M> {
+    if w == 64 { m.reg(r) } else { m.d().trunc(64, w, m.reg(r)) }
+}
+
+/// Writes the low `w` bits of a general register: 32 bits clear the upper half, 8 and 16 keep the rest.
+#[inline(always)]
+pub fn set_register<M: Machine>(m: &mut M, r: Gpr, w: u32, v: Bv<M>) {
+    let whole = match w {
+        64 => v,
+        32 => m.d().zext(32, 64, v),
+        _ => {
+            let rest = m.d().extract(64, w, 64 - w, m.reg(r));
+            m.d().concat(64 - w, rest, w, v)
+        }
+    };
+    m.set_reg(r, whole);
+}
+
+/// Writes bits 8 to 15 of a general register.
+fn set_high_byte<M: Machine>(m: &mut M, r: Gpr, v: Bv<M>) {
+    let old = m.reg(r);
+    let low = m.d().trunc(64, 8, old);
+    let high = m.d().extract(64, 16, 48, old);
+    let low = m.d().concat(8, v, 8, low);
+    let whole = m.d().concat(48, high, 16, low);
+    m.set_reg(r, whole);
+}
+
+/// The linear address of the memory operand.
+#[inline(always)]
+pub fn effective_address<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+    let offset = effective_offset(m, op);
+    with_segment(m, op.mem.segment, offset)
+}
+
+/// The effective address of the memory operand before its segment base is added: what LEA gives.
+#[inline(always)]
+pub fn effective_offset<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+    let (d, mem) = (m.d(), &op.mem);
+    let mut sum = d.lit(64, mem.disp);
+    if let Some(base) = mem.base {
+        sum = d.bin(Bin::Add, 64, m.reg(base), sum);
+    }
+    if let Some(index) = mem.index {
+        let scaled = d.bin(Bin::Shl, 64, m.reg(index), d.lit(64, u64::from(mem.scale)));
+        sum = d.bin(Bin::Add, 64, sum, scaled);
+    }
+    if mem.addr32 { d.zext(32, 64, d.trunc(64, 32, sum)) } else { sum }
+}
+
+/// `offset` in `segment` as a linear address.
+#[inline(always)]
+pub fn with_segment<M: Machine>(m: &M, segment: Segment, offset: Bv<M>) -> Bv<M> {
+    match segment {
+        Segment::Flat => offset,
+        _ => m.d().bin(Bin::Add, 64, m.segment_base(segment), offset),
+    }
+}
+
+/// Loads `w` bits of the memory operand.
+#[inline(always)]
+pub fn load<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+    let va = effective_address(m, op);
+    m.load(w, va).map_err(|trap| non_canonical(op, trap))
+}
+
+/// Stores `w` bits at the memory operand.
+#[inline(always)]
+pub fn store<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
+    let va = effective_address(m, op);
+    m.store(w, va, v).map_err(|trap| non_canonical(op, trap))
+}
+
+/// A non-canonical address is #SS, not #GP, where the segment is SS: when rsp or rbp is the base (Intel SDM
+/// vol. 1, 3.7.4). Linux delivers SIGBUS for one and SIGSEGV for the other.
+#[cold]
+#[inline(never)]
+pub fn non_canonical(op: &Op, trap: Trap) -> Trap {
+    let in_stack = matches!(op.mem.base, Some(Gpr::RSP | Gpr::RBP)) && op.mem.segment == Segment::Flat;
+    if trap == Trap::General && in_stack { Trap::Stack } else { trap }
+}

@@ -1,0 +1,68 @@
+//! A direct-mapped cache of translations. Reads, writes and fetches have one each, so that a hit is one compare
+//! and a miss is the hook for whatever the first access of its kind must notice.
+
+use crate::bus::PAGE_SIZE;
+
+/// Entries; a power of two.
+const ENTRIES: usize = 256;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The page number, or [`EMPTY`].
+    page: u64,
+    /// Byte offset of its frame in RAM.
+    frame: u64,
+}
+
+/// A page number that no 64-bit address has.
+const EMPTY: Entry = Entry { page: u64::MAX, frame: 0 };
+
+/// The cache.
+#[derive(Clone)]
+pub(crate) struct Tlb {
+    entries: Box<[Entry; ENTRIES]>,
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
+#[inline(always)]
+const fn slot(page: u64) -> usize {
+    page as usize % ENTRIES
+}
+
+impl Tlb {
+    pub(crate) fn new() -> Tlb {
+        Tlb { entries: Box::new([EMPTY; ENTRIES]) }
+    }
+
+    /// The RAM offset of `va` if its page is cached.
+    #[inline(always)]
+    pub(crate) fn get(&self, va: u64) -> Option<u64> {
+        let page = va / PAGE_SIZE;
+        let entry = &self.entries[slot(page)];
+        (entry.page == page).then_some(entry.frame + va % PAGE_SIZE)
+    }
+
+    pub(crate) fn insert(&mut self, va: u64, frame: u64) {
+        let page = va / PAGE_SIZE;
+        self.entries[slot(page)] = Entry { page, frame };
+    }
+
+    pub(crate) fn remove(&mut self, va: u64) {
+        let page = va / PAGE_SIZE;
+        let entry = &mut self.entries[slot(page)];
+        if entry.page == page {
+            *entry = EMPTY;
+        }
+    }
+
+    /// Forgets every page that lives in `frame`.
+    pub(crate) fn remove_frame(&mut self, frame: u64) {
+        for entry in self.entries.iter_mut().filter(|e| e.frame == frame) {
+            *entry = EMPTY;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.fill(EMPTY);
+    }
+}

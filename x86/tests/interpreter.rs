@@ -1,0 +1,230 @@
+//! The run loop: exact stops, counting, faults, self-modifying code.
+
+use iced_x86::code_asm::*;
+use x86::bus::{Bus, PAGE_SIZE};
+use x86::cpu::Cpu;
+use x86::flat::{Flat, Protection};
+use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
+use x86::machine::{MachineRead, Trap};
+use x86::op::BranchKind;
+use x86::state::Regs;
+
+const CODE: u64 = 0x40_0000;
+const DATA: u64 = 0x50_0000;
+const STACK: u64 = 0x70_0000;
+
+type Assembled = Result<(), IcedError>;
+
+/// A CPU with `code` at [`CODE`], two pages of data and one of stack, rip and rsp set.
+fn machine(protection: Protection, code: impl FnOnce(&mut CodeAssembler) -> Assembled) -> Interpreter<Flat> {
+    let mut a = CodeAssembler::new(64).unwrap();
+    code(&mut a).unwrap();
+    let mut memory = Flat::new();
+    memory.map(CODE, &a.assemble(CODE).unwrap(), protection);
+    memory.map(DATA, &[0; 8192], Protection::DATA);
+    memory.map(STACK - PAGE_SIZE, &[0; 4096], Protection::DATA);
+    let mut cpu = Cpu::new(memory);
+    let mut regs = Regs { rip: CODE, rflags: 0x202, ..Regs::default() };
+    regs.gpr[4] = STACK;
+    cpu.set_regs(&regs);
+    Interpreter::new(cpu)
+}
+
+#[derive(Default)]
+struct Trail(Vec<(u64, u64, BranchKind)>);
+
+impl Observer for Trail {
+    fn branch(&mut self, from: u64, to: u64, kind: BranchKind) {
+        self.0.push((from, to, kind));
+    }
+}
+
+fn countdown(a: &mut CodeAssembler) -> Assembled {
+    let mut again = a.create_label();
+    a.mov(ecx, 5)?;
+    a.set_label(&mut again)?;
+    a.lea(rax, qword_ptr(rax + rcx * 2 + 1))?;
+    a.dec(ecx)?;
+    a.jne(again)?;
+    a.syscall()
+}
+
+#[test]
+fn a_run_stops_exactly_at_its_bound_and_goes_on_to_the_same_end() {
+    let mut whole = machine(Protection::CODE, countdown);
+    assert!(matches!(whole.run(Until::EVENT, &mut ()), Stop::Syscall));
+    assert_eq!(whole.counters(), Counters { instructions: 17, taken: 4, conditionals: 5 });
+    assert_eq!(whole.cpu().regs().gpr[0], 2 * 15 + 5);
+    for bound in 0..17 {
+        let mut parts = machine(Protection::CODE, countdown);
+        assert!(matches!(parts.run(Until { instructions: bound }, &mut ()), Stop::Budget));
+        assert_eq!(parts.counters().instructions, bound);
+        let mut steps = machine(Protection::CODE, countdown);
+        for _ in 0..bound {
+            assert!(steps.step(&mut ()).is_none());
+        }
+        assert_eq!(steps.cpu().regs(), parts.cpu().regs(), "after {bound}");
+        assert!(matches!(parts.run(Until::EVENT, &mut ()), Stop::Syscall));
+        assert_eq!((parts.cpu().regs(), parts.counters()), (whole.cpu().regs(), whole.counters()));
+    }
+}
+
+#[test]
+fn taken_branches_are_reported_with_their_kind() {
+    let mut m = machine(Protection::CODE, |a| {
+        let (mut f, mut skip) = (a.create_label(), a.create_label());
+        a.call(f)?;
+        a.lea(rax, ptr(skip))?;
+        a.jmp(rax)?;
+        a.set_label(&mut f)?;
+        a.ret()?;
+        a.set_label(&mut skip)?;
+        a.test(eax, eax)?;
+        a.je(f)?;
+        a.syscall()
+    });
+    let mut trail = Trail::default();
+    assert!(matches!(m.run(Until::EVENT, &mut trail), Stop::Syscall));
+    let kinds: Vec<_> = trail.0.iter().map(|b| b.2).collect();
+    assert_eq!(kinds, [BranchKind::RelativeCall, BranchKind::Return, BranchKind::IndirectJump]);
+    assert_eq!(trail.0[0].0, CODE);
+    assert_eq!(trail.0[1].1, CODE + 5, "back behind the call");
+    assert_eq!((m.counters().taken, m.counters().conditionals), (3, 1));
+}
+
+#[test]
+fn a_fault_in_a_string_instruction_lands_between_two_iterations() {
+    let mut m = machine(Protection::CODE, |a| {
+        a.mov(rdi, DATA + 2 * PAGE_SIZE - 40)?;
+        a.mov(rsi, DATA)?;
+        a.mov(ecx, 100)?;
+        a.rep().movsb()?;
+        a.syscall()
+    });
+    let Stop::Trap { trap: Trap::Page, at } = m.run(Until::EVENT, &mut ()) else { panic!("no page fault") };
+    let regs = m.cpu().regs();
+    assert_eq!((regs.rip, regs.gpr[1], regs.gpr[7]), (at, 60, DATA + 2 * PAGE_SIZE));
+    assert_eq!(m.counters().instructions, 3, "the string instruction has not retired");
+    assert_eq!(m.cpu().last_page_fault().unwrap().address, DATA + 2 * PAGE_SIZE);
+    m.cpu_mut().bus_mut().map(DATA + 2 * PAGE_SIZE, &[1; 4096], Protection::DATA);
+    assert!(matches!(m.run(Until { instructions: 4 }, &mut ()), Stop::Budget));
+    assert_eq!(m.cpu().regs().gpr[1], 0);
+    assert_eq!(m.counters().instructions, 4, "it counts once");
+}
+
+#[test]
+fn a_store_into_its_own_block_is_seen_by_the_next_instruction() {
+    let mut m = machine(Protection::ALL, |a| {
+        let mut patched = a.create_label();
+        a.lea(rdi, ptr(patched))?;
+        a.mov(byte_ptr(rdi + 1), 7)?;
+        a.set_label(&mut patched)?;
+        a.mov(eax, 1)?;
+        a.syscall()
+    });
+    for _ in 0..2 {
+        m.cpu_mut().set_rip(CODE);
+        assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Syscall));
+        assert_eq!(m.cpu().regs().gpr[0], 7);
+    }
+    assert_eq!(m.counters().instructions, 8);
+}
+
+#[test]
+fn code_that_another_hand_rewrites_or_remaps_is_decoded_again() {
+    let mut m = machine(Protection::CODE, |a| {
+        a.mov(eax, 1)?;
+        a.syscall()
+    });
+    m.run(Until::EVENT, &mut ());
+    let at = m.cpu().bus().offset(CODE + 1).unwrap();
+    m.cpu_mut().bus_mut().ram_mut()[usize::try_from(at).unwrap()] = 9;
+    m.cpu_mut().written(at, 1);
+    m.cpu_mut().set_rip(CODE);
+    m.run(Until::EVENT, &mut ());
+    assert_eq!(m.cpu().regs().gpr[0], 9);
+    m.cpu_mut().bus_mut().map(CODE, &[0xb8, 5, 0, 0, 0, 0x0f, 0x05], Protection::CODE);
+    m.cpu_mut().invalidate_page(CODE);
+    m.cpu_mut().set_rip(CODE);
+    m.run(Until::EVENT, &mut ());
+    assert_eq!(m.cpu().regs().gpr[0], 5);
+}
+
+#[test]
+fn traps_leave_rip_where_linux_shows_it() {
+    let mut m = machine(Protection::CODE, |a| {
+        a.nop()?;
+        a.int3()?;
+        a.ud2()
+    });
+    assert!(
+        matches!(m.run(Until::EVENT, &mut ()), Stop::Trap { trap: Trap::Breakpoint, at } if at == CODE + 1)
+    );
+    assert_eq!((m.cpu().rip(), m.counters().instructions), (CODE + 2, 2));
+    assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Trap { trap: Trap::Undefined, .. }));
+    assert_eq!((m.cpu().rip(), m.counters().instructions), (CODE + 2, 2));
+}
+
+#[test]
+fn fetches_fault_where_the_bytes_are_missing() {
+    // `mov eax, imm32` whose immediate is in the next page.
+    let mut memory = Flat::new();
+    let mut page = vec![0x90; 4096];
+    page[4094] = 0xb8;
+    memory.map(CODE, &page, Protection::CODE);
+    let mut cpu = Cpu::new(memory);
+    cpu.set_rip(CODE + 4090);
+    let mut m = Interpreter::new(cpu);
+    assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Trap { trap: Trap::Page, at } if at == CODE + 4094));
+    let fault = m.cpu().last_page_fault().unwrap();
+    assert_eq!((fault.address, fault.error_code), (CODE + PAGE_SIZE, 0x14));
+    m.cpu_mut().bus_mut().map(CODE + PAGE_SIZE, &[1, 2, 3, 0x0f, 0x05], Protection::CODE);
+    assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Syscall));
+    assert_eq!(m.cpu().regs().gpr[0], 0x0302_0190);
+    m.cpu_mut().set_rip(0x1234_5678_0000_0000);
+    assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Trap { trap: Trap::General, .. }));
+}
+
+#[test]
+fn stores_across_pages_are_all_or_nothing() {
+    let mut m = machine(Protection::CODE, |a| {
+        a.mov(qword_ptr(rdi), rax)?;
+        a.syscall()
+    });
+    let mut regs = m.cpu().regs();
+    regs.gpr[0] = u64::MAX;
+    regs.gpr[7] = DATA + 2 * PAGE_SIZE - 3;
+    m.cpu_mut().set_regs(&regs);
+    assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Trap { trap: Trap::Page, .. }));
+    assert_eq!(m.cpu().bus().byte(regs.gpr[7]), Some(0));
+    assert_eq!(m.cpu().last_page_fault().unwrap().address, DATA + 2 * PAGE_SIZE);
+    regs.gpr[7] = DATA + PAGE_SIZE - 3;
+    m.cpu_mut().set_regs(&regs);
+    assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Syscall));
+    assert_eq!(m.cpu().bus().byte(DATA + PAGE_SIZE + 4), Some(0xff));
+    assert_eq!(m.cpu().bus().byte(DATA + PAGE_SIZE + 5), Some(0));
+}
+
+#[test]
+fn machine_reads_stop_behind_the_instruction_and_are_supplied() {
+    let mut m = machine(Protection::CODE, |a| {
+        a.rdtsc()?;
+        a.syscall()
+    });
+    let Stop::MachineRead { read: MachineRead::Rdtsc, op } = m.run(Until::EVENT, &mut ()) else {
+        panic!("rdtsc does not stop")
+    };
+    x86::sem::system::supply(m.cpu_mut(), &op, MachineRead::Rdtsc, [3, 4, 0, 0]).unwrap();
+    assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Syscall));
+    let regs = m.cpu().regs();
+    assert_eq!((regs.gpr[0], regs.gpr[2]), (3, 4));
+}
+
+#[test]
+fn an_instruction_without_semantics_is_named_by_its_bytes() {
+    let mut m = machine(Protection::CODE, |a| a.vaddps(ymm0, ymm1, ymm2));
+    let Stop::NoSemantics { at, bytes } = m.run(Until::EVENT, &mut ()) else {
+        panic!("AVX has no semantics")
+    };
+    assert_eq!((at, bytes.as_slice()), (CODE, &[0xc5, 0xf4, 0x58, 0xc2][..]));
+}
