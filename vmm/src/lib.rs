@@ -12,5 +12,6 @@ pub mod elfcore;
 pub mod engine;
 pub mod gate;
 pub mod paging;
+pub mod journal;
 pub mod process;
 pub mod ram;

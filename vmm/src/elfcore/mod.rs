@@ -12,6 +12,7 @@ pub mod write;
 #[cfg(test)]
 mod tests;
 
+pub use crate::process::Rights;
 pub use parse::CoreError;
 
 use std::path::{Path, PathBuf};
@@ -61,17 +62,6 @@ pub fn signal_name(signo: i32) -> Option<&'static str> {
         31 => "SIGSYS",
         _ => return None,
     })
-}
-
-/// What a mapping allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Rights {
-    /// Loads.
-    pub read: bool,
-    /// Stores.
-    pub write: bool,
-    /// Instruction fetches.
-    pub execute: bool,
 }
 
 impl std::fmt::Display for Rights {

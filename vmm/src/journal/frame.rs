@@ -1,0 +1,116 @@
+//! Frames: a run of whole records, compressed, with a checksum.
+//!
+//! File: magic `GRETELJ\n` (8 bytes), format version (u32), then frames. Frame, all numbers little-endian:
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 4 | marker `GFRM` |
+//! | 4 | sequence number, 0 for the first |
+//! | 4 | length of the records before compression |
+//! | 4 | length of the payload |
+//! | 4 | CRC-32 of the 12 bytes before it and of the payload |
+//! | payload | the records as one zstd frame |
+//!
+//! The sequence number makes a frame that is missing, doubled or from another place as visible as a flipped bit.
+
+use super::schema::VERSION;
+use std::io::Read;
+
+/// The file's first bytes.
+pub const MAGIC: &[u8; 8] = b"GRETELJ\n";
+/// Size of what precedes the first frame.
+pub const PREAMBLE_SIZE: usize = 12;
+/// Size of what precedes a frame's payload.
+pub const FRAME_HEADER_SIZE: usize = 20;
+/// A frame of more than this is taken for damage: the writer makes them as large as one input at most, and a
+/// guest reads no more than 2 GiB at once.
+const MAX_LENGTH: u32 = 0x8800_0000;
+const MARKER: &[u8; 4] = b"GFRM";
+/// The journal competes with the guest for the processor; higher levels gain little on system calls' data.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Magic and version.
+#[must_use]
+pub fn preamble() -> Vec<u8> {
+    [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat()
+}
+
+/// Packs records into a frame.
+///
+/// # Errors
+/// When they are longer than a frame can be.
+pub fn pack(sequence: u32, records: &[u8]) -> std::io::Result<Vec<u8>> {
+    let too_long = || std::io::Error::other("a single input is too long for a journal frame");
+    let length = u32::try_from(records.len()).ok().filter(|n| *n <= MAX_LENGTH).ok_or_else(too_long)?;
+    let payload = zstd::bulk::compress(records, ZSTD_LEVEL)?;
+    let payload_length = u32::try_from(payload.len()).map_err(|_| too_long())?;
+    let mut out = Vec::with_capacity(FRAME_HEADER_SIZE + payload.len());
+    out.extend(MARKER);
+    for number in [sequence, length, payload_length] {
+        out.extend(number.to_le_bytes());
+    }
+    let checksum = checksum(&out[4..], &payload);
+    out.extend(checksum.to_le_bytes());
+    out.extend(payload);
+    Ok(out)
+}
+
+fn checksum(lengths: &[u8], payload: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(lengths);
+    hasher.update(payload);
+    hasher.finalize()
+}
+
+/// Reads the next frame and unpacks its records. `Ok(None)` at the end of the file; the error says what is wrong
+/// with the frame.
+pub(super) fn unpack(input: &mut impl Read, sequence: u32) -> std::io::Result<Result<Option<Frame>, String>> {
+    let mut header = Vec::new();
+    input.take(FRAME_HEADER_SIZE as u64).read_to_end(&mut header)?;
+    if header.is_empty() {
+        return Ok(Ok(None));
+    }
+    let Some(header) = header.first_chunk::<FRAME_HEADER_SIZE>() else {
+        return Ok(Err("the file ends inside a frame".to_owned()));
+    };
+    let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    if &header[..4] != MARKER {
+        return Ok(Err("there is no frame here (its marker is missing)".to_owned()));
+    }
+    let (length, payload_length) = (number(8), number(12));
+    if length > MAX_LENGTH {
+        return Ok(Err(format!("a frame cannot hold {length} bytes")));
+    }
+    let mut payload = Vec::new();
+    input.take(payload_length.into()).read_to_end(&mut payload)?;
+    if payload.len() as u64 != u64::from(payload_length) {
+        return Ok(Err("the file ends inside a frame".to_owned()));
+    }
+    if checksum(&header[4..16], &payload) != number(16) {
+        return Ok(Err("a frame's checksum is wrong".to_owned()));
+    }
+    if number(4) != sequence {
+        return Ok(Err(format!("frame {} stands where frame {sequence} should", number(4))));
+    }
+    Ok(decompress(&payload, length)
+        .map(|records| Some(Frame { records, size: FRAME_HEADER_SIZE as u64 + payload.len() as u64 })))
+}
+
+/// An unpacked frame.
+pub(super) struct Frame {
+    pub(super) records: Vec<u8>,
+    /// Its size in the file.
+    pub(super) size: u64,
+}
+
+/// Decompresses, and never makes more than was announced.
+fn decompress(payload: &[u8], length: u32) -> Result<Vec<u8>, String> {
+    let mut records = Vec::new();
+    let decoder = zstd::stream::read::Decoder::new(payload).map_err(|e| e.to_string())?;
+    let read = decoder.take(u64::from(length) + 1).read_to_end(&mut records);
+    match read {
+        Err(error) => Err(format!("a frame does not decompress: {error}")),
+        Ok(n) if n as u64 != u64::from(length) => Err("a frame has another length than it says".to_owned()),
+        Ok(_) => Ok(records),
+    }
+}

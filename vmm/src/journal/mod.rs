@@ -1,0 +1,85 @@
+//! The journal: what the guest could not have computed, in order, and the digests that replay checks.
+//!
+//! [`schema`] says what is recorded, byte by byte; [`frame`] packs records into checksummed blocks; [`writer`]
+//! appends them while the guest runs, [`reader`] gives them back. A recorder that is killed, or a disk that is full,
+//! costs at most the last unfinished frame: everything before it replays (docs/formats.md).
+
+mod codec;
+pub mod frame;
+pub mod reader;
+pub mod schema;
+pub mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use reader::Reader;
+pub use schema::{End, Header, Record};
+pub use writer::Writer;
+
+use std::path::PathBuf;
+
+/// Why a journal cannot be used, or goes no further.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The file system's word.
+    #[error("cannot read journal {}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Its error.
+        error: std::io::Error,
+    },
+    /// It is some other file.
+    #[error("{} is not a gretel journal: it does not begin with the magic GRETELJ", path.display())]
+    NotAJournal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is of another version of the format.
+    #[error(
+        "journal {} has format version {found}, this gretel reads version {}: replay it with the gretel that recorded it",
+        path.display(), schema::VERSION
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        found: u32,
+    },
+    /// Not even the first frame, which says what was run, is whole.
+    #[error("journal {} is damaged at offset {offset:#x}: {why}; nothing of it can be replayed, record again",
+        path.display())]
+    NoHeader {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong there.
+        why: String,
+    },
+}
+
+/// Where and why the usable part of a journal ends before its end record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file.
+    pub path: PathBuf,
+    /// Where the first frame that cannot be used begins; the end of the file if the last frame is whole.
+    pub offset: u64,
+    /// How many bytes from there on are lost.
+    pub lost: u64,
+    /// What is wrong.
+    pub why: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Damage { path, offset, lost, why } = self;
+        write!(f, "journal {} ends early at offset {offset:#x}: {why}", path.display())?;
+        if *lost > 0 {
+            write!(f, " ({lost} bytes cannot be used)")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,277 @@
+//! What a journal says. This file is the schema: every record, its fields in the order in which they are
+//! written, and what must hold.
+//!
+//! Encodings: `u` unsigned LEB128; `i` zigzag LEB128; `d` eight bytes, little-endian; `b` a length `u` and that
+//! many bytes; `[x]` a count `u` and that many x. Any change of the format raises [`VERSION`].
+//!
+//! The records of a journal are a [`Header`] (alone in the first frame), then events, then an [`End`]:
+//!  * An event is a [`Record::Begin`] and the [`Record::Input`]s and [`Record::Time`]s that it took, in the
+//!    order in which the personality asked for them. A frame holds whole events only.
+//!  * A [`Record::Checkpoint`] stands behind a whole event.
+//!  * [`Record::End`] is last. Without it, the recorder did not end in order (killed, disk full).
+
+use super::codec::{Cursor, put_bytes, put_digest, put_i64, put_u64};
+use crate::engine::Exception;
+use crate::gate::{Event, Input, MemoryWrite, Time};
+use crate::process::{Death, Ids, Launch};
+use x86::state::{Fpu, Regs};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Version of the format, in the file's first 12 bytes.
+pub const VERSION: u32 = 1;
+
+/// The processor that the guest sees. A recording replays on any host, since both engines are this one.
+pub const CPU_MODEL: &str = "x86-64-v2";
+
+/// What was recorded, and with what.
+/// Fields: gretel `b` (UTF-8), model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8),
+/// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, digest `d` of the
+/// executable. The executable itself is the file `program` beside the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The version of gretel that recorded.
+    pub gretel: String,
+    /// The CPU model that the guest saw.
+    pub model: String,
+    /// The engine that recorded: information only, replay may use another.
+    pub engine: String,
+    /// What was run; `executable` is empty here.
+    pub launch: Launch,
+    /// XXH3-64 of the executable.
+    pub executable_digest: u64,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Tag 1, kind `u` (0 system call, 1 machine read, 2 signal, 3 exited), argument `i` (the system call's number,
+    /// zero, the signal, the status), registers `d` ([`digest_regs`]).
+    Begin {
+        /// What kind of event.
+        event: Event,
+        /// Digest of the registers at the exit.
+        regs: u64,
+    },
+    /// Tag 2, result `i`, writes `[address u, bytes b]`.
+    Input(Input),
+    /// Tag 3, real `u`, monotonic `i` (its difference to real, which is a smaller number).
+    Time(Time),
+    /// Tag 4, registers `d`, fpu `d` ([`digest_fpu`]), memory `d` (`Process::memory_digest`).
+    Checkpoint(Checkpoint),
+    /// Tag 5, kind `u` (0 exited, 1 killed, 2 interrupted), then the kind's fields (see [`End`]). Nothing follows.
+    End(End),
+}
+
+/// What replay compares behind an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Digest of the integer registers.
+    pub regs: u64,
+    /// Digest of the x87 and vector registers.
+    pub fpu: u64,
+    /// Digest of the memory.
+    pub memory: u64,
+}
+
+/// How the recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The program ended by itself: status `i`.
+    Exited(i32),
+    /// A signal ended it: signal `i`, code `i`, address `u`, then the exception `[vector u, error code u, address u]`
+    /// (a list of none or one).
+    Killed(Death),
+    /// The recording was stopped from outside; the program would have gone on. No fields.
+    Interrupted,
+}
+
+/// Digest of the integer registers: XXH3-64 of rax … r15 by hardware number, rip, rflags, fs base and gs base, eight
+/// little-endian bytes each.
+#[must_use]
+pub fn digest_regs(regs: &Regs) -> u64 {
+    let mut bytes = [0; 20 * 8];
+    let rest = [regs.rip, regs.rflags, regs.fs_base, regs.gs_base];
+    for (place, value) in bytes.chunks_exact_mut(8).zip(regs.gpr.iter().chain(&rest)) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+    xxh3_64(&bytes)
+}
+
+/// Digest of the x87 and vector registers: XXH3-64 of the FXSAVE image without the last opcode, instruction
+/// and data pointer (bytes 6 to 23), which processors update by different rules.
+#[must_use]
+pub fn digest_fpu(fpu: &Fpu) -> u64 {
+    xxh3_64(&Fpu { opcode: 0, instruction: 0, data: 0, ..*fpu }.to_fxsave())
+}
+
+/// Digest of an executable: XXH3-64 of its bytes.
+#[must_use]
+pub fn digest_executable(bytes: &[u8]) -> u64 {
+    xxh3_64(bytes)
+}
+
+impl Header {
+    /// Its encoding.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let launch = &self.launch;
+        for text in [&self.gretel, &self.model, &self.engine, &launch.path] {
+            put_bytes(&mut out, text.as_bytes());
+        }
+        for list in [&launch.argv, &launch.envp] {
+            put_u64(&mut out, list.len() as u64);
+            list.iter().for_each(|item| put_bytes(&mut out, item));
+        }
+        out.extend(launch.random);
+        put_bytes(&mut out, &launch.cwd);
+        for id in [launch.ids.uid, launch.ids.euid, launch.ids.gid, launch.ids.egid] {
+            put_u64(&mut out, id.into());
+        }
+        put_digest(&mut out, self.executable_digest);
+        out
+    }
+
+    /// Reads an encoding; `None` if it is not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Header> {
+        let mut c = Cursor(bytes);
+        let (gretel, model, engine) = (c.string()?, c.string()?, c.string()?);
+        let path = c.string()?;
+        let strings = |c: &mut Cursor<'_>| c.list(|c| c.bytes().map(<[u8]>::to_vec));
+        let (argv, envp) = (strings(&mut c)?, strings(&mut c)?);
+        let (random, rest) = c.0.split_first_chunk()?;
+        c.0 = rest;
+        let cwd = c.bytes()?.to_vec();
+        let mut id = || c.u64()?.try_into().ok();
+        let ids = Ids { uid: id()?, euid: id()?, gid: id()?, egid: id()? };
+        let launch = Launch { executable: Vec::new(), path, argv, envp, random: *random, cwd, ids };
+        let executable_digest = c.digest()?;
+        c.0.is_empty().then_some(Header { gretel, model, engine, launch, executable_digest })
+    }
+}
+
+impl Record {
+    /// Appends its encoding.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Record::Begin { event, regs } => {
+                let (kind, argument) = split_event(*event);
+                out.push(1);
+                put_u64(out, kind);
+                put_i64(out, argument);
+                put_digest(out, *regs);
+            }
+            Record::Input(input) => encode_input(input, out),
+            Record::Time(time) => {
+                out.push(3);
+                put_u64(out, time.real);
+                put_i64(out, time.monotonic.wrapping_sub(time.real).cast_signed());
+            }
+            Record::Checkpoint(checkpoint) => {
+                out.push(4);
+                for digest in [checkpoint.regs, checkpoint.fpu, checkpoint.memory] {
+                    put_digest(out, digest);
+                }
+            }
+            Record::End(end) => {
+                out.push(5);
+                encode_end(end, out);
+            }
+        }
+    }
+
+    /// Takes the first record off `bytes`; `None` if there is no whole one.
+    pub(super) fn decode(c: &mut Cursor<'_>) -> Option<Record> {
+        Some(match c.byte()? {
+            1 => {
+                let event = join_event(c.u64()?, c.i64()?)?;
+                Record::Begin { event, regs: c.digest()? }
+            }
+            2 => {
+                let result = c.i64()?;
+                let writes =
+                    c.list(|c| Some(MemoryWrite { address: c.u64()?, bytes: c.bytes()?.to_vec() }))?;
+                Record::Input(Input { result, writes })
+            }
+            3 => {
+                let real = c.u64()?;
+                Record::Time(Time { real, monotonic: real.wrapping_add(c.i64()?.cast_unsigned()) })
+            }
+            4 => {
+                let (regs, fpu, memory) = (c.digest()?, c.digest()?, c.digest()?);
+                Record::Checkpoint(Checkpoint { regs, fpu, memory })
+            }
+            5 => Record::End(decode_end(c)?),
+            _ => return None,
+        })
+    }
+}
+
+/// An input by reference, so that large reads are not copied on the way to the journal.
+pub(super) fn encode_input(input: &Input, out: &mut Vec<u8>) {
+    out.push(2);
+    put_i64(out, input.result);
+    put_u64(out, input.writes.len() as u64);
+    for write in &input.writes {
+        put_u64(out, write.address);
+        put_bytes(out, &write.bytes);
+    }
+}
+
+fn split_event(event: Event) -> (u64, i64) {
+    match event {
+        Event::Syscall(number) => (0, number.cast_signed()),
+        Event::MachineRead => (1, 0),
+        Event::Signal(signal) => (2, signal.into()),
+        Event::Exited(status) => (3, status.into()),
+    }
+}
+
+fn join_event(kind: u64, argument: i64) -> Option<Event> {
+    Some(match kind {
+        0 => Event::Syscall(argument.cast_unsigned()),
+        1 => Event::MachineRead,
+        2 => Event::Signal(argument.try_into().ok()?),
+        3 => Event::Exited(argument.try_into().ok()?),
+        _ => return None,
+    })
+}
+
+fn encode_end(end: &End, out: &mut Vec<u8>) {
+    match end {
+        End::Exited(status) => {
+            put_u64(out, 0);
+            put_i64(out, (*status).into());
+        }
+        End::Killed(death) => {
+            put_u64(out, 1);
+            put_i64(out, death.signal.into());
+            put_i64(out, death.code.into());
+            put_u64(out, death.address);
+            put_u64(out, u64::from(death.exception.is_some()));
+            if let Some(exception) = death.exception {
+                put_u64(out, exception.vector.into());
+                put_u64(out, exception.error_code.into());
+                put_u64(out, exception.address);
+            }
+        }
+        End::Interrupted => put_u64(out, 2),
+    }
+}
+
+fn decode_end(c: &mut Cursor<'_>) -> Option<End> {
+    Some(match c.u64()? {
+        0 => End::Exited(c.i32()?),
+        1 => {
+            let (signal, code, address) = (c.i32()?, c.i32()?, c.u64()?);
+            let exception = c.list(|c| {
+                let (vector, error_code) = (c.u64()?.try_into().ok()?, c.u64()?.try_into().ok()?);
+                Some(Exception { vector, error_code, address: c.u64()? })
+            })?;
+            End::Killed(Death { signal, code, address, exception: exception.first().copied() })
+        }
+        2 => End::Interrupted,
+        _ => return None,
+    })
+}

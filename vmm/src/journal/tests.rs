@@ -1,0 +1,225 @@
+use super::schema::Checkpoint;
+use super::*;
+use crate::engine::Exception;
+use crate::gate::{Event, Input, MemoryWrite, Time};
+use crate::process::{Death, Ids, Launch};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::path::Path;
+
+fn header() -> Header {
+    let launch = Launch {
+        executable: Vec::new(),
+        path: "/bin/prog".into(),
+        argv: vec![b"prog".to_vec(), b"\xff".to_vec()],
+        envp: vec![b"A=b".to_vec()],
+        random: *b"0123456789abcdef",
+        cwd: b"/tmp".to_vec(),
+        ids: Ids { uid: 1, euid: 2, gid: 3, egid: u32::MAX },
+    };
+    let (model, engine) = (schema::CPU_MODEL.into(), "soft".into());
+    Header { gretel: "0.1.0".into(), model, engine, launch, executable_digest: u64::MAX }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        any::<u64>().prop_map(Event::Syscall),
+        Just(Event::MachineRead),
+        any::<i32>().prop_map(Event::Signal),
+        any::<i32>().prop_map(Event::Exited),
+    ]
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let write =
+        (any::<u64>(), vec(any::<u8>(), 0..300)).prop_map(|(address, bytes)| MemoryWrite { address, bytes });
+    let input = (any::<i64>(), vec(write, 0..3)).prop_map(|(result, writes)| Input { result, writes });
+    prop_oneof![
+        (event(), any::<u64>()).prop_map(|(event, regs)| Record::Begin { event, regs }),
+        input.prop_map(Record::Input),
+        any::<(u64, u64)>().prop_map(|(real, monotonic)| Record::Time(Time { real, monotonic })),
+        any::<(u64, u64, u64)>().prop_map(|(regs, fpu, memory)| Record::Checkpoint(Checkpoint {
+            regs,
+            fpu,
+            memory
+        })),
+    ]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    let exception = any::<(u8, u32, u64)>().prop_map(|(vector, error_code, address)| Exception {
+        vector,
+        error_code,
+        address,
+    });
+    let death = (any::<(i32, i32, u64)>(), proptest::option::of(exception));
+    prop_oneof![
+        any::<i32>().prop_map(End::Exited),
+        Just(End::Interrupted),
+        death.prop_map(|((signal, code, address), exception)| {
+            End::Killed(Death { signal, code, address, exception })
+        }),
+    ]
+}
+
+/// Writes a journal with a frame for each of the groups of records.
+fn write_groups(path: &Path, groups: &[Vec<Record>], end: End) {
+    let mut bytes = frame::preamble();
+    bytes.extend(frame::pack(0, &header().encode()).unwrap());
+    let last = vec![Record::End(end)];
+    for (group, sequence) in groups.iter().chain([&last]).zip(1..) {
+        let mut records = Vec::new();
+        group.iter().for_each(|r| r.encode(&mut records));
+        bytes.extend(frame::pack(sequence, &records).unwrap());
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// All records that a journal gives, and whether it says that something is missing.
+fn read(path: &Path) -> Result<(Vec<Record>, bool), JournalError> {
+    let mut reader = Reader::open(path)?;
+    assert_eq!(*reader.header(), header());
+    let mut records = Vec::new();
+    while let Some(record) = reader.take()? {
+        records.push(record);
+    }
+    Ok((records, reader.damage().is_some()))
+}
+
+#[derive(Clone, Debug)]
+enum Harm {
+    Cut(usize),
+    Flip(usize, u8),
+    Zero(usize, usize),
+    Swap(usize, usize),
+}
+
+fn harm() -> impl Strategy<Value = Harm> {
+    prop_oneof![
+        any::<usize>().prop_map(Harm::Cut),
+        (any::<usize>(), 0_u8..8).prop_map(|(at, bit)| Harm::Flip(at, bit)),
+        (any::<usize>(), 1_usize..64).prop_map(|(at, length)| Harm::Zero(at, length)),
+        any::<(usize, usize)>().prop_map(|(a, b)| Harm::Swap(a, b)),
+    ]
+}
+
+impl Harm {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        let size = bytes.len();
+        match *self {
+            Harm::Cut(at) => bytes.truncate(at % size),
+            Harm::Flip(at, bit) => bytes[at % size] ^= 1 << bit,
+            Harm::Zero(at, length) => {
+                let at = at % size;
+                bytes[at..(at + length).min(size)].fill(0);
+            }
+            Harm::Swap(a, b) => bytes.swap(a % size, b % size),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn records_round_trip(groups in vec(vec(record(), 1..5), 0..5), end in end()) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        write_groups(&path, &groups, end);
+        let mut expected: Vec<Record> = groups.concat();
+        expected.push(Record::End(end));
+        prop_assert_eq!(read(&path).unwrap(), (expected, false));
+    }
+
+    /// Whatever happens to the file: no panic, no record that was not written there, and never silence about it.
+    #[test]
+    fn damage_never_changes_what_is_before_it(
+        groups in vec(vec(record(), 1..4), 0..4),
+        end in end(),
+        harms in vec(harm(), 1..4),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal");
+        write_groups(&path, &groups, end);
+        let mut written: Vec<Record> = groups.concat();
+        written.push(Record::End(end));
+        let whole = std::fs::read(&path).unwrap();
+        let mut bytes = whole.clone();
+        harms.iter().for_each(|harm| { if !bytes.is_empty() { harm.apply(&mut bytes); } });
+        std::fs::write(&path, &bytes).unwrap();
+        let Ok((records, damaged)) = read(&path) else {
+            prop_assert_ne!(bytes, whole);
+            return Ok(());
+        };
+        prop_assert!(written.starts_with(&records));
+        prop_assert_eq!(damaged, records.len() < written.len());
+    }
+}
+
+#[test]
+fn the_writer_writes_what_it_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let writer = Writer::create(&path, &header()).unwrap();
+    let mut expected = Vec::new();
+    for n in 0..5000 {
+        let begin = Record::Begin { event: Event::Syscall(n), regs: n };
+        let writes = vec![MemoryWrite { address: n, bytes: vec![7; 200] }];
+        let input = Input { result: -1, writes };
+        writer.put(&begin).unwrap();
+        writer.put_input(&input).unwrap();
+        writer.mark_whole();
+        expected.extend([begin, Record::Input(input)]);
+    }
+    writer.put(&Record::End(End::Interrupted)).unwrap();
+    expected.push(Record::End(End::Interrupted));
+    let size = writer.finish().unwrap();
+    assert_eq!(size, std::fs::metadata(&path).unwrap().len());
+    assert_eq!(read(&path).unwrap(), (expected, false));
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// What a recorder that is killed leaves: all whole events but the last moment's, without waiting for more.
+#[test]
+fn whole_events_reach_the_file_while_the_guest_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let writer = Writer::create(&path, &header()).unwrap();
+    let done = Record::Begin { event: Event::Syscall(1), regs: 1 };
+    writer.put(&done).unwrap();
+    writer.mark_whole();
+    writer.put(&Record::Begin { event: Event::Syscall(0), regs: 2 }).unwrap();
+    let deadline = std::time::Instant::now() + writer::FLUSH_EVERY * 50;
+    let mut found = read(&path).unwrap();
+    while found.0.is_empty() && std::time::Instant::now() < deadline {
+        std::thread::sleep(writer::FLUSH_EVERY);
+        found = read(&path).unwrap();
+    }
+    assert_eq!(found, (vec![done], true), "the whole event, not the one that waits");
+}
+
+#[test]
+fn a_writer_that_is_dropped_leaves_whole_events() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let writer = Writer::create(&path, &header()).unwrap();
+    let done = Record::Begin { event: Event::MachineRead, regs: 1 };
+    writer.put(&done).unwrap();
+    writer.mark_whole();
+    drop(writer);
+    assert_eq!(read(&path).unwrap(), (vec![done], true));
+    assert!(Writer::create(&path, &header()).is_err(), "never over a journal that exists");
+}
+
+#[test]
+fn other_files_and_other_versions_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    std::fs::write(&path, "hello\n").unwrap();
+    assert!(matches!(Reader::open(&path), Err(JournalError::NotAJournal { .. })));
+    let mut bytes = frame::preamble();
+    bytes[8] = 99;
+    std::fs::write(&path, bytes).unwrap();
+    assert!(matches!(Reader::open(&path), Err(JournalError::Version { found: 99, .. })));
+    std::fs::write(&path, frame::preamble()).unwrap();
+    assert!(matches!(Reader::open(&path), Err(JournalError::NoHeader { .. })));
+}

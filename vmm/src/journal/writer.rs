@@ -1,0 +1,209 @@
+//! Appending to a journal while the guest runs.
+//!
+//! The guest's thread only encodes records into a buffer. A thread of its own compresses and writes what is
+//! whole, when there is enough for a frame and at the latest [`FLUSH_EVERY`] after it was recorded, also while the
+//! guest computes or waits in a system call. So a recorder that is killed loses no more than that.
+
+use super::frame;
+use super::schema::{Header, Record, encode_input};
+use crate::gate::Input;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How long a whole event may wait to be written.
+pub const FLUSH_EVERY: Duration = Duration::from_millis(100);
+/// Bytes of records that make a frame worth writing.
+const FRAME_TARGET: usize = 128 << 10;
+/// Bytes of records that may wait: beyond them the guest waits for the disk.
+const BACKLOG_LIMIT: usize = 16 << 20;
+
+/// What the guest's thread and the writing thread share.
+#[derive(Default)]
+struct Pending {
+    /// Encoded records.
+    records: Vec<u8>,
+    /// How many bytes of them are whole events.
+    whole: usize,
+    /// No more will come.
+    closed: bool,
+    /// Why the file cannot be written any more.
+    failed: Option<io::Error>,
+    /// Bytes in the file.
+    written: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    pending: Mutex<Pending>,
+    /// Rung when there is enough for a frame, and when there is room again.
+    bell: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        // A panic on the other thread leaves the buffer as it was between two records.
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A journal being written.
+pub struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Makes the file (which must not exist), readable by its owner only, and writes the header.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(path: &Path, header: &Header) -> io::Result<Writer> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let start = [frame::preamble(), frame::pack(0, &header.encode())?].concat();
+        file.write_all(&start)?;
+        let shared = Arc::new(Shared::default());
+        shared.lock().written = start.len() as u64;
+        let theirs = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("journal".to_owned())
+            .spawn(move || write_frames(&theirs, file))?;
+        Ok(Writer { shared, thread: Some(thread) })
+    }
+
+    /// Adds a record to the event that is going on.
+    ///
+    /// # Errors
+    /// When an earlier record could not be written: the error of that time.
+    pub fn put(&self, record: &Record) -> io::Result<()> {
+        self.append(|out| record.encode(out))
+    }
+
+    /// Adds an input to the event that is going on.
+    ///
+    /// # Errors
+    /// As [`Writer::put`].
+    pub fn put_input(&self, input: &Input) -> io::Result<()> {
+        self.append(|out| encode_input(input, out))
+    }
+
+    /// Says that what was put so far is whole: an event is complete.
+    pub fn mark_whole(&self) {
+        let mut pending = self.shared.lock();
+        pending.whole = pending.records.len();
+        if pending.whole >= FRAME_TARGET {
+            self.shared.bell.notify_all();
+        }
+    }
+
+    /// Bytes in the file so far.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.shared.lock().written
+    }
+
+    /// Writes what is left and closes the file.
+    ///
+    /// # Errors
+    /// When anything could not be written.
+    pub fn finish(mut self) -> io::Result<u64> {
+        self.mark_whole();
+        self.close();
+        let mut pending = self.shared.lock();
+        pending.failed.take().map_or(Ok(pending.written), Err)
+    }
+
+    fn append(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let mut pending = self.shared.lock();
+        // Only whole events can be written, so only for them is there anything to wait for.
+        while pending.whole > BACKLOG_LIMIT && pending.failed.is_none() {
+            pending = self.shared.bell.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(error) = &pending.failed {
+            return Err(again(error));
+        }
+        encode(&mut pending.records);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.bell.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, its message is on stderr and the file ends with its last whole frame.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Writer {
+    /// A writer that is dropped on the way out of an error still leaves every whole event in the file.
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.close();
+        }
+    }
+}
+
+/// An error that can be reported more than once.
+fn again(error: &io::Error) -> io::Error {
+    error
+        .raw_os_error()
+        .map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
+}
+
+/// The writing thread: until closed, takes what is whole and writes it as a frame.
+fn write_frames(shared: &Shared, mut file: File) {
+    let mut sequence = 1;
+    let mut written = shared.lock().written;
+    loop {
+        let Some(records) = next_batch(shared) else { return };
+        let result = frame::pack(sequence, &records).and_then(|frame| {
+            file.write_all(&frame)?;
+            Ok(frame.len() as u64)
+        });
+        let mut pending = shared.lock();
+        match result {
+            Ok(size) => {
+                sequence = sequence.wrapping_add(1);
+                written += size;
+                pending.written = written;
+            }
+            Err(error) => {
+                // Cut off what a full disk left of the frame; if that fails too, the reader does it.
+                let _ = file.set_len(written);
+                pending.failed = Some(error);
+            }
+        }
+        shared.bell.notify_all();
+        if pending.failed.is_some() {
+            return;
+        }
+    }
+}
+
+/// Waits for whole events; `None` when there will be no more.
+fn next_batch(shared: &Shared) -> Option<Vec<u8>> {
+    let mut pending = shared.lock();
+    loop {
+        let mut due = pending.closed || pending.whole >= FRAME_TARGET;
+        if !due {
+            let waited = shared.bell.wait_timeout(pending, FLUSH_EVERY);
+            let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
+            pending = guard;
+            due = result.timed_out();
+        }
+        if due && pending.whole > 0 {
+            let whole = std::mem::take(&mut pending.whole);
+            let rest = pending.records.split_off(whole);
+            return Some(std::mem::replace(&mut pending.records, rest));
+        }
+        if pending.closed {
+            return None;
+        }
+    }
+}
