@@ -77,6 +77,7 @@ unpack_z3_wheel() {
     local tmp
     mkdir -p .deps
     tmp=$(mktemp -d .deps/unpack.XXXXXX)
+    trap "rm -rf '$tmp'" EXIT
     echo "$z3_wheel --hash=sha256:$z3_sha256" >"$tmp/requirements.txt"
     python3 -m pip --quiet download --no-deps --only-binary=:all: --require-hashes \
         --requirement "$tmp/requirements.txt" --dest "$tmp" ||
@@ -98,7 +99,6 @@ Libs: -L${libdir} -lz3
 Cflags: -I${includedir}
 PC
     mv "$tmp/z3" "$z3_dir" # last, so that the directory exists only when it is whole
-    rm -rf "$tmp"
 }
 
 # What plain cargo needs to link the wheel's library, and the programs to find it when they run. PKG_CONFIG_PATH is
