@@ -38,18 +38,19 @@ missing_packages() {
 }
 
 install_packages() {
-    local missing as_root=()
+    local missing as_root=() by_hand
     mapfile -t missing < <(missing_packages)
     [ ${#missing[@]} -eq 0 ] && return
-    have apt-get || die "please install the equivalents of these Debian packages: ${missing[*]}"
+    by_hand="please have these Debian packages installed: ${missing[*]}"
+    have apt-get || die "no apt-get; $by_hand"
     if [ "$(id -u)" -ne 0 ]; then
-        have sudo || die "neither root nor sudo; please have installed: apt-get install ${missing[*]}"
+        have sudo || die "neither root nor sudo; $by_hand"
         as_root=(sudo)
     fi
     say "installing ${missing[*]}"
-    "${as_root[@]}" apt-get -qq update
+    "${as_root[@]}" apt-get -qq update || die "$by_hand"
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get -qq -y install --no-install-recommends "${missing[@]}" >/dev/null
+        apt-get -qq -y install --no-install-recommends "${missing[@]}" >/dev/null || die "$by_hand"
 }
 
 # A toolchain that rust-toolchain.toml accepts. A distribution's cargo that is too old gives way to rustup's.
@@ -63,7 +64,8 @@ install_rust() {
     elif ! have cargo || [ "$(cargo --version | cut -d' ' -f2)" != "$channel" ]; then
         say "installing Rust $channel with rustup"
         curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
-            sh -s -- -y --quiet --profile minimal --component rustfmt,clippy --default-toolchain "$channel"
+            sh -s -- -y --quiet --profile minimal --component rustfmt,clippy --default-toolchain "$channel" ||
+            die "cannot fetch rustup; please install Rust $channel with clippy and rustfmt"
         say "cargo is in ${CARGO_HOME:-$HOME/.cargo}/bin, and on the PATH of your next login shell"
     fi
 }
