@@ -1,0 +1,400 @@
+//! The rules of SSE floating point (Intel SDM vol. 1, 4.8 and 11.5): classes of operands, NaNs, DAZ and FTZ,
+//! and which exceptions are raised. Every function returns (value, raised exceptions, 0).
+
+use super::exception::{ALL, DENORMAL, INVALID, OVERFLOW, PRECISION, UNDERFLOW, ZERO_DIVIDE};
+use super::fast;
+use super::real::{Real, Rounding};
+use super::{Arithmetic, Format};
+use std::cmp::Ordering;
+
+/// The control part of MXCSR.
+#[derive(Clone, Copy)]
+pub(super) struct Mode(u64);
+
+impl Mode {
+    /// Denormal operands count as zeros.
+    fn denormals_are_zero(self) -> bool {
+        self.0 & 0x40 != 0
+    }
+
+    /// Tiny results become zeros.
+    fn flush_to_zero(self) -> bool {
+        self.0 & 0x8000 != 0
+    }
+
+    fn masks(self, exception: u64) -> bool {
+        self.0 >> 7 & exception != 0
+    }
+
+    pub(super) fn rounding(self) -> Rounding {
+        Rounding::from_bits(self.0 >> 13)
+    }
+
+    /// All exceptions masked, round to nearest, neither DAZ nor FTZ: how nearly every program runs.
+    pub(super) fn is_default(self) -> bool {
+        self.0 == ALL << 7
+    }
+}
+
+/// The numbers that define a format.
+pub(super) struct Parameters {
+    pub(super) precision: u32,
+    pub(super) min_exponent: i32,
+    pub(super) max_exponent: i32,
+    sign: u64,
+    quiet: u64,
+    infinity: u64,
+}
+
+impl Format {
+    pub(super) fn parameters(self) -> Parameters {
+        match self {
+            Format::Single => Parameters {
+                precision: 24,
+                min_exponent: -126,
+                max_exponent: 127,
+                sign: 1 << 31,
+                quiet: 1 << 22,
+                infinity: 0x7f80_0000,
+            },
+            Format::Double => Parameters {
+                precision: 53,
+                min_exponent: -1022,
+                max_exponent: 1023,
+                sign: 1 << 63,
+                quiet: 1 << 51,
+                infinity: 0x7ff0_0000_0000_0000,
+            },
+        }
+    }
+
+    /// The width of the stored fraction.
+    pub(super) fn fraction_bits(self) -> u32 {
+        self.parameters().precision - 1
+    }
+
+    /// The default NaN: quiet, its sign set.
+    pub(super) fn default_nan(self) -> u64 {
+        let p = self.parameters();
+        p.sign | p.infinity | p.quiet
+    }
+
+    pub(super) fn signed_zero(self, negative: bool) -> u64 {
+        if negative { self.parameters().sign } else { 0 }
+    }
+
+    pub(super) fn signed_infinity(self, negative: bool) -> u64 {
+        self.parameters().infinity | self.signed_zero(negative)
+    }
+}
+
+/// What the bits of an operand say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Value {
+    Zero,
+    Finite(Real),
+    Infinity,
+    QuietNan,
+    SignalingNan,
+}
+
+/// An operand taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operand {
+    bits: u64,
+    pub(super) negative: bool,
+    pub(super) value: Value,
+    pub(super) denormal: bool,
+}
+
+impl Operand {
+    pub(super) fn new(format: Format, bits: u64) -> Operand {
+        let p = format.parameters();
+        let negative = bits & p.sign != 0;
+        let magnitude = bits & !p.sign;
+        let fraction = magnitude & ((1 << format.fraction_bits()) - 1);
+        let biased = magnitude >> format.fraction_bits();
+        let denormal = biased == 0 && fraction != 0;
+        let value = if magnitude > p.infinity {
+            if bits & p.quiet != 0 { Value::QuietNan } else { Value::SignalingNan }
+        } else if magnitude == p.infinity {
+            Value::Infinity
+        } else {
+            let exponent = i32::try_from(biased.max(1)).unwrap_or(0) - p.max_exponent;
+            let hidden = u64::from(biased != 0) << format.fraction_bits();
+            let significand = u128::from(hidden | fraction) << (127 - format.fraction_bits());
+            Real::new(negative, exponent, significand).map_or(Value::Zero, Value::Finite)
+        };
+        Operand { bits, negative, value, denormal }
+    }
+
+    /// An operand as an instruction that honours DAZ sees it.
+    fn read(format: Format, bits: u64, mode: Mode) -> Operand {
+        let operand = Operand::new(format, bits);
+        if operand.denormal && mode.denormals_are_zero() {
+            return Operand::new(format, bits & format.parameters().sign);
+        }
+        operand
+    }
+
+    pub(super) fn is_nan(&self) -> bool {
+        matches!(self.value, Value::QuietNan | Value::SignalingNan)
+    }
+
+    fn quieted(&self, format: Format) -> u64 {
+        self.bits | format.parameters().quiet
+    }
+}
+
+fn raised_if(condition: bool, exception: u64) -> u64 {
+    if condition { exception } else { 0 }
+}
+
+/// The result if `a` or `b` is a NaN: the first of them, made quiet.
+fn propagate_nan(format: Format, a: &Operand, b: &Operand) -> Option<[u64; 3]> {
+    let nan = [a, b].into_iter().find(|o| o.is_nan())?;
+    let signaling = [a, b].into_iter().any(|o| o.value == Value::SignalingNan);
+    Some([nan.quieted(format), raised_if(signaling, INVALID), 0])
+}
+
+/// Rounds an exact result into `format`.
+fn finish(format: Format, mode: Mode, exact: &Real) -> (u64, u64) {
+    let p = format.parameters();
+    let rounding = mode.rounding();
+    let rounded = exact.round(p.precision, rounding);
+    let inexact = raised_if(rounded.inexact, PRECISION);
+    if rounded.exponent > p.max_exponent {
+        return (overflowed(format, rounding, exact.negative), overflow_flags(mode, inexact));
+    }
+    if rounded.exponent >= p.min_exponent {
+        return (pack(format, exact.negative, rounded.exponent, rounded.significand), inexact);
+    }
+    if !mode.masks(UNDERFLOW) {
+        return (0, UNDERFLOW | inexact);
+    }
+    if mode.flush_to_zero() {
+        return (format.signed_zero(exact.negative), UNDERFLOW | PRECISION);
+    }
+    let rounded = exact.round_gradually(p.min_exponent, p.precision, rounding);
+    let raised = raised_if(rounded.inexact, UNDERFLOW | PRECISION);
+    (pack(format, exact.negative, rounded.exponent, rounded.significand), raised)
+}
+
+fn overflow_flags(mode: Mode, inexact: u64) -> u64 {
+    if mode.masks(OVERFLOW) { OVERFLOW | PRECISION } else { OVERFLOW | inexact }
+}
+
+/// The masked response to an overflow: an infinity or the largest finite number.
+pub(super) fn overflowed(format: Format, rounding: Rounding, negative: bool) -> u64 {
+    let infinity = format.signed_infinity(negative);
+    if rounding.overflows_to_infinity(negative) { infinity } else { infinity - 1 }
+}
+
+/// Puts a rounded number into its format; a significand without its top bit is a denormal.
+pub(super) fn pack(format: Format, negative: bool, exponent: i32, significand: u64) -> u64 {
+    let p = format.parameters();
+    let stored = significand >> (63 - format.fraction_bits());
+    let biased = u64::from((exponent + p.max_exponent).unsigned_abs());
+    let magnitude =
+        if significand >> 63 == 0 { stored } else { ((biased - 1) << format.fraction_bits()) + stored };
+    magnitude | format.signed_zero(negative)
+}
+
+/// Two-operand arithmetic, and the square root of `b`.
+pub(super) fn arithmetic(op: Arithmetic, format: Format, a: u64, b: u64, mode: u64) -> [u64; 3] {
+    let mode = Mode(mode);
+    if let Some(result) = fast::arithmetic(op, format, a, b, mode) {
+        return result;
+    }
+    let a = Operand::read(format, a, mode);
+    let b = Operand::read(format, b, mode);
+    match op {
+        Arithmetic::Min | Arithmetic::Max => extremum(op, &a, &b),
+        Arithmetic::Sqrt => square_root(format, &b, mode),
+        _ => four_operations(op, format, &a, &b, mode),
+    }
+}
+
+fn four_operations(op: Arithmetic, format: Format, a: &Operand, b: &Operand, mode: Mode) -> [u64; 3] {
+    if let Some(nan) = propagate_nan(format, a, b) {
+        return nan;
+    }
+    let denormal = raised_if(a.denormal || b.denormal, DENORMAL);
+    let b_negative = b.negative != (op == Arithmetic::Sub);
+    let product_negative = a.negative != b.negative;
+    let invalid = [format.default_nan(), INVALID, 0];
+    let infinity = |negative| [format.signed_infinity(negative), denormal, 0];
+    let zero = |negative| [format.signed_zero(negative), denormal, 0];
+    let exact = match (op, a.value, b.value) {
+        (Arithmetic::Add | Arithmetic::Sub, x, y) => match (x, y) {
+            (Value::Infinity, Value::Infinity) if a.negative != b_negative => return invalid,
+            (Value::Infinity, _) => return infinity(a.negative),
+            (_, Value::Infinity) => return infinity(b_negative),
+            (Value::Finite(x), Value::Finite(y)) => x.add(Real { negative: b_negative, ..y }),
+            (Value::Finite(x), _) => Some(x),
+            (_, Value::Finite(y)) => Some(Real { negative: b_negative, ..y }),
+            _ if a.negative == b_negative => return zero(a.negative),
+            _ => None,
+        },
+        (Arithmetic::Mul, x, y) => match (x, y) {
+            (Value::Infinity, Value::Zero) | (Value::Zero, Value::Infinity) => return invalid,
+            (Value::Infinity, _) | (_, Value::Infinity) => return infinity(product_negative),
+            (Value::Finite(x), Value::Finite(y)) => Some(x.mul(y)),
+            _ => return zero(product_negative),
+        },
+        (_, x, y) => match (x, y) {
+            (Value::Infinity, Value::Infinity) | (Value::Zero, Value::Zero) => return invalid,
+            (Value::Infinity, _) => return infinity(product_negative),
+            (_, Value::Zero) => return [format.signed_infinity(product_negative), ZERO_DIVIDE, 0],
+            (Value::Finite(x), Value::Finite(y)) => Some(x.div(y)),
+            _ => return zero(product_negative),
+        },
+    };
+    match exact {
+        Some(exact) => {
+            let (value, raised) = finish(format, mode, &exact);
+            [value, raised | denormal, 0]
+        }
+        None => zero(mode.rounding() == Rounding::Down),
+    }
+}
+
+fn square_root(format: Format, b: &Operand, mode: Mode) -> [u64; 3] {
+    if let Some(nan) = propagate_nan(format, b, b) {
+        return nan;
+    }
+    match b.value {
+        Value::Zero => [b.bits, 0, 0],
+        _ if b.negative => [format.default_nan(), INVALID, 0],
+        Value::Finite(x) => {
+            let (value, raised) = finish(format, mode, &x.sqrt());
+            [value, raised | raised_if(b.denormal, DENORMAL), 0]
+        }
+        _ => [b.bits, 0, 0],
+    }
+}
+
+fn extremum(op: Arithmetic, a: &Operand, b: &Operand) -> [u64; 3] {
+    let Some(order) = order(a, b) else { return [b.bits, INVALID, 0] };
+    let wanted = if op == Arithmetic::Min { Ordering::Less } else { Ordering::Greater };
+    let value = if order == wanted { a.bits } else { b.bits };
+    [value, raised_if(a.denormal || b.denormal, DENORMAL), 0]
+}
+
+/// How two operands compare as numbers; `None` if either is a NaN.
+fn order(a: &Operand, b: &Operand) -> Option<Ordering> {
+    if a.is_nan() || b.is_nan() {
+        return None;
+    }
+    Some(signed_order(a).cmp(&signed_order(b)))
+}
+
+/// A key that orders numbers that are not NaNs; both zeros have the same.
+fn signed_order(operand: &Operand) -> i128 {
+    let magnitude = match operand.value {
+        Value::Finite(x) => {
+            i128::from(x.exponent + 0x1_0000) << 64 | i128::from((x.significand >> 64).cast_signed())
+        }
+        Value::Infinity => i128::MAX,
+        _ => 0,
+    };
+    if operand.negative { -magnitude } else { magnitude }
+}
+
+/// Compares; the relation is as [`super::Opaque::SseCompare`] says.
+pub(super) fn compare(format: Format, signaling: bool, a: u64, b: u64, mode: u64) -> [u64; 3] {
+    let a = Operand::read(format, a, Mode(mode));
+    let b = Operand::read(format, b, Mode(mode));
+    match order(&a, &b) {
+        Some(order) => {
+            let relation = match order {
+                Ordering::Less => 1,
+                Ordering::Equal => 2,
+                Ordering::Greater => 0,
+            };
+            [relation, raised_if(a.denormal || b.denormal, DENORMAL), 0]
+        }
+        None => {
+            let invalid = signaling || [a, b].iter().any(|o| o.value == Value::SignalingNan);
+            [4, raised_if(invalid, INVALID), 0]
+        }
+    }
+}
+
+/// Rounds to an integer in the same format.
+pub(super) fn round(format: Format, a: u64, mode: u64) -> [u64; 3] {
+    let mode = Mode(mode);
+    let a = Operand::read(format, a, mode);
+    if let Some(nan) = propagate_nan(format, &a, &a) {
+        return nan;
+    }
+    let Value::Finite(x) = a.value else { return [a.bits, 0, 0] };
+    let Some(rounded) = x.to_integer(mode.rounding()) else { return [a.bits, 0, 0] };
+    let value = match Real::from_integer(a.negative, rounded.significand) {
+        Some(integer) => pack(format, a.negative, integer.exponent, top_bits(&integer)),
+        None => format.signed_zero(a.negative),
+    };
+    [value, raised_if(rounded.inexact, PRECISION), 0]
+}
+
+/// The 64 leading bits of a number that has no more.
+fn top_bits(x: &Real) -> u64 {
+    x.round(64, Rounding::Zero).significand
+}
+
+/// Converts between the two formats.
+pub(super) fn convert(from: Format, a: u64, mode: u64) -> [u64; 3] {
+    let mode = Mode(mode);
+    let to = match from {
+        Format::Single => Format::Double,
+        Format::Double => Format::Single,
+    };
+    let a = Operand::read(from, a, mode);
+    match a.value {
+        Value::Zero => [to.signed_zero(a.negative), 0, 0],
+        Value::Infinity => [to.signed_infinity(a.negative), 0, 0],
+        Value::Finite(x) => {
+            let (value, raised) = finish(to, mode, &x);
+            [value, raised | raised_if(a.denormal, DENORMAL), 0]
+        }
+        Value::QuietNan | Value::SignalingNan => {
+            let payload = match from {
+                Format::Single => (a.bits & 0x3f_ffff) << 29,
+                Format::Double => a.bits >> 29 & 0x3f_ffff,
+            };
+            let nan = to.signed_infinity(a.negative) | to.parameters().quiet | payload;
+            [nan, raised_if(a.value == Value::SignalingNan, INVALID), 0]
+        }
+    }
+}
+
+/// Converts to a signed integer; what does not fit becomes the smallest one ("integer indefinite").
+pub(super) fn to_integer(from: Format, bits: u32, a: u64, mode: u64) -> [u64; 3] {
+    let mode = Mode(mode);
+    let a = Operand::read(from, a, mode);
+    let rounded = match a.value {
+        Value::Zero => return [0, 0, 0],
+        Value::Finite(x) => x.to_integer(mode.rounding()),
+        _ => None,
+    };
+    let limit = 1_u64 << (bits - 1);
+    match rounded {
+        Some(r) if r.significand < limit + u64::from(a.negative) => {
+            let value = if a.negative { r.significand.wrapping_neg() } else { r.significand };
+            [value & (u64::MAX >> (64 - bits)), raised_if(r.inexact, PRECISION), 0]
+        }
+        _ => [limit, INVALID, 0],
+    }
+}
+
+/// Converts from a signed integer.
+pub(super) fn from_integer(bits: u32, to: Format, a: u64, mode: u64) -> [u64; 3] {
+    let signed = (a << (64 - bits)).cast_signed() >> (64 - bits);
+    match Real::from_integer(signed < 0, signed.unsigned_abs()) {
+        Some(x) => {
+            let (value, raised) = finish(to, Mode(mode), &x);
+            [value, raised, 0]
+        }
+        None => [0, 0, 0],
+    }
+}
