@@ -1,0 +1,211 @@
+//! Integer arithmetic and logic, lane by lane.
+
+use super::{from_lanes, immediate, lane, mask, register, set_register, source};
+use crate::domain::{Bin, Cmp, Domain};
+use crate::machine::{Exec, Machine};
+use crate::op::Op;
+
+/// What happens in one lane.
+pub trait Lane {
+    /// The width of the lane in bits.
+    const W: u32;
+    /// The lane of the result from the lane of the destination and that of the source.
+    fn lane<D: Domain>(d: &D, a: D::Bv, b: D::Bv) -> D::Bv;
+}
+
+/// `a = f(a, b)` in every lane.
+pub fn lanes<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
+    let b = source(m, op, op.b)?;
+    let a = register(m, op.a);
+    let d = m.d();
+    let r = from_lanes(d, L::W, |n| L::lane(d, lane(d, L::W, n, a), lane(d, L::W, n, b)));
+    set_register(m, op.a, r);
+    Ok(())
+}
+
+macro_rules! lane_operations {
+    ($($(#[$doc:meta])* $name:ident = |$d:ident, $w:ident, $a:ident, $b:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        pub struct $name<const W: u32>;
+        impl<const W: u32> Lane for $name<W> {
+            const W: u32 = W;
+            #[inline(always)]
+            fn lane<D: Domain>($d: &D, $a: D::Bv, $b: D::Bv) -> D::Bv {
+                let $w = W;
+                $body
+            }
+        }
+    )*};
+}
+
+lane_operations! {
+    /// PADDB, PADDW, PADDD, PADDQ.
+    Add = |d, w, a, b| d.bin(Bin::Add, w, a, b);
+    /// PSUBB, PSUBW, PSUBD, PSUBQ.
+    Sub = |d, w, a, b| d.bin(Bin::Sub, w, a, b);
+    /// PAND, ANDPS, ANDPD.
+    And = |d, w, a, b| d.bin(Bin::And, w, a, b);
+    /// PANDN, ANDNPS, ANDNPD: the destination is complemented.
+    AndNot = |d, w, a, b| d.bin(Bin::And, w, d.complement(w, a), b);
+    /// POR, ORPS, ORPD.
+    Or = |d, w, a, b| d.bin(Bin::Or, w, a, b);
+    /// PXOR, XORPS, XORPD.
+    Xor = |d, w, a, b| d.bin(Bin::Xor, w, a, b);
+    /// PMULLW, PMULLD.
+    MulLow = |d, w, a, b| d.bin(Bin::Mul, w, a, b);
+    /// PMULHUW.
+    MulHighUnsigned = |d, w, a, b| d.bin(Bin::MulHiU, w, a, b);
+    /// PMULHW.
+    MulHighSigned = |d, w, a, b| d.bin(Bin::MulHiS, w, a, b);
+    /// PCMPEQB, PCMPEQW, PCMPEQD, PCMPEQQ.
+    Equal = |d, w, a, b| mask(d, w, d.cmp(Cmp::Eq, w, a, b));
+    /// PCMPGTB, PCMPGTW, PCMPGTD, PCMPGTQ.
+    Greater = |d, w, a, b| mask(d, w, d.cmp(Cmp::Slt, w, b, a));
+    /// PMINUB, PMINUW, PMINUD.
+    MinUnsigned = |d, w, a, b| d.ite(d.cmp(Cmp::Ult, w, a, b), w, a, b);
+    /// PMAXUB, PMAXUW, PMAXUD.
+    MaxUnsigned = |d, w, a, b| d.ite(d.cmp(Cmp::Ult, w, a, b), w, b, a);
+    /// PMINSB, PMINSW, PMINSD.
+    MinSigned = |d, w, a, b| d.ite(d.cmp(Cmp::Slt, w, a, b), w, a, b);
+    /// PMAXSB, PMAXSW, PMAXSD.
+    MaxSigned = |d, w, a, b| d.ite(d.cmp(Cmp::Slt, w, a, b), w, b, a);
+    /// PADDSB, PADDSW.
+    AddSigned = |d, w, a, b| {
+        saturate_signed(d, w + 1, w, d.bin(Bin::Add, w + 1, d.sext(w, w + 1, a), d.sext(w, w + 1, b)))
+    };
+    /// PSUBSB, PSUBSW.
+    SubSigned = |d, w, a, b| {
+        saturate_signed(d, w + 1, w, d.bin(Bin::Sub, w + 1, d.sext(w, w + 1, a), d.sext(w, w + 1, b)))
+    };
+    /// PADDUSB, PADDUSW.
+    AddUnsigned = |d, w, a, b| {
+        let sum = d.bin(Bin::Add, w, a, b);
+        d.ite(d.cmp(Cmp::Ult, w, sum, a), w, d.lit(w, u64::MAX), sum)
+    };
+    /// PSUBUSB, PSUBUSW.
+    SubUnsigned = |d, w, a, b| {
+        d.ite(d.cmp(Cmp::Ult, w, a, b), w, d.lit(w, 0), d.bin(Bin::Sub, w, a, b))
+    };
+    /// PAVGB, PAVGW: rounded up.
+    Average = |d, w, a, b| {
+        let sum = d.bin(Bin::Add, w + 1, d.zext(w, w + 1, a), d.zext(w, w + 1, b));
+        d.extract(w + 1, 1, w, d.bin(Bin::Add, w + 1, sum, d.lit(w + 1, 1)))
+    };
+    /// PABSB, PABSW, PABSD of the source.
+    Absolute = |d, w, _a, b| d.ite(d.sign(w, b), w, d.negate(w, b), b);
+    /// PSIGNB, PSIGNW, PSIGND: the destination times the sign of the source.
+    Sign = |d, w, a, b| {
+        let kept = d.ite(d.is_zero(w, b), w, d.lit(w, 0), a);
+        d.ite(d.sign(w, b), w, d.negate(w, a), kept)
+    };
+    /// PMULHRSW: the high half of the product, rounded.
+    MulRound = |d, w, a, b| {
+        let product = d.bin(Bin::Mul, 2 * w, d.sext(w, 2 * w, a), d.sext(w, 2 * w, b));
+        let shifted = d.bin(Bin::Shr, 2 * w, product, d.lit(2 * w, u64::from(w) - 2));
+        d.extract(2 * w, 1, w, d.bin(Bin::Add, 2 * w, shifted, d.lit(2 * w, 1)))
+    };
+    /// PMULUDQ: the low halves of the lanes as unsigned numbers.
+    MulWideUnsigned = |d, w, a, b| {
+        let low = |v| d.zext(w / 2, w, d.trunc(w, w / 2, v));
+        d.bin(Bin::Mul, w, low(a), low(b))
+    };
+    /// PMULDQ: the low halves of the lanes as signed numbers.
+    MulWideSigned = |d, w, a, b| {
+        let low = |v| d.sext(w / 2, w, d.trunc(w, w / 2, v));
+        d.bin(Bin::Mul, w, low(a), low(b))
+    };
+    /// PMADDWD: the sum of the two products of signed halves.
+    MulAdd = |d, w, a, b| {
+        let product = |n| {
+            let part = |v| d.sext(w / 2, w, d.extract(w, n * w / 2, w / 2, v));
+            d.bin(Bin::Mul, w, part(a), part(b))
+        };
+        d.bin(Bin::Add, w, product(0), product(1))
+    };
+    /// PMADDUBSW: unsigned halves of the destination times signed halves of the source, the sum saturated.
+    MulAddUnsigned = |d, w, a, b| {
+        let product = |n| {
+            let unsigned = d.zext(w / 2, w + 2, d.extract(w, n * w / 2, w / 2, a));
+            let signed = d.sext(w / 2, w + 2, d.extract(w, n * w / 2, w / 2, b));
+            d.bin(Bin::Mul, w + 2, unsigned, signed)
+        };
+        saturate_signed(d, w + 2, w, d.bin(Bin::Add, w + 2, product(0), product(1)))
+    };
+    /// PSADBW: the sum of the absolute differences of the bytes of a quadword.
+    SumOfDifferences = |d, w, a, b| {
+        (0..w / 8).fold(d.lit(w, 0), |sum, n| {
+            let (x, y) = (d.extract(w, 8 * n, 8, a), d.extract(w, 8 * n, 8, b));
+            d.bin(Bin::Add, w, sum, d.zext(8, w, difference(d, 8, x, y)))
+        })
+    };
+}
+
+/// |a - b| of unsigned numbers.
+#[inline(always)]
+fn difference<D: Domain>(d: &D, w: u32, a: D::Bv, b: D::Bv) -> D::Bv {
+    d.ite(d.cmp(Cmp::Ult, w, a, b), w, d.bin(Bin::Sub, w, b, a), d.bin(Bin::Sub, w, a, b))
+}
+
+/// The nearest signed number of `to` bits.
+#[inline(always)]
+pub(super) fn saturate_signed<D: Domain>(d: &D, from: u32, to: u32, v: D::Bv) -> D::Bv {
+    let most = u64::MAX >> (65 - to);
+    let (low, high) = (d.lit(from, !most), d.lit(from, most));
+    let raised = d.ite(d.cmp(Cmp::Slt, from, v, low), from, low, v);
+    d.trunc(from, to, d.ite(d.cmp(Cmp::Slt, from, high, v), from, high, raised))
+}
+
+/// The nearest unsigned number of `to` bits to a signed number.
+#[inline(always)]
+pub(super) fn saturate_unsigned<D: Domain>(d: &D, from: u32, to: u32, v: D::Bv) -> D::Bv {
+    let (low, high) = (d.lit(from, 0), d.lit(from, u64::MAX >> (64 - to)));
+    let raised = d.ite(d.cmp(Cmp::Slt, from, v, low), from, low, v);
+    d.trunc(from, to, d.ite(d.cmp(Cmp::Slt, from, high, v), from, high, raised))
+}
+
+/// Operations on neighbours: lane n of the result is f(lane 2n, lane 2n + 1) of destination and source one after
+/// the other (PHADDW, PHADDD, PHADDSW, PHSUBW, PHSUBD, PHSUBSW).
+pub fn horizontal<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
+    let b = source(m, op, op.b)?;
+    let a = register(m, op.a);
+    let d = m.d();
+    let count = 128 / L::W;
+    let r = from_lanes(d, L::W, |n| {
+        let (v, first) = if 2 * n < count { (a, 2 * n) } else { (b, 2 * n - count) };
+        L::lane(d, lane(d, L::W, first, v), lane(d, L::W, first + 1, v))
+    });
+    set_register(m, op.a, r);
+    Ok(())
+}
+
+/// PHMINPOSUW: the smallest word and its first place.
+pub fn minimum_position<M: Machine>(m: &mut M, op: &Op) -> Exec {
+    let b = source(m, op, op.b)?;
+    let d = m.d();
+    let (least, place) = (1..8).fold((lane(d, 16, 0, b), d.lit(3, 0)), |(least, place), n| {
+        let word = lane(d, 16, n, b);
+        let smaller = d.cmp(Cmp::Ult, 16, word, least);
+        (d.ite(smaller, 16, word, least), d.ite(smaller, 3, d.lit(3, u64::from(n)), place))
+    });
+    let low = d.zext(19, 64, d.concat(3, place, 16, least));
+    let r = [low, d.lit(64, 0)];
+    set_register(m, op.a, r);
+    Ok(())
+}
+
+/// MPSADBW: sums of absolute differences of one block of four bytes with eight overlapping ones.
+pub fn block_differences<M: Machine>(m: &mut M, op: &Op) -> Exec {
+    let b = source(m, op, op.b)?;
+    let a = register(m, op.a);
+    let selector = immediate(op);
+    let (a_first, b_first) = ((selector >> 2 & 1) * 4, (selector & 3) * 4);
+    let d = m.d();
+    let r = from_lanes(d, 16, |n| {
+        (0..4).fold(d.lit(16, 0), |sum, k| {
+            let (x, y) = (lane(d, 8, a_first + n + k, a), lane(d, 8, b_first + k, b));
+            d.bin(Bin::Add, 16, sum, d.zext(8, 16, difference(d, 8, x, y)))
+        })
+    });
+    set_register(m, op.a, r);
+    Ok(())
+}
