@@ -11,7 +11,7 @@
 pub mod elfcore;
 pub mod engine;
 pub mod gate;
-pub mod paging;
 pub mod journal;
+pub mod paging;
 pub mod process;
 pub mod ram;

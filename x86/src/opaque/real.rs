@@ -98,11 +98,6 @@ impl Real {
         (self.exponent, self.significand).cmp(&(other.exponent, other.significand))
     }
 
-    /// The negated number.
-    pub(super) fn negate(self) -> Real {
-        Real { negative: !self.negative, ..self }
-    }
-
     /// The sum; `None` if it is exactly zero. Both significands must have 64 bits at most.
     pub(super) fn add(self, other: Real) -> Option<Real> {
         let (large, small) =
@@ -216,7 +211,7 @@ mod tests {
             assert_eq!(integer(a).add(integer(b)), expected);
             assert_eq!(Some(integer(a).mul(integer(b)).div(integer(b))), Some(integer(a)));
         }
-        assert_eq!(integer(5).add(integer(5).negate()), None);
+        assert_eq!(integer(5).add(Real { negative: true, ..integer(5) }), None);
         assert_eq!(integer(1 << 62).sqrt(), integer(1 << 31));
         assert_eq!(integer(144).sqrt(), integer(12));
         assert_eq!(integer(2).sqrt().significand & 1, 1, "an irrational root is sticky");

@@ -16,3 +16,5 @@ pub mod stack;
 pub mod string;
 pub mod system;
 pub mod transfer;
+pub mod vector;
+pub mod x87;

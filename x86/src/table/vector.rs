@@ -24,6 +24,7 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
         .or_else(|| insertion_body(i))
         .or_else(|| width_body(i))
         .or_else(|| float_body(i))
+        .or_else(|| float_combination_body(i))
         .or_else(|| float_comparison_body(i))
         .or_else(|| conversion_body(i))
         .or_else(|| other_body(i))?;
@@ -266,18 +267,18 @@ macro_rules! arithmetic {
     ($i:expr, $($ps:ident $pd:ident $ss:ident $sd:ident => $operation:ident;)*) => {
         match $i.code() {
             $(
-                Code::$ps => Some(float::packed::<M, Single, float::$operation>),
-                Code::$pd => Some(float::packed::<M, Double, float::$operation>),
-                Code::$ss => Some(float::scalar::<M, Single, float::$operation>),
-                Code::$sd => Some(float::scalar::<M, Double, float::$operation>),
+                Code::$ps => float::packed::<M, Single, float::$operation>,
+                Code::$pd => float::packed::<M, Double, float::$operation>,
+                Code::$ss => float::scalar::<M, Single, float::$operation>,
+                Code::$sd => float::scalar::<M, Double, float::$operation>,
             )*
-            _ => None,
+            _ => return None,
         }
     };
 }
 
 fn float_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
-    arithmetic!(i,
+    Some(arithmetic!(i,
         Addps_xmm_xmmm128 Addpd_xmm_xmmm128 Addss_xmm_xmmm32 Addsd_xmm_xmmm64 => Add;
         Subps_xmm_xmmm128 Subpd_xmm_xmmm128 Subss_xmm_xmmm32 Subsd_xmm_xmmm64 => Sub;
         Mulps_xmm_xmmm128 Mulpd_xmm_xmmm128 Mulss_xmm_xmmm32 Mulsd_xmm_xmmm64 => Mul;
@@ -285,19 +286,20 @@ fn float_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         Minps_xmm_xmmm128 Minpd_xmm_xmmm128 Minss_xmm_xmmm32 Minsd_xmm_xmmm64 => Min;
         Maxps_xmm_xmmm128 Maxpd_xmm_xmmm128 Maxss_xmm_xmmm32 Maxsd_xmm_xmmm64 => Max;
         Sqrtps_xmm_xmmm128 Sqrtpd_xmm_xmmm128 Sqrtss_xmm_xmmm32 Sqrtsd_xmm_xmmm64 => Sqrt;
-    )
-    .or_else(|| {
-        Some(match i.code() {
-            Code::Haddps_xmm_xmmm128 => float::horizontal::<M, Single, float::Add>,
-            Code::Haddpd_xmm_xmmm128 => float::horizontal::<M, Double, float::Add>,
-            Code::Hsubps_xmm_xmmm128 => float::horizontal::<M, Single, float::Sub>,
-            Code::Hsubpd_xmm_xmmm128 => float::horizontal::<M, Double, float::Sub>,
-            Code::Addsubps_xmm_xmmm128 => float::alternate::<M, Single>,
-            Code::Addsubpd_xmm_xmmm128 => float::alternate::<M, Double>,
-            Code::Dpps_xmm_xmmm128_imm8 => float::dot_product::<M, Single>,
-            Code::Dppd_xmm_xmmm128_imm8 => float::dot_product::<M, Double>,
-            _ => return None,
-        })
+    ))
+}
+
+fn float_combination_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.code() {
+        Code::Haddps_xmm_xmmm128 => float::horizontal::<M, Single, float::Add>,
+        Code::Haddpd_xmm_xmmm128 => float::horizontal::<M, Double, float::Add>,
+        Code::Hsubps_xmm_xmmm128 => float::horizontal::<M, Single, float::Sub>,
+        Code::Hsubpd_xmm_xmmm128 => float::horizontal::<M, Double, float::Sub>,
+        Code::Addsubps_xmm_xmmm128 => float::alternate::<M, Single>,
+        Code::Addsubpd_xmm_xmmm128 => float::alternate::<M, Double>,
+        Code::Dpps_xmm_xmmm128_imm8 => float::dot_product::<M, Single>,
+        Code::Dppd_xmm_xmmm128_imm8 => float::dot_product::<M, Double>,
+        _ => return None,
     })
 }
 

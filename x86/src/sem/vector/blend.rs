@@ -21,9 +21,8 @@ pub fn by_sign<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let b = source(m, op, op.b)?;
     let (a, mask) = (register(m, op.a), [m.vector(0, 0), m.vector(0, 1)]);
     let d = m.d();
-    let r = from_lanes(d, W, |n| {
-        d.ite(d.sign(W, lane(d, W, n, mask)), W, lane(d, W, n, b), lane(d, W, n, a))
-    });
+    let r =
+        from_lanes(d, W, |n| d.ite(d.sign(W, lane(d, W, n, mask)), W, lane(d, W, n, b), lane(d, W, n, a)));
     set_register(m, op.a, r);
     Ok(())
 }

@@ -68,9 +68,8 @@ impl<D: Domain> Fragment<D> {
     /// Has the magnitude of `length` as its length.
     fn explicit(d: &D, control: Control, v: [D::Bv; 2], w: u32, length: D::Bv) -> Self {
         let magnitude = d.ite(d.sign(w, length), w, d.negate(w, length), length);
-        let valid = (0..control.count())
-            .map(|n| d.cmp(Cmp::Ult, w, d.lit(w, u64::from(n)), magnitude))
-            .collect();
+        let valid =
+            (0..control.count()).map(|n| d.cmp(Cmp::Ult, w, d.lit(w, u64::from(n)), magnitude)).collect();
         Fragment { characters: Self::characters(d, control, v), valid }
     }
 }
@@ -140,10 +139,7 @@ fn compare<M: Machine, const EXPLICIT: bool, const W: u32>(m: &mut M, op: &Op) -
     let d = m.d();
     let (a, b) = if EXPLICIT {
         let (a_length, b_length) = (operand::register(m, Gpr::RAX, W), operand::register(m, Gpr::RDX, W));
-        (
-            Fragment::explicit(d, control, a, W, a_length),
-            Fragment::explicit(d, control, b, W, b_length),
-        )
+        (Fragment::explicit(d, control, a, W, a_length), Fragment::explicit(d, control, b, W, b_length))
     } else {
         (Fragment::implicit(d, control, a), Fragment::implicit(d, control, b))
     };
@@ -182,9 +178,9 @@ pub fn masks<M: Machine, const EXPLICIT: bool, const W: u32>(m: &mut M, op: &Op)
     let value = if control.high_bit() {
         from_lanes(d, control.width(), |n| mask(d, control.width(), results[n as usize]))
     } else {
-        let bits = (1..).zip(&results[1..]).fold(d.from_bool(1, results[0]), |bits, (n, &r)| {
-            d.concat(1, d.from_bool(1, r), n, bits)
-        });
+        let bits = (1..)
+            .zip(&results[1..])
+            .fold(d.from_bool(1, results[0]), |bits, (n, &r)| d.concat(1, d.from_bool(1, r), n, bits));
         [d.zext(control.count(), 64, bits), d.lit(64, 0)]
     };
     set_register(m, crate::op::Loc::Vector(0), value);

@@ -1,7 +1,7 @@
 //! Conversions between formats and integers, and rounding to integers.
 
 use super::float::{Float, Raised, mode, settle};
-use super::{Xmm, from_lanes, immediate, lane, register, set_register, source, with_lane};
+use super::{Xmm, from_lanes, lane, register, set_register, source, with_lane};
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine};
 use crate::op::{Loc, Op};
@@ -129,9 +129,7 @@ pub fn round_packed<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
     let b = source(m, op, op.b)?;
     let (r, raised) = {
         let (d, mode, mut raised) = (m.d(), rounding_mode(m, op), Raised::none(m.d()));
-        let r = from_lanes(d, F::W, |n| {
-            round_lane::<_, F>(d, &mut raised, op, lane(d, F::W, n, b), mode)
-        });
+        let r = from_lanes(d, F::W, |n| round_lane::<_, F>(d, &mut raised, op, lane(d, F::W, n, b), mode));
         (r, raised)
     };
     settle(m, &raised)?;

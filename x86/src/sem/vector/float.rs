@@ -243,7 +243,8 @@ pub fn compare_to_flags<M: Machine, F: Float, const SIGNALING: bool>(m: &mut M, 
     let compare = Opaque::SseCompare { format: F::FORMAT, signaling: SIGNALING };
     let relation = raised.apply(m.d(), compare, &args);
     settle(m, &raised)?;
-    let any: [Bool<M>; 3] = [LESS | UNORDERED, UNORDERED, EQUAL | UNORDERED].map(|of| is_any(m.d(), relation, of));
+    let any: [Bool<M>; 3] =
+        [LESS | UNORDERED, UNORDERED, EQUAL | UNORDERED].map(|of| is_any(m.d(), relation, of));
     let clear = m.d().bool(false);
     let flags = Flags::from_bits(m.d(), [any[0], any[1], clear, any[2], clear, clear]);
     m.set_flags(flags);

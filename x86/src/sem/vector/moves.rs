@@ -1,8 +1,7 @@
 //! Moves between vector registers, general registers and memory.
 
 use super::{
-    Xmm, aligned_address, from_lanes, lane, load128, number, register, set_register, source,
-    source_unaligned,
+    Xmm, aligned_address, from_lanes, lane, load128, number, register, set_register, source, source_unaligned,
 };
 use crate::domain::Domain;
 use crate::machine::{Exec, Machine};

@@ -119,9 +119,8 @@ pub fn insert_single<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let a: Xmm<M> = register(m, op.a);
     let d = m.d();
     let inserted = with_lane(d, 32, selector >> 4 & 3, a, v);
-    let r = from_lanes(d, 32, |n| {
-        if selector >> n & 1 != 0 { d.lit(32, 0) } else { lane(d, 32, n, inserted) }
-    });
+    let r =
+        from_lanes(d, 32, |n| if selector >> n & 1 != 0 { d.lit(32, 0) } else { lane(d, 32, n, inserted) });
     set_register(m, op.a, r);
     Ok(())
 }
