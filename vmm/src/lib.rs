@@ -11,7 +11,12 @@
 pub mod elfcore;
 pub mod engine;
 pub mod gate;
+pub mod interrupt;
 pub mod journal;
+pub mod launch;
 pub mod paging;
 pub mod process;
 pub mod ram;
+pub mod record;
+pub mod recording;
+pub mod replay;

@@ -54,7 +54,7 @@ impl Shared {
 /// A journal being written.
 pub struct Writer {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Writer {
@@ -72,7 +72,7 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || write_frames(&theirs, file))?;
-        Ok(Writer { shared, thread: Some(thread) })
+        Ok(Writer { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Adds a record to the event that is going on.
@@ -106,11 +106,11 @@ impl Writer {
         self.shared.lock().written
     }
 
-    /// Writes what is left and closes the file.
+    /// Writes what is left and closes the file; gives its size.
     ///
     /// # Errors
     /// When anything could not be written.
-    pub fn finish(mut self) -> io::Result<u64> {
+    pub fn finish(&self) -> io::Result<u64> {
         self.mark_whole();
         self.close();
         let mut pending = self.shared.lock();
@@ -130,10 +130,11 @@ impl Writer {
         Ok(())
     }
 
-    fn close(&mut self) {
+    fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.bell.notify_all();
-        if let Some(thread) = self.thread.take() {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
             // If it panicked, its message is on stderr and the file ends with its last whole frame.
             let _ = thread.join();
         }
@@ -143,9 +144,7 @@ impl Writer {
 impl Drop for Writer {
     /// A writer that is dropped on the way out of an error still leaves every whole event in the file.
     fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.close();
-        }
+        self.close();
     }
 }
 

@@ -1,0 +1,51 @@
+//! Ctrl-C and its like: a signal to gretel makes the engine come back, so that a recording ends in order.
+
+use crate::engine::Interrupter;
+use std::io;
+use std::sync::OnceLock;
+
+/// What the signal handler needs: set once, before the handler is installed.
+struct Target {
+    interrupter: Interrupter,
+    /// The thread that runs the engine; KVM_RUN and system calls come back only when the signal arrives there.
+    thread: libc::pid_t,
+}
+
+static TARGET: OnceLock<Target> = OnceLock::new();
+
+/// From now on SIGINT, SIGTERM and SIGHUP interrupt the engine, which runs on the calling thread. For the rest of the
+/// process's life: a command records once.
+///
+/// # Errors
+/// When a handler cannot be installed.
+pub fn stop_on_signals(interrupter: Interrupter) -> io::Result<()> {
+    // SAFETY: gettid has no preconditions.
+    let thread = unsafe { libc::gettid() };
+    if TARGET.set(Target { interrupter, thread }).is_err() {
+        return Err(io::Error::other("signals already interrupt another engine"));
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: an all-zero sigaction is a valid value (no flags, empty mask, default handler).
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        let handler: extern "C" fn(libc::c_int) = on_signal;
+        action.sa_sigaction = handler as libc::sighandler_t;
+        // SAFETY: `action` is initialised, and its handler does only what a signal handler may.
+        if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Raises the flag, and passes the signal on to the engine's thread if it arrived on another. Atomics and two system
+/// calls only, as a signal handler must.
+extern "C" fn on_signal(signal: libc::c_int) {
+    let Some(target) = TARGET.get() else { return };
+    target.interrupter.interrupt();
+    // SAFETY: these calls have no memory preconditions; the thread is this process's main flow and outlives it.
+    unsafe {
+        if libc::gettid() != target.thread {
+            libc::syscall(libc::SYS_tgkill, libc::getpid(), target.thread, signal);
+        }
+    }
+}

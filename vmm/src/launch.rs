@@ -1,0 +1,112 @@
+//! What a program that is started here and now gets from its surroundings: the inputs that it sees at its start.
+
+use crate::process::{Ids, Launch};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+/// Why there is nothing to start.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// No such program.
+    #[error("cannot find {0:?} in PATH")]
+    NotFound(OsString),
+    /// It cannot be read or executed.
+    #[error("cannot run {}: {error}", path.display())]
+    Program {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The surroundings cannot be read.
+    #[error("cannot read {what}: {error}")]
+    Surroundings {
+        /// What.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+/// The launch of `program` (searched in PATH as execvp does) with `arguments`, in this process's environment and
+/// working directory, by its user, with fresh random bytes.
+///
+/// # Errors
+/// When the program cannot be found, read or executed.
+pub fn launch_here(program: &OsStr, arguments: &[OsString]) -> Result<Launch, LaunchError> {
+    let found = find(program)?;
+    let path = fs::canonicalize(&found);
+    let failed = |error| LaunchError::Program { path: found.clone(), error };
+    let path = path.map_err(failed)?;
+    let metadata = fs::metadata(&path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(failed(io::Error::other("it is not a file")));
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(failed(io::Error::other("it is not executable (chmod +x)")));
+    }
+    let executable = fs::read(&path).map_err(failed)?;
+    let cwd = env::current_dir();
+    let cwd = cwd.map_err(|error| LaunchError::Surroundings { what: "the working directory", error })?;
+    let name_value = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+    let argv = std::iter::once(program).chain(arguments.iter().map(OsString::as_os_str));
+    Ok(Launch {
+        executable,
+        path: path.to_string_lossy().into_owned(),
+        argv: argv.map(|a| a.as_bytes().to_vec()).collect(),
+        envp: env::vars_os().map(name_value).collect(),
+        random: random()?,
+        cwd: cwd.into_os_string().into_vec(),
+        ids: ids(),
+    })
+}
+
+/// The file that a command name means: itself if it has a slash, else the first executable of that name in PATH.
+fn find(program: &OsStr) -> Result<PathBuf, LaunchError> {
+    if program.as_bytes().contains(&b'/') {
+        return Ok(PathBuf::from(program));
+    }
+    let executable =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).map(|dir| Path::new(&dir).join(program)).find(executable);
+    found.ok_or_else(|| LaunchError::NotFound(program.to_owned()))
+}
+
+/// Sixteen bytes of the host's randomness.
+fn random() -> Result<[u8; 16], LaunchError> {
+    let mut bytes = [0; 16];
+    // SAFETY: the pointer and the length are those of `bytes`.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got != 16 {
+        let error = io::Error::last_os_error();
+        return Err(LaunchError::Surroundings { what: "random bytes", error });
+    }
+    Ok(bytes)
+}
+
+/// Who runs this process.
+fn ids() -> Ids {
+    // SAFETY: these calls have no arguments and cannot fail.
+    unsafe { Ids { uid: libc::getuid(), euid: libc::geteuid(), gid: libc::getgid(), egid: libc::getegid() } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_searched_and_a_path_is_not() {
+        let launch = launch_here(OsStr::new("sh"), &["-c".into()]).unwrap();
+        assert!(launch.path.starts_with('/'));
+        assert_eq!(launch.argv, [b"sh".to_vec(), b"-c".to_vec()]);
+        assert!(launch.executable.starts_with(b"\x7fELF"));
+        assert!(matches!(launch_here(OsStr::new("no-such-program"), &[]), Err(LaunchError::NotFound(_))));
+        assert!(matches!(launch_here(OsStr::new("./sh"), &[]), Err(LaunchError::Program { .. })));
+        assert!(matches!(launch_here(OsStr::new("/etc/passwd"), &[]), Err(LaunchError::Program { .. })));
+        assert!(matches!(launch_here(OsStr::new("/etc/"), &[]), Err(LaunchError::Program { .. })));
+    }
+}

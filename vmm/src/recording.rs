@@ -1,0 +1,211 @@
+//! A recording: a folder that replay needs nothing but.
+//!
+//! `journal` (what happened), `program` (a copy of the executable), `core` (when it crashed). All are readable
+//! by their owner only: they hold the program's memory and all that it read.
+
+use crate::journal::{Header, JournalError, Reader, schema};
+use crate::process::Launch;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The folder of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recording {
+    dir: PathBuf,
+}
+
+/// Why a folder cannot be recorded into, or replayed from.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// It has other things in it.
+    #[error("{} exists and is not empty; give another folder with -o{}", dir.display(), if *recording {
+        ", or --force to replace the recording in it"
+    } else {
+        ""
+    })]
+    Occupied {
+        /// The folder.
+        dir: PathBuf,
+        /// Whether it holds an earlier recording.
+        recording: bool,
+    },
+    /// There is no recording in it.
+    #[error("{} is not a recording: it has no file `journal`", dir.display())]
+    NotARecording {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// A file cannot be made or written.
+    #[error("cannot write {}: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The copy of the program is not what was recorded.
+    #[error("{} is not the program that was recorded (digest {found:#018x}, recorded {expected:#018x}): put the \
+        original back", path.display())]
+    OtherProgram {
+        /// The copy.
+        path: PathBuf,
+        /// The journal's digest.
+        expected: u64,
+        /// The file's digest.
+        found: u64,
+    },
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+impl Recording {
+    /// Makes the folder for a new recording, or takes an empty one. With `force`, an earlier recording there is
+    /// removed (its three files, nothing else).
+    ///
+    /// # Errors
+    /// When there is something else in it, or it cannot be made.
+    pub fn create(dir: &Path, force: bool) -> Result<Recording, RecordingError> {
+        let recording = Recording { dir: dir.to_owned() };
+        let write = |error| RecordingError::Write { path: dir.to_owned(), error };
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(write)?;
+        if fs::read_dir(dir).map_err(write)?.next().is_none() {
+            return Ok(recording);
+        }
+        let earlier = recording.journal().is_file();
+        if !(earlier && force) {
+            return Err(RecordingError::Occupied { dir: dir.to_owned(), recording: earlier });
+        }
+        for path in [recording.journal(), recording.program(), recording.core()] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(RecordingError::Write { path, error });
+                }
+                _ => {}
+            }
+        }
+        Ok(recording)
+    }
+
+    /// Makes the first of `gretel-PROGRAM-1`, `gretel-PROGRAM-2`, … in the current directory that does not exist.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create_numbered(program: &str) -> Result<Recording, RecordingError> {
+        let mut number = 1_u64;
+        loop {
+            let dir = PathBuf::from(format!("gretel-{program}-{number}"));
+            match DirBuilder::new().mode(0o700).create(&dir) {
+                Ok(()) => return Ok(Recording { dir }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(RecordingError::Write { path: dir, error }),
+            }
+        }
+    }
+
+    /// A recording that exists.
+    ///
+    /// # Errors
+    /// When there is no journal in `dir`.
+    pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
+        let recording = Recording { dir: dir.to_owned() };
+        if !recording.journal().is_file() {
+            return Err(RecordingError::NotARecording { dir: dir.to_owned() });
+        }
+        Ok(recording)
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The journal's path.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.dir.join("journal")
+    }
+
+    /// The path of the executable's copy.
+    #[must_use]
+    pub fn program(&self) -> PathBuf {
+        self.dir.join("program")
+    }
+
+    /// The core's path, whether or not there is one.
+    #[must_use]
+    pub fn core(&self) -> PathBuf {
+        self.dir.join("core")
+    }
+
+    /// Stores the copy of the executable.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn store_program(&self, bytes: &[u8]) -> Result<(), RecordingError> {
+        let path = self.program();
+        let stored = private_file(&path).and_then(|mut file| file.write_all(bytes));
+        stored.map_err(|error| RecordingError::Write { path, error })
+    }
+
+    /// Opens the journal, and puts together what was launched.
+    ///
+    /// # Errors
+    /// When a file is missing, cannot be used, or is not the one that was recorded.
+    pub fn load(&self) -> Result<(Reader, Launch), RecordingError> {
+        let reader = Reader::open(&self.journal())?;
+        let path = self.program();
+        let executable =
+            fs::read(&path).map_err(|error| RecordingError::Read { path: path.clone(), error })?;
+        let Header { launch, executable_digest: expected, .. } = reader.header();
+        let found = schema::digest_executable(&executable);
+        if found != *expected {
+            return Err(RecordingError::OtherProgram { path, expected: *expected, found });
+        }
+        let launch = Launch { executable, ..launch.clone() };
+        Ok((reader, launch))
+    }
+}
+
+/// Makes a file that only its owner can read.
+pub(crate) fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_with_other_things_in_it_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("mine"), "x").unwrap();
+        for force in [false, true] {
+            let refused = Recording::create(dir.path(), force);
+            assert!(matches!(refused, Err(RecordingError::Occupied { recording: false, .. })));
+        }
+        assert_eq!(fs::read(dir.path().join("mine")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn an_earlier_recording_is_replaced_only_by_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let recording = Recording::create(&dir.path().join("new/dir"), false).unwrap();
+        fs::write(recording.journal(), "x").unwrap();
+        let refused = Recording::create(recording.dir(), false);
+        assert!(matches!(refused, Err(RecordingError::Occupied { recording: true, .. })));
+        Recording::create(recording.dir(), true).unwrap();
+        assert!(!recording.journal().exists());
+    }
+}
