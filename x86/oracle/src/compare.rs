@@ -3,7 +3,8 @@
 use crate::case::{Case, Ending, Outcome};
 use crate::dont_care::{self, COMPARED_FLAGS, Undefined};
 use crate::interpreter::{Soft, Step};
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, OpKind};
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
+use x86::bus::PageFault;
 use x86::op::Gpr;
 use x86::state::{Fpu, State};
 
@@ -47,7 +48,10 @@ fn visible(state: &State) -> State {
 #[must_use]
 pub fn differences(soft: &mut Soft, case: &Case, native: &Outcome, found: &Outcome) -> Vec<Difference> {
     let retired = soft.trace(case);
-    let undefined = undefined_by(case, &retired);
+    let mut undefined = undefined_by(case, &retired);
+    if is_interrupted_comparison(case, native) {
+        undefined.flags = x86::flags::ARITHMETIC;
+    }
     let mut out = Vec::new();
     if !endings_agree(case, native, found) {
         push(&mut out, "ending", &native.ending, &found.ending);
@@ -149,10 +153,8 @@ fn instruction_at(case: &Case, rip: u64) -> Option<Instruction> {
     (!i.is_invalid()).then_some(i)
 }
 
-/// Endings agree if they are equal but for the bits of a page fault's error code that [`dont_care::table`] names.
+/// Endings agree if they are equal but for what [`dont_care::FAULT_LATITUDE`] names.
 fn endings_agree(case: &Case, native: &Outcome, found: &Outcome) -> bool {
-    const PRESENT: u32 = 1;
-    const WRITE: u32 = 2;
     let (
         Ending::Fault { vector: v, error: e, address: a },
         Ending::Fault { vector: w, error: f, address: b },
@@ -160,19 +162,57 @@ fn endings_agree(case: &Case, native: &Outcome, found: &Outcome) -> bool {
     else {
         return native.ending == found.ending;
     };
-    let is_kernel = a >> 63 != 0;
-    let mut ignored = if is_kernel { PRESENT } else { 0 };
-    if (e | f) & PRESENT == 0
-        && instruction_at(case, native.state.regs.rip).is_some_and(|i| modifies_memory(&i))
-    {
-        ignored |= WRITE;
+    let i = instruction_at(case, native.state.regs.rip);
+    if (v, a) != (w, b) {
+        return i.is_some_and(|i| both_may_fault(&i, v, w));
     }
     // Only a page fault's error code says something about the access.
-    (v, a) == (w, b) && (v != 14 || (e ^ f) & !ignored == 0)
+    v != PAGE_FAULT || (e ^ f) & !ignored_error_bits(i.as_ref(), a, e & f) == 0
+}
+
+const PAGE_FAULT: u8 = 14;
+
+fn ignored_error_bits(i: Option<&Instruction>, address: u64, error: u32) -> u32 {
+    // The last page below the non-canonical hole is not the user's either.
+    const USER_END: u64 = 0x7fff_ffff_f000;
+    let is_beyond = address >= USER_END;
+    let is_missing = is_beyond || error & PageFault::PRESENT == 0;
+    let present = if is_beyond { PageFault::PRESENT } else { 0 };
+    let write = if is_missing && i.is_some_and(modifies_memory) { PageFault::WRITE } else { 0 };
+    present | write
+}
+
+/// Whether `i` makes two accesses and the vectors are those of accesses.
+fn both_may_fault(i: &Instruction, v: u8, w: u8) -> bool {
+    const ACCESS_FAULTS: [u8; 3] = [12, 13, PAGE_FAULT];
+    let accesses: u32 = InstructionInfoFactory::new()
+        .info(i)
+        .used_memory()
+        .iter()
+        .map(|used| match used.access() {
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => 2,
+            OpAccess::None | OpAccess::NoMemAccess => 0,
+            _ => 1,
+        })
+        .sum();
+    accesses > 1 && ACCESS_FAULTS.contains(&v) && ACCESS_FAULTS.contains(&w)
 }
 
 fn modifies_memory(i: &Instruction) -> bool {
     InstructionInfoFactory::new().info(i).used_memory().iter().any(|used| {
         matches!(used.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite | OpAccess::CondWrite)
     })
+}
+
+/// A repeated comparison that a fault interrupted.
+fn is_interrupted_comparison(case: &Case, native: &Outcome) -> bool {
+    let is_comparison = |i: &Instruction| {
+        let comparisons = [
+            [Mnemonic::Cmpsb, Mnemonic::Cmpsw, Mnemonic::Cmpsd, Mnemonic::Cmpsq],
+            [Mnemonic::Scasb, Mnemonic::Scasw, Mnemonic::Scasd, Mnemonic::Scasq],
+        ];
+        i.is_string_instruction() && comparisons.as_flattened().contains(&i.mnemonic())
+    };
+    let faulted = matches!(native.ending, Ending::Fault { .. });
+    faulted && instruction_at(case, native.state.regs.rip).is_some_and(|i| is_comparison(&i))
 }

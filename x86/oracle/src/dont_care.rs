@@ -170,8 +170,20 @@ pub const UNDEFINED: &[Row] = &[
     },
 ];
 
+/// What is not compared of a fault; [`crate::compare`] has the code, one function for each.
+pub const FAULT_LATITUDE: [&str; 4] = [
+    "the present bit of a page fault beyond user addresses: it tells of the host's page tables",
+    "the write bit of a page fault in a read-modify-write instruction whose page is missing: the semantics loads \
+     before it stores, processors ask for both at once",
+    "which fault is raised, by an instruction with two memory accesses that both fault: the manuals set no order",
+    "flags after a fault in a repeated CMPS or SCAS: Intel restores them, AMD keeps those of the last iteration",
+];
+
 /// Instructions that are not generated.
 pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
+    (&[M::Int1], "INT1: hypervisors that intercept it differ in where rip is afterwards"),
+    (&[M::Int1], "INT1: hypervisors that intercept it differ in where rip is afterwards"),
+    (&[M::Ud0, M::Ud1], "UD0 and UD1: Intel fetches a ModRM byte before it raises #UD, AMD does not"),
     (&[M::Syscall, M::Sysenter, M::Int, M::Into], "system calls: their effect is not the processor's"),
     (
         &[M::Cpuid, M::Rdtsc, M::Rdtscp, M::Rdpid, M::Rdrand, M::Rdseed, M::Xgetbv],
@@ -187,16 +199,14 @@ pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
     ),
 ];
 
-const NARROW_BRANCH: &str =
+/// Branches that mean different things on Intel and AMD.
+pub const NARROW_BRANCH: &str =
     "near branches with an operand-size prefix: Intel ignores it, AMD cuts rip to 16 bits";
 const PREFETCH_OF_REGISTER: &str = "0F 0D with a register operand: Intel runs it as NOP, AMD raises #UD";
 
 /// Why `i` is not generated, if it is not.
 #[must_use]
 pub fn exclusion(i: &Instruction) -> Option<&'static str> {
-    if is_narrow_branch(i) {
-        return Some(NARROW_BRANCH);
-    }
     if is_prefetch_of_a_register(i) {
         return Some(PREFETCH_OF_REGISTER);
     }
@@ -208,10 +218,6 @@ fn is_prefetch_of_a_register(i: &Instruction) -> bool {
         i.code(),
         Code::Reservednop_rm16_r16_0F0D | Code::Reservednop_rm32_r32_0F0D | Code::Reservednop_rm64_r64_0F0D
     )
-}
-
-fn is_narrow_branch(i: &Instruction) -> bool {
-    i.op_count() > 0 && i.op_kind(0) == OpKind::NearBranch16
 }
 
 /// What `i` leaves undefined, `rcx` being its value before, if that is known.
@@ -280,8 +286,10 @@ pub fn table() -> String {
     }
     text += "Not modelled, so not compared: the x87 opcode, instruction and data pointers; RF, and the flags that \
              user programs cannot change.\n";
-    text += "Of a page fault: the present bit for kernel addresses (it tells of the host's page tables); the write \
-             bit of read-modify-write instructions on a page that is missing.\n";
+    text += "At a fault:\n";
+    for reason in FAULT_LATITUDE {
+        text += &format!("  {reason}\n");
+    }
     text += "Not generated:\n";
     for (mnemonics, reason) in EXCLUDED {
         text += &format!("  {}: {reason}\n", names(mnemonics));

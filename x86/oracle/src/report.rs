@@ -8,14 +8,21 @@ use std::fmt::Write as _;
 use x86::op::Gpr;
 use x86::state::{Fpu, RFLAGS_FIXED, RFLAGS_IF};
 
+/// The most words of memory that a finding shows.
+const WORDS: usize = 16;
+
 /// A finding as a few lines: the code, the state before, and where this processor and the semantics differ.
 #[must_use]
 pub fn finding(finding: &Finding) -> String {
     let case = &finding.case;
     let bytes: Vec<String> = case.bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     let mut text = format!("{}  ; {}\n  before: {}", bytes.join(" "), disassembly(case), before(case));
-    for (at, value) in memory(finding) {
+    for (at, value) in memory(finding).take(WORDS) {
         let _ = write!(text, " [{at:#x}]={value:#x}");
+    }
+    let hidden = memory(finding).skip(WORDS).count();
+    if hidden > 0 {
+        let _ = write!(text, " and {hidden} more words of memory");
     }
     let _ = writeln!(text, "\n  native: {:x?}", finding.native.ending);
     for difference in &finding.differences {

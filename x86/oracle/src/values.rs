@@ -187,6 +187,8 @@ pub(crate) const CODE_SLOTS: (u64, u64) = (0, 0x100);
 pub(crate) const FLAG_SLOTS: (u64, u64) = (0x40, 0x100);
 /// Addresses in the code page from here on hold INT3, whatever the case.
 pub(crate) const INT3_FROM: u64 = CODE + 0x800;
+/// How many there are before those that a program at the end of the page may replace.
+pub(crate) const INT3_LEN: u64 = 0x700;
 
 /// Fills the data pages: mostly operands, some addresses of data and code, some RFLAGS.
 pub(crate) fn image(random: &mut Random) -> Image {
@@ -209,7 +211,7 @@ pub(crate) fn image(random: &mut Random) -> Image {
             image[at..at + 8].copy_from_slice(&value().to_le_bytes());
         }
     };
-    put(CODE_SLOTS, &mut || INT3_FROM + random.below(0x700));
+    put(CODE_SLOTS, &mut || INT3_FROM + random.below(INT3_LEN));
     put(FLAG_SLOTS, &mut || rflags(random));
     image
 }

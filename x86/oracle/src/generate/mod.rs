@@ -11,7 +11,7 @@ use crate::dont_care;
 use crate::layout::{CODE, CODE_MAX, EXIT_JUMP, PAGE};
 use crate::random::Random;
 use crate::values;
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use operands::{Operands, Pins, gpr};
 use template::{Template, decode, encode, is_fit};
 use x86::state::State;
@@ -118,7 +118,9 @@ impl Generator {
                 pins = before;
                 continue;
             };
-            undefined = undefined_after(&i, undefined);
+            // A branch may skip what defines a flag again.
+            let may_be_skipped = block.iter().any(has_target);
+            undefined = undefined_after(&i, undefined, may_be_skipped);
             note_writes(&i, &mut pins);
             ip = i.next_ip();
             block.push(i);
@@ -144,10 +146,12 @@ impl Generator {
         let i = decode(&program.code, program.at).filter(is_fit)?;
         let same_group = self.groups.iter().any(|(m, _)| *m == i.mnemonic());
         let keeps_flow = i.mnemonic() == mnemonic || !is_popf(&i);
+        let is_branch = i.flow_control() != FlowControl::Next;
         let leads_somewhere = !has_target(&i) || i.near_branch_target() == i.next_ip();
+        let has_one_meaning = !is_branch || !has_operand_size_prefix(&program.code);
         program.code.truncate(i.len());
         program.mnemonics = vec![i.mnemonic()];
-        (same_group && keeps_flow && leads_somewhere).then_some(program)
+        (same_group && keeps_flow && leads_somewhere && has_one_meaning).then_some(program)
     }
 }
 
@@ -176,9 +180,12 @@ fn is_popf(i: &Instruction) -> bool {
     matches!(i.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq)
 }
 
-fn undefined_after(i: &Instruction, before: u64) -> u64 {
-    let kept =
-        if dont_care::may_keep_flags(i) { before } else { before & !dont_care::rflags(i.rflags_modified()) };
+fn undefined_after(i: &Instruction, before: u64, may_be_skipped: bool) -> u64 {
+    let kept = if may_be_skipped || dont_care::may_keep_flags(i) {
+        before
+    } else {
+        before & !dont_care::rflags(i.rflags_modified())
+    };
     kept | dont_care::undefined(i, None).flags
 }
 
@@ -196,6 +203,13 @@ fn note_writes(i: &Instruction, pins: &mut Pins) {
 
 fn has_target(i: &Instruction) -> bool {
     i.op_count() > 0 && i.op_kind(0) == OpKind::NearBranch64
+}
+
+/// Whether there is one among the prefixes; for branches see [`dont_care::NARROW_BRANCH`].
+fn has_operand_size_prefix(code: &[u8]) -> bool {
+    const OTHERS: [u8; 10] = [0x67, 0xf0, 0xf2, 0xf3, 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65];
+    let is_prefix = |byte: &u8| *byte == 0x66 || OTHERS.contains(byte) || (0x40..0x50).contains(byte);
+    code.iter().take_while(|byte| is_prefix(byte)).any(|byte| *byte == 0x66)
 }
 
 /// Encodes the block, with each branch to a later instruction, to its end or to an INT3 behind it.

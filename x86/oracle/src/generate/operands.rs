@@ -1,7 +1,7 @@
 //! Random operands for an encoding, and what the registers must hold for them to make sense.
 
 use crate::case::Image;
-use crate::layout::{CODE, DATA, DATA_SIZE, PAGE, WRITABLE};
+use crate::layout::{DATA, DATA_SIZE, PAGE, WRITABLE};
 use crate::random::Random;
 use crate::values;
 use iced_x86::{Code, Instruction, MemorySize, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register};
@@ -325,7 +325,8 @@ impl<'a> Operands<'a> {
             4 => (DATA + near).wrapping_sub(size),
             5 => inside(self.random, DATA + WRITABLE as u64, page),
             6 => values::integer(self.random),
-            _ => CODE + self.random.below(page),
+            // Not the case's own code: behind it, the native half has a jump that the other has not.
+            _ => values::INT3_FROM + self.random.below(values::INT3_LEN),
         }
     }
 
@@ -391,7 +392,7 @@ impl<'a> Operands<'a> {
                 }
             }
             M::Jmp | M::Call if i.op_kind(0) == OpKind::Register => {
-                let target = values::INT3_FROM + self.random.below(0x700);
+                let target = values::INT3_FROM + self.random.below(values::INT3_LEN);
                 self.pins.pin(gpr(i.op0_register()), target);
             }
             _ if i.is_string_instruction() => self.pin_string(i),
