@@ -182,7 +182,6 @@ pub const FAULT_LATITUDE: [&str; 4] = [
 /// Instructions that are not generated.
 pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
     (&[M::Int1], "INT1: hypervisors that intercept it differ in where rip is afterwards"),
-    (&[M::Int1], "INT1: hypervisors that intercept it differ in where rip is afterwards"),
     (&[M::Ud0, M::Ud1], "UD0 and UD1: Intel fetches a ModRM byte before it raises #UD, AMD does not"),
     (&[M::Syscall, M::Sysenter, M::Int, M::Into], "system calls: their effect is not the processor's"),
     (
