@@ -1,0 +1,239 @@
+//! What is known: bindings of variables, and constraints that are not solved yet.
+//!
+//! Propagation is bidirectional and needs no solver: an equation is turned around ([`unify`]) until a variable
+//! stands alone, which is then bound; a binding wakes the constraints that wait for the variable. Nothing here
+//! guesses, so a [`Contradiction`] is a proof that the constraints have no solution. What cannot be turned
+//! around stays as a pending constraint for the solver.
+//!
+//! Everything can be undone to an earlier [`Mark`], since a search tries one predecessor after another.
+
+mod unify;
+
+use crate::term::{Node, Term, Terms, Var};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The constraints have no solution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contradiction;
+
+/// The outcome of adding a fact.
+pub type Learned<T = ()> = Result<T, Contradiction>;
+
+/// A constraint that waits.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    constraint: Term,
+    solved: bool,
+}
+
+enum Change {
+    Bound(Var),
+    Overridden(Term, Option<Term>),
+    Solved(usize),
+    Watched(Var),
+}
+
+/// A point to go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    changes: usize,
+    pending: usize,
+}
+
+/// Bindings and pending constraints.
+#[derive(Default)]
+pub struct Facts {
+    bindings: Vec<Option<Term>>,
+    overrides: FxHashMap<Term, Term>,
+    pending: Vec<Pending>,
+    watchers: FxHashMap<Var, Vec<usize>>,
+    changes: Vec<Change>,
+    /// Constraints to look at again.
+    woken: Vec<usize>,
+    /// Results of [`Facts::resolve`], valid for one generation.
+    memo: FxHashMap<Term, Term>,
+    /// The number of bindings ever made or undone; results for an older count are stale.
+    generation: u64,
+    memo_generation: u64,
+}
+
+/// A constraint with more terms than this is not looked into for what it waits for (hash loops make giants);
+/// the solver still gets it.
+const WATCH_LIMIT: usize = 4096;
+
+impl Facts {
+    /// The present point.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        Mark { changes: self.changes.len(), pending: self.pending.len() }
+    }
+
+    /// Forgets everything learned since `mark`.
+    pub fn undo(&mut self, mark: Mark) {
+        while self.changes.len() > mark.changes {
+            match self.changes.pop().expect("longer than the mark") {
+                Change::Bound(var) => self.bindings[var.0 as usize] = None,
+                Change::Overridden(term, Some(old)) => _ = self.overrides.insert(term, old),
+                Change::Overridden(term, None) => _ = self.overrides.remove(&term),
+                Change::Solved(n) => self.pending[n].solved = false,
+                Change::Watched(var) => {
+                    self.watchers.get_mut(&var).expect("a watched variable").pop();
+                }
+            }
+        }
+        self.pending.truncate(mark.pending);
+        self.woken.clear();
+        self.generation += 1;
+    }
+
+    /// `t` with every bound variable replaced, simplified.
+    pub fn resolve(&mut self, terms: &Terms, t: Term) -> Term {
+        if self.memo_generation != self.generation {
+            self.memo.clear();
+            self.memo_generation = self.generation;
+        }
+        self.resolve_within(terms, t)
+    }
+
+    fn resolve_within(&mut self, terms: &Terms, t: Term) -> Term {
+        if !terms.is_open(t) {
+            return t;
+        }
+        if let Some(&done) = self.memo.get(&t) {
+            return done;
+        }
+        let done = if let Some(&stands_for) = self.overrides.get(&t) {
+            self.resolve_within(terms, stands_for)
+        } else if let Node::Var(var) = terms.node(t) {
+            match self.binding(var) {
+                Some(bound) => self.resolve_within(terms, bound),
+                None => t,
+            }
+        } else {
+            terms.rebuild(t, &mut |operand| self.resolve_within(terms, operand))
+        };
+        self.memo.insert(t, done);
+        done
+    }
+
+    /// Makes `t` stand for `meaning` wherever it occurs: a shape that is clearer than what its parts, bound one
+    /// by one, would give.
+    pub fn define(&mut self, t: Term, meaning: Term) {
+        let old = self.overrides.insert(t, meaning);
+        self.changes.push(Change::Overridden(t, old));
+        self.generation += 1;
+    }
+
+    /// What `var` is bound to.
+    #[must_use]
+    pub fn binding(&self, var: Var) -> Option<Term> {
+        self.bindings.get(var.0 as usize).copied().flatten()
+    }
+
+    /// Adds the fact that `a` equals `b` (vectors of one width, or truth values).
+    pub fn equate(&mut self, terms: &Terms, a: Term, b: Term) -> Learned {
+        self.unify(terms, a, b)?;
+        self.settle(terms)
+    }
+
+    /// Adds the fact that `c` holds.
+    pub fn assert(&mut self, terms: &Terms, c: Term) -> Learned {
+        self.hold(terms, c)?;
+        self.settle(terms)
+    }
+
+    /// The constraints that are left for the solver, resolved.
+    pub fn unsolved(&mut self, terms: &Terms) -> Vec<Term> {
+        self.unsolved_since(terms, 0)
+    }
+
+    /// Those of them that came when there were `place` or more.
+    pub fn unsolved_since(&mut self, terms: &Terms, place: usize) -> Vec<Term> {
+        let newer = self.pending.iter().skip(place);
+        let left: Vec<Term> = newer.filter(|p| !p.solved).map(|p| p.constraint).collect();
+        left.into_iter().map(|c| self.resolve(terms, c)).filter(|&c| terms.truth(c) != Some(true)).collect()
+    }
+
+    /// How many constraints were ever kept for the solver: the place of the next one.
+    #[must_use]
+    pub fn constraints(&self) -> usize {
+        self.pending.len()
+    }
+
+    fn bind(&mut self, var: Var, to: Term) {
+        let n = var.0 as usize;
+        if self.bindings.len() <= n {
+            self.bindings.resize(n + 1, None);
+        }
+        debug_assert!(self.bindings[n].is_none(), "a variable is bound once");
+        self.bindings[n] = Some(to);
+        self.changes.push(Change::Bound(var));
+        self.generation += 1;
+        if let Some(waiting) = self.watchers.get(&var) {
+            self.woken.extend(waiting);
+        }
+    }
+
+    /// Looks again at what new bindings woke, until nothing changes.
+    fn settle(&mut self, terms: &Terms) -> Learned {
+        while let Some(n) = self.woken.pop() {
+            let Some(&Pending { constraint, solved: false }) = self.pending.get(n) else { continue };
+            let now = self.resolve(terms, constraint);
+            if now == constraint {
+                continue;
+            }
+            self.pending[n].solved = true;
+            self.changes.push(Change::Solved(n));
+            self.hold(terms, now)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps a constraint for later.
+    fn postpone(&mut self, terms: &Terms, constraint: Term) {
+        let n = self.pending.len();
+        self.pending.push(Pending { constraint, solved: false });
+        for var in self.variables_of(terms, constraint) {
+            self.watchers.entry(var).or_default().push(n);
+            self.changes.push(Change::Watched(var));
+        }
+    }
+
+    /// The unbound variables of a resolved term, in a fixed order; none if the term is too large.
+    pub fn variables_of(&self, terms: &Terms, t: Term) -> Vec<Var> {
+        let mut seen = FxHashSet::default();
+        let (mut todo, mut found) = (vec![t], Vec::new());
+        while let Some(t) = todo.pop() {
+            if !terms.is_open(t) || !seen.insert(t) {
+                continue;
+            }
+            if seen.len() > WATCH_LIMIT {
+                return Vec::new();
+            }
+            match terms.node(t) {
+                Node::Var(var) => found.push(var),
+                _ => terms.operands(t, |o| todo.push(o)),
+            }
+        }
+        found
+    }
+
+    /// Whether `var` occurs in the resolved term `t`.
+    fn occurs(&self, terms: &Terms, var: Var, t: Term) -> bool {
+        let mut seen = FxHashSet::default();
+        let mut todo = vec![t];
+        while let Some(t) = todo.pop() {
+            if !terms.is_open(t) || !seen.insert(t) {
+                continue;
+            }
+            if terms.node(t) == Node::Var(var) {
+                return true;
+            }
+            terms.operands(t, |o| todo.push(o));
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

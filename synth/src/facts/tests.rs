@@ -1,0 +1,62 @@
+//! Equations of the kinds that instructions leave, turned around.
+
+use super::*;
+use x86::domain::{Bin, Cmp, Domain};
+
+fn value(facts: &mut Facts, terms: &Terms, t: Term) -> Option<u64> {
+    let t = facts.resolve(terms, t);
+    terms.value(t)
+}
+
+#[test]
+fn arithmetic_is_inverted() {
+    let (terms, mut facts) = (Terms::new(), Facts::default());
+    let x = terms.fresh(32);
+    let scaled = terms.bin(Bin::Mul, 32, x, terms.lit(32, 12));
+    let sum = terms.bin(Bin::Add, 32, scaled, terms.lit(32, 7));
+    facts.equate(&terms, sum, terms.lit(32, 12 * 1000 + 7)).expect("has a solution");
+    // 12 = 4 * 3: the top two bits of x are free.
+    let low = terms.extract(32, 0, 30, x);
+    assert_eq!(value(&mut facts, &terms, low), Some(1000));
+}
+
+#[test]
+fn partial_registers_bind_partially() {
+    let (terms, mut facts) = (Terms::new(), Facts::default());
+    let before = terms.fresh(64);
+    let written = terms.fresh(8);
+    let after = terms.concat(56, terms.extract(64, 8, 56, before), 8, written);
+    facts.equate(&terms, after, terms.lit(64, 0x1122_3344_5566_7788)).expect("has a solution");
+    assert_eq!(value(&mut facts, &terms, written), Some(0x88));
+    let upper = terms.extract(64, 8, 56, before);
+    assert_eq!(value(&mut facts, &terms, upper), Some(0x11_2233_4455_6677));
+    assert_eq!(value(&mut facts, &terms, before), None);
+}
+
+#[test]
+fn a_waiting_branch_condition_is_refuted_by_a_later_binding() {
+    let (terms, mut facts) = (Terms::new(), Facts::default());
+    let x = terms.fresh(32);
+    let below = terms.cmp(Cmp::Ult, 32, x, terms.lit(32, 10));
+    facts.assert(&terms, below).expect("undecided");
+    let mark = facts.mark();
+    assert_eq!(facts.equate(&terms, x, terms.lit(32, 11)), Err(Contradiction));
+    facts.undo(mark);
+    assert_eq!(facts.unsolved(&terms), vec![below]);
+    facts.equate(&terms, x, terms.lit(32, 9)).expect("satisfies the condition");
+    assert!(facts.unsolved(&terms).is_empty());
+}
+
+#[test]
+fn masks_and_set_conditions_propagate() {
+    let (terms, mut facts) = (Terms::new(), Facts::default());
+    let (x, c) = (terms.fresh(16), terms.fresh(0));
+    let masked = terms.bin(Bin::And, 16, x, terms.lit(16, 0xfff0));
+    facts.equate(&terms, masked, terms.lit(16, 0xab0)).expect("has a solution");
+    let middle = terms.extract(16, 4, 12, x);
+    assert_eq!(value(&mut facts, &terms, middle), Some(0xab));
+    assert_eq!(facts.equate(&terms, masked, terms.lit(16, 0xab1)), Err(Contradiction));
+    facts.equate(&terms, terms.from_bool(8, c), terms.lit(8, 1)).expect("has a solution");
+    let c = facts.resolve(&terms, c);
+    assert_eq!(terms.truth(c), Some(true));
+}

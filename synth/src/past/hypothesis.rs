@@ -1,0 +1,515 @@
+//! A path that ends in the core, grown backwards one instruction at a time, and all that it implies.
+
+use super::history::{self, History, Step};
+use super::image::Image;
+use super::machine::{Access, StepMachine};
+use super::prepared::{Effect, Prepared};
+use super::snapshot::Snapshot;
+use super::syscalls;
+use crate::facts::{self, Contradiction, Facts};
+use crate::term::{Node, Term, Terms};
+use std::rc::Rc;
+use x86::flags::Flag;
+use x86::machine::{Exec, Flow, Trap};
+use x86::op::{Condition, Gpr, Rep};
+use x86::state::State;
+
+/// Why an instruction cannot be prepended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It contradicts the core: a sound proof.
+    Contradiction,
+    /// The search does not go past it, though the program may have.
+    Barrier(&'static str),
+}
+
+impl From<Contradiction> for Refusal {
+    fn from(_: Contradiction) -> Refusal {
+        Refusal::Contradiction
+    }
+}
+
+/// A step of the path.
+#[derive(Clone, Copy)]
+pub struct PathStep {
+    /// The instruction.
+    pub address: u64,
+    /// Where it went.
+    pub next: u64,
+}
+
+/// A system call inside the path.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Its step.
+    pub step: Step,
+    /// Its number.
+    pub number: u64,
+    /// What it returned.
+    pub result: Term,
+    /// The bytes that the kernel wrote: address and 8-bit terms.
+    pub writes: Vec<(u64, Term)>,
+}
+
+/// An access whose address is not known yet.
+#[derive(Clone, Copy)]
+struct Deferred {
+    step: Step,
+    access: Access,
+    done: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Mark {
+    facts: facts::Mark,
+    memory: history::Mark,
+    deferred: usize,
+    settled: usize,
+    calls: usize,
+}
+
+/// A path and what it implies.
+pub struct Hypothesis<'i> {
+    terms: Rc<Terms>,
+    facts: Facts,
+    image: &'i dyn Image,
+    memory: History,
+    /// `snapshots[n]` is the state before step n; `snapshots[0]` is the core.
+    snapshots: Vec<Snapshot>,
+    path: Vec<PathStep>,
+    marks: Vec<Mark>,
+    deferred: Vec<Deferred>,
+    /// Indices of deferred accesses that were settled, in order, for undoing.
+    settled: Vec<usize>,
+    calls: Vec<Call>,
+    start: u64,
+}
+
+impl<'i> Hypothesis<'i> {
+    /// The empty path: the core itself.
+    #[must_use]
+    pub fn new(terms: Rc<Terms>, image: &'i dyn Image, core: &State) -> Hypothesis<'i> {
+        let snapshot = Snapshot::of_state(&terms, core);
+        Hypothesis {
+            terms,
+            facts: Facts::default(),
+            image,
+            memory: History::default(),
+            snapshots: vec![snapshot],
+            path: Vec::new(),
+            marks: Vec::new(),
+            deferred: Vec::new(),
+            settled: Vec::new(),
+            calls: Vec::new(),
+            start: core.regs.rip,
+        }
+    }
+
+    /// The arena of terms.
+    #[must_use]
+    pub fn terms(&self) -> &Rc<Terms> {
+        &self.terms
+    }
+
+    /// What is known.
+    pub fn facts(&mut self) -> &mut Facts {
+        &mut self.facts
+    }
+
+    /// The history of memory.
+    #[must_use]
+    pub fn memory(&self) -> &History {
+        &self.memory
+    }
+
+    /// The core's memory.
+    #[must_use]
+    pub fn image(&self) -> &'i dyn Image {
+        self.image
+    }
+
+    /// The address of the oldest instruction of the path (of the core's, while the path is empty).
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.path.last().map_or(self.start, |s| s.address)
+    }
+
+    /// The number of steps.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.path.len()
+    }
+
+    /// Whether the path is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.path.is_empty()
+    }
+
+    /// The steps, newest first: step n is at index n - 1.
+    #[must_use]
+    pub fn path(&self) -> &[PathStep] {
+        &self.path
+    }
+
+    /// The state before step `step`.
+    #[must_use]
+    pub fn snapshot(&self, step: usize) -> &Snapshot {
+        &self.snapshots[step]
+    }
+
+    /// The system calls of the path, newest first.
+    #[must_use]
+    pub fn calls(&self) -> &[Call] {
+        &self.calls
+    }
+
+    /// The newest step whose memory address is still unknown: a suffix must start after it.
+    #[must_use]
+    pub fn newest_unresolved(&self) -> Option<Step> {
+        self.deferred.iter().filter(|d| !d.done).map(|d| d.step).min()
+    }
+
+    /// A general register before the oldest step, resolved.
+    pub fn register(&mut self, r: Gpr) -> Term {
+        let t = self.snapshots.last().expect("the core's snapshot").gpr[usize::from(r.0)];
+        self.facts.resolve(&self.terms, t)
+    }
+
+    /// The memory before the oldest step.
+    pub fn memory_value(&mut self, va: u64, bytes: u32) -> Option<Term> {
+        let step = self.step();
+        let value = self.memory.value(&self.terms, self.image, va, bytes, step)?;
+        Some(self.facts.resolve(&self.terms, value))
+    }
+
+    fn step(&self) -> Step {
+        Step::try_from(self.path.len()).expect("paths are shorter than 2^32")
+    }
+
+    /// Prepends `prepared`, which goes on to the present start. `call` is the number of the system call, if it
+    /// is one. On refusal nothing has changed.
+    pub fn prepend(&mut self, prepared: &Prepared, call: Option<u64>) -> Result<(), Refusal> {
+        let mark = self.mark();
+        let next = self.start();
+        let tried = match prepared.effect {
+            Effect::Barrier(why) => Err(Refusal::Barrier(why)),
+            Effect::Syscall => match call {
+                Some(number) => self.prepend_syscall(prepared, number, next),
+                None => Err(Refusal::Barrier("a system call whose number is not known")),
+            },
+            Effect::Body(_) | Effect::Last(_) => self.prepend_instruction(prepared, next),
+        };
+        let tried = tried.and_then(|()| self.settle_deferred());
+        match tried {
+            Ok(()) => {
+                self.path.push(PathStep { address: prepared.address(), next });
+                self.marks.push(mark);
+                Ok(())
+            }
+            Err(refusal) => {
+                self.undo(mark);
+                self.snapshots.truncate(self.path.len() + 1);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Takes the oldest step back.
+    pub fn pop(&mut self) {
+        if let Some(mark) = self.marks.pop() {
+            self.undo(mark);
+            self.path.pop();
+            self.snapshots.truncate(self.path.len() + 1);
+        }
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            facts: self.facts.mark(),
+            memory: self.memory.mark(),
+            deferred: self.deferred.len(),
+            settled: self.settled.len(),
+            calls: self.calls.len(),
+        }
+    }
+
+    fn undo(&mut self, mark: Mark) {
+        self.facts.undo(mark.facts);
+        self.memory.undo(mark.memory);
+        for n in self.settled.drain(mark.settled..) {
+            self.deferred[n].done = false;
+        }
+        self.deferred.truncate(mark.deferred);
+        self.calls.truncate(mark.calls);
+    }
+
+    fn prepend_instruction(&mut self, prepared: &Prepared, next: u64) -> Result<(), Refusal> {
+        let after = *self.snapshots.last().expect("the core's snapshot");
+        let before = after.before(&self.terms, &prepared.written, prepared.top_change);
+        let mut machine = StepMachine::new(Rc::clone(&self.terms), before);
+        self.require_count(prepared, &machine)?;
+        let flow = match prepared.effect {
+            Effect::Body(body) => body(&mut machine, &prepared.op).map(|()| None),
+            Effect::Last(last) => last(&mut machine, &prepared.op).map(Some),
+            Effect::Syscall | Effect::Barrier(_) => return Err(Refusal::Barrier("not an instruction to run")),
+        };
+        self.require_flow(prepared, flow, next)?;
+        for &assumption in &machine.assumptions {
+            self.facts.assert(&self.terms, assumption)?;
+        }
+        self.equate_registers(&machine, &after)?;
+        if prepared.written.flags && after.flags_observed {
+            self.equate_flags(&machine, &after)?;
+        }
+        let mut before = before;
+        before.flags_observed |= machine.flags_read.get();
+        self.snapshots.push(before);
+        let step = self.step() + 1;
+        let (stores, loads): (Vec<Access>, Vec<Access>) = machine.accesses.iter().partition(|a| a.store);
+        // Stores first: a load of the same instruction sees what the store is about to destroy.
+        for access in stores.into_iter().chain(loads) {
+            self.access(step, access)?;
+        }
+        Ok(())
+    }
+
+    /// A repeated string instruction that ran an iteration had rcx != 0.
+    fn require_count(&mut self, prepared: &Prepared, machine: &StepMachine) -> Result<(), Refusal> {
+        if prepared.op.rep == Rep::None {
+            return Ok(());
+        }
+        let width = if prepared.op.mem.addr32 { 32 } else { 64 };
+        let count = self.terms.build_extract(0, width, machine.now.gpr[usize::from(Gpr::RCX.0)]);
+        let zero = self.terms.build_cmp(x86::domain::Cmp::Eq, count, self.terms.lit_term(width, 0));
+        Ok(self.facts.assert(&self.terms, self.terms.build_not(zero))?)
+    }
+
+    /// Control went to `next`.
+    fn require_flow(
+        &mut self,
+        prepared: &Prepared,
+        flow: Exec<Option<Flow<Term, Term>>>,
+        next: u64,
+    ) -> Result<(), Refusal> {
+        let terms = &self.terms;
+        let falls_through = prepared.op.next == next;
+        let holds = match flow {
+            Err(Trap::Infeasible) | Ok(None) if !falls_through => return Err(Refusal::Contradiction),
+            Err(_) => return Err(Refusal::Contradiction),
+            Ok(None) => return Ok(()),
+            Ok(Some(Flow::Jump(to))) => {
+                self.facts.equate(terms, to, terms.lit_term(64, next))?;
+                return Ok(());
+            }
+            Ok(Some(Flow::Branch { taken, to })) => match (to == next, falls_through) {
+                (true, true) => return Ok(()),
+                (true, false) => taken,
+                (false, true) => terms.build_not(taken),
+                (false, false) => return Err(Refusal::Contradiction),
+            },
+            Ok(Some(Flow::Repeat { again })) if next == prepared.address() => again,
+            Ok(Some(Flow::Repeat { again })) if falls_through => terms.build_not(again),
+            Ok(Some(_)) => return Err(Refusal::Contradiction),
+        };
+        Ok(self.facts.assert(terms, holds)?)
+    }
+
+    /// What the instruction wrote is what the state after it holds.
+    fn equate_registers(&mut self, machine: &StepMachine, after: &Snapshot) -> Result<(), Refusal> {
+        let (now, written) = (&machine.now, &machine.written);
+        let mut pairs: Vec<(Term, Term)> = Vec::new();
+        pairs.extend((0..16).filter(|n| written.gpr >> n & 1 == 1).map(|n| (now.gpr[n], after.gpr[n])));
+        let (vector_now, vector_after) = (now.vector.as_flattened(), after.vector.as_flattened());
+        pairs.extend(
+            (0..32).filter(|n| written.vector >> n & 1 == 1).map(|n| (vector_now[n], vector_after[n])),
+        );
+        for n in (0..8).filter(|n| written.x87 >> n & 1 == 1) {
+            pairs.push((now.x87[n].0, after.x87[n].0));
+            pairs.push((now.x87[n].1, after.x87[n].1));
+        }
+        pairs.extend((0..4).filter(|n| written.controls >> n & 1 == 1).map(|n| (now.controls[n], after.controls[n])));
+        pairs.extend(
+            (0..2).filter(|n| written.segments >> n & 1 == 1).map(|n| (now.segment_bases[n], after.segment_bases[n])),
+        );
+        if written.direction {
+            pairs.push((now.direction, after.direction));
+        }
+        for (computed, found) in pairs {
+            self.facts.equate(&self.terms, computed, found)?;
+        }
+        Ok(())
+    }
+
+    /// The flags that the instruction computed are those that later instructions saw. Conditions made of two
+    /// flags get their clear meaning first (`a < b` rather than `SF != OF`), since constraints may wait on them.
+    fn equate_flags(&mut self, machine: &StepMachine, after: &Snapshot) -> Result<(), Refusal> {
+        let terms = Rc::clone(&self.terms);
+        let flag = |f: Flag| after.flags[f as usize];
+        let less = terms.build_xor(flag(Flag::Sign), flag(Flag::Overflow));
+        let combined = [
+            (terms.build_or(flag(Flag::Carry), flag(Flag::Zero)), Condition(6)),
+            (less, Condition(12)),
+            (terms.build_or(less, flag(Flag::Zero)), Condition(14)),
+        ];
+        for (shape, condition) in combined {
+            let meaning = machine.lazy_flags.holds(&*terms, condition);
+            let (shape, meaning) = match terms.node(shape) {
+                Node::Not(inner) => (inner, terms.build_not(meaning)),
+                _ => (shape, meaning),
+            };
+            if matches!(terms.node(shape), Node::Xor(..) | Node::And(..)) {
+                self.facts.define(shape, meaning);
+            }
+        }
+        for f in Flag::ALL {
+            self.facts.equate(&terms, machine.lazy_flags.get(&*terms, f), flag(f))?;
+        }
+        Ok(())
+    }
+
+    fn prepend_syscall(&mut self, prepared: &Prepared, number: u64, next: u64) -> Result<(), Refusal> {
+        if prepared.op.next != next {
+            return Err(Refusal::Contradiction);
+        }
+        let effect = syscalls::effect(number).ok_or(Refusal::Barrier("a system call of unknown effect"))?;
+        let terms = Rc::clone(&self.terms);
+        let after = *self.snapshots.last().expect("the core's snapshot");
+        let mut before = after;
+        for r in [Gpr::RAX, Gpr::RCX, Gpr::R11] {
+            before.gpr[usize::from(r.0)] = terms.fresh(64);
+        }
+        self.facts.equate(&terms, after.gpr[usize::from(Gpr::RCX.0)], terms.lit_term(64, next))?;
+        let flags = saved_flags(&terms, &before);
+        before.flags_observed = true;
+        self.facts.equate(&terms, after.gpr[usize::from(Gpr::R11.0)], flags)?;
+        self.facts.equate(&terms, before.gpr[usize::from(Gpr::RAX.0)], terms.lit_term(64, number))?;
+        self.snapshots.push(before);
+        let step = self.step() + 1;
+        let result = after.gpr[usize::from(Gpr::RAX.0)];
+        let writes = self.kernel_writes(step, effect, &before, result)?;
+        self.calls.push(Call { step, number, result, writes });
+        Ok(())
+    }
+
+    /// The bytes that the kernel wrote at `step`.
+    fn kernel_writes(
+        &mut self,
+        step: Step,
+        effect: syscalls::Effect,
+        before: &Snapshot,
+        result: Term,
+    ) -> Result<Vec<(u64, Term)>, Refusal> {
+        let terms = Rc::clone(&self.terms);
+        let unknown = Refusal::Barrier("a system call whose arguments are not known");
+        let mut value_of = |t: Term| {
+            let t = self.facts.resolve(&terms, t);
+            terms.value(t).ok_or(unknown)
+        };
+        let argument = |n: u8| before.gpr[syscalls::ARGUMENTS[usize::from(n)]];
+        let failed = |v: u64| v > u64::MAX - 4095;
+        let (address, size) = match effect {
+            syscalls::Effect::None => return Ok(Vec::new()),
+            syscalls::Effect::Writes(output) => {
+                let address = value_of(argument(output.argument))?;
+                let outcome = value_of(result)?;
+                let size = match output.size {
+                    syscalls::Size::Fixed(size) => size,
+                    syscalls::Size::Result => outcome,
+                };
+                (address, if address == 0 || failed(outcome) { 0 } else { size })
+            }
+            syscalls::Effect::MapsZeroes => {
+                let (address, length) = (value_of(result)?, value_of(argument(1))?);
+                (address, if failed(address) { 0 } else { length.next_multiple_of(4096) })
+            }
+        };
+        if size > MOST_KERNEL_BYTES {
+            return Err(Refusal::Barrier("a system call that wrote too much"));
+        }
+        let mut writes = Vec::new();
+        for n in 0..size {
+            let va = address.wrapping_add(n);
+            let after = self.memory.byte(&terms, self.image, va, step - 1).ok_or(Refusal::Contradiction)?;
+            if effect == syscalls::Effect::MapsZeroes {
+                self.facts.equate(&terms, after, terms.lit_term(8, 0))?;
+            }
+            writes.push((va, after));
+            self.memory.note_write(&terms, va, 1, step).map_err(|_| STALE)?;
+        }
+        Ok(writes)
+    }
+
+    /// Matches an access with the history of memory, or keeps it until its address is known.
+    fn access(&mut self, step: Step, access: Access) -> Result<(), Refusal> {
+        let address = self.facts.resolve(&self.terms, access.address);
+        match self.terms.value(address) {
+            Some(va) => self.access_at(step, access, va),
+            None => {
+                self.deferred.push(Deferred { step, access, done: false });
+                Ok(())
+            }
+        }
+    }
+
+    fn access_at(&mut self, step: Step, access: Access, va: u64) -> Result<(), Refusal> {
+        let terms = Rc::clone(&self.terms);
+        let last = va.checked_add(u64::from(access.bytes) - 1).ok_or(Refusal::Contradiction)?;
+        if access.store {
+            if !self.image.is_writable(va) || !self.image.is_writable(last) {
+                return Err(Refusal::Contradiction);
+            }
+            let after = self.memory.value(&terms, self.image, va, access.bytes, step - 1);
+            let after = after.ok_or(Refusal::Barrier("memory that the core does not hold"))?;
+            self.facts.equate(&terms, access.value, after)?;
+            self.memory.note_write(&terms, va, access.bytes, step).map_err(|_| STALE)?;
+        } else {
+            if !self.image.is_mapped(va) || !self.image.is_mapped(last) {
+                return Err(Refusal::Contradiction);
+            }
+            let before = self.memory.value(&terms, self.image, va, access.bytes, step);
+            let before = before.ok_or(Refusal::Barrier("memory that the core does not hold"))?;
+            self.memory.note_read(va, access.bytes, step);
+            self.facts.equate(&terms, access.value, before)?;
+        }
+        Ok(())
+    }
+
+    /// Matches the accesses whose addresses have become known.
+    fn settle_deferred(&mut self) -> Result<(), Refusal> {
+        loop {
+            let known = (0..self.deferred.len()).filter(|&n| !self.deferred[n].done).find_map(|n| {
+                let address = self.facts.resolve(&self.terms, self.deferred[n].access.address);
+                self.terms.value(address).map(|va| (n, va))
+            });
+            let Some((n, va)) = known else { return Ok(()) };
+            self.deferred[n].done = true;
+            self.settled.push(n);
+            let Deferred { step, access, .. } = self.deferred[n];
+            self.access_at(step, access, va)?;
+        }
+    }
+}
+
+/// No system call of the search's table writes more than this in the cases of interest.
+const MOST_KERNEL_BYTES: u64 = 1 << 20;
+
+/// A store at an address that became known late, and that an earlier answer did not reckon with.
+const STALE: Refusal = Refusal::Barrier("a store whose address became known too late");
+
+/// What SYSCALL leaves in r11: RFLAGS with bits 1 and 9 set.
+fn saved_flags(terms: &Terms, at: &Snapshot) -> Term {
+    let bit = |b: Term| terms.build_ite(b, terms.lit_term(1, 1), terms.lit_term(1, 0));
+    let mut value = terms.lit_term(1, 0);
+    let mut low_to_high: Vec<Term> = (0..16).map(|_| terms.lit_term(1, 0)).collect();
+    low_to_high[1] = terms.lit_term(1, 1);
+    low_to_high[9] = terms.lit_term(1, 1);
+    low_to_high[10] = bit(at.direction);
+    for f in Flag::ALL {
+        low_to_high[f.bit() as usize] = bit(at.flags[f as usize]);
+    }
+    for (n, &b) in low_to_high.iter().enumerate() {
+        value = if n == 0 { b } else { terms.build_concat(b, value) };
+    }
+    terms.build_zext(64, value)
+}

@@ -1,0 +1,11 @@
+//! What the core gives to the search.
+
+/// Memory at the moment of the crash.
+pub trait Image {
+    /// A byte; `None` where nothing is mapped or the core does not hold it.
+    fn byte(&self, va: u64) -> Option<u8>;
+    /// Whether something is mapped there, though the core may not hold it.
+    fn is_mapped(&self, va: u64) -> bool;
+    /// Whether the program may write there.
+    fn is_writable(&self, va: u64) -> bool;
+}

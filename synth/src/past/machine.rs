@@ -1,0 +1,219 @@
+//! One instruction, run on terms: the third machine of the one semantics.
+//!
+//! It never resolves an address: a load gives a fresh variable, and accesses are written down for the
+//! hypothesis to match with the history of memory once their addresses are known.
+
+use super::snapshot::{STATUS_TOP, Snapshot};
+use crate::term::{Term, Terms};
+use std::cell::Cell;
+use std::rc::Rc;
+use x86::flags::{By, Flags};
+use x86::machine::{Control, Exec, Machine, Trap};
+use x86::op::{Gpr, Segment};
+
+/// Which components an instruction writes, whatever their values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// General registers, bit n = register n.
+    pub gpr: u16,
+    /// The arithmetic flags.
+    pub flags: bool,
+    /// The direction flag.
+    pub direction: bool,
+    /// Segment bases: bit 0 FS, bit 1 GS.
+    pub segments: u8,
+    /// Halves of vector registers: bit 2n + half.
+    pub vector: u32,
+    /// Physical x87 registers.
+    pub x87: u8,
+    /// Control registers, bit n = number n of [`Control`].
+    pub controls: u8,
+}
+
+/// A load or a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// Whether it is a store.
+    pub store: bool,
+    /// Its size in bytes.
+    pub bytes: u32,
+    /// Its linear address, 64 bits.
+    pub address: Term,
+    /// What was loaded or stored.
+    pub value: Term,
+}
+
+/// The machine for one instruction.
+pub struct StepMachine {
+    terms: Rc<Terms>,
+    /// The registers: those before the instruction, until it writes them.
+    pub now: Snapshot,
+    /// The flags, as what computed them.
+    pub lazy_flags: Flags<Term, Term>,
+    /// Whether it looked at the flags.
+    pub flags_read: Cell<bool>,
+    /// What it wrote.
+    pub written: Written,
+    /// Its accesses, in order.
+    pub accesses: Vec<Access>,
+    /// What must hold for it not to trap.
+    pub assumptions: Vec<Term>,
+}
+
+impl StepMachine {
+    /// A machine in the state `before`.
+    #[must_use]
+    pub fn new(terms: Rc<Terms>, before: Snapshot) -> StepMachine {
+        let lazy_flags = Flags::from_bits(&*terms, before.flags);
+        StepMachine {
+            terms,
+            now: before,
+            lazy_flags,
+            flags_read: Cell::new(false),
+            written: Written::default(),
+            accesses: Vec::new(),
+            assumptions: Vec::new(),
+        }
+    }
+
+    fn access(&mut self, store: bool, w: u32, address: Term, value: Term) {
+        self.accesses.push(Access { store, bytes: w / 8, address, value });
+    }
+}
+
+fn segment_number(s: Segment) -> Option<usize> {
+    match s {
+        Segment::Flat => None,
+        Segment::Fs => Some(0),
+        Segment::Gs => Some(1),
+    }
+}
+
+fn control_number(c: Control) -> usize {
+    match c {
+        Control::Mxcsr => 0,
+        Control::X87Control => 1,
+        Control::X87Status => 2,
+        Control::X87Tag => 3,
+    }
+}
+
+impl Machine for StepMachine {
+    type D = Terms;
+
+    fn d(&self) -> &Terms {
+        &self.terms
+    }
+    fn reg(&self, r: Gpr) -> Term {
+        self.now.gpr[usize::from(r.0 & 15)]
+    }
+    fn set_reg(&mut self, r: Gpr, v: Term) {
+        self.now.gpr[usize::from(r.0 & 15)] = v;
+        self.written.gpr |= 1 << (r.0 & 15);
+    }
+    fn flags(&self) -> Flags<Term, Term> {
+        self.flags_read.set(true);
+        self.lazy_flags
+    }
+    fn set_flags(&mut self, f: Flags<Term, Term>) {
+        self.lazy_flags = f;
+        self.written.flags = true;
+    }
+    fn set_flags_if(&mut self, c: Term, f: Flags<Term, Term>) {
+        match self.terms.truth(c) {
+            Some(false) => {}
+            Some(true) => self.lazy_flags = f,
+            None => {
+                let terms = &*self.terms;
+                let (new, old) = (f.bits(terms), self.lazy_flags.bits(terms));
+                let merged = std::array::from_fn(|n| terms.build_ite(c, new[n], old[n]));
+                self.lazy_flags = Flags { by: By::Bits(merged), ..f };
+                self.flags_read.set(true);
+            }
+        }
+        self.written.flags = true;
+    }
+    fn direction(&self) -> Term {
+        self.now.direction
+    }
+    fn set_direction(&mut self, down: Term) {
+        self.now.direction = down;
+        self.written.direction = true;
+    }
+    fn segment_base(&self, s: Segment) -> Term {
+        segment_number(s).map_or_else(|| self.terms.lit_term(64, 0), |n| self.now.segment_bases[n])
+    }
+    fn set_segment_base(&mut self, s: Segment, base: Term) {
+        if let Some(n) = segment_number(s) {
+            self.now.segment_bases[n] = base;
+            self.written.segments |= 1 << n;
+        }
+    }
+    fn vector(&self, n: u8, half: u8) -> Term {
+        self.now.vector[usize::from(n & 15)][usize::from(half & 1)]
+    }
+    fn set_vector(&mut self, n: u8, half: u8, v: Term) {
+        self.now.vector[usize::from(n & 15)][usize::from(half & 1)] = v;
+        self.written.vector |= 1 << (2 * (n & 15) + (half & 1));
+    }
+    fn x87(&self, n: u8) -> (Term, Term) {
+        self.now.x87[usize::from(n & 7)]
+    }
+    fn set_x87(&mut self, n: u8, significand: Term, sign_exponent: Term) {
+        self.now.x87[usize::from(n & 7)] = (significand, sign_exponent);
+        self.written.x87 |= 1 << (n & 7);
+    }
+    fn x87_top(&self) -> u8 {
+        self.now.x87_top
+    }
+    fn set_x87_top(&mut self, top: u8) {
+        self.now.x87_top = top & 7;
+    }
+    fn control(&self, c: Control) -> Term {
+        let value = self.now.controls[control_number(c)];
+        match c {
+            Control::X87Status => {
+                let top = self.terms.lit_term(16, u64::from(self.now.x87_top) << 11);
+                self.terms.build_bin(x86::domain::Bin::Or, value, top)
+            }
+            _ => value,
+        }
+    }
+    fn set_control(&mut self, c: Control, v: Term) {
+        let n = control_number(c);
+        self.now.controls[n] = match c {
+            Control::X87Status => {
+                let rest = self.terms.lit_term(16, u64::from(!STATUS_TOP));
+                self.terms.build_bin(x86::domain::Bin::And, v, rest)
+            }
+            _ => v,
+        };
+        self.written.controls |= 1 << n;
+    }
+    fn load(&mut self, w: u32, va: Term) -> Exec<Term> {
+        let value = self.terms.fresh(w);
+        self.access(false, w, va, value);
+        Ok(value)
+    }
+    fn store(&mut self, w: u32, va: Term, v: Term) -> Exec {
+        self.access(true, w, va, v);
+        Ok(())
+    }
+    fn store128(&mut self, va: Term, low: Term, high: Term) -> Exec {
+        let above = self.terms.build_bin(x86::domain::Bin::Add, va, self.terms.lit_term(64, 8));
+        self.access(true, 64, va, low);
+        self.access(true, 64, above, high);
+        Ok(())
+    }
+    fn trap_if(&mut self, c: Term, t: Trap) -> Exec {
+        match self.terms.truth(c) {
+            Some(true) => Err(t),
+            Some(false) => Ok(()),
+            None => {
+                let holds = self.terms.build_not(c);
+                self.assumptions.push(holds);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! A hypothesis of the past: a path that ends in the core, and what it implies for the state before it.
+//!
+//! Reading order: [`image`] (what the core gives), [`snapshot`] (the registers at a point of the past, as
+//! terms), [`history`] (memory at every point of the past), [`machine`] (one instruction, run on terms),
+//! [`prepared`] (what of an instruction does not depend on the point), [`syscalls`] (what the kernel does in
+//! between), [`hypothesis`] (a path that grows backwards, and shrinks again).
+//!
+//! Steps are numbered backwards: step 0 is the core, step 1 the last instruction that ran, and so on.
+
+pub mod history;
+pub mod hypothesis;
+pub mod image;
+pub mod machine;
+pub mod prepared;
+pub mod snapshot;
+pub mod syscalls;

@@ -1,0 +1,145 @@
+//! What of an instruction does not depend on the point of the past at which it runs.
+
+use super::machine::{StepMachine, Written};
+use super::snapshot::{CONTROL_WIDTHS, Snapshot};
+use crate::term::Terms;
+use iced_x86::Instruction;
+use std::rc::Rc;
+use x86::machine::{Body, Exec, FlowOf, Handler, Last};
+use x86::op::{BranchKind, Op};
+
+/// How an instruction is run backwards.
+#[derive(Clone, Copy)]
+pub enum Effect {
+    /// It falls through.
+    Body(Body<StepMachine>),
+    /// It ends a block.
+    Last(Last<StepMachine>),
+    /// The kernel runs in between.
+    Syscall,
+    /// The search does not go past it: no semantics, it reads the machine, or it always traps.
+    Barrier(&'static str),
+}
+
+/// An instruction of the program, ready to be prepended to a path.
+#[derive(Clone, Copy)]
+pub struct Prepared {
+    /// As decoded.
+    pub instruction: Instruction,
+    /// As the semantics sees it.
+    pub op: Op,
+    /// How it runs.
+    pub effect: Effect,
+    /// Its kind in a branch record when it is taken.
+    pub branch: Option<BranchKind>,
+    /// What it writes.
+    pub written: Written,
+    /// What it adds to the x87 TOP, modulo 8.
+    pub top_change: u8,
+}
+
+impl Prepared {
+    /// Prepares `instruction`: looks its semantics up and runs it once on unknowns to see what it writes.
+    #[must_use]
+    pub fn new(terms: &Rc<Terms>, instruction: Instruction) -> Prepared {
+        let mut prepared = Prepared {
+            instruction,
+            op: x86::decode::op(&instruction),
+            effect: Effect::Barrier("no semantics"),
+            branch: None,
+            written: Written::default(),
+            top_change: 0,
+        };
+        let Some((handler, op)) = x86::table::lookup::<StepMachine, false>(&instruction) else { return prepared };
+        prepared.op = op;
+        let mut machine = StepMachine::new(Rc::clone(terms), unknown(terms));
+        let ran: Exec<Option<FlowOf<StepMachine>>> = match handler {
+            Handler::Body(body) => {
+                prepared.effect = Effect::Body(body);
+                body(&mut machine, &op).map(|()| None)
+            }
+            Handler::Last(last, branch) => {
+                prepared.effect = Effect::Last(last);
+                prepared.branch = branch;
+                last(&mut machine, &op).map(Some)
+            }
+        };
+        match ran {
+            Err(_) => prepared.effect = Effect::Barrier("always traps"),
+            Ok(Some(x86::machine::Flow::Syscall)) => prepared.effect = Effect::Syscall,
+            Ok(Some(x86::machine::Flow::MachineRead(_))) => prepared.effect = Effect::Barrier("reads the machine"),
+            Ok(_) => {}
+        }
+        prepared.written = machine.written;
+        prepared.top_change = machine.now.x87_top;
+        prepared
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.instruction.ip()
+    }
+}
+
+/// A snapshot of which nothing is known, with TOP 0.
+fn unknown(terms: &Terms) -> Snapshot {
+    Snapshot {
+        gpr: std::array::from_fn(|_| terms.fresh(64)),
+        flags: std::array::from_fn(|_| terms.fresh(0)),
+        flags_observed: true,
+        direction: terms.fresh(0),
+        segment_bases: [terms.fresh(64), terms.fresh(64)],
+        vector: std::array::from_fn(|_| [terms.fresh(64), terms.fresh(64)]),
+        x87: std::array::from_fn(|_| (terms.fresh(64), terms.fresh(16))),
+        controls: CONTROL_WIDTHS.map(|w| terms.fresh(w)),
+        x87_top: 0,
+    }
+}
+
+impl Snapshot {
+    /// The registers before an instruction that writes `written`, if `self` is what it left: what it wrote was
+    /// overwritten, hence unknown.
+    #[must_use]
+    pub fn before(&self, terms: &Terms, written: &Written, top_change: u8) -> Snapshot {
+        let mut before = *self;
+        for (n, gpr) in before.gpr.iter_mut().enumerate() {
+            if written.gpr >> n & 1 == 1 {
+                *gpr = terms.fresh(64);
+            }
+        }
+        if written.flags {
+            before.flags = std::array::from_fn(|_| terms.fresh(0));
+            before.flags_observed = false;
+        }
+        if written.direction {
+            before.direction = terms.fresh(0);
+        }
+        for (n, base) in before.segment_bases.iter_mut().enumerate() {
+            if written.segments >> n & 1 == 1 {
+                *base = terms.fresh(64);
+            }
+        }
+        for (n, half) in before.vector.as_flattened_mut().iter_mut().enumerate() {
+            if written.vector >> n & 1 == 1 {
+                *half = terms.fresh(64);
+            }
+        }
+        for (n, x87) in before.x87.iter_mut().enumerate() {
+            if written.x87.rotate_left(u32::from(self.top_before(top_change))) >> n & 1 == 1 {
+                *x87 = (terms.fresh(64), terms.fresh(16));
+            }
+        }
+        for (n, control) in before.controls.iter_mut().enumerate() {
+            if written.controls >> n & 1 == 1 {
+                *control = terms.fresh(CONTROL_WIDTHS[n]);
+            }
+        }
+        before.x87_top = self.top_before(top_change);
+        before
+    }
+
+    fn top_before(&self, top_change: u8) -> u8 {
+        self.x87_top.wrapping_sub(top_change) & 7
+    }
+}

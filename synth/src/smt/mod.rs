@@ -1,0 +1,172 @@
+//! The solver on what propagation leaves over.
+//!
+//! Budgets are counted in Z3's resource units (`rlimit`), not in time, so that an answer is the same on a slow
+//! day; a wall-clock limit stands behind them only for the paths on which Z3 does not count.
+
+mod lower;
+
+use crate::facts::Facts;
+use crate::term::{Assignment, Node, Term, Terms, Var};
+use lower::Lowering;
+use rustc_hash::{FxHashMap, FxHashSet};
+use z3::ast::{BV, Bool};
+use z3::{Params, SatResult};
+
+/// How much work one question may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Z3 resource units; 2 to 7 million are a second.
+    pub units: u32,
+    /// The safety net, in milliseconds.
+    pub milliseconds: u32,
+}
+
+impl Budget {
+    /// For a question inside the search.
+    pub const SEARCH: Budget = Budget { units: 1_000_000, milliseconds: 10_000 };
+    /// For the model of a certificate.
+    pub const FINAL: Budget = Budget { units: 20_000_000, milliseconds: 60_000 };
+}
+
+/// What the solver says.
+#[derive(Debug)]
+pub enum Answer {
+    /// There is a solution: this one.
+    Satisfiable(Assignment),
+    /// There is none.
+    Infeasible,
+    /// The budget ran out.
+    Unknown,
+}
+
+/// A value that a variable should rather have than another.
+#[derive(Clone, Copy, Debug)]
+pub struct Preference {
+    /// The variable.
+    pub var: Var,
+    /// The value; truth values are 0 and 1.
+    pub value: u64,
+}
+
+/// How often preferences that contradict each other are dropped before the rest is given up.
+const ROUNDS_OF_PREFERENCE: usize = 16;
+
+/// Asks for values of the variables in `constraints` (resolved) that satisfy all of them.
+pub fn solve(terms: &Terms, constraints: &[Term], preferences: &[Preference], budget: Budget) -> Answer {
+    let solver = new_solver(budget);
+    let mut lowering = Lowering::new(terms);
+    for &c in constraints {
+        let c = lowering.truth(c);
+        solver.assert(&c);
+    }
+    match solver.check() {
+        SatResult::Unsat => return Answer::Infeasible,
+        SatResult::Unknown => return Answer::Unknown,
+        SatResult::Sat => {}
+    }
+    let mut wishes: Vec<Bool> = preferences.iter().filter_map(|p| lowering.wish(*p)).collect();
+    let mut model = solver.get_model();
+    for _ in 0..ROUNDS_OF_PREFERENCE {
+        if wishes.is_empty() {
+            break;
+        }
+        match solver.check_assumptions(&wishes) {
+            SatResult::Sat => {
+                model = solver.get_model();
+                break;
+            }
+            SatResult::Unsat => {
+                let in_conflict: FxHashSet<Bool> = solver.get_unsat_core().into_iter().collect();
+                let before = wishes.len();
+                wishes.retain(|w| !in_conflict.contains(w));
+                if wishes.len() == before {
+                    break;
+                }
+            }
+            SatResult::Unknown => break,
+        }
+    }
+    match model {
+        Some(model) => Answer::Satisfiable(lowering.assignment(&model)),
+        None => Answer::Unknown,
+    }
+}
+
+/// Whether, under `constraints`, the variable can have another value than `value`. `None`: not decided.
+pub fn is_forced(terms: &Terms, constraints: &[Term], var: Preference, budget: Budget) -> Option<bool> {
+    let solver = new_solver(budget);
+    let mut lowering = Lowering::new(terms);
+    for &c in constraints {
+        let c = lowering.truth(c);
+        solver.assert(&c);
+    }
+    let wish = lowering.wish(var)?;
+    solver.assert(wish.not());
+    match solver.check() {
+        SatResult::Unsat => Some(true),
+        SatResult::Sat => Some(false),
+        SatResult::Unknown => None,
+    }
+}
+
+fn new_solver(budget: Budget) -> z3::Solver {
+    let solver = z3::Solver::new();
+    let mut params = Params::new();
+    params.set_u32("rlimit", budget.units);
+    params.set_u32("timeout", budget.milliseconds);
+    params.set_u32("random_seed", 0);
+    solver.set_params(&params);
+    solver
+}
+
+/// Those of `constraints` that share variables, directly or through others, with `seeds`.
+pub fn connected(facts: &Facts, terms: &Terms, constraints: &[Term], seeds: &[Term]) -> Vec<Term> {
+    let variables: Vec<Vec<Var>> = constraints.iter().map(|&c| facts.variables_of(terms, c)).collect();
+    let mut users: FxHashMap<Var, Vec<usize>> = FxHashMap::default();
+    for (n, vars) in variables.iter().enumerate() {
+        for &var in vars {
+            users.entry(var).or_default().push(n);
+        }
+    }
+    let mut taken = vec![false; constraints.len()];
+    let mut todo: Vec<Var> = seeds.iter().flat_map(|&s| facts.variables_of(terms, s)).collect();
+    let mut seen: FxHashSet<Var> = todo.iter().copied().collect();
+    while let Some(var) = todo.pop() {
+        for &n in users.get(&var).map_or(&[][..], Vec::as_slice) {
+            if !std::mem::replace(&mut taken[n], true) {
+                todo.extend(variables[n].iter().filter(|&&v| seen.insert(v)));
+            }
+        }
+    }
+    constraints.iter().zip(taken).filter_map(|(&c, taken)| taken.then_some(c)).collect()
+}
+
+impl Lowering<'_> {
+    /// The preference as a truth value, if the variable occurs in what was lowered.
+    fn wish(&mut self, p: Preference) -> Option<Bool> {
+        let t = self.variable(p.var)?;
+        Some(match self.terms().width(t) {
+            0 => {
+                let b = self.truth(t);
+                if p.value == 0 { b.not() } else { b }
+            }
+            w => self.vector(t).eq(BV::from_u64(p.value, w)),
+        })
+    }
+
+    /// The values that a model gives to the variables of what was lowered.
+    fn assignment(&mut self, model: &z3::Model) -> Assignment {
+        let mut values = Assignment::default();
+        for t in self.variables() {
+            let Node::Var(var) = self.terms().node(t) else { continue };
+            let value = match self.terms().width(t) {
+                0 => model.eval(&self.truth(t), true).and_then(|b| b.as_bool()).map(u64::from),
+                _ => model.eval(&self.vector(t), true).and_then(|v| v.as_u64()),
+            };
+            if let Some(value) = value {
+                values.set(var, value);
+            }
+        }
+        values
+    }
+}
