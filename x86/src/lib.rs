@@ -18,6 +18,7 @@ pub mod concrete;
 pub mod cpu;
 pub mod decode;
 pub mod domain;
+pub mod faulty;
 pub mod flags;
 pub mod flat;
 mod frames;
