@@ -1,4 +1,22 @@
-//! The processor as the oracle of the one semantics.
+//! The processor as the oracle of the one semantics: random instructions and short blocks run natively in a
+//! worker process and on the software CPU, from the same state and the same pages, and the complete outcomes
+//! are compared: registers, flags, vector and x87 state, memory, and how it ended.
+//!
+//! Reading order: [`layout`] (addresses), [`case`] (a case and its outcome), [`native`] and [`interpreter`] (the
+//! two halves), [`generate`] (which cases), [`dont_care`] (what is not compared), [`compare`],
+//! [`campaign`] (the loop), [`report`].
+//!
+//! Unsafe code is in `native` only.
+
+pub mod campaign;
 pub mod case;
+pub mod compare;
+pub mod dont_care;
+pub mod generate;
+pub mod interpreter;
 pub mod layout;
 pub mod native;
+mod random;
+pub mod report;
+mod shrink;
+mod values;

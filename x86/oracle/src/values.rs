@@ -54,7 +54,7 @@ const DOUBLES: [u64; 22] = [
 ];
 
 /// An integer operand.
-pub fn integer(random: &mut Random) -> u64 {
+pub(crate) fn integer(random: &mut Random) -> u64 {
     let bits = random.next();
     let width = [8, 16, 32, 64][random.index(4)];
     match random.below(8) {
@@ -69,12 +69,12 @@ pub fn integer(random: &mut Random) -> u64 {
 }
 
 /// A single-precision operand.
-pub fn single(random: &mut Random) -> u32 {
+pub(crate) fn single(random: &mut Random) -> u32 {
     let bits = random.next();
     let (low, high) = (low_half(bits), low_half(bits >> 32));
     match random.below(8) {
         0..=3 => SINGLES[random.index(SINGLES.len())] | high & 1 << 31,
-        4 => (0x3f80_0000 + (high % 25 << 23)) | low & 0x807f_ffff,
+        4 => (0x3f80_0000 + ((high % 25) << 23)) | low & 0x807f_ffff,
         5 => low & 0x807f_ffff,
         6 => 0x4b00_0000 | low & 0x80ff_ffff,
         _ => low,
@@ -82,7 +82,7 @@ pub fn single(random: &mut Random) -> u32 {
 }
 
 /// A double-precision operand.
-pub fn double(random: &mut Random) -> u64 {
+pub(crate) fn double(random: &mut Random) -> u64 {
     let bits = random.next();
     let fraction = bits & 0x800f_ffff_ffff_ffff;
     match random.below(8) {
@@ -95,7 +95,7 @@ pub fn double(random: &mut Random) -> u64 {
 }
 
 /// Half of a vector register: integers, a double or two singles.
-pub fn half(random: &mut Random) -> u64 {
+pub(crate) fn half(random: &mut Random) -> u64 {
     match random.below(4) {
         0 => integer(random),
         1 => double(random),
@@ -106,7 +106,7 @@ pub fn half(random: &mut Random) -> u64 {
 
 /// An x87 register: significand, and sign with exponent. Mostly canonical, at times one of the encodings that
 /// no x87 instruction makes.
-pub fn extended(random: &mut Random) -> (u64, u16) {
+pub(crate) fn extended(random: &mut Random) -> (u64, u16) {
     const INTEGER_BIT: u64 = 1 << 63;
     let bits = random.next();
     let sign = if random.percent(50) { 0x8000 } else { 0 };
@@ -129,13 +129,13 @@ pub fn extended(random: &mut Random) -> (u64, u16) {
 }
 
 /// Arithmetic flags and DF at random.
-pub fn rflags(random: &mut Random) -> u64 {
+pub(crate) fn rflags(random: &mut Random) -> u64 {
     let direction = if random.percent(10) { RFLAGS_DF } else { 0 };
     RFLAGS_FIXED | RFLAGS_IF | direction | random.next() & x86::flags::ARITHMETIC
 }
 
 /// x87 and vector state. One in eight has exceptions unmasked.
-pub fn fpu(random: &mut Random) -> Fpu {
+pub(crate) fn fpu(random: &mut Random) -> Fpu {
     let mut fpu = Fpu::default();
     for value in fpu.xmm.as_flattened_mut() {
         *value = half(random);
@@ -182,14 +182,16 @@ fn x87(random: &mut Random, fpu: &mut Fpu) {
 }
 
 /// Offset in the data pages of the first slot that holds an address in the code page, and their distance.
-pub const CODE_SLOTS: (u64, u64) = (0, 0x100);
+pub(crate) const CODE_SLOTS: (u64, u64) = (0, 0x100);
 /// Offset in the data pages of the first slot that holds harmless RFLAGS, and their distance.
-pub const FLAG_SLOTS: (u64, u64) = (0x40, 0x100);
+pub(crate) const FLAG_SLOTS: (u64, u64) = (0x40, 0x100);
 /// Addresses in the code page from here on hold INT3, whatever the case.
-pub const INT3_FROM: u64 = CODE + 0x800;
+pub(crate) const INT3_FROM: u64 = CODE + 0x800;
+/// How many there are before those that a program at the end of the page may replace.
+pub(crate) const INT3_LEN: u64 = 0x700;
 
 /// Fills the data pages: mostly operands, some addresses of data and code, some RFLAGS.
-pub fn image(random: &mut Random) -> Image {
+pub(crate) fn image(random: &mut Random) -> Image {
     let mut image = [0; DATA_SIZE];
     for offset in (0..DATA_SIZE).step_by(16) {
         let slot = &mut image[offset..offset + 16];
@@ -209,7 +211,7 @@ pub fn image(random: &mut Random) -> Image {
             image[at..at + 8].copy_from_slice(&value().to_le_bytes());
         }
     };
-    put(CODE_SLOTS, &mut || INT3_FROM + random.below(0x700));
+    put(CODE_SLOTS, &mut || INT3_FROM + random.below(INT3_LEN));
     put(FLAG_SLOTS, &mut || rflags(random));
     image
 }

@@ -1,0 +1,167 @@
+//! Runs batches on both halves and collects what differs.
+
+use crate::case::{Case, Ending, Image, Outcome};
+use crate::compare::{self, Difference};
+use crate::generate::{Batch, Generator, STATES};
+use crate::interpreter::Soft;
+use crate::native::{BATCH, Error, Worker};
+use crate::shrink;
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Mnemonics to generate; all that have semantics, if empty.
+    pub mnemonics: Vec<Mnemonic>,
+    /// The most instructions in a block.
+    pub block_max: usize,
+    /// Where the random numbers start.
+    pub seed: u64,
+    /// Stop after this many cases.
+    pub cases: u64,
+    /// Stop after this time.
+    pub time: Option<Duration>,
+    /// Stop after this many findings.
+    pub findings: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { mnemonics: Vec::new(), block_max: 8, seed: 1, cases: 200_000, time: None, findings: 10 }
+    }
+}
+
+/// A case that differs, as small as it could be made.
+#[derive(Debug)]
+pub struct Finding {
+    /// The case.
+    pub case: Case,
+    /// The data pages before it.
+    pub image: Box<Image>,
+    /// What this processor does.
+    pub native: Outcome,
+    /// Where the semantics differs.
+    pub differences: Vec<Difference>,
+}
+
+/// How often a mnemonic was run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Count {
+    /// Cases with it.
+    pub cases: u64,
+    /// Those that ended in a fault.
+    pub faults: u64,
+    /// Cases that differ and still do with nothing but it and others counted here.
+    pub findings: u64,
+}
+
+/// What a campaign did.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// Cases that were run and compared.
+    pub cases: u64,
+    /// Cases that could not be compared: lost, or ended in a system call.
+    pub skipped: u64,
+    /// By mnemonic; a block counts for each of its instructions.
+    pub mnemonics: BTreeMap<String, Count>,
+    /// How many differed.
+    pub different: u64,
+    /// What differed, once for each sequence of mnemonics that is left after shrinking.
+    pub findings: Vec<Finding>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Runs cases until a bound of `options` is reached, calling `progress` after each batch.
+///
+/// # Errors
+/// If there is no native half on this host.
+pub fn run(options: &Options, mut progress: impl FnMut(&Summary)) -> Result<Summary, Error> {
+    let begin = Instant::now();
+    let generator = Generator::new(&options.mnemonics, options.block_max);
+    let (mut worker, mut soft) = (Worker::start()?, Soft::new());
+    let mut summary = Summary::default();
+    for mnemonic in generator.mnemonics() {
+        summary.mnemonics.insert(name(mnemonic), Count::default());
+    }
+    for number in 0.. {
+        let left = options.cases.saturating_sub(summary.cases + summary.skipped);
+        let late = options.time.is_some_and(|time| begin.elapsed() >= time);
+        let size = usize::try_from(left).map_or(BATCH, |left| left.min(BATCH));
+        if size < STATES || late || summary.findings.len() >= options.findings {
+            break;
+        }
+        let batch = generator.batch(options.seed, number, size);
+        if batch.cases.is_empty() {
+            break;
+        }
+        run_batch(&mut worker, &mut soft, &batch, &mut summary)?;
+        summary.elapsed = begin.elapsed();
+        progress(&summary);
+    }
+    Ok(summary)
+}
+
+/// The name of a mnemonic as it is written.
+#[must_use]
+pub fn name(mnemonic: Mnemonic) -> String {
+    format!("{mnemonic:?}").to_lowercase()
+}
+
+fn run_batch(
+    worker: &mut Worker,
+    soft: &mut Soft,
+    batch: &Batch,
+    summary: &mut Summary,
+) -> Result<(), Error> {
+    soft.load_image(&batch.image);
+    let mut found = Vec::with_capacity(batch.cases.len());
+    let native = worker.run(&batch.image, &batch.cases, || {
+        found.extend(batch.cases.iter().map(|case| soft.run(case)));
+    })?;
+    let outcomes = native.iter().zip(&found).zip(&batch.cases);
+    for (n, ((native, found), case)) in outcomes.enumerate() {
+        if !compare::is_comparable(native, found) {
+            summary.skipped += 1;
+            continue;
+        }
+        summary.cases += 1;
+        for mnemonic in &batch.mnemonics[n / STATES] {
+            let count = summary.mnemonics.entry(name(*mnemonic)).or_default();
+            count.cases += 1;
+            count.faults += u64::from(native.ending != Ending::Completed);
+        }
+        if !compare::is_same(native, found) && !compare::differences(soft, case, native, found).is_empty() {
+            report(worker, soft, batch, case, summary)?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes a difference; shrinks it all the way if it is one of a new kind.
+fn report(
+    worker: &mut Worker,
+    soft: &mut Soft,
+    batch: &Batch,
+    case: &Case,
+    summary: &mut Summary,
+) -> Result<(), Error> {
+    summary.different += 1;
+    let short = shrink::shorten(worker, soft, &batch.image, case)?;
+    let culprits = mnemonics(&short);
+    let is_known = summary.findings.iter().any(|finding| mnemonics(&finding.case) == culprits);
+    for mnemonic in culprits {
+        summary.mnemonics.entry(name(mnemonic)).or_default().findings += 1;
+    }
+    if !is_known {
+        summary.findings.push(shrink::simplify(worker, soft, &batch.image, &short)?);
+    }
+    soft.load_image(&batch.image);
+    Ok(())
+}
+
+fn mnemonics(case: &Case) -> Vec<Mnemonic> {
+    Decoder::new(64, case.bytes(), DecoderOptions::NONE).into_iter().map(|i| i.mnemonic()).collect()
+}

@@ -1,0 +1,330 @@
+//! What is not compared, and why: the whole list, as data that the tool prints.
+//!
+//! Two tables: [`UNDEFINED`] (flags and results that the manuals leave undefined) and [`EXCLUDED`] (instructions
+//! that are not generated). References are to the Intel SDM vol. 2 and the AMD APM vol. 3, at the instruction.
+
+use iced_x86::{Code, Instruction, Mnemonic, OpKind};
+use x86::flags::{ARITHMETIC, Flag};
+
+/// RFLAGS bits that are compared: the arithmetic flags and DF. The others are not the program's to see (RF is an
+/// artefact of the fault) or cannot be changed by what is generated.
+pub const COMPARED_FLAGS: u64 = ARITHMETIC | x86::state::RFLAGS_DF;
+
+/// What an instruction leaves undefined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Undefined {
+    /// RFLAGS bits.
+    pub flags: u64,
+    /// The destination register or memory operand.
+    pub destination: bool,
+}
+
+/// When a row of [`UNDEFINED`] applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Always.
+    Always,
+    /// The masked count is not zero.
+    CountNotZero,
+    /// The masked count is neither zero nor one.
+    CountAboveOne,
+    /// The masked count is at least the width of the operand.
+    CountAtLeastWidth,
+    /// The masked count is more than the width of the operand.
+    CountAboveWidth,
+}
+
+impl When {
+    fn text(self) -> &'static str {
+        match self {
+            When::Always => "always",
+            When::CountNotZero => "count > 0",
+            When::CountAboveOne => "count > 1",
+            When::CountAtLeastWidth => "count >= width",
+            When::CountAboveWidth => "count > width",
+        }
+    }
+
+    /// `count` is `None` where it is not known: then the row applies if any count makes it apply.
+    fn applies(self, i: &Instruction, count: Option<u64>) -> bool {
+        let width = operand_width(i);
+        let Some(count) = count else {
+            return match self {
+                When::CountAtLeastWidth | When::CountAboveWidth => width < 32,
+                _ => true,
+            };
+        };
+        match self {
+            When::Always => true,
+            When::CountNotZero => count != 0,
+            When::CountAboveOne => count > 1,
+            When::CountAtLeastWidth => count >= width,
+            When::CountAboveWidth => count > width,
+        }
+    }
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// The instructions.
+    pub mnemonics: &'static [Mnemonic],
+    /// When it applies.
+    pub when: When,
+    /// The undefined flags.
+    pub flags: &'static [Flag],
+    /// Whether the result is undefined, too.
+    pub destination: bool,
+    /// What the manuals say.
+    pub reason: &'static str,
+}
+
+use Flag::{Adjust, Carry, Overflow, Parity, Sign, Zero};
+use Mnemonic as M;
+
+/// Flags and results that the manuals leave undefined.
+pub const UNDEFINED: &[Row] = &[
+    Row {
+        mnemonics: &[M::And, M::Or, M::Xor, M::Test],
+        when: When::Always,
+        flags: &[Adjust],
+        destination: false,
+        reason: "logic: AF is undefined",
+    },
+    Row {
+        mnemonics: &[M::Shl, M::Sal, M::Shr, M::Sar, M::Shld, M::Shrd],
+        when: When::CountNotZero,
+        flags: &[Adjust],
+        destination: false,
+        reason: "shifts: AF is undefined unless the count is zero",
+    },
+    Row {
+        mnemonics: &[M::Shl, M::Sal, M::Shr, M::Sar, M::Shld, M::Shrd, M::Rol, M::Ror, M::Rcl, M::Rcr],
+        when: When::CountAboveOne,
+        flags: &[Overflow],
+        destination: false,
+        reason: "OF is defined for shifts and rotates by one only",
+    },
+    Row {
+        mnemonics: &[M::Shl, M::Sal, M::Shr],
+        when: When::CountAtLeastWidth,
+        flags: &[Carry],
+        destination: false,
+        reason: "CF is undefined when the count is not less than the width (8- and 16-bit operands)",
+    },
+    Row {
+        mnemonics: &[M::Shld, M::Shrd],
+        when: When::CountAboveWidth,
+        flags: &[Carry, Parity, Zero, Sign],
+        destination: true,
+        reason: "result and flags are undefined when the count is above the width (16-bit operands)",
+    },
+    Row {
+        mnemonics: &[M::Mul, M::Imul],
+        when: When::Always,
+        flags: &[Parity, Adjust, Zero, Sign],
+        destination: false,
+        reason: "multiplication defines CF and OF only",
+    },
+    Row {
+        mnemonics: &[M::Div, M::Idiv],
+        when: When::Always,
+        flags: &[Carry, Parity, Adjust, Zero, Sign, Overflow],
+        destination: false,
+        reason: "division leaves all flags undefined",
+    },
+    Row {
+        mnemonics: &[M::Bt, M::Bts, M::Btr, M::Btc],
+        when: When::Always,
+        flags: &[Parity, Adjust, Sign, Overflow],
+        destination: false,
+        reason: "bit tests define CF and keep ZF",
+    },
+    Row {
+        mnemonics: &[M::Bsf, M::Bsr],
+        when: When::Always,
+        flags: &[Carry, Parity, Adjust, Sign, Overflow],
+        destination: false,
+        reason: "bit scans define ZF only",
+    },
+    Row {
+        mnemonics: &[M::Lzcnt, M::Tzcnt],
+        when: When::Always,
+        flags: &[Parity, Adjust, Sign, Overflow],
+        destination: false,
+        reason: "zero counts define CF and ZF only",
+    },
+    Row {
+        mnemonics: &[M::Andn, M::Blsi, M::Blsmsk, M::Blsr, M::Bzhi],
+        when: When::Always,
+        flags: &[Parity, Adjust],
+        destination: false,
+        reason: "BMI: AF and PF are undefined",
+    },
+    Row {
+        mnemonics: &[M::Bextr],
+        when: When::Always,
+        flags: &[Parity, Adjust, Sign],
+        destination: false,
+        reason: "BEXTR defines ZF and clears CF and OF",
+    },
+];
+
+/// What is not compared of a fault; [`crate::compare`] has the code, one function for each.
+pub const FAULT_LATITUDE: [&str; 4] = [
+    "the present bit of a page fault beyond user addresses: it tells of the host's page tables",
+    "the write bit of a page fault in a read-modify-write instruction whose page is missing: the semantics loads \
+     before it stores, processors ask for both at once",
+    "which fault is raised, by an instruction with two memory accesses that both fault: the manuals set no order",
+    "flags after a fault in a repeated CMPS or SCAS: Intel restores them, AMD keeps those of the last iteration",
+];
+
+/// Instructions that are not generated.
+pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
+    (&[M::Int1], "INT1: hypervisors that intercept it differ in where rip is afterwards"),
+    (&[M::Ud0, M::Ud1], "UD0 and UD1: Intel fetches a ModRM byte before it raises #UD, AMD does not"),
+    (&[M::Syscall, M::Sysenter, M::Int, M::Into], "system calls: their effect is not the processor's"),
+    (
+        &[M::Cpuid, M::Rdtsc, M::Rdtscp, M::Rdpid, M::Rdrand, M::Rdseed, M::Xgetbv],
+        "reads of the machine: the result is not a function of the program's state",
+    ),
+    (
+        &[M::Fxsave, M::Fxsave64, M::Fxrstor, M::Fxrstor64],
+        "FXSAVE images: AMD and Intel differ in when they hold the last x87 instruction's pointers",
+    ),
+    (
+        &[M::Fnstenv, M::Fstenv, M::Fnsave, M::Fsave],
+        "they store the last x87 instruction's pointers, as FXSAVE",
+    ),
+];
+
+/// Branches that mean different things on Intel and AMD.
+pub const NARROW_BRANCH: &str =
+    "near branches with an operand-size prefix: Intel ignores it, AMD cuts rip to 16 bits";
+const PREFETCH_OF_REGISTER: &str = "0F 0D with a register operand: Intel runs it as NOP, AMD raises #UD";
+
+/// Why `i` is not generated, if it is not.
+#[must_use]
+pub fn exclusion(i: &Instruction) -> Option<&'static str> {
+    if is_prefetch_of_a_register(i) {
+        return Some(PREFETCH_OF_REGISTER);
+    }
+    EXCLUDED.iter().find(|(mnemonics, _)| mnemonics.contains(&i.mnemonic())).map(|(_, reason)| *reason)
+}
+
+fn is_prefetch_of_a_register(i: &Instruction) -> bool {
+    matches!(
+        i.code(),
+        Code::Reservednop_rm16_r16_0F0D | Code::Reservednop_rm32_r32_0F0D | Code::Reservednop_rm64_r64_0F0D
+    )
+}
+
+/// What `i` leaves undefined, `rcx` being its value before, if that is known.
+#[must_use]
+pub fn undefined(i: &Instruction, rcx: Option<u64>) -> Undefined {
+    let count = count(i, rcx);
+    let mut undefined = Undefined::default();
+    let rows = UNDEFINED.iter().filter(|row| row.mnemonics.contains(&i.mnemonic()));
+    for row in rows.filter(|row| row.when.applies(i, count)) {
+        undefined.flags |= row.flags.iter().fold(0, |all, flag| all | 1 << flag.bit());
+        undefined.destination |= row.destination;
+    }
+    undefined
+}
+
+/// Whether `i` may leave the flags alone, by the value of its count.
+#[must_use]
+pub fn may_keep_flags(i: &Instruction) -> bool {
+    matches!(
+        i.mnemonic(),
+        M::Shl | M::Sal | M::Shr | M::Sar | M::Shld | M::Shrd | M::Rol | M::Ror | M::Rcl | M::Rcr
+    ) || i.is_string_instruction()
+}
+
+/// RFLAGS bits of a set of iced's flag bits.
+#[must_use]
+pub fn rflags(iced: u32) -> u64 {
+    use iced_x86::RflagsBits as R;
+    [(R::CF, Carry), (R::PF, Parity), (R::AF, Adjust), (R::ZF, Zero), (R::SF, Sign), (R::OF, Overflow)]
+        .iter()
+        .filter(|(bit, _)| iced & bit != 0)
+        .fold(0, |all, (_, flag)| all | 1 << flag.bit())
+}
+
+/// The masked count of a shift or rotate.
+fn count(i: &Instruction, rcx: Option<u64>) -> Option<u64> {
+    let last = i.op_count().checked_sub(1)?;
+    let raw = match i.op_kind(last) {
+        OpKind::Immediate8 => Some(u64::from(i.immediate8())),
+        _ => rcx,
+    };
+    raw.map(|count| count & if operand_width(i) == 64 { 63 } else { 31 })
+}
+
+/// Width in bits of the first operand.
+fn operand_width(i: &Instruction) -> u64 {
+    let bytes = match i.op_kind(0) {
+        OpKind::Register => i.op_register(0).size(),
+        _ => i.memory_size().size(),
+    };
+    8 * bytes as u64
+}
+
+/// The table as text, one line per row.
+#[must_use]
+pub fn table() -> String {
+    let names = |mnemonics: &[Mnemonic]| {
+        mnemonics.iter().map(|m| format!("{m:?}").to_lowercase()).collect::<Vec<_>>().join(" ")
+    };
+    let mut text = String::from("Not compared:\n");
+    for row in UNDEFINED {
+        let flags: Vec<&str> = row.flags.iter().map(|flag| flag_name(*flag)).collect();
+        let result = if row.destination { " and the result" } else { "" };
+        let (what, when) = (flags.join(" "), row.when.text());
+        text += &format!("  {}: {what}{result} ({when}). {}\n", names(row.mnemonics), row.reason);
+    }
+    text += "Not modelled, so not compared: the x87 opcode, instruction and data pointers; RF, and the flags that \
+             user programs cannot change.\n";
+    text += "At a fault:\n";
+    for reason in FAULT_LATITUDE {
+        text += &format!("  {reason}\n");
+    }
+    text += "Not generated:\n";
+    for (mnemonics, reason) in EXCLUDED {
+        text += &format!("  {}: {reason}\n", names(mnemonics));
+    }
+    for reason in [NARROW_BRANCH, PREFETCH_OF_REGISTER] {
+        text += &format!("  {reason}\n");
+    }
+    text
+}
+
+fn flag_name(flag: Flag) -> &'static str {
+    ["CF", "PF", "AF", "ZF", "SF", "OF"][flag as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// iced has the manuals' undefined flags, encoding by encoding.
+    #[test]
+    fn no_flag_is_ignored_that_the_manuals_define() {
+        for code in Code::values() {
+            let mut i = Instruction::default();
+            i.set_code(code);
+            let ours = undefined(&i, None).flags;
+            let theirs = rflags(i.rflags_undefined());
+            assert_eq!(ours & !theirs & !count_dependent(code.mnemonic()), 0, "{code:?}");
+        }
+    }
+
+    /// Flags whose definition depends on a count, which iced's per-encoding table cannot say.
+    fn count_dependent(m: Mnemonic) -> u64 {
+        match m {
+            M::Shl | M::Sal | M::Shr | M::Shld | M::Shrd => ARITHMETIC,
+            M::Sar | M::Rol | M::Ror | M::Rcl | M::Rcr => 1 << Overflow.bit() | 1 << Adjust.bit(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `x86-oracle`: random instructions on this processor against the one semantics.
+
+use clap::Parser;
+use iced_x86::Mnemonic;
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+use x86_oracle::campaign::{self, Options, Summary};
+use x86_oracle::{dont_care, report};
+
+/// Runs random instructions and short blocks on this processor and on the software CPU and compares the complete
+/// outcomes. Exit status: 0 no difference, 1 a difference, 2 it cannot run here.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// Stop after this many cases
+    #[arg(long, default_value_t = 200_000)]
+    cases: u64,
+    /// Where the random numbers start; the same seed runs the same cases
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only these instructions, separated by commas
+    #[arg(long, value_delimiter = ',', value_parser = mnemonic)]
+    mnemonic: Vec<Mnemonic>,
+    /// The most instructions in a block
+    #[arg(long, default_value_t = 8)]
+    block_max: usize,
+    /// Stop after this many seconds
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Stop after this many different findings
+    #[arg(long, default_value_t = 10)]
+    findings: usize,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+    /// Print what is not compared, and why, and end
+    #[arg(long)]
+    print_dont_care: bool,
+}
+
+fn mnemonic(name: &str) -> Result<Mnemonic, String> {
+    Mnemonic::values()
+        .find(|m| campaign::name(*m) == name.to_lowercase())
+        .ok_or_else(|| format!("no x86 instruction is called '{name}'"))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.print_dont_care {
+        return print(&dont_care::table());
+    }
+    let options = Options {
+        mnemonics: arguments.mnemonic,
+        block_max: arguments.block_max,
+        seed: arguments.seed,
+        cases: arguments.cases,
+        time: arguments.seconds.map(Duration::from_secs),
+        findings: arguments.findings,
+    };
+    let summary = match campaign::run(&options, progress()) {
+        Ok(summary) => summary,
+        Err(error) => {
+            eprintln!("x86-oracle: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let text = match arguments.json {
+        true => report::json(&summary, options.seed) + "\n",
+        false => {
+            let findings: String = summary.findings.iter().map(report::finding).collect();
+            findings + &report::summary(&summary)
+        }
+    };
+    let printed = print(&text);
+    if summary.findings.is_empty() { printed } else { ExitCode::FAILURE }
+}
+
+/// Prints; a reader that has seen enough is no failure.
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::from(2),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// A line on the terminal that is kept up to date.
+fn progress() -> impl FnMut(&Summary) {
+    const EVERY: u64 = 100_000;
+    let (is_terminal, mut next) = (std::io::stderr().is_terminal(), EVERY);
+    move |summary| {
+        if is_terminal && summary.cases >= next {
+            next += EVERY;
+            let findings = summary.findings.len();
+            eprint!("\r{} cases, {findings} findings, {:.0} s", summary.cases, summary.elapsed.as_secs_f64());
+        }
+    }
+}

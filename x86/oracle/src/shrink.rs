@@ -1,0 +1,129 @@
+//! Makes a case that differs small: fewer instructions, plainer registers, less memory.
+
+use crate::campaign::Finding;
+use crate::case::{Case, Ending, Image, Outcome};
+use crate::compare::{self, Difference};
+use crate::interpreter::Soft;
+use crate::layout::DATA_SIZE;
+use crate::native::{Error, Worker};
+use iced_x86::{Decoder, DecoderOptions};
+use x86::state::{Fpu, RFLAGS_FIXED, RFLAGS_IF, State};
+
+/// Runs single cases on both halves.
+struct Trial<'a> {
+    worker: &'a mut Worker,
+    soft: &'a mut Soft,
+}
+
+impl Trial<'_> {
+    /// The outcome on this processor and where the semantics differs from it.
+    fn run(&mut self, image: &Image, case: &Case) -> Result<Option<(Outcome, Vec<Difference>)>, Error> {
+        self.soft.load_image(image);
+        let native = self.worker.run(image, core::slice::from_ref(case), || ())?;
+        let found = self.soft.run(case);
+        let Some(native) = native.first().filter(|native| compare::is_comparable(native, &found)) else {
+            return Ok(None);
+        };
+        let differences = compare::differences(self.soft, case, native, &found);
+        Ok(Some((*native, differences)))
+    }
+
+    fn differs(&mut self, image: &Image, case: &Case) -> Result<bool, Error> {
+        Ok(self.run(image, case)?.is_some_and(|(_, differences)| !differences.is_empty()))
+    }
+}
+
+/// The case with as few instructions as still differ.
+///
+/// # Errors
+/// If the native half fails.
+pub(crate) fn shorten(
+    worker: &mut Worker,
+    soft: &mut Soft,
+    image: &Image,
+    case: &Case,
+) -> Result<Case, Error> {
+    let mut case = *case;
+    drop_instructions(&mut Trial { worker, soft }, image, &mut case)?;
+    Ok(case)
+}
+
+/// The case with as little in registers and memory as still differs.
+///
+/// # Errors
+/// If the native half fails.
+pub(crate) fn simplify(
+    worker: &mut Worker,
+    soft: &mut Soft,
+    image: &Image,
+    case: &Case,
+) -> Result<Finding, Error> {
+    let mut trial = Trial { worker, soft };
+    let (mut case, mut image) = (*case, Box::new(*image));
+    plain_state(&mut trial, &image, &mut case)?;
+    clear_memory(&mut trial, &mut image, &case)?;
+    let (native, differences) = match trial.run(&image, &case)? {
+        Some(result) => result,
+        None => (Outcome { ending: Ending::Lost, ..trial.soft.run(&case) }, Vec::new()),
+    };
+    Ok(Finding { case, image, native, differences })
+}
+
+/// Leaves out one instruction after the other, as long as the rest differs.
+fn drop_instructions(trial: &mut Trial<'_>, image: &Image, case: &mut Case) -> Result<(), Error> {
+    let mut at = 0;
+    while at < case.len {
+        let length = Decoder::new(64, &case.bytes()[at..], DecoderOptions::NONE).decode().len();
+        let mut shorter = case.bytes().to_vec();
+        shorter.drain(at..(at + length.max(1)).min(case.len));
+        match Case::new(&shorter, case.state) {
+            Some(less) if !shorter.is_empty() && trial.differs(image, &less)? => *case = less,
+            _ => at += length.max(1),
+        }
+    }
+    Ok(())
+}
+
+fn plain_state(trial: &mut Trial<'_>, image: &Image, case: &mut Case) -> Result<(), Error> {
+    let mut attempt = |change: &dyn Fn(&mut State)| {
+        let mut plainer = *case;
+        change(&mut plainer.state);
+        if trial.differs(image, &plainer)? {
+            *case = plainer;
+        }
+        Ok::<(), Error>(())
+    };
+    attempt(&|state| state.fpu = Fpu::default())?;
+    attempt(&|state| state.fpu.xmm = [[0; 2]; 16])?;
+    attempt(&|state| state.fpu.mxcsr = Fpu::default().mxcsr)?;
+    attempt(&|state| state.fpu = Fpu { xmm: state.fpu.xmm, mxcsr: state.fpu.mxcsr, ..Fpu::default() })?;
+    for n in 0..16 {
+        attempt(&|state| state.regs.gpr[n] = 0)?;
+        attempt(&|state| state.fpu.xmm[n] = [0; 2])?;
+        attempt(&|state| state.fpu.st[n & 7] = (0, 0))?;
+    }
+    attempt(&|state| state.fpu.status &= 0x3800)?;
+    attempt(&|state| state.fpu.control = Fpu::default().control)?;
+    for bit in 0..8 {
+        attempt(&|state| state.fpu.tag &= !(1 << bit))?;
+    }
+    attempt(&|state| (state.regs.fs_base, state.regs.gs_base) = (0, 0))?;
+    attempt(&|state| state.regs.rflags = RFLAGS_FIXED | RFLAGS_IF)
+}
+
+/// Zeroes memory in ever smaller pieces.
+fn clear_memory(trial: &mut Trial<'_>, image: &mut Image, case: &Case) -> Result<(), Error> {
+    for piece in [DATA_SIZE, 1024, 64, 8] {
+        for at in (0..DATA_SIZE).step_by(piece) {
+            if image[at..at + piece].iter().all(|&byte| byte == 0) {
+                continue;
+            }
+            let before = *image;
+            image[at..at + piece].fill(0);
+            if !trial.differs(image, case)? {
+                *image = before;
+            }
+        }
+    }
+    Ok(())
+}
