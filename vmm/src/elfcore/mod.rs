@@ -7,6 +7,7 @@
 
 pub mod notes;
 mod parse;
+pub mod unwind;
 pub mod write;
 
 #[cfg(test)]

@@ -119,34 +119,74 @@ proptest::proptest! {
     }
 }
 
-/// A core that this machine's kernel wrote, if it writes them to the current directory; with the executable's
-/// help the text, which the kernel leaves out, is there too.
-#[test]
-fn a_kernel_core_is_read_with_its_executable() {
+/// The core that this machine's kernel writes for a C program, and the program; `None`, and a word on why, where it
+/// cannot be had.
+fn kernel_core(dir: &Path, source: &str) -> Option<(Core, PathBuf)> {
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     if pattern.trim() != "core" {
         eprintln!("skipped: core_pattern is {pattern:?}, so the kernel's core would go elsewhere");
-        return;
+        return None;
     }
-    let dir = tempfile::tempdir().unwrap();
-    let source = "int g = 7; int main(void) { g = 9; *(volatile int *)0x1234 = g; }";
-    std::fs::write(dir.path().join("c.c"), source).unwrap();
-    let script = "gcc -g -static -o c c.c || exit 77; ulimit -c unlimited; ./c; exit 0";
-    let ran = Command::new("sh").args(["-c", script]).current_dir(dir.path()).output().unwrap();
-    let core_path = std::fs::read_dir(dir.path())
+    std::fs::write(dir.join("c.c"), source).unwrap();
+    let script = "gcc -g -O1 -static -o c c.c || exit 77; ulimit -c unlimited; ./c; exit 0";
+    let ran = Command::new("sh").args(["-c", script]).current_dir(dir).output().unwrap();
+    let core = std::fs::read_dir(dir)
         .unwrap()
         .filter_map(|e| Some(e.ok()?.path()))
         .find(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("core")));
-    let (Some(core_path), Some(0)) = (core_path, ran.status.code()) else {
+    let (Some(core), Some(0)) = (core, ran.status.code()) else {
         eprintln!("skipped: no static gcc, or the kernel wrote no core here");
-        return;
+        return None;
     };
-    let core = Core::open(&core_path).unwrap();
+    Some((Core::open(&core).unwrap(), dir.join("c")))
+}
+
+/// The kernel leaves out what is as it is in a file, here the text; the executable has it.
+#[test]
+fn a_kernel_core_is_read_with_its_executable() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = "int main(int c, char **v) { *(volatile int *)0x1234 = c; }";
+    let Some((core, executable)) = kernel_core(dir.path(), source) else { return };
     assert_eq!(core.signal, SignalInfo { signo: 11, code: 1, address: 0x1234 });
     assert_eq!(core.byte(core.state.regs.rip), None, "coredump_filter leaves the text out");
-    let core = core.with_executable(&dir.path().join("c")).unwrap();
-    let mut faulting = [0; 2];
+    let core = core.with_executable(&executable).unwrap();
+    let mut faulting = [0; 7];
     assert!(core.read(core.state.regs.rip, &mut faulting));
-    assert_eq!(faulting, [0x89, 0x02], "mov %eax,(%rdx), from the executable");
+    assert_eq!(faulting, [0x89, 0x3c, 0x25, 0x34, 0x12, 0, 0], "mov %edi,0x1234, from the executable");
     assert!(core.files.iter().any(|f| f.path.ends_with("/c")));
+}
+
+/// The functions on the stack of a core, the innermost first, up to main.
+fn functions(core: &Core, executable: &[u8]) -> Vec<String> {
+    use object::{Object, ObjectSymbol};
+    let file = object::File::parse(executable).unwrap();
+    let name = |address: u64| {
+        let inside = |s: &object::Symbol| (s.address()..s.address() + s.size()).contains(&address);
+        file.symbols().find(inside).and_then(|s| s.name().ok().map(str::to_owned)).unwrap_or_default()
+    };
+    let trace = unwind::backtrace(core, executable, 0);
+    trace.frames.iter().map(|f| name(f.lookup_address())).take_while(|n| n != "main").collect()
+}
+
+#[test]
+fn the_stack_is_unwound_by_the_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = "__attribute__((noinline)) int inner(int n) { *(volatile int *)0 = n; return n; }\n\
+        __attribute__((noinline)) int outer(int n) { volatile char b[100]; b[n] = n; return inner(n) + b[n] + 1; }\n\
+        int main(int c, char **v) { return outer(c) + 1; }";
+    let Some((core, executable)) = kernel_core(dir.path(), source) else { return };
+    let core = core.with_executable(&executable).unwrap();
+    assert_eq!(functions(&core, &std::fs::read(&executable).unwrap()), ["inner", "outer"]);
+}
+
+#[test]
+fn a_call_to_nowhere_shows_its_caller() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = "int (*volatile f)(int) = (int (*)(int))0x1230;\n\
+        __attribute__((noinline)) int outer(int n) { return f(n) + 1; }\n\
+        int main(int c, char **v) { return outer(c) + 1; }";
+    let Some((core, executable)) = kernel_core(dir.path(), source) else { return };
+    let core = core.with_executable(&executable).unwrap();
+    assert_eq!(core.state.regs.rip, 0x1230);
+    assert_eq!(functions(&core, &std::fs::read(&executable).unwrap()), ["", "outer"]);
 }

@@ -1,0 +1,239 @@
+//! Who called whom: the stack of a core, by the unwind tables of its executable.
+//!
+//! Where the tables say nothing (hand-written assembly, a jump to nowhere), two guesses are allowed, each marked in
+//! the frame: the word on top of the stack when the program stands outside all code (a call through a bad pointer
+//! pushed it just now), and the frame-pointer chain. When neither holds, the backtrace says why it stops.
+
+use super::Core;
+use gimli::{
+    BaseAddresses, CfaRule, DebugFrame, EhFrame, EndianSlice, LittleEndian, Register, RegisterRule,
+    UnwindContext, UnwindOffset, UnwindSection, UnwindTableRow, X86_64,
+};
+use object::{Object, ObjectSection};
+
+/// A stack deeper than this is shown in part.
+const MAX_FRAMES: usize = 256;
+
+/// How a frame was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundBy {
+    /// It is where the program stands.
+    Registers,
+    /// The unwind tables say so.
+    Tables,
+    /// A guess: the word that a call through a bad pointer has just pushed.
+    TopOfStack,
+    /// A guess: the chain of saved rbp.
+    FramePointer,
+}
+
+/// One frame, the innermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Where it stands: for all but the innermost, the return address.
+    pub rip: u64,
+    /// Its stack pointer.
+    pub rsp: u64,
+    /// How it was found.
+    pub by: FoundBy,
+}
+
+impl Frame {
+    /// An address inside the instruction that the frame is executing: return addresses point behind their call,
+    /// which may be the next function.
+    #[must_use]
+    pub fn lookup_address(&self) -> u64 {
+        if self.by == FoundBy::Registers { self.rip } else { self.rip.wrapping_sub(1) }
+    }
+}
+
+/// The stack of a core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backtrace {
+    /// The frames, the innermost first; never empty.
+    pub frames: Vec<Frame>,
+    /// Why it stops, if not at the program's outermost frame.
+    pub stopped: Option<String>,
+}
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// The unwind tables of an executable.
+struct Tables<'a> {
+    eh_frame: EhFrame<Slice<'a>>,
+    debug_frame: DebugFrame<Slice<'a>>,
+    bases: BaseAddresses,
+    /// What to add to the executable's addresses.
+    bias: u64,
+}
+
+impl<'a> Tables<'a> {
+    fn of(file: &object::File<'a>, bias: u64) -> Tables<'a> {
+        let section = |name: &str| {
+            let section = file.section_by_name(name);
+            section.and_then(|s| Some((s.address(), s.data().ok()?))).unwrap_or((0, &[]))
+        };
+        let (eh_address, eh_bytes) = section(".eh_frame");
+        let mut debug_frame = DebugFrame::new(section(".debug_frame").1, LittleEndian);
+        debug_frame.set_address_size(8);
+        Tables {
+            eh_frame: EhFrame::new(eh_bytes, LittleEndian),
+            debug_frame,
+            bases: BaseAddresses::default().set_eh_frame(eh_address).set_text(section(".text").0),
+            bias,
+        }
+    }
+
+    /// The caller's registers, by the first table that covers `address`. `None` if none does.
+    fn caller(&self, core: &Core, address: u64, registers: &Registers) -> Option<Result<Registers, String>> {
+        let own = address.wrapping_sub(self.bias);
+        from_section(&self.eh_frame, &self.bases, own, core, registers)
+            .or_else(|| from_section(&self.debug_frame, &self.bases, own, core, registers))
+    }
+}
+
+fn from_section<'a, S>(
+    section: &S,
+    bases: &BaseAddresses,
+    address: u64,
+    core: &Core,
+    registers: &Registers,
+) -> Option<Result<Registers, String>>
+where
+    S: UnwindSection<Slice<'a>>,
+    S::Offset: UnwindOffset,
+{
+    let mut context = UnwindContext::new();
+    let row = section.unwind_info_for_address(bases, &mut context, address, S::cie_from_offset).ok()?;
+    Some(registers.unwind(row, core))
+}
+
+/// Registers by DWARF number (System V ABI for x86-64, figure 3.36); number 16 is the return address.
+#[derive(Clone, Copy)]
+struct Registers([Option<u64>; 17]);
+
+/// Hardware numbers of DWARF registers 0 to 7: rax rdx rcx rbx rsi rdi rbp rsp.
+const HARDWARE: [usize; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
+
+impl Registers {
+    fn of(core: &Core) -> Registers {
+        let regs = &core.state.regs;
+        let mut all = [None; 17];
+        for (n, slot) in all.iter_mut().enumerate().take(16) {
+            *slot = Some(regs.gpr[HARDWARE.get(n).copied().unwrap_or(n)]);
+        }
+        all[16] = Some(regs.rip);
+        Registers(all)
+    }
+
+    fn get(&self, register: Register) -> Option<u64> {
+        self.0.get(usize::from(register.0)).copied().flatten()
+    }
+
+    fn rsp(&self) -> u64 {
+        self.get(X86_64::RSP).unwrap_or(0)
+    }
+
+    /// The caller's registers by a row of the tables.
+    fn unwind(&self, row: &UnwindTableRow<usize>, core: &Core) -> Result<Registers, String> {
+        let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
+            return Err("the unwind table uses an expression (a signal frame)".to_owned());
+        };
+        let base = self.get(*register).ok_or("a register that the unwind table needs is not known")?;
+        let cfa = base.wrapping_add_signed(*offset);
+        let mut caller = *self;
+        for (n, slot) in (0_u16..).zip(caller.0.iter_mut()) {
+            let saved = |offset: i64| core.word(cfa.wrapping_add_signed(offset));
+            *slot = match row.register(Register(n)) {
+                Some(RegisterRule::Offset(offset)) => saved(offset),
+                Some(RegisterRule::ValOffset(offset)) => Some(cfa.wrapping_add_signed(offset)),
+                Some(RegisterRule::Register(other)) => self.get(other),
+                Some(RegisterRule::SameValue) => *slot,
+                // Callee-saved registers that no rule names keep their value; the others are the callee's.
+                None if matches!(n, 3 | 6 | 12..=15) => *slot,
+                _ => None,
+            };
+        }
+        caller.0[usize::from(X86_64::RSP.0)] = Some(cfa);
+        Ok(caller)
+    }
+}
+
+/// Walks the stack of `core` with the unwind tables of its executable, which was loaded `bias` above its own
+/// addresses.
+#[must_use]
+pub fn backtrace(core: &Core, executable: &[u8], bias: u64) -> Backtrace {
+    let mut registers = Registers::of(core);
+    let mut frames = vec![Frame { rip: core.state.regs.rip, rsp: registers.rsp(), by: FoundBy::Registers }];
+    let stop = |frames, why: &str| Backtrace { frames, stopped: Some(why.to_owned()) };
+    let file = match object::File::parse(executable) {
+        Ok(file) => file,
+        Err(error) => return stop(frames, &format!("the executable cannot be read: {error}")),
+    };
+    let tables = Tables::of(&file, bias);
+    while let Some(frame) = frames.last().copied() {
+        if frames.len() == MAX_FRAMES {
+            return stop(frames, "there are more frames than are shown");
+        }
+        let (caller, by) = match next(core, &tables, &frame, &registers) {
+            Ok(found) => found,
+            Err(why) => return stop(frames, &why),
+        };
+        // The outermost frame has no return address: its rule is "undefined", or the word is zero.
+        let Some(rip) = caller.get(X86_64::RA).filter(|rip| *rip != 0) else { break };
+        if caller.rsp() <= frame.rsp {
+            return stop(
+                frames,
+                &format!("the stack does not grow towards its beginning at {:#x}", frame.rsp),
+            );
+        }
+        if !is_code(core, rip) {
+            return stop(
+                frames,
+                &format!("the return address {rip:#x} is not in code: the stack is overwritten"),
+            );
+        }
+        registers = caller;
+        frames.push(Frame { rip, rsp: caller.rsp(), by });
+    }
+    Backtrace { frames, stopped: None }
+}
+
+/// The caller of a frame, and how it was found.
+fn next(
+    core: &Core,
+    tables: &Tables<'_>,
+    frame: &Frame,
+    registers: &Registers,
+) -> Result<(Registers, FoundBy), String> {
+    if !is_code(core, frame.rip) {
+        return guess(core, registers.rsp(), registers, FoundBy::TopOfStack).ok_or_else(|| {
+            format!("{:#x} is not code, and no return address is on top of the stack", frame.rip)
+        });
+    }
+    if let Some(result) = tables.caller(core, frame.lookup_address(), registers) {
+        return result.map(|caller| (caller, FoundBy::Tables));
+    }
+    let rbp = registers.get(X86_64::RBP).unwrap_or(0);
+    let chained = (rbp >= frame.rsp).then(|| {
+        let mut caller = *registers;
+        caller.0[usize::from(X86_64::RBP.0)] = core.word(rbp);
+        guess(core, rbp.wrapping_add(8), &caller, FoundBy::FramePointer)
+    });
+    chained
+        .flatten()
+        .ok_or_else(|| format!("no unwind information for {:#x}, and rbp is no frame pointer", frame.rip))
+}
+
+/// The caller if the word at `at` is its return address.
+fn guess(core: &Core, at: u64, registers: &Registers, by: FoundBy) -> Option<(Registers, FoundBy)> {
+    let rip = core.word(at).filter(|rip| is_code(core, *rip))?;
+    let mut caller = *registers;
+    caller.0[usize::from(X86_64::RA.0)] = Some(rip);
+    caller.0[usize::from(X86_64::RSP.0)] = Some(at.wrapping_add(8));
+    Some((caller, by))
+}
+
+fn is_code(core: &Core, address: u64) -> bool {
+    core.segment(address).is_some_and(|s| s.rights.execute)
+}
