@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+use crate::skipped;
+
 /// One line of gdb's backtrace that has a source line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
@@ -15,7 +17,7 @@ pub(crate) struct Frame {
 pub(crate) fn available(test: &str) -> bool {
     let found = Command::new("gdb").arg("--version").output().is_ok();
     if !found {
-        eprintln!("skipped: {test}, since gdb is not installed; `make setup` installs it");
+        skipped(test, "gdb is not installed; `make setup` installs it");
     }
     found
 }

@@ -4,8 +4,16 @@
 mod debugger;
 mod images;
 
+use std::io::{Write, stderr};
+
 use debugger::Frame;
 use images::{Ending, Guest, LIBCS};
+
+/// Says that something is skipped and why: past the capture of test output, so that it is seen.
+fn skipped(what: &str, why: &str) {
+    // A closed stderr only loses the notice.
+    let _ = writeln!(stderr(), "skipped: {what}, since {why}");
+}
 
 /// The frame that gdb should show first among those with a source line.
 fn crash_frame(guest: &Guest) -> Option<Frame> {
