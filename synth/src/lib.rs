@@ -6,5 +6,6 @@
 
 pub mod facts;
 pub mod past;
+pub mod program;
 pub mod smt;
 pub mod term;

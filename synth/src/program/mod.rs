@@ -1,0 +1,131 @@
+//! The program of a core: its executable as the search and the reports see it.
+//!
+//! [`elf`] parses the file (hostile input), [`code`] decodes every instruction once, [`lines`] maps addresses
+//! to source lines, [`cfg`] turns the instructions into a map of predecessors.
+//! All addresses that leave this module are run-time addresses: the load bias of a static PIE is added.
+
+pub mod cfg;
+mod code;
+mod elf;
+mod functions;
+mod lines;
+mod tables;
+
+pub use functions::Function;
+pub use lines::SourceLine;
+
+use code::Code;
+use elf::{Image, Segment};
+use iced_x86::Instruction;
+use lines::Lines;
+
+/// A static executable, decoded.
+pub struct Program {
+    image: Image,
+    functions: Vec<Function>,
+    code: Code,
+    lines: Lines,
+}
+
+impl Program {
+    /// Parses an executable that is loaded `load_bias` above the addresses in the file (zero unless it is a
+    /// static PIE).
+    ///
+    /// # Errors
+    /// When the file is not an x86-64 ELF executable, or is damaged.
+    pub fn from_bytes(bytes: &[u8], load_bias: u64) -> Result<Program, ProgramError> {
+        let (image, tables) = elf::parse(bytes, load_bias)?;
+        let mut functions = functions::extents(&tables.symbols, &image.code);
+        let code = Code::decode(&image, &functions);
+        functions::name_gaps(&mut functions, &image.code, &code);
+        Ok(Program { image, functions, code, lines: Lines::new(tables.debug, load_bias) })
+    }
+
+    /// The load bias of the executable in `bytes`, from the run-time address of its entry point (AT_ENTRY).
+    ///
+    /// # Errors
+    /// When the file is not an x86-64 ELF executable.
+    pub fn load_bias(bytes: &[u8], at_entry: u64) -> Result<u64, ProgramError> {
+        Ok(at_entry.wrapping_sub(elf::entry(bytes)?))
+    }
+
+    /// The entry point.
+    #[must_use]
+    pub fn entry(&self) -> u64 {
+        self.image.entry
+    }
+
+    /// All functions by address; their extents do not overlap. Code that no symbol and no unwind entry covers
+    /// is in functions named `sub_ADDRESS`.
+    #[must_use]
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// The function that `va` is in.
+    #[must_use]
+    pub fn function_at(&self, va: u64) -> Option<&Function> {
+        let after = self.functions.partition_point(|function| function.start <= va);
+        self.functions[..after].last().filter(|function| va < function.end)
+    }
+
+    /// The source line of the instruction at `va`, where the file has debug information for it.
+    #[must_use]
+    pub fn line_at(&self, va: u64) -> Option<SourceLine<'_>> {
+        self.lines.at(va)
+    }
+
+    /// `len` bytes of executable code at `va`, as the file has them.
+    #[must_use]
+    pub fn code(&self, va: u64, len: usize) -> Option<&[u8]> {
+        self.image.code.iter().find_map(|range| range.bytes(va, len))
+    }
+
+    /// `len` bytes at `va` as the file has them (before relocations and before anything was written).
+    #[must_use]
+    pub fn initial_bytes(&self, va: u64, len: usize) -> Option<&[u8]> {
+        self.image.segments.iter().find_map(|segment| segment.bytes(va, len))
+    }
+
+    /// The instruction at `va`, if the sweep found an instruction boundary there.
+    #[must_use]
+    pub fn instruction_at(&self, va: u64) -> Option<Instruction> {
+        self.code.at(va).map(|index| *self.code.get(index))
+    }
+
+    /// How many instructions were decoded.
+    #[must_use]
+    pub fn instruction_count(&self) -> usize {
+        self.code.len()
+    }
+
+    /// Whether the program cannot write at `va` after its start-up: read-only segments and what is made
+    /// read-only after relocation, and the global offset table.
+    #[must_use]
+    pub fn is_constant(&self, va: u64) -> bool {
+        self.image.constant.iter().any(|range| range.contains(&va))
+    }
+
+    fn segments(&self) -> &[Segment] {
+        &self.image.segments
+    }
+}
+
+/// Why an executable cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It does not parse.
+    #[error("not a readable ELF file: {0}")]
+    Elf(#[from] object::Error),
+    /// It parses, but is for another machine or of another kind.
+    #[error("not an x86-64 executable: {0}")]
+    Kind(&'static str),
+    /// An address overflows or lies outside the file.
+    #[error("damaged executable: {what} at {address:#x}")]
+    Damaged {
+        /// What is wrong.
+        what: &'static str,
+        /// Where, as an address in the file's own terms.
+        address: u64,
+    },
+}

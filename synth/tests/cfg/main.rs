@@ -1,0 +1,155 @@
+//! The map of predecessors against reality: every edge that a program takes, natively and one instruction at a
+//! time, must be in the map.
+
+mod native;
+
+use native::Run;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use synth::program::Program;
+use synth::program::cfg::{Cfg, EdgeKind};
+
+/// How much memory from the first segment on the map may read through its `cell`.
+const SPAN: u64 = 4 << 20;
+
+/// Builds the sample; `None` when the compiler is not installed.
+fn build(folder: &Path, name: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cfg/sample.c");
+    let output = folder.join(name);
+    let status = Command::new(compiler).args(flags).arg("-o").arg(&output).arg(source).arg("-lm").status();
+    match status {
+        Ok(status) => assert!(status.success(), "{compiler} {flags:?} builds the sample"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("skipped: {compiler} is not installed");
+            return None;
+        }
+        Err(error) => panic!("{compiler}: {error}"),
+    }
+    Some(output)
+}
+
+/// Runs the sample and gives every executed edge that the map misses.
+fn missed(path: &Path) -> (Run, Vec<String>, usize) {
+    let bytes = std::fs::read(path).expect("the sample");
+    let unbiased = Program::from_bytes(&bytes, 0).expect("the sample parses");
+    let low = unbiased.functions()[0].start & !0xffff;
+    let below = i64::try_from(unbiased.entry() - low).expect("a distance");
+    let run = native::single_step(path, (-below, i64::try_from(SPAN).expect("a size") - below));
+    let program = Program::from_bytes(&bytes, Program::load_bias(&bytes, run.entry).expect("a bias"))
+        .expect("the sample parses");
+    let start = run.entry.strict_sub_signed(below);
+    let cell = |va: u64| {
+        let at = usize::try_from(va.checked_sub(start)?).ok()?;
+        Some(u64::from_le_bytes(run.memory.get(at..at + 8)?.try_into().ok()?))
+    };
+    let clock = std::time::Instant::now();
+    let cfg = Cfg::build(&program, &cell);
+    let mut wrong = Vec::new();
+    let mut predecessors = 0;
+    for &(from, to) in &run.edges {
+        // The vDSO is not the program's.
+        if program.function_at(from).is_none() || program.function_at(to).is_none() {
+            continue;
+        }
+        predecessors += cfg.predecessors(to).count();
+        if cfg.is_complete(to) && !cfg.predecessors(to).any(|edge| edge.from == from) {
+            let name = |va| program.function_at(va).map_or("?", |function| function.name.as_str());
+            wrong.push(format!("{from:#x} {} -> {to:#x} {}", name(from), name(to)));
+        }
+        assert!(program.instruction_at(to).is_some(), "{to:#x} ran and is not a known instruction");
+    }
+    eprintln!(
+        "{}: {} steps, {} edges, {predecessors} predecessors of them, {} instructions, {:?}",
+        path.display(),
+        run.steps,
+        run.edges.len(),
+        program.instruction_count(),
+        clock.elapsed()
+    );
+    let incomplete = run
+        .edges
+        .iter()
+        .filter(|(_, to)| program.function_at(*to).is_some() && !cfg.is_complete(*to))
+        .count();
+    (run, wrong, incomplete)
+}
+
+fn check(name: &str, compiler: &str, flags: &[&str]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(path) = build(folder.path(), name, compiler, flags) else { return };
+    let (run, wrong, incomplete) = missed(&path);
+    assert!(run.steps > 5_000, "the sample does something: {} steps", run.steps);
+    assert!(wrong.is_empty(), "{} executed edges are not in the map:\n{}", wrong.len(), wrong.join("\n"));
+    eprintln!("{incomplete} edges arrive where the map is incomplete");
+    assert!(incomplete * 20 < run.edges.len(), "{incomplete} of {} edges are doubtful", run.edges.len());
+}
+
+#[test]
+fn glibc_optimised() {
+    check("glibc-o2", "gcc", &["-static", "-O2"]);
+}
+
+#[test]
+fn glibc_unoptimised() {
+    check("glibc-o0", "gcc", &["-static", "-O0"]);
+}
+
+#[test]
+fn glibc_position_independent() {
+    check("glibc-pie", "gcc", &["-static-pie", "-fpie", "-O2"]);
+}
+
+#[test]
+fn glibc_stripped() {
+    check("glibc-stripped", "gcc", &["-static", "-O2", "-s"]);
+}
+
+#[test]
+fn musl_optimised() {
+    check("musl-o2", "musl-gcc", &["-static", "-O2"]);
+}
+
+#[test]
+fn musl_unoptimised() {
+    check("musl-o0", "musl-gcc", &["-static", "-O0", "-no-pie", "-fno-pie"]);
+}
+
+#[test]
+fn a_jump_table_is_read_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = build(folder.path(), "table", "gcc", &["-static", "-O2"]).expect("gcc is a requirement");
+    let program = Program::from_bytes(&std::fs::read(path).expect("the sample"), 0).expect("it parses");
+    let cfg = Cfg::build(&program, &|_| None);
+    let classify = program.functions().iter().find(|f| f.name == "classify").expect("a symbol");
+    let sources = |va| cfg.predecessors(va).filter(|edge| edge.kind == EdgeKind::IndirectJump).count();
+    let targets = (classify.start..classify.end).filter(|va| sources(*va) > 0).count();
+    assert!((7..=8).contains(&targets), "seven cases and perhaps the default: {targets}");
+}
+
+#[test]
+fn source_lines_come_from_debug_information() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = build(folder.path(), "lines", "gcc", &["-static", "-O0", "-g"]).expect("gcc is a requirement");
+    let program = Program::from_bytes(&std::fs::read(path).expect("the sample"), 0).expect("it parses");
+    let square = program.functions().iter().find(|f| f.name == "square").expect("a symbol");
+    let line = program.line_at(square.start).expect("a line");
+    assert!(line.file.ends_with("sample.c"));
+    assert_eq!(line.line, 14);
+}
+
+#[test]
+fn a_damaged_executable_is_refused_without_a_panic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = build(folder.path(), "damaged", "gcc", &["-static", "-O2"]).expect("gcc is a requirement");
+    let bytes = std::fs::read(path).expect("the sample");
+    assert!(Program::from_bytes(b"#!/bin/sh\n", 0).is_err());
+    assert!(Program::from_bytes(&bytes[..1000], 0).is_err());
+    assert!(Program::from_bytes(&bytes, u64::MAX - 0x1000).is_err());
+    for at in 0..64 * 12 {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 0xff;
+        if let Ok(program) = Program::from_bytes(&flipped, 0) {
+            assert!(program.functions().windows(2).all(|pair| pair[0].end <= pair[1].start), "byte {at}");
+        }
+    }
+}
