@@ -37,7 +37,7 @@ fn missed(path: &Path) -> (Run, Vec<String>, usize) {
     let run = native::single_step(path, (-below, i64::try_from(SPAN).expect("a size") - below));
     let program = Program::from_bytes(&bytes, Program::load_bias(&bytes, run.entry).expect("a bias"))
         .expect("the sample parses");
-    let start = run.entry.strict_sub_signed(below);
+    let start = run.entry - below.cast_unsigned();
     let cell = |va: u64| {
         let at = usize::try_from(va.checked_sub(start)?).ok()?;
         Some(u64::from_le_bytes(run.memory.get(at..at + 8)?.try_into().ok()?))
