@@ -154,8 +154,14 @@ pub enum Opaque {
         /// Whether quiet NaNs are invalid operands.
         signaling: bool,
     },
-    /// (a) to (result, result', status).
-    X87FromFloat(Format),
+    /// (a) to (result, result', status). A signaling NaN is made quiet and raises INVALID if `quiet`, else it is
+    /// kept for the operation that follows.
+    X87FromFloat {
+        /// The format of a.
+        format: Format,
+        /// Whether signaling NaNs are made quiet.
+        quiet: bool,
+    },
     /// (a, a', mode) to (value, status).
     X87ToFloat(Format),
     /// (a, a', mode) to (signed integer of `bits` bits, status). Truncation is a mode whose RC is 3.
@@ -176,7 +182,7 @@ impl Opaque {
             Opaque::SseFromInteger { bits, .. } => vec![bits, 16],
             Opaque::X87(_) => vec![64, 16, 64, 16, 16],
             Opaque::X87Compare { .. } => vec![64, 16, 64, 16],
-            Opaque::X87FromFloat(f) => vec![f.width()],
+            Opaque::X87FromFloat { format, .. } => vec![format.width()],
             Opaque::X87ToFloat(_) | Opaque::X87ToInteger { .. } => vec![64, 16, 16],
         }
     }
@@ -192,7 +198,7 @@ impl Opaque {
             Opaque::SseConvert { from: Format::Double } => [32, 6, 1],
             Opaque::SseCompare { .. } => [3, 6, 1],
             Opaque::SseToInteger { bits, .. } => [bits, 6, 1],
-            Opaque::X87(_) | Opaque::X87FromFloat(_) => [64, 16, 16],
+            Opaque::X87(_) | Opaque::X87FromFloat { .. } => [64, 16, 16],
             Opaque::X87Compare { .. } => [16, 1, 1],
             Opaque::X87ToFloat(f) => [f.width(), 16, 1],
             Opaque::X87ToInteger { bits } => [bits, 16, 1],
@@ -217,7 +223,7 @@ pub fn evaluate(op: Opaque, args: &[u64]) -> [u64; 3] {
         Opaque::SseFromInteger { bits, to } => sse::from_integer(bits, to, args[0], args[1]),
         Opaque::X87(op) => x87::arithmetic(op, (args[0], args[1]), (args[2], args[3]), args[4]),
         Opaque::X87Compare { signaling } => x87::compare(signaling, (args[0], args[1]), (args[2], args[3])),
-        Opaque::X87FromFloat(format) => x87::from_float(format, args[0]),
+        Opaque::X87FromFloat { format, quiet } => x87::from_float(format, quiet, args[0]),
         Opaque::X87ToFloat(format) => x87::to_float(format, (args[0], args[1]), args[2]),
         Opaque::X87ToInteger { bits } => x87::to_integer(bits, (args[0], args[1]), args[2]),
     }

@@ -418,8 +418,8 @@ pub(super) fn compare(signaling: bool, a: Number, b: Number) -> [u64; 3] {
     [relation | raised_if(a.denormal || b.denormal, DENORMAL), 0, 0]
 }
 
-/// Widens an SSE format, which is exact.
-pub(super) fn from_float(format: Format, bits: u64) -> [u64; 3] {
+/// Widens an SSE format, which is exact. A signaling NaN is made quiet if `quiet`.
+pub(super) fn from_float(format: Format, quiet: bool, bits: u64) -> [u64; 3] {
     let operand = sse::Operand::new(format, bits);
     let fraction = bits << (64 - format.fraction_bits()) >> 1;
     match operand.value {
@@ -431,8 +431,9 @@ pub(super) fn from_float(format: Format, bits: u64) -> [u64; 3] {
         }
         sse::Value::QuietNan | sse::Value::SignalingNan => {
             let (_, sign_exponent) = signed_infinity(operand.negative);
-            let signaling = operand.value == sse::Value::SignalingNan;
-            result((INTEGER_BIT | QUIET | fraction, sign_exponent), raised_if(signaling, INVALID))
+            let quieted = quiet && operand.value == sse::Value::SignalingNan;
+            let significand = INTEGER_BIT | fraction | raised_if(quieted, QUIET);
+            result((significand, sign_exponent), raised_if(quieted, INVALID))
         }
     }
 }

@@ -75,7 +75,7 @@ pub fn fxrstor<M: Machine>(m: &mut M, op: &Op) -> Exec {
     m.set_control(Control::Mxcsr, mxcsr);
     let control = crate::sem::x87::fixed_control(m.d(), field(m, 0, 0, 16));
     m.set_control(Control::X87Control, control);
-    let status = crate::sem::x87::summarized::<M>(m.d(), field(m, 0, 16, 16), control);
+    let status = crate::sem::x87::summarized(m.d(), field(m, 0, 16, 16), control);
     m.set_control(Control::X87Status, status);
     m.set_control(Control::X87Tag, field(m, 0, 32, 8));
     for n in 0..8 {
