@@ -7,16 +7,20 @@ use crate::op::{Gpr, Segment};
 pub struct Faulty<'m, M> {
     inner: &'m mut M,
     left: u32,
+    /// The stores that follow are known not to fault.
+    prepared: bool,
 }
 
 impl<'m, M: Machine> Faulty<'m, M> {
     /// Lets `left` accesses through to `inner`; every later one is a page fault.
     pub fn new(inner: &'m mut M, left: u32) -> Faulty<'m, M> {
-        Faulty { inner, left }
+        Faulty { inner, left, prepared: false }
     }
 
     fn access(&mut self) -> Exec {
-        self.left = self.left.checked_sub(1).ok_or(Trap::Page)?;
+        if !self.prepared {
+            self.left = self.left.checked_sub(1).ok_or(Trap::Page)?;
+        }
         Ok(())
     }
 }
@@ -89,6 +93,12 @@ impl<M: Machine> Machine for Faulty<'_, M> {
     fn store128(&mut self, va: Bv<Self>, low: Bv<Self>, high: Bv<Self>) -> Exec {
         self.access()?;
         self.inner.store128(va, low, high)
+    }
+    fn prepare_store(&mut self, va: Bv<Self>, bytes: u64) -> Exec {
+        self.access()?;
+        self.inner.prepare_store(va, bytes)?;
+        self.prepared = true;
+        Ok(())
     }
     fn trap_if(&mut self, c: Bool<Self>, t: Trap) -> Exec {
         self.inner.trap_if(c, t)

@@ -1,6 +1,6 @@
 //! The state that an instruction may touch, and the ways in which it may end.
 
-use crate::domain::Domain;
+use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
 use crate::op::{BranchKind, Gpr, Segment};
 
@@ -148,6 +148,16 @@ pub trait Machine: Sized {
     fn store(&mut self, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec;
     /// Stores `low` at `va` and `high` at `va + 8`, all or nothing.
     fn store128(&mut self, va: Bv<Self>, low: Bv<Self>, high: Bv<Self>) -> Exec;
+    /// Traps if a store to any of the `bytes` bytes (at most a page) at `va` would, and changes nothing: the
+    /// first step of an instruction whose result takes several stores.
+    fn prepare_store(&mut self, va: Bv<Self>, bytes: u64) -> Exec {
+        for offset in [0, bytes - 1] {
+            let at = self.d().bin(Bin::Add, 64, va, self.d().lit(64, offset));
+            let byte = self.load(8, at)?;
+            self.store(8, at, byte)?;
+        }
+        Ok(())
+    }
     /// Traps here if `c`. A symbolic machine assumes `!c`, or `c` where it knows that this is the crash.
     fn trap_if(&mut self, c: Bool<Self>, t: Trap) -> Exec;
 }

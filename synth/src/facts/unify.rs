@@ -45,7 +45,9 @@ impl Facts {
                 }
             },
             // x < 1 is written x == 0 already; !(0 < x) is the other way round.
-            Node::Cmp(Cmp::Ult, a, b) if terms.value(a) == Some(0) => self.unify(terms, b, terms.lit_term(terms.width(b), 0)),
+            Node::Cmp(Cmp::Ult, a, b) if terms.value(a) == Some(0) => {
+                self.unify(terms, b, terms.lit_term(terms.width(b), 0))
+            }
             _ => {
                 self.postpone(terms, whole);
                 Ok(())
@@ -161,7 +163,10 @@ impl Facts {
 
     /// Whether taking `b` apart into bit ranges gives something simpler than `b`.
     fn splits(&self, terms: &Terms, b: Term) -> bool {
-        matches!(terms.node(b), Node::Lit(_) | Node::Concat(..) | Node::Zext(_) | Node::Var(_) | Node::Extract { .. })
+        matches!(
+            terms.node(b),
+            Node::Lit(_) | Node::Concat(..) | Node::Zext(_) | Node::Var(_) | Node::Extract { .. }
+        )
     }
 
     /// `extract(low, x) == b`: a variable is split into the part that is known and fresh rest.

@@ -107,7 +107,8 @@ impl History {
     #[must_use]
     pub fn overwritten(&self, step: Step) -> Vec<u64> {
         let first = |stores: &Vec<(Step, Term)>| stores.first().is_some_and(|&(s, _)| s <= step);
-        let mut all: Vec<u64> = self.overwritten.iter().filter(|(_, s)| first(s)).map(|(&va, _)| va).collect();
+        let mut all: Vec<u64> =
+            self.overwritten.iter().filter(|(_, s)| first(s)).map(|(&va, _)| va).collect();
         all.sort_unstable();
         all
     }

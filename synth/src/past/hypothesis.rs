@@ -252,7 +252,9 @@ impl<'i> Hypothesis<'i> {
         let flow = match prepared.effect {
             Effect::Body(body) => body(&mut machine, &prepared.op).map(|()| None),
             Effect::Last(last) => last(&mut machine, &prepared.op).map(Some),
-            Effect::Syscall | Effect::Barrier(_) => return Err(Refusal::Barrier("not an instruction to run")),
+            Effect::Syscall | Effect::Barrier(_) => {
+                return Err(Refusal::Barrier("not an instruction to run"));
+            }
         };
         self.require_flow(prepared, flow, next)?;
         for &assumption in &machine.assumptions {
@@ -328,9 +330,13 @@ impl<'i> Hypothesis<'i> {
             pairs.push((now.x87[n].0, after.x87[n].0));
             pairs.push((now.x87[n].1, after.x87[n].1));
         }
-        pairs.extend((0..4).filter(|n| written.controls >> n & 1 == 1).map(|n| (now.controls[n], after.controls[n])));
         pairs.extend(
-            (0..2).filter(|n| written.segments >> n & 1 == 1).map(|n| (now.segment_bases[n], after.segment_bases[n])),
+            (0..4).filter(|n| written.controls >> n & 1 == 1).map(|n| (now.controls[n], after.controls[n])),
+        );
+        pairs.extend(
+            (0..2)
+                .filter(|n| written.segments >> n & 1 == 1)
+                .map(|n| (now.segment_bases[n], after.segment_bases[n])),
         );
         if written.direction {
             pairs.push((now.direction, after.direction));

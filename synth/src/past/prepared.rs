@@ -50,7 +50,9 @@ impl Prepared {
             written: Written::default(),
             top_change: 0,
         };
-        let Some((handler, op)) = x86::table::lookup::<StepMachine, false>(&instruction) else { return prepared };
+        let Some((handler, op)) = x86::table::lookup::<StepMachine, false>(&instruction) else {
+            return prepared;
+        };
         prepared.op = op;
         let mut machine = StepMachine::new(Rc::clone(terms), unknown(terms));
         let ran: Exec<Option<FlowOf<StepMachine>>> = match handler {
@@ -67,7 +69,9 @@ impl Prepared {
         match ran {
             Err(_) => prepared.effect = Effect::Barrier("always traps"),
             Ok(Some(x86::machine::Flow::Syscall)) => prepared.effect = Effect::Syscall,
-            Ok(Some(x86::machine::Flow::MachineRead(_))) => prepared.effect = Effect::Barrier("reads the machine"),
+            Ok(Some(x86::machine::Flow::MachineRead(_))) => {
+                prepared.effect = Effect::Barrier("reads the machine")
+            }
             Ok(_) => {}
         }
         prepared.written = machine.written;

@@ -54,7 +54,9 @@ pub fn effect(number: u64) -> Option<Effect> {
         228 => fixed(1, 16),
         96 => fixed(0, 16),
         // write, open, close, lseek, writev, getpid, kill, fcntl, getuid.. getegid, gettid, openat, tgkill, exit_group
-        1 | 2 | 3 | 8 | 20 | 39 | 62 | 72 | 102 | 104 | 107 | 108 | 186 | 257 | 234 | 231 => Some(Effect::None),
+        1 | 2 | 3 | 8 | 20 | 39 | 62 | 72 | 102 | 104 | 107 | 108 | 186 | 257 | 234 | 231 => {
+            Some(Effect::None)
+        }
         _ => None,
     }
 }

@@ -63,7 +63,9 @@ impl<'t> Lowering<'t> {
             Node::Or(a, b) => Bool::or(&[self.truth(a), self.truth(b)]),
             Node::Xor(a, b) => self.truth(a).xor(self.truth(b)),
             Node::Ite(c, a, b) => self.truth(c).ite(&self.truth(a), &self.truth(b)),
-            Node::Divide { signed, high, low, divisor, .. } => self.division_fault(signed, high, low, divisor),
+            Node::Divide { signed, high, low, divisor, .. } => {
+                self.division_fault(signed, high, low, divisor)
+            }
             // An uninterpreted function of equal arguments is the same term, so a constant per term will do.
             _ => Bool::new_const(format!("o{}", t.index())),
         };

@@ -35,7 +35,12 @@ impl Terms {
         debug_assert_eq!(w, self.width(b), "operands of {op:?} differ in width");
         match (self.value(a), self.value(b)) {
             (Some(x), Some(y)) => return self.lit_term(w, Concrete.bin(op, w, x, y)),
-            (Some(_), None) if matches!(op, Bin::Add | Bin::And | Bin::Or | Bin::Xor | Bin::Mul | Bin::MulHiU | Bin::MulHiS) => {
+            (Some(_), None)
+                if matches!(
+                    op,
+                    Bin::Add | Bin::And | Bin::Or | Bin::Xor | Bin::Mul | Bin::MulHiU | Bin::MulHiS
+                ) =>
+            {
                 return self.build_bin(op, b, a);
             }
             (None, Some(y)) => {
@@ -209,7 +214,9 @@ impl Terms {
             }
             // Concatenations lean to the right, so that the parts of one value meet.
             (Node::Concat(x, y), _) => self.build_concat(x, self.build_concat(y, low)),
-            (_, Node::Concat(x, y)) if self.adjacent(high, x) => self.build_concat(self.build_concat(high, x), y),
+            (_, Node::Concat(x, y)) if self.adjacent(high, x) => {
+                self.build_concat(self.build_concat(high, x), y)
+            }
             _ => self.make(Node::Concat(high, low), wh + wl),
         }
     }
@@ -299,7 +306,11 @@ impl Terms {
             }
             (Cmp::Ult, Node::Zext(x)) => {
                 let wi = self.width(x);
-                Some(if y > mask(wi) { self.bool_term(true) } else { self.build_cmp(op, x, self.lit_term(wi, y)) })
+                Some(if y > mask(wi) {
+                    self.bool_term(true)
+                } else {
+                    self.build_cmp(op, x, self.lit_term(wi, y))
+                })
             }
             _ => None,
         }
@@ -334,8 +345,20 @@ impl Terms {
     /// Exclusive or of truth values.
     pub fn build_xor(&self, a: Term, b: Term) -> Term {
         match (self.truth(a), self.truth(b)) {
-            (Some(x), _) => if x { self.build_not(b) } else { b },
-            (_, Some(y)) => if y { self.build_not(a) } else { a },
+            (Some(x), _) => {
+                if x {
+                    self.build_not(b)
+                } else {
+                    b
+                }
+            }
+            (_, Some(y)) => {
+                if y {
+                    self.build_not(a)
+                } else {
+                    a
+                }
+            }
             _ if a == b => self.bool_term(false),
             _ if self.build_not(a) == b => self.bool_term(true),
             _ => self.make(Node::Xor(a.min(b), a.max(b)), 0),
@@ -343,7 +366,14 @@ impl Terms {
     }
 
     /// A result of a division.
-    pub fn build_division(&self, part: DivisionPart, signed: bool, high: Term, low: Term, divisor: Term) -> Term {
+    pub fn build_division(
+        &self,
+        part: DivisionPart,
+        signed: bool,
+        high: Term,
+        low: Term,
+        divisor: Term,
+    ) -> Term {
         let w = self.width(low);
         if let (Some(h), Some(l), Some(d)) = (self.value(high), self.value(low), self.value(divisor)) {
             let out = Concrete.divide(signed, w, h, l, d);

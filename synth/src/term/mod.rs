@@ -196,7 +196,9 @@ impl Terms {
     pub fn operands(&self, t: Term, mut each: impl FnMut(Term)) {
         match self.node(t) {
             Node::Lit(_) | Node::Var(_) | Node::Bool(_) => {}
-            Node::Un(_, a) | Node::Zext(a) | Node::Sext(a) | Node::Extract { of: a, .. } | Node::Not(a) => each(a),
+            Node::Un(_, a) | Node::Zext(a) | Node::Sext(a) | Node::Extract { of: a, .. } | Node::Not(a) => {
+                each(a)
+            }
             Node::Bin(_, a, b)
             | Node::Concat(a, b)
             | Node::Cmp(_, a, b)

@@ -9,6 +9,9 @@ use crate::sem::operand;
 /// The bits of MXCSR that exist.
 const MXCSR_MASK: u64 = 0xffff;
 
+/// The size of the part of the FXSAVE image that the processor writes.
+const SAVED_BYTES: u64 = 416;
+
 /// #GP if a value for MXCSR sets a bit that does not exist.
 fn check_mxcsr<M: Machine>(m: &mut M, v: Bv<M>) -> Exec {
     let reserved = {
@@ -37,9 +40,10 @@ fn offset<M: Machine>(d: &M::D, va: Bv<M>, by: u64) -> Bv<M> {
 }
 
 /// FXSAVE, FXSAVE64: 416 bytes; those above are not written. The last x87 opcode and pointers are stored as
-/// zeros. As on hardware, the image may be partly written when its second page faults.
+/// zeros.
 pub fn fxsave<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = aligned_address(m, op)?;
+    m.prepare_store(va, SAVED_BYTES).map_err(|trap| operand::non_canonical(op, trap))?;
     let zero = m.d().lit(64, 0);
     let header = {
         let d = m.d();
@@ -65,7 +69,7 @@ pub fn fxsave<M: Machine>(m: &mut M, op: &Op) -> Exec {
 pub fn fxrstor<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = aligned_address(m, op)?;
     let mut image = Vec::with_capacity(26);
-    for at in (0..416).step_by(16) {
+    for at in (0..SAVED_BYTES).step_by(16) {
         let from = offset::<M>(m.d(), va, at);
         image.push(load128(m, op, from)?);
     }

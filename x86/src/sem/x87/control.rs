@@ -1,6 +1,5 @@
 //! The control and status words, and the whole environment in memory (Intel SDM vol. 1, 8.1.10, the 32-bit
-//! protected-mode form that 64-bit mode uses). As on hardware, FNSTENV and FNSAVE may have written a part of
-//! their image when its second page faults.
+//! protected-mode form that 64-bit mode uses).
 
 use super::{check_pending, fixed_control, number, physical, summarized};
 use crate::domain::{Bin, Cmp, Domain};
@@ -111,6 +110,7 @@ fn store_environment<M: Machine>(m: &mut M, op: &Op, va: Bv<M>) -> Exec {
 /// FNSTENV: then all exceptions are masked.
 pub fn store_environment_and_mask<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = operand::effective_address(m, op);
+    m.prepare_store(va, ENVIRONMENT).map_err(|trap| operand::non_canonical(op, trap))?;
     store_environment(m, op, va)?;
     let control = m.d().bin(Bin::Or, 16, m.control(Control::X87Control), m.d().lit(16, exception::ALL));
     set_control(m, control);
@@ -149,6 +149,7 @@ pub fn load_environment<M: Machine>(m: &mut M, op: &Op) -> Exec {
 /// FNSAVE: the environment and the registers from ST(0) on, then FNINIT.
 pub fn save<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = operand::effective_address(m, op);
+    m.prepare_store(va, ENVIRONMENT + 80).map_err(|trap| operand::non_canonical(op, trap))?;
     store_environment(m, op, va)?;
     for (n, i) in (0..).zip(0..8) {
         let (significand, sign_exponent) = number(m, i);

@@ -54,21 +54,20 @@ pub fn integer<M: Machine, const W: u32, const POP: bool, const TRUNCATE: bool>(
     finish::<M, W, POP>(m, op, 1 << (W - 1), (value, found))
 }
 
-/// FSTP of an 80-bit number, which raises nothing but a stack fault. It takes two stores; storing first what is
-/// there already makes a fault of the upper one come before any change.
+/// FSTP of an 80-bit number, which raises nothing but a stack fault.
 pub fn extended<M: Machine>(m: &mut M, op: &Op) -> Exec {
     check_pending(m)?;
     let at = |trap| operand::non_canonical(op, trap);
-    let above = upper_address(m, op);
-    let old = (operand::load(m, op, 64)?, m.load(16, above).map_err(at)?);
-    m.store(16, above, old.1).map_err(at)?;
+    let (va, above) = (operand::effective_address(m, op), upper_address(m, op));
+    m.prepare_store(va, 10).map_err(at)?;
+    let old = (m.load(64, va).map_err(at)?, m.load(16, above).map_err(at)?);
     let empty = is_empty(m, 0);
     let d = m.d();
     let found = d.ite(empty, 16, d.lit(16, STACK_UNDERFLOW), d.lit(16, 0));
     let value = choose(d, empty, indefinite(d), number(m, 0));
     let effect = Effect::new(m, found);
     let stored = choose(m.d(), effect.is_held(m), old, value);
-    operand::store(m, op, 64, stored.0)?;
+    m.store(64, va, stored.0).map_err(at)?;
     m.store(16, above, stored.1).map_err(at)?;
     effect.pop().commit(m);
     Ok(())
