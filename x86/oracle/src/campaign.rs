@@ -149,14 +149,14 @@ fn report(
     summary: &mut Summary,
 ) -> Result<(), Error> {
     summary.different += 1;
-    let short = shrink::shorten(worker, soft, &batch.image, case)?;
+    let (short, image) = shrink::shorten(worker, soft, &batch.image, case)?;
     let culprits = mnemonics(&short);
     let is_known = summary.findings.iter().any(|finding| mnemonics(&finding.case) == culprits);
     for mnemonic in culprits {
         summary.mnemonics.entry(name(mnemonic)).or_default().findings += 1;
     }
     if !is_known {
-        summary.findings.push(shrink::simplify(worker, soft, &batch.image, &short)?);
+        summary.findings.push(shrink::simplify(worker, soft, &image, &short)?);
     }
     soft.load_image(&batch.image);
     Ok(())

@@ -3,7 +3,9 @@
 use crate::case::{Case, Ending, Outcome};
 use crate::dont_care::{self, COMPARED_FLAGS, Undefined};
 use crate::interpreter::{Soft, Step};
-use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
+};
 use x86::bus::PageFault;
 use x86::op::Gpr;
 use x86::state::{Fpu, State};
@@ -24,7 +26,9 @@ pub struct Difference {
 pub fn is_comparable(native: &Outcome, found: &Outcome) -> bool {
     let never =
         |outcome: &Outcome| matches!(outcome.ending, Ending::SystemCall | Ending::Lost | Ending::Unsupported);
-    !never(native) && !never(found)
+    // See the row of LDMXCSR in the table of don't-cares.
+    let is_misaligned_mode = native.state.fpu.mxcsr & dont_care::MXCSR_MISALIGNED != 0;
+    !never(native) && !never(found) && !is_misaligned_mode
 }
 
 /// Whether the outcomes are the same without any don't-care; the quick answer for nearly every case.
@@ -47,7 +51,8 @@ fn visible(state: &State) -> State {
 /// retired, and so what they left undefined.
 #[must_use]
 pub fn differences(soft: &mut Soft, case: &Case, native: &Outcome, found: &Outcome) -> Vec<Difference> {
-    let retired = soft.trace(case);
+    let mut retired = soft.trace(case);
+    retired.retain(|step| step.retired);
     let mut undefined = undefined_by(case, &retired);
     if is_interrupted_comparison(case, native) {
         undefined.flags = x86::flags::ARITHMETIC;
@@ -132,8 +137,9 @@ fn writes(out: &mut Vec<Difference>, native: &Outcome, found: &Outcome) {
 fn undefined_by(case: &Case, retired: &[Step]) -> Undefined {
     let mut undefined = Undefined::default();
     for step in retired {
-        let Some(i) = instruction_at(case, step.rip) else { continue };
-        let own = dont_care::undefined(&i, Some(step.rcx));
+        let Some(i) = instruction_at(case, step.state.regs.rip) else { continue };
+        let rcx = step.state.regs.gpr[usize::from(Gpr::RCX.0)];
+        let own = dont_care::undefined(&i, Some(rcx));
         if !dont_care::may_keep_flags(&i) {
             undefined.flags &= !dont_care::rflags(i.rflags_modified());
         }
@@ -144,10 +150,11 @@ fn undefined_by(case: &Case, retired: &[Step]) -> Undefined {
 }
 
 fn last(case: &Case, retired: &[Step]) -> Option<Instruction> {
-    instruction_at(case, retired.last()?.rip)
+    instruction_at(case, retired.last()?.state.regs.rip)
 }
 
-fn instruction_at(case: &Case, rip: u64) -> Option<Instruction> {
+/// The instruction of `case` at an address in it.
+pub(crate) fn instruction_at(case: &Case, rip: u64) -> Option<Instruction> {
     let at = usize::try_from(rip.checked_sub(case.state.regs.rip)?).ok()?;
     let i = Decoder::with_ip(64, case.bytes().get(at..)?, rip, DecoderOptions::NONE).decode();
     (!i.is_invalid()).then_some(i)
@@ -195,6 +202,8 @@ fn both_may_fault(i: &Instruction, v: u8, w: u8) -> bool {
             _ => 1,
         })
         .sum();
+    // An indirect call fetches from its target, too.
+    let accesses = accesses + u32::from(i.flow_control() == FlowControl::IndirectCall);
     accesses > 1 && ACCESS_FAULTS.contains(&v) && ACCESS_FAULTS.contains(&w)
 }
 

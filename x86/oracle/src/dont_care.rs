@@ -198,6 +198,13 @@ pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
     ),
 ];
 
+/// MXCSR bit 17: misaligned exception mask, which AMD has and Intel reserves.
+pub const MXCSR_MISALIGNED: u32 = 1 << 17;
+/// LDMXCSR of that bit.
+const MISALIGNED_MODE: &str = "cases that set MXCSR bit 17: AMD's misaligned mode, #GP on Intel";
+/// Narrow sign-extension of a doubleword.
+const NARROW_MOVSXD: &str = "MOVSXD to a 16-bit register: Intel reads 16 bits, AMD 32";
+
 /// Branches that mean different things on Intel and AMD.
 pub const NARROW_BRANCH: &str =
     "near branches with an operand-size prefix: Intel ignores it, AMD cuts rip to 16 bits";
@@ -208,6 +215,9 @@ const PREFETCH_OF_REGISTER: &str = "0F 0D with a register operand: Intel runs it
 pub fn exclusion(i: &Instruction) -> Option<&'static str> {
     if is_prefetch_of_a_register(i) {
         return Some(PREFETCH_OF_REGISTER);
+    }
+    if i.code() == Code::Movsxd_r16_rm16 {
+        return Some(NARROW_MOVSXD);
     }
     EXCLUDED.iter().find(|(mnemonics, _)| mnemonics.contains(&i.mnemonic())).map(|(_, reason)| *reason)
 }
@@ -293,7 +303,7 @@ pub fn table() -> String {
     for (mnemonics, reason) in EXCLUDED {
         text += &format!("  {}: {reason}\n", names(mnemonics));
     }
-    for reason in [NARROW_BRANCH, PREFETCH_OF_REGISTER] {
+    for reason in [NARROW_BRANCH, PREFETCH_OF_REGISTER, NARROW_MOVSXD, MISALIGNED_MODE] {
         text += &format!("  {reason}\n");
     }
     text

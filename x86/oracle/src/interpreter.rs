@@ -7,7 +7,7 @@ use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::cpu::Cpu;
 use x86::interpreter::{Interpreter, Stop, Until};
 use x86::machine::Trap;
-use x86::op::Gpr;
+use x86::state::State;
 
 /// The most instructions that a case may retire.
 const BUDGET: u64 = 1000;
@@ -56,11 +56,15 @@ pub fn has_semantics(i: &Instruction) -> bool {
     x86::table::lookup::<Cpu<Pages>, true>(i).is_some()
 }
 
-/// Where control was before an instruction that retired, and the count register then.
-#[derive(Clone, Copy, Debug)]
+/// The state before an instruction.
+#[derive(Debug)]
 pub(crate) struct Step {
-    pub(crate) rip: u64,
-    pub(crate) rcx: u64,
+    /// Registers.
+    pub(crate) state: State,
+    /// The data pages.
+    pub(crate) image: Box<Image>,
+    /// Whether the instruction retired.
+    pub(crate) retired: bool,
 }
 
 /// The software CPU with the pages of [`crate::layout`].
@@ -99,18 +103,23 @@ impl Soft {
         self.finish(case, Some(stop))
     }
 
-    /// Runs one case an instruction at a time, and says which instructions retired.
+    /// Runs one case an instruction at a time, and gives the state before each.
     pub(crate) fn trace(&mut self, case: &Case) -> Vec<Step> {
         self.prepare(case);
         let mut steps = Vec::new();
-        let end = case.end();
         for _ in 0..BUDGET {
-            let state = self.interpreter.cpu().state();
-            let step = Step { rip: state.regs.rip, rcx: state.regs.gpr[usize::from(Gpr::RCX.0)] };
-            if Some(step.rip) == end || self.interpreter.step(&mut ()).is_some() {
+            let cpu = self.interpreter.cpu_mut();
+            let state = cpu.state();
+            if Some(state.regs.rip) == case.end() {
                 break;
             }
-            steps.push(step);
+            let mut image = self.image.clone();
+            image.copy_from_slice(cpu.bus_mut().data());
+            let retired = self.interpreter.step(&mut ()).is_none();
+            steps.push(Step { state, image, retired });
+            if !retired {
+                break;
+            }
         }
         self.finish(case, None);
         steps

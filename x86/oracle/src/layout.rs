@@ -15,7 +15,7 @@ pub const WRITABLE: usize = 2 * PAGE;
 pub const DATA_SIZE: usize = 3 * PAGE;
 /// Where the native half keeps the mailbox of its trampoline. The interpreter has nothing there; generated
 /// addresses avoid it.
-pub(crate) const MAILBOX: u64 = 0x2030_0000;
+pub(crate) const MAILBOX: u64 = 0x5a3c_9000;
 
 /// The most code that a case may have, in bytes: eight instructions of the longest kind.
 pub const CODE_MAX: usize = 8 * 15;

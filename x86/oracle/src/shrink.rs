@@ -2,7 +2,7 @@
 
 use crate::campaign::Finding;
 use crate::case::{Case, Ending, Image, Outcome};
-use crate::compare::{self, Difference};
+use crate::compare::{self, Difference, instruction_at};
 use crate::interpreter::Soft;
 use crate::layout::DATA_SIZE;
 use crate::native::{Error, Worker};
@@ -33,7 +33,8 @@ impl Trial<'_> {
     }
 }
 
-/// The case with as few instructions as still differ.
+/// The case with as few instructions as still differ, and the data pages before it: one instruction from the
+/// state it ran in, where that is enough; else without those that are not needed.
 ///
 /// # Errors
 /// If the native half fails.
@@ -42,10 +43,31 @@ pub(crate) fn shorten(
     soft: &mut Soft,
     image: &Image,
     case: &Case,
-) -> Result<Case, Error> {
+) -> Result<(Case, Box<Image>), Error> {
+    soft.load_image(image);
+    let steps = soft.trace(case);
+    let mut trial = Trial { worker, soft };
+    for step in steps {
+        let Some(single) = single(case, step.state) else { continue };
+        if trial.differs(&step.image, &single)? {
+            return Ok((single, step.image));
+        }
+    }
     let mut case = *case;
-    drop_instructions(&mut Trial { worker, soft }, image, &mut case)?;
-    Ok(case)
+    drop_instructions(&mut trial, image, &mut case)?;
+    Ok((case, Box::new(*image)))
+}
+
+/// The instruction of `case` at the rip of `state`; all that is left of the code, if that is half of one. Not a
+/// branch: alone, it would lead behind the code, where the two halves do not have the same bytes.
+fn single(case: &Case, state: State) -> Option<Case> {
+    let at = usize::try_from(state.regs.rip.checked_sub(case.state.regs.rip)?).ok()?;
+    let rest = case.bytes().get(at..)?;
+    match instruction_at(case, state.regs.rip) {
+        Some(i) if i.near_branch_target() != 0 => None,
+        Some(i) => Case::new(&rest[..i.len()], state),
+        None => Case::new(rest, state),
+    }
 }
 
 /// The case with as little in registers and memory as still differs.
@@ -76,7 +98,12 @@ fn drop_instructions(trial: &mut Trial<'_>, image: &Image, case: &mut Case) -> R
         let length = Decoder::new(64, &case.bytes()[at..], DecoderOptions::NONE).decode().len();
         let mut shorter = case.bytes().to_vec();
         shorter.drain(at..(at + length.max(1)).min(case.len));
-        match Case::new(&shorter, case.state) {
+        let mut state = case.state;
+        if case.end().is_none() {
+            // What runs off the end of the page must still do so.
+            state.regs.rip += (case.len - shorter.len()) as u64;
+        }
+        match Case::new(&shorter, state) {
             Some(less) if !shorter.is_empty() && trial.differs(image, &less)? => *case = less,
             _ => at += length.max(1),
         }
