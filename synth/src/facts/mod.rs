@@ -117,8 +117,12 @@ impl Facts {
     }
 
     /// Makes `t` stand for `meaning` wherever it occurs: a shape that is clearer than what its parts, bound one
-    /// by one, would give.
-    pub fn define(&mut self, t: Term, meaning: Term) {
+    /// by one, would give. Nothing is learned if the meaning speaks of a part of `t` itself.
+    pub fn define(&mut self, terms: &Terms, t: Term, meaning: Term) {
+        let (now, meaning) = (self.resolve(terms, t), self.resolve(terms, meaning));
+        if now != t || self.variables_of(terms, t).iter().any(|&var| self.occurs(terms, var, meaning)) {
+            return;
+        }
         let old = self.overrides.insert(t, meaning);
         self.changes.push(Change::Overridden(t, old));
         self.generation += 1;

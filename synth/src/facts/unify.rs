@@ -188,7 +188,25 @@ impl Facts {
         Ok(true)
     }
 
+    /// Whether moving an operation from `x` to the other side ends well: with a literal there, or at a variable
+    /// that can be bound. Otherwise two unknown sides would pass operations back and forth for ever.
+    fn is_worth_inverting(&self, terms: &Terms, x: Term, b: Term) -> bool {
+        if terms.value(b).is_some() {
+            return true;
+        }
+        match terms.node(x) {
+            Node::Var(var) => !self.occurs(terms, var, b),
+            Node::Bin(Bin::Add | Bin::Xor | Bin::Mul, inner, c) if terms.value(c).is_some() => {
+                self.is_worth_inverting(terms, inner, b)
+            }
+            _ => false,
+        }
+    }
+
     fn solve_bin(&mut self, terms: &Terms, op: Bin, (x, y): (Term, Term), b: Term) -> Learned<bool> {
+        if terms.value(y).is_some() && !self.is_worth_inverting(terms, x, b) {
+            return Ok(false);
+        }
         match (op, terms.value(y)) {
             (Bin::Add, Some(_)) => self.unify(terms, x, terms.build_bin(Bin::Sub, b, y))?,
             (Bin::Xor, Some(_)) => self.unify(terms, x, terms.build_bin(Bin::Xor, b, y))?,

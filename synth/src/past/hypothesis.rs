@@ -365,7 +365,7 @@ impl<'i> Hypothesis<'i> {
                 _ => (shape, meaning),
             };
             if matches!(terms.node(shape), Node::Xor(..) | Node::And(..)) {
-                self.facts.define(shape, meaning);
+                self.facts.define(&terms, shape, meaning);
             }
         }
         for f in Flag::ALL {
