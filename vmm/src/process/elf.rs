@@ -1,0 +1,236 @@
+//! What a program file says: its segments, its code, its functions. The file is hostile until proven otherwise.
+
+use super::Rights;
+use super::layout::{PIE_BASE, PROGRAM_END, USER_START};
+use super::vma::{page_of, page_up};
+use crate::engine::Virt;
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::{LittleEndian, elf::FileHeader64};
+use std::ops::Range;
+
+const ENDIAN: LittleEndian = LittleEndian;
+
+/// A program as it is to be loaded, with its addresses final.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The first instruction.
+    pub entry: Virt,
+    /// Address of the program headers in memory (AT_PHDR); zero if no segment holds them.
+    pub headers: Virt,
+    /// How many program headers there are (AT_PHNUM).
+    pub header_count: u64,
+    /// What was added to the file's addresses.
+    pub bias: u64,
+    /// The loadable segments, in address order, no two on one page.
+    pub segments: Vec<Segment>,
+    /// Where instructions are, by the section headers, else the executable segments: ranges of addresses.
+    pub code: Vec<Range<Virt>>,
+    /// Where functions start, by the symbol table, in order; empty for a stripped program.
+    pub functions: Vec<Virt>,
+}
+
+/// A part of the file that is to be in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// First address.
+    pub start: Virt,
+    /// First address after the bytes of the file.
+    pub file_end: Virt,
+    /// First address after it.
+    pub end: Virt,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// What the program may do with it.
+    pub rights: Rights,
+}
+
+/// Why a file cannot be run.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ElfError {
+    /// It begins with `#!`.
+    #[error("is a script, not a program: record its interpreter instead ({0})")]
+    Script(String),
+    /// It is something else altogether.
+    #[error("is not an ELF program")]
+    NotElf,
+    /// For another kind of processor.
+    #[error("is a program for another machine ({0}); only 64-bit x86-64 programs can be run")]
+    OtherMachine(String),
+    /// An object file, a core, a kernel module.
+    #[error("is an ELF file but not a program (e_type {0})")]
+    NotProgram(u16),
+    /// It needs ld.so.
+    #[error("needs the dynamic linker {0}: dynamic programs are not supported yet, link it with -static")]
+    Dynamic(String),
+    /// A header contradicts itself or the file.
+    #[error("is damaged: {0}")]
+    Damaged(String),
+}
+
+impl Image {
+    /// Reads a program file.
+    pub fn parse(file: &[u8]) -> Result<Image, ElfError> {
+        let header = check_header(file)?;
+        let programs = header.program_headers(ENDIAN, file).map_err(damaged)?;
+        if let Some(interpreter) = programs.iter().find(|program| program.p_type(ENDIAN) == elf::PT_INTERP) {
+            let path = interpreter.data(ENDIAN, file).unwrap_or(&[]);
+            return Err(ElfError::Dynamic(String::from_utf8_lossy(path).trim_end_matches('\0').to_owned()));
+        }
+        let bias = if header.e_type(ENDIAN) == elf::ET_DYN { PIE_BASE } else { 0 };
+        let segments = segments(programs, file, bias)?;
+        let entry = header.e_entry(ENDIAN).wrapping_add(bias);
+        if !segments.iter().any(|segment| segment.rights.execute && (segment.start..segment.end).contains(&entry)) {
+            return Err(ElfError::Damaged(format!("its entry point {entry:#x} is not in an executable segment")));
+        }
+        let (code, functions) = code(header, file, bias, &segments);
+        Ok(Image {
+            entry,
+            headers: headers_address(header, &segments),
+            header_count: programs.len() as u64,
+            bias,
+            segments,
+            code,
+            functions,
+        })
+    }
+
+    /// The first address after the last segment, a multiple of the page size.
+    #[must_use]
+    pub fn end(&self) -> Virt {
+        self.segments.last().and_then(|segment| page_up(segment.end)).unwrap_or(USER_START)
+    }
+}
+
+fn damaged(error: impl std::fmt::Display) -> ElfError {
+    ElfError::Damaged(error.to_string())
+}
+
+/// The file header of a static x86-64 program.
+fn check_header(file: &[u8]) -> Result<&FileHeader64<LittleEndian>, ElfError> {
+    if let Some(rest) = file.strip_prefix(b"#!") {
+        let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(&[]);
+        let shown = String::from_utf8_lossy(&line[..line.len().min(100)]);
+        return Err(ElfError::Script(shown.trim().to_owned()));
+    }
+    if !file.starts_with(&elf::ELFMAG) {
+        return Err(ElfError::NotElf);
+    }
+    let (class, data) = (file.get(4).copied(), file.get(5).copied());
+    if class != Some(elf::ELFCLASS64) || data != Some(elf::ELFDATA2LSB) {
+        return Err(ElfError::OtherMachine("not 64-bit little-endian".to_owned()));
+    }
+    let header = FileHeader64::<LittleEndian>::parse(file).map_err(damaged)?;
+    match header.e_machine(ENDIAN) {
+        elf::EM_X86_64 => {}
+        elf::EM_AARCH64 => return Err(ElfError::OtherMachine("AArch64".to_owned())),
+        elf::EM_RISCV => return Err(ElfError::OtherMachine("RISC-V".to_owned())),
+        other => return Err(ElfError::OtherMachine(format!("e_machine {other}"))),
+    }
+    match header.e_type(ENDIAN) {
+        elf::ET_EXEC | elf::ET_DYN => Ok(header),
+        other => Err(ElfError::NotProgram(other)),
+    }
+}
+
+/// The loadable segments, checked: inside the file, inside user space, in order, no two on one page.
+fn segments(
+    programs: &[elf::ProgramHeader64<LittleEndian>],
+    file: &[u8],
+    bias: u64,
+) -> Result<Vec<Segment>, ElfError> {
+    let mut segments: Vec<Segment> = Vec::new();
+    let loadable = programs.iter().enumerate().filter(|(_, program)| program.p_type(ENDIAN) == elf::PT_LOAD);
+    for (index, program) in loadable {
+        let Some(segment) = segment(program, bias) else {
+            return Err(ElfError::Damaged(format!("segment {index} lies outside the user's address space")));
+        };
+        let wrong = |what: &str| Err(ElfError::Damaged(format!("segment {index} {what}")));
+        let in_file = segment.offset.checked_add(segment.file_end - segment.start);
+        if in_file.is_none_or(|end| end > file.len() as u64) {
+            return wrong("reaches behind the end of the file (is the file truncated?)");
+        }
+        if segment.file_end > segment.end {
+            return wrong("is larger in the file than in memory");
+        }
+        if segment.start.wrapping_sub(segment.offset) != page_of(segment.start.wrapping_sub(segment.offset)) {
+            return wrong("is not aligned to its place in the file");
+        }
+        if segments.last().is_some_and(|last| page_up(last.end).is_none_or(|end| end > page_of(segment.start))) {
+            return wrong("overlaps the one before it, or is out of order");
+        }
+        if segment.end > segment.start {
+            segments.push(segment);
+        }
+    }
+    if segments.is_empty() {
+        return Err(ElfError::Damaged("it has no loadable segment".to_owned()));
+    }
+    Ok(segments)
+}
+
+/// A segment with its final addresses, or none if they are not all the user's.
+fn segment(program: &elf::ProgramHeader64<LittleEndian>, bias: u64) -> Option<Segment> {
+    let start = program.p_vaddr(ENDIAN).checked_add(bias)?;
+    let file_end = start.checked_add(program.p_filesz(ENDIAN))?;
+    let end = start.checked_add(program.p_memsz(ENDIAN))?;
+    let flags = program.p_flags(ENDIAN);
+    let rights = Rights {
+        read: flags & elf::PF_R != 0,
+        write: flags & elf::PF_W != 0,
+        execute: flags & elf::PF_X != 0,
+    };
+    let inside = start >= USER_START && end.max(file_end) <= PROGRAM_END;
+    inside.then_some(Segment { start, file_end, end, offset: program.p_offset(ENDIAN), rights })
+}
+
+/// Where the program headers are in memory.
+fn headers_address(header: &FileHeader64<LittleEndian>, segments: &[Segment]) -> Virt {
+    let offset = header.e_phoff(ENDIAN);
+    let holds = |segment: &&Segment| {
+        offset >= segment.offset && offset - segment.offset < segment.file_end - segment.start
+    };
+    segments.iter().find(holds).map_or(0, |segment| segment.start + (offset - segment.offset))
+}
+
+/// Where instructions and functions are. Section headers are only a help, so damaged ones are taken as none.
+fn code(
+    header: &FileHeader64<LittleEndian>,
+    file: &[u8],
+    bias: u64,
+    segments: &[Segment],
+) -> (Vec<Range<Virt>>, Vec<Virt>) {
+    let executable = |range: &Range<Virt>| {
+        segments.iter().any(|segment| {
+            segment.rights.execute && range.start >= segment.start && range.end <= segment.file_end
+        })
+    };
+    let mut code = Vec::new();
+    let mut functions = Vec::new();
+    if let Ok(sections) = header.sections(ENDIAN, file) {
+        for section in sections.iter() {
+            let start = section.sh_addr(ENDIAN).wrapping_add(bias);
+            let range = start..start.saturating_add(section.sh_size(ENDIAN));
+            let flags = section.sh_flags(ENDIAN);
+            if flags & u64::from(elf::SHF_EXECINSTR) != 0 && !range.is_empty() && executable(&range) {
+                code.push(range);
+            }
+        }
+        if let Ok(symbols) = sections.symbols(ENDIAN, file, elf::SHT_SYMTAB) {
+            let is_function = |kind| kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC;
+            functions.extend(
+                symbols
+                    .iter()
+                    .filter(|symbol| is_function(symbol.st_type()) && symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF)
+                    .map(|symbol| symbol.st_value(ENDIAN).wrapping_add(bias)),
+            );
+        }
+    }
+    if code.is_empty() {
+        let executable = segments.iter().filter(|segment| segment.rights.execute);
+        code.extend(executable.map(|segment| segment.start..segment.file_end));
+    }
+    functions.sort_unstable();
+    functions.dedup();
+    (code, functions)
+}

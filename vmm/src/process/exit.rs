@@ -1,0 +1,194 @@
+//! What an exit means: the match, apart from the loop and from the effects, so that it is tested without a
+//! virtual machine.
+
+use super::space::{Access, Refusal};
+use super::{Death, Step};
+use crate::engine::{Exception, Exit, Virt};
+use x86::state::Fpu;
+
+/// What is to be done about an exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Serve a system call.
+    Syscall,
+    /// Make the page resident, or tell the program that it cannot be.
+    Touch {
+        /// The address.
+        address: Virt,
+        /// How it was accessed.
+        access: Access,
+        /// The page fault.
+        exception: Exception,
+    },
+    /// Carry out the machine read at rip; if there is none after all, it is an undefined instruction.
+    MachineRead,
+    /// A synchronous signal for the program.
+    Signal(Death),
+    /// A floating-point exception: which one, the status words tell (see [`floating_point`]).
+    FloatingPoint(Exception),
+    /// The caller's turn.
+    Stop(Step),
+    /// The software CPU cannot go on.
+    NoSemantics {
+        /// The instruction's bytes.
+        bytes: [u8; 15],
+        /// How many there are.
+        len: u8,
+    },
+}
+
+/// `si_code` of a signal that the kernel made and that says no more.
+pub const SI_KERNEL: i32 = 0x80;
+/// Exceptions as Linux numbers them.
+mod vector {
+    pub(super) const DIVIDE: u8 = 0;
+    pub(super) const DEBUG: u8 = 1;
+    pub(super) const BREAKPOINT: u8 = 3;
+    pub(super) const OVERFLOW: u8 = 4;
+    pub(super) const UNDEFINED: u8 = 6;
+    pub(super) const NOT_PRESENT: u8 = 11;
+    pub(super) const STACK: u8 = 12;
+    pub(super) const PAGE: u8 = 14;
+    pub(super) const X87: u8 = 16;
+    pub(super) const ALIGNMENT: u8 = 17;
+    pub(super) const SIMD: u8 = 19;
+}
+
+/// Says what an exit means. `rip` is where the guest stands, `rewritten` whether the instruction there is a
+/// machine read that was rewritten to UD2.
+#[must_use]
+pub fn decide(exit: Exit, rip: Virt, rewritten: bool) -> Action {
+    match exit {
+        Exit::Syscall => Action::Syscall,
+        Exit::MachineRead(_) => Action::MachineRead,
+        Exit::Exception(Exception { vector: vector::UNDEFINED, .. }) if rewritten => Action::MachineRead,
+        Exit::Exception(exception) => decide_exception(exception, rip),
+        Exit::Budget => Action::Stop(Step::Budget),
+        Exit::Interrupted => Action::Stop(Step::Interrupted),
+        Exit::NoSemantics { bytes, len } => Action::NoSemantics { bytes, len },
+    }
+}
+
+/// The signal for an exception, as arch/x86/kernel/traps.c and mm/fault.c choose it.
+fn decide_exception(exception: Exception, rip: Virt) -> Action {
+    let signal = |signal, code, address| {
+        Action::Signal(Death { signal, code, address, exception: Some(exception) })
+    };
+    match exception.vector {
+        vector::PAGE => {
+            let access = match (exception.error_code >> 4 & 1, exception.error_code >> 1 & 1) {
+                (1, _) => Access::Execute,
+                (_, 1) => Access::Write,
+                _ => Access::Read,
+            };
+            Action::Touch { address: exception.address, access, exception }
+        }
+        vector::DIVIDE => signal(libc::SIGFPE, libc::FPE_INTDIV, rip),
+        vector::DEBUG => signal(libc::SIGTRAP, libc::TRAP_BRKPT, rip),
+        vector::BREAKPOINT => signal(libc::SIGTRAP, SI_KERNEL, 0),
+        vector::UNDEFINED => signal(libc::SIGILL, libc::ILL_ILLOPN, rip),
+        vector::X87 | vector::SIMD => Action::FloatingPoint(exception),
+        vector::NOT_PRESENT | vector::STACK => signal(libc::SIGBUS, SI_KERNEL, 0),
+        vector::ALIGNMENT => signal(libc::SIGBUS, libc::BUS_ADRALN, 0),
+        vector::OVERFLOW => signal(libc::SIGSEGV, SI_KERNEL, 0),
+        _ => signal(libc::SIGSEGV, SI_KERNEL, 0),
+    }
+}
+
+/// The signal for an access that the address space refuses.
+#[must_use]
+pub fn refused(refusal: Refusal, exception: Exception) -> Death {
+    let (signal, code) = match refusal {
+        Refusal::NotMapped => (libc::SIGSEGV, 1), // SEGV_MAPERR
+        Refusal::Forbidden => (libc::SIGSEGV, 2), // SEGV_ACCERR
+        Refusal::BehindFile => (libc::SIGBUS, libc::BUS_ADRERR),
+    };
+    Death { signal, code, address: exception.address, exception: Some(exception) }
+}
+
+/// The signal for a floating-point exception: the first unmasked one, in the order of `fpu__exception_code`.
+#[must_use]
+pub fn floating_point(exception: Exception, rip: Virt, fpu: &Fpu) -> Death {
+    let raised = if exception.vector == vector::SIMD {
+        fpu.mxcsr & !(fpu.mxcsr >> 7)
+    } else {
+        u32::from(fpu.status & !fpu.control)
+    };
+    let codes = [
+        (0x01, libc::FPE_FLTINV),
+        (0x04, libc::FPE_FLTDIV),
+        (0x08, libc::FPE_FLTOVF),
+        (0x12, libc::FPE_FLTUND),
+        (0x20, libc::FPE_FLTRES),
+    ];
+    let code = codes.into_iter().find(|(bits, _)| raised & bits != 0).map_or(0, |(_, code)| code);
+    Death { signal: libc::SIGFPE, code, address: rip, exception: Some(exception) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exception(vector: u8, error_code: u32, address: Virt) -> Exit {
+        Exit::Exception(Exception { vector, error_code, address })
+    }
+
+    #[test]
+    fn undefined_instructions_are_machine_reads_only_where_they_were_rewritten() {
+        assert_eq!(decide(exception(6, 0, 0), 0x1000, true), Action::MachineRead);
+        let Action::Signal(death) = decide(exception(6, 0, 0), 0x1000, false) else { panic!("a signal") };
+        assert_eq!((death.signal, death.code, death.address), (libc::SIGILL, libc::ILL_ILLOPN, 0x1000));
+    }
+
+    #[test]
+    fn other_exceptions_at_a_rewritten_instruction_stay_what_they_are() {
+        let Action::Touch { access, address, .. } = decide(exception(14, 0x14, 0x1000), 0x1000, true) else {
+            panic!("a page fault")
+        };
+        assert_eq!((access, address), (Access::Execute, 0x1000));
+    }
+
+    #[test]
+    fn a_page_fault_tells_how_memory_was_accessed() {
+        let access = |code| match decide(exception(14, code, 8), 0, false) {
+            Action::Touch { access, .. } => access,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([access(0x4), access(0x6), access(0x7), access(0x15)], [
+            Access::Read,
+            Access::Write,
+            Access::Write,
+            Access::Execute
+        ]);
+    }
+
+    #[test]
+    fn division_and_alignment_are_told_as_linux_tells_them() {
+        let told = |vector| match decide(exception(vector, 0, 0), 0x42, false) {
+            Action::Signal(death) => (death.signal, death.code, death.address),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told(0), (libc::SIGFPE, libc::FPE_INTDIV, 0x42));
+        assert_eq!(told(3), (libc::SIGTRAP, SI_KERNEL, 0));
+        assert_eq!(told(13), (libc::SIGSEGV, SI_KERNEL, 0));
+        assert_eq!(told(17), (libc::SIGBUS, libc::BUS_ADRALN, 0));
+    }
+
+    #[test]
+    fn only_unmasked_floating_point_exceptions_count() {
+        let simd = Exception { vector: 19, error_code: 0, address: 0 };
+        // Inexact and divide-by-zero are raised; divide-by-zero alone is unmasked.
+        let fpu = Fpu { mxcsr: 0x1f80 & !(1 << 9) | 0x24, ..Fpu::default() };
+        assert_eq!(floating_point(simd, 7, &fpu).code, libc::FPE_FLTDIV);
+        let x87 = Exception { vector: 16, error_code: 0, address: 0 };
+        let fpu = Fpu { control: 0x37e, status: 0x21, ..Fpu::default() };
+        assert_eq!(floating_point(x87, 7, &fpu).code, libc::FPE_FLTINV);
+    }
+
+    #[test]
+    fn the_rest_is_the_callers() {
+        assert_eq!(decide(Exit::Budget, 0, false), Action::Stop(Step::Budget));
+        assert_eq!(decide(Exit::Interrupted, 0, false), Action::Stop(Step::Interrupted));
+        assert_eq!(decide(Exit::Syscall, 0, false), Action::Syscall);
+    }
+}

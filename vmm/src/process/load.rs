@@ -1,0 +1,252 @@
+//! Loads a program: its segments, the vDSO, and the first stack as Linux lays it out.
+
+use super::access::AccessError;
+use super::elf::Image;
+use super::layout::{STACK_AT_START, STACK_END, STACK_LIMIT, TIME_PAGE, VDSO};
+use super::space::{AddressSpace, SpaceError};
+use super::vma::{Backing, Content, page_of, page_up};
+use super::{Launch, ProcessError, Rights, vdso};
+use crate::cpu_model::FEATURES_EDX;
+use crate::engine::{Engine, Virt};
+use crate::ram::PAGE;
+use std::sync::Arc;
+use x86::state::{Fpu, RFLAGS_FIXED, RFLAGS_IF, Regs};
+
+/// How much of the stack arguments and environment may take (Linux: a quarter of its limit).
+const ARGUMENTS_LIMIT: u64 = STACK_LIMIT / 4;
+/// Size of a signal frame without XSAVE (AT_MINSIGSTKSZ).
+const SIGNAL_STACK: u64 = 2048;
+/// Ticks per second of `times` (AT_CLKTCK).
+const CLOCK_TICKS: u64 = 100;
+
+const DATA: Rights = Rights { read: true, write: true, execute: false };
+const CODE: Rights = Rights { read: true, write: false, execute: true };
+
+/// Builds the program's address space and points the engine at its first instruction.
+pub(super) fn load(engine: &mut dyn Engine, launch: &Launch) -> Result<AddressSpace, ProcessError> {
+    let image = Image::parse(&launch.executable)
+        .map_err(|error| ProcessError::Program { path: launch.path.clone(), error })?;
+    let mut space = AddressSpace::new(engine)?;
+    map_image(engine, &mut space, launch, &image)?;
+    map_vdso(engine, &mut space)?;
+    let stack = Stack::new(launch, &image)?;
+    let bottom = page_of(stack.pointer).saturating_sub(STACK_AT_START);
+    space.map(engine, bottom..STACK_END, DATA, Backing::Zero("[stack]"))?;
+    write(&mut space, engine, stack.pointer, &stack.bytes)?;
+    let mut regs = Regs { rip: image.entry, rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() };
+    regs.gpr[4] = stack.pointer;
+    engine.set_regs(&regs)?;
+    engine.set_fpu(&Fpu::default())?;
+    Ok(space)
+}
+
+/// Maps the segments, rewrites the machine reads in their code, and puts the heap behind them.
+fn map_image(
+    engine: &mut dyn Engine,
+    space: &mut AddressSpace,
+    launch: &Launch,
+    image: &Image,
+) -> Result<(), ProcessError> {
+    for segment in &image.segments {
+        let start = page_of(segment.start);
+        let end = page_up(segment.end).unwrap_or(segment.end);
+        let from = segment.offset - (segment.start - start);
+        // The bytes behind the file's part are zero, as .bss wants it.
+        let index = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
+        let to = segment.offset + (segment.file_end - segment.start);
+        let bytes = launch.executable.get(index(from)..index(to)).unwrap_or(&[]).to_vec();
+        let file_end = page_up(start + bytes.len() as u64).unwrap_or(end).min(end);
+        let content = Arc::new(Content { name: launch.path.clone(), file_offset: from, bytes });
+        if file_end > start {
+            // Code is rewritten below, by the sections and symbols, which know better than the segment where it begins.
+            let rights = Rights { execute: false, ..segment.rights };
+            space.map(engine, start..file_end, rights, Backing::File(content, 0))?;
+        }
+        if end > file_end {
+            space.map(engine, file_end..end, Rights { execute: false, ..segment.rights }, Backing::Zero(""))?;
+        }
+    }
+    for code in &image.code {
+        space.rewrite(engine, code.clone(), &image.functions)?;
+    }
+    for segment in &image.segments {
+        space.set_loaded_rights(page_of(segment.start)..page_up(segment.end).unwrap_or(segment.end), segment.rights);
+    }
+    space.set_heap(image.end());
+    Ok(())
+}
+
+fn map_vdso(engine: &mut dyn Engine, space: &mut AddressSpace) -> Result<(), ProcessError> {
+    let bytes = vdso::image().map_err(|error| ProcessError::Vdso(error.to_string()))?;
+    let content = Arc::new(Content { name: "[vdso]".to_owned(), file_offset: 0, bytes });
+    space.map(engine, VDSO..VDSO + PAGE, CODE, Backing::File(content, 0))?;
+    space.map(engine, TIME_PAGE..VDSO, DATA, Backing::Zero("[vvar]"))?;
+    Ok(())
+}
+
+/// Writes what the loader itself mapped.
+fn write(
+    space: &mut AddressSpace,
+    engine: &mut dyn Engine,
+    address: Virt,
+    bytes: &[u8],
+) -> Result<(), ProcessError> {
+    match space.write(engine, address, bytes) {
+        Ok(()) => Ok(()),
+        Err(AccessError::Space(error)) => Err(error.into()),
+        Err(AccessError::Bad) => Err(ProcessError::Launch("its arguments do not fit the stack".to_owned())),
+    }
+}
+
+/// The first stack, from its pointer to its end.
+struct Stack {
+    pointer: Virt,
+    bytes: Vec<u8>,
+}
+
+impl Stack {
+    /// From the top down: eight zeroes, the file's name, the environment, the arguments, the platform's name,
+    /// the random bytes; then argc and the vectors of pointers.
+    fn new(launch: &Launch, image: &Image) -> Result<Stack, ProcessError> {
+        let texts = || launch.argv.iter().chain(&launch.envp);
+        if texts().any(|text| text.contains(&0)) || launch.path.contains('\0') {
+            return Err(ProcessError::Launch("an argument contains a zero byte".to_owned()));
+        }
+        let size: u64 = texts().map(|text| text.len() as u64 + 9).sum();
+        if size > ARGUMENTS_LIMIT {
+            let message = format!("arguments and environment are {size} bytes, the limit is {ARGUMENTS_LIMIT}");
+            return Err(ProcessError::Launch(message));
+        }
+        let mut top = Downwards { pointer: STACK_END - 8, bytes: vec![0; 8] };
+        let name = top.push_text(launch.path.as_bytes());
+        let mut environment: Vec<Virt> = launch.envp.iter().rev().map(|text| top.push_text(text)).collect();
+        let mut arguments: Vec<Virt> = launch.argv.iter().rev().map(|text| top.push_text(text)).collect();
+        environment.reverse();
+        arguments.reverse();
+        let platform = top.push_text(b"x86_64");
+        let random = top.push(&launch.random);
+
+        let mut vectors = vec![arguments.len() as u64];
+        vectors.extend(arguments);
+        vectors.push(0);
+        vectors.extend(environment);
+        vectors.push(0);
+        vectors.extend(auxiliary(launch, image, name, platform, random).as_flattened());
+        let vectors: Vec<u8> = vectors.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let pointer = (top.pointer - vectors.len() as u64) & !15;
+        let padding = usize::try_from(top.pointer - pointer).expect("less than the stack") - vectors.len();
+        let mut bytes = vectors;
+        bytes.extend(std::iter::repeat_n(0, padding));
+        bytes.extend(top.bytes.iter().rev());
+        Ok(Stack { pointer, bytes })
+    }
+}
+
+/// A stack that is being filled from its end; its bytes are kept in the order of pushing, last byte first.
+struct Downwards {
+    pointer: Virt,
+    bytes: Vec<u8>,
+}
+
+impl Downwards {
+    fn push(&mut self, bytes: &[u8]) -> Virt {
+        self.bytes.extend(bytes.iter().rev());
+        self.pointer -= bytes.len() as u64;
+        self.pointer
+    }
+
+    fn push_text(&mut self, text: &[u8]) -> Virt {
+        self.push(&[0]);
+        self.push(text)
+    }
+}
+
+/// The auxiliary vector: what the kernel tells a program.
+fn auxiliary(launch: &Launch, image: &Image, name: Virt, platform: Virt, random: Virt) -> [[u64; 2]; 20] {
+    let ids = launch.ids;
+    [
+        [libc::AT_SYSINFO_EHDR, VDSO],
+        [libc::AT_HWCAP, u64::from(FEATURES_EDX)],
+        [libc::AT_PAGESZ, PAGE],
+        [libc::AT_CLKTCK, CLOCK_TICKS],
+        [libc::AT_PHDR, image.headers],
+        [libc::AT_PHENT, 56],
+        [libc::AT_PHNUM, image.header_count],
+        [libc::AT_BASE, 0],
+        [libc::AT_FLAGS, 0],
+        [libc::AT_ENTRY, image.entry],
+        [libc::AT_UID, u64::from(ids.uid)],
+        [libc::AT_EUID, u64::from(ids.euid)],
+        [libc::AT_GID, u64::from(ids.gid)],
+        [libc::AT_EGID, u64::from(ids.egid)],
+        [libc::AT_SECURE, 0],
+        [libc::AT_RANDOM, random],
+        [libc::AT_MINSIGSTKSZ, SIGNAL_STACK],
+        [libc::AT_EXECFN, name],
+        [libc::AT_PLATFORM, platform],
+        [libc::AT_NULL, 0],
+    ]
+}
+
+impl AddressSpace {
+    /// Gives freshly loaded pages, none of them resident, their rights; their code was rewritten already.
+    fn set_loaded_rights(&mut self, range: std::ops::Range<Virt>, rights: Rights) {
+        self.mappings.set_rights(&range, rights);
+    }
+}
+
+impl From<SpaceError> for ProcessError {
+    fn from(error: SpaceError) -> Self {
+        match error {
+            SpaceError::Engine(error) => ProcessError::Engine(error),
+            SpaceError::Paging(error) => ProcessError::Memory(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::Ids;
+
+    fn launch(argv: &[&str]) -> Launch {
+        Launch {
+            executable: Vec::new(),
+            path: "/bin/p".to_owned(),
+            argv: argv.iter().map(|text| text.as_bytes().to_vec()).collect(),
+            envp: vec![b"A=1".to_vec()],
+            random: *b"0123456789abcdef",
+            cwd: b"/".to_vec(),
+            ids: Ids::default(),
+        }
+    }
+
+    fn image() -> Image {
+        Image { entry: 1, headers: 2, header_count: 3, bias: 0, segments: vec![], code: vec![], functions: vec![] }
+    }
+
+    #[test]
+    fn the_first_stack_is_as_linux_lays_it_out() {
+        let stack = Stack::new(&launch(&["p", "xyz"]), &image()).expect("it fits");
+        assert!(stack.pointer % 16 == 0 && stack.pointer + stack.bytes.len() as u64 == STACK_END);
+        let at = |address: Virt| usize::try_from(address - stack.pointer).expect("inside the stack");
+        let word = |address: Virt| u64::from_le_bytes(stack.bytes[at(address)..][..8].try_into().expect("8 bytes"));
+        let text = |address: Virt| stack.bytes[at(address)..].split(|&byte| byte == 0).next().expect("a text");
+        let p = stack.pointer;
+        assert_eq!(word(p), 2);
+        assert_eq!((text(word(p + 8)), text(word(p + 16)), word(p + 24)), (&b"p"[..], &b"xyz"[..], 0));
+        assert_eq!((text(word(p + 32)), word(p + 40)), (&b"A=1"[..], 0));
+        assert_eq!((word(p + 48), word(p + 56)), (libc::AT_SYSINFO_EHDR, VDSO));
+        let name = (p + 48..).step_by(16).find(|&entry| word(entry) == libc::AT_EXECFN).expect("AT_EXECFN");
+        assert_eq!(text(word(name + 8)), b"/bin/p");
+        assert_eq!(word(name + 8) + 7, STACK_END - 8);
+        let random = (p + 48..).step_by(16).find(|&entry| word(entry) == libc::AT_RANDOM).expect("AT_RANDOM");
+        assert_eq!(&stack.bytes[at(word(random + 8))..][..16], b"0123456789abcdef");
+    }
+
+    #[test]
+    fn arguments_that_cannot_be_passed_are_refused() {
+        assert!(Stack::new(&launch(&["a\0b"]), &image()).is_err());
+        assert!(Stack::new(&launch(&[&"x".repeat(3 << 20)]), &image()).is_err());
+    }
+}

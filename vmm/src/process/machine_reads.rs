@@ -1,0 +1,267 @@
+//! Instructions that read the machine, made deterministic: found by disassembly, rewritten to UD2, served from
+//! the CPU model and the gate.
+//!
+//! Not every host traps them (kvm_pvm traps none), so they are rewritten wherever the engine may run; both
+//! engines see the same memory. Byte patterns alone are not proof (nine of ten that look like RDTSC in common
+//! libraries are parts of other instructions), so code is disassembled from its start, and afresh at each
+//! function that the symbol table names. Code that the guest writes after a page became executable is not covered.
+
+use crate::cpu_model;
+use crate::engine::Virt;
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use x86::machine::MachineRead;
+use x86::state::Regs;
+
+/// UD2.
+pub const UD2: [u8; 2] = [0x0f, 0x0b];
+/// The longest instruction.
+pub const LONGEST: usize = 15;
+
+/// The rewritten instructions by address, each with the two bytes that UD2 replaced.
+#[derive(Debug, Default)]
+pub struct Sites {
+    originals: BTreeMap<Virt, [u8; 2]>,
+}
+
+impl Sites {
+    /// Whether the instruction at `address` was rewritten.
+    #[must_use]
+    pub fn contains(&self, address: Virt) -> bool {
+        self.originals.contains_key(&address)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.originals.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.originals.is_empty()
+    }
+
+    /// Finds the machine reads in `code`, which is at `start`; `functions` are addresses in order. Gives the new
+    /// ones' addresses.
+    pub fn add(&mut self, start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
+        let mut new = Vec::new();
+        for address in find(start, code, functions) {
+            let at = offset(start, address);
+            let bytes = [code[at], code[at + 1]];
+            if bytes != UD2 && self.originals.insert(address, bytes).is_none() {
+                new.push(address);
+            }
+        }
+        new
+    }
+
+    /// Forgets those in a range that is no longer mapped.
+    pub fn remove(&mut self, range: &Range<Virt>) {
+        self.originals.retain(|address, _| !range.contains(address));
+    }
+
+    /// Moves those in a range that was moved by mremap.
+    pub fn relocate(&mut self, range: &Range<Virt>, to: Virt) {
+        let moved: Vec<_> = self.originals.range(range.clone()).map(|(&at, &bytes)| (at, bytes)).collect();
+        self.remove(range);
+        self.originals.extend(moved.into_iter().map(|(at, bytes)| (at - range.start + to, bytes)));
+    }
+
+    /// Writes UD2 into `bytes`, which are what is at `start`, wherever an instruction was rewritten.
+    pub fn hide(&self, start: Virt, bytes: &mut [u8]) {
+        self.overlay(start, bytes, |_| UD2);
+    }
+
+    /// Writes the program's own bytes back into `bytes`.
+    pub fn reveal(&self, start: Virt, bytes: &mut [u8]) {
+        self.overlay(start, bytes, |original| original);
+    }
+
+    fn overlay(&self, start: Virt, bytes: &mut [u8], what: impl Fn([u8; 2]) -> [u8; 2]) {
+        let end = start.saturating_add(bytes.len() as u64);
+        for (&address, &original) in self.originals.range(start.saturating_sub(1)..end) {
+            for (at, byte) in (address..).zip(what(original)) {
+                if (start..end).contains(&at) {
+                    bytes[offset(start, at)] = byte;
+                }
+            }
+        }
+    }
+}
+
+/// The distance of `address` from `start`, which is not above it, inside a slice.
+fn offset(start: Virt, address: Virt) -> usize {
+    usize::try_from(address - start).expect("an offset inside a slice")
+}
+
+/// The addresses of the machine reads in `code`.
+fn find(start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
+    let end = start + code.len() as u64;
+    let inside = functions.iter().copied().filter(|function| (start + 1..end).contains(function));
+    let starts: Vec<Virt> = std::iter::once(start).chain(inside).collect();
+    let ends = starts.iter().copied().skip(1).chain([end]);
+    let mut found = Vec::new();
+    for (from, to) in starts.iter().copied().zip(ends) {
+        let bytes = &code[offset(start, from)..offset(start, to)];
+        if may_contain(bytes) {
+            let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
+            found.extend(decoder.iter().filter(|instruction| kind(instruction).is_some()).map(|found| found.ip()));
+        }
+    }
+    found
+}
+
+/// Whether the opcode bytes of a machine read occur at all; cheap, and true for little code.
+fn may_contain(code: &[u8]) -> bool {
+    code.windows(2).any(|pair| pair[0] == 0x0f && matches!(pair[1], 0x01 | 0x31 | 0xa2 | 0xc7))
+}
+
+/// Which machine read an instruction is.
+fn kind(instruction: &Instruction) -> Option<MachineRead> {
+    Some(match instruction.mnemonic() {
+        Mnemonic::Cpuid => MachineRead::Cpuid,
+        Mnemonic::Rdtsc => MachineRead::Rdtsc,
+        Mnemonic::Rdtscp => MachineRead::Rdtscp,
+        Mnemonic::Rdpid => MachineRead::Rdpid,
+        Mnemonic::Rdrand => MachineRead::Rdrand,
+        Mnemonic::Rdseed => MachineRead::Rdseed,
+        Mnemonic::Xgetbv => MachineRead::Xgetbv,
+        _ => return None,
+    })
+}
+
+/// A machine read at the guest's rip, decoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// Which.
+    pub kind: MachineRead,
+    instruction: Instruction,
+}
+
+/// What a machine read needs from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: the model says it all.
+    Nothing,
+    /// The time stamp counter.
+    Tsc,
+    /// Random bits.
+    Random,
+}
+
+impl Read {
+    /// Decodes the instruction at `rip` from its own bytes, if it is a machine read.
+    #[must_use]
+    pub fn decode(rip: Virt, bytes: &[u8]) -> Option<Read> {
+        let instruction = Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode();
+        Some(Read { kind: kind(&instruction)?, instruction })
+    }
+
+    /// What it needs; `None` if the model lacks it, and hardware would raise #UD.
+    #[must_use]
+    pub fn needs(&self) -> Option<Needs> {
+        match self.kind {
+            MachineRead::Cpuid => Some(Needs::Nothing),
+            MachineRead::Rdtsc | MachineRead::Rdtscp => Some(Needs::Tsc),
+            MachineRead::Rdrand | MachineRead::Rdseed => Some(Needs::Random),
+            MachineRead::Rdpid | MachineRead::Xgetbv => None,
+        }
+    }
+
+    /// Carries it out with what it needed (see [`Read::needs`]).
+    pub fn execute(&self, regs: &mut Regs, value: u64) {
+        const [RAX, RCX, RDX, RBX]: [usize; 4] = [0, 1, 2, 3];
+        let low = |value: u64| value & 0xffff_ffff;
+        match self.kind {
+            MachineRead::Cpuid => {
+                let result = cpu_model::cpuid(low32(regs.gpr[RAX]), low32(regs.gpr[RCX]));
+                for (register, value) in
+                    [(RAX, result.eax), (RBX, result.ebx), (RCX, result.ecx), (RDX, result.edx)]
+                {
+                    regs.gpr[register] = u64::from(value);
+                }
+            }
+            MachineRead::Rdtsc | MachineRead::Rdtscp => {
+                regs.gpr[RAX] = low(value);
+                regs.gpr[RDX] = value >> 32;
+                if self.kind == MachineRead::Rdtscp {
+                    regs.gpr[RCX] = 0;
+                }
+            }
+            MachineRead::Rdrand | MachineRead::Rdseed => self.store_random(regs, value),
+            MachineRead::Rdpid | MachineRead::Xgetbv => {}
+        }
+        regs.rip = self.instruction.next_ip();
+    }
+
+    /// Writes random bits to the destination; CF says that there were some, the other flags are cleared.
+    fn store_random(&self, regs: &mut Regs, value: u64) {
+        let register = self.instruction.op0_register();
+        let slot = &mut regs.gpr[register.full_register().number()];
+        *slot = match register.size() {
+            2 => *slot & !0xffff | value & 0xffff,
+            4 => value & 0xffff_ffff,
+            _ => value,
+        };
+        regs.rflags = regs.rflags & !0x8d5 | 1;
+        debug_assert_ne!(register, Register::None, "RDRAND has a destination");
+    }
+}
+
+/// The low half of a register.
+fn low32(value: u64) -> u32 {
+    u32::try_from(value & 0xffff_ffff).expect("it was masked to 32 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_instructions_at_a_boundary_are_rewritten() {
+        // mov eax, 0x0000310f (holds the bytes of RDTSC); rdtsc; cpuid; ret
+        let code = [0xb8, 0x0f, 0x31, 0x00, 0x00, 0x0f, 0x31, 0x0f, 0xa2, 0xc3];
+        let mut sites = Sites::default();
+        assert_eq!(sites.add(0x1000, &code, &[]), [0x1005, 0x1007]);
+        let mut hidden = code;
+        sites.hide(0x1000, &mut hidden);
+        assert_eq!(hidden, [0xb8, 0x0f, 0x31, 0x00, 0x00, 0x0f, 0x0b, 0x0f, 0x0b, 0xc3]);
+        sites.reveal(0x1000, &mut hidden);
+        assert_eq!(hidden, code);
+    }
+
+    #[test]
+    fn a_function_symbol_ends_what_was_decoded_before_it() {
+        // A stray byte 0xb8 of data before the function would swallow the CPUID as an immediate.
+        let code = [0xb8, 0x0f, 0xa2, 0xc3, 0x90, 0x90];
+        assert!(Sites::default().add(0x1000, &code, &[]).is_empty());
+        assert_eq!(Sites::default().add(0x1000, &code, &[0x1001]), [0x1001]);
+    }
+
+    #[test]
+    fn a_rewriting_that_straddles_two_pages_is_seen_from_both() {
+        let mut sites = Sites::default();
+        sites.add(0x1fff, &[0x0f, 0xa2], &[]);
+        let (mut first, mut second) = ([0x90; 4], [0x90; 4]);
+        sites.hide(0x1ffc, &mut first);
+        sites.hide(0x2000, &mut second);
+        assert_eq!((first, second), ([0x90, 0x90, 0x90, 0x0f], [0x0b, 0x90, 0x90, 0x90]));
+    }
+
+    #[test]
+    fn reads_write_what_the_processor_writes() {
+        let mut regs = Regs { gpr: [u64::MAX; 16], rip: 0x10, ..Regs::default() };
+        regs.gpr[0] = 0xffff_ffff_0000_0000;
+        Read::decode(0x10, &[0x0f, 0xa2]).expect("CPUID").execute(&mut regs, 0);
+        assert_eq!((regs.gpr[0], regs.rip), (7, 0x12));
+        Read::decode(0x12, &[0x0f, 0x31]).expect("RDTSC").execute(&mut regs, 0x1_0000_0002);
+        assert_eq!((regs.gpr[0], regs.gpr[2]), (2, 1));
+        let rdrand_r9w = Read::decode(0x14, &[0x66, 0x41, 0x0f, 0xc7, 0xf1]).expect("RDRAND");
+        rdrand_r9w.execute(&mut regs, 0x1234_5678);
+        assert_eq!((regs.gpr[9], regs.rflags & 1, regs.rip), (0xffff_ffff_ffff_5678, 1, 0x19));
+        assert_eq!(Read::decode(0x14, &[0x0f, 0x01, 0xd0]).expect("XGETBV").needs(), None);
+    }
+}
