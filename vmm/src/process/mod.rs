@@ -1,13 +1,29 @@
 //! A Linux program as a guest: its memory, its engine, and the loop that serves it.
 //!
 //! [`Process::step`] runs the engine to its next exit, [`exit::decide`] says what the exit means, and the
-//! process carries that out. Where things are: [`elf`] (what a program file says), [`layout`] (where things go in the address
-//! space, and the first stack), [`space`] (the address space: what is mapped, and what is resident), [`machine_reads`] (CPUID, RDTSC and
-//! their like, made deterministic), [`vdso`] (the clock without an exit). System calls and signals are
-//! [`crate::linux`].
+//! process carries that out. Where things are: [`elf`] (what a program file says), [`layout`] (where things go
+//! in the address space), [`load`] (segments, vDSO and the first stack), [`vma`] and [`space`] (the address
+//! space: what is mapped, and what is resident), [`access`] (how the personality reads and writes it),
+//! [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`vdso`] (the clock without an exit).
+//! System calls and signals are [`crate::linux`].
 
-use crate::engine::{Engine, EngineError, Exception, Virt};
-use crate::gate::{Gate, GateError};
+pub mod access;
+pub mod elf;
+pub mod exit;
+pub mod layout;
+mod load;
+pub mod machine_reads;
+pub mod space;
+pub mod vdso;
+pub mod vma;
+
+use crate::engine::{Engine, EngineError, Exception, Until, Virt};
+use crate::gate::{Event, Gate, GateError};
+use crate::linux::{Delivery, Guest, Linux, Outcome, deliver};
+use crate::paging::PagingError;
+use exit::{Action, decide};
+use machine_reads::{LONGEST, Needs, Read};
+use space::AddressSpace;
 use x86::state::State;
 
 /// What to run, and all that it can see of the one who runs it.
@@ -100,22 +116,138 @@ pub struct Rights {
 pub struct Process {
     engine: Box<dyn Engine>,
     gate: Box<dyn Gate>,
+    space: AddressSpace,
+    linux: Linux,
+    /// How it ended.
+    end: Option<Step>,
 }
 
 impl Process {
     /// Loads the program and stands at its first instruction.
     pub fn start(
-        engine: Box<dyn Engine>,
+        mut engine: Box<dyn Engine>,
         gate: Box<dyn Gate>,
         launch: &Launch,
     ) -> Result<Process, ProcessError> {
-        let _ = launch;
-        Ok(Process { engine, gate })
+        let linux = Linux::new(launch, gate.replaying(), engine.interrupter())?;
+        let space = load::load(&mut *engine, launch)?;
+        Ok(Process { engine, gate, space, linux, end: None })
     }
 
     /// Runs to the next exit, and serves it.
     pub fn step(&mut self) -> Result<Step, ProcessError> {
-        todo!()
+        self.step_until(Until::Exit)
+    }
+
+    /// Runs to the next exit or bound, and serves it. A program that has ended stays as it is.
+    pub fn step_until(&mut self, until: Until) -> Result<Step, ProcessError> {
+        if let Some(end) = self.end {
+            return Ok(end);
+        }
+        let exit = self.engine.run(until)?;
+        let rip = self.engine.regs().rip;
+        let step = self.perform(decide(exit, rip, self.space.sites().contains(rip)))?;
+        if matches!(step, Step::Exited(_) | Step::Killed(_)) {
+            self.end = Some(step);
+        }
+        Ok(step)
+    }
+
+    /// Carries out what an exit asks for.
+    fn perform(&mut self, action: Action) -> Result<Step, ProcessError> {
+        match action {
+            Action::Syscall => self.syscall(),
+            Action::Touch { address, access, exception } => {
+                match self.space.touch(&mut *self.engine, address, access)? {
+                    Ok(()) => Ok(Step::Running),
+                    Err(refusal) => self.signal(exit::refused(refusal, exception), true),
+                }
+            }
+            Action::MachineRead => self.machine_read(),
+            Action::Signal(death) => self.signal(death, true),
+            Action::FloatingPoint(exception) => {
+                let fpu = self.engine.fpu()?;
+                let death = exit::floating_point(exception, self.engine.regs().rip, &fpu);
+                self.signal(death, true)
+            }
+            Action::Stop(step) => Ok(step),
+            Action::NoSemantics { bytes, len } => {
+                let bytes = bytes[..usize::from(len).min(bytes.len())].iter();
+                let bytes: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
+                Err(ProcessError::NoSemantics { rip: self.engine.regs().rip, bytes: bytes.join(" ") })
+            }
+        }
+    }
+
+    fn syscall(&mut self) -> Result<Step, ProcessError> {
+        let regs = *self.engine.regs();
+        let [rax, _, rdx, _, _, _, rsi, rdi, r8, r9, r10, ..] = regs.gpr;
+        self.gate.begin(Event::Syscall(rax), &regs)?;
+        let (linux, mut guest) = self.guest();
+        match linux.syscall(&mut guest, rax, [rdi, rsi, rdx, r10, r8, r9])? {
+            Outcome::Return(value) => {
+                let mut regs = *self.engine.regs();
+                regs.gpr[0] = value;
+                self.engine.set_regs(&regs)?;
+            }
+            Outcome::Resumed => {}
+            Outcome::Exit(status) => {
+                let regs = *self.engine.regs();
+                self.gate.begin(Event::Exited(status), &regs)?;
+                return Ok(Step::Exited(status));
+            }
+        }
+        while let Some(death) = self.linux.signals.take() {
+            let step = self.signal(death, false)?;
+            if step != Step::Running {
+                return Ok(step);
+            }
+        }
+        Ok(Step::Running)
+    }
+
+    /// Carries out the machine read at rip.
+    fn machine_read(&mut self) -> Result<Step, ProcessError> {
+        let mut regs = *self.engine.regs();
+        let mut bytes = [0; LONGEST];
+        let within = usize::try_from(crate::ram::PAGE - regs.rip % crate::ram::PAGE).unwrap_or(LONGEST);
+        if !self.space.read_original(self.engine.ram(), regs.rip, &mut bytes) {
+            // The instruction may be the last before an unmapped page.
+            let end = within.min(LONGEST);
+            self.space.read_original(self.engine.ram(), regs.rip, &mut bytes[..end]);
+        }
+        let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs()?)));
+        let Some((read, needs)) = read else {
+            let undefined = Exception { vector: 6, error_code: 0, address: 0 };
+            return self.perform(decide(crate::engine::Exit::Exception(undefined), regs.rip, false));
+        };
+        self.gate.begin(Event::MachineRead, &regs)?;
+        let (linux, mut guest) = self.guest();
+        let value = match needs {
+            Needs::Nothing => 0,
+            Needs::Tsc => linux.time_stamp(&mut guest)?,
+            Needs::Random => linux.random_word(&mut guest)?,
+        };
+        read.execute(&mut regs, value);
+        self.engine.set_regs(&regs)?;
+        Ok(Step::Running)
+    }
+
+    /// Delivers a signal.
+    fn signal(&mut self, death: Death, synchronous: bool) -> Result<Step, ProcessError> {
+        let regs = *self.engine.regs();
+        self.gate.begin(Event::Signal(death.signal), &regs)?;
+        let (linux, mut guest) = self.guest();
+        Ok(match deliver(linux, &mut guest, death, synchronous)? {
+            Delivery::Handled => Step::Running,
+            Delivery::Fatal(death) => Step::Killed(death),
+        })
+    }
+
+    /// The personality, and what it works on.
+    fn guest(&mut self) -> (&mut Linux, Guest<'_>) {
+        let guest = Guest { engine: &mut *self.engine, space: &mut self.space, gate: &mut *self.gate };
+        (&mut self.linux, guest)
     }
 
     /// The engine.
@@ -140,42 +272,70 @@ impl Process {
         &mut *self.gate
     }
 
+    /// The address space.
+    #[must_use]
+    pub fn space(&self) -> &AddressSpace {
+        &self.space
+    }
+
+    /// Ends the guest; gives back what it ran on.
+    #[must_use]
+    pub fn into_parts(self) -> (Box<dyn Engine>, Box<dyn Gate>) {
+        (self.engine, self.gate)
+    }
+
     /// Integer, x87 and vector registers.
     pub fn state(&mut self) -> Result<State, ProcessError> {
         Ok(State { regs: *self.engine.regs(), fpu: self.engine.fpu()? })
     }
 
-    /// A digest of the memory: the same on every engine for the same execution.
+    /// A digest of the memory: the same on every engine for the same execution (see [`AddressSpace::digest`]).
     #[must_use]
     pub fn memory_digest(&self) -> u64 {
-        todo!()
+        self.space.digest(self.engine.ram())
     }
 
     /// The address space's parts, in address order.
     #[must_use]
     pub fn mappings(&self) -> Vec<MappingInfo> {
-        todo!()
+        self.space.describe()
     }
 
     /// Reads guest memory whatever its rights are, with the program's own code bytes (without the rewriting of
-    /// machine reads). False if a byte is not mapped.
+    /// machine reads). False if a byte is not mapped, or its file has ended.
     pub fn read_memory(&self, address: Virt, bytes: &mut [u8]) -> bool {
-        let _ = (address, bytes);
-        todo!()
+        self.space.read_original(self.engine.ram(), address, bytes)
     }
 }
 
 /// Why a program cannot be run, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
+    /// The file cannot be run.
+    #[error("{path} {error}")]
+    Program {
+        /// The file.
+        path: String,
+        /// Why not.
+        error: elf::ElfError,
+    },
+    /// The arguments or the working directory cannot be given to a program.
+    #[error("the program cannot be started: {0}")]
+    Launch(String),
+    /// The vDSO cannot be assembled.
+    #[error("the vDSO cannot be assembled: {0}")]
+    Vdso(String),
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The guest's memory is used up.
+    #[error(transparent)]
+    Memory(PagingError),
     /// The journal, or the replay, ends or fails here.
     #[error(transparent)]
     Gate(#[from] GateError),
     /// The software CPU has no semantics for an instruction.
-    #[error("no semantics for the instruction {bytes} at {rip:#x}")]
+    #[error("the software CPU has no semantics for the instruction {bytes} at {rip:#x}")]
     NoSemantics {
         /// Where.
         rip: Virt,

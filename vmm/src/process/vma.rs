@@ -29,7 +29,8 @@ pub enum Backing {
 
 impl Backing {
     /// The backing of the part that begins `distance` bytes further on.
-    fn advanced(&self, distance: u64) -> Backing {
+    #[must_use]
+    pub fn after(&self, distance: u64) -> Backing {
         match self {
             Backing::Zero(name) => Backing::Zero(name),
             Backing::File(content, at) => Backing::File(Arc::clone(content), at + distance),
@@ -169,7 +170,7 @@ impl Mappings {
         if start == address {
             return;
         }
-        let upper = Mapping { backing: mapping.backing.advanced(address - start), ..mapping.clone() };
+        let upper = Mapping { backing: mapping.backing.after(address - start), ..mapping.clone() };
         if let Some(lower) = self.by_start.get_mut(&start) {
             lower.end = address;
         }

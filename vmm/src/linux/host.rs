@@ -1,0 +1,145 @@
+//! The host's system calls, each behind a safe function: pointers come from slices, results are the kernel's
+//! (a value, or a negative error number).
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// A raw system call.
+///
+/// # Safety
+/// The call must be one that only uses memory through pointers in `arguments` that are valid for it.
+pub(super) unsafe fn raw(number: i64, arguments: [u64; 6]) -> i64 {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: the caller's obligation.
+    let value = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    if value == -1 { -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) } else { value }
+}
+
+fn fd(descriptor: RawFd) -> u64 {
+    super::word(i64::from(descriptor))
+}
+
+/// A pointer as an argument.
+pub(super) fn pointer<T>(at: *const T) -> u64 {
+    at.addr() as u64
+}
+
+/// openat; the descriptor is closed on exec.
+pub(super) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
+    let flags = super::word(i64::from(flags | libc::O_CLOEXEC));
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    let value = unsafe {
+        raw(libc::SYS_openat, [fd(directory), pointer(path.as_ptr()), flags, u64::from(mode), 0, 0])
+    };
+    owned(value)
+}
+
+/// Takes ownership of a descriptor that the kernel just made.
+fn owned(value: i64) -> Result<OwnedFd, i64> {
+    match RawFd::try_from(value) {
+        // SAFETY: the kernel just gave this descriptor to us and nothing else owns it.
+        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
+        _ => Err(value),
+    }
+}
+
+/// read, or pread at `offset`.
+pub(super) fn read(from: RawFd, bytes: &mut [u8], offset: Option<i64>) -> i64 {
+    let (number, offset) = offset.map_or((libc::SYS_read, 0), |offset| (libc::SYS_pread64, super::word(offset)));
+    // SAFETY: the buffer is writable for its length.
+    unsafe { raw(number, [fd(from), pointer(bytes.as_mut_ptr()), bytes.len() as u64, offset, 0, 0]) }
+}
+
+/// write, or pwrite at `offset`.
+pub(super) fn write(to: RawFd, bytes: &[u8], offset: Option<i64>) -> i64 {
+    let (number, offset) = offset.map_or((libc::SYS_write, 0), |offset| (libc::SYS_pwrite64, super::word(offset)));
+    // SAFETY: the buffer is readable for its length.
+    unsafe { raw(number, [fd(to), pointer(bytes.as_ptr()), bytes.len() as u64, offset, 0, 0]) }
+}
+
+/// pipe2.
+pub(super) fn pipe(flags: i32) -> Result<[OwnedFd; 2], i64> {
+    let mut ends: [RawFd; 2] = [-1; 2];
+    let flags = super::word(i64::from(flags | libc::O_CLOEXEC));
+    // SAFETY: the kernel writes two descriptors into `ends`.
+    let value = unsafe { raw(libc::SYS_pipe2, [pointer(ends.as_mut_ptr()), flags, 0, 0, 0, 0]) };
+    if value < 0 {
+        return Err(value);
+    }
+    Ok([owned(i64::from(ends[0]))?, owned(i64::from(ends[1]))?])
+}
+
+/// fcntl with a number as its argument.
+pub(super) fn fcntl(descriptor: RawFd, command: i32, value: u64) -> i64 {
+    // SAFETY: only commands that take no pointer are passed (see `files::fcntl`).
+    unsafe { raw(libc::SYS_fcntl, [fd(descriptor), super::word(i64::from(command)), value, 0, 0, 0]) }
+}
+
+/// fcntl with a `struct flock` as its argument.
+pub(super) fn fcntl_lock(descriptor: RawFd, command: i32, lock: &mut [u8; 32]) -> i64 {
+    // SAFETY: the commands for locks read and write a `struct flock`, which has 32 bytes.
+    unsafe { raw(libc::SYS_fcntl, [fd(descriptor), super::word(i64::from(command)), pointer(lock.as_mut_ptr()), 0, 0, 0]) }
+}
+
+/// ioctl with a pointer to `bytes`, whose length is that which the request reads or writes.
+pub(super) fn ioctl(descriptor: RawFd, request: u64, bytes: &mut [u8]) -> i64 {
+    // SAFETY: only the requests of `terminal::REQUESTS` are passed, with a buffer of the size listed there.
+    unsafe { raw(libc::SYS_ioctl, [fd(descriptor), request, pointer(bytes.as_mut_ptr()), 0, 0, 0]) }
+}
+
+/// poll; `milliseconds` is negative to wait for ever.
+pub(super) fn poll(files: &mut [libc::pollfd], milliseconds: i32) -> i64 {
+    let timeout = super::word(i64::from(milliseconds));
+    // SAFETY: the vector is writable for its length.
+    unsafe { raw(libc::SYS_poll, [pointer(files.as_mut_ptr()), files.len() as u64, timeout, 0, 0, 0]) }
+}
+
+/// clock_nanosleep; gives the time that was left when it was interrupted.
+pub(super) fn sleep(clock: i32, flags: i32, time: [u64; 2]) -> (i64, [u64; 2]) {
+    let mut left = [0_u64; 2];
+    let (clock, flags) = (super::word(i64::from(clock)), super::word(i64::from(flags)));
+    // SAFETY: both are a `struct timespec`: two 64-bit words.
+    let value = unsafe {
+        raw(libc::SYS_clock_nanosleep, [clock, flags, pointer(time.as_ptr()), pointer(left.as_mut_ptr()), 0, 0])
+    };
+    (value, left)
+}
+
+/// clock_gettime: seconds and nanoseconds.
+pub(super) fn clock(clock: i32) -> (i64, [u64; 2]) {
+    let mut time = [0_u64; 2];
+    // SAFETY: the kernel writes a `struct timespec`: two 64-bit words.
+    let value = unsafe {
+        raw(libc::SYS_clock_gettime, [super::word(i64::from(clock)), pointer(time.as_mut_ptr()), 0, 0, 0, 0])
+    };
+    (value, time)
+}
+
+/// Fills `bytes` with random bytes.
+pub(super) fn random(bytes: &mut [u8]) -> i64 {
+    // SAFETY: the buffer is writable for its length.
+    unsafe { raw(libc::SYS_getrandom, [pointer(bytes.as_mut_ptr()), bytes.len() as u64, 0, 0, 0, 0]) }
+}
+
+/// What a symbolic link in /proc/self/fd says.
+pub(super) fn path_of(descriptor: &impl AsRawFd) -> Result<Vec<u8>, i64> {
+    use std::os::unix::ffi::OsStringExt;
+    match std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd())) {
+        Ok(path) => Ok(path.into_os_string().into_vec()),
+        Err(error) => Err(-i64::from(error.raw_os_error().unwrap_or(libc::EIO))),
+    }
+}
+
+/// ftruncate.
+pub(super) fn truncate(file: RawFd, length: u64) -> i64 {
+    // SAFETY: it takes no pointer.
+    unsafe { raw(libc::SYS_ftruncate, [fd(file), length, 0, 0, 0, 0]) }
+}
+
+/// fstatfs: its result, and the bytes of the `struct statfs`.
+pub(super) fn statfs(file: RawFd) -> (i64, Vec<u8>) {
+    let mut bytes = vec![0; size_of::<libc::statfs>()];
+    // SAFETY: the kernel writes one `struct statfs`.
+    let result = unsafe { raw(libc::SYS_fstatfs, [fd(file), pointer(bytes.as_mut_ptr()), 0, 0, 0, 0]) };
+    (result, bytes)
+}

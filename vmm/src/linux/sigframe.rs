@@ -1,0 +1,126 @@
+//! The frame that a signal's handler runs on, as the kernel lays it out on x86-64 (`struct rt_sigframe`), without
+//! the extended state: return address, ucontext, siginfo, and above them the FXSAVE image.
+
+use super::signals::{Action, Stack};
+use super::{Guest, PID, Served};
+use crate::engine::Virt;
+use crate::process::Death;
+use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs};
+
+/// Size of the frame: return address, ucontext, siginfo.
+const SIZE: u64 = 8 + UCONTEXT + SIGINFO;
+const UCONTEXT: u64 = 304;
+const SIGINFO: u64 = 128;
+/// Words of the ucontext, whose mcontext begins at word 5.
+const WORDS: usize = 38;
+const MCONTEXT: usize = 5;
+/// `uc_flags`: UC_SIGCONTEXT_SS and UC_STRICT_RESTORE_SS, as every 64-bit kernel sets them.
+const UC_FLAGS: u64 = 6;
+/// User selectors: CS in bits 0 to 15, SS in bits 48 to 63.
+const SELECTORS: u64 = 0x33 | 0x2b << 48;
+/// General registers by hardware number, in the order of `struct sigcontext`.
+const ORDER: [usize; 16] = [8, 9, 10, 11, 12, 13, 14, 15, 7, 6, 5, 3, 2, 0, 1, 4];
+/// Where in the mcontext rip, flags, selectors, error, trap, old mask, cr2 and the pointer to the FXSAVE image are.
+const RIP: usize = MCONTEXT + 16;
+const FPSTATE: usize = MCONTEXT + 23;
+/// The signal mask, after the mcontext and its reserved words.
+const MASK: usize = WORDS - 1;
+/// What a handler may change of the flags: AC, OF, DF, SF, ZF, AF, PF, CF.
+const USER_FLAGS: u64 = 0x4_0cd5;
+/// The bits of MXCSR that exist.
+const MXCSR_MASK: u32 = 0xffff;
+
+/// What comes back at the handler's end besides the registers.
+pub(super) struct Saved {
+    pub(super) mask: u64,
+    pub(super) stack: Stack,
+}
+
+/// Pushes a frame below `top` and enters the handler.
+pub(super) fn push(
+    guest: &mut Guest<'_>,
+    top: Virt,
+    action: &Action,
+    death: &Death,
+    saved: &Saved,
+) -> Served<()> {
+    let regs = *guest.engine.regs();
+    let fpu = guest.engine.fpu()?;
+    let image = top.saturating_sub(Fpu::FXSAVE_SIZE as u64) & !63;
+    // As at a function's entry: the stack is 8 bytes off a multiple of 16.
+    let frame = (image.saturating_sub(SIZE) & !15).saturating_sub(8);
+    let (context, info) = (frame + 8, frame + 8 + UCONTEXT);
+    guest.write(image, &fpu.to_fxsave())?;
+    guest.write_words(frame, &[action.restorer])?;
+    guest.write_words(context, &ucontext(&regs, image, death, saved))?;
+    guest.write(info, &siginfo(death))?;
+
+    let mut entry = regs;
+    entry.gpr[0] = 0;
+    entry.gpr[7] = u64::from(death.signal.unsigned_abs());
+    entry.gpr[6] = info;
+    entry.gpr[2] = context;
+    entry.gpr[4] = frame;
+    entry.rip = action.handler;
+    entry.rflags &= !RFLAGS_DF;
+    Ok(guest.engine.set_regs(&entry)?)
+}
+
+/// Takes the registers back from the frame that the handler's return left the stack pointer above.
+pub(super) fn pop(guest: &mut Guest<'_>) -> Served<Saved> {
+    let mut regs = *guest.engine.regs();
+    // The return address is already popped, so the stack pointer is at the ucontext.
+    let words: [u64; WORDS] = guest.read_words(regs.gpr[4])?;
+    for (n, word) in ORDER.into_iter().zip(&words[MCONTEXT..]) {
+        regs.gpr[n] = *word;
+    }
+    regs.rip = words[RIP];
+    regs.rflags = words[RIP + 1] & USER_FLAGS | RFLAGS_FIXED | RFLAGS_IF;
+    let fpu = if words[FPSTATE] == 0 {
+        Fpu::default()
+    } else {
+        let mut fpu = Fpu::from_fxsave(&guest.read_array(words[FPSTATE])?);
+        fpu.mxcsr &= MXCSR_MASK;
+        fpu
+    };
+    guest.engine.set_fpu(&fpu)?;
+    guest.engine.set_regs(&regs)?;
+    let stack = Stack { start: words[2], flags: words[3] & 0xffff_ffff, size: words[4] };
+    Ok(Saved { mask: words[MASK], stack })
+}
+
+fn ucontext(regs: &Regs, image: Virt, death: &Death, saved: &Saved) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    words[..MCONTEXT].copy_from_slice(&[UC_FLAGS, 0, saved.stack.start, saved.stack.flags, saved.stack.size]);
+    for (word, n) in words[MCONTEXT..].iter_mut().zip(ORDER) {
+        *word = regs.gpr[n];
+    }
+    let exception = death.exception;
+    let (error, vector, cr2) = exception.map_or((0, 0, 0), |exception| {
+        (u64::from(exception.error_code), u64::from(exception.vector), exception.address)
+    });
+    words[RIP..=FPSTATE].copy_from_slice(&[
+        regs.rip,
+        regs.rflags,
+        SELECTORS,
+        error,
+        vector,
+        saved.mask,
+        cr2,
+        image,
+    ]);
+    words[MASK] = saved.mask;
+    words
+}
+
+fn siginfo(death: &Death) -> [u8; SIGINFO as usize] {
+    let mut info = [0; SIGINFO as usize];
+    info[..4].copy_from_slice(&death.signal.to_le_bytes());
+    info[8..12].copy_from_slice(&death.code.to_le_bytes());
+    if death.exception.is_some() {
+        info[16..24].copy_from_slice(&death.address.to_le_bytes());
+    } else {
+        info[16..20].copy_from_slice(&PID.to_le_bytes());
+    }
+    info
+}
