@@ -109,7 +109,10 @@ mod tests {
             assert!(features.ecx >> bit & 1 == 1, "ECX bit {bit}");
         }
         for bit in [12, 22, 26, 27, 28, 29, 30] {
-            assert!(features.ecx >> bit & 1 == 0, "ECX bit {bit} (FMA, MOVBE, XSAVE, OSXSAVE, AVX, F16C, RDRAND)");
+            assert!(
+                features.ecx >> bit & 1 == 0,
+                "ECX bit {bit} (FMA, MOVBE, XSAVE, OSXSAVE, AVX, F16C, RDRAND)"
+            );
         }
         assert_eq!(cpuid(7, 0), Cpuid::default());
         assert_eq!(cpuid(0xd, 1), Cpuid::default());

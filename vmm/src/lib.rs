@@ -8,12 +8,14 @@
 //! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free
 //! function on the least state, so it is tested without a virtual machine.
 
+pub mod cpu_model;
 pub mod elfcore;
 pub mod engine;
 pub mod gate;
 pub mod interrupt;
 pub mod journal;
 pub mod launch;
+pub mod linux;
 pub mod paging;
 pub mod process;
 pub mod ram;

@@ -171,7 +171,8 @@ impl Descriptors {
 /// Opens the working directory; only names are looked up in it.
 fn open_directory(path: &[u8]) -> Result<OwnedFd, ProcessError> {
     let shown = || String::from_utf8_lossy(path).into_owned();
-    let name = CString::new(path).map_err(|_| ProcessError::Launch("the working directory has a zero byte".into()))?;
+    let name = CString::new(path)
+        .map_err(|_| ProcessError::Launch("the working directory has a zero byte".into()))?;
     host::open(libc::AT_FDCWD, &name, libc::O_PATH | libc::O_DIRECTORY, 0).map_err(|error| {
         let error = std::io::Error::from_raw_os_error(i32::try_from(-error).unwrap_or(libc::EIO));
         ProcessError::Launch(format!("cannot open the working directory {}: {error}", shown()))

@@ -109,7 +109,13 @@ pub(super) fn dup3(linux: &mut Linux, from: i32, to: i32, flags: i32) -> Served 
     linux.files.replace(to, file, flags & libc::O_CLOEXEC != 0)
 }
 
-pub(super) fn fcntl(linux: &mut Linux, guest: &mut Guest<'_>, number: i32, command: i32, value: u64) -> Served {
+pub(super) fn fcntl(
+    linux: &mut Linux,
+    guest: &mut Guest<'_>,
+    number: i32,
+    command: i32,
+    value: u64,
+) -> Served {
     let file = linux.files.get(number)?;
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => match usize::try_from(int(value)) {
@@ -219,9 +225,18 @@ pub(super) fn getcwd(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt, si
         };
         bytes.push(0);
         let needed = bytes.len() as u64;
-        let fits = if needed > size { Err(libc::ERANGE) } else if needed > usable { Err(libc::EFAULT) } else { Ok(()) };
+        let fits = if needed > size {
+            Err(libc::ERANGE)
+        } else if needed > usable {
+            Err(libc::EFAULT)
+        } else {
+            Ok(())
+        };
         match fits {
-            Ok(()) => Input { result: i64::try_from(needed).unwrap_or(0), writes: vec![MemoryWrite { address, bytes }] },
+            Ok(()) => Input {
+                result: i64::try_from(needed).unwrap_or(0),
+                writes: vec![MemoryWrite { address, bytes }],
+            },
             Err(error) => Input { result: -i64::from(error), writes: Vec::new() },
         }
     })

@@ -12,7 +12,11 @@ pub(super) unsafe fn raw(number: i64, arguments: [u64; 6]) -> i64 {
     let [a, b, c, d, e, f] = arguments;
     // SAFETY: the caller's obligation.
     let value = unsafe { libc::syscall(number, a, b, c, d, e, f) };
-    if value == -1 { -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) } else { value }
+    if value == -1 {
+        -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    } else {
+        value
+    }
 }
 
 fn fd(descriptor: RawFd) -> u64 {
@@ -45,14 +49,16 @@ fn owned(value: i64) -> Result<OwnedFd, i64> {
 
 /// read, or pread at `offset`.
 pub(super) fn read(from: RawFd, bytes: &mut [u8], offset: Option<i64>) -> i64 {
-    let (number, offset) = offset.map_or((libc::SYS_read, 0), |offset| (libc::SYS_pread64, super::word(offset)));
+    let (number, offset) =
+        offset.map_or((libc::SYS_read, 0), |offset| (libc::SYS_pread64, super::word(offset)));
     // SAFETY: the buffer is writable for its length.
     unsafe { raw(number, [fd(from), pointer(bytes.as_mut_ptr()), bytes.len() as u64, offset, 0, 0]) }
 }
 
 /// write, or pwrite at `offset`.
 pub(super) fn write(to: RawFd, bytes: &[u8], offset: Option<i64>) -> i64 {
-    let (number, offset) = offset.map_or((libc::SYS_write, 0), |offset| (libc::SYS_pwrite64, super::word(offset)));
+    let (number, offset) =
+        offset.map_or((libc::SYS_write, 0), |offset| (libc::SYS_pwrite64, super::word(offset)));
     // SAFETY: the buffer is readable for its length.
     unsafe { raw(number, [fd(to), pointer(bytes.as_ptr()), bytes.len() as u64, offset, 0, 0]) }
 }
@@ -78,7 +84,12 @@ pub(super) fn fcntl(descriptor: RawFd, command: i32, value: u64) -> i64 {
 /// fcntl with a `struct flock` as its argument.
 pub(super) fn fcntl_lock(descriptor: RawFd, command: i32, lock: &mut [u8; 32]) -> i64 {
     // SAFETY: the commands for locks read and write a `struct flock`, which has 32 bytes.
-    unsafe { raw(libc::SYS_fcntl, [fd(descriptor), super::word(i64::from(command)), pointer(lock.as_mut_ptr()), 0, 0, 0]) }
+    unsafe {
+        raw(
+            libc::SYS_fcntl,
+            [fd(descriptor), super::word(i64::from(command)), pointer(lock.as_mut_ptr()), 0, 0, 0],
+        )
+    }
 }
 
 /// ioctl with a pointer to `bytes`, whose length is that which the request reads or writes.
@@ -100,7 +111,10 @@ pub(super) fn sleep(clock: i32, flags: i32, time: [u64; 2]) -> (i64, [u64; 2]) {
     let (clock, flags) = (super::word(i64::from(clock)), super::word(i64::from(flags)));
     // SAFETY: both are a `struct timespec`: two 64-bit words.
     let value = unsafe {
-        raw(libc::SYS_clock_nanosleep, [clock, flags, pointer(time.as_ptr()), pointer(left.as_mut_ptr()), 0, 0])
+        raw(
+            libc::SYS_clock_nanosleep,
+            [clock, flags, pointer(time.as_ptr()), pointer(left.as_mut_ptr()), 0, 0],
+        )
     };
     (value, left)
 }

@@ -36,7 +36,12 @@ impl Identity {
         let mut name = [0; NAME];
         let length = base.len().min(NAME - 1);
         name[..length].copy_from_slice(&base[..length]);
-        Identity { ids: launch.ids, path: CString::new(launch.path.as_str()).unwrap_or_default(), name, limits }
+        Identity {
+            ids: launch.ids,
+            path: CString::new(launch.path.as_str()).unwrap_or_default(),
+            name,
+            limits,
+        }
     }
 }
 
@@ -155,7 +160,10 @@ pub(super) fn prctl(linux: &mut Linux, guest: &mut Guest<'_>, option: i32, addre
 
 /// The bases of FS and GS (asm/prctl.h).
 pub(super) fn arch_prctl(guest: &mut Guest<'_>, option: i32, value: u64) -> Served {
-    const [SET_GS, SET_FS, GET_FS, GET_GS]: [i32; 4] = [0x1001, 0x1002, 0x1003, 0x1004];
+    const SET_GS: i32 = 0x1001;
+    const SET_FS: i32 = 0x1002;
+    const GET_FS: i32 = 0x1003;
+    const GET_GS: i32 = 0x1004;
     let mut regs = *guest.engine.regs();
     match option {
         SET_GS | SET_FS if value >= crate::process::layout::USER_END => return errno(libc::EPERM),

@@ -188,7 +188,9 @@ pub(super) fn mremap(guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
 /// Extends the mapping that covers `range` up to `end`, where nothing is mapped.
 fn extend(guest: &mut Guest<'_>, range: &Range<Virt>, end: Virt) -> Served {
     if end > range.end {
-        let Some((start, mapping)) = guest.space.mappings().find(range.start) else { return errno(libc::EFAULT) };
+        let Some((start, mapping)) = guest.space.mappings().find(range.start) else {
+            return errno(libc::EFAULT);
+        };
         let (rights, backing) = (mapping.rights, mapping.backing.after(range.end - start));
         guest.space.map(guest.engine, range.end..end, rights, backing)?;
     }

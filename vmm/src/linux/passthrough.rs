@@ -10,7 +10,7 @@ use std::os::fd::RawFd;
 
 /// Where an argument of the host's call comes from. Numbers are the guest's arguments, counted from zero.
 #[derive(Clone, Copy)]
-enum From {
+enum Source {
     /// Passed on as it is.
     Value(usize),
     /// Always this.
@@ -33,16 +33,16 @@ enum From {
     LengthOf(usize),
 }
 
-use From::{Buffer, Constant, Directory, File, In, LengthOf, Out, Path, Value, WorkingDirectory};
+use Source::{Buffer, Constant, Directory, File, In, LengthOf, Out, Path, Value, WorkingDirectory};
 
 /// A call of the guest and the host's call for it.
 struct Pass {
     guest: i64,
     host: i64,
-    arguments: &'static [From],
+    arguments: &'static [Source],
 }
 
-const fn pass(guest: i64, host: i64, arguments: &'static [From]) -> Pass {
+const fn pass(guest: i64, host: i64, arguments: &'static [Source]) -> Pass {
     Pass { guest, host, arguments }
 }
 
@@ -54,7 +54,7 @@ const STATX: usize = size_of::<libc::statx>();
 const STATFS: usize = size_of::<libc::statfs>();
 const TIMES: usize = 2 * size_of::<libc::timespec>();
 const USAGE: usize = size_of::<libc::rusage>();
-const NO_FOLLOW: From = Constant(libc::AT_SYMLINK_NOFOLLOW as u64);
+const NO_FOLLOW: Source = Constant(libc::AT_SYMLINK_NOFOLLOW as u64);
 
 /// Sizes and positions here are what makes the call in [`call`] safe.
 const TABLE: &[Pass] = &[
@@ -81,28 +81,20 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_mknod, libc::SYS_mknodat, &[WorkingDirectory, Path(0), Value(1), Value(2)]),
     pass(libc::SYS_mknodat, libc::SYS_mknodat, &[Directory(0), Path(1), Value(2), Value(3)]),
     pass(libc::SYS_unlink, libc::SYS_unlinkat, &[WorkingDirectory, Path(0), Constant(0)]),
-    pass(libc::SYS_rmdir, libc::SYS_unlinkat, &[
-        WorkingDirectory,
-        Path(0),
-        Constant(libc::AT_REMOVEDIR as u64),
-    ]),
+    pass(
+        libc::SYS_rmdir,
+        libc::SYS_unlinkat,
+        &[WorkingDirectory, Path(0), Constant(libc::AT_REMOVEDIR as u64)],
+    ),
     pass(libc::SYS_unlinkat, libc::SYS_unlinkat, &[Directory(0), Path(1), Value(2)]),
     pass(libc::SYS_rename, libc::SYS_renameat, &[WorkingDirectory, Path(0), WorkingDirectory, Path(1)]),
     pass(libc::SYS_renameat, libc::SYS_renameat, &[Directory(0), Path(1), Directory(2), Path(3)]),
-    pass(libc::SYS_renameat2, libc::SYS_renameat2, &[
-        Directory(0),
-        Path(1),
-        Directory(2),
-        Path(3),
-        Value(4),
-    ]),
-    pass(libc::SYS_link, libc::SYS_linkat, &[
-        WorkingDirectory,
-        Path(0),
-        WorkingDirectory,
-        Path(1),
-        Constant(0),
-    ]),
+    pass(libc::SYS_renameat2, libc::SYS_renameat2, &[Directory(0), Path(1), Directory(2), Path(3), Value(4)]),
+    pass(
+        libc::SYS_link,
+        libc::SYS_linkat,
+        &[WorkingDirectory, Path(0), WorkingDirectory, Path(1), Constant(0)],
+    ),
     pass(libc::SYS_linkat, libc::SYS_linkat, &[Directory(0), Path(1), Directory(2), Path(3), Value(4)]),
     pass(libc::SYS_symlink, libc::SYS_symlinkat, &[Path(0), WorkingDirectory, Path(1)]),
     pass(libc::SYS_symlinkat, libc::SYS_symlinkat, &[Path(0), Directory(1), Path(2)]),
@@ -133,7 +125,11 @@ enum Prepared {
     /// What the host reads, or null.
     In(Option<Vec<u8>>),
     /// Where in the guest, room for what the host writes, and whether its result is its length.
-    Out { address: Virt, bytes: Vec<u8>, counted: bool },
+    Out {
+        address: Virt,
+        bytes: Vec<u8>,
+        counted: bool,
+    },
 }
 
 /// Serves a call that is in the table.
@@ -156,7 +152,7 @@ fn serve_entry(linux: &Linux, guest: &mut Guest<'_>, entry: &Pass, arguments: &[
     guest.input(&mut || call(entry, &mut prepared))
 }
 
-fn prepare(linux: &Linux, guest: &mut Guest<'_>, from: From, arguments: &[u64; 6]) -> Served<Prepared> {
+fn prepare(linux: &Linux, guest: &mut Guest<'_>, from: Source, arguments: &[u64; 6]) -> Served<Prepared> {
     let descriptor = |descriptor: RawFd| Prepared::Value(super::word(i64::from(descriptor)));
     Ok(match from {
         Value(n) => Prepared::Value(arguments[n]),

@@ -25,7 +25,13 @@ pub(super) fn ppoll(linux: &mut Linux, guest: &mut Guest<'_>, files: Virt, count
     poll(linux, guest, files, count, milliseconds(time, 1)?)
 }
 
-pub(super) fn poll(linux: &mut Linux, guest: &mut Guest<'_>, files: Virt, count: u64, timeout: i32) -> Served {
+pub(super) fn poll(
+    linux: &mut Linux,
+    guest: &mut Guest<'_>,
+    files: Virt,
+    count: u64,
+    timeout: i32,
+) -> Served {
     const SIZE: usize = size_of::<libc::pollfd>();
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if count > LIMIT {
@@ -45,7 +51,8 @@ pub(super) fn poll(linux: &mut Linux, guest: &mut Guest<'_>, files: Virt, count:
             libc::pollfd { fd: host, events, revents: 0 }
         })
         .collect();
-    let closed: Vec<bool> = asked.iter().map(|&(number, _)| number >= 0 && linux.files.get(number).is_err()).collect();
+    let closed: Vec<bool> =
+        asked.iter().map(|&(number, _)| number >= 0 && linux.files.get(number).is_err()).collect();
     let timeout = if closed.contains(&true) { 0 } else { timeout };
     let interrupter = linux.interrupter.clone();
     guest.input(&mut || {
@@ -64,14 +71,16 @@ pub(super) fn poll(linux: &mut Linux, guest: &mut Guest<'_>, files: Virt, count:
 }
 
 /// The events of poll that put a descriptor into each of select's three sets, as the kernel defines them.
-const SETS: [i16; 3] = [
-    libc::POLLIN | libc::POLLHUP | libc::POLLERR,
-    libc::POLLOUT | libc::POLLERR,
-    libc::POLLPRI,
-];
+const SETS: [i16; 3] =
+    [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
 
 /// select and pselect6; the time that is left is not told.
-pub(super) fn select(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6], nanoseconds_per_unit: u64) -> Served {
+pub(super) fn select(
+    linux: &mut Linux,
+    guest: &mut Guest<'_>,
+    a: &[u64; 6],
+    nanoseconds_per_unit: u64,
+) -> Served {
     let count = usize::try_from(a[0]).unwrap_or(usize::MAX);
     if count > LIMIT {
         return errno(libc::EINVAL);
@@ -88,7 +97,8 @@ pub(super) fn select(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6], nan
             *set = Some(bytes);
         }
     }
-    let has = |set: &Option<Vec<u8>>, n: usize| set.as_ref().is_some_and(|set| set[n / 8] >> (n % 8) & 1 == 1);
+    let has =
+        |set: &Option<Vec<u8>>, n: usize| set.as_ref().is_some_and(|set| set[n / 8] >> (n % 8) & 1 == 1);
     let mut polled = Vec::new();
     let mut numbers = Vec::new();
     for number in 0..count {

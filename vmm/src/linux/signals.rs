@@ -7,7 +7,7 @@ use crate::process::{Death, ProcessError};
 use std::collections::BTreeMap;
 
 /// Signals are numbered from 1 to this.
-pub const LAST: i32 = 64;
+const LAST: i32 = 64;
 const SIG_DFL: u64 = 0;
 const SIG_IGN: u64 = 1;
 /// Signals that can be neither blocked nor handled.
@@ -144,7 +144,12 @@ pub(crate) fn deliver(
         // The kernel's answer to a stack that cannot take the frame.
         Err(Stop::Errno(_)) => {
             let code = super::super::process::exit::SI_KERNEL;
-            return Ok(Delivery::Fatal(Death { signal: libc::SIGSEGV, code, address: 0, exception: death.exception }));
+            return Ok(Delivery::Fatal(Death {
+                signal: libc::SIGSEGV,
+                code,
+                address: 0,
+                exception: death.exception,
+            }));
         }
         Err(Stop::Fatal(error)) => return Err(error),
     }

@@ -1,6 +1,9 @@
 //! The one list of system calls: which function serves which.
 
-use super::{Guest, Linux, Outcome, Served, errno, files, identity, int, memory, passthrough, polling, signals, terminal, time, transfer};
+use super::{
+    Guest, Linux, Outcome, Served, errno, files, identity, int, memory, passthrough, polling, signals,
+    terminal, time, transfer,
+};
 
 /// Serves a call, or says that there is none of this number.
 pub(super) fn serve(linux: &mut Linux, guest: &mut Guest<'_>, number: u64, a: [u64; 6]) -> Served<Outcome> {

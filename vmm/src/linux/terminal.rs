@@ -31,7 +31,13 @@ const REQUESTS: &[(u64, Way, usize)] = &[
 /// Size of the kernel's `struct termios`, which is not libc's.
 const KERNEL_TERMIOS: usize = 36;
 
-pub(super) fn ioctl(linux: &mut Linux, guest: &mut Guest<'_>, number: i32, request: u64, address: Virt) -> Served {
+pub(super) fn ioctl(
+    linux: &mut Linux,
+    guest: &mut Guest<'_>,
+    number: i32,
+    request: u64,
+    address: Virt,
+) -> Served {
     let file = linux.files.get(number)?;
     let request = request & 0xffff_ffff;
     if request == libc::FIOCLEX || request == libc::FIONCLEX {

@@ -129,4 +129,3 @@ fn usable(guest: &mut Guest<'_>, segments: &[Segment], access: Access) -> Served
     }
     Ok(usable)
 }
-

@@ -80,7 +80,12 @@ impl AddressSpace {
     }
 
     /// Writes inside one resident page, whatever its rights.
-    pub(super) fn poke(&mut self, engine: &mut dyn Engine, address: Virt, bytes: &[u8]) -> Result<(), AccessError> {
+    pub(super) fn poke(
+        &mut self,
+        engine: &mut dyn Engine,
+        address: Virt,
+        bytes: &[u8],
+    ) -> Result<(), AccessError> {
         let page = page_of(address);
         let frame = self.frame(engine.ram(), page).ok_or(AccessError::Bad)?;
         let from = usize::try_from(address - page).expect("an offset inside a page");
@@ -105,7 +110,12 @@ impl AddressSpace {
     }
 
     /// Reads a string up to its zero byte, which is not part of it; `limit` includes it. `Ok(None)` if there is no zero byte so far.
-    pub fn read_string(&mut self, ram: &Ram, address: Virt, limit: usize) -> Result<Option<Vec<u8>>, AccessError> {
+    pub fn read_string(
+        &mut self,
+        ram: &Ram,
+        address: Virt,
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>, AccessError> {
         let mut text = Vec::new();
         let parts = pages(address, limit).ok_or(AccessError::Bad)?;
         for (at, part) in parts {

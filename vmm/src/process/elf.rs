@@ -80,8 +80,13 @@ impl Image {
         let bias = if header.e_type(ENDIAN) == elf::ET_DYN { PIE_BASE } else { 0 };
         let segments = segments(programs, file, bias)?;
         let entry = header.e_entry(ENDIAN).wrapping_add(bias);
-        if !segments.iter().any(|segment| segment.rights.execute && (segment.start..segment.end).contains(&entry)) {
-            return Err(ElfError::Damaged(format!("its entry point {entry:#x} is not in an executable segment")));
+        if !segments
+            .iter()
+            .any(|segment| segment.rights.execute && (segment.start..segment.end).contains(&entry))
+        {
+            return Err(ElfError::Damaged(format!(
+                "its entry point {entry:#x} is not in an executable segment"
+            )));
         }
         let (code, functions) = code(header, file, bias, &segments);
         Ok(Image {
@@ -116,8 +121,7 @@ fn check_header(file: &[u8]) -> Result<&FileHeader64<LittleEndian>, ElfError> {
     if !file.starts_with(&elf::ELFMAG) {
         return Err(ElfError::NotElf);
     }
-    let (class, data) = (file.get(4).copied(), file.get(5).copied());
-    if class != Some(elf::ELFCLASS64) || data != Some(elf::ELFDATA2LSB) {
+    if file.get(4..6) != Some(&[elf::ELFCLASS64.0, elf::ELFDATA2LSB.0]) {
         return Err(ElfError::OtherMachine("not 64-bit little-endian".to_owned()));
     }
     let header = FileHeader64::<LittleEndian>::parse(file).map_err(damaged)?;
@@ -129,7 +133,7 @@ fn check_header(file: &[u8]) -> Result<&FileHeader64<LittleEndian>, ElfError> {
     }
     match header.e_type(ENDIAN) {
         elf::ET_EXEC | elf::ET_DYN => Ok(header),
-        other => Err(ElfError::NotProgram(other)),
+        other => Err(ElfError::NotProgram(other.0)),
     }
 }
 
@@ -156,7 +160,10 @@ fn segments(
         if segment.start.wrapping_sub(segment.offset) != page_of(segment.start.wrapping_sub(segment.offset)) {
             return wrong("is not aligned to its place in the file");
         }
-        if segments.last().is_some_and(|last| page_up(last.end).is_none_or(|end| end > page_of(segment.start))) {
+        if segments
+            .last()
+            .is_some_and(|last| page_up(last.end).is_none_or(|end| end > page_of(segment.start)))
+        {
             return wrong("overlaps the one before it, or is out of order");
         }
         if segment.end > segment.start {
@@ -176,9 +183,9 @@ fn segment(program: &elf::ProgramHeader64<LittleEndian>, bias: u64) -> Option<Se
     let end = start.checked_add(program.p_memsz(ENDIAN))?;
     let flags = program.p_flags(ENDIAN);
     let rights = Rights {
-        read: flags & elf::PF_R != 0,
-        write: flags & elf::PF_W != 0,
-        execute: flags & elf::PF_X != 0,
+        read: (flags & elf::PF_R).0 != 0,
+        write: (flags & elf::PF_W).0 != 0,
+        execute: (flags & elf::PF_X).0 != 0,
     };
     let inside = start >= USER_START && end.max(file_end) <= PROGRAM_END;
     inside.then_some(Segment { start, file_end, end, offset: program.p_offset(ENDIAN), rights })
@@ -212,7 +219,7 @@ fn code(
             let start = section.sh_addr(ENDIAN).wrapping_add(bias);
             let range = start..start.saturating_add(section.sh_size(ENDIAN));
             let flags = section.sh_flags(ENDIAN);
-            if flags & u64::from(elf::SHF_EXECINSTR) != 0 && !range.is_empty() && executable(&range) {
+            if (flags & elf::SHF_EXECINSTR).0 != 0 && !range.is_empty() && executable(&range) {
                 code.push(range);
             }
         }
@@ -221,7 +228,9 @@ fn code(
             functions.extend(
                 symbols
                     .iter()
-                    .filter(|symbol| is_function(symbol.st_type()) && symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF)
+                    .filter(|symbol| {
+                        is_function(symbol.st_type()) && symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF
+                    })
                     .map(|symbol| symbol.st_value(ENDIAN).wrapping_add(bias)),
             );
         }

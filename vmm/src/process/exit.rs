@@ -39,7 +39,22 @@ pub enum Action {
 
 /// `si_code` of a signal that the kernel made and that says no more.
 pub const SI_KERNEL: i32 = 0x80;
-/// Exceptions as Linux numbers them.
+/// Values of `si_code` (asm-generic/siginfo.h).
+mod code {
+    pub(super) const FPE_INTDIV: i32 = 1;
+    pub(super) const FPE_FLTDIV: i32 = 3;
+    pub(super) const FPE_FLTOVF: i32 = 4;
+    pub(super) const FPE_FLTUND: i32 = 5;
+    pub(super) const FPE_FLTRES: i32 = 6;
+    pub(super) const FPE_FLTINV: i32 = 7;
+    pub(super) const ILL_ILLOPN: i32 = 2;
+    pub(super) const TRAP_BRKPT: i32 = 1;
+    pub(super) const BUS_ADRALN: i32 = 1;
+    pub(super) const BUS_ADRERR: i32 = 2;
+    pub(super) const SEGV_MAPERR: i32 = 1;
+    pub(super) const SEGV_ACCERR: i32 = 2;
+}
+/// Exceptions by vector.
 mod vector {
     pub(super) const DIVIDE: u8 = 0;
     pub(super) const DEBUG: u8 = 1;
@@ -71,9 +86,8 @@ pub fn decide(exit: Exit, rip: Virt, rewritten: bool) -> Action {
 
 /// The signal for an exception, as arch/x86/kernel/traps.c and mm/fault.c choose it.
 fn decide_exception(exception: Exception, rip: Virt) -> Action {
-    let signal = |signal, code, address| {
-        Action::Signal(Death { signal, code, address, exception: Some(exception) })
-    };
+    let signal =
+        |signal, code, address| Action::Signal(Death { signal, code, address, exception: Some(exception) });
     match exception.vector {
         vector::PAGE => {
             let access = match (exception.error_code >> 4 & 1, exception.error_code >> 1 & 1) {
@@ -83,13 +97,13 @@ fn decide_exception(exception: Exception, rip: Virt) -> Action {
             };
             Action::Touch { address: exception.address, access, exception }
         }
-        vector::DIVIDE => signal(libc::SIGFPE, libc::FPE_INTDIV, rip),
-        vector::DEBUG => signal(libc::SIGTRAP, libc::TRAP_BRKPT, rip),
+        vector::DIVIDE => signal(libc::SIGFPE, code::FPE_INTDIV, rip),
+        vector::DEBUG => signal(libc::SIGTRAP, code::TRAP_BRKPT, rip),
         vector::BREAKPOINT => signal(libc::SIGTRAP, SI_KERNEL, 0),
-        vector::UNDEFINED => signal(libc::SIGILL, libc::ILL_ILLOPN, rip),
+        vector::UNDEFINED => signal(libc::SIGILL, code::ILL_ILLOPN, rip),
         vector::X87 | vector::SIMD => Action::FloatingPoint(exception),
         vector::NOT_PRESENT | vector::STACK => signal(libc::SIGBUS, SI_KERNEL, 0),
-        vector::ALIGNMENT => signal(libc::SIGBUS, libc::BUS_ADRALN, 0),
+        vector::ALIGNMENT => signal(libc::SIGBUS, code::BUS_ADRALN, 0),
         vector::OVERFLOW => signal(libc::SIGSEGV, SI_KERNEL, 0),
         _ => signal(libc::SIGSEGV, SI_KERNEL, 0),
     }
@@ -99,9 +113,9 @@ fn decide_exception(exception: Exception, rip: Virt) -> Action {
 #[must_use]
 pub fn refused(refusal: Refusal, exception: Exception) -> Death {
     let (signal, code) = match refusal {
-        Refusal::NotMapped => (libc::SIGSEGV, 1), // SEGV_MAPERR
-        Refusal::Forbidden => (libc::SIGSEGV, 2), // SEGV_ACCERR
-        Refusal::BehindFile => (libc::SIGBUS, libc::BUS_ADRERR),
+        Refusal::NotMapped => (libc::SIGSEGV, code::SEGV_MAPERR),
+        Refusal::Forbidden => (libc::SIGSEGV, code::SEGV_ACCERR),
+        Refusal::BehindFile => (libc::SIGBUS, code::BUS_ADRERR),
     };
     Death { signal, code, address: exception.address, exception: Some(exception) }
 }
@@ -115,11 +129,11 @@ pub fn floating_point(exception: Exception, rip: Virt, fpu: &Fpu) -> Death {
         u32::from(fpu.status & !fpu.control)
     };
     let codes = [
-        (0x01, libc::FPE_FLTINV),
-        (0x04, libc::FPE_FLTDIV),
-        (0x08, libc::FPE_FLTOVF),
-        (0x12, libc::FPE_FLTUND),
-        (0x20, libc::FPE_FLTRES),
+        (0x01, code::FPE_FLTINV),
+        (0x04, code::FPE_FLTDIV),
+        (0x08, code::FPE_FLTOVF),
+        (0x12, code::FPE_FLTUND),
+        (0x20, code::FPE_FLTRES),
     ];
     let code = codes.into_iter().find(|(bits, _)| raised & bits != 0).map_or(0, |(_, code)| code);
     Death { signal: libc::SIGFPE, code, address: rip, exception: Some(exception) }
@@ -137,7 +151,7 @@ mod tests {
     fn undefined_instructions_are_machine_reads_only_where_they_were_rewritten() {
         assert_eq!(decide(exception(6, 0, 0), 0x1000, true), Action::MachineRead);
         let Action::Signal(death) = decide(exception(6, 0, 0), 0x1000, false) else { panic!("a signal") };
-        assert_eq!((death.signal, death.code, death.address), (libc::SIGILL, libc::ILL_ILLOPN, 0x1000));
+        assert_eq!((death.signal, death.code, death.address), (libc::SIGILL, code::ILL_ILLOPN, 0x1000));
     }
 
     #[test]
@@ -154,12 +168,10 @@ mod tests {
             Action::Touch { access, .. } => access,
             other => panic!("{other:?}"),
         };
-        assert_eq!([access(0x4), access(0x6), access(0x7), access(0x15)], [
-            Access::Read,
-            Access::Write,
-            Access::Write,
-            Access::Execute
-        ]);
+        assert_eq!(
+            [access(0x4), access(0x6), access(0x7), access(0x15)],
+            [Access::Read, Access::Write, Access::Write, Access::Execute]
+        );
     }
 
     #[test]
@@ -168,10 +180,10 @@ mod tests {
             Action::Signal(death) => (death.signal, death.code, death.address),
             other => panic!("{other:?}"),
         };
-        assert_eq!(told(0), (libc::SIGFPE, libc::FPE_INTDIV, 0x42));
+        assert_eq!(told(0), (libc::SIGFPE, code::FPE_INTDIV, 0x42));
         assert_eq!(told(3), (libc::SIGTRAP, SI_KERNEL, 0));
         assert_eq!(told(13), (libc::SIGSEGV, SI_KERNEL, 0));
-        assert_eq!(told(17), (libc::SIGBUS, libc::BUS_ADRALN, 0));
+        assert_eq!(told(17), (libc::SIGBUS, code::BUS_ADRALN, 0));
     }
 
     #[test]
@@ -179,10 +191,10 @@ mod tests {
         let simd = Exception { vector: 19, error_code: 0, address: 0 };
         // Inexact and divide-by-zero are raised; divide-by-zero alone is unmasked.
         let fpu = Fpu { mxcsr: 0x1f80 & !(1 << 9) | 0x24, ..Fpu::default() };
-        assert_eq!(floating_point(simd, 7, &fpu).code, libc::FPE_FLTDIV);
+        assert_eq!(floating_point(simd, 7, &fpu).code, code::FPE_FLTDIV);
         let x87 = Exception { vector: 16, error_code: 0, address: 0 };
         let fpu = Fpu { control: 0x37e, status: 0x21, ..Fpu::default() };
-        assert_eq!(floating_point(x87, 7, &fpu).code, libc::FPE_FLTINV);
+        assert_eq!(floating_point(x87, 7, &fpu).code, code::FPE_FLTINV);
     }
 
     #[test]

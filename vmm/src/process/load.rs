@@ -63,14 +63,22 @@ fn map_image(
             space.map(engine, start..file_end, rights, Backing::File(content, 0))?;
         }
         if end > file_end {
-            space.map(engine, file_end..end, Rights { execute: false, ..segment.rights }, Backing::Zero(""))?;
+            space.map(
+                engine,
+                file_end..end,
+                Rights { execute: false, ..segment.rights },
+                Backing::Zero(""),
+            )?;
         }
     }
     for code in &image.code {
         space.rewrite(engine, code.clone(), &image.functions)?;
     }
     for segment in &image.segments {
-        space.set_loaded_rights(page_of(segment.start)..page_up(segment.end).unwrap_or(segment.end), segment.rights);
+        space.set_loaded_rights(
+            page_of(segment.start)..page_up(segment.end).unwrap_or(segment.end),
+            segment.rights,
+        );
     }
     space.set_heap(image.end());
     Ok(())
@@ -114,7 +122,8 @@ impl Stack {
         }
         let size: u64 = texts().map(|text| text.len() as u64 + 9).sum();
         if size > ARGUMENTS_LIMIT {
-            let message = format!("arguments and environment are {size} bytes, the limit is {ARGUMENTS_LIMIT}");
+            let message =
+                format!("arguments and environment are {size} bytes, the limit is {ARGUMENTS_LIMIT}");
             return Err(ProcessError::Launch(message));
         }
         let mut top = Downwards { pointer: STACK_END - 8, bytes: vec![0; 8] };
@@ -222,7 +231,15 @@ mod tests {
     }
 
     fn image() -> Image {
-        Image { entry: 1, headers: 2, header_count: 3, bias: 0, segments: vec![], code: vec![], functions: vec![] }
+        Image {
+            entry: 1,
+            headers: 2,
+            header_count: 3,
+            bias: 0,
+            segments: vec![],
+            code: vec![],
+            functions: vec![],
+        }
     }
 
     #[test]
@@ -230,8 +247,10 @@ mod tests {
         let stack = Stack::new(&launch(&["p", "xyz"]), &image()).expect("it fits");
         assert!(stack.pointer % 16 == 0 && stack.pointer + stack.bytes.len() as u64 == STACK_END);
         let at = |address: Virt| usize::try_from(address - stack.pointer).expect("inside the stack");
-        let word = |address: Virt| u64::from_le_bytes(stack.bytes[at(address)..][..8].try_into().expect("8 bytes"));
-        let text = |address: Virt| stack.bytes[at(address)..].split(|&byte| byte == 0).next().expect("a text");
+        let word =
+            |address: Virt| u64::from_le_bytes(stack.bytes[at(address)..][..8].try_into().expect("8 bytes"));
+        let text =
+            |address: Virt| stack.bytes[at(address)..].split(|&byte| byte == 0).next().expect("a text");
         let p = stack.pointer;
         assert_eq!(word(p), 2);
         assert_eq!((text(word(p + 8)), text(word(p + 16)), word(p + 24)), (&b"p"[..], &b"xyz"[..], 0));

@@ -108,7 +108,9 @@ fn find(start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
         let bytes = &code[offset(start, from)..offset(start, to)];
         if may_contain(bytes) {
             let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
-            found.extend(decoder.iter().filter(|instruction| kind(instruction).is_some()).map(|found| found.ip()));
+            found.extend(
+                decoder.iter().filter(|instruction| kind(instruction).is_some()).map(|found| found.ip()),
+            );
         }
     }
     found
@@ -173,22 +175,22 @@ impl Read {
 
     /// Carries it out with what it needed (see [`Read::needs`]).
     pub fn execute(&self, regs: &mut Regs, value: u64) {
-        const [RAX, RCX, RDX, RBX]: [usize; 4] = [0, 1, 2, 3];
+        let [rax, rcx, rdx, rbx] = [0_usize, 1, 2, 3];
         let low = |value: u64| value & 0xffff_ffff;
         match self.kind {
             MachineRead::Cpuid => {
-                let result = cpu_model::cpuid(low32(regs.gpr[RAX]), low32(regs.gpr[RCX]));
+                let result = cpu_model::cpuid(low32(regs.gpr[rax]), low32(regs.gpr[rcx]));
                 for (register, value) in
-                    [(RAX, result.eax), (RBX, result.ebx), (RCX, result.ecx), (RDX, result.edx)]
+                    [(rax, result.eax), (rbx, result.ebx), (rcx, result.ecx), (rdx, result.edx)]
                 {
                     regs.gpr[register] = u64::from(value);
                 }
             }
             MachineRead::Rdtsc | MachineRead::Rdtscp => {
-                regs.gpr[RAX] = low(value);
-                regs.gpr[RDX] = value >> 32;
+                regs.gpr[rax] = low(value);
+                regs.gpr[rdx] = value >> 32;
                 if self.kind == MachineRead::Rdtscp {
-                    regs.gpr[RCX] = 0;
+                    regs.gpr[rcx] = 0;
                 }
             }
             MachineRead::Rdrand | MachineRead::Rdseed => self.store_random(regs, value),

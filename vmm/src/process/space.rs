@@ -175,7 +175,8 @@ impl AddressSpace {
         }
         self.sites.relocate(from, to);
         for (page, frame) in pages {
-            let rights = self.mappings.find(place(page)).map_or_else(Rights::default, |(_, mapping)| mapping.rights);
+            let rights =
+                self.mappings.find(place(page)).map_or_else(Rights::default, |(_, mapping)| mapping.rights);
             self.enter(engine.ram_mut(), place(page), frame, rights)?;
         }
         Ok(())
@@ -200,7 +201,9 @@ impl AddressSpace {
 
     /// Moves the heap's end; gives where it is now, which is where it was if it cannot be moved.
     pub fn set_heap_end(&mut self, engine: &mut dyn Engine, end: Virt) -> Result<Virt, SpaceError> {
-        let (Some(old_top), Some(new_top)) = (page_up(self.heap_end), page_up(end)) else { return Ok(self.heap_end) };
+        let (Some(old_top), Some(new_top)) = (page_up(self.heap_end), page_up(end)) else {
+            return Ok(self.heap_end);
+        };
         if end < self.heap || new_top > layout::MMAP_END {
             return Ok(self.heap_end);
         }
@@ -238,7 +241,8 @@ impl AddressSpace {
             if self.frame(engine.ram(), page).is_some() {
                 continue;
             }
-            if !self.fill(engine.ram_mut(), page, rights, &backing, page - start)? && page == page_of(address) {
+            if !self.fill(engine.ram_mut(), page, rights, &backing, page - start)? && page == page_of(address)
+            {
                 return Ok(Err(Refusal::BehindFile));
             }
         }
@@ -276,7 +280,11 @@ impl AddressSpace {
     }
 
     /// Takes the resident pages of `range` out of the page tables; gives them and their frames.
-    fn withdraw(&mut self, engine: &mut dyn Engine, range: &Range<Virt>) -> Result<Vec<(Virt, Phys)>, SpaceError> {
+    fn withdraw(
+        &mut self,
+        engine: &mut dyn Engine,
+        range: &Range<Virt>,
+    ) -> Result<Vec<(Virt, Phys)>, SpaceError> {
         let pages = self.resident(engine.ram(), range);
         let mut stale = Vec::new();
         for (page, _) in &pages {
@@ -327,7 +335,10 @@ impl AddressSpace {
 
     /// The bytes of `range`, if a file or a resident page holds any of them: zeroes hold no instruction to rewrite.
     fn code(&self, ram: &Ram, range: &Range<Virt>) -> Option<Vec<u8>> {
-        let file = self.mappings.find(range.start).is_some_and(|(_, found)| matches!(found.backing, Backing::File(..)));
+        let file = self
+            .mappings
+            .find(range.start)
+            .is_some_and(|(_, found)| matches!(found.backing, Backing::File(..)));
         if !file && self.tables.mapped(ram, range.start, range.end).next().is_none() {
             return None;
         }
@@ -348,7 +359,8 @@ impl AddressSpace {
             return true;
         }
         let Some((start, mapping)) = self.mappings.find(address) else { return false };
-        let mapped = mapping.backing.fill(address - start, bytes) || address != page && mapping.backing.fill(page - start, &mut [0]);
+        let mapped = mapping.backing.fill(address - start, bytes)
+            || address != page && mapping.backing.fill(page - start, &mut [0]);
         self.sites.hide(address, bytes);
         mapped
     }

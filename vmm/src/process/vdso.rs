@@ -8,7 +8,9 @@
 use super::layout::TIME_PAGE;
 use crate::gate::Time;
 use crate::ram::PAGE;
-use iced_x86::code_asm::{CodeAssembler, CodeLabel, dword_ptr, eax, ecx, edi, edx, qword_ptr, r8, rax, rcx, rdi, rdx, rsi};
+use iced_x86::code_asm::{
+    CodeAssembler, CodeLabel, dword_ptr, eax, ecx, edi, edx, qword_ptr, r8, rax, rcx, rdi, rdx, rsi,
+};
 use iced_x86::{BlockEncoderOptions, IcedError};
 use object::elf;
 
@@ -53,7 +55,13 @@ pub fn ticks(page: &[u8; TIME_BYTES]) -> u64 {
 
 /// The shared object, one page, position-independent but for the address of the time page.
 pub fn image() -> Result<Vec<u8>, IcedError> {
-    let functions = ["__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time", "__vdso_clock_getres", "__vdso_getcpu"];
+    let functions = [
+        "__vdso_clock_gettime",
+        "__vdso_gettimeofday",
+        "__vdso_time",
+        "__vdso_clock_getres",
+        "__vdso_getcpu",
+    ];
     // The code's place depends on the tables' size, which does not depend on the code.
     let draft = Tables::new(&functions, &[0; 5], 0);
     let code_start = draft.code_start();
@@ -96,16 +104,26 @@ impl Tables {
         let definitions = tables.add(&definitions(soname, version));
         let strings_at = tables.add(&strings);
         let dynamic = tables.add(&words(&[
-            elf::DT_SONAME.into(), soname.into(),
-            elf::DT_HASH.into(), hash,
-            elf::DT_STRTAB.into(), strings_at,
-            elf::DT_STRSZ.into(), strings.len() as u64,
-            elf::DT_SYMTAB.into(), symbols,
-            elf::DT_SYMENT.into(), 24,
-            elf::DT_VERSYM.into(), versions,
-            elf::DT_VERDEF.into(), definitions,
-            elf::DT_VERDEFNUM.into(), 2,
-            elf::DT_NULL.into(), 0,
+            tag(elf::DT_SONAME),
+            u64::from(soname),
+            tag(elf::DT_HASH),
+            hash,
+            tag(elf::DT_STRTAB),
+            strings_at,
+            tag(elf::DT_STRSZ),
+            strings.len() as u64,
+            tag(elf::DT_SYMTAB),
+            symbols,
+            tag(elf::DT_SYMENT),
+            24,
+            tag(elf::DT_VERSYM),
+            versions,
+            tag(elf::DT_VERDEF),
+            definitions,
+            tag(elf::DT_VERDEFNUM),
+            2,
+            tag(elf::DT_NULL),
+            0,
         ]));
         let end = tables.code_start() + code_size;
         tables.bytes[..HEADERS].copy_from_slice(&headers(dynamic, end));
@@ -130,15 +148,21 @@ const HEADERS: usize = 64 + 2 * 56;
 /// Size of the dynamic table: ten entries.
 const DYNAMIC_SIZE: u64 = 160;
 
+/// A tag of the dynamic table as it is stored.
+fn tag(tag: elf::DynamicTag) -> u64 {
+    u64::from_le_bytes(tag.0.to_le_bytes())
+}
+
 fn words(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 /// The file header, a segment that is the whole file, and the pointer to the dynamic table.
 fn headers(dynamic: u64, end: u64) -> Vec<u8> {
-    let mut bytes = vec![0x7f, b'E', b'L', b'F', elf::ELFCLASS64, elf::ELFDATA2LSB, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    bytes.extend(elf::ET_DYN.to_le_bytes());
-    bytes.extend(elf::EM_X86_64.to_le_bytes());
+    let mut bytes =
+        vec![0x7f, b'E', b'L', b'F', elf::ELFCLASS64.0, elf::ELFDATA2LSB.0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    bytes.extend(elf::ET_DYN.0.to_le_bytes());
+    bytes.extend(elf::EM_X86_64.0.to_le_bytes());
     bytes.extend(1_u32.to_le_bytes());
     bytes.extend(words(&[0, 64, 0])); // entry, program headers, section headers
     bytes.extend(0_u32.to_le_bytes());
@@ -150,8 +174,8 @@ fn headers(dynamic: u64, end: u64) -> Vec<u8> {
         bytes.extend(flags.to_le_bytes());
         bytes.extend(words(&[offset, offset, offset, size, size, align]));
     };
-    program(elf::PT_LOAD, elf::PF_R | elf::PF_X, 0, end, PAGE);
-    program(elf::PT_DYNAMIC, elf::PF_R, dynamic, DYNAMIC_SIZE, 8);
+    program(elf::PT_LOAD.0, (elf::PF_R | elf::PF_X).0, 0, end, PAGE);
+    program(elf::PT_DYNAMIC.0, elf::PF_R.0, dynamic, DYNAMIC_SIZE, 8);
     bytes
 }
 
@@ -160,8 +184,8 @@ fn symbols(names: &[u32], entries: &[u64]) -> Vec<u8> {
     let mut bytes = vec![0; 24];
     for (name, entry) in names.iter().zip(entries) {
         bytes.extend(name.to_le_bytes());
-        bytes.push(elf::STB_GLOBAL << 4 | elf::STT_FUNC);
-        bytes.push(elf::STV_DEFAULT);
+        bytes.push(elf::STB_GLOBAL.0 << 4 | elf::STT_FUNC.0);
+        bytes.push(elf::STV_DEFAULT.0);
         bytes.extend(1_u16.to_le_bytes()); // any section: all that counts is that it is not undefined
         bytes.extend(words(&[*entry, 16]));
     }
@@ -177,7 +201,10 @@ fn hash(functions: usize) -> Vec<u8> {
 
 /// The version of each symbol.
 fn versions(functions: usize) -> Vec<u8> {
-    std::iter::once(0).chain(std::iter::repeat_n(VERSION_INDEX, functions)).flat_map(u16::to_le_bytes).collect()
+    std::iter::once(0)
+        .chain(std::iter::repeat_n(VERSION_INDEX, functions))
+        .flat_map(u16::to_le_bytes)
+        .collect()
 }
 
 /// The version definitions: the object, and the one version that its functions have.
@@ -185,7 +212,7 @@ fn definitions(soname: u32, version: u32) -> Vec<u8> {
     const SIZE: u32 = 20;
     let mut bytes = Vec::new();
     for (flags, ndx, name, text, next) in
-        [(elf::VER_FLG_BASE, 1_u16, soname, SONAME, SIZE + 8), (0, VERSION_INDEX, version, VERSION, 0)]
+        [(elf::VER_FLG_BASE.0, 1_u16, soname, SONAME, SIZE + 8), (0, VERSION_INDEX, version, VERSION, 0)]
     {
         for half in [1, flags, ndx, 1] {
             bytes.extend(half.to_le_bytes());
@@ -364,8 +391,10 @@ mod tests {
         let file = object::File::parse(&*image).expect("an ELF file");
         // Without section headers the reader finds no symbol by section; the dynamic table must lead there.
         assert_eq!(file.dynamic_symbols().filter(ObjectSymbol::is_definition).count(), 0);
-        let (hash, symbols, strings) = (tag(&image, elf::DT_HASH), tag(&image, elf::DT_SYMTAB), tag(&image, elf::DT_STRTAB));
-        let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().expect("four bytes")) as usize;
+        let (hash, symbols, strings) =
+            (entry(&image, elf::DT_HASH), entry(&image, elf::DT_SYMTAB), entry(&image, elf::DT_STRTAB));
+        let u32_at =
+            |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().expect("four bytes")) as usize;
         let mut symbol = u32_at(hash + 8);
         let mut names = Vec::new();
         while symbol != 0 {
@@ -380,10 +409,10 @@ mod tests {
     }
 
     /// The value of a tag in the dynamic table.
-    fn tag(image: &[u8], wanted: u32) -> usize {
+    fn entry(image: &[u8], wanted: elf::DynamicTag) -> usize {
         let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("eight bytes"));
         let table = index(word(64 + 56 + 8));
-        let at = (table..).step_by(16).find(|&at| word(at) == u64::from(wanted)).expect("the tag is there");
+        let at = (table..).step_by(16).find(|&at| word(at) == tag(wanted)).expect("the tag is there");
         index(word(at + 8))
     }
 

@@ -41,7 +41,9 @@ impl Backing {
     fn continues_in(&self, distance: u64, next: &Backing) -> bool {
         match (self, next) {
             (Backing::Zero(a), Backing::Zero(b)) => a == b,
-            (Backing::File(a, at), Backing::File(b, next_at)) => Arc::ptr_eq(a, b) && at + distance == *next_at,
+            (Backing::File(a, at), Backing::File(b, next_at)) => {
+                Arc::ptr_eq(a, b) && at + distance == *next_at
+            }
             _ => false,
         }
     }
@@ -53,7 +55,8 @@ impl Backing {
             page.fill(0);
             return true;
         };
-        let rest = usize::try_from(at + distance).ok().and_then(|from| content.bytes.get(from..)).unwrap_or(&[]);
+        let rest =
+            usize::try_from(at + distance).ok().and_then(|from| content.bytes.get(from..)).unwrap_or(&[]);
         let length = rest.len().min(page.len());
         page[..length].copy_from_slice(&rest[..length]);
         page[length..].fill(0);
@@ -91,7 +94,8 @@ impl Mappings {
     /// The first mapping that ends after `address`.
     #[must_use]
     pub fn at_or_after(&self, address: Virt) -> Option<(Virt, &Mapping)> {
-        self.find(address).or_else(|| self.by_start.range(address..).next().map(|(&start, mapping)| (start, mapping)))
+        self.find(address)
+            .or_else(|| self.by_start.range(address..).next().map(|(&start, mapping)| (start, mapping)))
     }
 
     /// All, in address order.
