@@ -37,6 +37,11 @@ const fn is_canonical(va: u64) -> bool {
     (va << 16).cast_signed() >> 16 == va.cast_signed()
 }
 
+/// #GP comes before any page fault: both ends of an access are checked before its pages are looked up.
+fn both_canonical(va: u64, n: u64) -> Exec {
+    if is_canonical(va) && is_canonical(va.wrapping_add(n - 1)) { Ok(()) } else { Err(Trap::General) }
+}
+
 /// A RAM offset as an index. RAM is a slice, so offsets inside it fit.
 #[expect(clippy::cast_possible_truncation, reason = "gretel runs on 64-bit hosts only")]
 #[inline(always)]
@@ -260,6 +265,7 @@ impl<B: Bus> Cpu<B> {
     #[cold]
     #[inline(never)]
     fn load_across(&mut self, n: u64, va: u64) -> Exec<u64> {
+        both_canonical(va, n)?;
         let mut bytes = [0; 8];
         for (k, byte) in (0..n).zip(&mut bytes) {
             let at = self.locate_read(va.wrapping_add(k))?;
@@ -272,6 +278,7 @@ impl<B: Bus> Cpu<B> {
     #[cold]
     #[inline(never)]
     fn store_across(&mut self, va: u64, bytes: &[u8]) -> Exec {
+        both_canonical(va, bytes.len() as u64)?;
         let second = va.wrapping_add(PAGE_SIZE) & !(PAGE_SIZE - 1);
         let first_at = index(self.locate_write(va)?);
         let second_at = index(self.locate_write(second)?);

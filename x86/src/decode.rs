@@ -1,6 +1,6 @@
 //! From iced's instruction to [`Op`]: all that depends on the bytes alone, settled once.
 
-use iced_x86::{Instruction, OpKind, Register};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
 use crate::op::{Condition, Gpr, Loc, Mem, Op, Rep, Segment};
 
@@ -92,8 +92,11 @@ fn condition(i: &Instruction) -> Condition {
     Condition(small(i.condition_code() as usize).saturating_sub(1))
 }
 
+/// INS and OUTS count as having none: user mode is refused the port before the count is looked at.
 fn rep(i: &Instruction) -> Rep {
-    if !i.is_string_instruction() {
+    use Mnemonic::{Insb, Insd, Insw, Outsb, Outsd, Outsw};
+    let is_port_access = matches!(i.mnemonic(), Insb | Insw | Insd | Outsb | Outsw | Outsd);
+    if !i.is_string_instruction() || is_port_access {
         Rep::None
     } else if i.has_repne_prefix() {
         Rep::Repne

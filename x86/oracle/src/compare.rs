@@ -202,12 +202,17 @@ fn both_may_fault(i: &Instruction, v: u8, w: u8) -> bool {
             _ => 1,
         })
         .sum();
-    // An indirect call fetches from its target, too.
-    let accesses = accesses + u32::from(i.flow_control() == FlowControl::IndirectCall);
+    // An indirect call fetches from its target, too, and ENTER tries the new top of the stack.
+    let is_more = i.flow_control() == FlowControl::IndirectCall || i.mnemonic() == Mnemonic::Enter;
+    let accesses = accesses + u32::from(is_more);
     accesses > 1 && ACCESS_FAULTS.contains(&v) && ACCESS_FAULTS.contains(&w)
 }
 
+/// ENTER and MASKMOVDQU modify memory in the semantics: they load what they then store, or a part of it.
 fn modifies_memory(i: &Instruction) -> bool {
+    if matches!(i.mnemonic(), Mnemonic::Enter | Mnemonic::Maskmovdqu) {
+        return true;
+    }
     InstructionInfoFactory::new().info(i).used_memory().iter().any(|used| {
         matches!(used.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite | OpAccess::CondWrite)
     })

@@ -115,7 +115,7 @@ fn plain_state(trial: &mut Trial<'_>, image: &Image, case: &mut Case) -> Result<
     let mut attempt = |change: &dyn Fn(&mut State)| {
         let mut plainer = *case;
         change(&mut plainer.state);
-        if trial.differs(image, &plainer)? {
+        if is_possible(&plainer.state.fpu) && trial.differs(image, &plainer)? {
             *case = plainer;
         }
         Ok::<(), Error>(())
@@ -136,6 +136,13 @@ fn plain_state(trial: &mut Trial<'_>, image: &Image, case: &mut Case) -> Result<
     }
     attempt(&|state| (state.regs.fs_base, state.regs.gs_base) = (0, 0))?;
     attempt(&|state| state.regs.rflags = RFLAGS_FIXED | RFLAGS_IF)
+}
+
+/// Whether the summary bits of the x87 status agree with the exceptions, as they do after every FXRSTOR.
+fn is_possible(fpu: &Fpu) -> bool {
+    const SUMMARY: u16 = 0x8080;
+    let is_pending = fpu.status & !fpu.control & 0x3f != 0;
+    fpu.status & SUMMARY == if is_pending { SUMMARY } else { 0 }
 }
 
 /// Zeroes memory in ever smaller pieces.

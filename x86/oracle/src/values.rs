@@ -170,6 +170,13 @@ fn x87(random: &mut Random, fpu: &mut Fpu) {
         let precision = [0, 2, 3, 3][random.index(4)];
         fpu.control = 0x7f | precision << 8 | (bits[3] & 3) << 10;
     }
+    if random.percent(6) {
+        fpu.control &= !(bits[4] & STICKY);
+    }
+    if fpu.status & !fpu.control & STICKY != 0 {
+        const SUMMARY: u16 = 0x8080;
+        fpu.status |= SUMMARY;
+    }
     fpu.tag = match random.below(4) {
         0 => 0,
         1 => 0xff,

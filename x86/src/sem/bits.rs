@@ -1,6 +1,9 @@
 //! Single bits, bit scans and counts (Intel SDM vol. 1, 7.3.7), and BMI1.
 
-use super::operand::{Any, AnyWidth, Place, Width, effective_address, non_canonical, read, write};
+use super::operand::{
+    Any, AnyWidth, Place, Width, cut_to_address_size, effective_address, effective_offset, non_canonical,
+    read, with_segment, write,
+};
 use crate::domain::{Bin, Domain, Un};
 use crate::flags::{Flag, Flags};
 use crate::machine::{Bool, Bv, Exec, Machine};
@@ -31,7 +34,8 @@ fn word_address<M: Machine>(m: &M, op: &Op, w: u32, offset: Bv<M>) -> Bv<M> {
     let offset = d.sext(w, 64, offset);
     let words = d.bin(Bin::Sar, 64, offset, d.lit(64, u64::from(w.trailing_zeros())));
     let bytes = d.bin(Bin::Mul, 64, words, d.lit(64, u64::from(w / 8)));
-    d.bin(Bin::Add, 64, effective_address(m, op), bytes)
+    let offset = d.bin(Bin::Add, 64, effective_offset(m, op), bytes);
+    with_segment(m, op.mem.segment, cut_to_address_size(m, op, offset))
 }
 
 /// BT, BTS, BTR and BTC. With a memory operand and a register offset the bit may be anywhere in memory; an

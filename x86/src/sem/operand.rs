@@ -191,7 +191,14 @@ pub fn effective_offset<M: Machine>(m: &M, op: &Op) -> Bv<M> {
         let scaled = d.bin(Bin::Shl, 64, m.reg(index), d.lit(64, u64::from(mem.scale)));
         sum = d.bin(Bin::Add, 64, sum, scaled);
     }
-    if mem.addr32 { d.zext(32, 64, d.trunc(64, 32, sum)) } else { sum }
+    cut_to_address_size(m, op, sum)
+}
+
+/// An effective address as the address size of `op` leaves it.
+#[inline(always)]
+pub fn cut_to_address_size<M: Machine>(m: &M, op: &Op, offset: Bv<M>) -> Bv<M> {
+    let d = m.d();
+    if op.mem.addr32 { d.zext(32, 64, d.trunc(64, 32, offset)) } else { offset }
 }
 
 /// `offset` in `segment` as a linear address.
