@@ -22,3 +22,4 @@ pub mod ram;
 pub mod record;
 pub mod recording;
 pub mod replay;
+pub mod sandbox;

@@ -4,6 +4,13 @@
 //! tables that it is given; everything that the program cannot do alone comes back as an [`Exit`]. The
 //! personality, the journal and the tests never ask which engine runs.
 
+mod flags;
+mod interrupt;
+pub mod kvm;
+pub mod soft;
+
+pub use interrupt::Interrupter;
+
 use crate::ram::Ram;
 use x86::machine::MachineRead;
 use x86::state::{Fpu, Regs};
@@ -31,6 +38,14 @@ impl EngineKind {
             EngineKind::Soft => "soft",
         }
     }
+}
+
+/// Makes an engine with `bytes` of guest memory.
+pub fn open(kind: EngineKind, bytes: u64) -> Result<Box<dyn Engine>, EngineError> {
+    Ok(match kind {
+        EngineKind::Kvm => Box::new(kvm::KvmEngine::new(bytes)?),
+        EngineKind::Soft => Box::new(soft::SoftEngine::new(bytes)?),
+    })
 }
 
 /// When to come back even though the guest asks for nothing.
@@ -132,38 +147,6 @@ pub trait Engine {
     fn write_msrs(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError>;
     /// A handle by which another thread, or a signal handler, makes [`Engine::run`] come back.
     fn interrupter(&self) -> Interrupter;
-}
-
-/// Makes a running engine come back with [`Exit::Interrupted`].
-#[derive(Clone)]
-pub struct Interrupter {
-    /// Set by [`Interrupter::interrupt`]; the engine clears it when it comes back.
-    flag: std::sync::Arc<std::sync::atomic::AtomicBool>,
-}
-
-impl Default for Interrupter {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Interrupter {
-    /// A handle that is not raised.
-    #[must_use]
-    pub fn new() -> Self {
-        Interrupter { flag: std::sync::Arc::default() }
-    }
-
-    /// Asks the engine to come back. A thread that sits inside KVM_RUN also needs a signal: send it one.
-    pub fn interrupt(&self) {
-        self.flag.store(true, std::sync::atomic::Ordering::SeqCst);
-    }
-
-    /// Whether it was asked to; lowers the flag.
-    #[must_use]
-    pub fn take(&self) -> bool {
-        self.flag.swap(false, std::sync::atomic::Ordering::SeqCst)
-    }
 }
 
 /// What goes wrong in an engine (never a trap of the guest, which is an [`Exit`]).

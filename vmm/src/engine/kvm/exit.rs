@@ -1,0 +1,213 @@
+//! What an exit of the vCPU means for the guest.
+
+use super::entry::{Left, Reason};
+use super::layout::{self, Door, Frame};
+use super::{KvmEngine, Landing};
+use crate::engine::flags::user_rflags;
+use crate::engine::{EngineError, Exception, Exit, Virt};
+use crate::paging::translate_user;
+use crate::ram::{PAGE, Ram};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+use x86::machine::MachineRead;
+use x86::state::Regs;
+
+const UNDEFINED: u8 = 6;
+const GENERAL: u8 = 13;
+const PAGE_FAULT: u8 = 14;
+/// The bits of a page fault's error code that exist without protection keys, shadow stacks and SGX.
+const PAGE_FAULT_CODE: u64 = 0x1f;
+/// The longest instruction.
+const LONGEST: u64 = 15;
+
+impl KvmEngine {
+    /// Runs until something happens that the guest cannot do alone.
+    pub(super) fn run_to_exit(&mut self) -> Result<Exit, EngineError> {
+        // SAFETY: the byte is in the vCPU's shared page, which is unmapped when `self.vcpu` is dropped.
+        let _inside = unsafe { self.interrupter.enter(self.immediate_exit) };
+        if self.interrupter.take() {
+            return Ok(Exit::Interrupted);
+        }
+        let mut left = self.enter()?;
+        loop {
+            match self.meaning(&left)? {
+                Some(exit) => return Ok(exit),
+                None => {
+                    self.vcpu.set_kvm_immediate_exit(0);
+                    left = self.resume()?;
+                }
+            }
+        }
+    }
+
+    /// Takes the guest's registers from the vCPU's and says what happened; `None`: the guest is on its way to a door
+    /// of the stub and must be let through.
+    fn meaning(&mut self, left: &Left) -> Result<Option<Exit>, EngineError> {
+        match (left.door(), &left.reason) {
+            (Some(Door::Syscall), _) => {
+                self.regs = after_syscall(&left.regs);
+                Ok(Some(Exit::Syscall))
+            }
+            (Some(Door::Exception(vector)), _) => {
+                let [_, _, _, _, rsp, ..] = left.regs.gpr;
+                let frame = layout::read_frame(&self.ram, vector, rsp)
+                    .ok_or_else(|| EngineError::UnexpectedExit(format!("{left}, rsp {rsp:#x}")))?;
+                self.regs = at_exception(&left.regs, &frame);
+                Ok(Some(self.refine(exception(vector, &frame, left.fault_address))))
+            }
+            (None, Reason::Signal) => Ok(self.interrupted(left)),
+            (None, Reason::Out(_) | Reason::Foreign) if left.level == 3 => self.foreign(left).map(Some),
+            (None, _) => Err(EngineError::UnexpectedExit(left.to_string())),
+        }
+    }
+
+    fn interrupted(&mut self, left: &Left) -> Option<Exit> {
+        if layout::in_stub(left.regs.rip) {
+            // In front of an IRETQ nothing of the guest has run; in front of an OUT something has happened.
+            let not_started = left.regs.rip == layout::IRETQ && self.landing == Landing::Ring0;
+            if !not_started {
+                return None;
+            }
+        } else {
+            self.regs = Regs { rflags: user_rflags(left.regs.rflags), ..left.regs };
+        }
+        let _asked = self.interrupter.take();
+        Some(Exit::Interrupted)
+    }
+
+    /// The guest's own I/O instruction, or HLT: some hosts let ring 3 execute it. It must be the #GP that the
+    /// manual says, with the instruction's address and nothing of it done.
+    fn foreign(&mut self, left: &Left) -> Result<Exit, EngineError> {
+        let after = self.finish_io()?;
+        let rip = if after.rip == left.regs.rip {
+            // The host had moved on before the exit.
+            let bytes = |at| read_code(&self.ram, self.user.cr3, at);
+            start_of_privileged(left.regs.rip, &left.reason, left.regs.gpr[2], bytes).unwrap_or(left.regs.rip)
+        } else {
+            left.regs.rip
+        };
+        self.regs = Regs { rip, rflags: user_rflags(left.regs.rflags), ..left.regs };
+        Ok(Exit::Exception(Exception { vector: GENERAL, error_code: 0, address: 0 }))
+    }
+
+    /// #UD and #GP at an instruction that reads the machine are that read, trapped by this CPU model.
+    fn refine(&self, exception: Exception) -> Exit {
+        if matches!(exception.vector, UNDEFINED | GENERAL)
+            && let Some(read) = machine_read(&read_code(&self.ram, self.user.cr3, self.regs.rip))
+        {
+            return Exit::MachineRead(read);
+        }
+        Exit::Exception(exception)
+    }
+}
+
+/// The guest's registers behind a SYSCALL: rip was put in rcx and rflags in r11.
+fn after_syscall(stub: &Regs) -> Regs {
+    let mut regs = *stub;
+    let [_, rcx, ..] = stub.gpr;
+    regs.gpr[11] = user_rflags(stub.gpr[11]);
+    regs.rip = rcx;
+    regs.rflags = regs.gpr[11];
+    regs
+}
+
+/// The guest's registers at an exception, from the frame that the processor pushed.
+fn at_exception(stub: &Regs, frame: &Frame) -> Regs {
+    let mut regs = *stub;
+    regs.gpr[4] = frame.rsp;
+    regs.rip = frame.rip;
+    regs.rflags = user_rflags(frame.rflags);
+    regs
+}
+
+fn exception(vector: u8, frame: &Frame, fault_address: Virt) -> Exception {
+    let page_fault = vector == PAGE_FAULT;
+    let code = if page_fault { frame.error_code & PAGE_FAULT_CODE } else { frame.error_code & 0xffff };
+    Exception {
+        vector,
+        error_code: u32::try_from(code).expect("sixteen bits"),
+        address: if page_fault { fault_address } else { 0 },
+    }
+}
+
+/// The code bytes at `rip` that ring 3 can fetch, as many as one instruction may have.
+fn read_code(ram: &Ram, root: u64, rip: Virt) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut at = rip;
+    let end = rip.saturating_add(LONGEST);
+    while at < end
+        && let Some(Ok((frame, rights))) = translate_user(ram, root, at)
+        && rights.execute
+    {
+        let page_end = (at | (PAGE - 1)).saturating_add(1).min(end);
+        let page = ram.frame(frame);
+        let offset = |va: Virt| usize::try_from(va % PAGE).expect("inside a page");
+        bytes.extend_from_slice(&page[offset(at)..=offset(page_end - 1)]);
+        at = page_end;
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Instruction {
+    Decoder::new(64, bytes, DecoderOptions::NONE).decode()
+}
+
+fn machine_read(bytes: &[u8]) -> Option<MachineRead> {
+    match decode(bytes).mnemonic() {
+        Mnemonic::Cpuid => Some(MachineRead::Cpuid),
+        Mnemonic::Rdtsc => Some(MachineRead::Rdtsc),
+        Mnemonic::Rdtscp => Some(MachineRead::Rdtscp),
+        Mnemonic::Rdpid => Some(MachineRead::Rdpid),
+        Mnemonic::Rdrand => Some(MachineRead::Rdrand),
+        Mnemonic::Rdseed => Some(MachineRead::Rdseed),
+        Mnemonic::Xgetbv => Some(MachineRead::Xgetbv),
+        _ => None,
+    }
+}
+
+/// Where the privileged instruction that ends at `end` begins: the shortest that does what was seen.
+fn start_of_privileged(end: Virt, reason: &Reason, rdx: u64, code: impl Fn(Virt) -> Vec<u8>) -> Option<Virt> {
+    (1..=LONGEST).filter_map(|len| Some((len, end.checked_sub(len)?))).find_map(|(len, start)| {
+        let instruction = decode(&code(start));
+        let whole = instruction.len() as u64 == len;
+        let does_it = match (instruction.mnemonic(), reason) {
+            (Mnemonic::Out, Reason::Out(port)) => match instruction.op0_kind() {
+                iced_x86::OpKind::Immediate8 => u16::from(instruction.immediate8()) == *port,
+                _ => rdx & 0xffff == u64::from(*port),
+            },
+            (Mnemonic::Outsb | Mnemonic::Outsw | Mnemonic::Outsd, Reason::Out(_))
+            | (Mnemonic::Hlt, Reason::Foreign) => true,
+            _ => false,
+        };
+        (whole && does_it).then_some(start)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_of_an_out_is_found_from_its_end() {
+        let code = [0x90, 0xe6, 0x55, 0xee, 0x90];
+        let at = |va: Virt| code[usize::try_from(va).unwrap()..].to_vec();
+        assert_eq!(start_of_privileged(3, &Reason::Out(0x55), 0, at), Some(1));
+        assert_eq!(start_of_privileged(3, &Reason::Out(0x56), 0, at), None, "another port");
+        assert_eq!(start_of_privileged(4, &Reason::Out(0x1234), 0xffff_1234, at), Some(3), "port in dx");
+    }
+
+    #[test]
+    fn a_syscall_leaves_rcx_and_r11_as_the_processor_wrote_them() {
+        let mut stub = Regs { rip: layout::LSTAR, rflags: 2, ..Regs::default() };
+        stub.gpr[1] = 0x40_1002;
+        stub.gpr[11] = 0x1_0346;
+        let regs = after_syscall(&stub);
+        assert_eq!((regs.rip, regs.rflags, regs.gpr[1], regs.gpr[11]), (0x40_1002, 0x346, 0x40_1002, 0x346));
+    }
+
+    #[test]
+    fn only_page_faults_have_an_address() {
+        let frame = Frame { error_code: 0x8007, rip: 1, rflags: 2, rsp: 3 };
+        assert_eq!(exception(14, &frame, 9), Exception { vector: 14, error_code: 7, address: 9 });
+        assert_eq!(exception(13, &frame, 9), Exception { vector: 13, error_code: 0x8007, address: 0 });
+    }
+}

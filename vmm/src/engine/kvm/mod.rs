@@ -1,0 +1,195 @@
+//! The process guest on KVM: ring 3 alone, every exit through an OUT of the stub page.
+//!
+//! Reading order: [`layout`] (the engine's own pages), [`setup`] (the virtual machine), [`entry`] (how the
+//! registers get in, and what they are when the guest came out), [`exit`] (what an exit means), [`cpuid`].
+//!
+//! Hosts differ in where SYSCALL lands: hardware virtualization enters ring 0 as the manual says, kvm_pvm stays in
+//! ring 3. The engine looks once, when it is made, and chooses its way back by that. It assumes nothing else about
+//! the host.
+
+mod cpuid;
+mod entry;
+mod exit;
+mod layout;
+mod setup;
+
+use super::{
+    Counters, Engine, EngineError, EngineKind, Exit, Interrupter, Phys, StalePage, Until, flags::user_rflags,
+};
+use crate::ram::{PAGE, Ram};
+use kvm_bindings::{Msrs, kvm_msr_entry, kvm_sregs, kvm_xsave};
+use kvm_ioctls::{VcpuFd, VmFd};
+use x86::state::{Fpu, Regs};
+
+/// Where SYSCALL goes on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landing {
+    /// Ring 0, as the manual says: VMX and SVM.
+    Ring0,
+    /// Ring 3, with the same code segment: kvm_pvm.
+    Ring3,
+}
+
+/// One vCPU of KVM with its memory.
+pub struct KvmEngine {
+    vcpu: VcpuFd,
+    /// Keeps the virtual machine; the vCPU is dropped before it.
+    _vm: VmFd,
+    ram: Ram,
+    regs: Regs,
+    /// The system registers of ring 3, with the bases and the page table that the guest shall have.
+    user: kvm_sregs,
+    /// Whether the vCPU has `user`'s bases and page table.
+    user_loaded: bool,
+    /// The privilege level at which the vCPU stands.
+    level: u8,
+    landing: Landing,
+    interrupter: Interrupter,
+    /// That byte of the page that the vCPU shares with KVM.
+    immediate_exit: *mut u8,
+}
+
+impl KvmEngine {
+    /// A vCPU with `bytes` of memory (a multiple of the page size).
+    pub fn new(bytes: u64) -> Result<KvmEngine, EngineError> {
+        setup::engine(bytes)
+    }
+
+    /// Where SYSCALL goes on this host.
+    #[must_use]
+    pub fn landing(&self) -> Landing {
+        self.landing
+    }
+}
+
+/// The name of a KVM call that failed, with its error.
+fn failed(call: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> EngineError {
+    move |error| EngineError::Kvm { call, error: error.into() }
+}
+
+impl Engine for KvmEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Kvm
+    }
+
+    fn ram(&self) -> &Ram {
+        &self.ram
+    }
+
+    fn ram_mut(&mut self) -> &mut Ram {
+        &mut self.ram
+    }
+
+    fn first_free_frame(&self) -> Phys {
+        layout::END
+    }
+
+    fn kernel_entry(&self) -> u64 {
+        layout::kernel_entry()
+    }
+
+    fn set_page_table(&mut self, root: Phys) -> Result<(), EngineError> {
+        self.user.cr3 = root;
+        self.user_loaded = false;
+        Ok(())
+    }
+
+    /// The host has changed the entries already. KVM forgets what it derived from a frame when the host's own
+    /// translation of it goes away (its MMU notifier), on shadow and on nested paging alike.
+    fn invalidate(&mut self, stale: &[StalePage]) -> Result<(), EngineError> {
+        let mut frames: Vec<Phys> = stale.iter().map(|page| page.frame).collect();
+        frames.sort_unstable();
+        frames.dedup();
+        for run in frames.chunk_by(|a, b| a + PAGE == *b) {
+            self.ram
+                .drop_second(run[0], run.len() as u64 * PAGE)
+                .map_err(|error| EngineError::Kvm { call: "madvise(MADV_DONTNEED)", error })?;
+        }
+        Ok(())
+    }
+
+    fn regs(&self) -> &Regs {
+        &self.regs
+    }
+
+    fn set_regs(&mut self, regs: &Regs) -> Result<(), EngineError> {
+        self.regs = Regs { rflags: user_rflags(regs.rflags), ..*regs };
+        if (regs.fs_base, regs.gs_base) != (self.user.fs.base, self.user.gs.base) {
+            self.user.fs.base = regs.fs_base;
+            self.user.gs.base = regs.gs_base;
+            self.user_loaded = false;
+        }
+        Ok(())
+    }
+
+    fn fpu(&mut self) -> Result<Fpu, EngineError> {
+        let xsave = self.vcpu.get_xsave().map_err(failed("KVM_GET_XSAVE"))?;
+        let mut image = [0; Fpu::FXSAVE_SIZE];
+        for (to, word) in image.chunks_exact_mut(4).zip(xsave.region) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        // The last x87 instruction is not part of the state: AMD keeps it only after an exception.
+        Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..Fpu::from_fxsave(&image) })
+    }
+
+    fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError> {
+        let mut xsave = kvm_xsave::default();
+        for (word, from) in xsave.region.iter_mut().zip(fpu.to_fxsave().chunks_exact(4)) {
+            *word = u32::from_le_bytes(from.try_into().expect("four bytes"));
+        }
+        // XSTATE_BV, behind the FXSAVE image: x87 and SSE are given, all else takes its initial state.
+        xsave.region[Fpu::FXSAVE_SIZE / 4] = 0b11;
+        // SAFETY: the state has no features enabled whose size goes beyond the 4 KiB of `kvm_xsave`.
+        unsafe { self.vcpu.set_xsave(&xsave) }.map_err(failed("KVM_SET_XSAVE"))
+    }
+
+    fn run(&mut self, until: Until) -> Result<Exit, EngineError> {
+        match until {
+            Until::Exit => self.run_to_exit(),
+            Until::Retired(_) => Err(EngineError::CannotCount("kvm")),
+        }
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        None
+    }
+
+    fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError> {
+        let entries: Vec<_> = indices.iter().map(|&index| msr_entry(index, 0)).collect();
+        let mut values = Vec::with_capacity(indices.len());
+        for part in entries.chunks(MSRS_PER_CALL) {
+            let mut msrs = Msrs::from_entries(part).expect("fewer than the limit");
+            let done = self.vcpu.get_msrs(&mut msrs).map_err(failed("KVM_GET_MSRS"))?;
+            values.extend(msrs.as_slice()[..done].iter().map(|entry| entry.data));
+            if done < part.len() {
+                break;
+            }
+        }
+        Ok(values)
+    }
+
+    fn write_msrs(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError> {
+        let entries: Vec<_> = entries.iter().map(|&(index, value)| msr_entry(index, value)).collect();
+        let mut written = 0;
+        for part in entries.chunks(MSRS_PER_CALL) {
+            let msrs = Msrs::from_entries(part).expect("fewer than the limit");
+            let done = self.vcpu.set_msrs(&msrs).map_err(failed("KVM_SET_MSRS"))?;
+            written += done;
+            if done < part.len() {
+                break;
+            }
+        }
+        Ok(written)
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        self.interrupter.clone()
+    }
+}
+
+/// KVM takes fewer than 256 at once.
+const MSRS_PER_CALL: usize = 128;
+
+fn msr_entry(index: u32, data: u64) -> kvm_msr_entry {
+    kvm_msr_entry { index, data, ..kvm_msr_entry::default() }
+}

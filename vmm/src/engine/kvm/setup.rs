@@ -1,0 +1,135 @@
+//! Makes the virtual machine: memory slot, system registers, and a look at where SYSCALL lands.
+
+use super::layout::{self, Door};
+use super::{KvmEngine, Landing, cpuid, failed, msr_entry};
+use crate::engine::flags::user_rflags;
+use crate::engine::{EngineError, Interrupter};
+use crate::ram::{PAGE, Ram};
+use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, Msrs, kvm_segment, kvm_sregs, kvm_userspace_memory_region};
+use kvm_ioctls::{Kvm, SyncReg, VcpuFd, VmFd};
+use x86::state::Regs;
+
+/// Where KVM may put three pages for real mode on old Intel processors: behind all but very large memories.
+const REAL_MODE_TSS: u64 = 0xfffb_d000;
+/// PE, MP, ET, NE, WP, AM, PG (Intel SDM vol. 3, 2.5).
+const CR0: u64 = 0x8005_0033;
+/// PAE, OSFXSR, OSXMMEXCPT, and TSD, so that RDTSC traps. Not OSXSAVE (so no AVX), not FSGSBASE, not SMEP (the stub
+/// belongs to ring 3 until the landing is known).
+const CR4: u64 = 1 << 5 | 1 << 9 | 1 << 10 | 1 << 2;
+/// SCE, LME, LMA, NXE.
+const EFER: u64 = 1 | 1 << 8 | 1 << 10 | 1 << 11;
+const MSR_STAR: u32 = 0xc000_0081;
+const MSR_LSTAR: u32 = 0xc000_0082;
+const MSR_FMASK: u32 = 0xc000_0084;
+/// What SYSCALL clears: TF, IF, DF, NT, AC.
+const FMASK: u64 = 0x4_4700;
+
+/// A vCPU with `bytes` of memory, standing in ring 3.
+pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
+    let kvm = Kvm::new().map_err(|error| EngineError::KvmUnavailable(error.into()))?;
+    let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
+    let mut ram = Ram::new(bytes.max(layout::END).next_multiple_of(PAGE))?;
+    ram.populate(layout::END);
+    layout::write(&mut ram);
+    set_memory(&vm, &mut ram)?;
+    let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
+    let mut supported =
+        kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(failed("KVM_GET_SUPPORTED_CPUID"))?;
+    cpuid::restrict(&mut supported);
+    vcpu.set_cpuid2(&supported).map_err(failed("KVM_SET_CPUID2"))?;
+    let user = set_system_registers(&vcpu)?;
+    vcpu.set_sync_valid_reg(SyncReg::Register);
+    vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
+    let immediate_exit = &raw mut vcpu.get_kvm_run().immediate_exit;
+    let mut engine = KvmEngine {
+        vcpu,
+        _vm: vm,
+        ram,
+        regs: Regs { rflags: user_rflags(0), ..Regs::default() },
+        user,
+        user_loaded: true,
+        level: 3,
+        landing: Landing::Ring3,
+        interrupter: Interrupter::new(),
+        immediate_exit,
+    };
+    engine.landing = look_where_syscall_lands(&mut engine)?;
+    Ok(engine)
+}
+
+fn set_memory(vm: &VmFd, ram: &mut Ram) -> Result<(), EngineError> {
+    let region = kvm_userspace_memory_region {
+        slot: 0,
+        guest_phys_addr: 0,
+        memory_size: ram.size(),
+        userspace_addr: ram.map_second()? as u64,
+        flags: 0,
+    };
+    // SAFETY: the mapping is as long as the slot, and `Ram` outlives the virtual machine in `KvmEngine`.
+    unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))?;
+    if ram.size() <= REAL_MODE_TSS {
+        // Only processors that cannot run real mode as a guest need it; the others do not mind.
+        let at = usize::try_from(REAL_MODE_TSS).expect("a 64-bit host");
+        vm.set_tss_address(at).map_err(failed("KVM_SET_TSS_ADDR"))?;
+    }
+    Ok(())
+}
+
+/// Sets long mode, ring 3 and the way into the stub; gives the system registers as set.
+fn set_system_registers(vcpu: &VcpuFd) -> Result<kvm_sregs, EngineError> {
+    let mut sregs = vcpu.get_sregs().map_err(failed("KVM_GET_SREGS"))?;
+    let code = kvm_segment {
+        limit: 0xffff_ffff,
+        selector: layout::USER_CODE,
+        type_: 11,
+        present: 1,
+        dpl: 3,
+        s: 1,
+        l: 1,
+        g: 1,
+        ..kvm_segment::default()
+    };
+    let data = kvm_segment { selector: layout::USER_DATA, type_: 3, l: 0, db: 1, ..code };
+    sregs.cs = code;
+    (sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ss) = (data, data, data, data, data);
+    sregs.tr = kvm_segment {
+        base: layout::tss_base(),
+        limit: layout::TSS_LIMIT,
+        selector: layout::TASK,
+        type_: 11,
+        present: 1,
+        ..kvm_segment::default()
+    };
+    (sregs.gdt.base, sregs.gdt.limit) = (layout::gdt_base(), layout::GDT_LIMIT);
+    (sregs.idt.base, sregs.idt.limit) = (layout::idt_base(), layout::IDT_LIMIT);
+    (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (CR0, layout::EMPTY_ROOT, CR4, EFER);
+    vcpu.set_sregs(&sregs).map_err(failed("KVM_SET_SREGS"))?;
+    let entry = [(MSR_STAR, layout::STAR), (MSR_LSTAR, layout::LSTAR), (MSR_FMASK, FMASK)];
+    let msrs =
+        Msrs::from_entries(&entry.map(|(index, value)| msr_entry(index, value))).expect("three entries");
+    match vcpu.set_msrs(&msrs).map_err(failed("KVM_SET_MSRS"))? {
+        3 => Ok(sregs),
+        done => Err(EngineError::UnexpectedExit(format!("KVM_SET_MSRS refuses MSR {:#x}", entry[done].0))),
+    }
+}
+
+/// Runs a SYSCALL of the engine's own and looks at the privilege level behind it. If that is ring 0, the stub page
+/// is withdrawn from ring 3.
+fn look_where_syscall_lands(engine: &mut KvmEngine) -> Result<Landing, EngineError> {
+    let before = engine.regs;
+    engine.regs.rip = layout::PROBE_SYSCALL;
+    let left = engine.enter()?;
+    engine.regs = before;
+    if left.door() != Some(Door::Syscall) {
+        return Err(EngineError::UnexpectedExit(format!("{left} at the first SYSCALL")));
+    }
+    if engine.level == 3 {
+        return Ok(Landing::Ring3);
+    }
+    let stub = layout::hide_stub(&mut engine.ram);
+    engine
+        .ram
+        .drop_second(stub, PAGE)
+        .map_err(|error| EngineError::Kvm { call: "madvise(MADV_DONTNEED)", error })?;
+    Ok(Landing::Ring0)
+}

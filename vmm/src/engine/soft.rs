@@ -1,0 +1,237 @@
+//! The software CPU as an engine: the same guests without /dev/kvm, with exact counts.
+//!
+//! It walks the same page tables in the same memory as KVM would, so the personality cannot tell them apart.
+
+use super::{
+    Counters, Engine, EngineError, EngineKind, Exception, Exit, Interrupter, Phys, StalePage, Until,
+    flags::user_rflags,
+};
+use crate::paging::translate_user;
+use crate::ram::{PAGE, Ram};
+use x86::bus::{Access, Bus, PageFault, Translation};
+use x86::cpu::Cpu;
+use x86::interpreter::{self, Interpreter, Stop};
+use x86::machine::Trap;
+use x86::state::{Fpu, Regs};
+
+/// Instructions between two looks at the interrupter: some 10 µs. Small because one instruction with a REP prefix,
+/// which is not divided, can take milliseconds.
+const SLICE: u64 = 1 << 11;
+/// Frame zero stays unused, so that no page table is ever at physical address zero.
+const FIRST_FREE: Phys = PAGE;
+
+/// Guest memory as the software CPU sees it.
+struct PagedRam {
+    ram: Ram,
+    root: Phys,
+}
+
+impl Bus for PagedRam {
+    fn ram(&self) -> &[u8] {
+        self.ram.bytes()
+    }
+
+    fn ram_mut(&mut self) -> &mut [u8] {
+        self.ram.bytes_mut()
+    }
+
+    fn translate(&mut self, va: u64, access: Access) -> Result<Translation, PageFault> {
+        let absent = PageFault::new(va, access, false);
+        let forbidden = PageFault::new(va, access, true);
+        if self.root == 0 {
+            return Err(absent);
+        }
+        let (frame, rights) =
+            translate_user(&self.ram, self.root, va).ok_or(absent)?.map_err(|()| forbidden)?;
+        let allowed = match access {
+            Access::Read => true,
+            Access::Write => rights.write,
+            Access::Execute => rights.execute,
+        };
+        let translation = Translation { frame, writable: rights.write, executable: rights.execute };
+        allowed.then_some(translation).ok_or(forbidden)
+    }
+}
+
+/// One software CPU with its memory.
+pub struct SoftEngine {
+    interpreter: Interpreter<PagedRam>,
+    /// The registers as of the last exit, or as set since.
+    regs: Regs,
+    interrupter: Interrupter,
+}
+
+impl SoftEngine {
+    /// A CPU with `bytes` of memory (a multiple of the page size).
+    pub fn new(bytes: u64) -> Result<SoftEngine, EngineError> {
+        let ram = Ram::new(bytes.max(FIRST_FREE).next_multiple_of(PAGE))?;
+        let regs = Regs { rflags: user_rflags(0), ..Regs::default() };
+        let interpreter = Interpreter::new(Cpu::new(PagedRam { ram, root: 0 }));
+        Ok(SoftEngine { interpreter, regs, interrupter: Interrupter::new() })
+    }
+
+    /// Runs until the bound or a stop, looking at the interrupter now and then.
+    fn run_sliced(&mut self, bound: u64) -> Option<Stop> {
+        loop {
+            if self.interrupter.is_raised() && self.interrupter.take() {
+                return None;
+            }
+            let slice = self.interpreter.counters().instructions.saturating_add(SLICE);
+            let until = interpreter::Until { instructions: bound.min(slice) };
+            match self.interpreter.run(until, &mut ()) {
+                Stop::Budget if until.instructions < bound => {}
+                stop => return Some(stop),
+            }
+        }
+    }
+
+    /// Takes the registers, as an exit has them, and says what happened.
+    fn exit(&mut self, stop: Stop) -> Exit {
+        let regs = self.interpreter.cpu().regs();
+        self.regs = Regs { rflags: user_rflags(regs.rflags), ..regs };
+        match stop {
+            Stop::Budget => Exit::Budget,
+            Stop::Syscall => {
+                self.regs.gpr[1] = self.regs.rip;
+                self.regs.gpr[11] = self.regs.rflags;
+                Exit::Syscall
+            }
+            Stop::MachineRead { read, op } => {
+                self.regs.rip = op.start();
+                self.uncount();
+                Exit::MachineRead(read)
+            }
+            Stop::Trap { trap, .. } => Exit::Exception(self.exception(trap)),
+            Stop::NoSemantics { bytes, .. } => no_semantics(bytes.as_slice()),
+        }
+    }
+
+    /// Takes the last instruction out of the count: it has not happened, whoever serves the exit does it.
+    fn uncount(&mut self) {
+        let mut counters = self.interpreter.counters();
+        counters.instructions -= 1;
+        self.interpreter.set_counters(counters);
+    }
+
+    fn exception(&self, trap: Trap) -> Exception {
+        let vector = match trap {
+            Trap::Divide => 0,
+            Trap::Debug => 1,
+            Trap::Breakpoint => 3,
+            Trap::Undefined => 6,
+            Trap::Stack => 12,
+            // Symbolic machines alone call a path infeasible.
+            Trap::General | Trap::Infeasible => 13,
+            Trap::Page => 14,
+            Trap::X87 => 16,
+            Trap::Simd => 19,
+        };
+        match (trap, self.interpreter.cpu().last_page_fault()) {
+            (Trap::Page, Some(PageFault { address, error_code })) => {
+                Exception { vector, error_code, address }
+            }
+            _ => Exception { vector, error_code: 0, address: 0 },
+        }
+    }
+}
+
+fn no_semantics(instruction: &[u8]) -> Exit {
+    let mut bytes = [0; 15];
+    let len = instruction.len().min(bytes.len());
+    bytes[..len].copy_from_slice(&instruction[..len]);
+    Exit::NoSemantics { bytes, len: u8::try_from(len).expect("at most 15") }
+}
+
+impl Engine for SoftEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Soft
+    }
+
+    fn ram(&self) -> &Ram {
+        &self.interpreter.cpu().bus().ram
+    }
+
+    fn ram_mut(&mut self) -> &mut Ram {
+        &mut self.interpreter.cpu_mut().bus_mut().ram
+    }
+
+    fn first_free_frame(&self) -> Phys {
+        FIRST_FREE
+    }
+
+    fn kernel_entry(&self) -> u64 {
+        0
+    }
+
+    fn set_page_table(&mut self, root: Phys) -> Result<(), EngineError> {
+        let cpu = self.interpreter.cpu_mut();
+        cpu.bus_mut().root = root;
+        cpu.flush_tlb();
+        Ok(())
+    }
+
+    fn invalidate(&mut self, stale: &[StalePage]) -> Result<(), EngineError> {
+        let cpu = self.interpreter.cpu_mut();
+        for page in stale {
+            cpu.invalidate_page(page.page);
+            cpu.written(page.frame, PAGE);
+        }
+        Ok(())
+    }
+
+    fn regs(&self) -> &Regs {
+        &self.regs
+    }
+
+    fn set_regs(&mut self, regs: &Regs) -> Result<(), EngineError> {
+        self.regs = Regs { rflags: user_rflags(regs.rflags), ..*regs };
+        Ok(())
+    }
+
+    fn fpu(&mut self) -> Result<Fpu, EngineError> {
+        // As on KVM, the last x87 instruction is not part of the state.
+        Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..*self.interpreter.cpu().fpu() })
+    }
+
+    fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError> {
+        self.interpreter.cpu_mut().set_fpu(fpu);
+        Ok(())
+    }
+
+    fn run(&mut self, until: Until) -> Result<Exit, EngineError> {
+        let bound = match until {
+            Until::Exit => u64::MAX,
+            Until::Retired(bound) => bound,
+        };
+        self.interpreter.cpu_mut().set_regs(&self.regs);
+        match self.run_sliced(bound) {
+            Some(stop) => Ok(self.exit(stop)),
+            None => {
+                let regs = self.interpreter.cpu().regs();
+                self.regs = Regs { rflags: user_rflags(regs.rflags), ..regs };
+                Ok(Exit::Interrupted)
+            }
+        }
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        let counters = self.interpreter.counters();
+        Some(Counters {
+            instructions: counters.instructions,
+            taken_branches: counters.taken,
+            conditional_branches: counters.conditionals,
+        })
+    }
+
+    fn read_msrs(&mut self, _indices: &[u32]) -> Result<Vec<u64>, EngineError> {
+        Ok(Vec::new())
+    }
+
+    fn write_msrs(&mut self, _entries: &[(u32, u64)]) -> Result<usize, EngineError> {
+        Ok(0)
+    }
+
+    fn interrupter(&self) -> Interrupter {
+        self.interrupter.clone()
+    }
+}

@@ -1,0 +1,184 @@
+//! Bare code on an engine, without a personality: map pages, load registers, run, look.
+//!
+//! The certificate of a synthesized suffix runs in one, and so do the tests of the engines.
+
+use crate::engine::{Engine, EngineError, Exit, Phys, StalePage, Until, Virt};
+use crate::paging::{FrameAllocator, PageTables, PagingError, Rights};
+use crate::ram::PAGE;
+use x86::state::State;
+
+/// An engine with one address space.
+pub struct Sandbox {
+    engine: Box<dyn Engine>,
+    frames: FrameAllocator,
+    tables: PageTables,
+}
+
+/// Why a sandbox cannot do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A page cannot be mapped.
+    #[error(transparent)]
+    Paging(#[from] PagingError),
+    /// An address that is not mapped.
+    #[error("nothing is mapped at {0:#x}")]
+    NotMapped(Virt),
+}
+
+impl Sandbox {
+    /// An empty address space on `engine`.
+    pub fn new(mut engine: Box<dyn Engine>) -> Result<Sandbox, SandboxError> {
+        let mut frames = FrameAllocator::new(&*engine);
+        let entry = engine.kernel_entry();
+        let tables = PageTables::new(engine.ram_mut(), &mut frames, entry)?;
+        engine.set_page_table(tables.root())?;
+        Ok(Sandbox { engine, frames, tables })
+    }
+
+    /// Puts `bytes` at `va`, with `rights` for all the pages that they touch; what else is in those pages is zero, or
+    /// stays as it was if they were mapped.
+    pub fn map(&mut self, va: Virt, bytes: &[u8], rights: Rights) -> Result<(), SandboxError> {
+        let mut stale = Vec::new();
+        for page in pages(va, bytes.len() as u64) {
+            let known = self.tables.walk(self.engine.ram(), page);
+            let ram = self.engine.ram_mut();
+            let frame = match known {
+                Some(mapping) => {
+                    stale.push(StalePage { page, frame: mapping.frame });
+                    mapping.frame
+                }
+                None => self.frames.allocate(ram)?,
+            };
+            self.tables.map(ram, &mut self.frames, page, frame, rights)?;
+        }
+        self.copy_in(va, bytes)?;
+        Ok(self.engine.invalidate(&stale)?)
+    }
+
+    /// Takes away the pages that `len` bytes at `va` touch; their frames are used again.
+    pub fn unmap(&mut self, va: Virt, len: u64) -> Result<(), SandboxError> {
+        let (mut gone, mut stale) = (Vec::new(), Vec::new());
+        for page in pages(va, len) {
+            if let Some((mapping, old)) = self.tables.unmap(self.engine.ram_mut(), page) {
+                gone.push(mapping.frame);
+                stale.extend(old);
+            }
+        }
+        self.engine.invalidate(&stale)?;
+        gone.into_iter().for_each(|frame| self.frames.release(frame));
+        Ok(())
+    }
+
+    /// Takes away every page.
+    pub fn clear(&mut self) -> Result<(), SandboxError> {
+        let all: Vec<Virt> = self.tables.mapped(self.engine.ram(), 0, Virt::MAX).map(|(va, _)| va).collect();
+        all.into_iter().try_for_each(|page| self.unmap(page, PAGE))
+    }
+
+    /// Changes the rights of the pages that `len` bytes at `va` touch.
+    pub fn protect(&mut self, va: Virt, len: u64, rights: Option<Rights>) -> Result<(), SandboxError> {
+        let mut stale = Vec::new();
+        for page in pages(va, len) {
+            stale.extend(self.tables.protect(self.engine.ram_mut(), page, rights));
+        }
+        Ok(self.engine.invalidate(&stale)?)
+    }
+
+    /// Reads memory, whatever its rights are.
+    pub fn read(&self, va: Virt, bytes: &mut [u8]) -> Result<(), SandboxError> {
+        let mut rest = bytes;
+        for (at, len) in pieces(va, rest.len() as u64) {
+            let frame = self.frame(at)?;
+            let (now, later) = rest.split_at_mut(len);
+            now.copy_from_slice(&self.engine.ram().frame(frame)[offset(at)..][..len]);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Writes memory, whatever its rights are.
+    pub fn write(&mut self, va: Virt, bytes: &[u8]) -> Result<(), SandboxError> {
+        self.copy_in(va, bytes)?;
+        let code: Vec<StalePage> = pages(va, bytes.len() as u64)
+            .filter_map(|page| Some((page, self.tables.walk(self.engine.ram(), page)?)))
+            .filter(|(_, mapping)| mapping.rights.is_some_and(|rights| rights.execute))
+            .map(|(page, mapping)| StalePage { page, frame: mapping.frame })
+            .collect();
+        Ok(self.engine.invalidate(&code)?)
+    }
+
+    /// The mapped pages in order, each with its bytes.
+    pub fn pages(&self) -> impl Iterator<Item = (Virt, &[u8])> {
+        let ram = self.engine.ram();
+        self.tables
+            .mapped(ram, 0, Virt::MAX)
+            .map(move |(va, mapping)| (va, ram.frame(mapping.frame).as_slice()))
+    }
+
+    /// Loads all registers.
+    pub fn load(&mut self, state: &State) -> Result<(), SandboxError> {
+        self.engine.set_regs(&state.regs)?;
+        Ok(self.engine.set_fpu(&state.fpu)?)
+    }
+
+    /// All registers.
+    pub fn state(&mut self) -> Result<State, SandboxError> {
+        Ok(State { fpu: self.engine.fpu()?, regs: *self.engine.regs() })
+    }
+
+    /// Runs to the next exit.
+    pub fn run(&mut self, until: Until) -> Result<Exit, SandboxError> {
+        Ok(self.engine.run(until)?)
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &dyn Engine {
+        &*self.engine
+    }
+
+    /// The engine, writable.
+    pub fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.engine
+    }
+
+    /// Writes memory without telling the engine.
+    fn copy_in(&mut self, va: Virt, bytes: &[u8]) -> Result<(), SandboxError> {
+        let mut rest = bytes;
+        for (at, len) in pieces(va, rest.len() as u64) {
+            let frame = self.frame(at)?;
+            let (now, later) = rest.split_at(len);
+            self.engine.ram_mut().frame_mut(frame)[offset(at)..][..len].copy_from_slice(now);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn frame(&self, va: Virt) -> Result<Phys, SandboxError> {
+        let mapping = self.tables.walk(self.engine.ram(), va).ok_or(SandboxError::NotMapped(va))?;
+        Ok(mapping.frame)
+    }
+}
+
+/// The pages that `len` bytes at `va` touch.
+fn pages(va: Virt, len: u64) -> impl Iterator<Item = Virt> {
+    let end = va.saturating_add(len);
+    (va / PAGE..end.div_ceil(PAGE)).map(|number| number * PAGE)
+}
+
+/// `len` bytes at `va`, cut at page boundaries.
+fn pieces(va: Virt, len: u64) -> impl Iterator<Item = (Virt, usize)> {
+    let end = va.saturating_add(len);
+    pages(va, len).map(move |page| {
+        let start = page.max(va);
+        (start, offset(page.saturating_add(PAGE - 1).min(end - 1)) - offset(start) + 1)
+    })
+}
+
+/// Where in its page an address is.
+fn offset(va: Virt) -> usize {
+    usize::try_from(va % PAGE).expect("inside a page")
+}
