@@ -8,4 +8,5 @@ pub mod facts;
 pub mod past;
 pub mod program;
 pub mod smt;
+pub mod suffix;
 pub mod term;

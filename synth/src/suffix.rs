@@ -1,0 +1,160 @@
+//! The result of a synthesis: where to start, what the kernel answers, and the path from there to the core.
+//!
+//! As a file it is JSON with a version (docs/suffix.md); addresses, register values and bytes are hexadecimal
+//! strings, since most readers of JSON keep only 53 bits of a number.
+
+mod file;
+
+use std::path::Path;
+use x86::state::State;
+
+/// Where a value at the start of the suffix comes from.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Default, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// It is in the core, or follows from constants of the program.
+    #[default]
+    Core,
+    /// It is not in the core, but no other value leads there on this path.
+    Forced,
+    /// Others would lead there too: this one was chosen.
+    Chosen,
+}
+
+/// The origins of the start's registers.
+#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct RegisterOrigins {
+    /// Of the general registers by hardware number.
+    pub gpr: [Origin; 16],
+    /// Of the arithmetic flags and the direction flag together.
+    pub flags: Origin,
+    /// Of the vector registers.
+    pub vector: [Origin; 16],
+    /// Of the x87 registers and the control registers together.
+    pub fpu: Origin,
+}
+
+/// Memory at the start that is not simply what the core has there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartMemory {
+    /// The first address.
+    pub address: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// Their origins, one for each.
+    pub origins: Vec<Origin>,
+}
+
+/// What the kernel did in a system call inside the suffix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuffixInput {
+    /// The index in [`Suffix::path`] of the SYSCALL instruction.
+    pub step: usize,
+    /// What it returned in rax.
+    pub result: u64,
+    /// What it wrote: addresses and bytes, in order.
+    pub writes: Vec<(u64, Vec<u8>)>,
+    /// Whether these values are forced.
+    pub origin: Origin,
+}
+
+/// The branch records that the path was checked against.
+#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub struct Coverage {
+    /// How many records there were.
+    pub records: usize,
+    /// How many instructions at the end of the path they cover; zero without records.
+    pub instructions: usize,
+}
+
+/// An execution that ends in the core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suffix {
+    /// The registers at the start.
+    pub start: State,
+    /// The origins of those registers.
+    pub registers: RegisterOrigins,
+    /// Memory at the start, where it differs from the core or was not simply taken from it.
+    pub memory: Vec<StartMemory>,
+    /// The address of each instruction that retires, oldest first. A repeated string instruction appears once
+    /// for each iteration. The instruction that faults at the end is not in it.
+    pub path: Vec<u64>,
+    /// The system calls inside, by step.
+    pub inputs: Vec<SuffixInput>,
+    /// What the branch records cover.
+    pub coverage: Coverage,
+}
+
+impl Suffix {
+    /// The number of instructions that retire.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.path.len()
+    }
+
+    /// Whether no instruction was found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.path.is_empty()
+    }
+
+    /// The length in multiples of what the branch records cover; `None` without records.
+    #[must_use]
+    pub fn reach(&self) -> Option<f64> {
+        let count = |n: usize| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+        (self.coverage.instructions > 0).then(|| count(self.len()) / count(self.coverage.instructions))
+    }
+
+    /// The shares of the start's general registers and listed memory bytes with each origin: core, forced,
+    /// chosen.
+    #[must_use]
+    pub fn origins(&self) -> [usize; 3] {
+        let bytes = self.memory.iter().flat_map(|piece| &piece.origins);
+        let mut counts = [0; 3];
+        for origin in self.registers.gpr.iter().chain(bytes) {
+            counts[*origin as usize] += 1;
+        }
+        counts
+    }
+
+    /// Writes the suffix to a file that only its owner can read: it holds the program's memory.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), SuffixError> {
+        file::save(self, path)
+    }
+
+    /// Reads a suffix.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not a suffix, or is of another version.
+    pub fn load(path: &Path) -> Result<Suffix, SuffixError> {
+        file::load(path)
+    }
+}
+
+/// Why a suffix cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SuffixError {
+    /// The file system refuses.
+    #[error("cannot {action} {path}: {error}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// It is not a suffix, or is damaged.
+    #[error("{path} is not a usable suffix: {what} (make it again with `gretel synth -o`)")]
+    Content {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        what: String,
+    },
+}
