@@ -161,9 +161,9 @@ fn checked(document: Document) -> Result<Suffix, String> {
     if document.format != FORMAT || document.version != VERSION {
         return Err(format!("it is {} version {}", document.format, document.version));
     }
-    let image: [u8; Fpu::FXSAVE_SIZE] =
-        document.registers.fxsave.0.try_into().map_err(|_| "fxsave is not 512 bytes".to_owned())?;
     let registers = document.registers;
+    let image: [u8; Fpu::FXSAVE_SIZE] =
+        registers.fxsave.0.try_into().map_err(|_| "fxsave is not 512 bytes".to_owned())?;
     let regs = Regs {
         gpr: registers.gpr.map(|r| r.0),
         rip: registers.rip.0,
