@@ -23,21 +23,15 @@ pub fn xadd<M: Machine>(m: &mut M, op: &Op) -> Exec {
     Ok(())
 }
 
-/// CMPXCHG. A destination in memory is written in both cases; a register only when they are equal (then 32 bits
-/// clear its upper half, else all of it stays); the accumulator only when they differ.
+/// CMPXCHG. The destination is written in both cases; the accumulator only when they differ.
 pub fn cmpxchg<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let w = AnyWidth::of(op);
     let (b, new) = (Any::<0>::get(m, op, w)?, Any::<1>::get(m, op, w)?);
     let a = register(m, Gpr::RAX, w);
     let equal = m.d().cmp(Cmp::Eq, w, a, b);
     let r = m.d().bin(Bin::Sub, w, a, b);
-    if let Loc::Reg(destination) = op.a {
-        let differ = m.d().not(equal);
-        set_register_if_not(m, differ, destination, w, new);
-    } else {
-        let written = m.d().ite(equal, w, new, b);
-        Any::<0>::put(m, op, w, written)?;
-    }
+    let written = m.d().ite(equal, w, new, b);
+    Any::<0>::put(m, op, w, written)?;
     set_register_if_not(m, equal, Gpr::RAX, w, b);
     m.set_flags(Flags { by: By::Sub, w, a, b, r });
     Ok(())

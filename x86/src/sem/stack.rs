@@ -90,15 +90,12 @@ pub fn popf<M: Machine>(m: &mut M, op: &Op) -> Exec {
     Ok(())
 }
 
-/// ENTER with nesting level 0, which is all that compilers ever made. It faults where the new top of the stack
-/// cannot be written, so that byte is read and written back.
+/// ENTER with nesting level 0, which is all that compilers ever made.
 pub fn enter<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let frame = moved(m, -8);
     let size = m.d().lit(64, op.imm & 0xffff);
     let rsp = m.d().bin(Bin::Sub, 64, frame, size);
     let rbp = m.reg(Gpr::RBP);
-    let probe = m.load(8, rsp).map_err(stack_trap)?;
-    m.store(8, rsp, probe).map_err(stack_trap)?;
     m.store(64, frame, rbp).map_err(stack_trap)?;
     m.set_reg(Gpr::RBP, frame);
     m.set_reg(Gpr::RSP, rsp);

@@ -1,6 +1,6 @@
 //! Instructions that read the machine, hints, fences, and the bases of FS and GS.
 
-use super::operand::{Any, AnyWidth, Place, Width, load, set_register, write};
+use super::operand::{Any, AnyWidth, Place, Width, set_register, write};
 use crate::domain::Domain;
 use crate::flags::{Flag, Flags};
 use crate::machine::{Bv, Exec, Flow, FlowOf, Machine, MachineRead};
@@ -58,14 +58,9 @@ pub fn supply<M: Machine>(m: &mut M, op: &Op, read: MachineRead, values: [Bv<M>;
     Ok(())
 }
 
-/// Hints, fences and prefetches: nothing that one thread can see of itself.
+/// Hints, fences, prefetches and cache-line write-backs: nothing that one thread can see of itself.
 pub fn nop<M: Machine>(_m: &mut M, _op: &Op) -> Exec {
     Ok(())
-}
-
-/// CLFLUSH, CLFLUSHOPT and CLWB: to memory they are a load of one byte.
-pub fn touch<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    load(m, op, 8).map(drop)
 }
 
 const fn segment(gs: bool) -> Segment {

@@ -230,13 +230,15 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
         | N::Prefetcht1
         | N::Prefetcht2
         | N::Prefetchw
+        | N::Clflush
+        | N::Clflushopt
+        | N::Clwb
         | N::Cldemote
         | N::Serialize
         | N::Fnop
         | N::Reservednop
         | N::Rdsspd
         | N::Rdsspq => system::nop::<M>,
-        N::Clflush | N::Clflushopt | N::Clwb => system::touch::<M>,
         _ => return None,
     })
 }
