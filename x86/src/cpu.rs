@@ -405,6 +405,14 @@ impl<B: Bus> Machine for Cpu<B> {
         self.bus.ram_mut()[at..at + 16].copy_from_slice(&bytes);
         Ok(())
     }
+    fn prepare_store(&mut self, va: u64, bytes: u64) -> Exec {
+        let last = va.wrapping_add(bytes - 1);
+        self.locate_write(va)?;
+        if va / PAGE_SIZE != last / PAGE_SIZE {
+            self.locate_write(last - last % PAGE_SIZE)?;
+        }
+        Ok(())
+    }
     #[inline(always)]
     fn trap_if(&mut self, c: bool, t: Trap) -> Exec {
         if c { Err(t) } else { Ok(()) }

@@ -252,28 +252,41 @@ pub fn compare_to_flags<M: Machine, F: Float, const SIGNALING: bool>(m: &mut M, 
 }
 
 /// DPPS, DPPD: products of the lanes that the high half of the immediate chooses, added in pairs, into the
-/// lanes that its low half chooses.
+/// lanes that its low half chooses. Each step settles its exceptions before the next begins.
 pub fn dot_product<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
     let b: Xmm<M> = source(m, op, op.b)?;
     let a = register(m, op.a);
     let selector = immediate(op);
-    let (r, raised) = {
-        let (d, mode, mut raised) = (m.d(), mode(m), Raised::none(m.d()));
-        let zero = d.lit(F::W, 0);
-        let mut terms: Vec<Bv<M>> = (0..128 / F::W)
-            .map(|n| {
-                let args = [lane(d, F::W, n, a), lane(d, F::W, n, b), mode];
-                let chosen = selector >> (4 + n) & 1 != 0;
-                if chosen { raised.apply(d, Opaque::Sse(Arithmetic::Mul, F::FORMAT), &args) } else { zero }
-            })
-            .collect();
-        while terms.len() > 1 {
-            let add = Opaque::Sse(Arithmetic::Add, F::FORMAT);
-            terms = terms.chunks(2).map(|pair| raised.apply(d, add, &[pair[0], pair[1], mode])).collect();
-        }
-        (from_lanes(d, F::W, |n| if selector >> n & 1 != 0 { terms[0] } else { zero }), raised)
-    };
-    settle(m, &raised)?;
+    let zero = m.d().lit(F::W, 0);
+    let products = (0..128 / F::W).map(|n| {
+        let chosen = selector >> (4 + n) & 1 != 0;
+        chosen.then(|| (lane(m.d(), F::W, n, a), lane(m.d(), F::W, n, b)))
+    });
+    let products: Vec<_> = products.collect();
+    let mut terms = step::<M, F>(m, Arithmetic::Mul, &products)?;
+    while terms.len() > 1 {
+        let pairs: Vec<_> = terms.chunks(2).map(|pair| Some((pair[0], pair[1]))).collect();
+        terms = step::<M, F>(m, Arithmetic::Add, &pairs)?;
+    }
+    let r = from_lanes(m.d(), F::W, |n| if selector >> n & 1 != 0 { terms[0] } else { zero });
     set_register(m, op.a, r);
     Ok(())
+}
+
+/// One operation on every pair at once; zero where there is none.
+fn step<M: Machine, F: Float>(
+    m: &mut M,
+    operation: Arithmetic,
+    pairs: &[Option<(Bv<M>, Bv<M>)>],
+) -> Exec<Vec<Bv<M>>> {
+    let (mode, mut raised) = (mode(m), Raised::none(m.d()));
+    let mut results = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        results.push(match pair {
+            Some((x, y)) => raised.apply(m.d(), Opaque::Sse(operation, F::FORMAT), &[*x, *y, mode]),
+            None => m.d().lit(F::W, 0),
+        });
+    }
+    settle(m, &raised)?;
+    Ok(results)
 }

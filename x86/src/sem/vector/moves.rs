@@ -89,7 +89,10 @@ pub fn sign_mask<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 /// rdi. The memory is read and written whole, so an unmasked byte on a forbidden page faults too (which the
 /// manual allows: SDM vol. 2, MASKMOVDQU).
 pub fn masked_store<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let va = operand::with_segment(m, op.mem.segment, m.reg(Gpr::RDI));
+    let bits = if op.mem.addr32 { 32 } else { 64 };
+    let offset = m.d().zext(bits, 64, operand::register(m, Gpr::RDI, bits));
+    let va = operand::with_segment(m, op.mem.segment, offset);
+    m.prepare_store(va, 16).map_err(|trap| operand::non_canonical(op, trap))?;
     let old = load128(m, op, va)?;
     let (v, mask) = (register(m, op.b), register(m, op.c));
     let d = m.d();

@@ -71,7 +71,7 @@ pub fn registers<M: Machine, O: Operation, const POP: bool>(m: &mut M, op: &Op) 
 }
 
 /// Whether a number is a NaN.
-fn is_nan<D: Domain>(d: &D, v: (D::Bv, D::Bv)) -> D::Bool {
+pub(super) fn is_nan<D: Domain>(d: &D, v: (D::Bv, D::Bv)) -> D::Bool {
     let exponent = d.trunc(16, 15, v.1);
     let fraction = d.bin(Bin::Shl, 64, v.0, d.lit(64, 1));
     d.and(d.cmp(Cmp::Eq, 15, exponent, d.lit(15, 0x7fff)), d.not(d.is_zero(64, fraction)))

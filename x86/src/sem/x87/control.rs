@@ -12,6 +12,8 @@ use crate::sem::operand;
 const INITIAL_CONTROL: u64 = 0x37f;
 /// Size of the environment in bytes.
 const ENVIRONMENT: u64 = 28;
+/// Size of the eight registers in bytes.
+const REGISTERS: u64 = 80;
 
 /// FWAIT, FNOP.
 pub fn wait<M: Machine>(m: &mut M, _op: &Op) -> Exec {
@@ -117,8 +119,13 @@ pub fn store_environment_and_mask<M: Machine>(m: &mut M, op: &Op) -> Exec {
     Ok(())
 }
 
-/// Control, status and abridged tag word of an environment in memory.
-fn read_environment<M: Machine>(m: &mut M, op: &Op, va: Bv<M>) -> Exec<[Bv<M>; 3]> {
+/// Control, status and abridged tag word of an image of `bytes` bytes. The first doubleword and the last byte are
+/// read before all else: the address of a page fault shows that processors do so.
+fn read_environment<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bytes: u64) -> Exec<[Bv<M>; 3]> {
+    let last = at(m, va, bytes - 1);
+    for (w, end) in [(32, va), (8, last)] {
+        m.load(w, end).map_err(|trap| operand::non_canonical(op, trap))?;
+    }
     let mut words = [va; 3];
     for (n, word) in (0..).zip(&mut words) {
         let from = at(m, va, 4 * n);
@@ -141,7 +148,7 @@ fn set_environment<M: Machine>(m: &mut M, [control, status, tag]: [Bv<M>; 3]) {
 pub fn load_environment<M: Machine>(m: &mut M, op: &Op) -> Exec {
     check_pending(m)?;
     let va = operand::effective_address(m, op);
-    let environment = read_environment(m, op, va)?;
+    let environment = read_environment(m, op, va, ENVIRONMENT)?;
     set_environment(m, environment);
     Ok(())
 }
@@ -149,7 +156,7 @@ pub fn load_environment<M: Machine>(m: &mut M, op: &Op) -> Exec {
 /// FNSAVE: the environment and the registers from ST(0) on, then FNINIT.
 pub fn save<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = operand::effective_address(m, op);
-    m.prepare_store(va, ENVIRONMENT + 80).map_err(|trap| operand::non_canonical(op, trap))?;
+    m.prepare_store(va, ENVIRONMENT + REGISTERS).map_err(|trap| operand::non_canonical(op, trap))?;
     store_environment(m, op, va)?;
     for (n, i) in (0..).zip(0..8) {
         let (significand, sign_exponent) = number(m, i);
@@ -165,7 +172,7 @@ pub fn save<M: Machine>(m: &mut M, op: &Op) -> Exec {
 pub fn restore<M: Machine>(m: &mut M, op: &Op) -> Exec {
     check_pending(m)?;
     let va = operand::effective_address(m, op);
-    let environment = read_environment(m, op, va)?;
+    let environment = read_environment(m, op, va, ENVIRONMENT + REGISTERS)?;
     let mut registers = [(va, va); 8];
     for (n, register) in (0..).zip(&mut registers) {
         let from = at(m, va, ENVIRONMENT + 10 * n);

@@ -118,6 +118,16 @@ impl<M: Machine> Effect<M> {
         Effect { defined: status::CONDITIONS, ..self }
     }
 
+    /// Keeps C1 unless there is a stack fault: FCMOVcc and FCOMI, as AMD's processors do it (the Intel SDM has
+    /// them clear C1).
+    fn keeping_c1(self, m: &M) -> Self {
+        let d = m.d();
+        let kept = d.bin(Bin::And, 16, m.control(Control::X87Status), d.lit(16, status::C1));
+        let fault = any_of(d, self.found, status::STACK_FAULT);
+        let found = d.ite(fault, 16, self.found, d.bin(Bin::Or, 16, self.found, kept));
+        Effect { found, ..self }
+    }
+
     /// The result goes to memory: an overflow or underflow that is not masked holds it back too.
     fn to_memory(self) -> Self {
         let holding = self.holding | exception::OVERFLOW | exception::UNDERFLOW;
@@ -146,12 +156,13 @@ impl<M: Machine> Effect<M> {
         Effect { emptied: self.emptied | 1 << self.top, ..self }.rotate(1)
     }
 
-    /// Pushes `v`; the default NaN if there is no room.
+    /// Pushes `v`; the default NaN if there is no room. A stack underflow found before outranks the overflow.
     fn push(self, m: &M, v: Number<M>) -> Self {
         let d = m.d();
         let full = d.not(is_empty(m, 7));
         let v = choose(d, full, indefinite(d), v);
-        let found = d.ite(full, 16, d.lit(16, STACK_OVERFLOW), self.found);
+        let overflows = d.and(full, d.not(any_of(d, self.found, status::STACK_FAULT)));
+        let found = d.ite(overflows, 16, d.lit(16, STACK_OVERFLOW), self.found);
         Effect { found, ..self }.write(m, 7, v).rotate(7)
     }
 

@@ -1,6 +1,6 @@
 //! FST, FIST and their kin.
 //!
-//! An exception that is not masked keeps memory as it was, so the destination is read first.
+//! An exception that is not masked keeps memory as it was, so the destination is read before it is written.
 
 use super::load::upper_address;
 use super::{Effect, STACK_UNDERFLOW, check_pending, choose, indefinite, is_empty, mode, number, place};
@@ -18,13 +18,16 @@ fn finish<M: Machine, const W: u32, const POP: bool>(
     invalid: u64,
     (value, found): (Bv<M>, Bv<M>),
 ) -> Exec {
-    let old = operand::load(m, op, W)?;
+    let at = |trap| operand::non_canonical(op, trap);
+    let va = operand::effective_address(m, op);
+    m.prepare_store(va, u64::from(W / 8)).map_err(at)?;
+    let old = m.load(W, va).map_err(at)?;
     let empty = is_empty(m, 0);
     let found = m.d().ite(empty, 16, m.d().lit(16, STACK_UNDERFLOW), found);
     let value = m.d().ite(empty, W, m.d().lit(W, invalid), value);
     let effect = Effect::new(m, found).to_memory();
     let stored = m.d().ite(effect.is_held(m), W, old, value);
-    operand::store(m, op, W, stored)?;
+    m.store(W, va, stored).map_err(at)?;
     if POP { effect.pop() } else { effect }.commit(m);
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Operations on ST(0), alone or with ST(1), and moves between registers.
 
-use super::arithmetic::apply;
-use super::{Effect, STACK_UNDERFLOW, check_pending, choose, indefinite, is_empty, number, place};
+use super::arithmetic::{apply, is_nan};
+use super::{Effect, Number, STACK_UNDERFLOW, check_pending, choose, indefinite, is_empty, number, place};
 use crate::domain::{Bin, Domain};
-use crate::machine::{Exec, Machine};
+use crate::machine::{Bv, Control, Exec, Machine};
 use crate::op::Op;
 use crate::opaque::{X87Arithmetic, status};
 
@@ -13,8 +13,8 @@ pub trait Operation {
     const OP: X87Arithmetic;
     /// Whether ST(1) is an operand.
     const TWO: bool = false;
-    /// Whether it defines all conditions, and not only C1.
-    const CONDITIONS: bool = false;
+    /// Whether it is a remainder, which defines all conditions, and not only C1.
+    const REMAINDER: bool = false;
 }
 
 /// FSQRT.
@@ -38,14 +38,14 @@ pub struct Remainder;
 impl Operation for Remainder {
     const OP: X87Arithmetic = X87Arithmetic::Remainder;
     const TWO: bool = true;
-    const CONDITIONS: bool = true;
+    const REMAINDER: bool = true;
 }
 /// FPREM1.
 pub struct RemainderNearest;
 impl Operation for RemainderNearest {
     const OP: X87Arithmetic = X87Arithmetic::RemainderNearest;
     const TWO: bool = true;
-    const CONDITIONS: bool = true;
+    const REMAINDER: bool = true;
 }
 
 /// ST(0) = op(ST(0), ST(1)).
@@ -57,9 +57,17 @@ pub fn operate<M: Machine, O: Operation>(m: &mut M, _op: &Op) -> Exec {
     let d = m.d();
     let value = choose(d, empty, indefinite(d), value);
     let found = d.ite(empty, 16, d.lit(16, STACK_UNDERFLOW), found);
+    let found = if O::REMAINDER { keep_quotient_of_nan(m, value, found) } else { found };
     let effect = Effect::new(m, found).write(m, 0, value);
-    if O::CONDITIONS { effect.conditions() } else { effect }.commit(m);
+    if O::REMAINDER { effect.conditions() } else { effect }.commit(m);
     Ok(())
+}
+
+/// A remainder that is not a number has no quotient: C0 and C3 stay as they were.
+fn keep_quotient_of_nan<M: Machine>(m: &M, remainder: Number<M>, found: Bv<M>) -> Bv<M> {
+    let d = m.d();
+    let old = d.bin(Bin::And, 16, m.control(Control::X87Status), d.lit(16, status::C0 | status::C3));
+    d.ite(is_nan(d, remainder), 16, d.bin(Bin::Or, 16, found, old), found)
 }
 
 /// FXTRACT: the exponent replaces ST(0), then the significand is pushed.
@@ -118,7 +126,7 @@ pub fn conditional_move<M: Machine, const CC: u8>(m: &mut M, op: &Op) -> Exec {
     let value = choose(d, holds, number(m, i), number(m, 0));
     let value = choose(d, empty, indefinite(d), value);
     let found = d.ite(empty, 16, d.lit(16, STACK_UNDERFLOW), d.lit(16, 0));
-    Effect::new(m, found).write(m, 0, value).commit(m);
+    Effect::new(m, found).write(m, 0, value).keeping_c1(m).commit(m);
     Ok(())
 }
 
@@ -133,9 +141,8 @@ pub fn rotate<M: Machine, const BY: u8>(m: &mut M, _op: &Op) -> Exec {
 /// FFREE, or FFREEP if `POP`.
 pub fn free<M: Machine, const POP: bool>(m: &mut M, op: &Op) -> Exec {
     check_pending(m)?;
-    let kept =
-        m.d().bin(Bin::And, 16, m.control(crate::machine::Control::X87Status), m.d().lit(16, status::C1));
-    let effect = Effect::new(m, kept).empty(m, place(op.a));
+    let nothing = m.d().lit(16, 0);
+    let effect = Effect::new(m, nothing).empty(m, place(op.a));
     if POP { effect.pop() } else { effect }.commit(m);
     Ok(())
 }
