@@ -2,7 +2,7 @@
 //! for nothing while replaying.
 
 use super::{Served, errno, host};
-use crate::process::ProcessError;
+use crate::process::{ProcessError, Streams};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
@@ -65,15 +65,26 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// The three standard streams, and the working directory.
-    pub(super) fn new(directory: &[u8], replaying: bool) -> Result<Descriptors, ProcessError> {
-        let standard = |number: RawFd| {
-            let host = if replaying { Host::Absent } else { Host::Standard(number) };
+    /// The three standard streams, and the working directory; neither is the host's at replay.
+    pub(super) fn new(
+        directory: &[u8],
+        streams: Streams,
+        replaying: bool,
+    ) -> Result<Descriptors, ProcessError> {
+        let hosts = match streams {
+            _ if replaying => [Host::Absent, Host::Absent, Host::Absent],
+            Streams::Inherited => [0, 1, 2].map(Host::Standard),
+            Streams::Given(files) => files.map(Host::Owned),
+        };
+        let standard = |(host, number)| {
             let file = Rc::new(OpenFile { host, standard: Some(number) });
             Some(Descriptor { file, close_on_exec: false })
         };
         let directory = if replaying { None } else { Some(open_directory(directory)?) };
-        Ok(Descriptors { table: (0..3).map(standard).collect(), directory: OpenFile::new(directory) })
+        Ok(Descriptors {
+            table: hosts.into_iter().zip(0..).map(standard).collect(),
+            directory: OpenFile::new(directory),
+        })
     }
 
     /// The file of a descriptor.
@@ -185,7 +196,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_from_the_lowest_and_shared_by_dup() {
-        let mut files = Descriptors::new(b"/", true).expect("a replay opens nothing");
+        let mut files = Descriptors::new(b"/", Streams::Inherited, true).expect("a replay opens nothing");
         let first = files.install(OpenFile::new(None), false, 0).expect("a number");
         let second = files.install(OpenFile::new(None), true, 0).expect("a number");
         assert_eq!((first, second), (3, 4));
@@ -198,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_standard_stream_is_known_under_another_number() {
-        let mut files = Descriptors::new(b"/", true).expect("a replay opens nothing");
+        let mut files = Descriptors::new(b"/", Streams::Inherited, true).expect("a replay opens nothing");
         let output = files.get(1).expect("standard output");
         files.replace(9, output, false).expect("a number");
         assert_eq!(files.get(9).expect("it is open").output_number(), 1);

@@ -25,7 +25,7 @@ use crate::engine::{Engine, EngineError, Interrupter, Virt};
 use crate::gate::{Gate, GateError, Input, MemoryWrite};
 use crate::process::access::AccessError;
 use crate::process::space::{AddressSpace, SpaceError};
-use crate::process::{Launch, ProcessError};
+use crate::process::{Launch, ProcessError, Streams};
 use descriptors::Descriptors;
 use std::collections::BTreeSet;
 
@@ -198,9 +198,14 @@ pub struct Linux {
 
 impl Linux {
     /// The state of a process that begins. Opens the working directory unless this is a replay.
-    pub fn new(launch: &Launch, replaying: bool, interrupter: Interrupter) -> Result<Linux, ProcessError> {
+    pub fn new(
+        launch: &Launch,
+        streams: Streams,
+        replaying: bool,
+        interrupter: Interrupter,
+    ) -> Result<Linux, ProcessError> {
         Ok(Linux {
-            files: Descriptors::new(&launch.cwd, replaying)?,
+            files: Descriptors::new(&launch.cwd, streams, replaying)?,
             signals: Signals::default(),
             identity: identity::Identity::new(launch),
             clock: time::Clock::default(),

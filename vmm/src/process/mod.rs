@@ -24,6 +24,7 @@ use crate::paging::PagingError;
 use exit::{Action, decide};
 use machine_reads::{LONGEST, Needs, Read};
 use space::AddressSpace;
+use std::os::fd::OwnedFd;
 use x86::state::State;
 
 /// What to run, and all that it can see of the one who runs it.
@@ -56,6 +57,15 @@ pub struct Ids {
     pub gid: u32,
     /// Effective group.
     pub egid: u32,
+}
+
+/// The program's standard input, output and error.
+#[derive(Debug)]
+pub enum Streams {
+    /// Ours.
+    Inherited,
+    /// These.
+    Given([OwnedFd; 3]),
 }
 
 /// What a step came to.
@@ -125,11 +135,21 @@ pub struct Process {
 impl Process {
     /// Loads the program and stands at its first instruction.
     pub fn start(
-        mut engine: Box<dyn Engine>,
+        engine: Box<dyn Engine>,
         gate: Box<dyn Gate>,
         launch: &Launch,
     ) -> Result<Process, ProcessError> {
-        let linux = Linux::new(launch, gate.replaying(), engine.interrupter())?;
+        Process::start_with(engine, gate, launch, Streams::Inherited)
+    }
+
+    /// Loads the program with these standard streams; at replay there are none.
+    pub fn start_with(
+        mut engine: Box<dyn Engine>,
+        gate: Box<dyn Gate>,
+        launch: &Launch,
+        streams: Streams,
+    ) -> Result<Process, ProcessError> {
+        let linux = Linux::new(launch, streams, gate.replaying(), engine.interrupter())?;
         let space = load::load(&mut *engine, launch)?;
         Ok(Process { engine, gate, space, linux, end: None })
     }

@@ -1,0 +1,249 @@
+//! Builds programs, runs them on each engine under a gate that keeps its journal in memory, and replays them.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::rc::Rc;
+use vmm::engine::{Engine, EngineKind, kvm::KvmEngine, soft::SoftEngine};
+use vmm::gate::{Event, Gate, GateError, Input, Time};
+use vmm::process::{Ids, Launch, Process, Step, Streams};
+use x86::state::Regs;
+
+/// Guest memory: much more than any of the programs touches.
+const MEMORY: u64 = 512 << 20;
+
+/// The engines that this host has.
+pub(crate) fn engines() -> Vec<EngineKind> {
+    match KvmEngine::new(MEMORY) {
+        Ok(_) => vec![EngineKind::Soft, EngineKind::Kvm],
+        Err(error) => {
+            eprintln!("SKIPPED on kvm: {error}");
+            vec![EngineKind::Soft]
+        }
+    }
+}
+
+fn engine(kind: EngineKind) -> Box<dyn Engine> {
+    match kind {
+        EngineKind::Kvm => Box::new(KvmEngine::new(MEMORY).expect("KVM was there before")),
+        EngineKind::Soft => Box::new(SoftEngine::new(MEMORY).expect("memory")),
+    }
+}
+
+/// What a gate was asked, in order.
+#[derive(Clone, Debug, PartialEq)]
+enum Entry {
+    Begin(Event, Regs),
+    Input(Input),
+    Time(Time),
+}
+
+/// The journal, and what the program wrote to its standard output and error.
+#[derive(Default)]
+struct Shared {
+    journal: Vec<Entry>,
+    output: Vec<u8>,
+}
+
+/// Records into memory, or replays from there when `next` says how far it came.
+struct MemoryGate {
+    shared: Rc<RefCell<Shared>>,
+    next: Option<usize>,
+}
+
+impl MemoryGate {
+    fn entry(&mut self) -> Entry {
+        let next = self.next.as_mut().expect("a replay");
+        *next += 1;
+        self.shared.borrow().journal.get(*next - 1).expect("the recording goes on").clone()
+    }
+
+    fn record(&self, entry: Entry) {
+        self.shared.borrow_mut().journal.push(entry);
+    }
+}
+
+impl Gate for MemoryGate {
+    fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError> {
+        if self.next.is_none() {
+            self.record(Entry::Begin(event, *regs));
+        } else {
+            assert_eq!(self.entry(), Entry::Begin(event, *regs), "the replay diverged");
+        }
+        Ok(())
+    }
+
+    fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError> {
+        if self.next.is_some() {
+            let Entry::Input(input) = self.entry() else { panic!("the recording has no input here") };
+            return Ok(input);
+        }
+        let input = produce();
+        self.record(Entry::Input(input.clone()));
+        Ok(input)
+    }
+
+    fn time(&mut self) -> Result<Time, GateError> {
+        if self.next.is_some() {
+            let Entry::Time(time) = self.entry() else { panic!("the recording has no time here") };
+            return Ok(time);
+        }
+        let now =
+            |clock: &dyn Fn() -> std::time::Duration| u64::try_from(clock().as_nanos()).expect("a time");
+        let since_epoch = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("now");
+        let time = Time { real: now(&since_epoch), monotonic: now(&since_epoch) };
+        self.record(Entry::Time(time));
+        Ok(time)
+    }
+
+    fn output(&mut self, descriptor: i32, bytes: &[u8]) {
+        if descriptor > 0 {
+            self.shared.borrow_mut().output.extend_from_slice(bytes);
+        }
+    }
+
+    fn replaying(&self) -> bool {
+        self.next.is_some()
+    }
+}
+
+/// A program that ran to its end.
+pub(crate) struct Ran {
+    /// How it ended.
+    pub(crate) end: Step,
+    /// Its standard output, as the host saw it.
+    pub(crate) stdout: Vec<u8>,
+    /// Its standard output and error, as the gate was told.
+    pub(crate) told: Vec<u8>,
+    /// Its memory at the end.
+    pub(crate) digest: u64,
+    /// The process.
+    pub(crate) process: Process,
+    launch: Launch,
+    shared: Rc<RefCell<Shared>>,
+}
+
+/// A program to run.
+pub(crate) struct Run {
+    /// The file.
+    pub(crate) program: PathBuf,
+    /// All arguments.
+    pub(crate) argv: Vec<String>,
+    /// What it reads.
+    pub(crate) stdin: Vec<u8>,
+    /// Where it runs.
+    pub(crate) directory: PathBuf,
+}
+
+impl Run {
+    /// A program with its arguments.
+    pub(crate) fn new(program: &Path, arguments: &[&str]) -> Run {
+        let name = program.file_name().expect("a file").to_string_lossy().into_owned();
+        let argv = std::iter::once(name).chain(arguments.iter().map(|text| (*text).to_owned())).collect();
+        Run { program: program.to_owned(), argv, stdin: Vec::new(), directory: std::env::temp_dir() }
+    }
+
+    fn launch(&self) -> Launch {
+        Launch {
+            executable: fs::read(&self.program).expect("the program is there"),
+            path: self.program.to_string_lossy().into_owned(),
+            argv: self.argv.iter().map(|text| text.as_bytes().to_vec()).collect(),
+            envp: vec![b"PATH=/usr/bin:/bin".to_vec(), b"LC_ALL=C".to_vec()],
+            random: *b"not so random...",
+            cwd: self.directory.to_string_lossy().into_owned().into_bytes(),
+            ids: Ids::default(),
+        }
+    }
+
+    /// Records it.
+    pub(crate) fn on(&self, kind: EngineKind) -> Ran {
+        let mut stdin = tempfile::tempfile().expect("a file");
+        stdin.write_all(&self.stdin).and_then(|()| stdin.rewind()).expect("a file");
+        let mut stdout = tempfile::tempfile().expect("a file");
+        let copy = |file: &File| file.try_clone().expect("a descriptor").into();
+        let streams = Streams::Given([copy(&stdin), copy(&stdout), copy(&stdout)]);
+        let shared = Rc::default();
+        let launch = self.launch();
+        let mut ran = run(kind, launch, streams, shared, None);
+        stdout.rewind().and_then(|()| stdout.read_to_end(&mut ran.stdout)).expect("a file");
+        ran
+    }
+
+    /// What the host itself makes of it: standard output and exit status.
+    pub(crate) fn natively(&self) -> (Vec<u8>, Option<i32>) {
+        use std::os::unix::process::CommandExt;
+        let mut stdin = tempfile::tempfile().expect("a file");
+        stdin.write_all(&self.stdin).and_then(|()| stdin.rewind()).expect("a file");
+        let mut command = Command::new(&self.program);
+        command.arg0(&self.argv[0]).args(&self.argv[1..]).current_dir(&self.directory).stdin(stdin);
+        command.env_clear().envs([("PATH", "/usr/bin:/bin"), ("LC_ALL", "C")]);
+        let output = command.output().expect("it runs");
+        ([output.stdout, output.stderr].concat(), output.status.code())
+    }
+}
+
+impl Ran {
+    /// Replays it, and checks every event, the output and the memory at the end.
+    pub(crate) fn replay_on(&self, kind: EngineKind) {
+        let events = self.shared.borrow().journal.clone();
+        let count = events.len();
+        let shared = Rc::new(RefCell::new(Shared { journal: events, output: Vec::new() }));
+        let again = run(kind, self.launch.clone(), Streams::Inherited, shared, Some(0));
+        assert_eq!(again.end, self.end, "the end on {}", kind.name());
+        assert_eq!(again.told, self.told, "the output on {}", kind.name());
+        assert_eq!(again.digest, self.digest, "the memory on {}", kind.name());
+        assert!(count > 0, "something was recorded");
+    }
+
+    /// How many system calls of this number it made.
+    pub(crate) fn calls(&self, number: i64) -> usize {
+        let wanted = Event::Syscall(u64::try_from(number).expect("a number"));
+        let is_it = |entry: &&Entry| matches!(entry, Entry::Begin(event, _) if *event == wanted);
+        self.shared.borrow().journal.iter().filter(is_it).count()
+    }
+}
+
+fn run(
+    kind: EngineKind,
+    launch: Launch,
+    streams: Streams,
+    shared: Rc<RefCell<Shared>>,
+    next: Option<usize>,
+) -> Ran {
+    let gate = MemoryGate { shared: Rc::clone(&shared), next };
+    let mut process =
+        Process::start_with(engine(kind), Box::new(gate), &launch, streams).expect("the program starts");
+    let end = loop {
+        match process.step() {
+            Ok(Step::Running) => {}
+            Ok(end) => break end,
+            Err(error) => panic!("{} on {}: {error}", launch.path, kind.name()),
+        }
+    };
+    let (digest, told) = (process.memory_digest(), shared.borrow().output.clone());
+    Ran { end, stdout: Vec::new(), told, digest, process, launch, shared }
+}
+
+/// Compiles a C program statically with each C library that is here, and runs `test` on each.
+pub(crate) fn each_libc(name: &str, source: &str, flags: &[&str], test: impl Fn(&Path)) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join(format!("{name}.c"));
+    fs::write(&file, source).expect("a file");
+    let mut built = 0;
+    for compiler in ["gcc", "musl-gcc"] {
+        let program = folder.path().join(format!("{name}-{compiler}"));
+        let mut command = Command::new(compiler);
+        command.args(["-static", "-O1", "-g", "-w", "-o"]).arg(&program).arg(&file).args(flags);
+        match command.output() {
+            Err(error) => eprintln!("SKIPPED with {compiler}: {error}"),
+            Ok(output) => {
+                assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
+                built += 1;
+                test(&program);
+            }
+        }
+    }
+    assert!(built > 0, "there is a C compiler");
+}

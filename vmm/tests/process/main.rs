@@ -1,0 +1,32 @@
+//! Real programs on both engines: what they print, how they end, and that they replay to the same memory.
+
+mod harness;
+
+use harness::{Run, each_libc, engines};
+use vmm::process::Step;
+
+/// Runs a program on each engine, checks it, and replays each recording on every engine.
+fn each_engine(run: &Run, check: impl Fn(&harness::Ran)) {
+    for kind in engines() {
+        let ran = run.on(kind);
+        check(&ran);
+        for other in engines() {
+            ran.replay_on(other);
+        }
+    }
+}
+
+#[test]
+fn hello_prints_its_arguments_and_exits() {
+    let source = r#"
+        #include <stdio.h>
+        int main(int argc, char **argv) { printf("hello, %s (%d) %.3f\n", argv[1], argc, 2.5); return 3; }"#;
+    each_libc("hello", source, &[], |program| {
+        let run = Run::new(program, &["world"]);
+        each_engine(&run, |ran| {
+            assert_eq!(ran.end, Step::Exited(3));
+            assert_eq!(String::from_utf8_lossy(&ran.stdout), "hello, world (2) 2.500\n");
+            assert_eq!(ran.told, ran.stdout);
+        });
+    });
+}
