@@ -22,6 +22,7 @@ pub mod faulty;
 pub mod flags;
 pub mod flat;
 mod frames;
+pub mod golden;
 pub mod interpreter;
 pub mod machine;
 pub mod op;
