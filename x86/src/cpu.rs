@@ -387,6 +387,18 @@ impl<B: Bus> Machine for Cpu<B> {
         Ok(get_bytes(&self.bus.ram()[at..at + index(n)]))
     }
     #[inline(always)]
+    fn load_for_update(&mut self, w: u32, va: u64) -> Exec<u64> {
+        let n = u64::from(w / 8);
+        if va % PAGE_SIZE > PAGE_SIZE - n {
+            both_canonical(va, n)?;
+            self.locate_write(va)?;
+            self.locate_write(va.wrapping_add(n - 1))?;
+            return self.load_across(n, va);
+        }
+        let at = index(self.locate_write(va)?);
+        Ok(get_bytes(&self.bus.ram()[at..at + index(n)]))
+    }
+    #[inline(always)]
     fn store(&mut self, w: u32, va: u64, v: u64) -> Exec {
         let n = u64::from(w / 8);
         if va % PAGE_SIZE > PAGE_SIZE - n {

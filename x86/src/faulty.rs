@@ -86,6 +86,10 @@ impl<M: Machine> Machine for Faulty<'_, M> {
         self.access()?;
         self.inner.load(w, va)
     }
+    fn load_for_update(&mut self, w: u32, va: Bv<Self>) -> Exec<Bv<Self>> {
+        self.access()?;
+        self.inner.load_for_update(w, va)
+    }
     fn store(&mut self, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec {
         self.access()?;
         self.inner.store(w, va, v)

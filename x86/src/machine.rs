@@ -144,6 +144,11 @@ pub trait Machine: Sized {
     fn set_control(&mut self, c: Control, v: Bv<Self>);
     /// Loads `w` bits (8, 16, 32 or 64) from a linear address.
     fn load(&mut self, w: u32, va: Bv<Self>) -> Exec<Bv<Self>>;
+    /// Loads what the same instruction is about to store: a page that is missing or may not be written faults as
+    /// a write, as on processors.
+    fn load_for_update(&mut self, w: u32, va: Bv<Self>) -> Exec<Bv<Self>> {
+        self.load(w, va)
+    }
     /// Stores `w` bits at a linear address, all or nothing.
     fn store(&mut self, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec;
     /// Stores `low` at `va` and `high` at `va + 8`, all or nothing.

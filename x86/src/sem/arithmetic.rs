@@ -9,7 +9,7 @@ use crate::op::Op;
 /// ADD.
 pub fn add<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
-    let (a, b) = (A::get(m, op, w)?, B::get(m, op, w)?);
+    let (a, b) = (A::get_for_update(m, op, w)?, B::get(m, op, w)?);
     let r = m.d().bin(Bin::Add, w, a, b);
     A::put(m, op, w, r)?;
     m.set_flags(Flags { by: By::Add, w, a, b, r });
@@ -19,7 +19,8 @@ pub fn add<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec
 /// SUB, and CMP where `STORE` is false.
 pub fn sub<M: Machine, W: Width, const STORE: bool, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
-    let (a, b) = (A::get(m, op, w)?, B::get(m, op, w)?);
+    let a = if STORE { A::get_for_update(m, op, w)? } else { A::get(m, op, w)? };
+    let b = B::get(m, op, w)?;
     let r = m.d().bin(Bin::Sub, w, a, b);
     if STORE {
         A::put(m, op, w, r)?;
@@ -44,7 +45,7 @@ fn carry_out<M: Machine>(m: &M, w: u32, x: Bv<M>, y: Bv<M>, z: Bv<M>) -> Bool<M>
 /// ADC.
 pub fn adc<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
-    let (a, b) = (A::get(m, op, w)?, B::get(m, op, w)?);
+    let (a, b) = (A::get_for_update(m, op, w)?, B::get(m, op, w)?);
     let sum = m.d().bin(Bin::Add, w, a, b);
     let r = m.d().bin(Bin::Add, w, sum, carry_in(m, w));
     let carry = carry_out(m, w, a, b, m.d().complement(w, r));
@@ -56,7 +57,7 @@ pub fn adc<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec
 /// SBB.
 pub fn sbb<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
-    let (a, b) = (A::get(m, op, w)?, B::get(m, op, w)?);
+    let (a, b) = (A::get_for_update(m, op, w)?, B::get(m, op, w)?);
     let difference = m.d().bin(Bin::Sub, w, a, b);
     let r = m.d().bin(Bin::Sub, w, difference, carry_in(m, w));
     let borrow = carry_out(m, w, m.d().complement(w, a), b, r);
@@ -68,7 +69,7 @@ pub fn sbb<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec
 /// INC, and DEC where `UP` is false.
 pub fn increment<M: Machine, W: Width, const UP: bool, A: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
-    let a = A::get(m, op, w)?;
+    let a = A::get_for_update(m, op, w)?;
     let b = m.d().lit(w, 1);
     let r = m.d().bin(if UP { Bin::Add } else { Bin::Sub }, w, a, b);
     let carry = m.flags().get(m.d(), Flag::Carry);
@@ -80,7 +81,7 @@ pub fn increment<M: Machine, W: Width, const UP: bool, A: Place>(m: &mut M, op: 
 /// NEG.
 pub fn neg<M: Machine, W: Width, A: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
-    let b = A::get(m, op, w)?;
+    let b = A::get_for_update(m, op, w)?;
     let a = m.d().lit(w, 0);
     let r = m.d().bin(Bin::Sub, w, a, b);
     A::put(m, op, w, r)?;

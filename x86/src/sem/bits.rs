@@ -46,6 +46,7 @@ pub fn bit_test<M: Machine, const OP: u8>(m: &mut M, op: &Op) -> Exec {
     let far = op.a == Loc::Mem && op.b != Loc::Imm;
     let va = if far { word_address(m, op, w, offset) } else { effective_address(m, op) };
     let a = match op.a {
+        Loc::Mem if OP != TEST => m.load_for_update(w, va).map_err(|trap| non_canonical(op, trap))?,
         Loc::Mem => m.load(w, va).map_err(|trap| non_canonical(op, trap))?,
         _ => read(m, op, op.a, w)?,
     };

@@ -42,10 +42,10 @@ pub fn call<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     Ok(Flow::Jump(m.d().lit(64, op.imm)))
 }
 
-/// CALL through a register or memory.
+/// CALL through a register or memory. Where both the target and the stack are bad, the stack faults first.
 pub fn call_indirect<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     let to = stack::target(m, op)?;
-    check_canonical(m, to)?;
+    check_canonical(m, to).or_else(|trap| stack::prepare_push(m, 64).and(Err(trap)))?;
     let back = m.d().lit(64, op.next);
     stack::push_value(m, 64, back)?;
     Ok(Flow::Jump(to))

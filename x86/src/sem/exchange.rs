@@ -10,7 +10,7 @@ use crate::op::{Gpr, Loc, Op};
 /// XADD. The memory, which can fault, is written first; of two equal registers the sum remains.
 pub fn xadd<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let w = AnyWidth::of(op);
-    let (a, b) = (Any::<0>::get(m, op, w)?, Any::<1>::get(m, op, w)?);
+    let (a, b) = (Any::<0>::get_for_update(m, op, w)?, Any::<1>::get(m, op, w)?);
     let r = m.d().bin(Bin::Add, w, a, b);
     if op.a == Loc::Mem {
         Any::<0>::put(m, op, w, r)?;
@@ -23,15 +23,21 @@ pub fn xadd<M: Machine>(m: &mut M, op: &Op) -> Exec {
     Ok(())
 }
 
-/// CMPXCHG. The destination is written in both cases; the accumulator only when they differ.
+/// CMPXCHG. A destination in memory is written in both cases. Of two registers only one is written: the
+/// destination if they are equal, else the accumulator; the other keeps all 64 bits.
 pub fn cmpxchg<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let w = AnyWidth::of(op);
-    let (b, new) = (Any::<0>::get(m, op, w)?, Any::<1>::get(m, op, w)?);
+    let (b, new) = (Any::<0>::get_for_update(m, op, w)?, Any::<1>::get(m, op, w)?);
     let a = register(m, Gpr::RAX, w);
     let equal = m.d().cmp(Cmp::Eq, w, a, b);
     let r = m.d().bin(Bin::Sub, w, a, b);
-    let written = m.d().ite(equal, w, new, b);
-    Any::<0>::put(m, op, w, written)?;
+    if let Loc::Reg(destination) = op.a {
+        let differ = m.d().not(equal);
+        set_register_if_not(m, differ, destination, w, new);
+    } else {
+        let written = m.d().ite(equal, w, new, b);
+        Any::<0>::put(m, op, w, written)?;
+    }
     set_register_if_not(m, equal, Gpr::RAX, w, b);
     m.set_flags(Flags { by: By::Sub, w, a, b, r });
     Ok(())
@@ -55,7 +61,7 @@ fn set_zero_flag<M: Machine>(m: &mut M, zero: Bool<M>) {
 /// CMPXCHG8B.
 pub fn cmpxchg8b<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = effective_address(m, op);
-    let old = m.load(64, va).map_err(|trap| non_canonical(op, trap))?;
+    let old = m.load_for_update(64, va).map_err(|trap| non_canonical(op, trap))?;
     let pair = |m: &M, high, low| m.d().concat(32, register(m, high, 32), 32, register(m, low, 32));
     let equal = m.d().cmp(Cmp::Eq, 64, pair(m, Gpr::RDX, Gpr::RAX), old);
     let written = m.d().ite(equal, 64, pair(m, Gpr::RCX, Gpr::RBX), old);
@@ -73,9 +79,9 @@ pub fn cmpxchg16b<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = effective_address(m, op);
     let misaligned = m.d().not(m.d().is_zero(4, m.d().trunc(64, 4, va)));
     m.trap_if(misaligned, Trap::General)?;
-    let low = m.load(64, va).map_err(|trap| non_canonical(op, trap))?;
+    let low = m.load_for_update(64, va).map_err(|trap| non_canonical(op, trap))?;
     let above = m.d().bin(Bin::Add, 64, va, m.d().lit(64, 8));
-    let high = m.load(64, above).map_err(|trap| non_canonical(op, trap))?;
+    let high = m.load_for_update(64, above).map_err(|trap| non_canonical(op, trap))?;
     let equal = m
         .d()
         .and(m.d().cmp(Cmp::Eq, 64, m.reg(Gpr::RAX), low), m.d().cmp(Cmp::Eq, 64, m.reg(Gpr::RDX), high));

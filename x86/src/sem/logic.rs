@@ -28,7 +28,8 @@ pub fn logic<M: Machine, W: Width, const OP: u8, const STORE: bool, A: Place, B:
     op: &Op,
 ) -> Exec {
     let w = W::of(op);
-    let (a, b) = (A::get(m, op, w)?, B::get(m, op, w)?);
+    let a = if STORE { A::get_for_update(m, op, w)? } else { A::get(m, op, w)? };
+    let b = B::get(m, op, w)?;
     let r = m.d().bin(bitwise(OP), w, a, b);
     if STORE {
         A::put(m, op, w, r)?;
@@ -40,7 +41,7 @@ pub fn logic<M: Machine, W: Width, const OP: u8, const STORE: bool, A: Place, B:
 /// NOT: no flags.
 pub fn not<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let w = AnyWidth::of(op);
-    let a = Any::<0>::get(m, op, w)?;
+    let a = Any::<0>::get_for_update(m, op, w)?;
     let r = m.d().complement(w, a);
     Any::<0>::put(m, op, w, r)
 }

@@ -38,6 +38,11 @@ impl<const W: u32> Width for Bits<W> {
 pub trait Place {
     /// The operand's value, `w` bits.
     fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>>;
+    /// The operand's value, `w` bits, where the same instruction writes it next.
+    #[inline(always)]
+    fn get_for_update<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+        Self::get(m, op, w)
+    }
     /// Writes the operand, `w` bits. An immediate ignores it; the table never asks for that.
     fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec;
 }
@@ -66,6 +71,13 @@ impl<const N: u8> Place for Any<N> {
         read(m, op, slot::<N>(op), w)
     }
     #[inline(always)]
+    fn get_for_update<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+        match slot::<N>(op) {
+            Loc::Mem => load_for_update(m, op, w),
+            loc => read(m, op, loc, w),
+        }
+    }
+    #[inline(always)]
     fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
         write(m, op, slot::<N>(op), w, v)
     }
@@ -87,6 +99,10 @@ impl Place for Memory {
     #[inline(always)]
     fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
         load(m, op, w)
+    }
+    #[inline(always)]
+    fn get_for_update<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+        load_for_update(m, op, w)
     }
     #[inline(always)]
     fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
@@ -215,6 +231,13 @@ pub fn with_segment<M: Machine>(m: &M, segment: Segment, offset: Bv<M>) -> Bv<M>
 pub fn load<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
     let va = effective_address(m, op);
     m.load(w, va).map_err(|trap| non_canonical(op, trap))
+}
+
+/// Loads `w` bits of the memory operand, which the same instruction writes next.
+#[inline(always)]
+pub fn load_for_update<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+    let va = effective_address(m, op);
+    m.load_for_update(w, va).map_err(|trap| non_canonical(op, trap))
 }
 
 /// Stores `w` bits at the memory operand.

@@ -67,7 +67,7 @@ fn defined_carry<M: Machine>(m: &M, w: u32, n: Bv<M>, carry: Bool<M>) -> Bool<M>
 pub fn shift<M: Machine, W: Width, const OP: u8, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let n = amount::<M, B>(m, op, w)?;
-    let a = A::get(m, op, w)?;
+    let a = A::get_for_update(m, op, w)?;
     let (r, carry, overflow) = match OP {
         LEFT => {
             let r = m.d().bin(Bin::Shl, w, a, n);
@@ -104,7 +104,7 @@ fn set_rotate_flags<M: Machine>(m: &mut M, w: u32, n: Bv<M>, carry: Bool<M>, ove
 pub fn rotate<M: Machine, const TO_RIGHT: bool>(m: &mut M, op: &Op) -> Exec {
     let w = AnyWidth::of(op);
     let n = amount::<M, Any<1>>(m, op, w)?;
-    let a = Any::<0>::get(m, op, w)?;
+    let a = Any::<0>::get_for_update(m, op, w)?;
     let by = m.d().bin(Bin::And, w, n, m.d().lit(w, u64::from(w) - 1));
     let back = rest(m, w, by);
     let (left, right) = if TO_RIGHT { (back, by) } else { (by, back) };
@@ -134,7 +134,7 @@ fn modulo_with_carry<M: Machine>(m: &M, w: u32, n: Bv<M>) -> Bv<M> {
 pub fn rotate_through_carry<M: Machine, const TO_RIGHT: bool>(m: &mut M, op: &Op) -> Exec {
     let w = AnyWidth::of(op);
     let masked = amount::<M, Any<1>>(m, op, w)?;
-    let a = Any::<0>::get(m, op, w)?;
+    let a = Any::<0>::get_for_update(m, op, w)?;
     let n = modulo_with_carry(m, w, masked);
     let old = m.flags().get(m.d(), Flag::Carry);
     let old = m.d().from_bool(w, old);
@@ -159,7 +159,7 @@ pub fn rotate_through_carry<M: Machine, const TO_RIGHT: bool>(m: &mut M, op: &Op
 pub fn double_shift<M: Machine, const TO_RIGHT: bool>(m: &mut M, op: &Op) -> Exec {
     let w = AnyWidth::of(op);
     let n = amount::<M, Any<2>>(m, op, w)?;
-    let (a, b) = (Any::<0>::get(m, op, w)?, Any::<1>::get(m, op, w)?);
+    let (a, b) = (Any::<0>::get_for_update(m, op, w)?, Any::<1>::get(m, op, w)?);
     let back = rest(m, w, n);
     let (near, far, out) =
         if TO_RIGHT { (Bin::Shr, Bin::Shl, less_one(m, w, n)) } else { (Bin::Shl, Bin::Shr, back) };

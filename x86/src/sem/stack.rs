@@ -27,6 +27,12 @@ pub fn push_value<M: Machine>(m: &mut M, w: u32, v: Bv<M>) -> Exec {
     Ok(())
 }
 
+/// Traps if a push of `w` bits would.
+pub fn prepare_push<M: Machine>(m: &mut M, w: u32) -> Exec {
+    let rsp = moved(m, -i64::from(w / 8));
+    m.prepare_store(rsp, u64::from(w / 8)).map_err(stack_trap)
+}
+
 /// The `w` bits at rsp; rsp does not move.
 #[inline(always)]
 pub fn top<M: Machine>(m: &mut M, w: u32) -> Exec<Bv<M>> {
@@ -90,12 +96,14 @@ pub fn popf<M: Machine>(m: &mut M, op: &Op) -> Exec {
     Ok(())
 }
 
-/// ENTER with nesting level 0, which is all that compilers ever made.
+/// ENTER with nesting level 0, which is all that compilers ever made. The far end of the new frame must be
+/// writable too, though nothing is written there.
 pub fn enter<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let frame = moved(m, -8);
     let size = m.d().lit(64, op.imm & 0xffff);
     let rsp = m.d().bin(Bin::Sub, 64, frame, size);
     let rbp = m.reg(Gpr::RBP);
+    m.prepare_store(rsp, 1).map_err(stack_trap)?;
     m.store(64, frame, rbp).map_err(stack_trap)?;
     m.set_reg(Gpr::RBP, frame);
     m.set_reg(Gpr::RSP, rsp);

@@ -1,6 +1,6 @@
 //! Instructions that read the machine, hints, fences, and the bases of FS and GS.
 
-use super::operand::{Any, AnyWidth, Place, Width, set_register, write};
+use super::operand::{Any, AnyWidth, Place, Width, load, set_register, write};
 use crate::domain::Domain;
 use crate::flags::{Flag, Flags};
 use crate::machine::{Bv, Exec, Flow, FlowOf, Machine, MachineRead};
@@ -56,6 +56,11 @@ pub fn supply<M: Machine>(m: &mut M, op: &Op, read: MachineRead, values: [Bv<M>;
         set_register(m, r, 32, v);
     }
     Ok(())
+}
+
+/// CLFLUSH, CLFLUSHOPT and CLWB: they change nothing that a program can see, but fault as a load does.
+pub fn touch<M: Machine>(m: &mut M, op: &Op) -> Exec {
+    load(m, op, 8).map(drop)
 }
 
 /// Hints, fences, prefetches and cache-line write-backs: nothing that one thread can see of itself.

@@ -59,7 +59,7 @@ pub fn lea<M: Machine, W: Width>(m: &mut M, op: &Op) -> Exec {
 /// XCHG. With a memory operand the store comes first: it is what can fault.
 pub fn xchg<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let w = AnyWidth::of(op);
-    let (a, b) = (Any::<0>::get(m, op, w)?, Any::<1>::get(m, op, w)?);
+    let (a, b) = (Any::<0>::get_for_update(m, op, w)?, Any::<1>::get(m, op, w)?);
     Any::<0>::put(m, op, w, b)?;
     Any::<1>::put(m, op, w, a)
 }

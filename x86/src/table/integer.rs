@@ -218,6 +218,7 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
         N::Rdgsbase => system::read_base::<M, true>,
         N::Wrfsbase => system::write_base::<M, false>,
         N::Wrgsbase => system::write_base::<M, true>,
+        N::Clflush | N::Clflushopt | N::Clwb => system::touch::<M>,
         N::Nop
         | N::Endbr64
         | N::Endbr32
@@ -230,9 +231,6 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
         | N::Prefetcht1
         | N::Prefetcht2
         | N::Prefetchw
-        | N::Clflush
-        | N::Clflushopt
-        | N::Clwb
         | N::Cldemote
         | N::Serialize
         | N::Fnop
