@@ -148,7 +148,7 @@ fn parse_number(text: &str) -> Result<u64, String> {
 
 fn parse_bytes(text: &str) -> Result<Vec<u8>, String> {
     let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
-    if digits.is_empty() || digits.len() % 2 != 0 {
+    if digits.is_empty() || !digits.len().is_multiple_of(2) {
         return Err(format!("{text:?} is not a list of bytes"));
     }
     let byte = |pair: &[char]| {

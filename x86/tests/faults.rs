@@ -25,23 +25,18 @@ const PREFIXES: [&[u8]; 9] =
     [&[], &[0x66], &[0xf2], &[0xf3], &[0x48], &[0x66, 0x48], &[0xf2, 0x48], &[0xf3, 0x48], &[0xf0]];
 /// Opcode maps: one byte, 0F, 0F 38, 0F 3A.
 const MAPS: [&[u8]; 4] = [&[], &[0x0f], &[0x0f, 0x38], &[0x0f, 0x3a]];
-/// VEX prefixes: map 0F 38 and 0F 3A, W 0 and 1, pp 0 to 3, vvvv = rbx.
-const VEX: [[u8; 3]; 16] = {
-    let mut all = [[0; 3]; 16];
-    let mut n = 0;
-    while n < 16 {
-        let (map, w, pp) = (2 + (n & 1) as u8, (n >> 1 & 1) as u8, (n >> 2) as u8);
-        all[n] = [0xc4, 0xe0 | map, w << 7 | 0b1100 << 3 | pp];
-        n += 1;
-    }
-    all
-};
+/// Maps of VEX-encoded instructions: 0F 38 and 0F 3A.
+const VEX_MAPS: [u8; 2] = [2, 3];
+
+/// VEX prefixes with vvvv = rbx: both maps, W 0 and 1, pp 0 to 3.
+fn vex_prefixes() -> impl Iterator<Item = Vec<u8>> {
+    (0..8).flat_map(|n| VEX_MAPS.map(|map| vec![0xc4, 0xe0 | map, (n & 4) << 5 | 0b1100 << 3 | n & 3]))
+}
 
 fn encodings() -> Vec<Instruction> {
     let legacy = PREFIXES.iter().flat_map(|p| MAPS.iter().map(move |m| [*p, *m].concat()));
-    let vex = VEX.iter().map(|v| v.to_vec());
     let mut found = Vec::new();
-    for prefix in legacy.chain(vex) {
+    for prefix in legacy.chain(vex_prefixes()) {
         for opcode in 0..=255 {
             // [rsi], [rsi] with another reg field, and rsi itself.
             for modrm in (0..8).flat_map(|reg| [reg << 3 | 6, 0xc0 | reg << 3 | 6]) {

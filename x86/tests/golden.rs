@@ -1,7 +1,7 @@
 //! Runs `x86/golden/*.txt` on the concrete machine.
 //!
-//! With `GRETEL_BLESS=1` the text and the outcome of each line are written anew from what the machine does; what
-//! is then in the files is checked against the processor (`cargo test -p x86-oracle`) and read by a person.
+//! With `GRETEL_BLESS=1` the text and the outcome of each line are written anew from what the machine does. Read
+//! the difference against the manual before you keep it: a bless turns a bug into a law.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -101,7 +101,8 @@ fn bless(file: &Path) {
                 .map(|(_, name)| format!("{name}=?")),
         );
         words.retain(|w| !w.is_empty());
-        *line = format!("{} | {} | {given} => {}", hex.join(" "), disassemble(&case.bytes), words.join(" "));
+        let given = if given.is_empty() { given } else { given + " " };
+        *line = format!("{} | {} | {given}=> {}", hex.join(" "), disassemble(&case.bytes), words.join(" "));
         line.truncate(line.trim_end().len());
     }
     fs::write(file, lines.join("\n") + "\n").unwrap();
