@@ -37,7 +37,6 @@ fn writes_segment_register(i: &Instruction) -> bool {
 
 /// What the operands do not say: the width of instructions with implied operands, and selectors in `cc`.
 fn adjust(i: &Instruction, op: &mut Op) {
-    let selector = |n| Condition(n);
     match i.mnemonic() {
         N::Push | N::Pop | N::Pushf | N::Pushfq | N::Popf | N::Popfq | N::Leave => {
             op.w = stack_width(i);
@@ -45,9 +44,9 @@ fn adjust(i: &Instruction, op: &mut Op) {
         N::Cbw | N::Cwd => op.w = 16,
         N::Cwde | N::Cdq => op.w = 32,
         N::Cdqe | N::Cqo => op.w = 64,
-        N::Clc | N::Cld | N::Loop => op.cc = selector(0),
-        N::Stc | N::Std | N::Loope => op.cc = selector(1),
-        N::Cmc | N::Loopne => op.cc = selector(2),
+        N::Clc | N::Cld | N::Loop => op.cc = Condition(0),
+        N::Stc | N::Std | N::Loope => op.cc = Condition(1),
+        N::Cmc | N::Loopne => op.cc = Condition(2),
         _ => {}
     }
     op.mem.addr32 |= matches!(
