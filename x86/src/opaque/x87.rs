@@ -166,13 +166,17 @@ fn finish(mode: Mode, precision: u32, exact: &Real) -> [u64; 3] {
     if rounded.exponent >= MIN_EXPONENT {
         return result(encode(exact.negative, &rounded), rounding_status(&rounded));
     }
-    let adjusted = Rounded { exponent: rounded.exponent + BIAS_ADJUSTMENT, ..rounded };
-    if !mode.masks(UNDERFLOW) && adjusted.exponent >= MIN_EXPONENT {
-        return result(encode(exact.negative, &adjusted), UNDERFLOW | rounding_status(&rounded));
+    if mode.masks(UNDERFLOW) {
+        let rounded = exact.round_gradually(MIN_EXPONENT, precision, rounding);
+        let tiny = raised_if(rounded.inexact, UNDERFLOW);
+        return result(encode(exact.negative, &rounded), tiny | rounding_status(&rounded));
     }
-    let rounded = exact.round_gradually(MIN_EXPONENT, precision, rounding);
-    let tiny = raised_if(rounded.inexact || !mode.masks(UNDERFLOW), UNDERFLOW);
-    result(encode(exact.negative, &rounded), tiny | rounding_status(&rounded))
+    let adjusted = Rounded { exponent: rounded.exponent + BIAS_ADJUSTMENT, ..rounded };
+    if adjusted.exponent < MIN_EXPONENT {
+        // Beyond adjusting (FSCALE): a zero in every direction.
+        return result(signed_zero(exact.negative), UNDERFLOW | PRECISION);
+    }
+    result(encode(exact.negative, &adjusted), UNDERFLOW | rounding_status(&rounded))
 }
 
 fn rounding_status(rounded: &Rounded) -> u64 {
@@ -181,10 +185,12 @@ fn rounding_status(rounded: &Rounded) -> u64 {
 
 fn overflowed(mode: Mode, precision: u32, negative: bool, rounded: Rounded) -> [u64; 3] {
     let adjusted = Rounded { exponent: rounded.exponent - BIAS_ADJUSTMENT, ..rounded };
-    if !mode.masks(OVERFLOW) && adjusted.exponent <= MAX_EXPONENT {
+    let masked = mode.masks(OVERFLOW);
+    if !masked && adjusted.exponent <= MAX_EXPONENT {
         return result(encode(negative, &adjusted), OVERFLOW | rounding_status(&rounded));
     }
-    if mode.rounding().overflows_to_infinity(negative) {
+    // An overflow that is not masked and beyond adjusting (FSCALE) is an infinity in every direction.
+    if !masked || mode.rounding().overflows_to_infinity(negative) {
         return result(signed_infinity(negative), OVERFLOW | PRECISION | C1);
     }
     let largest = (u64::MAX << (64 - precision), MAX_BIASED - 1 | raised_if(negative, SIGN));

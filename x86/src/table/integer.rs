@@ -232,7 +232,6 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
         | N::Prefetchw
         | N::Cldemote
         | N::Serialize
-        | N::Fnop
         | N::Reservednop
         | N::Rdsspd
         | N::Rdsspq => system::nop::<M>,

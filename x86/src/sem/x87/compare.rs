@@ -81,9 +81,8 @@ pub fn to_flags<M: Machine, const SIGNALING: bool, const POPS: u8>(m: &mut M, op
     let [carry, parity, zero] = carry_parity_zero;
     let flags = Flags::from_bits(d, [carry, parity, clear, zero, clear, clear]);
     let without_conditions = d.bin(Bin::And, 16, found, d.lit(16, !UNORDERED));
-    let effect = Effect::new(m, without_conditions).keeping_c1(m);
-    let compared = m.d().not(effect.is_held(m));
-    m.set_flags_if(compared, flags);
+    let effect = Effect::new(m, without_conditions).keeping_c1();
+    m.set_flags(flags);
     if POPS == 1 { effect.pop() } else { effect }.commit(m);
     Ok(())
 }

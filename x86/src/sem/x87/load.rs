@@ -13,7 +13,7 @@ pub fn float<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
     check_pending(m)?;
     let v = operand::load(m, op, F::W)?;
     let (v, found) = from_float::<M, F>(m.d(), v, true);
-    Effect::new(m, found).push(m, v).commit(m);
+    Effect::new(m, found).loading().push(m, v).commit(m);
     Ok(())
 }
 

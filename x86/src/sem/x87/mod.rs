@@ -1,7 +1,7 @@
 //! The x87: one file per family; this file is the register stack and how an instruction ends.
 //!
 //! An instruction computes an [`Effect`] (registers written, stack moved, exceptions found) and commits it. An
-//! exception of an operand that is not masked holds the effect back, all but the status word: the trap comes
+//! exception of an operand that is not masked holds the effect back, all but exceptions and conditions: the trap comes
 //! with the next waiting instruction ([`check_pending`]), as on hardware. TOP is a number of the host
 //! ([`Machine::x87_top`]); under an unmasked exception it depends on data, so it is committed as a part of
 //! [`Control::X87Status`], whose value folds to a constant whenever the exceptions are masked.
@@ -102,6 +102,8 @@ struct Effect<M: Machine> {
     /// Physical registers that are emptied, one bit each.
     emptied: u8,
     top: u8,
+    /// Whether C1 stays unless there is a stack fault.
+    keeps_c1: bool,
     /// Exceptions that hold the effect back if they are not masked.
     holding: u64,
 }
@@ -110,7 +112,8 @@ impl<M: Machine> Effect<M> {
     /// Only the status word, of which C1 is always defined.
     fn new(m: &M, found: Bv<M>) -> Self {
         let holding = exception::BEFORE_RESULT;
-        Effect { found, defined: status::C1, writes: [None; 2], emptied: 0, top: m.x87_top(), holding }
+        let (defined, top) = (status::C1, m.x87_top());
+        Effect { found, defined, writes: [None; 2], emptied: 0, top, keeps_c1: false, holding }
     }
 
     /// Defines all four conditions.
@@ -120,12 +123,13 @@ impl<M: Machine> Effect<M> {
 
     /// Keeps C1 unless there is a stack fault: FCMOVcc and FCOMI, as AMD's processors do it (the Intel SDM has
     /// them clear C1).
-    fn keeping_c1(self, m: &M) -> Self {
-        let d = m.d();
-        let kept = d.bin(Bin::And, 16, m.control(Control::X87Status), d.lit(16, status::C1));
-        let fault = any_of(d, self.found, status::STACK_FAULT);
-        let found = d.ite(fault, 16, self.found, d.bin(Bin::Or, 16, self.found, kept));
-        Effect { found, ..self }
+    fn keeping_c1(self) -> Self {
+        Effect { keeps_c1: true, ..self }
+    }
+
+    /// A denormal operand is loaded though its exception is not masked.
+    fn loading(self) -> Self {
+        Effect { holding: exception::INVALID, ..self }
     }
 
     /// The result goes to memory: an overflow or underflow that is not masked holds it back too.
@@ -195,14 +199,26 @@ impl<M: Machine> Effect<M> {
     /// The status word after the instruction.
     fn status(&self, m: &M, held: Bool<M>) -> Bv<M> {
         const STICKY: u64 = exception::ALL | status::STACK_FAULT;
-        const STICKY_IF_HELD: u64 = exception::BEFORE_RESULT | status::STACK_FAULT;
         let (d, old) = (m.d(), m.control(Control::X87Status));
         let and = |v, bits| d.bin(Bin::And, 16, v, d.lit(16, bits));
         let or = |x, y| d.bin(Bin::Or, 16, x, y);
         let top = d.lit(16, u64::from(self.top) << status::TOP_SHIFT);
-        let kept = and(old, !(self.defined | status::TOP));
-        let done = or(or(kept, top), and(self.found, STICKY | self.defined));
-        let refused = or(and(old, !status::C1), and(self.found, STICKY_IF_HELD | status::C1));
-        summarized(d, d.ite(held, 16, refused, done), m.control(Control::X87Control))
+        let conditions = self.conditions_after(m, held);
+        let done = or(and(old, !(self.defined | status::TOP)), or(top, and(self.found, STICKY)));
+        let refused = or(and(old, !self.defined), and(self.found, self.holding | status::STACK_FAULT));
+        let status = or(d.ite(held, 16, refused, done), conditions);
+        summarized(d, status, m.control(Control::X87Control))
+    }
+
+    /// C0 to C3 after the instruction, those that it defines: a result that is held back was not rounded.
+    fn conditions_after(&self, m: &M, held: Bool<M>) -> Bv<M> {
+        let (d, old) = (m.d(), m.control(Control::X87Status));
+        let and = |v, bits| d.bin(Bin::And, 16, v, d.lit(16, bits));
+        let defined = and(self.found, self.defined);
+        let without_c1 = and(defined, !status::C1);
+        let c1_kept = d.bin(Bin::Or, 16, without_c1, and(old, status::C1));
+        let no_fault = d.not(any_of(d, self.found, status::STACK_FAULT));
+        let usual = if self.keeps_c1 { c1_kept } else { d.ite(held, 16, without_c1, defined) };
+        d.ite(no_fault, 16, usual, defined)
     }
 }

@@ -3,7 +3,7 @@
 use super::arithmetic::{apply, is_nan};
 use super::{Effect, Number, STACK_UNDERFLOW, check_pending, choose, indefinite, is_empty, number, place};
 use crate::domain::{Bin, Domain};
-use crate::machine::{Bv, Control, Exec, Machine};
+use crate::machine::{Control, Exec, Machine};
 use crate::op::Op;
 use crate::opaque::{X87Arithmetic, status};
 
@@ -57,17 +57,21 @@ pub fn operate<M: Machine, O: Operation>(m: &mut M, _op: &Op) -> Exec {
     let d = m.d();
     let value = choose(d, empty, indefinite(d), value);
     let found = d.ite(empty, 16, d.lit(16, STACK_UNDERFLOW), found);
-    let found = if O::REMAINDER { keep_quotient_of_nan(m, value, found) } else { found };
     let effect = Effect::new(m, found).write(m, 0, value);
-    if O::REMAINDER { effect.conditions() } else { effect }.commit(m);
+    if O::REMAINDER { with_quotient(m, effect, value) } else { effect }.commit(m);
     Ok(())
 }
 
-/// A remainder that is not a number has no quotient: C0 and C3 stay as they were.
-fn keep_quotient_of_nan<M: Machine>(m: &M, remainder: Number<M>, found: Bv<M>) -> Bv<M> {
+/// Defines all conditions; but a remainder that is held back or not a number has no quotient, and C0 and C3 stay
+/// as they were.
+fn with_quotient<M: Machine>(m: &M, effect: Effect<M>, remainder: Number<M>) -> Effect<M> {
+    const QUOTIENT: u64 = status::C0 | status::C3;
     let d = m.d();
-    let old = d.bin(Bin::And, 16, m.control(Control::X87Status), d.lit(16, status::C0 | status::C3));
-    d.ite(is_nan(d, remainder), 16, d.bin(Bin::Or, 16, found, old), found)
+    let none = d.or(effect.is_held(m), is_nan(d, remainder));
+    let old = d.bin(Bin::And, 16, m.control(Control::X87Status), d.lit(16, QUOTIENT));
+    let raised = d.bin(Bin::And, 16, effect.found, d.lit(16, !status::CONDITIONS));
+    let found = d.ite(none, 16, d.bin(Bin::Or, 16, raised, old), effect.found);
+    Effect { found, ..effect }.conditions()
 }
 
 /// FXTRACT: the exponent replaces ST(0), then the significand is pushed.
@@ -126,7 +130,7 @@ pub fn conditional_move<M: Machine, const CC: u8>(m: &mut M, op: &Op) -> Exec {
     let value = choose(d, holds, number(m, i), number(m, 0));
     let value = choose(d, empty, indefinite(d), value);
     let found = d.ite(empty, 16, d.lit(16, STACK_UNDERFLOW), d.lit(16, 0));
-    Effect::new(m, found).write(m, 0, value).keeping_c1(m).commit(m);
+    Effect::new(m, found).write(m, 0, value).keeping_c1().commit(m);
     Ok(())
 }
 
