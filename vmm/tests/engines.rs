@@ -373,7 +373,7 @@ fn no_system_call_is_lost_or_repeated_under_a_storm_of_interrupts() {
             })
         };
         let (mut calls, mut interrupts) = (0, 0);
-        while calls < 3000 {
+        while calls < 3000 || interrupts < 20 {
             match run(sandbox) {
                 Exit::Syscall => calls += 1,
                 Exit::Interrupted => interrupts += 1,
@@ -384,7 +384,6 @@ fn no_system_call_is_lost_or_repeated_under_a_storm_of_interrupts() {
         }
         stop.store(true, Ordering::Relaxed);
         storm.join().unwrap();
-        assert!(interrupts > 0);
     });
 }
 
