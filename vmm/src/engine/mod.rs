@@ -149,6 +149,19 @@ pub trait Engine {
     fn interrupter(&self) -> Interrupter;
 }
 
+/// Branch records are armed and captured through the registers of any engine.
+impl lbr::MsrAccess for dyn Engine + '_ {
+    type Error = EngineError;
+
+    fn read(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError> {
+        self.read_msrs(indices)
+    }
+
+    fn write(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError> {
+        self.write_msrs(entries)
+    }
+}
+
 /// What goes wrong in an engine (never a trap of the guest, which is an [`Exit`]).
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {

@@ -8,10 +8,12 @@ use super::{
 };
 use crate::paging::translate_user;
 use crate::ram::{PAGE, Ram};
+use lbr::Model;
 use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::cpu::Cpu;
 use x86::interpreter::{self, Interpreter, Stop};
 use x86::machine::Trap;
+use x86::op::BranchKind;
 use x86::state::{Fpu, Regs};
 
 /// Instructions between two looks at the interrupter: some 10 µs. Small because one instruction with a REP prefix,
@@ -19,6 +21,11 @@ use x86::state::{Fpu, Regs};
 const SLICE: u64 = 1 << 11;
 /// Frame zero stays unused, so that no page table is ever at physical address zero.
 const FIRST_FREE: Phys = PAGE;
+/// Where branch records say that a system call or an exception went, and where it came back from: the program's
+/// kernel, which on this engine has no address.
+const KERNEL: u64 = 0xffff_ffff_8000_0000;
+/// The length of SYSCALL.
+const SYSCALL_LEN: u64 = 2;
 
 /// Guest memory as the software CPU sees it.
 struct PagedRam {
@@ -59,6 +66,9 @@ pub struct SoftEngine {
     /// The registers as of the last exit, or as set since.
     regs: Regs,
     interrupter: Interrupter,
+    branches: Model,
+    /// The last exit went to the kernel by a far transfer, and the way back is one too.
+    in_kernel: bool,
 }
 
 impl SoftEngine {
@@ -67,7 +77,8 @@ impl SoftEngine {
         let ram = Ram::new(bytes.max(FIRST_FREE).next_multiple_of(PAGE))?;
         let regs = Regs { rflags: user_rflags(0), ..Regs::default() };
         let interpreter = Interpreter::new(Cpu::new(PagedRam { ram, root: 0 }));
-        Ok(SoftEngine { interpreter, regs, interrupter: Interrupter::new() })
+        let branches = Model::new(Model::DEPTH);
+        Ok(SoftEngine { interpreter, regs, interrupter: Interrupter::new(), branches, in_kernel: false })
     }
 
     /// Runs until the bound or a stop, looking at the interrupter now and then.
@@ -78,7 +89,11 @@ impl SoftEngine {
             }
             let slice = self.interpreter.counters().instructions.saturating_add(SLICE);
             let until = interpreter::Until { instructions: bound.min(slice) };
-            match self.interpreter.run(until, &mut ()) {
+            let stop = match self.branches.is_enabled() {
+                true => self.interpreter.run(until, &mut self.branches),
+                false => self.interpreter.run(until, &mut ()),
+            };
+            match stop {
                 Stop::Budget if until.instructions < bound => {}
                 stop => return Some(stop),
             }
@@ -94,6 +109,7 @@ impl SoftEngine {
             Stop::Syscall => {
                 self.regs.gpr[1] = self.regs.rip;
                 self.regs.gpr[11] = self.regs.rflags;
+                self.to_kernel(self.regs.rip.wrapping_sub(SYSCALL_LEN));
                 Exit::Syscall
             }
             Stop::MachineRead { read, op } => {
@@ -101,9 +117,18 @@ impl SoftEngine {
                 self.uncount();
                 Exit::MachineRead(read)
             }
-            Stop::Trap { trap, .. } => Exit::Exception(self.exception(trap)),
+            Stop::Trap { trap, .. } => {
+                self.to_kernel(self.regs.rip);
+                Exit::Exception(self.exception(trap))
+            }
             Stop::NoSemantics { bytes, .. } => no_semantics(bytes.as_slice()),
         }
+    }
+
+    /// Records the far transfer from `from` to ring 0.
+    fn to_kernel(&mut self, from: u64) {
+        self.branches.record(from, KERNEL, BranchKind::Far, true);
+        self.in_kernel = true;
     }
 
     /// Takes the last instruction out of the count: it has not happened, whoever serves the exit does it.
@@ -204,6 +229,9 @@ impl Engine for SoftEngine {
             Until::Retired(bound) => bound,
         };
         self.interpreter.cpu_mut().set_regs(&self.regs);
+        if std::mem::take(&mut self.in_kernel) {
+            self.branches.record(KERNEL, self.regs.rip, BranchKind::Far, false);
+        }
         match self.run_sliced(bound) {
             Some(stop) => Ok(self.exit(stop)),
             None => {
@@ -223,12 +251,12 @@ impl Engine for SoftEngine {
         })
     }
 
-    fn read_msrs(&mut self, _indices: &[u32]) -> Result<Vec<u64>, EngineError> {
-        Ok(Vec::new())
+    fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError> {
+        Ok(indices.iter().map_while(|index| self.branches.read(*index)).collect())
     }
 
-    fn write_msrs(&mut self, _entries: &[(u32, u64)]) -> Result<usize, EngineError> {
-        Ok(0)
+    fn write_msrs(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError> {
+        Ok(entries.iter().take_while(|(index, value)| self.branches.write(*index, *value)).count())
     }
 
     fn interrupter(&self) -> Interrupter {
