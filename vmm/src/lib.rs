@@ -9,6 +9,7 @@
 //! function on the least state, so it is tested without a virtual machine.
 
 pub mod cpu_model;
+pub mod dump;
 pub mod elfcore;
 pub mod engine;
 pub mod gate;

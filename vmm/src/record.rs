@@ -1,5 +1,6 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
+use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind};
 use crate::gate::{Event, Gate, GateError, Input, Time};
 use crate::journal::schema::{CPU_MODEL, Checkpoint, digest_executable, digest_fpu, digest_regs};
@@ -40,6 +41,8 @@ pub struct Recorded {
     pub engine: EngineKind,
     /// The program as it ended, with its memory.
     pub process: Process,
+    /// The auxiliary vector that it was started with.
+    pub auxv: Vec<(u64, u64)>,
 }
 
 /// What the gate and the driver share.
@@ -121,10 +124,11 @@ pub fn record(
         .map_err(|error| RecordingError::Write { path: path.clone(), error })?;
     let shared = Rc::new(Shared { writer, events: Cell::new(0), path: path.display().to_string() });
     let mut process = Process::start(engine, Box::new(RecordingGate(Rc::clone(&shared))), launch)?;
+    let auxv = auxv_at_start(&process);
     let end = drive(&mut process, &shared)?;
     shared.put(&Record::End(end)).map_err(ProcessError::from)?;
     let journal_bytes = shared.writer.finish().map_err(|e| ProcessError::from(shared.failed(e)))?;
-    Ok(Recorded { end, events: shared.events.get(), journal_bytes, engine: kind, process })
+    Ok(Recorded { end, events: shared.events.get(), journal_bytes, engine: kind, process, auxv })
 }
 
 /// Steps the program to its end, with a checkpoint now and then and at the end.

@@ -1,5 +1,6 @@
 //! Replay: runs a recorded program from its journal, and compares at every event and every checkpoint.
 
+use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind};
 use crate::gate::{Event, Gate, GateError, Input, Time};
 use crate::journal::schema::{Checkpoint, digest_regs};
@@ -159,6 +160,8 @@ pub struct Replay {
     process: Process,
     tape: Rc<Tape>,
     checkpoints: u64,
+    launch: Launch,
+    auxv: Vec<(u64, u64)>,
 }
 
 /// What [`Replay::step`] came to.
@@ -181,19 +184,23 @@ impl Replay {
         output: Option<Output>,
     ) -> Result<Replay, ReplayError> {
         let (reader, launch) = recording.load()?;
-        Self::start_loaded(reader, &launch, engine, output)
-    }
-
-    fn start_loaded(
-        reader: Reader,
-        launch: &Launch,
-        engine: Box<dyn Engine>,
-        output: Option<Output>,
-    ) -> Result<Replay, ReplayError> {
         let tape = Rc::new(Tape { reader: RefCell::new(reader), events: Cell::new(0) });
         let gate = ReplayGate { tape: Rc::clone(&tape), output };
-        let process = Process::start(engine, Box::new(gate), launch)?;
-        Ok(Replay { process, tape, checkpoints: 0 })
+        let process = Process::start(engine, Box::new(gate), &launch)?;
+        let auxv = auxv_at_start(&process);
+        Ok(Replay { process, tape, checkpoints: 0, launch, auxv })
+    }
+
+    /// What was run.
+    #[must_use]
+    pub fn launch(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// The auxiliary vector that the program was started with.
+    #[must_use]
+    pub fn auxv(&self) -> &[(u64, u64)] {
+        &self.auxv
     }
 
     /// The program.

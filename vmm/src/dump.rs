@@ -1,0 +1,129 @@
+//! From a program that a signal has ended to its core file.
+
+use crate::elfcore::write::{Area, Contents, write};
+use crate::elfcore::{FileMapping, ProcessInfo, SignalInfo};
+use crate::engine::Counters;
+use crate::process::{Death, Launch, Process, ProcessError};
+use crate::ram::PAGE_LEN;
+use crate::recording::private_file;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The signals whose default action is a core (signal(7)), of those that a crash raises.
+const CORE_SIGNALS: [i32; 9] = [
+    libc::SIGQUIT,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGXCPU,
+    libc::SIGSYS,
+];
+/// No auxiliary vector has more entries than this.
+const MAX_AUXV: u64 = 64;
+
+/// Why there is no core.
+#[derive(Debug, thiserror::Error)]
+pub enum DumpError {
+    /// It cannot be written.
+    #[error("cannot write core {}: {error} (the recording itself is complete)", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The engine does not give its state.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// Whether a death leaves a core.
+#[must_use]
+pub fn leaves_core(death: &Death) -> bool {
+    CORE_SIGNALS.contains(&death.signal)
+}
+
+/// What the core says besides the program's state.
+#[derive(Clone, Debug)]
+pub struct About<'a> {
+    /// How it died.
+    pub death: Death,
+    /// What was run.
+    pub launch: &'a Launch,
+    /// The auxiliary vector, see [`auxv_at_start`].
+    pub auxv: Vec<(u64, u64)>,
+    /// How the core was made: `key: value` lines.
+    pub origin: String,
+    /// The bytes of the branch trail.
+    pub trail: Option<Vec<u8>>,
+    /// Exact counts at the crash.
+    pub counters: Option<Counters>,
+}
+
+/// The auxiliary vector of a program that stands before its first instruction: it lies on the stack behind
+/// arguments and environment (System V ABI, figure 3.9). Later the program may have overwritten it.
+#[must_use]
+pub fn auxv_at_start(process: &Process) -> Vec<(u64, u64)> {
+    let word = |at: u64| {
+        let mut bytes = [0; 8];
+        process.read_memory(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    };
+    let skip_list = |mut at: u64| {
+        while word(at)? != 0 {
+            at = at.checked_add(8)?;
+        }
+        at.checked_add(8)
+    };
+    let rsp = process.engine().regs().gpr[4];
+    let start = rsp.checked_add(8).and_then(skip_list).and_then(skip_list);
+    let Some(start) = start else { return Vec::new() };
+    let pair = |n: u64| Some((word(start.checked_add(16 * n)?)?, word(start.checked_add(16 * n + 8)?)?));
+    (0..MAX_AUXV).map_while(pair).take_while(|(kind, _)| *kind != 0).collect()
+}
+
+/// Writes the core of a program that has died to `path`, in place of what is there.
+///
+/// # Errors
+/// When it cannot be written; what is there stays.
+pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Result<(), DumpError> {
+    let state = process.state()?;
+    let mappings = process.mappings();
+    let command: Vec<_> = about.launch.argv.iter().map(|a| String::from_utf8_lossy(a)).collect();
+    let name = about.launch.path.rsplit('/').next().unwrap_or_default();
+    let file = |m: &crate::process::MappingInfo| FileMapping {
+        start: m.start,
+        end: m.end,
+        offset: m.file_offset,
+        path: m.name.clone(),
+    };
+    let contents = Contents {
+        state,
+        signal: SignalInfo {
+            signo: about.death.signal,
+            code: about.death.code,
+            address: about.death.address,
+        },
+        process: ProcessInfo { pid: 1, name: name.to_owned(), arguments: command.join(" ") },
+        auxv: about.auxv.clone(),
+        files: mappings.iter().filter(|m| m.name.starts_with('/')).map(file).collect(),
+        trail: about.trail.clone(),
+        counters: about.counters,
+        origin: about.origin.clone(),
+    };
+    let areas: Vec<_> =
+        mappings.iter().map(|m| Area { start: m.start, end: m.end, rights: m.rights }).collect();
+    let mut page = |at: u64, bytes: &mut [u8; PAGE_LEN]| process.read_memory(at, bytes);
+    let unfinished = path.with_extension("unfinished");
+    let written = private_file(&unfinished)
+        .and_then(|file| write(file, &contents, &areas, &mut page))
+        .and_then(|()| fs::rename(&unfinished, path));
+    written.map_err(|error| {
+        // The disk may be full: leave nothing that takes space or looks like a core.
+        let _ = fs::remove_file(&unfinished);
+        DumpError::Write { path: path.to_owned(), error }
+    })
+}
