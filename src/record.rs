@@ -1,0 +1,154 @@
+//! `gretel record`: runs a program in a virtual machine, and records it.
+
+use crate::engine::{self, Choice};
+use crate::exit::{Code, Failure};
+use crate::{Outcome, trail};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use vmm::dump::{self, About};
+use vmm::journal::End;
+use vmm::launch::launch_here;
+use vmm::process::{Launch, ProcessError, elf::Image};
+use vmm::record::{RecordError, Recorded};
+use vmm::recording::{Recording, RecordingError};
+use vmm::{gate::GateError, interrupt};
+
+/// Run a program in a virtual machine and record it; if it crashes, write a core with its last branches
+///
+/// The program runs as it would without gretel: same input, output, files, arguments, environment and exit status. It
+/// must be a static, single-threaded x86-64 Linux program. Everything that it could not have computed itself is
+/// written to a folder, from which `gretel replay` runs it again, anywhere.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel record -- ./prog input.txt
+  gretel record -o rec -- busybox sort < names
+  gretel record -o rec --records 32 --filter ret-ind -- ./crashes
+  gretel record --engine soft -o rec --force -- ./prog
+
+Ctrl-C ends the recording in order; what was recorded replays up to its last event. So it does when gretel is
+killed, but for the last tenth of a second.
+
+A recording holds all that the program read, its environment and its memory: its files are made with mode 0600.
+Treat it as a secret.")]
+pub(crate) struct Args {
+    /// The recording's folder: new, or empty (default: gretel-PROG-N here)
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Replace the recording that is in DIR
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// What runs the program
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+    #[command(flatten)]
+    trail: trail::Args,
+    /// The program (searched in PATH) and its arguments
+    #[arg(last = true, required = true, value_name = "PROG")]
+    program: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let (program, arguments) = args.program.split_first().expect("clap requires a program");
+    let launch = launch_here(program, arguments).map_err(|e| Failure::new(Code::Program, e))?;
+    // Before there is a folder: a program that cannot be run leaves nothing behind.
+    Image::parse(&launch.executable)
+        .map_err(|e| Failure::new(Code::Program, format!("{} {e}", launch.path)))?;
+    let engine = engine::open(args.engine)?;
+    let recording = folder(args, &launch)?;
+    interrupt::stop_on_signals(engine.interrupter())
+        .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
+    let mut recorded = vmm::record::record(&recording, engine, &launch)
+        .map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
+    let crash = write_core(&recording, &mut recorded, &launch, &args.trail)?;
+    summarize(&recording, &recorded, crash);
+    Ok(exit_code(&recorded.end))
+}
+
+fn folder(args: &Args, launch: &Launch) -> Result<Recording, Failure> {
+    let name = launch.path.rsplit('/').next().unwrap_or("program");
+    let made = match &args.output {
+        Some(dir) => Recording::create(dir, args.force),
+        None => Recording::create_numbered(name),
+    };
+    made.map_err(|e| {
+        let code = if matches!(e, RecordingError::Occupied { .. }) { Code::Usage } else { Code::Write };
+        Failure::new(code, e)
+    })
+}
+
+/// What to say when the recording stopped before the program did.
+fn stopped(error: &RecordError, recording: &Recording) -> String {
+    let dir = recording.dir().display();
+    match error {
+        RecordError::Process(_) => format!("{error}\ngretel: what was recorded before is in {dir}"),
+        RecordError::Recording(_) => error.to_string(),
+    }
+}
+
+fn code_for(error: &RecordError) -> Code {
+    match error {
+        RecordError::Recording(_) | RecordError::Process(ProcessError::Gate(GateError::Write { .. })) => {
+            Code::Write
+        }
+        RecordError::Process(_) => Code::Other,
+    }
+}
+
+/// Writes the core of a program that crashed: at once, and again with the trail when that is derived.
+fn write_core(
+    recording: &Recording,
+    recorded: &mut Recorded,
+    launch: &Launch,
+    trail: &trail::Args,
+) -> Result<bool, Failure> {
+    let End::Killed(death) = recorded.end else { return Ok(false) };
+    if !dump::leaves_core(&death) {
+        return Ok(false);
+    }
+    let about = About {
+        death,
+        launch,
+        auxv: recorded.auxv.clone(),
+        origin: format!("recorded on: {}\nevents: {}\n", recorded.engine.name(), recorded.events),
+        trail: None,
+        counters: None,
+    };
+    dump::write_core(&recording.core(), &mut recorded.process, &about)
+        .map_err(|e| Failure::new(Code::Write, e))?;
+    trail::add_to_core(recording, trail)?;
+    Ok(true)
+}
+
+/// One line on what was recorded, and what to do next.
+fn summarize(recording: &Recording, recorded: &Recorded, crashed: bool) {
+    let dir = recording.dir().display();
+    let how = match recorded.end {
+        End::Exited(status) => format!("exited with status {status}"),
+        End::Killed(death) => {
+            let name = vmm::elfcore::signal_name(death.signal).unwrap_or("a signal");
+            format!("ended by {name} (address {:#x})", death.address)
+        }
+        End::Interrupted => "interrupted".to_owned(),
+    };
+    let engine = recorded.engine.name();
+    eprintln!(
+        "gretel: {how}; {} events, {} bytes of journal, engine {engine}; recorded in {dir}",
+        recorded.events, recorded.journal_bytes
+    );
+    let next = if crashed { "core" } else { "replay" };
+    eprintln!("gretel: next: gretel {next} {dir}");
+}
+
+/// The guest's own status; 128 and the signal as shells say it.
+fn exit_code(end: &End) -> ExitCode {
+    let number = match end {
+        End::Exited(status) => *status,
+        End::Killed(death) => 128 + death.signal,
+        End::Interrupted => 128 + 2,
+    };
+    // A status has eight bits: what exit_group was given is cut so by Linux, too.
+    let [low, ..] = number.to_le_bytes();
+    ExitCode::from(low)
+}
