@@ -6,9 +6,11 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use vmm::elfcore::{Core, CoreError};
+use synth::program::Program;
+use vmm::elfcore::unwind::{FoundBy, Frame, backtrace};
+use vmm::elfcore::{AT_ENTRY, Core, CoreError};
 
-/// Show a core file: signal, registers, mappings, where it came from
+/// Show a core file: signal, registers, stack, last branches, mappings, where it came from
 ///
 /// Takes a recording's folder (its `core`), or any x86-64 ELF core, also one that the Linux kernel wrote.
 #[derive(clap::Args)]
@@ -32,11 +34,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let core = open(&args.input, args.exe.as_deref())?;
+    let opened = open(&args.input, args.exe.as_deref())?;
+    let core = &opened.core;
     for damage in &core.damage {
         eprintln!("gretel: core {} is damaged: {damage}", core.path.display());
     }
-    let shown = if args.json { writeln!(io::stdout(), "{}", as_json(&core)) } else { print(&core) };
+    let stack = opened.stack();
+    let shown =
+        if args.json { writeln!(io::stdout(), "{}", as_json(core, &stack)) } else { print(core, &stack) };
     // A reader that has seen enough closes the pipe.
     shown
         .or_else(|e| if e.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
@@ -44,25 +49,70 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(if core.damage.is_empty() { ExitCode::SUCCESS } else { Code::Damaged.into() })
 }
 
-/// Opens the core that the command line means, with its executable where there is one.
-pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Core, Failure> {
+/// A core with its executable, where there is one.
+struct Opened {
+    core: Core,
+    executable: Option<(Vec<u8>, PathBuf)>,
+}
+
+/// Opens the core that the command line means.
+fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> {
     let is_dir = input.is_dir();
     let path = if is_dir { input.join("core") } else { input.to_owned() };
     if is_dir && !path.exists() {
         let message = format!("{} has no core: the recorded program did not crash", input.display());
         return Err(Failure::new(Code::Damaged, message));
     }
-    let beside = input.join("program");
-    let exe = exe.or_else(|| beside.is_file().then_some(&*beside));
-    let core = Core::open(&path).map_err(failure)?;
-    match exe {
-        Some(exe) => core.with_executable(exe).map_err(failure),
-        None => Ok(core),
+    let damaged = |e: CoreError| Failure::new(Code::Damaged, e);
+    let core = Core::open(&path).map_err(damaged)?;
+    let beside = path.with_file_name("program");
+    let exe = exe.map(Path::to_owned).or_else(|| beside.is_file().then_some(beside));
+    let Some(exe) = exe else { return Ok(Opened { core, executable: None }) };
+    let core = core.with_executable(&exe).map_err(damaged)?;
+    let bytes = std::fs::read(&exe)
+        .map_err(|e| Failure::new(Code::Damaged, format!("cannot read {}: {e}", exe.display())))?;
+    Ok(Opened { core, executable: Some((bytes, exe)) })
+}
+
+/// The stack, with names.
+struct Stack {
+    frames: Vec<NamedFrame>,
+    /// Why it is not longer, or why there is none.
+    stopped: Option<String>,
+}
+
+struct NamedFrame {
+    frame: Frame,
+    place: String,
+}
+
+impl Opened {
+    fn stack(&self) -> Stack {
+        let none = |why: String| Stack { frames: Vec::new(), stopped: Some(why) };
+        let Some((bytes, path)) = &self.executable else {
+            return none("no executable is known: give it with --exe PROG".to_owned());
+        };
+        let bias = self.core.aux(AT_ENTRY).map_or(Ok(0), |entry| Program::load_bias(bytes, entry));
+        let program = bias.and_then(|bias| Program::from_bytes(bytes, bias).map(|p| (p, bias)));
+        let (program, bias) = match program {
+            Ok(found) => found,
+            Err(error) => return none(format!("{}: {error}", path.display())),
+        };
+        let trace = backtrace(&self.core, bytes, bias);
+        let named = |frame: &Frame| NamedFrame { frame: *frame, place: place(&program, frame) };
+        Stack { frames: trace.frames.iter().map(named).collect(), stopped: trace.stopped }
     }
 }
 
-fn failure(error: CoreError) -> Failure {
-    Failure::new(Code::Damaged, error)
+/// Function with offset, and source line, as far as they are known.
+fn place(program: &Program, frame: &Frame) -> String {
+    let at = frame.lookup_address();
+    let function = program.function_at(at).map_or_else(
+        || "(not code of the program)".to_owned(),
+        |f| format!("{}+{:#x}", f.name, frame.rip.wrapping_sub(f.start)),
+    );
+    let line = program.line_at(at).map(|l| format!(" at {}:{}", l.file, l.line)).unwrap_or_default();
+    format!("{function}{line}")
 }
 
 const REGISTERS: [&str; 16] = [
@@ -70,7 +120,7 @@ const REGISTERS: [&str; 16] = [
     "r15",
 ];
 
-fn print(core: &Core) -> io::Result<()> {
+fn print(core: &Core, stack: &Stack) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let (signal, regs) = (core.signal, &core.state.regs);
     writeln!(out, "{} (pid {}): {}", core.process.name, core.process.pid, core.process.arguments)?;
@@ -81,6 +131,13 @@ fn print(core: &Core) -> io::Result<()> {
         writeln!(out, "{}", names.collect::<Vec<_>>().join("  "))?;
     }
     writeln!(out, "fs  {:#018x}  gs  {:#018x}", regs.fs_base, regs.gs_base)?;
+    writeln!(out, "\nstack:")?;
+    for (n, NamedFrame { frame, place }) in stack.frames.iter().enumerate() {
+        writeln!(out, "  #{n:<2} {:#018x} {place}{}", frame.rip, guessed(frame.by))?;
+    }
+    if let Some(why) = &stack.stopped {
+        writeln!(out, "  ({why})")?;
+    }
     writeln!(out, "\nmappings:")?;
     for s in &core.segments {
         let file = core.files.iter().find(|f| f.start <= s.start && s.start < f.end);
@@ -101,7 +158,16 @@ fn print(core: &Core) -> io::Result<()> {
     Ok(())
 }
 
-fn as_json(core: &Core) -> Value {
+/// A frame that is not by the unwind tables says so.
+fn guessed(by: FoundBy) -> &'static str {
+    match by {
+        FoundBy::Registers | FoundBy::Tables => "",
+        FoundBy::TopOfStack => " (guessed from the top of the stack)",
+        FoundBy::FramePointer => " (guessed from the frame pointer)",
+    }
+}
+
+fn as_json(core: &Core, stack: &Stack) -> Value {
     let regs = &core.state.regs;
     let mut registers: serde_json::Map<String, Value> =
         REGISTERS.iter().zip(regs.gpr).map(|(name, value)| ((*name).to_owned(), hex(value))).collect();
@@ -122,6 +188,11 @@ fn as_json(core: &Core) -> Value {
         },
         "registers": registers,
         "threads": core.threads,
+        "stack": stack.frames.iter().map(|f| {
+            let guessed = !guessed(f.frame.by).is_empty();
+            json!({ "rip": hex(f.frame.rip), "rsp": hex(f.frame.rsp), "place": f.place, "guessed": guessed })
+        }).collect::<Vec<_>>(),
+        "stack_stopped": stack.stopped,
         "mappings": segments.collect::<Vec<_>>(),
         "origin": core.origin,
         "damage": core.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
