@@ -6,7 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod core_file;
+mod engine;
 mod exit;
+mod record;
+mod replay;
 
 use clap::{ArgAction, Parser, Subcommand};
 use exit::Failure;
@@ -27,6 +30,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Record(record::Args),
+    Replay(replay::Args),
     Core(core_file::Args),
 }
 
@@ -37,6 +42,8 @@ fn main() -> ExitCode {
     };
     log_to_stderr(cli.verbose);
     let result = match cli.command {
+        Command::Record(args) => record::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Core(args) => core_file::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())

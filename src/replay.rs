@@ -45,11 +45,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     let engine = engine::open(args.engine)?;
-    let output = args.output.then(show as fn() -> Output);
-    let mut replay = Replay::start(&recording, engine, output.map(|show| show())).map_err(failure)?;
+    let mut replay = Replay::start(&recording, engine, args.output.then(to_own_streams)).map_err(failure)?;
     let replayed = replay.run_to_end().map_err(failure)?;
-    print(args, &replayed)
-        .map_err(|e| Failure::new(Code::Write, format!("cannot write to stdout: {e}")))?;
+    print(args, &replayed).map_err(|e| Failure::new(Code::Write, format!("cannot write to stdout: {e}")))?;
     if let Some(damage) = &replayed.damage {
         eprintln!("gretel: {damage}");
         eprintln!("gretel: the {} events before it were replayed and are as recorded", replayed.events);
@@ -59,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// Passes the program's output on to the same stream.
-fn show() -> Output {
+fn to_own_streams() -> Output {
     Box::new(|descriptor, bytes| {
         // Who closes the pipe does not want the output; the replay goes on to its result.
         let _ = if descriptor == 1 { io::stdout().write_all(bytes) } else { io::stderr().write_all(bytes) };

@@ -1,9 +1,10 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
+use crate::cpu_model;
 use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind};
 use crate::gate::{Event, Gate, GateError, Input, Time};
-use crate::journal::schema::{CPU_MODEL, Checkpoint, digest_executable, digest_fpu, digest_regs};
+use crate::journal::schema::{Checkpoint, digest_executable, digest_fpu, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
 use crate::process::{Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
@@ -115,7 +116,7 @@ pub fn record(
     let path = recording.journal();
     let header = Header {
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
-        model: CPU_MODEL.to_owned(),
+        model: cpu_model::NAME.to_owned(),
         engine: kind.name().to_owned(),
         launch: Launch { executable: Vec::new(), ..launch.clone() },
         executable_digest: digest_executable(&launch.executable),

@@ -20,9 +20,6 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Version of the format, in the file's first 12 bytes.
 pub const VERSION: u32 = 1;
 
-/// The processor that the guest sees. A recording replays on any host, since both engines are this one.
-pub const CPU_MODEL: &str = "x86-64-v2";
-
 /// What was recorded, and with what.
 /// Fields: gretel `b` (UTF-8), model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8),
 /// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, digest `d` of the

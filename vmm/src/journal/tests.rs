@@ -17,7 +17,7 @@ fn header() -> Header {
         cwd: b"/tmp".to_vec(),
         ids: Ids { uid: 1, euid: 2, gid: 3, egid: u32::MAX },
     };
-    let (model, engine) = (schema::CPU_MODEL.into(), "soft".into());
+    let (model, engine) = (crate::cpu_model::NAME.into(), "soft".into());
     Header { gretel: "0.1.0".into(), model, engine, launch, executable_digest: u64::MAX }
 }
 
@@ -204,6 +204,8 @@ fn a_writer_that_is_dropped_leaves_whole_events() {
     let writer = Writer::create(&path, &header()).unwrap();
     let done = Record::Begin { event: Event::MachineRead, regs: 1 };
     writer.put(&done).unwrap();
+    // The writing thread waits by now, and is woken to the end of all.
+    std::thread::sleep(writer::FLUSH_EVERY / 2);
     writer.mark_whole();
     drop(writer);
     assert_eq!(read(&path).unwrap(), (vec![done], true));

@@ -189,14 +189,13 @@ fn write_frames(shared: &Shared, mut file: File) {
 fn next_batch(shared: &Shared) -> Option<Vec<u8>> {
     let mut pending = shared.lock();
     loop {
-        let mut due = pending.closed || pending.whole >= FRAME_TARGET;
-        if !due {
+        let mut timed_out = false;
+        if !is_due(&pending) {
             let waited = shared.bell.wait_timeout(pending, FLUSH_EVERY);
             let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
-            pending = guard;
-            due = result.timed_out();
+            (pending, timed_out) = (guard, result.timed_out());
         }
-        if due && pending.whole > 0 {
+        if pending.whole > 0 && (timed_out || is_due(&pending)) {
             let whole = std::mem::take(&mut pending.whole);
             let rest = pending.records.split_off(whole);
             return Some(std::mem::replace(&mut pending.records, rest));
@@ -205,4 +204,9 @@ fn next_batch(shared: &Shared) -> Option<Vec<u8>> {
             return None;
         }
     }
+}
+
+/// Whether there is a reason not to wait for more.
+fn is_due(pending: &Pending) -> bool {
+    pending.closed || pending.whole >= FRAME_TARGET
 }
