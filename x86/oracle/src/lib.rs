@@ -13,8 +13,13 @@ pub mod case;
 pub mod compare;
 pub mod dont_care;
 pub mod generate;
+mod host;
 pub mod interpreter;
 pub mod layout;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod native;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[path = "native/absent.rs"]
 pub mod native;
 mod random;
 pub mod report;

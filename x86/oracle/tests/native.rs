@@ -1,5 +1,5 @@
 //! The native half on cases whose outcome is known without a semantics.
-#![cfg(target_arch = "x86_64")]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use x86::op::Gpr;
 use x86::state::State;

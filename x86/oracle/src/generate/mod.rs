@@ -1,8 +1,9 @@
 //! Random cases: single instructions and short blocks, and states in which they do something.
 //!
-//! [`template`] says which instructions, [`operands`] makes one, this file puts them together. The same seed
+//! [`template`] says which instructions, [`operands`] makes one (with [`memory`] operands), this file puts them together. The same seed
 //! makes the same cases for the same table.
 
+mod memory;
 mod operands;
 mod template;
 

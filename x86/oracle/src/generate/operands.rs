@@ -1,10 +1,10 @@
 //! Random operands for an encoding, and what the registers must hold for them to make sense.
 
 use crate::case::Image;
-use crate::layout::{DATA, DATA_SIZE, PAGE, WRITABLE};
+use crate::layout::DATA;
 use crate::random::Random;
 use crate::values;
-use iced_x86::{Code, Instruction, MemorySize, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register};
+use iced_x86::{Code, Instruction, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register};
 use x86::op::Gpr;
 
 /// What registers must hold when the block starts, and which its instructions have written so far.
@@ -22,7 +22,7 @@ pub(super) struct Pins {
 
 impl Pins {
     /// Asks for `value` in `r`, unless it is already bound to something.
-    fn pin(&mut self, r: Gpr, value: u64) {
+    pub(super) fn pin(&mut self, r: Gpr, value: u64) {
         let n = usize::from(r.0);
         if !self.written[n] && self.gpr[n].is_none() {
             self.gpr[n] = Some(value);
@@ -32,11 +32,11 @@ impl Pins {
 
 /// Makes instructions.
 pub(super) struct Operands<'a> {
-    random: &'a mut Random,
-    pins: &'a mut Pins,
+    pub(super) random: &'a mut Random,
+    pub(super) pins: &'a mut Pins,
     image: Option<&'a Image>,
     /// Percentage of the addresses that are chosen to be at an edge of a page or beyond.
-    risk: u64,
+    pub(super) risk: u64,
     /// Whether the implied addresses of this instruction are 32 bits wide.
     narrow: bool,
 }
@@ -184,152 +184,6 @@ impl<'a> Operands<'a> {
         self.one_of(Register::AL, 20)
     }
 
-    fn memory(&mut self, i: &mut Instruction, absolute: bool) {
-        let size = u64::try_from(i.memory_size().size()).unwrap_or(0);
-        let target = self.address_for(i.mnemonic(), size, alignment(i.memory_size()));
-        let (segment, base) = match self.random.below(24) {
-            0 => (Register::FS, self.pins.fs_base),
-            1 => (Register::GS, self.pins.gs_base),
-            _ => (Register::None, 0),
-        };
-        i.set_segment_prefix(segment);
-        let effective = target.wrapping_sub(base);
-        if absolute {
-            i.set_memory_displ_size(8);
-            i.set_memory_displacement64(effective);
-            return;
-        }
-        match self.random.below(12) {
-            0 => self.displacement_only(i, effective),
-            1 => self.rip_relative(i, effective),
-            2..=3 => self.registers(i, effective, true),
-            _ => self.registers(i, effective, false),
-        }
-    }
-
-    fn displacement_only(&mut self, i: &mut Instruction, effective: u64) {
-        i.set_memory_displ_size(8);
-        i.set_memory_displacement64(effective);
-    }
-
-    fn rip_relative(&mut self, i: &mut Instruction, effective: u64) {
-        i.set_memory_base(Register::RIP);
-        i.set_memory_displ_size(8);
-        i.set_memory_displacement64(effective);
-    }
-
-    /// `[base + index * scale + disp]`, or a part of it, of 64-bit or (`narrow`) 32-bit registers.
-    fn registers(&mut self, i: &mut Instruction, effective: u64, narrow: bool) {
-        let first = if narrow { Register::EAX } else { Register::RAX };
-        let (has_base, has_index) = [(true, false), (true, true), (true, true), (false, true)]
-            [usize::try_from(self.random.below(4)).unwrap_or(0)];
-        let mut rest = effective;
-        if has_index {
-            let n = loop {
-                let n = self.usable_register();
-                if n != Gpr::RSP {
-                    break n;
-                }
-            };
-            let scale = 1 << self.random.below(4);
-            let value = self.known_or(n, values::integer);
-            rest = rest.wrapping_sub(value.wrapping_mul(u64::from(scale)));
-            i.set_memory_index(first + u32::from(n.0));
-            i.set_memory_index_scale(scale);
-        }
-        let mut displacement = match self.random.below(4) {
-            0 => 0,
-            1 => sign_extend_8(self.random.next()),
-            _ => sign_extend_32(self.random.next()),
-        };
-        if has_base {
-            let n = self.usable_register();
-            match self.known(n) {
-                Some(value) => displacement = rest.wrapping_sub(value),
-                None => self.pins.pin(n, self.with_junk(rest.wrapping_sub(displacement), narrow)),
-            }
-            i.set_memory_base(first + u32::from(n.0));
-        } else {
-            displacement = rest;
-        }
-        let displacement = if narrow { displacement & 0xffff_ffff } else { sign_extend_32(displacement) };
-        i.set_memory_displacement64(displacement);
-        let fits_8 =
-            sign_extend_8(displacement) == if narrow { sign_extend_32(displacement) } else { displacement };
-        let size = match (displacement, has_base) {
-            (0, true) if self.random.percent(80) => 0,
-            (_, true) if fits_8 && self.random.percent(80) => 1,
-            _ if narrow => 4,
-            _ => 8,
-        };
-        i.set_memory_displ_size(size);
-    }
-
-    /// The upper half of a register is ignored by 32-bit addressing.
-    fn with_junk(&self, value: u64, narrow: bool) -> u64 {
-        if narrow { value & 0xffff_ffff | value.wrapping_mul(0x9e37_79b9_7f4a_7c15) << 32 } else { value }
-    }
-
-    /// A register whose value at this instruction is still known, most of the time.
-    fn usable_register(&mut self) -> Gpr {
-        let mut n = 0;
-        for _ in 0..4 {
-            n = self.random.index(16);
-            if !self.pins.written[n] {
-                break;
-            }
-        }
-        Gpr(u8::try_from(n).unwrap_or(0))
-    }
-
-    fn known(&self, r: Gpr) -> Option<u64> {
-        self.pins.gpr[usize::from(r.0)]
-    }
-
-    fn known_or(&mut self, r: Gpr, make: impl FnOnce(&mut Random) -> u64) -> u64 {
-        let value = match self.known(r) {
-            Some(value) => value,
-            None => make(self.random),
-        };
-        self.pins.pin(r, value);
-        value
-    }
-
-    fn address_for(&mut self, mnemonic: Mnemonic, size: u64, align: u64) -> u64 {
-        match mnemonic {
-            Mnemonic::Jmp | Mnemonic::Call => self.slot(values::CODE_SLOTS),
-            _ => self.address(size, align),
-        }
-    }
-
-    /// Where the data pages hold an address of code, or flags.
-    fn slot(&mut self, (first, distance): (u64, u64)) -> u64 {
-        DATA + first + distance * self.random.below((WRITABLE as u64 - first).div_ceil(distance))
-    }
-
-    /// An address for an access of `size` bytes: mostly one that works.
-    fn address(&mut self, size: u64, align: u64) -> u64 {
-        let page = PAGE as u64;
-        let align = if self.random.percent(90) { align } else { 1 };
-        let inside = |random: &mut Random, from: u64, len: u64| {
-            (from + random.below(len.saturating_sub(size) + 1)) & !(align - 1)
-        };
-        let near = self.random.below(2 * size.max(1) + 2);
-        if !self.random.percent(self.risk) {
-            return inside(self.random, DATA, WRITABLE as u64);
-        }
-        match self.random.below(8) {
-            0 | 1 => DATA + page + near - size,
-            2 => DATA + WRITABLE as u64 + near - size,
-            3 => DATA + DATA_SIZE as u64 + near - size,
-            4 => (DATA + near).wrapping_sub(size),
-            5 => inside(self.random, DATA + WRITABLE as u64, page),
-            6 => values::integer(self.random),
-            // Not the case's own code: behind it, the native half has a jump that the other has not.
-            _ => values::INT3_FROM + self.random.below(values::INT3_LEN),
-        }
-    }
-
     fn prefixes(&mut self, i: &mut Instruction) {
         let info = i.op_code();
         let to_memory = i.op_count() > 0 && i.op_kind(0) == OpKind::Memory;
@@ -453,17 +307,4 @@ fn fixed_register(kind: Kind) -> Option<Register> {
 /// The general register that contains `r`.
 pub(super) fn gpr(r: Register) -> Gpr {
     Gpr(u8::try_from(r.full_register().number()).unwrap_or(0) & 15)
-}
-
-/// Vectors are mostly put where the aligned instructions take them.
-fn alignment(size: MemorySize) -> u64 {
-    if size.size() == 16 { 16 } else { 1 }
-}
-
-fn sign_extend_8(value: u64) -> u64 {
-    (value << 56).cast_signed().wrapping_shr(56).cast_unsigned()
-}
-
-fn sign_extend_32(value: u64) -> u64 {
-    (value << 32).cast_signed().wrapping_shr(32).cast_unsigned()
 }

@@ -4,11 +4,11 @@
 
 use super::operands::{Operands, Pins};
 use crate::dont_care;
+use crate::host;
 use crate::interpreter;
 use crate::layout::CODE;
 use crate::random::Random;
-use core::arch::x86_64::__cpuid_count;
-use iced_x86::{Code, CpuidFeature, Decoder, DecoderOptions, Encoder, Instruction, Mnemonic};
+use iced_x86::{Code, Decoder, DecoderOptions, Encoder, Instruction, Mnemonic};
 
 /// An encoding that has semantics.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +24,7 @@ pub(super) fn all(only: &[Mnemonic]) -> Vec<(Mnemonic, Vec<Template>)> {
     for code in Code::values().filter(|code| code.op_code().is_instruction() && code.op_code().mode64()) {
         let mnemonic = code.mnemonic();
         let wanted = only.is_empty() || only.contains(&mnemonic);
-        if !(wanted && host_runs(code) && has_semantics(code)) {
+        if !(wanted && host::runs(code) && has_semantics(code)) {
             continue;
         }
         let template = Template { code };
@@ -34,45 +34,6 @@ pub(super) fn all(only: &[Mnemonic]) -> Vec<(Mnemonic, Vec<Template>)> {
         }
     }
     groups
-}
-
-/// Whether this host runs the encoding in user mode. Where it does not, the host's answer is #UD or #GP whatever
-/// the operands, and says nothing about the semantics.
-fn host_runs(code: Code) -> bool {
-    code.op_code().cpl3() && code.cpuid_features().iter().all(|feature| host_has(*feature))
-}
-
-fn host_has(feature: CpuidFeature) -> bool {
-    use CpuidFeature as F;
-    match feature {
-        F::INTEL8086 | F::INTEL186 | F::INTEL286 | F::INTEL386 | F::INTEL486 | F::X64 | F::CMOV | F::CX8 => {
-            true
-        }
-        F::FPU | F::FPU287 | F::FPU387 | F::MMX | F::FXSR | F::SSE | F::SSE2 | F::CLFSH | F::PAUSE => true,
-        F::SYSCALL | F::MULTIBYTENOP | F::CET_IBT => true,
-        F::SSE3 => std::is_x86_feature_detected!("sse3"),
-        F::SSSE3 => std::is_x86_feature_detected!("ssse3"),
-        F::SSE4_1 => std::is_x86_feature_detected!("sse4.1"),
-        F::SSE4_2 => std::is_x86_feature_detected!("sse4.2"),
-        F::POPCNT => std::is_x86_feature_detected!("popcnt"),
-        F::CMPXCHG16B => std::is_x86_feature_detected!("cmpxchg16b"),
-        F::MOVBE => std::is_x86_feature_detected!("movbe"),
-        F::LZCNT => std::is_x86_feature_detected!("lzcnt"),
-        F::BMI1 => std::is_x86_feature_detected!("bmi1"),
-        F::BMI2 => std::is_x86_feature_detected!("bmi2"),
-        F::ADX => std::is_x86_feature_detected!("adx"),
-        F::AES => std::is_x86_feature_detected!("aes"),
-        F::PCLMULQDQ => std::is_x86_feature_detected!("pclmulqdq"),
-        F::SHA => std::is_x86_feature_detected!("sha"),
-        // The worker needs it, and refuses to start without.
-        F::FSGSBASE => true,
-        // CPUID leaf 7, EBX: not in std's list.
-        F::CLFLUSHOPT => __cpuid_count(7, 0).ebx & 1 << 23 != 0,
-        F::CLWB => __cpuid_count(7, 0).ebx & 1 << 24 != 0,
-        // Where it is not known, it is a NOP.
-        F::PREFETCHW => true,
-        _ => false,
-    }
 }
 
 /// Tries a few random operands: a table may refuse some of them.
@@ -92,7 +53,7 @@ fn has_semantics(code: Code) -> bool {
 /// Whether an instruction can be compared: it has semantics, and no reason against it.
 pub(super) fn is_fit(i: &Instruction) -> bool {
     !i.is_invalid()
-        && host_runs(i.code())
+        && host::runs(i.code())
         && dont_care::exclusion(i).is_none()
         && interpreter::has_semantics(i)
 }

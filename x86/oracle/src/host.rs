@@ -1,0 +1,50 @@
+//! What this host's processor has.
+
+use iced_x86::{Code, CpuidFeature};
+
+/// Whether this host runs the encoding in user mode. Where it does not, the host's answer is #UD or #GP whatever
+/// the operands, and says nothing about the semantics.
+pub(crate) fn runs(code: Code) -> bool {
+    code.op_code().cpl3() && code.cpuid_features().iter().all(|feature| has(*feature))
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has(feature: CpuidFeature) -> bool {
+    use CpuidFeature as F;
+    use core::arch::x86_64::__cpuid_count;
+    match feature {
+        F::INTEL8086 | F::INTEL186 | F::INTEL286 | F::INTEL386 | F::INTEL486 | F::X64 | F::CMOV | F::CX8 => {
+            true
+        }
+        F::FPU | F::FPU287 | F::FPU387 | F::MMX | F::FXSR | F::SSE | F::SSE2 | F::CLFSH | F::PAUSE => true,
+        F::SYSCALL | F::MULTIBYTENOP | F::CET_IBT => true,
+        F::SSE3 => std::is_x86_feature_detected!("sse3"),
+        F::SSSE3 => std::is_x86_feature_detected!("ssse3"),
+        F::SSE4_1 => std::is_x86_feature_detected!("sse4.1"),
+        F::SSE4_2 => std::is_x86_feature_detected!("sse4.2"),
+        F::POPCNT => std::is_x86_feature_detected!("popcnt"),
+        F::CMPXCHG16B => std::is_x86_feature_detected!("cmpxchg16b"),
+        F::MOVBE => std::is_x86_feature_detected!("movbe"),
+        F::LZCNT => std::is_x86_feature_detected!("lzcnt"),
+        F::BMI1 => std::is_x86_feature_detected!("bmi1"),
+        F::BMI2 => std::is_x86_feature_detected!("bmi2"),
+        F::ADX => std::is_x86_feature_detected!("adx"),
+        F::AES => std::is_x86_feature_detected!("aes"),
+        F::PCLMULQDQ => std::is_x86_feature_detected!("pclmulqdq"),
+        F::SHA => std::is_x86_feature_detected!("sha"),
+        // The worker needs it, and refuses to start without.
+        F::FSGSBASE => true,
+        // CPUID leaf 7, EBX: not in std's list.
+        F::CLFLUSHOPT => __cpuid_count(7, 0).ebx & 1 << 23 != 0,
+        F::CLWB => __cpuid_count(7, 0).ebx & 1 << 24 != 0,
+        // Where it is not known, it is a NOP.
+        F::PREFETCHW => true,
+        _ => false,
+    }
+}
+
+/// A host of another architecture runs nothing natively.
+#[cfg(not(target_arch = "x86_64"))]
+fn has(_: CpuidFeature) -> bool {
+    false
+}
