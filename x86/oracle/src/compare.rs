@@ -171,17 +171,26 @@ fn endings_agree(case: &Case, native: &Outcome, found: &Outcome) -> bool {
     };
     let i = instruction_at(case, native.state.regs.rip);
     if (v, a) != (w, b) {
-        return i.is_some_and(|i| both_may_fault(&i, v, w));
+        let is_at_the_end = (USER_END..=USER_LAST).contains(&a.max(b));
+        return is_at_the_end && are_accesses(v, w) || i.is_some_and(|i| both_may_fault(&i, v, w));
     }
     // Only a page fault's error code says something about the access.
     v != PAGE_FAULT || (e ^ f) & !ignored_error_bits(i.as_ref(), a, e & f) == 0
 }
 
 const PAGE_FAULT: u8 = 14;
+/// Linux gives no program the last page below the non-canonical addresses.
+const USER_END: u64 = 0x7fff_ffff_f000;
+/// The last canonical address below.
+const USER_LAST: u64 = 0x7fff_ffff_ffff;
+
+/// Whether both vectors are those of faulty accesses: #SS, #GP, #PF.
+fn are_accesses(v: u8, w: u8) -> bool {
+    let is_access = |vector| matches!(vector, 12 | 13 | PAGE_FAULT);
+    is_access(v) && is_access(w)
+}
 
 fn ignored_error_bits(i: Option<&Instruction>, address: u64, error: u32) -> u32 {
-    // The last page below the non-canonical hole is not the user's either.
-    const USER_END: u64 = 0x7fff_ffff_f000;
     let is_beyond = address >= USER_END;
     let is_missing = is_beyond || error & PageFault::PRESENT == 0;
     let present = if is_beyond { PageFault::PRESENT } else { 0 };
@@ -191,7 +200,6 @@ fn ignored_error_bits(i: Option<&Instruction>, address: u64, error: u32) -> u32 
 
 /// Whether `i` makes two accesses and the vectors are those of accesses.
 fn both_may_fault(i: &Instruction, v: u8, w: u8) -> bool {
-    const ACCESS_FAULTS: [u8; 3] = [12, 13, PAGE_FAULT];
     let accesses: u32 = InstructionInfoFactory::new()
         .info(i)
         .used_memory()
@@ -205,7 +213,7 @@ fn both_may_fault(i: &Instruction, v: u8, w: u8) -> bool {
     // An indirect call fetches from its target, too, and ENTER tries the new top of the stack.
     let is_more = i.flow_control() == FlowControl::IndirectCall || i.mnemonic() == Mnemonic::Enter;
     let accesses = accesses + u32::from(is_more);
-    accesses > 1 && ACCESS_FAULTS.contains(&v) && ACCESS_FAULTS.contains(&w)
+    accesses > 1 && are_accesses(v, w)
 }
 
 /// ENTER and MASKMOVDQU modify memory in the semantics: they load what they then store, or a part of it.

@@ -171,7 +171,8 @@ pub const UNDEFINED: &[Row] = &[
 ];
 
 /// What is not compared of a fault; [`crate::compare`] has the code, one function for each.
-pub const FAULT_LATITUDE: [&str; 4] = [
+pub const FAULT_LATITUDE: [&str; 5] = [
+    "whether an access across the last user address is #GP or #PF there: no program has that page",
     "the present bit of a page fault beyond user addresses: it tells of the host's page tables",
     "the write bit of a page fault in a read-modify-write instruction whose page is missing: the semantics loads \
      before it stores, processors ask for both at once",
@@ -202,6 +203,8 @@ pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
 pub const MXCSR_MISALIGNED: u32 = 1 << 17;
 /// LDMXCSR of that bit.
 const MISALIGNED_MODE: &str = "cases that set MXCSR bit 17: AMD's misaligned mode, #GP on Intel";
+/// F3 41 90.
+const PAUSE_OF_R8: &str = "PAUSE with more prefixes: with REX.B, AMD takes it for XCHG r8d, eax";
 /// Narrow sign-extension of a doubleword.
 const NARROW_MOVSXD: &str = "MOVSXD to a 16-bit register: Intel reads 16 bits, AMD 32";
 
@@ -303,7 +306,7 @@ pub fn table() -> String {
     for (mnemonics, reason) in EXCLUDED {
         text += &format!("  {}: {reason}\n", names(mnemonics));
     }
-    for reason in [NARROW_BRANCH, PREFETCH_OF_REGISTER, NARROW_MOVSXD, MISALIGNED_MODE] {
+    for reason in [NARROW_BRANCH, PREFETCH_OF_REGISTER, NARROW_MOVSXD, PAUSE_OF_R8, MISALIGNED_MODE] {
         text += &format!("  {reason}\n");
     }
     text

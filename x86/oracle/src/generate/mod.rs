@@ -149,7 +149,8 @@ impl Generator {
         let keeps_flow = i.mnemonic() == mnemonic || !is_popf(&i);
         let is_branch = i.flow_control() != FlowControl::Next;
         let leads_somewhere = !has_target(&i) || i.near_branch_target() == i.next_ip();
-        let has_one_meaning = !is_branch || !has_operand_size_prefix(&program.code);
+        let is_pause_of_r8 = i.mnemonic() == Mnemonic::Pause && i.len() > 2;
+        let has_one_meaning = !is_pause_of_r8 && (!is_branch || !has_operand_size_prefix(&program.code));
         program.code.truncate(i.len());
         program.mnemonics = vec![i.mnemonic()];
         (same_group && keeps_flow && leads_somewhere && has_one_meaning).then_some(program)

@@ -1,7 +1,7 @@
 //! Random operands for an encoding, and what the registers must hold for them to make sense.
 
 use crate::case::Image;
-use crate::layout::DATA;
+use crate::layout::{CODE, DATA, PAGE};
 use crate::random::Random;
 use crate::values;
 use iced_x86::{Code, Instruction, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register};
@@ -261,7 +261,13 @@ impl<'a> Operands<'a> {
     fn pin_string(&mut self, i: &Instruction) {
         let size = i.memory_size().size() as u64;
         for r in [Gpr::RSI, Gpr::RDI] {
-            let address = self.address(size, 1);
+            // Not the code page: downwards, the string would reach the case's own code.
+            let address = loop {
+                let address = self.address(size, 1);
+                if address.wrapping_sub(CODE) >= PAGE as u64 {
+                    break address;
+                }
+            };
             self.pins.pin(r, address);
         }
         if i.has_rep_prefix() || i.has_repne_prefix() {
