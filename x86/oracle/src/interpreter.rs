@@ -1,7 +1,7 @@
 //! The interpreter half: the same cases on the software CPU, over the same pages.
 
 use crate::case::{Case, Ending, Image, Outcome, Writes};
-use crate::layout::{CODE, DATA, DATA_SIZE, PAGE, WRITABLE};
+use crate::layout::{CODE, DATA, DATA_SIZE, PAGE, READ_ONLY, WRITABLE};
 use iced_x86::Instruction;
 use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::cpu::Cpu;
@@ -35,12 +35,11 @@ impl Bus for Pages {
     fn translate(&mut self, va: u64, access: Access) -> Result<Translation, PageFault> {
         let page = va & !(PAGE as u64 - 1);
         let in_data = page.wrapping_sub(DATA);
-        let (frame, writable, executable) = if page == CODE {
-            (0, false, true)
-        } else if in_data < DATA_SIZE as u64 {
-            (PAGE as u64 + in_data, in_data < WRITABLE as u64, false)
-        } else {
-            return Err(PageFault::new(va, access, false));
+        let (frame, writable, executable) = match page {
+            CODE => (0, false, true),
+            READ_ONLY => ((PAGE + WRITABLE) as u64, false, false),
+            _ if in_data < WRITABLE as u64 => (PAGE as u64 + in_data, true, false),
+            _ => return Err(PageFault::new(va, access, false)),
         };
         match access {
             Access::Write if !writable => Err(PageFault::new(va, access, true)),

@@ -1,18 +1,21 @@
 //! The addresses that the native half and the interpreter half share.
 //!
-//! All lie below 2 GiB, so that every addressing form (absolute, rip-relative, 32-bit) reaches them, and far
-//! from where Linux puts a position-independent program. A missing page surrounds each region.
+//! Code and data are where the golden cases of x86 have them, so that a finding can become one. All lie below
+//! 2 GiB, so that every addressing form (absolute, rip-relative, 32-bit) reaches them, and far from where Linux
+//! puts a position-independent program. Missing pages surround each region.
 
 /// Size of a page in bytes.
 pub const PAGE: usize = 0x1000;
-/// The code page: readable and executable. The page after it is missing.
-pub const CODE: u64 = 0x2000_0000;
-/// The data pages: [`WRITABLE`] bytes that can be written, then one page that can only be read.
-pub const DATA: u64 = 0x2010_0000;
-/// How much of the data can be written, in bytes.
-pub const WRITABLE: usize = 2 * PAGE;
-/// The data pages in all, in bytes.
-pub const DATA_SIZE: usize = 3 * PAGE;
+/// The code page: readable and executable.
+pub const CODE: u64 = 0x40_0000;
+/// The first data page that can be written.
+pub const DATA: u64 = 0x1_0000;
+/// How much can be written from there on, in bytes.
+pub const WRITABLE: usize = 4 * PAGE;
+/// The one data page that can only be read.
+pub const READ_ONLY: u64 = DATA + (WRITABLE + PAGE) as u64;
+/// The contents of all data pages, those that can be written first, in bytes.
+pub const DATA_SIZE: usize = WRITABLE + PAGE;
 /// Where the native half keeps the mailbox of its trampoline. The interpreter has nothing there; generated
 /// addresses avoid it.
 pub(crate) const MAILBOX: u64 = 0x5a3c_9000;
@@ -21,3 +24,9 @@ pub(crate) const MAILBOX: u64 = 0x5a3c_9000;
 pub const CODE_MAX: usize = 8 * 15;
 /// Bytes that the native half appends to a case's code: the jump back to the host.
 pub const EXIT_JUMP: usize = 7;
+
+/// The address of a byte of the data pages by its offset in their contents.
+#[must_use]
+pub const fn data_address(offset: usize) -> u64 {
+    if offset < WRITABLE { DATA + offset as u64 } else { READ_ONLY + (offset - WRITABLE) as u64 }
+}

@@ -2,7 +2,7 @@
 
 use crate::campaign::{Finding, Summary};
 use crate::case::Case;
-use crate::layout::DATA;
+use crate::layout::data_address;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 use std::fmt::Write as _;
 use x86::op::Gpr;
@@ -84,7 +84,7 @@ fn memory(finding: &Finding) -> impl Iterator<Item = (u64, u64)> + '_ {
     let words = finding.image.chunks_exact(8).enumerate();
     words.filter_map(|(n, word)| {
         let value = word.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
-        (value != 0).then_some((DATA + 8 * n as u64, value))
+        (value != 0).then_some((data_address(8 * n), value))
     })
 }
 

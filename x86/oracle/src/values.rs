@@ -1,7 +1,7 @@
 //! Operand values that are likely to matter: the edges of integers and of floating point, among random ones.
 
 use crate::case::Image;
-use crate::layout::{CODE, DATA, DATA_SIZE, PAGE};
+use crate::layout::{CODE, DATA, DATA_SIZE, PAGE, WRITABLE};
 use crate::random::Random;
 use x86::state::{Fpu, MXCSR_RESET, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF};
 
@@ -207,7 +207,7 @@ pub(crate) fn image(random: &mut Random) -> Image {
             slot[..8].copy_from_slice(&significand.to_le_bytes());
             slot[8..10].copy_from_slice(&sign_exponent.to_le_bytes());
         } else {
-            let low = if random.percent(10) { DATA + random.below(DATA_SIZE as u64) } else { half(random) };
+            let low = if random.percent(10) { DATA + random.below(WRITABLE as u64) } else { half(random) };
             slot[..8].copy_from_slice(&low.to_le_bytes());
             slot[8..].copy_from_slice(&half(random).to_le_bytes());
         }

@@ -4,7 +4,7 @@
 use x86::op::Gpr;
 use x86::state::State;
 use x86_oracle::case::{Case, Ending, Image, Outcome};
-use x86_oracle::layout::{CODE, DATA, DATA_SIZE, PAGE, WRITABLE};
+use x86_oracle::layout::{CODE, DATA, DATA_SIZE, PAGE, READ_ONLY, WRITABLE};
 use x86_oracle::native::Worker;
 
 const IMAGE: Image = [0x5a; DATA_SIZE];
@@ -69,14 +69,16 @@ fn faults_are_told_with_their_details() {
         state.regs.gpr[rax] = at;
         run_one(&[0x8b, 0x00], state).ending // mov eax, [rax]
     };
-    let end = DATA + DATA_SIZE as u64;
+    let end = READ_ONLY + PAGE as u64;
     assert_eq!(load_from(end - 4), Ending::Completed);
     assert_eq!(load_from(end - 3), fault(14, 4, end));
     assert_eq!(load_from(DATA - 4), fault(14, 4, DATA - 4));
     assert_eq!(load_from(0x8000_0000_0000_0000), fault(13, 0, 0));
+    state.regs.gpr[rax] = READ_ONLY;
+    assert_eq!(run_one(&[0x89, 0x00], state).ending, fault(14, 7, READ_ONLY)); // mov [rax], eax
     state.regs.gpr[rax] = DATA + WRITABLE as u64 - 3;
     let store = run_one(&[0x89, 0x00], state);
-    assert_eq!(store.ending, fault(14, 7, DATA + WRITABLE as u64));
+    assert_eq!(store.ending, fault(14, 6, DATA + WRITABLE as u64));
     assert_eq!((store.writes.count, store.state.regs.rip), (0, state.regs.rip));
     assert_eq!(run_one(&[0x0f, 0x0b], state).ending, fault(6, 0, 0));
     assert_eq!(run_one(&[0xf7, 0xf1], state).ending, fault(0, 0, 0)); // div ecx

@@ -1,7 +1,7 @@
 //! Memory operands: an address first, then registers and a displacement that lead there.
 
 use super::operands::Operands;
-use crate::layout::{DATA, DATA_SIZE, PAGE, WRITABLE};
+use crate::layout::{DATA, PAGE, READ_ONLY, WRITABLE};
 use crate::random::Random;
 use crate::values;
 use iced_x86::{Instruction, MemorySize, Mnemonic, Register};
@@ -143,13 +143,15 @@ impl Operands<'_> {
         if !self.random.percent(self.risk) {
             return inside(self.random, DATA, WRITABLE as u64);
         }
-        match self.random.below(8) {
-            0 | 1 => DATA + page + near - size,
-            2 => DATA + WRITABLE as u64 + near - size,
-            3 => DATA + DATA_SIZE as u64 + near - size,
-            4 => (DATA + near).wrapping_sub(size),
-            5 => inside(self.random, DATA + WRITABLE as u64, page),
-            6 => values::integer(self.random),
+        let end = WRITABLE as u64;
+        match self.random.below(9) {
+            0 | 1 => DATA + page * (1 + self.random.below(3)) + near - size,
+            2 => DATA + end + near - size,
+            3 => (DATA + near).wrapping_sub(size),
+            4 => READ_ONLY + near - size,
+            5 => READ_ONLY + page + near - size,
+            6 => inside(self.random, READ_ONLY, page),
+            7 => values::integer(self.random),
             // Not the case's own code: behind it, the native half has a jump that the other has not.
             _ => values::INT3_FROM + self.random.below(values::INT3_LEN),
         }

@@ -1,7 +1,7 @@
 //! Random operands for an encoding, and what the registers must hold for them to make sense.
 
 use crate::case::Image;
-use crate::layout::{CODE, DATA, PAGE};
+use crate::layout::{CODE, DATA, PAGE, WRITABLE};
 use crate::random::Random;
 use crate::values;
 use iced_x86::{Code, Instruction, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register};
@@ -286,7 +286,7 @@ impl<'a> Operands<'a> {
             r => self.known(gpr(r)),
         })?;
         let at = usize::try_from(address.checked_sub(DATA)?).ok()?;
-        let bytes = self.image?.get(at..at.checked_add(8)?)?;
+        let bytes = self.image?.get(at..at.checked_add(8)?).filter(|_| at < WRITABLE)?;
         Some(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     }
 }

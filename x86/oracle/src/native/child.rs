@@ -6,7 +6,7 @@
 use super::shared::{Raw, Shared};
 use super::trampoline::{self, LEAVE, Mailbox};
 use crate::case::{Case, Writes};
-use crate::layout::{CODE, CODE_MAX, DATA, DATA_SIZE, EXIT_JUMP, MAILBOX, PAGE, WRITABLE};
+use crate::layout::{CODE, CODE_MAX, DATA, EXIT_JUMP, MAILBOX, PAGE, READ_ONLY, WRITABLE};
 use core::ffi::{c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -261,7 +261,7 @@ fn map_pages() -> Option<*mut u8> {
         }
         map(CODE, PAGE, rx, Some((file, 0)))?;
         map(DATA, WRITABLE, rw, None)?;
-        map(DATA + WRITABLE as u64, DATA_SIZE - WRITABLE, libc::PROT_READ, Some((file, PAGE)))?;
+        map(READ_ONLY, PAGE, libc::PROT_READ, Some((file, PAGE)))?;
         map(MAILBOX, PAGE, rw, None)?;
         let alias = map(0, 2 * PAGE, rw, Some((file, 0)))?;
         core::slice::from_raw_parts_mut(alias, PAGE).fill(0xcc);
