@@ -69,7 +69,8 @@ pub fn differences(soft: &mut Soft, case: &Case, native: &Outcome, found: &Outco
         let name = i.op_register(0).full_register();
         out.retain(|difference| difference.place != format!("{name:?}").to_lowercase());
     }
-    let memory_is_undefined = destination.is_some_and(|i| i.op_kind(0) == OpKind::Memory);
+    let memory_is_undefined =
+        destination.is_some_and(|i| i.op_kind(0) == OpKind::Memory) || is_interrupted_enter(case, native);
     if native.writes != found.writes && !memory_is_undefined {
         writes(&mut out, native, found);
     }
@@ -224,6 +225,12 @@ fn modifies_memory(i: &Instruction) -> bool {
     InstructionInfoFactory::new().info(i).used_memory().iter().any(|used| {
         matches!(used.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite | OpAccess::CondWrite)
     })
+}
+
+/// An ENTER that faulted.
+fn is_interrupted_enter(case: &Case, native: &Outcome) -> bool {
+    let i = instruction_at(case, native.state.regs.rip);
+    native.ending != Ending::Completed && i.is_some_and(|i| i.mnemonic() == Mnemonic::Enter)
 }
 
 /// A repeated comparison that a fault interrupted.

@@ -8,7 +8,7 @@ use x86_oracle::interpreter::Soft;
 use x86_oracle::layout::{CODE, DATA, DATA_SIZE};
 use x86_oracle::native::Worker;
 
-const IMAGE: Image = [0x11; DATA_SIZE];
+static IMAGE: Image = [0x11; DATA_SIZE];
 const CARRY: u64 = 1;
 const ADJUST: u64 = 1 << 4;
 

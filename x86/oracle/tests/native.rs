@@ -7,7 +7,7 @@ use x86_oracle::case::{Case, Ending, Image, Outcome};
 use x86_oracle::layout::{CODE, DATA, DATA_SIZE, PAGE, READ_ONLY, WRITABLE};
 use x86_oracle::native::Worker;
 
-const IMAGE: Image = [0x5a; DATA_SIZE];
+static IMAGE: Image = [0x5a; DATA_SIZE];
 
 fn state() -> State {
     let mut state = State::default();

@@ -1,0 +1,93 @@
+//! The golden cases of x86 on this processor: what they say is what it does.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+use std::fs;
+use std::path::Path;
+use x86::golden::{self, Situation};
+use x86::machine::Trap;
+use x86_oracle::case::{Case, Ending, Image, Outcome};
+use x86_oracle::layout::{CODE, DATA, DATA_SIZE, WRITABLE};
+use x86_oracle::native::Worker;
+
+fn image(memory: &Situation) -> Image {
+    let mut image = [0; DATA_SIZE];
+    for (at, byte) in &memory.memory {
+        image[usize::try_from(at - DATA).unwrap()] = *byte;
+    }
+    image
+}
+
+/// The outcome in the terms of a golden case: the trap, and the state and memory after.
+fn situation(case: &golden::Case, image: &Image, outcome: &Outcome) -> (Option<Trap>, Situation) {
+    let mut state = outcome.state;
+    state.regs.rflags = state.regs.rflags & !(1 << 16) & !case.undefined;
+    let pointers = case.before.state.fpu;
+    (state.fpu.opcode, state.fpu.instruction, state.fpu.data) =
+        (pointers.opcode, pointers.instruction, pointers.data);
+    let trap = match outcome.ending {
+        // It jumped to where there is nothing, and stopped there: that is where the case ends.
+        Ending::Fault { vector: 14, error, address }
+            if error & 0x10 != 0 && address == case.after.state.regs.rip =>
+        {
+            None
+        }
+        // Or to where the worker has INT3.
+        Ending::Fault { vector: 3, .. } if case.trap != Some(Trap::Breakpoint) => {
+            state.regs.rip -= 1;
+            None
+        }
+        Ending::Completed => None,
+        Ending::Fault { vector, .. } => Some(trap(vector)),
+        other => panic!("{}: {other:?}", case.text),
+    };
+    let mut after = *image;
+    for chunk in &outcome.writes.first[..outcome.writes.count as usize] {
+        let at = chunk.offset as usize;
+        after[at..at + chunk.bytes.len()].copy_from_slice(&chunk.bytes);
+    }
+    let bytes = (DATA..).zip(after).take(WRITABLE).filter(|(_, byte)| *byte != 0);
+    (trap, Situation { state, memory: bytes.collect() })
+}
+
+fn trap(vector: u8) -> Trap {
+    match vector {
+        0 => Trap::Divide,
+        1 => Trap::Debug,
+        3 => Trap::Breakpoint,
+        6 => Trap::Undefined,
+        12 => Trap::Stack,
+        13 => Trap::General,
+        14 => Trap::Page,
+        16 => Trap::X87,
+        19 => Trap::Simd,
+        _ => panic!("no golden case has exception {vector}"),
+    }
+}
+
+#[test]
+fn this_processor_does_what_the_golden_cases_say() {
+    assert_eq!((CODE, DATA), (golden::CODE, golden::DATA));
+    assert_eq!(DATA + WRITABLE as u64, golden::DATA_END);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden");
+    let mut worker = Worker::start().unwrap();
+    let (mut failures, mut count) = (String::new(), 0);
+    for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        for case in golden::parse(&fs::read_to_string(&file).unwrap()).unwrap() {
+            let image = image(&case.before);
+            let native = Case::new(&case.bytes, case.before.state).unwrap();
+            let outcome = worker.run(&image, &[native], || ()).unwrap()[0];
+            if outcome.ending == Ending::SystemCall {
+                continue;
+            }
+            count += 1;
+            let (trap, after) = situation(&case, &image, &outcome);
+            let wrong = golden::difference(&case.after, &after);
+            if trap != case.trap || !wrong.is_empty() {
+                failures += &format!("{name}:{}: {}: {trap:?} {wrong}\n", case.line, case.text);
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+    assert!(count > 100, "only {count} golden cases");
+}
