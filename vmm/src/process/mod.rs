@@ -25,7 +25,7 @@ use exit::{Action, decide};
 use machine_reads::{LONGEST, Needs, Read};
 use space::AddressSpace;
 use std::os::fd::OwnedFd;
-use x86::state::State;
+use x86::state::{Regs, State};
 
 /// What to run, and all that it can see of the one who runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +122,16 @@ pub struct Rights {
     pub execute: bool,
 }
 
+/// CF, PF, AF, ZF, SF and OF.
+const ARITHMETIC_FLAGS: u64 = 0x8d5;
+
+/// The registers as far as two processors that run the same program agree on them: without the arithmetic
+/// flags, which some instructions leave undefined.
+#[must_use]
+pub fn comparable(regs: &Regs) -> Regs {
+    Regs { rflags: regs.rflags & !ARITHMETIC_FLAGS, ..*regs }
+}
+
 /// A running program.
 pub struct Process {
     engine: Box<dyn Engine>,
@@ -200,7 +210,7 @@ impl Process {
     }
 
     fn syscall(&mut self) -> Result<Step, ProcessError> {
-        let regs = *self.engine.regs();
+        let regs = self.defined_regs()?;
         let [rax, _, rdx, _, _, _, rsi, rdi, r8, r9, r10, ..] = regs.gpr;
         self.gate.begin(Event::Syscall(rax), &regs)?;
         let (linux, mut guest) = self.guest();
@@ -226,6 +236,16 @@ impl Process {
         Ok(Step::Running)
     }
 
+    /// The registers at a system call, with the arithmetic flags cleared for good. Multiplications and shifts
+    /// leave some of them undefined, which processors fill differently, and SYSCALL copies them to r11; to a
+    /// program both are scratch, so clearing them is what keeps engines and hosts equal.
+    fn defined_regs(&mut self) -> Result<Regs, EngineError> {
+        let mut regs = comparable(self.engine.regs());
+        regs.gpr[11] &= !ARITHMETIC_FLAGS;
+        self.engine.set_regs(&regs)?;
+        Ok(regs)
+    }
+
     /// Carries out the machine read at rip.
     fn machine_read(&mut self) -> Result<Step, ProcessError> {
         let mut regs = *self.engine.regs();
@@ -241,7 +261,7 @@ impl Process {
             let undefined = Exception { vector: 6, error_code: 0, address: 0 };
             return self.perform(decide(crate::engine::Exit::Exception(undefined), regs.rip, false));
         };
-        self.gate.begin(Event::MachineRead, &regs)?;
+        self.gate.begin(Event::MachineRead, &comparable(&regs))?;
         let (linux, mut guest) = self.guest();
         let value = match needs {
             Needs::Nothing => 0,
@@ -255,7 +275,7 @@ impl Process {
 
     /// Delivers a signal.
     fn signal(&mut self, death: Death, synchronous: bool) -> Result<Step, ProcessError> {
-        let regs = *self.engine.regs();
+        let regs = comparable(self.engine.regs());
         self.gate.begin(Event::Signal(death.signal), &regs)?;
         let (linux, mut guest) = self.guest();
         Ok(match deliver(linux, &mut guest, death, synchronous)? {

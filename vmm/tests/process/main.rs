@@ -1,5 +1,6 @@
 //! Real programs on both engines: what they print, how they end, and that they replay to the same memory.
 
+mod applets;
 mod harness;
 
 use harness::{Run, each_libc, engines};
