@@ -46,7 +46,8 @@ fn has_semantics(code: Code) -> bool {
             .instruction(code, CODE)
             .and_then(|i| encode(&i, CODE))
             .and_then(|bytes| decode(&bytes, CODE))
-            .is_some_and(|i| is_fit(&i))
+            // FINIT and its like are WAIT and another instruction.
+            .is_some_and(|i| is_fit(&i) && i.mnemonic() == code.mnemonic())
     })
 }
 
