@@ -419,6 +419,7 @@ impl<B: Bus> Machine for Cpu<B> {
     }
     fn prepare_store(&mut self, va: u64, bytes: u64) -> Exec {
         let last = va.wrapping_add(bytes - 1);
+        both_canonical(va, bytes)?;
         self.locate_write(va)?;
         if va / PAGE_SIZE != last / PAGE_SIZE {
             self.locate_write(last - last % PAGE_SIZE)?;
