@@ -83,6 +83,7 @@ impl<V: Copy, B: Copy> Flags<V, B> {
     }
 
     /// One flag.
+    #[inline]
     pub fn get<D: Domain<Bv = V, Bool = B>>(&self, d: &D, flag: Flag) -> B {
         if let By::Bits(bits) = self.by {
             return bits[flag as usize];
@@ -103,6 +104,7 @@ impl<V: Copy, B: Copy> Flags<V, B> {
     }
 
     /// Whether condition `cc` holds. After a subtraction the ordered conditions are single comparisons.
+    #[inline(always)]
     pub fn holds<D: Domain<Bv = V, Bool = B>>(&self, d: &D, cc: Condition) -> B {
         let positive = match (cc.0 >> 1, self.by) {
             (0, _) => self.get(d, Flag::Overflow),

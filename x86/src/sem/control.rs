@@ -5,7 +5,7 @@ use super::stack;
 use crate::domain::{Bin, Cmp, Domain};
 use crate::flags::Flag;
 use crate::machine::{Bv, Exec, Flow, FlowOf, Machine, Trap};
-use crate::op::{Gpr, Op};
+use crate::op::{Condition, Gpr, Op};
 
 /// A near branch to a non-canonical address is #GP at the branch, as Intel processors have it (AMD's raise it
 /// at the target).
@@ -28,6 +28,11 @@ pub fn jmp_indirect<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     let to = stack::target(m, op)?;
     check_canonical(m, to)?;
     Ok(Flow::Jump(to))
+}
+
+/// Jcc with condition `CC`: the hot form, where the condition is known when the handler is chosen.
+pub fn jcc_if<M: Machine, const CC: u8>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
+    Ok(Flow::Branch { taken: m.flags().holds(m.d(), Condition(CC)), to: op.imm })
 }
 
 /// Jcc.

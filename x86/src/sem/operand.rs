@@ -204,7 +204,7 @@ pub fn effective_offset<M: Machine>(m: &M, op: &Op) -> Bv<M> {
         sum = d.bin(Bin::Add, 64, m.reg(base), sum);
     }
     if let Some(index) = mem.index {
-        let scaled = d.bin(Bin::Shl, 64, m.reg(index), d.lit(64, u64::from(mem.scale)));
+        let scaled = d.bin(Bin::Shl, 64, m.reg(index), d.lit(64, u64::from(mem.scale & 3)));
         sum = d.bin(Bin::Add, 64, sum, scaled);
     }
     cut_to_address_size(m, op, sum)

@@ -16,7 +16,7 @@ pub fn mov<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec
 }
 
 /// MOVZX, and MOVSX and MOVSXD where `SIGNED`: the width of the source is in the selector.
-pub fn extend<M: Machine, W: Width, const FROM: u32, const SIGNED: bool, B: Place>(
+pub fn extend<M: Machine, W: Width, const FROM: u32, const SIGNED: bool, A: Place, B: Place>(
     m: &mut M,
     op: &Op,
 ) -> Exec {
@@ -27,7 +27,7 @@ pub fn extend<M: Machine, W: Width, const FROM: u32, const SIGNED: bool, B: Plac
         false if SIGNED => m.d().sext(FROM, w, v),
         false => m.d().zext(FROM, w, v),
     };
-    Any::<0>::put(m, op, w, v)
+    A::put(m, op, w, v)
 }
 
 /// CBW, CWDE, CDQE: sign-extends the lower half of the accumulator into `w` bits.
@@ -49,11 +49,11 @@ pub fn spread_sign<M: Machine>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// LEA.
-pub fn lea<M: Machine, W: Width>(m: &mut M, op: &Op) -> Exec {
+pub fn lea<M: Machine, W: Width, A: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let v = effective_offset(m, op);
     let v = if w == 64 { v } else { m.d().trunc(64, w, v) };
-    write(m, op, op.a, w, v)
+    A::put(m, op, w, v)
 }
 
 /// XCHG. With a memory operand the store comes first: it is what can fault.
@@ -65,12 +65,12 @@ pub fn xchg<M: Machine>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// CMOVcc: the source is read, and a 32-bit destination zero-extended, whether the condition holds or not.
-pub fn cmov<M: Machine, W: Width, B: Place>(m: &mut M, op: &Op) -> Exec {
+pub fn cmov<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
-    let (old, new) = (Any::<0>::get(m, op, w)?, B::get(m, op, w)?);
+    let (old, new) = (A::get(m, op, w)?, B::get(m, op, w)?);
     let c = m.flags().holds(m.d(), op.cc);
     let v = m.d().ite(c, w, new, old);
-    Any::<0>::put(m, op, w, v)
+    A::put(m, op, w, v)
 }
 
 /// SETcc.

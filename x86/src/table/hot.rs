@@ -1,12 +1,13 @@
 //! The hot dozen: 32- and 64-bit forms by operand shape, for machines where an operand decided at run time
 //! costs a tenth of the speed or more. The same functions as in [`super::integer`], with other parameters.
 
-use iced_x86::Mnemonic as N;
+use iced_x86::{Instruction, Mnemonic as N};
 
-use crate::machine::{Body, Machine};
-use crate::op::{Loc, Op};
+use super::integer::source_bits;
+use crate::machine::{Body, Handler, Last, Machine};
+use crate::op::{BranchKind, Loc, Op};
 use crate::sem::operand::{Bits, Imm, Memory, Reg, Width};
-use crate::sem::{arithmetic, logic, shift, stack, transfer};
+use crate::sem::{arithmetic, control, logic, shift, stack, transfer};
 
 /// A generic function with shapes for its last two parameters: register or memory, with register, memory or
 /// immediate. `$f` is everything before them.
@@ -27,17 +28,34 @@ type W32 = Bits<32>;
 type W64 = Bits<64>;
 
 /// The specialised handler of a form, if it has one.
-pub(super) fn lookup<M: Machine>(mnemonic: N, op: &Op) -> Option<Body<M>> {
-    match op.w {
-        64 => wide(mnemonic, op),
-        32 => narrow(mnemonic, op),
-        _ => None,
+pub(super) fn lookup<M: Machine>(i: &Instruction, op: &Op) -> Option<Handler<M>> {
+    if i.is_jcc_short_or_near() {
+        return branch(op).map(|run| Handler::Last(run, Some(BranchKind::Conditional)));
     }
+    let body = match op.w {
+        64 => wide(i, op),
+        32 => narrow(i, op),
+        _ => None,
+    };
+    body.map(Handler::Body)
+}
+
+/// A conditional branch by its condition.
+fn branch<M: Machine>(op: &Op) -> Option<Last<M>> {
+    macro_rules! by_condition {
+        ($($cc:literal)*) => {
+            match op.cc.0 {
+                $($cc => Some(control::jcc_if::<M, $cc>),)*
+                _ => None,
+            }
+        };
+    }
+    by_condition!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
 }
 
 /// 64-bit forms.
-fn wide<M: Machine>(mnemonic: N, op: &Op) -> Option<Body<M>> {
-    match mnemonic {
+fn wide<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    match i.mnemonic() {
         N::Mov => shapes!(op, transfer::mov<M, W64>),
         N::Add => shapes!(op, arithmetic::add<M, W64>),
         N::Sub => shapes!(op, arithmetic::sub<M, W64, true>),
@@ -46,7 +64,9 @@ fn wide<M: Machine>(mnemonic: N, op: &Op) -> Option<Body<M>> {
         N::Test => shapes!(op, logic::logic<M, W64, { logic::AND }, false>),
         N::Or => shapes!(op, logic::logic<M, W64, { logic::OR }, true>),
         N::Xor => shapes!(op, logic::logic<M, W64, { logic::XOR }, true>),
-        N::Lea => Some(transfer::lea::<M, W64>),
+        N::Lea => Some(transfer::lea::<M, W64, Reg<0>>),
+        N::Movzx => extend::<M, W64, false>(i, op),
+        N::Movsx | N::Movsxd => extend::<M, W64, true>(i, op),
         N::Inc if matches!(op.a, Loc::Reg(_)) => Some(arithmetic::increment::<M, W64, true, Reg<0>>),
         N::Dec if matches!(op.a, Loc::Reg(_)) => Some(arithmetic::increment::<M, W64, false, Reg<0>>),
         N::Shl => shift_by_constant::<M, W64, { shift::LEFT }>(op),
@@ -59,8 +79,8 @@ fn wide<M: Machine>(mnemonic: N, op: &Op) -> Option<Body<M>> {
 }
 
 /// 32-bit forms.
-fn narrow<M: Machine>(mnemonic: N, op: &Op) -> Option<Body<M>> {
-    match mnemonic {
+fn narrow<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    match i.mnemonic() {
         N::Mov => shapes!(op, transfer::mov<M, W32>),
         N::Add => shapes!(op, arithmetic::add<M, W32>),
         N::Sub => shapes!(op, arithmetic::sub<M, W32, true>),
@@ -69,7 +89,9 @@ fn narrow<M: Machine>(mnemonic: N, op: &Op) -> Option<Body<M>> {
         N::Test => shapes!(op, logic::logic<M, W32, { logic::AND }, false>),
         N::Or => shapes!(op, logic::logic<M, W32, { logic::OR }, true>),
         N::Xor => shapes!(op, logic::logic<M, W32, { logic::XOR }, true>),
-        N::Lea => Some(transfer::lea::<M, W32>),
+        N::Lea => Some(transfer::lea::<M, W32, Reg<0>>),
+        N::Movzx => extend::<M, W32, false>(i, op),
+        N::Movsx | N::Movsxd => extend::<M, W32, true>(i, op),
         N::Inc if matches!(op.a, Loc::Reg(_)) => Some(arithmetic::increment::<M, W32, true, Reg<0>>),
         N::Dec if matches!(op.a, Loc::Reg(_)) => Some(arithmetic::increment::<M, W32, false, Reg<0>>),
         N::Shl => shift_by_constant::<M, W32, { shift::LEFT }>(op),
@@ -77,6 +99,19 @@ fn narrow<M: Machine>(mnemonic: N, op: &Op) -> Option<Body<M>> {
         N::Sar => shift_by_constant::<M, W32, { shift::ARITHMETIC_RIGHT }>(op),
         _ => None,
     }
+}
+
+/// MOVZX, MOVSX and MOVSXD from memory or from the low bits of a register.
+fn extend<M: Machine, W: Width, const SIGNED: bool>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    Some(match (op.b, source_bits(i)) {
+        (Loc::Reg(_), 8) => transfer::extend::<M, W, 8, SIGNED, Reg<0>, Reg<1>>,
+        (Loc::Reg(_), 16) => transfer::extend::<M, W, 16, SIGNED, Reg<0>, Reg<1>>,
+        (Loc::Reg(_), 32) => transfer::extend::<M, W, 32, SIGNED, Reg<0>, Reg<1>>,
+        (Loc::Mem, 8) => transfer::extend::<M, W, 8, SIGNED, Reg<0>, Memory>,
+        (Loc::Mem, 16) => transfer::extend::<M, W, 16, SIGNED, Reg<0>, Memory>,
+        (Loc::Mem, 32) => transfer::extend::<M, W, 32, SIGNED, Reg<0>, Memory>,
+        _ => return None,
+    })
 }
 
 /// A shift of a register by an immediate.

@@ -23,8 +23,8 @@ pub(super) fn lookup<M: Machine, const FAST: bool>(i: &Instruction) -> Option<(H
     }
     let mut op = decode::op(i);
     adjust(i, &mut op);
-    if FAST && let Some(body) = hot::lookup(i.mnemonic(), &op) {
-        return Some((Handler::Body(body), op));
+    if FAST && let Some(handler) = hot::lookup(i, &op) {
+        return Some((handler, op));
     }
     let handler = body(i, &op).map(Handler::Body).or_else(|| last(i, &op))?;
     Some((handler, op))
@@ -142,16 +142,16 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
     Some(match i.mnemonic() {
         N::Mov if op.a == Loc::None || op.b == Loc::None => return None,
         N::Mov => transfer::mov::<M, W, A, B>,
-        N::Movzx if source_bits(i) == 8 => transfer::extend::<M, W, 8, false, B>,
-        N::Movzx => transfer::extend::<M, W, 16, false, B>,
+        N::Movzx if source_bits(i) == 8 => transfer::extend::<M, W, 8, false, A, B>,
+        N::Movzx => transfer::extend::<M, W, 16, false, A, B>,
         N::Movsx | N::Movsxd => match source_bits(i) {
-            8 => transfer::extend::<M, W, 8, true, B>,
-            16 => transfer::extend::<M, W, 16, true, B>,
-            _ => transfer::extend::<M, W, 32, true, B>,
+            8 => transfer::extend::<M, W, 8, true, A, B>,
+            16 => transfer::extend::<M, W, 16, true, A, B>,
+            _ => transfer::extend::<M, W, 32, true, A, B>,
         },
         N::Cbw | N::Cwde | N::Cdqe => transfer::extend_accumulator::<M>,
         N::Cwd | N::Cdq | N::Cqo => transfer::spread_sign::<M>,
-        N::Lea => transfer::lea::<M, W>,
+        N::Lea => transfer::lea::<M, W, A>,
         N::Xchg => transfer::xchg::<M>,
         N::Bswap => transfer::bswap::<M>,
         N::Movbe => transfer::movbe::<M>,
@@ -172,7 +172,7 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
         | N::Cmovns
         | N::Cmovo
         | N::Cmovp
-        | N::Cmovs => transfer::cmov::<M, W, B>,
+        | N::Cmovs => transfer::cmov::<M, W, A, B>,
         N::Seta
         | N::Setae
         | N::Setb
@@ -200,7 +200,7 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
 }
 
 /// Width in bits of the second operand.
-fn source_bits(i: &Instruction) -> usize {
+pub(super) fn source_bits(i: &Instruction) -> usize {
     match i.op1_register() {
         Register::None => i.memory_size().size() * 8,
         r => r.size() * 8,
