@@ -418,6 +418,7 @@ impl<B: Bus> Machine for Cpu<B> {
         Ok(())
     }
     fn prepare_store(&mut self, va: u64, bytes: u64) -> Exec {
+        both_canonical(va, bytes)?;
         let last = va.wrapping_add(bytes - 1);
         both_canonical(va, bytes)?;
         self.locate_write(va)?;
