@@ -1,0 +1,60 @@
+//! Every encoding of every map, and states to run them in.
+
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use x86::bus::PAGE_SIZE;
+use x86::state::{Fpu, Regs, State};
+
+/// Where the instructions are said to be.
+pub(crate) const CODE: u64 = 0x40_0000;
+/// Where three pages of memory are.
+pub(crate) const DATA: u64 = 0x1000_0000;
+
+/// Prefix bytes that select a form.
+const PREFIXES: [&[u8]; 9] =
+    [&[], &[0x66], &[0xf2], &[0xf3], &[0x48], &[0x66, 0x48], &[0xf2, 0x48], &[0xf3, 0x48], &[0xf0]];
+/// Opcode maps: one byte, 0F, 0F 38, 0F 3A.
+const MAPS: [&[u8]; 4] = [&[], &[0x0f], &[0x0f, 0x38], &[0x0f, 0x3a]];
+/// Maps of VEX-encoded instructions: 0F 38 and 0F 3A.
+const VEX_MAPS: [u8; 2] = [2, 3];
+
+/// VEX prefixes with vvvv = rbx: both maps, W 0 and 1, pp 0 to 3.
+fn vex_prefixes() -> impl Iterator<Item = Vec<u8>> {
+    (0..8).flat_map(|n| VEX_MAPS.map(|map| vec![0xc4, 0xe0 | map, (n & 4) << 5 | 0b1100 << 3 | n & 3]))
+}
+
+/// Every valid instruction of every map, in a memory and a register form.
+pub(crate) fn encodings() -> Vec<Instruction> {
+    let legacy = PREFIXES.iter().flat_map(|p| MAPS.iter().map(move |m| [*p, *m].concat()));
+    let mut found = Vec::new();
+    for prefix in legacy.chain(vex_prefixes()) {
+        for opcode in 0..=255 {
+            // [rsi], [rsi] with another reg field, and rsi itself.
+            for modrm in (0..8).flat_map(|reg| [reg << 3 | 6, 0xc0 | reg << 3 | 6]) {
+                let mut bytes = prefix.clone();
+                bytes.extend([opcode, modrm, 8, 0, 0, 0, 0, 0, 0, 0]);
+                let i = Decoder::with_ip(64, &bytes, CODE, DecoderOptions::NONE).decode();
+                if !i.is_invalid() {
+                    found.push(i);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Registers that point into memory, but for those of `small`.
+pub(crate) fn state(small: &[usize]) -> State {
+    let mut regs = Regs { rip: CODE, rflags: 0x202, fs_base: DATA, ..Regs::default() };
+    for (n, r) in (0..).zip(&mut regs.gpr) {
+        *r = DATA + PAGE_SIZE + 64 * n;
+    }
+    for &n in small {
+        regs.gpr[n] = 3 + n as u64;
+    }
+    let mut fpu = Fpu { tag: 0xff, ..Fpu::default() };
+    for (n, half) in (1..).zip(fpu.xmm.as_flattened_mut()) {
+        *half = 0x3ff0_0000_3f80_0000 + n;
+    }
+    fpu.st = [(1 << 63, 0x3fff); 8];
+    State { regs, fpu }
+}
