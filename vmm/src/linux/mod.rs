@@ -118,11 +118,9 @@ impl Guest<'_> {
 
     /// Reads a vector of 64-bit words.
     pub(crate) fn read_words<const N: usize>(&mut self, address: Virt) -> Served<[u64; N]> {
-        let mut words = [0; N];
-        for (at, word) in (address..).step_by(8).zip(&mut words) {
-            *word = self.space.read_u64(self.engine.ram(), at)?;
-        }
-        Ok(words)
+        let mut words = [[0; 8]; N];
+        self.read(address, words.as_flattened_mut())?;
+        Ok(words.map(u64::from_le_bytes))
     }
 
     /// Writes guest memory.

@@ -98,13 +98,12 @@ fn segments(guest: &mut Guest<'_>, address: Virt, count: u64) -> Served<Vec<Segm
     if count > SEGMENTS {
         return errno(libc::EINVAL);
     }
-    let mut segments = Vec::with_capacity(count);
-    for at in (address..).step_by(16).take(count) {
-        let [start, length] = guest.read_words(at)?;
-        if long(length) < 0 {
-            return errno(libc::EINVAL);
-        }
-        segments.push((start, length));
+    let mut words = vec![[[0; 8]; 2]; count];
+    guest.read(address, words.as_flattened_mut().as_flattened_mut())?;
+    let segments: Vec<Segment> =
+        words.into_iter().map(|words| words.map(u64::from_le_bytes).into()).collect();
+    if segments.iter().any(|(_, length)| long(*length) < 0) {
+        return errno(libc::EINVAL);
     }
     Ok(segments)
 }

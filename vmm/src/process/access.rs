@@ -129,11 +129,4 @@ impl AddressSpace {
         }
         Ok(None)
     }
-
-    /// Reads a 64-bit word.
-    pub fn read_u64(&mut self, ram: &Ram, address: Virt) -> Result<u64, AccessError> {
-        let mut bytes = [0; 8];
-        self.read(ram, address, &mut bytes)?;
-        Ok(u64::from_le_bytes(bytes))
-    }
 }

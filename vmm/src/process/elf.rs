@@ -243,3 +243,77 @@ fn code(
     functions.dedup();
     (code, functions)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with one executable segment of its own 0x100 bytes at 0x400000, whose entry is at 0x4000b0.
+    fn program() -> Vec<u8> {
+        let mut file = vec![0; 0x100];
+        file[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
+        put(&mut file, 16, &[2, 0, 62, 0, 1, 0, 0, 0]);
+        put(&mut file, 24, &0x40_00b0_u64.to_le_bytes());
+        put(&mut file, 32, &64_u64.to_le_bytes());
+        put(&mut file, 52, &[64, 0, 56, 0, 1, 0, 64, 0]);
+        put(&mut file, 64, &[1, 0, 0, 0, 5, 0, 0, 0]);
+        put(&mut file, 80, &0x40_0000_u64.to_le_bytes());
+        put(&mut file, 96, &0x100_u64.to_le_bytes());
+        put(&mut file, 104, &0x2345_u64.to_le_bytes());
+        file
+    }
+
+    fn put(file: &mut [u8], at: usize, bytes: &[u8]) {
+        file[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// What is said of the program after a change.
+    fn refused(at: usize, bytes: &[u8]) -> String {
+        let mut file = program();
+        put(&mut file, at, bytes);
+        Image::parse(&file).expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn a_program_is_read() {
+        let image = Image::parse(&program()).expect("a program");
+        assert_eq!((image.entry, image.headers, image.bias), (0x40_00b0, 0x40_0040, 0));
+        assert_eq!(image.end(), 0x40_3000);
+        assert_eq!(image.code, [0x40_0000..0x40_0100]);
+        let segment = &image.segments[0];
+        assert_eq!((segment.file_end, segment.end, segment.offset), (0x40_0100, 0x40_2345, 0));
+        assert!(segment.rights.execute && !segment.rights.write);
+    }
+
+    #[test]
+    fn what_is_no_program_is_named() {
+        let said = |file: &[u8]| Image::parse(file).expect_err("no program").to_string();
+        assert!(said(b"hello\n").contains("not an ELF"));
+        assert!(said(b"").contains("not an ELF"));
+        assert!(said(b"#!/bin/sh\necho").contains("script") && said(b"#!/bin/sh\necho").contains("/bin/sh"));
+        assert!(refused(4, &[1]).contains("another machine"));
+        assert!(refused(18, &[183, 0]).contains("AArch64"));
+        assert!(refused(16, &[1, 0]).contains("not a program"));
+        assert!(refused(64, &[3]).contains("dynamic"));
+    }
+
+    #[test]
+    fn damaged_headers_are_errors() {
+        assert!(refused(32, &u64::MAX.to_le_bytes()).contains("damaged"));
+        assert!(refused(56, &[0xff, 0xff]).contains("damaged"));
+        assert!(refused(56, &[0, 0]).contains("no loadable segment"));
+        assert!(refused(24, &7_u64.to_le_bytes()).contains("entry point"));
+        assert!(refused(80, &(u64::MAX - 0xfff).to_le_bytes()).contains("outside"));
+        assert!(refused(80, &0_u64.to_le_bytes()).contains("outside"));
+        assert!(refused(104, &u64::MAX.to_le_bytes()).contains("outside"));
+        assert!(refused(96, &0x101_u64.to_le_bytes()).contains("truncated"));
+        assert!(refused(104, &1_u64.to_le_bytes()).contains("larger in the file"));
+        assert!(refused(80, &0x40_0001_u64.to_le_bytes()).contains("aligned"));
+    }
+
+    #[test]
+    fn no_prefix_of_a_program_panics() {
+        let file = program();
+        assert!((0..file.len()).all(|length| Image::parse(&file[..length]).is_err()));
+    }
+}

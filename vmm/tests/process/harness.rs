@@ -232,10 +232,14 @@ pub(crate) fn each_libc(name: &str, source: &str, flags: &[&str], test: impl Fn(
     let file = folder.path().join(format!("{name}.c"));
     fs::write(&file, source).expect("a file");
     let mut built = 0;
-    for compiler in ["gcc", "musl-gcc"] {
+    // musl-gcc's specs make a dynamic program of a static-pie.
+    let pie = flags.contains(&"-static-pie");
+    let compilers: &[&str] = if pie { &["gcc"] } else { &["gcc", "musl-gcc"] };
+    for compiler in compilers {
         let program = folder.path().join(format!("{name}-{compiler}"));
         let mut command = Command::new(compiler);
-        command.args(["-static", "-O1", "-g", "-w", "-o"]).arg(&program).arg(&file).args(flags);
+        let linking = if pie { "-static-pie" } else { "-static" };
+        command.args([linking, "-O1", "-g", "-w", "-o"]).arg(&program).arg(&file).args(flags);
         match command.output() {
             Err(error) => eprintln!("SKIPPED with {compiler}: {error}"),
             Ok(output) => {

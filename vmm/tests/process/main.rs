@@ -1,10 +1,17 @@
 //! Real programs on both engines: what they print, how they end, and that they replay to the same memory.
 
 mod applets;
+mod behaviour;
+mod crashes;
 mod harness;
 
 use harness::{Run, each_libc, engines};
 use vmm::process::Step;
+
+/// What a program printed.
+fn prints(ran: &harness::Ran) -> String {
+    String::from_utf8_lossy(&ran.stdout).into_owned()
+}
 
 /// Runs a program on each engine, checks it, and replays each recording on every engine.
 fn each_engine(run: &Run, check: impl Fn(&harness::Ran)) {
