@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::exit::{Code, Failure};
+use lbr::Trail;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -39,9 +40,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
     for damage in &core.damage {
         eprintln!("gretel: core {} is damaged: {damage}", core.path.display());
     }
-    let stack = opened.stack();
+    let trail = core.trail().unwrap_or_else(|error| {
+        eprintln!("gretel: core {}: {error}", core.path.display());
+        None
+    });
+    let found = opened.found(trail);
     let shown =
-        if args.json { writeln!(io::stdout(), "{}", as_json(core, &stack)) } else { print(core, &stack) };
+        if args.json { writeln!(io::stdout(), "{}", as_json(core, &found)) } else { print(core, &found) };
     // A reader that has seen enough closes the pipe.
     shown
         .or_else(|e| if e.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
@@ -74,11 +79,14 @@ fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> {
     Ok(Opened { core, executable: Some((bytes, exe)) })
 }
 
-/// The stack, with names.
-struct Stack {
+/// What the core and the executable say together.
+struct Found {
     frames: Vec<NamedFrame>,
-    /// Why it is not longer, or why there is none.
+    /// Why the stack is not longer, or why there is none.
     stopped: Option<String>,
+    trail: Option<Trail>,
+    /// The two places of each record of the trail.
+    branches: Vec<(String, String)>,
 }
 
 struct NamedFrame {
@@ -87,31 +95,45 @@ struct NamedFrame {
 }
 
 impl Opened {
-    fn stack(&self) -> Stack {
-        let none = |why: String| Stack { frames: Vec::new(), stopped: Some(why) };
+    fn found(&self, trail: Option<Trail>) -> Found {
+        let program = self.program();
+        let mut found = Found { frames: Vec::new(), stopped: None, trail, branches: Vec::new() };
+        let named = program.as_ref().ok().map(|(program, _)| program);
+        let records = found.trail.iter().flat_map(|t| &t.records);
+        found.branches = records.map(|r| (place(named, r.from, r.from), place(named, r.to, r.to))).collect();
+        match (&program, &self.executable) {
+            (Ok((program, bias)), Some((bytes, _))) => {
+                let trace = backtrace(&self.core, bytes, *bias);
+                let name = |frame: &Frame| place(Some(program), frame.rip, frame.lookup_address());
+                found.frames =
+                    trace.frames.iter().map(|f| NamedFrame { frame: *f, place: name(f) }).collect();
+                found.stopped = trace.stopped;
+            }
+            (Err(why), _) => found.stopped = Some(why.clone()),
+            (Ok(_), None) => {}
+        }
+        found
+    }
+
+    /// The executable with its symbols, and where it was loaded; or why there is none.
+    fn program(&self) -> Result<(Program, u64), String> {
         let Some((bytes, path)) = &self.executable else {
-            return none("no executable is known: give it with --exe PROG".to_owned());
+            return Err("no executable is known: give it with --exe PROG".to_owned());
         };
         let bias = self.core.aux(AT_ENTRY).map_or(Ok(0), |entry| Program::load_bias(bytes, entry));
-        let program = bias.and_then(|bias| Program::from_bytes(bytes, bias).map(|p| (p, bias)));
-        let (program, bias) = match program {
-            Ok(found) => found,
-            Err(error) => return none(format!("{}: {error}", path.display())),
-        };
-        let trace = backtrace(&self.core, bytes, bias);
-        let named = |frame: &Frame| NamedFrame { frame: *frame, place: place(&program, frame) };
-        Stack { frames: trace.frames.iter().map(named).collect(), stopped: trace.stopped }
+        bias.and_then(|bias| Ok((Program::from_bytes(bytes, bias)?, bias)))
+            .map_err(|error| format!("{}: {error}", path.display()))
     }
 }
 
-/// Function with offset, and source line, as far as they are known.
-fn place(program: &Program, frame: &Frame) -> String {
-    let at = frame.lookup_address();
-    let function = program.function_at(at).map_or_else(
+/// Function with the offset of `address`, and the source line of `lookup`, as far as they are known.
+fn place(program: Option<&Program>, address: u64, lookup: u64) -> String {
+    let Some(program) = program else { return String::new() };
+    let function = program.function_at(lookup).map_or_else(
         || "(not code of the program)".to_owned(),
-        |f| format!("{}+{:#x}", f.name, frame.rip.wrapping_sub(f.start)),
+        |f| format!("{}+{:#x}", f.name, address.wrapping_sub(f.start)),
     );
-    let line = program.line_at(at).map(|l| format!(" at {}:{}", l.file, l.line)).unwrap_or_default();
+    let line = program.line_at(lookup).map(|l| format!(" at {}:{}", l.file, l.line)).unwrap_or_default();
     format!("{function}{line}")
 }
 
@@ -120,7 +142,7 @@ const REGISTERS: [&str; 16] = [
     "r15",
 ];
 
-fn print(core: &Core, stack: &Stack) -> io::Result<()> {
+fn print(core: &Core, found: &Found) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let (signal, regs) = (core.signal, &core.state.regs);
     writeln!(out, "{} (pid {}): {}", core.process.name, core.process.pid, core.process.arguments)?;
@@ -132,12 +154,13 @@ fn print(core: &Core, stack: &Stack) -> io::Result<()> {
     }
     writeln!(out, "fs  {:#018x}  gs  {:#018x}", regs.fs_base, regs.gs_base)?;
     writeln!(out, "\nstack:")?;
-    for (n, NamedFrame { frame, place }) in stack.frames.iter().enumerate() {
+    for (n, NamedFrame { frame, place }) in found.frames.iter().enumerate() {
         writeln!(out, "  #{n:<2} {:#018x} {place}{}", frame.rip, guessed(frame.by))?;
     }
-    if let Some(why) = &stack.stopped {
+    if let Some(why) = &found.stopped {
         writeln!(out, "  ({why})")?;
     }
+    print_trail(&mut out, found)?;
     writeln!(out, "\nmappings:")?;
     for s in &core.segments {
         let file = core.files.iter().find(|f| f.start <= s.start && s.start < f.end);
@@ -158,6 +181,18 @@ fn print(core: &Core, stack: &Stack) -> io::Result<()> {
     Ok(())
 }
 
+/// The branch records, newest first, as the stack is.
+fn print_trail(out: &mut impl Write, found: &Found) -> io::Result<()> {
+    let Some(trail) = &found.trail else { return writeln!(out, "\nlast branches: none in this core") };
+    let (filter, provenance) = (trail.filter, trail.provenance);
+    writeln!(out, "\nlast branches, newest first (depth {}, filter {filter}, {provenance}):", trail.depth)?;
+    for (record, (from, to)) in trail.records.iter().zip(&found.branches).rev() {
+        let gap = if record.after_gap { "  (branches may be missing before this one)" } else { "" };
+        writeln!(out, "  {:#014x} {from}\n      -> {:#014x} {to}{gap}", record.from, record.to)?;
+    }
+    Ok(())
+}
+
 /// A frame that is not by the unwind tables says so.
 fn guessed(by: FoundBy) -> &'static str {
     match by {
@@ -167,7 +202,7 @@ fn guessed(by: FoundBy) -> &'static str {
     }
 }
 
-fn as_json(core: &Core, stack: &Stack) -> Value {
+fn as_json(core: &Core, found: &Found) -> Value {
     let regs = &core.state.regs;
     let mut registers: serde_json::Map<String, Value> =
         REGISTERS.iter().zip(regs.gpr).map(|(name, value)| ((*name).to_owned(), hex(value))).collect();
@@ -188,14 +223,31 @@ fn as_json(core: &Core, stack: &Stack) -> Value {
         },
         "registers": registers,
         "threads": core.threads,
-        "stack": stack.frames.iter().map(|f| {
+        "stack": found.frames.iter().map(|f| {
             let guessed = !guessed(f.frame.by).is_empty();
             json!({ "rip": hex(f.frame.rip), "rsp": hex(f.frame.rsp), "place": f.place, "guessed": guessed })
         }).collect::<Vec<_>>(),
-        "stack_stopped": stack.stopped,
+        "stack_stopped": found.stopped,
+        "trail": found.trail.as_ref().map(|trail| trail_as_json(trail, &found.branches)),
+        "counters": core.counters.map(|c| json!({
+            "instructions": c.instructions, "taken_branches": c.taken_branches,
+            "conditional_branches": c.conditional_branches,
+        })),
         "mappings": segments.collect::<Vec<_>>(),
         "origin": core.origin,
         "damage": core.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn trail_as_json(trail: &Trail, branches: &[(String, String)]) -> Value {
+    let records = trail.records.iter().zip(branches).map(|(r, (from, to))| {
+        json!({ "from": hex(r.from), "to": hex(r.to), "from_place": from, "to_place": to, "after_gap": r.after_gap })
+    });
+    json!({
+        "depth": trail.depth,
+        "filter": trail.filter.to_string(),
+        "provenance": trail.provenance.name(),
+        "records": records.collect::<Vec<_>>(),
     })
 }
 

@@ -10,6 +10,7 @@ mod engine;
 mod exit;
 mod record;
 mod replay;
+mod trail;
 
 use clap::{ArgAction, Parser, Subcommand};
 use exit::Failure;

@@ -1,8 +1,8 @@
 //! `gretel record`: runs a program in a virtual machine, and records it.
 
-use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::{Outcome, trail};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +24,7 @@ use vmm::{gate::GateError, interrupt};
 Examples:
   gretel record -- ./prog input.txt
   gretel record -o rec -- busybox sort < names
+  gretel record -o rec --records 32 --filter ret-ind -- ./crashes
   gretel record --engine soft -o rec --force -- ./prog
 
 Ctrl-C ends the recording in order; what was recorded replays up to its last event. So it does when gretel is
@@ -41,6 +42,8 @@ pub(crate) struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
+    #[command(flatten)]
+    trail: trail::Wanted,
     /// The program (searched in PATH) and its arguments
     #[arg(last = true, required = true, value_name = "PROG")]
     program: Vec<OsString>,
@@ -58,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
     let mut recorded = vmm::record::record(&recording, engine, &launch)
         .map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
-    let crash = write_core(&recording, &mut recorded, &launch)?;
+    let crash = write_core(&recording, &mut recorded, &launch, &args.trail)?;
     summarize(&recording, &recorded, crash);
     Ok(exit_code(&recorded.end))
 }
@@ -94,21 +97,33 @@ fn code_for(error: &RecordError) -> Code {
 }
 
 /// Writes the core of a program that crashed: at once, and again with the trail when that is derived.
-fn write_core(recording: &Recording, recorded: &mut Recorded, launch: &Launch) -> Result<bool, Failure> {
+fn write_core(
+    recording: &Recording,
+    recorded: &mut Recorded,
+    launch: &Launch,
+    trail: &trail::Wanted,
+) -> Result<bool, Failure> {
     let End::Killed(death) = recorded.end else { return Ok(false) };
     if !dump::leaves_core(&death) {
         return Ok(false);
     }
+    let origin = format!(
+        "gretel: {}\nrecorded on: {}\nevents: {}\n",
+        env!("CARGO_PKG_VERSION"),
+        recorded.engine.name(),
+        recorded.events
+    );
     let about = About {
         death,
         launch,
         auxv: recorded.auxv.clone(),
-        origin: format!("recorded on: {}\nevents: {}\n", recorded.engine.name(), recorded.events),
+        origin: origin.clone(),
         trail: None,
         counters: None,
     };
     dump::write_core(&recording.core(), &mut recorded.process, &about)
         .map_err(|e| Failure::new(Code::Write, e))?;
+    trail::add_to_core(recording, trail, &origin)?;
     Ok(true)
 }
 

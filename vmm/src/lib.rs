@@ -3,7 +3,8 @@
 //! Reading order: [`ram`] (guest-physical memory), [`engine`] (what executes instructions: KVM or the software
 //! CPU, one interface), [`paging`] (the guest's page tables), [`process`] (address space, ELF, vDSO), [`linux`]
 //! (the personality that serves system calls), [`gate`] (the one place where non-determinism enters),
-//! [`journal`] (what the gate wrote), [`record`] and [`replay`] (the two drivers), [`elfcore`] (core files).
+//! [`journal`] (what the gate wrote), [`record`] and [`replay`] (the two drivers), [`elfcore`] (core files), [`dump`]
+//! and [`trail`] (what a crash leaves: its core, its last branches).
 //!
 //! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free
 //! function on the least state, so it is tested without a virtual machine.
@@ -24,3 +25,4 @@ pub mod record;
 pub mod recording;
 pub mod replay;
 pub mod sandbox;
+pub mod trail;

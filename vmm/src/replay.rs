@@ -1,7 +1,7 @@
 //! Replay: runs a recorded program from its journal, and compares at every event and every checkpoint.
 
 use crate::dump::auxv_at_start;
-use crate::engine::{Engine, EngineKind};
+use crate::engine::{Engine, EngineKind, Until};
 use crate::gate::{Event, Gate, GateError, Input, Time};
 use crate::journal::schema::{Checkpoint, digest_regs};
 use crate::journal::{Damage, End, JournalError, Reader, Record};
@@ -169,6 +169,8 @@ pub struct Replay {
 pub enum Progress {
     /// There is more.
     Running,
+    /// The bound is reached.
+    Bound,
     /// The program stands where the recording's last record left it.
     Done,
 }
@@ -225,6 +227,14 @@ impl Replay {
     /// # Errors
     /// At the first difference.
     pub fn step(&mut self) -> Result<Progress, ReplayError> {
+        self.step_until(Until::Exit)
+    }
+
+    /// Replays to the next exit or bound, and compares.
+    ///
+    /// # Errors
+    /// At the first difference, and when the engine does not know the bound.
+    pub fn step_until(&mut self, until: Until) -> Result<Progress, ReplayError> {
         match self.tape.peek()? {
             Some(Record::Checkpoint(expected)) => {
                 self.tape.take()?;
@@ -234,14 +244,14 @@ impl Replay {
             // Behind the last event the program may compute for ever: nothing says where it was stopped.
             None | Some(Record::End(End::Interrupted)) => Ok(Progress::Done),
             // An End is taken when the program ends by itself; one that stands here is a divergence to come.
-            Some(_) => self.step_process(),
+            Some(_) => self.step_process(until),
         }
     }
 
-    fn step_process(&mut self) -> Result<Progress, ReplayError> {
-        let found = match self.process.step()? {
+    fn step_process(&mut self, until: Until) -> Result<Progress, ReplayError> {
+        let found = match self.process.step_until(until)? {
             Step::Running | Step::Interrupted => return Ok(Progress::Running),
-            Step::Budget => return Ok(Progress::Done),
+            Step::Budget => return Ok(Progress::Bound),
             Step::Exited(status) => End::Exited(status),
             Step::Killed(death) => End::Killed(death),
         };

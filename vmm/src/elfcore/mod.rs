@@ -181,6 +181,14 @@ impl Core {
         Ok(self)
     }
 
+    /// The branch trail, if gretel wrote one into the core.
+    ///
+    /// # Errors
+    /// When the note is not a trail.
+    pub fn trail(&self) -> Result<Option<lbr::Trail>, lbr::trail::TrailError> {
+        self.trail_bytes.as_deref().map(lbr::Trail::from_bytes).transpose()
+    }
+
     /// The value of an auxiliary vector entry.
     #[must_use]
     pub fn aux(&self, kind: u64) -> Option<u64> {

@@ -24,9 +24,15 @@ const MSR_FMASK: u32 = 0xc000_0084;
 /// What SYSCALL clears: TF, IF, DF, NT, AC.
 const FMASK: u64 = 0x4_4700;
 
+/// Opens the device that GRETEL_KVM_DEVICE names, by default /dev/kvm.
+fn open_device() -> std::io::Result<Kvm> {
+    let device = std::env::var_os("GRETEL_KVM_DEVICE").unwrap_or_else(|| "/dev/kvm".into());
+    Ok(Kvm::new_with_path(std::ffi::CString::new(device.into_encoded_bytes())?)?)
+}
+
 /// A vCPU with `bytes` of memory, standing in ring 3.
 pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
-    let kvm = Kvm::new().map_err(|error| EngineError::KvmUnavailable(error.into()))?;
+    let kvm = open_device().map_err(EngineError::KvmUnavailable)?;
     let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
     let mut ram = Ram::new(bytes.max(layout::END).next_multiple_of(PAGE))?;
     ram.populate(layout::END);
