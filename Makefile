@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: demo test setup guests
+.PHONY: demo test long-test setup guests
 
 demo: guests
 	cargo build --release --locked
@@ -17,6 +17,10 @@ test: guests
 	cargo test --workspace --locked
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "skipped: deny.toml is not checked, since cargo-deny is not installed"; fi
+
+# Ten million random cases of the semantics against this processor; a few minutes.
+long-test: setup
+	cargo run --release --locked -p x86-oracle -- --cases 10000000
 
 setup:
 	@scripts/setup.sh

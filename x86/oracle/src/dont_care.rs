@@ -313,7 +313,8 @@ pub fn table() -> String {
     text
 }
 
-fn flag_name(flag: Flag) -> &'static str {
+/// The name of a flag, in capitals.
+pub(crate) fn flag_name(flag: Flag) -> &'static str {
     ["CF", "PF", "AF", "ZF", "SF", "OF"][flag as usize]
 }
 

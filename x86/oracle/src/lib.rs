@@ -4,7 +4,7 @@
 //!
 //! Reading order: [`layout`] (addresses), [`case`] (a case and its outcome), [`native`] and [`interpreter`] (the
 //! two halves), [`generate`] (which cases), [`dont_care`] (what is not compared), [`compare`],
-//! [`campaign`] (the loop), [`report`].
+//! [`campaign`] (the loop), [`report`], [`golden`] (a finding as a golden case).
 //!
 //! Unsafe code is in `native` only.
 
@@ -13,6 +13,7 @@ pub mod case;
 pub mod compare;
 pub mod dont_care;
 pub mod generate;
+pub mod golden;
 mod host;
 pub mod interpreter;
 pub mod layout;

@@ -2,8 +2,10 @@
 
 use crate::campaign::{Finding, Summary};
 use crate::case::Case;
+use crate::golden;
 use crate::layout::data_address;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
+use serde_json::{Value, json};
 use std::fmt::Write as _;
 use x86::op::Gpr;
 use x86::state::{Fpu, RFLAGS_FIXED, RFLAGS_IF};
@@ -31,6 +33,9 @@ pub fn finding(finding: &Finding) -> String {
             "  {}: native {}, found {}",
             difference.place, difference.native, difference.found
         );
+    }
+    if let Some(line) = golden::line(finding) {
+        let _ = writeln!(text, "  golden: {line}");
     }
     text
 }
@@ -111,21 +116,26 @@ pub fn summary(summary: &Summary) -> String {
 /// The summary as JSON.
 #[must_use]
 pub fn json(summary: &Summary, seed: u64) -> String {
-    let mnemonics: Vec<String> = summary
+    let mnemonics: serde_json::Map<String, Value> = summary
         .mnemonics
         .iter()
-        .map(|(name, c)| {
-            format!(r#""{name}":{{"cases":{},"faults":{},"different":{}}}"#, c.cases, c.faults, c.findings)
+        .map(|(name, count)| {
+            let numbers = json!({
+                "cases": count.cases,
+                "faults": count.faults,
+                "different": count.findings,
+            });
+            (name.clone(), numbers)
         })
         .collect();
-    let findings: Vec<String> = summary.findings.iter().map(|f| format!("{:?}", finding(f))).collect();
-    format!(
-        r#"{{"seed":{seed},"cases":{},"skipped":{},"different":{},"seconds":{:.3},"mnemonics":{{{}}},"findings":[{}]}}"#,
-        summary.cases,
-        summary.skipped,
-        summary.different,
-        summary.elapsed.as_secs_f64(),
-        mnemonics.join(","),
-        findings.join(","),
-    )
+    json!({
+        "seed": seed,
+        "cases": summary.cases,
+        "skipped": summary.skipped,
+        "different": summary.different,
+        "seconds": summary.elapsed.as_secs_f64(),
+        "mnemonics": mnemonics,
+        "findings": summary.findings.iter().map(finding).collect::<Vec<_>>(),
+    })
+    .to_string()
 }

@@ -4,9 +4,10 @@ use crate::campaign::Finding;
 use crate::case::{Case, Ending, Image, Outcome};
 use crate::compare::{self, Difference, instruction_at};
 use crate::interpreter::Soft;
-use crate::layout::DATA_SIZE;
+use crate::layout::{CODE, DATA_SIZE};
 use crate::native::{Error, Worker};
 use iced_x86::{Decoder, DecoderOptions};
+use x86::op::Gpr;
 use x86::state::{Fpu, RFLAGS_FIXED, RFLAGS_IF, State};
 
 /// Runs single cases on both halves.
@@ -120,6 +121,7 @@ fn plain_state(trial: &mut Trial<'_>, image: &Image, case: &mut Case) -> Result<
         }
         Ok::<(), Error>(())
     };
+    attempt(&|state| state.regs.rip = CODE)?;
     attempt(&|state| state.fpu = Fpu::default())?;
     attempt(&|state| state.fpu.xmm = [[0; 2]; 16])?;
     attempt(&|state| state.fpu.mxcsr = Fpu::default().mxcsr)?;
@@ -129,6 +131,7 @@ fn plain_state(trial: &mut Trial<'_>, image: &Image, case: &mut Case) -> Result<
         attempt(&|state| state.fpu.xmm[n] = [0; 2])?;
         attempt(&|state| state.fpu.st[n & 7] = (0, 0))?;
     }
+    attempt(&|state| state.regs.gpr[usize::from(Gpr::RSP.0)] = x86::golden::STACK)?;
     attempt(&|state| state.fpu.status &= 0x3800)?;
     attempt(&|state| state.fpu.control = Fpu::default().control)?;
     for bit in 0..8 {

@@ -19,34 +19,22 @@ fn image(memory: &Situation) -> Image {
 
 /// The outcome in the terms of a golden case: the trap, and the state and memory after.
 fn situation(case: &golden::Case, image: &Image, outcome: &Outcome) -> (Option<Trap>, Situation) {
-    let mut state = outcome.state;
-    state.regs.rflags = state.regs.rflags & !(1 << 16) & !case.undefined;
-    let pointers = case.before.state.fpu;
-    (state.fpu.opcode, state.fpu.instruction, state.fpu.data) =
-        (pointers.opcode, pointers.instruction, pointers.data);
+    let mut after = x86_oracle::golden::situation(image, outcome).unwrap();
+    after.state.regs.rflags &= !case.undefined;
+    let target = case.after.state.regs.rip;
     let trap = match outcome.ending {
+        Ending::Completed => None,
         // It jumped to where there is nothing, and stopped there: that is where the case ends.
-        Ending::Fault { vector: 14, error, address }
-            if error & 0x10 != 0 && address == case.after.state.regs.rip =>
-        {
-            None
-        }
+        Ending::Fault { vector: 14, error, address } if error & 0x10 != 0 && address == target => None,
         // Or to where the worker has INT3.
         Ending::Fault { vector: 3, .. } if case.trap != Some(Trap::Breakpoint) => {
-            state.regs.rip -= 1;
+            after.state.regs.rip -= 1;
             None
         }
-        Ending::Completed => None,
         Ending::Fault { vector, .. } => Some(trap(vector)),
         other => panic!("{}: {other:?}", case.text),
     };
-    let mut after = *image;
-    for chunk in &outcome.writes.first[..outcome.writes.count as usize] {
-        let at = chunk.offset as usize;
-        after[at..at + chunk.bytes.len()].copy_from_slice(&chunk.bytes);
-    }
-    let bytes = (DATA..).zip(after).take(WRITABLE).filter(|(_, byte)| *byte != 0);
-    (trap, Situation { state, memory: bytes.collect() })
+    (trap, after)
 }
 
 fn trap(vector: u8) -> Trap {
