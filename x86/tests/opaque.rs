@@ -1,4 +1,5 @@
 //! Floating point against an independent soft-float library and against the host.
+#![allow(clippy::cast_possible_truncation, reason = "the host's casts are what is compared with")]
 
 use rustc_apfloat::ieee::{Double, Single, X87DoubleExtended};
 use rustc_apfloat::{Float, Round, Status, StatusAnd};

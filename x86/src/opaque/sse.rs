@@ -292,9 +292,7 @@ fn order(a: &Operand, b: &Operand) -> Option<Ordering> {
 /// A key that orders numbers that are not NaNs; both zeros have the same.
 fn signed_order(operand: &Operand) -> i128 {
     let magnitude = match operand.value {
-        Value::Finite(x) => {
-            i128::from(x.exponent + 0x1_0000) << 64 | i128::from((x.significand >> 64).cast_signed())
-        }
+        Value::Finite(x) => i128::from(x.exponent + 0x1_0000) << 64 | (x.significand >> 64).cast_signed(),
         Value::Infinity => i128::MAX,
         _ => 0,
     };

@@ -133,7 +133,7 @@ impl<M: Machine> Effect<M> {
     }
 
     /// The result goes to memory: an overflow or underflow that is not masked holds it back too.
-    fn to_memory(self) -> Self {
+    fn into_memory(self) -> Self {
         let holding = self.holding | exception::OVERFLOW | exception::UNDERFLOW;
         Effect { holding, ..self }
     }

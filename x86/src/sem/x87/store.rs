@@ -25,7 +25,7 @@ fn finish<M: Machine, const W: u32, const POP: bool>(
     let empty = is_empty(m, 0);
     let found = m.d().ite(empty, 16, m.d().lit(16, STACK_UNDERFLOW), found);
     let value = m.d().ite(empty, W, m.d().lit(W, invalid), value);
-    let effect = Effect::new(m, found).to_memory();
+    let effect = Effect::new(m, found).into_memory();
     let stored = m.d().ite(effect.is_held(m), W, old, value);
     m.store(W, va, stored).map_err(at)?;
     if POP { effect.pop() } else { effect }.commit(m);
