@@ -21,7 +21,8 @@ run() {
 record() {
     rm -rf "$out"
     local status=0
-    run record -o "$out" -- "$guest" <"$input" || status=$?
+    heading "gretel record -o $out -- $guest < $input"
+    "$gretel" record -o "$out" -- "$guest" <"$input" || status=$?
     [ "$status" -eq 139 ] || { echo "the guest should have ended with SIGSEGV (139), not with status $status"; exit 1; }
 }
 
@@ -34,17 +35,16 @@ engines() {
     echo soft
 }
 
-# Three replays on each engine, whose end states must all have the same digest.
+# Three replays on each engine, all of which must have the same digest.
 replay() {
-    local engine digests
-    heading "three replays on each engine"
-    digests=$(for engine in $(engines); do
+    local engine results=""
+    for engine in $(engines); do
+        heading "gretel replay $out --engine $engine    (three times)"
         for _ in 1 2 3; do
-            "$gretel" replay "$out" --engine "$engine" | grep -i digest | sed "s/^/$engine: /"
+            results+=$("$gretel" replay "$out" --engine "$engine" | tee /dev/stderr)$'\n'
         done
-    done)
-    echo "$digests"
-    [ "$(sed 's/^[a-z]*: //' <<<"$digests" | sort -u | wc -l)" -eq 1 ] || { echo "the replays differ"; exit 1; }
+    done
+    [ "$(grep -o 'digest .*' <<<"$results" | sort -u | wc -l)" -eq 1 ] || { echo "the replays differ"; exit 1; }
 }
 
 run doctor

@@ -98,6 +98,13 @@ pub(crate) struct Outcome {
     pub(crate) stdout: String,
 }
 
+impl Outcome {
+    /// The status as a shell says it, which is also how `gretel record` does.
+    pub(crate) fn shell_status(&self) -> Option<i32> {
+        self.status.or_else(|| self.signal.map(|signal| 128 + signal))
+    }
+}
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("guest-images")
 }

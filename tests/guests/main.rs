@@ -2,8 +2,10 @@
 //! are compared with this processor and not with a wish.
 
 mod debugger;
+mod engines;
 mod images;
 
+use std::collections::BTreeSet;
 use std::io::{Write, stderr};
 
 use debugger::Frame;
@@ -73,6 +75,59 @@ fn natively_crashes_where_marked() {
             let arguments = ["-ex", &guest.gdb_run(), "-ex", "backtrace", &program];
             let frames = debugger::backtrace(&arguments).unwrap_or_else(|error| panic!("{program}: {error}"));
             assert_eq!(frames[0], expected, "{program}");
+        }
+    }
+}
+
+/// Recorded on each engine, a program ends as it does natively, with the same output; replayed on each, it does so again.
+#[test]
+fn recorded_and_replayed() {
+    let engines = engines::usable("recorded_and_replayed");
+    for guest in images::all() {
+        for libc in LIBCS {
+            let native = guest.run_natively(libc);
+            for engine in &engines {
+                let case = format!("{} with {libc} on {engine}", guest.name);
+                let folder = tempfile::tempdir().expect("a temporary folder");
+                let recording = folder.path().join("recording");
+                let recorded = engines::record(&guest, libc, engine, &recording);
+                let stderr = String::from_utf8_lossy(&recorded.stderr);
+                assert_eq!(recorded.status.code(), native.shell_status(), "{case}: {stderr}");
+                assert_eq!(String::from_utf8_lossy(&recorded.stdout), native.stdout, "{case}");
+                let mut digests = BTreeSet::new();
+                for replayer in &engines {
+                    let replayed = engines::replay(&recording, replayer);
+                    assert_eq!(replayed.stdout, native.stdout, "{case}, replayed on {replayer}");
+                    digests.insert(replayed.digest);
+                }
+                assert_eq!(digests.len(), 1, "{case}: {digests:?}");
+                if let Some(signal) = native.signal {
+                    assert_eq!(engines::core_signal(&recording), i64::from(signal), "{case}");
+                }
+            }
+        }
+    }
+}
+
+/// gdb opens the core of each crash with the program, and shows the marked line of the marked function.
+#[test]
+fn cores_open_in_gdb() {
+    if !debugger::available("cores_open_in_gdb") {
+        return;
+    }
+    for guest in images::all() {
+        let Some(expected) = crash_frame(&guest) else { continue };
+        for engine in engines::usable("cores_open_in_gdb") {
+            for libc in LIBCS.into_iter().filter(|libc| guest.unwinds(libc)) {
+                let folder = tempfile::tempdir().expect("a temporary folder");
+                let recording = folder.path().join("recording");
+                engines::record(&guest, libc, engine, &recording);
+                let program = guest.program(libc).display().to_string();
+                let core = recording.join("core").display().to_string();
+                let frames = debugger::backtrace(&["-ex", "backtrace", &program, &core]);
+                let frames = frames.unwrap_or_else(|error| panic!("{program} on {engine}: {error}"));
+                assert_eq!(frames[0], expected, "{program} on {engine}");
+            }
         }
     }
 }
