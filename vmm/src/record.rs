@@ -136,11 +136,15 @@ pub fn record(
 fn drive(process: &mut Process, shared: &Shared) -> Result<End, ProcessError> {
     let mut pace = Pace { next: Instant::now() + CHECKPOINT_EVERY };
     loop {
+        let events_before = shared.events.get();
         let step = process.step()?;
         shared.writer.mark_whole();
         let end = match step {
             Step::Running => {
-                pace.checkpoint_if_due(process, shared)?;
+                // A page fault leaves no record: replay would look for the checkpoint behind the event before it.
+                if shared.events.get() > events_before {
+                    pace.checkpoint_if_due(process, shared)?;
+                }
                 continue;
             }
             Step::Exited(status) => End::Exited(status),
