@@ -78,7 +78,7 @@ pub struct FrameAllocator {
 impl FrameAllocator {
     /// All frames that the engine does not keep for itself.
     #[must_use]
-    pub fn new(engine: &dyn Engine) -> FrameAllocator {
+    pub fn new<E: Engine + ?Sized>(engine: &E) -> FrameAllocator {
         let end = engine.ram().size() / PAGE * PAGE;
         FrameAllocator { next: engine.first_free_frame(), end, released: Vec::new() }
     }

@@ -101,11 +101,17 @@ impl Ram {
 
     /// Maps the memory a second time, at an address that stays as long as this is; the guest runs on that
     /// mapping, so that [`Ram::drop_second`] can make KVM forget frames without touching ours.
-    pub(crate) fn map_second(&mut self) -> Result<*mut u8, EngineError> {
+    pub(crate) fn map_second(&mut self) -> Result<(), EngineError> {
         let bytes = self.size();
         let map =
             MmapOptions::new().map_raw(&self.file).map_err(|error| EngineError::Memory { bytes, error })?;
-        Ok(self.second.insert(map).as_mut_ptr())
+        self.second = Some(map);
+        Ok(())
+    }
+
+    /// Where the second mapping is.
+    pub(crate) fn second(&self) -> Option<*mut u8> {
+        self.second.as_ref().map(MmapRaw::as_mut_ptr)
     }
 
     /// Drops the host translations of `len` bytes at `at` in the second mapping. The content stays, since it is

@@ -8,8 +8,8 @@ use crate::ram::PAGE;
 use x86::state::State;
 
 /// An engine with one address space.
-pub struct Sandbox {
-    engine: Box<dyn Engine>,
+pub struct Sandbox<E: Engine + ?Sized = dyn Engine> {
+    engine: Box<E>,
     frames: FrameAllocator,
     tables: PageTables,
 }
@@ -28,9 +28,9 @@ pub enum SandboxError {
     NotMapped(Virt),
 }
 
-impl Sandbox {
+impl<E: Engine + ?Sized> Sandbox<E> {
     /// An empty address space on `engine`.
-    pub fn new(mut engine: Box<dyn Engine>) -> Result<Sandbox, SandboxError> {
+    pub fn new(mut engine: Box<E>) -> Result<Sandbox<E>, SandboxError> {
         let mut frames = FrameAllocator::new(&*engine);
         let entry = engine.kernel_entry();
         let tables = PageTables::new(engine.ram_mut(), &mut frames, entry)?;
@@ -136,12 +136,12 @@ impl Sandbox {
 
     /// The engine.
     #[must_use]
-    pub fn engine(&self) -> &dyn Engine {
+    pub fn engine(&self) -> &E {
         &*self.engine
     }
 
     /// The engine, writable.
-    pub fn engine_mut(&mut self) -> &mut dyn Engine {
+    pub fn engine_mut(&mut self) -> &mut E {
         &mut *self.engine
     }
 

@@ -109,7 +109,7 @@ impl SoftEngine {
             Stop::Syscall => {
                 self.regs.gpr[1] = self.regs.rip;
                 self.regs.gpr[11] = self.regs.rflags;
-                self.to_kernel(self.regs.rip.wrapping_sub(SYSCALL_LEN));
+                self.leave_to_kernel(self.regs.rip.wrapping_sub(SYSCALL_LEN));
                 Exit::Syscall
             }
             Stop::MachineRead { read, op } => {
@@ -118,7 +118,7 @@ impl SoftEngine {
                 Exit::MachineRead(read)
             }
             Stop::Trap { trap, .. } => {
-                self.to_kernel(self.regs.rip);
+                self.leave_to_kernel(self.regs.rip);
                 Exit::Exception(self.exception(trap))
             }
             Stop::NoSemantics { bytes, .. } => no_semantics(bytes.as_slice()),
@@ -126,7 +126,7 @@ impl SoftEngine {
     }
 
     /// Records the far transfer from `from` to ring 0.
-    fn to_kernel(&mut self, from: u64) {
+    fn leave_to_kernel(&mut self, from: u64) {
         self.branches.record(from, KERNEL, BranchKind::Far, true);
         self.in_kernel = true;
     }

@@ -1,29 +1,22 @@
-//! The CPUID that the vCPU has: what the host supports, cut down to the x86-64-v2 level.
+//! The CPUID that the vCPU has: the guest's CPU model, leaf for leaf, where the host traps the instruction.
 
-use kvm_bindings::{CpuId, kvm_cpuid_entry2};
+use crate::cpu_model::LEAVES;
+use kvm_bindings::{CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, kvm_cpuid_entry2};
 
-/// Leaf 1 ECX: SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT.
-const LEAF_1_ECX: u32 = 1 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 23;
-/// Leaf 0x80000001 ECX: LAHF.
-const EXTENDED_ECX: u32 = 1;
-/// Leaf 0x80000001 EDX: SYSCALL, NX, long mode.
-const EXTENDED_EDX: u32 = 1 << 11 | 1 << 20 | 1 << 29;
-
-/// Withdraws what is beyond the level.
-pub(super) fn restrict(cpuid: &mut CpuId) {
-    for entry in cpuid.as_mut_slice() {
-        match entry.function {
-            1 => entry.ecx &= LEAF_1_ECX,
-            7 | 0xd => clear(entry),
-            0x8000_0001 => {
-                entry.ecx &= EXTENDED_ECX;
-                entry.edx &= EXTENDED_EDX;
-            }
-            _ => {}
-        }
-    }
-}
-
-fn clear(entry: &mut kvm_cpuid_entry2) {
-    (entry.eax, entry.ebx, entry.ecx, entry.edx) = (0, 0, 0, 0);
+/// The model as KVM takes it.
+pub(super) fn model() -> CpuId {
+    let entries: Vec<kvm_cpuid_entry2> = LEAVES
+        .iter()
+        .map(|leaf| kvm_cpuid_entry2 {
+            function: leaf.leaf,
+            index: leaf.subleaf.unwrap_or(0),
+            flags: if leaf.subleaf.is_some() { KVM_CPUID_FLAG_SIGNIFCANT_INDEX } else { 0 },
+            eax: leaf.result.eax,
+            ebx: leaf.result.ebx,
+            ecx: leaf.result.ecx,
+            edx: leaf.result.edx,
+            ..kvm_cpuid_entry2::default()
+        })
+        .collect();
+    CpuId::from_entries(&entries).expect("fewer leaves than KVM takes")
 }

@@ -1,13 +1,15 @@
 //! The process guest on KVM: ring 3 alone, every exit through an OUT of the stub page.
 //!
 //! Reading order: [`layout`] (the engine's own pages), [`setup`] (the virtual machine), [`entry`] (how the
-//! registers get in, and what they are when the guest came out), [`exit`] (what an exit means), [`cpuid`].
+//! registers get in, and what they are when the guest came out), [`exit`] (what an exit means), [`cpuid`] (the CPU model),
+//! [`dirty`] (which frames were written).
 //!
 //! Hosts differ in where SYSCALL lands: hardware virtualization enters ring 0 as the manual says, kvm_pvm stays in
 //! ring 3. The engine looks once, when it is made, and chooses its way back by that. It assumes nothing else about
 //! the host.
 
 mod cpuid;
+mod dirty;
 mod entry;
 mod exit;
 mod layout;
@@ -33,8 +35,7 @@ pub enum Landing {
 /// One vCPU of KVM with its memory.
 pub struct KvmEngine {
     vcpu: VcpuFd,
-    /// Keeps the virtual machine; the vCPU is dropped before it.
-    _vm: VmFd,
+    vm: VmFd,
     ram: Ram,
     regs: Regs,
     /// The system registers of ring 3, with the bases and the page table that the guest shall have.

@@ -5,7 +5,7 @@ use super::{KvmEngine, Landing, cpuid, failed, msr_entry};
 use crate::engine::flags::user_rflags;
 use crate::engine::{EngineError, Interrupter};
 use crate::ram::{PAGE, Ram};
-use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, Msrs, kvm_segment, kvm_sregs, kvm_userspace_memory_region};
+use kvm_bindings::{Msrs, kvm_segment, kvm_sregs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, SyncReg, VcpuFd, VmFd};
 use x86::state::Regs;
 
@@ -39,17 +39,14 @@ pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
     layout::write(&mut ram);
     set_memory(&vm, &mut ram)?;
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
-    let mut supported =
-        kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(failed("KVM_GET_SUPPORTED_CPUID"))?;
-    cpuid::restrict(&mut supported);
-    vcpu.set_cpuid2(&supported).map_err(failed("KVM_SET_CPUID2"))?;
+    vcpu.set_cpuid2(&cpuid::model()).map_err(failed("KVM_SET_CPUID2"))?;
     let user = set_system_registers(&vcpu)?;
     vcpu.set_sync_valid_reg(SyncReg::Register);
     vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
     let immediate_exit = &raw mut vcpu.get_kvm_run().immediate_exit;
     let mut engine = KvmEngine {
         vcpu,
-        _vm: vm,
+        vm,
         ram,
         regs: Regs { rflags: user_rflags(0), ..Regs::default() },
         user,
@@ -63,22 +60,29 @@ pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
     Ok(engine)
 }
 
+/// Gives the virtual machine its memory: one slot, on the second mapping.
 fn set_memory(vm: &VmFd, ram: &mut Ram) -> Result<(), EngineError> {
-    let region = kvm_userspace_memory_region {
-        slot: 0,
-        guest_phys_addr: 0,
-        memory_size: ram.size(),
-        userspace_addr: ram.map_second()? as u64,
-        flags: 0,
-    };
-    // SAFETY: the mapping is as long as the slot, and `Ram` outlives the virtual machine in `KvmEngine`.
-    unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))?;
+    ram.map_second()?;
+    set_slot(vm, ram, 0)?;
     if ram.size() <= REAL_MODE_TSS {
         // Only processors that cannot run real mode as a guest need it; the others do not mind.
         let at = usize::try_from(REAL_MODE_TSS).expect("a 64-bit host");
         vm.set_tss_address(at).map_err(failed("KVM_SET_TSS_ADDR"))?;
     }
     Ok(())
+}
+
+/// Sets the one slot, or changes its flags.
+pub(super) fn set_slot(vm: &VmFd, ram: &Ram, flags: u32) -> Result<(), EngineError> {
+    let region = kvm_userspace_memory_region {
+        slot: 0,
+        guest_phys_addr: 0,
+        memory_size: ram.size(),
+        userspace_addr: ram.second().expect("mapped before the slot is set") as u64,
+        flags,
+    };
+    // SAFETY: the mapping is as long as the slot, and `Ram` outlives the virtual machine in `KvmEngine`.
+    unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))
 }
 
 /// Sets long mode, ring 3 and the way into the stub; gives the system registers as set.
