@@ -19,6 +19,7 @@ pub mod journal;
 pub mod launch;
 pub mod linux;
 pub mod paging;
+pub mod probe;
 pub mod process;
 pub mod ram;
 pub mod record;

@@ -157,7 +157,8 @@ impl<E: Engine + ?Sized> Sandbox<E> {
         Ok(())
     }
 
-    fn frame(&self, va: Virt) -> Result<Phys, SandboxError> {
+    /// The frame of the page of `va`.
+    pub(crate) fn frame(&self, va: Virt) -> Result<Phys, SandboxError> {
         let mapping = self.tables.walk(self.engine.ram(), va).ok_or(SandboxError::NotMapped(va))?;
         Ok(mapping.frame)
     }

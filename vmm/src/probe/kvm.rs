@@ -1,0 +1,149 @@
+//! What KVM offers, tried with a few instructions in a process guest.
+
+use crate::engine::kvm::{KvmEngine, Landing};
+use crate::engine::{Engine, Exit, Until, Virt};
+use crate::paging::Rights;
+use crate::ram::PAGE;
+use crate::sandbox::{Sandbox, SandboxError};
+use std::time::Instant;
+use x86::op::Gpr;
+use x86::state::{RFLAGS_FIXED, RFLAGS_IF, Regs};
+
+const CODE: Virt = 0x40_0000;
+const DATA: Virt = 0x60_0000;
+/// Enough for a few pages.
+const MEMORY: u64 = 1 << 20;
+/// A batch is short, so that many of them see no interruption; the least of them is the cost.
+const BATCHES: u32 = 60;
+const PER_BATCH: u32 = 15;
+
+/// What KVM offers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kvm {
+    /// Where SYSCALL goes.
+    pub landing: Landing,
+    /// What an exit costs.
+    pub cost: ExitCost,
+    /// Whether CPUID gives what the model says rather than what the host has.
+    pub traps_cpuid: bool,
+    /// Whether RDTSC traps.
+    pub traps_tsc: bool,
+    /// Whether AVX is withheld, as the CPU model has it.
+    pub withholds_avx: bool,
+    /// Whether the dirty log tells a written page.
+    pub dirty_log: bool,
+    /// The number of the processor's branch records, or why there are none.
+    pub branch_records: Result<u32, String>,
+}
+
+/// The least time of a batch, divided by its exits, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExitCost {
+    /// A system call of the guest, out and in again.
+    pub syscall: f64,
+    /// A page fault of the guest, out and in again.
+    pub page_fault: f64,
+    /// A system call of this process, to compare with.
+    pub native_syscall: f64,
+}
+
+/// Tries everything.
+///
+/// # Errors
+/// If /dev/kvm cannot be used, or not for a process guest.
+pub fn probe_kvm() -> Result<Kvm, SandboxError> {
+    let mut sandbox = Sandbox::new(Box::new(KvmEngine::new(MEMORY)?))?;
+    sandbox.map(DATA, &[0; 64], Rights { write: true, execute: false })?;
+    Ok(Kvm {
+        landing: sandbox.engine().landing(),
+        cost: exit_cost(&mut sandbox)?,
+        traps_cpuid: traps_cpuid(&mut sandbox)?,
+        traps_tsc: !matches!(run(&mut sandbox, RDTSC)?, Exit::Syscall),
+        withholds_avx: !matches!(run(&mut sandbox, AVX)?, Exit::Syscall),
+        dirty_log: dirty_log(&mut sandbox)?,
+        branch_records: branch_records(&mut sandbox),
+    })
+}
+
+/// SYSCALL; JMP back to it.
+const SYSCALL_LOOP: &[u8] = &[0x0f, 0x05, 0xeb, 0xfc];
+/// MOV RAX, [RBX].
+const LOAD: &[u8] = &[0x48, 0x8b, 0x03];
+/// RDTSC; SYSCALL.
+const RDTSC: &[u8] = &[0x0f, 0x31, 0x0f, 0x05];
+/// VXORPS YMM0, YMM0, YMM0; SYSCALL.
+const AVX: &[u8] = &[0xc5, 0xfc, 0x57, 0xc0, 0x0f, 0x05];
+/// MOV EAX, 0x80000002 (the brand string); CPUID; SYSCALL.
+const CPUID: &[u8] = &[0xb8, 0x02, 0x00, 0x00, 0x80, 0x0f, 0xa2, 0x0f, 0x05];
+/// MOV [RBX], RAX; SYSCALL.
+const STORE: &[u8] = &[0x48, 0x89, 0x03, 0x0f, 0x05];
+
+/// Measures exits on any engine, in a sandbox of its own.
+impl ExitCost {
+    /// The cost of exits of `sandbox`, which loses its registers and the page at 0x400000.
+    pub fn measure<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>) -> Result<ExitCost, SandboxError> {
+        exit_cost(sandbox)
+    }
+}
+
+fn exit_cost<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>) -> Result<ExitCost, SandboxError> {
+    stand(sandbox, SYSCALL_LOOP, DATA)?;
+    let syscall = least_micros(|| sandbox.run(Until::Exit))?;
+    stand(sandbox, LOAD, DATA + PAGE)?;
+    let page_fault = least_micros(|| sandbox.run(Until::Exit))?;
+    // SAFETY: getppid has no argument and cannot fail.
+    let native_syscall = least_micros(|| Ok::<_, SandboxError>(unsafe { libc::syscall(libc::SYS_getppid) }))?;
+    Ok(ExitCost { syscall, page_fault, native_syscall })
+}
+
+fn least_micros<T, E>(mut once: impl FnMut() -> Result<T, E>) -> Result<f64, E> {
+    let mut least = f64::INFINITY;
+    for _ in 0..BATCHES {
+        let begun = Instant::now();
+        for _ in 0..PER_BATCH {
+            once()?;
+        }
+        least = least.min(begun.elapsed().as_secs_f64() * 1e6 / f64::from(PER_BATCH));
+    }
+    Ok(least)
+}
+
+fn traps_cpuid(sandbox: &mut Sandbox<KvmEngine>) -> Result<bool, SandboxError> {
+    Ok(match run(sandbox, CPUID)? {
+        Exit::Syscall => {
+            let regs = sandbox.engine().regs();
+            let model = crate::cpu_model::cpuid(0x8000_0002, 0);
+            [Gpr::RAX, Gpr::RBX].map(|r| regs.gpr[usize::from(r.0)]) == [model.eax, model.ebx].map(u64::from)
+        }
+        _ => true,
+    })
+}
+
+fn dirty_log(sandbox: &mut Sandbox<KvmEngine>) -> Result<bool, SandboxError> {
+    if sandbox.engine_mut().set_dirty_log(true).is_err() {
+        return Ok(false);
+    }
+    let frame = sandbox.frame(DATA)?;
+    run(sandbox, STORE)?;
+    let dirty = sandbox.engine_mut().take_dirty_log();
+    sandbox.engine_mut().set_dirty_log(false)?;
+    Ok(dirty.is_ok_and(|frames| frames.contains(&frame)))
+}
+
+fn branch_records(sandbox: &mut Sandbox<KvmEngine>) -> Result<u32, String> {
+    let engine: &mut dyn Engine = sandbox.engine_mut();
+    lbr::Armed::arm(engine, lbr::Filter::ANY).map(lbr::Armed::depth).map_err(|error| error.to_string())
+}
+
+/// Runs `code` to its first exit, with rbx at the page of data.
+fn run<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>, code: &[u8]) -> Result<Exit, SandboxError> {
+    stand(sandbox, code, DATA)?;
+    sandbox.run(Until::Exit)
+}
+
+fn stand<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>, code: &[u8], rbx: u64) -> Result<(), SandboxError> {
+    sandbox.map(CODE, code, Rights { write: false, execute: true })?;
+    let mut regs = Regs { rip: CODE, rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() };
+    regs.gpr[usize::from(Gpr::RBX.0)] = rbx;
+    Ok(sandbox.engine_mut().set_regs(&regs)?)
+}
