@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod core_file;
+mod doctor;
 mod engine;
 mod exit;
 mod record;
@@ -34,6 +35,7 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Core(core_file::Args),
+    Doctor(doctor::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Core(args) => core_file::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())
 }

@@ -3,7 +3,6 @@
 use crate::engine::kvm::{KvmEngine, Landing};
 use crate::engine::{Engine, Exit, Until, Virt};
 use crate::paging::Rights;
-use crate::ram::PAGE;
 use crate::sandbox::{Sandbox, SandboxError};
 use std::time::Instant;
 use x86::op::Gpr;
@@ -11,6 +10,8 @@ use x86::state::{RFLAGS_FIXED, RFLAGS_IF, Regs};
 
 const CODE: Virt = 0x40_0000;
 const DATA: Virt = 0x60_0000;
+/// Where nothing is mapped.
+const NOTHING: Virt = 0x70_0000;
 /// Enough for a few pages.
 const MEMORY: u64 = 1 << 20;
 /// A batch is short, so that many of them see no interruption; the least of them is the cost.
@@ -56,7 +57,7 @@ pub fn probe_kvm() -> Result<Kvm, SandboxError> {
     sandbox.map(DATA, &[0; 64], Rights { write: true, execute: false })?;
     Ok(Kvm {
         landing: sandbox.engine().landing(),
-        cost: exit_cost(&mut sandbox)?,
+        cost: ExitCost::measure(&mut sandbox)?,
         traps_cpuid: traps_cpuid(&mut sandbox)?,
         traps_tsc: !matches!(run(&mut sandbox, RDTSC)?, Exit::Syscall),
         withholds_avx: !matches!(run(&mut sandbox, AVX)?, Exit::Syscall),
@@ -78,22 +79,18 @@ const CPUID: &[u8] = &[0xb8, 0x02, 0x00, 0x00, 0x80, 0x0f, 0xa2, 0x0f, 0x05];
 /// MOV [RBX], RAX; SYSCALL.
 const STORE: &[u8] = &[0x48, 0x89, 0x03, 0x0f, 0x05];
 
-/// Measures exits on any engine, in a sandbox of its own.
 impl ExitCost {
-    /// The cost of exits of `sandbox`, which loses its registers and the page at 0x400000.
+    /// Measures the exits of any engine. `sandbox` loses its registers and what is at 0x400000.
     pub fn measure<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>) -> Result<ExitCost, SandboxError> {
-        exit_cost(sandbox)
+        stand(sandbox, SYSCALL_LOOP, DATA)?;
+        let syscall = least_micros(|| sandbox.run(Until::Exit))?;
+        stand(sandbox, LOAD, NOTHING)?;
+        let page_fault = least_micros(|| sandbox.run(Until::Exit))?;
+        // SAFETY: getppid has no argument and cannot fail.
+        let native_syscall =
+            least_micros(|| Ok::<_, SandboxError>(unsafe { libc::syscall(libc::SYS_getppid) }))?;
+        Ok(ExitCost { syscall, page_fault, native_syscall })
     }
-}
-
-fn exit_cost<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>) -> Result<ExitCost, SandboxError> {
-    stand(sandbox, SYSCALL_LOOP, DATA)?;
-    let syscall = least_micros(|| sandbox.run(Until::Exit))?;
-    stand(sandbox, LOAD, DATA + PAGE)?;
-    let page_fault = least_micros(|| sandbox.run(Until::Exit))?;
-    // SAFETY: getppid has no argument and cannot fail.
-    let native_syscall = least_micros(|| Ok::<_, SandboxError>(unsafe { libc::syscall(libc::SYS_getppid) }))?;
-    Ok(ExitCost { syscall, page_fault, native_syscall })
 }
 
 fn least_micros<T, E>(mut once: impl FnMut() -> Result<T, E>) -> Result<f64, E> {

@@ -30,15 +30,6 @@ impl Report {
     pub fn engine(&self) -> EngineKind {
         if self.kvm.is_ok() { EngineKind::Kvm } else { EngineKind::Soft }
     }
-
-    /// Where the branch records of a crash will come from.
-    #[must_use]
-    pub fn branch_records(&self) -> lbr::Provenance {
-        match &self.kvm {
-            Ok(Kvm { branch_records: Ok(_), .. }) => lbr::Provenance::Hardware,
-            _ => lbr::Provenance::Derived,
-        }
-    }
 }
 
 impl Default for Report {

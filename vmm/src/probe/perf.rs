@@ -71,8 +71,9 @@ fn open(mut attributes: Attributes) -> Result<(), String> {
     attributes.flags = FLAGS;
     // SAFETY: `attributes` is as long as its size field says and lives through the call; the other arguments are
     // numbers: this thread, any processor, no group, no flags.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, -1, -1, libc::c_ulong::MIN) };
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, -1, -1, libc::c_ulong::MIN)
+    };
     match i32::try_from(fd) {
         Ok(fd) if fd >= 0 => {
             // SAFETY: the descriptor was just opened and nothing else owns it.
