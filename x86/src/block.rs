@@ -45,13 +45,10 @@ pub(crate) struct Ender<M: Machine> {
 
 /// Instructions that run one after the other, all of one page but for a single one that crosses into a second.
 pub(crate) struct Block<M: Machine> {
-    pub(crate) start: u64,
     pub(crate) body: Box<[(Body<M>, Op)]>,
     pub(crate) last: Option<Ender<M>>,
     /// The frames that the bytes came from; twice the same one unless the page boundary is crossed.
     pub(crate) stamps: [Stamp; 2],
-    /// The epoch in which `stamps` were last seen to be current.
-    pub(crate) epoch: u64,
 }
 
 impl<M: Machine> Block<M> {
@@ -171,11 +168,5 @@ pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, rip: u64) -> Result<Block<C
     for frame in frames {
         cpu.mark_code(frame);
     }
-    Ok(Block {
-        start: rip,
-        body: body.into(),
-        last,
-        stamps: frames.map(|frame| cpu.code.stamp(frame)),
-        epoch: cpu.code.epoch(),
-    })
+    Ok(Block { body: body.into(), last, stamps: frames.map(|frame| cpu.code.stamp(frame)) })
 }

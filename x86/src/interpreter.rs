@@ -1,14 +1,12 @@
 //! The software CPU: runs decoded blocks, counts, and says why it stopped.
 
-use crate::block::{Block, Bytes, Ender, NoBlock, decode_block, decode_one};
-use crate::bus::{Bus, PAGE_SIZE};
+use crate::block::{Bytes, Ender, NoBlock, decode_one};
+use crate::bus::Bus;
+use crate::cache::Cache;
 use crate::cpu::Cpu;
 use crate::machine::{Flow, FlowOf, Handler, Machine, MachineRead, Trap};
 use crate::op::{BranchKind, Op, Rep};
 use crate::sem::string;
-
-/// Blocks that can be cached; a power of two.
-const SLOTS: usize = 1 << 14;
 
 /// What has retired since the interpreter was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -78,29 +76,18 @@ impl Observer for () {
     fn branch(&mut self, _from: u64, _to: u64, _kind: BranchKind) {}
 }
 
-/// Where a decoded block is kept.
-type Slot<B> = Option<Box<Block<Cpu<B>>>>;
-
 /// A [`Cpu`] and its decoded blocks.
 pub struct Interpreter<B: Bus> {
     cpu: Cpu<B>,
-    blocks: Box<[Slot<B>]>,
+    cache: Cache<B>,
     counters: Counters,
-}
-
-/// Where a block may be kept: neighbouring addresses in neighbouring slots.
-#[expect(clippy::cast_possible_truncation, reason = "the remainder is below SLOTS")]
-#[inline(always)]
-const fn slot(rip: u64) -> usize {
-    ((rip ^ rip >> 14) % SLOTS as u64) as usize
 }
 
 impl<B: Bus> Interpreter<B> {
     /// An interpreter with nothing decoded.
     #[must_use]
     pub fn new(cpu: Cpu<B>) -> Interpreter<B> {
-        let blocks = std::iter::repeat_with(|| None).take(SLOTS).collect();
-        Interpreter { cpu, blocks, counters: Counters::default() }
+        Interpreter { cpu, cache: Cache::new(), counters: Counters::default() }
     }
 
     /// The CPU.
@@ -131,8 +118,8 @@ impl<B: Bus> Interpreter<B> {
             if left == 0 {
                 return Stop::Budget;
             }
-            let stopped = match self.block() {
-                Ok(slot) => self.run_block(slot, left, observer),
+            let stopped = match self.cache.find(&mut self.cpu) {
+                Ok(block) => self.run_block(block, left, observer),
                 Err(no_block) => Some(self.no_block(&no_block)),
             };
             if let Some(stop) = stopped {
@@ -172,46 +159,10 @@ impl<B: Bus> Interpreter<B> {
         }
     }
 
-    /// The slot of the decoded block at rip.
+    /// Runs a block of the cache, or its first `left` instructions. `None`: go on at rip.
     #[inline(always)]
-    fn block(&mut self) -> Result<usize, NoBlock> {
-        let rip = self.cpu.rip;
-        let slot = slot(rip);
-        match &self.blocks[slot] {
-            Some(block) if block.start == rip && block.epoch == self.cpu.code.epoch() => Ok(slot),
-            _ => self.find_block(slot, rip).map(|()| slot),
-        }
-    }
-
-    /// Checks the block in `slot` against the page tables and frames of now, or decodes afresh.
-    #[cold]
-    #[inline(never)]
-    fn find_block(&mut self, slot: usize, rip: u64) -> Result<(), NoBlock> {
-        let cpu = &mut self.cpu;
-        if let Some(block) = &mut self.blocks[slot]
-            && block.start == rip
-        {
-            let first = cpu.locate_fetch(rip).map_err(NoBlock::Trap)?;
-            let second = if block.stamps[0] == block.stamps[1] {
-                first
-            } else {
-                cpu.locate_fetch((rip | (PAGE_SIZE - 1)).wrapping_add(1)).map_err(NoBlock::Trap)?
-            };
-            let frames = [first, second].map(|at| at - at % PAGE_SIZE);
-            let same = block.stamps.iter().zip(frames).all(|(s, f)| s.frame == f && cpu.code.is_current(*s));
-            if same {
-                block.epoch = cpu.code.epoch();
-                return Ok(());
-            }
-        }
-        self.blocks[slot] = Some(Box::new(decode_block(cpu, rip)?));
-        Ok(())
-    }
-
-    /// Runs the block in `slot`, or its first `left` instructions. `None`: go on at rip.
-    #[inline(always)]
-    fn run_block<O: Observer>(&mut self, slot: usize, left: u64, observer: &mut O) -> Option<Stop> {
-        let Some(block) = &self.blocks[slot] else { return None };
+    fn run_block<O: Observer>(&mut self, block: usize, left: u64, observer: &mut O) -> Option<Stop> {
+        let block = self.cache.get(block);
         let cpu = &mut self.cpu;
         let whole = left >= block.len();
         let body = if whole { &block.body[..] } else { &block.body[..prefix(&block.body, left)] };

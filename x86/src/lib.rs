@@ -14,6 +14,7 @@
 
 mod block;
 pub mod bus;
+mod cache;
 pub mod concrete;
 pub mod cpu;
 pub mod decode;

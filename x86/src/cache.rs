@@ -1,0 +1,107 @@
+//! The decoded blocks by address.
+//!
+//! A small direct-mapped front answers most questions with one compare; behind it a map holds every block, so
+//! that two hot blocks that share a place in the front cost a look-up each time, not a decoding.
+
+use std::collections::HashMap;
+
+use crate::block::{Block, NoBlock, decode_block};
+use crate::bus::{Bus, PAGE_SIZE};
+use crate::cpu::Cpu;
+use crate::machine::Exec;
+
+/// Places in the front; a power of two.
+const PLACES: usize = 1 << 12;
+/// Blocks at most, about a hundred megabytes; then all are forgotten and decoding begins anew.
+const MAX_BLOCKS: usize = 1 << 18;
+
+#[derive(Clone, Copy)]
+struct Place {
+    /// The address of a block.
+    start: u64,
+    /// The epoch in which the block was last seen to be what its address leads to.
+    epoch: u64,
+    /// Its index.
+    block: usize,
+}
+
+/// No epoch is so late.
+const EMPTY: Place = Place { start: 0, epoch: u64::MAX, block: 0 };
+
+/// Decoded blocks.
+pub(crate) struct Cache<B: Bus> {
+    front: Box<[Place; PLACES]>,
+    blocks: Vec<Block<Cpu<B>>>,
+    by_address: HashMap<u64, usize>,
+}
+
+/// Where the front keeps the block at `rip`: neighbouring addresses in neighbouring places.
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
+#[inline(always)]
+const fn place(rip: u64) -> usize {
+    (rip ^ rip >> 12) as usize % PLACES
+}
+
+impl<B: Bus> Cache<B> {
+    pub(crate) fn new() -> Cache<B> {
+        Cache { front: Box::new([EMPTY; PLACES]), blocks: Vec::new(), by_address: HashMap::new() }
+    }
+
+    /// A block by its index.
+    #[inline(always)]
+    pub(crate) fn get(&self, block: usize) -> &Block<Cpu<B>> {
+        &self.blocks[block]
+    }
+
+    /// The index of the block at rip, decoded now if need be.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, cpu: &mut Cpu<B>) -> Result<usize, NoBlock> {
+        let place = &self.front[place(cpu.rip)];
+        if place.start == cpu.rip && place.epoch == cpu.code.epoch() {
+            return Ok(place.block);
+        }
+        self.search(cpu)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn search(&mut self, cpu: &mut Cpu<B>) -> Result<usize, NoBlock> {
+        let start = cpu.rip;
+        let block = match self.by_address.get(&start) {
+            Some(&n) if is_current(cpu, start, &self.blocks[n]).map_err(NoBlock::Trap)? => n,
+            Some(&n) => {
+                self.blocks[n] = decode_block(cpu, start)?;
+                n
+            }
+            None => {
+                let block = decode_block(cpu, start)?;
+                self.add(start, block)
+            }
+        };
+        self.front[place(start)] = Place { start, epoch: cpu.code.epoch(), block };
+        Ok(block)
+    }
+
+    fn add(&mut self, start: u64, block: Block<Cpu<B>>) -> usize {
+        if self.blocks.len() == MAX_BLOCKS {
+            self.blocks.clear();
+            self.by_address.clear();
+            self.front.fill(EMPTY);
+        }
+        self.blocks.push(block);
+        self.by_address.insert(start, self.blocks.len() - 1);
+        self.blocks.len() - 1
+    }
+}
+
+/// Whether `block` is still what the page tables of now and the bytes of now make of `start`.
+fn is_current<B: Bus>(cpu: &mut Cpu<B>, start: u64, block: &Block<Cpu<B>>) -> Exec<bool> {
+    let first = cpu.locate_fetch(start)?;
+    let second = if block.stamps[0] == block.stamps[1] {
+        first
+    } else {
+        cpu.locate_fetch((start | (PAGE_SIZE - 1)).wrapping_add(1))?
+    };
+    let frames = [first, second].map(|at| at - at % PAGE_SIZE);
+    Ok(block.stamps.iter().zip(frames).all(|(s, frame)| s.frame == frame && cpu.code.is_current(*s)))
+}
