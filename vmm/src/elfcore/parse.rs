@@ -150,7 +150,7 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
     let mut damage = Vec::new();
     let present = headers.program_headers.len() as u64;
     if present < headers.declared {
-        let what = format!("the file ends after {present} of {} program headers", headers.declared);
+        let what = format!("the file is cut after {present} of {} program headers", headers.declared);
         damage.push(Damage { offset: source.size, what });
     }
     let mut found = Notes::default();

@@ -1,0 +1,147 @@
+//! Crashes: the core that gdb opens, its branch records, and cores that are cut.
+
+use crate::{DAMAGED, Place, engines, ran, skipped};
+use serde_json::Value;
+use std::fs;
+
+const CRASHES: &str = r#"
+#include <stdio.h>
+static volatile int marker = 0x5eed;
+__attribute__((noinline)) static int inner(int *p, int n) {
+    for (int i = 0; i < n; i++) marker += i;
+    return *p;
+}
+__attribute__((noinline)) static int outer(int n) { return inner((int *)(long)(n * 8), n) + 1; }
+int main(int argc, char **argv) { printf("started\n"); fflush(stdout); return outer(argc + 4); }
+"#;
+
+fn core(place: &Place, arguments: &[&str]) -> Value {
+    let shown = place.gretel(&[&["core", "--json"], arguments].concat());
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    serde_json::from_str(&shown.out()).expect("--json prints JSON")
+}
+
+#[test]
+fn gdb_shows_the_same_crash_as_gretel() {
+    let place = Place::new();
+    let Some(_program) = place.compile("crashes", CRASHES) else { return };
+    for engine in engines() {
+        let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./crashes"]);
+        assert_eq!((recorded.code, recorded.out()), (128 + 11, "started\n".to_owned()), "{}", recorded.err);
+        for replayer in engines() {
+            let replayed = place.replay(engine, replayer);
+            assert_eq!((&replayed["end"], &replayed["status_or_signal"]), (&"killed".into(), &11.into()));
+        }
+        let shown = core(&place, &[engine]);
+        assert_eq!(shown["signal"]["name"], "SIGSEGV");
+        assert_eq!(shown["signal"]["address"], "0x28");
+        let places: Vec<_> =
+            shown["stack"].as_array().unwrap().iter().map(|f| f["place"].to_string()).collect();
+        for (n, function) in ["inner", "outer", "main"].iter().enumerate() {
+            assert!(places[n].starts_with(&format!("\"{function}+")), "{places:?}");
+        }
+        let commands = [
+            "-ex",
+            "bt",
+            "-ex",
+            "p/x marker",
+            "-ex",
+            "p/x $rip",
+            "-ex",
+            "p $_siginfo._sifields._sigfault.si_addr",
+        ];
+        let file = format!("{engine}/core");
+        let gdb =
+            place.command("gdb", &[&["-batch", "-nx"], &commands[..], &["crashes", &file]].concat()).output();
+        let Ok(gdb) = gdb else {
+            skipped("gdb on a core", "gdb is not installed");
+            continue;
+        };
+        let said = String::from_utf8_lossy(&gdb.stdout);
+        for expected in [
+            "SIGSEGV",
+            "#0 ",
+            " inner ",
+            "#1 ",
+            " outer ",
+            "#2 ",
+            " main ",
+            "crashes.c",
+            "= 0x5ef7", // 0x5eed and 0 + 1 + 2 + 3 + 4
+            shown["registers"]["rip"].as_str().unwrap(),
+            "0x28",
+        ] {
+            assert!(said.contains(expected), "gdb does not say {expected:?}:\n{said}");
+        }
+    }
+}
+
+/// The records are those that hardware would have: the newest are the loop and the calls that lead to the crash.
+#[test]
+fn the_core_has_the_branch_records_that_were_asked_for() {
+    let place = Place::new();
+    let Some(_program) = place.compile("crashes", CRASHES) else { return };
+    for (records, filter, count) in [("16", "any", 16), ("32", "calls", 32), ("16", "0x101", 16)] {
+        let recording = format!("{records}-{filter}");
+        let options =
+            ["record", "--records", records, "--filter", filter, "-o", &recording, "--", "./crashes"];
+        place.gretel(&options);
+        let shown = core(&place, &[&recording]);
+        let trail = &shown["trail"];
+        assert_eq!(trail["provenance"], "derived");
+        let all = trail["records"].as_array().unwrap();
+        assert_eq!(all.len(), count);
+        let newest = &all[count - 1];
+        if filter == "calls" {
+            assert!(newest["to_place"].as_str().unwrap().starts_with("inner+0x0"), "{newest}");
+        } else {
+            assert!(newest["to_place"].as_str().unwrap().starts_with("inner+"), "{newest}");
+            assert!(newest["from_place"].as_str().unwrap().starts_with("inner+"), "{newest}");
+        }
+    }
+    place.gretel(&["record", "--records", "0", "-o", "none", "--", "./crashes"]);
+    assert_eq!(core(&place, &["none"])["trail"], Value::Null);
+}
+
+#[test]
+fn a_cut_core_is_shown_as_far_as_it_goes() {
+    let place = Place::new();
+    let Some(_program) = place.compile("crashes", CRASHES) else { return };
+    place.gretel(&["record", "-o", "rec", "--", "./crashes"]);
+    let whole = fs::read(place.path("rec/core")).unwrap();
+    for (numerator, usable) in [(1, true), (5, true), (9, true), (0, false)] {
+        let length = whole.len() * numerator / 10;
+        fs::write(place.path("rec/core"), &whole[..length.max(100)]).unwrap();
+        let shown = place.gretel(&["core", "rec"]);
+        assert_eq!(shown.code, DAMAGED, "{}", shown.err);
+        assert_eq!(shown.out().contains("SIGSEGV"), usable, "{}", shown.err);
+        assert!(shown.err.contains("cut"), "{}", shown.err);
+        assert!(shown.err.contains("rec/core"), "{}", shown.err);
+    }
+    place.write("rec/core", "no core at all");
+    let shown = place.gretel(&["core", "rec"]);
+    assert_eq!(shown.code, DAMAGED);
+    assert!(shown.err.contains("is not an x86-64 ELF core"), "{}", shown.err);
+}
+
+/// A core of this machine's kernel for the same crash shows the same stack.
+#[test]
+fn a_kernel_core_is_shown_too() {
+    let place = Place::new();
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.trim() != "core" {
+        return skipped("a core of the kernel", "core_pattern sends it elsewhere");
+    }
+    let Some(_program) = place.compile("crashes", CRASHES) else { return };
+    ran(&mut place.command("sh", &["-c", "ulimit -c unlimited; ./crashes; true"]));
+    let Some(name) = fs::read_dir(place.path(".")).unwrap().find_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        name.starts_with("core").then_some(name)
+    }) else {
+        return skipped("a core of the kernel", "it wrote none");
+    };
+    let shown = core(&place, &["--exe", "crashes", &name]);
+    assert_eq!(shown["signal"]["address"], "0x28");
+    assert!(shown["stack"][0]["place"].as_str().unwrap().starts_with("inner+"));
+    assert_eq!(shown["trail"], Value::Null);
+}

@@ -1,0 +1,111 @@
+//! The command as its users see it: what it prints, what it leaves behind, its exit codes.
+
+mod bad_input;
+mod crash;
+mod replay;
+
+use serde_json::Value;
+use std::fs;
+use std::io::{Write, stderr};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// gretel's own exit codes, as its help documents them.
+const USAGE: i32 = 120;
+const PROGRAM: i32 = 121;
+const HOST: i32 = 122;
+const DAMAGED: i32 = 123;
+const WRITE: i32 = 125;
+
+/// Says that something is skipped and why: past the capture of test output, so that it is seen.
+fn skipped(what: &str, why: &str) {
+    // Where stderr is closed nobody can be told.
+    let _ = writeln!(stderr(), "skipped: {what}, since {why}");
+}
+
+/// The engines that this host has.
+fn engines() -> Vec<&'static str> {
+    let kvm = fs::File::options().read(true).write(true).open("/dev/kvm");
+    match kvm {
+        Ok(_) => vec!["soft", "kvm"],
+        Err(error) => {
+            skipped("engine kvm", &format!("/dev/kvm: {error}"));
+            vec!["soft"]
+        }
+    }
+}
+
+/// A fresh directory in which commands run.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, bytes).expect("a file in a temporary directory");
+        path
+    }
+
+    fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program.as_ref());
+        command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn gretel(&self, arguments: &[&str]) -> Ran {
+        ran(&mut self.command(env!("CARGO_BIN_EXE_gretel"), arguments))
+    }
+
+    /// Compiles a static C program; `None`, and a word on why, where that cannot be done.
+    fn compile(&self, name: &str, source: &str) -> Option<PathBuf> {
+        let file = self.write(&format!("{name}.c"), source);
+        let path = self.path(name);
+        let file = file.to_str().expect("temporary directories have plain names");
+        let done = self.command("gcc", &["-g", "-O1", "-static", "-o", name, file]).status();
+        if done.is_ok_and(|status| status.success()) {
+            return Some(path);
+        }
+        skipped(name, "gcc cannot make a static program here");
+        None
+    }
+
+    /// Replays a recording and gives its result, which must be equal.
+    fn replay(&self, recording: &str, engine: &str) -> Value {
+        let ran = self.gretel(&["replay", recording, "--engine", engine, "--json"]);
+        assert_eq!(ran.code, 0, "replay of {recording} on {engine}: {}", ran.err);
+        serde_json::from_str(&ran.out()).expect("--json prints JSON")
+    }
+}
+
+/// What a command did.
+struct Ran {
+    code: i32,
+    out: Vec<u8>,
+    err: String,
+}
+
+impl Ran {
+    fn out(&self) -> String {
+        String::from_utf8_lossy(&self.out).into_owned()
+    }
+}
+
+fn ran(command: &mut Command) -> Ran {
+    finished(&command.output().expect("the command runs"))
+}
+
+/// A panic is never an answer.
+fn finished(output: &Output) -> Ran {
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!err.contains("panicked"), "{err}");
+    Ran { code: output.status.code().unwrap_or(-1), out: output.stdout.clone(), err }
+}

@@ -1,0 +1,182 @@
+//! Record and replay: as native while recording, the same again on every engine, from the folder alone.
+
+use crate::{DAMAGED, Place, engines, finished, ran, skipped};
+use std::fs;
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// Text with some structure, 200 kB.
+fn text() -> String {
+    (0..10_000_u32).map(|n| format!("{} line {}\n", n.wrapping_mul(2_654_435_761), n % 97)).collect()
+}
+
+/// Each applet's output and status are the native ones, and its recording replays the same on every engine.
+#[test]
+fn applets_run_as_natively_and_replay_the_same() {
+    let place = Place::new();
+    place.write("text", text());
+    fs::create_dir(place.path("tree")).unwrap();
+    place.write("tree/a", "one");
+    place.write("tree/b", "two");
+    let applets: &[&[&str]] = &[
+        &["sha256sum", "text"],
+        &["gzip", "-c", "text"],
+        &["sort", "text"],
+        &["awk", "{ n[$3] += $1 } END { for (k in n) print k, n[k] }", "text"],
+        &["sed", "s/line/row/", "text"],
+        &["tar", "c", "tree"],
+        &["find", "tree", "-name", "b"],
+        &["ls", "-l", "tree"],
+        &["sh", "-c", "echo $((6 * 7)); exit 7"],
+        &["cat", "no-such-file"],
+    ];
+    for (n, applet) in applets.iter().enumerate() {
+        let native = ran(&mut place.command("busybox", applet));
+        for engine in engines() {
+            let recording = format!("{engine}-{n}");
+            let start = ["record", "--engine", engine, "-o", &recording, "--", "busybox"];
+            let recorded = place.gretel(&[&start[..], applet].concat());
+            assert_eq!(recorded.code, native.code, "{applet:?} on {engine}: {}", recorded.err);
+            assert!(recorded.out == native.out, "{applet:?} on {engine}: other output than natively");
+            let digests: Vec<_> = engines()
+                .iter()
+                .map(|replayer| place.replay(&recording, replayer)["digest"].clone())
+                .collect();
+            assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{applet:?}: {digests:?}");
+        }
+    }
+}
+
+/// Replay reads no file but the recording's, and shows the same output.
+#[test]
+fn replay_needs_only_the_folder() {
+    let place = Place::new();
+    let input = place.write("input", "b\na\n");
+    let busybox = fs::read("/bin/busybox").or_else(|_| fs::read("/usr/bin/busybox")).unwrap();
+    let program = place.write("busybox", busybox);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, mode).unwrap();
+    assert_eq!(place.gretel(&["record", "-o", "rec", "--", "./busybox", "sort", "input"]).out(), "a\nb\n");
+    fs::remove_file(input).unwrap();
+    fs::remove_file(program).unwrap();
+    for engine in engines() {
+        let replayed = place.gretel(&["replay", "rec", "--engine", engine, "--output"]);
+        assert_eq!((replayed.code, replayed.out()), (0, "a\nb\n".to_owned()), "{}", replayed.err);
+    }
+}
+
+#[test]
+fn standard_input_is_recorded() {
+    let place = Place::new();
+    let mut command =
+        place.command(env!("CARGO_BIN_EXE_gretel"), &["record", "-o", "rec", "--", "busybox", "wc", "-l"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text().as_bytes()).unwrap();
+    let recorded = finished(&child.wait_with_output().unwrap());
+    assert_eq!((recorded.code, recorded.out().trim()), (0, "10000"));
+    assert_eq!(place.gretel(&["replay", "rec", "--output"]).out().trim(), "10000");
+}
+
+/// A recording with two lines read, and a recorder that waits for a third.
+fn waiting_recorder(place: &Place) -> Child {
+    let mut command =
+        place.command(env!("CARGO_BIN_EXE_gretel"), &["record", "-o", "rec", "--", "busybox", "cat"]);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    for line in ["first\n", "second\n"] {
+        child.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
+        // Longer than the journal's flush interval.
+        sleep(Duration::from_millis(400));
+    }
+    child
+}
+
+/// What a killed recorder wrote before replays, and the message says that there is no end.
+#[test]
+fn a_killed_recorder_leaves_what_it_recorded() {
+    let place = Place::new();
+    let mut child = waiting_recorder(&place);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for engine in engines() {
+        let replayed = place.gretel(&["replay", "rec", "--engine", engine, "--output"]);
+        assert_eq!(
+            (replayed.code, replayed.out()),
+            (DAMAGED, "first\nsecond\n".to_owned()),
+            "{}",
+            replayed.err
+        );
+        assert!(replayed.err.contains("the recorder was killed"), "{}", replayed.err);
+    }
+}
+
+/// Ctrl-C is an end in order.
+#[test]
+fn an_interrupted_recording_is_complete() {
+    let place = Place::new();
+    let child = waiting_recorder(&place);
+    let pid = child.id().to_string();
+    assert!(place.command("kill", &["-INT", &pid]).status().unwrap().success());
+    let recorded = finished(&child.wait_with_output().unwrap());
+    assert_eq!(recorded.code, 130, "{}", recorded.err);
+    assert!(recorded.err.contains("interrupted"), "{}", recorded.err);
+    assert_eq!(place.replay("rec", "soft")["end"], "interrupted");
+}
+
+/// Replay does not believe a journal that belongs to another program.
+#[test]
+fn another_program_is_noticed() {
+    let place = Place::new();
+    assert_eq!(place.gretel(&["record", "-o", "rec", "--", "busybox", "true"]).code, 0);
+    let mut program = fs::read(place.path("rec/program")).unwrap();
+    let last = program.len() - 1;
+    program[last] ^= 1;
+    fs::write(place.path("rec/program"), program).unwrap();
+    let replayed = place.gretel(&["replay", "rec"]);
+    assert_eq!(replayed.code, DAMAGED);
+    assert!(replayed.err.contains("not the program that was recorded"), "{}", replayed.err);
+}
+
+/// The recorder's own files stay private, whatever the umask.
+#[test]
+fn recordings_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let script = format!("umask 0; exec {} record -o rec -- busybox true", env!("CARGO_BIN_EXE_gretel"));
+    assert_eq!(ran(&mut place.command("sh", &["-c", &script])).code, 0);
+    for name in ["rec/journal", "rec/program"] {
+        let mode = fs::metadata(place.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    let mode = fs::metadata(place.path("rec")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+/// A full disk ends the recording with its own code, and what is on the disk replays.
+#[test]
+fn a_full_disk_is_reported_and_the_rest_replays() {
+    let place = Place::new();
+    fs::create_dir(place.path("small")).unwrap();
+    // Noise, which the journal cannot compress.
+    let noise = fs::File::open("/dev/urandom").unwrap();
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::Read::take(noise, 8 << 20), &mut bytes).unwrap();
+    place.write("noise", bytes);
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let script = format!(
+        "mount -t tmpfs -o size=6m tmpfs small || exit 77\n\
+         {gretel} record -o small/rec -- busybox sha256sum noise; echo record $?\n\
+         {gretel} replay small/rec; echo replay $?"
+    );
+    let done = ran(&mut place.command("unshare", &["-m", "sh", "-c", &script]));
+    if !done.out().contains("record ") {
+        return skipped("a full disk", "a small file system cannot be mounted by this user");
+    }
+    assert!(done.out().contains(&format!("record {}\n", crate::WRITE)), "{}{}", done.out(), done.err);
+    assert!(done.err.contains("cannot write the journal small/rec/journal: No space left"), "{}", done.err);
+    assert!(done.out().contains(&format!("replay {DAMAGED}\n")), "{}{}", done.out(), done.err);
+    assert!(done.err.contains("events before it were replayed and are as recorded"), "{}", done.err);
+}
