@@ -102,7 +102,10 @@ fn recorded_and_replayed() {
                 }
                 assert_eq!(digests.len(), 1, "{case}: {digests:?}");
                 if let Some(signal) = native.signal {
-                    assert_eq!(engines::core_signal(&recording), i64::from(signal), "{case}");
+                    let core = engines::core(&recording);
+                    assert_eq!(core["signal"]["number"], signal, "{case}");
+                    assert_eq!(core["trail"]["provenance"], "derived", "{case}");
+                    assert_eq!(core["trail"]["records"].as_array().map(Vec::len), Some(16), "{case}");
                 }
             }
         }
