@@ -176,7 +176,7 @@ fn endings_agree(case: &Case, native: &Outcome, found: &Outcome) -> bool {
         return is_at_the_end && are_accesses(v, w) || i.is_some_and(|i| both_may_fault(&i, v, w));
     }
     // Only a page fault's error code says something about the access.
-    v != PAGE_FAULT || (e ^ f) & !ignored_error_bits(i.as_ref(), a, e & f) == 0
+    v != PAGE_FAULT || (e ^ f) & !ignored_error_bits(a) == 0
 }
 
 const PAGE_FAULT: u8 = 14;
@@ -191,12 +191,9 @@ fn are_accesses(v: u8, w: u8) -> bool {
     is_access(v) && is_access(w)
 }
 
-fn ignored_error_bits(i: Option<&Instruction>, address: u64, error: u32) -> u32 {
-    let is_beyond = address >= USER_END;
-    let is_missing = is_beyond || error & PageFault::PRESENT == 0;
-    let present = if is_beyond { PageFault::PRESENT } else { 0 };
-    let write = if is_missing && i.is_some_and(modifies_memory) { PageFault::WRITE } else { 0 };
-    present | write
+/// Beyond the user's addresses the present bit is the host kernel's business.
+fn ignored_error_bits(address: u64) -> u32 {
+    if address >= USER_END { PageFault::PRESENT } else { 0 }
 }
 
 /// Whether `i` makes two accesses and the vectors are those of accesses.
@@ -215,16 +212,6 @@ fn both_may_fault(i: &Instruction, v: u8, w: u8) -> bool {
     let is_more = i.flow_control() == FlowControl::IndirectCall || i.mnemonic() == Mnemonic::Enter;
     let accesses = accesses + u32::from(is_more);
     accesses > 1 && are_accesses(v, w)
-}
-
-/// ENTER and MASKMOVDQU modify memory in the semantics: they load what they then store, or a part of it.
-fn modifies_memory(i: &Instruction) -> bool {
-    if matches!(i.mnemonic(), Mnemonic::Enter | Mnemonic::Maskmovdqu) {
-        return true;
-    }
-    InstructionInfoFactory::new().info(i).used_memory().iter().any(|used| {
-        matches!(used.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite | OpAccess::CondWrite)
-    })
 }
 
 /// An ENTER that faulted.

@@ -171,12 +171,10 @@ pub const UNDEFINED: &[Row] = &[
 ];
 
 /// What is not compared of a fault; [`crate::compare`] has the code, one function for each.
-pub const FAULT_LATITUDE: [&str; 6] = [
+pub const FAULT_LATITUDE: [&str; 5] = [
     "memory after an ENTER that faults on the far end of its frame: AMD has already pushed rbp",
     "whether an access across the last user address is #GP or #PF there: no program has that page",
     "the present bit of a page fault beyond user addresses: it tells of the host's page tables",
-    "the write bit of a page fault in a read-modify-write instruction whose page is missing: the semantics loads \
-     before it stores, processors ask for both at once",
     "which fault is raised, by an instruction with two memory accesses that both fault: the manuals set no order",
     "flags after a fault in a repeated CMPS or SCAS: Intel restores them, AMD keeps those of the last iteration",
 ];
