@@ -8,10 +8,14 @@ pub(crate) fn runs(code: Code) -> bool {
     code.op_code().cpl3() && code.cpuid_features().iter().all(|feature| has(*feature))
 }
 
+/// Read once: in a virtual machine, CPUID is slow.
+#[cfg(target_arch = "x86_64")]
+static LEAF_7_EBX: std::sync::LazyLock<u32> =
+    std::sync::LazyLock::new(|| core::arch::x86_64::__cpuid_count(7, 0).ebx);
+
 #[cfg(target_arch = "x86_64")]
 fn has(feature: CpuidFeature) -> bool {
     use CpuidFeature as F;
-    use core::arch::x86_64::__cpuid_count;
     match feature {
         F::INTEL8086 | F::INTEL186 | F::INTEL286 | F::INTEL386 | F::INTEL486 | F::X64 | F::CMOV | F::CX8 => {
             true
@@ -35,8 +39,8 @@ fn has(feature: CpuidFeature) -> bool {
         // The worker needs it, and refuses to start without.
         F::FSGSBASE => true,
         // CPUID leaf 7, EBX: not in std's list.
-        F::CLFLUSHOPT => __cpuid_count(7, 0).ebx & 1 << 23 != 0,
-        F::CLWB => __cpuid_count(7, 0).ebx & 1 << 24 != 0,
+        F::CLFLUSHOPT => *LEAF_7_EBX & 1 << 23 != 0,
+        F::CLWB => *LEAF_7_EBX & 1 << 24 != 0,
         // Where it is not known, it is a NOP.
         F::PREFETCHW => true,
         _ => false,

@@ -1,7 +1,7 @@
 //! The interpreter half: the same cases on the software CPU, over the same pages.
 
 use crate::case::{Case, Ending, Image, Outcome, Writes};
-use crate::layout::{CODE, DATA, DATA_SIZE, PAGE, READ_ONLY, WRITABLE};
+use crate::layout::{CODE, CODE_MAX, DATA, DATA_SIZE, PAGE, READ_ONLY, WRITABLE};
 use iced_x86::Instruction;
 use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::cpu::Cpu;
@@ -70,6 +70,8 @@ pub(crate) struct Step {
 pub struct Soft {
     interpreter: Interpreter<Pages>,
     image: Box<Image>,
+    /// The case whose code is in the code page.
+    loaded: Option<Case>,
 }
 
 impl Default for Soft {
@@ -85,7 +87,7 @@ impl Soft {
         let mut ram = vec![0xcc; PAGE + DATA_SIZE].into_boxed_slice();
         ram[PAGE..].fill(0);
         let cpu = Cpu::new(Pages { ram });
-        Soft { interpreter: Interpreter::new(cpu), image: Box::new([0; DATA_SIZE]) }
+        Soft { interpreter: Interpreter::new(cpu), image: Box::new([0; DATA_SIZE]), loaded: None }
     }
 
     /// Fills the data pages for the cases to come.
@@ -125,7 +127,14 @@ impl Soft {
     }
 
     fn prepare(&mut self, case: &Case) {
-        self.put_code(case, case.bytes());
+        // Several cases have the same code: it is decoded once.
+        let key = |case: &Case| (case.offset(), case.code, case.len);
+        if self.loaded.as_ref().map(key) != Some(key(case)) {
+            if let Some(before) = self.loaded.replace(*case) {
+                self.put_code(&before, &[0xcc; CODE_MAX][..before.len]);
+            }
+            self.put_code(case, case.bytes());
+        }
         self.interpreter.cpu_mut().load_state(&case.state);
     }
 
@@ -142,7 +151,6 @@ impl Soft {
         let mut state = cpu.state();
         let fault = cpu.last_page_fault();
         let writes = Writes::take(&self.image, cpu.bus_mut().data());
-        self.put_code(case, &[0xcc; crate::layout::CODE_MAX][..case.len]);
         let ending = match stop {
             Some(Stop::Trap { trap: Trap::Breakpoint, at }) if case.end() == Some(at) => {
                 state.regs.rip = at;
