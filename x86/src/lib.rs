@@ -1,9 +1,10 @@
 //! What an x86-64 instruction does, written once, generic over the domain of values.
 //!
 //! Reading order: [`domain`] (the algebra of values), [`machine`] (the state an instruction may touch),
-//! [`flags`] (lazy arithmetic flags), [`op`] (a decoded instruction), [`sem`] (the semantics, one file per
-//! family), [`table`] (iced instruction to handler), [`cpu`] (the concrete machine: the software CPU),
-//! [`faulty`] (the same machine with an injected fault at the n-th access).
+//! [`flags`] (lazy arithmetic flags), [`op`] (a decoded instruction) and [`decode`] (from iced's to ours), [`sem`]
+//! (the semantics, one file per family), [`table`] (iced instruction to handler); then the software CPU:
+//! [`bus`] (what it needs of memory), [`cpu`] (the concrete machine), [`interpreter`] (decoded blocks, counters,
+//! stops); then what checks it: [`faulty`] (a fault injected at the n-th access), [`golden`] (cases as text).
 //!
 //! The rule that makes one copy serve every domain: a semantic function is straight-line. It never branches on
 //! a guest value; choices are [`domain::Domain::ite`], [`machine::Machine::trap_if`] and a returned
