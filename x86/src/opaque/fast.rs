@@ -125,6 +125,21 @@ pub(super) fn arithmetic(op: Arithmetic, format: Format, a: u64, b: u64, mode: M
     Some([value, if exact { 0 } else { PRECISION }, 0])
 }
 
+/// The relation of two operands that are normal or zero, which raises nothing in any mode; see
+/// [`super::sse::compare`].
+pub(super) fn compare(format: Format, a: u64, b: u64) -> Option<u64> {
+    plain(format, a)?;
+    plain(format, b)?;
+    let (less, equal) = match format {
+        Format::Single => (single(a) < single(b), single(a) == single(b)),
+        Format::Double => {
+            let (x, y) = (f64::from_bits(a), f64::from_bits(b));
+            (x < y, x == y)
+        }
+    };
+    Some(u64::from(less) | u64::from(equal) << 1)
+}
+
 /// Whether the product of the significands, which has 2p - 1 or 2p bits, fits in p. A product that rounding
 /// carried to one more bit is inexact by either count.
 fn product_fits(format: Format, x: Plain, y: Plain, r: Plain) -> bool {

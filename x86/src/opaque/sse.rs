@@ -301,6 +301,9 @@ fn signed_order(operand: &Operand) -> i128 {
 
 /// Compares; the relation is as [`super::Opaque::SseCompare`] says.
 pub(super) fn compare(format: Format, signaling: bool, a: u64, b: u64, mode: u64) -> [u64; 3] {
+    if let Some(relation) = fast::compare(format, a, b) {
+        return [relation, 0, 0];
+    }
     let a = Operand::read(format, a, Mode(mode));
     let b = Operand::read(format, b, Mode(mode));
     match order(&a, &b) {
