@@ -103,6 +103,27 @@ fn the_core_has_the_branch_records_that_were_asked_for() {
     assert_eq!(core(&place, &["none"])["trail"], Value::Null);
 }
 
+/// The log of executed instructions, made by counting, and the branch records, made by the model, are of one
+/// execution.
+#[test]
+fn the_log_of_instructions_contains_the_branch_records() {
+    let place = Place::new();
+    let Some(_program) = place.compile("crashes", CRASHES) else { return };
+    place.gretel(&["record", "-o", "rec", "--", "./crashes"]);
+    let recording = vmm::recording::Recording::open(&place.path("rec")).unwrap();
+    let derived = vmm::trail::derive(&recording, 32, lbr::Filter::ANY).unwrap();
+    let log = vmm::trail::tail_log(&recording, 3000).unwrap();
+    assert_eq!(log.len(), 3000);
+    let mut pairs = log.windows(2);
+    for record in &derived.trail.records {
+        let found = pairs.any(|pair| pair == [record.from, record.to]);
+        assert!(found, "{:#x} -> {:#x} is not in the log, in order", record.from, record.to);
+    }
+    let crash = derived.replay.process().engine().regs().rip;
+    let last = *log.last().unwrap();
+    assert!(last < crash && crash - last < 16, "the instruction before the crash: {last:#x}, {crash:#x}");
+}
+
 #[test]
 fn a_cut_core_is_shown_as_far_as_it_goes() {
     let place = Place::new();
