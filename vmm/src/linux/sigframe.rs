@@ -8,9 +8,9 @@ use crate::process::Death;
 use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs};
 
 /// Size of the frame: return address, ucontext, siginfo.
-const SIZE: u64 = 8 + UCONTEXT + SIGINFO;
+const SIZE: u64 = 8 + UCONTEXT + SIGINFO as u64;
 const UCONTEXT: u64 = 304;
-const SIGINFO: u64 = 128;
+const SIGINFO: usize = 128;
 /// Words of the ucontext, whose mcontext begins at word 5.
 const WORDS: usize = 38;
 const MCONTEXT: usize = 5;
@@ -113,8 +113,8 @@ fn ucontext(regs: &Regs, image: Virt, death: &Death, saved: &Saved) -> [u64; WOR
     words
 }
 
-fn siginfo(death: &Death) -> [u8; SIGINFO as usize] {
-    let mut info = [0; SIGINFO as usize];
+fn siginfo(death: &Death) -> [u8; SIGINFO] {
+    let mut info = [0; SIGINFO];
     info[..4].copy_from_slice(&death.signal.to_le_bytes());
     info[8..12].copy_from_slice(&death.code.to_le_bytes());
     if death.exception.is_some() {

@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn the_first_stack_is_as_linux_lays_it_out() {
         let stack = Stack::new(&launch(&["p", "xyz"]), &image()).expect("it fits");
-        assert!(stack.pointer % 16 == 0 && stack.pointer + stack.bytes.len() as u64 == STACK_END);
+        assert!(stack.pointer.is_multiple_of(16) && stack.pointer + stack.bytes.len() as u64 == STACK_END);
         let at = |address: Virt| usize::try_from(address - stack.pointer).expect("inside the stack");
         let word =
             |address: Virt| u64::from_le_bytes(stack.bytes[at(address)..][..8].try_into().expect("8 bytes"));

@@ -5,7 +5,7 @@
 //! touched, never before, and the order of touches does not matter (see [`layout::PAGES_PER_FAULT`]), so on every
 //! engine the same pages are resident at the same point of an execution.
 
-use super::layout::{self, PAGES_PER_FAULT, STACK_END, STACK_GUARD, STACK_LIMIT};
+use super::layout::{self, PAGE_BYTES, PAGES_PER_FAULT, STACK_END, STACK_GUARD, STACK_LIMIT};
 use super::machine_reads::Sites;
 use super::vma::{Backing, Mapping, Mappings, page_of, page_up};
 use super::{MappingInfo, Rights};
@@ -237,7 +237,7 @@ impl AddressSpace {
         let group = PAGES_PER_FAULT * PAGE;
         let first = (address / group * group).max(start);
         let last = (address / group * group + group).min(end);
-        for page in (first..last).step_by(PAGE as usize) {
+        for page in (first..last).step_by(PAGE_BYTES) {
             if self.frame(engine.ram(), page).is_some() {
                 continue;
             }
@@ -258,7 +258,7 @@ impl AddressSpace {
         backing: &Backing,
         distance: u64,
     ) -> Result<bool, SpaceError> {
-        let mut bytes = [0; PAGE as usize];
+        let mut bytes = [0; PAGE_BYTES];
         if !backing.fill(distance, &mut bytes) {
             return Ok(false);
         }
@@ -343,7 +343,7 @@ impl AddressSpace {
             return None;
         }
         let mut code = vec![0; usize::try_from(range.end - range.start).ok()?];
-        for (page, bytes) in (range.start..).step_by(PAGE as usize).zip(code.chunks_mut(PAGE as usize)) {
+        for (page, bytes) in (range.start..).step_by(PAGE_BYTES).zip(code.chunks_mut(PAGE_BYTES)) {
             self.copy_page(ram, page, bytes);
         }
         Some(code)

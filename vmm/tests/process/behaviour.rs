@@ -258,3 +258,16 @@ fn a_static_pie_is_relocated() {
         each_engine(&Run::new(program, &[]), |ran| assert_eq!(prints(ran), "42 1\n"));
     });
 }
+
+#[test]
+fn the_clock_is_answered_inside_the_guest() {
+    let source = r#"
+        #include <time.h>
+        int main(void) { struct timespec now; for (int i = 0; i < 640; i++) clock_gettime(CLOCK_MONOTONIC, &now); return 0; }"#;
+    each_libc("clock", source, &[], |program| {
+        each_engine(&Run::new(program, &[]), |ran| {
+            // One call in 64 is a real one.
+            assert_eq!((ran.end, ran.calls(libc::SYS_clock_gettime)), (Step::Exited(0), 10));
+        });
+    });
+}
