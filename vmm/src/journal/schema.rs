@@ -13,7 +13,7 @@
 use super::codec::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
-use crate::process::{Death, Ids, Launch};
+use crate::process::{Death, Ids, Launch, comparable};
 use x86::state::{Fpu, Regs};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -83,10 +83,11 @@ pub enum End {
 }
 
 /// Digest of the integer registers: XXH3-64 of rax … r15 by hardware number, rip, rflags, fs base and gs base, eight
-/// little-endian bytes each.
+/// little-endian bytes each; rflags without the arithmetic flags (see [`comparable`]).
 #[must_use]
 pub fn digest_regs(regs: &Regs) -> u64 {
     let mut bytes = [0; 20 * 8];
+    let regs = comparable(regs);
     let rest = [regs.rip, regs.rflags, regs.fs_base, regs.gs_base];
     for (place, value) in bytes.chunks_exact_mut(8).zip(regs.gpr.iter().chain(&rest)) {
         place.copy_from_slice(&value.to_le_bytes());

@@ -126,7 +126,7 @@ pub struct Rights {
 const ARITHMETIC_FLAGS: u64 = 0x8d5;
 
 /// The registers as far as two processors that run the same program agree on them: without the arithmetic
-/// flags, which some instructions leave undefined.
+/// flags, which some instructions leave undefined. This is what recordings digest and compare.
 #[must_use]
 pub fn comparable(regs: &Regs) -> Regs {
     Regs { rflags: regs.rflags & !ARITHMETIC_FLAGS, ..*regs }
@@ -261,7 +261,7 @@ impl Process {
             let undefined = Exception { vector: 6, error_code: 0, address: 0 };
             return self.perform(decide(crate::engine::Exit::Exception(undefined), regs.rip, false));
         };
-        self.gate.begin(Event::MachineRead, &comparable(&regs))?;
+        self.gate.begin(Event::MachineRead, &regs)?;
         let (linux, mut guest) = self.guest();
         let value = match needs {
             Needs::Nothing => 0,
@@ -275,7 +275,7 @@ impl Process {
 
     /// Delivers a signal.
     fn signal(&mut self, death: Death, synchronous: bool) -> Result<Step, ProcessError> {
-        let regs = comparable(self.engine.regs());
+        let regs = *self.engine.regs();
         self.gate.begin(Event::Signal(death.signal), &regs)?;
         let (linux, mut guest) = self.guest();
         Ok(match deliver(linux, &mut guest, death, synchronous)? {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::rc::Rc;
 use vmm::engine::{Engine, EngineKind, kvm::KvmEngine, soft::SoftEngine};
 use vmm::gate::{Event, Gate, GateError, Input, Time};
-use vmm::process::{Ids, Launch, Process, Step, Streams};
+use vmm::process::{Ids, Launch, Process, Step, Streams, comparable};
 use x86::state::Regs;
 
 /// Guest memory: much more than any of the programs touches.
@@ -68,9 +68,9 @@ impl MemoryGate {
 impl Gate for MemoryGate {
     fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError> {
         if self.next.is_none() {
-            self.record(Entry::Begin(event, *regs));
+            self.record(Entry::Begin(event, comparable(regs)));
         } else {
-            assert_eq!(self.entry(), Entry::Begin(event, *regs), "the replay diverged");
+            assert_eq!(self.entry(), Entry::Begin(event, comparable(regs)), "the replay diverged");
         }
         Ok(())
     }
