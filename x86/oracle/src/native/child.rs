@@ -64,6 +64,9 @@ fn address(at: u64) -> usize {
 
 /// Runs batches until the parent closes its end of the socket.
 pub(super) fn main(shared: *mut Shared, parent: c_int) -> ! {
+    // A case that never ends must not outlive the parent either.
+    // SAFETY: the call only says which signal the end of the parent sends to this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as core::ffi::c_ulong) };
     let Some(code) = map_pages() else { exit(status::NO_PAGES) };
     if !catch_signals() {
         exit(status::NO_SIGNALS);
@@ -253,27 +256,26 @@ fn prepare_mailbox() {
 /// Maps all fixed pages; returns the writable alias of the code page, with that of the read-only page behind it.
 fn map_pages() -> Option<*mut u8> {
     let (rw, rx) = (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
-    // SAFETY: the memfd is private to this process, and the fixed mappings refuse to replace others.
-    unsafe {
+    // SAFETY: the calls make a file that only this process has.
+    let file = unsafe {
         let file = libc::memfd_create(c"code".as_ptr(), libc::MFD_CLOEXEC);
         if file < 0 || libc::ftruncate(file, 2 * PAGE as libc::off_t) != 0 {
             return None;
         }
-        map(CODE, PAGE, rx, Some((file, 0)))?;
-        map(DATA, WRITABLE, rw, None)?;
-        map(READ_ONLY, PAGE, libc::PROT_READ, Some((file, PAGE)))?;
-        map(MAILBOX, PAGE, rw, None)?;
-        let alias = map(0, 2 * PAGE, rw, Some((file, 0)))?;
-        core::slice::from_raw_parts_mut(alias, PAGE).fill(0xcc);
-        Some(alias)
-    }
+        file
+    };
+    map(CODE, PAGE, rx, Some((file, 0)))?;
+    map(DATA, WRITABLE, rw, None)?;
+    map(READ_ONLY, PAGE, libc::PROT_READ, Some((file, PAGE)))?;
+    map(MAILBOX, PAGE, rw, None)?;
+    let alias = map(0, 2 * PAGE, rw, Some((file, 0)))?;
+    // SAFETY: the first page of the new mapping, to which nothing else refers.
+    unsafe { core::slice::from_raw_parts_mut(alias, PAGE) }.fill(0xcc);
+    Some(alias)
 }
 
 /// Maps `size` bytes at `at` (anywhere if 0), anonymous or of a file.
-///
-/// # Safety
-/// None beyond that of a new mapping; marked unsafe because a mapping is given out as a raw pointer.
-unsafe fn map(at: u64, size: usize, protection: c_int, file: Option<(c_int, usize)>) -> Option<*mut u8> {
+fn map(at: u64, size: usize, protection: c_int, file: Option<(c_int, usize)>) -> Option<*mut u8> {
     let fixed = if at == 0 { 0 } else { libc::MAP_FIXED_NOREPLACE };
     let (flags, fd, offset) = match file {
         Some((fd, offset)) => (libc::MAP_SHARED, fd, offset),
