@@ -158,11 +158,11 @@ impl Guest<'_> {
     }
 }
 
-/// The kernel's convention: small negative numbers are errors.
+/// The kernel's convention: -4095 to -1 are errors, everything else is a value.
 fn result(value: i64) -> Served {
-    match u64::try_from(value) {
-        Ok(value) => Ok(value),
-        Err(_) => Err(Stop::Errno(i32::try_from(-value).unwrap_or(libc::EIO))),
+    match i32::try_from(value) {
+        Ok(error @ -4095..=-1) => errno(-error),
+        _ => Ok(word(value)),
     }
 }
 

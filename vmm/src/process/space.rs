@@ -233,6 +233,9 @@ impl AddressSpace {
         if !allows(mapping.rights, access) {
             return Ok(Err(Refusal::Forbidden));
         }
+        if self.frame(engine.ram(), address).is_some() {
+            return Ok(Ok(()));
+        }
         let Mapping { end, rights, backing, .. } = mapping.clone();
         let group = PAGES_PER_FAULT * PAGE;
         let first = (address / group * group).max(start);

@@ -4,6 +4,7 @@ mod applets;
 mod behaviour;
 mod crashes;
 mod harness;
+mod hostile;
 
 use harness::{Run, each_libc, engines};
 use vmm::process::Step;
