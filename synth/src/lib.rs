@@ -4,6 +4,7 @@
 //! (values), [`facts`] (what is known, propagated both ways), [`smt`] (the solver on what propagation leaves
 //! over), [`past`] (a path and what it implies), [`search`] (which paths are tried, in which order).
 
+pub mod certificate;
 pub mod facts;
 pub mod past;
 pub mod program;

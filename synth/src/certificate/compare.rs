@@ -1,0 +1,147 @@
+//! Whether the run ended in the core: what is compared, and what is not and why.
+
+use super::{CertificateError, Difference, DontCare};
+use iced_x86::{Instruction, RflagsBits};
+use vmm::elfcore::Core;
+use vmm::engine::EngineKind;
+use vmm::sandbox::Sandbox;
+use x86::op::Gpr;
+use x86::state::State;
+
+/// RFLAGS bit 16, RF: set in the image that an exception pushes, so that a breakpoint does not hit twice.
+const RESUME_FLAG: u64 = 1 << 16;
+
+/// The arithmetic flags: iced's bit, the bit in RFLAGS, the name.
+const FLAGS: [(u32, u64, &str); 6] = [
+    (RflagsBits::CF, 1, "CF"),
+    (RflagsBits::PF, 1 << 2, "PF"),
+    (RflagsBits::AF, 1 << 4, "AF"),
+    (RflagsBits::ZF, 1 << 6, "ZF"),
+    (RflagsBits::SF, 1 << 7, "SF"),
+    (RflagsBits::OF, 1 << 11, "OF"),
+];
+
+/// What the manual leaves undefined at the end of a run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Undefined {
+    /// Bits of RFLAGS, and the address of the instruction that left each so.
+    flags: [Option<u64>; 6],
+    /// The same for r11 as the last system call left it, with its value.
+    r11: Option<(u64, u64)>,
+}
+
+impl Undefined {
+    /// Takes in an instruction that retired.
+    pub(super) fn retire(&mut self, instruction: &Instruction) {
+        let (modified, undefined) = (instruction.rflags_modified(), instruction.rflags_undefined());
+        for (state, (bit, _, _)) in self.flags.iter_mut().zip(FLAGS) {
+            if undefined & bit != 0 {
+                *state = Some(instruction.ip());
+            } else if modified & bit != 0 {
+                *state = None;
+            }
+        }
+    }
+
+    /// Takes in a system call, which copies the flags to r11.
+    pub(super) fn call(&mut self, r11: u64) {
+        self.r11 = Some((r11, self.mask()));
+    }
+
+    fn mask(&self) -> u64 {
+        let undefined = self.flags.iter().zip(FLAGS).filter(|(state, _)| state.is_some());
+        undefined.fold(0, |mask, (_, (_, bit, _))| mask | bit)
+    }
+
+    /// The bits of r11 that are undefined, if it still holds what the last system call left there.
+    fn r11_mask(&self, r11: u64) -> u64 {
+        self.r11.filter(|(value, _)| *value == r11).map_or(0, |(_, mask)| mask)
+    }
+}
+
+/// Compares all registers and all memory. Gives how many bytes of memory were equal, or the first difference.
+pub(super) fn with_core(
+    engine: EngineKind,
+    sandbox: &mut Sandbox,
+    core: &Core,
+    undefined: &Undefined,
+) -> Result<Result<u64, Difference>, CertificateError> {
+    let found = sandbox.state()?;
+    let registers = registers(&core.state, &found, undefined);
+    if let Some((what, expected, found)) = registers.into_iter().find(|(_, expected, found)| expected != found) {
+        let (expected, found) = (format!("{expected:#x}"), format!("{found:#x}"));
+        return Ok(Err(Difference { engine, step: None, what, expected, found }));
+    }
+    Ok(memory(engine, sandbox, core))
+}
+
+/// Each register of the core and of the run: name, expected, found.
+fn registers(core: &State, run: &State, undefined: &Undefined) -> Vec<(String, u128, u128)> {
+    let mut all = vec![("rip".to_owned(), core.regs.rip.into(), run.regs.rip.into())];
+    for (number, name) in Gpr::NAMES.iter().enumerate() {
+        let r11 = number == usize::from(Gpr::R11.0);
+        let mask = if r11 { !undefined.r11_mask(run.regs.gpr[number]) } else { u64::MAX };
+        let (expected, found) = (core.regs.gpr[number] & mask, run.regs.gpr[number] & mask);
+        all.push(((*name).to_owned(), expected.into(), found.into()));
+    }
+    let mask = !(RESUME_FLAG | undefined.mask());
+    all.push(("rflags".to_owned(), (core.regs.rflags & mask).into(), (run.regs.rflags & mask).into()));
+    all.push(("fs_base".to_owned(), core.regs.fs_base.into(), run.regs.fs_base.into()));
+    all.push(("gs_base".to_owned(), core.regs.gs_base.into(), run.regs.gs_base.into()));
+    let (expected, found) = (&core.fpu, &run.fpu);
+    for (number, (expected, found)) in expected.xmm.iter().zip(&found.xmm).enumerate() {
+        let whole = |halves: &[u64; 2]| u128::from(halves[1]) << 64 | u128::from(halves[0]);
+        all.push((format!("xmm{number}"), whole(expected), whole(found)));
+    }
+    all.push(("mxcsr".to_owned(), expected.mxcsr.into(), found.mxcsr.into()));
+    all.push(("x87 control word".to_owned(), expected.control.into(), found.control.into()));
+    all.push(("x87 status word".to_owned(), expected.status.into(), found.status.into()));
+    all.push(("x87 tag word".to_owned(), expected.tag.into(), found.tag.into()));
+    for number in (0..8).filter(|number| expected.tag >> number & 1 == 1) {
+        let whole = |(significand, sign): (u64, u16)| u128::from(sign) << 64 | u128::from(significand);
+        all.push((format!("x87 register {number}"), whole(expected.st[number]), whole(found.st[number])));
+    }
+    all
+}
+
+fn memory(engine: EngineKind, sandbox: &Sandbox, core: &Core) -> Result<u64, Difference> {
+    let mut compared = 0;
+    let mut expected = Vec::new();
+    for (page, found) in sandbox.pages() {
+        expected.resize(found.len(), 0);
+        if core.read(page, &mut expected) && expected != found {
+            let differs = expected.iter().zip(found).position(|(expected, found)| expected != found);
+            let at = differs.unwrap_or(0);
+            return Err(Difference {
+                engine,
+                step: None,
+                what: format!("memory at {:#x}", page + at as u64),
+                expected: format!("{:#04x}", expected[at]),
+                found: format!("{:#04x}", found[at]),
+            });
+        }
+        compared += found.len() as u64;
+    }
+    Ok(compared)
+}
+
+/// What was not compared.
+pub(super) fn dont_care(core: &Core, compared: u64, undefined: &Undefined) -> Vec<DontCare> {
+    let mut list = Vec::new();
+    let mut add = |what: String, why: &str| list.push(DontCare { what, why: why.to_owned() });
+    for ((_, _, name), at) in FLAGS.iter().zip(undefined.flags).filter_map(|(flag, at)| Some((flag, at?))) {
+        add(format!("{name} after the instruction at {at:#x}"), "the manual leaves it undefined");
+    }
+    if undefined.r11_mask(core.state.regs.gpr[usize::from(Gpr::R11.0)]) != 0 {
+        add("flags in r11".to_owned(), "undefined when the last system call saved them");
+    }
+    add("RF in rflags".to_owned(), "processors set it in the image that an exception pushes");
+    add("address and opcode of the last x87 instruction".to_owned(), "not part of any result");
+    add("contents of empty x87 registers".to_owned(), "not part of any result");
+    add("AVX and wider state".to_owned(), "CPU model x86-64-v2 has none; AVX instructions end a suffix");
+    let mapped: u64 = core.segments.iter().map(|segment| segment.end.saturating_sub(segment.start)).sum();
+    if mapped > compared {
+        add(format!("{} bytes of mappings", mapped - compared), "the core does not hold them");
+    }
+    list
+}

@@ -1,0 +1,114 @@
+//! The suffix run forward, one instruction at a time, on the software CPU.
+
+use super::{CertificateError, stage};
+use crate::suffix::{Suffix, SuffixInput};
+use iced_x86::{Decoder, DecoderOptions, Instruction};
+use vmm::elfcore::Core;
+use vmm::engine::soft::SoftEngine;
+use vmm::engine::{Exit, Until};
+use vmm::sandbox::Sandbox;
+use x86::op::Gpr;
+use x86::state::Regs;
+
+/// A run of a suffix that stands between two instructions.
+pub(crate) struct Forward<'a> {
+    sandbox: Sandbox,
+    suffix: &'a Suffix,
+    at: usize,
+    inputs: &'a [SuffixInput],
+}
+
+/// The instruction that runs next.
+pub(crate) struct Ahead {
+    /// Its index in the path.
+    pub(crate) index: usize,
+    /// The instruction at the address where the run stands.
+    pub(crate) instruction: Instruction,
+    /// How many entries of the path it is: the iterations of a repeated string instruction.
+    pub(crate) span: usize,
+}
+
+/// What became of it.
+pub(crate) enum Outcome<'a> {
+    /// It retired.
+    Retired,
+    /// It was a system call, which was answered from here.
+    Answered(&'a SuffixInput),
+    /// It did not retire.
+    Stopped(Exit),
+}
+
+impl<'a> Forward<'a> {
+    /// A run that stands at the start.
+    pub(crate) fn new(core: &Core, suffix: &'a Suffix) -> Result<Forward<'a>, CertificateError> {
+        let engine = SoftEngine::new(stage::memory_needed(core))?;
+        let sandbox = stage::set(Box::new(engine), core, suffix)?;
+        Ok(Forward { sandbox, suffix, at: 0, inputs: &suffix.inputs })
+    }
+
+    /// The registers.
+    pub(crate) fn regs(&self) -> &Regs {
+        self.sandbox.engine().regs()
+    }
+
+    /// The memory and all the rest.
+    pub(crate) fn sandbox(&mut self) -> &mut Sandbox {
+        &mut self.sandbox
+    }
+
+    /// The instruction that runs next; `None` at the end of the path.
+    pub(crate) fn ahead(&self) -> Option<Ahead> {
+        let rip = *self.suffix.path.get(self.at)?;
+        let instruction = self.decode(self.regs().rip);
+        let same = self.suffix.path[self.at..].iter().take_while(|address| **address == rip).count();
+        let span = if repeats(&instruction) { same } else { 1 };
+        Some(Ahead { index: self.at, instruction, span })
+    }
+
+    /// The instruction at `va` in the memory of the run; an invalid one where nothing is mapped.
+    pub(crate) fn decode(&self, va: u64) -> Instruction {
+        let mut bytes = [0; 15];
+        let present = (1..=bytes.len()).rev().find(|len| self.sandbox.read(va, &mut bytes[..*len]).is_ok());
+        Decoder::with_ip(64, &bytes[..present.unwrap_or(0)], va, DecoderOptions::NONE).decode()
+    }
+
+    /// Runs it.
+    pub(crate) fn run(&mut self, ahead: &Ahead) -> Result<Outcome<'a>, CertificateError> {
+        let outcome = match self.step()? {
+            Exit::Budget => Outcome::Retired,
+            Exit::Syscall => match self.inputs.split_first() {
+                Some((input, rest)) if input.step == ahead.index => {
+                    self.inputs = rest;
+                    answer(&mut self.sandbox, input)?;
+                    Outcome::Answered(input)
+                }
+                _ => return Err(CertificateError::NoInput { step: ahead.index }),
+            },
+            exit => return Ok(Outcome::Stopped(exit)),
+        };
+        self.at += ahead.span;
+        Ok(outcome)
+    }
+
+    /// Runs what follows the path: the instruction that faults.
+    pub(crate) fn step(&mut self) -> Result<Exit, CertificateError> {
+        let retired = self.sandbox.engine().counters().map_or(0, |counters| counters.instructions);
+        Ok(self.sandbox.run(Until::Retired(retired + 1))?)
+    }
+}
+
+/// Answers a system call as the kernel did.
+pub(super) fn answer(sandbox: &mut Sandbox, input: &SuffixInput) -> Result<(), CertificateError> {
+    for (address, bytes) in &input.writes {
+        sandbox.write(*address, bytes)?;
+    }
+    let mut regs = *sandbox.engine().regs();
+    regs.gpr[usize::from(Gpr::RAX.0)] = input.result;
+    Ok(sandbox.engine_mut().set_regs(&regs)?)
+}
+
+/// Whether the instruction is a string instruction with a repeat prefix: one instruction, many iterations.
+pub(crate) fn repeats(instruction: &Instruction) -> bool {
+    instruction.is_string_instruction()
+        && (instruction.has_rep_prefix() || instruction.has_repe_prefix() || instruction.has_repne_prefix())
+}

@@ -1,0 +1,319 @@
+//! The proof of a suffix: run forward from its start image, it must end in the core.
+//!
+//! [`stage`] sets up the start image, [`forward`] runs it instruction by instruction on the software CPU and
+//! follows the path and the branch records, `native` runs it whole under KVM, and [`compare`] looks at the end: every
+//! dumped byte and every register, but for an explicit list. The search and the software CPU share one
+//! semantics of instructions; KVM runs on the processor itself, and so is the independent witness where there is one.
+
+mod compare;
+pub(crate) mod forward;
+mod native;
+mod stage;
+
+use crate::suffix::Suffix;
+use compare::Undefined;
+use forward::{Ahead, Forward, Outcome};
+use iced_x86::{FlowControl, Instruction};
+use std::time::Duration;
+use vmm::elfcore::{Core, SignalInfo};
+use vmm::engine::{EngineError, EngineKind, Exception, Exit};
+use vmm::sandbox::SandboxError;
+use x86::op::BranchKind;
+
+/// What to certify against what.
+pub struct Request<'a> {
+    /// Where the suffix must end.
+    pub core: &'a Core,
+    /// The suffix.
+    pub suffix: &'a Suffix,
+    /// The branch records, (from, to), newest first.
+    pub records: &'a [(u64, u64)],
+    /// The kinds of branches that the records' filter lets through.
+    pub recorded: &'a [BranchKind],
+    /// How long the run under KVM may take.
+    pub time: Duration,
+    /// Whether KVM may be used.
+    pub kvm: bool,
+}
+
+/// Something that was not compared.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct DontCare {
+    /// What.
+    pub what: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// Where a run first left the path, or how its end differs from the core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The engine that ran it.
+    pub engine: EngineKind,
+    /// The index in the path; `None` at the end.
+    pub step: Option<usize>,
+    /// What differs.
+    pub what: String,
+    /// What it should have been.
+    pub expected: String,
+    /// What it was.
+    pub found: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.step {
+            Some(step) => write!(f, "at instruction {step} on {}: ", self.engine.name())?,
+            None => write!(f, "at the end on {}: ", self.engine.name())?,
+        }
+        write!(f, "{}: expected {}, found {}", self.what, self.expected, self.found)
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The suffix ends in the core.
+    Certified(Certificate),
+    /// It does not.
+    Rejected(Difference),
+    /// It cannot be judged: the path has an instruction that is not a function of the start image.
+    Refused {
+        /// The index in the path.
+        step: usize,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What was proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The engines on which the suffix ended in the core.
+    pub engines: Vec<EngineKind>,
+    /// Why KVM is not among them.
+    pub without_kvm: Option<String>,
+    /// How many branch records the run reproduced.
+    pub records: usize,
+    /// How many bytes of memory are equal.
+    pub compared_bytes: u64,
+    /// What was not compared.
+    pub dont_care: Vec<DontCare>,
+}
+
+/// Why no verdict could be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// The engine, or its memory.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The suffix starts with other code or constants than the core.
+    #[error("the suffix changes memory at {address:#x}, where the program cannot write")]
+    ConstantMemory {
+        /// Where.
+        address: u64,
+    },
+    /// A system call without an answer.
+    #[error("the suffix has no result for the system call at instruction {step}")]
+    NoInput {
+        /// The index in the path.
+        step: usize,
+    },
+}
+
+/// Runs the suffix on the software CPU, and under KVM where that is possible, and compares.
+///
+/// # Errors
+/// When an engine fails, or the suffix contradicts itself. A suffix that merely does not end in the core is
+/// no error but [`Verdict::Rejected`].
+pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
+    let mut run = match Stepped::run(request)? {
+        Ok(run) => run,
+        Err(verdict) => return Ok(verdict),
+    };
+    let sandbox = run.forward.sandbox();
+    let compared_bytes = match compare::with_core(EngineKind::Soft, sandbox, request.core, &run.undefined)? {
+        Ok(bytes) => bytes,
+        Err(difference) => return Ok(Verdict::Rejected(difference)),
+    };
+    let mut engines = vec![EngineKind::Soft];
+    let without_kvm = match native::run(request, &run.undefined)? {
+        native::Native::Same => {
+            engines.push(EngineKind::Kvm);
+            None
+        }
+        native::Native::Different(difference) => return Ok(Verdict::Rejected(difference)),
+        native::Native::Unavailable(reason) => Some(reason),
+    };
+    let dont_care = compare::dont_care(request.core, compared_bytes, &run.undefined);
+    Ok(Verdict::Certified(Certificate { engines, without_kvm, records: run.records, compared_bytes, dont_care }))
+}
+
+/// How the program died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// By an exception with one of these vectors, for #PF at this address.
+    Exception { vectors: &'static [u8], address: Option<u64> },
+    /// By a signal that was sent: the state after the last instruction of the path is the core.
+    Sent,
+}
+
+impl Ending {
+    /// From the signal: `si_code` above zero says that the kernel made it for an exception.
+    fn of(signal: &SignalInfo) -> Ending {
+        /// `si_code` of a #GP and its like, which have no address.
+        const SI_KERNEL: i32 = 0x80;
+        if signal.code <= 0 {
+            return Ending::Sent;
+        }
+        let (vectors, address): (&[u8], _) = match signal.signo {
+            libc_signal::SEGV if signal.code == SI_KERNEL => (&[4, 11, 12, 13], None),
+            libc_signal::SEGV => (&[14], Some(signal.address)),
+            libc_signal::BUS => (&[12, 14, 17], None),
+            libc_signal::FPE => (&[0, 16, 19], None),
+            libc_signal::ILL => (&[6], None),
+            libc_signal::TRAP => (&[1, 3], None),
+            _ => return Ending::Sent,
+        };
+        Ending::Exception { vectors, address }
+    }
+
+    /// Whether `exception` is this end.
+    fn matches(&self, exception: &Exception) -> bool {
+        match self {
+            Ending::Exception { vectors, address } => {
+                vectors.contains(&exception.vector) && address.is_none_or(|address| address == exception.address)
+            }
+            Ending::Sent => false,
+        }
+    }
+}
+
+/// Numbers of the signals that exceptions make (x86-64 Linux).
+mod libc_signal {
+    pub(super) const ILL: i32 = 4;
+    pub(super) const TRAP: i32 = 5;
+    pub(super) const BUS: i32 = 7;
+    pub(super) const FPE: i32 = 8;
+    pub(super) const SEGV: i32 = 11;
+}
+
+/// The run on the software CPU.
+struct Stepped<'a> {
+    forward: Forward<'a>,
+    undefined: Undefined,
+    /// Taken branches of the recorded kinds, oldest first, with the step.
+    taken: Vec<(usize, (u64, u64))>,
+    /// How many branch records were compared.
+    records: usize,
+}
+
+impl<'a> Stepped<'a> {
+    /// Follows the path, then the end, then compares the branch records.
+    fn run(request: &Request<'a>) -> Result<Result<Stepped<'a>, Verdict>, CertificateError> {
+        let forward = Forward::new(request.core, request.suffix)?;
+        let mut run = Stepped { forward, undefined: Undefined::default(), taken: Vec::new(), records: 0 };
+        while let Some(ahead) = run.forward.ahead() {
+            let expected = request.suffix.path[ahead.index];
+            if run.forward.regs().rip != expected {
+                let found = run.forward.regs().rip;
+                return Ok(Err(rejected(ahead.index, "rip", format!("{expected:#x}"), format!("{found:#x}"))));
+            }
+            match run.forward.run(&ahead)? {
+                Outcome::Retired => run.note(request, &ahead),
+                Outcome::Answered(_) => run.undefined.call(run.forward.regs().gpr[usize::from(x86::op::Gpr::R11.0)]),
+                Outcome::Stopped(exit) => {
+                    let interrupted_repeat = forward::repeats(&ahead.instruction)
+                        && ahead.index + ahead.span == request.suffix.len();
+                    return Ok(match end(request, run.forward.regs().rip, &exit) {
+                        Ok(()) if interrupted_repeat => run.check_records(request),
+                        Ok(()) => Err(rejected(ahead.index, "end", "an instruction that retires".into(), name(&exit))),
+                        Err(verdict) => Err(verdict),
+                    });
+                }
+            }
+        }
+        if Ending::of(&request.core.signal) != Ending::Sent {
+            let exit = run.forward.step()?;
+            if let Err(verdict) = end(request, run.forward.regs().rip, &exit) {
+                return Ok(Err(verdict));
+            }
+        }
+        Ok(run.check_records(request))
+    }
+
+    fn note(&mut self, request: &Request<'_>, ahead: &Ahead) {
+        self.undefined.retire(&ahead.instruction);
+        let to = self.forward.regs().rip;
+        if let Some(kind) = taken_branch(&ahead.instruction, to)
+            && request.recorded.contains(&kind)
+        {
+            self.taken.push((ahead.index, (ahead.instruction.ip(), to)));
+        }
+    }
+
+    fn check_records(mut self, request: &Request<'_>) -> Result<Stepped<'a>, Verdict> {
+        for (record, (step, branch)) in request.records.iter().zip(self.taken.iter().rev()) {
+            if record != branch {
+                let text = |(from, to): &(u64, u64)| format!("{from:#x} to {to:#x}");
+                return Err(rejected(*step, "branch record", text(record), text(branch)));
+            }
+            self.records += 1;
+        }
+        Ok(self)
+    }
+}
+
+/// Whether `exit` with the registers at `rip` is how the program died.
+fn end(request: &Request<'_>, rip: u64, exit: &Exit) -> Result<(), Verdict> {
+    let step = request.suffix.len();
+    match exit {
+        Exit::Exception(exception) if Ending::of(&request.core.signal).matches(exception) => {
+            let expected = request.core.state.regs.rip;
+            let same = rip == expected;
+            same.then_some(()).ok_or_else(|| rejected(step, "rip of the crash", format!("{expected:#x}"), format!("{rip:#x}")))
+        }
+        Exit::MachineRead(read) => {
+            let reason = format!("{read:?} at {rip:#x} reads the machine, not the program's state");
+            Err(Verdict::Refused { step, reason })
+        }
+        Exit::NoSemantics { bytes, len } => {
+            let bytes: String = bytes.iter().take((*len).into()).map(|byte| format!(" {byte:02x}")).collect();
+            Err(Verdict::Refused { step, reason: format!("no semantics for the instruction at {rip:#x}:{bytes}") })
+        }
+        other => Err(rejected(step, "end", request.core.signal.name(), name(other))),
+    }
+}
+
+fn rejected(step: usize, what: &str, expected: String, found: String) -> Verdict {
+    let what = what.to_owned();
+    Verdict::Rejected(Difference { engine: EngineKind::Soft, step: Some(step), what, expected, found })
+}
+
+/// An exit in a message.
+fn name(exit: &Exit) -> String {
+    match exit {
+        Exit::Exception(e) if e.vector == 14 => format!("a page fault at {:#x}", e.address),
+        Exit::Exception(e) => format!("exception {}", e.vector),
+        Exit::Syscall => "a system call".to_owned(),
+        Exit::Budget => "an instruction that retires".to_owned(),
+        Exit::Interrupted => "no end in the time allowed".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// The kind of the branch if `instruction`, which went on at `to`, took one.
+fn taken_branch(instruction: &Instruction, to: u64) -> Option<BranchKind> {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch => Some(BranchKind::RelativeJump),
+        FlowControl::IndirectBranch => Some(BranchKind::IndirectJump),
+        FlowControl::IndirectCall => Some(BranchKind::IndirectCall),
+        FlowControl::Return => Some(BranchKind::Return),
+        FlowControl::Call if instruction.is_call_near() => Some(BranchKind::RelativeCall),
+        FlowControl::ConditionalBranch if to != instruction.next_ip() => Some(BranchKind::Conditional),
+        _ => None,
+    }
+}

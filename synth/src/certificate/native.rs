@@ -1,0 +1,92 @@
+//! The suffix run whole under KVM: the processor's own word on it.
+
+use super::compare::{self, Undefined};
+use super::{CertificateError, Difference, Ending, Request, forward, name, stage};
+use std::sync::mpsc;
+use std::time::Duration;
+use vmm::engine::kvm::KvmEngine;
+use vmm::engine::{EngineKind, Exit, Interrupter, Until};
+use vmm::sandbox::Sandbox;
+
+/// The length of SYSCALL in bytes: at its exit rip is behind it.
+const SYSCALL_LENGTH: u64 = 2;
+
+/// What came of the run.
+pub(super) enum Native {
+    /// It ended in the core.
+    Same,
+    /// It did not.
+    Different(Difference),
+    /// KVM cannot judge it.
+    Unavailable(String),
+}
+
+/// Runs the suffix under KVM.
+pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native, CertificateError> {
+    let ending = Ending::of(&request.core.signal);
+    let last = request.suffix.inputs.last().map(|input| input.step + 1);
+    if !request.kvm {
+        return Ok(Native::Unavailable("not asked for".to_owned()));
+    }
+    if ending == Ending::Sent && last != Some(request.suffix.len()) {
+        return Ok(Native::Unavailable("the signal came between two instructions".to_owned()));
+    }
+    let engine = match KvmEngine::new(stage::memory_needed(request.core)) {
+        Ok(engine) => engine,
+        Err(error) => return Ok(Native::Unavailable(error.to_string())),
+    };
+    let mut sandbox = stage::set(Box::new(engine), request.core, request.suffix)?;
+    let interrupter = sandbox.engine().interrupter();
+    let ran = within(request.time, interrupter, || to_the_end(request, ending, &mut sandbox))?;
+    if let Some(difference) = ran {
+        return Ok(Native::Different(difference));
+    }
+    Ok(match compare::with_core(EngineKind::Kvm, &mut sandbox, request.core, undefined)? {
+        Ok(_) => Native::Same,
+        Err(difference) => Native::Different(difference),
+    })
+}
+
+/// Runs to the crash, answering system calls.
+fn to_the_end(
+    request: &Request<'_>,
+    ending: Ending,
+    sandbox: &mut Sandbox,
+) -> Result<Option<Difference>, CertificateError> {
+    for input in &request.suffix.inputs {
+        let exit = sandbox.run(Until::Exit)?;
+        let expected = request.suffix.path[input.step];
+        let found = sandbox.engine().regs().rip.wrapping_sub(SYSCALL_LENGTH);
+        if exit != Exit::Syscall || found != expected {
+            let found = format!("{} before {:#x}", name(&exit), sandbox.engine().regs().rip);
+            return Ok(Some(different(input.step, format!("a system call at {expected:#x}"), found)));
+        }
+        forward::answer(sandbox, input)?;
+    }
+    if ending == Ending::Sent {
+        return Ok(None);
+    }
+    let exit = sandbox.run(Until::Exit)?;
+    let died = matches!(&exit, Exit::Exception(exception) if ending.matches(exception));
+    let expected = || request.core.signal.name();
+    Ok((!died).then(|| different(request.suffix.len(), expected(), name(&exit))))
+}
+
+fn different(step: usize, expected: String, found: String) -> Difference {
+    Difference { engine: EngineKind::Kvm, step: Some(step), what: "end".to_owned(), expected, found }
+}
+
+/// Calls `run`, and interrupts the engine if it takes longer than `time`.
+fn within<T>(time: Duration, interrupter: Interrupter, run: impl FnOnce() -> T) -> T {
+    let (done, wait) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if wait.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
+                interrupter.interrupt();
+            }
+        });
+        let result = run();
+        drop(done);
+        result
+    })
+}
