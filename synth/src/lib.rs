@@ -8,6 +8,7 @@ pub mod certificate;
 pub mod facts;
 pub mod past;
 pub mod program;
+pub mod report;
 pub mod smt;
 pub mod suffix;
 pub mod term;

@@ -10,12 +10,16 @@ use vmm::sandbox::Sandbox;
 use x86::op::Gpr;
 use x86::state::Regs;
 
+/// CF, PF, AF, ZF, SF and OF.
+const ARITHMETIC: u64 = 0x8d5;
+
 /// A run of a suffix that stands between two instructions.
 pub(crate) struct Forward<'a> {
     sandbox: Sandbox,
     suffix: &'a Suffix,
     at: usize,
     inputs: &'a [SuffixInput],
+    kernel: Kernel,
 }
 
 /// The instruction that runs next.
@@ -43,7 +47,7 @@ impl<'a> Forward<'a> {
     pub(crate) fn new(core: &Core, suffix: &'a Suffix) -> Result<Forward<'a>, CertificateError> {
         let engine = SoftEngine::new(stage::memory_needed(core))?;
         let sandbox = stage::set(Box::new(engine), core, suffix)?;
-        Ok(Forward { sandbox, suffix, at: 0, inputs: &suffix.inputs })
+        Ok(Forward { sandbox, suffix, at: 0, inputs: &suffix.inputs, kernel: Kernel::of(core) })
     }
 
     /// The registers.
@@ -79,7 +83,7 @@ impl<'a> Forward<'a> {
             Exit::Syscall => match self.inputs.split_first() {
                 Some((input, rest)) if input.step == ahead.index => {
                     self.inputs = rest;
-                    answer(&mut self.sandbox, input)?;
+                    self.kernel.answer(&mut self.sandbox, input)?;
                     Outcome::Answered(input)
                 }
                 _ => return Err(CertificateError::NoInput { step: ahead.index }),
@@ -97,14 +101,34 @@ impl<'a> Forward<'a> {
     }
 }
 
-/// Answers a system call as the kernel did.
-pub(super) fn answer(sandbox: &mut Sandbox, input: &SuffixInput) -> Result<(), CertificateError> {
-    for (address, bytes) in &input.writes {
-        sandbox.write(*address, bytes)?;
+/// Who served the system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kernel {
+    /// Linux: the flags are as they were, and in r11.
+    Linux,
+    /// Gretel, which clears the arithmetic flags, and r11's copy of them (see `vmm::process`).
+    Gretel,
+}
+
+impl Kernel {
+    /// Who served those of the program that left `core`.
+    pub(super) fn of(core: &Core) -> Kernel {
+        if core.origin.is_some() { Kernel::Gretel } else { Kernel::Linux }
     }
-    let mut regs = *sandbox.engine().regs();
-    regs.gpr[usize::from(Gpr::RAX.0)] = input.result;
-    Ok(sandbox.engine_mut().set_regs(&regs)?)
+
+    /// Answers a system call.
+    pub(super) fn answer(self, sandbox: &mut Sandbox, input: &SuffixInput) -> Result<(), CertificateError> {
+        for (address, bytes) in &input.writes {
+            sandbox.write(*address, bytes)?;
+        }
+        let mut regs = *sandbox.engine().regs();
+        regs.gpr[usize::from(Gpr::RAX.0)] = input.result;
+        if self == Kernel::Gretel {
+            regs.rflags &= !ARITHMETIC;
+            regs.gpr[usize::from(Gpr::R11.0)] &= !ARITHMETIC;
+        }
+        Ok(sandbox.engine_mut().set_regs(&regs)?)
+    }
 }
 
 /// Whether the instruction is a string instruction with a repeat prefix: one instruction, many iterations.

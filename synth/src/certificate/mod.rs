@@ -12,13 +12,13 @@ mod stage;
 
 use crate::suffix::Suffix;
 use compare::Undefined;
-use forward::{Ahead, Forward, Outcome};
+use forward::{Ahead, Forward, Kernel, Outcome};
 use iced_x86::{FlowControl, Instruction};
 use std::time::Duration;
 use vmm::elfcore::{Core, SignalInfo};
 use vmm::engine::{EngineError, EngineKind, Exception, Exit};
 use vmm::sandbox::SandboxError;
-use x86::op::BranchKind;
+use x86::op::{BranchKind, Gpr};
 
 /// What to certify against what.
 pub struct Request<'a> {
@@ -149,7 +149,13 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
         native::Native::Unavailable(reason) => Some(reason),
     };
     let dont_care = compare::dont_care(request.core, compared_bytes, &run.undefined);
-    Ok(Verdict::Certified(Certificate { engines, without_kvm, records: run.records, compared_bytes, dont_care }))
+    Ok(Verdict::Certified(Certificate {
+        engines,
+        without_kvm,
+        records: run.records,
+        compared_bytes,
+        dont_care,
+    }))
 }
 
 /// How the program died.
@@ -185,7 +191,8 @@ impl Ending {
     fn matches(&self, exception: &Exception) -> bool {
         match self {
             Ending::Exception { vectors, address } => {
-                vectors.contains(&exception.vector) && address.is_none_or(|address| address == exception.address)
+                vectors.contains(&exception.vector)
+                    && address.is_none_or(|address| address == exception.address)
             }
             Ending::Sent => false,
         }
@@ -220,17 +227,30 @@ impl<'a> Stepped<'a> {
             let expected = request.suffix.path[ahead.index];
             if run.forward.regs().rip != expected {
                 let found = run.forward.regs().rip;
-                return Ok(Err(rejected(ahead.index, "rip", format!("{expected:#x}"), format!("{found:#x}"))));
+                return Ok(Err(rejected(
+                    ahead.index,
+                    "rip",
+                    format!("{expected:#x}"),
+                    format!("{found:#x}"),
+                )));
             }
             match run.forward.run(&ahead)? {
                 Outcome::Retired => run.note(request, &ahead),
-                Outcome::Answered(_) => run.undefined.call(run.forward.regs().gpr[usize::from(x86::op::Gpr::R11.0)]),
+                Outcome::Answered(_) => {
+                    let r11 = run.forward.regs().gpr[usize::from(Gpr::R11.0)];
+                    run.undefined.call(Kernel::of(request.core), r11);
+                }
                 Outcome::Stopped(exit) => {
                     let interrupted_repeat = forward::repeats(&ahead.instruction)
                         && ahead.index + ahead.span == request.suffix.len();
                     return Ok(match end(request, run.forward.regs().rip, &exit) {
                         Ok(()) if interrupted_repeat => run.check_records(request),
-                        Ok(()) => Err(rejected(ahead.index, "end", "an instruction that retires".into(), name(&exit))),
+                        Ok(()) => Err(rejected(
+                            ahead.index,
+                            "end",
+                            "an instruction that retires".into(),
+                            name(&exit),
+                        )),
                         Err(verdict) => Err(verdict),
                     });
                 }
@@ -274,7 +294,9 @@ fn end(request: &Request<'_>, rip: u64, exit: &Exit) -> Result<(), Verdict> {
         Exit::Exception(exception) if Ending::of(&request.core.signal).matches(exception) => {
             let expected = request.core.state.regs.rip;
             let same = rip == expected;
-            same.then_some(()).ok_or_else(|| rejected(step, "rip of the crash", format!("{expected:#x}"), format!("{rip:#x}")))
+            same.then_some(()).ok_or_else(|| {
+                rejected(step, "rip of the crash", format!("{expected:#x}"), format!("{rip:#x}"))
+            })
         }
         Exit::MachineRead(read) => {
             let reason = format!("{read:?} at {rip:#x} reads the machine, not the program's state");
@@ -282,7 +304,10 @@ fn end(request: &Request<'_>, rip: u64, exit: &Exit) -> Result<(), Verdict> {
         }
         Exit::NoSemantics { bytes, len } => {
             let bytes: String = bytes.iter().take((*len).into()).map(|byte| format!(" {byte:02x}")).collect();
-            Err(Verdict::Refused { step, reason: format!("no semantics for the instruction at {rip:#x}:{bytes}") })
+            Err(Verdict::Refused {
+                step,
+                reason: format!("no semantics for the instruction at {rip:#x}:{bytes}"),
+            })
         }
         other => Err(rejected(step, "end", request.core.signal.name(), name(other))),
     }

@@ -1,7 +1,8 @@
 //! The suffix run whole under KVM: the processor's own word on it.
 
 use super::compare::{self, Undefined};
-use super::{CertificateError, Difference, Ending, Request, forward, name, stage};
+use super::forward::Kernel;
+use super::{CertificateError, Difference, Ending, Request, name, stage};
 use std::sync::mpsc;
 use std::time::Duration;
 use vmm::engine::kvm::KvmEngine;
@@ -61,7 +62,7 @@ fn to_the_end(
             let found = format!("{} before {:#x}", name(&exit), sandbox.engine().regs().rip);
             return Ok(Some(different(input.step, format!("a system call at {expected:#x}"), found)));
         }
-        forward::answer(sandbox, input)?;
+        Kernel::of(request.core).answer(sandbox, input)?;
     }
     if ending == Ending::Sent {
         return Ok(None);

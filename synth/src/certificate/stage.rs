@@ -26,7 +26,11 @@ pub(super) fn memory_needed(core: &Core) -> u64 {
 }
 
 /// Puts the start image of `suffix` on `engine`.
-pub(super) fn set(engine: Box<dyn Engine>, core: &Core, suffix: &Suffix) -> Result<Sandbox, CertificateError> {
+pub(super) fn set(
+    engine: Box<dyn Engine>,
+    core: &Core,
+    suffix: &Suffix,
+) -> Result<Sandbox, CertificateError> {
     let mut sandbox = Sandbox::new(engine)?;
     for segment in &core.segments {
         let rights = segment.rights;

@@ -1,31 +1,42 @@
 //! The map of predecessors against reality: every edge that a program takes, natively and one instruction at a
 //! time, must be in the map.
 
-mod native;
-
-use native::Run;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::compiler::build;
+use crate::tracee::Tracee;
+use std::collections::BTreeSet;
+use std::path::Path;
 use synth::program::Program;
 use synth::program::cfg::{Cfg, EdgeKind};
 
 /// How much memory from the first segment on the map may read through its `cell`.
 const SPAN: u64 = 4 << 20;
 
-/// Builds the sample; `None` when the compiler is not installed.
-fn build(folder: &Path, name: &str, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cfg/sample.c");
-    let output = folder.join(name);
-    let status = Command::new(compiler).args(flags).arg("-o").arg(&output).arg(source).arg("-lm").status();
-    match status {
-        Ok(status) => assert!(status.success(), "{compiler} {flags:?} builds the sample"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("skipped: {compiler} is not installed");
-            return None;
-        }
-        Err(error) => panic!("{compiler}: {error}"),
+/// What a run did.
+struct Run {
+    /// Each pair of addresses of instructions that ran one after the other.
+    edges: BTreeSet<(u64, u64)>,
+    /// How many instructions ran.
+    steps: u64,
+    /// The run-time address of the entry point.
+    entry: u64,
+    /// The memory from `below` before the entry point on, at the end.
+    memory: Vec<u8>,
+}
+
+/// Single-steps the sample to its exit.
+fn single_step(path: &Path, below: u64) -> Run {
+    let mut tracee = Tracee::start(path);
+    let mut run =
+        Run { edges: BTreeSet::new(), steps: 0, entry: tracee.entry(), memory: vec![0; SPAN as usize] };
+    let mut before = tracee.rip();
+    while tracee.step().is_none() {
+        let now = tracee.rip();
+        run.edges.insert((before, now));
+        run.steps += 1;
+        before = now;
     }
-    Some(output)
+    tracee.read(run.entry - below, &mut run.memory);
+    run
 }
 
 /// Runs the sample and gives every executed edge that the map misses.
@@ -33,11 +44,11 @@ fn missed(path: &Path) -> (Run, Vec<String>, usize) {
     let bytes = std::fs::read(path).expect("the sample");
     let unbiased = Program::from_bytes(&bytes, 0).expect("the sample parses");
     let low = unbiased.functions()[0].start & !0xffff;
-    let below = i64::try_from(unbiased.entry() - low).expect("a distance");
-    let run = native::single_step(path, (-below, i64::try_from(SPAN).expect("a size") - below));
+    let below = unbiased.entry() - low;
+    let run = single_step(path, below);
     let program = Program::from_bytes(&bytes, Program::load_bias(&bytes, run.entry).expect("a bias"))
         .expect("the sample parses");
-    let start = run.entry - below.cast_unsigned();
+    let start = run.entry - below;
     let cell = |va: u64| {
         let at = usize::try_from(va.checked_sub(start)?).ok()?;
         Some(u64::from_le_bytes(run.memory.get(at..at + 8)?.try_into().ok()?))
@@ -76,7 +87,7 @@ fn missed(path: &Path) -> (Run, Vec<String>, usize) {
 
 fn check(name: &str, compiler: &str, flags: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
-    let Some(path) = build(folder.path(), name, compiler, flags) else { return };
+    let Some(path) = build(folder.path(), "sample.c", name, compiler, flags) else { return };
     let (run, wrong, incomplete) = missed(&path);
     assert!(run.steps > 5_000, "the sample does something: {} steps", run.steps);
     assert!(wrong.is_empty(), "{} executed edges are not in the map:\n{}", wrong.len(), wrong.join("\n"));
@@ -117,7 +128,8 @@ fn musl_unoptimised() {
 #[test]
 fn a_jump_table_is_read_whole() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = build(folder.path(), "table", "gcc", &["-static", "-O2"]).expect("gcc is a requirement");
+    let path =
+        build(folder.path(), "sample.c", "table", "gcc", &["-static", "-O2"]).expect("gcc is a requirement");
     let program = Program::from_bytes(&std::fs::read(path).expect("the sample"), 0).expect("it parses");
     let cfg = Cfg::build(&program, &|_| None);
     let classify = program.functions().iter().find(|f| f.name == "classify").expect("a symbol");
@@ -129,7 +141,8 @@ fn a_jump_table_is_read_whole() {
 #[test]
 fn source_lines_come_from_debug_information() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = build(folder.path(), "lines", "gcc", &["-static", "-O0", "-g"]).expect("gcc is a requirement");
+    let path = build(folder.path(), "sample.c", "lines", "gcc", &["-static", "-O0", "-g"])
+        .expect("gcc is a requirement");
     let program = Program::from_bytes(&std::fs::read(path).expect("the sample"), 0).expect("it parses");
     let square = program.functions().iter().find(|f| f.name == "square").expect("a symbol");
     let line = program.line_at(square.start).expect("a line");
@@ -140,7 +153,8 @@ fn source_lines_come_from_debug_information() {
 #[test]
 fn a_damaged_executable_is_refused_without_a_panic() {
     let folder = tempfile::tempdir().expect("a folder");
-    let path = build(folder.path(), "damaged", "gcc", &["-static", "-O2"]).expect("gcc is a requirement");
+    let path = build(folder.path(), "sample.c", "damaged", "gcc", &["-static", "-O2"])
+        .expect("gcc is a requirement");
     let bytes = std::fs::read(path).expect("the sample");
     assert!(Program::from_bytes(b"#!/bin/sh\n", 0).is_err());
     assert!(Program::from_bytes(&bytes[..1000], 0).is_err());

@@ -1,0 +1,153 @@
+//! What people and scripts see of a suffix: every instruction, oldest first, with its function, source line and
+//! the values that it read and wrote.
+//!
+//! [`trace`] runs the suffix again and collects the values, `text` lays them out for people; `serde` gives the
+//! same data to scripts (docs/suffix.md). [`metrics`] compares a suffix with the truth, where there is one.
+
+pub mod metrics;
+mod origins;
+mod text;
+mod trace;
+
+use crate::certificate::{Certificate, CertificateError, DontCare};
+use crate::program::Program;
+use crate::suffix::{Origin, Suffix};
+use serde::Serialize;
+use vmm::elfcore::Core;
+
+/// No line of the text is longer.
+pub const COLUMNS: usize = 110;
+
+/// A certified suffix with all its values.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listing {
+    /// What was proved.
+    pub summary: Summary,
+    /// The instructions, oldest first.
+    pub steps: Vec<Step>,
+    /// The crash.
+    pub crash: Crash,
+}
+
+/// What was proved.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Always "certified": an uncertified suffix has no listing.
+    pub verdict: &'static str,
+    /// The engines that ran it.
+    pub engines: Vec<&'static str>,
+    /// Why KVM is not among them.
+    pub without_kvm: Option<String>,
+    /// Instructions.
+    pub instructions: usize,
+    /// Branch records that it reproduces.
+    pub records: usize,
+    /// Instructions that the branch records cover.
+    pub covered: usize,
+    /// Length in multiples of that; absent without records.
+    pub reach: Option<f64>,
+    /// Bytes of memory that were compared with the core.
+    pub compared_bytes: u64,
+    /// What was not compared.
+    pub dont_care: Vec<DontCare>,
+    /// Values at the start (general registers and listed bytes) that are in the core, inferred, chosen.
+    pub origins: [usize; 3],
+}
+
+/// One instruction.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// How many instructions before the crash: from the length of the suffix down to 1.
+    pub before_crash: usize,
+    /// Its address.
+    pub address: u64,
+    /// The function that it is in.
+    pub function: Option<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// The instruction.
+    pub text: String,
+    /// Iterations, for a repeated string instruction; else 1.
+    pub iterations: usize,
+    /// Whether the branch records cover it.
+    pub covered: bool,
+    /// Whether a conditional branch was taken.
+    pub taken: Option<bool>,
+    /// What it read.
+    pub reads: Vec<Value>,
+    /// What it wrote.
+    pub writes: Vec<Value>,
+    /// What the kernel did, for a system call.
+    pub call: Option<Call>,
+}
+
+/// A value in a register or in memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Value {
+    /// The register's name, or the address in brackets.
+    pub place: String,
+    /// The value as a hexadecimal number.
+    pub value: String,
+    /// Where it comes from: the worst of what it was computed from.
+    pub origin: Origin,
+}
+
+/// A system call.
+#[derive(Clone, Debug, Serialize)]
+pub struct Call {
+    /// Its number.
+    pub number: u64,
+    /// Its result in rax.
+    pub result: Value,
+    /// How many bytes the kernel wrote.
+    pub written: usize,
+}
+
+/// How it ends.
+#[derive(Clone, Debug, Serialize)]
+pub struct Crash {
+    /// The signal's name.
+    pub signal: String,
+    /// The instruction pointer.
+    pub address: u64,
+    /// The address that could not be used, for memory faults.
+    pub accessed: Option<u64>,
+    /// The function.
+    pub function: Option<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
+    /// The instruction that did not retire; absent when the signal was sent.
+    pub text: Option<String>,
+}
+
+impl Listing {
+    /// Runs the suffix again, and collects what it does.
+    ///
+    /// # Errors
+    /// When the run fails, which a certificate for the same suffix excludes.
+    pub fn new(
+        program: &Program,
+        core: &Core,
+        suffix: &Suffix,
+        certificate: &Certificate,
+    ) -> Result<Listing, CertificateError> {
+        let (steps, crash) = trace::collect(program, core, suffix)?;
+        let summary = Summary {
+            verdict: "certified",
+            engines: certificate.engines.iter().map(|engine| engine.name()).collect(),
+            without_kvm: certificate.without_kvm.clone(),
+            instructions: suffix.len(),
+            records: certificate.records,
+            covered: suffix.coverage.instructions,
+            reach: suffix.reach(),
+            compared_bytes: certificate.compared_bytes,
+            dont_care: certificate.dont_care.clone(),
+            origins: suffix.origins(),
+        };
+        Ok(Listing { summary, steps, crash })
+    }
+}

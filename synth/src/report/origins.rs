@@ -1,0 +1,89 @@
+//! Where each value comes from, followed forward: the result of an instruction is as uncertain as the most
+//! uncertain value that it was computed from.
+
+use crate::suffix::{Origin, Suffix};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use std::collections::HashMap;
+
+/// The origin of every register and byte at a point of the run.
+pub(super) struct Origins {
+    gpr: [Origin; 16],
+    vector: [Origin; 16],
+    flags: Origin,
+    fpu: Origin,
+    /// Bytes of memory that are not [`Origin::Core`], or were overwritten.
+    memory: HashMap<u64, Origin>,
+}
+
+impl Origins {
+    /// At the start of the suffix.
+    pub(super) fn of(suffix: &Suffix) -> Origins {
+        let registers = &suffix.registers;
+        let bytes =
+            suffix.memory.iter().flat_map(|piece| (piece.address..).zip(piece.origins.iter().copied()));
+        Origins {
+            gpr: registers.gpr,
+            vector: registers.vector,
+            flags: registers.flags,
+            fpu: registers.fpu,
+            memory: bytes.collect(),
+        }
+    }
+
+    /// Of a register.
+    pub(super) fn register(&self, register: Register) -> Origin {
+        let full = register.full_register();
+        match () {
+            () if full.is_gpr64() => self.gpr[full.number()],
+            () if register.is_xmm() => self.vector[register.number() & 15],
+            () if register.is_st() || register.is_mm() => self.fpu,
+            () => Origin::Core,
+        }
+    }
+
+    /// Of memory.
+    pub(super) fn memory(&self, address: u64, len: usize) -> Origin {
+        let bytes = (address..).take(len).filter_map(|at| self.memory.get(&at));
+        bytes.max().copied().unwrap_or(Origin::Core)
+    }
+
+    /// Of the flags.
+    pub(super) fn flags(&self) -> Origin {
+        self.flags
+    }
+
+    /// Writes a register; a part of one keeps the rest.
+    pub(super) fn set_register(&mut self, register: Register, origin: Origin) {
+        let full = register.full_register();
+        if full.is_gpr64() {
+            let old = &mut self.gpr[full.number()];
+            *old = if register.size() >= 4 { origin } else { origin.max(*old) };
+        } else if register.is_xmm() {
+            self.vector[register.number() & 15] = origin;
+        } else if register.is_st() || register.is_mm() {
+            self.fpu = origin.max(self.fpu);
+        }
+    }
+
+    /// Writes memory.
+    pub(super) fn set_memory(&mut self, address: u64, len: usize, origin: Origin) {
+        self.memory.extend((address..).take(len).map(|at| (at, origin)));
+    }
+
+    /// Writes the flags.
+    pub(super) fn set_flags(&mut self, origin: Origin) {
+        self.flags = origin;
+    }
+}
+
+/// Whether the result does not depend on the operands: `xor eax, eax` and its like.
+pub(super) fn is_zeroing(instruction: &Instruction) -> bool {
+    let same = instruction.op_count() == 2
+        && instruction.op0_kind() == OpKind::Register
+        && instruction.op1_kind() == OpKind::Register
+        && instruction.op0_register() == instruction.op1_register();
+    same && matches!(
+        instruction.mnemonic(),
+        Mnemonic::Xor | Mnemonic::Sub | Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd
+    )
+}

@@ -1,0 +1,187 @@
+//! The listing for people.
+
+use super::{COLUMNS, Crash, Listing, Step, Summary, Value};
+use crate::suffix::Origin;
+use std::fmt::{self, Display, Formatter};
+
+/// The column at which values begin.
+const VALUES: usize = 64;
+/// The indentation of values that did not fit.
+const CONTINUED: usize = 24;
+
+impl Display for Listing {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.summary.fmt(f)?;
+        let mut previous: Option<&Step> = None;
+        for step in &self.steps {
+            heading(f, previous, step)?;
+            if step.covered && previous.is_some_and(|previous| !previous.covered) {
+                writeln!(
+                    f,
+                    "        -- oldest branch record here: the {} records cover what follows --",
+                    self.summary.records
+                )?;
+            }
+            instruction(f, step)?;
+            previous = Some(step);
+        }
+        self.crash.fmt(f)
+    }
+}
+
+impl Display for Summary {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "certified on {}: {} instructions", self.engines.join(" and "), self.instructions)?;
+        match self.reach {
+            Some(reach) => writeln!(
+                f,
+                ", {reach:.1} times the {} that the {} branch records cover",
+                self.covered, self.records
+            )?,
+            None => writeln!(f, ", without branch records")?,
+        }
+        if let Some(reason) = &self.without_kvm {
+            wrapped(f, "not run under KVM: ", reason)?;
+        }
+        let bytes = self.compared_bytes;
+        writeln!(f, "equal to the core: all registers and {bytes} bytes of memory; not compared:")?;
+        for entry in &self.dont_care {
+            wrapped(f, "  - ", &format!("{}: {}", entry.what, entry.why))?;
+        }
+        let [core, forced, chosen] = self.origins;
+        writeln!(
+            f,
+            "at the start, of general registers and listed bytes: {core} in the core, {forced} inferred, {chosen} chosen"
+        )?;
+        writeln!(
+            f,
+            "marks: value* inferred (no other leads here), value? chosen (others would do), else known"
+        )
+    }
+}
+
+/// Names the function and the source line where they change.
+fn heading(f: &mut Formatter<'_>, previous: Option<&Step>, step: &Step) -> fmt::Result {
+    let same_function = previous.is_some_and(|previous| previous.function == step.function);
+    let same_line = same_function
+        && previous.is_some_and(|previous| (&previous.file, previous.line) == (&step.file, step.line));
+    if !same_function {
+        writeln!(f)?;
+        line(f, step.function.as_deref().unwrap_or("(no function)"))?;
+    }
+    match (&step.file, step.line) {
+        (Some(file), Some(number)) if !same_line => line(f, &format!("  {}:{number}", short(file))),
+        _ => Ok(()),
+    }
+}
+
+fn instruction(f: &mut Formatter<'_>, step: &Step) -> fmt::Result {
+    let mut text = format!("{:>7}  {:<10x}  {}", format!("-{}", step.before_crash), step.address, step.text);
+    if step.iterations > 1 {
+        text.push_str(&format!("  x{}", step.iterations));
+    }
+    let mut values: Vec<String> = step.reads.iter().map(Value::to_string).collect();
+    match step.taken {
+        Some(true) => values.push("taken".to_owned()),
+        Some(false) => values.push("not taken".to_owned()),
+        None => {}
+    }
+    if let Some(call) = &step.call {
+        values.push(format!("system call {}", call.number));
+        values.push(format!("-> {}", call.result));
+        if call.written > 0 {
+            values.push(format!("{} bytes written", call.written));
+        }
+    }
+    let mut arrow = "-> ";
+    for value in &step.writes {
+        values.push(format!("{arrow}{value}"));
+        arrow = "";
+    }
+    with_values(f, &text, &values)
+}
+
+/// Writes `text`, and the values in their column, broken into lines that fit.
+fn with_values(f: &mut Formatter<'_>, text: &str, values: &[String]) -> fmt::Result {
+    let mut now: String = cut(text, COLUMNS);
+    let mut empty = true;
+    for value in values {
+        let start = if empty { VALUES.max(now.chars().count() + 2) } else { now.chars().count() + 2 };
+        if start + value.chars().count() > COLUMNS {
+            writeln!(f, "{}", now.trim_end())?;
+            now = " ".repeat(CONTINUED);
+        } else {
+            now = format!("{now:<start$}");
+        }
+        now.push_str(&cut(value, COLUMNS - CONTINUED));
+        empty = false;
+    }
+    writeln!(f, "{}", now.trim_end())
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mark = match self.origin {
+            Origin::Core => "",
+            Origin::Forced => "*",
+            Origin::Chosen => "?",
+        };
+        write!(f, "{}={}{mark}", self.place, self.value)
+    }
+}
+
+impl Display for Crash {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut text = format!("crash: {} at {:#x}", self.signal, self.address);
+        if let Some(function) = &self.function {
+            text.push_str(&format!(" in {function}"));
+        }
+        if let (Some(file), Some(number)) = (&self.file, self.line) {
+            text.push_str(&format!(" ({}:{number})", short(file)));
+        }
+        writeln!(f)?;
+        line(f, &text)?;
+        if let Some(text) = &self.text {
+            line(f, &format!("         {:<10x}  {text}", self.address))?;
+        }
+        if let Some(accessed) = self.accessed {
+            line(f, &format!("         cannot use the memory at {accessed:#x}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A line that fits.
+fn line(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
+    writeln!(f, "{}", cut(text, COLUMNS))
+}
+
+/// Text broken at spaces into lines that fit, with a hanging indentation.
+fn wrapped(f: &mut Formatter<'_>, first: &str, text: &str) -> fmt::Result {
+    let indentation = " ".repeat(first.len());
+    let mut now = first.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        if !empty && now.chars().count() + 1 + word.chars().count() > COLUMNS {
+            writeln!(f, "{now}")?;
+            now = indentation.clone();
+            empty = true;
+        }
+        if !empty {
+            now.push(' ');
+        }
+        now.push_str(&cut(word, COLUMNS - indentation.len()));
+        empty = false;
+    }
+    writeln!(f, "{now}")
+}
+
+/// The first `columns` characters.
+fn cut(text: &str, columns: usize) -> String {
+    text.chars().take(columns).collect()
+}
+
+/// A file name without its folders.
+fn short(file: &str) -> &str {
+    file.rsplit('/').next().unwrap_or(file)
+}
