@@ -224,27 +224,38 @@ impl PageTables {
     }
 }
 
+/// What a processor in ring 3 finds at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// No page.
+    Absent,
+    /// A page of ring 0.
+    Forbidden,
+    /// A page that it may read.
+    Page(Phys, Rights),
+}
+
 /// What a processor in ring 3 makes of the page of `va` under the tables at `root`: rights are the least that
-/// any level grants. `None` if the page is not there, `Some(Err)` if it is there but only for ring 0.
+/// any level grants.
 #[must_use]
-pub fn translate_user(ram: &Ram, root: Phys, va: Virt) -> Option<Result<(Phys, Rights), ()>> {
+pub fn translate_user(ram: &Ram, root: Phys, va: Virt) -> Reach {
     let mut table = root;
     let mut all = WRITE | USER;
     let mut no_execute = 0;
     for level in (0..4).rev() {
-        let at = table.checked_add(index(va, level) * 8).filter(|at| at + 8 <= ram.size())?;
-        let entry = ram.word(at);
+        let at = table + index(va, level) * 8;
+        let entry = if at < ram.size() { ram.word(at) } else { 0 };
         if entry & PRESENT == 0 {
-            return None;
+            return Reach::Absent;
         }
         all &= entry;
         no_execute |= entry & NO_EXECUTE;
         table = entry & FRAME;
     }
     if all & USER == 0 {
-        return Some(Err(()));
+        return Reach::Forbidden;
     }
-    Some(Ok((table, Rights { write: all & WRITE != 0, execute: no_execute == 0 })))
+    Reach::Page(table, Rights { write: all & WRITE != 0, execute: no_execute == 0 })
 }
 
 /// A word that makes a top-level or middle entry lead to the table at `table`.
@@ -336,7 +347,7 @@ mod tests {
             let frame = frames.allocate(&mut ram).unwrap();
             assert_eq!(tables.map(&mut ram, &mut frames, va, frame, RW), Ok(None));
             assert_eq!(tables.walk(&ram, va + 5), Some(Mapping { frame, rights: Some(RW) }));
-            assert_eq!(translate_user(&ram, tables.root(), va), Some(Ok((frame, RW))));
+            assert_eq!(translate_user(&ram, tables.root(), va), Reach::Page(frame, RW));
         }
         let order: Vec<Virt> = tables.mapped(&ram, 0, u64::MAX).map(|(va, _)| va).collect();
         assert_eq!(order, [0x1000, 0x40_0000, 0x40_1000, 0x7fff_ffff_f000]);
@@ -359,7 +370,7 @@ mod tests {
         assert_eq!(tables.protect(&mut ram, 0x1000, Some(RX)), stale, "no longer writable");
         assert_eq!(tables.protect(&mut ram, 0x1000, None), stale, "gone");
         assert_eq!(tables.walk(&ram, 0x1000), Some(Mapping { frame, rights: None }));
-        assert_eq!(translate_user(&ram, tables.root(), 0x1000), None);
+        assert_eq!(translate_user(&ram, tables.root(), 0x1000), Reach::Absent);
         assert_eq!(tables.protect(&mut ram, 0x1000, Some(RX)), None, "back again");
         assert_eq!(map(&mut tables, &mut ram, &mut frames, frame + PAGE, RX), stale, "another frame");
         let moved = Mapping { frame: frame + PAGE, rights: Some(RX) };

@@ -137,12 +137,12 @@ impl<E: Engine + ?Sized> Sandbox<E> {
     /// The engine.
     #[must_use]
     pub fn engine(&self) -> &E {
-        &*self.engine
+        &self.engine
     }
 
     /// The engine, writable.
     pub fn engine_mut(&mut self) -> &mut E {
-        &mut *self.engine
+        &mut self.engine
     }
 
     /// Writes memory without telling the engine.

@@ -191,6 +191,21 @@ fn instructions_that_fault_by_themselves() {
 }
 
 #[test]
+fn software_interrupts_are_refused_but_for_those_that_ring_3_may_raise() {
+    each_engine(|sandbox| {
+        for (number, expected, offset) in [
+            (0x80, exception(13, 0x402, 0), 0),
+            (13, exception(13, 0x6a, 0), 0),
+            (3, exception(3, 0, 0), 2),
+            (4, exception(4, 0, 0), 2),
+        ] {
+            load_bytes(sandbox, &[0xcd, number]);
+            assert_eq!((run(sandbox), regs(sandbox).rip - CODE), (expected, offset), "INT {number:#x}");
+        }
+    });
+}
+
+#[test]
 fn privileged_instructions_are_general_protection_faults_and_change_nothing() {
     // OUT to the port that the KVM engine itself uses for system calls, with nops around it; the others.
     let cases: [(&str, &[u8]); 6] = [

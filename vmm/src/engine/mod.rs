@@ -4,6 +4,7 @@
 //! tables that it is given; everything that the program cannot do alone comes back as an [`Exit`]. The
 //! personality, the journal and the tests never ask which engine runs.
 
+mod code;
 mod flags;
 mod interrupt;
 pub mod kvm;

@@ -4,9 +4,10 @@
 
 use super::{
     Counters, Engine, EngineError, EngineKind, Exception, Exit, Interrupter, Phys, StalePage, Until,
+    code::{fetch, software_interrupt},
     flags::user_rflags,
 };
-use crate::paging::translate_user;
+use crate::paging::{Reach, translate_user};
 use crate::ram::{PAGE, Ram};
 use lbr::Model;
 use x86::bus::{Access, Bus, PageFault, Translation};
@@ -48,8 +49,11 @@ impl Bus for PagedRam {
         if self.root == 0 {
             return Err(absent);
         }
-        let (frame, rights) =
-            translate_user(&self.ram, self.root, va).ok_or(absent)?.map_err(|()| forbidden)?;
+        let (frame, rights) = match translate_user(&self.ram, self.root, va) {
+            Reach::Page(frame, rights) => (frame, rights),
+            Reach::Forbidden => return Err(forbidden),
+            Reach::Absent => return Err(absent),
+        };
         let allowed = match access {
             Access::Read => true,
             Access::Write => rights.write,
@@ -131,6 +135,12 @@ impl SoftEngine {
         self.in_kernel = true;
     }
 
+    /// The bytes at rip.
+    fn code(&self) -> Vec<u8> {
+        let PagedRam { ram, root } = self.interpreter.cpu().bus();
+        fetch(ram, *root, self.regs.rip)
+    }
+
     /// Takes the last instruction out of the count: it has not happened, whoever serves the exit does it.
     fn uncount(&mut self) {
         let mut counters = self.interpreter.counters();
@@ -138,7 +148,14 @@ impl SoftEngine {
         self.interpreter.set_counters(counters);
     }
 
-    fn exception(&self, trap: Trap) -> Exception {
+    /// The exception of a trap; the semantics leaves INT n to the engine, as a #GP.
+    fn exception(&mut self, trap: Trap) -> Exception {
+        if trap == Trap::General
+            && let Some((exception, len)) = software_interrupt(&self.code())
+        {
+            self.regs.rip = self.regs.rip.wrapping_add(len);
+            return exception;
+        }
         let vector = match trap {
             Trap::Divide => 0,
             Trap::Debug => 1,

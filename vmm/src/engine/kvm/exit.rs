@@ -3,21 +3,17 @@
 use super::entry::{Left, Reason};
 use super::layout::{self, Door, Frame};
 use super::{KvmEngine, Landing};
+use crate::engine::code::{GENERAL, LONGEST, decode, fetch, software_interrupt};
 use crate::engine::flags::user_rflags;
 use crate::engine::{EngineError, Exception, Exit, Virt};
-use crate::paging::translate_user;
-use crate::ram::{PAGE, Ram};
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+use iced_x86::Mnemonic;
 use x86::machine::MachineRead;
 use x86::state::Regs;
 
 const UNDEFINED: u8 = 6;
-const GENERAL: u8 = 13;
 const PAGE_FAULT: u8 = 14;
 /// The bits of a page fault's error code that exist without protection keys, shadow stacks and SGX.
 const PAGE_FAULT_CODE: u64 = 0x1f;
-/// The longest instruction.
-const LONGEST: u64 = 15;
 
 impl KvmEngine {
     /// Runs until something happens that the guest cannot do alone.
@@ -80,7 +76,7 @@ impl KvmEngine {
         let after = self.finish_io()?;
         let rip = if after.rip == left.regs.rip {
             // The host had moved on before the exit.
-            let bytes = |at| read_code(&self.ram, self.user.cr3, at);
+            let bytes = |at| fetch(&self.ram, self.user.cr3, at);
             start_of_privileged(left.regs.rip, &left.reason, left.regs.gpr[2], bytes).unwrap_or(left.regs.rip)
         } else {
             left.regs.rip
@@ -89,14 +85,18 @@ impl KvmEngine {
         Ok(Exit::Exception(Exception { vector: GENERAL, error_code: 0, address: 0 }))
     }
 
-    /// #UD and #GP at an instruction that reads the machine are that read, trapped by this CPU model.
+    /// #UD and #GP at an instruction that reads the machine are that read, trapped by this CPU model; at INT n they are
+    /// what the manual says (kvm_pvm raises #UD).
     fn refine(&self, exception: Exception) -> Exit {
-        if matches!(exception.vector, UNDEFINED | GENERAL)
-            && let Some(read) = machine_read(&read_code(&self.ram, self.user.cr3, self.regs.rip))
-        {
-            return Exit::MachineRead(read);
+        if !matches!(exception.vector, UNDEFINED | GENERAL) {
+            return Exit::Exception(exception);
         }
-        Exit::Exception(exception)
+        let bytes = fetch(&self.ram, self.user.cr3, self.regs.rip);
+        match (machine_read(&bytes), software_interrupt(&bytes)) {
+            (Some(read), _) => Exit::MachineRead(read),
+            (None, Some((refused, 0))) => Exit::Exception(refused),
+            (None, _) => Exit::Exception(exception),
+        }
     }
 }
 
@@ -127,28 +127,6 @@ fn exception(vector: u8, frame: &Frame, fault_address: Virt) -> Exception {
         error_code: u32::try_from(code).expect("sixteen bits"),
         address: if page_fault { fault_address } else { 0 },
     }
-}
-
-/// The code bytes at `rip` that ring 3 can fetch, as many as one instruction may have.
-fn read_code(ram: &Ram, root: u64, rip: Virt) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut at = rip;
-    let end = rip.saturating_add(LONGEST);
-    while at < end
-        && let Some(Ok((frame, rights))) = translate_user(ram, root, at)
-        && rights.execute
-    {
-        let page_end = (at | (PAGE - 1)).saturating_add(1).min(end);
-        let page = ram.frame(frame);
-        let offset = |va: Virt| usize::try_from(va % PAGE).expect("inside a page");
-        bytes.extend_from_slice(&page[offset(at)..=offset(page_end - 1)]);
-        at = page_end;
-    }
-    bytes
-}
-
-fn decode(bytes: &[u8]) -> Instruction {
-    Decoder::new(64, bytes, DecoderOptions::NONE).decode()
 }
 
 fn machine_read(bytes: &[u8]) -> Option<MachineRead> {

@@ -194,3 +194,36 @@ const MSRS_PER_CALL: usize = 128;
 fn msr_entry(index: u32, data: u64) -> kvm_msr_entry {
     kvm_msr_entry { index, data, ..kvm_msr_entry::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Exception, Until};
+    use crate::paging::Rights;
+    use crate::sandbox::Sandbox;
+
+    /// The way back by IRETQ is that of hosts where SYSCALL enters ring 0. Exceptions do so on every host, so this one can
+    /// be made to take it.
+    #[test]
+    fn the_way_back_by_iretq_restores_every_register() {
+        let mut engine = match KvmEngine::new(1 << 20) {
+            Err(EngineError::KvmUnavailable(why)) => return println!("SKIPPED: {why}"),
+            other => other.unwrap(),
+        };
+        engine.landing = Landing::Ring0;
+        let mut sandbox = Sandbox::new(Box::new(engine)).unwrap();
+        // UD2 twice, with nothing in between.
+        sandbox.map(0x40_0000, &[0x0f, 0x0b, 0x0f, 0x0b], Rights { write: false, execute: true }).unwrap();
+        let gpr = std::array::from_fn(|n| 0x0101_0101_0101_0101 * (n as u64 + 1));
+        let regs = Regs { gpr, rip: 0x40_0000, rflags: 0xad7 | 0x400, fs_base: 5, gs_base: 6 };
+        sandbox.engine_mut().set_regs(&regs).unwrap();
+        for at in [0x40_0000, 0x40_0002] {
+            let undefined = Exit::Exception(Exception { vector: 6, error_code: 0, address: 0 });
+            assert_eq!(sandbox.run(Until::Exit).unwrap(), undefined);
+            let here = Regs { rip: at, rflags: regs.rflags | 0x200, ..regs };
+            assert_eq!(*sandbox.engine().regs(), here);
+            assert_eq!(sandbox.engine().level, 0, "the handler runs in ring 0");
+            sandbox.engine_mut().set_regs(&Regs { rip: 0x40_0002, ..here }).unwrap();
+        }
+    }
+}
