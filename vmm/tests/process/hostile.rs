@@ -2,7 +2,7 @@
 //! make the personality panic. The gate replays, so the host is never called.
 
 use std::collections::BTreeSet;
-use vmm::engine::{Engine, soft::SoftEngine};
+use vmm::engine::soft::SoftEngine;
 use vmm::gate::{Event, Gate, GateError, Input, MemoryWrite, Time};
 use vmm::process::{Ids, Launch, Process, ProcessError, Step};
 use x86::state::Regs;
