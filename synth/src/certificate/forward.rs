@@ -113,7 +113,8 @@ pub(super) enum Kernel {
 impl Kernel {
     /// Who served those of the program that left `core`.
     pub(super) fn of(core: &Core) -> Kernel {
-        if core.origin.is_some() { Kernel::Gretel } else { Kernel::Linux }
+        let ours = core.origin.as_deref().is_some_and(|origin| !origin.is_empty());
+        if ours { Kernel::Gretel } else { Kernel::Linux }
     }
 
     /// Answers a system call.
