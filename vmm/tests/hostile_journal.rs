@@ -1,0 +1,117 @@
+//! A journal whose checksums are right and whose content is not: someone made it so. Replay may say anything about it,
+//! but it does not panic, and it does not run on past a difference.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use vmm::engine::{self, EngineKind, Until};
+use vmm::gate::{Event, MemoryWrite};
+use vmm::journal::{Header, Reader, Record, frame};
+use vmm::launch::launch_here;
+use vmm::recording::Recording;
+use vmm::replay::{Progress, Replay};
+
+const MEMORY: u64 = 1 << 30;
+/// Replays of a journal that was changed stop here at the latest: it may make the program loop.
+const BOUND: u64 = 3_000_000;
+
+/// Splitmix64: the changes are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).expect("below a usize")
+    }
+
+    /// A number that is likely to be a special case of something.
+    fn nasty(&mut self) -> u64 {
+        match self.below(6) {
+            0 => 0,
+            1 => u64::MAX,
+            2 => 1 << self.below(64),
+            3 => 0x7fff_ffff_f000 + (self.next() & 0x1fff),
+            4 => self.next() & 0xffff,
+            _ => self.next(),
+        }
+    }
+}
+
+fn all_records(path: &Path) -> (Header, Vec<Record>) {
+    let mut reader = Reader::open(path).unwrap();
+    let header = reader.header().clone();
+    let mut records = Vec::new();
+    while let Some(record) = reader.take().unwrap() {
+        records.push(record);
+    }
+    (header, records)
+}
+
+fn write_records(path: &Path, header: &Header, records: &[Record]) {
+    let mut bytes = Vec::new();
+    records.iter().for_each(|record| record.encode(&mut bytes));
+    let file =
+        [frame::preamble(), frame::pack(0, &header.encode()).unwrap(), frame::pack(1, &bytes).unwrap()];
+    std::fs::write(path, file.concat()).unwrap();
+}
+
+fn change(records: &mut Vec<Record>, random: &mut Random) {
+    let at = random.below(records.len());
+    match (&mut records[at], random.below(4)) {
+        (Record::Input(input), 0) => input.result = random.nasty().cast_signed(),
+        (Record::Input(input), 1) => {
+            let bytes = vec![0xa5; random.below(9000)];
+            input.writes.push(MemoryWrite { address: random.nasty(), bytes });
+        }
+        (Record::Input(input), 2) if !input.writes.is_empty() => {
+            let at = random.below(input.writes.len());
+            input.writes[at].address = random.nasty();
+        }
+        (Record::Input(input), _) => {
+            input.result = random.nasty().cast_signed();
+            input.writes.clear();
+        }
+        (Record::Time(time), _) => (time.real, time.monotonic) = (random.nasty(), random.nasty()),
+        (Record::Begin { event, .. }, 0) => *event = Event::Syscall(random.nasty()),
+        _ => {
+            records.remove(at);
+        }
+    }
+}
+
+#[test]
+fn a_forged_journal_does_not_bring_replay_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    std::fs::write(&text, "b\na\n").unwrap();
+    let Ok(launch) = launch_here(OsStr::new("busybox"), &["sort".into(), text.into()]) else {
+        eprintln!("skipped: there is no busybox here");
+        return;
+    };
+    let recording = Recording::create(&dir.path().join("rec"), false).unwrap();
+    let soft = || engine::open(EngineKind::Soft, MEMORY).unwrap();
+    vmm::record::record(&recording, soft(), &launch).unwrap();
+    let (header, records) = all_records(&recording.journal());
+    let mut random = Random(1);
+    let (mut stopped, mut unnoticed) = (0, 0);
+    for _ in 0..60 {
+        let mut changed = records.clone();
+        change(&mut changed, &mut random);
+        write_records(&recording.journal(), &header, &changed);
+        let mut replay = Replay::start(&recording, soft(), None).unwrap();
+        let end = loop {
+            match replay.step_until(Until::Retired(BOUND)) {
+                Ok(Progress::Running) => {}
+                other => break other,
+            }
+        };
+        if end.is_err() { stopped += 1 } else { unnoticed += 1 }
+    }
+    // Some changes make no difference to this program, such as the time; most must be noticed.
+    assert!(stopped > 20, "{stopped} of 60 changed journals were refused, {unnoticed} ran to the end");
+}
