@@ -44,7 +44,8 @@ impl OpenFile {
         }
     }
 
-    /// The number under which the gate is told of output: 0, 1 or 2 for a standard stream, -1 for any other file.
+    /// The number under which the gate is told of output: 0, 1 or 2 for a standard stream, -1 for any other
+    /// file.
     pub(super) fn output_number(&self) -> i32 {
         self.standard.unwrap_or(-1)
     }

@@ -1,5 +1,5 @@
-//! Who and where the process is: ids, the system's name, limits, and the single processor. Fixed by the model or
-//! given at launch, so that nothing of it needs the journal.
+//! Who and where the process is: ids, the system's name, limits, and the single processor. Fixed by the model
+//! or given at launch, so that nothing of it needs the journal.
 
 use super::{Guest, Linux, PARENT_PID, PID, Served, errno, host, int, time};
 use crate::engine::Virt;

@@ -4,7 +4,8 @@
 //! Files, terminals and the like are the host's: every effect on the host, and all that comes from it, passes
 //! through [`Guest::input`], so that a replay touches nothing outside. [`table`] is the one list of calls;
 //! [`passthrough`] serves those that only translate their arguments, the other modules the rest: [`files`],
-//! [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`signals`]. [`host`] is the only one with unsafe code.
+//! [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`signals`].
+//! [`host`] is the only one with unsafe code.
 
 mod descriptors;
 mod files;

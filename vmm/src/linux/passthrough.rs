@@ -218,8 +218,9 @@ fn call(entry: &Pass, prepared: &mut [Prepared]) -> Input {
             Prepared::Out { bytes, .. } => host::pointer(bytes.as_mut_ptr()),
         };
     }
-    // SAFETY: the call is one of `TABLE`: its pointers are NUL-terminated paths and buffers with the sizes that it reads
-    // or writes (a counted buffer's length is passed as `LengthOf`), or null; all outlive the call.
+    // SAFETY: the call is one of `TABLE`: its pointers are NUL-terminated paths and buffers with the sizes
+    // that it reads or writes (a counted buffer's length is passed as `LengthOf`), or null; all outlive the
+    // call.
     let result = unsafe { host::raw(entry.host, arguments) };
     let mut writes = Vec::new();
     for argument in prepared {

@@ -1,5 +1,5 @@
-//! The frame that a signal's handler runs on, as the kernel lays it out on x86-64 (`struct rt_sigframe`), without
-//! the extended state: return address, ucontext, siginfo, and above them the FXSAVE image.
+//! The frame that a signal's handler runs on, as the kernel lays it out on x86-64 (`struct rt_sigframe`),
+//! without the extended state: return address, ucontext, siginfo, and above them the FXSAVE image.
 
 use super::signals::{Action, Stack};
 use super::{Guest, PID, Served};
@@ -20,7 +20,8 @@ const UC_FLAGS: u64 = 6;
 const SELECTORS: u64 = 0x33 | 0x2b << 48;
 /// General registers by hardware number, in the order of `struct sigcontext`.
 const ORDER: [usize; 16] = [8, 9, 10, 11, 12, 13, 14, 15, 7, 6, 5, 3, 2, 0, 1, 4];
-/// Where in the mcontext rip, flags, selectors, error, trap, old mask, cr2 and the pointer to the FXSAVE image are.
+/// Where in the mcontext rip, flags, selectors, error, trap, old mask, cr2 and the pointer to the FXSAVE
+/// image are.
 const RIP: usize = MCONTEXT + 16;
 const FPSTATE: usize = MCONTEXT + 23;
 /// The signal mask, after the mcontext and its reserved words.

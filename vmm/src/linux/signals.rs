@@ -3,6 +3,7 @@
 
 use super::{Guest, Linux, Outcome, PID, Served, Stop, errno, int, sigframe};
 use crate::engine::Virt;
+use crate::process::exit::SI_KERNEL;
 use crate::process::{Death, ProcessError};
 use std::collections::BTreeMap;
 
@@ -143,7 +144,7 @@ pub(crate) fn deliver(
         Ok(()) => {}
         // The kernel's answer to a stack that cannot take the frame.
         Err(Stop::Errno(_)) => {
-            let code = super::super::process::exit::SI_KERNEL;
+            let code = SI_KERNEL;
             return Ok(Delivery::Fatal(Death {
                 signal: libc::SIGSEGV,
                 code,
@@ -173,7 +174,7 @@ pub(super) fn sigreturn(linux: &mut Linux, guest: &mut Guest<'_>) -> Served<Outc
                 linux.signals.stack.flags = SS_DISABLE;
             }
         }
-        Err(Stop::Errno(_)) => linux.signals.raise(libc::SIGSEGV, super::super::process::exit::SI_KERNEL),
+        Err(Stop::Errno(_)) => linux.signals.raise(libc::SIGSEGV, SI_KERNEL),
         Err(fatal) => return Err(fatal),
     }
     Ok(Outcome::Resumed)

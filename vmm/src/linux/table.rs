@@ -118,7 +118,8 @@ fn own(linux: &mut Linux, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Opt
         libc::SYS_futex => identity::futex(linux, guest, a),
         libc::SYS_wait4 => errno(libc::ECHILD),
         // Refused for good, so that libc does without.
-        libc::SYS_rseq | libc::SYS_copy_file_range | libc::SYS_sendfile | libc::SYS_membarrier => errno(libc::ENOSYS),
+        libc::SYS_rseq | libc::SYS_membarrier => errno(libc::ENOSYS),
+        libc::SYS_copy_file_range | libc::SYS_sendfile => errno(libc::ENOSYS),
         _ => return None,
     })
 }

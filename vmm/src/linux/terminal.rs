@@ -14,7 +14,8 @@ enum Way {
     Out,
 }
 
-/// The requests that are passed on: number, direction and size of what the argument points to (asm-generic/ioctls.h).
+/// The requests that are passed on: number, direction and size of what the argument points to
+/// (asm-generic/ioctls.h).
 const REQUESTS: &[(u64, Way, usize)] = &[
     (libc::TCGETS, Way::Out, KERNEL_TERMIOS),
     (libc::TCSETS, Way::In, KERNEL_TERMIOS),

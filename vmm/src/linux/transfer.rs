@@ -108,8 +108,8 @@ fn segments(guest: &mut Guest<'_>, address: Virt, count: u64) -> Served<Vec<Segm
     Ok(segments)
 }
 
-/// The buffers as far as the guest may access them: up to the first bad byte, where the transfer ends. That nothing at all can
-/// be transferred is EFAULT.
+/// The buffers as far as the guest may access them: up to the first bad byte, where the transfer ends. That
+/// nothing at all can be transferred is EFAULT.
 fn usable(guest: &mut Guest<'_>, segments: &[Segment], access: Access) -> Served<Vec<(Virt, usize)>> {
     let mut left = LONGEST;
     let mut usable = Vec::with_capacity(segments.len());

@@ -1,5 +1,5 @@
-//! How the personality reads and writes the guest's memory: every pointer and length is checked against what the
-//! guest itself may touch, and a bad one is an error for the guest (EFAULT), never one of ours.
+//! How the personality reads and writes the guest's memory: every pointer and length is checked against what
+//! the guest itself may touch, and a bad one is an error for the guest (EFAULT), never one of ours.
 
 use super::space::{Access, AddressSpace, SpaceError, allows};
 use super::vma::{Backing, page_of, page_up};
@@ -17,7 +17,8 @@ pub enum AccessError {
     Space(#[from] SpaceError),
 }
 
-/// Splits `length` bytes at `address` at page boundaries: address and range of the buffer. None if it wraps around.
+/// Splits `length` bytes at `address` at page boundaries: address and range of the buffer. None if it wraps
+/// around.
 fn pages(address: Virt, length: usize) -> Option<impl Iterator<Item = (Virt, std::ops::Range<usize>)>> {
     let end = address.checked_add(length as u64)?;
     let mut at = address;
@@ -96,7 +97,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Reads whatever its rights are, as the guest would see it (with rewritten machine reads); false if a byte is not mapped.
+    /// Reads whatever its rights are, as the guest would see it (with rewritten machine reads); false if a
+    /// byte is not mapped.
     pub(super) fn copy(&self, ram: &Ram, address: Virt, bytes: &mut [u8]) -> bool {
         let Some(mut parts) = pages(address, bytes.len()) else { return false };
         parts.all(|(at, part)| self.copy_page(ram, at, &mut bytes[part]))
@@ -109,7 +111,8 @@ impl AddressSpace {
         mapped
     }
 
-    /// Reads a string up to its zero byte, which is not part of it; `limit` includes it. `Ok(None)` if there is no zero byte so far.
+    /// Reads a string up to its zero byte, which is not part of it; `limit` includes it. `Ok(None)` if there
+    /// is no zero byte so far.
     pub fn read_string(
         &mut self,
         ram: &Ram,

@@ -28,8 +28,9 @@ pub const MMAP_END: Virt = TIME_PAGE;
 /// Size of a page as a length.
 pub const PAGE_BYTES: usize = 1 << 12;
 const _: () = assert!(PAGE_BYTES as u64 == PAGE);
-/// How many pages are made resident at a fault at most: the aligned group of this many that holds the address. Amortises the
-/// exit; the group does not depend on the order of accesses, so the set of resident pages is a function of the execution.
+/// How many pages are made resident at a fault at most: the aligned group of this many that holds the
+/// address. Amortises the exit; the group does not depend on the order of accesses, so the set of resident
+/// pages is a function of the execution.
 pub const PAGES_PER_FAULT: u64 = 64;
 /// As many mappings as Linux allows (`vm.max_map_count`).
 pub const MAPPINGS_LIMIT: usize = 65_530;

@@ -58,7 +58,8 @@ fn map_image(
         let file_end = page_up(start + bytes.len() as u64).unwrap_or(end).min(end);
         let content = Arc::new(Content { name: launch.path.clone(), file_offset: from, bytes });
         if file_end > start {
-            // Code is rewritten below, by the sections and symbols, which know better than the segment where it begins.
+            // Code is rewritten below, by the sections and symbols, which know better than the segment where
+            // it begins.
             let rights = Rights { execute: false, ..segment.rights };
             space.map(engine, start..file_end, rights, Backing::File(content, 0))?;
         }

@@ -4,7 +4,8 @@
 //! Not every host traps them (kvm_pvm traps none), so they are rewritten wherever the engine may run; both
 //! engines see the same memory. Byte patterns alone are not proof (nine of ten that look like RDTSC in common
 //! libraries are parts of other instructions), so code is disassembled from its start, and afresh at each
-//! function that the symbol table names. Code that the guest writes after a page became executable is not covered.
+//! function that the symbol table names. Code that the guest writes after a page became executable is not
+//! covered.
 
 use crate::cpu_model;
 use crate::engine::Virt;
@@ -44,8 +45,8 @@ impl Sites {
         self.originals.is_empty()
     }
 
-    /// Finds the machine reads in `code`, which is at `start`; `functions` are addresses in order. Gives the new
-    /// ones' addresses.
+    /// Finds the machine reads in `code`, which is at `start`; `functions` are addresses in order. Gives the
+    /// new ones' addresses.
     pub fn add(&mut self, start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
         let mut new = Vec::new();
         for address in find(start, code, functions) {

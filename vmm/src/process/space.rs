@@ -1,9 +1,9 @@
 //! The address space: what is mapped ([`Mappings`]), and which of its pages are resident, in which frames
 //! ([`PageTables`]; a page that the guest may not touch at all keeps its frame there).
 //!
-//! Pages become resident when they are first
-//! touched, never before, and the order of touches does not matter (see [`layout::PAGES_PER_FAULT`]), so on every
-//! engine the same pages are resident at the same point of an execution.
+//! Pages become resident when they are first touched, never before, and the order of touches does not matter
+//! (see [`layout::PAGES_PER_FAULT`]), so on every engine the same pages are resident at the same point of an
+//! execution.
 
 use super::layout::{self, PAGE_BYTES, PAGES_PER_FAULT, STACK_END, STACK_GUARD, STACK_LIMIT};
 use super::machine_reads::Sites;
@@ -220,8 +220,8 @@ impl AddressSpace {
         Ok(end)
     }
 
-    /// Makes the page at `address` resident, and its neighbours, if `access` is allowed. For an access that the engine
-    /// refused, and for those of the personality.
+    /// Makes the page at `address` resident, and its neighbours, if `access` is allowed. For an access that
+    /// the engine refused, and for those of the personality.
     pub fn touch(
         &mut self,
         engine: &mut dyn Engine,
@@ -336,7 +336,8 @@ impl AddressSpace {
         Ok(engine.invalidate(&stale)?)
     }
 
-    /// The bytes of `range`, if a file or a resident page holds any of them: zeroes hold no instruction to rewrite.
+    /// The bytes of `range`, if a file or a resident page holds any of them: zeroes hold no instruction to
+    /// rewrite.
     fn code(&self, ram: &Ram, range: &Range<Virt>) -> Option<Vec<u8>> {
         let file = self
             .mappings
@@ -352,8 +353,8 @@ impl AddressSpace {
         Some(code)
     }
 
-    /// Copies from inside one page, resident or not, with the rewritten instructions as the guest sees them. False if it is not
-    /// mapped, or its file has ended.
+    /// Copies from inside one page, resident or not, with the rewritten instructions as the guest sees them.
+    /// False if it is not mapped, or its file has ended.
     pub(super) fn copy_page(&self, ram: &Ram, address: Virt, bytes: &mut [u8]) -> bool {
         let page = page_of(address);
         if let Some(frame) = self.frame(ram, page) {
@@ -368,9 +369,10 @@ impl AddressSpace {
         mapped
     }
 
-    /// A digest of the resident pages that are not all zero, with their addresses, in address order. It includes the time page (which changes only
-    /// at exits, by inputs), the vDSO and the rewritten instructions; it does not include the engine's own pages,
-    /// the page tables, or which pages of zeroes are resident.
+    /// A digest of the resident pages that are not all zero, with their addresses, in address order. It
+    /// includes the time page (which changes only at exits, by inputs), the vDSO and the rewritten
+    /// instructions; it does not include the engine's own pages, the page tables, or which pages of zeroes
+    /// are resident.
     #[must_use]
     pub fn digest(&self, ram: &Ram) -> u64 {
         let mut digest = Xxh3::new();

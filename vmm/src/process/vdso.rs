@@ -17,7 +17,8 @@ use object::elf;
 /// The vDSO makes the real system call at every call of this ordinal; a power of two.
 pub const CALLS_PER_EXIT: u64 = 64;
 
-/// Where things are in the time page: CLOCK_REALTIME and CLOCK_MONOTONIC as seconds and nanoseconds, and the ticks.
+/// Where things are in the time page: CLOCK_REALTIME and CLOCK_MONOTONIC as seconds and nanoseconds, and the
+/// ticks.
 const REAL: u64 = 0;
 const MONOTONIC: u64 = 16;
 const TICKS: u64 = 32;

@@ -4,7 +4,8 @@ use crate::harness::{Run, each_libc};
 use crate::{each_engine, prints};
 use vmm::process::Step;
 
-/// Runs a program that checks itself: it prints a line for each failed check, and exits with 0 after all passed.
+/// Runs a program that checks itself: it prints a line for each failed check, and exits with 0 after all
+/// passed.
 fn passes(name: &str, body: &str) {
     let source = format!(
         "#define _GNU_SOURCE\n#include <errno.h>\n#include <fcntl.h>\n#include <poll.h>\n#include <signal.h>\n\
