@@ -6,7 +6,7 @@ use std::str::FromStr;
 use x86::op::BranchKind;
 
 /// The value of MSR_LBR_SELECT (Intel SDM vol. 3, table "LBR_SELECT"): a set bit keeps its branches out of the
-/// record, but for [`Filter::CALL_STACK`].
+/// record, but for [`CALL_STACK`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Filter(u64);
 

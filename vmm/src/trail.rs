@@ -79,7 +79,7 @@ impl Derived {
 /// retire.
 ///
 /// # Errors
-/// As [`derive`].
+/// As [`derive()`].
 pub fn tail_log(recording: &Recording, count: u64) -> Result<Vec<u64>, TrailError> {
     let mut replay = on_software_cpu(recording)?;
     replay.run_to_end()?;
