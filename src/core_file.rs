@@ -55,13 +55,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// A core with its executable, where there is one.
-struct Opened {
-    core: Core,
-    executable: Option<(Vec<u8>, PathBuf)>,
+pub(crate) struct Opened {
+    pub(crate) core: Core,
+    pub(crate) executable: Option<(Vec<u8>, PathBuf)>,
 }
 
 /// Opens the core that the command line means.
-fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> {
+pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> {
     let is_dir = input.is_dir();
     let path = if is_dir { input.join("core") } else { input.to_owned() };
     if is_dir && !path.exists() {

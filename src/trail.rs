@@ -17,7 +17,7 @@ pub(crate) struct Wanted {
     filter: Filter,
 }
 
-fn parse_records(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_records(text: &str) -> Result<u32, String> {
     match text {
         "0" => Ok(0),
         "16" => Ok(16),

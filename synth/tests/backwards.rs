@@ -66,6 +66,9 @@ impl Image for End {
     fn is_writable(&self, va: u64) -> bool {
         Self::offset(va).is_some_and(|at| at >= PAGE_SIZE as usize)
     }
+    fn regions(&self) -> Vec<std::ops::Range<u64>> {
+        vec![CODE..CODE + PAGE_SIZE, DATA..DATA + 2 * PAGE_SIZE]
+    }
 }
 
 /// The state before each instruction of a run, and the addresses.

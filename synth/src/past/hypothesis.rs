@@ -7,6 +7,7 @@ use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
 use super::syscalls;
 use crate::facts::{self, Contradiction, Facts};
+use crate::smt::{self, Answer, Budget};
 use crate::term::{Node, Term, Terms};
 use std::rc::Rc;
 use x86::flags::Flag;
@@ -30,7 +31,7 @@ impl From<Contradiction> for Refusal {
 }
 
 /// A step of the path.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathStep {
     /// The instruction.
     pub address: u64,
@@ -170,6 +171,37 @@ impl<'i> Hypothesis<'i> {
         self.deferred.iter().filter(|d| !d.done).map(|d| d.step).min()
     }
 
+    /// The access of that step.
+    pub(super) fn newest_unresolved_access(&self) -> Option<Access> {
+        self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step).map(|d| d.access)
+    }
+
+    /// Assumes that `address` was `va`; false, and nothing is assumed, if that contradicts the core.
+    pub(super) fn try_address(&mut self, address: Term, va: u64) -> bool {
+        let mark = self.mark();
+        let place = self.facts.constraints();
+        let terms = Rc::clone(&self.terms);
+        let learned = self.facts.equate(&terms, address, terms.lit_term(64, va));
+        let fits = learned.is_ok() && self.settle_deferred().is_ok() && self.is_satisfiable_since(place);
+        if !fits {
+            self.undo(mark);
+        }
+        fits
+    }
+
+    /// Whether the constraints that came since `place` are known to have a solution together with those that
+    /// they share variables with.
+    fn is_satisfiable_since(&mut self, place: usize) -> bool {
+        let terms = Rc::clone(&self.terms);
+        let new = self.facts.unsolved_since(&terms, place);
+        if new.is_empty() {
+            return true;
+        }
+        let unsolved = self.facts.unsolved(&terms);
+        let question = smt::connected(&self.facts, &terms, &unsolved, &new);
+        matches!(smt::solve(&terms, &question, &[], Budget::SEARCH), Answer::Satisfiable(_))
+    }
+
     /// A general register before the oldest step, resolved.
     pub fn register(&mut self, r: Gpr) -> Term {
         let t = self.snapshots.last().expect("the core's snapshot").gpr[usize::from(r.0)];
@@ -257,6 +289,9 @@ impl<'i> Hypothesis<'i> {
             }
         };
         self.require_flow(prepared, flow, next)?;
+        if machine.now.x87_top != after.x87_top {
+            return Err(Refusal::Barrier("an x87 exception that is not masked"));
+        }
         for &assumption in &machine.assumptions {
             self.facts.assert(&self.terms, assumption)?;
         }

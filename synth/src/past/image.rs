@@ -1,5 +1,7 @@
 //! What the core gives to the search.
 
+use std::ops::Range;
+
 /// Memory at the moment of the crash.
 pub trait Image {
     /// A byte; `None` where nothing is mapped or the core does not hold it.
@@ -8,4 +10,6 @@ pub trait Image {
     fn is_mapped(&self, va: u64) -> bool;
     /// Whether the program may write there.
     fn is_writable(&self, va: u64) -> bool;
+    /// The address ranges that are mapped, in order.
+    fn regions(&self) -> Vec<Range<u64>>;
 }

@@ -4,9 +4,10 @@
 //! hypothesis to match with the history of memory once their addresses are known.
 
 use super::snapshot::{STATUS_TOP, Snapshot};
-use crate::term::{Term, Terms};
+use crate::term::{Node, Term, Terms};
 use std::cell::Cell;
 use std::rc::Rc;
+use x86::domain::Bin;
 use x86::flags::{By, Flags};
 use x86::machine::{Control, Exec, Machine, Trap};
 use x86::op::{Gpr, Segment};
@@ -58,6 +59,8 @@ pub struct StepMachine {
     pub accesses: Vec<Access>,
     /// What must hold for it not to trap.
     pub assumptions: Vec<Term>,
+    /// It loaded the x87 TOP from somewhere.
+    pub top_from_memory: bool,
 }
 
 impl StepMachine {
@@ -73,11 +76,32 @@ impl StepMachine {
             written: Written::default(),
             accesses: Vec::new(),
             assumptions: Vec::new(),
+            top_from_memory: false,
         }
     }
 
     fn access(&mut self, store: bool, w: u32, address: Term, value: Term) {
         self.accesses.push(Access { store, bytes: w / 8, address, value });
+    }
+}
+
+/// The TOP field of a status word, where it is the same whatever the word's other bits depend on.
+fn known_top(terms: &Terms, status: Term) -> Option<u64> {
+    match terms.node(status) {
+        Node::Ite(_, then, other) => {
+            let top = known_top(terms, then)?;
+            (known_top(terms, other) == Some(top)).then_some(top)
+        }
+        Node::Bin(op @ (Bin::And | Bin::Or), a, b) => {
+            let (a, b) = (known_top(terms, a), known_top(terms, b));
+            match (op, a, b) {
+                (Bin::And, Some(0), _) | (Bin::And, _, Some(0)) => Some(0),
+                (Bin::And, Some(a), Some(b)) => Some(a & b),
+                (Bin::Or, Some(a), Some(b)) => Some(a | b),
+                _ => None,
+            }
+        }
+        _ => terms.value(terms.build_extract(11, 3, status)),
     }
 }
 
@@ -174,7 +198,7 @@ impl Machine for StepMachine {
         match c {
             Control::X87Status => {
                 let top = self.terms.lit_term(16, u64::from(self.now.x87_top) << 11);
-                self.terms.build_bin(x86::domain::Bin::Or, value, top)
+                self.terms.build_bin(Bin::Or, value, top)
             }
             _ => value,
         }
@@ -183,8 +207,13 @@ impl Machine for StepMachine {
         let n = control_number(c);
         self.now.controls[n] = match c {
             Control::X87Status => {
+                // Known whenever the control word is, which it is but right after it was overwritten.
+                match known_top(&self.terms, v) {
+                    Some(top) => self.now.x87_top = top.to_le_bytes()[0],
+                    None => self.top_from_memory = true,
+                }
                 let rest = self.terms.lit_term(16, u64::from(!STATUS_TOP));
-                self.terms.build_bin(x86::domain::Bin::And, v, rest)
+                self.terms.build_bin(Bin::And, v, rest)
             }
             _ => v,
         };
@@ -200,9 +229,13 @@ impl Machine for StepMachine {
         Ok(())
     }
     fn store128(&mut self, va: Term, low: Term, high: Term) -> Exec {
-        let above = self.terms.build_bin(x86::domain::Bin::Add, va, self.terms.lit_term(64, 8));
+        let above = self.terms.build_bin(Bin::Add, va, self.terms.lit_term(64, 8));
         self.access(true, 64, va, low);
         self.access(true, 64, above, high);
+        Ok(())
+    }
+    fn prepare_store(&mut self, _va: Term, _bytes: u64) -> Exec {
+        // Whether the stores that follow can be made is judged when their addresses are known.
         Ok(())
     }
     fn trap_if(&mut self, c: Term, t: Trap) -> Exec {

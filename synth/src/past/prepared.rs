@@ -76,6 +76,11 @@ impl Prepared {
         }
         prepared.written = machine.written;
         prepared.top_change = machine.now.x87_top;
+        if machine.top_from_memory {
+            prepared.effect = Effect::Barrier("an x87 state from memory");
+        } else if prepared.written.x87 | prepared.written.controls != 0 && sets_top(&instruction) {
+            prepared.effect = Effect::Barrier("an x87 reset");
+        }
         prepared
     }
 
@@ -86,8 +91,20 @@ impl Prepared {
     }
 }
 
-/// A snapshot of which nothing is known, with TOP 0.
+/// Whether the instruction sets TOP rather than changing it by a fixed amount: what it was before is then lost.
+fn sets_top(instruction: &Instruction) -> bool {
+    use iced_x86::Mnemonic;
+    matches!(instruction.mnemonic(), Mnemonic::Fninit | Mnemonic::Finit | Mnemonic::Fnsave | Mnemonic::Fsave)
+}
+
+/// The x87 control word of every program that does not change it: all exceptions masked.
+const USUAL_X87_CONTROL: u64 = 0x37f;
+
+/// A snapshot of which nothing is known, but that TOP is 0 and that x87 exceptions are masked, so that the change of
+/// TOP is a constant.
 fn unknown(terms: &Terms) -> Snapshot {
+    let mut controls = CONTROL_WIDTHS.map(|w| terms.fresh(w));
+    controls[1] = terms.lit_term(CONTROL_WIDTHS[1], USUAL_X87_CONTROL);
     Snapshot {
         gpr: std::array::from_fn(|_| terms.fresh(64)),
         flags: std::array::from_fn(|_| terms.fresh(0)),
@@ -96,7 +113,7 @@ fn unknown(terms: &Terms) -> Snapshot {
         segment_bases: [terms.fresh(64), terms.fresh(64)],
         vector: std::array::from_fn(|_| [terms.fresh(64), terms.fresh(64)]),
         x87: std::array::from_fn(|_| (terms.fresh(64), terms.fresh(16))),
-        controls: CONTROL_WIDTHS.map(|w| terms.fresh(w)),
+        controls,
         x87_top: 0,
     }
 }

@@ -53,4 +53,18 @@ impl Snapshot {
             x87_top: fpu.status.to_le_bytes()[1] >> 3 & 7,
         }
     }
+
+    /// Every term of it, in a fixed order.
+    #[must_use]
+    pub fn values(&self) -> Vec<Term> {
+        let mut all = Vec::with_capacity(96);
+        all.extend(self.gpr);
+        all.extend(self.flags);
+        all.push(self.direction);
+        all.extend(self.segment_bases);
+        all.extend(self.vector.as_flattened());
+        all.extend(self.x87.iter().flat_map(|&(significand, exponent)| [significand, exponent]));
+        all.extend(self.controls);
+        all
+    }
 }

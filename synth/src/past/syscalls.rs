@@ -37,26 +37,36 @@ pub const ARGUMENTS: [usize; 6] = [7, 6, 2, 10, 8, 9];
 #[must_use]
 pub fn effect(number: u64) -> Option<Effect> {
     let fixed = |argument, bytes| Some(Effect::Writes(Output { argument, size: Size::Fixed(bytes) }));
+    let counted = |argument| Some(Effect::Writes(Output { argument, size: Size::Result }));
     match number {
-        // read, pread64, getrandom (whose buffer is its first argument), readlink
-        0 | 17 => Some(Effect::Writes(Output { argument: 1, size: Size::Result })),
-        318 => Some(Effect::Writes(Output { argument: 0, size: Size::Result })),
-        89 => Some(Effect::Writes(Output { argument: 1, size: Size::Result })),
-        // fstat; newfstatat: struct stat
+        // read, pread64, readlink, getdents64; getrandom, getcwd: as many bytes as they return
+        0 | 17 | 89 | 217 => counted(1),
+        79 | 318 => counted(0),
+        // fstat, newfstatat: struct stat; statx: struct statx
         5 => fixed(1, 144),
         262 => fixed(2, 144),
+        332 => fixed(4, 256),
         // mmap
         9 => Some(Effect::MapsZeroes),
-        // rt_sigaction: the old action; rt_sigprocmask: the old set
+        // rt_sigaction: the old action; rt_sigprocmask: the old set; sigaltstack: the old stack
         13 => fixed(2, 32),
         14 => fixed(2, 8),
-        // clock_gettime: struct timespec; gettimeofday and time
-        228 => fixed(1, 16),
+        131 => fixed(1, 24),
+        // ioctl on a terminal: struct termios, the largest of the answers that libc asks for
+        16 => fixed(2, 36),
+        // clock_gettime, gettimeofday, nanosleep, clock_nanosleep: one pair of words
+        228 | 35 => fixed(1, 16),
         96 => fixed(0, 16),
-        // write, open, close, lseek, writev, getpid, kill, fcntl, getuid.. getegid, gettid, openat, tgkill, exit_group
-        1 | 2 | 3 | 8 | 20 | 39 | 62 | 72 | 102 | 104 | 107 | 108 | 186 | 257 | 234 | 231 => {
-            Some(Effect::None)
-        }
+        230 => fixed(3, 16),
+        // prlimit64: the old limit; uname: struct utsname; pipe, pipe2: two descriptors
+        302 => fixed(3, 16),
+        63 => fixed(0, 390),
+        22 | 293 => fixed(0, 8),
+        // write, open, close, lseek, mprotect, brk, pwrite64, writev, access, sched_yield, dup, dup2, getpid, kill, fcntl,
+        // fsync, ftruncate, chdir, rename, mkdir, unlink, umask, the identity calls, gettid, futex,
+        // set_tid_address, exit_group, tgkill, openat, set_robust_list, rseq
+        1 | 2 | 3 | 8 | 10 | 12 | 18 | 20 | 21 | 24 | 32 | 33 | 39 | 62 | 72 | 74 | 77 | 80 | 82 | 83 | 87 | 95 | 102 | 104
+        | 107 | 108 | 110 | 186 | 202 | 218 | 231 | 234 | 257 | 273 | 334 => Some(Effect::None),
         _ => None,
     }
 }

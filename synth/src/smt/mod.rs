@@ -23,9 +23,9 @@ pub struct Budget {
 
 impl Budget {
     /// For a question inside the search.
-    pub const SEARCH: Budget = Budget { units: 1_000_000, milliseconds: 10_000 };
+    pub const SEARCH: Budget = Budget { units: 300_000, milliseconds: 1_000 };
     /// For the model of a certificate.
-    pub const FINAL: Budget = Budget { units: 20_000_000, milliseconds: 60_000 };
+    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 5_000 };
 }
 
 /// What the solver says.
@@ -92,16 +92,20 @@ pub fn solve(terms: &Terms, constraints: &[Term], preferences: &[Preference], bu
     }
 }
 
-/// Whether, under `constraints`, the variable can have another value than `value`. `None`: not decided.
-pub fn is_forced(terms: &Terms, constraints: &[Term], var: Preference, budget: Budget) -> Option<bool> {
+/// Whether `constraints` leave `t`, which has `value` in one solution, no other value. `None`: not decided.
+pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budget: Budget) -> Option<bool> {
     let solver = new_solver(budget);
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
         let c = lowering.truth(c);
         solver.assert(&c);
     }
-    let wish = lowering.wish(var)?;
-    solver.assert(wish.not());
+    let same = match terms.width(t) {
+        0 if value == 0 => lowering.truth(t).not(),
+        0 => lowering.truth(t),
+        w => lowering.vector(t).eq(BV::from_u64(value, w)),
+    };
+    solver.assert(same.not());
     match solver.check() {
         SatResult::Unsat => Some(true),
         SatResult::Sat => Some(false),

@@ -168,6 +168,7 @@ impl Terms {
                     self.build_concat(part, self.build_extract(low, wl - low, below))
                 }
             }
+            // Only where the choice does not double: towers of choices would become exponential.
             Node::Ite(c, x, y) if self.value(x).is_some() || self.value(y).is_some() => {
                 self.build_ite(c, self.build_extract(low, to, x), self.build_extract(low, to, y))
             }
@@ -177,11 +178,13 @@ impl Terms {
             Node::Bin(op @ (Bin::Add | Bin::Sub | Bin::Mul), x, y) if low == 0 => {
                 self.build_bin(op, self.build_extract(0, to, x), self.build_extract(0, to, y))
             }
-            _ => {
-                let low = u8::try_from(low).expect("below 64");
-                self.make(Node::Extract { low, of: a }, to)
-            }
+            _ => self.extract_whole(low, to, a),
         }
+    }
+
+    fn extract_whole(&self, low: u32, to: u32, of: Term) -> Term {
+        let low = u8::try_from(low).expect("below 64");
+        self.make(Node::Extract { low, of }, to)
     }
 
     fn extract_zext(&self, low: u32, to: u32, inner: Term) -> Term {

@@ -1,0 +1,272 @@
+//! `gretel synth`: works backwards from a core to a certified execution suffix.
+
+use crate::Outcome;
+use crate::core_file::{self, Opened};
+use crate::exit::{Code, Failure};
+use lbr::{Filter, Trail};
+use serde_json::json;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use synth::certificate::Certificate;
+use synth::program::Program;
+use synth::report::Listing;
+use synth::search::{Limits, Statistics, Stop};
+use synth::suffix::Suffix;
+use synth::synthesis::{Request, STACK_BYTES, Synthesis, Verdict, synthesize};
+use vmm::elfcore::{AT_ENTRY, Core};
+use vmm::recording::Recording;
+use vmm::trail::derive;
+use x86::op::BranchKind;
+
+/// Work backwards from a core to the execution that led there
+///
+/// Finds an execution suffix, as long as the limits allow: a start (registers and memory), the answers of the kernel, and
+/// a path of instructions that ends in exactly this core. It is shown only with its certificate: it was run forward on an
+/// independent engine, and every byte and register came out as the core has them.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel synth gretel-prog-1                         with the core's own 16 branch records
+  gretel synth --records 32 --filter ret-ind DIR     what 32 records of returns and indirect branches would give
+  gretel synth --records 0 --exe ./prog core.1234    from a kernel's core alone
+  gretel synth -o suffix.json DIR                    keep the suffix
+
+Exit codes:
+  0    certified: the suffix is shown
+  1    infeasible: no execution of the program ends in this core (a hardware error, or a damaged core)
+  2    inconclusive: neither was shown; stderr says why, and what would have helped
+  120 and more: see gretel --help")]
+pub(crate) struct Args {
+    /// A recording's folder, or a core file
+    #[arg(value_name = "DIR|CORE")]
+    input: PathBuf,
+    /// The executable of a core (default: the one in the recording, or where the core says that it was)
+    #[arg(long, value_name = "PROG")]
+    exe: Option<PathBuf>,
+    /// How many branch records to use (default: those of the core)
+    #[arg(long, value_name = "0|16|32", value_parser = crate::trail::parse_records)]
+    records: Option<u32>,
+    /// Which branches they record: any, no-jcc, calls, ret-ind, indirect, or LBR_SELECT in hexadecimal (default: as in the
+    /// core)
+    #[arg(long, value_name = "FILTER")]
+    filter: Option<Filter>,
+    /// Stop at this many instructions
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    instructions: usize,
+    /// Stop searching after this time
+    #[arg(long, value_name = "SECONDS", default_value_t = 8.0)]
+    time: f64,
+    /// Certify on the software CPU alone, even where KVM can be used
+    #[arg(long)]
+    no_kvm: bool,
+    /// Write the suffix to this file (it holds the program's memory: only its owner can read it)
+    #[arg(short, long, value_name = "SUFFIX")]
+    output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    std::thread::scope(|scope| {
+        std::thread::Builder::new()
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, || run_deep(args))
+            .map_err(|e| Failure::new(Code::Host, format!("cannot get a stack of {STACK_BYTES} bytes: {e}")))?
+            .join()
+            .unwrap_or_else(|_| Err(Failure::new(Code::Other, "synthesis failed; please report this core")))
+    })
+}
+
+fn run_deep(args: &Args) -> Outcome {
+    let limits = Limits {
+        instructions: args.instructions,
+        time: Duration::try_from_secs_f64(args.time).map_err(|e| Failure::new(Code::Usage, format!("--time: {e}")))?,
+    };
+    let Opened { core, executable } = open(args)?;
+    let Some((bytes, path)) = executable else {
+        let message = "which program is it? Name it with --exe";
+        return Err(Failure::new(Code::Usage, format!("{}: {message}", core.path.display())));
+    };
+    let damaged = |e: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {e}", path.display()));
+    let entry = core.aux(AT_ENTRY).ok_or_else(|| damaged(&"the core does not say where the program starts (AT_ENTRY)"))?;
+    let bias = Program::load_bias(&bytes, entry).map_err(|e| damaged(&e))?;
+    let program = Program::from_bytes(&bytes, bias).map_err(|e| damaged(&e))?;
+    let trail = trail(args, &core)?;
+    let (records, recorded) = usable(trail.as_ref())?;
+    let request = Request { core: &core, program: &program, records: &records, recorded: &recorded, limits, kvm: !args.no_kvm };
+    let synthesis = synthesize(&request, &mut progress()).map_err(|e| Failure::new(Code::Host, e))?;
+    report(args, &core, &program, synthesis)
+}
+
+/// The core and its executable; a core that the kernel wrote says where that was.
+fn open(args: &Args) -> Result<Opened, Failure> {
+    let opened = core_file::open(&args.input, args.exe.as_deref())?;
+    if opened.executable.is_some() {
+        return Ok(opened);
+    }
+    let entry = opened.core.aux(AT_ENTRY).unwrap_or(0);
+    let mapped = opened.core.files.iter().find(|f| (f.start..f.end).contains(&entry)).map(|f| PathBuf::from(&f.path));
+    match mapped.filter(|path| path.is_file()) {
+        Some(path) => core_file::open(&args.input, Some(&path)),
+        None => Ok(opened),
+    }
+}
+
+/// The branch records to use: the core's own, or, of a recording, those that other options would have given.
+fn trail(args: &Args, core: &Core) -> Result<Option<Trail>, Failure> {
+    let own = core.trail().map_err(|e| Failure::new(Code::Damaged, format!("{}: {e}", core.path.display())))?;
+    let wanted = args.records.unwrap_or_else(|| own.as_ref().map_or(0, |t| t.depth));
+    if wanted == 0 {
+        return Ok(None);
+    }
+    let filter = args.filter.or_else(|| own.as_ref().map(|t| t.filter)).unwrap_or(Filter::ANY);
+    match own {
+        Some(own) if own.filter == filter && own.depth >= wanted => Ok(Some(own.newest(wanted))),
+        _ if args.input.is_dir() => {
+            let recording = Recording::open(&args.input).map_err(|e| Failure::new(Code::Damaged, e))?;
+            let derived = derive(&recording, wanted, filter).map_err(|e| Failure::new(Code::Damaged, e))?;
+            Ok(Some(derived.trail))
+        }
+        Some(_) => Err(Failure::new(Code::Usage, "the core was made with fewer or other branch records; --records 0 does without")),
+        None => Err(Failure::new(Code::Usage, "the core has no branch records; --records 0 does without")),
+    }
+}
+
+/// Branches (from, to), newest first, and the kinds of branches that are recorded.
+type Usable = (Vec<(u64, u64)>, Vec<BranchKind>);
+
+/// The records as the search takes them: newest first, up to the first gap.
+fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
+    let Some(trail) = trail else { return Ok((Vec::new(), Vec::new())) };
+    if trail.filter.is_call_stack() {
+        let message = "call-stack records are not in the order of time; take others with --filter";
+        return Err(Failure::new(Code::Usage, message));
+    }
+    let mut records = Vec::new();
+    for record in trail.records.iter().rev() {
+        records.push((record.from, record.to));
+        if record.after_gap {
+            break;
+        }
+    }
+    const NEAR: [BranchKind; 6] = [
+        BranchKind::Conditional,
+        BranchKind::RelativeJump,
+        BranchKind::IndirectJump,
+        BranchKind::RelativeCall,
+        BranchKind::IndirectCall,
+        BranchKind::Return,
+    ];
+    Ok((records, NEAR.into_iter().filter(|&kind| trail.filter.records(kind, false)).collect()))
+}
+
+/// Shows how far the search is, where stderr is a terminal.
+fn progress() -> impl FnMut(usize, usize) {
+    let bar = if io::stderr().is_terminal() { indicatif::ProgressBar::new_spinner() } else { indicatif::ProgressBar::hidden() };
+    move |now, longest| {
+        bar.set_message(format!("{longest} instructions back; now at {now}"));
+        bar.tick();
+    }
+}
+
+fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> Outcome {
+    let Synthesis { verdict, stop, statistics } = synthesis;
+    match verdict {
+        Verdict::Certified(suffix, certificate) => {
+            if let Some(path) = &args.output {
+                suffix.save(path).map_err(|e| Failure::new(Code::Write, e))?;
+            }
+            show(args, core, program, &suffix, &certificate, (stop, &statistics))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verdict::Infeasible { depth } => {
+            let why = format!(
+                "every way back dies within {depth} instructions: no execution of this program ends in this core. A hardware \
+                 error, a damaged core or another build of the program is likely"
+            );
+            without_suffix(args, "infeasible", &why, (stop, &statistics))?;
+            Ok(ExitCode::from(1))
+        }
+        Verdict::Inconclusive { why } => {
+            without_suffix(args, "inconclusive", &why, (stop, &statistics))?;
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+fn show(
+    args: &Args,
+    core: &Core,
+    program: &Program,
+    suffix: &Suffix,
+    certificate: &Certificate,
+    search: (Stop, &Statistics),
+) -> Result<(), Failure> {
+    let listing = Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
+    if args.json {
+        let listing = serde_json::to_value(&listing).map_err(|e| Failure::new(Code::Other, e))?;
+        print(format_args!("{}\n", json!({ "verdict": "certified", "search": search_json(search), "listing": listing })))
+    } else {
+        print(format_args!("{listing}"))?;
+        say_why_it_stopped(search);
+        Ok(())
+    }
+}
+
+fn without_suffix(args: &Args, verdict: &str, why: &str, search: (Stop, &Statistics)) -> Result<(), Failure> {
+    if args.json {
+        return print(format_args!("{}\n", json!({ "verdict": verdict, "why": why, "search": search_json(search) })));
+    }
+    print(format_args!("{verdict}: {why}\n"))?;
+    say_why_it_stopped(search);
+    Ok(())
+}
+
+/// Prints results; a reader that has seen enough closes the pipe.
+fn print(what: std::fmt::Arguments<'_>) -> Result<(), Failure> {
+    match io::stdout().write_fmt(what) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(Code::Write, format!("cannot write to stdout: {e}"))),
+        _ => Ok(()),
+    }
+}
+
+fn stop_text(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Instructions => "the suffix is as long as --instructions allows",
+        Stop::Time => "the time of --time is over",
+        Stop::Exhausted => "every way further back was tried",
+        Stop::ProgramStart => "the suffix begins at the program's first instruction",
+    }
+}
+
+fn say_why_it_stopped((stop, statistics): (Stop, &Statistics)) {
+    eprintln!(
+        "gretel: {}; {} instructions tried, {} refuted at once, {} questions to the solver ({} refuted, {} unanswered)",
+        stop_text(stop),
+        statistics.prepended,
+        statistics.refuted,
+        statistics.solver_calls,
+        statistics.solver_refuted,
+        statistics.solver_unknown
+    );
+    let mut barriers: Vec<_> = statistics.barriers.iter().collect();
+    barriers.sort_by_key(|(why, times)| (std::cmp::Reverse(**times), **why));
+    for (why, times) in barriers {
+        eprintln!("gretel: the search did not go past: {why} ({times} times)");
+    }
+}
+
+fn search_json((stop, statistics): (Stop, &Statistics)) -> serde_json::Value {
+    json!({
+        "stopped": stop_text(stop),
+        "instructions_tried": statistics.prepended,
+        "refuted_by_propagation": statistics.refuted,
+        "solver_questions": statistics.solver_calls,
+        "solver_refuted": statistics.solver_refuted,
+        "solver_unanswered": statistics.solver_unknown,
+        "barriers": statistics.barriers.iter().map(|(why, times)| ((*why).to_owned(), json!(times))).collect::<serde_json::Map<_, _>>(),
+    })
+}

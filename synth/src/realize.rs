@@ -1,0 +1,278 @@
+//! From a path to a suffix: every unknown at its start gets a value.
+//!
+//! The constraints that propagation left are given to the solver as one question, with the core's present
+//! content as the preferred answer: memory and registers that nothing determines then stay as they are.
+
+use crate::past::history::Step;
+use crate::past::hypothesis::Hypothesis;
+use crate::past::snapshot::{STATUS_TOP, Snapshot};
+use crate::smt::{self, Answer, Budget, Preference};
+use crate::suffix::{Coverage, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
+use crate::term::{Assignment, Node, Term, Terms, Var};
+use rustc_hash::FxHashMap;
+use std::rc::Rc;
+use x86::flags::Flag;
+use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
+
+/// Why a path has no start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unrealizable {
+    /// The constraints contradict each other: the path did not lead to this core.
+    #[error("the path contradicts the core")]
+    Infeasible,
+    /// The solver could not find values within its budget.
+    #[error("the solver found no values within its budget")]
+    Unknown,
+}
+
+/// Gives every unknown of the oldest `depth` steps' start a value.
+///
+/// # Errors
+/// When the solver says that there is none, or does not say.
+pub fn realize(
+    hypothesis: &mut Hypothesis<'_>,
+    depth: usize,
+    core: &State,
+    coverage: Coverage,
+) -> Result<Suffix, Unrealizable> {
+    let mut realizer = Realizer::new(hypothesis, depth, core);
+    realizer.choose()?;
+    Ok(realizer.suffix(coverage))
+}
+
+struct Realizer<'h, 'i> {
+    hypothesis: &'h mut Hypothesis<'i>,
+    terms: Rc<Terms>,
+    depth: usize,
+    core: &'h State,
+    constraints: Vec<Term>,
+    values: Assignment,
+    memo: FxHashMap<Term, Term>,
+    /// How many more times the solver may be asked whether a value is forced.
+    questions: usize,
+}
+
+/// Asking whether a value is forced costs up to a millisecond each.
+const MOST_FORCED_QUESTIONS: usize = 200;
+
+impl<'h, 'i> Realizer<'h, 'i> {
+    fn new(hypothesis: &'h mut Hypothesis<'i>, depth: usize, core: &'h State) -> Self {
+        let terms = Rc::clone(hypothesis.terms());
+        let constraints = hypothesis.facts().unsolved(&terms);
+        Realizer {
+            hypothesis,
+            terms,
+            depth,
+            core,
+            constraints,
+            values: Assignment::default(),
+            memo: FxHashMap::default(),
+            questions: MOST_FORCED_QUESTIONS,
+        }
+    }
+
+    fn step(&self) -> Step {
+        Step::try_from(self.depth).expect("paths are shorter than 2^32")
+    }
+
+    fn resolve(&mut self, t: Term) -> Term {
+        self.hypothesis.facts().resolve(&self.terms, t)
+    }
+
+    /// The bytes that the suffix overwrites, as terms: what they were at its start.
+    fn start_bytes(&mut self) -> Vec<(u64, Term)> {
+        let step = self.step();
+        let overwritten = self.hypothesis.memory().overwritten(step);
+        let image = self.hypothesis.image();
+        overwritten
+            .into_iter()
+            .filter_map(|va| {
+                let byte = self.hypothesis.memory().byte(&self.terms, image, va, step)?;
+                Some((va, self.resolve(byte)))
+            })
+            .collect()
+    }
+
+    /// Finds values for all variables.
+    fn choose(&mut self) -> Result<(), Unrealizable> {
+        let preferences = self.preferences();
+        if !self.constraints.is_empty() {
+            match smt::solve(&self.terms, &self.constraints, &preferences, Budget::FINAL) {
+                Answer::Infeasible => return Err(Unrealizable::Infeasible),
+                Answer::Unknown => return Err(Unrealizable::Unknown),
+                Answer::Satisfiable(model) => self.values = model,
+            }
+        }
+        for p in preferences {
+            if self.values.get(p.var).is_none() {
+                self.values.set(p.var, p.value);
+            }
+        }
+        Ok(())
+    }
+
+    /// The core's present content, as wishes for the variables that stand for the start's content.
+    fn preferences(&mut self) -> Vec<Preference> {
+        let mut wishes: FxHashMap<Var, u64> = FxHashMap::default();
+        let image = self.hypothesis.image();
+        for (va, term) in self.start_bytes() {
+            wish(&self.terms, term, u64::from(image.byte(va).unwrap_or(0)), &mut wishes);
+        }
+        let (now, then) = (Snapshot::of_state(&self.terms, self.core), *self.hypothesis.snapshot(self.depth));
+        let (now, then) = (now.values(), then.values());
+        for (now, then) in now.into_iter().zip(then) {
+            let then = self.resolve(then);
+            let value = self.terms.value(now).or_else(|| self.terms.truth(now).map(u64::from));
+            wish(&self.terms, then, value.unwrap_or(0), &mut wishes);
+        }
+        let mut wishes: Vec<Preference> = wishes.into_iter().map(|(var, value)| Preference { var, value }).collect();
+        wishes.sort_unstable_by_key(|p| p.var);
+        wishes
+    }
+
+    fn value(&mut self, t: Term) -> u64 {
+        let t = self.resolve(t);
+        let t = self.terms.evaluate(t, &self.values, &mut self.memo);
+        self.terms.value(t).or_else(|| self.terms.truth(t).map(u64::from)).expect("every variable has a value")
+    }
+
+    /// Where the value of `t` comes from; `now` is the core's term for the same place.
+    fn origin(&mut self, t: Term, now: Option<Term>) -> Origin {
+        let resolved = self.resolve(t);
+        if now == Some(t) {
+            return Origin::Core;
+        }
+        if !self.terms.is_open(resolved) || self.is_forced(resolved) {
+            return Origin::Forced;
+        }
+        Origin::Chosen
+    }
+
+    /// Whether the constraints leave `t` no other value.
+    fn is_forced(&mut self, t: Term) -> bool {
+        let relevant = smt::connected(self.hypothesis.facts(), &self.terms, &self.constraints, &[t]);
+        if relevant.is_empty() || self.questions == 0 {
+            return false;
+        }
+        self.questions -= 1;
+        let value = self.value(t);
+        smt::is_forced(&self.terms, &relevant, t, value, Budget::SEARCH) == Some(true)
+    }
+
+    fn suffix(&mut self, coverage: Coverage) -> Suffix {
+        let (start, registers) = self.registers();
+        let memory = self.memory();
+        let inputs = self.inputs();
+        let path = self.hypothesis.path()[..self.depth].iter().rev().map(|s| s.address).collect();
+        Suffix { start, registers, memory, path, inputs, coverage }
+    }
+
+    fn registers(&mut self) -> (State, RegisterOrigins) {
+        let then = *self.hypothesis.snapshot(self.depth);
+        let now = *self.hypothesis.snapshot(0);
+        let mut origins = RegisterOrigins::default();
+        let mut regs = Regs { rip: self.hypothesis.path()[self.depth - 1].address, ..Regs::default() };
+        for n in 0..16 {
+            regs.gpr[n] = self.value(then.gpr[n]);
+            origins.gpr[n] = self.origin(then.gpr[n], Some(now.gpr[n]));
+        }
+        regs.rflags = RFLAGS_FIXED | RFLAGS_IF;
+        for f in Flag::ALL {
+            regs.rflags |= self.value(then.flags[f as usize]) << f.bit();
+            origins.flags = origins.flags.max(self.origin(then.flags[f as usize], Some(now.flags[f as usize])));
+        }
+        if self.value(then.direction) == 1 {
+            regs.rflags |= RFLAGS_DF;
+        }
+        regs.fs_base = self.value(then.segment_bases[0]);
+        regs.gs_base = self.value(then.segment_bases[1]);
+        let fpu = self.fpu(&then, &now, &mut origins);
+        (State { regs, fpu }, origins)
+    }
+
+    fn fpu(&mut self, then: &Snapshot, now: &Snapshot, origins: &mut RegisterOrigins) -> Fpu {
+        let mut fpu = self.core.fpu;
+        for n in 0..16 {
+            for half in 0..2 {
+                fpu.xmm[n][half] = self.value(then.vector[n][half]);
+                let origin = self.origin(then.vector[n][half], Some(now.vector[n][half]));
+                origins.vector[n] = origins.vector[n].max(origin);
+            }
+        }
+        for n in 0..8 {
+            let (significand, exponent) = then.x87[n];
+            fpu.st[n] = (self.value(significand), low16(self.value(exponent)));
+            origins.fpu = origins.fpu.max(self.origin(significand, Some(now.x87[n].0)));
+        }
+        let controls = then.controls.map(|c| self.value(c));
+        for (n, &c) in then.controls.iter().enumerate() {
+            origins.fpu = origins.fpu.max(self.origin(c, Some(now.controls[n])));
+        }
+        fpu.mxcsr = u32::try_from(controls[0] & 0xffff_ffff).unwrap_or(0);
+        fpu.control = low16(controls[1]);
+        fpu.status = low16(controls[2]) & !STATUS_TOP | u16::from(then.x87_top) << 11;
+        fpu.tag = controls[3].to_le_bytes()[0];
+        fpu
+    }
+
+    fn memory(&mut self) -> Vec<StartMemory> {
+        let mut pieces: Vec<StartMemory> = Vec::new();
+        for (va, term) in self.start_bytes() {
+            let byte = self.value(term).to_le_bytes()[0];
+            let origin = self.origin(term, None);
+            match pieces.last_mut() {
+                Some(p) if p.address.wrapping_add(p.bytes.len() as u64) == va => {
+                    p.bytes.push(byte);
+                    p.origins.push(origin);
+                }
+                _ => pieces.push(StartMemory { address: va, bytes: vec![byte], origins: vec![origin] }),
+            }
+        }
+        pieces
+    }
+
+    fn inputs(&mut self) -> Vec<SuffixInput> {
+        let depth = self.step();
+        let calls: Vec<_> = self.hypothesis.calls().iter().filter(|c| c.step <= depth).cloned().collect();
+        let mut inputs: Vec<SuffixInput> = calls
+            .into_iter()
+            .map(|call| {
+                let mut writes: Vec<(u64, Vec<u8>)> = Vec::new();
+                for (va, byte) in call.writes {
+                    let byte = self.value(byte).to_le_bytes()[0];
+                    match writes.last_mut() {
+                        Some((start, bytes)) if start.wrapping_add(bytes.len() as u64) == va => bytes.push(byte),
+                        _ => writes.push((va, vec![byte])),
+                    }
+                }
+                SuffixInput {
+                    step: self.depth - call.step as usize,
+                    result: self.value(call.result),
+                    writes,
+                    origin: self.origin(call.result, None),
+                }
+            })
+            .collect();
+        inputs.sort_by_key(|input| input.step);
+        inputs
+    }
+}
+
+/// The low half-word of a value that has no more.
+fn low16(v: u64) -> u16 {
+    let [a, b, ..] = v.to_le_bytes();
+    u16::from_le_bytes([a, b])
+}
+
+/// Wishes that `term`, if it is a variable or a part of one, be `value`.
+fn wish(terms: &Terms, term: Term, value: u64, wishes: &mut FxHashMap<Var, u64>) {
+    match terms.node(term) {
+        Node::Var(var) => _ = wishes.insert(var, value),
+        Node::Extract { low, of } => {
+            if let Node::Var(var) = terms.node(of) {
+                *wishes.entry(var).or_default() |= value << low;
+            }
+        }
+        _ => {}
+    }
+}

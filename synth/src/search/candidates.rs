@@ -1,0 +1,144 @@
+//! The predecessors of an instruction, the likeliest first.
+
+use super::Search;
+use super::trail::{Verdict, Window};
+use crate::past::prepared::{Effect, Prepared};
+use crate::program::cfg::EdgeKind;
+use iced_x86::{Code, Mnemonic, OpKind, Register};
+use std::rc::Rc;
+use x86::op::Gpr;
+
+/// An instruction that may have run right before.
+#[derive(Clone)]
+pub(super) struct Candidate {
+    /// The instruction.
+    pub(super) prepared: Rc<Prepared>,
+    /// The number of the system call, if it is one and its number is known.
+    pub(super) call: Option<u64>,
+    /// The records that are used once it is prepended.
+    pub(super) window: Window,
+    /// Smaller is tried earlier.
+    rank: u8,
+}
+
+/// How many steps of the path count as lately.
+const RECENT: usize = 256;
+
+/// How far before a SYSCALL its number is looked for, in instructions.
+const NUMBER_LOOK_BACK: usize = 16;
+
+impl Search<'_> {
+    /// The candidates at the present start.
+    pub(super) fn candidates(&mut self, window: Window) -> Vec<Candidate> {
+        let start = self.hypothesis.start();
+        let next_record = self.records.next(window);
+        let mut found = Vec::new();
+        if let Some((from, to)) = next_record
+            && to == start
+        {
+            found.extend(self.taken_branch(from, start, window, 0));
+            if self.records.compels(window, start) {
+                return found;
+            }
+        }
+        let return_address = self.return_address();
+        let edges: Vec<_> = self.cfg.predecessors(start).collect();
+        let is_entry = edges.iter().any(|e| matches!(e.kind, EdgeKind::Call | EdgeKind::IndirectCall));
+        for edge in edges {
+            if next_record == Some((edge.from, start)) {
+                continue;
+            }
+            match edge.kind {
+                EdgeKind::Fallthrough | EdgeKind::AfterSyscall => found.extend(self.straight(edge.from, window)),
+                EdgeKind::RepIteration => found.extend(self.straight(edge.from, window).map(|c| Candidate { rank: 6, ..c })),
+                EdgeKind::Call | EdgeKind::IndirectCall => {
+                    if return_address.is_none_or(|back| self.next_of(edge.from) == Some(back)) {
+                        found.extend(self.taken_branch(edge.from, start, window, 2));
+                    }
+                }
+                EdgeKind::Branch | EdgeKind::Return | EdgeKind::IndirectJump => {
+                    let backwards = edge.from >= start && edge.kind == EdgeKind::Branch;
+                    found.extend(self.taken_branch(edge.from, start, window, if backwards { 4 } else { 3 }));
+                }
+            }
+        }
+        if found.is_empty() && !is_entry {
+            found.extend(self.call_through_wild_pointer(start, window));
+        }
+        found.sort_by_cached_key(|c| (c.rank > 0, self.recent_visits(c.prepared.address()), c.rank));
+        found
+    }
+
+    /// How often the instruction ran lately. Going round a loop once more is tried after the way out of it:
+    /// where the loop really ran on, what it computed refutes the way out.
+    fn recent_visits(&self, address: u64) -> usize {
+        let path = self.hypothesis.path();
+        path[path.len().saturating_sub(RECENT)..].iter().filter(|s| s.address == address).count()
+    }
+
+    /// An instruction that falls through to the present start.
+    fn straight(&mut self, from: u64, window: Window) -> Option<Candidate> {
+        let prepared = self.prepare(from)?;
+        let call = match prepared.effect {
+            Effect::Syscall => self.syscall_number(from),
+            _ => None,
+        };
+        Some(Candidate { prepared, call, window, rank: 1 })
+    }
+
+    /// A branch that was taken from `from` to `to`, unless the records exclude it.
+    fn taken_branch(&mut self, from: u64, to: u64, window: Window, rank: u8) -> Option<Candidate> {
+        let prepared = self.prepare(from)?;
+        let kind = prepared.branch?;
+        let window = match self.records.judge(window, kind, from, to) {
+            Verdict::Recorded => Window { used: window.used + 1 },
+            Verdict::Open => window,
+            Verdict::Excluded => return None,
+        };
+        Some(Candidate { prepared, call: None, window, rank })
+    }
+
+    /// The return address on top of the stack, if it is known.
+    fn return_address(&mut self) -> Option<u64> {
+        let rsp = self.hypothesis.register(Gpr::RSP);
+        let rsp = self.hypothesis.terms().value(rsp)?;
+        let top = self.hypothesis.memory_value(rsp, 8)?;
+        self.hypothesis.terms().value(top)
+    }
+
+    fn next_of(&mut self, address: u64) -> Option<u64> {
+        self.prepare(address).map(|p| p.op.next)
+    }
+
+    /// The start is no instruction of the program: whoever called it left its return address.
+    fn call_through_wild_pointer(&mut self, start: u64, window: Window) -> Option<Candidate> {
+        let back = self.return_address()?;
+        // An indirect call is 2 to 8 bytes long.
+        (2..=8).find_map(|len| {
+            let call = self.prepare(back.checked_sub(len)?)?;
+            let indirect = call.op.next == back && call.branch == Some(x86::op::BranchKind::IndirectCall);
+            if indirect { self.taken_branch(back - len, start, window, 5) } else { None }
+        })
+    }
+
+    /// The number of the system call at `syscall`: the constant that straight-line code before it put into eax.
+    fn syscall_number(&mut self, syscall: u64) -> Option<u64> {
+        let mut at = syscall;
+        for _ in 0..NUMBER_LOOK_BACK {
+            at = self.cfg.predecessors(at).find(|e| e.kind == EdgeKind::Fallthrough)?.from;
+            let i = self.program.instruction_at(at)?;
+            let writes_eax = i.op_count() > 0
+                && i.op0_kind() == OpKind::Register
+                && i.op0_register().full_register() == Register::RAX;
+            match i.code() {
+                Code::Mov_r32_imm32 if writes_eax => return Some(u64::from(i.immediate32())),
+                _ if i.mnemonic() == Mnemonic::Xor && writes_eax && i.op1_kind() == OpKind::Register && i.op1_register() == i.op0_register() => {
+                    return Some(0);
+                }
+                _ if writes_eax && !matches!(i.mnemonic(), Mnemonic::Cmp | Mnemonic::Test) => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,212 @@
+//! From a core to a verdict: search, realize, certify, and never more than what was certified.
+
+use crate::certificate::{self, Certificate, CertificateError, Difference};
+use crate::past::hypothesis::Hypothesis;
+use crate::past::image::Image;
+use crate::past::prepared::Prepared;
+use crate::program::Program;
+use crate::program::cfg::Cfg;
+use crate::realize::{Unrealizable, realize};
+use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
+use crate::suffix::{Coverage, Suffix};
+use crate::term::Terms;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use vmm::elfcore::Core;
+use x86::op::BranchKind;
+
+/// The stack that synthesis needs: terms are as deep as the computations that they describe.
+pub const STACK_BYTES: usize = 1 << 30;
+
+/// What to synthesize, and how far.
+pub struct Request<'a> {
+    /// Where it must end.
+    pub core: &'a Core,
+    /// The program that ran.
+    pub program: &'a Program,
+    /// The branch records that may be used: (from, to), newest first.
+    pub records: &'a [(u64, u64)],
+    /// The kinds of branches that the records' filter lets through.
+    pub recorded: &'a [BranchKind],
+    /// Where to stop.
+    pub limits: Limits,
+    /// Whether KVM may be used for the certificate.
+    pub kvm: bool,
+}
+
+/// What came out.
+pub struct Synthesis {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why the search stopped.
+    pub stop: Stop,
+    /// What the search did.
+    pub statistics: Statistics,
+}
+
+/// Three verdicts, never blurred.
+pub enum Verdict {
+    /// This suffix ends in the core, bit for bit.
+    Certified(Suffix, Certificate),
+    /// No execution of the program ends in the core: every way back died by a sound rule.
+    Infeasible {
+        /// The longest path that did not contradict the core yet, in instructions.
+        depth: usize,
+    },
+    /// Neither was shown.
+    Inconclusive {
+        /// Why not, in words.
+        why: String,
+    },
+}
+
+/// The core's memory as the search sees it.
+struct CoreImage<'a>(&'a Core);
+
+impl Image for CoreImage<'_> {
+    fn byte(&self, va: u64) -> Option<u8> {
+        self.0.byte(va)
+    }
+    fn is_mapped(&self, va: u64) -> bool {
+        self.0.segment(va).is_some()
+    }
+    fn is_writable(&self, va: u64) -> bool {
+        self.0.segment(va).is_some_and(|s| s.rights.write)
+    }
+    fn regions(&self) -> Vec<Range<u64>> {
+        self.0.segments.iter().map(|s| s.start..s.end).collect()
+    }
+}
+
+/// Synthesizes the longest suffix that can be certified within the limits. Needs [`STACK_BYTES`] of stack.
+/// `progress` is told the present and the longest length from time to time.
+///
+/// # Errors
+/// When an engine for the certificate cannot be had.
+pub fn synthesize(
+    request: &Request<'_>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Synthesis, CertificateError> {
+    let image = CoreImage(request.core);
+    let cfg = Cfg::build(request.program, &|va| request.core.word(va));
+    let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
+    let search = Search::new(request.program, &cfg, &image, &request.core.state, &records);
+    let found = search.run(request.limits, progress);
+    let verdict = Attempts { request, image: &image, found: &found }.certify_longest()?;
+    Ok(Synthesis { verdict, stop: found.stop, statistics: found.statistics })
+}
+
+/// The search for the longest part of a path that a certificate holds for.
+struct Attempts<'a> {
+    request: &'a Request<'a>,
+    image: &'a dyn Image,
+    found: &'a Found,
+}
+
+/// Why a part of the path was not certified, and what to try next.
+enum Failure {
+    Unrealizable(Unrealizable),
+    Rejected(Difference),
+    Refused(String),
+}
+
+impl Attempts<'_> {
+    fn certify_longest(&self) -> Result<Verdict, CertificateError> {
+        if self.found.stop == Stop::Exhausted && !self.found.statistics.is_incomplete() {
+            return Ok(Verdict::Infeasible { depth: self.found.path.len() });
+        }
+        let deadline = Instant::now() + self.request.limits.time;
+        let mut depth = self.found.path.len();
+        let mut why = String::from("no instruction before the crash could be found");
+        while depth > 0 && Instant::now() < deadline {
+            // With chosen addresses a longer part of the path can start; without, what is left is surer.
+            for choose in [true, false] {
+                let (reached, failure) = match self.attempt(depth, choose)? {
+                    Ok((suffix, certificate)) => return Ok(Verdict::Certified(suffix, certificate)),
+                    Err(failed) => failed,
+                };
+                tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
+                why = failure.to_string();
+                if !choose {
+                    depth = failure.next_depth(reached);
+                }
+            }
+        }
+        Ok(Verdict::Inconclusive { why })
+    }
+
+    /// Realizes and certifies the newest `depth` steps, or those of them whose addresses are known.
+    #[expect(clippy::type_complexity, reason = "an error of ours around a failed attempt, each with its parts")]
+    fn attempt(
+        &self,
+        depth: usize,
+        choose: bool,
+    ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
+        let mut hypothesis = self.rebuild(depth);
+        if choose {
+            hypothesis.choose_addresses();
+        }
+        let depth = hypothesis.newest_unresolved().map_or(depth, |step| step as usize - 1);
+        if depth == 0 {
+            return Ok(Err((0, Failure::Refused("the last instruction's address is not known".to_owned()))));
+        }
+        let coverage = Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
+        let suffix = match realize(&mut hypothesis, depth, &self.request.core.state, coverage) {
+            Ok(suffix) => suffix,
+            Err(error) => return Ok(Err((depth, Failure::Unrealizable(error)))),
+        };
+        let verdict = certificate::certify(&certificate::Request {
+            core: self.request.core,
+            suffix: &suffix,
+            records: self.request.records,
+            recorded: self.request.recorded,
+            time: NATIVE_TIME,
+            kvm: self.request.kvm,
+        })?;
+        Ok(match verdict {
+            certificate::Verdict::Certified(certificate) => Ok((suffix, certificate)),
+            certificate::Verdict::Rejected(difference) => Err((depth, Failure::Rejected(difference))),
+            certificate::Verdict::Refused(why) => Err((depth, Failure::Refused(why))),
+        })
+    }
+
+    /// The hypothesis of the newest `depth` steps alone: what older steps taught is not used.
+    fn rebuild(&self, depth: usize) -> Hypothesis<'_> {
+        let terms = Rc::new(Terms::new());
+        let mut hypothesis = Hypothesis::new(Rc::clone(&terms), self.image, &self.request.core.state);
+        for (step, call) in &self.found.path[..depth] {
+            let instruction = self.request.program.instruction_at(step.address);
+            let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
+            if hypothesis.prepend(&prepared, *call).is_err() {
+                break;
+            }
+        }
+        hypothesis
+    }
+}
+
+/// How long a suffix may run natively: it is thousands of instructions, so this is for one that runs wild.
+const NATIVE_TIME: Duration = Duration::from_secs(2);
+
+impl Failure {
+    /// How many of the newest steps to try next, after `depth` of them failed.
+    fn next_depth(&self, depth: usize) -> usize {
+        let shorter = depth * 3 / 4;
+        match self {
+            // What follows the first wrong instruction may be right.
+            Failure::Rejected(Difference { step: Some(step), .. }) => depth.saturating_sub(step + 1).min(depth - 1),
+            _ => shorter,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::Unrealizable(error) => error.fmt(f),
+            Failure::Rejected(difference) => write!(f, "the forward run differs: {difference}"),
+            Failure::Refused(why) => f.write_str(why),
+        }
+    }
+}

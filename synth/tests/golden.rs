@@ -1,0 +1,154 @@
+//! The golden cases of the one semantics, in the symbolic domain: forward on constants, where the outcome must
+//! be the case's, and backward from the outcome, where the case's start must be among the possible pasts.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::rc::Rc;
+
+use iced_x86::{Decoder, DecoderOptions};
+use synth::facts::Facts;
+use synth::past::hypothesis::{Hypothesis, Refusal};
+use synth::past::image::Image;
+use synth::past::machine::StepMachine;
+use synth::past::prepared::{Effect, Prepared};
+use synth::past::snapshot::Snapshot;
+use synth::term::{Term, Terms};
+use x86::golden::{CODE, Case, DATA, DATA_END, Situation, parse};
+use x86::op::Rep;
+
+/// The memory of a situation: zero where nothing is said.
+struct Memory<'a>(&'a BTreeMap<u64, u8>);
+
+impl Image for Memory<'_> {
+    fn byte(&self, va: u64) -> Option<u8> {
+        self.is_writable(va).then(|| self.0.get(&va).copied().unwrap_or(0))
+    }
+    fn is_mapped(&self, va: u64) -> bool {
+        self.is_writable(va)
+    }
+    fn is_writable(&self, va: u64) -> bool {
+        (DATA..DATA_END).contains(&va)
+    }
+    fn regions(&self) -> Vec<Range<u64>> {
+        std::iter::once(DATA..DATA_END).collect()
+    }
+}
+
+/// The cases that retire in one step.
+fn cases() -> Vec<(String, Case)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../x86/golden");
+    let mut all = Vec::new();
+    for file in std::fs::read_dir(folder).expect("the golden cases") {
+        let path = file.expect("a file").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let cases = parse(&std::fs::read_to_string(&path).expect("text")).expect("golden cases");
+        all.extend(cases.into_iter().filter(|c| c.trap.is_none()).map(|c| (format!("{name}:{}", c.line), c)));
+    }
+    assert!(all.len() > 100, "only {} golden cases", all.len());
+    all
+}
+
+fn prepare(terms: &Rc<Terms>, case: &Case) -> Option<Prepared> {
+    let instruction = Decoder::with_ip(64, &case.bytes, CODE, DecoderOptions::NONE).decode();
+    let prepared = Prepared::new(terms, instruction);
+    (prepared.op.rep == Rep::None && !matches!(prepared.effect, Effect::Barrier(_) | Effect::Syscall))
+        .then_some(prepared)
+}
+
+fn value(facts: &mut Facts, terms: &Terms, t: Term) -> Option<u64> {
+    let t = facts.resolve(terms, t);
+    terms.value(t).or_else(|| terms.truth(t).map(u64::from))
+}
+
+/// Where the registers of `now` differ from those of `expected`.
+fn differences(facts: &mut Facts, terms: &Terms, now: &Snapshot, expected: &Situation, undefined: u64) -> Vec<String> {
+    let expected = Snapshot::of_state(terms, &expected.state);
+    let flags = 16..22;
+    let mut wrong = Vec::new();
+    for (n, (now, expected)) in now.values().into_iter().zip(expected.values()).enumerate() {
+        let is_undefined = flags.contains(&n) && undefined >> x86::flags::Flag::ALL[n - 16].bit() & 1 == 1;
+        let (now, expected) = (value(facts, terms, now), value(facts, terms, expected));
+        if now != expected && !is_undefined {
+            wrong.push(format!("value {n}: {now:x?} instead of {expected:x?}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn forward_on_constants_the_outcome_is_the_same() {
+    let terms = Rc::new(Terms::new());
+    let mut failures = Vec::new();
+    let mut run = 0;
+    for (name, case) in cases() {
+        let Some(prepared) = prepare(&terms, &case) else { continue };
+        run += 1;
+        let mut machine = StepMachine::new(Rc::clone(&terms), Snapshot::of_state(&terms, &case.before.state));
+        let ran = match prepared.effect {
+            Effect::Body(body) => body(&mut machine, &prepared.op).is_ok(),
+            Effect::Last(last) => last(&mut machine, &prepared.op).is_ok(),
+            Effect::Syscall | Effect::Barrier(_) => false,
+        };
+        assert!(ran, "{name}: {} traps", case.text);
+        let mut facts = Facts::default();
+        let image = Memory(&case.before.memory);
+        for access in machine.accesses.iter().filter(|a| !a.store) {
+            let va = value(&mut facts, &terms, access.address).expect("a known address");
+            let bytes = (0..u64::from(access.bytes)).rev().map(|n| image.byte(va + n).expect("mapped memory"));
+            let loaded = bytes.fold(0, |v, b| v << 8 | u64::from(b));
+            facts.equate(&terms, access.value, terms.lit_term(8 * access.bytes, loaded)).expect("a fresh variable");
+        }
+        machine.now.flags = machine.lazy_flags.bits(&*terms);
+        let wrong = differences(&mut facts, &terms, &machine.now, &case.after, case.undefined);
+        if !wrong.is_empty() {
+            failures.push(format!("{name}: {}: {}", case.text, wrong.join(", ")));
+        }
+    }
+    assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Every value of the flags in `mask`.
+fn flag_values(mask: u64) -> impl Iterator<Item = u64> {
+    (0..=mask).filter(move |value| value & !mask == 0)
+}
+
+#[test]
+fn backward_the_start_is_a_possible_past() {
+    let terms = Rc::new(Terms::new());
+    let mut failures = Vec::new();
+    let mut run = 0;
+    for (name, case) in cases() {
+        let Some(prepared) = prepare(&terms, &case) else { continue };
+        run += 1;
+        let image = Memory(&case.after.memory);
+        // Flags that are undefined may be anything, so one of their values must do.
+        let outcomes = flag_values(case.undefined).map(|flags| {
+            let mut after = case.after.state;
+            after.regs.rflags = after.regs.rflags & !case.undefined | flags;
+            let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &image, &after);
+            hypothesis.prepend(&prepared, None).map(|()| hypothesis)
+        });
+        let mut outcomes: Vec<_> = outcomes.collect();
+        outcomes.sort_by_key(Result::is_err);
+        let mut hypothesis = match outcomes.swap_remove(0) {
+            Ok(hypothesis) => hypothesis,
+            // With unmasked exceptions an x87 instruction may stop halfway.
+            Err(Refusal::Barrier(_)) if case.before.state.fpu.control != 0x37f => continue,
+            Err(refusal) => {
+                failures.push(format!("{name}: {}: {refusal:?}", case.text));
+                continue;
+            }
+        };
+        // Every register that was there is compatible with what is claimed of the past.
+        let past = *hypothesis.snapshot(1);
+        let before = Snapshot::of_state(&terms, &case.before.state);
+        for (n, (claimed, truth)) in past.values().into_iter().zip(before.values()).enumerate() {
+            if hypothesis.facts().equate(&terms, claimed, truth).is_err() {
+                failures.push(format!("{name}: {}: value {n} contradicts the truth", case.text));
+                break;
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
+}
