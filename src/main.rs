@@ -11,6 +11,7 @@ mod engine;
 mod exit;
 mod record;
 mod replay;
+mod synth;
 mod trail;
 
 use clap::{ArgAction, Parser, Subcommand};
@@ -35,6 +36,7 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Core(core_file::Args),
+    Synth(synth::Args),
     Doctor(doctor::Args),
 }
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Core(args) => core_file::run(&args),
+        Command::Synth(args) => synth::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())

@@ -3,18 +3,18 @@
 use crate::Outcome;
 use crate::core_file::{self, Opened};
 use crate::exit::{Code, Failure};
+use ::synth::certificate::Certificate;
+use ::synth::program::Program;
+use ::synth::report::Listing;
+use ::synth::search::{Limits, Statistics, Stop};
+use ::synth::suffix::Suffix;
+use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, Verdict, synthesize};
 use lbr::{Filter, Trail};
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use synth::certificate::Certificate;
-use synth::program::Program;
-use synth::report::Listing;
-use synth::search::{Limits, Statistics, Stop};
-use synth::suffix::Suffix;
-use synth::synthesis::{Request, STACK_BYTES, Synthesis, Verdict, synthesize};
 use vmm::elfcore::{AT_ENTRY, Core};
 use vmm::recording::Recording;
 use vmm::trail::derive;
@@ -83,7 +83,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn run_deep(args: &Args) -> Outcome {
     let limits = Limits {
         instructions: args.instructions,
-        time: Duration::try_from_secs_f64(args.time).map_err(|e| Failure::new(Code::Usage, format!("--time: {e}")))?,
+        time: Duration::try_from_secs_f64(args.time)
+            .map_err(|e| Failure::new(Code::Usage, format!("--time: {e}")))?,
     };
     let Opened { core, executable } = open(args)?;
     let Some((bytes, path)) = executable else {
@@ -91,12 +92,21 @@ fn run_deep(args: &Args) -> Outcome {
         return Err(Failure::new(Code::Usage, format!("{}: {message}", core.path.display())));
     };
     let damaged = |e: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {e}", path.display()));
-    let entry = core.aux(AT_ENTRY).ok_or_else(|| damaged(&"the core does not say where the program starts (AT_ENTRY)"))?;
+    let entry = core
+        .aux(AT_ENTRY)
+        .ok_or_else(|| damaged(&"the core does not say where the program starts (AT_ENTRY)"))?;
     let bias = Program::load_bias(&bytes, entry).map_err(|e| damaged(&e))?;
     let program = Program::from_bytes(&bytes, bias).map_err(|e| damaged(&e))?;
     let trail = trail(args, &core)?;
     let (records, recorded) = usable(trail.as_ref())?;
-    let request = Request { core: &core, program: &program, records: &records, recorded: &recorded, limits, kvm: !args.no_kvm };
+    let request = Request {
+        core: &core,
+        program: &program,
+        records: &records,
+        recorded: &recorded,
+        limits,
+        kvm: !args.no_kvm,
+    };
     let synthesis = synthesize(&request, &mut progress()).map_err(|e| Failure::new(Code::Host, e))?;
     report(args, &core, &program, synthesis)
 }
@@ -108,7 +118,8 @@ fn open(args: &Args) -> Result<Opened, Failure> {
         return Ok(opened);
     }
     let entry = opened.core.aux(AT_ENTRY).unwrap_or(0);
-    let mapped = opened.core.files.iter().find(|f| (f.start..f.end).contains(&entry)).map(|f| PathBuf::from(&f.path));
+    let mapped =
+        opened.core.files.iter().find(|f| (f.start..f.end).contains(&entry)).map(|f| PathBuf::from(&f.path));
     match mapped.filter(|path| path.is_file()) {
         Some(path) => core_file::open(&args.input, Some(&path)),
         None => Ok(opened),
@@ -117,7 +128,8 @@ fn open(args: &Args) -> Result<Opened, Failure> {
 
 /// The branch records to use: the core's own, or, of a recording, those that other options would have given.
 fn trail(args: &Args, core: &Core) -> Result<Option<Trail>, Failure> {
-    let own = core.trail().map_err(|e| Failure::new(Code::Damaged, format!("{}: {e}", core.path.display())))?;
+    let own =
+        core.trail().map_err(|e| Failure::new(Code::Damaged, format!("{}: {e}", core.path.display())))?;
     let wanted = args.records.unwrap_or_else(|| own.as_ref().map_or(0, |t| t.depth));
     if wanted == 0 {
         return Ok(None);
@@ -130,7 +142,10 @@ fn trail(args: &Args, core: &Core) -> Result<Option<Trail>, Failure> {
             let derived = derive(&recording, wanted, filter).map_err(|e| Failure::new(Code::Damaged, e))?;
             Ok(Some(derived.trail))
         }
-        Some(_) => Err(Failure::new(Code::Usage, "the core was made with fewer or other branch records; --records 0 does without")),
+        Some(_) => Err(Failure::new(
+            Code::Usage,
+            "the core was made with fewer or other branch records; --records 0 does without",
+        )),
         None => Err(Failure::new(Code::Usage, "the core has no branch records; --records 0 does without")),
     }
 }
@@ -165,7 +180,11 @@ fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
 
 /// Shows how far the search is, where stderr is a terminal.
 fn progress() -> impl FnMut(usize, usize) {
-    let bar = if io::stderr().is_terminal() { indicatif::ProgressBar::new_spinner() } else { indicatif::ProgressBar::hidden() };
+    let bar = if io::stderr().is_terminal() {
+        indicatif::ProgressBar::new_spinner()
+    } else {
+        indicatif::ProgressBar::hidden()
+    };
     move |now, longest| {
         bar.set_message(format!("{longest} instructions back; now at {now}"));
         bar.tick();
@@ -205,10 +224,14 @@ fn show(
     certificate: &Certificate,
     search: (Stop, &Statistics),
 ) -> Result<(), Failure> {
-    let listing = Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
+    let listing =
+        Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
     if args.json {
         let listing = serde_json::to_value(&listing).map_err(|e| Failure::new(Code::Other, e))?;
-        print(format_args!("{}\n", json!({ "verdict": "certified", "search": search_json(search), "listing": listing })))
+        print(format_args!(
+            "{}\n",
+            json!({ "verdict": "certified", "search": search_json(search), "listing": listing })
+        ))
     } else {
         print(format_args!("{listing}"))?;
         say_why_it_stopped(search);
@@ -218,7 +241,10 @@ fn show(
 
 fn without_suffix(args: &Args, verdict: &str, why: &str, search: (Stop, &Statistics)) -> Result<(), Failure> {
     if args.json {
-        return print(format_args!("{}\n", json!({ "verdict": verdict, "why": why, "search": search_json(search) })));
+        return print(format_args!(
+            "{}\n",
+            json!({ "verdict": verdict, "why": why, "search": search_json(search) })
+        ));
     }
     print(format_args!("{verdict}: {why}\n"))?;
     say_why_it_stopped(search);
@@ -228,7 +254,9 @@ fn without_suffix(args: &Args, verdict: &str, why: &str, search: (Stop, &Statist
 /// Prints results; a reader that has seen enough closes the pipe.
 fn print(what: std::fmt::Arguments<'_>) -> Result<(), Failure> {
     match io::stdout().write_fmt(what) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(Code::Write, format!("cannot write to stdout: {e}"))),
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Code::Write, format!("cannot write to stdout: {e}")))
+        }
         _ => Ok(()),
     }
 }

@@ -125,7 +125,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
             let value = self.terms.value(now).or_else(|| self.terms.truth(now).map(u64::from));
             wish(&self.terms, then, value.unwrap_or(0), &mut wishes);
         }
-        let mut wishes: Vec<Preference> = wishes.into_iter().map(|(var, value)| Preference { var, value }).collect();
+        let mut wishes: Vec<Preference> =
+            wishes.into_iter().map(|(var, value)| Preference { var, value }).collect();
         wishes.sort_unstable_by_key(|p| p.var);
         wishes
     }
@@ -133,7 +134,10 @@ impl<'h, 'i> Realizer<'h, 'i> {
     fn value(&mut self, t: Term) -> u64 {
         let t = self.resolve(t);
         let t = self.terms.evaluate(t, &self.values, &mut self.memo);
-        self.terms.value(t).or_else(|| self.terms.truth(t).map(u64::from)).expect("every variable has a value")
+        self.terms
+            .value(t)
+            .or_else(|| self.terms.truth(t).map(u64::from))
+            .expect("every variable has a value")
     }
 
     /// Where the value of `t` comes from; `now` is the core's term for the same place.
@@ -179,7 +183,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
         regs.rflags = RFLAGS_FIXED | RFLAGS_IF;
         for f in Flag::ALL {
             regs.rflags |= self.value(then.flags[f as usize]) << f.bit();
-            origins.flags = origins.flags.max(self.origin(then.flags[f as usize], Some(now.flags[f as usize])));
+            origins.flags =
+                origins.flags.max(self.origin(then.flags[f as usize], Some(now.flags[f as usize])));
         }
         if self.value(then.direction) == 1 {
             regs.rflags |= RFLAGS_DF;
@@ -241,7 +246,9 @@ impl<'h, 'i> Realizer<'h, 'i> {
                 for (va, byte) in call.writes {
                     let byte = self.value(byte).to_le_bytes()[0];
                     match writes.last_mut() {
-                        Some((start, bytes)) if start.wrapping_add(bytes.len() as u64) == va => bytes.push(byte),
+                        Some((start, bytes)) if start.wrapping_add(bytes.len() as u64) == va => {
+                            bytes.push(byte)
+                        }
                         _ => writes.push((va, vec![byte])),
                     }
                 }

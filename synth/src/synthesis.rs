@@ -1,7 +1,7 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
-use crate::past::hypothesis::Hypothesis;
+use crate::past::hypothesis::{Hypothesis, Kernel};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
 use crate::program::Program;
@@ -91,7 +91,8 @@ pub fn synthesize(
     let image = CoreImage(request.core);
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
-    let search = Search::new(request.program, &cfg, &image, &request.core.state, &records);
+    let search =
+        Search::new(request.program, &cfg, &image, &request.core.state, &records, Kernel::of(request.core));
     let found = search.run(request.limits, progress);
     let verdict = Attempts { request, image: &image, found: &found }.certify_longest()?;
     Ok(Synthesis { verdict, stop: found.stop, statistics: found.statistics })
@@ -137,7 +138,10 @@ impl Attempts<'_> {
     }
 
     /// Realizes and certifies the newest `depth` steps, or those of them whose addresses are known.
-    #[expect(clippy::type_complexity, reason = "an error of ours around a failed attempt, each with its parts")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "an error of ours around a failed attempt, each with its parts"
+    )]
     fn attempt(
         &self,
         depth: usize,
@@ -151,7 +155,8 @@ impl Attempts<'_> {
         if depth == 0 {
             return Ok(Err((0, Failure::Refused("the last instruction's address is not known".to_owned()))));
         }
-        let coverage = Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
+        let coverage =
+            Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
         let suffix = match realize(&mut hypothesis, depth, &self.request.core.state, coverage) {
             Ok(suffix) => suffix,
             Err(error) => return Ok(Err((depth, Failure::Unrealizable(error)))),
@@ -167,14 +172,19 @@ impl Attempts<'_> {
         Ok(match verdict {
             certificate::Verdict::Certified(certificate) => Ok((suffix, certificate)),
             certificate::Verdict::Rejected(difference) => Err((depth, Failure::Rejected(difference))),
-            certificate::Verdict::Refused(why) => Err((depth, Failure::Refused(why))),
+            certificate::Verdict::Refused { reason, .. } => Err((depth, Failure::Refused(reason))),
         })
     }
 
     /// The hypothesis of the newest `depth` steps alone: what older steps taught is not used.
     fn rebuild(&self, depth: usize) -> Hypothesis<'_> {
         let terms = Rc::new(Terms::new());
-        let mut hypothesis = Hypothesis::new(Rc::clone(&terms), self.image, &self.request.core.state);
+        let mut hypothesis = Hypothesis::new(
+            Rc::clone(&terms),
+            self.image,
+            &self.request.core.state,
+            Kernel::of(self.request.core),
+        );
         for (step, call) in &self.found.path[..depth] {
             let instruction = self.request.program.instruction_at(step.address);
             let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
@@ -195,7 +205,9 @@ impl Failure {
         let shorter = depth * 3 / 4;
         match self {
             // What follows the first wrong instruction may be right.
-            Failure::Rejected(Difference { step: Some(step), .. }) => depth.saturating_sub(step + 1).min(depth - 1),
+            Failure::Rejected(Difference { step: Some(step), .. }) => {
+                depth.saturating_sub(step + 1).min(depth - 1)
+            }
             _ => shorter,
         }
     }

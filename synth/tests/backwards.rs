@@ -5,7 +5,7 @@ use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions};
 use proptest::prelude::*;
 use std::rc::Rc;
-use synth::past::hypothesis::Hypothesis;
+use synth::past::hypothesis::{Hypothesis, Kernel};
 use synth::past::image::Image;
 use synth::past::prepared::Prepared;
 use synth::term::Terms;
@@ -111,7 +111,7 @@ fn check(code: &[u8], start: &State) -> f64 {
     let run = run(code, start);
     let image = End(run.memory_at_end);
     let terms = Rc::new(Terms::new());
-    let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &image, &run.end);
+    let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &image, &run.end, Kernel::Linux);
     let (mut known, mut all) = (0, 0);
     for state in run.states.iter().rev() {
         let rip = state.regs.rip;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions};
 use synth::facts::Facts;
-use synth::past::hypothesis::{Hypothesis, Refusal};
+use synth::past::hypothesis::{Hypothesis, Kernel, Refusal};
 use synth::past::image::Image;
 use synth::past::machine::StepMachine;
 use synth::past::prepared::{Effect, Prepared};
@@ -62,7 +62,13 @@ fn value(facts: &mut Facts, terms: &Terms, t: Term) -> Option<u64> {
 }
 
 /// Where the registers of `now` differ from those of `expected`.
-fn differences(facts: &mut Facts, terms: &Terms, now: &Snapshot, expected: &Situation, undefined: u64) -> Vec<String> {
+fn differences(
+    facts: &mut Facts,
+    terms: &Terms,
+    now: &Snapshot,
+    expected: &Situation,
+    undefined: u64,
+) -> Vec<String> {
     let expected = Snapshot::of_state(terms, &expected.state);
     let flags = 16..22;
     let mut wrong = Vec::new();
@@ -95,9 +101,12 @@ fn forward_on_constants_the_outcome_is_the_same() {
         let image = Memory(&case.before.memory);
         for access in machine.accesses.iter().filter(|a| !a.store) {
             let va = value(&mut facts, &terms, access.address).expect("a known address");
-            let bytes = (0..u64::from(access.bytes)).rev().map(|n| image.byte(va + n).expect("mapped memory"));
+            let bytes =
+                (0..u64::from(access.bytes)).rev().map(|n| image.byte(va + n).expect("mapped memory"));
             let loaded = bytes.fold(0, |v, b| v << 8 | u64::from(b));
-            facts.equate(&terms, access.value, terms.lit_term(8 * access.bytes, loaded)).expect("a fresh variable");
+            facts
+                .equate(&terms, access.value, terms.lit_term(8 * access.bytes, loaded))
+                .expect("a fresh variable");
         }
         machine.now.flags = machine.lazy_flags.bits(&*terms);
         let wrong = differences(&mut facts, &terms, &machine.now, &case.after, case.undefined);
@@ -126,7 +135,7 @@ fn backward_the_start_is_a_possible_past() {
         let outcomes = flag_values(case.undefined).map(|flags| {
             let mut after = case.after.state;
             after.regs.rflags = after.regs.rflags & !case.undefined | flags;
-            let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &image, &after);
+            let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &image, &after, Kernel::Linux);
             hypothesis.prepend(&prepared, None).map(|()| hypothesis)
         });
         let mut outcomes: Vec<_> = outcomes.collect();

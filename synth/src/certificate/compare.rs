@@ -1,7 +1,7 @@
 //! Whether the run ended in the core: what is compared, and what is not and why.
 
-use super::forward::Kernel;
 use super::{CertificateError, Difference, DontCare};
+use crate::past::hypothesis::Kernel;
 use iced_x86::{Instruction, RflagsBits};
 use vmm::elfcore::Core;
 use vmm::engine::EngineKind;

@@ -1,6 +1,7 @@
 //! The suffix run forward, one instruction at a time, on the software CPU.
 
 use super::{CertificateError, stage};
+use crate::past::hypothesis::Kernel;
 use crate::suffix::{Suffix, SuffixInput};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use vmm::elfcore::Core;
@@ -101,18 +102,9 @@ impl<'a> Forward<'a> {
     }
 }
 
-/// Who served the system calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kernel {
-    /// Linux: the flags are as they were, and in r11.
-    Linux,
-    /// Gretel, which clears the arithmetic flags, and r11's copy of them (see `vmm::process`).
-    Gretel,
-}
-
 impl Kernel {
     /// Who served those of the program that left `core`.
-    pub(super) fn of(core: &Core) -> Kernel {
+    pub(crate) fn of(core: &Core) -> Kernel {
         let ours = core.origin.as_deref().is_some_and(|origin| !origin.is_empty());
         if ours { Kernel::Gretel } else { Kernel::Linux }
     }

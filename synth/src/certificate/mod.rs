@@ -10,9 +10,10 @@ pub(crate) mod forward;
 mod native;
 mod stage;
 
+use crate::past::hypothesis::Kernel;
 use crate::suffix::Suffix;
 use compare::Undefined;
-use forward::{Ahead, Forward, Kernel, Outcome};
+use forward::{Ahead, Forward, Outcome};
 use iced_x86::{FlowControl, Instruction};
 use std::time::Duration;
 use vmm::elfcore::{Core, SignalInfo};

@@ -1,8 +1,8 @@
 //! The suffix run whole under KVM: the processor's own word on it.
 
 use super::compare::{self, Undefined};
-use super::forward::Kernel;
 use super::{CertificateError, Difference, Ending, Request, name, stage};
+use crate::past::hypothesis::Kernel;
 use std::sync::mpsc;
 use std::time::Duration;
 use vmm::engine::kvm::KvmEngine;

@@ -67,7 +67,8 @@ impl Hypothesis<'_> {
             return Vec::new();
         }
         let wanted = value.to_le_bytes();
-        let holds = |va: u64| (0..bytes).all(|n| image.byte(va + n) == Some(wanted[usize::try_from(n).unwrap_or(0)]));
+        let holds =
+            |va: u64| (0..bytes).all(|n| image.byte(va + n) == Some(wanted[usize::try_from(n).unwrap_or(0)]));
         let regions = image.regions().into_iter().filter(|r| image.is_writable(r.start));
         let places = regions.flat_map(|r| (r.start..r.end.saturating_sub(bytes - 1)).step_by(4));
         places.filter(|&va| holds(va)).take(MOST_MATCHES).collect()

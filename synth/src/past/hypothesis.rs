@@ -69,6 +69,15 @@ struct Mark {
     calls: usize,
 }
 
+/// Who serves the system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Linux: the flags stay as they were, and r11 holds them.
+    Linux,
+    /// Gretel's own personality, which clears the arithmetic flags, and r11's copy of them.
+    Gretel,
+}
+
 /// A path and what it implies.
 pub struct Hypothesis<'i> {
     terms: Rc<Terms>,
@@ -84,12 +93,13 @@ pub struct Hypothesis<'i> {
     settled: Vec<usize>,
     calls: Vec<Call>,
     start: u64,
+    kernel: Kernel,
 }
 
 impl<'i> Hypothesis<'i> {
     /// The empty path: the core itself.
     #[must_use]
-    pub fn new(terms: Rc<Terms>, image: &'i dyn Image, core: &State) -> Hypothesis<'i> {
+    pub fn new(terms: Rc<Terms>, image: &'i dyn Image, core: &State, kernel: Kernel) -> Hypothesis<'i> {
         let snapshot = Snapshot::of_state(&terms, core);
         Hypothesis {
             terms,
@@ -103,6 +113,7 @@ impl<'i> Hypothesis<'i> {
             settled: Vec::new(),
             calls: Vec::new(),
             start: core.regs.rip,
+            kernel,
         }
     }
 
@@ -421,8 +432,16 @@ impl<'i> Hypothesis<'i> {
             before.gpr[usize::from(r.0)] = terms.fresh(64);
         }
         self.facts.equate(&terms, after.gpr[usize::from(Gpr::RCX.0)], terms.lit_term(64, next))?;
-        let flags = saved_flags(&terms, &before);
-        before.flags_observed = true;
+        if self.kernel == Kernel::Gretel {
+            for flag in after.flags {
+                self.facts.equate(&terms, flag, terms.bool_term(false))?;
+            }
+            before.flags = std::array::from_fn(|_| terms.fresh(0));
+            before.flags_observed = false;
+        } else {
+            before.flags_observed = true;
+        }
+        let flags = saved_flags(&terms, &after);
         self.facts.equate(&terms, after.gpr[usize::from(Gpr::R11.0)], flags)?;
         self.facts.equate(&terms, before.gpr[usize::from(Gpr::RAX.0)], terms.lit_term(64, number))?;
         self.snapshots.push(before);

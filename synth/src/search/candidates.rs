@@ -49,8 +49,12 @@ impl Search<'_> {
                 continue;
             }
             match edge.kind {
-                EdgeKind::Fallthrough | EdgeKind::AfterSyscall => found.extend(self.straight(edge.from, window)),
-                EdgeKind::RepIteration => found.extend(self.straight(edge.from, window).map(|c| Candidate { rank: 6, ..c })),
+                EdgeKind::Fallthrough | EdgeKind::AfterSyscall => {
+                    found.extend(self.straight(edge.from, window))
+                }
+                EdgeKind::RepIteration => {
+                    found.extend(self.straight(edge.from, window).map(|c| Candidate { rank: 6, ..c }))
+                }
                 EdgeKind::Call | EdgeKind::IndirectCall => {
                     if return_address.is_none_or(|back| self.next_of(edge.from) == Some(back)) {
                         found.extend(self.taken_branch(edge.from, start, window, 2));
@@ -132,7 +136,11 @@ impl Search<'_> {
                 && i.op0_register().full_register() == Register::RAX;
             match i.code() {
                 Code::Mov_r32_imm32 if writes_eax => return Some(u64::from(i.immediate32())),
-                _ if i.mnemonic() == Mnemonic::Xor && writes_eax && i.op1_kind() == OpKind::Register && i.op1_register() == i.op0_register() => {
+                _ if i.mnemonic() == Mnemonic::Xor
+                    && writes_eax
+                    && i.op1_kind() == OpKind::Register
+                    && i.op1_register() == i.op0_register() =>
+                {
                     return Some(0);
                 }
                 _ if writes_eax && !matches!(i.mnemonic(), Mnemonic::Cmp | Mnemonic::Test) => return None,

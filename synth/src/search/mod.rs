@@ -9,7 +9,7 @@ mod trail;
 
 pub use trail::{Records, Window};
 
-use crate::past::hypothesis::{Hypothesis, PathStep, Refusal};
+use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
 use crate::program::Program;
@@ -128,12 +128,13 @@ impl<'p> Search<'p> {
         image: &'p dyn Image,
         core: &State,
         records: &'p Records,
+        kernel: Kernel,
     ) -> Search<'p> {
         Search {
             program,
             cfg,
             records,
-            hypothesis: Hypothesis::new(Rc::new(Terms::new()), image, core),
+            hypothesis: Hypothesis::new(Rc::new(Terms::new()), image, core, kernel),
             prepared: FxHashMap::default(),
             frames: Vec::new(),
             taken: Vec::new(),
