@@ -1,6 +1,6 @@
 //! The applets of a static busybox, compared with what they print natively.
 
-use crate::harness::{Run, engines};
+use crate::harness::{Run, engines, skipped};
 use std::fs;
 use std::path::Path;
 use vmm::process::Step;
@@ -10,7 +10,7 @@ const BUSYBOX: &str = "/bin/busybox";
 /// Runs applets in a folder with some files, on each engine.
 fn applets(commands: &[(&[&str], &str)]) {
     if !Path::new(BUSYBOX).exists() {
-        eprintln!("SKIPPED: no {BUSYBOX}");
+        skipped("busybox", &format_args!("there is no {BUSYBOX}"));
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -128,7 +128,7 @@ fn changes_to_files() {
         &["cp", "-r", "tree/deep", "deeper"],
     ];
     if !Path::new(BUSYBOX).exists() {
-        eprintln!("SKIPPED: no {BUSYBOX}");
+        skipped("busybox", &format_args!("there is no {BUSYBOX}"));
         return;
     }
     let run = |folder: &Path, arguments: &[&str]| {

@@ -1,12 +1,13 @@
 //! Builds programs, runs them on each engine under a gate that keeps its journal in memory, and replays them.
 
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
-use vmm::engine::{Engine, EngineKind, kvm::KvmEngine, soft::SoftEngine};
+use vmm::engine::{Engine, EngineError, EngineKind, kvm::KvmEngine, soft::SoftEngine};
 use vmm::gate::{Event, Gate, GateError, Input, Time};
 use vmm::process::{Ids, Launch, Process, Step, Streams, comparable};
 use x86::state::Regs;
@@ -14,14 +15,21 @@ use x86::state::Regs;
 /// Guest memory: much more than any of the programs touches.
 const MEMORY: u64 = 512 << 20;
 
+/// Says that something is skipped and why: past the capture of test output, so that it is seen.
+pub(crate) fn skipped(what: &str, why: &dyn Display) {
+    // Where stderr is closed nobody can be told.
+    let _ = writeln!(std::io::stderr(), "skipped: {what}, since {why}");
+}
+
 /// The engines that this host has.
 pub(crate) fn engines() -> Vec<EngineKind> {
     match KvmEngine::new(MEMORY) {
         Ok(_) => vec![EngineKind::Soft, EngineKind::Kvm],
-        Err(error) => {
-            eprintln!("SKIPPED on kvm: {error}");
+        Err(EngineError::KvmUnavailable(error)) => {
+            skipped("engine kvm", &error);
             vec![EngineKind::Soft]
         }
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -241,7 +249,7 @@ pub(crate) fn each_libc(name: &str, source: &str, flags: &[&str], test: impl Fn(
         let linking = if pie { "-static-pie" } else { "-static" };
         command.args([linking, "-O1", "-g", "-w", "-o"]).arg(&program).arg(&file).args(flags);
         match command.output() {
-            Err(error) => eprintln!("SKIPPED with {compiler}: {error}"),
+            Err(error) => skipped(compiler, &error),
             Ok(output) => {
                 assert!(output.status.success(), "{compiler}: {}", String::from_utf8_lossy(&output.stderr));
                 built += 1;

@@ -201,13 +201,18 @@ mod tests {
     use crate::engine::{Exception, Until};
     use crate::paging::Rights;
     use crate::sandbox::Sandbox;
+    use std::io::Write;
 
     /// The way back by IRETQ is that of hosts where SYSCALL enters ring 0. Exceptions do so on every host, so this one can
     /// be made to take it.
     #[test]
     fn the_way_back_by_iretq_restores_every_register() {
         let mut engine = match KvmEngine::new(1 << 20) {
-            Err(EngineError::KvmUnavailable(why)) => return println!("SKIPPED: {why}"),
+            Err(EngineError::KvmUnavailable(why)) => {
+                // Past the capture of test output, so that it is seen.
+                let _ = writeln!(std::io::stderr(), "skipped: the way back by IRETQ, since {why}");
+                return;
+            }
             other => other.unwrap(),
         };
         engine.landing = Landing::Ring0;
