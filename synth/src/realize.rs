@@ -243,13 +243,18 @@ impl<'h, 'i> Realizer<'h, 'i> {
             .into_iter()
             .map(|call| {
                 let mut writes: Vec<(u64, Vec<u8>)> = Vec::new();
-                for (va, byte) in call.writes {
-                    let byte = self.value(byte).to_le_bytes()[0];
+                for access in call.writes {
+                    let va = self.value(access.address);
+                    if !self.hypothesis.image().is_writable(va) {
+                        continue;
+                    }
+                    let value = self.value(access.value).to_le_bytes();
+                    let value = &value[..access.bytes as usize];
                     match writes.last_mut() {
                         Some((start, bytes)) if start.wrapping_add(bytes.len() as u64) == va => {
-                            bytes.push(byte)
+                            bytes.extend_from_slice(value);
                         }
-                        _ => writes.push((va, vec![byte])),
+                        _ => writes.push((va, value.to_vec())),
                     }
                 }
                 SuffixInput {

@@ -11,6 +11,7 @@ mod unify;
 
 use crate::term::{Node, Term, Terms, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
+use x86::domain::Cmp;
 
 /// The constraints have no solution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,9 @@ pub type Learned<T = ()> = Result<T, Contradiction>;
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     constraint: Term,
+    /// The constraint is an equation of this term with a literal, and the term stands for the literal wherever
+    /// else it occurs; in the constraint itself only its operands are resolved.
+    subject: Option<Term>,
     solved: bool,
 }
 
@@ -154,8 +158,9 @@ impl Facts {
     /// Those of them that came when there were `place` or more.
     pub fn unsolved_since(&mut self, terms: &Terms, place: usize) -> Vec<Term> {
         let newer = self.pending.iter().skip(place);
-        let left: Vec<Term> = newer.filter(|p| !p.solved).map(|p| p.constraint).collect();
-        left.into_iter().map(|c| self.resolve(terms, c)).filter(|&c| terms.truth(c) != Some(true)).collect()
+        let left: Vec<Pending> = newer.filter(|p| !p.solved).copied().collect();
+        let resolved = left.into_iter().map(|p| self.resolve_pending(terms, p));
+        resolved.filter(|&c| terms.truth(c) != Some(true)).collect()
     }
 
     /// How many constraints were ever kept for the solver: the place of the next one.
@@ -181,9 +186,12 @@ impl Facts {
     /// Looks again at what new bindings woke, until nothing changes.
     fn settle(&mut self, terms: &Terms) -> Learned {
         while let Some(n) = self.woken.pop() {
-            let Some(&Pending { constraint, solved: false }) = self.pending.get(n) else { continue };
-            let now = self.resolve(terms, constraint);
-            if now == constraint {
+            let Some(&pending) = self.pending.get(n) else { continue };
+            if pending.solved {
+                continue;
+            }
+            let now = self.resolve_pending(terms, pending);
+            if now == pending.constraint {
                 continue;
             }
             self.pending[n].solved = true;
@@ -193,10 +201,39 @@ impl Facts {
         Ok(())
     }
 
+    /// A pending constraint as it reads now.
+    fn resolve_pending(&mut self, terms: &Terms, pending: Pending) -> Term {
+        let Some(subject) = pending.subject else { return self.resolve(terms, pending.constraint) };
+        let now = terms.rebuild(subject, &mut |operand| self.resolve(terms, operand));
+        if now == subject {
+            return pending.constraint;
+        }
+        let literal = self.resolve(terms, subject);
+        terms.build_cmp(Cmp::Eq, now, literal)
+    }
+
+    /// Keeps the equation of `subject` with a literal for later; from now on the one stands for the other.
+    fn postpone_definition(&mut self, terms: &Terms, subject: Term, literal: Term) {
+        let equation = terms.build_cmp(Cmp::Eq, subject, literal);
+        self.postpone_with(terms, equation, Some(subject));
+        let old = self.overrides.insert(subject, literal);
+        self.changes.push(Change::Overridden(subject, old));
+        self.generation += 1;
+        for var in self.variables_of(terms, subject) {
+            if let Some(waiting) = self.watchers.get(&var) {
+                self.woken.extend(waiting);
+            }
+        }
+    }
+
     /// Keeps a constraint for later.
     fn postpone(&mut self, terms: &Terms, constraint: Term) {
+        self.postpone_with(terms, constraint, None);
+    }
+
+    fn postpone_with(&mut self, terms: &Terms, constraint: Term, subject: Option<Term>) {
         let n = self.pending.len();
-        self.pending.push(Pending { constraint, solved: false });
+        self.pending.push(Pending { constraint, subject, solved: false });
         for var in self.variables_of(terms, constraint) {
             self.watchers.entry(var).or_default().push(n);
             self.changes.push(Change::Watched(var));

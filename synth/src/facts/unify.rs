@@ -95,7 +95,16 @@ impl Facts {
                 (Some(_), Some(_)) => Err(Contradiction),
                 (Some(truth), None) => self.hold(terms, if truth { b } else { terms.build_not(b) }),
                 (None, Some(truth)) => self.hold(terms, if truth { a } else { terms.build_not(a) }),
-                (None, None) => self.unify_truth(terms, a, b, terms.build_not(terms.build_xor(a, b))),
+                (None, None) => {
+                    let whole = terms.build_not(terms.build_xor(a, b));
+                    match terms.node(a) {
+                        Node::Var(var) if !self.occurs(terms, var, b) => {
+                            self.bind(var, b);
+                            Ok(())
+                        }
+                        _ => self.unify_truth(terms, a, b, whole),
+                    }
+                }
             };
         }
         if terms.value(a).is_some() && terms.value(b).is_some() {
@@ -109,7 +118,11 @@ impl Facts {
             Node::Bool(true) => Ok(()),
             Node::Bool(false) => Err(Contradiction),
             _ => {
-                self.postpone(terms, equation);
+                match (terms.value(a), terms.value(b)) {
+                    (_, Some(_)) => self.postpone_definition(terms, a, b),
+                    (Some(_), _) => self.postpone_definition(terms, b, a),
+                    _ => self.postpone(terms, equation),
+                }
                 Ok(())
             }
         }

@@ -10,6 +10,7 @@ use crate::facts::{self, Contradiction, Facts};
 use crate::smt::{self, Answer, Budget};
 use crate::term::{Node, Term, Terms};
 use std::rc::Rc;
+use x86::domain::Bin;
 use x86::flags::Flag;
 use x86::machine::{Exec, Flow, Trap};
 use x86::op::{Condition, Gpr, Rep};
@@ -48,8 +49,8 @@ pub struct Call {
     pub number: u64,
     /// What it returned.
     pub result: Term,
-    /// The bytes that the kernel wrote: address and 8-bit terms.
-    pub writes: Vec<(u64, Term)>,
+    /// What the kernel wrote.
+    pub writes: Vec<Access>,
 }
 
 /// An access whose address is not known yet.
@@ -452,50 +453,53 @@ impl<'i> Hypothesis<'i> {
         Ok(())
     }
 
-    /// The bytes that the kernel wrote at `step`.
+    /// What the kernel wrote at `step`: stores of unknown values (the inputs), whose addresses the arguments
+    /// tell, now or when they become known.
     fn kernel_writes(
         &mut self,
         step: Step,
         effect: syscalls::Effect,
         before: &Snapshot,
         result: Term,
-    ) -> Result<Vec<(u64, Term)>, Refusal> {
+    ) -> Result<Vec<Access>, Refusal> {
         let terms = Rc::clone(&self.terms);
-        let unknown = Refusal::Barrier("a system call whose arguments are not known");
-        let mut value_of = |t: Term| {
-            let t = self.facts.resolve(&terms, t);
-            terms.value(t).ok_or(unknown)
-        };
         let argument = |n: u8| before.gpr[syscalls::ARGUMENTS[usize::from(n)]];
-        let failed = |v: u64| v > u64::MAX - 4095;
-        let (address, size) = match effect {
+        let outcome = self.facts.resolve(&terms, result);
+        let outcome = terms.value(outcome);
+        let failed = outcome.is_some_and(|v| v > u64::MAX - 4095);
+        let (base, size, zeroes) = match effect {
             syscalls::Effect::None => return Ok(Vec::new()),
+            _ if failed => return Ok(Vec::new()),
             syscalls::Effect::Writes(output) => {
-                let address = value_of(argument(output.argument))?;
-                let outcome = value_of(result)?;
                 let size = match output.size {
-                    syscalls::Size::Fixed(size) => size,
+                    syscalls::Size::Fixed(size) => Some(size),
                     syscalls::Size::Result => outcome,
                 };
-                (address, if address == 0 || failed(outcome) { 0 } else { size })
+                (argument(output.argument), size, false)
             }
             syscalls::Effect::MapsZeroes => {
-                let (address, length) = (value_of(result)?, value_of(argument(1))?);
-                (address, if failed(address) { 0 } else { length.next_multiple_of(4096) })
+                let length = self.facts.resolve(&terms, argument(1));
+                // Of a mapping whose length is not known, the first page is enough to go on.
+                (result, Some(terms.value(length).unwrap_or(1).next_multiple_of(4096)), true)
             }
         };
+        let size = size.ok_or(Refusal::Barrier("a system call that wrote an unknown amount"))?;
         if size > MOST_KERNEL_BYTES {
             return Err(Refusal::Barrier("a system call that wrote too much"));
         }
+        let known_base = self.facts.resolve(&terms, base);
+        if terms.value(known_base) == Some(0) {
+            return Ok(Vec::new());
+        }
         let mut writes = Vec::new();
-        for n in 0..size {
-            let va = address.wrapping_add(n);
-            let after = self.memory.byte(&terms, self.image, va, step - 1).ok_or(Refusal::Contradiction)?;
-            if effect == syscalls::Effect::MapsZeroes {
-                self.facts.equate(&terms, after, terms.lit_term(8, 0))?;
-            }
-            writes.push((va, after));
-            self.memory.note_write(&terms, va, 1, step).map_err(|_| STALE)?;
+        for at in (0..size).step_by(8) {
+            let bytes = u32::try_from((size - at).min(8)).expect("at most 8");
+            let offset = terms.lit_term(64, at);
+            let value = if zeroes { terms.lit_term(8 * bytes, 0) } else { terms.fresh(8 * bytes) };
+            let address = terms.build_bin(Bin::Add, base, offset);
+            let access = Access { store: true, by_kernel: true, bytes, address, value };
+            writes.push(access);
+            self.access(step, access)?;
         }
         Ok(writes)
     }
@@ -517,7 +521,7 @@ impl<'i> Hypothesis<'i> {
         let last = va.checked_add(u64::from(access.bytes) - 1).ok_or(Refusal::Contradiction)?;
         if access.store {
             if !self.image.is_writable(va) || !self.image.is_writable(last) {
-                return Err(Refusal::Contradiction);
+                return if access.by_kernel { Ok(()) } else { Err(Refusal::Contradiction) };
             }
             let after = self.memory.value(&terms, self.image, va, access.bytes, step - 1);
             let after = after.ok_or(Refusal::Barrier("memory that the core does not hold"))?;

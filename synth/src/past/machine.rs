@@ -36,6 +36,8 @@ pub struct Written {
 pub struct Access {
     /// Whether it is a store.
     pub store: bool,
+    /// Whether the kernel made it: where the program cannot write (a null argument), it made none.
+    pub by_kernel: bool,
     /// Its size in bytes.
     pub bytes: u32,
     /// Its linear address, 64 bits.
@@ -81,7 +83,7 @@ impl StepMachine {
     }
 
     fn access(&mut self, store: bool, w: u32, address: Term, value: Term) {
-        self.accesses.push(Access { store, bytes: w / 8, address, value });
+        self.accesses.push(Access { store, by_kernel: false, bytes: w / 8, address, value });
     }
 }
 

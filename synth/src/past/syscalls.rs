@@ -64,9 +64,9 @@ pub fn effect(number: u64) -> Option<Effect> {
         22 | 293 => fixed(0, 8),
         // write, open, close, lseek, mprotect, brk, pwrite64, writev, access, sched_yield, dup, dup2, getpid, kill, fcntl,
         // fsync, ftruncate, chdir, rename, mkdir, unlink, umask, the identity calls, gettid, futex,
-        // set_tid_address, exit_group, tgkill, openat, set_robust_list, rseq
+        // tkill, set_tid_address, exit_group, tgkill, openat, set_robust_list, rseq
         1 | 2 | 3 | 8 | 10 | 12 | 18 | 20 | 21 | 24 | 32 | 33 | 39 | 62 | 72 | 74 | 77 | 80 | 82 | 83
-        | 87 | 95 | 102 | 104 | 107 | 108 | 110 | 186 | 202 | 218 | 231 | 234 | 257 | 273 | 334 => {
+        | 87 | 95 | 102 | 104 | 107 | 108 | 110 | 186 | 200 | 202 | 218 | 231 | 234 | 257 | 273 | 334 => {
             Some(Effect::None)
         }
         _ => None,

@@ -201,15 +201,23 @@ impl<'p> Search<'p> {
             self.fruitless += 1;
             match self.hypothesis.prepend(&candidate.prepared, candidate.call) {
                 Ok(()) => {
-                    if !self.addresses_hold() || had_choice && !self.is_satisfiable() {
+                    // A step that the records give was taken: it is left only when it is refuted.
+                    let given = candidate.window.used < self.records.len();
+                    if !given && !self.addresses_hold() || had_choice && !self.is_satisfiable(given) {
                         self.hypothesis.pop();
                         continue;
                     }
                     self.note_progress(&candidate);
                     return true;
                 }
-                Err(Refusal::Contradiction) => self.statistics.refuted += 1,
-                Err(Refusal::Barrier(why)) => *self.statistics.barriers.entry(why).or_default() += 1,
+                Err(refusal) => {
+                    let depth = self.hypothesis.len();
+                    tracing::trace!(depth, address = candidate.prepared.address(), ?refusal, "refused");
+                    match refusal {
+                        Refusal::Contradiction => self.statistics.refuted += 1,
+                        Refusal::Barrier(why) => *self.statistics.barriers.entry(why).or_default() += 1,
+                    }
+                }
             }
         }
         false
@@ -271,8 +279,8 @@ impl<'p> Search<'p> {
     }
 
     /// Whether the constraints are known to have a solution. A path on which the solver gives up is left too:
-    /// no suffix could be made of it, and another may be easier.
-    fn is_satisfiable(&mut self) -> bool {
+    /// no suffix could be made of it, and another may be easier; but not if the records give it.
+    fn is_satisfiable(&mut self, given: bool) -> bool {
         let terms = Rc::clone(self.hypothesis.terms());
         let checked = self.frames.last().map_or(0, |f| f.checked);
         let new = self.hypothesis.facts().unsolved_since(&terms, checked);
@@ -293,7 +301,7 @@ impl<'p> Search<'p> {
             }
             Answer::Unknown => {
                 self.statistics.solver_unknown += 1;
-                return false;
+                return given;
             }
             Answer::Satisfiable(model) => self.witness.extend(&model),
         }

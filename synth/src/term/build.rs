@@ -275,7 +275,7 @@ impl Terms {
             }
             _ => {}
         }
-        if op == Cmp::Eq && a > b {
+        if op == Cmp::Eq && a > b && self.value(b).is_none() {
             return self.make(Node::Cmp(op, b, a), 0);
         }
         self.make(Node::Cmp(op, a, b), 0)
