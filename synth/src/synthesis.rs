@@ -48,7 +48,7 @@ pub struct Synthesis {
 /// Three verdicts, never blurred.
 pub enum Verdict {
     /// This suffix ends in the core, bit for bit.
-    Certified(Suffix, Certificate),
+    Certified(Box<Suffix>, Certificate),
     /// No execution of the program ends in the core: every way back died by a sound rule.
     Infeasible {
         /// The longest path that did not contradict the core yet, in instructions.
@@ -124,7 +124,9 @@ impl Attempts<'_> {
             // With chosen addresses a longer part of the path can start; without, what is left is surer.
             for choose in [true, false] {
                 let (reached, failure) = match self.attempt(depth, choose)? {
-                    Ok((suffix, certificate)) => return Ok(Verdict::Certified(suffix, certificate)),
+                    Ok((suffix, certificate)) => {
+                        return Ok(Verdict::Certified(Box::new(suffix), certificate));
+                    }
                     Err(failed) => failed,
                 };
                 tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");

@@ -9,6 +9,7 @@ use synth::past::hypothesis::{Hypothesis, Kernel};
 use synth::past::image::Image;
 use synth::past::prepared::Prepared;
 use synth::term::Terms;
+use vmm::ram::PAGE_LEN;
 use x86::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
 use x86::cpu::Cpu;
 use x86::interpreter::{Interpreter, Stop};
@@ -64,7 +65,7 @@ impl Image for End {
         Self::offset(va).is_some()
     }
     fn is_writable(&self, va: u64) -> bool {
-        Self::offset(va).is_some_and(|at| at >= PAGE_SIZE as usize)
+        Self::offset(va).is_some_and(|at| at >= PAGE_LEN)
     }
     fn regions(&self) -> Vec<std::ops::Range<u64>> {
         vec![CODE..CODE + PAGE_SIZE, DATA..DATA + 2 * PAGE_SIZE]
@@ -79,10 +80,10 @@ struct Run {
 }
 
 fn run(code: &[u8], start: &State) -> Run {
-    let mut ram = vec![0; 3 * PAGE_SIZE as usize];
+    let mut ram = vec![0; 3 * PAGE_LEN];
     ram[..code.len()].copy_from_slice(code);
-    for (n, byte) in ram[PAGE_SIZE as usize..].iter_mut().enumerate() {
-        *byte = (n * 7 + n / 256) as u8;
+    for (n, byte) in ram[PAGE_LEN..].iter_mut().enumerate() {
+        *byte = (n * 7 + n / 256).to_le_bytes()[0];
     }
     let mut cpu = Cpu::new(Memory(ram));
     cpu.load_state(start);

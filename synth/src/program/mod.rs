@@ -1,7 +1,7 @@
 //! The program of a core: its executable as the search and the reports see it.
 //!
 //! [`elf`] parses the file (hostile input), [`code`] decodes every instruction once, [`lines`] maps addresses
-//! to source lines, [`cfg`] turns the instructions into a map of predecessors.
+//! to source lines, [`mod@cfg`] turns the instructions into a map of predecessors.
 //! All addresses that leave this module are run-time addresses: the load bias of a static PIE is added.
 
 pub mod cfg;

@@ -242,7 +242,8 @@ fn is_shown(instruction: &Instruction, place: &Place) -> bool {
         Place::Register(register) => {
             let implied =
                 is_zeroing(instruction) || instruction.is_call_near() || instruction.is_call_near_indirect();
-            !keeps_origin(*register) && !(implied && instruction.op0_register() != *register)
+            let hidden = implied && instruction.op0_register() != *register;
+            !hidden && !keeps_origin(*register)
         }
         Place::Memory { .. } => true,
     }

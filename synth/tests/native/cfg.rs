@@ -9,7 +9,7 @@ use synth::program::Program;
 use synth::program::cfg::{Cfg, EdgeKind};
 
 /// How much memory from the first segment on the map may read through its `cell`.
-const SPAN: u64 = 4 << 20;
+const SPAN: usize = 4 << 20;
 
 /// What a run did.
 struct Run {
@@ -26,8 +26,7 @@ struct Run {
 /// Single-steps the sample to its exit.
 fn single_step(path: &Path, below: u64) -> Run {
     let mut tracee = Tracee::start(path);
-    let mut run =
-        Run { edges: BTreeSet::new(), steps: 0, entry: tracee.entry(), memory: vec![0; SPAN as usize] };
+    let mut run = Run { edges: BTreeSet::new(), steps: 0, entry: tracee.entry(), memory: vec![0; SPAN] };
     let mut before = tracee.rip();
     while tracee.step().is_none() {
         let now = tracee.rip();
