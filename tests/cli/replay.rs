@@ -2,7 +2,7 @@
 
 use crate::{DAMAGED, Place, engines, finished, ran, skipped};
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -92,6 +92,38 @@ fn waiting_recorder(place: &Place) -> Child {
         sleep(Duration::from_millis(400));
     }
     child
+}
+
+/// A signal that is not for gretel takes the vCPU out of KVM as well; the program must not notice.
+#[test]
+fn a_recorder_that_is_stopped_and_continued_goes_on() {
+    if !engines().contains(&"kvm") {
+        return;
+    }
+    let place = Place::new();
+    let source = r#"
+        #include <unistd.h>
+        int main(void) {
+            write(1, "ready\n", 6);
+            for (volatile long i = 0; i < 200000000; i++) {}
+            write(1, "done\n", 5);
+            return 3;
+        }"#;
+    if place.compile("spin", source).is_none() {
+        return;
+    }
+    let arguments = ["record", "-o", "rec", "--engine", "kvm", "--", "./spin"];
+    let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), &arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    for signal in ["-STOP", "-CONT", "-STOP", "-CONT"] {
+        assert!(place.command("kill", &[signal, &child.id().to_string()]).status().unwrap().success());
+        sleep(Duration::from_millis(20));
+    }
+    let recorded = finished(&child.wait_with_output().unwrap());
+    assert_eq!((recorded.code, recorded.out()), (3, "done\n".to_owned()), "{}", recorded.err);
+    place.replay("rec", "kvm");
 }
 
 /// What a killed recorder wrote before replays, and the message says that there is no end.

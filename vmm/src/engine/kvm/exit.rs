@@ -27,16 +27,13 @@ impl KvmEngine {
         loop {
             match self.meaning(&left)? {
                 Some(exit) => return Ok(exit),
-                None => {
-                    self.vcpu.set_kvm_immediate_exit(0);
-                    left = self.resume()?;
-                }
+                None => left = self.resume()?,
             }
         }
     }
 
-    /// Takes the guest's registers from the vCPU's and says what happened; `None`: the guest is on its way to a door
-    /// of the stub and must be let through.
+    /// Takes the guest's registers from the vCPU's and says what happened; `None`: nothing did yet, and the guest must
+    /// go on.
     fn meaning(&mut self, left: &Left) -> Result<Option<Exit>, EngineError> {
         match (left.door(), &left.reason) {
             (Some(Door::Syscall), _) => {
@@ -56,17 +53,20 @@ impl KvmEngine {
         }
     }
 
+    /// A signal came. Unless it is the interrupter's, the guest goes on: a process that is stopped and continued, or
+    /// watched by a debugger, comes out of KVM_RUN as well.
     fn interrupted(&mut self, left: &Left) -> Option<Exit> {
-        if layout::in_stub(left.regs.rip) {
-            // In front of an IRETQ nothing of the guest has run; in front of an OUT something has happened.
-            let not_started = left.regs.rip == layout::IRETQ && self.landing == Landing::Ring0;
-            if !not_started {
-                return None;
-            }
-        } else {
+        // Lowered first: an interrupt from here on is seen below, or raises it again.
+        self.vcpu.set_kvm_immediate_exit(0);
+        let in_stub = layout::in_stub(left.regs.rip);
+        // In front of an IRETQ nothing of the guest has run; in front of an OUT something has happened.
+        let not_started = left.regs.rip == layout::IRETQ && self.landing == Landing::Ring0;
+        if (in_stub && !not_started) || !self.interrupter.take() {
+            return None;
+        }
+        if !in_stub {
             self.regs = Regs { rflags: user_rflags(left.regs.rflags), ..left.regs };
         }
-        let _asked = self.interrupter.take();
         Some(Exit::Interrupted)
     }
 
