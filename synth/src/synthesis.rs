@@ -1,7 +1,7 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
-use crate::past::hypothesis::{Hypothesis, Kernel};
+use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
 use crate::program::Program;
@@ -117,16 +117,15 @@ impl Attempts<'_> {
         if self.found.stop == Stop::Exhausted && !self.found.statistics.is_incomplete() {
             return Ok(Verdict::Infeasible { depth: self.found.path.len() });
         }
-        let deadline = Instant::now() + self.request.limits.time;
-        let mut depth = self.found.path.len();
+        let deadline = Instant::now() + self.request.limits.time / 2;
+        let path = &self.found.path;
+        let mut depth = path.len();
         let mut why = String::from("no instruction before the crash could be found");
         while depth > 0 && Instant::now() < deadline {
             // With chosen addresses a longer part of the path can start; without, what is left is surer.
             for choose in [true, false] {
-                let (reached, failure) = match self.attempt(depth, choose)? {
-                    Ok((suffix, certificate)) => {
-                        return Ok(Verdict::Certified(Box::new(suffix), certificate));
-                    }
+                let (reached, failure) = match self.attempt(&path[..depth], choose)? {
+                    Ok((suffix, certificate)) => return Ok(Verdict::Certified(Box::new(suffix), certificate)),
                     Err(failed) => failed,
                 };
                 tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
@@ -139,21 +138,21 @@ impl Attempts<'_> {
         Ok(Verdict::Inconclusive { why })
     }
 
-    /// Realizes and certifies the newest `depth` steps, or those of them whose addresses are known.
+    /// Realizes and certifies these steps, or those of them whose addresses are known.
     #[expect(
         clippy::type_complexity,
         reason = "an error of ours around a failed attempt, each with its parts"
     )]
     fn attempt(
         &self,
-        depth: usize,
+        path: &[(PathStep, Option<u64>)],
         choose: bool,
     ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
-        let mut hypothesis = self.rebuild(depth);
+        let mut hypothesis = self.rebuild(path);
         if choose {
             hypothesis.choose_addresses();
         }
-        let depth = hypothesis.newest_unresolved().map_or(depth, |step| step as usize - 1);
+        let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
         if depth == 0 {
             return Ok(Err((0, Failure::Refused("the last instruction's address is not known".to_owned()))));
         }
@@ -178,8 +177,8 @@ impl Attempts<'_> {
         })
     }
 
-    /// The hypothesis of the newest `depth` steps alone: what older steps taught is not used.
-    fn rebuild(&self, depth: usize) -> Hypothesis<'_> {
+    /// The hypothesis of these steps alone: what older steps taught is not used.
+    fn rebuild(&self, path: &[(PathStep, Option<u64>)]) -> Hypothesis<'_> {
         let terms = Rc::new(Terms::new());
         let mut hypothesis = Hypothesis::new(
             Rc::clone(&terms),
@@ -187,7 +186,7 @@ impl Attempts<'_> {
             &self.request.core.state,
             Kernel::of(self.request.core),
         );
-        for (step, call) in &self.found.path[..depth] {
+        for (step, call) in path {
             let instruction = self.request.program.instruction_at(step.address);
             let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
             if hypothesis.prepend(&prepared, *call).is_err() {

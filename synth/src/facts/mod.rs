@@ -24,9 +24,9 @@ pub type Learned<T = ()> = Result<T, Contradiction>;
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     constraint: Term,
-    /// The constraint is an equation of this term with a literal, and the term stands for the literal wherever
-    /// else it occurs; in the constraint itself only its operands are resolved.
-    subject: Option<Term>,
+    /// The constraint says that this term is a literal, which it stands for wherever else it occurs; in the
+    /// constraint itself only its operands are resolved.
+    subject: Term,
     solved: bool,
 }
 
@@ -121,15 +121,29 @@ impl Facts {
     }
 
     /// Makes `t` stand for `meaning` wherever it occurs: a shape that is clearer than what its parts, bound one
-    /// by one, would give. Nothing is learned if the meaning speaks of a part of `t` itself.
-    pub fn define(&mut self, terms: &Terms, t: Term, meaning: Term) {
+    /// by one, would give. If `t` is known already, that is now known of its meaning. Nothing is learned if the
+    /// meaning speaks of a part of `t` itself.
+    pub fn define(&mut self, terms: &Terms, t: Term, meaning: Term) -> Learned {
         let (now, meaning) = (self.resolve(terms, t), self.resolve(terms, meaning));
-        if now != t || self.variables_of(terms, t).iter().any(|&var| self.occurs(terms, var, meaning)) {
-            return;
+        if self.variables_of(terms, t).iter().any(|&var| self.occurs(terms, var, meaning)) {
+            return Ok(());
         }
-        let old = self.overrides.insert(t, meaning);
-        self.changes.push(Change::Overridden(t, old));
-        self.generation += 1;
+        if terms.truth(now).is_some() {
+            // The constraint that waits for the parts of `t` says the same, less clearly.
+            let waiting = self.pending.iter().rposition(|p| p.subject == t && !p.solved);
+            if let Some(n) = waiting {
+                self.pending[n].solved = true;
+                self.changes.push(Change::Solved(n));
+                self.unify(terms, meaning, now)?;
+                return self.settle(terms);
+            }
+        }
+        if now == t {
+            let old = self.overrides.insert(t, meaning);
+            self.changes.push(Change::Overridden(t, old));
+            self.generation += 1;
+        }
+        Ok(())
     }
 
     /// What `var` is bound to.
@@ -203,39 +217,44 @@ impl Facts {
 
     /// A pending constraint as it reads now.
     fn resolve_pending(&mut self, terms: &Terms, pending: Pending) -> Term {
-        let Some(subject) = pending.subject else { return self.resolve(terms, pending.constraint) };
+        let subject = pending.subject;
         let now = terms.rebuild(subject, &mut |operand| self.resolve(terms, operand));
         if now == subject {
             return pending.constraint;
         }
-        let literal = self.resolve(terms, subject);
-        terms.build_cmp(Cmp::Eq, now, literal)
+        match terms.node(pending.constraint) {
+            _ if terms.width(subject) > 0 => terms.build_cmp(Cmp::Eq, now, self.resolve(terms, subject)),
+            Node::Not(_) => terms.build_not(now),
+            _ => now,
+        }
     }
 
-    /// Keeps the equation of `subject` with a literal for later; from now on the one stands for the other.
+    /// Keeps the equation of `subject` with a literal for later.
     fn postpone_definition(&mut self, terms: &Terms, subject: Term, literal: Term) {
         let equation = terms.build_cmp(Cmp::Eq, subject, literal);
-        self.postpone_with(terms, equation, Some(subject));
-        let old = self.overrides.insert(subject, literal);
-        self.changes.push(Change::Overridden(subject, old));
-        self.generation += 1;
-        for var in self.variables_of(terms, subject) {
-            if let Some(waiting) = self.watchers.get(&var) {
-                self.woken.extend(waiting);
-            }
-        }
+        self.postpone_about(terms, equation, subject, literal);
     }
 
     /// Keeps a constraint for later.
     fn postpone(&mut self, terms: &Terms, constraint: Term) {
-        self.postpone_with(terms, constraint, None);
+        let (subject, truth) = match terms.node(constraint) {
+            Node::Not(inner) => (inner, false),
+            _ => (constraint, true),
+        };
+        self.postpone_about(terms, constraint, subject, terms.bool_term(truth));
     }
 
-    fn postpone_with(&mut self, terms: &Terms, constraint: Term, subject: Option<Term>) {
+    /// Keeps a constraint for later that makes `subject` stand for `literal`.
+    fn postpone_about(&mut self, terms: &Terms, constraint: Term, subject: Term, literal: Term) {
         let n = self.pending.len();
         self.pending.push(Pending { constraint, subject, solved: false });
-        for var in self.variables_of(terms, constraint) {
-            self.watchers.entry(var).or_default().push(n);
+        let old = self.overrides.insert(subject, literal);
+        self.changes.push(Change::Overridden(subject, old));
+        self.generation += 1;
+        for var in self.variables_of(terms, subject) {
+            let waiting = self.watchers.entry(var).or_default();
+            self.woken.extend(waiting.iter());
+            waiting.push(n);
             self.changes.push(Change::Watched(var));
         }
     }

@@ -6,29 +6,79 @@
 
 use super::hypothesis::Hypothesis;
 use super::machine::Access;
-use crate::term::Term;
+use crate::term::{Node, Term};
+use x86::domain::Bin;
 
 /// How many addresses are tried for one access.
-const MOST_TRIES: usize = 48;
+const MOST_TRIES: usize = 72;
 /// How many are tried in all: each may cost a question to the solver.
-const MOST_QUESTIONS: usize = 64;
+const MOST_QUESTIONS: usize = 160;
 /// How many places with the right content are tried.
 const MOST_MATCHES: usize = 16;
 
 impl Hypothesis<'_> {
-    /// Chooses addresses for the accesses of the path that have none, the newest first, until all have one or
-    /// none fits. The choices cannot be taken back; afterwards only ask and realize.
+    /// Chooses addresses for the accesses of the path that have none, the newest first, until all have one; or as
+    /// far as it goes, if no choice was found that suits all. The choices cannot be taken back; afterwards only
+    /// ask and realize.
     pub fn choose_addresses(&mut self) {
         let mut questions = MOST_QUESTIONS;
+        if !self.choose(&mut questions) {
+            self.choose_greedily();
+        }
+    }
+
+    /// Chooses with backtracking; false, and nothing is assumed, if nothing suits or the questions run out.
+    fn choose(&mut self, questions: &mut usize) -> bool {
+        let Some(access) = self.newest_unresolved_access() else { return true };
+        for (t, value) in self.assumptions(access).into_iter().take(MOST_TRIES) {
+            if *questions == 0 {
+                return false;
+            }
+            *questions -= 1;
+            let before = self.mark();
+            if self.assume(t, value) {
+                if self.choose(questions) {
+                    return true;
+                }
+                self.undo(before);
+            }
+        }
+        false
+    }
+
+    fn choose_greedily(&mut self) {
+        let mut questions = MOST_QUESTIONS;
         while let Some(access) = self.newest_unresolved_access() {
-            let candidates = self.address_candidates(access);
-            let fits = candidates.into_iter().take(MOST_TRIES).any(|va| {
+            let fits = self.assumptions(access).into_iter().take(MOST_TRIES).any(|(t, value)| {
                 questions = questions.saturating_sub(1);
-                questions > 0 && self.try_address(access.address, va)
+                questions > 0 && self.assume(t, value)
             });
             if !fits {
                 return;
             }
+        }
+    }
+
+    /// What could be assumed so that the access has an address: values of the one unknown that its address is
+    /// computed from, such as an index, or else of the address.
+    fn assumptions(&mut self, access: Access) -> Vec<(Term, u64)> {
+        let terms = std::rc::Rc::clone(self.terms());
+        let address = self.facts().resolve(&terms, access.address);
+        if let &[var] = &self.facts().variables_of(&terms, address)[..] {
+            let unknown = terms.variable(var);
+            if unknown != address && self.is_computed(address) {
+                return (0..=64).chain([128, 256, 1024]).map(|value| (unknown, value)).collect();
+            }
+        }
+        self.address_candidates(access).into_iter().map(|va| (address, va)).collect()
+    }
+
+    /// Whether the address is more than a variable and a constant: then turning it around may not be possible.
+    fn is_computed(&self, address: Term) -> bool {
+        let terms = self.terms();
+        match terms.node(address) {
+            Node::Bin(Bin::Add, x, c) => !(terms.value(c).is_some() && matches!(terms.node(x), Node::Var(_))),
+            _ => true,
         }
     }
 

@@ -5,12 +5,10 @@ use super::image::Image;
 use super::machine::{Access, StepMachine};
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
-use super::syscalls;
 use crate::facts::{self, Contradiction, Facts};
 use crate::smt::{self, Answer, Budget};
 use crate::term::{Node, Term, Terms};
 use std::rc::Rc;
-use x86::domain::Bin;
 use x86::flags::Flag;
 use x86::machine::{Exec, Flow, Trap};
 use x86::op::{Condition, Gpr, Rep};
@@ -61,8 +59,9 @@ struct Deferred {
     done: bool,
 }
 
+/// A point to go back to.
 #[derive(Clone, Copy)]
-struct Mark {
+pub(super) struct Mark {
     facts: facts::Mark,
     memory: history::Mark,
     deferred: usize,
@@ -81,20 +80,20 @@ pub enum Kernel {
 
 /// A path and what it implies.
 pub struct Hypothesis<'i> {
-    terms: Rc<Terms>,
-    facts: Facts,
-    image: &'i dyn Image,
-    memory: History,
+    pub(super) terms: Rc<Terms>,
+    pub(super) facts: Facts,
+    pub(super) image: &'i dyn Image,
+    pub(super) memory: History,
     /// `snapshots[n]` is the state before step n; `snapshots[0]` is the core.
-    snapshots: Vec<Snapshot>,
+    pub(super) snapshots: Vec<Snapshot>,
     path: Vec<PathStep>,
     marks: Vec<Mark>,
     deferred: Vec<Deferred>,
     /// Indices of deferred accesses that were settled, in order, for undoing.
     settled: Vec<usize>,
-    calls: Vec<Call>,
+    pub(super) calls: Vec<Call>,
     start: u64,
-    kernel: Kernel,
+    pub(super) kernel: Kernel,
 }
 
 impl<'i> Hypothesis<'i> {
@@ -188,12 +187,12 @@ impl<'i> Hypothesis<'i> {
         self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step).map(|d| d.access)
     }
 
-    /// Assumes that `address` was `va`; false, and nothing is assumed, if that contradicts the core.
-    pub(super) fn try_address(&mut self, address: Term, va: u64) -> bool {
+    /// Assumes that `t` was `value`; false, and nothing is assumed, if that contradicts the core.
+    pub(super) fn assume(&mut self, t: Term, value: u64) -> bool {
         let mark = self.mark();
         let place = self.facts.constraints();
         let terms = Rc::clone(&self.terms);
-        let learned = self.facts.equate(&terms, address, terms.lit_term(64, va));
+        let learned = self.facts.equate(&terms, t, terms.lit_term(terms.width(t), value));
         let fits = learned.is_ok() && self.settle_deferred().is_ok() && self.is_satisfiable_since(place);
         if !fits {
             self.undo(mark);
@@ -227,7 +226,7 @@ impl<'i> Hypothesis<'i> {
         Some(self.facts.resolve(&self.terms, value))
     }
 
-    fn step(&self) -> Step {
+    pub(super) fn step(&self) -> Step {
         Step::try_from(self.path.len()).expect("paths are shorter than 2^32")
     }
 
@@ -268,7 +267,7 @@ impl<'i> Hypothesis<'i> {
         }
     }
 
-    fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> Mark {
         Mark {
             facts: self.facts.mark(),
             memory: self.memory.mark(),
@@ -278,7 +277,7 @@ impl<'i> Hypothesis<'i> {
         }
     }
 
-    fn undo(&mut self, mark: Mark) {
+    pub(super) fn undo(&mut self, mark: Mark) {
         self.facts.undo(mark.facts);
         self.memory.undo(mark.memory);
         for n in self.settled.drain(mark.settled..) {
@@ -412,7 +411,7 @@ impl<'i> Hypothesis<'i> {
                 _ => (shape, meaning),
             };
             if matches!(terms.node(shape), Node::Xor(..) | Node::And(..)) {
-                self.facts.define(&terms, shape, meaning);
+                self.facts.define(&terms, shape, meaning)?;
             }
         }
         for f in Flag::ALL {
@@ -421,91 +420,8 @@ impl<'i> Hypothesis<'i> {
         Ok(())
     }
 
-    fn prepend_syscall(&mut self, prepared: &Prepared, number: u64, next: u64) -> Result<(), Refusal> {
-        if prepared.op.next != next {
-            return Err(Refusal::Contradiction);
-        }
-        let effect = syscalls::effect(number).ok_or(Refusal::Barrier("a system call of unknown effect"))?;
-        let terms = Rc::clone(&self.terms);
-        let after = *self.snapshots.last().expect("the core's snapshot");
-        let mut before = after;
-        for r in [Gpr::RAX, Gpr::RCX, Gpr::R11] {
-            before.gpr[usize::from(r.0)] = terms.fresh(64);
-        }
-        self.facts.equate(&terms, after.gpr[usize::from(Gpr::RCX.0)], terms.lit_term(64, next))?;
-        if self.kernel == Kernel::Gretel {
-            for flag in after.flags {
-                self.facts.equate(&terms, flag, terms.bool_term(false))?;
-            }
-            before.flags = std::array::from_fn(|_| terms.fresh(0));
-            before.flags_observed = false;
-        } else {
-            before.flags_observed = true;
-        }
-        let flags = saved_flags(&terms, &after);
-        self.facts.equate(&terms, after.gpr[usize::from(Gpr::R11.0)], flags)?;
-        self.facts.equate(&terms, before.gpr[usize::from(Gpr::RAX.0)], terms.lit_term(64, number))?;
-        self.snapshots.push(before);
-        let step = self.step() + 1;
-        let result = after.gpr[usize::from(Gpr::RAX.0)];
-        let writes = self.kernel_writes(step, effect, &before, result)?;
-        self.calls.push(Call { step, number, result, writes });
-        Ok(())
-    }
-
-    /// What the kernel wrote at `step`: stores of unknown values (the inputs), whose addresses the arguments
-    /// tell, now or when they become known.
-    fn kernel_writes(
-        &mut self,
-        step: Step,
-        effect: syscalls::Effect,
-        before: &Snapshot,
-        result: Term,
-    ) -> Result<Vec<Access>, Refusal> {
-        let terms = Rc::clone(&self.terms);
-        let argument = |n: u8| before.gpr[syscalls::ARGUMENTS[usize::from(n)]];
-        let outcome = self.facts.resolve(&terms, result);
-        let outcome = terms.value(outcome);
-        let failed = outcome.is_some_and(|v| v > u64::MAX - 4095);
-        let (base, size, zeroes) = match effect {
-            syscalls::Effect::None => return Ok(Vec::new()),
-            _ if failed => return Ok(Vec::new()),
-            syscalls::Effect::Writes(output) => {
-                let size = match output.size {
-                    syscalls::Size::Fixed(size) => Some(size),
-                    syscalls::Size::Result => outcome,
-                };
-                (argument(output.argument), size, false)
-            }
-            syscalls::Effect::MapsZeroes => {
-                let length = self.facts.resolve(&terms, argument(1));
-                // Of a mapping whose length is not known, the first page is enough to go on.
-                (result, Some(terms.value(length).unwrap_or(1).next_multiple_of(4096)), true)
-            }
-        };
-        let size = size.ok_or(Refusal::Barrier("a system call that wrote an unknown amount"))?;
-        if size > MOST_KERNEL_BYTES {
-            return Err(Refusal::Barrier("a system call that wrote too much"));
-        }
-        let known_base = self.facts.resolve(&terms, base);
-        if terms.value(known_base) == Some(0) {
-            return Ok(Vec::new());
-        }
-        let mut writes = Vec::new();
-        for at in (0..size).step_by(8) {
-            let bytes = u32::try_from((size - at).min(8)).expect("at most 8");
-            let offset = terms.lit_term(64, at);
-            let value = if zeroes { terms.lit_term(8 * bytes, 0) } else { terms.fresh(8 * bytes) };
-            let address = terms.build_bin(Bin::Add, base, offset);
-            let access = Access { store: true, by_kernel: true, bytes, address, value };
-            writes.push(access);
-            self.access(step, access)?;
-        }
-        Ok(writes)
-    }
-
     /// Matches an access with the history of memory, or keeps it until its address is known.
-    fn access(&mut self, step: Step, access: Access) -> Result<(), Refusal> {
+    pub(super) fn access(&mut self, step: Step, access: Access) -> Result<(), Refusal> {
         let address = self.facts.resolve(&self.terms, access.address);
         match self.terms.value(address) {
             Some(va) => self.access_at(step, access, va),
@@ -555,25 +471,5 @@ impl<'i> Hypothesis<'i> {
     }
 }
 
-/// No system call of the search's table writes more than this in the cases of interest.
-const MOST_KERNEL_BYTES: u64 = 1 << 20;
-
 /// A store at an address that became known late, and that an earlier answer did not reckon with.
 const STALE: Refusal = Refusal::Barrier("a store whose address became known too late");
-
-/// What SYSCALL leaves in r11: RFLAGS with bits 1 and 9 set.
-fn saved_flags(terms: &Terms, at: &Snapshot) -> Term {
-    let bit = |b: Term| terms.build_ite(b, terms.lit_term(1, 1), terms.lit_term(1, 0));
-    let mut value = terms.lit_term(1, 0);
-    let mut low_to_high: Vec<Term> = (0..16).map(|_| terms.lit_term(1, 0)).collect();
-    low_to_high[1] = terms.lit_term(1, 1);
-    low_to_high[9] = terms.lit_term(1, 1);
-    low_to_high[10] = bit(at.direction);
-    for f in Flag::ALL {
-        low_to_high[f.bit() as usize] = bit(at.flags[f as usize]);
-    }
-    for (n, &b) in low_to_high.iter().enumerate() {
-        value = if n == 0 { b } else { terms.build_concat(b, value) };
-    }
-    terms.build_zext(64, value)
-}

@@ -12,6 +12,7 @@ mod addresses;
 pub mod history;
 pub mod hypothesis;
 pub mod image;
+mod kernel;
 pub mod machine;
 pub mod prepared;
 pub mod snapshot;

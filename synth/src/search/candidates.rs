@@ -4,7 +4,8 @@ use super::Search;
 use super::trail::{Verdict, Window};
 use crate::past::prepared::{Effect, Prepared};
 use crate::program::cfg::EdgeKind;
-use iced_x86::{Code, Mnemonic, OpKind, Register};
+use iced_x86::{Code, FlowControl, Mnemonic, OpKind, Register};
+use rustc_hash::FxHashSet;
 use std::rc::Rc;
 use x86::op::Gpr;
 
@@ -17,12 +18,18 @@ pub(super) struct Candidate {
     pub(super) call: Option<u64>,
     /// The records that are used once it is prepended.
     pub(super) window: Window,
+    /// It closes a loop.
+    goes_round: bool,
     /// Smaller is tried earlier.
     rank: u8,
 }
 
 /// How many steps of the path count as lately.
 const RECENT: usize = 256;
+
+/// The calls that libc makes through wrappers that take the number as an argument: writev, write, read, close,
+/// lseek, ioctl, fsync, futex.
+const USUAL_CALLS: [u64; 8] = [20, 1, 0, 3, 8, 16, 74, 202];
 
 /// How far before a SYSCALL its number is looked for, in instructions.
 const NUMBER_LOOK_BACK: usize = 16;
@@ -52,9 +59,8 @@ impl Search<'_> {
                 EdgeKind::Fallthrough | EdgeKind::AfterSyscall => {
                     found.extend(self.straight(edge.from, window))
                 }
-                EdgeKind::RepIteration => {
-                    found.extend(self.straight(edge.from, window).map(|c| Candidate { rank: 6, ..c }))
-                }
+                EdgeKind::RepIteration => found
+                    .extend(self.straight(edge.from, window).into_iter().map(|c| Candidate { rank: 6, ..c })),
                 EdgeKind::Call | EdgeKind::IndirectCall => {
                     if return_address.is_none_or(|back| self.next_of(edge.from) == Some(back)) {
                         found.extend(self.taken_branch(edge.from, start, window, 2));
@@ -69,25 +75,71 @@ impl Search<'_> {
         if found.is_empty() && !is_entry {
             found.extend(self.call_through_wild_pointer(start, window));
         }
-        found.sort_by_cached_key(|c| (c.rank > 0, self.recent_visits(c.prepared.address()), c.rank));
+        // Going round a loop once more is tried after the way out of it: where the loop really ran on, what it
+        // computed refutes the way out.
+        if found.len() > 1 {
+            for candidate in found.iter_mut().filter(|c| c.rank > 0) {
+                candidate.goes_round = self.leads_to(start, candidate.prepared.address());
+            }
+        }
+        found.sort_by_cached_key(|c| {
+            (c.rank > 0, c.goes_round, self.recent_visits(c.prepared.address()), c.rank)
+        });
         found
     }
 
-    /// How often the instruction ran lately. Going round a loop once more is tried after the way out of it:
-    /// where the loop really ran on, what it computed refutes the way out.
+    /// Whether the program can get from `start` to `end` without leaving the function: then an edge from `end` to
+    /// `start` closes a loop.
+    fn leads_to(&mut self, start: u64, end: u64) -> bool {
+        if let Some(&known) = self.loops.get(&(start, end)) {
+            return known;
+        }
+        let function = self.program.function_at(start).map_or(0..0, |f| f.start..f.end);
+        let (mut todo, mut seen) = (vec![start], FxHashSet::default());
+        let mut found = false;
+        while let Some(at) = todo.pop() {
+            if !function.contains(&at) || !seen.insert(at) {
+                continue;
+            }
+            if at == end {
+                found = true;
+                break;
+            }
+            let Some(i) = self.program.instruction_at(at) else { continue };
+            if matches!(i.flow_control(), FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch) {
+                todo.push(i.near_branch_target());
+            }
+            if !matches!(
+                i.flow_control(),
+                FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
+            ) {
+                todo.push(i.next_ip());
+            }
+        }
+        self.loops.insert((start, end), found);
+        found
+    }
+
+    /// How often the instruction ran lately.
     fn recent_visits(&self, address: u64) -> usize {
         let path = self.hypothesis.path();
         path[path.len().saturating_sub(RECENT)..].iter().filter(|s| s.address == address).count()
     }
 
-    /// An instruction that falls through to the present start.
-    fn straight(&mut self, from: u64, window: Window) -> Option<Candidate> {
-        let prepared = self.prepare(from)?;
-        let call = match prepared.effect {
-            Effect::Syscall => self.syscall_number(from),
-            _ => None,
+    /// An instruction that falls through to the present start; a system call whose number its surroundings do not
+    /// tell is tried with each of the usual ones, which older instructions then confirm or refute.
+    fn straight(&mut self, from: u64, window: Window) -> Vec<Candidate> {
+        let Some(prepared) = self.prepare(from) else { return Vec::new() };
+        let calls: Vec<Option<u64>> = match prepared.effect {
+            Effect::Syscall => match self.syscall_number(from) {
+                Some(number) => vec![Some(number)],
+                None => USUAL_CALLS.map(Some).to_vec(),
+            },
+            _ => vec![None],
         };
-        Some(Candidate { prepared, call, window, rank: 1 })
+        let candidate =
+            |call| Candidate { prepared: Rc::clone(&prepared), call, window, goes_round: false, rank: 1 };
+        calls.into_iter().map(candidate).collect()
     }
 
     /// A branch that was taken from `from` to `to`, unless the records exclude it.
@@ -99,7 +151,7 @@ impl Search<'_> {
             Verdict::Open => window,
             Verdict::Excluded => return None,
         };
-        Some(Candidate { prepared, call: None, window, rank })
+        Some(Candidate { prepared, call: None, window, goes_round: false, rank })
     }
 
     /// The return address on top of the stack, if it is known.

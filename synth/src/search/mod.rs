@@ -81,6 +81,8 @@ pub struct Search<'p> {
     records: &'p Records,
     hypothesis: Hypothesis<'p>,
     prepared: FxHashMap<u64, Option<Rc<Prepared>>>,
+    /// Whether the second instruction can follow the first within a function.
+    loops: FxHashMap<(u64, u64), bool>,
     frames: Vec<Frame>,
     taken: Vec<(PathStep, Option<u64>)>,
     longest: Vec<(PathStep, Option<u64>)>,
@@ -136,6 +138,7 @@ impl<'p> Search<'p> {
             records,
             hypothesis: Hypothesis::new(Rc::new(Terms::new()), image, core, kernel),
             prepared: FxHashMap::default(),
+            loops: FxHashMap::default(),
             frames: Vec::new(),
             taken: Vec::new(),
             longest: Vec::new(),
@@ -203,7 +206,12 @@ impl<'p> Search<'p> {
                 Ok(()) => {
                     // A step that the records give was taken: it is left only when it is refuted.
                     let given = candidate.window.used < self.records.len();
-                    if !given && !self.addresses_hold() || had_choice && !self.is_satisfiable(given) {
+                    let doubtful = !given && !self.addresses_hold();
+                    let feasible =
+                        if doubtful || !had_choice { Some(!doubtful) } else { self.is_satisfiable() };
+                    // A path on which the solver gives up is left too: no suffix could be made of it, and another
+                    // may be easier.
+                    if feasible == Some(false) || feasible.is_none() && !given {
                         self.hypothesis.pop();
                         continue;
                     }
@@ -278,34 +286,35 @@ impl<'p> Search<'p> {
         true
     }
 
-    /// Whether the constraints are known to have a solution. A path on which the solver gives up is left too:
-    /// no suffix could be made of it, and another may be easier; but not if the records give it.
-    fn is_satisfiable(&mut self, given: bool) -> bool {
+    /// Whether the constraints have a solution. `None`: the solver gave up.
+    fn is_satisfiable(&mut self) -> Option<bool> {
         let terms = Rc::clone(self.hypothesis.terms());
         let checked = self.frames.last().map_or(0, |f| f.checked);
         let new = self.hypothesis.facts().unsolved_since(&terms, checked);
         if new.is_empty() {
-            return true;
+            return Some(true);
         }
         let unsolved = self.hypothesis.facts().unsolved(&terms);
         let mut memo = FxHashMap::default();
         if unsolved.iter().all(|&c| terms.truth(terms.evaluate(c, &self.witness, &mut memo)) == Some(true)) {
-            return true;
+            return Some(true);
         }
         self.statistics.solver_calls += 1;
         let question = smt::connected(self.hypothesis.facts(), &terms, &unsolved, &new);
         match smt::solve(&terms, &question, &[], Budget::SEARCH) {
             Answer::Infeasible => {
                 self.statistics.solver_refuted += 1;
-                return false;
+                return Some(false);
             }
             Answer::Unknown => {
                 self.statistics.solver_unknown += 1;
-                return given;
+                return None;
             }
-            Answer::Satisfiable(model) => self.witness.extend(&model),
+            Answer::Satisfiable(model) => {
+                self.witness.extend(&model);
+            }
         }
-        true
+        Some(true)
     }
 
     fn prepare(&mut self, address: u64) -> Option<Rc<Prepared>> {

@@ -109,9 +109,17 @@ impl<'t> Lowering<'t> {
         done
     }
 
-    /// Quotient and remainder in double width.
+    /// Quotient and remainder in double width, or in single width where that is enough.
     fn division(&mut self, signed: bool, high: Term, low: Term, divisor: Term) -> (BV, BV) {
         let w = self.terms.width(divisor);
+        if self.terms.is_narrow_division(signed, high, low) {
+            let (dividend, divisor) = (self.vector(low), self.vector(divisor));
+            return if signed {
+                (dividend.bvsdiv(&divisor), dividend.bvsrem(&divisor))
+            } else {
+                (dividend.bvudiv(&divisor), dividend.bvurem(&divisor))
+            };
+        }
         let dividend = self.vector(high).concat(self.vector(low));
         let divisor = self.vector(divisor);
         if signed {

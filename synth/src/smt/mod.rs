@@ -3,6 +3,7 @@
 //! Budgets are counted in Z3's resource units (`rlimit`), not in time, so that an answer is the same on a slow
 //! day; a wall-clock limit stands behind them only for the paths on which Z3 does not count.
 
+mod guess;
 mod lower;
 
 use crate::facts::Facts;
@@ -25,7 +26,7 @@ impl Budget {
     /// For a question inside the search.
     pub const SEARCH: Budget = Budget { units: 300_000, milliseconds: 1_000 };
     /// For the model of a certificate.
-    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 5_000 };
+    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 3_000 };
 }
 
 /// What the solver says.
@@ -61,7 +62,9 @@ pub fn solve(terms: &Terms, constraints: &[Term], preferences: &[Preference], bu
     }
     match solver.check() {
         SatResult::Unsat => return Answer::Infeasible,
-        SatResult::Unknown => return Answer::Unknown,
+        SatResult::Unknown => {
+            return guess::guess(terms, constraints).map_or(Answer::Unknown, Answer::Satisfiable);
+        }
         SatResult::Sat => {}
     }
     let mut wishes: Vec<Bool> = preferences.iter().filter_map(|p| lowering.wish(*p)).collect();

@@ -157,6 +157,11 @@ impl Terms {
             Node::Extract { low: inner, of } => self.build_extract(low + u32::from(inner), to, of),
             Node::Zext(x) => self.extract_zext(low, to, x),
             Node::Sext(x) if low + to <= self.width(x) => self.build_extract(low, to, x),
+            Node::Sext(x) => {
+                let wx = self.width(x);
+                let from = low.min(wx - 1);
+                self.build_sext(to, self.build_extract(from, wx - from, x))
+            }
             Node::Concat(high, below) => {
                 let wl = self.width(below);
                 if low >= wl {
@@ -386,8 +391,28 @@ impl Terms {
                 DivisionPart::Fault => self.bool_term(out.fault),
             };
         }
+        if part == DivisionPart::Fault && self.is_narrow_division(signed, high, low) {
+            let by_zero = self.build_cmp(Cmp::Eq, divisor, self.lit_term(w, 0));
+            if !signed {
+                return by_zero;
+            }
+            let lowest = self.build_cmp(Cmp::Eq, low, self.lit_term(w, 1 << (w - 1)));
+            let by_minus_one = self.build_cmp(Cmp::Eq, divisor, self.lit_term(w, mask(w)));
+            return self.build_or(by_zero, self.build_and(lowest, by_minus_one));
+        }
         let width = if part == DivisionPart::Fault { 0 } else { w };
         self.make(Node::Divide { part, signed, high, low, divisor }, width)
+    }
+
+    /// Whether the dividend `high:low` is only `low` extended, as compilers divide: then the division is one of
+    /// single width, which is far easier on a solver.
+    pub fn is_narrow_division(&self, signed: bool, high: Term, low: Term) -> bool {
+        let w = self.width(low);
+        if signed {
+            high == self.build_sext(w, self.build_extract(w - 1, 1, low))
+        } else {
+            self.value(high) == Some(0)
+        }
     }
 
     /// A result, `width` bits wide, of an operation outside bit-vector arithmetic.

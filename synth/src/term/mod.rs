@@ -115,7 +115,8 @@ struct Arena {
     index: FxHashMap<(Node, u8), Term>,
     argument_lists: Vec<Box<[Term]>>,
     argument_index: FxHashMap<Box<[Term]>, u32>,
-    variables: u32,
+    /// The term of each variable.
+    variable_terms: Vec<Term>,
 }
 
 /// The arena that owns every term.
@@ -162,19 +163,25 @@ impl Terms {
         }
     }
 
+    /// The term of a variable.
+    ///
+    /// # Panics
+    /// If `var` is of another arena.
+    pub fn variable(&self, var: Var) -> Term {
+        self.arena.borrow().variable_terms[var.0 as usize]
+    }
+
     /// A new unknown of `w` bits; of truth if `w` is 0.
     pub fn fresh(&self, w: u32) -> Term {
-        let var = {
-            let mut arena = self.arena.borrow_mut();
-            arena.variables += 1;
-            Var(arena.variables - 1)
-        };
-        self.intern(Node::Var(var), w, true)
+        let var = Var(u32::try_from(self.variables()).expect("fewer than 2^32 variables"));
+        let term = self.intern(Node::Var(var), w, true);
+        self.arena.borrow_mut().variable_terms.push(term);
+        term
     }
 
     /// How many variables there are; each [`Var`] is below this.
     pub fn variables(&self) -> usize {
-        self.arena.borrow().variables as usize
+        self.arena.borrow().variable_terms.len()
     }
 
     /// How many terms there are.
