@@ -125,7 +125,9 @@ impl Attempts<'_> {
             // With chosen addresses a longer part of the path can start; without, what is left is surer.
             for choose in [true, false] {
                 let (reached, failure) = match self.attempt(&path[..depth], choose)? {
-                    Ok((suffix, certificate)) => return Ok(Verdict::Certified(Box::new(suffix), certificate)),
+                    Ok((suffix, certificate)) => {
+                        return Ok(Verdict::Certified(Box::new(suffix), certificate));
+                    }
                     Err(failed) => failed,
                 };
                 tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
