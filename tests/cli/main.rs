@@ -3,6 +3,7 @@
 mod bad_input;
 mod crash;
 mod replay;
+mod synth;
 
 use serde_json::Value;
 use std::fs;

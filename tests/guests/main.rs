@@ -4,6 +4,7 @@
 mod debugger;
 mod engines;
 mod images;
+mod suffixes;
 
 use std::collections::BTreeSet;
 use std::io::{Write, stderr};

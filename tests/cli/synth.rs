@@ -1,0 +1,90 @@
+//! `gretel synth` on what it cannot work with: a clear message, the documented exit code, nothing written.
+
+use crate::{DAMAGED, PROGRAM, Place, Ran, USAGE, WRITE};
+use std::fs;
+
+const DIVIDES: &str =
+    "int main(int argc, char **argv) { volatile int zero = argc - 1; return argc / zero; }\n";
+
+/// Fails with one of gretel's own codes, and writes no suffix.
+fn refused(place: &Place, arguments: &[&str]) -> Ran {
+    let ran = place.gretel(&[&["synth", "-o", "suffix"], arguments].concat());
+    assert!((USAGE..=126).contains(&ran.code), "{arguments:?}: {} {}", ran.code, ran.err);
+    assert_eq!(ran.out(), "", "{arguments:?}");
+    assert!(!place.path("suffix").exists(), "{arguments:?}");
+    ran
+}
+
+#[test]
+fn what_is_no_crash_is_refused() {
+    let place = Place::new();
+    place.write("text", "no core at all\n");
+    place.write("empty", "");
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "exits", "--", "busybox", "true"]);
+    assert_eq!(recorded.code, 0, "{}", recorded.err);
+    for (input, message) in [
+        ("text", "is not an x86-64 ELF core"),
+        ("empty", "is not an x86-64 ELF core"),
+        ("missing", "missing"),
+        ("exits", "did not crash"),
+    ] {
+        let ran = refused(&place, &[input]);
+        assert_eq!(ran.code, DAMAGED, "{input}: {}", ran.err);
+        assert!(ran.err.contains(message), "{input}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_core_needs_its_program() {
+    let place = Place::new();
+    let Some(_program) = place.compile("divides", DIVIDES) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./divides"]);
+    assert_eq!(recorded.code, 128 + 8, "{}", recorded.err);
+    let missing = refused(&place, &["--exe", "gone", "rec"]);
+    assert_eq!(missing.code, DAMAGED, "{}", missing.err);
+    assert!(missing.err.contains("gone"), "{}", missing.err);
+    place.write("text", "no program\n");
+    let other = refused(&place, &["--exe", "text", "rec"]);
+    assert!([DAMAGED, PROGRAM].contains(&other.code), "{}", other.err);
+    assert!(other.err.contains("text"), "{}", other.err);
+    fs::create_dir(place.path("alone")).unwrap();
+    fs::copy(place.path("rec/core"), place.path("alone/core")).unwrap();
+    fs::remove_file(place.path("divides")).unwrap();
+    let unnamed = refused(&place, &["alone/core"]);
+    assert_eq!(unnamed.code, USAGE, "{}", unnamed.err);
+    assert!(unnamed.err.contains("--exe"), "{}", unnamed.err);
+}
+
+/// What is left of a cut core either is too little, or is worked with; it is never a panic.
+#[test]
+fn a_cut_core_is_refused_or_gets_a_verdict() {
+    let place = Place::new();
+    let Some(_program) = place.compile("divides", DIVIDES) else { return };
+    place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./divides"]);
+    let whole = fs::read(place.path("rec/core")).unwrap();
+    let first = refused_when_cut(&place, &whole[..100]);
+    assert!(first.err.contains("cut"), "{}", first.err);
+    for tenths in [1, 5, 9] {
+        fs::write(place.path("rec/core"), &whole[..whole.len() * tenths / 10]).unwrap();
+        let ran = place.gretel(&["synth", "rec", "--time", "1", "--instructions", "20"]);
+        assert!((0..=2).contains(&ran.code) || ran.code == DAMAGED, "{tenths}/10: {} {}", ran.code, ran.err);
+        assert!(ran.code < USAGE || ran.err.contains("rec/core"), "{tenths}/10: {}", ran.err);
+    }
+}
+
+fn refused_when_cut(place: &Place, core: &[u8]) -> Ran {
+    fs::write(place.path("rec/core"), core).unwrap();
+    let ran = refused(place, &["rec"]);
+    assert_eq!(ran.code, DAMAGED, "{}", ran.err);
+    ran
+}
+
+#[test]
+fn a_suffix_that_cannot_be_written_has_its_own_code() {
+    let place = Place::new();
+    let Some(_program) = place.compile("divides", DIVIDES) else { return };
+    place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./divides"]);
+    let ran = place.gretel(&["synth", "rec", "--instructions", "3", "-o", "no-such-folder/suffix"]);
+    assert_eq!(ran.code, WRITE, "{}", ran.err);
+    assert!(ran.err.contains("no-such-folder/suffix"), "{}", ran.err);
+}

@@ -1,0 +1,312 @@
+//! `gretel synth` on the guests that crash, measured against the truth: what the recorded program executed. The tests of
+//! the two C libraries run beside each other, so a machine with two processors is busy and no more.
+
+use std::fs;
+use std::io::{Write, stderr};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use synth::report::metrics::compare_paths;
+use synth::suffix::Suffix;
+use tempfile::TempDir;
+use vmm::recording::Recording;
+use vmm::trail::tail_log;
+
+use crate::engines;
+use crate::images::{self, Guest};
+use crate::skipped;
+
+/// No suffix that these tests ask for is longer.
+const INSTRUCTIONS: u64 = 300;
+
+/// A guest that was recorded on the software CPU until it crashed.
+struct Crashed {
+    name: String,
+    folder: TempDir,
+}
+
+/// All guests that crash.
+fn crashed(libc: &str) -> Vec<Crashed> {
+    let crashing = images::all().into_iter().filter(|guest| guest.expected.crash.is_some());
+    let all: Vec<_> = crashing.map(|guest| Crashed::record(&guest, libc)).collect();
+    assert!(all.len() >= 8, "only {} guest images crash", all.len());
+    all
+}
+
+impl Crashed {
+    fn record(guest: &Guest, libc: &str) -> Crashed {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let name = format!("{} with {libc}", guest.name);
+        let recorded = engines::record(guest, libc, "soft", &folder.path().join("recording"));
+        assert!(
+            folder.path().join("recording/core").is_file(),
+            "{name}: {}",
+            String::from_utf8_lossy(&recorded.stderr)
+        );
+        Crashed { name, folder }
+    }
+
+    fn recording(&self) -> PathBuf {
+        self.folder.path().join("recording")
+    }
+
+    fn suffix_file(&self) -> PathBuf {
+        self.folder.path().join("suffix.json")
+    }
+
+    /// What the program executed before it crashed, oldest first.
+    fn truth(&self) -> Vec<u64> {
+        let recording = Recording::open(&self.recording()).expect("a fresh recording opens");
+        tail_log(&recording, INSTRUCTIONS).expect("a fresh recording replays")
+    }
+
+    /// Works backwards from the crash.
+    fn synthesize(&self, options: &[&str]) -> Synthesized {
+        let mut command = synth_command(&self.recording(), options);
+        Synthesized::of(&self.name, &command.arg("-o").arg(self.suffix_file()).output().expect("gretel runs"))
+    }
+
+    /// The suffix that was saved, which only its owner may read.
+    fn suffix(&self) -> Suffix {
+        let path = self.suffix_file();
+        let mode = fs::metadata(&path).expect("the suffix was saved").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", self.name);
+        Suffix::load(&path).unwrap_or_else(|error| panic!("{}: {error}", self.name))
+    }
+}
+
+fn synth_command(input: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gretel"));
+    command
+        .arg("synth")
+        .arg(input)
+        .args(options)
+        .arg("--json")
+        .args(["--instructions", &INSTRUCTIONS.to_string()]);
+    command
+}
+
+/// What `gretel synth --json` answered.
+struct Synthesized {
+    result: Value,
+}
+
+impl Synthesized {
+    /// Its exit status says the same as its verdict.
+    fn of(name: &str, output: &Output) -> Synthesized {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("panicked"), "{name}: {stderr}");
+        let result: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{name}: {error}, {}: {stderr}", output.status));
+        let status = match result["verdict"].as_str() {
+            Some("certified") => 0,
+            Some("infeasible") => 1,
+            Some("inconclusive") => 2,
+            _ => panic!("{name}: no such verdict: {result}"),
+        };
+        assert_eq!(output.status.code(), Some(status), "{name}: {stderr}");
+        Synthesized { result }
+    }
+
+    fn is_certified(&self) -> bool {
+        self.result["verdict"] == "certified"
+    }
+
+    /// The instructions that are listed, oldest first.
+    fn steps(&self) -> &[Value] {
+        self.result["listing"]["steps"].as_array().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Tells a figure, past the capture of test output.
+fn tell(line: &str) {
+    // A closed stderr only loses the figure.
+    let _ = writeln!(stderr(), "{line}");
+}
+
+/// The suffix ends as the program did, for as long as the branch records say how it went.
+fn is_true_where_recorded(crashed: &Crashed) {
+    let synthesized = crashed.synthesize(&["--records", "16", "--time", "3"]);
+    let (name, result) = (&crashed.name, &synthesized.result);
+    assert!(synthesized.is_certified(), "{name}: {result}");
+    let engines: Vec<_> =
+        result["listing"]["summary"]["engines"].as_array().expect("engines").iter().collect();
+    for engine in engines::usable("is_true_where_recorded") {
+        assert!(
+            engines.iter().any(|&used| used == engine),
+            "{name} was not certified on {engine}: {engines:?}"
+        );
+    }
+    let (suffix, truth) = (crashed.suffix(), crashed.truth());
+    assert!(!suffix.is_empty(), "{name}");
+    assert_eq!(suffix.path.last(), truth.last(), "{name}: the instruction before the crash");
+    let metrics = compare_paths(&suffix.path, &truth);
+    let covered = suffix.coverage.instructions;
+    tell(&format!(
+        "{name}: {} instructions, {covered} covered by {} records, the last {} as in the true execution",
+        metrics.length, suffix.coverage.records, metrics.common
+    ));
+    assert!(covered > 0, "{name}: the records cover nothing");
+    assert!(
+        metrics.common >= covered.min(truth.len()),
+        "{name}: {metrics:?} differs within the {covered} covered"
+    );
+}
+
+#[test]
+fn suffixes_are_true_where_recorded_glibc() {
+    crashed("glibc").iter().for_each(is_true_where_recorded);
+}
+
+#[test]
+fn suffixes_are_true_where_recorded_musl() {
+    crashed("musl").iter().for_each(is_true_where_recorded);
+}
+
+/// Most crashes have a suffix even where no branch was recorded.
+fn most_without_records(libc: &str) {
+    let (mut certified, mut others) = (0, Vec::new());
+    for crashed in crashed(libc) {
+        let synthesized = crashed.synthesize(&["--records", "0", "--time", "1"]);
+        if !synthesized.is_certified() {
+            others.push(format!("{}: {}", crashed.name, synthesized.result));
+            continue;
+        }
+        certified += 1;
+        let suffix = crashed.suffix();
+        assert_eq!(suffix.coverage.records, 0, "{}", crashed.name);
+        let metrics = compare_paths(&suffix.path, &crashed.truth());
+        tell(&format!(
+            "{} without records: {} instructions, the last {} as in the true execution",
+            crashed.name, metrics.length, metrics.common
+        ));
+    }
+    assert!(certified >= 4, "{certified} certified without records; not these: {others:#?}");
+}
+
+#[test]
+fn most_crashes_have_suffixes_without_records_glibc() {
+    most_without_records("glibc");
+}
+
+#[test]
+fn most_crashes_have_suffixes_without_records_musl() {
+    most_without_records("musl");
+}
+
+/// Memory that an instruction wrote: the first address and the bytes, as the listing has them.
+fn written(write: &Value) -> Option<(u64, Vec<u8>)> {
+    let address = write["place"].as_str()?.strip_prefix("[0x")?.strip_suffix(']')?;
+    let digits = write["value"].as_str()?.strip_prefix("0x")?;
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).rev().map(byte).collect();
+    Some((u64::from_str_radix(address, 16).ok()?, bytes?))
+}
+
+/// The last value that the listed instructions left at `va`; `None` when they left none, or the kernel may have.
+fn left_at(steps: &[Value], va: u64) -> Option<u8> {
+    for step in steps.iter().rev() {
+        if !step["call"].is_null() {
+            return None;
+        }
+        for write in step["writes"].as_array()? {
+            let Some((first, bytes)) = written(write) else { continue };
+            let byte = va.checked_sub(first).and_then(|at| bytes.get(usize::try_from(at).ok()?).copied());
+            if byte.is_some() {
+                return byte;
+            }
+        }
+    }
+    None
+}
+
+/// Changes one byte of the memory in a core file, and gives what it is now.
+fn flip(core: &Path, va: u64) -> u8 {
+    const LOAD: u64 = 1;
+    let mut file = fs::read(core).expect("the core can be read");
+    let number = |at: usize, len: usize| {
+        let mut bytes = [0; 8];
+        bytes[..len].copy_from_slice(&file[at..at + len]);
+        u64::from_le_bytes(bytes)
+    };
+    let index = |value: u64| usize::try_from(value).expect("a place in the core");
+    let headers = index(number(0x20, 8));
+    let (size, count) = (index(number(0x36, 2)), index(number(0x38, 2)));
+    let place = (0..count).map(|n| headers + n * size).find_map(|header| {
+        let (offset, start, length) = (number(header + 8, 8), number(header + 16, 8), number(header + 32, 8));
+        let within = va.checked_sub(start).filter(|&within| within < length)?;
+        (number(header, 4) == LOAD).then(|| index(offset + within))
+    });
+    let place = place.expect("the byte is in the core");
+    file[place] ^= 0x10;
+    fs::write(core, &file).expect("the core can be written");
+    file[place]
+}
+
+/// A core that was changed gets a verdict, and what is certified leads to the core as it is, not as it was.
+#[test]
+fn a_changed_core_is_not_explained_by_the_old_one() {
+    let mut changed = 0;
+    for crashed in crashed("glibc") {
+        let options = ["--records", "16", "--time", "1"];
+        let synthesized = crashed.synthesize(&options);
+        let steps = synthesized.steps();
+        let writes = steps.iter().rev().filter_map(|step| step["writes"].as_array()).flatten();
+        let Some(va) = writes.filter_map(written).map(|(va, _)| va).find(|&va| left_at(steps, va).is_some())
+        else {
+            continue;
+        };
+        changed += 1;
+        let now = flip(&crashed.recording().join("core"), va);
+        let again = crashed.synthesize(&options);
+        if again.is_certified() {
+            let left = left_at(again.steps(), va).unwrap_or(now);
+            assert_eq!(left, now, "{}: {va:#x} is {now:#x} in the core", crashed.name);
+        }
+    }
+    assert!(changed > 0, "no suffix wrote memory");
+}
+
+/// A core of this machine's kernel is enough, with the program.
+#[test]
+fn cores_of_the_kernel_have_suffixes() {
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if pattern.trim() != "core" {
+        return skipped("cores_of_the_kernel_have_suffixes", "core_pattern sends cores elsewhere");
+    }
+    for guest in
+        images::all().into_iter().filter(|guest| ["division", "bad-index"].contains(&guest.name.as_str()))
+    {
+        for libc in images::LIBCS {
+            let name = format!("{} with {libc}", guest.name);
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let Some(core) = kernel_core(&guest, libc, folder.path()) else {
+                skipped(&name, "the kernel wrote no core");
+                continue;
+            };
+            let program = guest.program(libc).display().to_string();
+            let mut command = synth_command(&core, &["--exe", &program, "--time", "3"]);
+            let synthesized = Synthesized::of(&name, &command.output().expect("gretel runs"));
+            assert!(synthesized.is_certified(), "{name}: {}", synthesized.result);
+            tell(&format!("{name}, a core of the kernel: {} lines", synthesized.steps().len()));
+        }
+    }
+}
+
+/// Runs `guest` natively in `folder`, where the kernel leaves its core.
+fn kernel_core(guest: &Guest, libc: &str, folder: &Path) -> Option<PathBuf> {
+    Command::new("sh")
+        .args(["-c", "ulimit -c unlimited; \"$@\"; true", "sh"])
+        .arg(guest.program(libc))
+        .args(&guest.expected.arguments)
+        // gretel's processors have no AVX, so its registers are in no core that it is asked to explain.
+        .env("GLIBC_TUNABLES", "glibc.cpu.hwcaps=-AVX2,-AVX512VL,-AVX512BW,-AVX512F,-AVX")
+        .stdin(guest.stdin())
+        .current_dir(folder)
+        .output()
+        .expect("a shell runs");
+    let mut files = fs::read_dir(folder).expect("a temporary folder").filter_map(Result::ok);
+    files.find(|file| file.file_name().to_string_lossy().starts_with("core")).map(|file| file.path())
+}
