@@ -23,8 +23,8 @@ use x86::op::BranchKind;
 /// Work backwards from a core to the execution that led there
 ///
 /// Finds an execution suffix, as long as the limits allow: a start (registers and memory), the answers of the kernel, and
-/// a path of instructions that ends in exactly this core. It is shown only with its certificate: it was run forward on an
-/// independent engine, and every byte and register came out as the core has them.
+/// a path of instructions that ends in exactly this core. It is shown only with its certificate: it was run forward on
+/// the software CPU, and under KVM where it can be used, and every byte and register came out as the core has them.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

@@ -6,7 +6,8 @@
 
 use super::hypothesis::Hypothesis;
 use super::machine::Access;
-use crate::term::{Node, Term};
+use crate::term::{Node, Term, Terms};
+use std::rc::Rc;
 use x86::domain::Bin;
 
 /// How many addresses are tried for one access.
@@ -15,6 +16,12 @@ const MOST_TRIES: usize = 72;
 const MOST_QUESTIONS: usize = 160;
 /// How many places with the right content are tried.
 const MOST_MATCHES: usize = 16;
+/// Fewer bytes than this are found everywhere.
+const SHORTEST_PATTERN: usize = 3;
+/// More bytes than this say nothing new.
+const LONGEST_PATTERN: usize = 64;
+/// Values of an index, a length or a divisor to try before 0, 1, 2...: large enough to leave small numbers alone.
+const COUNTS: [u64; 4] = [64, 256, 1024, 4096];
 
 impl Hypothesis<'_> {
     /// Chooses addresses for the accesses of the path that have none, the newest first, until all have one; or as
@@ -59,27 +66,49 @@ impl Hypothesis<'_> {
         }
     }
 
-    /// What could be assumed so that the access has an address: values of the one unknown that its address is
-    /// computed from, such as an index, or else of the address.
+    /// What could be assumed so that the access has an address: values of an index or a divisor that the address is
+    /// computed from; else of the address itself.
     fn assumptions(&mut self, access: Access) -> Vec<(Term, u64)> {
-        let terms = std::rc::Rc::clone(self.terms());
+        let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
-        if let &[var] = &self.facts().variables_of(&terms, address)[..] {
-            let unknown = terms.variable(var);
-            if unknown != address && self.is_computed(address) {
-                return (0..=64).chain([128, 256, 1024]).map(|value| (unknown, value)).collect();
-            }
+        let base = base_of(&terms, address);
+        let variables = self.facts().variables_of(&terms, address);
+        let computed = variables.into_iter().map(|var| terms.variable(var)).find(|&v| Some(v) != base);
+        if let Some(unknown) = computed {
+            return COUNTS.into_iter().chain(0..64).map(|value| (unknown, value)).collect();
         }
-        self.address_candidates(access).into_iter().map(|va| (address, va)).collect()
+        let matching = base.map_or_else(Vec::new, |base| self.places_like(base));
+        let offset = base.map_or(address, |base| terms.build_bin(Bin::Sub, address, base));
+        let offset = terms.value(offset).unwrap_or(0);
+        let found =
+            matching.into_iter().map(|va| va.wrapping_add(offset)).chain(self.address_candidates(access));
+        found.map(|va| (address, va)).collect()
     }
 
-    /// Whether the address is more than a variable and a constant: then turning it around may not be possible.
-    fn is_computed(&self, address: Term) -> bool {
-        let terms = self.terms();
-        match terms.node(address) {
-            Node::Bin(Bin::Add, x, c) => !(terms.value(c).is_some() && matches!(terms.node(x), Node::Var(_))),
-            _ => true,
+    /// Where memory looks as the path's accesses through `base` say: each has its distance from it, and a value.
+    fn places_like(&mut self, base: Term) -> Vec<u64> {
+        let terms = Rc::clone(self.terms());
+        let mut pattern: Vec<(u64, u8)> = Vec::new();
+        for access in self.unresolved_accesses() {
+            let address = self.facts().resolve(&terms, access.address);
+            let Some(value) = self.known_value(access.value) else { continue };
+            if base_of(&terms, address) != Some(base) {
+                continue;
+            }
+            if let Some(offset) = terms.value(terms.build_bin(Bin::Sub, address, base)) {
+                let bytes = value.to_le_bytes().into_iter().take(access.bytes as usize);
+                pattern.extend((0..).zip(bytes).map(|(n, byte)| (offset.wrapping_add(n), byte)));
+            }
         }
+        pattern.truncate(LONGEST_PATTERN);
+        let Some(&(first, _)) = pattern.first() else { return Vec::new() };
+        if pattern.len() < SHORTEST_PATTERN || pattern.iter().all(|&(_, byte)| byte == 0) {
+            return Vec::new();
+        }
+        let image = self.image();
+        let fits = |va: &u64| pattern.iter().all(|&(at, byte)| image.byte(va.wrapping_add(at)) == Some(byte));
+        let bases = image.regions().into_iter().flatten().map(|va| va.wrapping_sub(first));
+        bases.filter(fits).take(MOST_MATCHES).collect()
     }
 
     /// Addresses worth trying, the likeliest first.
@@ -91,9 +120,6 @@ impl Hypothesis<'_> {
             usable(va) && usable(last)
         };
         let mut found = Vec::new();
-        if let Some(value) = self.known_value(access.value) {
-            found.extend(self.places_holding(value, access.bytes));
-        }
         // Pointers in the registers, from the newest state to the oldest.
         let depths = [0, self.len() / 4, self.len() / 2, self.len()];
         for depth in depths {
@@ -110,23 +136,19 @@ impl Hypothesis<'_> {
         found
     }
 
-    /// Aligned places in memory that hold `value`, if it is one that means something.
-    fn places_holding(&self, value: u64, bytes: u32) -> Vec<u64> {
-        let (image, bytes) = (self.image(), u64::from(bytes));
-        if value < 0x100 || bytes < 4 {
-            return Vec::new();
-        }
-        let wanted = value.to_le_bytes();
-        let holds =
-            |va: u64| (0..bytes).all(|n| image.byte(va + n) == Some(wanted[usize::try_from(n).unwrap_or(0)]));
-        let regions = image.regions().into_iter().filter(|r| image.is_writable(r.start));
-        let places = regions.flat_map(|r| (r.start..r.end.saturating_sub(bytes - 1)).step_by(4));
-        places.filter(|&va| holds(va)).take(MOST_MATCHES).collect()
-    }
-
     fn known_value(&mut self, t: Term) -> Option<u64> {
-        let terms = std::rc::Rc::clone(self.terms());
+        let terms = Rc::clone(self.terms());
         let t = self.facts().resolve(&terms, t);
         terms.value(t)
+    }
+}
+
+/// The variable that the address is so many bytes away from, if that is how it is computed.
+fn base_of(terms: &Terms, address: Term) -> Option<Term> {
+    match terms.node(address) {
+        Node::Var(_) => Some(address),
+        Node::Bin(Bin::Add, x, y) => base_of(terms, x).or_else(|| base_of(terms, y)),
+        Node::Bin(Bin::Sub, x, _) => base_of(terms, x),
+        _ => None,
     }
 }

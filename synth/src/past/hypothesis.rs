@@ -182,7 +182,12 @@ impl<'i> Hypothesis<'i> {
         self.deferred.iter().filter(|d| !d.done).map(|d| d.step).min()
     }
 
-    /// The access of that step.
+    /// The accesses whose addresses are still unknown.
+    pub(super) fn unresolved_accesses(&self) -> Vec<Access> {
+        self.deferred.iter().filter(|d| !d.done).map(|d| d.access).collect()
+    }
+
+    /// The newest of them.
     pub(super) fn newest_unresolved_access(&self) -> Option<Access> {
         self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step).map(|d| d.access)
     }

@@ -75,10 +75,12 @@ impl Hypothesis<'_> {
                 };
                 (argument(output.argument), size, false)
             }
-            syscalls::Effect::MapsZeroes => {
+            syscalls::Effect::Maps => {
                 let length = self.facts.resolve(&terms, argument(1));
+                let flags = self.facts.resolve(&terms, argument(3));
+                let anonymous = terms.value(flags).is_some_and(|flags| flags & MAP_ANONYMOUS != 0);
                 // Of a mapping whose length is not known, the first page is enough to go on.
-                (result, Some(terms.value(length).unwrap_or(1).next_multiple_of(4096)), true)
+                (result, Some(terms.value(length).unwrap_or(1).next_multiple_of(4096)), anonymous)
             }
         };
         let size = size.ok_or(Refusal::Barrier("a system call that wrote an unknown amount"))?;
@@ -102,6 +104,9 @@ impl Hypothesis<'_> {
         Ok(writes)
     }
 }
+
+/// In the flags of mmap: zeroed memory, no file.
+const MAP_ANONYMOUS: u64 = 0x20;
 
 /// No system call of the search's table writes more than this in the cases of interest.
 const MOST_KERNEL_BYTES: u64 = 1 << 20;

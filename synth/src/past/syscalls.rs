@@ -26,8 +26,9 @@ pub enum Effect {
     None,
     /// One structure or buffer; nothing if the argument is null.
     Writes(Output),
-    /// Maps zeroed memory at the address that it returns; argument 1 is the length.
-    MapsZeroes,
+    /// Maps memory at the address that it returns: zeroed, if argument 3 says that there is no file. Argument 1 is
+    /// the length.
+    Maps,
 }
 
 /// The hardware numbers of the argument registers, in the order of the arguments.
@@ -47,7 +48,7 @@ pub fn effect(number: u64) -> Option<Effect> {
         262 => fixed(2, 144),
         332 => fixed(4, 256),
         // mmap
-        9 => Some(Effect::MapsZeroes),
+        9 => Some(Effect::Maps),
         // rt_sigaction: the old action; rt_sigprocmask: the old set; sigaltstack: the old stack
         13 => fixed(2, 32),
         14 => fixed(2, 8),

@@ -73,6 +73,7 @@ impl Search<'_> {
             }
         }
         if found.is_empty() && !is_entry {
+            self.statistics.assumed = true;
             found.extend(self.call_through_wild_pointer(start, window));
         }
         // Going round a loop once more is tried after the way out of it: where the loop really ran on, what it
@@ -131,10 +132,14 @@ impl Search<'_> {
     fn straight(&mut self, from: u64, window: Window) -> Vec<Candidate> {
         let Some(prepared) = self.prepare(from) else { return Vec::new() };
         let calls: Vec<Option<u64>> = match prepared.effect {
-            Effect::Syscall => match self.syscall_number(from) {
-                Some(number) => vec![Some(number)],
-                None => USUAL_CALLS.map(Some).to_vec(),
-            },
+            Effect::Syscall => {
+                // The number is that of the straight line before it, or one of the usual ones: not a proof.
+                self.statistics.assumed = true;
+                match self.syscall_number(from) {
+                    Some(number) => vec![Some(number)],
+                    None => USUAL_CALLS.map(Some).to_vec(),
+                }
+            }
             _ => vec![None],
         };
         let candidate =

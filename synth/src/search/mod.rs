@@ -57,6 +57,8 @@ pub struct Statistics {
     pub solver_refuted: u64,
     /// Questions that the solver could not answer within its budget.
     pub solver_unknown: u64,
+    /// Something was assumed that may have been otherwise: what contradicts it is not refuted.
+    pub assumed: bool,
     /// Barriers met: what it would take to go on, and how often.
     pub barriers: FxHashMap<&'static str, u64>,
 }
@@ -117,7 +119,7 @@ impl Statistics {
     /// Whether something was given up that no proof excludes.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
-        self.solver_unknown > 0 || !self.barriers.is_empty()
+        self.assumed || self.solver_unknown > 0 || !self.barriers.is_empty()
     }
 }
 
@@ -277,6 +279,7 @@ impl<'p> Search<'p> {
             h.newest_unresolved().is_some_and(|step| (step as usize) < oldest_allowed)
         };
         if waiting(&self.hypothesis) {
+            self.statistics.assumed = true;
             self.hypothesis.choose_addresses();
             if waiting(&self.hypothesis) {
                 *self.statistics.barriers.entry("an address that nothing determines").or_default() += 1;
