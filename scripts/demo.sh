@@ -27,21 +27,24 @@ record() {
 }
 
 engines() {
-    if [ -r /dev/kvm ] && [ -w /dev/kvm ]; then
+    local device=${GRETEL_KVM_DEVICE:-/dev/kvm}
+    if [ -r "$device" ] && [ -w "$device" ]; then
         echo kvm
     else
-        echo "skipped: engine kvm, since this user cannot open /dev/kvm" >&2
+        echo "skipped: engine kvm, since this user cannot open $device" >&2
     fi
     echo soft
 }
 
 # Three replays on each engine, all of which must have the same digest.
 replay() {
-    local engine results=""
+    local engine line results=""
     for engine in $(engines); do
         heading "gretel replay $out --engine $engine    (three times)"
         for _ in 1 2 3; do
-            results+=$("$gretel" replay "$out" --engine "$engine" | tee /dev/stderr)$'\n'
+            line=$("$gretel" replay "$out" --engine "$engine")
+            echo "$line"
+            results+=$line$'\n'
         done
     done
     [ "$(grep -o 'digest .*' <<<"$results" | sort -u | wc -l)" -eq 1 ] || { echo "the replays differ"; exit 1; }
