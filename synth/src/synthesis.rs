@@ -152,7 +152,7 @@ impl Attempts<'_> {
     ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
         let mut hypothesis = self.rebuild(path);
         if choose {
-            hypothesis.choose_addresses();
+            hypothesis.choose_addresses(0, path.len());
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
         if depth == 0 {

@@ -25,18 +25,31 @@ const COUNTS: [u64; 4] = [64, 256, 1024, 4096];
 
 impl Hypothesis<'_> {
     /// Chooses addresses for the accesses of the path that have none, the newest first, until all have one; or as
-    /// far as it goes, if no choice was found that suits all. The choices cannot be taken back; afterwards only
-    /// ask and realize.
-    pub fn choose_addresses(&mut self) {
+    /// far as it goes, if no choice was found that suits all. The first `skip` choices for the newest are passed
+    /// over, and accesses older than step `upto` are left. Gives the number of the one that was taken for the newest.
+    pub fn choose_addresses(&mut self, skip: usize, upto: usize) -> Option<usize> {
+        let access = self.newest_unresolved_access(upto)?;
         let mut questions = MOST_QUESTIONS;
-        if !self.choose(&mut questions) {
-            self.choose_greedily();
+        let assumptions = self.assumptions(access).into_iter().enumerate().skip(skip).take(MOST_TRIES);
+        for (number, (t, value)) in assumptions {
+            questions = questions.saturating_sub(1);
+            let before = self.mark();
+            if questions > 0 && self.assume(t, value) {
+                if self.choose(&mut questions, upto) {
+                    return Some(number);
+                }
+                self.undo(before);
+            }
         }
+        if skip == 0 {
+            self.choose_greedily(upto);
+        }
+        None
     }
 
     /// Chooses with backtracking; false, and nothing is assumed, if nothing suits or the questions run out.
-    fn choose(&mut self, questions: &mut usize) -> bool {
-        let Some(access) = self.newest_unresolved_access() else { return true };
+    fn choose(&mut self, questions: &mut usize, upto: usize) -> bool {
+        let Some(access) = self.newest_unresolved_access(upto) else { return true };
         for (t, value) in self.assumptions(access).into_iter().take(MOST_TRIES) {
             if *questions == 0 {
                 return false;
@@ -44,7 +57,7 @@ impl Hypothesis<'_> {
             *questions -= 1;
             let before = self.mark();
             if self.assume(t, value) {
-                if self.choose(questions) {
+                if self.choose(questions, upto) {
                     return true;
                 }
                 self.undo(before);
@@ -53,9 +66,9 @@ impl Hypothesis<'_> {
         false
     }
 
-    fn choose_greedily(&mut self) {
+    fn choose_greedily(&mut self, upto: usize) {
         let mut questions = MOST_QUESTIONS;
-        while let Some(access) = self.newest_unresolved_access() {
+        while let Some(access) = self.newest_unresolved_access(upto) {
             let fits = self.assumptions(access).into_iter().take(MOST_TRIES).any(|(t, value)| {
                 questions = questions.saturating_sub(1);
                 questions > 0 && self.assume(t, value)

@@ -187,9 +187,10 @@ impl<'i> Hypothesis<'i> {
         self.deferred.iter().filter(|d| !d.done).map(|d| d.access).collect()
     }
 
-    /// The newest of them.
-    pub(super) fn newest_unresolved_access(&self) -> Option<Access> {
-        self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step).map(|d| d.access)
+    /// The newest of them, if it is not older than step `upto`.
+    pub(super) fn newest_unresolved_access(&self, upto: usize) -> Option<Access> {
+        let newest = self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step);
+        newest.filter(|d| d.step as usize <= upto).map(|d| d.access)
     }
 
     /// Assumes that `t` was `value`; false, and nothing is assumed, if that contradicts the core.

@@ -18,10 +18,14 @@ pub(super) struct Candidate {
     pub(super) call: Option<u64>,
     /// The records that are used once it is prepended.
     pub(super) window: Window,
+    /// How many choices of addresses to pass over when the search has to choose one, because they led nowhere.
+    pub(super) skip: usize,
+    /// How many such choices were made.
+    pub(super) choices: usize,
     /// It closes a loop.
-    goes_round: bool,
+    pub(super) goes_round: bool,
     /// Smaller is tried earlier.
-    rank: u8,
+    pub(super) rank: u8,
 }
 
 /// How many steps of the path count as lately.
@@ -142,8 +146,15 @@ impl Search<'_> {
             }
             _ => vec![None],
         };
-        let candidate =
-            |call| Candidate { prepared: Rc::clone(&prepared), call, window, goes_round: false, rank: 1 };
+        let candidate = |call| Candidate {
+            prepared: Rc::clone(&prepared),
+            call,
+            window,
+            skip: 0,
+            choices: 0,
+            goes_round: false,
+            rank: 1,
+        };
         calls.into_iter().map(candidate).collect()
     }
 
@@ -156,7 +167,7 @@ impl Search<'_> {
             Verdict::Open => window,
             Verdict::Excluded => return None,
         };
-        Some(Candidate { prepared, call: None, window, goes_round: false, rank })
+        Some(Candidate { prepared, call: None, window, skip: 0, choices: 0, goes_round: false, rank })
     }
 
     /// The return address on top of the stack, if it is known.

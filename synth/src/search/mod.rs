@@ -106,6 +106,9 @@ const FIRST_JUMP: usize = 16;
 /// For so many instructions, the search waits for older ones to tell an address; then it chooses one.
 const ADDRESS_PATIENCE: usize = 96;
 
+/// So many choices of addresses are tried at one place.
+const MOST_CHOICES: usize = 80;
+
 /// The choices at one instruction.
 struct Frame {
     candidates: Vec<Candidate>,
@@ -208,7 +211,7 @@ impl<'p> Search<'p> {
                 Ok(()) => {
                     // A step that the records give was taken: it is left only when it is refuted.
                     let given = candidate.window.used < self.records.len();
-                    let doubtful = !given && !self.addresses_hold();
+                    let doubtful = !given && !self.addresses_hold(&candidate);
                     let feasible =
                         if doubtful || !had_choice { Some(!doubtful) } else { self.is_satisfiable() };
                     // A path on which the solver gives up is left too: no suffix could be made of it, and another
@@ -273,18 +276,28 @@ impl<'p> Search<'p> {
 
     /// Whether every access that lies well behind has an address, or could be given one. An address that the
     /// program computed from what it still had would have been found by now.
-    fn addresses_hold(&mut self) -> bool {
+    fn addresses_hold(&mut self, candidate: &Candidate) -> bool {
         let waiting = |h: &Hypothesis<'_>| {
             let oldest_allowed = h.len().saturating_sub(ADDRESS_PATIENCE);
             h.newest_unresolved().is_some_and(|step| (step as usize) < oldest_allowed)
         };
+        if !waiting(&self.hypothesis) {
+            return true;
+        }
+        self.statistics.assumed = true;
+        let chosen = self
+            .hypothesis
+            .choose_addresses(candidate.skip, self.hypothesis.len().saturating_sub(ADDRESS_PATIENCE / 2));
+        if let (Some(number), Some(frame)) = (chosen, self.frames.last_mut())
+            && candidate.choices < MOST_CHOICES
+        {
+            // Should this choice lead nowhere, the next is tried.
+            let other = Candidate { skip: number + 1, choices: candidate.choices + 1, ..candidate.clone() };
+            frame.candidates.insert(frame.next, other);
+        }
         if waiting(&self.hypothesis) {
-            self.statistics.assumed = true;
-            self.hypothesis.choose_addresses();
-            if waiting(&self.hypothesis) {
-                *self.statistics.barriers.entry("an address that nothing determines").or_default() += 1;
-                return false;
-            }
+            *self.statistics.barriers.entry("an address that nothing determines").or_default() += 1;
+            return false;
         }
         true
     }
