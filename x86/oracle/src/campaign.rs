@@ -62,7 +62,8 @@ pub struct Count {
 pub struct Summary {
     /// Cases that were run and compared.
     pub cases: u64,
-    /// Cases that could not be compared: lost, or ended in a system call.
+    /// Cases that could not be compared: lost, or ended in a system call, or with something in them that
+    /// processors do differently.
     pub skipped: u64,
     /// By mnemonic; a block counts for each of its instructions.
     pub mnemonics: BTreeMap<String, Count>,
@@ -148,8 +149,13 @@ fn report(
     case: &Case,
     summary: &mut Summary,
 ) -> Result<(), Error> {
+    let Some((short, image)) = shrink::shorten(worker, soft, &batch.image, case)? else {
+        soft.load_image(&batch.image);
+        summary.cases -= 1;
+        summary.skipped += 1;
+        return Ok(());
+    };
     summary.different += 1;
-    let (short, image) = shrink::shorten(worker, soft, &batch.image, case)?;
     let culprits = mnemonics(&short);
     let is_known = summary.findings.iter().any(|finding| mnemonics(&finding.case) == culprits);
     for mnemonic in culprits {

@@ -3,6 +3,7 @@
 use crate::case::{Case, Ending, Outcome};
 use crate::dont_care::{self, COMPARED_FLAGS, Undefined};
 use crate::interpreter::{Soft, Step};
+use crate::vendor;
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
 };
@@ -51,6 +52,18 @@ fn visible(state: &State) -> State {
 /// retired, and so what they left undefined.
 #[must_use]
 pub fn differences(soft: &mut Soft, case: &Case, native: &Outcome, found: &Outcome) -> Vec<Difference> {
+    let mut out = all_differences(soft, case, native, found);
+    vendor::forgive(case, native, found, &mut out);
+    out
+}
+
+/// The same with those that [`crate::vendor`] forgives.
+pub(crate) fn all_differences(
+    soft: &mut Soft,
+    case: &Case,
+    native: &Outcome,
+    found: &Outcome,
+) -> Vec<Difference> {
     let mut retired = soft.trace(case);
     retired.retain(|step| step.retired);
     let mut undefined = undefined_by(case, &retired);

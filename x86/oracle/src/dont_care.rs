@@ -1,9 +1,10 @@
 //! What is not compared, and why: the whole list, as data that the tool prints.
 //!
 //! Two tables: [`UNDEFINED`] (flags and results that the manuals leave undefined) and [`EXCLUDED`] (instructions
-//! that are not generated). References are to the Intel SDM vol. 2 and the AMD APM vol. 3, at the instruction.
+//! that are not generated); two more, of what differs by vendor, are in [`crate::vendor`]. References are to the Intel SDM vol. 2 and the AMD APM vol. 3, at the instruction.
 
-use iced_x86::{Code, Instruction, Mnemonic, OpKind};
+use crate::vendor;
+use iced_x86::{Instruction, Mnemonic, OpKind};
 use x86::flags::{ARITHMETIC, Flag};
 
 /// RFLAGS bits that are compared: the arithmetic flags and DF. The others are not the program's to see (RF is an
@@ -182,7 +183,6 @@ pub const FAULT_LATITUDE: [&str; 5] = [
 /// Instructions that are not generated.
 pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
     (&[M::Int1], "INT1: hypervisors that intercept it differ in where rip is afterwards"),
-    (&[M::Ud0, M::Ud1], "UD0 and UD1: Intel fetches a ModRM byte before it raises #UD, AMD does not"),
     (&[M::Syscall, M::Sysenter, M::Int, M::Into], "system calls: their effect is not the processor's"),
     (
         &[M::Cpuid, M::Rdtsc, M::Rdtscp, M::Rdpid, M::Rdrand, M::Rdseed, M::Xgetbv],
@@ -202,33 +202,12 @@ pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
 pub const MXCSR_MISALIGNED: u32 = 1 << 17;
 /// LDMXCSR of that bit.
 const MISALIGNED_MODE: &str = "cases that set MXCSR bit 17: AMD's misaligned mode, #GP on Intel";
-/// F3 41 90.
-const PAUSE_OF_R8: &str = "PAUSE with more prefixes: with REX.B, AMD takes it for XCHG r8d, eax";
-/// Narrow sign-extension of a doubleword.
-const NARROW_MOVSXD: &str = "MOVSXD to a 16-bit register: Intel reads 16 bits, AMD 32";
 
-/// Branches that mean different things on Intel and AMD.
-pub const NARROW_BRANCH: &str =
-    "near branches with an operand-size prefix: Intel ignores it, AMD cuts rip to 16 bits";
-const PREFETCH_OF_REGISTER: &str = "0F 0D with a register operand: Intel runs it as NOP, AMD raises #UD";
-
-/// Why `i` is not generated, if it is not.
+/// Why `i`, whose bytes begin `code`, is not generated, if it is not.
 #[must_use]
-pub fn exclusion(i: &Instruction) -> Option<&'static str> {
-    if is_prefetch_of_a_register(i) {
-        return Some(PREFETCH_OF_REGISTER);
-    }
-    if i.code() == Code::Movsxd_r16_rm16 {
-        return Some(NARROW_MOVSXD);
-    }
-    EXCLUDED.iter().find(|(mnemonics, _)| mnemonics.contains(&i.mnemonic())).map(|(_, reason)| *reason)
-}
-
-fn is_prefetch_of_a_register(i: &Instruction) -> bool {
-    matches!(
-        i.code(),
-        Code::Reservednop_rm16_r16_0F0D | Code::Reservednop_rm32_r32_0F0D | Code::Reservednop_rm64_r64_0F0D
-    )
+pub fn exclusion(i: &Instruction, code: &[u8]) -> Option<&'static str> {
+    let everywhere = EXCLUDED.iter().find(|(mnemonics, _)| mnemonics.contains(&i.mnemonic()));
+    everywhere.map(|(_, reason)| *reason).or_else(|| vendor::another_meaning(i, code))
 }
 
 /// What `i` leaves undefined, `rcx` being its value before, if that is known.
@@ -305,8 +284,14 @@ pub fn table() -> String {
     for (mnemonics, reason) in EXCLUDED {
         text += &format!("  {}: {reason}\n", names(mnemonics));
     }
-    for reason in [NARROW_BRANCH, PREFETCH_OF_REGISTER, NARROW_MOVSXD, PAUSE_OF_R8, MISALIGNED_MODE] {
+    text += "Not generated on AMD's processors:\n";
+    for (reason, _) in vendor::NOT_ON_AMD {
         text += &format!("  {reason}\n");
+    }
+    text += &format!("  {MISALIGNED_MODE}\n");
+    text += "Forgiven, as processors differ:\n";
+    for row in vendor::FORGIVEN {
+        text += &format!("  {}\n", row.reason);
     }
     text
 }
@@ -319,6 +304,7 @@ pub(crate) fn flag_name(flag: Flag) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iced_x86::Code;
 
     /// iced has the manuals' undefined flags, encoding by encoding.
     #[test]

@@ -8,6 +8,23 @@ pub(crate) fn runs(code: Code) -> bool {
     code.op_code().cpl3() && code.cpuid_features().iter().all(|feature| has(*feature))
 }
 
+/// Whether the processor is AMD's, or Hygon's, which are the same.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn is_amd() -> bool {
+    static IS_AMD: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        let vendor = core::arch::x86_64::__cpuid(0);
+        let name = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
+        [*b"AuthenticAMD", *b"HygonGenuine"].iter().any(|amd| name.as_flattened() == amd)
+    });
+    *IS_AMD
+}
+
+/// A host of another architecture has no such quirks.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn is_amd() -> bool {
+    false
+}
+
 /// Read once: in a virtual machine, CPUID is slow.
 #[cfg(target_arch = "x86_64")]
 static LEAF_7_EBX: std::sync::LazyLock<u32> =

@@ -3,7 +3,7 @@
 //! are compared: registers, flags, vector and x87 state, memory, and how it ended.
 //!
 //! Reading order: [`layout`] (addresses), [`case`] (a case and its outcome), [`native`] and [`interpreter`] (the
-//! two halves), [`generate`] (which cases), [`dont_care`] (what is not compared), [`compare`],
+//! two halves), [`generate`] (which cases), [`dont_care`] and [`vendor`] (what is not compared), [`compare`],
 //! [`campaign`] (the loop), [`report`], [`golden`] (a finding as a golden case).
 //!
 //! Unsafe code is in `native` only.
@@ -26,3 +26,4 @@ mod random;
 pub mod report;
 mod shrink;
 mod values;
+pub mod vendor;

@@ -16,6 +16,15 @@ struct Trial<'a> {
     soft: &'a mut Soft,
 }
 
+/// What became of a trial.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Same,
+    /// It differs as processors do.
+    Forgiven,
+    Different,
+}
+
 impl Trial<'_> {
     /// The outcome on this processor and where the semantics differs from it.
     fn run(&mut self, image: &Image, case: &Case) -> Result<Option<(Outcome, Vec<Difference>)>, Error> {
@@ -30,12 +39,23 @@ impl Trial<'_> {
     }
 
     fn differs(&mut self, image: &Image, case: &Case) -> Result<bool, Error> {
-        Ok(self.run(image, case)?.is_some_and(|(_, differences)| !differences.is_empty()))
+        Ok(self.verdict(image, case)? == Verdict::Different)
+    }
+
+    fn verdict(&mut self, image: &Image, case: &Case) -> Result<Verdict, Error> {
+        let Some((native, differences)) = self.run(image, case)? else { return Ok(Verdict::Same) };
+        if !differences.is_empty() {
+            return Ok(Verdict::Different);
+        }
+        let found = self.soft.run(case);
+        let raw = compare::all_differences(self.soft, case, &native, &found);
+        Ok(if raw.is_empty() { Verdict::Same } else { Verdict::Forgiven })
     }
 }
 
 /// The case with as few instructions as still differ, and the data pages before it: one instruction from the
-/// state it ran in, where that is enough; else without those that are not needed.
+/// state it ran in, where that is enough; else without those that are not needed. `None` where an instruction did
+/// what [`crate::vendor`] forgives, so that all that follows it differs for good.
 ///
 /// # Errors
 /// If the native half fails.
@@ -44,19 +64,21 @@ pub(crate) fn shorten(
     soft: &mut Soft,
     image: &Image,
     case: &Case,
-) -> Result<(Case, Box<Image>), Error> {
+) -> Result<Option<(Case, Box<Image>)>, Error> {
     soft.load_image(image);
     let steps = soft.trace(case);
     let mut trial = Trial { worker, soft };
     for step in steps {
         let Some(single) = single(case, step.state) else { continue };
-        if trial.differs(&step.image, &single)? {
-            return Ok((single, step.image));
+        match trial.verdict(&step.image, &single)? {
+            Verdict::Same => {}
+            Verdict::Forgiven => return Ok(None),
+            Verdict::Different => return Ok(Some((single, step.image))),
         }
     }
     let mut case = *case;
     drop_instructions(&mut trial, image, &mut case)?;
-    Ok((case, Box::new(*image)))
+    Ok(Some((case, Box::new(*image))))
 }
 
 /// The instruction of `case` at the rip of `state`; all that is left of the code, if that is half of one. Not a

@@ -7,7 +7,9 @@ use std::path::Path;
 use x86::golden::{self, Situation};
 use x86::machine::Trap;
 use x86_oracle::case::{Case, Ending, Image, Outcome};
+use x86_oracle::compare;
 use x86_oracle::dont_care;
+use x86_oracle::interpreter::Soft;
 use x86_oracle::layout::{CODE, DATA, DATA_SIZE, WRITABLE};
 use x86_oracle::native::Worker;
 
@@ -54,6 +56,14 @@ fn trap(vector: u8) -> Trap {
     }
 }
 
+/// Whether what this processor does differs from the semantics only as processors do.
+fn is_forgiven(image: &Image, case: &Case, native: &Outcome) -> bool {
+    let mut soft = Soft::new();
+    soft.load_image(image);
+    let found = soft.run(case);
+    compare::differences(&mut soft, case, native, &found).is_empty()
+}
+
 #[test]
 fn this_processor_does_what_the_golden_cases_say() {
     assert_eq!((CODE, DATA), (golden::CODE, golden::DATA));
@@ -65,7 +75,7 @@ fn this_processor_does_what_the_golden_cases_say() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         for case in golden::parse(&fs::read_to_string(&file).unwrap()).unwrap() {
             let i = Decoder::with_ip(64, &case.bytes, CODE, DecoderOptions::NONE).decode();
-            if dont_care::exclusion(&i).is_some() {
+            if dont_care::exclusion(&i, &case.bytes).is_some() {
                 continue;
             }
             let image = image(&case.before);
@@ -74,7 +84,7 @@ fn this_processor_does_what_the_golden_cases_say() {
             count += 1;
             let (trap, after) = situation(&case, &image, &outcome);
             let wrong = golden::difference(&case.after, &after);
-            if trap != case.trap || !wrong.is_empty() {
+            if (trap != case.trap || !wrong.is_empty()) && !is_forgiven(&image, &native, &outcome) {
                 failures += &format!("{name}:{}: {}: {trap:?} {wrong}\n", case.line, case.text);
             }
         }

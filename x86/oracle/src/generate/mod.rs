@@ -12,7 +12,7 @@ use crate::dont_care;
 use crate::layout::{CODE, CODE_MAX, EXIT_JUMP, PAGE};
 use crate::random::Random;
 use crate::values;
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use operands::{Operands, Pins, gpr};
 use template::{Template, decode, encode, is_fit};
 use x86::state::State;
@@ -112,7 +112,8 @@ impl Generator {
             }
             let made = operands
                 .instruction(code, ip)
-                .and_then(|i| decode(&encode(&i, ip)?, ip))
+                .and_then(|i| encode(&i, ip))
+                .and_then(|bytes| decode(&bytes, ip).filter(|i| is_fit(i, &bytes)))
                 .filter(|i| may_follow(i, undefined, block.is_empty(), length))
                 .filter(|i| !always_faults(i) || block.len() + 1 == length);
             let Some(i) = made else {
@@ -144,16 +145,13 @@ impl Generator {
                 program.code[byte] ^= 1 << random.below(8);
             }
         }
-        let i = decode(&program.code, program.at).filter(is_fit)?;
+        let i = decode(&program.code, program.at).filter(|i| is_fit(i, &program.code))?;
         let same_group = self.groups.iter().any(|(m, _)| *m == i.mnemonic());
         let keeps_flow = i.mnemonic() == mnemonic || !is_popf(&i);
-        let is_branch = i.flow_control() != FlowControl::Next;
         let leads_somewhere = !has_target(&i) || i.near_branch_target() == i.next_ip();
-        let is_pause_of_r8 = i.mnemonic() == Mnemonic::Pause && i.len() > 2;
-        let has_one_meaning = !is_pause_of_r8 && (!is_branch || !has_operand_size_prefix(&program.code));
         program.code.truncate(i.len());
         program.mnemonics = vec![i.mnemonic()];
-        (same_group && keeps_flow && leads_somewhere && has_one_meaning).then_some(program)
+        (same_group && keeps_flow && leads_somewhere).then_some(program)
     }
 }
 
@@ -164,8 +162,7 @@ fn segment_base(random: &mut Random) -> u64 {
 /// Whether `i` may come next in a block: it must not read what an earlier instruction left undefined.
 fn may_follow(i: &Instruction, undefined: u64, first: bool, length: usize) -> bool {
     let own = dont_care::undefined(i, None);
-    is_fit(i)
-        && undefined & dont_care::rflags(i.rflags_read()) == 0
+    undefined & dont_care::rflags(i.rflags_read()) == 0
         && (length == 1 || !own.destination)
         // Elsewhere the stack may hold anything, such as the flag that traps after each instruction.
         && (first || !is_popf(i))
@@ -205,13 +202,6 @@ fn note_writes(i: &Instruction, pins: &mut Pins) {
 
 fn has_target(i: &Instruction) -> bool {
     i.op_count() > 0 && i.op_kind(0) == OpKind::NearBranch64
-}
-
-/// Whether there is one among the prefixes; for branches see [`dont_care::NARROW_BRANCH`].
-fn has_operand_size_prefix(code: &[u8]) -> bool {
-    const OTHERS: [u8; 10] = [0x67, 0xf0, 0xf2, 0xf3, 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65];
-    let is_prefix = |byte: &u8| *byte == 0x66 || OTHERS.contains(byte) || (0x40..0x50).contains(byte);
-    code.iter().take_while(|byte| is_prefix(byte)).any(|byte| *byte == 0x66)
 }
 
 /// Encodes the block, with each branch to a later instruction, to its end or to an INT3 behind it.

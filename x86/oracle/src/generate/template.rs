@@ -45,17 +45,17 @@ fn has_semantics(code: Code) -> bool {
         Operands::new(&mut random, &mut pins, None)
             .instruction(code, CODE)
             .and_then(|i| encode(&i, CODE))
-            .and_then(|bytes| decode(&bytes, CODE))
+            .and_then(|bytes| Some((decode(&bytes, CODE)?, bytes)))
             // FINIT and its like are WAIT and another instruction.
-            .is_some_and(|i| is_fit(&i) && i.mnemonic() == code.mnemonic())
+            .is_some_and(|(i, bytes)| is_fit(&i, &bytes) && i.mnemonic() == code.mnemonic())
     })
 }
 
 /// Whether an instruction can be compared: it has semantics, and no reason against it.
-pub(super) fn is_fit(i: &Instruction) -> bool {
+pub(super) fn is_fit(i: &Instruction, code: &[u8]) -> bool {
     !i.is_invalid()
         && host::runs(i.code())
-        && dont_care::exclusion(i).is_none()
+        && dont_care::exclusion(i, code).is_none()
         && interpreter::has_semantics(i)
 }
 

@@ -1,0 +1,177 @@
+//! Where processors differ and the manuals leave it to them, or one vendor documents what the other does not:
+//! the semantics has one behaviour, and the processors of the other kind are forgiven theirs.
+//!
+//! Two tables: [`FORGIVEN`] (differences that are not counted) and [`NOT_ON_AMD`] (instructions that are compared
+//! only on processors that do what the semantics has). A difference is forgiven where the instruction runs alone;
+//! [`crate::shrink`] takes a block apart to find out, since what follows in it differs by then for good.
+
+use crate::case::{Case, Ending, Outcome};
+use crate::compare::{Difference, instruction_at};
+use crate::host;
+use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind};
+use x86::op::Gpr;
+use x86::state::Fpu;
+
+use Mnemonic as M;
+
+/// One instruction and what became of it.
+struct View<'a> {
+    instruction: Instruction,
+    case: &'a Case,
+    native: &'a Outcome,
+    found: &'a Outcome,
+}
+
+/// A row of [`FORGIVEN`].
+pub struct Row {
+    /// What differs, and who does what.
+    pub reason: &'static str,
+    concerns: fn(&Instruction) -> bool,
+    forgives: fn(&View<'_>, &Difference) -> bool,
+}
+
+/// Differences that are not counted.
+pub const FORGIVEN: &[Row] = &[
+    Row {
+        reason: "the upper halves of rcx, rsi and rdi after a string instruction with 32-bit addresses that made no \
+                 iteration: Intel clears them, AMD keeps them",
+        concerns: Instruction::is_string_instruction,
+        forgives: |view, difference| {
+            is_narrow_string(&view.instruction) && only_upper_half_differs(view, difference)
+        },
+    },
+    Row {
+        reason: "memory below the stack after an indirect call whose target is not canonical: Intel has pushed",
+        concerns: |i| i.is_call_near_indirect(),
+        forgives: |view, difference| is_fault(view.native, GENERAL) && is_memory(difference),
+    },
+    Row {
+        reason: "memory after an FSTP of 80 bits that faults on its second page: Intel has stored the first",
+        concerns: |i| i.code() == Code::Fstp_m80fp,
+        forgives: |view, difference| is_fault(view.native, PAGE) && is_memory(difference),
+    },
+    Row {
+        reason: "an x87 store that both faults and meets an exception that is not masked: Intel holds it back before \
+                 it looks at the page, AMD after",
+        concerns: |i| matches!(i.mnemonic(), M::Fst | M::Fstp | M::Fist | M::Fistp | M::Fisttp | M::Fbstp),
+        forgives: |view, _| is_access_fault(view.found) && has_summary(&view.native.state.fpu),
+    },
+    Row {
+        reason: "FSCALE, FPREM and FPREM1 that leave a denormal as it is, underflow not masked: AMD raises it",
+        concerns: |i| matches!(i.mnemonic(), M::Fscale | M::Fprem | M::Fprem1),
+        forgives: |view, _| {
+            const UNDERFLOW: u16 = 1 << 4;
+            let before = &view.case.state.fpu;
+            let top = usize::from(before.status >> 11 & 7);
+            before.control & UNDERFLOW == 0 && view.native.state.fpu.st[top] == before.st[top]
+        },
+    },
+    Row {
+        reason: "which NaN DPPS and DPPD keep of several: the manuals want at least one",
+        concerns: |i| matches!(i.mnemonic(), M::Dpps | M::Dppd | M::Vdpps | M::Vdppd),
+        forgives: only_nans_differ,
+    },
+    Row {
+        reason: "which of its bytes a fault of MASKMOVDQU names, and that with an empty mask it may not fault",
+        concerns: |i| matches!(i.mnemonic(), M::Maskmovdqu | M::Vmaskmovdqu),
+        forgives: |view, _| is_access_fault(view.native) && is_access_fault(view.found),
+    },
+];
+
+/// Whether an instruction, and the code that it begins, is one that a row is about.
+pub type Concerns = fn(&Instruction, &[u8]) -> bool;
+
+/// Instructions that mean something else on AMD's processors than the semantics has.
+pub const NOT_ON_AMD: &[(&str, Concerns)] = &[
+    ("UD0 and UD1: Intel fetches a ModRM byte before it raises #UD, AMD does not", |i, _| {
+        matches!(i.mnemonic(), M::Ud0 | M::Ud1)
+    }),
+    (
+        "near branches with an operand-size prefix: Intel ignores it, AMD cuts rip to 16 bits",
+        is_narrow_branch,
+    ),
+    ("0F 0D with a register operand: Intel runs it as NOP, AMD raises #UD", |i, _| {
+        matches!(
+            i.code(),
+            Code::Reservednop_rm16_r16_0F0D
+                | Code::Reservednop_rm32_r32_0F0D
+                | Code::Reservednop_rm64_r64_0F0D
+        )
+    }),
+    ("MOVSXD to a 16-bit register: Intel reads 16 bits, AMD 32", |i, _| i.code() == Code::Movsxd_r16_rm16),
+    ("PAUSE with more prefixes: with REX.B, AMD takes it for XCHG r8d, eax", |i, _| {
+        i.mnemonic() == M::Pause && i.len() > 2
+    }),
+];
+
+/// What `i`, whose bytes begin `code`, is of [`NOT_ON_AMD`], if this host is AMD's.
+pub(crate) fn another_meaning(i: &Instruction, code: &[u8]) -> Option<&'static str> {
+    let found = NOT_ON_AMD.iter().find(|(_, concerns)| host::is_amd() && concerns(i, code));
+    found.map(|(reason, _)| *reason)
+}
+
+/// Takes out the differences that are forgiven, if `case` is a single instruction.
+pub(crate) fn forgive(case: &Case, native: &Outcome, found: &Outcome, differences: &mut Vec<Difference>) {
+    let Some(instruction) = instruction_at(case, case.state.regs.rip).filter(|i| i.len() == case.len) else {
+        return;
+    };
+    let view = View { instruction, case, native, found };
+    for row in FORGIVEN.iter().filter(|row| (row.concerns)(&view.instruction)) {
+        differences.retain(|difference| !(row.forgives)(&view, difference));
+    }
+}
+
+const GENERAL: u8 = 13;
+const PAGE: u8 = 14;
+
+fn is_fault(outcome: &Outcome, vector: u8) -> bool {
+    matches!(outcome.ending, Ending::Fault { vector: v, .. } if v == vector)
+}
+
+/// Whether it ended in #SS, #GP or #PF.
+fn is_access_fault(outcome: &Outcome) -> bool {
+    matches!(outcome.ending, Ending::Fault { vector: 12..=14, .. })
+}
+
+/// Whether an x87 exception is pending.
+fn has_summary(fpu: &Fpu) -> bool {
+    u64::from(fpu.status) & x86::opaque::status::SUMMARY != 0
+}
+
+fn is_memory(difference: &Difference) -> bool {
+    difference.place.starts_with("data+") || difference.place.starts_with("changed")
+}
+
+fn is_narrow_string(i: &Instruction) -> bool {
+    use OpKind::{MemoryESEDI, MemorySegEDI, MemorySegESI};
+    i.op_kinds().any(|kind| matches!(kind, MemorySegESI | MemorySegEDI | MemoryESEDI))
+}
+
+fn only_upper_half_differs(view: &View<'_>, difference: &Difference) -> bool {
+    let Some(n) = Gpr::NAMES.iter().position(|name| *name == difference.place) else { return false };
+    (view.native.state.regs.gpr[n] ^ view.found.state.regs.gpr[n]) << 32 == 0
+}
+
+/// Whether every lane of the register that differs is a NaN in both.
+fn only_nans_differ(view: &View<'_>, difference: &Difference) -> bool {
+    let is_double = matches!(view.instruction.mnemonic(), M::Dppd | M::Vdppd);
+    let is_nan = |half: u64, lane: u32| match is_double {
+        true => half << 1 > 0x7ff0_0000_0000_0000 << 1,
+        false => half >> (32 * lane) << 33 > 0x7f80_0000 << 33,
+    };
+    let Some(n) = difference.place.strip_prefix("xmm").and_then(|n| n.parse::<usize>().ok()) else {
+        return false;
+    };
+    let halves = view.native.state.fpu.xmm[n].into_iter().zip(view.found.state.fpu.xmm[n]);
+    halves.into_iter().all(|(a, b)| {
+        (0..2).all(|lane| (a ^ b) >> (32 * lane) & 0xffff_ffff == 0 || is_nan(a, lane) && is_nan(b, lane))
+    })
+}
+
+/// Whether the bytes are a near branch with an operand-size prefix; iced does not keep it, since Intel ignores it.
+pub(crate) fn is_narrow_branch(i: &Instruction, code: &[u8]) -> bool {
+    const OTHERS: [u8; 10] = [0x67, 0xf0, 0xf2, 0xf3, 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65];
+    let is_prefix = |byte: &u8| *byte == 0x66 || OTHERS.contains(byte) || (0x40..0x50).contains(byte);
+    i.flow_control() != FlowControl::Next
+        && code.iter().take_while(|byte| is_prefix(byte)).any(|byte| *byte == 0x66)
+}
