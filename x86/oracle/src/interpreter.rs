@@ -1,7 +1,7 @@
 //! The interpreter half: the same cases on the software CPU, over the same pages.
 
 use crate::case::{Case, Ending, Image, Outcome, Writes};
-use crate::layout::{CODE, CODE_MAX, DATA, DATA_SIZE, PAGE, READ_ONLY, WRITABLE};
+use crate::layout::{CODE, CODE_MAX, DATA, DATA_SIZE, EXIT_JUMP, PAGE, READ_ONLY, WRITABLE, exit_jump};
 use iced_x86::Instruction;
 use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::cpu::Cpu;
@@ -131,16 +131,19 @@ impl Soft {
         let key = |case: &Case| (case.offset(), case.code, case.len);
         if self.loaded.as_ref().map(key) != Some(key(case)) {
             if let Some(before) = self.loaded.replace(*case) {
-                self.put_code(&before, &[0xcc; CODE_MAX][..before.len]);
+                self.put_code(&before, &[0xcc; CODE_MAX + EXIT_JUMP]);
             }
-            self.put_code(case, case.bytes());
+            let exit_jump = exit_jump();
+            let behind = if case.end().is_some() { &exit_jump[..] } else { &[] };
+            self.put_code(case, &[case.bytes(), behind].concat());
         }
         self.interpreter.cpu_mut().load_state(&case.state);
     }
 
-    /// Puts `bytes` where the code of `case` is.
+    /// Puts `bytes`, or as many as are left in the page, where the code of `case` is.
     fn put_code(&mut self, case: &Case, bytes: &[u8]) {
         let Some(offset) = case.offset() else { return };
+        let bytes = &bytes[..bytes.len().min(PAGE - offset)];
         let cpu = self.interpreter.cpu_mut();
         cpu.bus_mut().ram[offset..offset + bytes.len()].copy_from_slice(bytes);
         cpu.written(offset as u64, bytes.len() as u64);
@@ -148,14 +151,11 @@ impl Soft {
 
     fn finish(&mut self, case: &Case, stop: Option<Stop>) -> Outcome {
         let cpu = self.interpreter.cpu_mut();
-        let mut state = cpu.state();
+        let state = cpu.state();
         let fault = cpu.last_page_fault();
         let writes = Writes::take(&self.image, cpu.bus_mut().data());
         let ending = match stop {
-            Some(Stop::Trap { trap: Trap::Breakpoint, at }) if case.end() == Some(at) => {
-                state.regs.rip = at;
-                Ending::Completed
-            }
+            Some(Stop::Trap { at, .. }) if case.end() == Some(at) => Ending::Completed,
             Some(Stop::Trap { trap, .. }) => fault_of(trap, fault),
             Some(Stop::NoSemantics { .. }) => Ending::Unsupported,
             Some(Stop::Syscall | Stop::MachineRead { .. }) => Ending::SystemCall,

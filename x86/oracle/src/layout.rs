@@ -16,14 +16,22 @@ pub const WRITABLE: usize = 4 * PAGE;
 pub const READ_ONLY: u64 = DATA + (WRITABLE + PAGE) as u64;
 /// The contents of all data pages, those that can be written first, in bytes.
 pub const DATA_SIZE: usize = WRITABLE + PAGE;
-/// Where the native half keeps the mailbox of its trampoline. The interpreter has nothing there; generated
+/// Where the native half keeps the mailbox of its trampoline, a page. The interpreter has nothing there; generated
 /// addresses avoid it.
 pub(crate) const MAILBOX: u64 = 0x5a3c_9000;
 
 /// The most code that a case may have, in bytes: eight instructions of the longest kind.
 pub const CODE_MAX: usize = 8 * 15;
-/// Bytes that the native half appends to a case's code: the jump back to the host.
+/// Bytes that both halves append to a case's code: the jump back to the host.
 pub const EXIT_JUMP: usize = 7;
+/// The slot that it jumps through, at the end of the mailbox's page. On the interpreter it faults there.
+pub(crate) const LEAVE: u64 = MAILBOX + PAGE as u64 - 8;
+
+/// JMP qword ptr [LEAVE], with an absolute 32-bit address.
+pub(crate) fn exit_jump() -> [u8; EXIT_JUMP] {
+    let slot = LEAVE.to_le_bytes();
+    [0xff, 0x24, 0x25, slot[0], slot[1], slot[2], slot[3]]
+}
 
 /// The address of a byte of the data pages by its offset in their contents.
 #[must_use]

@@ -4,9 +4,9 @@
 //! nothing and never returns.
 
 use super::shared::{Raw, Shared};
-use super::trampoline::{self, LEAVE, Mailbox};
+use super::trampoline::{self, Mailbox};
 use crate::case::{Case, Writes};
-use crate::layout::{CODE, CODE_MAX, DATA, EXIT_JUMP, MAILBOX, PAGE, READ_ONLY, WRITABLE};
+use crate::layout::{CODE, CODE_MAX, DATA, EXIT_JUMP, LEAVE, MAILBOX, PAGE, READ_ONLY, WRITABLE, exit_jump};
 use core::ffi::{c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -110,12 +110,6 @@ fn run_batch(shared: &mut Shared, code: *mut u8) {
         erase_code(page, &case);
     }
     shared.progress.store(u32::try_from(shared.count).unwrap_or(u32::MAX), Relaxed);
-}
-
-/// JMP qword ptr [LEAVE], with an absolute 32-bit address.
-fn exit_jump() -> [u8; EXIT_JUMP] {
-    let slot = LEAVE.to_le_bytes();
-    [0xff, 0x24, 0x25, slot[0], slot[1], slot[2], slot[3]]
 }
 
 fn write_code(page: &mut [u8], case: &Case) {
@@ -249,7 +243,8 @@ fn prepare_mailbox() {
     SS.store(ss, Relaxed);
     // SAFETY: the mailbox is mapped and nothing else uses it yet.
     let mail = unsafe { &mut *mailbox() };
-    mail.leave = trampoline::leave as *const () as u64;
+    // SAFETY: the slot is behind the mailbox in its page.
+    unsafe { *with_exposed_provenance_mut(address(LEAVE)) = trampoline::leave as *const () as u64 };
     mail.host_mxcsr = x86::state::MXCSR_RESET;
 }
 

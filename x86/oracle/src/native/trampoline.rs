@@ -18,8 +18,6 @@ pub(super) struct Mailbox {
     pub(super) fs_base: u64,
     /// Base of GS.
     pub(super) gs_base: u64,
-    /// Address of [`leave`]: the case's code ends in a jump through this slot.
-    pub(super) leave: u64,
     /// The host's stack pointer and segment bases while the case runs.
     host: [u64; 3],
     /// MXCSR for the host.
@@ -33,8 +31,7 @@ const FS_BASE: u64 = MAILBOX + offset_of!(Mailbox, fs_base) as u64;
 const GS_BASE: u64 = MAILBOX + offset_of!(Mailbox, gs_base) as u64;
 const HOST: u64 = MAILBOX + offset_of!(Mailbox, host) as u64;
 const HOST_MXCSR: u64 = MAILBOX + offset_of!(Mailbox, host_mxcsr) as u64;
-/// The slot that a case's last jump goes through.
-pub(super) const LEAVE: u64 = MAILBOX + offset_of!(Mailbox, leave) as u64;
+const _: () = assert!(MAILBOX + size_of::<Mailbox>() as u64 <= crate::layout::LEAVE, "the slot is behind it");
 
 /// Runs the case in the mailbox; returns when it leaves through [`leave`] or [`recover`].
 ///
