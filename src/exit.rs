@@ -11,8 +11,8 @@ Exit codes:
   0        all other commands: done; replay: equal to the recording, also where that ended in a crash
   120      the command line is wrong
   121      PROG cannot be run: not found, not an x86-64 static ELF program, no permission
-  122      this host lacks what was asked for (no /dev/kvm with --engine kvm)
-  123      a file is damaged, cut or not what it should be; what precedes the damage was used
+  122      this host lacks what was asked for (no KVM with --engine kvm)
+  123      a file is damaged, cut, not what it should be, or of another version; what precedes the damage was used
   124      replay differs from the recording
   125      a file cannot be written (disk full, no permission); what was recorded before stays usable
   126      gretel could not go on (an instruction or a system call that it cannot run): the message says why";
@@ -27,7 +27,7 @@ pub(crate) enum Code {
     Program = 121,
     /// The host lacks what was asked for.
     Host = 122,
-    /// A file is damaged or is something else.
+    /// A file is damaged, is something else, or of another version.
     Damaged = 123,
     /// Replay differs from the recording.
     Diverged = 124,

@@ -17,12 +17,14 @@ mod trail;
 use clap::{ArgAction, Parser, Subcommand};
 use exit::Failure;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 use tracing_subscriber::EnvFilter;
+use vmm::journal::schema::{BEHAVIOUR, VERSION};
 
 /// Records a Linux program in a minimal virtual machine, replays it bit for bit, and finds from its crash how it
 /// got there.
 #[derive(Parser)]
-#[command(version, after_long_help = exit::HELP)]
+#[command(version, long_version = VERSIONS.as_str(), after_long_help = exit::HELP)]
 struct Cli {
     /// Say more on stderr: -v what is done, -vv every event (the variable GRETEL_LOG takes a tracing filter)
     #[arg(short, long, action = ArgAction::Count, global = true)]
@@ -30,6 +32,11 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+/// gretel's version, and those of the recordings that it makes and replays.
+static VERSIONS: LazyLock<String> = LazyLock::new(|| {
+    format!("{}\nrecordings: format {VERSION}, guest behaviour {BEHAVIOUR}", env!("CARGO_PKG_VERSION"))
+});
 
 #[derive(Subcommand)]
 enum Command {

@@ -65,6 +65,7 @@ fn a_host_without_kvm_is_told_apart() {
     };
     let refused = record("kvm");
     assert_eq!(refused.code, HOST);
+    assert!(refused.err.contains("cannot use /nonexistent:"), "{}", refused.err);
     assert!(refused.err.contains("--engine soft"), "{}", refused.err);
     assert!(!place.path("kvm").exists());
     let other = record("auto");
@@ -110,6 +111,26 @@ fn a_damaged_journal_is_replayed_up_to_the_damage() {
     }
     fs::write(place.path("rec/journal"), &whole).unwrap();
     place.replay("rec", "soft");
+}
+
+/// A recording of another format is refused, with the version to use, and its core can be used all the same.
+#[test]
+fn a_recording_of_another_version_is_refused_by_name() {
+    let place = Place::new();
+    assert_eq!(place.gretel(&["record", "-o", "rec", "--", "busybox", "true"]).code, 0);
+    let mut journal = fs::read(place.path("rec/journal")).unwrap();
+    journal[8] = 1;
+    fs::write(place.path("rec/journal"), &journal).unwrap();
+    for arguments in [&["replay", "rec"][..], &["replay", "rec", "--json"]] {
+        let ran = place.gretel(arguments);
+        assert_eq!((ran.code, ran.out().as_str()), (DAMAGED, ""), "{}", ran.err);
+        let wanted = format!("the gretel {} that recorded it", env!("CARGO_PKG_VERSION"));
+        for part in ["rec/journal has format 1", wanted.as_str(), "record again"] {
+            assert!(ran.err.contains(part), "no `{part}` in: {}", ran.err);
+        }
+    }
+    let versions = place.gretel(&["--version"]).out();
+    assert!(versions.contains("recordings: format "), "{versions}");
 }
 
 #[test]

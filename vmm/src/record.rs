@@ -4,7 +4,7 @@ use crate::cpu_model;
 use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind};
 use crate::gate::{Event, Gate, GateError, Input, Time};
-use crate::journal::schema::{Checkpoint, digest_executable, digest_fpu, digest_regs};
+use crate::journal::schema::{BEHAVIOUR, Checkpoint, digest_executable, digest_fpu, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
 use crate::process::{Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
@@ -116,6 +116,7 @@ pub fn record(
     let path = recording.journal();
     let header = Header {
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
+        behaviour: BEHAVIOUR,
         model: cpu_model::NAME.to_owned(),
         engine: kind.name().to_owned(),
         launch: Launch { executable: Vec::new(), ..launch.clone() },

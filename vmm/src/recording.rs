@@ -3,6 +3,7 @@
 //! `journal` (what happened), `program` (a copy of the executable), `core` (when it crashed). All are readable
 //! by their owner only: they hold the program's memory and all that it read.
 
+use crate::cpu_model;
 use crate::journal::{Header, JournalError, Reader, schema};
 use crate::process::Launch;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -63,6 +64,21 @@ pub enum RecordingError {
         expected: u64,
         /// The file's digest.
         found: u64,
+    },
+    /// It was made by a gretel under which programs see other things, so that a replay could not be equal.
+    #[error("{} was recorded with {what} {recorded}, this gretel replays {what} {}: replay it with the gretel {gretel} that \
+        recorded it (`gretel --version` shows what it replays), or record again", dir.display(), current)]
+    OtherGuest {
+        /// The folder.
+        dir: PathBuf,
+        /// What differs: the behaviour or the CPU model.
+        what: &'static str,
+        /// The recording's.
+        recorded: String,
+        /// What this gretel has.
+        current: String,
+        /// The version of gretel that recorded it.
+        gretel: String,
     },
     /// The journal cannot be used.
     #[error(transparent)]
@@ -165,6 +181,7 @@ impl Recording {
     /// When a file is missing, cannot be used, or is not the one that was recorded.
     pub fn load(&self) -> Result<(Reader, Launch), RecordingError> {
         let reader = Reader::open(&self.journal())?;
+        self.check_guest(reader.header())?;
         let path = self.program();
         let executable =
             fs::read(&path).map_err(|error| RecordingError::Read { path: path.clone(), error })?;
@@ -175,6 +192,20 @@ impl Recording {
         }
         let launch = Launch { executable, ..launch.clone() };
         Ok((reader, launch))
+    }
+
+    /// Whether this gretel gives a program all that the recorder gave it.
+    fn check_guest(&self, header: &Header) -> Result<(), RecordingError> {
+        let (behaviour, current) = (header.behaviour.to_string(), schema::BEHAVIOUR.to_string());
+        let pairs = [
+            ("guest behaviour", behaviour, current),
+            ("CPU model", header.model.clone(), cpu_model::NAME.to_owned()),
+        ];
+        let differs = pairs.into_iter().find(|(_, recorded, current)| recorded != current);
+        differs.map_or(Ok(()), |(what, recorded, current)| {
+            let (dir, gretel) = (self.dir.clone(), header.gretel.clone());
+            Err(RecordingError::OtherGuest { dir, what, recorded, current, gretel })
+        })
     }
 }
 

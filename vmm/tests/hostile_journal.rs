@@ -84,6 +84,30 @@ fn change(records: &mut Vec<Record>, random: &mut Random) {
     }
 }
 
+/// What replay computes by itself must be what the recorder computed.
+#[test]
+fn a_recording_of_another_behaviour_or_cpu_model_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let Ok(launch) = launch_here(OsStr::new("busybox"), &["true".into()]) else {
+        eprintln!("skipped: there is no busybox here");
+        return;
+    };
+    let recording = Recording::create(&dir.path().join("rec"), false).unwrap();
+    let soft = || engine::open(EngineKind::Soft, MEMORY).unwrap();
+    vmm::record::record(&recording, soft(), &launch).unwrap();
+    let (header, records) = all_records(&recording.journal());
+    let behaviour = Header { behaviour: header.behaviour + 1, gretel: "0.9.0".into(), ..header.clone() };
+    let model = Header { model: "x86-64-v9".into(), gretel: "0.9.0".into(), ..header.clone() };
+    for (changed, what) in [(behaviour, "guest behaviour 2"), (model, "CPU model x86-64-v9")] {
+        write_records(&recording.journal(), &changed, &records);
+        let Err(error) = Replay::start(&recording, soft(), None) else { panic!("{what} was replayed") };
+        let text = error.to_string();
+        assert!(text.contains(what) && text.contains("the gretel 0.9.0 that recorded it"), "{text}");
+    }
+    write_records(&recording.journal(), &header, &records);
+    assert!(Replay::start(&recording, soft(), None).is_ok());
+}
+
 #[test]
 fn a_forged_journal_does_not_bring_replay_down() {
     let dir = tempfile::tempdir().unwrap();

@@ -38,14 +38,16 @@ pub enum JournalError {
     },
     /// It is of another version of the format.
     #[error(
-        "journal {} has format version {found}, this gretel reads version {}: replay it with the gretel that recorded it",
-        path.display(), schema::VERSION
+        "journal {} has format {found}, this gretel reads format {}: replay it with {} (`gretel --version` shows the format \
+         it reads), or record again", path.display(), schema::VERSION, described(gretel.as_deref())
     )]
     Version {
         /// The file.
         path: PathBuf,
         /// What it says.
         found: u32,
+        /// The version of gretel that recorded it, where that can be read.
+        gretel: Option<String>,
     },
     /// Not even the first frame, which says what was run, is whole.
     #[error("journal {} is damaged at offset {offset:#x}: {why}; nothing of it can be replayed, record again",
@@ -58,6 +60,14 @@ pub enum JournalError {
         /// What is wrong there.
         why: String,
     },
+}
+
+/// The gretel that recorded, in a message.
+fn described(version: Option<&str>) -> String {
+    version.map_or_else(
+        || "the gretel that recorded it".to_owned(),
+        |it| format!("the gretel {it} that recorded it"),
+    )
 }
 
 /// Where and why the usable part of a journal ends before its end record.

@@ -2,7 +2,7 @@
 
 use super::codec::Cursor;
 use super::frame::{self, MAGIC, PREAMBLE_SIZE};
-use super::schema::{Header, Record, VERSION};
+use super::schema::{Header, Record, VERSION, recorder};
 use super::{Damage, JournalError};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -38,14 +38,14 @@ impl Reader {
         };
         let no_header =
             |why| JournalError::NoHeader { path: path.to_owned(), offset: PREAMBLE_SIZE as u64, why };
-        let version = version.try_into().map(u32::from_le_bytes);
-        match version {
-            Ok(VERSION) => {}
-            Ok(found) => return Err(JournalError::Version { path: path.to_owned(), found }),
-            Err(_) => return Err(no_header("the file ends before the first frame".to_owned())),
+        let cut = || no_header("the file ends before the first frame".to_owned());
+        let found = version.try_into().map(u32::from_le_bytes).map_err(|_| cut())?;
+        let first = frame::unpack(&mut input, 0).map_err(io)?;
+        if found != VERSION {
+            let gretel = first.ok().flatten().and_then(|first| recorder(&first.records));
+            return Err(JournalError::Version { path: path.to_owned(), found, gretel });
         }
-        let first = frame::unpack(&mut input, 0).map_err(io)?.map_err(no_header)?;
-        let first = first.ok_or_else(|| no_header("the file ends before the first frame".to_owned()))?;
+        let first = first.map_err(no_header)?.ok_or_else(cut)?;
         let header = Header::decode(&first.records)
             .ok_or_else(|| no_header("the header does not decode".to_owned()))?;
         let offset = PREAMBLE_SIZE as u64 + first.size;

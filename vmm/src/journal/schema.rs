@@ -2,7 +2,8 @@
 //! written, and what must hold.
 //!
 //! Encodings: `u` unsigned LEB128; `i` zigzag LEB128; `d` eight bytes, little-endian; `b` a length `u` and that
-//! many bytes; `[x]` a count `u` and that many x. Any change of the format raises [`VERSION`].
+//! many bytes; `[x]` a count `u` and that many x. Any change of the format raises [`VERSION`], any change of what
+//! replay computes by itself raises [`BEHAVIOUR`].
 //!
 //! The records of a journal are a [`Header`] (alone in the first frame), then events, then an [`End`]:
 //!  * An event is a [`Record::Begin`] and the [`Record::Input`]s and [`Record::Time`]s that it took, in the
@@ -17,17 +18,29 @@ use crate::process::{Death, Ids, Launch, comparable};
 use x86::state::{Fpu, Regs};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Version of the format, in the file's first 12 bytes.
-pub const VERSION: u32 = 1;
+/// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
+/// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
+/// [`BEHAVIOUR`].
+pub const VERSION: u32 = 2;
+
+/// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
+/// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the
+/// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
+/// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
+/// see.
+pub const BEHAVIOUR: u32 = 1;
 
 /// What was recorded, and with what.
-/// Fields: gretel `b` (UTF-8), model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8),
+/// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
+/// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8),
 /// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, digest `d` of the
 /// executable. The executable itself is the file `program` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The version of gretel that recorded.
     pub gretel: String,
+    /// The recorder's [`BEHAVIOUR`].
+    pub behaviour: u32,
     /// The CPU model that the guest saw.
     pub model: String,
     /// The engine that recorded: information only, replay may use another.
@@ -114,7 +127,9 @@ impl Header {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let launch = &self.launch;
-        for text in [&self.gretel, &self.model, &self.engine, &launch.path] {
+        put_bytes(&mut out, self.gretel.as_bytes());
+        put_u64(&mut out, self.behaviour.into());
+        for text in [&self.model, &self.engine, &launch.path] {
             put_bytes(&mut out, text.as_bytes());
         }
         for list in [&launch.argv, &launch.envp] {
@@ -134,8 +149,8 @@ impl Header {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Header> {
         let mut c = Cursor(bytes);
-        let (gretel, model, engine) = (c.string()?, c.string()?, c.string()?);
-        let path = c.string()?;
+        let (gretel, behaviour) = (c.string()?, c.u64()?.try_into().ok()?);
+        let (model, engine, path) = (c.string()?, c.string()?, c.string()?);
         let strings = |c: &mut Cursor<'_>| c.list(|c| c.bytes().map(<[u8]>::to_vec));
         let (argv, envp) = (strings(&mut c)?, strings(&mut c)?);
         let (random, rest) = c.0.split_first_chunk()?;
@@ -145,8 +160,13 @@ impl Header {
         let ids = Ids { uid: id()?, euid: id()?, gid: id()?, egid: id()? };
         let launch = Launch { executable: Vec::new(), path, argv, envp, random: *random, cwd, ids };
         let executable_digest = c.digest()?;
-        c.0.is_empty().then_some(Header { gretel, model, engine, launch, executable_digest })
+        c.0.is_empty().then_some(Header { gretel, behaviour, model, engine, launch, executable_digest })
     }
+}
+
+/// The version of gretel that wrote a header, of this or another version of the format.
+pub(super) fn recorder(header: &[u8]) -> Option<String> {
+    Cursor(header).string()
 }
 
 impl Record {

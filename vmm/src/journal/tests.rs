@@ -18,7 +18,8 @@ fn header() -> Header {
         ids: Ids { uid: 1, euid: 2, gid: 3, egid: u32::MAX },
     };
     let (model, engine) = (crate::cpu_model::NAME.into(), "soft".into());
-    Header { gretel: "0.1.0".into(), model, engine, launch, executable_digest: u64::MAX }
+    let behaviour = schema::BEHAVIOUR;
+    Header { gretel: "0.1.0".into(), behaviour, model, engine, launch, executable_digest: u64::MAX }
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -220,8 +221,14 @@ fn other_files_and_other_versions_are_refused_by_name() {
     assert!(matches!(Reader::open(&path), Err(JournalError::NotAJournal { .. })));
     let mut bytes = frame::preamble();
     bytes[8] = 99;
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(matches!(Reader::open(&path), Err(JournalError::Version { found: 99, gretel: None, .. })));
+    // Whatever a header of that version holds, it begins with the recorder's version.
+    bytes.extend(frame::pack(0, b"\x050.9.0 and more").unwrap());
     std::fs::write(&path, bytes).unwrap();
-    assert!(matches!(Reader::open(&path), Err(JournalError::Version { found: 99, .. })));
+    let Err(error) = Reader::open(&path) else { panic!("another version was read") };
+    assert!(matches!(&error, JournalError::Version { found: 99, gretel: Some(it), .. } if it == "0.9.0"));
+    assert!(error.to_string().contains("the gretel 0.9.0 that recorded it"), "{error}");
     std::fs::write(&path, frame::preamble()).unwrap();
     assert!(matches!(Reader::open(&path), Err(JournalError::NoHeader { .. })));
 }

@@ -77,7 +77,7 @@ impl Gate for Liar {
 }
 
 /// One page with a system call and a jump back to it.
-fn program() -> Vec<u8> {
+pub(crate) fn program() -> Vec<u8> {
     let mut file = vec![0; 0x1000];
     let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, &[0x7f, b'E', b'L', b'F', 2, 1, 1]);

@@ -5,6 +5,8 @@ mod behaviour;
 mod crashes;
 mod harness;
 mod hostile;
+mod stuck;
+mod version;
 
 use harness::{Run, each_libc, engines};
 use vmm::process::Step;
