@@ -96,7 +96,7 @@ impl<E: Engine + ?Sized> Sandbox<E> {
             now.copy_from_slice(&self.engine.ram().frame(frame)[offset(at)..][..len]);
             rest = later;
         }
-        Ok(())
+        if rest.is_empty() { Ok(()) } else { Err(SandboxError::NotMapped(0)) }
     }
 
     /// Writes memory, whatever its rights are.
@@ -154,7 +154,7 @@ impl<E: Engine + ?Sized> Sandbox<E> {
             self.engine.ram_mut().frame_mut(frame)[offset(at)..][..len].copy_from_slice(now);
             rest = later;
         }
-        Ok(())
+        if rest.is_empty() { Ok(()) } else { Err(SandboxError::NotMapped(0)) }
     }
 
     /// The frame of the page of `va`.
@@ -164,22 +164,54 @@ impl<E: Engine + ?Sized> Sandbox<E> {
     }
 }
 
-/// The pages that `len` bytes at `va` touch.
+/// The pages that `len` bytes at `va` touch: none for no bytes. Addresses end at the last one.
 fn pages(va: Virt, len: u64) -> impl Iterator<Item = Virt> {
-    let end = va.saturating_add(len);
-    (va / PAGE..end.div_ceil(PAGE)).map(|number| number * PAGE)
+    let last = len.checked_sub(1).map(|more| va.saturating_add(more));
+    last.into_iter().flat_map(move |last| va / PAGE..=last / PAGE).map(|number| number * PAGE)
 }
 
-/// `len` bytes at `va`, cut at page boundaries.
+/// `len` bytes at `va`, cut at page boundaries. What would lie behind the last address is in no piece.
 fn pieces(va: Virt, len: u64) -> impl Iterator<Item = (Virt, usize)> {
-    let end = va.saturating_add(len);
+    let last = va.saturating_add(len.saturating_sub(1));
     pages(va, len).map(move |page| {
         let start = page.max(va);
-        (start, offset(page.saturating_add(PAGE - 1).min(end - 1)) - offset(start) + 1)
+        (start, offset(last.min(page + (PAGE - 1))) - offset(start) + 1)
     })
 }
 
 /// Where in its page an address is.
 fn offset(va: Virt) -> usize {
     usize::try_from(va % PAGE).expect("inside a page")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::soft::SoftEngine;
+
+    #[test]
+    fn pieces_are_cut_at_pages_and_none_are_empty() {
+        let all = |va, len| pieces(va, len).collect::<Vec<_>>();
+        assert_eq!(all(0x1ffe, 5), [(0x1ffe, 2), (0x2000, 3)]);
+        assert_eq!(all(0x1000, 0x2000), [(0x1000, 0x1000), (0x2000, 0x1000)]);
+        assert_eq!(all(0x1001, 0), []);
+        assert_eq!(all(0, 0), []);
+        assert_eq!(all(Virt::MAX, 1), [(Virt::MAX, 1)]);
+        assert_eq!(all(Virt::MAX - 1, 9), [(Virt::MAX - 1, 2)]);
+    }
+
+    #[test]
+    fn no_bytes_are_read_and_written_anywhere() {
+        let mut sandbox = Sandbox::new(Box::new(SoftEngine::new(1 << 20).unwrap())).unwrap();
+        let rights = Rights { write: true, execute: false };
+        for va in [0, 0x1000, 0x1234, Virt::MAX] {
+            sandbox.read(va, &mut []).unwrap();
+            sandbox.write(va, &[]).unwrap();
+            sandbox.map(va, &[], rights).unwrap();
+            sandbox.unmap(va, 0).unwrap();
+        }
+        assert_eq!(sandbox.pages().count(), 0);
+        sandbox.map(0x1000, &[1], rights).unwrap();
+        assert!(matches!(sandbox.read(0x1fff, &mut [0; 2]), Err(SandboxError::NotMapped(0x2000))));
+    }
 }

@@ -166,11 +166,17 @@ impl lbr::MsrAccess for dyn Engine + '_ {
 /// What goes wrong in an engine (never a trap of the guest, which is an [`Exit`]).
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// /dev/kvm cannot be used.
+    /// The KVM device cannot be used.
     #[error(
-        "cannot use /dev/kvm: {0} (is the module loaded, are you in group kvm? use --engine soft to do without)"
+        "cannot use {}: {error} (is the module loaded, are you in group kvm? use --engine soft to do without)",
+        device.display()
     )]
-    KvmUnavailable(std::io::Error),
+    KvmUnavailable {
+        /// What was tried: /dev/kvm, or what GRETEL_KVM_DEVICE names.
+        device: std::path::PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
     /// A KVM call failed.
     #[error("{call} failed: {error}")]
     Kvm {

@@ -138,9 +138,15 @@ pub struct Process {
     gate: Box<dyn Gate>,
     space: AddressSpace,
     linux: Linux,
+    /// The page fault that was served last, if nothing else happened since, and how often.
+    faults: Option<(Exception, Regs, u32)>,
     /// How it ended.
     end: Option<Step>,
 }
+
+/// A page fault that is served as often as this, and comes again with nothing changed, would come for ever. Once is
+/// enough for every engine; the rest is for those that fault without need.
+const SAME_FAULTS: u32 = 100;
 
 impl Process {
     /// Loads the program and stands at its first instruction.
@@ -161,7 +167,7 @@ impl Process {
     ) -> Result<Process, ProcessError> {
         let linux = Linux::new(launch, streams, gate.replaying(), engine.interrupter())?;
         let space = load::load(&mut *engine, launch)?;
-        Ok(Process { engine, gate, space, linux, end: None })
+        Ok(Process { engine, gate, space, linux, faults: None, end: None })
     }
 
     /// Runs to the next exit, and serves it.
@@ -185,11 +191,12 @@ impl Process {
 
     /// Carries out what an exit asks for.
     fn perform(&mut self, action: Action) -> Result<Step, ProcessError> {
+        let faults = self.faults.take();
         match action {
             Action::Syscall => self.syscall(),
             Action::Touch { address, access, exception } => {
                 match self.space.touch(&mut *self.engine, address, access)? {
-                    Ok(()) => Ok(Step::Running),
+                    Ok(()) => self.fault_served(exception, faults),
                     Err(refusal) => self.signal(exit::refused(refusal, exception), true),
                 }
             }
@@ -207,6 +214,28 @@ impl Process {
                 Err(ProcessError::NoSemantics { rip: self.engine.regs().rip, bytes: bytes.join(" ") })
             }
         }
+    }
+
+    /// Sees to it that the program gets on behind a page fault that was served.
+    fn fault_served(
+        &mut self,
+        exception: Exception,
+        before: Option<(Exception, Regs, u32)>,
+    ) -> Result<Step, ProcessError> {
+        let regs = *self.engine.regs();
+        let same = before.filter(|(fault, at, _)| (fault, at) == (&exception, &regs));
+        let times = same.map_or(1, |(_, _, times)| times + 1);
+        if times > SAME_FAULTS {
+            let engine = self.engine.kind().name();
+            return Err(ProcessError::NoProgress {
+                engine,
+                rip: regs.rip,
+                address: exception.address,
+                times,
+            });
+        }
+        self.faults = Some((exception, regs, times));
+        Ok(Step::Running)
     }
 
     fn syscall(&mut self) -> Result<Step, ProcessError> {
@@ -374,6 +403,21 @@ pub enum ProcessError {
     /// The journal, or the replay, ends or fails here.
     #[error(transparent)]
     Gate(#[from] GateError),
+    /// An engine faults for memory that is there.
+    #[error(
+        "engine {engine} does not get past the instruction at {rip:#x}: it faulted {times} times for the memory at \
+         {address:#x}, which is mapped for it; another --engine may go on"
+    )]
+    NoProgress {
+        /// The engine's name.
+        engine: &'static str,
+        /// Where.
+        rip: Virt,
+        /// What it cannot use.
+        address: Virt,
+        /// How often it was served.
+        times: u32,
+    },
     /// The software CPU has no semantics for an instruction.
     #[error("the software CPU has no semantics for the instruction {bytes} at {rip:#x}")]
     NoSemantics {

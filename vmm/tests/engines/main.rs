@@ -39,7 +39,7 @@ fn each_engine(body: impl Fn(&mut Sandbox)) {
                 println!("engine {}", kind.name());
                 body(&mut Sandbox::new(engine).unwrap());
             }
-            Err(EngineError::KvmUnavailable(why)) => {
+            Err(why @ EngineError::KvmUnavailable { .. }) => {
                 static TOLD: Once = Once::new();
                 TOLD.call_once(|| skipped("engine kvm", &why));
             }

@@ -25,7 +25,7 @@ pub(crate) fn skipped(what: &str, why: &dyn Display) {
 pub(crate) fn engines() -> Vec<EngineKind> {
     match KvmEngine::new(MEMORY) {
         Ok(_) => vec![EngineKind::Soft, EngineKind::Kvm],
-        Err(EngineError::KvmUnavailable(error)) => {
+        Err(error @ EngineError::KvmUnavailable { .. }) => {
             skipped("engine kvm", &error);
             vec![EngineKind::Soft]
         }

@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn the_way_back_by_iretq_restores_every_register() {
         let mut engine = match KvmEngine::new(1 << 20) {
-            Err(EngineError::KvmUnavailable(why)) => {
+            Err(why @ EngineError::KvmUnavailable { .. }) => {
                 // Past the capture of test output, so that it is seen.
                 let _ = writeln!(std::io::stderr(), "skipped: the way back by IRETQ, since {why}");
                 return;

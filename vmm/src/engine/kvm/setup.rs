@@ -25,14 +25,16 @@ const MSR_FMASK: u32 = 0xc000_0084;
 const FMASK: u64 = 0x4_4700;
 
 /// Opens the device that GRETEL_KVM_DEVICE names, by default /dev/kvm.
-fn open_device() -> std::io::Result<Kvm> {
+fn open_device() -> Result<Kvm, EngineError> {
     let device = std::env::var_os("GRETEL_KVM_DEVICE").unwrap_or_else(|| "/dev/kvm".into());
-    Ok(Kvm::new_with_path(std::ffi::CString::new(device.into_encoded_bytes())?)?)
+    let open = |path: Vec<u8>| Ok(Kvm::new_with_path(std::ffi::CString::new(path)?)?);
+    open(device.as_encoded_bytes().to_vec())
+        .map_err(|error| EngineError::KvmUnavailable { device: device.into(), error })
 }
 
 /// A vCPU with `bytes` of memory, standing in ring 3.
 pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
-    let kvm = open_device().map_err(EngineError::KvmUnavailable)?;
+    let kvm = open_device()?;
     let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
     let mut ram = Ram::new(bytes.max(layout::END).next_multiple_of(PAGE))?;
     ram.populate(layout::END);
