@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use synth::program::Program;
+use synth::program::{Program, SourceFrame};
+use synth::report::fault::Cause;
 use vmm::elfcore::unwind::{FoundBy, Frame, backtrace};
 use vmm::elfcore::{AT_ENTRY, Core, CoreError};
 
@@ -89,24 +90,36 @@ struct Found {
     branches: Vec<(String, String)>,
 }
 
+/// A frame as people see it: a function that was inlined has one of its own, as in gdb.
 struct NamedFrame {
     frame: Frame,
     place: String,
+    /// Whether it shares the frame on the stack with the one behind it.
+    inlined: bool,
+}
+
+/// The function that a frame on the stack belongs to, behind those that were inlined in it.
+fn named(program: &Program, frame: Frame) -> Vec<NamedFrame> {
+    let lookup = frame.lookup_address();
+    let source = program.source_frames(lookup);
+    let (outer, inlined) = source.split_last().map_or((None, &[][..]), |(outer, rest)| (Some(outer), rest));
+    let name = |at: &SourceFrame| at.function.clone().unwrap_or_else(|| "(no name)".to_owned());
+    let inlined = inlined.iter().map(|at| (format!("{}{}", name(at), line(Some(at))), true));
+    let outer = format!("{}{}", function(program, frame.rip, lookup), line(outer));
+    inlined.chain([(outer, false)]).map(|(place, inlined)| NamedFrame { frame, place, inlined }).collect()
 }
 
 impl Opened {
     fn found(&self, trail: Option<Trail>) -> Found {
         let program = self.program();
         let mut found = Found { frames: Vec::new(), stopped: None, trail, branches: Vec::new() };
-        let named = program.as_ref().ok().map(|(program, _)| program);
+        let known = program.as_ref().ok().map(|(program, _)| program);
         let records = found.trail.iter().flat_map(|t| &t.records);
-        found.branches = records.map(|r| (place(named, r.from, r.from), place(named, r.to, r.to))).collect();
+        found.branches = records.map(|r| (place(known, r.from), place(known, r.to))).collect();
         match (&program, &self.executable) {
             (Ok((program, bias)), Some((bytes, _))) => {
                 let trace = backtrace(&self.core, bytes, *bias);
-                let name = |frame: &Frame| place(Some(program), frame.rip, frame.lookup_address());
-                found.frames =
-                    trace.frames.iter().map(|f| NamedFrame { frame: *f, place: name(f) }).collect();
+                found.frames = trace.frames.iter().flat_map(|frame| named(program, *frame)).collect();
                 found.stopped = trace.stopped;
             }
             (Err(why), _) => found.stopped = Some(why.clone()),
@@ -126,15 +139,27 @@ impl Opened {
     }
 }
 
-/// Function with the offset of `address`, and the source line of `lookup`, as far as they are known.
-fn place(program: Option<&Program>, address: u64, lookup: u64) -> String {
-    let Some(program) = program else { return String::new() };
-    let function = program.function_at(lookup).map_or_else(
+/// Function with offset, and source line, as far as they are known.
+fn place(program: Option<&Program>, address: u64) -> String {
+    program.map_or_else(String::new, |program| {
+        let line = line(program.source_frames(address).first());
+        format!("{}{line}", function(program, address, address))
+    })
+}
+
+/// The function of `lookup`, with the offset of `address` in it.
+fn function(program: &Program, address: u64, lookup: u64) -> String {
+    program.function_at(lookup).map_or_else(
         || "(not code of the program)".to_owned(),
         |f| format!("{}+{:#x}", f.name, address.wrapping_sub(f.start)),
-    );
-    let line = program.line_at(lookup).map(|l| format!(" at {}:{}", l.file, l.line)).unwrap_or_default();
-    format!("{function}{line}")
+    )
+}
+
+fn line(at: Option<&SourceFrame>) -> String {
+    match at.map(|at| (&at.file, at.line)) {
+        Some((Some(file), Some(line))) => format!(" at {file}:{line}"),
+        _ => String::new(),
+    }
 }
 
 const REGISTERS: [&str; 16] = [
@@ -147,6 +172,9 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     let (signal, regs) = (core.signal, &core.state.regs);
     writeln!(out, "{} (pid {}): {}", core.process.name, core.process.pid, core.process.arguments)?;
     writeln!(out, "{} code {} address {:#x}", signal.name(), signal.code, signal.address)?;
+    if let Some(cause) = Cause::of(core) {
+        writeln!(out, "  {cause}")?;
+    }
     writeln!(out, "\nrip {:#018x}  rflags {:#x}", regs.rip, regs.rflags)?;
     for row in 0..4 {
         let names = (row * 4..row * 4 + 4).map(|n| format!("{:3} {:#018x}", REGISTERS[n], regs.gpr[n]));
@@ -154,8 +182,9 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     }
     writeln!(out, "fs  {:#018x}  gs  {:#018x}", regs.fs_base, regs.gs_base)?;
     writeln!(out, "\nstack:")?;
-    for (n, NamedFrame { frame, place }) in found.frames.iter().enumerate() {
-        writeln!(out, "  #{n:<2} {:#018x} {place}{}", frame.rip, guessed(frame.by))?;
+    for (n, NamedFrame { frame, place, inlined }) in found.frames.iter().enumerate() {
+        let inlined = if *inlined { " (inlined)" } else { "" };
+        writeln!(out, "  #{n:<2} {:#018x} {place}{inlined}{}", frame.rip, guessed(frame.by))?;
     }
     if let Some(why) = &found.stopped {
         writeln!(out, "  ({why})")?;
@@ -220,12 +249,16 @@ fn as_json(core: &Core, found: &Found) -> Value {
         "signal": {
             "number": core.signal.signo, "name": core.signal.name(), "code": core.signal.code,
             "address": hex(core.signal.address),
+            "cause": Cause::of(core).map(|cause| cause.to_string()),
         },
         "registers": registers,
         "threads": core.threads,
         "stack": found.frames.iter().map(|f| {
             let guessed = !guessed(f.frame.by).is_empty();
-            json!({ "rip": hex(f.frame.rip), "rsp": hex(f.frame.rsp), "place": f.place, "guessed": guessed })
+            json!({
+                "rip": hex(f.frame.rip), "rsp": hex(f.frame.rsp), "place": f.place, "inlined": f.inlined,
+                "guessed": guessed,
+            })
         }).collect::<Vec<_>>(),
         "stack_stopped": found.stopped,
         "trail": found.trail.as_ref().map(|trail| trail_as_json(trail, &found.branches)),

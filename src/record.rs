@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use vmm::dump::{self, About};
 use vmm::journal::End;
 use vmm::launch::launch_here;
-use vmm::process::{Launch, ProcessError, elf::Image};
+use vmm::process::{Launch, ProcessError, elf::Image, exit::SI_KERNEL};
 use vmm::record::{RecordError, Recorded};
 use vmm::recording::{Recording, RecordingError};
 use vmm::{gate::GateError, interrupt};
@@ -134,7 +134,10 @@ fn summarize(recording: &Recording, recorded: &Recorded, crashed: bool) {
         End::Exited(status) => format!("exited with status {status}"),
         End::Killed(death) => {
             let name = vmm::elfcore::signal_name(death.signal).unwrap_or("a signal");
-            format!("ended by {name} (address {:#x})", death.address)
+            match death.code {
+                SI_KERNEL => format!("ended by {name}"),
+                _ => format!("ended by {name} (address {:#x})", death.address),
+            }
         }
         End::Interrupted => "interrupted".to_owned(),
     };

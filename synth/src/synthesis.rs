@@ -109,7 +109,8 @@ struct Attempts<'a> {
 enum Failure {
     Unrealizable(Unrealizable),
     Rejected(Difference),
-    Refused(String),
+    /// It cannot be judged: the step that is why, and the reason.
+    Refused(Option<usize>, String),
 }
 
 impl Attempts<'_> {
@@ -156,7 +157,10 @@ impl Attempts<'_> {
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
         if depth == 0 {
-            return Ok(Err((0, Failure::Refused("the last instruction's address is not known".to_owned()))));
+            return Ok(Err((
+                0,
+                Failure::Refused(None, "the last instruction's address is not known".to_owned()),
+            )));
         }
         let coverage =
             Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
@@ -175,7 +179,9 @@ impl Attempts<'_> {
         Ok(match verdict {
             certificate::Verdict::Certified(certificate) => Ok((suffix, certificate)),
             certificate::Verdict::Rejected(difference) => Err((depth, Failure::Rejected(difference))),
-            certificate::Verdict::Refused { reason, .. } => Err((depth, Failure::Refused(reason))),
+            certificate::Verdict::Refused { step, reason } => {
+                Err((depth, Failure::Refused(Some(step), reason)))
+            }
         })
     }
 
@@ -208,8 +214,10 @@ impl Failure {
         let shorter = depth * 3 / 4;
         match self {
             // What follows the first wrong instruction may be right.
-            Failure::Rejected(Difference { step: Some(step), .. }) => {
-                depth.saturating_sub(step + 1).min(depth - 1)
+            Failure::Rejected(Difference { step: Some(step), .. }) | Failure::Refused(Some(step), _)
+                if *step < depth =>
+            {
+                depth - (step + 1)
             }
             _ => shorter,
         }
@@ -221,7 +229,7 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Unrealizable(error) => error.fmt(f),
             Failure::Rejected(difference) => write!(f, "the forward run differs: {difference}"),
-            Failure::Refused(why) => f.write_str(why),
+            Failure::Refused(_, why) => f.write_str(why),
         }
     }
 }

@@ -76,6 +76,114 @@ fn gdb_shows_the_same_crash_as_gretel() {
     }
 }
 
+const INLINED: &str = r#"
+static volatile int marker;
+static inline __attribute__((always_inline)) int innermost(int *p, int n) {
+    for (int i = 0; i < n; i++) {
+        marker = i;
+        p[i] = marker;
+    }
+    return marker;
+}
+static inline __attribute__((always_inline)) int middle(long n) {
+    marker = 3;
+    return innermost((int *)(n * 8), n) + marker;
+}
+__attribute__((noinline)) static int outer(long n) {
+    marker = 2;
+    return middle(n) + marker;
+}
+int main(int argc, char **argv) { return outer(argc + 4) + 1; }
+"#;
+
+/// Functions that were inlined have frames of their own, with the lines that gdb shows.
+#[test]
+fn inlined_functions_are_in_the_stack_as_in_gdb() {
+    let place = Place::new();
+    let Some(_program) = place.compile("inlined", INLINED) else { return };
+    place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./inlined"]);
+    let shown = core(&place, &["rec"]);
+    let frames = shown["stack"].as_array().unwrap();
+    let expected =
+        [("innermost at ", 6, true), ("middle at ", 12, true), ("outer+", 16, false), ("main+", 18, false)];
+    for (frame, (start, line, inlined)) in frames.iter().zip(expected) {
+        let place = frame["place"].as_str().unwrap();
+        assert!(
+            place.starts_with(start) && place.ends_with(&format!("inlined.c:{line}")),
+            "{start}: {place}"
+        );
+        assert_eq!(frame["inlined"], inlined, "{place}");
+    }
+    let text = place.gretel(&["core", "rec"]).out();
+    assert!(
+        text.lines().any(|line| line.contains("#1 ") && line.ends_with("inlined.c:12 (inlined)")),
+        "{text}"
+    );
+    let gdb = place.command("gdb", &["-batch", "-nx", "-ex", "bt", "inlined", "rec/core"]).output();
+    let Ok(gdb) = gdb else { return skipped("gdb on a core", "gdb is not installed") };
+    let said = String::from_utf8_lossy(&gdb.stdout);
+    for (n, (start, line, _)) in expected.iter().enumerate() {
+        let function = start.trim_end_matches([' ', '+']).trim_end_matches(" at");
+        let found = said.lines().any(|text| {
+            text.starts_with(&format!("#{n} "))
+                && text.contains(function)
+                && text.ends_with(&format!(".c:{line}"))
+        });
+        assert!(found, "gdb has no frame {n} {function} at line {line}:\n{said}");
+    }
+}
+
+/// Where the processor reports no address, the instruction and the registers tell what was wrong.
+#[test]
+fn a_general_protection_fault_is_explained() {
+    let place = Place::new();
+    let source = r#"
+        #include <stdlib.h>
+        #include <signal.h>
+        static void handler(int signal) { }
+        int main(int argc, char **argv) {
+            struct sigaction action = { .sa_handler = handler };
+            volatile long *bad = (long *)0x4141414141414141;
+            switch (argv[1][0]) {
+            case 'l': return *bad;
+            case 's': *bad = 1; return 0;
+            case 'j': ((void (*)(void))bad)(); return 0;
+            case 'r': asm volatile("push %0; ret" :: "r"(bad)); return 0;
+            case 'h': asm volatile("hlt"); return 0;
+            case 'm': asm volatile("movaps 8(%%rsp), %%xmm0; movaps 16(%%rsp), %%xmm0" ::: "xmm0"); return 0;
+            case 'x': asm volatile("mov %%rbx, %%rsi; rep movsb" :: "b"(bad), "c"(5), "D"(&action) : "rsi", "memory"); return 0;
+            case 'n': return *(volatile int *)0x30;
+            case 'f':
+                sigaction(SIGSEGV, &action, 0);
+                asm volatile("xor %%esp, %%esp; mov 0x40, %%al" ::: "rax");
+            }
+        }"#;
+    let Some(_program) = place.compile("faults", source) else { return };
+    let address = "0x4141414141414141";
+    for (kind, message) in [
+        ("l", format!("operand's address {address} is not canonical")),
+        ("s", format!("operand's address {address} is not canonical")),
+        ("j", format!("{address}, which is not canonical")),
+        ("r", format!("{address}, which is not canonical")),
+        ("x", format!("operand's address {address} is not canonical")),
+        ("h", "the instruction is privileged".to_owned()),
+        ("m", "is not aligned for this instruction".to_owned()),
+        ("n", "cannot use the memory at 0x30".to_owned()),
+        ("f", "no address is reported".to_owned()),
+    ] {
+        for engine in engines() {
+            let recording = format!("{kind}-{engine}");
+            let ran = place.gretel(&["record", "--engine", engine, "-o", &recording, "--", "./faults", kind]);
+            assert_eq!(ran.code, 128 + 11, "{kind} on {engine}: {}", ran.err);
+            assert_eq!(ran.err.contains("SIGSEGV (address"), kind == "n", "{}", ran.err);
+            let cause = core(&place, &[&recording])["signal"]["cause"].to_string();
+            assert!(cause.contains(&message), "{kind} on {engine}: {cause}");
+            let text = place.gretel(&["core", &recording]).out();
+            assert!(text.contains(&message), "{kind} on {engine}: {text}");
+        }
+    }
+}
+
 /// The records are those that hardware would have: the newest are the loop and the calls that lead to the crash.
 #[test]
 fn the_core_has_the_branch_records_that_were_asked_for() {

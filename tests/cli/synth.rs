@@ -1,6 +1,8 @@
-//! `gretel synth` on what it cannot work with: a clear message, the documented exit code, nothing written.
+//! `gretel synth` on what it cannot work with: a clear message, the documented exit code, nothing written; and on a
+//! crash in the middle of an instruction.
 
-use crate::{DAMAGED, PROGRAM, Place, Ran, USAGE, WRITE};
+use crate::{DAMAGED, PROGRAM, Place, Ran, USAGE, WRITE, engines};
+use serde_json::Value;
 use std::fs;
 
 const DIVIDES: &str =
@@ -77,6 +79,53 @@ fn refused_when_cut(place: &Place, core: &[u8]) -> Ran {
     let ran = refused(place, &["rec"]);
     assert_eq!(ran.code, DAMAGED, "{}", ran.err);
     ran
+}
+
+/// A crash inside a repeated string instruction: it does not retire, and some of its iterations are done.
+const REPEATS: &str = r#"
+#include <string.h>
+#include <sys/mman.h>
+static char from[4096];
+int main(int argc, char **argv) {
+    char *to = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(to + 4096, 4096);
+    memset(to, 0xaa, 4096);
+    for (int i = 0; i < 4096; i++) from[i] = i * argc;
+    char *at = to + 4096 - 37, *source = from;
+    long count = 100;
+    asm volatile("rep movsb" : "+D"(at), "+S"(source), "+c"(count) :: "memory");
+    return *at;
+}
+"#;
+
+#[test]
+fn a_crash_inside_a_repeated_string_instruction_is_certified() {
+    let place = Place::new();
+    let Some(_program) = place.compile("repeats", REPEATS) else { return };
+    for engine in engines() {
+        let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./repeats"]);
+        assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+        let replays: Vec<_> = engines().iter().map(|replayer| place.replay(engine, replayer)).collect();
+        assert!(replays.windows(2).all(|pair| pair[0]["digest"] == pair[1]["digest"]), "{replays:?}");
+        let arguments = ["synth", engine, "--records", "16", "--instructions", "100", "--json"];
+        let ran = place.gretel(&arguments);
+        let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+        assert_eq!((ran.code, &result["verdict"]), (0, &"certified".into()), "{result} {}", ran.err);
+        let listing = &result["listing"];
+        let mut certified: Vec<_> = listing["summary"]["engines"].as_array().unwrap().iter().collect();
+        certified.sort_by_key(|name| std::cmp::Reverse(name.as_str()));
+        assert_eq!(certified, engines(), "{listing}");
+        let last = listing["steps"].as_array().unwrap().last().unwrap();
+        assert_eq!(
+            (&last["text"], &last["iterations"]),
+            (&"rep movsb [rdi], [rsi]".into(), &37.into()),
+            "{last}"
+        );
+        assert!(
+            listing["crash"]["cause"].as_str().unwrap().starts_with("cannot use the memory"),
+            "{listing}"
+        );
+    }
 }
 
 #[test]

@@ -72,9 +72,7 @@ impl<'a> Forward<'a> {
 
     /// The instruction at `va` in the memory of the run; an invalid one where nothing is mapped.
     pub(crate) fn decode(&self, va: u64) -> Instruction {
-        let mut bytes = [0; 15];
-        let present = (1..=bytes.len()).rev().find(|len| self.sandbox.read(va, &mut bytes[..*len]).is_ok());
-        Decoder::with_ip(64, &bytes[..present.unwrap_or(0)], va, DecoderOptions::NONE).decode()
+        decode(va, |va, bytes| self.sandbox.read(va, bytes).is_ok())
     }
 
     /// Runs it.
@@ -122,6 +120,14 @@ impl Kernel {
         }
         Ok(sandbox.engine_mut().set_regs(&regs)?)
     }
+}
+
+/// The instruction at `va` in the memory that `read` reads, which says whether all the bytes are there; an invalid
+/// instruction where none are.
+pub(crate) fn decode(va: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Instruction {
+    let mut bytes = [0; 15];
+    let present = (1..=bytes.len()).rev().find(|len| read(va, &mut bytes[..*len]));
+    Decoder::with_ip(64, &bytes[..present.unwrap_or(0)], va, DecoderOptions::NONE).decode()
 }
 
 /// Whether the instruction is a string instruction with a repeat prefix: one instruction, many iterations.

@@ -18,6 +18,7 @@ use iced_x86::{FlowControl, Instruction};
 use std::time::Duration;
 use vmm::elfcore::{Core, SignalInfo};
 use vmm::engine::{EngineError, EngineKind, Exception, Exit};
+use vmm::process::exit::SI_KERNEL;
 use vmm::sandbox::SandboxError;
 use x86::op::{BranchKind, Gpr};
 
@@ -80,7 +81,7 @@ pub enum Verdict {
     Rejected(Difference),
     /// It cannot be judged: the path has an instruction that is not a function of the start image.
     Refused {
-        /// The index in the path.
+        /// The index in the path of that instruction; the path's length for the one that crashed.
         step: usize,
         /// Why.
         reason: String,
@@ -171,13 +172,13 @@ enum Ending {
 impl Ending {
     /// From the signal: `si_code` above zero says that the kernel made it for an exception.
     fn of(signal: &SignalInfo) -> Ending {
-        /// `si_code` of a #GP and its like, which have no address.
-        const SI_KERNEL: i32 = 0x80;
         if signal.code <= 0 {
             return Ending::Sent;
         }
         let (vectors, address): (&[u8], _) = match signal.signo {
-            libc_signal::SEGV if signal.code == SI_KERNEL => (&[4, 11, 12, 13], None),
+            // Without an address: a #GP and its like, or any exception whose handler could not be entered, since the
+            // stack does not take the frame.
+            libc_signal::SEGV if signal.code == SI_KERNEL => (&FAULTS, None),
             libc_signal::SEGV => (&[14], Some(signal.address)),
             libc_signal::BUS => (&[12, 14, 17], None),
             libc_signal::FPE => (&[0, 16, 19], None),
@@ -199,6 +200,9 @@ impl Ending {
         }
     }
 }
+
+/// The vectors of the exceptions that become signals: #DE, #DB, #BP, #OF, #UD, #NP, #SS, #GP, #PF, #MF, #AC, #XM.
+const FAULTS: [u8; 12] = [0, 1, 3, 4, 6, 11, 12, 13, 14, 16, 17, 19];
 
 /// Numbers of the signals that exceptions make (x86-64 Linux).
 mod libc_signal {
@@ -244,7 +248,8 @@ impl<'a> Stepped<'a> {
                 Outcome::Stopped(exit) => {
                     let interrupted_repeat = forward::repeats(&ahead.instruction)
                         && ahead.index + ahead.span == request.suffix.len();
-                    return Ok(match end(request, run.forward.regs().rip, &exit) {
+                    let step = if interrupted_repeat { request.suffix.len() } else { ahead.index };
+                    return Ok(match end(request, step, run.forward.regs().rip, &exit) {
                         Ok(()) if interrupted_repeat => run.check_records(request),
                         Ok(()) => Err(rejected(
                             ahead.index,
@@ -259,7 +264,7 @@ impl<'a> Stepped<'a> {
         }
         if Ending::of(&request.core.signal) != Ending::Sent {
             let exit = run.forward.step()?;
-            if let Err(verdict) = end(request, run.forward.regs().rip, &exit) {
+            if let Err(verdict) = end(request, request.suffix.len(), run.forward.regs().rip, &exit) {
                 return Ok(Err(verdict));
             }
         }
@@ -288,9 +293,9 @@ impl<'a> Stepped<'a> {
     }
 }
 
-/// Whether `exit` with the registers at `rip` is how the program died.
-fn end(request: &Request<'_>, rip: u64, exit: &Exit) -> Result<(), Verdict> {
-    let step = request.suffix.len();
+/// Whether `exit` with the registers at `rip` is how the program died. `step` is the index in the path of the
+/// instruction that did not retire; its length stands for the one that crashed.
+fn end(request: &Request<'_>, step: usize, rip: u64, exit: &Exit) -> Result<(), Verdict> {
     match exit {
         Exit::Exception(exception) if Ending::of(&request.core.signal).matches(exception) => {
             let expected = request.core.state.regs.rip;

@@ -1,4 +1,4 @@
-//! Addresses to source lines, read from DWARF when first asked for.
+//! Addresses to source lines and inlined functions, read from DWARF when first asked for.
 
 use gimli::{EndianArcSlice, LittleEndian, SectionId};
 use std::cell::OnceCell;
@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 type Reader = EndianArcSlice<LittleEndian>;
 
-/// A place in the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceLine<'a> {
+/// A function in the source that an instruction belongs to: the one that was compiled, or one inlined there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceFrame {
+    /// Its name in the debug information.
+    pub function: Option<String>,
     /// The file as the compiler was given it.
-    pub file: &'a str,
-    /// The line, from 1.
-    pub line: u32,
+    pub file: Option<String>,
+    /// The line, from 1: of the instruction, or of the call that was inlined.
+    pub line: Option<u32>,
 }
 
 /// The line table of one executable.
@@ -28,11 +30,20 @@ impl Lines {
         Lines { sections, bias, context: OnceCell::new() }
     }
 
-    /// The line of the instruction at `va`. Damaged debug information is the same as none: it decides nothing.
-    pub(super) fn at(&self, va: u64) -> Option<SourceLine<'_>> {
-        let context = self.context.get_or_init(|| self.load()).as_ref()?;
-        let location = context.find_location(va.wrapping_sub(self.bias)).ok()??;
-        Some(SourceLine { file: location.file?, line: location.line.filter(|line| *line > 0)? })
+    /// The functions that the instruction at `va` belongs to, the innermost inlined one first. Damaged debug
+    /// information is the same as none: it decides nothing.
+    pub(super) fn frames(&self, va: u64) -> Vec<SourceFrame> {
+        let Some(context) = self.context.get_or_init(|| self.load()) else { return Vec::new() };
+        let mut frames = Vec::new();
+        if let Ok(mut found) = context.find_frames(va.wrapping_sub(self.bias)).skip_all_loads() {
+            while let Ok(Some(frame)) = found.next() {
+                let function = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
+                let (file, line) = frame.location.map_or((None, None), |at| (at.file, at.line));
+                let (file, line) = (file.map(str::to_owned), line.filter(|line| *line > 0));
+                frames.push(SourceFrame { function, file, line });
+            }
+        }
+        frames
     }
 
     fn load(&self) -> Option<addr2line::Context<Reader>> {

@@ -12,7 +12,7 @@ mod lines;
 mod tables;
 
 pub use functions::Function;
-pub use lines::SourceLine;
+pub use lines::SourceFrame;
 
 use code::Code;
 use elf::{Image, Segment};
@@ -69,10 +69,11 @@ impl Program {
         self.functions[..after].last().filter(|function| va < function.end)
     }
 
-    /// The source line of the instruction at `va`, where the file has debug information for it.
+    /// The functions in the source that the instruction at `va` belongs to, where the file has debug information for
+    /// it: the innermost inlined one first, the one that was compiled last.
     #[must_use]
-    pub fn line_at(&self, va: u64) -> Option<SourceLine<'_>> {
-        self.lines.at(va)
+    pub fn source_frames(&self, va: u64) -> Vec<SourceFrame> {
+        self.lines.frames(va)
     }
 
     /// `len` bytes of executable code at `va`, as the file has them.

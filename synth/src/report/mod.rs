@@ -4,6 +4,7 @@
 //! [`trace`] runs the suffix again and collects the values, `text` lays them out for people; `serde` gives the
 //! same data to scripts (docs/suffix.md). [`metrics`] compares a suffix with the truth, where there is one.
 
+pub mod fault;
 pub mod metrics;
 mod origins;
 mod text;
@@ -61,12 +62,9 @@ pub struct Step {
     pub before_crash: usize,
     /// Its address.
     pub address: u64,
-    /// The function that it is in.
-    pub function: Option<String>,
-    /// The source file.
-    pub file: Option<String>,
-    /// The line in it.
-    pub line: Option<u32>,
+    /// Where that is.
+    #[serde(flatten)]
+    pub place: Place,
     /// The instruction.
     pub text: String,
     /// Iterations, for a repeated string instruction; else 1.
@@ -81,6 +79,19 @@ pub struct Step {
     pub writes: Vec<Value>,
     /// What the kernel did, for a system call.
     pub call: Option<Call>,
+}
+
+/// Where an instruction is in the program and its source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The function that it is in.
+    pub function: Option<String>,
+    /// The functions that were inlined there, the innermost first.
+    pub inlined: Vec<String>,
+    /// The source file.
+    pub file: Option<String>,
+    /// The line in it.
+    pub line: Option<u32>,
 }
 
 /// A value in a register or in memory.
@@ -112,14 +123,13 @@ pub struct Crash {
     pub signal: String,
     /// The instruction pointer.
     pub address: u64,
-    /// The address that could not be used, for memory faults.
+    /// The address that could not be used, for memory faults where it is known.
     pub accessed: Option<u64>,
-    /// The function.
-    pub function: Option<String>,
-    /// The source file.
-    pub file: Option<String>,
-    /// The line in it.
-    pub line: Option<u32>,
+    /// What is known of a memory fault, in words.
+    pub cause: Option<String>,
+    /// Where that is.
+    #[serde(flatten)]
+    pub place: Place,
     /// The instruction that did not retire; absent when the signal was sent.
     pub text: Option<String>,
 }

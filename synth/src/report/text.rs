@@ -1,6 +1,6 @@
 //! The listing for people.
 
-use super::{COLUMNS, Crash, Listing, Step, Summary, Value};
+use super::{COLUMNS, Crash, Listing, Place, Step, Summary, Value};
 use crate::suffix::Origin;
 use std::fmt::{self, Display, Formatter};
 
@@ -62,16 +62,27 @@ impl Display for Summary {
 
 /// Names the function and the source line where they change.
 fn heading(f: &mut Formatter<'_>, previous: Option<&Step>, step: &Step) -> fmt::Result {
-    let same_function = previous.is_some_and(|previous| previous.function == step.function);
-    let same_line = same_function
-        && previous.is_some_and(|previous| (&previous.file, previous.line) == (&step.file, step.line));
+    let (place, before) = (&step.place, previous.map(|previous| &previous.place));
+    let same_function =
+        before.is_some_and(|before| (&before.function, &before.inlined) == (&place.function, &place.inlined));
+    let same_line = same_function && before == Some(place);
     if !same_function {
         writeln!(f)?;
-        line(f, step.function.as_deref().unwrap_or("(no function)"))?;
+        line(f, &place.to_string())?;
     }
-    match (&step.file, step.line) {
+    match (&place.file, place.line) {
         (Some(file), Some(number)) if !same_line => line(f, &format!("  {}:{number}", short(file))),
         _ => Ok(()),
+    }
+}
+
+/// The function, and what is inlined in it.
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for inlined in &self.inlined {
+            write!(f, "{inlined}, inlined in ")?;
+        }
+        f.write_str(self.function.as_deref().unwrap_or("(no function)"))
     }
 }
 
@@ -133,10 +144,10 @@ impl Display for Value {
 impl Display for Crash {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut text = format!("crash: {} at {:#x}", self.signal, self.address);
-        if let Some(function) = &self.function {
-            text.push_str(&format!(" in {function}"));
+        if self.place.function.is_some() {
+            text.push_str(&format!(" in {}", self.place));
         }
-        if let (Some(file), Some(number)) = (&self.file, self.line) {
+        if let (Some(file), Some(number)) = (&self.place.file, self.place.line) {
             text.push_str(&format!(" ({}:{number})", short(file)));
         }
         writeln!(f)?;
@@ -144,8 +155,8 @@ impl Display for Crash {
         if let Some(text) = &self.text {
             line(f, &format!("         {:<10x}  {text}", self.address))?;
         }
-        if let Some(accessed) = self.accessed {
-            line(f, &format!("         cannot use the memory at {accessed:#x}"))?;
+        if let Some(cause) = &self.cause {
+            line(f, &format!("         {cause}"))?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! The suffix run once more on the software CPU, looking at what each instruction reads and writes.
 
+use super::fault::{Cause, register_value};
 use super::origins::{Origins, is_zeroing};
-use super::{Call, Crash, Step, Value};
+use super::{Call, Crash, Place, Step, Value};
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Ahead, Forward, Outcome};
 use crate::program::Program;
@@ -64,7 +65,7 @@ struct Trace<'a> {
 
 /// A register or a piece of memory that an instruction uses.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Used {
     Register(Register),
     Memory { address: u64, len: usize },
 }
@@ -72,8 +73,8 @@ enum Place {
 /// What an instruction uses.
 #[derive(Default)]
 struct Uses {
-    reads: Vec<Place>,
-    writes: Vec<Place>,
+    reads: Vec<Used>,
+    writes: Vec<Used>,
 }
 
 impl Trace<'_> {
@@ -91,11 +92,11 @@ impl Trace<'_> {
         let after = self.forward.sandbox().state()?;
         for place in &uses.writes {
             match *place {
-                Place::Register(register) if !keeps_origin(register) => {
+                Used::Register(register) if !keeps_origin(register) => {
                     self.origins.set_register(register, origin);
                 }
-                Place::Register(_) => {}
-                Place::Memory { address, len } => self.origins.set_memory(address, len, origin),
+                Used::Register(_) => {}
+                Used::Memory { address, len } => self.origins.set_memory(address, len, origin),
             }
         }
         if instruction.rflags_modified() != 0 {
@@ -109,14 +110,12 @@ impl Trace<'_> {
             Outcome::Answered(input) => Some(self.call(before.regs.gpr[0], input)),
             _ => None,
         };
-        let (function, file, line) = self.place_in_source(instruction.ip());
+        let place = self.place_in_source(instruction.ip());
         let conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
         let step = Step {
             before_crash: total - ahead.index,
             address: instruction.ip(),
-            function,
-            file,
-            line,
+            place,
             text: self.format(&instruction),
             iterations: ahead.span,
             covered: false,
@@ -143,7 +142,7 @@ impl Trace<'_> {
         let info = self.factory.info(instruction);
         let mut uses = Uses::default();
         for used in info.used_registers() {
-            uses.add(Place::Register(used.register()), used.access());
+            uses.add(Used::Register(used.register()), used.access());
         }
         for used in info.used_memory() {
             let address = used.virtual_address(0, |register, _, _| Some(register_value(register, before)));
@@ -152,34 +151,34 @@ impl Trace<'_> {
             let down = before.regs.rflags & x86::state::RFLAGS_DF != 0 && iterations > 1;
             let lower = if down { (len - size) as u64 } else { 0 };
             if let Some(address) = address.filter(|_| len > 0 && used.access() != OpAccess::NoMemAccess) {
-                uses.add(Place::Memory { address: address.wrapping_sub(lower), len }, used.access());
+                uses.add(Used::Memory { address: address.wrapping_sub(lower), len }, used.access());
             }
         }
         uses
     }
 
     /// The most uncertain of what the result is computed from.
-    fn result_origin(&self, instruction: &Instruction, reads: &[Place]) -> Origin {
+    fn result_origin(&self, instruction: &Instruction, reads: &[Used]) -> Origin {
         if is_zeroing(instruction) {
             return Origin::Core;
         }
-        let of = |place: &Place| match *place {
-            Place::Register(register) if keeps_origin(register) => Origin::Core,
-            Place::Register(register) => self.origins.register(register),
-            Place::Memory { address, len } => self.origins.memory(address, len),
+        let of = |place: &Used| match *place {
+            Used::Register(register) if keeps_origin(register) => Origin::Core,
+            Used::Register(register) => self.origins.register(register),
+            Used::Memory { address, len } => self.origins.memory(address, len),
         };
         let flags = if instruction.rflags_read() == 0 { Origin::Core } else { self.origins.flags() };
         reads.iter().map(of).fold(flags, Origin::max)
     }
 
-    fn value(&mut self, place: Place, state: &State) -> Value {
+    fn value(&mut self, place: Used, state: &State) -> Value {
         match place {
-            Place::Register(register) => Value {
+            Used::Register(register) => Value {
                 place: format!("{register:?}").to_lowercase(),
                 value: register_text(register, state),
                 origin: self.origins.register(register),
             },
-            Place::Memory { address, len } => {
+            Used::Memory { address, len } => {
                 let mut bytes = vec![0; len.min(LONGEST_VALUE)];
                 let there = self.forward.sandbox().read(address, &mut bytes).is_ok();
                 let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
@@ -201,26 +200,29 @@ impl Trace<'_> {
         text
     }
 
-    fn place_in_source(&self, va: u64) -> (Option<String>, Option<String>, Option<u32>) {
+    fn place_in_source(&self, va: u64) -> Place {
         let function = self.program.function_at(va).map(|function| function.name.clone());
-        let line = self.program.line_at(va);
-        (function, line.map(|line| line.file.to_owned()), line.map(|line| line.line))
+        let frames = self.program.source_frames(va);
+        let (file, line) = frames.first().map_or((None, None), |frame| (frame.file.clone(), frame.line));
+        let inlined = frames.iter().rev().skip(1).rev().filter_map(|frame| frame.function.clone());
+        Place { function, inlined: inlined.collect(), file, line }
     }
 
     fn crash(&mut self, core: &Core) -> Crash {
         let address = core.state.regs.rip;
-        let (function, file, line) = self.place_in_source(address);
+        let place = self.place_in_source(address);
         let sent = core.signal.code <= 0;
         let instruction = self.forward.decode(address);
         let text = (!sent && !instruction.is_invalid()).then(|| self.format(&instruction));
-        let memory = matches!(core.signal.signo, 7 | 11) && !sent;
-        let accessed = memory.then_some(core.signal.address);
-        Crash { signal: core.signal.name(), address, accessed, function, file, line, text }
+        let cause = Cause::of(core);
+        let accessed = cause.and_then(Cause::address);
+        let cause = cause.map(|cause| cause.to_string());
+        Crash { signal: core.signal.name(), address, accessed, cause, place, text }
     }
 }
 
 impl Uses {
-    fn add(&mut self, place: Place, access: OpAccess) {
+    fn add(&mut self, place: Used, access: OpAccess) {
         use OpAccess::{CondRead, CondWrite, Read, ReadCondWrite, ReadWrite, Write};
         if matches!(access, Read | CondRead | ReadWrite | ReadCondWrite) && !self.reads.contains(&place) {
             self.reads.push(place);
@@ -237,36 +239,15 @@ fn keeps_origin(register: Register) -> bool {
 }
 
 /// Leaves out what only repeats the operands: the stack pointer, segments, and what a zeroing idiom "reads".
-fn is_shown(instruction: &Instruction, place: &Place) -> bool {
+fn is_shown(instruction: &Instruction, place: &Used) -> bool {
     match place {
-        Place::Register(register) => {
+        Used::Register(register) => {
             let implied =
                 is_zeroing(instruction) || instruction.is_call_near() || instruction.is_call_near_indirect();
             let hidden = implied && instruction.op0_register() != *register;
             !hidden && !keeps_origin(*register)
         }
-        Place::Memory { .. } => true,
-    }
-}
-
-/// A register's value as an address needs it.
-fn register_value(register: Register, state: &State) -> u64 {
-    let full = register.full_register();
-    match register {
-        Register::FS => state.regs.fs_base,
-        Register::GS => state.regs.gs_base,
-        _ if full.is_gpr64() => {
-            let value = state.regs.gpr[full.number()];
-            let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
-            let shifted = if high { value >> 8 } else { value };
-            match register.size() {
-                1 => shifted & 0xff,
-                2 => shifted & 0xffff,
-                4 => shifted & 0xffff_ffff,
-                _ => shifted,
-            }
-        }
-        _ => 0,
+        Used::Memory { .. } => true,
     }
 }
 

@@ -3,6 +3,7 @@
 
 use crate::compiler::build;
 use crate::tracee::Tracee;
+use iced_x86::Mnemonic;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -214,6 +215,37 @@ fn show(program: &Path, watched: &Watched) {
     if std::env::var_os("SHOW_LISTING").is_some() {
         println!("{text}");
     }
+}
+
+/// The program died of the page fault all the same, where a handler for it could not be entered: the signal then has
+/// no address.
+#[test]
+fn a_page_fault_whose_handler_could_not_be_entered_is_certified() {
+    let Some((_folder, mut watched)) = check("handler", &[]) else { return };
+    watched.core.signal = SignalInfo { signo: 11, code: 0x80, address: 0 };
+    let verdict = certify(&request(&watched, &watched.suffix)).expect("a verdict");
+    assert!(matches!(verdict, Verdict::Certified(_)), "{verdict:?}");
+    watched.core.signal = SignalInfo { signo: 11, code: 1, address: 0x1234_5678 };
+    let verdict = certify(&request(&watched, &watched.suffix)).expect("a verdict");
+    let end = watched.suffix.path.len();
+    assert!(matches!(&verdict, Verdict::Rejected(d) if d.step == Some(end)), "{verdict:?}");
+}
+
+#[test]
+fn an_instruction_that_cannot_be_judged_is_named_by_its_step() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = ["-static", "-O1", "-g", "-DCPUID"];
+    let Some(program) = build(folder.path(), "crash.c", "cpuid", "gcc", &flags) else { return };
+    let watched = watch(&program, folder.path());
+    let decoded = Program::from_bytes(&std::fs::read(program).expect("it"), 0).expect("it parses");
+    let is_cpuid = |at: &u64| decoded.instruction_at(*at).is_some_and(|i| i.mnemonic() == Mnemonic::Cpuid);
+    let expected = watched.suffix.path.iter().position(is_cpuid).expect("it is in the last instructions");
+    assert!(expected > 0 && expected < watched.suffix.path.len() - 1);
+    let verdict = certify(&request(&watched, &watched.suffix)).expect("a verdict");
+    assert!(
+        matches!(&verdict, Verdict::Refused { step, .. } if *step == expected),
+        "{expected}: {verdict:?}"
+    );
 }
 
 #[test]

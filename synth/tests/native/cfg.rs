@@ -144,9 +144,11 @@ fn source_lines_come_from_debug_information() {
         .expect("gcc is a requirement");
     let program = Program::from_bytes(&std::fs::read(path).expect("the sample"), 0).expect("it parses");
     let square = program.functions().iter().find(|f| f.name == "square").expect("a symbol");
-    let line = program.line_at(square.start).expect("a line");
-    assert!(line.file.ends_with("sample.c"));
-    assert_eq!(line.line, 14);
+    let frames = program.source_frames(square.start);
+    let [frame] = frames.as_slice() else { panic!("nothing is inlined: {frames:?}") };
+    assert_eq!(frame.function.as_deref(), Some("square"));
+    assert!(frame.file.as_ref().is_some_and(|file| file.ends_with("sample.c")), "{frame:?}");
+    assert_eq!(frame.line, Some(14));
 }
 
 #[test]

@@ -25,6 +25,10 @@ int main(int argc, char **argv) {
     int value = mix(argc);
     fill(text, value, 40);
     value += (int)syscall(SYS_getppid) & 0;
+#if defined(CPUID)
+    int leaf = 0, b, c, d;
+    __asm__ volatile("cpuid" : "+a"(leaf), "=b"(b), "=c"(c), "=d"(d));
+#endif
     value += mix(value);
 #if defined(DIVIDE)
     table[1] = value / (argc - 1);
