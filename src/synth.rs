@@ -6,6 +6,7 @@ use crate::exit::{Code, Failure};
 use ::synth::certificate::Certificate;
 use ::synth::program::Program;
 use ::synth::report::Listing;
+use ::synth::report::metrics::{self, Metrics};
 use ::synth::search::{Limits, Statistics, Stop};
 use ::synth::suffix::Suffix;
 use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, Verdict, synthesize};
@@ -25,6 +26,7 @@ use x86::op::BranchKind;
 /// Finds an execution suffix, as long as the limits allow: a start (registers and memory), the answers of the kernel, and
 /// a path of instructions that ends in exactly this core. It is shown only with its certificate: it was run forward on
 /// the software CPU, and under KVM where it can be used, and every byte and register came out as the core has them.
+/// Of a recording, the end is run again to say how much of the suffix is what really happened.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -226,17 +228,31 @@ fn show(
 ) -> Result<(), Failure> {
     let listing =
         Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
+    let metrics = measure(args, suffix, &listing);
     if args.json {
         let listing = serde_json::to_value(&listing).map_err(|e| Failure::new(Code::Other, e))?;
-        print(format_args!(
-            "{}\n",
-            json!({ "verdict": "certified", "search": search_json(search), "listing": listing })
-        ))
+        let object = json!({
+            "verdict": "certified", "search": search_json(search), "listing": listing, "metrics": metrics
+        });
+        print(format_args!("{object}\n"))
     } else {
         print(format_args!("{listing}"))?;
+        if let Some(metrics) = &metrics {
+            print(format_args!("\n{metrics}"))?;
+        }
         say_why_it_stopped(search);
         Ok(())
     }
+}
+
+/// The suffix against the recording, where there is one.
+fn measure(args: &Args, suffix: &Suffix, listing: &Listing) -> Option<Metrics> {
+    if !args.input.is_dir() {
+        return None;
+    }
+    let recording = Recording::open(&args.input).map_err(|e| e.to_string());
+    let measured = recording.and_then(|it| metrics::measure(&it, suffix, listing).map_err(|e| e.to_string()));
+    measured.inspect_err(|why| eprintln!("gretel: the suffix is not compared with the recording: {why}")).ok()
 }
 
 fn without_suffix(args: &Args, verdict: &str, why: &str, search: (Stop, &Statistics)) -> Result<(), Failure> {

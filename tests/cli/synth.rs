@@ -1,9 +1,17 @@
-//! `gretel synth` on what it cannot work with: a clear message, the documented exit code, nothing written; and on a
-//! crash in the middle of an instruction.
+//! `gretel synth` on what it cannot work with: a clear message, the documented exit code, nothing written; on a
+//! crash in the middle of an instruction; and what it found against what was recorded.
 
 use crate::{DAMAGED, PROGRAM, Place, Ran, USAGE, WRITE, engines};
 use serde_json::Value;
 use std::fs;
+use std::time::Duration;
+use synth::certificate::{Request, Verdict, certify};
+use synth::program::Program;
+use synth::report::Listing;
+use synth::report::metrics::{Counts, measure};
+use synth::suffix::{Origin, Suffix};
+use vmm::elfcore::Core;
+use vmm::recording::Recording;
 
 const DIVIDES: &str =
     "int main(int argc, char **argv) { volatile int zero = argc - 1; return argc / zero; }\n";
@@ -125,7 +133,71 @@ fn a_crash_inside_a_repeated_string_instruction_is_certified() {
             listing["crash"]["cause"].as_str().unwrap().starts_with("cannot use the memory"),
             "{listing}"
         );
+        agrees_with_the_listing(&result);
     }
+}
+
+/// Every value that the listing shows as read is right, wrong or unknown, and here the path is the true one.
+fn agrees_with_the_listing(result: &Value) {
+    let steps = result["listing"]["steps"].as_array().unwrap();
+    let read: usize = steps.iter().map(|step| step["reads"].as_array().unwrap().len()).sum();
+    let (metrics, number) = (&result["metrics"], |value: &Value| value.as_u64().unwrap());
+    let path = &metrics["path"];
+    assert_eq!((&path["length"], &path["common"]), (&steps.len().into(), &steps.len().into()), "{metrics}");
+    let uses = &metrics["uses"];
+    assert_eq!(number(&uses["right"]) + number(&uses["wrong"]), read as u64, "{metrics}");
+    assert_eq!((number(&uses["unknown"]), number(&metrics["start"]["unknown"])), (0, 0), "{metrics}");
+    assert!(number(&uses["chosen"]) <= number(&uses["wrong"]), "{metrics}");
+    // The last iterations of the copy, and what led to it, are all determined by the core.
+    assert!(number(&uses["right"]) > 20, "{metrics}");
+}
+
+/// A suffix whose values are all known is right in all of them; one that is changed is wrong in what was changed.
+#[test]
+fn values_are_measured_against_the_recording() {
+    let place = Place::new();
+    let Some(_program) = place.compile("divides", DIVIDES) else { return };
+    place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./divides"]);
+    let ran = place.gretel(&["synth", "rec", "--instructions", "3", "-o", "suffix"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let said = "against the recording: the last 3 of 3 instructions are the true ones";
+    assert!(ran.out().contains(said), "{}", ran.out());
+
+    let core = Core::open(&place.path("rec/core")).unwrap().with_executable(&place.path("divides")).unwrap();
+    let program = Program::from_bytes(&fs::read(place.path("divides")).unwrap(), 0).unwrap();
+    let recording = Recording::open(&place.path("rec")).unwrap();
+    let suffix = Suffix::load(&place.path("suffix")).unwrap();
+    let (records, time) = (&[][..], Duration::from_secs(1));
+    let request = Request { core: &core, suffix: &suffix, records, recorded: &[], time, kvm: false };
+    let Verdict::Certified(certificate) = certify(&request).unwrap() else { panic!("certified above") };
+    let measured = |suffix: &Suffix| {
+        let listing = Listing::new(&program, &core, suffix, &certificate).unwrap();
+        measure(&recording, suffix, &listing).unwrap()
+    };
+    let truth = measured(&suffix);
+    assert!(truth.path.equal && truth.uses.right > 0, "{truth:?}");
+    assert_eq!((truth.uses.wrong, truth.uses.unknown), (0, 0), "{truth:?}");
+
+    // r15 is not used in these instructions: the core has it.
+    for (origin, chosen) in [(Origin::Core, 0), (Origin::Chosen, 1)] {
+        let mut other = suffix.clone();
+        other.start.regs.gpr[15] ^= 1;
+        other.registers.gpr[15] = origin;
+        let expected = Counts {
+            right: truth.start.right - 1,
+            wrong: truth.start.wrong + 1,
+            chosen: truth.start.chosen + chosen,
+            unknown: 0,
+        };
+        assert_eq!(measured(&other).start, expected);
+    }
+    // What one instruction less knows is not about the same instructions of the truth.
+    let mut shorter = suffix.clone();
+    shorter.path.pop();
+    let measured = measured(&shorter);
+    assert_eq!((measured.path.common, measured.path.length), (0, 2), "{measured:?}");
+    assert_eq!((measured.uses.right, measured.uses.wrong, measured.start.right), (0, 0, 0), "{measured:?}");
+    assert!(measured.uses.unknown > 0 && measured.start.unknown >= 16, "{measured:?}");
 }
 
 #[test]

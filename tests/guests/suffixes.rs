@@ -143,16 +143,21 @@ fn is_true_where_recorded(crashed: &Crashed) {
     assert!(!suffix.is_empty(), "{name}");
     assert_eq!(suffix.path.last(), truth.last(), "{name}: the instruction before the crash");
     let metrics = compare_paths(&suffix.path, &truth);
-    let covered = suffix.coverage.instructions;
+    let (covered, measured) = (suffix.coverage.instructions, &result["metrics"]);
     tell(&format!(
-        "{name}: {} instructions, {covered} covered by {} records, the last {} as in the true execution",
-        metrics.length, suffix.coverage.records, metrics.common
+        "{name}: {} instructions, {covered} covered by {} records, the last {} as in the true execution; values used: {}",
+        metrics.length, suffix.coverage.records, metrics.common, measured["uses"]
     ));
     assert!(covered > 0, "{name}: the records cover nothing");
     assert!(
         metrics.common >= covered.min(truth.len()),
         "{name}: {metrics:?} differs within the {covered} covered"
     );
+    assert!(measured["uses"]["right"].as_u64() > Some(0), "{name}: no value is the true one: {measured}");
+    // A repeated string instruction is one instruction there, and several entries of the path here.
+    if synthesized.steps().iter().all(|step| step["iterations"] == 1) {
+        assert_eq!(measured["path"]["common"], metrics.common, "{name}: two ways to compare paths differ");
+    }
 }
 
 #[test]

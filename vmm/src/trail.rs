@@ -5,7 +5,7 @@
 use crate::dump::{self, About, DumpError};
 use crate::engine::{self, Counters, EngineKind, Until};
 use crate::journal::End;
-use crate::process::Death;
+use crate::process::{Death, Process};
 use crate::recording::Recording;
 use crate::replay::{Progress, Replay, ReplayError};
 use lbr::{Armed, Filter, Provenance, Trail};
@@ -74,34 +74,84 @@ impl Derived {
     }
 }
 
-/// The addresses of the last `count` instructions that a recorded program executed, oldest first: the truth that a
-/// synthesized suffix is measured against. The instruction that crashed is not among them, since it did not
-/// retire.
+/// A recorded program near its end, run again on the software CPU one instruction at a time: the truth that a
+/// synthesized suffix is measured against.
+pub struct Tail {
+    replay: Replay,
+    /// Instructions that have retired at the end.
+    total: u64,
+    ended: bool,
+}
+
+impl Tail {
+    /// Stands before the last `count` instructions that retire, or at the program's first. Runs the whole recording
+    /// twice.
+    ///
+    /// # Errors
+    /// As [`derive()`].
+    pub fn open(recording: &Recording, count: u64) -> Result<Tail, TrailError> {
+        let mut replay = on_software_cpu(recording)?;
+        replay.run_to_end()?;
+        let total = retired(&replay);
+        let mut replay = on_software_cpu(recording)?;
+        let from = Until::Retired(total.saturating_sub(count));
+        while replay.step_until(from)? == Progress::Running {}
+        Ok(Tail { replay, total, ended: false })
+    }
+
+    /// How many instructions are to retire from here on.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.total.saturating_sub(retired(&self.replay))
+    }
+
+    /// Whether the program has ended.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The program, before the instruction at rip.
+    pub fn process_mut(&mut self) -> &mut Process {
+        self.replay.process_mut()
+    }
+
+    /// Runs the instruction at rip, and says whether it retired: the one that crashes does not. One that reads the machine
+    /// does, though the engine does not count it.
+    ///
+    /// # Errors
+    /// As [`derive()`].
+    pub fn step(&mut self) -> Result<bool, TrailError> {
+        let (rip, before) = (self.replay.process().engine().regs().rip, retired(&self.replay));
+        loop {
+            let progress = self.replay.step_until(Until::Retired(before + 1))?;
+            self.ended = progress == Progress::Done;
+            let rip_moved = self.replay.process().engine().regs().rip != rip;
+            let done = retired(&self.replay) > before || (progress == Progress::Running && rip_moved);
+            // A page that is brought in restarts its instruction.
+            if done || self.ended {
+                return Ok(done);
+            }
+        }
+    }
+}
+
+/// The addresses of the last `count` instructions that a recorded program executed, oldest first. The instruction that
+/// crashed is not among them, since it did not retire.
 ///
 /// # Errors
 /// As [`derive()`].
 pub fn tail_log(recording: &Recording, count: u64) -> Result<Vec<u64>, TrailError> {
-    let mut replay = on_software_cpu(recording)?;
-    replay.run_to_end()?;
-    let total = retired(&replay);
-    let mut replay = on_software_cpu(recording)?;
-    let from = Until::Retired(total.saturating_sub(count));
-    while replay.step_until(from)? == Progress::Running {}
+    let mut tail = Tail::open(recording, count)?;
     let mut log = Vec::new();
-    loop {
-        let (rip, before) = (replay.process().engine().regs().rip, retired(&replay));
-        let progress = replay.step_until(Until::Retired(before + 1))?;
-        // A page that is brought in restarts its instruction; one that reads the machine is done by the
-        // personality and not counted.
-        let rip_moved = replay.process().engine().regs().rip != rip;
-        if retired(&replay) > before || (progress == Progress::Running && rip_moved) {
+    while !tail.ended() {
+        let rip = tail.process_mut().engine().regs().rip;
+        if tail.step()? {
             log.push(rip);
         }
-        if progress == Progress::Done {
-            let surplus = log.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
-            return Ok(log.split_off(surplus));
-        }
     }
+    let surplus = log.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
+    Ok(log.split_off(surplus))
 }
 
 fn on_software_cpu(recording: &Recording) -> Result<Replay, TrailError> {

@@ -4,12 +4,12 @@
 //! For a page fault the processor reports the address. For a general-protection or stack fault it does not, and the
 //! kernel's signal has `SI_KERNEL` and the address 0 (arch/x86/kernel/traps.c): then the operands are looked at.
 
+use super::uses::register_value;
 use crate::certificate::forward::decode;
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::fmt::{self, Display, Formatter};
 use vmm::elfcore::Core;
 use vmm::process::exit::SI_KERNEL;
-use x86::state::State;
 
 /// SIGBUS and SIGSEGV.
 const MEMORY_SIGNALS: [i32; 2] = [7, 11];
@@ -132,25 +132,4 @@ fn is_canonical(address: u64) -> bool {
 fn takes_any_alignment(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{Lddqu, Movdqu, Movupd, Movups, Pcmpestri, Pcmpestrm, Pcmpistri, Pcmpistrm};
     matches!(mnemonic, Movups | Movupd | Movdqu | Lddqu | Pcmpestri | Pcmpestrm | Pcmpistri | Pcmpistrm)
-}
-
-/// A register's value as an address needs it: of FS and GS, the base.
-pub(super) fn register_value(register: Register, state: &State) -> u64 {
-    let full = register.full_register();
-    match register {
-        Register::FS => state.regs.fs_base,
-        Register::GS => state.regs.gs_base,
-        _ if full.is_gpr64() => {
-            let value = state.regs.gpr[full.number()];
-            let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
-            let shifted = if high { value >> 8 } else { value };
-            match register.size() {
-                1 => shifted & 0xff,
-                2 => shifted & 0xffff,
-                4 => shifted & 0xffff_ffff,
-                _ => shifted,
-            }
-        }
-        _ => 0,
-    }
 }

@@ -1,6 +1,159 @@
-//! A suffix against the truth, where a recording or a log has it.
+//! A suffix against the truth, where there is a recording: its path, and the values that its instructions used.
+//!
+//! The recording is run again on the software CPU, and its last instructions are laid beside those of the suffix, both
+//! counted back from the crash. Where the paths are the same, each value that an instruction reads (a register other
+//! than rsp, or memory) is right or wrong; further back there is nothing to compare it with, and it is unknown.
 
+use super::uses::{Uses, bytes_of, is_shown};
+use super::{Listing, Step};
+use crate::certificate::forward::decode;
+use crate::suffix::{Origin, Suffix};
+use iced_x86::InstructionInfoFactory;
 use serde::Serialize;
+use std::fmt::{self, Display, Formatter};
+use vmm::process::Process;
+use vmm::recording::Recording;
+use vmm::replay::ReplayError;
+use vmm::trail::{Tail, TrailError};
+
+/// A suffix against the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Metrics {
+    /// The path, in instructions: a repeated string instruction is one.
+    pub path: PathMetrics,
+    /// The values that its instructions used.
+    pub uses: Counts,
+    /// The general registers and the listed bytes at its start.
+    pub start: Counts,
+}
+
+/// Values by what the truth says of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct Counts {
+    /// They are the true ones.
+    pub right: usize,
+    /// They are not.
+    pub wrong: usize,
+    /// Of the wrong ones, those that the suffix itself says were chosen.
+    pub chosen: usize,
+    /// The program was elsewhere, so that there is no true one.
+    pub unknown: usize,
+}
+
+impl Counts {
+    fn add(&mut self, right: bool, origin: Origin) {
+        if right {
+            self.right += 1;
+        } else {
+            self.wrong += 1;
+            self.chosen += usize::from(origin == Origin::Chosen);
+        }
+    }
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.right += other.right;
+        self.wrong += other.wrong;
+        self.chosen += other.chosen;
+        self.unknown += other.unknown;
+    }
+}
+
+/// Measures a suffix against the recording of the crash. Runs the whole recording twice.
+///
+/// # Errors
+/// When the recording does not replay on the software CPU.
+pub fn measure(recording: &Recording, suffix: &Suffix, listing: &Listing) -> Result<Metrics, TrailError> {
+    let steps = &listing.steps;
+    let retiring = steps.iter().filter(|step| step.retired).count();
+    let mut tail = Tail::open(recording, retiring as u64)?;
+    let mut factory = InstructionInfoFactory::new();
+    let mut truth: Vec<Option<(u64, Counts)>> = vec![None; steps.len()];
+    let mut start = None;
+    while !tail.ended() {
+        let index = usize::try_from(tail.left()).ok().and_then(|left| retiring.checked_sub(left));
+        let process = tail.process_mut();
+        if let Some((step, found)) = index.and_then(|at| Some((steps.get(at)?, truth.get_mut(at)?))) {
+            let counts = compare_uses(&mut factory, step, process)?;
+            *found = Some((process.engine().regs().rip, counts));
+        }
+        if index == Some(0) {
+            start = Some(compare_start(suffix, process));
+        }
+        tail.step()?;
+    }
+    Ok(summarize(steps, &truth, start.unwrap_or_default(), suffix))
+}
+
+/// Counts what lies on the common path; all the rest is unknown.
+fn summarize(steps: &[Step], truth: &[Option<(u64, Counts)>], start: Counts, suffix: &Suffix) -> Metrics {
+    let found: Vec<u64> = steps.iter().map(|step| step.address).collect();
+    let executed: Vec<u64> = truth.iter().flatten().map(|(address, _)| *address).collect();
+    let path = compare_paths(&found, &executed);
+    let differing = steps.len() - path.common;
+    let mut uses =
+        Counts { unknown: steps[..differing].iter().map(|step| step.uses.len()).sum(), ..Counts::default() };
+    truth[differing..].iter().flatten().for_each(|(_, counts)| uses += *counts);
+    let start = if path.equal {
+        start
+    } else {
+        Counts { unknown: suffix.origins().iter().sum(), ..Counts::default() }
+    };
+    Metrics { path, uses, start }
+}
+
+/// Compares what a step used with what the instruction at which `process` stands is about to use.
+fn compare_uses(
+    factory: &mut InstructionInfoFactory,
+    step: &Step,
+    process: &mut Process,
+) -> Result<Counts, ReplayError> {
+    let state = process.state()?;
+    let read = |va: u64, bytes: &mut [u8]| process.read_memory(va, bytes);
+    let instruction = decode(state.regs.rip, read);
+    let uses = Uses::of(factory, &instruction, &state, step.iterations);
+    let shown = uses.reads.iter().filter(|used| is_shown(&instruction, used));
+    let mut truth = shown.filter_map(|used| Some((*used, bytes_of(*used, &state, &read)?)));
+    let mut counts = Counts::default();
+    for found in &step.uses {
+        let same = truth.next().is_some_and(|(used, bytes)| used == found.used && bytes == found.bytes);
+        counts.add(same, found.origin);
+    }
+    Ok(counts)
+}
+
+/// Compares the general registers and the listed bytes at the start with those of `process`.
+fn compare_start(suffix: &Suffix, process: &Process) -> Counts {
+    let mut counts = Counts::default();
+    let registers = suffix.start.regs.gpr.iter().zip(process.engine().regs().gpr);
+    for ((found, truth), origin) in registers.zip(suffix.registers.gpr) {
+        counts.add(*found == truth, origin);
+    }
+    for piece in &suffix.memory {
+        for ((at, found), origin) in (piece.address..).zip(&piece.bytes).zip(&piece.origins) {
+            let mut truth = [0];
+            counts.add(process.read_memory(at, &mut truth) && truth == [*found], *origin);
+        }
+    }
+    counts
+}
+
+impl Display for Counts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Counts { right, wrong, chosen, unknown } = self;
+        write!(f, "{right} right, {wrong} wrong ({chosen} of them chosen), {unknown} unknown")
+    }
+}
+
+impl Display for Metrics {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Metrics { path: PathMetrics { common, length, .. }, uses, start } = self;
+        writeln!(f, "against the recording: the last {common} of {length} instructions are the true ones")?;
+        writeln!(f, "  values used:                             {uses}")?;
+        writeln!(f, "  general registers and listed bytes at the start: {start}")
+    }
+}
 
 /// How much of the true path was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

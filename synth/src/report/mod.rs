@@ -9,11 +9,13 @@ pub mod metrics;
 mod origins;
 mod text;
 mod trace;
+mod uses;
 
 use crate::certificate::{Certificate, CertificateError, DontCare};
 use crate::program::Program;
 use crate::suffix::{Origin, Suffix};
 use serde::Serialize;
+pub use uses::{Use, Used};
 use vmm::elfcore::Core;
 
 /// No line of the text is longer.
@@ -75,6 +77,12 @@ pub struct Step {
     pub taken: Option<bool>,
     /// What it read.
     pub reads: Vec<Value>,
+    /// The same as bytes, to compare with.
+    #[serde(skip)]
+    pub uses: Vec<Use>,
+    /// Whether it retired: all do but a repeated string instruction that crashes.
+    #[serde(skip)]
+    pub retired: bool,
     /// What it wrote.
     pub writes: Vec<Value>,
     /// What the kernel did, for a system call.

@@ -1,15 +1,14 @@
 //! The suffix run once more on the software CPU, looking at what each instruction reads and writes.
 
-use super::fault::{Cause, register_value};
+use super::fault::Cause;
 use super::origins::{Origins, is_zeroing};
+use super::uses::{Use, Used, Uses, bytes_of, is_shown, keeps_origin, register_value};
 use super::{Call, Crash, Place, Step, Value};
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Ahead, Forward, Outcome};
 use crate::program::Program;
 use crate::suffix::{Origin, Suffix, SuffixInput};
-use iced_x86::{
-    FlowControl, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, OpAccess, Register,
-};
+use iced_x86::{FlowControl, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, Register};
 use vmm::elfcore::Core;
 use x86::state::State;
 
@@ -32,8 +31,8 @@ pub(super) fn collect(
     let mut steps = Vec::new();
     let total = suffix.len();
     while let Some(ahead) = trace.forward.ahead() {
-        let (step, retired) = trace.step(&ahead, total)?;
-        let covered = ahead.index + suffix.coverage.instructions >= total;
+        let step = trace.step(&ahead, total)?;
+        let (retired, covered) = (step.retired, ahead.index + suffix.coverage.instructions >= total);
         steps.push(Step { covered, ..step });
         if !retired {
             break;
@@ -63,30 +62,16 @@ struct Trace<'a> {
     formatter: IntelFormatter,
 }
 
-/// A register or a piece of memory that an instruction uses.
-#[derive(Clone, Copy, PartialEq)]
-enum Used {
-    Register(Register),
-    Memory { address: u64, len: usize },
-}
-
-/// What an instruction uses.
-#[derive(Default)]
-struct Uses {
-    reads: Vec<Used>,
-    writes: Vec<Used>,
-}
-
 impl Trace<'_> {
-    /// Runs the instruction ahead. False: it did not retire (a repeated one that faults half-way).
-    fn step(&mut self, ahead: &Ahead, total: usize) -> Result<(Step, bool), CertificateError> {
+    /// Runs the instruction ahead, which may not retire (a repeated one that faults half-way).
+    fn step(&mut self, ahead: &Ahead, total: usize) -> Result<Step, CertificateError> {
         let instruction = ahead.instruction;
         let before = self.forward.sandbox().state()?;
-        let uses = self.uses(&instruction, &before, ahead.span);
-        let mut reads = Vec::new();
-        for place in uses.reads.iter().filter(|place| is_shown(&instruction, place)) {
-            reads.push(self.value(*place, &before));
-        }
+        let uses = Uses::of(&mut self.factory, &instruction, &before, ahead.span);
+        let shown = |place: &&Used| is_shown(&instruction, place);
+        let used: Vec<Use> =
+            uses.reads.iter().filter(shown).filter_map(|used| self.used(*used, &before)).collect();
+        let reads = uses.reads.iter().filter(shown).map(|place| self.value(*place, &before)).collect();
         let origin = self.result_origin(&instruction, &uses.reads);
         let outcome = self.forward.run(ahead)?;
         let after = self.forward.sandbox().state()?;
@@ -102,15 +87,13 @@ impl Trace<'_> {
         if instruction.rflags_modified() != 0 {
             self.origins.set_flags(origin);
         }
-        let mut writes = Vec::new();
-        for place in uses.writes.iter().filter(|place| is_shown(&instruction, place)) {
-            writes.push(self.value(*place, &after));
-        }
+        let writes = uses.writes.iter().filter(shown).map(|place| self.value(*place, &after)).collect();
         let call = match &outcome {
             Outcome::Answered(input) => Some(self.call(before.regs.gpr[0], input)),
             _ => None,
         };
         let place = self.place_in_source(instruction.ip());
+        let retired = !matches!(outcome, Outcome::Stopped(_));
         let conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
         let step = Step {
             before_crash: total - ahead.index,
@@ -121,10 +104,12 @@ impl Trace<'_> {
             covered: false,
             taken: conditional.then(|| after.regs.rip != instruction.next_ip()),
             reads,
+            uses: used,
+            retired,
             writes: if call.is_some() { Vec::new() } else { writes },
             call,
         };
-        Ok((step, !matches!(outcome, Outcome::Stopped(_))))
+        Ok(step)
     }
 
     fn call(&mut self, number: u64, input: &SuffixInput) -> Call {
@@ -135,26 +120,6 @@ impl Trace<'_> {
         let value = format!("{:#x}", input.result);
         let written = input.writes.iter().map(|(_, bytes)| bytes.len()).sum();
         Call { number, result: Value { place: "rax".to_owned(), value, origin: input.origin }, written }
-    }
-
-    /// What the instruction reads and writes, registers before memory.
-    fn uses(&mut self, instruction: &Instruction, before: &State, iterations: usize) -> Uses {
-        let info = self.factory.info(instruction);
-        let mut uses = Uses::default();
-        for used in info.used_registers() {
-            uses.add(Used::Register(used.register()), used.access());
-        }
-        for used in info.used_memory() {
-            let address = used.virtual_address(0, |register, _, _| Some(register_value(register, before)));
-            let size = used.memory_size().size();
-            let len = size.saturating_mul(iterations);
-            let down = before.regs.rflags & x86::state::RFLAGS_DF != 0 && iterations > 1;
-            let lower = if down { (len - size) as u64 } else { 0 };
-            if let Some(address) = address.filter(|_| len > 0 && used.access() != OpAccess::NoMemAccess) {
-                uses.add(Used::Memory { address: address.wrapping_sub(lower), len }, used.access());
-            }
-        }
-        uses
     }
 
     /// The most uncertain of what the result is computed from.
@@ -169,6 +134,17 @@ impl Trace<'_> {
         };
         let flags = if instruction.rflags_read() == 0 { Origin::Core } else { self.origins.flags() };
         reads.iter().map(of).fold(flags, Origin::max)
+    }
+
+    /// A value that is used at `state`; `None` if it is memory that is not there.
+    fn used(&mut self, used: Used, state: &State) -> Option<Use> {
+        let sandbox = self.forward.sandbox();
+        let bytes = bytes_of(used, state, &|va, bytes| sandbox.read(va, bytes).is_ok())?;
+        let origin = match used {
+            Used::Register(register) => self.origins.register(register),
+            Used::Memory { address, len } => self.origins.memory(address, len),
+        };
+        Some(Use { used, bytes, origin })
     }
 
     fn value(&mut self, place: Used, state: &State) -> Value {
@@ -218,36 +194,6 @@ impl Trace<'_> {
         let accessed = cause.and_then(Cause::address);
         let cause = cause.map(|cause| cause.to_string());
         Crash { signal: core.signal.name(), address, accessed, cause, place, text }
-    }
-}
-
-impl Uses {
-    fn add(&mut self, place: Used, access: OpAccess) {
-        use OpAccess::{CondRead, CondWrite, Read, ReadCondWrite, ReadWrite, Write};
-        if matches!(access, Read | CondRead | ReadWrite | ReadCondWrite) && !self.reads.contains(&place) {
-            self.reads.push(place);
-        }
-        if matches!(access, Write | CondWrite | ReadWrite | ReadCondWrite) && !self.writes.contains(&place) {
-            self.writes.push(place);
-        }
-    }
-}
-
-/// The stack pointer and segments: their values are part of every push and say nothing about it.
-fn keeps_origin(register: Register) -> bool {
-    register.full_register() == Register::RSP || register.is_segment_register()
-}
-
-/// Leaves out what only repeats the operands: the stack pointer, segments, and what a zeroing idiom "reads".
-fn is_shown(instruction: &Instruction, place: &Used) -> bool {
-    match place {
-        Used::Register(register) => {
-            let implied =
-                is_zeroing(instruction) || instruction.is_call_near() || instruction.is_call_near_indirect();
-            let hidden = implied && instruction.op0_register() != *register;
-            !hidden && !keeps_origin(*register)
-        }
-        Used::Memory { .. } => true,
     }
 }
 
