@@ -169,15 +169,8 @@ fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
             break;
         }
     }
-    const NEAR: [BranchKind; 6] = [
-        BranchKind::Conditional,
-        BranchKind::RelativeJump,
-        BranchKind::IndirectJump,
-        BranchKind::RelativeCall,
-        BranchKind::IndirectCall,
-        BranchKind::Return,
-    ];
-    Ok((records, NEAR.into_iter().filter(|&kind| trail.filter.records(kind, false)).collect()))
+    let near = BranchKind::ALL.into_iter().filter(|&kind| kind != BranchKind::Far);
+    Ok((records, near.filter(|&kind| trail.filter.records(kind, false)).collect()))
 }
 
 /// Shows how far the search is, where stderr is a terminal.

@@ -140,15 +140,7 @@ impl FromStr for Filter {
 mod tests {
     use super::*;
 
-    const KINDS: [BranchKind; 7] = [
-        BranchKind::Conditional,
-        BranchKind::RelativeJump,
-        BranchKind::IndirectJump,
-        BranchKind::RelativeCall,
-        BranchKind::IndirectCall,
-        BranchKind::Return,
-        BranchKind::Far,
-    ];
+    const KINDS: [BranchKind; 7] = BranchKind::ALL;
 
     #[test]
     fn the_named_filters_record_what_their_names_say() {

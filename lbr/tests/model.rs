@@ -19,15 +19,7 @@ impl MsrAccess for Registers {
     }
 }
 
-const KINDS: [BranchKind; 7] = [
-    BranchKind::Conditional,
-    BranchKind::RelativeJump,
-    BranchKind::IndirectJump,
-    BranchKind::RelativeCall,
-    BranchKind::IndirectCall,
-    BranchKind::Return,
-    BranchKind::Far,
-];
+const KINDS: [BranchKind; 7] = BranchKind::ALL;
 
 #[derive(Clone, Copy, Debug)]
 struct Branch {

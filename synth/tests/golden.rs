@@ -82,39 +82,48 @@ fn differences(
     wrong
 }
 
-#[test]
-fn forward_on_constants_the_outcome_is_the_same() {
+/// Runs `test` on every case that can be prepared; each of its errors fails them all.
+fn each_case(test: impl Fn(&Rc<Terms>, &Prepared, &Case) -> Result<(), String>) {
     let terms = Rc::new(Terms::new());
-    let mut failures = Vec::new();
-    let mut run = 0;
+    let (mut failures, mut run) = (Vec::new(), 0);
     for (name, case) in cases() {
         let Some(prepared) = prepare(&terms, &case) else { continue };
         run += 1;
-        let mut machine = StepMachine::new(Rc::clone(&terms), Snapshot::of_state(&terms, &case.before.state));
+        if let Err(why) = test(&terms, &prepared, &case) {
+            failures.push(format!("{name}: {}: {why}", case.text));
+        }
+    }
+    assert!(run > 100, "only {run} cases were run");
+    assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn forward_on_constants_the_outcome_is_the_same() {
+    each_case(|terms, prepared, case| {
+        let mut machine = StepMachine::new(Rc::clone(terms), Snapshot::of_state(terms, &case.before.state));
         let ran = match prepared.effect {
             Effect::Body(body) => body(&mut machine, &prepared.op).is_ok(),
             Effect::Last(last) => last(&mut machine, &prepared.op).is_ok(),
             Effect::Syscall | Effect::Barrier(_) => false,
         };
-        assert!(ran, "{name}: {} traps", case.text);
+        if !ran {
+            return Err("it traps".to_owned());
+        }
         let mut facts = Facts::default();
         let image = Memory(&case.before.memory);
         for access in machine.accesses.iter().filter(|a| !a.store) {
-            let va = value(&mut facts, &terms, access.address).expect("a known address");
+            let va = value(&mut facts, terms, access.address).expect("a known address");
             let bytes =
                 (0..u64::from(access.bytes)).rev().map(|n| image.byte(va + n).expect("mapped memory"));
             let loaded = bytes.fold(0, |v, b| v << 8 | u64::from(b));
             facts
-                .equate(&terms, access.value, terms.lit_term(8 * access.bytes, loaded))
+                .equate(terms, access.value, terms.lit_term(8 * access.bytes, loaded))
                 .expect("a fresh variable");
         }
-        machine.now.flags = machine.lazy_flags.bits(&*terms);
-        let wrong = differences(&mut facts, &terms, &machine.now, &case.after, case.undefined);
-        if !wrong.is_empty() {
-            failures.push(format!("{name}: {}: {}", case.text, wrong.join(", ")));
-        }
-    }
-    assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
+        machine.now.flags = machine.lazy_flags.bits(&**terms);
+        let wrong = differences(&mut facts, terms, &machine.now, &case.after, case.undefined);
+        if wrong.is_empty() { Ok(()) } else { Err(wrong.join(", ")) }
+    });
 }
 
 /// Every value of the flags in `mask`.
@@ -124,40 +133,29 @@ fn flag_values(mask: u64) -> impl Iterator<Item = u64> {
 
 #[test]
 fn backward_the_start_is_a_possible_past() {
-    let terms = Rc::new(Terms::new());
-    let mut failures = Vec::new();
-    let mut run = 0;
-    for (name, case) in cases() {
-        let Some(prepared) = prepare(&terms, &case) else { continue };
-        run += 1;
+    each_case(|terms, prepared, case| {
         let image = Memory(&case.after.memory);
         // Flags that are undefined may be anything, so one of their values must do.
         let outcomes = flag_values(case.undefined).map(|flags| {
             let mut after = case.after.state;
             after.regs.rflags = after.regs.rflags & !case.undefined | flags;
-            let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &image, &after, Kernel::Linux);
-            hypothesis.prepend(&prepared, None).map(|()| hypothesis)
+            let mut hypothesis = Hypothesis::new(Rc::clone(terms), &image, &after, Kernel::Linux);
+            hypothesis.prepend(prepared, None).map(|()| hypothesis)
         });
         let mut outcomes: Vec<_> = outcomes.collect();
         outcomes.sort_by_key(Result::is_err);
         let mut hypothesis = match outcomes.swap_remove(0) {
             Ok(hypothesis) => hypothesis,
             // With unmasked exceptions an x87 instruction may stop halfway.
-            Err(Refusal::Barrier(_)) if case.before.state.fpu.control != 0x37f => continue,
-            Err(refusal) => {
-                failures.push(format!("{name}: {}: {refusal:?}", case.text));
-                continue;
-            }
+            Err(Refusal::Barrier(_)) if case.before.state.fpu.control != 0x37f => return Ok(()),
+            Err(refusal) => return Err(format!("{refusal:?}")),
         };
         // Every register that was there is compatible with what is claimed of the past.
         let past = *hypothesis.snapshot(1);
-        let before = Snapshot::of_state(&terms, &case.before.state);
-        for (n, (claimed, truth)) in past.values().into_iter().zip(before.values()).enumerate() {
-            if hypothesis.facts().equate(&terms, claimed, truth).is_err() {
-                failures.push(format!("{name}: {}: value {n} contradicts the truth", case.text));
-                break;
-            }
-        }
-    }
-    assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
+        let before = Snapshot::of_state(terms, &case.before.state);
+        let mut pairs = past.values().into_iter().zip(before.values()).enumerate();
+        let contradicted =
+            pairs.find(|(_, (claimed, truth))| hypothesis.facts().equate(terms, *claimed, *truth).is_err());
+        contradicted.map_or(Ok(()), |(n, _)| Err(format!("value {n} contradicts the truth")))
+    });
 }

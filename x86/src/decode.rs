@@ -92,11 +92,15 @@ fn condition(i: &Instruction) -> Condition {
     Condition(small(i.condition_code() as usize).saturating_sub(1))
 }
 
-/// INS and OUTS count as having none: user mode is refused the port before the count is looked at.
-fn rep(i: &Instruction) -> Rep {
+/// INS and OUTS: user mode is refused the port.
+pub(crate) fn is_port_string(i: &Instruction) -> bool {
     use Mnemonic::{Insb, Insd, Insw, Outsb, Outsd, Outsw};
-    let is_port_access = matches!(i.mnemonic(), Insb | Insw | Insd | Outsb | Outsw | Outsd);
-    if !i.is_string_instruction() || is_port_access {
+    matches!(i.mnemonic(), Insb | Insw | Insd | Outsb | Outsw | Outsd)
+}
+
+/// INS and OUTS count as having none: the port is refused before the count is looked at.
+fn rep(i: &Instruction) -> Rep {
+    if !i.is_string_instruction() || is_port_string(i) {
         Rep::None
     } else if i.has_repne_prefix() {
         Rep::Repne

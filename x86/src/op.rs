@@ -104,6 +104,19 @@ pub enum BranchKind {
     Far,
 }
 
+impl BranchKind {
+    /// Every kind; the far one is last.
+    pub const ALL: [BranchKind; 7] = [
+        BranchKind::Conditional,
+        BranchKind::RelativeJump,
+        BranchKind::IndirectJump,
+        BranchKind::RelativeCall,
+        BranchKind::IndirectCall,
+        BranchKind::Return,
+        BranchKind::Far,
+    ];
+}
+
 /// A condition code by its encoding (Jcc opcode & 15): 0 o, 1 no, 2 b, 3 ae, 4 e, 5 ne, 6 be, 7 a, 8 s, 9 ns,
 /// 10 p, 11 np, 12 l, 13 ge, 14 le, 15 g.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

@@ -19,16 +19,6 @@ use x86::state::State;
 
 /// How long the suffixes are.
 const LENGTH: usize = 700;
-/// All kinds of near branches.
-const ALL: [BranchKind; 6] = [
-    BranchKind::Conditional,
-    BranchKind::RelativeJump,
-    BranchKind::IndirectJump,
-    BranchKind::RelativeCall,
-    BranchKind::IndirectCall,
-    BranchKind::Return,
-];
-
 type Pages = BTreeMap<u64, Vec<u8>>;
 
 /// A crash that was watched.
@@ -139,7 +129,7 @@ fn true_suffix(states: &[State], before: &Pages, after: &Pages) -> Suffix {
 fn request<'a>(watched: &'a Watched, suffix: &'a Suffix) -> Request<'a> {
     let records = &watched.branches[..watched.branches.len().min(16)];
     let time = Duration::from_secs(5);
-    Request { core: &watched.core, suffix, records, recorded: &ALL, time, kvm: true }
+    Request { core: &watched.core, suffix, records, recorded: &BranchKind::ALL[..6], time, kvm: true }
 }
 
 fn check(name: &str, flags: &[&str]) -> Option<(tempfile::TempDir, Watched)> {

@@ -6,6 +6,7 @@
 use super::exception::PRECISION;
 use super::sse::Mode;
 use super::{Arithmetic, Format};
+use std::ops::{Add, Div, Mul, Sub};
 
 /// A normal number or zero, as an odd integer (zero for zero) times a power of two.
 #[derive(Clone, Copy)]
@@ -42,59 +43,27 @@ fn single(bits: u64) -> f32 {
     f32::from_le_bytes([b[0], b[1], b[2], b[3]])
 }
 
-/// The operation on the host.
+/// The operation on the host. Of MIN and MAX, the second operand stands for all that is not strictly ordered.
 fn on_host(op: Arithmetic, format: Format, a: u64, b: u64) -> u64 {
     match format {
-        Format::Single => {
-            let (x, y) = (single(a), single(b));
-            let r = match op {
-                Arithmetic::Add => x + y,
-                Arithmetic::Sub => x - y,
-                Arithmetic::Mul => x * y,
-                Arithmetic::Div => x / y,
-                Arithmetic::Min => {
-                    if x < y {
-                        x
-                    } else {
-                        y
-                    }
-                }
-                Arithmetic::Max => {
-                    if x > y {
-                        x
-                    } else {
-                        y
-                    }
-                }
-                Arithmetic::Sqrt => y.sqrt(),
-            };
-            u64::from(r.to_bits())
-        }
-        Format::Double => {
-            let (x, y) = (f64::from_bits(a), f64::from_bits(b));
-            let r = match op {
-                Arithmetic::Add => x + y,
-                Arithmetic::Sub => x - y,
-                Arithmetic::Mul => x * y,
-                Arithmetic::Div => x / y,
-                Arithmetic::Min => {
-                    if x < y {
-                        x
-                    } else {
-                        y
-                    }
-                }
-                Arithmetic::Max => {
-                    if x > y {
-                        x
-                    } else {
-                        y
-                    }
-                }
-                Arithmetic::Sqrt => y.sqrt(),
-            };
-            r.to_bits()
-        }
+        Format::Single => u64::from(calculate(op, single(a), single(b), f32::sqrt).to_bits()),
+        Format::Double => calculate(op, f64::from_bits(a), f64::from_bits(b), f64::sqrt).to_bits(),
+    }
+}
+
+fn calculate<F>(op: Arithmetic, x: F, y: F, square_root: fn(F) -> F) -> F
+where
+    F: Copy + PartialOrd + Add<Output = F> + Sub<Output = F> + Mul<Output = F> + Div<Output = F>,
+{
+    match op {
+        Arithmetic::Add => x + y,
+        Arithmetic::Sub => x - y,
+        Arithmetic::Mul => x * y,
+        Arithmetic::Div => x / y,
+        Arithmetic::Min if x < y => x,
+        Arithmetic::Max if x > y => x,
+        Arithmetic::Min | Arithmetic::Max => y,
+        Arithmetic::Sqrt => square_root(y),
     }
 }
 

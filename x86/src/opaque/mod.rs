@@ -10,6 +10,7 @@
 //! Parts: [`real`] (exact arithmetic and rounding), [`sse`] (the rules of SSE: DAZ, FTZ, NaN operands), `fast`
 //! (the same through host floats where that is provably equal), [`x87`] (the 80-bit format and its rules).
 
+mod basic;
 mod fast;
 mod real;
 mod sse;

@@ -1,6 +1,7 @@
 //! The rules of SSE floating point (Intel SDM vol. 1, 4.8 and 11.5): classes of operands, NaNs, DAZ and FTZ,
 //! and which exceptions are raised. Every function returns (value, raised exceptions, 0).
 
+use super::basic::{self, Magnitude, Number, Outcome};
 use super::exception::{ALL, DENORMAL, INVALID, OVERFLOW, PRECISION, UNDERFLOW, ZERO_DIVIDE};
 use super::fast;
 use super::real::{Real, Rounding};
@@ -137,6 +138,16 @@ impl Operand {
         operand
     }
 
+    /// The operand where it is not a NaN, which the callers have seen to.
+    fn as_number(&self) -> Number {
+        let magnitude = match self.value {
+            Value::Finite(x) => Magnitude::Finite(x),
+            Value::Infinity => Magnitude::Infinity,
+            Value::Zero | Value::QuietNan | Value::SignalingNan => Magnitude::Zero,
+        };
+        Number { negative: self.negative, magnitude }
+    }
+
     pub(super) fn is_nan(&self) -> bool {
         matches!(self.value, Value::QuietNan | Value::SignalingNan)
     }
@@ -220,42 +231,23 @@ fn four_operations(op: Arithmetic, format: Format, a: &Operand, b: &Operand, mod
         return nan;
     }
     let denormal = raised_if(a.denormal || b.denormal, DENORMAL);
-    let b_negative = b.negative != (op == Arithmetic::Sub);
-    let product_negative = a.negative != b.negative;
-    let invalid = [format.default_nan(), INVALID, 0];
-    let infinity = |negative| [format.signed_infinity(negative), denormal, 0];
-    let zero = |negative| [format.signed_zero(negative), denormal, 0];
-    let exact = match (op, a.value, b.value) {
-        (Arithmetic::Add | Arithmetic::Sub, x, y) => match (x, y) {
-            (Value::Infinity, Value::Infinity) if a.negative != b_negative => return invalid,
-            (Value::Infinity, _) => return infinity(a.negative),
-            (_, Value::Infinity) => return infinity(b_negative),
-            (Value::Finite(x), Value::Finite(y)) => x.add(Real { negative: b_negative, ..y }),
-            (Value::Finite(x), _) => Some(x),
-            (_, Value::Finite(y)) => Some(Real { negative: b_negative, ..y }),
-            _ if a.negative == b_negative => return zero(a.negative),
-            _ => None,
-        },
-        (Arithmetic::Mul, x, y) => match (x, y) {
-            (Value::Infinity, Value::Zero) | (Value::Zero, Value::Infinity) => return invalid,
-            (Value::Infinity, _) | (_, Value::Infinity) => return infinity(product_negative),
-            (Value::Finite(x), Value::Finite(y)) => Some(x.mul(y)),
-            _ => return zero(product_negative),
-        },
-        (_, x, y) => match (x, y) {
-            (Value::Infinity, Value::Infinity) | (Value::Zero, Value::Zero) => return invalid,
-            (Value::Infinity, _) => return infinity(product_negative),
-            (_, Value::Zero) => return [format.signed_infinity(product_negative), ZERO_DIVIDE, 0],
-            (Value::Finite(x), Value::Finite(y)) => Some(x.div(y)),
-            _ => return zero(product_negative),
-        },
+    let (x, y) = (a.as_number(), b.as_number());
+    let outcome = match op {
+        Arithmetic::Add => basic::add(x, y),
+        Arithmetic::Sub => basic::add(x, -y),
+        Arithmetic::Mul => basic::multiply(x, y),
+        _ => basic::divide(x, y),
     };
-    match exact {
-        Some(exact) => {
+    match outcome {
+        Outcome::Exact(exact) => {
             let (value, raised) = finish(format, mode, &exact);
             [value, raised | denormal, 0]
         }
-        None => zero(mode.rounding() == Rounding::Down),
+        Outcome::Zero(negative) => [format.signed_zero(negative), denormal, 0],
+        Outcome::Cancelled => [format.signed_zero(mode.rounding() == Rounding::Down), denormal, 0],
+        Outcome::Infinity(negative) => [format.signed_infinity(negative), denormal, 0],
+        Outcome::DividedByZero(negative) => [format.signed_infinity(negative), ZERO_DIVIDE, 0],
+        Outcome::Invalid => [format.default_nan(), INVALID, 0],
     }
 }
 

@@ -264,24 +264,11 @@ fn last<M: Machine>(i: &Instruction, op: &Op) -> Option<Handler<M>> {
 /// Instructions that fault in a Linux program though they are not marked privileged: port I/O (IOPL is 0),
 /// and software interrupts other than INT3, for which process guests have no gate.
 fn is_forbidden(i: &Instruction) -> bool {
-    matches!(
-        i.mnemonic(),
-        N::Hlt
-            | N::Cli
-            | N::Sti
-            | N::In
-            | N::Out
-            | N::Insb
-            | N::Insw
-            | N::Insd
-            | N::Outsb
-            | N::Outsw
-            | N::Outsd
-            | N::Int
-            | N::Rdmsr
-            | N::Wrmsr
-            | N::Swapgs
-    )
+    decode::is_port_string(i)
+        || matches!(
+            i.mnemonic(),
+            N::Hlt | N::Cli | N::Sti | N::In | N::Out | N::Int | N::Rdmsr | N::Wrmsr | N::Swapgs
+        )
 }
 
 fn string_last<M: Machine>(i: &Instruction) -> Option<crate::machine::Last<M>> {

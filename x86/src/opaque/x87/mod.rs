@@ -11,6 +11,7 @@ mod step;
 use std::cmp::Ordering;
 
 use super::X87Arithmetic;
+use super::basic::{self, Outcome};
 use super::exception::{DENORMAL, INVALID, ZERO_DIVIDE};
 use super::real::{Real, Rounding};
 pub(super) use convert::{from_float, to_float, to_integer};
@@ -75,38 +76,20 @@ fn with_denormal([x, y, status]: [u64; 3], denormal: bool) -> [u64; 3] {
 }
 
 fn four_operations(op: X87Arithmetic, a: &Operand, b: &Operand, mode: Mode) -> [u64; 3] {
-    let b_negative = b.negative != (op == X87Arithmetic::Sub);
-    let product_negative = a.negative != b.negative;
-    let infinity = |negative| result(signed_infinity(negative), 0);
-    let zero = |negative| result(signed_zero(negative), 0);
-    let exact = match (op, a.value, b.value) {
-        (X87Arithmetic::Add | X87Arithmetic::Sub, x, y) => match (x, y) {
-            (Value::Infinity, Value::Infinity) if a.negative != b_negative => return INVALID_RESULT,
-            (Value::Infinity, _) => return infinity(a.negative),
-            (_, Value::Infinity) => return infinity(b_negative),
-            (Value::Finite(x), Value::Finite(y)) => x.add(Real { negative: b_negative, ..y }),
-            (Value::Finite(x), _) => Some(x),
-            (_, Value::Finite(y)) => Some(Real { negative: b_negative, ..y }),
-            _ if a.negative == b_negative => return zero(a.negative),
-            _ => None,
-        },
-        (X87Arithmetic::Mul, x, y) => match (x, y) {
-            (Value::Infinity, Value::Zero) | (Value::Zero, Value::Infinity) => return INVALID_RESULT,
-            (Value::Infinity, _) | (_, Value::Infinity) => return infinity(product_negative),
-            (Value::Finite(x), Value::Finite(y)) => Some(x.mul(y)),
-            _ => return zero(product_negative),
-        },
-        (_, x, y) => match (x, y) {
-            (Value::Infinity, Value::Infinity) | (Value::Zero, Value::Zero) => return INVALID_RESULT,
-            (Value::Infinity, _) => return infinity(product_negative),
-            (_, Value::Zero) => return result(signed_infinity(product_negative), ZERO_DIVIDE),
-            (Value::Finite(x), Value::Finite(y)) => Some(x.div(y)),
-            _ => return zero(product_negative),
-        },
+    let (x, y) = (a.as_number(), b.as_number());
+    let outcome = match op {
+        X87Arithmetic::Add => basic::add(x, y),
+        X87Arithmetic::Sub => basic::add(x, -y),
+        X87Arithmetic::Mul => basic::multiply(x, y),
+        _ => basic::divide(x, y),
     };
-    match exact {
-        Some(exact) => finish(mode, mode.precision(), &exact),
-        None => zero(mode.rounding() == Rounding::Down),
+    match outcome {
+        Outcome::Exact(exact) => finish(mode, mode.precision(), &exact),
+        Outcome::Zero(negative) => result(signed_zero(negative), 0),
+        Outcome::Cancelled => result(signed_zero(mode.rounding() == Rounding::Down), 0),
+        Outcome::Infinity(negative) => result(signed_infinity(negative), 0),
+        Outcome::DividedByZero(negative) => result(signed_infinity(negative), ZERO_DIVIDE),
+        Outcome::Invalid => INVALID_RESULT,
     }
 }
 

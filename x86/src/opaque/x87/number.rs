@@ -1,6 +1,7 @@
 //! The 80-bit format: classes of operands, NaNs, and the rounding of a result into it.
 
 use super::status::C1;
+use crate::opaque::basic::{self, Magnitude};
 use crate::opaque::exception::{INVALID, OVERFLOW, PRECISION, UNDERFLOW};
 use crate::opaque::real::{Real, Rounded, Rounding};
 
@@ -80,6 +81,16 @@ impl Operand {
             real.map_or(Value::Zero, Value::Finite)
         };
         Operand { number, negative, value, denormal: biased == 0 && significand != 0 }
+    }
+
+    /// The operand where it is a number, which the callers have seen to.
+    pub(super) fn as_number(&self) -> basic::Number {
+        let magnitude = match self.value {
+            Value::Finite(x) => Magnitude::Finite(x),
+            Value::Infinity => Magnitude::Infinity,
+            Value::Zero | Value::QuietNan | Value::SignalingNan | Value::Unsupported => Magnitude::Zero,
+        };
+        basic::Number { negative: self.negative, magnitude }
     }
 
     pub(super) fn is_nan(&self) -> bool {
