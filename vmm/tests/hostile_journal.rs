@@ -1,9 +1,9 @@
 //! A journal whose checksums are right and whose content is not: someone made it so. Replay may say anything about it,
 //! but it does not panic, and it does not run on past a difference.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
-use vmm::engine::{self, EngineKind, Until};
+use vmm::engine::{self, Engine, EngineKind, Until};
 use vmm::gate::{Event, MemoryWrite};
 use vmm::journal::{Header, Reader, Record, frame};
 use vmm::launch::launch_here;
@@ -40,6 +40,21 @@ impl Random {
             _ => self.next(),
         }
     }
+}
+
+fn soft() -> Box<dyn Engine> {
+    engine::open(EngineKind::Soft, MEMORY).unwrap()
+}
+
+/// A recording of busybox, in a folder in `dir`; `None`, and a word on why, where there is none.
+fn recorded(dir: &Path, arguments: &[OsString]) -> Option<Recording> {
+    let Ok(launch) = launch_here(OsStr::new("busybox"), arguments) else {
+        eprintln!("skipped: there is no busybox here");
+        return None;
+    };
+    let recording = Recording::create(&dir.join("rec"), false).unwrap();
+    vmm::record::record(&recording, soft(), &launch).unwrap();
+    Some(recording)
 }
 
 fn all_records(path: &Path) -> (Header, Vec<Record>) {
@@ -88,13 +103,7 @@ fn change(records: &mut Vec<Record>, random: &mut Random) {
 #[test]
 fn a_recording_of_another_behaviour_or_cpu_model_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let Ok(launch) = launch_here(OsStr::new("busybox"), &["true".into()]) else {
-        eprintln!("skipped: there is no busybox here");
-        return;
-    };
-    let recording = Recording::create(&dir.path().join("rec"), false).unwrap();
-    let soft = || engine::open(EngineKind::Soft, MEMORY).unwrap();
-    vmm::record::record(&recording, soft(), &launch).unwrap();
+    let Some(recording) = recorded(dir.path(), &["true".into()]) else { return };
     let (header, records) = all_records(&recording.journal());
     let behaviour = Header { behaviour: header.behaviour + 1, gretel: "0.9.0".into(), ..header.clone() };
     let model = Header { model: "x86-64-v9".into(), gretel: "0.9.0".into(), ..header.clone() };
@@ -113,13 +122,7 @@ fn a_forged_journal_does_not_bring_replay_down() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("text");
     std::fs::write(&text, "b\na\n").unwrap();
-    let Ok(launch) = launch_here(OsStr::new("busybox"), &["sort".into(), text.into()]) else {
-        eprintln!("skipped: there is no busybox here");
-        return;
-    };
-    let recording = Recording::create(&dir.path().join("rec"), false).unwrap();
-    let soft = || engine::open(EngineKind::Soft, MEMORY).unwrap();
-    vmm::record::record(&recording, soft(), &launch).unwrap();
+    let Some(recording) = recorded(dir.path(), &["sort".into(), text.into()]) else { return };
     let (header, records) = all_records(&recording.journal());
     let mut random = Random(1);
     let (mut stopped, mut unnoticed) = (0, 0);
