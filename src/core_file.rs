@@ -1,7 +1,9 @@
 //! `gretel core`: shows a core file.
 
 use crate::Outcome;
+use crate::crumbs;
 use crate::exit::{Code, Failure};
+use crate::output::written;
 use lbr::Trail;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -30,12 +32,19 @@ pub(crate) struct Args {
     /// The executable, for the pages that the kernel leaves out of its cores (default: DIR/program)
     #[arg(long, value_name = "PROG")]
     exe: Option<PathBuf>,
+    /// Print the crumbs instead: one line for each of the newest exits. Of a recording's folder also without a core, and
+    /// while it is recorded
+    #[arg(long)]
+    crumbs: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    if args.crumbs {
+        return crumbs::show(&args.input, args.exe.as_deref(), args.json);
+    }
     let opened = open(&args.input, args.exe.as_deref())?;
     let core = &opened.core;
     for damage in &core.damage {
@@ -45,13 +54,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         eprintln!("gretel: core {}: {error}", core.path.display());
         None
     });
-    let found = opened.found(trail);
+    let crumbs = core.crumbs().unwrap_or_else(|error| {
+        eprintln!("gretel: core {}: {error}", core.path.display());
+        None
+    });
+    let found = opened.found(trail, crumbs.map_or(0, |crumbs| crumbs.entries.len()));
     let shown =
         if args.json { writeln!(io::stdout(), "{}", as_json(core, &found)) } else { print(core, &found) };
-    // A reader that has seen enough closes the pipe.
-    shown
-        .or_else(|e| if e.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
-        .map_err(|e| Failure::new(Code::Write, format!("cannot write to stdout: {e}")))?;
+    written(shown)?;
     Ok(if core.damage.is_empty() { ExitCode::SUCCESS } else { Code::Damaged.into() })
 }
 
@@ -88,6 +98,8 @@ struct Found {
     trail: Option<Trail>,
     /// The two places of each record of the trail.
     branches: Vec<(String, String)>,
+    /// How many crumbs there are.
+    crumbs: usize,
 }
 
 /// A frame as people see it: a function that was inlined has one of its own, as in gdb.
@@ -110,9 +122,9 @@ fn named(program: &Program, frame: Frame) -> Vec<NamedFrame> {
 }
 
 impl Opened {
-    fn found(&self, trail: Option<Trail>) -> Found {
+    fn found(&self, trail: Option<Trail>, crumbs: usize) -> Found {
         let program = self.program();
-        let mut found = Found { frames: Vec::new(), stopped: None, trail, branches: Vec::new() };
+        let mut found = Found { frames: Vec::new(), stopped: None, trail, branches: Vec::new(), crumbs };
         let known = program.as_ref().ok().map(|(program, _)| program);
         let records = found.trail.iter().flat_map(|t| &t.records);
         found.branches = records.map(|r| (place(known, r.from), place(known, r.to))).collect();
@@ -129,7 +141,7 @@ impl Opened {
     }
 
     /// The executable with its symbols, and where it was loaded; or why there is none.
-    fn program(&self) -> Result<(Program, u64), String> {
+    pub(crate) fn program(&self) -> Result<(Program, u64), String> {
         let Some((bytes, path)) = &self.executable else {
             return Err("no executable is known: give it with --exe PROG".to_owned());
         };
@@ -140,7 +152,7 @@ impl Opened {
 }
 
 /// Function with offset, and source line, as far as they are known.
-fn place(program: Option<&Program>, address: u64) -> String {
+pub(crate) fn place(program: Option<&Program>, address: u64) -> String {
     program.map_or_else(String::new, |program| {
         let line = line(program.source_frames(address).first());
         format!("{}{line}", function(program, address, address))
@@ -190,6 +202,9 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
         writeln!(out, "  ({why})")?;
     }
     print_trail(&mut out, found)?;
+    if found.crumbs > 0 {
+        writeln!(out, "\ncrumbs: the last {} exits (--crumbs shows them)", found.crumbs)?;
+    }
     writeln!(out, "\nmappings:")?;
     for s in &core.segments {
         let file = core.files.iter().find(|f| f.start <= s.start && s.start < f.end);
@@ -266,6 +281,7 @@ fn as_json(core: &Core, found: &Found) -> Value {
             "instructions": c.instructions, "taken_branches": c.taken_branches,
             "conditional_branches": c.conditional_branches,
         })),
+        "crumbs": found.crumbs,
         "mappings": segments.collect::<Vec<_>>(),
         "origin": core.origin,
         "damage": core.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),

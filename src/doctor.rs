@@ -1,9 +1,8 @@
 //! `gretel doctor`: what this host offers, what it does not, and what follows.
 
 use crate::Outcome;
-use crate::exit::{Code, Failure};
+use crate::output::print;
 use serde_json::{Value, json};
-use std::io::{self, Write};
 use std::process::ExitCode;
 use vmm::engine::kvm::Landing;
 use vmm::probe::{Kvm, Perf, Report};
@@ -21,11 +20,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let report = Report::new();
     let text = if args.json { format!("{}\n", as_json(&report)) } else { as_text(&report) };
-    // A reader that has seen enough closes the pipe.
-    io::stdout()
-        .write_all(text.as_bytes())
-        .or_else(|e| if e.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(e) })
-        .map_err(|e| Failure::new(Code::Write, format!("cannot write to stdout: {e}")))?;
+    print(format_args!("{text}"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,13 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod core_file;
+mod crumbs;
 mod doctor;
 mod engine;
 mod exit;
+mod output;
 mod record;
 mod replay;
 mod synth;
 mod trail;
+mod watch;
 
 use clap::{ArgAction, Parser, Subcommand};
 use exit::Failure;
@@ -44,6 +47,7 @@ enum Command {
     Replay(replay::Args),
     Core(core_file::Args),
     Synth(synth::Args),
+    Watch(watch::Args),
     Doctor(doctor::Args),
 }
 
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())

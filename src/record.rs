@@ -2,10 +2,11 @@
 
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
-use crate::{Outcome, trail};
+use crate::{Outcome, crumbs, trail};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use vmm::crumbs::of_core;
 use vmm::dump::{self, About};
 use vmm::journal::End;
 use vmm::launch::launch_here;
@@ -44,6 +45,8 @@ pub(crate) struct Args {
     engine: Choice,
     #[command(flatten)]
     trail: trail::Wanted,
+    #[command(flatten)]
+    crumbs: crumbs::Options,
     /// The program (searched in PATH) and its arguments
     #[arg(last = true, required = true, value_name = "PROG")]
     program: Vec<OsString>,
@@ -59,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let recording = folder(args, &launch)?;
     interrupt::stop_on_signals(engine.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
-    let mut recorded = vmm::record::record(&recording, engine, &launch)
+    let mut recorded = vmm::record::record(&recording, engine, &launch, args.crumbs.keep())
         .map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
     let crash = write_core(&recording, &mut recorded, &launch, &args.trail)?;
     summarize(&recording, &recorded, crash);
@@ -120,6 +123,7 @@ fn write_core(
         origin: origin.clone(),
         trail: None,
         counters: None,
+        crumbs: of_core(recording),
     };
     dump::write_core(&recording.core(), &mut recorded.process, &about)
         .map_err(|e| Failure::new(Code::Write, e))?;

@@ -48,6 +48,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut replay = Replay::start(&recording, engine, args.output.then(to_own_streams)).map_err(failure)?;
     let replayed = replay.run_to_end().map_err(failure)?;
     print(args, &replayed).map_err(|e| Failure::new(Code::Write, format!("cannot write to stdout: {e}")))?;
+    if let Some(difference) = &replayed.crumbs.difference {
+        eprintln!("gretel: the replay is as the journal has it, but the ring of crumbs is not: {difference}");
+        return Ok(Code::Damaged.into());
+    }
     if let Some(damage) = &replayed.damage {
         eprintln!("gretel: {damage}");
         eprintln!("gretel: the {} events before it were replayed and are as recorded", replayed.events);
@@ -90,6 +94,7 @@ fn print(args: &Args, replayed: &Replayed) -> io::Result<()> {
             "status_or_signal": number,
             "events": replayed.events,
             "checkpoints": replayed.checkpoints,
+            "crumbs_compared": replayed.crumbs.compared,
             "engine": engine,
             "digest": digest,
             "registers": format!("{:016x}", replayed.state.regs),

@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::core_file::{self, Opened};
 use crate::exit::{Code, Failure};
+use crate::output::print;
 use ::synth::certificate::Certificate;
 use ::synth::program::Program;
 use ::synth::report::Listing;
@@ -12,7 +13,7 @@ use ::synth::suffix::Suffix;
 use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, Verdict, synthesize};
 use lbr::{Filter, Trail};
 use serde_json::json;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -227,7 +228,8 @@ fn show(
         let object = json!({
             "verdict": "certified", "search": search_json(search), "listing": listing, "metrics": metrics
         });
-        print(format_args!("{object}\n"))
+        print(format_args!("{object}\n"))?;
+        Ok(())
     } else {
         print(format_args!("{listing}"))?;
         if let Some(metrics) = &metrics {
@@ -250,24 +252,15 @@ fn measure(args: &Args, suffix: &Suffix, listing: &Listing) -> Option<Metrics> {
 
 fn without_suffix(args: &Args, verdict: &str, why: &str, search: (Stop, &Statistics)) -> Result<(), Failure> {
     if args.json {
-        return print(format_args!(
+        print(format_args!(
             "{}\n",
             json!({ "verdict": verdict, "why": why, "search": search_json(search) })
-        ));
+        ))?;
+        return Ok(());
     }
     print(format_args!("{verdict}: {why}\n"))?;
     say_why_it_stopped(search);
     Ok(())
-}
-
-/// Prints results; a reader that has seen enough closes the pipe.
-fn print(what: std::fmt::Arguments<'_>) -> Result<(), Failure> {
-    match io::stdout().write_fmt(what) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Code::Write, format!("cannot write to stdout: {e}")))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn stop_text(stop: Stop) -> &'static str {

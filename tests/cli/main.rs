@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod crash;
+mod crumbs;
 mod replay;
 mod synth;
 

@@ -179,7 +179,7 @@ fn recordings_are_private() {
     let place = Place::new();
     let script = format!("umask 0; exec {} record -o rec -- busybox true", env!("CARGO_BIN_EXE_gretel"));
     assert_eq!(ran(&mut place.command("sh", &["-c", &script])).code, 0);
-    for name in ["rec/journal", "rec/program"] {
+    for name in ["rec/journal", "rec/program", "rec/crumbs-0"] {
         let mode = fs::metadata(place.path(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }

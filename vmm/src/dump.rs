@@ -6,6 +6,7 @@ use crate::engine::Counters;
 use crate::process::{Death, Launch, Process, ProcessError};
 use crate::ram::PAGE_LEN;
 use crate::recording::private_file;
+use lbr::Crumbs;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,8 @@ pub struct About<'a> {
     pub trail: Option<Vec<u8>>,
     /// Exact counts at the crash.
     pub counters: Option<Counters>,
+    /// The newest crumbs.
+    pub crumbs: Option<Crumbs>,
 }
 
 /// The auxiliary vector of a program that stands before its first instruction: it lies on the stack behind
@@ -112,6 +115,7 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Resu
         files: mappings.iter().filter(|m| m.name.starts_with('/')).map(file).collect(),
         trail: about.trail.clone(),
         counters: about.counters,
+        crumbs: about.crumbs.as_ref().map(Crumbs::to_bytes),
         origin: about.origin.clone(),
     };
     let areas: Vec<_> =

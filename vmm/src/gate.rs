@@ -4,6 +4,7 @@
 //! produce the input and journals it; while replaying, it takes the input from the journal, never calls the
 //! host, and stops at the first difference.
 
+use crate::engine::Counters;
 use x86::state::Regs;
 
 /// What kind of exit is being served; part of what replay checks.
@@ -37,8 +38,23 @@ pub struct Input {
     pub writes: Vec<MemoryWrite>,
 }
 
+/// A program at an exit, before it is served.
+#[derive(Clone, Copy, Debug)]
+pub struct AtExit<'a> {
+    /// Why the engine came back.
+    pub exit: lbr::crumb::Exit,
+    /// The thread that was running.
+    pub thread: u32,
+    /// Its registers.
+    pub regs: &'a Regs,
+    /// What the engine has counted, if it does.
+    pub counters: Option<Counters>,
+}
+
 /// Records or replays.
 pub trait Gate {
+    /// Tells of an exit before anything else is asked about it: for those who keep or compare crumbs.
+    fn exit(&mut self, _at: &AtExit<'_>) {}
     /// Begins an event: `regs` are the registers at the exit, before it is served. Journals their digest, or
     /// compares it with the journal's.
     fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError>;

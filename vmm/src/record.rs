@@ -1,9 +1,10 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
 use crate::cpu_model;
+use crate::crumbs::{Keep, Leaver, clock};
 use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind};
-use crate::gate::{Event, Gate, GateError, Input, Time};
+use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
 use crate::journal::schema::{BEHAVIOUR, Checkpoint, digest_executable, digest_fpu, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
 use crate::process::{Launch, Process, ProcessError, Step};
@@ -64,24 +65,34 @@ impl Shared {
 }
 
 /// The gate of a recording: the host produces, the journal keeps.
-struct RecordingGate(Rc<Shared>);
+struct RecordingGate {
+    shared: Rc<Shared>,
+    crumbs: Option<Leaver>,
+}
 
 impl Gate for RecordingGate {
+    fn exit(&mut self, at: &AtExit<'_>) {
+        if let Some(crumbs) = &mut self.crumbs {
+            crumbs.leave(at, self.shared.events.get());
+        }
+    }
+
     fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError> {
-        self.0.events.set(self.0.events.get() + 1);
-        tracing::trace!(event = self.0.events.get(), ?event, rip = format_args!("{:#x}", regs.rip));
-        self.0.put(&Record::Begin { event, regs: digest_regs(regs) })
+        let shared = &self.shared;
+        shared.events.set(shared.events.get() + 1);
+        tracing::trace!(event = shared.events.get(), ?event, rip = format_args!("{:#x}", regs.rip));
+        shared.put(&Record::Begin { event, regs: digest_regs(regs) })
     }
 
     fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError> {
         let input = produce();
-        self.0.writer.put_input(&input).map_err(|e| self.0.failed(e))?;
+        self.shared.writer.put_input(&input).map_err(|e| self.shared.failed(e))?;
         Ok(input)
     }
 
     fn time(&mut self) -> Result<Time, GateError> {
         let time = Time { real: clock(libc::CLOCK_REALTIME), monotonic: clock(libc::CLOCK_MONOTONIC) };
-        self.0.put(&Record::Time(time))?;
+        self.shared.put(&Record::Time(time))?;
         Ok(time)
     }
 
@@ -92,16 +103,7 @@ impl Gate for RecordingGate {
     }
 }
 
-/// A clock of the host in nanoseconds.
-fn clock(id: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable for the length of the call. The two clocks used here always exist.
-    unsafe { libc::clock_gettime(id, &raw mut time) };
-    let part = |value: i64| u64::try_from(value).unwrap_or(0);
-    part(time.tv_sec).wrapping_mul(1_000_000_000).wrapping_add(part(time.tv_nsec))
-}
-
-/// Runs `launch` on `engine` to its end and records it.
+/// Runs `launch` on `engine` to its end and records it, with crumbs if they are to be kept.
 ///
 /// # Errors
 /// When it cannot be started, the engine fails, or the journal cannot be written. What was recorded before is
@@ -110,6 +112,7 @@ pub fn record(
     recording: &Recording,
     engine: Box<dyn Engine>,
     launch: &Launch,
+    crumbs: Option<Keep>,
 ) -> Result<Recorded, RecordError> {
     let kind = engine.kind();
     recording.store_program(&launch.executable)?;
@@ -125,7 +128,9 @@ pub fn record(
     let writer = Writer::create(&path, &header)
         .map_err(|error| RecordingError::Write { path: path.clone(), error })?;
     let shared = Rc::new(Shared { writer, events: Cell::new(0), path: path.display().to_string() });
-    let mut process = Process::start(engine, Box::new(RecordingGate(Rc::clone(&shared))), launch)?;
+    let crumbs = crumbs.map(|keep| Leaver::create(recording, keep)).transpose()?;
+    let gate = RecordingGate { shared: Rc::clone(&shared), crumbs };
+    let mut process = Process::start(engine, Box::new(gate), launch)?;
     let auxv = auxv_at_start(&process);
     let end = drive(&mut process, &shared)?;
     shared.put(&Record::End(end)).map_err(ProcessError::from)?;

@@ -1,7 +1,8 @@
 //! A recording: a folder that replay needs nothing but.
 //!
-//! `journal` (what happened), `program` (a copy of the executable), `core` (when it crashed). All are readable
-//! by their owner only: they hold the program's memory and all that it read.
+//! `journal` (what happened), `program` (a copy of the executable), `core` (when it crashed), `crumbs-0` (a ring of the
+//! newest exits; replay does without). All are readable by their owner only: they hold the program's memory and all
+//! that it read.
 
 use crate::cpu_model;
 use crate::journal::{Header, JournalError, Reader, schema};
@@ -87,7 +88,7 @@ pub enum RecordingError {
 
 impl Recording {
     /// Makes the folder for a new recording, or takes an empty one. With `force`, an earlier recording there is
-    /// removed (its three files, nothing else).
+    /// removed (its own files, nothing else).
     ///
     /// # Errors
     /// When there is something else in it, or it cannot be made.
@@ -102,7 +103,7 @@ impl Recording {
         if !(earlier && force) {
             return Err(RecordingError::Occupied { dir: dir.to_owned(), recording: earlier });
         }
-        for path in [recording.journal(), recording.program(), recording.core()] {
+        for path in [recording.journal(), recording.program(), recording.core(), recording.crumbs()] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(RecordingError::Write { path, error });
@@ -165,6 +166,12 @@ impl Recording {
         self.dir.join("core")
     }
 
+    /// The path of the one virtual CPU's crumbs, whether or not there are any.
+    #[must_use]
+    pub fn crumbs(&self) -> PathBuf {
+        self.dir.join("crumbs-0")
+    }
+
     /// Stores the copy of the executable.
     ///
     /// # Errors
@@ -212,6 +219,11 @@ impl Recording {
 /// Makes a file that only its owner can read.
 pub(crate) fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Makes such a file for writing through memory.
+pub(crate) fn shared_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Replay: runs a recorded program from its journal, and compares at every event and every checkpoint.
 
+use crate::crumbs::{Agreement, Check};
 use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind, Until};
-use crate::gate::{Event, Gate, GateError, Input, Time};
+use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
 use crate::journal::schema::{Checkpoint, digest_regs};
 use crate::journal::{Damage, End, JournalError, Reader, Record};
 use crate::process::{Launch, Process, ProcessError, Step};
@@ -46,6 +47,8 @@ pub struct Replayed {
     pub engine: EngineKind,
     /// The state at the end of the replay.
     pub state: Checkpoint,
+    /// What comparing with the recording's crumbs came to.
+    pub crumbs: Agreement,
     /// Why the journal has no end, when it has none.
     pub damage: Option<Damage>,
 }
@@ -65,6 +68,7 @@ impl Replayed {
 struct Tape {
     reader: RefCell<Reader>,
     events: Cell<u64>,
+    check: RefCell<Check>,
 }
 
 impl Tape {
@@ -93,17 +97,23 @@ struct ReplayGate {
 }
 
 impl Gate for ReplayGate {
+    fn exit(&mut self, at: &AtExit<'_>) {
+        self.tape.check.borrow_mut().compare(at, self.tape.events.get());
+    }
+
     fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError> {
         let tape = &self.tape;
         tape.events.set(tape.events.get() + 1);
         tracing::trace!(event = tape.events.get(), ?event, rip = format_args!("{:#x}", regs.rip));
+        let crumb = tape.check.borrow().rip(tape.events.get() - 1);
+        let crumb = crumb.map(|rip| format!(", rip {rip:#x} by its crumb")).unwrap_or_default();
         match tape.take()? {
             Record::Begin { event: expected, .. } if expected != event => {
-                tape.diverged("the event", describe_event(expected), describe_event(event))
+                tape.diverged("the event", describe_event(expected) + &crumb, describe_event(event))
             }
             Record::Begin { regs: expected, .. } if expected != digest_regs(regs) => tape.diverged(
                 "the registers",
-                format!("digest {expected:#018x} at {}", describe_event(event)),
+                format!("digest {expected:#018x} at {}{crumb}", describe_event(event)),
                 format!("digest {:#018x}, rip {:#x}", digest_regs(regs), regs.rip),
             ),
             Record::Begin { .. } => Ok(()),
@@ -186,7 +196,8 @@ impl Replay {
         output: Option<Output>,
     ) -> Result<Replay, ReplayError> {
         let (reader, launch) = recording.load()?;
-        let tape = Rc::new(Tape { reader: RefCell::new(reader), events: Cell::new(0) });
+        let check = RefCell::new(Check::load(recording));
+        let tape = Rc::new(Tape { reader: RefCell::new(reader), events: Cell::new(0), check });
         let gate = ReplayGate { tape: Rc::clone(&tape), output };
         let process = Process::start(engine, Box::new(gate), &launch)?;
         let auxv = auxv_at_start(&process);
@@ -311,6 +322,7 @@ impl Replay {
             checkpoints: self.checkpoints,
             engine: self.process.engine().kind(),
             state: checkpoint(&mut self.process)?,
+            crumbs: self.tape.check.borrow().agreement(),
             damage: self.tape.reader.borrow().damage().cloned(),
         })
     }

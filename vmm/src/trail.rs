@@ -2,6 +2,7 @@
 //! with the model of the branch records switched on, and read back as hardware is read. The trail says so
 //! (provenance `derived`).
 
+use crate::crumbs;
 use crate::dump::{self, About, DumpError};
 use crate::engine::{self, Counters, EngineKind, Until};
 use crate::journal::End;
@@ -69,6 +70,7 @@ impl Derived {
             origin: origin.to_owned(),
             trail: Some(self.trail.to_bytes()),
             counters: Some(self.counters),
+            crumbs: crumbs::of_core(recording),
         };
         dump::write_core(&recording.core(), self.replay.process_mut(), &about)
     }

@@ -148,6 +148,8 @@ pub struct Core {
     pub trail_bytes: Option<Vec<u8>>,
     /// Retired instructions, taken branches and conditional branches at the crash, where they were counted.
     pub counters: Option<crate::engine::Counters>,
+    /// The bytes of gretel's note of the newest crumbs.
+    pub crumb_bytes: Option<Vec<u8>>,
     /// How gretel made the core: `key: value` lines. `None` in a core that the kernel wrote.
     pub origin: Option<String>,
     /// What the file lacks, in the order of the file; empty for a whole one.
@@ -187,6 +189,14 @@ impl Core {
     /// When the note is not a trail.
     pub fn trail(&self) -> Result<Option<lbr::Trail>, lbr::trail::TrailError> {
         self.trail_bytes.as_deref().map(lbr::Trail::from_bytes).transpose()
+    }
+
+    /// The newest crumbs before the end, if gretel wrote them into the core: points of the past that are certain.
+    ///
+    /// # Errors
+    /// When the note is damaged.
+    pub fn crumbs(&self) -> Result<Option<lbr::Crumbs>, lbr::crumb::CrumbsError> {
+        self.crumb_bytes.as_deref().map(lbr::Crumbs::from_bytes).transpose()
     }
 
     /// The value of an auxiliary vector entry.

@@ -27,6 +27,8 @@ pub const NT_GRETEL_TRAIL: u32 = 1;
 pub const NT_GRETEL_ORIGIN: u32 = 2;
 /// Retired instructions, taken branches, conditional branches: three 64-bit words (owner `gretel`).
 pub const NT_GRETEL_COUNTERS: u32 = 3;
+/// The newest crumbs, as `lbr::Crumbs::to_bytes` writes them (owner `gretel`).
+pub const NT_GRETEL_CRUMBS: u32 = 4;
 
 /// Size of `struct elf_prstatus`.
 pub const PRSTATUS_SIZE: usize = 336;

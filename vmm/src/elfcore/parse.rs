@@ -179,6 +179,7 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
         threads: found.threads,
         trail_bytes: found.trail,
         counters: found.counters,
+        crumb_bytes: found.crumbs,
         origin: found.origin,
         damage,
         backing: Vec::new(),
@@ -250,6 +251,7 @@ struct Notes {
     files: Vec<super::FileMapping>,
     trail: Option<Vec<u8>>,
     counters: Option<crate::engine::Counters>,
+    crumbs: Option<Vec<u8>>,
     origin: Option<String>,
 }
 
@@ -294,6 +296,7 @@ impl Notes {
             (b"gretel", notes::NT_GRETEL_COUNTERS) => {
                 first(&mut self.counters, notes::read_counters(content)?);
             }
+            (b"gretel", notes::NT_GRETEL_CRUMBS) => first(&mut self.crumbs, content.to_vec()),
             (b"gretel", notes::NT_GRETEL_ORIGIN) => {
                 first(&mut self.origin, String::from_utf8_lossy(content).into_owned());
             }

@@ -32,6 +32,8 @@ pub struct Contents {
     pub trail: Option<Vec<u8>>,
     /// Exact counts at the crash.
     pub counters: Option<Counters>,
+    /// The bytes of the newest crumbs.
+    pub crumbs: Option<Vec<u8>>,
     /// How the core was made: `key: value` lines.
     pub origin: String,
 }
@@ -64,6 +66,9 @@ impl Contents {
         }
         if let Some(counters) = &self.counters {
             append(&mut out, notes::OWNER, notes::NT_GRETEL_COUNTERS, &notes::counters(counters));
+        }
+        if let Some(crumbs) = &self.crumbs {
+            append(&mut out, notes::OWNER, notes::NT_GRETEL_CRUMBS, crumbs);
         }
         out
     }

@@ -4,7 +4,8 @@
 use super::space::{Access, Refusal};
 use super::{Death, Step};
 use crate::engine::{Exception, Exit, Virt};
-use x86::state::Fpu;
+use lbr::crumb;
+use x86::state::{Fpu, Regs};
 
 /// What is to be done about an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,26 @@ mod vector {
     pub(super) const X87: u8 = 16;
     pub(super) const ALIGNMENT: u8 = 17;
     pub(super) const SIMD: u8 = 19;
+}
+
+impl Action {
+    /// The exit as a crumb has it: the same on every engine. `None` for a bound, which is no exit of the program's.
+    #[must_use]
+    pub fn crumb(&self, regs: &Regs) -> Option<crumb::Exit> {
+        let of = |Exception { vector, error_code, .. }| crumb::Exit::Exception { vector, error_code };
+        Some(match *self {
+            Action::Syscall => crumb::Exit::Syscall { number: regs.gpr[0] },
+            Action::Touch { address, exception, .. } => {
+                crumb::Exit::PageFault { address, error_code: exception.error_code }
+            }
+            Action::MachineRead => crumb::Exit::MachineRead,
+            Action::Signal(Death { exception, .. }) => of(exception?),
+            Action::FloatingPoint(exception) => of(exception),
+            Action::Stop(Step::Interrupted) => crumb::Exit::Interrupted,
+            Action::Stop(_) => return None,
+            Action::NoSemantics { .. } => crumb::Exit::NoSemantics,
+        })
+    }
 }
 
 /// Says what an exit means. `rip` is where the guest stands, `rewritten` whether the instruction there is a

@@ -18,8 +18,8 @@ pub mod vdso;
 pub mod vma;
 
 use crate::engine::{Engine, EngineError, Exception, Until, Virt};
-use crate::gate::{Event, Gate, GateError};
-use crate::linux::{Delivery, Guest, Linux, Outcome, deliver};
+use crate::gate::{AtExit, Event, Gate, GateError};
+use crate::linux::{Delivery, Guest, Linux, Outcome, PID, deliver};
 use crate::paging::PagingError;
 use exit::{Action, decide};
 use machine_reads::{LONGEST, Needs, Read};
@@ -182,11 +182,21 @@ impl Process {
         }
         let exit = self.engine.run(until)?;
         let rip = self.engine.regs().rip;
-        let step = self.perform(decide(exit, rip, self.space.sites().contains(rip)))?;
+        let action = decide(exit, rip, self.space.sites().contains(rip));
+        self.tell(&action);
+        let step = self.perform(action)?;
         if matches!(step, Step::Exited(_) | Step::Killed(_)) {
             self.end = Some(step);
         }
         Ok(step)
+    }
+
+    /// Tells the gate of an exit.
+    fn tell(&mut self, action: &Action) {
+        let (regs, counters) = (self.engine.regs(), self.engine.counters());
+        if let Some(exit) = action.crumb(regs) {
+            self.gate.exit(&AtExit { exit, thread: PID.unsigned_abs(), regs, counters });
+        }
     }
 
     /// Carries out what an exit asks for.

@@ -1,0 +1,185 @@
+//! Crumbs as `core --crumbs` and `watch` show them.
+
+use crate::Outcome;
+use crate::core_file::{self, place};
+use crate::exit::{Code, Failure};
+use crate::output::{Printed, print};
+use lbr::Crumbs;
+use lbr::crumb::ring::MAX_SLOTS;
+use lbr::crumb::{Entry, Exit, Origin, Reader, RingError, Snapshot};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use synth::program::Program;
+use vmm::crumbs::{DEFAULT_SLOTS, Keep};
+use vmm::linux::call_name;
+use vmm::process::elf::Image;
+use vmm::recording::Recording;
+
+/// Whether crumbs are left, and how many are kept.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// How many exits the ring of crumbs holds: the newest are kept, at 96 bytes each
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SLOTS,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
+    crumbs: u32,
+    /// Leave no crumbs
+    #[arg(long, conflicts_with = "crumbs")]
+    no_crumbs: bool,
+}
+
+impl Options {
+    /// What to keep.
+    pub(crate) fn keep(self) -> Option<Keep> {
+        (!self.no_crumbs).then_some(Keep { slots: self.crumbs })
+    }
+}
+
+/// Crumbs, and the program that names their addresses.
+struct Source {
+    crumbs: Crumbs,
+    /// Numbers between the oldest and the newest that are not there, and slots that hold no whole record.
+    missing: u64,
+    torn: u64,
+    program: Option<Program>,
+}
+
+/// Shows the crumbs of a recording's ring, or of a core.
+pub(crate) fn show(input: &Path, exe: Option<&Path>, as_json: bool) -> Outcome {
+    let source = if input.is_dir() { of_recording(input)? } else { of_core(input, exe)? };
+    if source.torn > 0 {
+        eprintln!(
+            "gretel: {} records were being written when the recorder was killed, or are damaged",
+            source.torn
+        );
+    }
+    if source.missing > 0 {
+        eprintln!("gretel: {} crumbs between the oldest and the newest are missing", source.missing);
+    }
+    let Source { crumbs, program, .. } = &source;
+    let place = |entry: &Entry| place(program.as_ref(), entry.crumb.rip);
+    if as_json {
+        let entries: Vec<_> = crumbs.entries.iter().map(|entry| json(entry, &place(entry))).collect();
+        let Origin { vcpu, real, monotonic } = crumbs.origin;
+        let origin = json!({ "vcpu": vcpu, "real": real, "monotonic": monotonic });
+        let all =
+            json!({ "origin": origin, "missing": source.missing, "torn": source.torn, "crumbs": entries });
+        print(format_args!("{all}\n"))?;
+    } else {
+        for entry in &crumbs.entries {
+            if print(format_args!("{}\n", line(crumbs.origin, entry, &place(entry))))? == Printed::Closed {
+                break;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_core(path: &Path, exe: Option<&Path>) -> Result<Source, Failure> {
+    let opened = core_file::open(path, exe)?;
+    let damaged = |why: &dyn Display| Failure::new(Code::Damaged, format!("core {}: {why}", path.display()));
+    let crumbs = opened.core.crumbs().map_err(|e| damaged(&e))?;
+    let crumbs = crumbs.ok_or_else(|| damaged(&"there are no crumbs in it"))?;
+    Ok(Source { crumbs, missing: 0, torn: 0, program: opened.program().ok().map(|(program, _)| program) })
+}
+
+fn of_recording(dir: &Path) -> Result<Source, Failure> {
+    let ring = open(dir)?;
+    let snapshot = ring.snapshot().map_err(|e| Failure::new(Code::Damaged, e))?;
+    let Snapshot { entries, missing, torn } = snapshot;
+    let crumbs = Crumbs { origin: ring.origin(), entries };
+    Ok(Source { crumbs, missing, torn, program: program(dir) })
+}
+
+/// The program of a recording, where it runs.
+pub(crate) fn program(dir: &Path) -> Option<Program> {
+    let bytes = std::fs::read(dir.join("program")).ok()?;
+    let bias = Image::parse(&bytes).ok()?.bias;
+    Program::from_bytes(&bytes, bias).ok()
+}
+
+/// The ring of a recording.
+pub(crate) fn open(dir: &Path) -> Result<Reader, Failure> {
+    let damaged = |why: &dyn Display| Failure::new(Code::Damaged, why);
+    let recording = Recording::open(dir).map_err(|e| damaged(&e))?;
+    Reader::open(&recording.crumbs()).map_err(|error| match &error {
+        RingError::Read { error: why, .. } if why.kind() == io::ErrorKind::NotFound => {
+            damaged(&format!("{} has no crumbs: it was recorded with --no-crumbs", dir.display()))
+        }
+        _ => damaged(&error),
+    })
+}
+
+/// A crumb on one line, its address named by `place`.
+pub(crate) fn line(origin: Origin, entry: &Entry, place: &str) -> String {
+    let Entry { number, crumb } = entry;
+    let time = crumb.time.map_or_else(String::new, |time| {
+        let since = time.saturating_sub(origin.monotonic);
+        format!("{}.{:06}s", since / 1_000_000_000, since % 1_000_000_000 / 1000)
+    });
+    let what = match crumb.exit {
+        Exit::Syscall { number } => {
+            format!("syscall {number} {}", call_name(number))
+        }
+        Exit::PageFault { address, .. } => format!("page-fault {address:#x}"),
+        Exit::Exception { vector, .. } => format!("exception {vector}"),
+        other => other.name().to_owned(),
+    };
+    let mut line =
+        format!("#{number:<6} {time:>12}  after event {:<6} {what:<26} {:#014x}", crumb.event, crumb.rip);
+    if !place.is_empty() {
+        line.push_str(&format!(" {place}"));
+    }
+    let counts = [
+        ("instructions", crumb.counts.instructions),
+        ("taken", crumb.counts.taken_branches),
+        ("conditional", crumb.counts.conditional_branches),
+    ];
+    for (name, count) in counts {
+        if let Some(count) = count {
+            line.push_str(&format!("  {name} {count}"));
+        }
+    }
+    line
+}
+
+/// A crumb as JSON.
+pub(crate) fn json(entry: &Entry, place: &str) -> Value {
+    let Entry { number, crumb } = entry;
+    let hex = |value: u64| format!("{value:#x}");
+    let mut object = json!({
+        "number": number,
+        "events_before": crumb.event,
+        "exit": crumb.exit.name(),
+        "thread": crumb.thread,
+        "rip": hex(crumb.rip),
+        "rsp": hex(crumb.rsp),
+        "time": crumb.time,
+        "instructions": crumb.counts.instructions,
+        "taken_branches": crumb.counts.taken_branches,
+        "conditional_branches": crumb.counts.conditional_branches,
+        "context": crumb.context.map(hex),
+    });
+    let mut add = |name: &str, value: Value| object[name] = value;
+    match crumb.exit {
+        Exit::Syscall { number } => {
+            add("syscall", number.into());
+            add("syscall_name", call_name(number).into());
+        }
+        Exit::PageFault { address, error_code } => {
+            add("address", hex(address).into());
+            add("error_code", error_code.into());
+        }
+        Exit::Exception { vector, error_code } => {
+            add("vector", vector.into());
+            add("error_code", error_code.into());
+        }
+        Exit::MachineRead | Exit::Interrupted | Exit::NoSemantics => {}
+    }
+    if !place.is_empty() {
+        add("place", place.into());
+    }
+    object
+}

@@ -1,0 +1,206 @@
+//! Crumbs: left at each exit, shown from the core and from the ring, followed while a program runs, and left behind by a
+//! recorder that is killed.
+
+use crate::{DAMAGED, Place, USAGE, engines, finished};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+const CRASHES: &str = r#"
+#include <stdio.h>
+int main(void) { printf("started\n"); fflush(stdout); return *(volatile int *)8; }
+"#;
+
+/// Makes system calls for as long as it lives.
+const CALLS: &str = r#"
+#include <unistd.h>
+#include <sys/syscall.h>
+int main(void) { for (;;) syscall(SYS_getppid); }
+"#;
+
+/// Reads lines, and so waits for as long as nobody writes or closes.
+const WAITS: [&str; 3] = ["--", "busybox", "cat"];
+
+fn crumbs(place: &Place, input: &str) -> Value {
+    let shown = place.gretel(&["core", "--crumbs", "--json", input]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    serde_json::from_str(&shown.out()).expect("--json prints JSON")
+}
+
+fn numbers(shown: &Value) -> Vec<u64> {
+    let entries = shown["crumbs"].as_array().expect("a list");
+    entries.iter().map(|entry| entry["number"].as_u64().expect("a number")).collect()
+}
+
+/// A recorder whose program has begun to run.
+fn recorder(place: &Place, name: &str, arguments: &[&str]) -> Child {
+    let mut command =
+        place.command(env!("CARGO_BIN_EXE_gretel"), &[&["record", "-o", name], arguments].concat());
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = (0..100).any(|_| {
+        sleep(Duration::from_millis(50));
+        let shown = place.gretel(&["core", "--crumbs", "--json", name]);
+        shown.code == 0 && !shown.out().contains("\"crumbs\":[]")
+    });
+    assert!(begun, "no crumbs within five seconds");
+    child
+}
+
+#[test]
+fn every_exit_up_to_the_crash_is_in_the_ring_and_in_the_core() {
+    let place = Place::new();
+    let Some(_program) = place.compile("crashes", CRASHES) else { return };
+    for engine in engines() {
+        let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./crashes"]);
+        assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+        let ring = crumbs(&place, engine);
+        let count = u64::try_from(numbers(&ring).len()).unwrap();
+        assert_eq!(numbers(&ring), (1..=count).collect::<Vec<_>>(), "from the first exit on");
+        let (core, alone) = (format!("{engine}/core"), format!("{engine}.core"));
+        fs::copy(place.path(&core), place.path(&alone)).unwrap();
+        assert_eq!(crumbs(&place, &core), ring);
+        let in_core = crumbs(&place, &alone);
+        assert_eq!(numbers(&in_core), numbers(&ring));
+
+        let shown = place.gretel(&["core", "--json", engine]);
+        let shown: Value = serde_json::from_str(&shown.out()).unwrap();
+        assert_eq!(shown["crumbs"], count);
+        let entries = ring["crumbs"].as_array().unwrap();
+        let last = entries.last().unwrap();
+        assert_eq!((&last["exit"], &last["address"]), (&"page-fault".into(), &"0x8".into()));
+        assert_eq!(last["rip"], shown["registers"]["rip"]);
+        assert_eq!(last["rsp"], shown["registers"]["rsp"]);
+        assert!(last["place"].as_str().unwrap().starts_with("main+"), "{last}");
+        // Where the engine counts, the counts are those of the core; where it does not, there are none.
+        for count in ["instructions", "taken_branches", "conditional_branches"] {
+            let expected = if engine == "soft" { &shown["counters"][count] } else { &Value::Null };
+            assert_eq!(&last[count], expected, "{count} on {engine}");
+        }
+        let times: Vec<_> = entries.iter().map(|entry| entry["time"].as_u64().unwrap()).collect();
+        assert!(times.is_sorted() && times[0] >= ring["origin"]["monotonic"].as_u64().unwrap());
+        assert!(entries.iter().any(|entry| entry["syscall_name"] == "write"));
+        let text = place.gretel(&["core", "--crumbs", engine]);
+        assert_eq!(text.out().lines().count(), entries.len());
+        assert!(text.out().contains("page-fault 0x8"), "{}", text.out());
+    }
+}
+
+#[test]
+fn the_ring_is_as_large_as_asked_for() {
+    let place = Place::new();
+    let start = ["record", "--engine", "soft", "-o"];
+    let program = ["--", "busybox", "echo", "x"];
+    assert_eq!(place.gretel(&[&start[..], &["few", "--crumbs", "3"], &program].concat()).code, 0);
+    let shown = crumbs(&place, "few");
+    let found = numbers(&shown);
+    assert!(
+        found.len() == 3 && found[0] > 3 && found.windows(2).all(|pair| pair[1] == pair[0] + 1),
+        "{found:?}"
+    );
+    assert_eq!(place.gretel(&["replay", "few"]).code, 0);
+
+    assert_eq!(place.gretel(&[&start[..], &["none", "--no-crumbs"], &program].concat()).code, 0);
+    assert!(!place.path("none/crumbs-0").exists());
+    assert_eq!(place.replay("none", "soft")["crumbs_compared"], 0);
+    for command in [&["core", "--crumbs", "none"][..], &["watch", "none"]] {
+        let shown = place.gretel(command);
+        assert_eq!(shown.code, DAMAGED);
+        assert!(shown.err.contains("recorded with --no-crumbs"), "{}", shown.err);
+    }
+    for refused in [&["--crumbs", "0"][..], &["--crumbs", "9999999"], &["--crumbs", "5", "--no-crumbs"]] {
+        assert_eq!(place.gretel(&[&start[..], &["refused"], refused, &program].concat()).code, USAGE);
+    }
+}
+
+/// Killed at any moment, the recorder leaves a ring in order; at most the record that it was writing is lost.
+#[test]
+fn a_killed_recorder_leaves_its_crumbs() {
+    let place = Place::new();
+    let Some(_program) = place.compile("calls", CALLS) else { return };
+    for engine in engines() {
+        let mut child = recorder(&place, engine, &["--crumbs", "100", "--engine", engine, "--", "./calls"]);
+        sleep(Duration::from_millis(200));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let shown = crumbs(&place, engine);
+        let found = numbers(&shown);
+        assert!(found.len() >= 99 && found.windows(2).all(|pair| pair[1] == pair[0] + 1), "{found:?}");
+        assert!(shown["torn"].as_u64().unwrap() <= 1 && shown["missing"] == 0);
+        assert!(shown["crumbs"].as_array().unwrap().iter().all(|entry| entry["syscall_name"] == "getppid"));
+        let replayed = place.gretel(&["replay", engine, "--engine", engine]);
+        assert_eq!(replayed.code, DAMAGED, "cut, and not different: {}", replayed.err);
+        assert!(replayed.err.contains("the recorder was killed"), "{}", replayed.err);
+    }
+}
+
+/// Crumbs come while the program runs, and the end of the recording is the end of watching.
+#[test]
+fn a_running_recording_can_be_watched() {
+    let place = Place::new();
+    let mut recorder = recorder(&place, "rec", &WAITS);
+    let mut watch = place.command(env!("CARGO_BIN_EXE_gretel"), &["watch", "--json", "--last", "0", "rec"]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    // Whatever the program left before, what follows is said after watching has begun.
+    sleep(Duration::from_millis(300));
+    recorder.stdin.as_mut().unwrap().write_all(b"a line\n").unwrap();
+    let mut calls = Vec::new();
+    while !calls.ends_with(&["write".to_owned(), "read".to_owned()]) {
+        let line: Value = serde_json::from_str(&lines.next().expect("more crumbs").unwrap()).unwrap();
+        calls.extend(line["syscall_name"].as_str().map(str::to_owned));
+    }
+    drop(recorder.stdin.take());
+    assert_eq!(finished(&recorder.wait_with_output().unwrap()).code, 0);
+    let rest: Vec<_> = lines.map(Result::unwrap).collect();
+    assert!(rest.iter().any(|line| line.contains("exit_group")), "{rest:?}");
+    assert_eq!(finished(&watch.wait_with_output().unwrap()).code, 0);
+    let after = place.gretel(&["watch", "--last", "2", "rec"]);
+    assert_eq!((after.code, after.out().lines().count()), (0, 2), "{}", after.err);
+}
+
+/// Who has seen enough closes the pipe, and the watcher goes.
+#[test]
+fn a_watcher_without_a_reader_ends() {
+    let place = Place::new();
+    let Some(_program) = place.compile("calls", CALLS) else { return };
+    let mut recorder = recorder(&place, "rec", &["--engine", "soft", "--", "./calls"]);
+    let mut watch = place.command(env!("CARGO_BIN_EXE_gretel"), &["watch", "rec"]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut some = [0; 100];
+    watch.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let watched = finished(&watch.wait_with_output().unwrap());
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    assert_eq!(watched.code, 0, "{}", watched.err);
+}
+
+/// A ring that is damaged, or of another run, is noticed; replay needs only the journal.
+#[test]
+fn a_ring_that_is_not_this_recordings_is_noticed() {
+    let place = Place::new();
+    for (name, word) in [("one", "x"), ("two", "longer")] {
+        let start = ["record", "--engine", "soft", "-o", name, "--", "busybox"];
+        let applet: &[&str] = if word == "x" { &["echo", word] } else { &["cat", "/dev/null"] };
+        assert_eq!(place.gretel(&[&start[..], applet].concat()).code, 0);
+    }
+    let equal = place.replay("one", "soft");
+    assert!(equal["crumbs_compared"].as_u64().unwrap() >= 5, "{equal}");
+    assert_eq!(equal["crumbs_compared"], equal["events"].as_u64().unwrap() - 1, "all but the end itself");
+
+    let own = fs::read(place.path("one/crumbs-0")).unwrap();
+    fs::copy(place.path("two/crumbs-0"), place.path("one/crumbs-0")).unwrap();
+    let replayed = place.gretel(&["replay", "one", "--engine", "soft"]);
+    assert_eq!(replayed.code, DAMAGED);
+    assert!(replayed.err.contains("the ring of crumbs is not"), "{}", replayed.err);
+
+    for damaged in [&own[..40], &b"no ring at all, but some other text of more than forty-eight bytes"[..]] {
+        fs::write(place.path("one/crumbs-0"), damaged).unwrap();
+        let shown = place.gretel(&["core", "--crumbs", "one"]);
+        assert_eq!(shown.code, DAMAGED);
+        assert!(shown.err.contains("is not a ring of crumbs"), "{}", shown.err);
+        assert_eq!(place.replay("one", "soft")["digest"], equal["digest"]);
+    }
+}
