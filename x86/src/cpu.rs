@@ -25,7 +25,7 @@ pub struct Cpu<B> {
     pub(crate) code_store: Option<u64>,
     fault: Option<PageFault>,
     down: bool,
-    /// The bits of RFLAGS that no instruction here touches.
+    /// RFLAGS but for the arithmetic flags and DF.
     other_flags: u64,
     bases: [u64; 2],
     fpu: Fpu,
@@ -323,6 +323,12 @@ impl<B: Bus> Machine for Cpu<B> {
     }
     fn set_direction(&mut self, down: bool) {
         self.down = down;
+    }
+    fn system_flags(&self) -> u64 {
+        self.other_flags
+    }
+    fn set_system_flags(&mut self, v: u64) {
+        self.other_flags = v;
     }
     #[inline(always)]
     fn segment_base(&self, s: Segment) -> u64 {

@@ -52,6 +52,12 @@ impl<M: Machine> Machine for Faulty<'_, M> {
     fn set_direction(&mut self, down: Bool<Self>) {
         self.inner.set_direction(down);
     }
+    fn system_flags(&self) -> Bv<Self> {
+        self.inner.system_flags()
+    }
+    fn set_system_flags(&mut self, v: Bv<Self>) {
+        self.inner.set_system_flags(v);
+    }
     fn segment_base(&self, s: Segment) -> Bv<Self> {
         self.inner.segment_base(s)
     }

@@ -6,7 +6,7 @@
 //! f7 f1    | div ecx      | rax=1       => #DE
 //! ```
 //!
-//! Numbers are hexadecimal. Names: the general registers, `rip`, `cf pf af zf sf of df`, `fs` and `gs` (bases),
+//! Numbers are hexadecimal. Names: the general registers, `rip`, `cf pf af zf sf of df nt ac id`, `fs` and `gs` (bases),
 //! `xmm0=HIGH_LOW`, `st0=EXPONENT_SIGNIFICAND` (physical registers), `mxcsr fcw fsw ftw`, and `[ADDRESS]=BYTES`.
 //! What is not named is, before: rsp [`STACK`], rip [`CODE`], the control registers as a program starts with
 //! them, all else zero; after: as it was before, but rip behind the instruction. A flag that the manual leaves
@@ -20,7 +20,7 @@ use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 use crate::flags::Flag;
 use crate::machine::Trap;
 use crate::op::Gpr;
-use crate::state::{RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, State};
+use crate::state::{RFLAGS_FIXED, RFLAGS_IF, State};
 
 /// Where the instruction is.
 pub const CODE: u64 = 0x40_0000;
@@ -84,6 +84,9 @@ const TRAPS: [(&str, Trap); 9] = [
 
 /// The arithmetic flags by name, in the order of [`Flag::ALL`].
 const FLAGS: [&str; 6] = ["cf", "pf", "af", "zf", "sf", "of"];
+
+/// Other flags that a program can change, with their bits in RFLAGS.
+const OTHER_FLAGS: [(&str, u32); 4] = [("df", 10), ("nt", 14), ("ac", 18), ("id", 21)];
 
 /// Reads a file of cases. Empty lines and lines that begin with `#` are skipped.
 ///
@@ -173,6 +176,11 @@ fn set(to: &mut Situation, word: &str) -> Result<u64, String> {
         to.state.regs.gpr[n] = parse_number(value)?;
         return Ok(0);
     }
+    if let Some((_, bit)) = OTHER_FLAGS.iter().find(|(flag, _)| *flag == name) {
+        let flags = &mut to.state.regs.rflags;
+        *flags = *flags & !(1 << bit) | u64::from(value == "1") << bit;
+        return Ok(0);
+    }
     set_other(to, name, value)?;
     Ok(0)
 }
@@ -199,7 +207,6 @@ fn set_other(to: &mut Situation, name: &str, value: &str) -> Result<(), String> 
         "rip" => regs.rip = parse_number(value)?,
         "fs" => regs.fs_base = parse_number(value)?,
         "gs" => regs.gs_base = parse_number(value)?,
-        "df" => regs.rflags = regs.rflags & !RFLAGS_DF | if value == "1" { RFLAGS_DF } else { 0 },
         "fcw" => fpu.control = narrow(parse_number(value)?)?,
         "fsw" => fpu.status = narrow(parse_number(value)?)?,
         "ftw" => {
@@ -241,15 +248,15 @@ pub fn difference(before: &Situation, after: &Situation) -> String {
         ("rip", old.regs.rip, new.regs.rip),
         ("fs", old.regs.fs_base, new.regs.fs_base),
         ("gs", old.regs.gs_base, new.regs.gs_base),
-        ("df", old.regs.rflags >> 10 & 1, new.regs.rflags >> 10 & 1),
         ("fcw", old.fpu.control.into(), new.fpu.control.into()),
         ("fsw", old.fpu.status.into(), new.fpu.status.into()),
         ("ftw", old.fpu.tag.into(), new.fpu.tag.into()),
         ("mxcsr", old.fpu.mxcsr.into(), new.fpu.mxcsr.into()),
     ];
     words.extend(numbers.iter().filter(|(_, a, b)| a != b).map(|(name, _, b)| format!("{name}={b:x}")));
-    for (flag, name) in Flag::ALL.iter().zip(FLAGS) {
-        let (a, b) = (old.regs.rflags >> flag.bit() & 1, new.regs.rflags >> flag.bit() & 1);
+    let arithmetic = FLAGS.into_iter().zip(Flag::ALL.map(Flag::bit));
+    for (name, bit) in OTHER_FLAGS.into_iter().chain(arithmetic) {
+        let (a, b) = (old.regs.rflags >> bit & 1, new.regs.rflags >> bit & 1);
         if a != b {
             words.push(format!("{name}={b}"));
         }

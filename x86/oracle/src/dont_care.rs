@@ -7,9 +7,11 @@ use crate::vendor;
 use iced_x86::{Instruction, Mnemonic, OpKind};
 use x86::flags::{ARITHMETIC, Flag};
 
-/// RFLAGS bits that are compared: the arithmetic flags and DF. The others are not the program's to see (RF is an
-/// artefact of the fault) or cannot be changed by what is generated.
-pub const COMPARED_FLAGS: u64 = ARITHMETIC | x86::state::RFLAGS_DF;
+/// NT and ID. AC, which a program can change too, would make the misaligned accesses of what follows fault.
+pub(crate) const HARMLESS_FLAGS: u64 = 1 << 14 | 1 << 21;
+/// RFLAGS bits that are compared: the arithmetic flags, DF, NT and ID. The others are not the program's to see (RF is
+/// an artefact of the fault) or cannot be changed by what is generated.
+pub const COMPARED_FLAGS: u64 = ARITHMETIC | x86::state::RFLAGS_DF | HARMLESS_FLAGS;
 
 /// What an instruction leaves undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

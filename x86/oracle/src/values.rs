@@ -1,6 +1,7 @@
 //! Operand values that are likely to matter: the edges of integers and of floating point, among random ones.
 
 use crate::case::Image;
+use crate::dont_care::HARMLESS_FLAGS;
 use crate::layout::{CODE, DATA, DATA_SIZE, PAGE, WRITABLE};
 use crate::random::Random;
 use x86::state::{Fpu, MXCSR_RESET, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF};
@@ -128,10 +129,11 @@ pub(crate) fn extended(random: &mut Random) -> (u64, u16) {
     (significand, sign | exponent)
 }
 
-/// Arithmetic flags and DF at random.
+/// Arithmetic flags at random, and at times DF, NT and ID.
 pub(crate) fn rflags(random: &mut Random) -> u64 {
     let direction = if random.percent(10) { RFLAGS_DF } else { 0 };
-    RFLAGS_FIXED | RFLAGS_IF | direction | random.next() & x86::flags::ARITHMETIC
+    let others = if random.percent(10) { random.next() & HARMLESS_FLAGS } else { 0 };
+    RFLAGS_FIXED | RFLAGS_IF | direction | others | random.next() & x86::flags::ARITHMETIC
 }
 
 /// x87 and vector state. One in eight has exceptions unmasked.

@@ -4,18 +4,27 @@ use crate::domain::{Bin, Domain};
 use crate::flags::{Flag, Flags};
 use crate::machine::{Bv, Exec, Machine};
 use crate::op::{Gpr, Loc, Op};
-use crate::state::{RFLAGS_FIXED, RFLAGS_IF};
 
 /// RFLAGS bit 10.
 const DIRECTION_BIT: u32 = 10;
+/// NT, AC and ID: what else of RFLAGS a program can change, and reads back.
+pub const SYSTEM: u64 = 1 << 14 | 1 << 18 | 1 << 21;
 
-/// RFLAGS as PUSHF and a system call see it: the arithmetic flags, DF, IF and bit 1.
+/// Writes those bits of [`Machine::system_flags`] that are in `mask`.
+pub fn set_system<M: Machine>(m: &mut M, mask: u64, v: Bv<M>) {
+    let d = m.d();
+    let kept = d.bin(Bin::And, 64, m.system_flags(), d.lit(64, !mask));
+    let new = d.bin(Bin::Or, 64, kept, d.bin(Bin::And, 64, v, d.lit(64, mask)));
+    m.set_system_flags(new);
+}
+
+/// RFLAGS as PUSHF sees it.
 pub fn rflags<M: Machine>(m: &M) -> Bv<M> {
     let d = m.d();
     let down = (DIRECTION_BIT, m.direction());
     let flags = m.flags();
     Flag::ALL.map(|f| (f.bit(), flags.get(d, f))).into_iter().chain([down]).fold(
-        d.lit(64, RFLAGS_FIXED | RFLAGS_IF),
+        m.system_flags(),
         |all, (bit, set)| {
             let v = d.ite(set, 64, d.lit(64, 1 << bit), d.lit(64, 0));
             d.bin(Bin::Or, 64, all, v)

@@ -1,7 +1,7 @@
 //! The stack (Intel SDM vol. 1, 6.2): the value is read, the memory written, and rsp moved last.
 
 use super::flag;
-use super::operand::{Any, Place, effective_address, non_canonical, read, register, write};
+use super::operand::{Any, Place, effective_address, non_canonical, read, register, set_register, write};
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine, Trap};
 use crate::op::{Gpr, Loc, Op};
@@ -86,26 +86,49 @@ pub fn pushf<M: Machine>(m: &mut M, op: &Op) -> Exec {
     push_value(m, w, v)
 }
 
-/// POPF: the arithmetic flags and DF. User mode cannot change IF or IOPL; TF, AC and ID are left alone.
+/// POPF: the arithmetic flags, DF, NT, AC and ID; those above bit 15 only in the 64-bit form. User mode cannot change
+/// IF or IOPL; TF is left alone, as nothing here single-steps.
 pub fn popf<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let w = u32::from(op.w);
     let v = top(m, w)?;
     let v = if w == 64 { v } else { m.d().zext(w, 64, v) };
     release(m, w / 8);
     flag::set_rflags(m, v);
+    let above = if w == 16 { flag::SYSTEM & !0xffff } else { 0 };
+    flag::set_system(m, flag::SYSTEM & !above, v);
     Ok(())
 }
 
-/// ENTER with nesting level 0, which is all that compilers ever made. The far end of the new frame must be
-/// writable too, though nothing is written there.
+/// ENTER. Under a nesting level it copies the frame pointers of the enclosing procedures, which may overlap what
+/// it pushes: so each is loaded when the one before is stored, and all are loaded once before, to see whether that
+/// faults. The far end of the new frame must be writable too, though nothing is written there.
 pub fn enter<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let frame = moved(m, -8);
-    let size = m.d().lit(64, op.imm & 0xffff);
-    let rsp = m.d().bin(Bin::Sub, 64, frame, size);
-    let rbp = m.reg(Gpr::RBP);
+    let w = u32::from(op.w);
+    let (level, size) = (op.imm >> 16 & 31, op.imm & 0xffff);
+    let below = |m: &M, r, n: u64| m.d().bin(Bin::Sub, 64, m.reg(r), m.d().lit(64, n * u64::from(w / 8)));
+    let frame = below(m, Gpr::RSP, 1);
+    for n in 1..level {
+        let enclosing = below(m, Gpr::RBP, n);
+        m.load(w, enclosing).map_err(stack_trap)?;
+    }
+    let pushed = below(m, Gpr::RSP, level + 1);
+    m.prepare_store(pushed, (level + 1) * u64::from(w / 8)).map_err(stack_trap)?;
+    let rsp = m.d().bin(Bin::Sub, 64, pushed, m.d().lit(64, size));
     m.prepare_store(rsp, 1).map_err(stack_trap)?;
-    m.store(64, frame, rbp).map_err(stack_trap)?;
-    m.set_reg(Gpr::RBP, frame);
+    let rbp = register(m, Gpr::RBP, w);
+    m.store(w, frame, rbp).map_err(stack_trap)?;
+    let new_rbp = if w == 64 { frame } else { m.d().trunc(64, w, frame) };
+    for n in 1..=level {
+        let v = if n == level {
+            new_rbp
+        } else {
+            let enclosing = below(m, Gpr::RBP, n);
+            m.load(w, enclosing).map_err(stack_trap)?
+        };
+        let to = below(m, Gpr::RSP, n + 1);
+        m.store(w, to, v).map_err(stack_trap)?;
+    }
+    set_register(m, Gpr::RBP, w, new_rbp);
     m.set_reg(Gpr::RSP, rsp);
     Ok(())
 }
@@ -117,7 +140,7 @@ pub fn leave<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let v = m.load(w, frame).map_err(stack_trap)?;
     let rsp = m.d().bin(Bin::Add, 64, frame, m.d().lit(64, u64::from(w / 8)));
     m.set_reg(Gpr::RSP, rsp);
-    super::operand::set_register(m, Gpr::RBP, w, v);
+    set_register(m, Gpr::RBP, w, v);
     Ok(())
 }
 

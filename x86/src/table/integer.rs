@@ -38,7 +38,7 @@ fn writes_segment_register(i: &Instruction) -> bool {
 /// What the operands do not say: the width of instructions with implied operands, and selectors in `cc`.
 fn adjust(i: &Instruction, op: &mut Op) {
     match i.mnemonic() {
-        N::Push | N::Pop | N::Pushf | N::Pushfq | N::Popf | N::Popfq | N::Leave => {
+        N::Push | N::Pop | N::Pushf | N::Pushfq | N::Popf | N::Popfq | N::Enter | N::Leave => {
             op.w = stack_width(i);
         }
         N::Cbw | N::Cwd => op.w = 16,
@@ -58,8 +58,8 @@ fn adjust(i: &Instruction, op: &mut Op) {
 /// The width of a push or pop, from how far it moves rsp.
 fn stack_width(i: &Instruction) -> u8 {
     match i.code() {
-        Code::Leavew => 16,
-        Code::Leaveq => 64,
+        Code::Leavew | Code::Enterw_imm16_imm8 => 16,
+        Code::Leaveq | Code::Enterq_imm16_imm8 => 64,
         _ if i.stack_pointer_increment().abs() == 2 => 16,
         _ => 64,
     }
@@ -193,7 +193,7 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
         N::Pop => stack::pop::<M>,
         N::Pushf | N::Pushfq => stack::pushf::<M>,
         N::Popf | N::Popfq => stack::popf::<M>,
-        N::Enter if op.imm >> 16 == 0 && i.code() == Code::Enterq_imm16_imm8 => stack::enter::<M>,
+        N::Enter => stack::enter::<M>,
         N::Leave => stack::leave::<M>,
         _ => return None,
     })
@@ -229,7 +229,11 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
         | N::Prefetcht0
         | N::Prefetcht1
         | N::Prefetcht2
+        | N::Prefetch
         | N::Prefetchw
+        | N::Prefetchwt1
+        | N::Prefetchit0
+        | N::Prefetchit1
         | N::Cldemote
         | N::Serialize
         | N::Reservednop

@@ -208,7 +208,7 @@ impl<'a> Operands<'a> {
                 let slot = self.slot(values::FLAG_SLOTS);
                 self.pins.pin(Gpr::RSP, slot);
             }
-            M::Leave => self.pins.pin(Gpr::RBP, data),
+            M::Leave | M::Enter => self.pins.pin(Gpr::RBP, data),
             M::Xlatb => self.pins.pin(Gpr::RBX, data),
             M::Div | M::Idiv => {
                 let high = [0, 0, 1, 2, u64::MAX][self.random.index(5)];
