@@ -106,7 +106,7 @@ const fn to_index(offset: u64) -> usize {
 }
 
 impl Fetched {
-    /// Decodes the next instruction, or says why there is none.
+    /// Decodes the next instruction, or says why there is none: more than 15 bytes are #GP.
     fn decode(&self, decoder: &mut Decoder<'_>) -> Result<Instruction, NoBlock> {
         let at = decoder.position();
         let i = decoder.decode();
@@ -114,14 +114,24 @@ impl Fetched {
         if !i.is_invalid() {
             return Ok(i);
         }
-        // Out of bytes, not bad bytes: the fetch of the next page is what faults.
-        match self.beyond {
-            Some(trap) if rest.len() < MAX_INSTRUCTION && decoder.last_error() == NO_MORE_BYTES => {
-                Err(NoBlock::Trap(trap))
-            }
-            _ => Err(NoBlock::Trap(Trap::Undefined)),
-        }
+        // Out of bytes, not bad bytes: the fetch of the next page is what faults, or there are too many of them.
+        Err(NoBlock::Trap(match self.beyond {
+            Some(trap) if rest.len() < MAX_INSTRUCTION && decoder.last_error() == NO_MORE_BYTES => trap,
+            _ if is_too_long(rest) => Trap::General,
+            _ => Trap::Undefined,
+        }))
     }
+}
+
+/// Whether the instruction that `bytes` begin with goes on behind the longest that there can be.
+fn is_too_long(bytes: &[u8]) -> bool {
+    let failure = |len: usize| {
+        let bytes = &bytes[..bytes.len().min(len)];
+        let mut decoder = Decoder::new(64, bytes, DecoderOptions::NO_INVALID_CHECK);
+        decoder.decode().is_invalid().then(|| decoder.last_error())
+    };
+    // iced calls too many bytes invalid, so that one less must be too few.
+    failure(MAX_INSTRUCTION).is_some() && failure(MAX_INSTRUCTION - 1) == Some(NO_MORE_BYTES)
 }
 
 const NO_MORE_BYTES: iced_x86::DecoderError = iced_x86::DecoderError::NoMoreBytes;

@@ -2,6 +2,7 @@
 
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
+use crate::machine::MachineRead;
 use crate::op::{Condition, Gpr, Loc, Mem, Op, Rep, Segment};
 
 /// Selector of CS in 64-bit Linux programs, the value that `mov eax, cs` reads.
@@ -25,6 +26,22 @@ pub fn op(i: &Instruction) -> Op {
         imm: immediate(i, w),
         next: i.next_ip(),
     }
+}
+
+/// What `i` reads, if it is one that reads the machine.
+#[must_use]
+pub fn machine_read(i: &Instruction) -> Option<MachineRead> {
+    Some(match i.mnemonic() {
+        Mnemonic::Cpuid => MachineRead::Cpuid,
+        Mnemonic::Rdtsc => MachineRead::Rdtsc,
+        Mnemonic::Rdtscp => MachineRead::Rdtscp,
+        Mnemonic::Rdpid => MachineRead::Rdpid,
+        Mnemonic::Rdrand => MachineRead::Rdrand,
+        Mnemonic::Rdseed => MachineRead::Rdseed,
+        Mnemonic::Xgetbv => MachineRead::Xgetbv,
+        Mnemonic::Xbegin | Mnemonic::Xend | Mnemonic::Xabort | Mnemonic::Xtest => MachineRead::Transaction,
+        _ => return None,
+    })
 }
 
 /// A number that the instruction set keeps below 256: a length, a register number, an operand width.

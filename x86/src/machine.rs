@@ -97,6 +97,9 @@ pub enum MachineRead {
     Rdseed,
     /// XGETBV.
     Xgetbv,
+    /// XBEGIN, XEND, XABORT, XTEST: whether a transaction commits is the processor's whim. No CPU model has them, so
+    /// the engine answers with #UD.
+    Transaction,
 }
 
 /// Architectural state, with memory and traps: the only way in which a semantics touches the world.

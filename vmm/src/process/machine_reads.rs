@@ -9,9 +9,10 @@
 
 use crate::cpu_model;
 use crate::engine::Virt;
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Register};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use x86::decode::machine_read;
 use x86::machine::MachineRead;
 use x86::state::Regs;
 
@@ -110,7 +111,10 @@ fn find(start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
         if may_contain(bytes) {
             let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
             found.extend(
-                decoder.iter().filter(|instruction| kind(instruction).is_some()).map(|found| found.ip()),
+                decoder
+                    .iter()
+                    .filter(|instruction| machine_read(instruction).is_some())
+                    .map(|found| found.ip()),
             );
         }
     }
@@ -119,21 +123,7 @@ fn find(start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
 
 /// Whether the opcode bytes of a machine read occur at all; cheap, and true for little code.
 fn may_contain(code: &[u8]) -> bool {
-    code.windows(2).any(|pair| pair[0] == 0x0f && matches!(pair[1], 0x01 | 0x31 | 0xa2 | 0xc7))
-}
-
-/// Which machine read an instruction is.
-fn kind(instruction: &Instruction) -> Option<MachineRead> {
-    Some(match instruction.mnemonic() {
-        Mnemonic::Cpuid => MachineRead::Cpuid,
-        Mnemonic::Rdtsc => MachineRead::Rdtsc,
-        Mnemonic::Rdtscp => MachineRead::Rdtscp,
-        Mnemonic::Rdpid => MachineRead::Rdpid,
-        Mnemonic::Rdrand => MachineRead::Rdrand,
-        Mnemonic::Rdseed => MachineRead::Rdseed,
-        Mnemonic::Xgetbv => MachineRead::Xgetbv,
-        _ => return None,
-    })
+    code.windows(2).any(|pair| matches!(pair, [0x0f, 0x01 | 0x31 | 0xa2 | 0xc7] | [0xc6 | 0xc7, 0xf8]))
 }
 
 /// A machine read at the guest's rip, decoded.
@@ -160,7 +150,7 @@ impl Read {
     #[must_use]
     pub fn decode(rip: Virt, bytes: &[u8]) -> Option<Read> {
         let instruction = Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode();
-        Some(Read { kind: kind(&instruction)?, instruction })
+        Some(Read { kind: machine_read(&instruction)?, instruction })
     }
 
     /// What it needs; `None` if the model lacks it, and hardware would raise #UD.
@@ -170,7 +160,7 @@ impl Read {
             MachineRead::Cpuid => Some(Needs::Nothing),
             MachineRead::Rdtsc | MachineRead::Rdtscp => Some(Needs::Tsc),
             MachineRead::Rdrand | MachineRead::Rdseed => Some(Needs::Random),
-            MachineRead::Rdpid | MachineRead::Xgetbv => None,
+            MachineRead::Rdpid | MachineRead::Xgetbv | MachineRead::Transaction => None,
         }
     }
 
@@ -195,7 +185,7 @@ impl Read {
                 }
             }
             MachineRead::Rdrand | MachineRead::Rdseed => self.store_random(regs, value),
-            MachineRead::Rdpid | MachineRead::Xgetbv => {}
+            MachineRead::Rdpid | MachineRead::Xgetbv | MachineRead::Transaction => {}
         }
         regs.rip = self.instruction.next_ip();
     }
@@ -266,5 +256,13 @@ mod tests {
         rdrand_r9w.execute(&mut regs, 0x1234_5678);
         assert_eq!((regs.gpr[9], regs.rflags & 1, regs.rip), (0xffff_ffff_ffff_5678, 1, 0x19));
         assert_eq!(Read::decode(0x14, &[0x0f, 0x01, 0xd0]).expect("XGETBV").needs(), None);
+    }
+
+    #[test]
+    fn transactions_are_rewritten_for_no_model_has_them() {
+        // xbegin 0x1006; xabort 1; xend; xtest
+        let code = [0xc7, 0xf8, 0, 0, 0, 0, 0xc6, 0xf8, 1, 0x0f, 0x01, 0xd5, 0x0f, 0x01, 0xd6];
+        assert_eq!(Sites::default().add(0x1000, &code, &[]), [0x1000, 0x1006, 0x1009, 0x100c]);
+        assert_eq!(Read::decode(0x1000, &code).expect("XBEGIN").needs(), None);
     }
 }

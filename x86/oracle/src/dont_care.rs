@@ -174,7 +174,9 @@ pub const UNDEFINED: &[Row] = &[
 ];
 
 /// What is not compared of a fault; [`crate::compare`] has the code, one function for each.
-pub const FAULT_LATITUDE: [&str; 5] = [
+pub const FAULT_LATITUDE: [&str; 6] = [
+    "whether bytes that are no instruction raise #UD, or #PF where more of them would be in a page that is missing, or \
+     #GP where there would be more than 15",
     "memory after an ENTER that faults on the far end of its frame: AMD has already pushed rbp",
     "whether an access across the last user address is #GP or #PF there: no program has that page",
     "the present bit of a page fault beyond user addresses: it tells of the host's page tables",
@@ -187,7 +189,19 @@ pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
     (&[M::Int1], "INT1: hypervisors that intercept it differ in where rip is afterwards"),
     (&[M::Syscall, M::Sysenter, M::Int, M::Into], "system calls: their effect is not the processor's"),
     (
-        &[M::Cpuid, M::Rdtsc, M::Rdtscp, M::Rdpid, M::Rdrand, M::Rdseed, M::Xgetbv],
+        &[
+            M::Cpuid,
+            M::Rdtsc,
+            M::Rdtscp,
+            M::Rdpid,
+            M::Rdrand,
+            M::Rdseed,
+            M::Xgetbv,
+            M::Xbegin,
+            M::Xend,
+            M::Xabort,
+            M::Xtest,
+        ],
         "reads of the machine: the result is not a function of the program's state",
     ),
     (

@@ -12,7 +12,7 @@ pub fn read_machine<M: Machine, const KIND: usize>(_m: &mut M, _op: &Op) -> Exec
 }
 
 /// The kinds of machine reads, for const generics, which take no enums.
-pub const READS: [MachineRead; 7] = [
+pub const READS: [MachineRead; 8] = [
     MachineRead::Cpuid,
     MachineRead::Rdtsc,
     MachineRead::Rdtscp,
@@ -20,6 +20,7 @@ pub const READS: [MachineRead; 7] = [
     MachineRead::Rdrand,
     MachineRead::Rdseed,
     MachineRead::Xgetbv,
+    MachineRead::Transaction,
 ];
 
 /// Writes the results of a machine read where the instruction has them; values are 64 bits wide and cut to fit.
@@ -31,6 +32,7 @@ pub const READS: [MachineRead; 7] = [
 /// | RDTSCP | eax, edx, ecx |
 /// | RDPID | destination |
 /// | RDRAND, RDSEED | destination, CF (bit 0) |
+/// | XBEGIN and its kin | none |
 ///
 /// # Errors
 /// None with register destinations, which is all there are.
@@ -39,6 +41,7 @@ pub fn supply<M: Machine>(m: &mut M, op: &Op, read: MachineRead, values: [Bv<M>;
         MachineRead::Cpuid => &[Gpr::RAX, Gpr::RBX, Gpr::RCX, Gpr::RDX],
         MachineRead::Rdtsc | MachineRead::Xgetbv => &[Gpr::RAX, Gpr::RDX],
         MachineRead::Rdtscp => &[Gpr::RAX, Gpr::RDX, Gpr::RCX],
+        MachineRead::Transaction => &[],
         MachineRead::Rdpid => return write(m, op, op.a, 64, values[0]),
         MachineRead::Rdrand | MachineRead::Rdseed => {
             let w = AnyWidth::of(op);

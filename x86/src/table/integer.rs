@@ -4,7 +4,7 @@ use iced_x86::{Code, Instruction, Mnemonic as N, Register};
 
 use super::hot;
 use crate::decode;
-use crate::machine::{Handler, Machine};
+use crate::machine::{Handler, Machine, MachineRead};
 use crate::op::{BranchKind, Condition, Loc, Op};
 use crate::sem::operand::{Any, AnyWidth};
 use crate::sem::{
@@ -26,7 +26,7 @@ pub(super) fn lookup<M: Machine, const FAST: bool>(i: &Instruction) -> Option<(H
     if FAST && let Some(handler) = hot::lookup(i, &op) {
         return Some((handler, op));
     }
-    let handler = body(i, &op).map(Handler::Body).or_else(|| last(i, &op))?;
+    let handler = body(i, &op).map(Handler::Body).or_else(|| last(i))?;
     Some((handler, op))
 }
 
@@ -244,7 +244,7 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
 }
 
 /// Instructions that end a block.
-fn last<M: Machine>(i: &Instruction, op: &Op) -> Option<Handler<M>> {
+fn last<M: Machine>(i: &Instruction) -> Option<Handler<M>> {
     use BranchKind::{Conditional, IndirectCall, IndirectJump, RelativeCall, RelativeJump, Return};
     let (run, kind): (crate::machine::Last<M>, _) = match i.mnemonic() {
         _ if i.is_jcc_short_or_near() => (control::jcc::<M>, Some(Conditional)),
@@ -260,7 +260,7 @@ fn last<M: Machine>(i: &Instruction, op: &Op) -> Option<Handler<M>> {
         N::Int1 => (control::debug_trap::<M>, None),
         N::Ud0 | N::Ud1 | N::Ud2 => (control::undefined::<M>, None),
         _ if i.is_privileged() || is_forbidden(i) => (control::privileged::<M>, None),
-        _ => (string_last(i).or_else(|| machine_read(i, op))?, None),
+        _ => (string_last(i).or_else(|| machine_read(i))?, None),
     };
     Some(Handler::Last(run, kind))
 }
@@ -289,15 +289,15 @@ fn string_last<M: Machine>(i: &Instruction) -> Option<crate::machine::Last<M>> {
     })
 }
 
-fn machine_read<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Last<M>> {
-    Some(match i.mnemonic() {
-        N::Cpuid => system::read_machine::<M, 0>,
-        N::Rdtsc => system::read_machine::<M, 1>,
-        N::Rdtscp => system::read_machine::<M, 2>,
-        N::Rdpid if matches!(op.a, Loc::Reg(_)) => system::read_machine::<M, 3>,
-        N::Rdrand => system::read_machine::<M, 4>,
-        N::Rdseed => system::read_machine::<M, 5>,
-        N::Xgetbv => system::read_machine::<M, 6>,
-        _ => return None,
+fn machine_read<M: Machine>(i: &Instruction) -> Option<crate::machine::Last<M>> {
+    Some(match decode::machine_read(i)? {
+        MachineRead::Cpuid => system::read_machine::<M, 0>,
+        MachineRead::Rdtsc => system::read_machine::<M, 1>,
+        MachineRead::Rdtscp => system::read_machine::<M, 2>,
+        MachineRead::Rdpid => system::read_machine::<M, 3>,
+        MachineRead::Rdrand => system::read_machine::<M, 4>,
+        MachineRead::Rdseed => system::read_machine::<M, 5>,
+        MachineRead::Xgetbv => system::read_machine::<M, 6>,
+        MachineRead::Transaction => system::read_machine::<M, 7>,
     })
 }

@@ -7,7 +7,7 @@ use crate::engine::code::{GENERAL, LONGEST, decode, fetch, software_interrupt};
 use crate::engine::flags::user_rflags;
 use crate::engine::{EngineError, Exception, Exit, Virt};
 use iced_x86::Mnemonic;
-use x86::machine::MachineRead;
+use x86::decode::machine_read;
 use x86::state::Regs;
 
 const UNDEFINED: u8 = 6;
@@ -92,7 +92,7 @@ impl KvmEngine {
             return Exit::Exception(exception);
         }
         let bytes = fetch(&self.ram, self.user.cr3, self.regs.rip);
-        match (machine_read(&bytes), software_interrupt(&bytes)) {
+        match (machine_read(&decode(&bytes)), software_interrupt(&bytes)) {
             (Some(read), _) => Exit::MachineRead(read),
             (None, Some((refused, 0))) => Exit::Exception(refused),
             (None, _) => Exit::Exception(exception),
@@ -126,19 +126,6 @@ fn exception(vector: u8, frame: &Frame, fault_address: Virt) -> Exception {
         vector,
         error_code: u32::try_from(code).expect("sixteen bits"),
         address: if page_fault { fault_address } else { 0 },
-    }
-}
-
-fn machine_read(bytes: &[u8]) -> Option<MachineRead> {
-    match decode(bytes).mnemonic() {
-        Mnemonic::Cpuid => Some(MachineRead::Cpuid),
-        Mnemonic::Rdtsc => Some(MachineRead::Rdtsc),
-        Mnemonic::Rdtscp => Some(MachineRead::Rdtscp),
-        Mnemonic::Rdpid => Some(MachineRead::Rdpid),
-        Mnemonic::Rdrand => Some(MachineRead::Rdrand),
-        Mnemonic::Rdseed => Some(MachineRead::Rdseed),
-        Mnemonic::Xgetbv => Some(MachineRead::Xgetbv),
-        _ => None,
     }
 }
 

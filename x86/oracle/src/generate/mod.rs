@@ -9,7 +9,7 @@ mod template;
 
 use crate::case::{Case, Image};
 use crate::dont_care;
-use crate::layout::{CODE, CODE_MAX, EXIT_JUMP, PAGE};
+use crate::layout::{CODE, CODE_MAX, EXIT_JUMP, PAGE, exit_jump};
 use crate::random::Random;
 use crate::values;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
@@ -131,10 +131,12 @@ impl Generator {
         Some(Program { code, mnemonics: block.iter().map(Instruction::mnemonic).collect(), pins, at })
     }
 
-    /// A single instruction with prefixes added or a bit flipped.
+    /// A single instruction with prefixes added or a bit flipped; at times it is none any more.
     fn mutant(&self, random: &mut Random, image: &Image) -> Option<Program> {
-        const PREFIXES: [u8; 16] =
-            [0x66, 0x66, 0x67, 0xf2, 0xf3, 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x40, 0x41, 0x44, 0x48, 0x4f];
+        const PREFIXES: [u8; 17] = [
+            0x66, 0x66, 0x67, 0xf0, 0xf2, 0xf3, 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x40, 0x41, 0x44, 0x48,
+            0x4f,
+        ];
         let mut program = self.block(random, image, 1)?;
         let mnemonic = program.mnemonics[0];
         for _ in 0..=random.below(2) {
@@ -145,7 +147,15 @@ impl Generator {
                 program.code[byte] ^= 1 << random.below(8);
             }
         }
-        let i = decode(&program.code, program.at).filter(|i| is_fit(i, &program.code))?;
+        let Some(i) = decode(&program.code, program.at) else {
+            program.mnemonics = vec![Mnemonic::INVALID];
+            // What it lacks may come behind it.
+            let whole = [&program.code[..], &exit_jump(), &[0xcc; 15]].concat();
+            return decode(&whole, program.at).is_none().then_some(program);
+        };
+        if !is_fit(&i, &program.code) {
+            return None;
+        }
         let same_group = self.groups.iter().any(|(m, _)| *m == i.mnemonic());
         let keeps_flow = i.mnemonic() == mnemonic || !is_popf(&i);
         let leads_somewhere = !has_target(&i) || i.near_branch_target() == i.next_ip();
