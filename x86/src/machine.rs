@@ -3,7 +3,6 @@
 use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
 use crate::op::{BranchKind, Gpr, Segment};
-use crate::state::{RFLAGS_FIXED, RFLAGS_IF};
 
 /// Why an instruction did not retire. One byte, so that `Exec<u64>` fits two registers (a 24-byte trap costs
 /// 17 % of the interpreter's speed); the details (CR2, the error code) live in the machine, as on hardware.
@@ -126,12 +125,10 @@ pub trait Machine: Sized {
     fn direction(&self) -> Bool<Self>;
     /// Writes the direction flag.
     fn set_direction(&mut self, down: Bool<Self>);
-    /// RFLAGS but for the arithmetic flags and DF, 64 bits. A machine may take them for constant: few programs look.
-    fn system_flags(&self) -> Bv<Self> {
-        self.d().lit(64, RFLAGS_FIXED | RFLAGS_IF)
-    }
-    /// Writes them, if they are not constant; the arithmetic flags and DF are zero in `v`.
-    fn set_system_flags(&mut self, _v: Bv<Self>) {}
+    /// RFLAGS but for the arithmetic flags and DF, which are clear, 64 bits.
+    fn system_flags(&self) -> Bv<Self>;
+    /// Writes them. A machine that does not keep them answers [`Machine::system_flags`] with unknown bits.
+    fn set_system_flags(&mut self, v: Bv<Self>);
     /// The base of a segment (zero but for FS and GS).
     fn segment_base(&self, s: Segment) -> Bv<Self>;
     /// Writes the base of FS or GS.

@@ -11,6 +11,8 @@ use x86::domain::Bin;
 use x86::flags::{By, Flags};
 use x86::machine::{Control, Exec, Machine, Trap};
 use x86::op::{Gpr, Segment};
+use x86::sem::flag::SYSTEM;
+use x86::state::{RFLAGS_FIXED, RFLAGS_IF};
 
 /// Which components an instruction writes, whatever their values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,6 +168,13 @@ impl Machine for StepMachine {
         self.now.direction = down;
         self.written.direction = true;
     }
+    fn system_flags(&self) -> Term {
+        // Not followed: NT, AC and ID may be anything.
+        let terms = &*self.terms;
+        let open = terms.build_bin(Bin::And, terms.fresh(64), terms.lit_term(64, SYSTEM));
+        terms.build_bin(Bin::Or, open, terms.lit_term(64, RFLAGS_FIXED | RFLAGS_IF))
+    }
+    fn set_system_flags(&mut self, _v: Term) {}
     fn segment_base(&self, s: Segment) -> Term {
         segment_number(s).map_or_else(|| self.terms.lit_term(64, 0), |n| self.now.segment_bases[n])
     }

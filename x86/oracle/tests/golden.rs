@@ -9,6 +9,7 @@ use x86::machine::Trap;
 use x86_oracle::case::{Case, Ending, Image, Outcome};
 use x86_oracle::compare;
 use x86_oracle::dont_care;
+use x86_oracle::generate::Generator;
 use x86_oracle::interpreter::Soft;
 use x86_oracle::layout::{CODE, DATA, DATA_SIZE, WRITABLE};
 use x86_oracle::native::Worker;
@@ -91,4 +92,17 @@ fn this_processor_does_what_the_golden_cases_say() {
     }
     assert!(failures.is_empty(), "{failures}");
     assert!(count > 100, "only {count} golden cases");
+}
+
+#[test]
+fn every_mnemonic_has_a_golden_case() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../golden");
+    let mut shown = std::collections::BTreeSet::new();
+    for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+        for case in golden::parse(&fs::read_to_string(&file).unwrap()).unwrap() {
+            shown.insert(Decoder::with_ip(64, &case.bytes, CODE, DecoderOptions::NONE).decode().mnemonic());
+        }
+    }
+    let missing: Vec<_> = Generator::new(&[], 1).mnemonics().filter(|m| !shown.contains(m)).collect();
+    assert!(missing.is_empty(), "no golden case: {missing:?}");
 }

@@ -4,6 +4,7 @@ use crate::domain::{Bin, Domain};
 use crate::flags::{Flag, Flags};
 use crate::machine::{Bv, Exec, Machine};
 use crate::op::{Gpr, Loc, Op};
+use crate::state::RFLAGS_FIXED;
 
 /// RFLAGS bit 10.
 const DIRECTION_BIT: u32 = 10;
@@ -20,16 +21,18 @@ pub fn set_system<M: Machine>(m: &mut M, mask: u64, v: Bv<M>) {
 
 /// RFLAGS as PUSHF sees it.
 pub fn rflags<M: Machine>(m: &M) -> Bv<M> {
+    with_arithmetic(m, m.system_flags())
+}
+
+/// `others` with the arithmetic flags and DF, which are clear in it.
+fn with_arithmetic<M: Machine>(m: &M, others: Bv<M>) -> Bv<M> {
     let d = m.d();
     let down = (DIRECTION_BIT, m.direction());
     let flags = m.flags();
-    Flag::ALL.map(|f| (f.bit(), flags.get(d, f))).into_iter().chain([down]).fold(
-        m.system_flags(),
-        |all, (bit, set)| {
-            let v = d.ite(set, 64, d.lit(64, 1 << bit), d.lit(64, 0));
-            d.bin(Bin::Or, 64, all, v)
-        },
-    )
+    Flag::ALL.map(|f| (f.bit(), flags.get(d, f))).into_iter().chain([down]).fold(others, |all, (bit, set)| {
+        let v = d.ite(set, 64, d.lit(64, 1 << bit), d.lit(64, 0));
+        d.bin(Bin::Or, 64, all, v)
+    })
 }
 
 /// Sets the arithmetic flags and DF from an RFLAGS image.
@@ -43,7 +46,8 @@ pub fn set_rflags<M: Machine>(m: &mut M, v: Bv<M>) {
 
 /// LAHF: ah = SF, ZF, 0, AF, 0, PF, 1, CF.
 pub fn lahf<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let low = m.d().trunc(64, 8, rflags(m));
+    let image = with_arithmetic(m, m.d().lit(64, RFLAGS_FIXED));
+    let low = m.d().trunc(64, 8, image);
     super::operand::write(m, op, Loc::RegHigh(Gpr::RAX), 8, low)
 }
 
