@@ -9,12 +9,11 @@ use super::{
 };
 use crate::paging::{Reach, translate_user};
 use crate::ram::{PAGE, Ram};
-use lbr::Model;
+use lbr::model::{Event, Model, Processor, Transfer};
 use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::cpu::Cpu;
 use x86::interpreter::{self, Interpreter, Stop};
 use x86::machine::Trap;
-use x86::op::BranchKind;
 use x86::state::{Fpu, Regs};
 
 /// Instructions between two looks at the interrupter: some 10 µs. Small because one instruction with a REP prefix,
@@ -25,6 +24,8 @@ const FIRST_FREE: Phys = PAGE;
 /// Where branch records say that a system call or an exception went, and where it came back from: the program's
 /// kernel, which on this engine has no address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
+/// Its vector.
+const DEBUG_EXCEPTION: u8 = 1;
 /// The length of SYSCALL.
 const SYSCALL_LEN: u64 = 2;
 
@@ -81,7 +82,7 @@ impl SoftEngine {
         let ram = Ram::new(bytes.max(FIRST_FREE).next_multiple_of(PAGE))?;
         let regs = Regs { rflags: user_rflags(0), ..Regs::default() };
         let interpreter = Interpreter::new(Cpu::new(PagedRam { ram, root: 0 }));
-        let branches = Model::new(Model::DEPTH);
+        let branches = Model::new(Processor::Skylake);
         Ok(SoftEngine { interpreter, regs, interrupter: Interrupter::new(), branches, in_kernel: false })
     }
 
@@ -113,7 +114,9 @@ impl SoftEngine {
             Stop::Syscall => {
                 self.regs.gpr[1] = self.regs.rip;
                 self.regs.gpr[11] = self.regs.rflags;
-                self.leave_to_kernel(self.regs.rip.wrapping_sub(SYSCALL_LEN));
+                let from = self.regs.rip.wrapping_sub(SYSCALL_LEN);
+                self.branches.branch(&Transfer::to_kernel(from, KERNEL));
+                self.in_kernel = true;
                 Exit::Syscall
             }
             Stop::MachineRead { read, op } => {
@@ -121,18 +124,18 @@ impl SoftEngine {
                 self.uncount();
                 Exit::MachineRead(read)
             }
-            Stop::Trap { trap, .. } => {
-                self.leave_to_kernel(self.regs.rip);
-                Exit::Exception(self.exception(trap))
+            Stop::Trap { trap, at } => {
+                let exception = self.exception(trap);
+                // A debug exception leaves a virtual machine instead of being delivered in it, and then neither
+                // makes a record nor switches recording off (Intel SDM vol. 3, "Architectural State Before a VM Exit").
+                self.in_kernel = exception.vector != DEBUG_EXCEPTION;
+                if self.in_kernel {
+                    self.branches.event(Event::Exception(exception.vector), &Transfer::to_kernel(at, KERNEL));
+                }
+                Exit::Exception(exception)
             }
             Stop::NoSemantics { bytes, .. } => no_semantics(bytes.as_slice()),
         }
-    }
-
-    /// Records the far transfer from `from` to ring 0.
-    fn leave_to_kernel(&mut self, from: u64) {
-        self.branches.record(from, KERNEL, BranchKind::Far, true);
-        self.in_kernel = true;
     }
 
     /// The bytes at rip.
@@ -158,7 +161,7 @@ impl SoftEngine {
         }
         let vector = match trap {
             Trap::Divide => 0,
-            Trap::Debug => 1,
+            Trap::Debug => DEBUG_EXCEPTION,
             Trap::Breakpoint => 3,
             Trap::Undefined => 6,
             Trap::Stack => 12,
@@ -247,7 +250,7 @@ impl Engine for SoftEngine {
         };
         self.interpreter.cpu_mut().set_regs(&self.regs);
         if std::mem::take(&mut self.in_kernel) {
-            self.branches.record(KERNEL, self.regs.rip, BranchKind::Far, false);
+            self.branches.branch(&Transfer::to_user(KERNEL, self.regs.rip));
         }
         match self.run_sliced(bound) {
             Some(stop) => Ok(self.exit(stop)),

@@ -1,90 +1,8 @@
-//! What is known of the last branches before a moment, and its form as bytes.
+//! A trail as bytes: a note of a core, or a file. docs/formats.md has the layout as a table.
 
+use super::{BranchRecord, Family, Provenance, Trail};
 use crate::filter::Filter;
-use std::fmt;
-
-/// A taken branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct BranchRecord {
-    /// The address of the branch instruction.
-    pub from: u64,
-    /// Where it went.
-    pub to: u64,
-    /// Branches that the filter lets through may be missing between the record before and this one. Of the oldest
-    /// record it says nothing: before that one, everything is missing.
-    pub after_gap: bool,
-    /// Its direction or target was mispredicted.
-    pub mispredicted: Option<bool>,
-    /// It happened inside a transaction.
-    pub in_transaction: Option<bool>,
-    /// It is a transaction's abort.
-    pub aborted: Option<bool>,
-    /// Core clocks since the record before, saturating.
-    pub cycles: Option<u16>,
-}
-
-impl BranchRecord {
-    /// A branch of which nothing else is known.
-    #[must_use]
-    pub fn new(from: u64, to: u64) -> BranchRecord {
-        BranchRecord { from, to, ..BranchRecord::default() }
-    }
-}
-
-/// Where a trail comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Provenance {
-    /// The processor's own records, read from the virtual CPU.
-    Hardware,
-    /// The kernel's perf events on the host.
-    Perf,
-    /// The crash was executed again on the software CPU, with the model of the hardware switched on: this is what the
-    /// hardware would have said.
-    Derived,
-}
-
-impl Provenance {
-    /// Its name, as shown and as in JSON.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Provenance::Hardware => "hardware",
-            Provenance::Perf => "perf",
-            Provenance::Derived => "derived",
-        }
-    }
-}
-
-impl fmt::Display for Provenance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// Which processors' records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Family {
-    /// Intel's model-specific records, with their format (bits 5:0 of IA32_PERF_CAPABILITIES).
-    IntelLegacy {
-        /// The format.
-        format: u8,
-    },
-}
-
-/// What is known of the last branches before a moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trail {
-    /// The records, newest last.
-    pub records: Vec<BranchRecord>,
-    /// How many records there can be; if there are fewer, nothing was overwritten since recording began.
-    pub depth: u32,
-    /// Which branches were recorded.
-    pub filter: Filter,
-    /// Where they come from.
-    pub provenance: Provenance,
-    /// Which processors' records they are.
-    pub family: Family,
-}
+use crate::kind::Kind;
 
 /// Bytes that are not a trail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -119,7 +37,7 @@ pub enum TrailError {
 }
 
 const MAGIC: &[u8; 8] = b"gtrtrail";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const HEADER: usize = 32;
 const RECORD: usize = 24;
 /// More than any hardware holds: a limit for what is read from a file.
@@ -131,45 +49,40 @@ const MISPREDICTED: u32 = 1;
 const IN_TRANSACTION: u32 = 3;
 const ABORTED: u32 = 5;
 const CYCLES_KNOWN: u16 = 1 << 7;
+const SPECULATIVE: u32 = 8;
+/// In place of LBR_SELECT, which has no such bits: the filter is not known.
+const UNKNOWN_FILTER: u64 = u64::MAX;
+
+/// Provenances by their numbers.
+const PROVENANCES: [Provenance; 3] = [Provenance::Hardware, Provenance::Perf, Provenance::Derived];
 
 impl Trail {
-    /// The trail as hardware with only `depth` records would have it.
-    #[must_use]
-    pub fn newest(mut self, depth: u32) -> Trail {
-        let keep = usize::try_from(depth).unwrap_or(usize::MAX);
-        let surplus = self.records.len().saturating_sub(keep);
-        self.records.drain(..surplus);
-        self.depth = self.depth.min(depth);
-        self
-    }
-
-    /// The bytes of a trail, little-endian. Header, 32 bytes: `gtrtrail`; u16 version (1); u8 provenance (0
-    /// hardware, 1 perf, 2 derived); u8 family (0 Intel model-specific); u8 format; three zero bytes; u64
-    /// LBR_SELECT; u32 depth; u32 number of records. Then, oldest first, 24 bytes each: u64 from; u64 to; u16
-    /// flags; u16 cycles; four zero bytes. Flags: bit 0 after a gap; bits 1-2 mispredicted, 3-4 in a transaction, 5-6
-    /// aborted (low bit: known, high bit: value); bit 7 cycles known.
+    /// The bytes of a trail, little-endian. Header, 32 bytes: `gtrtrail`; u16 version (2); u8 provenance (0
+    /// hardware, 1 perf, 2 derived); u8 family (0 Intel model-specific, 1 Intel architectural, 2 AMD stack, 3 AMD single
+    /// record, 4 perf); u8 format; three zero bytes; u64 LBR_SELECT (all ones: not known); u32 depth; u32 number of
+    /// records. Then, oldest first, 24 bytes each: u64 from; u64 to; u16 flags; u16 cycles; u8 kind (0: not known, else
+    /// the place in [`Kind::ALL`], from 1); three zero bytes. Flags: bit 0 after a gap; bits 1-2 mispredicted, 3-4 in a
+    /// transaction, 5-6 aborted, 8-9 speculative (low bit: known, high bit: value); bit 7 cycles known.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let Family::IntelLegacy { format } = self.family;
-        let provenance = match self.provenance {
-            Provenance::Hardware => 0,
-            Provenance::Perf => 1,
-            Provenance::Derived => 2,
-        };
+        let number = |place: Option<usize>| place.and_then(|n| u8::try_from(n).ok()).unwrap_or(0);
+        let provenance = number(PROVENANCES.iter().position(|p| *p == self.provenance));
+        let (family, format) = family_bytes(self.family);
         let count = u32::try_from(self.records.len()).unwrap_or(u32::MAX);
         let mut bytes = Vec::with_capacity(HEADER + RECORD * self.records.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&[provenance, 0, format, 0, 0, 0]);
-        bytes.extend_from_slice(&self.filter.bits().to_le_bytes());
+        bytes.extend_from_slice(&[provenance, family, format, 0, 0, 0]);
+        bytes.extend_from_slice(&self.filter.map_or(UNKNOWN_FILTER, Filter::bits).to_le_bytes());
         bytes.extend_from_slice(&self.depth.to_le_bytes());
         bytes.extend_from_slice(&count.to_le_bytes());
         for record in self.records.iter().take(count as usize) {
+            let kind = record.kind.and_then(|kind| Kind::ALL.iter().position(|k| *k == kind)).map(|n| n + 1);
             bytes.extend_from_slice(&record.from.to_le_bytes());
             bytes.extend_from_slice(&record.to.to_le_bytes());
             bytes.extend_from_slice(&flags(record).to_le_bytes());
             bytes.extend_from_slice(&record.cycles.unwrap_or(0).to_le_bytes());
-            bytes.extend_from_slice(&[0; 4]);
+            bytes.extend_from_slice(&[number(kind), 0, 0, 0]);
         }
         bytes
     }
@@ -185,17 +98,15 @@ impl Trail {
             return Err(TrailError::Version(version));
         }
         let wrong = |field, offset, value| TrailError::Value { field, offset, value };
-        let provenance = match header[10] {
-            0 => Provenance::Hardware,
-            1 => Provenance::Perf,
-            2 => Provenance::Derived,
-            other => return Err(wrong("provenance", 10, other.into())),
-        };
-        if header[11] != 0 {
-            return Err(wrong("family", 11, header[11].into()));
-        }
+        let provenance = PROVENANCES.get(usize::from(header[10])).copied();
+        let provenance = provenance.ok_or_else(|| wrong("provenance", 10, header[10].into()))?;
+        let family = family_from(header[11], header[12]);
+        let family = family.ok_or_else(|| wrong("family", 11, u16::from_le_bytes([header[11], header[12]]).into()))?;
         let select = u64_at(header, 16);
-        let filter = Filter::from_bits(select).map_err(|_| wrong("filter", 16, select))?;
+        let filter = match select {
+            UNKNOWN_FILTER => None,
+            _ => Some(Filter::from_bits(select).map_err(|_| wrong("filter", 16, select))?),
+        };
         let (depth, count) = (u32_at(header, 24), u32_at(header, 28));
         if depth > MAX_DEPTH {
             return Err(wrong("depth", 24, depth.into()));
@@ -207,11 +118,37 @@ impl Trail {
         if expected != bytes.len() as u64 {
             return Err(TrailError::Length { expected, found: bytes.len() });
         }
-        let records = bytes[HEADER..].chunks_exact(RECORD).map(record_from).collect();
-        let family = Family::IntelLegacy { format: header[12] };
+        let records = bytes[HEADER..].chunks_exact(RECORD).enumerate();
+        let records = records
+            .map(|(n, record)| {
+                record_from(record).ok_or_else(|| wrong("kind", HEADER + n * RECORD + KIND, record[KIND].into()))
+            })
+            .collect::<Result<Vec<BranchRecord>, TrailError>>()?;
         let trail = Trail { records, depth, filter, provenance, family };
         // What is not used must be zero: then equal trails have equal bytes.
         if trail.to_bytes() == bytes { Ok(trail) } else { Err(TrailError::Reserved) }
+    }
+}
+
+/// The bytes `family` and `format` of the header.
+fn family_bytes(family: Family) -> (u8, u8) {
+    match family {
+        Family::IntelLegacy { format } => (0, format),
+        Family::IntelArch => (1, 0),
+        Family::AmdV2 => (2, 0),
+        Family::AmdSingle => (3, 0),
+        Family::Perf => (4, 0),
+    }
+}
+
+fn family_from(family: u8, format: u8) -> Option<Family> {
+    match (family, format) {
+        (0, format) => Some(Family::IntelLegacy { format }),
+        (1, 0) => Some(Family::IntelArch),
+        (2, 0) => Some(Family::AmdV2),
+        (3, 0) => Some(Family::AmdSingle),
+        (4, 0) => Some(Family::Perf),
+        _ => None,
     }
 }
 
@@ -223,13 +160,22 @@ fn flags(record: &BranchRecord) -> u16 {
         | pair(record.mispredicted, MISPREDICTED)
         | pair(record.in_transaction, IN_TRANSACTION)
         | pair(record.aborted, ABORTED)
+        | pair(record.speculative, SPECULATIVE)
         | cycles
 }
 
-fn record_from(bytes: &[u8]) -> BranchRecord {
+/// Where the kind is in a record.
+const KIND: usize = 20;
+
+/// `None` when the kind is not one.
+fn record_from(bytes: &[u8]) -> Option<BranchRecord> {
     let flags = u16::from_le_bytes([bytes[16], bytes[17]]);
     let pair = |at: u32| (flags >> at & 1 != 0).then_some(flags >> (at + 1) & 1 != 0);
-    BranchRecord {
+    let kind = match bytes[KIND] {
+        0 => None,
+        n => Some(*Kind::ALL.get(usize::from(n) - 1)?),
+    };
+    Some(BranchRecord {
         from: u64_at(bytes, 0),
         to: u64_at(bytes, 8),
         after_gap: flags & AFTER_GAP != 0,
@@ -237,7 +183,9 @@ fn record_from(bytes: &[u8]) -> BranchRecord {
         in_transaction: pair(IN_TRANSACTION),
         aborted: pair(ABORTED),
         cycles: (flags & CYCLES_KNOWN != 0).then_some(u16::from_le_bytes([bytes[18], bytes[19]])),
-    }
+        kind,
+        speculative: pair(SPECULATIVE),
+    })
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
@@ -261,13 +209,15 @@ mod tests {
             in_transaction: Some(false),
             aborted: Some(true),
             cycles: Some(0xffff),
+            kind: Some(Kind::Interrupt),
+            speculative: Some(false),
             ..plain
         };
         let silent = BranchRecord { mispredicted: Some(false), cycles: Some(0), ..plain };
         Trail {
             records: vec![plain, full, silent],
             depth: 16,
-            filter: Filter::NO_JCC,
+            filter: Some(Filter::NO_JCC),
             provenance: Provenance::Derived,
             family: Family::IntelLegacy { format: 5 },
         }
@@ -278,6 +228,23 @@ mod tests {
         let bytes = trail().to_bytes();
         assert_eq!(bytes.len(), 32 + 3 * 24);
         assert_eq!(Trail::from_bytes(&bytes), Ok(trail()));
+        let others = [Family::IntelArch, Family::AmdV2, Family::AmdSingle, Family::Perf];
+        for family in others {
+            let unfiltered = Trail { family, filter: None, ..trail() };
+            assert_eq!(Trail::from_bytes(&unfiltered.to_bytes()), Ok(unfiltered));
+        }
+    }
+
+    #[test]
+    fn a_value_that_nothing_has_is_named_with_its_place() {
+        let with = |at: usize, value: u8| {
+            let mut bytes = trail().to_bytes();
+            bytes[at] = value;
+            Trail::from_bytes(&bytes).unwrap_err().to_string()
+        };
+        assert_eq!(with(11, 5), "branch trail: family at offset 0xb cannot be 0x505");
+        assert_eq!(with(32 + 20, 12), "branch trail: kind at offset 0x34 cannot be 0xc");
+        assert_eq!(with(8, 1), "branch trail version 1; this gretel reads version 2");
     }
 
     #[test]
@@ -291,12 +258,5 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert_ne!(Trail::from_bytes(&flipped), Ok(trail()), "bit {bit}");
         }
-    }
-
-    #[test]
-    fn a_shallower_trail_keeps_the_newest() {
-        let short = trail().newest(2);
-        assert_eq!((short.records.as_slice(), short.depth), (&trail().records[1..], 2));
-        assert_eq!(trail().newest(64), trail());
     }
 }
