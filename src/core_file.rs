@@ -4,7 +4,9 @@ use crate::Outcome;
 use crate::crumbs;
 use crate::exit::{Code, Failure};
 use crate::output::written;
+use crate::shown_trail::{self, Format, FormatArgs};
 use lbr::Trail;
+use lbr::code::name_kinds;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ Examples:
   gretel core gretel-prog-1
   gretel core --exe ./prog core.1234      a core that the kernel wrote, with the program it belongs to
   gretel core --json gretel-prog-1 | jq .signal
+  gretel core --format perf-script gretel-prog-1     the last branches, as perf script -F brstack prints them
 
 A core holds the program's memory: treat it as a secret.")]
 pub(crate) struct Args {
@@ -36,33 +39,48 @@ pub(crate) struct Args {
     /// while it is recorded
     #[arg(long)]
     crumbs: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     if args.crumbs {
-        return crumbs::show(&args.input, args.exe.as_deref(), args.json);
+        return match args.format.get() {
+            Format::PerfScript => Err(Failure::new(Code::Usage, "perf script has no form for crumbs")),
+            format => crumbs::show(&args.input, args.exe.as_deref(), format == Format::Json),
+        };
     }
     let opened = open(&args.input, args.exe.as_deref())?;
     let core = &opened.core;
     for damage in &core.damage {
         eprintln!("gretel: core {} is damaged: {damage}", core.path.display());
     }
-    let trail = core.trail().unwrap_or_else(|error| {
+    let mut trail = core.trail().unwrap_or_else(|error| {
         eprintln!("gretel: core {}: {error}", core.path.display());
         None
     });
+    trail.iter_mut().for_each(|trail| name_kinds(trail, |address, bytes| code(core, address, bytes)));
     let crumbs = core.crumbs().unwrap_or_else(|error| {
         eprintln!("gretel: core {}: {error}", core.path.display());
         None
     });
     let found = opened.found(trail, crumbs.map_or(0, |crumbs| crumbs.entries.len()));
-    let shown =
-        if args.json { writeln!(io::stdout(), "{}", as_json(core, &found)) } else { print(core, &found) };
+    let shown = match (args.format.get(), &found.trail) {
+        (Format::Text, _) => print(core, &found),
+        (Format::Json, _) => writeln!(io::stdout(), "{}", as_json(core, &found)),
+        (Format::PerfScript, Some(trail)) => writeln!(io::stdout(), "{}", shown_trail::perf_script(trail)),
+        (Format::PerfScript, None) => {
+            return Err(Failure::new(Code::Usage, "the core has no branch records"));
+        }
+    };
     written(shown)?;
     Ok(if core.damage.is_empty() { ExitCode::SUCCESS } else { Code::Damaged.into() })
+}
+
+/// The bytes of the core's memory at `address`, as many as follow one another; gives their number.
+fn code(core: &Core, address: u64, bytes: &mut [u8]) -> usize {
+    let known = (0..).map_while(|n| address.checked_add(n).and_then(|at| core.byte(at)));
+    bytes.iter_mut().zip(known).map(|(to, byte)| *to = byte).count()
 }
 
 /// A core with its executable, where there is one.
@@ -201,7 +219,11 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     if let Some(why) = &found.stopped {
         writeln!(out, "  ({why})")?;
     }
-    print_trail(&mut out, found)?;
+    writeln!(out)?;
+    match &found.trail {
+        Some(trail) => shown_trail::print(&mut out, trail, &found.branches)?,
+        None => writeln!(out, "last branches: none in this core")?,
+    }
     if found.crumbs > 0 {
         writeln!(out, "\ncrumbs: the last {} exits (--crumbs shows them)", found.crumbs)?;
     }
@@ -221,18 +243,6 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     if let Some(origin) = &core.origin {
         writeln!(out, "\nmade by gretel:")?;
         origin.lines().try_for_each(|line| writeln!(out, "  {line}"))?;
-    }
-    Ok(())
-}
-
-/// The branch records, newest first, as the stack is.
-fn print_trail(out: &mut impl Write, found: &Found) -> io::Result<()> {
-    let Some(trail) = &found.trail else { return writeln!(out, "\nlast branches: none in this core") };
-    let (filter, provenance) = (trail.filter, trail.provenance);
-    writeln!(out, "\nlast branches, newest first (depth {}, filter {filter}, {provenance}):", trail.depth)?;
-    for (record, (from, to)) in trail.records.iter().zip(&found.branches).rev() {
-        let gap = if record.after_gap { "  (branches may be missing before this one)" } else { "" };
-        writeln!(out, "  {:#014x} {from}\n      -> {:#014x} {to}{gap}", record.from, record.to)?;
     }
     Ok(())
 }
@@ -276,7 +286,7 @@ fn as_json(core: &Core, found: &Found) -> Value {
             })
         }).collect::<Vec<_>>(),
         "stack_stopped": found.stopped,
-        "trail": found.trail.as_ref().map(|trail| trail_as_json(trail, &found.branches)),
+        "trail": found.trail.as_ref().map(|trail| shown_trail::as_json(trail, &found.branches)),
         "counters": core.counters.map(|c| json!({
             "instructions": c.instructions, "taken_branches": c.taken_branches,
             "conditional_branches": c.conditional_branches,
@@ -288,19 +298,7 @@ fn as_json(core: &Core, found: &Found) -> Value {
     })
 }
 
-fn trail_as_json(trail: &Trail, branches: &[(String, String)]) -> Value {
-    let records = trail.records.iter().zip(branches).map(|(r, (from, to))| {
-        json!({ "from": hex(r.from), "to": hex(r.to), "from_place": from, "to_place": to, "after_gap": r.after_gap })
-    });
-    json!({
-        "depth": trail.depth,
-        "filter": trail.filter.to_string(),
-        "provenance": trail.provenance.name(),
-        "records": records.collect::<Vec<_>>(),
-    })
-}
-
 /// An address or register: JSON numbers lose bits above 2^53 in many readers.
-fn hex(value: u64) -> Value {
+pub(crate) fn hex(value: u64) -> Value {
     Value::String(format!("{value:#x}"))
 }

@@ -13,8 +13,10 @@ mod exit;
 mod output;
 mod record;
 mod replay;
+mod shown_trail;
 mod synth;
 mod trail;
+mod trail_file;
 mod watch;
 
 use clap::{ArgAction, Parser, Subcommand};
@@ -48,6 +50,7 @@ enum Command {
     Core(core_file::Args),
     Synth(synth::Args),
     Watch(watch::Args),
+    Trail(trail_file::Args),
     Doctor(doctor::Args),
 }
 
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Watch(args) => watch::run(&args),
+        Command::Trail(args) => trail_file::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())

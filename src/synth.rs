@@ -137,9 +137,15 @@ fn trail(args: &Args, core: &Core) -> Result<Option<Trail>, Failure> {
     if wanted == 0 {
         return Ok(None);
     }
-    let filter = args.filter.or_else(|| own.as_ref().map(|t| t.filter)).unwrap_or(Filter::ANY);
+    let filter = args.filter.or_else(|| own.as_ref().and_then(|t| t.filter)).unwrap_or(Filter::ANY);
     match own {
-        Some(own) if own.filter == filter && own.depth >= wanted => Ok(Some(own.newest(wanted))),
+        Some(Trail { filter: None, .. }) if args.filter.is_none() => Err(Failure::new(
+            Code::Usage,
+            "the core does not say which branches were recorded: say it with --filter, or --records 0 does without",
+        )),
+        Some(own) if own.filter.is_none_or(|own| own == filter) && own.depth >= wanted => {
+            Ok(Some(Trail { filter: Some(filter), ..own.newest(wanted) }))
+        }
         _ if args.input.is_dir() => {
             let recording = Recording::open(&args.input).map_err(|e| Failure::new(Code::Damaged, e))?;
             let derived = derive(&recording, wanted, filter).map_err(|e| Failure::new(Code::Damaged, e))?;
@@ -158,20 +164,22 @@ type Usable = (Vec<(u64, u64)>, Vec<BranchKind>);
 
 /// The records as the search takes them: newest first, up to the first gap.
 fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
-    let Some(trail) = trail else { return Ok((Vec::new(), Vec::new())) };
-    if trail.filter.is_call_stack() {
+    let Some((trail, filter)) = trail.and_then(|trail| Some((trail, trail.filter?))) else {
+        return Ok((Vec::new(), Vec::new()));
+    };
+    if filter.is_call_stack() {
         let message = "call-stack records are not in the order of time; take others with --filter";
         return Err(Failure::new(Code::Usage, message));
     }
     let mut records = Vec::new();
-    for record in trail.records.iter().rev() {
+    for record in trail.records.iter().rev().take_while(|record| !record.from_is_hidden()) {
         records.push((record.from, record.to));
         if record.after_gap {
             break;
         }
     }
     let near = BranchKind::ALL.into_iter().filter(|&kind| kind != BranchKind::Far);
-    Ok((records, near.filter(|&kind| trail.filter.records(kind, false)).collect()))
+    Ok((records, near.filter(|&kind| filter.records(kind, false)).collect()))
 }
 
 /// Shows how far the search is, where stderr is a terminal.

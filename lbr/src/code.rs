@@ -20,7 +20,8 @@ pub fn correct_fusion(trail: &mut Trail, code: impl Fn(u64, &mut [u8]) -> usize)
         let mut bytes = [0; MAX_INSTRUCTION];
         let len = code(record.from, &mut bytes).min(bytes.len());
         let mut decoder = Decoder::with_ip(64, &bytes[..len], record.from, DecoderOptions::NONE);
-        let branch = decoder.iter().take_while(|i| !i.is_invalid()).find(|i| i.flow_control() != FlowControl::Next);
+        let branch =
+            decoder.iter().take_while(|i| !i.is_invalid()).find(|i| i.flow_control() != FlowControl::Next);
         if let Some(branch) = branch
             && branch.ip() != record.from
             && branch.flow_control() == FlowControl::ConditionalBranch
@@ -55,7 +56,9 @@ pub fn name_kinds(trail: &mut Trail, code: impl Fn(u64, &mut [u8]) -> usize) {
 /// The kind of branch that an instruction is, if it is one.
 #[must_use]
 pub fn kind(instruction: &Instruction) -> Option<Kind> {
-    use Mnemonic::{Int, Int1, Int3, Into, Iret, Iretd, Iretq, Syscall, Sysenter, Sysexit, Sysexitq, Sysret, Sysretq};
+    use Mnemonic::{
+        Int, Int1, Int3, Into, Iret, Iretd, Iretq, Syscall, Sysenter, Sysexit, Sysexitq, Sysret, Sysretq,
+    };
     let far = instruction.is_call_far()
         || instruction.is_call_far_indirect()
         || instruction.is_jmp_far()
@@ -83,12 +86,15 @@ mod tests {
 
     /// cmp eax, ebx; je +0x10; call rax; ret; syscall; int3; jmp far [rax]; jmp rax; jmp +0; iretq; bad.
     const CODE: &[u8] = &[
-        0x39, 0xd8, 0x74, 0x10, 0xff, 0xd0, 0xc3, 0x0f, 0x05, 0xcc, 0xff, 0x28, 0xff, 0xe0, 0xeb, 0x00, 0x48, 0xcf,
-        0x06,
+        0x39, 0xd8, 0x74, 0x10, 0xff, 0xd0, 0xc3, 0x0f, 0x05, 0xcc, 0xff, 0x28, 0xff, 0xe0, 0xeb, 0x00, 0x48,
+        0xcf, 0x06,
     ];
 
     fn code(address: u64, buffer: &mut [u8]) -> usize {
-        let rest = usize::try_from(address.wrapping_sub(0x1000)).ok().and_then(|at| CODE.get(at..)).unwrap_or_default();
+        let rest = usize::try_from(address.wrapping_sub(0x1000))
+            .ok()
+            .and_then(|at| CODE.get(at..))
+            .unwrap_or_default();
         let len = rest.len().min(buffer.len());
         buffer[..len].copy_from_slice(&rest[..len]);
         len
@@ -109,7 +115,10 @@ mod tests {
         // The comparison that was fused; the branch itself; one that leads elsewhere; a fault at the comparison.
         let mut found = trail(&[(0x1000, 0x1014), (0x1002, 0x1014), (0x1000, 0x2000), (0x1000, u64::MAX)]);
         assert_eq!(correct_fusion(&mut found, code), 1);
-        assert_eq!(found.records.iter().map(|r| r.from).collect::<Vec<_>>(), [0x1002, 0x1002, 0x1000, 0x1000]);
+        assert_eq!(
+            found.records.iter().map(|r| r.from).collect::<Vec<_>>(),
+            [0x1002, 0x1002, 0x1000, 0x1000]
+        );
         assert_eq!(correct_fusion(&mut trail(&[(0x9000, 0x1014)]), code), 0, "no code there");
     }
 

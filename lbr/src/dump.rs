@@ -49,7 +49,9 @@ pub enum DumpError {
     #[error("records of family {0} are not in registers")]
     NotInRegisters(Family),
     /// Nothing says how Intel's model-specific records are laid out.
-    #[error("the dump has no IA32_PERF_CAPABILITIES (MSR 0x345): give the record format, as in intel-legacy:5")]
+    #[error(
+        "the dump has no IA32_PERF_CAPABILITIES (MSR 0x345): give the record format, as in intel-legacy:5"
+    )]
     NoFormat,
     /// A format that is not one of the known ones.
     #[error("record format {0:#x} (IA32_PERF_CAPABILITIES bits 5:0) is not known; 0 to 7 are")]
@@ -99,7 +101,9 @@ fn named(register: u32) -> String {
 }
 
 fn of_depth(depth: Option<u32>) -> String {
-    depth.map(|depth| format!(", which {depth} records need; give the depth if there are fewer")).unwrap_or_default()
+    depth
+        .map(|depth| format!(", which {depth} records need; give the depth if there are fewer"))
+        .unwrap_or_default()
 }
 
 impl Dump {
@@ -215,16 +219,21 @@ fn family_of(registers: &Registers) -> Result<Family, DumpError> {
 
 /// What the filter register says, where there is one in the dump.
 fn filter_of(family: Family, registers: &Registers) -> Result<Option<Filter>, DumpError> {
-    let (register, parse): (u32, fn(u64) -> Result<Filter, FilterError>) = match family {
-        Family::IntelLegacy { .. } => (msr::SELECT, Filter::from_bits),
-        Family::AmdV2 => (msr::AMD_SELECT, Filter::from_amd_select),
-        Family::IntelArch => (msr::ARCH_CTL, Filter::from_lbr_ctl),
+    let register = match family {
+        Family::IntelLegacy { .. } => msr::SELECT,
+        Family::IntelArch => msr::ARCH_CTL,
+        Family::AmdV2 => msr::AMD_SELECT,
         // It takes every branch.
         Family::AmdSingle => return Ok(Some(Filter::EVERYTHING)),
         Family::Perf => return Ok(None),
     };
     let Some(value) = registers.get(register) else { return Ok(None) };
-    parse(value).map(Some).map_err(|error| DumpError::Filter { register, value, error })
+    let filter = match family {
+        Family::IntelArch => Filter::from_lbr_ctl(value),
+        Family::AmdV2 => Filter::from_amd_select(value),
+        _ => Filter::from_bits(value),
+    };
+    filter.map(Some).map_err(|error| DumpError::Filter { register, value, error })
 }
 
 /// The value of a register that `depth` records need.

@@ -261,7 +261,11 @@ mod tests {
     fn the_architectural_register_says_the_same_with_the_opposite_polarity() {
         assert_eq!(Filter::EVERYTHING.lbr_ctl(), 0x7f_0006);
         assert_eq!(Filter::ANY.lbr_ctl(), 0x3f_0004, "user, all but other branches");
-        assert_eq!(Filter::from_lbr_ctl(0x7f_0007), Ok(Filter::EVERYTHING), "what the manual calls everything");
+        assert_eq!(
+            Filter::from_lbr_ctl(0x7f_0007),
+            Ok(Filter::EVERYTHING),
+            "what the manual calls everything"
+        );
         assert_eq!(Filter::from_lbr_ctl(1 << 4), Err(FilterError::UndefinedCtl(1 << 4)));
         for bits in (0..0x200).chain([0x3c4, 0x3c5, 0x3c6]) {
             let filter = Filter::from_bits(bits).unwrap();

@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`filter`] and [`kind`] (which branches are recorded), [`trail`] (what is known of the last branches,
 //! and its form in a core), [`msr`] (the registers), [`format`] (how branches lie in them, and in what perf
-//! writes), [`dump`] and [`registers`] (from a dump of registers to a trail), [`code`] (what the program's bytes add to one), [`model`] (those registers in software, fed by the software
+//! writes), [`dump`] and [`registers`] (from a dump of registers to a trail), [`file`](mod@file) (from any file to
+//! trails), [`code`] (what the program's bytes add to one), [`model`] (those registers in software, fed by the software
 //! CPU), [`capture`] (arm, run, read back, decode: one path for hardware and model), [`crumb`] (one record for each
 //! exit, in a ring that outlives its writer).
 //!
@@ -13,6 +14,7 @@ pub mod capture;
 pub mod code;
 pub mod crumb;
 pub mod dump;
+pub mod file;
 pub mod filter;
 pub mod format;
 pub mod kind;

@@ -152,7 +152,8 @@ mod tests {
         for index in (0..0x2000).chain(0xc000_0000..0xc000_0400).chain(0xc001_0000..0xc001_0400) {
             let Some(name) = name(index) else { continue };
             let old = (OLD_FROM..OLD_FROM + 8).contains(&index) || (OLD_TO..OLD_TO + 8).contains(&index);
-            let expected = if old { index - OLD_FROM + if index < OLD_TO { FROM } else { TO - 0x20 } } else { index };
+            let expected =
+                if old { index - OLD_FROM + if index < OLD_TO { FROM } else { TO - 0x20 } } else { index };
             assert_eq!(number(&name), Some(expected), "{name}");
         }
     }

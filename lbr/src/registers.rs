@@ -95,11 +95,12 @@ fn parse_line(line: &str, dump: &mut Dump, registers: &mut Registers) -> Result<
         };
     };
     let index = register(index)?;
-    let value = hexadecimal(value).ok_or_else(|| format!("{value} is not a hexadecimal number of 64 bits"))?;
+    let value =
+        hexadecimal(value).ok_or_else(|| format!("{value} is not a hexadecimal number of 64 bits"))?;
     match registers.0.insert(index, value) {
-        Some(earlier) if earlier != value => {
-            Err(format!("MSR {index:#x} was {earlier:#x} on an earlier line: give the registers of one processor"))
-        }
+        Some(earlier) if earlier != value => Err(format!(
+            "MSR {index:#x} was {earlier:#x} on an earlier line: give the registers of one processor"
+        )),
         _ => Ok(()),
     }
 }
@@ -107,7 +108,9 @@ fn parse_line(line: &str, dump: &mut Dump, registers: &mut Registers) -> Result<
 fn register(word: &str) -> Result<u32, String> {
     let number = hexadecimal(word).and_then(|number| u32::try_from(number).ok());
     let known = number.or_else(|| msr::number(word));
-    known.ok_or_else(|| format!("{word} is neither the hexadecimal number of a register nor a name that is known"))
+    known.ok_or_else(|| {
+        format!("{word} is neither the hexadecimal number of a register nor a name that is known")
+    })
 }
 
 /// A hexadecimal number, with `0x` or without, and with the tick that Windows debuggers put in its middle.

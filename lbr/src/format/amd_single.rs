@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn the_branch_before_the_interrupt_comes_first() {
-        let mut registers: Registers = [(0x1db, 0x40_1000), (0x1dc, 0xffff_ffff_8100_0000)].into_iter().collect();
+        let mut registers: Registers =
+            [(0x1db, 0x40_1000), (0x1dc, 0xffff_ffff_8100_0000)].into_iter().collect();
         let alone = Dump::default().decode(&registers).unwrap();
         assert_eq!((alone.family, alone.records.len()), (Family::AmdSingle, 1));
         registers.set(0x1dd, 0x40_0ff0);

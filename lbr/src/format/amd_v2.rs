@@ -94,8 +94,10 @@ pub(crate) fn encode(address_bits: u32, trail: &Trail) -> Result<Registers, Unen
     let mut registers = Registers::default();
     let mut newest_first = trail.records.iter().enumerate().rev();
     for n in 0..depth {
-        let next = newest_first.next();
-        let raw = next.map_or(Ok(Raw::default()), |(place, record)| encode_record(address_bits, record, place))?;
+        let raw = match newest_first.next() {
+            Some((place, record)) => encode_record(address_bits, record, place)?,
+            None => Raw::default(),
+        };
         registers.set(msr::AMD_FROM + 2 * n, raw.from);
         registers.set(msr::AMD_TO + 2 * n, raw.to);
     }
@@ -143,16 +145,15 @@ mod tests {
         let mut registers = Registers::default();
         for n in 0..4 {
             registers.set(msr::AMD_FROM + 2 * n, 0x100 + u64::from(n));
-            registers.set(msr::AMD_TO + 2 * n, 1 << 63 | 0x200 + u64::from(n));
+            registers.set(msr::AMD_TO + 2 * n, (1 << 63) | (0x200 + u64::from(n)));
         }
         registers.set(msr::AMD_TO + 2, 1 << 62 | 0x201);
         registers.set(msr::AMD_SELECT, 0x1c4);
         let trail = Dump::default().decode(&registers).unwrap();
-        assert_eq!(trail.records.iter().map(|r| (r.from, r.to)).collect::<Vec<_>>(), [
-            (0x103, 0x203),
-            (0x102, 0x202),
-            (0x100, 0x200)
-        ]);
+        assert_eq!(
+            trail.records.iter().map(|r| (r.from, r.to)).collect::<Vec<_>>(),
+            [(0x103, 0x203), (0x102, 0x202), (0x100, 0x200)]
+        );
         assert!(trail.records.iter().all(|r| !r.after_gap), "what did not happen is no gap");
         assert_eq!((trail.depth, trail.filter.map(crate::Filter::bits)), (4, Some(0x1c4)));
         registers.set(msr::AMD_SELECT, 0x3c4);

@@ -9,8 +9,21 @@ use std::fmt::Write;
 
 /// `PERF_BR_*` by their numbers. perf prints nothing for a type that is not known.
 const TYPES: [&str; 15] = [
-    "", "COND", "UNCOND", "IND", "CALL", "IND_CALL", "RET", "SYSCALL", "SYSRET", "COND_CALL", "COND_RET", "ERET",
-    "IRQ", "SERROR", "NO_TX",
+    "",
+    "COND",
+    "UNCOND",
+    "IND",
+    "CALL",
+    "IND_CALL",
+    "RET",
+    "SYSCALL",
+    "SYSRET",
+    "COND_CALL",
+    "COND_RET",
+    "ERET",
+    "IRQ",
+    "SERROR",
+    "NO_TX",
 ];
 /// `PERF_BR_NEW_*` by their numbers, as perf names them on x86.
 const NEW_TYPES: [&str; 8] =
@@ -64,7 +77,11 @@ pub fn parse(text: &str) -> Result<Vec<Stack>, BrstackError> {
     for (n, line) in text.lines().enumerate() {
         let branches = line.split_whitespace().filter(|word| is_branch(word));
         let entries = branches.map(|word| {
-            entry(word).map_err(|field| BrstackError { line: n + 1, word: word.chars().take(120).collect(), field })
+            entry(word).map_err(|field| BrstackError {
+                line: n + 1,
+                word: word.chars().take(120).collect(),
+                field,
+            })
         });
         let entries = entries.collect::<Result<Vec<_>, _>>()?;
         if !entries.is_empty() {
@@ -72,6 +89,12 @@ pub fn parse(text: &str) -> Result<Vec<Stack>, BrstackError> {
         }
     }
     Ok(stacks)
+}
+
+/// Whether there are branches in a text.
+#[must_use]
+pub fn is_brstack(text: &str) -> bool {
+    text.split_whitespace().any(is_branch)
 }
 
 /// Whether a word begins with two addresses.
@@ -105,9 +128,10 @@ fn entry(word: &str) -> Result<Entry, &'static str> {
     let abort = is("A", "whether it is an abort")?;
     let cycles = fields.next().and_then(|text| text.parse().ok()).ok_or("the cycles")?;
     let (kind, new_type) = fields.next().map_or(Some((0, 0)), kind).ok_or("the type")?;
-    let place = |text: &str| SPECULATIONS.iter().position(|name| *name == text);
-    let spec = fields.next().map_or(Some(usize::from(spec::UNKNOWN)), place).ok_or("the speculation")?;
-    let spec = u8::try_from(spec).unwrap_or(spec::UNKNOWN);
+    let spec = match fields.next() {
+        Some(text) => place(&SPECULATIONS, text).ok_or("the speculation")?,
+        None => spec::UNKNOWN,
+    };
     if fields.next().is_some() {
         return Err("what follows the speculation");
     }
@@ -116,10 +140,17 @@ fn entry(word: &str) -> Result<Entry, &'static str> {
 
 /// The numbers `kind` and `new_type` of a type's name.
 fn kind(text: &str) -> Option<(u8, u8)> {
-    let place = |names: &[&str]| names.iter().position(|name| *name == text).and_then(|n| u8::try_from(n).ok());
-    let extended = || place(&NEW_TYPES).map(|new_type| (EXTENDED, new_type));
-    // Some versions of perf print '-' or 'N/A' for what is not known.
-    if matches!(text, "-" | "N/A") { Some((0, 0)) } else { place(&TYPES).map(|kind| (kind, 0)).or_else(extended) }
+    let extended = || place(&NEW_TYPES, text).map(|new_type| (EXTENDED, new_type));
+    match text {
+        // As some versions of perf print what is not known.
+        "-" | "N/A" => Some((0, 0)),
+        _ => place(&TYPES, text).map(|kind| (kind, 0)).or_else(extended),
+    }
+}
+
+/// The number of a name.
+fn place(names: &[&str], text: &str) -> Option<u8> {
+    names.iter().position(|name| *name == text).and_then(|n| u8::try_from(n).ok())
 }
 
 #[cfg(test)]
@@ -130,10 +161,19 @@ mod tests {
     fn it_looks_as_perf_prints_it() {
         let entries = vec![
             Entry { from: 0x40_1136, to: 0x40_1140, predicted: true, kind: 4, spec: 2, ..Entry::default() },
-            Entry { from: u64::MAX, to: 0, mispred: true, in_tx: true, abort: true, cycles: 77, ..Entry::default() },
+            Entry {
+                from: u64::MAX,
+                to: 0,
+                mispred: true,
+                in_tx: true,
+                abort: true,
+                cycles: 77,
+                ..Entry::default()
+            },
         ];
         let stack = Stack { entries, ..Stack::default() };
-        let line = " 0x401136/0x401140/P/-/-/0/CALL/NON_SPEC_CORRECT_PATH  0xffffffffffffffff/0x0/M/X/A/77//- ";
+        let line =
+            " 0x401136/0x401140/P/-/-/0/CALL/NON_SPEC_CORRECT_PATH  0xffffffffffffffff/0x0/M/X/A/77//- ";
         assert_eq!(print(&stack), line);
         assert_eq!(parse(&format!("prog 42 1.5: cycles:u: {line}\n\nother 0x1\n")), Ok(vec![stack]));
     }
@@ -149,7 +189,10 @@ mod tests {
     #[test]
     fn a_word_that_is_not_a_branch_is_named_with_its_line() {
         let why = |text: &str| parse(text).unwrap_err().to_string();
-        assert_eq!(why("\n0x1/0x2/Q/-/-/5"), "line 2: '0x1/0x2/Q/-/-/5': whether it was predicted cannot be read");
+        assert_eq!(
+            why("\n0x1/0x2/Q/-/-/5"),
+            "line 2: '0x1/0x2/Q/-/-/5': whether it was predicted cannot be read"
+        );
         assert_eq!(why("0x1/0x2/P/-/-/70000"), "line 1: '0x1/0x2/P/-/-/70000': the cycles cannot be read");
         assert!(why("0x1/0x/P/-/-/1").contains("where it went"));
         assert!(why("0x1/0x2/P/-/-/1/JUMP/-").contains("the type"));

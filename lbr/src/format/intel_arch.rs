@@ -70,7 +70,11 @@ pub fn decode_record(tsx: bool, raw: Raw) -> Option<BranchRecord> {
 /// # Errors
 /// When the record would look as if it were none; `n` is its place in the message.
 pub fn encode_record(record: &BranchRecord, n: usize) -> Result<Raw, Unencodable> {
-    if record.from == 0 && record.to == 0 { Err(Unencodable::Empty { record: n }) } else { Ok(written(record)) }
+    if record.from == 0 && record.to == 0 {
+        Err(Unencodable::Empty { record: n })
+    } else {
+        Ok(written(record))
+    }
 }
 
 /// What the processor writes for a branch.
@@ -127,7 +131,10 @@ pub(crate) fn encode(trail: &Trail) -> Result<Registers, Unencodable> {
     }
     let mut newest_first = trail.records.iter().enumerate().rev();
     for n in 0..depth {
-        let raw = newest_first.next().map_or(Ok(Raw::default()), |(place, record)| encode_record(record, place))?;
+        let raw = match newest_first.next() {
+            Some((place, record)) => encode_record(record, place)?,
+            None => Raw::default(),
+        };
         registers.set(msr::ARCH_FROM + n, raw.from);
         registers.set(msr::ARCH_TO + n, raw.to);
         registers.set(msr::ARCH_INFO + n, raw.info);
@@ -163,19 +170,24 @@ mod tests {
         registers.set(msr::ARCH_CTL, 0x7f_0007);
         for n in 0..8 {
             // A branch to 0 is one: the call of a null pointer. So is the fault at 0 that follows.
-            let (from, to) = [(0, 0x100), (0x200, 0), (u64::MAX, 0x300)].get(n as usize).copied().unwrap_or((0, 0));
+            let (from, to) =
+                [(0, 0x100), (0x200, 0), (u64::MAX, 0x300)].get(n as usize).copied().unwrap_or((0, 0));
             registers.set(msr::ARCH_FROM + n, from);
             registers.set(msr::ARCH_TO + n, to);
         }
         registers.set(msr::ARCH_FROM + 7, 0xdead);
         let trail = Dump::default().decode(&registers).unwrap();
-        assert_eq!((trail.depth, trail.filter, trail.family), (8, Some(Filter::EVERYTHING), crate::Family::IntelArch));
+        assert_eq!(
+            (trail.depth, trail.filter, trail.family),
+            (8, Some(Filter::EVERYTHING), crate::Family::IntelArch)
+        );
         let found: Vec<_> = trail.records.iter().map(|r| (r.from, r.to, r.from_is_hidden())).collect();
         assert_eq!(found, [(u64::MAX, 0x300, true), (0x200, 0, false), (0, 0x100, false)]);
         assert_eq!(trail.records[0].mispredicted, None, "INFO is not in the dump");
         registers.set(msr::ARCH_DEPTH, 12);
         assert!(matches!(Dump::default().decode(&registers), Err(DumpError::Depth { depth: 12, .. })));
-        let (full, short) = (Dump { depth: Some(8), ..Dump::default() }, Dump { depth: Some(16), ..Dump::default() });
+        let (full, short) =
+            (Dump { depth: Some(8), ..Dump::default() }, Dump { depth: Some(16), ..Dump::default() });
         (0..8).for_each(|n| registers.set(msr::ARCH_FROM + n, 0x100));
         assert_eq!(full.decode(&registers).unwrap().records.len(), 8);
         assert_eq!(

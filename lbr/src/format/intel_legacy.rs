@@ -51,7 +51,7 @@ impl Format {
     }
 
     /// How many of FROM's high bits are flags.
-    fn from_flags(self) -> u32 {
+    fn flags_in_from(self) -> u32 {
         match self {
             Format::FLAGS | Format::CYCLES => 1,
             Format::FLAGS_TSX => 3,
@@ -60,12 +60,12 @@ impl Format {
     }
 
     /// The bits of an address that FROM has room for.
-    pub(crate) fn from_bits(self) -> u32 {
-        64 - self.from_flags()
+    pub(crate) fn bits_of_from(self) -> u32 {
+        64 - self.flags_in_from()
     }
 
     /// The bits of an address that TO has room for.
-    pub(crate) fn to_bits(self) -> u32 {
+    pub(crate) fn bits_of_to(self) -> u32 {
         if self == Format::CYCLES { 48 } else { 64 }
     }
 }
@@ -100,10 +100,10 @@ pub fn decode_record(format: Format, tsx: bool, raw: Raw) -> Option<BranchRecord
         return Some(BranchRecord::new(raw.from & 0xffff_ffff, raw.from >> 32));
     }
     let mut record = BranchRecord::new(
-        sign_extended(raw.from, format.from_bits()),
-        sign_extended(raw.to, format.to_bits()),
+        sign_extended(raw.from, format.bits_of_from()),
+        sign_extended(raw.to, format.bits_of_to()),
     );
-    if format.from_flags() > 0 {
+    if format.flags_in_from() > 0 {
         record.mispredicted = Some(bit(raw.from, MISPREDICTED));
     }
     if format == Format::FLAGS_TSX {
@@ -133,8 +133,8 @@ pub fn encode_record(format: Format, record: &BranchRecord, n: usize) -> Result<
         let large = [record.from, record.to].into_iter().find(|address| *address > u32::MAX.into());
         large.map_or(Ok(()), |address| Err(Unencodable::Address { record: n, address }))?;
     } else {
-        fits(record.from, format.from_bits(), n)?;
-        fits(record.to, format.to_bits(), n)?;
+        fits(record.from, format.bits_of_from(), n)?;
+        fits(record.to, format.bits_of_to(), n)?;
     }
     let raw = written(format, record);
     if raw.from == 0 && raw.to == 0 { Err(Unencodable::Empty { record: n }) } else { Ok(raw) }
@@ -145,11 +145,9 @@ pub(crate) fn written(format: Format, record: &BranchRecord) -> Raw {
     let mispredicted = flag(record.mispredicted, MISPREDICTED);
     let transaction = flag(record.in_transaction, IN_TRANSACTION) | flag(record.aborted, ABORTED);
     let cycles = u64::from(record.cycles.unwrap_or(0));
-    let address = record.from & (u64::MAX >> format.from_flags());
+    let address = record.from & (u64::MAX >> format.flags_in_from());
     match format {
-        Format::OFFSETS_32 => {
-            Raw { from: record.from & 0xffff_ffff | record.to << 32, ..Raw::default() }
-        }
+        Format::OFFSETS_32 => Raw { from: record.from & 0xffff_ffff | record.to << 32, ..Raw::default() },
         Format::FLAGS => Raw { from: address | mispredicted, to: record.to, info: None },
         Format::FLAGS_TSX => Raw { from: address | mispredicted | transaction, to: record.to, info: None },
         Format::CYCLES => {
@@ -175,8 +173,8 @@ const BANKS: [(u32, u32); 2] = [(msr::FROM, msr::TO), (msr::OLD_FROM, msr::OLD_T
 pub(crate) fn format_of(registers: &Registers) -> Result<u8, DumpError> {
     let info = registers.get(msr::INFO).is_some();
     match registers.get(msr::PERF_CAPABILITIES).map(|value| value & msr::FORMAT_MASK) {
-        // Knights Landing says 1, but has the flag (lbr.c, `intel_pmu_lbr_init_knl`).
-        Some(1) if registers.get(msr::FROM).is_some() => Ok(Format::FLAGS.number()),
+        // Knights Landing, which alone has eight of these, says 1, but has the flag (lbr.c, `intel_pmu_lbr_init_knl`).
+        Some(1) if registers.run(msr::FROM, 1) == 8 => Ok(Format::FLAGS.number()),
         Some(number) => Ok(u8::try_from(number).unwrap_or(u8::MAX)),
         None if info => Ok(Format::INFO.number()),
         None => Err(DumpError::NoFormat),
@@ -269,15 +267,16 @@ mod tests {
         assert_eq!((flags.from, flags.mispredicted), (kernel, Some(false)));
         assert_eq!((flags.in_transaction, flags.aborted, flags.cycles), (None, None, None));
         let tsx = record(Format::FLAGS_TSX, 0xdfff_8000_0000_1000, 1, None);
-        assert_eq!((tsx.from, tsx.mispredicted, tsx.in_transaction, tsx.aborted), (
-            kernel,
-            Some(true),
-            Some(true),
-            Some(false)
-        ));
+        assert_eq!(
+            (tsx.from, tsx.mispredicted, tsx.in_transaction, tsx.aborted),
+            (kernel, Some(true), Some(true), Some(false))
+        );
         let info = record(Format::INFO, kernel, 0x40_1000, Some(1 << 63 | 1 << 61 | 0x1_0000 | 77));
         assert_eq!((info.from, info.to, info.cycles), (kernel, 0x40_1000, Some(77)));
-        assert_eq!((info.mispredicted, info.in_transaction, info.aborted), (Some(true), Some(false), Some(true)));
+        assert_eq!(
+            (info.mispredicted, info.in_transaction, info.aborted),
+            (Some(true), Some(false), Some(true))
+        );
         let cycles = record(Format::CYCLES, 0x8000_0000_0000_1000, 0x0123_8000_0000_2000, None);
         assert_eq!((cycles.from, cycles.to), (0x1000, 0xffff_8000_0000_2000));
         assert_eq!((cycles.mispredicted, cycles.cycles), (Some(true), Some(0x123)));
@@ -313,21 +312,24 @@ mod tests {
         registers.set(msr::OLD_FROM + 3, 0);
         registers.set(msr::OLD_TO + 3, 0);
         let holed = Dump::default().decode(&registers).unwrap().records;
-        assert_eq!(holed.iter().map(|r| (r.from, r.after_gap)).collect::<Vec<_>>(), [
-            (0x102, false),
-            (0x100, true),
-            (0x101, false)
-        ]);
+        assert_eq!(
+            holed.iter().map(|r| (r.from, r.after_gap)).collect::<Vec<_>>(),
+            [(0x102, false), (0x100, true), (0x101, false)]
+        );
         registers.set(msr::OLD_FROM + 2, 0);
         registers.set(msr::OLD_TO + 2, 0);
         let young = Dump::default().decode(&registers).unwrap().records;
-        assert_eq!(young.iter().map(|r| (r.from, r.after_gap)).collect::<Vec<_>>(), [(0x100, false), (0x101, false)]);
+        assert_eq!(
+            young.iter().map(|r| (r.from, r.after_gap)).collect::<Vec<_>>(),
+            [(0x100, false), (0x101, false)]
+        );
     }
 
     #[test]
     fn an_abort_that_haswell_records_twice_is_one() {
         let from = 0x40_1000 | 1 << 61;
-        let ring = [(0x40_0000, 0x40_0ff0), (from, 0x40_2000), (0x40_1000, 0x40_2000), (0x40_2008, 0x40_1000)];
+        let ring =
+            [(0x40_0000, 0x40_0ff0), (from, 0x40_2000), (0x40_1000, 0x40_2000), (0x40_2008, 0x40_1000)];
         let mut registers = Registers::default();
         for (n, (from, to)) in (0..).zip(ring) {
             registers.set(msr::FROM + n, from);
@@ -343,7 +345,9 @@ mod tests {
     fn the_format_is_what_the_processor_announces_or_its_registers_imply() {
         let of = |pairs: &[(u32, u64)]| format_of(&pairs.iter().copied().collect());
         assert_eq!(of(&[(msr::PERF_CAPABILITIES, 0x32c4), (msr::FROM, 0)]), Ok(4));
-        assert_eq!(of(&[(msr::PERF_CAPABILITIES, 1), (msr::FROM, 0)]), Ok(3), "Knights Landing");
+        let mut knights_landing: Vec<(u32, u64)> = (0..8).map(|n| (msr::FROM + n, 0)).collect();
+        knights_landing.push((msr::PERF_CAPABILITIES, 1));
+        assert_eq!(of(&knights_landing), Ok(3));
         assert_eq!(of(&[(msr::PERF_CAPABILITIES, 1), (msr::OLD_FROM, 0)]), Ok(1));
         assert_eq!(of(&[(msr::FROM, 0), (msr::INFO, 0)]), Ok(5));
         assert_eq!(of(&[(msr::FROM, 0)]), Err(DumpError::NoFormat));

@@ -61,12 +61,21 @@ pub(crate) fn bit(value: u64, n: u32) -> bool {
     value >> n & 1 != 0
 }
 
+/// `bits`, if `flag`.
+pub(crate) fn bits_if(flag: bool, bits: u64) -> u64 {
+    if flag { bits } else { 0 }
+}
+
 /// `1 << n` if `flag` is known to be true.
 pub(crate) fn flag(flag: Option<bool>, n: u32) -> u64 {
-    u64::from(flag == Some(true)) << n
+    bits_if(flag == Some(true), 1 << n)
 }
 
 /// `address`, if it is its own sign extension from `bits` bits.
 pub(crate) fn fits(address: u64, bits: u32, record: usize) -> Result<u64, Unencodable> {
-    if sign_extended(address, bits) == address { Ok(address) } else { Err(Unencodable::Address { record, address }) }
+    if sign_extended(address, bits) == address {
+        Ok(address)
+    } else {
+        Err(Unencodable::Address { record, address })
+    }
 }

@@ -243,7 +243,8 @@ impl Stack {
             let left = bytes.len().saturating_sub(at);
             PerfError::Cut { what, offset: offset + at, need, left }
         };
-        let number = |what: &'static str, at: usize| bytes.get(at..at + 8).map(word).ok_or_else(|| cut(what, at, 8));
+        let number =
+            |what: &'static str, at: usize| bytes.get(at..at + 8).map(word).ok_or_else(|| cut(what, at, 8));
         let count = number("the number of branches", 0)?;
         // A sample without branches has no index either (kernel/events/core.c, `perf_output_sample`).
         let mut at = 8;
@@ -262,32 +263,34 @@ impl Stack {
         let entries = body.as_chunks::<ENTRY>().0.iter().map(Entry::from_bytes).collect();
         at += body.len();
         let counters = match layout.counters {
-            true => Some(region("the counters of a branch stack", at, 8)?.chunks_exact(8).map(word).collect()),
+            true => {
+                Some(region("the counters of a branch stack", at, 8)?.chunks_exact(8).map(word).collect())
+            }
             false => None,
         };
         at += counters.as_ref().map_or(0, |counters: &Vec<u64>| counters.len() * 8);
         Ok((Stack { hw_index, entries, counters }, at))
     }
 
-    /// Reads bytes that are a stack and nothing else. Its layout is that which fits its length; where two do (one branch,
-    /// forty bytes), it is taken for an index and no counters.
+    /// Reads bytes that are a stack and nothing else, and begin at `offset` of what they were taken from. Its layout is
+    /// that which fits its length; where two do (one branch, forty bytes), it is taken for an index and no counters.
     ///
     /// # Errors
     /// When no layout fits.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Stack, PerfError> {
+    pub fn alone(bytes: &[u8], offset: usize) -> Result<Stack, PerfError> {
         let layouts = [(false, false), (true, false), (false, true), (true, true)];
         let layouts = layouts.map(|(hw_index, counters)| StackLayout { hw_index, counters });
-        let fitting = |layout: &StackLayout| match Stack::read(bytes, *layout, 0) {
+        let fitting = |layout: &StackLayout| match Stack::read(bytes, *layout, offset) {
             Ok((stack, used)) if used == bytes.len() => Some(stack),
             _ => None,
         };
         if let Some(stack) = layouts.iter().find_map(fitting) {
             return Ok(stack);
         }
-        let (_, used) = Stack::read(bytes, StackLayout::default(), 0)?;
+        let (_, used) = Stack::read(bytes, StackLayout::default(), offset)?;
         let surplus = bytes.len() - used;
         let remedy = "neither an index nor counters have this size";
-        Err(PerfError::Surplus { what: "the branch stack", offset: used, surplus, remedy })
+        Err(PerfError::Surplus { what: "the branch stack", offset: offset + used, surplus, remedy })
     }
 
     /// Its bytes.
@@ -356,7 +359,10 @@ mod tests {
         assert_eq!(entry, expected);
         assert_eq!(entry.to_bytes(), MISPREDICTED_CALL);
         let record = entry.record().unwrap();
-        assert_eq!((record.mispredicted, record.cycles, record.kind), (Some(true), Some(50), Some(Kind::RelativeCall)));
+        assert_eq!(
+            (record.mispredicted, record.cycles, record.kind),
+            (Some(true), Some(50), Some(Kind::RelativeCall))
+        );
         assert_eq!((record.speculative, record.aborted), (Some(false), Some(false)));
     }
 
@@ -378,10 +384,12 @@ mod tests {
 
     #[test]
     fn a_stack_alone_is_known_by_its_length() {
-        for original in [stack(None, 5, false), stack(Some(7), 5, false), stack(None, 5, true), stack(Some(7), 5, true)] {
-            assert_eq!(Stack::from_bytes(&original.to_bytes()), Ok(original));
+        for original in
+            [stack(None, 5, false), stack(Some(7), 5, false), stack(None, 5, true), stack(Some(7), 5, true)]
+        {
+            assert_eq!(Stack::alone(&original.to_bytes(), 0), Ok(original));
         }
-        assert_eq!(Stack::from_bytes(&[0; 8]), Ok(Stack::default()));
+        assert_eq!(Stack::alone(&[0; 8], 0), Ok(Stack::default()));
         let trail = stack(Some(7), 3, false).trail(None);
         assert_eq!(trail.records.iter().map(|r| r.from).collect::<Vec<_>>(), [3, 2, 1]);
     }
@@ -389,10 +397,16 @@ mod tests {
     #[test]
     fn a_stack_that_is_not_whole_is_said_to_be_so() {
         let bytes = stack(None, 2, false).to_bytes();
-        let why = |bytes: &[u8]| Stack::from_bytes(bytes).unwrap_err().to_string();
+        let why = |bytes: &[u8]| Stack::alone(bytes, 0).unwrap_err().to_string();
         assert_eq!(why(&bytes[..50]), "offset 0x8: a branch stack is cut: 48 bytes, and 42 are left");
         assert_eq!(why(&[1, 2]), "offset 0x0: the number of branches is cut: 8 bytes, and 2 are left");
-        assert_eq!(why(&[0xff; 40]), "offset 0x8: a branch stack is cut: 18446744073709551615 bytes, and 32 are left");
-        assert!(why(&[&bytes[..], &[0; 3]].concat()).starts_with("offset 0x38: the branch stack ends here, and 3"));
+        assert_eq!(
+            why(&[0xff; 40]),
+            "offset 0x8: a branch stack is cut: 18446744073709551615 bytes, and 32 are left"
+        );
+        assert!(
+            why(&[&bytes[..], &[0; 3]].concat())
+                .starts_with("offset 0x38: the branch stack ends here, and 3")
+        );
     }
 }

@@ -43,7 +43,8 @@ pub fn stacks(file: &[u8]) -> Result<Vec<(Stack, Option<Filter>)>, PerfError> {
             return Err(wrong("the records are compressed: record without -z", start + at));
         }
         if header.kind == RECORD_SAMPLE {
-            let event = event_of(&events, body).ok_or_else(|| wrong("a sample of no event of the file", offset))?;
+            let event =
+                event_of(&events, body).ok_or_else(|| wrong("a sample of no event of the file", offset))?;
             let filter = Filter::from_branch_sample_type(event.layout.branch_sample_type);
             found.extend(event.layout.stack(body, offset)?.map(|stack| (stack, filter)));
         }
@@ -92,14 +93,14 @@ fn events(file: &[u8]) -> Result<Vec<Event>, PerfError> {
 /// The part of the file that a section (offset and size, at `at`) names, and where it begins.
 fn section<'f>(file: &'f [u8], at: usize, what: &'static str) -> Result<(usize, &'f [u8]), PerfError> {
     let (offset, size) = (number(file, at, what)?, number(file, at.saturating_add(8), what)?);
-    let start = usize::try_from(offset).ok().filter(|start| *start <= file.len());
-    let end = start.zip(usize::try_from(size).ok()).and_then(|(start, size)| start.checked_add(size));
-    let found = start.zip(end.and_then(|end| file.get(start?..end)));
-    found.ok_or(PerfError::Cut {
+    let start = usize::try_from(offset).map_or(file.len(), |start| start.min(file.len()));
+    let rest = &file[start..];
+    let found = usize::try_from(size).ok().and_then(|size| rest.get(..size));
+    found.map(|part| (start, part)).ok_or(PerfError::Cut {
         what,
-        offset: start.unwrap_or(file.len()),
+        offset: start,
         need: size,
-        left: file.len() - start.unwrap_or(file.len()),
+        left: rest.len(),
     })
 }
 

@@ -7,7 +7,7 @@ use super::bit;
 use super::perf::{PerfError, Stack, StackLayout, word};
 
 /// What the event that made a sample says of its layout (`struct perf_event_attr`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct SampleLayout {
     /// `sample_type`: which fields a sample has.
     pub sample_type: u64,
@@ -15,13 +15,6 @@ pub struct SampleLayout {
     pub read_format: u64,
     /// `branch_sample_type`: how the branch stack is.
     pub branch_sample_type: u64,
-}
-
-/// A sample of a branch stack and nothing else.
-impl Default for SampleLayout {
-    fn default() -> SampleLayout {
-        SampleLayout { sample_type: BRANCH_STACK, read_format: 0, branch_sample_type: 0 }
-    }
 }
 
 /// `PERF_SAMPLE_BRANCH_STACK`.
@@ -55,12 +48,20 @@ impl Header {
     /// # Errors
     /// When they end before the record does, or when it is smaller than its header.
     pub fn read(bytes: &[u8], offset: usize) -> Result<Header, PerfError> {
-        let cut = |what: &'static str, need: usize| PerfError::Cut { what, offset, need: need as u64, left: bytes.len() };
+        let cut = |what: &'static str, need: usize| PerfError::Cut {
+            what,
+            offset,
+            need: need as u64,
+            left: bytes.len(),
+        };
         let header = bytes.first_chunk::<HEADER>().ok_or_else(|| cut("the header of a record", HEADER))?;
         let [k0, k1, k2, k3, m0, m1, s0, s1] = *header;
         let size = u16::from_le_bytes([s0, s1]);
         if usize::from(size) < HEADER {
-            return Err(PerfError::Wrong { what: format!("a record of {size} bytes, and its header has 8"), offset });
+            return Err(PerfError::Wrong {
+                what: format!("a record of {size} bytes, and its header has 8"),
+                offset,
+            });
         }
         if bytes.len() < size.into() {
             return Err(cut("a record", size.into()));
@@ -98,7 +99,8 @@ impl SampleLayout {
             at.skip("raw data", (size + 4).div_ceil(8) - 1)?;
         }
         let rest = body.get(at.at..).unwrap_or_default();
-        Stack::read(rest, StackLayout::of(self.branch_sample_type), offset + at.at).map(|(stack, _)| Some(stack))
+        Stack::read(rest, StackLayout::of(self.branch_sample_type), offset + at.at)
+            .map(|(stack, _)| Some(stack))
     }
 
     /// The counters' values (`PERF_FORMAT_*`).
@@ -106,7 +108,8 @@ impl SampleLayout {
         const TOTAL_TIMES: [u32; 2] = [0, 1];
         const ID_AND_LOST: [u32; 2] = [2, 4];
         const GROUP: u32 = 3;
-        let words = |bits: [u32; 2]| bits.iter().map(|shift| u64::from(bit(self.read_format, *shift))).sum::<u64>();
+        let words =
+            |bits: [u32; 2]| bits.iter().map(|shift| u64::from(bit(self.read_format, *shift))).sum::<u64>();
         let each = 1 + words(ID_AND_LOST);
         let times = words(TOTAL_TIMES);
         let count = if bit(self.read_format, GROUP) { at.word("the number of counters")? } else { 1 };
@@ -139,17 +142,22 @@ impl Cursor<'_> {
     }
 }
 
-/// The branch stacks of a row of records, oldest first; records of other types are passed over. `bytes` begin at `offset`.
+/// The branch stacks of a row of records, oldest first; records of other types are passed over. Without a `layout`, a
+/// sample is a branch stack and nothing else.
 ///
 /// # Errors
 /// At the first record that is not whole.
-pub fn stacks(bytes: &[u8], layout: &SampleLayout, offset: usize) -> Result<Vec<Stack>, PerfError> {
+pub fn stacks(bytes: &[u8], layout: Option<&SampleLayout>) -> Result<Vec<Stack>, PerfError> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
-        let header = Header::read(&bytes[at..], offset + at)?;
+        let header = Header::read(&bytes[at..], at)?;
         let end = at + usize::from(header.size);
+        let (body, offset) = (&bytes[at + HEADER..end], at + HEADER);
         if header.kind == RECORD_SAMPLE {
-            found.extend(layout.stack(&bytes[at + HEADER..end], offset + at + HEADER)?);
+            match layout {
+                Some(layout) => found.extend(layout.stack(body, offset)?),
+                None => found.push(Stack::alone(body, offset)?),
+            }
         }
         at = end;
     }
@@ -191,7 +199,14 @@ mod tests {
         ];
         for (read_format, values) in reads {
             let layout = SampleLayout { sample_type: 0x1_0fff, read_format, branch_sample_type: 1 << 17 };
-            let body = [before.clone(), words(&values), chain.clone(), raw.clone(), stack().to_bytes(), behind.clone()];
+            let body = [
+                before.clone(),
+                words(&values),
+                chain.clone(),
+                raw.clone(),
+                stack().to_bytes(),
+                behind.clone(),
+            ];
             assert_eq!(layout.stack(&body.concat(), 0), Ok(Some(stack())), "{read_format:#b}");
         }
         let without = SampleLayout { sample_type: 0x7, ..SampleLayout::default() };
@@ -200,13 +215,22 @@ mod tests {
 
     #[test]
     fn records_are_told_apart_and_what_is_cut_is_said_with_its_place() {
-        let layout = SampleLayout { branch_sample_type: 1 << 17, ..SampleLayout::default() };
-        let samples = [record(3, &[0; 16]), record(9, &stack().to_bytes()), record(9, &words(&[0, 0]))].concat();
+        let layout = SampleLayout {
+            sample_type: BRANCH_STACK,
+            branch_sample_type: 1 << 17,
+            ..SampleLayout::default()
+        };
+        let samples =
+            [record(3, &[0; 16]), record(9, &stack().to_bytes()), record(9, &words(&[0, 0]))].concat();
         let empty = Stack { hw_index: Some(0), ..Stack::default() };
-        assert_eq!(stacks(&samples, &layout, 0), Ok(vec![stack(), empty]));
-        let why = |bytes: &[u8]| stacks(bytes, &layout, 0x100).unwrap_err().to_string();
-        assert_eq!(why(&samples[..40]), "offset 0x118: a record is cut: 96 bytes, and 16 are left");
-        assert_eq!(why(&[9, 0, 0, 0, 0, 0, 4, 0]), "offset 0x100: a record of 4 bytes, and its header has 8");
-        assert_eq!(why(&record(9, &words(&[7, 0]))), "offset 0x118: a branch stack is cut: 168 bytes, and 0 are left");
+        assert_eq!(stacks(&samples, Some(&layout)), Ok(vec![stack(), empty.clone()]));
+        assert_eq!(stacks(&samples, None), Ok(vec![stack(), empty]), "by their lengths");
+        let why = |bytes: &[u8]| stacks(bytes, Some(&layout)).unwrap_err().to_string();
+        assert_eq!(why(&samples[..40]), "offset 0x18: a record is cut: 96 bytes, and 16 are left");
+        assert_eq!(why(&[9, 0, 0, 0, 0, 0, 4, 0]), "offset 0x0: a record of 4 bytes, and its header has 8");
+        assert_eq!(
+            why(&record(9, &words(&[7, 0]))),
+            "offset 0x18: a branch stack is cut: 168 bytes, and 0 are left"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! AMD's single record in software.
 
 use super::{DEBUG, Event, MACHINE_CHECK, Records, Transfer};
+use crate::format::bits_if;
 use crate::msr;
 
 /// Bits 6:3 of DebugCtl must be zero.
@@ -60,7 +61,7 @@ impl Records for AmdSingle {
 
     fn read(&self, index: u32) -> Option<u64> {
         match index {
-            msr::DEBUGCTL => Some(u64::from(self.enabled) * msr::DEBUGCTL_LBR),
+            msr::DEBUGCTL => Some(bits_if(self.enabled, msr::DEBUGCTL_LBR)),
             msr::LAST_BRANCH_FROM => Some(self.branch.0),
             msr::LAST_BRANCH_TO => Some(self.branch.1),
             msr::LAST_INT_FROM => Some(self.interrupt.0),

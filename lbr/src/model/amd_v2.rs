@@ -4,6 +4,7 @@ use super::amd_single::AmdSingle;
 use super::{Event, Records, Transfer};
 use crate::filter::Filter;
 use crate::format::amd_v2::{Raw, written};
+use crate::format::bits_if;
 use crate::msr;
 use crate::trail::BranchRecord;
 use std::collections::VecDeque;
@@ -78,12 +79,12 @@ impl Records for AmdV2 {
     fn read(&self, index: u32) -> Option<u64> {
         match index {
             msr::DEBUGCTL => {
-                let freeze = u64::from(self.freeze_on_interrupt) * msr::DEBUGCTL_FREEZE_LBRS_ON_PMI;
+                let freeze = bits_if(self.freeze_on_interrupt, msr::DEBUGCTL_FREEZE_LBRS_ON_PMI);
                 self.single.read(index).map(|debugctl| debugctl | freeze)
             }
-            msr::AMD_DEBUG_EXTN_CTL => Some(u64::from(self.enabled) * msr::AMD_DEBUG_EXTN_CTL_LBRSE),
+            msr::AMD_DEBUG_EXTN_CTL => Some(bits_if(self.enabled, msr::AMD_DEBUG_EXTN_CTL_LBRSE)),
             msr::AMD_SELECT => Some(self.filter.bits()),
-            msr::AMD_GLOBAL_STATUS => Some(u64::from(self.frozen) * msr::STATUS_LBRS_FROZEN),
+            msr::AMD_GLOBAL_STATUS => Some(bits_if(self.frozen, msr::STATUS_LBRS_FROZEN)),
             msr::AMD_GLOBAL_STATUS_RESET => Some(0),
             _ => match AmdV2::locate(index) {
                 Some((to, n)) => Some(if to { self.records[n].to } else { self.records[n].from }),
@@ -108,7 +109,9 @@ impl Records for AmdV2 {
                 }
                 fine
             }
-            msr::AMD_SELECT => Filter::from_amd_select(value & SELECT).map(|filter| self.filter = filter).is_ok(),
+            msr::AMD_SELECT => {
+                Filter::from_amd_select(value & SELECT).map(|filter| self.filter = filter).is_ok()
+            }
             msr::AMD_GLOBAL_STATUS_RESET => {
                 let known = value & !msr::STATUS_LBRS_FROZEN == 0;
                 self.frozen &= !(known && value != 0);

@@ -3,7 +3,7 @@
 use super::{DEBUG, Event, Records, Transfer};
 use crate::filter::Filter;
 use crate::format::intel_arch::{INFO_DEFINED, Raw, written};
-use crate::format::sign_extended;
+use crate::format::{bits_if, sign_extended};
 use crate::kind::Kind;
 use crate::msr;
 use crate::trail::BranchRecord;
@@ -95,11 +95,11 @@ impl Records for IntelArch {
 
     fn read(&self, index: u32) -> Option<u64> {
         match index {
-            msr::ARCH_CTL => Some(self.filter.lbr_ctl() | u64::from(self.enabled) * msr::ARCH_CTL_ENABLE),
+            msr::ARCH_CTL => Some(self.filter.lbr_ctl() | bits_if(self.enabled, msr::ARCH_CTL_ENABLE)),
             msr::ARCH_DEPTH => Some(self.records.len() as u64),
             // Its bit for the model-specific records can be written and reads as zero.
-            msr::DEBUGCTL => Some(u64::from(self.freeze_on_interrupt) * msr::DEBUGCTL_FREEZE_LBRS_ON_PMI),
-            msr::GLOBAL_STATUS => Some(u64::from(self.frozen) * msr::STATUS_LBRS_FROZEN),
+            msr::DEBUGCTL => Some(bits_if(self.freeze_on_interrupt, msr::DEBUGCTL_FREEZE_LBRS_ON_PMI)),
+            msr::GLOBAL_STATUS => Some(bits_if(self.frozen, msr::STATUS_LBRS_FROZEN)),
             msr::GLOBAL_STATUS_RESET => Some(0),
             _ => {
                 let (bank, n) = self.locate(index)?;

@@ -3,7 +3,7 @@
 use super::{DEBUG, Event, Records, Transfer};
 use crate::filter::Filter;
 use crate::format::intel_legacy::{Format, written};
-use crate::format::sign_extended;
+use crate::format::{bits_if, sign_extended};
 use crate::msr;
 use crate::trail::BranchRecord;
 use x86::op::BranchKind;
@@ -126,10 +126,10 @@ impl IntelLegacy {
             // Without transactions two of the flags count as bits of the sign, though hardware writes them as zero (lbr.c,
             // `lbr_from_signext_quirk_wr`).
             Bank::From if format == Format::FLAGS_TSX && !self.spec.tsx => {
-                canonical(sign_extended(value, Format::FLAGS.from_bits()))
+                canonical(sign_extended(value, Format::FLAGS.bits_of_from()))
             }
-            Bank::From => canonical(sign_extended(value, format.from_bits())),
-            Bank::To => canonical(sign_extended(value, format.to_bits())),
+            Bank::From => canonical(sign_extended(value, format.bits_of_from())),
+            Bank::To => canonical(sign_extended(value, format.bits_of_to())),
             Bank::Info => value & !self.info_bits() == 0,
         }
     }
@@ -141,8 +141,8 @@ impl IntelLegacy {
     }
 
     fn debugctl(&self) -> u64 {
-        let freeze = if self.freeze_on_interrupt { msr::DEBUGCTL_FREEZE_LBRS_ON_PMI } else { 0 };
-        u64::from(self.enabled) * msr::DEBUGCTL_LBR | freeze
+        bits_if(self.enabled, msr::DEBUGCTL_LBR)
+            | bits_if(self.freeze_on_interrupt, msr::DEBUGCTL_FREEZE_LBRS_ON_PMI)
     }
 
     fn write_debugctl(&mut self, value: u64) -> bool {
@@ -202,7 +202,7 @@ impl Records for IntelLegacy {
             msr::DEBUGCTL => Some(self.debugctl()),
             msr::SELECT => (self.spec.select != 0).then(|| self.filter.bits()),
             msr::TOP => Some(self.top as u64),
-            msr::GLOBAL_STATUS => has_status.then(|| u64::from(self.frozen) * msr::STATUS_LBRS_FROZEN),
+            msr::GLOBAL_STATUS => has_status.then(|| bits_if(self.frozen, msr::STATUS_LBRS_FROZEN)),
             msr::GLOBAL_STATUS_RESET => has_status.then_some(0),
             _ => {
                 let (bank, n) = self.locate(index)?;

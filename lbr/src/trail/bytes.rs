@@ -101,7 +101,8 @@ impl Trail {
         let provenance = PROVENANCES.get(usize::from(header[10])).copied();
         let provenance = provenance.ok_or_else(|| wrong("provenance", 10, header[10].into()))?;
         let family = family_from(header[11], header[12]);
-        let family = family.ok_or_else(|| wrong("family", 11, u16::from_le_bytes([header[11], header[12]]).into()))?;
+        let family =
+            family.ok_or_else(|| wrong("family", 11, u16::from_le_bytes([header[11], header[12]]).into()))?;
         let select = u64_at(header, 16);
         let filter = match select {
             UNKNOWN_FILTER => None,
@@ -121,7 +122,8 @@ impl Trail {
         let records = bytes[HEADER..].chunks_exact(RECORD).enumerate();
         let records = records
             .map(|(n, record)| {
-                record_from(record).ok_or_else(|| wrong("kind", HEADER + n * RECORD + KIND, record[KIND].into()))
+                record_from(record)
+                    .ok_or_else(|| wrong("kind", HEADER + n * RECORD + KIND, record[KIND].into()))
             })
             .collect::<Result<Vec<BranchRecord>, TrailError>>()?;
         let trail = Trail { records, depth, filter, provenance, family };

@@ -27,7 +27,9 @@ pub(crate) fn records(processor: Processor, filter: Filter, log: &[Logged]) -> V
         Processor::Nehalem | Processor::Haswell | Processor::HaswellWithoutTsx => legacy(16, filter, log),
         Processor::Skylake | Processor::Goldmont | Processor::GoldmontPlus => legacy(32, filter, log),
         Processor::GoldenCove => architectural(16, filter, log),
-        Processor::Zen4 => last(16, log.iter().map(|l| l.transfer()).filter(|t| select(filter.bits(), t)).map(pair)),
+        Processor::Zen4 => {
+            last(16, log.iter().map(|l| l.transfer()).filter(|t| select(filter.bits(), t)).map(pair))
+        }
         Processor::Zen => single(log),
     }
 }

@@ -48,7 +48,9 @@ fn arm(model: &mut Model, processor: Processor, filter: Filter) -> bool {
             (model.write(msr::SELECT, filter.bits()) || all && processor == Processor::Core2)
                 && model.write(msr::DEBUGCTL, 1)
         }
-        Family::IntelArch => model.write(msr::ARCH_DEPTH, 16) && model.write(msr::ARCH_CTL, filter.lbr_ctl() | 1),
+        Family::IntelArch => {
+            model.write(msr::ARCH_DEPTH, 16) && model.write(msr::ARCH_CTL, filter.lbr_ctl() | 1)
+        }
         Family::AmdV2 => {
             !filter.is_call_stack()
                 && model.write(msr::AMD_SELECT, filter.bits())

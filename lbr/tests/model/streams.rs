@@ -29,7 +29,9 @@ fn event() -> impl Strategy<Value = Logged> {
 
 /// Calls and returns often, so that call stacks grow and shrink.
 fn log() -> impl Strategy<Value = Vec<Logged>> {
-    let call = |kind| (address(), address()).prop_map(move |(from, to)| Logged::Branch(Transfer::user(from, to, kind)));
+    let call = |kind| {
+        (address(), address()).prop_map(move |(from, to)| Logged::Branch(Transfer::user(from, to, kind)))
+    };
     let one = prop_oneof![
         3 => branch(),
         1 => event(),
