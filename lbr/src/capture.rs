@@ -1,5 +1,5 @@
-//! From registers to a trail: arm, let the guest run, read back, decode. The same path for hardware behind KVM and for
-//! the model behind the software CPU.
+//! From registers to a trail: arm, let the guest run, read back, decode. The same path for hardware behind KVM and
+//! for the model behind the software CPU.
 //!
 //! A host that has no branch records may still take the writes: kvm_pvm, for one, drops IA32_DEBUGCTL.LBR and reports
 //! success. So nothing is believed that does not read back.

@@ -1,5 +1,5 @@
-//! What the program's code says of its branch records: their kinds, and where a branch is that the processor fused with
-//! the instruction before it.
+//! What the program's code says of its branch records: their kinds, and where a branch is that the processor fused
+//! with the instruction before it.
 
 use crate::kind::Kind;
 use crate::trail::Trail;
@@ -8,9 +8,9 @@ use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, 
 /// The longest instruction.
 const MAX_INSTRUCTION: usize = 15;
 
-/// Corrects records of AMD's stack whose FROM is an instruction that was fused with the conditional branch behind it (AMD64
-/// APM vol. 2, 13.1.1.9). `code` fills a buffer with the bytes at an address and gives their number. Gives the number
-/// of records that were corrected.
+/// Corrects records of AMD's stack whose FROM is an instruction that was fused with the conditional branch behind
+/// it (AMD64 APM vol. 2, 13.1.1.9). `code` fills a buffer with the bytes at an address and gives their number.
+/// Gives the number of records that were corrected.
 ///
 /// As Linux does it (arch/x86/events/utils.c, `get_branch_type`), a branch is looked for in the next fifteen bytes;
 /// here it must be one that leads to where the record went.
@@ -34,8 +34,8 @@ pub fn correct_fusion(trail: &mut Trail, code: impl Fn(u64, &mut [u8]) -> usize)
     corrected
 }
 
-/// Tells the kinds of records that have none, from the instruction where the branch is. What leaves the program for its
-/// kernel and is no instruction that does is an interrupt, as for Linux.
+/// Tells the kinds of records that have none, from the instruction where the branch is. What leaves the program for
+/// its kernel and is no instruction that does is an interrupt, as for Linux.
 pub fn name_kinds(trail: &mut Trail, code: impl Fn(u64, &mut [u8]) -> usize) {
     for record in trail.records.iter_mut().filter(|record| record.kind.is_none()) {
         let mut bytes = [0; MAX_INSTRUCTION];

@@ -25,8 +25,8 @@ pub struct Dump {
     pub top: Option<u32>,
     /// Which branches were recorded.
     pub filter: Option<Filter>,
-    /// Whether the processor has transactions, with HLE or RTM in its CPUID; if not told, it has. Without them, bits 62
-    /// and 61 of a FROM register of format 4 say nothing.
+    /// Whether the processor has transactions, with HLE or RTM in its CPUID; if not told, it has. Without them,
+    /// bits 62 and 61 of a FROM register of format 4 say nothing.
     pub tsx: Option<bool>,
     /// The width of a virtual address, 48 or 57; if not told, 48. AMD's stack leaves it to the reader to extend the
     /// sign of an address.
@@ -165,9 +165,9 @@ impl Dump {
         Ok(Trail { records, depth, filter, provenance: Provenance::Hardware, family })
     }
 
-    /// The registers of a processor that has recorded the trail's branches: the inverse of [`Dump::decode`] for what the
-    /// family can hold. What it cannot hold (cycles, where it has no clock; gaps; kinds) is left out; the index of the newest
-    /// record is the lowest that it can be.
+    /// The registers of a processor that has recorded the trail's branches: the inverse of [`Dump::decode`] for
+    /// what the family can hold. What it cannot hold (cycles, where it has no clock; gaps; kinds) is left out; the
+    /// index of the newest record is the lowest that it can be.
     ///
     /// # Errors
     /// When there are more records than the depth, or one of them has an address that the registers cannot hold.

@@ -30,7 +30,8 @@ const KINDS_BITS: u64 =
 /// What call-stack mode demands of the other bits but for the rings: calls and returns are recorded, nothing else is.
 const CALL_STACK_KINDS: u64 = CONDITIONAL | INDIRECT_JUMP | RELATIVE_JUMP | FAR | CALL_STACK;
 
-/// For each bit of LBR_SELECT its opposite in IA32_LBR_CTL, where a set bit records (Intel SDM vol. 3, "IA32_LBR_CTL").
+/// For each bit of LBR_SELECT its opposite in IA32_LBR_CTL, where a set bit records (Intel SDM vol. 3,
+/// "IA32_LBR_CTL").
 const CTL_RECORDS: [(u64, u64); 9] = [
     (RING_0, 1 << 1),
     (OTHER_RINGS, 1 << 2),

@@ -5,6 +5,7 @@ mod crash;
 mod crumbs;
 mod replay;
 mod synth;
+mod trail;
 
 use serde_json::Value;
 use std::fs;

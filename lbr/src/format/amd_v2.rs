@@ -1,8 +1,9 @@
-//! AMD's stack of records ("LBR extension version 2", Zen 4 and later): pairs of FROM and TO registers, the newest branch
-//! always in number 0.
+//! AMD's stack of records ("LBR extension version 2", Zen 4 and later): pairs of FROM and TO registers, the newest
+//! branch always in number 0.
 //!
-//! Layouts: AMD64 APM vol. 2, 13.1.1.9 and 13.1.8; Linux, arch/x86/events/amd/lbr.c, `amd_pmu_lbr_read`, which this reads
-//! as, but for what did not happen: it keeps records of wrong speculation and says so, a trail leaves them out.
+//! Layouts: AMD64 APM vol. 2, 13.1.1.9 and 13.1.8; Linux, arch/x86/events/amd/lbr.c, `amd_pmu_lbr_read`, which this
+//! reads as, but for what did not happen: it keeps records of wrong speculation and says so, a trail leaves them
+//! out.
 
 use super::{Unencodable, bit, fits, flag, sign_extended};
 use crate::dump::{Dump, DumpError, need};
@@ -32,8 +33,8 @@ const MAX_DEPTH: u32 = 63;
 /// The branch in these registers, whose addresses have `address_bits` bits; `None`: nothing, or none that happened.
 #[must_use]
 pub fn decode_record(address_bits: u32, raw: Raw) -> Option<BranchRecord> {
-    // Valid alone is a branch, with `speculative` a branch under a speculation that was right; `speculative` alone is one
-    // under a speculation that was wrong, neither is nothing (APM table 13-3).
+    // Valid alone is a branch, with `speculative` a branch under a speculation that was right; `speculative` alone
+    // is one under a speculation that was wrong, neither is nothing (APM table 13-3).
     if !bit(raw.to, VALID) || bit(raw.to, ERRONEOUS) {
         return None;
     }

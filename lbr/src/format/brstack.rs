@@ -1,8 +1,8 @@
 //! The text in which `perf script -F brstack` prints branch stacks: a line for each sample, the newest branch first.
 //!
-//! ` 0xFROM/0xTO/PREDICTED/IN_TX/ABORT/CYCLES/TYPE/SPEC `, blanks on both sides. Linux, tools/perf/builtin-script.c,
-//! `print_bstack_flags`, and tools/perf/util/branch.c for the names; perf before 6.2 does not print the speculation, and before
-//! 4.13 no type.
+//! ` 0xFROM/0xTO/PREDICTED/IN_TX/ABORT/CYCLES/TYPE/SPEC `, blanks on both sides. Linux,
+//! tools/perf/builtin-script.c, `print_bstack_flags`, and tools/perf/util/branch.c for the names; perf before 6.2
+//! does not print the speculation, and before 4.13 no type.
 
 use super::perf::{EXTENDED, Entry, Stack, spec};
 use std::fmt::Write;
@@ -67,8 +67,8 @@ pub struct BrstackError {
     pub field: &'static str,
 }
 
-/// The stacks of a text, one for each line with branches on it. Other fields that `perf script` prints on a line (time, event,
-/// address) are passed over, and so are lines without branches.
+/// The stacks of a text, one for each line with branches on it. Other fields that `perf script` prints on a line
+/// (time, event, address) are passed over, and so are lines without branches.
 ///
 /// # Errors
 /// At the first word that begins as a branch and does not go on as one.

@@ -1,8 +1,9 @@
-//! Intel's model-specific records: pairs of FROM and TO registers in a ring, since Skylake with an INFO register each.
+//! Intel's model-specific records: pairs of FROM and TO registers in a ring, since Skylake with an INFO register
+//! each.
 //!
-//! Layouts: Intel SDM vol. 3, "LBR Stack and Intel 64 Processors" and the tables of MSR_LASTBRANCH_x_FROM_IP, _TO_IP and
-//! MSR_LBR_INFO_x; Linux, arch/x86/events/intel/lbr.c, `intel_pmu_lbr_init` and `intel_pmu_lbr_read_64`, which this
-//! reads as.
+//! Layouts: Intel SDM vol. 3, "LBR Stack and Intel 64 Processors" and the tables of MSR_LASTBRANCH_x_FROM_IP,
+//! _TO_IP and MSR_LBR_INFO_x; Linux, arch/x86/events/intel/lbr.c, `intel_pmu_lbr_init` and `intel_pmu_lbr_read_64`,
+//! which this reads as.
 
 use super::{Unencodable, bit, fits, flag, sign_extended};
 use crate::dump::{Dump, DumpError, need, without_holes};
@@ -89,8 +90,8 @@ const CYCLES: u64 = 0xffff;
 
 /// The branch in these registers; `None`: they were never written.
 ///
-/// Without `tsx`, bits 62 and 61 of [`Format::FLAGS_TSX`] are not flags. Hardware then records zeros there, which are not
-/// part of the address's sign (lbr.c, `lbr_from_signext_quirk_rd`).
+/// Without `tsx`, bits 62 and 61 of [`Format::FLAGS_TSX`] are not flags. Hardware then records zeros there, which
+/// are not part of the address's sign (lbr.c, `lbr_from_signext_quirk_rd`).
 #[must_use]
 pub fn decode_record(format: Format, tsx: bool, raw: Raw) -> Option<BranchRecord> {
     if raw.from == 0 && raw.to == 0 {
@@ -173,7 +174,8 @@ const BANKS: [(u32, u32); 2] = [(msr::FROM, msr::TO), (msr::OLD_FROM, msr::OLD_T
 pub(crate) fn format_of(registers: &Registers) -> Result<u8, DumpError> {
     let info = registers.get(msr::INFO).is_some();
     match registers.get(msr::PERF_CAPABILITIES).map(|value| value & msr::FORMAT_MASK) {
-        // Knights Landing, which alone has eight of these, says 1, but has the flag (lbr.c, `intel_pmu_lbr_init_knl`).
+        // Knights Landing, which alone has eight of these, says 1, but has the flag (lbr.c,
+        // `intel_pmu_lbr_init_knl`).
         Some(1) if registers.run(msr::FROM, 1) == 8 => Ok(Format::FLAGS.number()),
         Some(number) => Ok(u8::try_from(number).unwrap_or(u8::MAX)),
         None if info => Ok(Format::INFO.number()),

@@ -1,9 +1,9 @@
 //! The forms that branch records have, one file each, with a decoder and its inverse.
 //!
-//! Registers: [`intel_legacy`] (Intel's model-specific records, formats 0 to 7), [`intel_arch`] (Intel's architectural
-//! ones), [`amd_v2`] (AMD's stack), [`amd_single`] (AMD's last branch and last interrupt); [`crate::Dump`] is the way in.
-//! Bytes of perf: [`perf`] (the kernel's branch entries and stacks), [`perf_sample`] (the records around
-//! them), [`perf_data`] (the file around those). Text of perf: [`brstack`].
+//! Registers: [`intel_legacy`] (Intel's model-specific records, formats 0 to 7), [`intel_arch`] (Intel's
+//! architectural ones), [`amd_v2`] (AMD's stack), [`amd_single`] (AMD's last branch and last interrupt);
+//! [`crate::Dump`] is the way in. Bytes of perf: [`perf`] (the kernel's branch entries and stacks), [`perf_sample`]
+//! (the records around them), [`perf_data`] (the file around those). Text of perf: [`brstack`].
 
 pub mod amd_single;
 pub mod amd_v2;

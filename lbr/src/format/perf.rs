@@ -233,8 +233,8 @@ pub enum PerfError {
 }
 
 impl Stack {
-    /// Reads a stack from the beginning of `bytes`, which begin at `offset` of what they were taken from. Gives the number
-    /// of bytes read too.
+    /// Reads a stack from the beginning of `bytes`, which begin at `offset` of what they were taken from. Gives the
+    /// number of bytes read too.
     ///
     /// # Errors
     /// When the bytes end before the stack.
@@ -272,8 +272,9 @@ impl Stack {
         Ok((Stack { hw_index, entries, counters }, at))
     }
 
-    /// Reads bytes that are a stack and nothing else, and begin at `offset` of what they were taken from. Its layout is
-    /// that which fits its length; where two do (one branch, forty bytes), it is taken for an index and no counters.
+    /// Reads bytes that are a stack and nothing else, and begin at `offset` of what they were taken from. Its
+    /// layout is that which fits its length; where two do (one branch, forty bytes), it is taken for an index and
+    /// no counters.
     ///
     /// # Errors
     /// When no layout fits.
@@ -305,8 +306,8 @@ impl Stack {
 
     /// The branches that happened, under the filter that `branch_sample_type` asked for, if it is known.
     ///
-    /// How many records the hardware has perf does not tell: the depth is the number of entries. The kernel leaves out
-    /// branches whose instruction it could not read, and does not say so.
+    /// How many records the hardware has perf does not tell: the depth is the number of entries. The kernel leaves
+    /// out branches whose instruction it could not read, and does not say so.
     #[must_use]
     pub fn trail(&self, filter: Option<Filter>) -> Trail {
         Trail {

@@ -23,8 +23,8 @@ struct Event {
     ids: Vec<u64>,
 }
 
-/// The branch stacks of a `perf.data`, in the order of its records, each with the filter that its event asked for, if a filter
-/// can say it.
+/// The branch stacks of a `perf.data`, in the order of its records, each with the filter that its event asked for,
+/// if a filter can say it.
 ///
 /// # Errors
 /// When the file is cut, is none of this form, or has no branch stacks.

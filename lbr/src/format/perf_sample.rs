@@ -71,8 +71,8 @@ impl Header {
 }
 
 impl SampleLayout {
-    /// The branch stack of a sample; `body` is the record without its header and begins at `offset` of what it was taken from.
-    /// `None`: the event does not ask for one.
+    /// The branch stack of a sample; `body` is the record without its header and begins at `offset` of what it was
+    /// taken from. `None`: the event does not ask for one.
     ///
     /// # Errors
     /// When the body ends before the stack.

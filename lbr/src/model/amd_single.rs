@@ -22,8 +22,8 @@ impl AmdSingle {
         AmdSingle::default()
     }
 
-    /// Whether DebugCtl takes this value: the bits that are reserved without having to be zero are not kept, and do not
-    /// matter.
+    /// Whether DebugCtl takes this value: the bits that are reserved without having to be zero are not kept, and do
+    /// not matter.
     pub(super) fn takes_debugctl(value: u64) -> bool {
         value & (DEBUGCTL_MUST_BE_ZERO | DEBUGCTL_ABSENT) == 0
     }

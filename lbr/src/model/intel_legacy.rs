@@ -123,8 +123,8 @@ impl IntelLegacy {
         let format = self.spec.format;
         let canonical = |value: u64| sign_extended(value, 48) == value;
         match bank {
-            // Without transactions two of the flags count as bits of the sign, though hardware writes them as zero (lbr.c,
-            // `lbr_from_signext_quirk_wr`).
+            // Without transactions two of the flags count as bits of the sign, though hardware writes them as zero
+            // (lbr.c, `lbr_from_signext_quirk_wr`).
             Bank::From if format == Format::FLAGS_TSX && !self.spec.tsx => {
                 canonical(sign_extended(value, Format::FLAGS.bits_of_from()))
             }
@@ -180,8 +180,8 @@ impl Records for IntelLegacy {
 
     fn event(&mut self, event: Event, transfer: &Transfer) {
         match event {
-            // The processor switches recording off before it enters the handler. Not so where a hypervisor injects the
-            // exception (Intel SDM vol. 3, "Details of Vectored-Event Injection").
+            // The processor switches recording off before it enters the handler. Not so where a hypervisor injects
+            // the exception (Intel SDM vol. 3, "Details of Vectored-Event Injection").
             Event::Exception(DEBUG) => self.enabled = false,
             Event::Exception(_) | Event::Interrupt | Event::Injected(_) => self.record(transfer),
         }

@@ -2,8 +2,8 @@
 //! hardware, or KVM in its place, does.
 //!
 //! The software CPU tells the model every transfer of control. It has no branch predictor, no transactions and no
-//! clock: those flags are zero. What a virtual machine does to records on real hardware follows from who tells it what:
-//! an event that leaves the virtual machine is not told, and makes no record; one that is injected into it is
+//! clock: those flags are zero. What a virtual machine does to records on real hardware follows from who tells it
+//! what: an event that leaves the virtual machine is not told, and makes no record; one that is injected into it is
 //! ([`Event::Injected`]).
 
 mod amd_single;

@@ -58,11 +58,12 @@ const PROVENANCES: [Provenance; 3] = [Provenance::Hardware, Provenance::Perf, Pr
 
 impl Trail {
     /// The bytes of a trail, little-endian. Header, 32 bytes: `gtrtrail`; u16 version (2); u8 provenance (0
-    /// hardware, 1 perf, 2 derived); u8 family (0 Intel model-specific, 1 Intel architectural, 2 AMD stack, 3 AMD single
-    /// record, 4 perf); u8 format; three zero bytes; u64 LBR_SELECT (all ones: not known); u32 depth; u32 number of
-    /// records. Then, oldest first, 24 bytes each: u64 from; u64 to; u16 flags; u16 cycles; u8 kind (0: not known, else
-    /// the place in [`Kind::ALL`], from 1); three zero bytes. Flags: bit 0 after a gap; bits 1-2 mispredicted, 3-4 in a
-    /// transaction, 5-6 aborted, 8-9 speculative (low bit: known, high bit: value); bit 7 cycles known.
+    /// hardware, 1 perf, 2 derived); u8 family (0 Intel model-specific, 1 Intel architectural, 2 AMD stack, 3 AMD
+    /// single record, 4 perf); u8 format; three zero bytes; u64 LBR_SELECT (all ones: not known); u32 depth; u32
+    /// number of records. Then, oldest first, 24 bytes each: u64 from; u64 to; u16 flags; u16 cycles; u8 kind (0:
+    /// not known, else the place in [`Kind::ALL`], from 1); three zero bytes. Flags: bit 0 after a gap; bits 1-2
+    /// mispredicted, 3-4 in a transaction, 5-6 aborted, 8-9 speculative (low bit: known, high bit: value); bit 7
+    /// cycles known.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let number = |place: Option<usize>| place.and_then(|n| u8::try_from(n).ok()).unwrap_or(0);

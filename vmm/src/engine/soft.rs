@@ -127,7 +127,8 @@ impl SoftEngine {
             Stop::Trap { trap, at } => {
                 let exception = self.exception(trap);
                 // A debug exception leaves a virtual machine instead of being delivered in it, and then neither
-                // makes a record nor switches recording off (Intel SDM vol. 3, "Architectural State Before a VM Exit").
+                // makes a record nor switches recording off (Intel SDM vol. 3, "Architectural State Before a VM
+                // Exit").
                 self.in_kernel = exception.vector != DEBUG_EXCEPTION;
                 if self.in_kernel {
                     self.branches.event(Event::Exception(exception.vector), &Transfer::to_kernel(at, KERNEL));
