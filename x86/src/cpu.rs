@@ -346,12 +346,18 @@ impl<B: Bus> Machine for Cpu<B> {
         }
     }
     #[inline(always)]
-    fn vector(&self, n: u8, half: u8) -> u64 {
-        self.fpu.xmm[usize::from(n & 15)][usize::from(half & 1)]
+    fn vector(&self, n: u8, part: u8) -> u64 {
+        self.fpu.vector[usize::from(n & 31)][usize::from(part & 7)]
     }
     #[inline(always)]
-    fn set_vector(&mut self, n: u8, half: u8, v: u64) {
-        self.fpu.xmm[usize::from(n & 15)][usize::from(half & 1)] = v;
+    fn set_vector(&mut self, n: u8, part: u8, v: u64) {
+        self.fpu.vector[usize::from(n & 31)][usize::from(part & 7)] = v;
+    }
+    fn opmask(&self, n: u8) -> u64 {
+        self.fpu.opmask[usize::from(n & 7)]
+    }
+    fn set_opmask(&mut self, n: u8, v: u64) {
+        self.fpu.opmask[usize::from(n & 7)] = v;
     }
     fn x87(&self, n: u8) -> (u64, u64) {
         let (significand, sign_exponent) = self.fpu.st[usize::from(n & 7)];
@@ -414,14 +420,29 @@ impl<B: Bus> Machine for Cpu<B> {
         put_bytes(&mut self.bus.ram_mut()[at..at + index(n)], v);
         Ok(())
     }
-    fn store128(&mut self, va: u64, low: u64, high: u64) -> Exec {
-        let bytes = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
-        if va % PAGE_SIZE > PAGE_SIZE - 16 {
-            return self.store_across(va, &bytes);
+    fn store_parts(&mut self, va: u64, parts: &[u64]) -> Exec {
+        let n = parts.len() * 8;
+        if va % PAGE_SIZE > PAGE_SIZE - n as u64 {
+            let mut bytes = [0; 64];
+            for (to, part) in bytes.chunks_exact_mut(8).zip(parts) {
+                to.copy_from_slice(&part.to_le_bytes());
+            }
+            return self.store_across(va, &bytes[..n]);
         }
         let at = index(self.locate_write(va)?);
-        self.bus.ram_mut()[at..at + 16].copy_from_slice(&bytes);
+        for (to, part) in self.bus.ram_mut()[at..at + n].chunks_exact_mut(8).zip(parts) {
+            to.copy_from_slice(&part.to_le_bytes());
+        }
         Ok(())
+    }
+    fn load_if(&mut self, c: bool, w: u32, va: u64) -> Exec<u64> {
+        if c { self.load(w, va) } else { Ok(0) }
+    }
+    fn store_if(&mut self, c: bool, w: u32, va: u64, v: u64) -> Exec {
+        if c { self.store(w, va, v) } else { Ok(()) }
+    }
+    fn prepare_store_if(&mut self, c: bool, va: u64, bytes: u64) -> Exec {
+        if c { self.prepare_store(va, bytes) } else { Ok(()) }
     }
     fn prepare_store(&mut self, va: u64, bytes: u64) -> Exec {
         both_canonical(va, bytes)?;

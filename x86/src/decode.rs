@@ -1,9 +1,9 @@
 //! From iced's instruction to [`Op`]: all that depends on the bytes alone, settled once.
 
-use iced_x86::{Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind, Register, RoundingControl};
 
 use crate::machine::MachineRead;
-use crate::op::{Condition, Gpr, Loc, Mem, Op, Rep, Segment};
+use crate::op::{Condition, Embedded, Encoding, Gpr, Loc, Mem, Op, Opmask, Rep, Segment, Vector};
 
 /// Selector of CS in 64-bit Linux programs, the value that `mov eax, cs` reads.
 const USER_CODE_SELECTOR: u64 = 0x33;
@@ -18,6 +18,8 @@ pub fn op(i: &Instruction) -> Op {
         a: place(i, 0),
         b: place(i, 1),
         c: place(i, 2),
+        d: if i.is_vsib() { register_place(i.memory_index()) } else { place(i, 3) },
+        vector: vector(i),
         w,
         len: small(i.len()),
         cc: condition(i),
@@ -81,7 +83,8 @@ fn register_place(r: Register) -> Loc {
     match r {
         Register::AH | Register::CH | Register::DH | Register::BH => gpr(r).map_or(Loc::None, Loc::RegHigh),
         _ if r.is_gpr() => gpr(r).map_or(Loc::None, Loc::Reg),
-        _ if r.is_xmm() => Loc::Vector(small(r.number())),
+        _ if r.is_vector_register() => Loc::Vector(small(r.number())),
+        _ if r.is_k() => Loc::Mask(small(r.number())),
         _ if r.is_st() => Loc::X87(small(r.number())),
         // A selector is a constant of the Linux ABI; only reads of it have semantics.
         _ if r.is_segment_register() => Loc::Imm,
@@ -89,7 +92,29 @@ fn register_place(r: Register) -> Loc {
     }
 }
 
-/// Width in bits of the first operand that has one: register, memory, or implied string operand.
+fn vector(i: &Instruction) -> Vector {
+    let encoding = match i.encoding() {
+        EncodingKind::VEX => Encoding::Vex,
+        EncodingKind::EVEX => Encoding::Evex,
+        _ => return Vector::LEGACY,
+    };
+    let embedded = match i.rounding_control() {
+        _ if i.is_broadcast() => Embedded::Broadcast,
+        RoundingControl::RoundToNearest => Embedded::RoundNearest,
+        RoundingControl::RoundDown => Embedded::RoundDown,
+        RoundingControl::RoundUp => Embedded::RoundUp,
+        RoundingControl::RoundTowardZero => Embedded::RoundZero,
+        RoundingControl::None if i.suppress_all_exceptions() => Embedded::Suppress,
+        RoundingControl::None => Embedded::None,
+    };
+    let number = if i.has_op_mask() { small(i.op_mask().number()) } else { 0 };
+    // An encoding whose length is ignored counts as 128 bits.
+    let parts = 2 << i.op_code().l().min(2);
+    Vector { parts, encoding, mask: Opmask::new(number, i.zeroing_masking()), embedded }
+}
+
+/// Width in bits of the first operand that has one: register, memory, or implied string operand. More than a
+/// byte holds is zero, and the business of [`Vector`].
 fn width(i: &Instruction) -> u8 {
     if i.op_count() == 0 {
         return 0;
@@ -145,6 +170,7 @@ fn memory(i: &Instruction) -> Mem {
     let absolute_is_32 = base == Register::None && index == Register::None && i.memory_displ_size() == 4;
     Mem {
         base: gpr(base),
+        // The indices of a gather or scatter are a vector: the fourth operand.
         index: gpr(index),
         scale: small(i.memory_index_scale().trailing_zeros() as usize),
         disp: i.memory_displacement64(),

@@ -64,11 +64,17 @@ impl<M: Machine> Machine for Faulty<'_, M> {
     fn set_segment_base(&mut self, s: Segment, base: Bv<Self>) {
         self.inner.set_segment_base(s, base);
     }
-    fn vector(&self, n: u8, half: u8) -> Bv<Self> {
-        self.inner.vector(n, half)
+    fn vector(&self, n: u8, part: u8) -> Bv<Self> {
+        self.inner.vector(n, part)
     }
-    fn set_vector(&mut self, n: u8, half: u8, v: Bv<Self>) {
-        self.inner.set_vector(n, half, v);
+    fn set_vector(&mut self, n: u8, part: u8, v: Bv<Self>) {
+        self.inner.set_vector(n, part, v);
+    }
+    fn opmask(&self, n: u8) -> Bv<Self> {
+        self.inner.opmask(n)
+    }
+    fn set_opmask(&mut self, n: u8, v: Bv<Self>) {
+        self.inner.set_opmask(n, v);
     }
     fn x87(&self, n: u8) -> (Bv<Self>, Bv<Self>) {
         self.inner.x87(n)
@@ -100,9 +106,24 @@ impl<M: Machine> Machine for Faulty<'_, M> {
         self.access()?;
         self.inner.store(w, va, v)
     }
-    fn store128(&mut self, va: Bv<Self>, low: Bv<Self>, high: Bv<Self>) -> Exec {
+    fn store_parts(&mut self, va: Bv<Self>, parts: &[Bv<Self>]) -> Exec {
         self.access()?;
-        self.inner.store128(va, low, high)
+        self.inner.store_parts(va, parts)
+    }
+    fn load_if(&mut self, c: Bool<Self>, w: u32, va: Bv<Self>) -> Exec<Bv<Self>> {
+        self.access()?;
+        self.inner.load_if(c, w, va)
+    }
+    fn store_if(&mut self, c: Bool<Self>, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec {
+        self.access()?;
+        self.inner.store_if(c, w, va, v)
+    }
+    fn prepare_store_if(&mut self, c: Bool<Self>, va: Bv<Self>, bytes: u64) -> Exec {
+        // All of them before the first store: only that one may end the preparations.
+        self.left = self.left.checked_sub(1).ok_or(Trap::Page)?;
+        self.inner.prepare_store_if(c, va, bytes)?;
+        self.prepared = true;
+        Ok(())
     }
     fn prepare_store(&mut self, va: Bv<Self>, bytes: u64) -> Exec {
         self.access()?;

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Numbers are hexadecimal. Names: the general registers, `rip`, `cf pf af zf sf of df nt ac id`, `fs` and `gs` (bases),
-//! `xmm0=HIGH_LOW`, `st0=EXPONENT_SIGNIFICAND` (physical registers), `mxcsr fcw fsw ftw`, and `[ADDRESS]=BYTES`.
+//! `xmm0=HIGH_LOW`, `ymm0=` and `zmm0=` (four and eight numbers, the highest first), `k0`, `st0=EXPONENT_SIGNIFICAND`
+//! (physical registers), `mxcsr fcw fsw ftw`, and `[ADDRESS]=BYTES`. `xmm0` says nothing of the rest of zmm0.
 //! What is not named is, before: rsp [`STACK`], rip [`CODE`], the control registers as a program starts with
 //! them, all else zero; after: as it was before, but rip behind the instruction. A flag that the manual leaves
 //! undefined is `?`. Memory is [`DATA`] to [`DATA_END`], readable and writable, zero where nothing is said;
@@ -216,18 +217,21 @@ fn set_other(to: &mut Situation, name: &str, value: &str) -> Result<(), String> 
             fpu.mxcsr = u32::try_from(parse_number(value)?).map_err(|_| "mxcsr has 32 bits".to_owned())?;
         }
         _ => {
-            let (high, low) = value.split_once('_').ok_or_else(|| format!("{name}: no such name"))?;
-            let (high, low) = (parse_number(high)?, parse_number(low)?);
-            let register = |prefix, limit| {
+            let mut parts: Vec<u64> = value.rsplit('_').map(parse_number).collect::<Result<_, _>>()?;
+            let register = |prefix, limit, count| {
                 let n: usize = name.strip_prefix(prefix)?.parse().ok()?;
-                (n < limit).then_some(n)
+                (n < limit && parts.len() == count).then_some(n)
             };
-            if let Some(n) = register("xmm", 16) {
-                fpu.xmm[n] = [low, high];
-            } else if let Some(n) = register("st", 8) {
-                fpu.st[n] = (low, narrow(high)?);
+            if let Some(n) = register("xmm", 32, 2).or_else(|| register("ymm", 32, 4)) {
+                fpu.vector[n][..parts.len()].copy_from_slice(&parts);
+            } else if let Some(n) = register("zmm", 32, 8) {
+                fpu.vector[n].copy_from_slice(&parts);
+            } else if let Some(n) = register("k", 8, 1) {
+                fpu.opmask[n] = parts.remove(0);
+            } else if let Some(n) = register("st", 8, 2) {
+                fpu.st[n] = (parts[0], narrow(parts[1])?);
             } else {
-                return Err(format!("{name}: no such name"));
+                return Err(format!("{name}: no such name, or not as many numbers as it has"));
             }
         }
     }
@@ -261,10 +265,12 @@ pub fn difference(before: &Situation, after: &Situation) -> String {
             words.push(format!("{name}={b}"));
         }
     }
-    for n in 0..16 {
-        let [low, high] = new.fpu.xmm[n];
-        if old.fpu.xmm[n] != [low, high] {
-            words.push(format!("xmm{n}={high:x}_{low:x}"));
+    for (n, (old, new)) in old.fpu.vector.iter().zip(&new.fpu.vector).enumerate() {
+        words.extend(vector_difference(n, old, new));
+    }
+    for (n, (old, new)) in old.fpu.opmask.iter().zip(new.fpu.opmask).enumerate() {
+        if *old != new {
+            words.push(format!("k{n}={new:x}"));
         }
     }
     for n in 0..8 {
@@ -275,6 +281,18 @@ pub fn difference(before: &Situation, after: &Situation) -> String {
     }
     words.extend(changed_bytes(before, after));
     words.join(" ")
+}
+
+/// Vector register `n` as `NAME=VALUE`, by the name of the narrowest register that holds all that differs.
+fn vector_difference(n: usize, old: &[u64; 8], new: &[u64; 8]) -> Option<String> {
+    let highest = (0..8).rfind(|part| old[*part] != new[*part])?;
+    let (name, count) = match highest {
+        0..2 => ("xmm", 2),
+        2..4 => ("ymm", 4),
+        _ => ("zmm", 8),
+    };
+    let parts: Vec<String> = new[..count].iter().rev().map(|part| format!("{part:x}")).collect();
+    Some(format!("{name}{n}={}", parts.join("_")))
 }
 
 /// Runs of bytes that differ, as `[ADDRESS]=BYTES`.
@@ -302,12 +320,22 @@ mod tests {
     fn a_case_reads_as_it_is_written() {
         let line = "48 01 c8 | add rax, rcx | rax=1 [10000]=ab xmm3=1_2 cf=1 => rax=3 cf=0 af=? [10000]=acad";
         let case = &parse(line).unwrap()[0];
-        assert_eq!(case.before.state.fpu.xmm[3], [2, 1]);
+        assert_eq!(case.before.state.fpu.xmm(3), [2, 1]);
         assert_eq!(case.after.state.regs.rip, CODE + 3);
         assert_eq!(case.undefined, 1 << 4);
         assert_eq!(disassemble(&case.bytes), case.text);
         let said = difference(&case.before, &case.after);
         assert_eq!(said, "rax=3 rip=400003 cf=0 [10000]=acad");
+    }
+
+    #[test]
+    fn vector_registers_have_the_name_of_what_differs() {
+        let line = "90 | nop | ymm1=4_3_2_1 zmm31=8_7_6_5_4_3_2_1 k7=f => xmm1=3_1 ymm2=1_0_0_0 zmm31=0_7_6_5_4_3_2_1 k7=0";
+        let case = &parse(line).unwrap()[0];
+        assert_eq!(case.before.state.fpu.vector[1], [1, 2, 3, 4, 0, 0, 0, 0]);
+        assert_eq!(case.after.state.fpu.vector[1], [1, 3, 3, 4, 0, 0, 0, 0]);
+        let said = difference(&case.before, &case.after);
+        assert_eq!(said, "rip=400001 xmm1=3_1 ymm2=1_0_0_0 zmm31=0_7_6_5_4_3_2_1 k7=0");
     }
 
     #[test]

@@ -133,10 +133,14 @@ pub trait Machine: Sized {
     fn segment_base(&self, s: Segment) -> Bv<Self>;
     /// Writes the base of FS or GS.
     fn set_segment_base(&mut self, s: Segment, base: Bv<Self>);
-    /// 64-bit half `half` (0 low, 1 high) of vector register `n`.
-    fn vector(&self, n: u8, half: u8) -> Bv<Self>;
-    /// Writes a 64-bit half of a vector register.
-    fn set_vector(&mut self, n: u8, half: u8, v: Bv<Self>);
+    /// Part `part` (64 bits, 0 the lowest, 7 the highest) of vector register `n`, 0 to 31.
+    fn vector(&self, n: u8, part: u8) -> Bv<Self>;
+    /// Writes a part of a vector register.
+    fn set_vector(&mut self, n: u8, part: u8, v: Bv<Self>);
+    /// Opmask register `n`, 0 to 7, 64 bits.
+    fn opmask(&self, n: u8) -> Bv<Self>;
+    /// Writes an opmask register.
+    fn set_opmask(&mut self, n: u8, v: Bv<Self>);
     /// Physical x87 register `n` (not relative to TOP): significand (64 bits), sign and exponent (16 bits).
     fn x87(&self, n: u8) -> (Bv<Self>, Bv<Self>);
     /// Writes a physical x87 register.
@@ -158,8 +162,15 @@ pub trait Machine: Sized {
     }
     /// Stores `w` bits at a linear address, all or nothing.
     fn store(&mut self, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec;
-    /// Stores `low` at `va` and `high` at `va + 8`, all or nothing.
-    fn store128(&mut self, va: Bv<Self>, low: Bv<Self>, high: Bv<Self>) -> Exec;
+    /// Stores parts of 64 bits (at most eight), the first at `va` and each 8 bytes above the one before it, all or
+    /// nothing.
+    fn store_parts(&mut self, va: Bv<Self>, parts: &[Bv<Self>]) -> Exec;
+    /// [`Machine::load`] if `c`, else zero, and no access.
+    fn load_if(&mut self, c: Bool<Self>, w: u32, va: Bv<Self>) -> Exec<Bv<Self>>;
+    /// [`Machine::store`] if `c`.
+    fn store_if(&mut self, c: Bool<Self>, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec;
+    /// [`Machine::prepare_store`] if `c`.
+    fn prepare_store_if(&mut self, c: Bool<Self>, va: Bv<Self>, bytes: u64) -> Exec;
     /// Traps if a store to any of the `bytes` bytes (at most a page) at `va` would, and changes nothing: the
     /// first step of an instruction whose result takes several stores.
     fn prepare_store(&mut self, va: Bv<Self>, bytes: u64) -> Exec {

@@ -74,8 +74,10 @@ pub enum Loc {
     Reg(Gpr),
     /// Bits 8 to 15 of a general register: ah, ch, dh, bh.
     RegHigh(Gpr),
-    /// A vector register.
+    /// A vector register: xmm, ymm or zmm, by number.
     Vector(u8),
+    /// An opmask register, k0 to k7.
+    Mask(u8),
     /// An x87 register relative to TOP.
     X87(u8),
     /// The memory operand of the instruction.
@@ -134,6 +136,85 @@ pub enum Rep {
     Repne,
 }
 
+/// How an instruction is encoded, which says what becomes of the bits of a vector register above the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Encoding {
+    /// They stay, and the first source is the destination; 128-bit memory operands must be aligned.
+    #[default]
+    Legacy,
+    /// They become zero, and the first source is an operand of its own.
+    Vex,
+    /// As VEX; and a mask, a broadcast or a rounding mode may be given.
+    Evex,
+}
+
+/// The opmask of an EVEX encoding, in a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Opmask(u8);
+
+impl Opmask {
+    const ZEROING: u8 = 0x80;
+
+    /// Register `number`, 0 to 7; 0 means that every lane is computed. Other lanes stay or, if `zeroing`, become
+    /// zero.
+    #[must_use]
+    pub const fn new(number: u8, zeroing: bool) -> Opmask {
+        Opmask(number & 7 | if zeroing { Self::ZEROING } else { 0 })
+    }
+
+    /// The register, if there is one.
+    #[must_use]
+    #[inline(always)]
+    pub const fn register(self) -> Option<u8> {
+        if self.0 & 7 == 0 { None } else { Some(self.0 & 7) }
+    }
+
+    /// Whether the lanes whose bit is clear become zero.
+    #[must_use]
+    pub const fn is_zeroing(self) -> bool {
+        self.0 & Self::ZEROING != 0
+    }
+}
+
+/// What EVEX.b says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Embedded {
+    /// Nothing.
+    #[default]
+    None,
+    /// The memory operand is one lane, which is used for all.
+    Broadcast,
+    /// Floating-point exceptions are not raised.
+    Suppress,
+    /// The same, and the result is rounded to nearest.
+    RoundNearest,
+    /// The same, and the result is rounded down.
+    RoundDown,
+    /// The same, and the result is rounded up.
+    RoundUp,
+    /// The same, and the result is rounded toward zero.
+    RoundZero,
+}
+
+/// What an instruction on vectors has besides its operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Vector {
+    /// The vector length in parts of 64 bits: 2, 4 or 8.
+    pub parts: u8,
+    /// The encoding.
+    pub encoding: Encoding,
+    /// The opmask.
+    pub mask: Opmask,
+    /// Broadcast or rounding.
+    pub embedded: Embedded,
+}
+
+impl Vector {
+    /// That of every legacy encoding.
+    pub const LEGACY: Vector =
+        Vector { parts: 2, encoding: Encoding::Legacy, mask: Opmask(0), embedded: Embedded::None };
+}
+
 /// A decoded instruction. All that depends on the bytes alone is settled here, once, at decode time.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
@@ -143,6 +224,10 @@ pub struct Op {
     pub b: Loc,
     /// Third operand.
     pub c: Loc,
+    /// Fourth operand; of a gather or scatter, the vector of indices.
+    pub d: Loc,
+    /// Vector length, mask and the like.
+    pub vector: Vector,
     /// Width of the operation in bits.
     pub w: u8,
     /// Length in bytes.
@@ -164,5 +249,16 @@ impl Op {
     #[must_use]
     pub fn start(&self) -> u64 {
         self.next.wrapping_sub(u64::from(self.len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The interpreter walks arrays of them: eight bytes more are felt.
+    #[test]
+    fn an_op_is_small() {
+        assert_eq!(size_of::<Op>(), 48);
     }
 }

@@ -87,7 +87,7 @@ pub fn cmpxchg16b<M: Machine>(m: &mut M, op: &Op) -> Exec {
         .and(m.d().cmp(Cmp::Eq, 64, m.reg(Gpr::RAX), low), m.d().cmp(Cmp::Eq, 64, m.reg(Gpr::RDX), high));
     let new_low = m.d().ite(equal, 64, m.reg(Gpr::RBX), low);
     let new_high = m.d().ite(equal, 64, m.reg(Gpr::RCX), high);
-    m.store128(va, new_low, new_high).map_err(|trap| non_canonical(op, trap))?;
+    m.store_parts(va, &[new_low, new_high]).map_err(|trap| non_canonical(op, trap))?;
     set_register_if_not(m, equal, Gpr::RAX, 64, low);
     set_register_if_not(m, equal, Gpr::RDX, 64, high);
     set_zero_flag(m, equal);

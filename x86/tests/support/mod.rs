@@ -14,28 +14,35 @@ const PREFIXES: [&[u8]; 9] =
     [&[], &[0x66], &[0xf2], &[0xf3], &[0x48], &[0x66, 0x48], &[0xf2, 0x48], &[0xf3, 0x48], &[0xf0]];
 /// Opcode maps: one byte, 0F, 0F 38, 0F 3A.
 const MAPS: [&[u8]; 4] = [&[], &[0x0f], &[0x0f, 0x38], &[0x0f, 0x3a]];
-/// Maps of VEX-encoded instructions: 0F 38 and 0F 3A.
-const VEX_MAPS: [u8; 2] = [2, 3];
+/// Maps of VEX-encoded instructions: 0F, 0F 38 and 0F 3A.
+const VEX_MAPS: [u8; 3] = [1, 2, 3];
+/// The register of VEX.vvvv: rbx or xmm3, and none.
+const VVVV: [u8; 2] = [0b1100, 0b1111];
 
-/// VEX prefixes with vvvv = rbx: both maps, W 0 and 1, pp 0 to 3.
-fn vex_prefixes() -> impl Iterator<Item = Vec<u8>> {
-    (0..8).flat_map(|n| VEX_MAPS.map(|map| vec![0xc4, 0xe0 | map, (n & 4) << 5 | 0b1100 << 3 | n & 3]))
+/// VEX prefixes with one register: every map, W 0 and 1, L 0 and 1, pp 0 to 3.
+fn vex_prefixes(vvvv: u8) -> impl Iterator<Item = Vec<u8>> {
+    (0..16).flat_map(move |n| {
+        VEX_MAPS.map(|map| vec![0xc4, 0xe0 | map, (n & 8) << 4 | vvvv << 3 | n & 7])
+    })
 }
 
 /// Every valid instruction of every map, in a memory and a register form.
 pub(crate) fn encodings() -> Vec<Instruction> {
     let legacy = PREFIXES.iter().flat_map(|p| MAPS.iter().map(move |m| [*p, *m].concat()));
+    let vex = VVVV.into_iter().flat_map(vex_prefixes);
+    legacy.chain(vex).flat_map(|prefix| of_prefix(&prefix)).collect()
+}
+
+fn of_prefix(prefix: &[u8]) -> Vec<Instruction> {
     let mut found = Vec::new();
-    for prefix in legacy.chain(vex_prefixes()) {
-        for opcode in 0..=255 {
-            // [rsi], [rsi] with another reg field, and rsi itself.
-            for modrm in (0..8).flat_map(|reg| [reg << 3 | 6, 0xc0 | reg << 3 | 6]) {
-                let mut bytes = prefix.clone();
-                bytes.extend([opcode, modrm, 8, 0, 0, 0, 0, 0, 0, 0]);
-                let i = Decoder::with_ip(64, &bytes, CODE, DecoderOptions::NONE).decode();
-                if !i.is_invalid() {
-                    found.push(i);
-                }
+    for opcode in 0..=255 {
+        // [rsi], [rsi] with another reg field, and rsi itself.
+        for modrm in (0..8).flat_map(|reg| [reg << 3 | 6, 0xc0 | reg << 3 | 6]) {
+            let mut bytes = prefix.to_vec();
+            bytes.extend([opcode, modrm, 8, 0, 0, 0, 0, 0, 0, 0]);
+            let i = Decoder::with_ip(64, &bytes, CODE, DecoderOptions::NONE).decode();
+            if !i.is_invalid() {
+                found.push(i);
             }
         }
     }
@@ -52,7 +59,7 @@ pub(crate) fn state(small: &[usize]) -> State {
         regs.gpr[n] = 3 + n as u64;
     }
     let mut fpu = Fpu { tag: 0xff, ..Fpu::default() };
-    for (n, half) in (1..).zip(fpu.xmm.as_flattened_mut()) {
+    for (n, half) in (1..).zip(fpu.vector.as_flattened_mut()) {
         *half = 0x3ff0_0000_3f80_0000 + n;
     }
     fpu.st = [(1 << 63, 0x3fff); 8];

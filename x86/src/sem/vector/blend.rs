@@ -1,41 +1,48 @@
 //! Lanes chosen from two registers, and PTEST.
 
-use super::{from_lanes, immediate, lane, register, set_register, source};
+use super::{commit, first, from_lanes, immediate, is_legacy, lane, parts, register, second, source};
 use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
-use crate::machine::{Exec, Machine};
-use crate::op::Op;
+use crate::machine::{Bv, Exec, Machine};
+use crate::op::{Loc, Op};
 
-/// PBLENDW, BLENDPS, BLENDPD: lane n comes from the source if bit n of the immediate is set.
+/// PBLENDW, BLENDPS, BLENDPD, VPBLENDD: lane n comes from the second source if bit n of the immediate is set. It has
+/// eight bits, which are used again for the next eight lanes.
 pub fn by_immediate<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
+    let b = second(m, op, W)?;
+    let a = first(m, op);
     let (d, chosen) = (m.d(), immediate(op));
-    let r = from_lanes(d, W, |n| lane(d, W, n, if chosen >> n & 1 != 0 { b } else { a }));
-    set_register(m, op.a, r);
+    let r = from_lanes(d, op, W, |n| lane(d, W, n, if chosen >> (n % 8) & 1 != 0 { &b } else { &a }));
+    commit(m, op, W, r);
     Ok(())
 }
 
-/// PBLENDVB, BLENDVPS, BLENDVPD: by the signs of the lanes of xmm0.
+/// PBLENDVB, BLENDVPS, BLENDVPD: by the signs of the lanes of xmm0, or of the fourth operand.
 pub fn by_sign<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let (a, mask) = (register(m, op.a), [m.vector(0, 0), m.vector(0, 1)]);
+    let b = second(m, op, W)?;
+    let signs = register(m, if is_legacy(op) { Loc::Vector(0) } else { op.d });
+    let a = first(m, op);
     let d = m.d();
-    let r =
-        from_lanes(d, W, |n| d.ite(d.sign(W, lane(d, W, n, mask)), W, lane(d, W, n, b), lane(d, W, n, a)));
-    set_register(m, op.a, r);
+    let r = from_lanes(d, op, W, |n| {
+        d.ite(d.sign(W, lane(d, W, n, &signs)), W, lane(d, W, n, &b), lane(d, W, n, &a))
+    });
+    commit(m, op, W, r);
     Ok(())
 }
 
-/// PTEST: ZF if no bit of the source is set in the destination, CF if all are; the others are clear.
-pub fn test<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
+/// PTEST, VTESTPS, VTESTPD: of the bits `LOOKED_AT` of each part: ZF if none of the source is set in the destination, CF
+/// if all are; the other flags are clear.
+pub fn test<M: Machine, const LOOKED_AT: u64>(m: &mut M, op: &Op) -> Exec {
+    let b = source(m, op, op.b, 64)?;
     let a = register(m, op.a);
     let d = m.d();
-    let and = |x, y| d.bin(Bin::And, 64, x, y);
-    let none = |x, y| d.is_zero(64, d.bin(Bin::Or, 64, x, y));
-    let zero = none(and(a[0], b[0]), and(a[1], b[1]));
-    let carry = none(and(d.complement(64, a[0]), b[0]), and(d.complement(64, a[1]), b[1]));
+    let is_none = |f: &dyn Fn(usize) -> Bv<M>| {
+        let looked_at = |n| d.bin(Bin::And, 64, f(n), d.lit(64, LOOKED_AT));
+        let any = (0..parts(op)).fold(d.lit(64, 0), |any, n| d.bin(Bin::Or, 64, any, looked_at(n)));
+        d.is_zero(64, any)
+    };
+    let zero = is_none(&|n| d.bin(Bin::And, 64, a[n], b[n]));
+    let carry = is_none(&|n| d.bin(Bin::And, 64, d.complement(64, a[n]), b[n]));
     let clear = d.bool(false);
     let flags = Flags::from_bits(d, [carry, clear, clear, zero, clear, clear]);
     m.set_flags(flags);

@@ -1,11 +1,13 @@
 //! PCMPISTRI, PCMPISTRM, PCMPESTRI, PCMPESTRM (Intel SDM vol. 2, 4.1): every character of one fragment against
 //! every character of another, then a reduction that the immediate chooses.
 
-use super::{Xmm, from_lanes, immediate, lane, mask, register, set_register, source_unaligned};
+use super::{
+    block_from_lanes, from_block, immediate, lane, load_bits, low_block, mask, register, set_register,
+};
 use crate::domain::{Cmp, Domain};
 use crate::flags::Flags;
 use crate::machine::{Bool, Exec, Machine};
-use crate::op::{Gpr, Op};
+use crate::op::{Gpr, Loc, Op};
 use crate::sem::operand;
 
 /// What the immediate says.
@@ -49,7 +51,7 @@ struct Fragment<D: Domain> {
 
 impl<D: Domain> Fragment<D> {
     fn characters(d: &D, control: Control, v: [D::Bv; 2]) -> Vec<D::Bv> {
-        (0..control.count()).map(|n| lane(d, control.width(), n, v)).collect()
+        (0..control.count()).map(|n| lane(d, control.width(), n, &v)).collect()
     }
 
     /// Ends before the first zero.
@@ -134,8 +136,14 @@ fn equal_ordered<D: Domain>(d: &D, control: Control, a: &Fragment<D>, b: &Fragme
 /// Compares the operands and sets the flags; the result bits.
 fn compare<M: Machine, const EXPLICIT: bool, const W: u32>(m: &mut M, op: &Op) -> Exec<Vec<Bool<M>>> {
     let control = Control(immediate(op));
-    let b: Xmm<M> = source_unaligned(m, op, op.b)?;
-    let a = register(m, op.a);
+    let b = match op.b {
+        Loc::Mem => {
+            let va = operand::effective_address(m, op);
+            load_bits(m, op, va, 128)?
+        }
+        _ => register(m, op.b),
+    };
+    let (a, b) = (low_block::<M::D>(&register(m, op.a)), low_block::<M::D>(&b));
     let d = m.d();
     let (a, b) = if EXPLICIT {
         let (a_length, b_length) = (operand::register(m, Gpr::RAX, W), operand::register(m, Gpr::RDX, W));
@@ -176,13 +184,14 @@ pub fn masks<M: Machine, const EXPLICIT: bool, const W: u32>(m: &mut M, op: &Op)
     let control = Control(immediate(op));
     let d = m.d();
     let value = if control.high_bit() {
-        from_lanes(d, control.width(), |n| mask(d, control.width(), results[n as usize]))
+        block_from_lanes(d, control.width(), |n| mask(d, control.width(), results[n as usize]))
     } else {
         let bits = (1..)
             .zip(&results[1..])
             .fold(d.from_bool(1, results[0]), |bits, (n, &r)| d.concat(1, d.from_bool(1, r), n, bits));
         [d.zext(control.count(), 64, bits), d.lit(64, 0)]
     };
-    set_register(m, crate::op::Loc::Vector(0), value);
+    let r = from_block(m.d(), value);
+    set_register(m, op, Loc::Vector(0), r);
     Ok(())
 }

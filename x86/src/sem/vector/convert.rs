@@ -1,7 +1,10 @@
 //! Conversions between formats and integers, and rounding to integers.
 
-use super::float::{Float, Raised, mode, settle};
-use super::{Xmm, from_lanes, lane, register, set_register, source, with_lane};
+use super::float::{Float, Raised, each_lane, mode, of_lane, settle};
+use super::{
+    commit, commit_lanes, commit_low, first_lanes, lane, length, low_of, second_low, second_place, source,
+    source_of,
+};
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine};
 use crate::op::{Loc, Op};
@@ -56,53 +59,46 @@ impl Conversion for Narrow {
     const OPAQUE: Opaque = Opaque::SseConvert { from: Format::Double };
 }
 
-fn conversion_mode<M: Machine, C: Conversion>(m: &M) -> Bv<M> {
+fn conversion_mode<M: Machine, C: Conversion>(m: &M, op: &Op) -> Bv<M> {
     let d = m.d();
-    if C::TRUNCATE { d.bin(Bin::Or, 16, mode(m), d.lit(16, RC_ZERO)) } else { mode(m) }
+    if C::TRUNCATE { d.bin(Bin::Or, 16, mode(m, op), d.lit(16, RC_ZERO)) } else { mode(m, op) }
 }
 
-fn convert_one<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec<Bv<M>> {
-    let b = operand::read(m, op, op.b, C::FROM)?;
-    let mut raised = Raised::none(m.d());
-    let v = raised.apply(m.d(), C::OPAQUE, &[b, conversion_mode::<M, C>(m)]);
-    settle(m, &raised)?;
+fn convert_one<M: Machine, C: Conversion>(m: &mut M, op: &Op, from: Loc) -> Exec<Bv<M>> {
+    let b = low_of(m, op, from, C::FROM)?;
+    let (mode, mut raised) = (conversion_mode::<M, C>(m, op), Raised::none(m.d()));
+    let v = of_lane(m, op, 0, &mut raised, &mut |d, raised, _| raised.apply(d, C::OPAQUE, &[b, mode]));
+    settle(m, op, &raised)?;
     Ok(v)
 }
 
-/// CVTSI2SS, CVTSI2SD, CVTSS2SD, CVTSD2SS: into the low lane; the rest of the destination stays.
+/// CVTSI2SS, CVTSI2SD, CVTSS2SD, CVTSD2SS: into the low lane; the rest is that of the first source.
 pub fn into_low_lane<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
-    let v = convert_one::<M, C>(m, op)?;
-    let a = register(m, op.a);
-    let r = with_lane(m.d(), C::TO, 0, a, v);
-    set_register(m, op.a, r);
+    let v = convert_one::<M, C>(m, op, second_place(op))?;
+    commit_low(m, op, C::TO, v);
     Ok(())
 }
 
 /// CVTSS2SI, CVTSD2SI and the truncating ones: into a general register.
 pub fn into_general<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
-    let v = convert_one::<M, C>(m, op)?;
+    let v = convert_one::<M, C>(m, op, op.b)?;
     operand::write(m, op, op.a, C::TO, v)
 }
 
 /// The packed conversions: as many lanes as fit in both; the rest of the destination becomes zero.
 pub fn packed<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
-    let count = 128 / C::FROM.max(C::TO);
-    let b: Xmm<M> = match op.b {
-        Loc::Mem if count * C::FROM == 64 => [operand::load(m, op, 64)?, m.d().lit(64, 0)],
-        _ => source(m, op, op.b)?,
-    };
+    let count = length(op) / C::FROM.max(C::TO);
+    let b = source_of(m, op, op.b, count * C::FROM, C::FROM)?;
     let (r, raised) = {
-        let (d, mode, mut raised) = (m.d(), conversion_mode::<M, C>(m), Raised::none(m.d()));
-        let r = from_lanes(d, C::TO, |n| {
-            if n >= count {
-                return d.lit(C::TO, 0);
-            }
-            raised.apply(d, C::OPAQUE, &[lane(d, C::FROM, n, b), mode])
-        });
+        let (d, mode, mut raised) = (m.d(), conversion_mode::<M, C>(m, op), Raised::none(m.d()));
+        let mut convert = |d: &M::D, raised: &mut Raised<M::D>, n: u32| {
+            raised.apply(d, C::OPAQUE, &[lane(d, C::FROM, n, &b), mode])
+        };
+        let r = first_lanes(d, C::TO, count, |n| of_lane(m, op, n, &mut raised, &mut convert));
         (r, raised)
     };
-    settle(m, &raised)?;
-    set_register(m, op.a, r);
+    settle(m, op, &raised)?;
+    commit_lanes(m, op, C::TO, count, r);
     Ok(())
 }
 
@@ -110,9 +106,9 @@ pub fn packed<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
 fn rounding_mode<M: Machine>(m: &M, op: &Op) -> Bv<M> {
     let d = m.d();
     if op.imm & 4 != 0 {
-        return mode(m);
+        return mode(m, op);
     }
-    let rest = d.bin(Bin::And, 16, mode(m), d.lit(16, !RC_ZERO));
+    let rest = d.bin(Bin::And, 16, mode(m, op), d.lit(16, !RC_ZERO));
     d.bin(Bin::Or, 16, rest, d.lit(16, (op.imm & 3) << 13))
 }
 
@@ -126,26 +122,21 @@ fn round_lane<D: Domain, F: Float>(d: &D, raised: &mut Raised<D>, op: &Op, v: D:
 
 /// ROUNDPS, ROUNDPD.
 pub fn round_packed<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let (r, raised) = {
-        let (d, mode, mut raised) = (m.d(), rounding_mode(m, op), Raised::none(m.d()));
-        let r = from_lanes(d, F::W, |n| round_lane::<_, F>(d, &mut raised, op, lane(d, F::W, n, b), mode));
-        (r, raised)
-    };
-    settle(m, &raised)?;
-    set_register(m, op.a, r);
+    let b = source(m, op, op.b, F::W)?;
+    let mode = rounding_mode(m, op);
+    let (r, raised) =
+        each_lane(m, op, F::W, |d, raised, n| round_lane::<_, F>(d, raised, op, lane(d, F::W, n, &b), mode));
+    settle(m, op, &raised)?;
+    commit(m, op, F::W, r);
     Ok(())
 }
 
 /// ROUNDSS, ROUNDSD.
 pub fn round_scalar<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
-    let b = operand::read(m, op, op.b, F::W)?;
-    let a = register(m, op.a);
-    let mut raised = Raised::none(m.d());
-    let mode = rounding_mode(m, op);
-    let v = round_lane::<_, F>(m.d(), &mut raised, op, b, mode);
-    settle(m, &raised)?;
-    let r = with_lane(m.d(), F::W, 0, a, v);
-    set_register(m, op.a, r);
+    let b = second_low(m, op, F::W)?;
+    let (mode, mut raised) = (rounding_mode(m, op), Raised::none(m.d()));
+    let v = of_lane(m, op, 0, &mut raised, &mut |d, raised, _| round_lane::<_, F>(d, raised, op, b, mode));
+    settle(m, op, &raised)?;
+    commit_low(m, op, F::W, v);
     Ok(())
 }

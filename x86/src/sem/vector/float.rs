@@ -1,13 +1,16 @@
 //! Floating-point arithmetic and comparison, scalar and packed.
 //!
 //! Every lane is an opaque function of its operands and of the control bits of MXCSR; [`settle`] then makes
-//! the exceptions of all lanes sticky, or traps.
+//! the exceptions of all lanes sticky, or traps. [`each_lane`] leaves out the exceptions of lanes that a mask leaves out.
 
-use super::{Xmm, from_lanes, immediate, lane, mask, register, set_register, source, with_lane};
+use super::{
+    Wide, block_from_lanes, commit, commit_low, first, from_lanes, immediate, in_blocks, lane, mask,
+    mask_bit, second, second_low,
+};
 use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
 use crate::machine::{Bool, Bv, Control, Exec, Machine, Trap};
-use crate::op::Op;
+use crate::op::{Embedded, Op};
 use crate::opaque::{Arithmetic, Format, Opaque, SSE_MODE, exception};
 use crate::sem::operand;
 
@@ -61,10 +64,24 @@ operations!(
     Sqrt
 );
 
-/// The control bits of MXCSR, 16 bits.
-pub(super) fn mode<M: Machine>(m: &M) -> Bv<M> {
+/// RC of MXCSR.
+const RC: u64 = 0x6000;
+/// All exceptions masked.
+const ALL_MASKED: u64 = exception::ALL << 7;
+
+/// The control bits of MXCSR, 16 bits; those that the encoding overrides are as it says.
+pub(super) fn mode<M: Machine>(m: &M, op: &Op) -> Bv<M> {
     let d = m.d();
-    d.bin(Bin::And, 16, d.trunc(32, 16, m.control(Control::Mxcsr)), d.lit(16, SSE_MODE))
+    let cut = |kept| d.bin(Bin::And, 16, d.trunc(32, 16, m.control(Control::Mxcsr)), d.lit(16, kept));
+    let rounding = match op.vector.embedded {
+        Embedded::None | Embedded::Broadcast => return cut(SSE_MODE),
+        Embedded::Suppress => return d.bin(Bin::Or, 16, cut(SSE_MODE), d.lit(16, ALL_MASKED)),
+        Embedded::RoundNearest => 0,
+        Embedded::RoundDown => 1,
+        Embedded::RoundUp => 2,
+        Embedded::RoundZero => 3,
+    };
+    d.bin(Bin::Or, 16, cut(SSE_MODE & !RC), d.lit(16, ALL_MASKED | rounding << 13))
 }
 
 /// The exceptions that the lanes raise, 6 bits.
@@ -92,8 +109,12 @@ impl<D: Domain> Raised<D> {
 
 /// Makes exceptions sticky in MXCSR and traps if one is not masked. It comes before the commit of the result:
 /// like the processor it leaves the flags of a trapping instruction in MXCSR, and its destination as it was.
-/// An unmasked exception of an operand keeps the exceptions of results from being found.
-pub(super) fn settle<M: Machine>(m: &mut M, raised: &Raised<M::D>) -> Exec {
+/// An unmasked exception of an operand keeps the exceptions of results from being found. Where the encoding suppresses
+/// exceptions, nothing happens.
+pub(super) fn settle<M: Machine>(m: &mut M, op: &Op, raised: &Raised<M::D>) -> Exec {
+    if !matches!(op.vector.embedded, Embedded::None | Embedded::Broadcast) {
+        return Ok(());
+    }
     let mxcsr = m.control(Control::Mxcsr);
     let (sticky, trapping) = {
         let d = m.d();
@@ -107,70 +128,109 @@ pub(super) fn settle<M: Machine>(m: &mut M, raised: &Raised<M::D>) -> Exec {
     m.trap_if(trapping, Trap::Simd)
 }
 
+/// The lanes of `w` bits that `f` computes, and the exceptions of those that the mask names.
+#[inline(always)]
+pub(super) fn each_lane<M: Machine>(
+    m: &M,
+    op: &Op,
+    w: u32,
+    mut f: impl FnMut(&M::D, &mut Raised<M::D>, u32) -> Bv<M>,
+) -> (Wide<M>, Raised<M::D>) {
+    let (d, mut raised) = (m.d(), Raised::none(m.d()));
+    let r = from_lanes(d, op, w, |n| of_lane(m, op, n, &mut raised, &mut f));
+    (r, raised)
+}
+
+/// The same of one lane.
+#[inline(always)]
+pub(super) fn of_lane<M: Machine>(
+    m: &M,
+    op: &Op,
+    n: u32,
+    raised: &mut Raised<M::D>,
+    f: &mut impl FnMut(&M::D, &mut Raised<M::D>, u32) -> Bv<M>,
+) -> Bv<M> {
+    let d = m.d();
+    let Some(active) = mask_bit(m, op, n) else { return f(d, raised, n) };
+    let mut own = Raised::none(d);
+    let v = f(d, &mut own, n);
+    raised.add(d, d.ite(active, 6, own.0, d.lit(6, 0)));
+    v
+}
+
 /// The packed forms.
 pub fn packed<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
-    let (r, raised) = {
-        let (d, mode, mut raised) = (m.d(), mode(m), Raised::none(m.d()));
-        let r = from_lanes(d, F::W, |n| {
-            let args = [lane(d, F::W, n, a), lane(d, F::W, n, b), mode];
-            raised.apply(d, Opaque::Sse(O::OP, F::FORMAT), &args)
-        });
-        (r, raised)
-    };
-    settle(m, &raised)?;
-    set_register(m, op.a, r);
+    let b = second(m, op, F::W)?;
+    let a = first(m, op);
+    let mode = mode(m, op);
+    let (r, raised) = each_lane(m, op, F::W, |d, raised, n| {
+        let args = [lane(d, F::W, n, &a), lane(d, F::W, n, &b), mode];
+        raised.apply(d, Opaque::Sse(O::OP, F::FORMAT), &args)
+    });
+    settle(m, op, &raised)?;
+    commit(m, op, F::W, r);
     Ok(())
 }
 
-/// The scalar forms: the rest of the destination stays.
+/// SQRTPS, SQRTPD: the packed forms with one source.
+pub fn packed_unary<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
+    let b = super::source(m, op, op.b, F::W)?;
+    let mode = mode(m, op);
+    let (r, raised) = each_lane(m, op, F::W, |d, raised, n| {
+        let v = lane(d, F::W, n, &b);
+        raised.apply(d, Opaque::Sse(O::OP, F::FORMAT), &[v, v, mode])
+    });
+    settle(m, op, &raised)?;
+    commit(m, op, F::W, r);
+    Ok(())
+}
+
+/// The scalar forms: the rest of the 128 bits is that of the first source.
 pub fn scalar<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
-    let b = operand::read(m, op, op.b, F::W)?;
-    let a = register(m, op.a);
-    let mut raised = Raised::none(m.d());
-    let args = [lane(m.d(), F::W, 0, a), b, mode(m)];
-    let v = raised.apply(m.d(), Opaque::Sse(O::OP, F::FORMAT), &args);
-    settle(m, &raised)?;
-    let r = with_lane(m.d(), F::W, 0, a, v);
-    set_register(m, op.a, r);
+    let b = second_low(m, op, F::W)?;
+    let a = lane(m.d(), F::W, 0, &first(m, op));
+    let (mode, mut raised) = (mode(m, op), Raised::none(m.d()));
+    let v = of_lane(m, op, 0, &mut raised, &mut |d, raised, _| {
+        raised.apply(d, Opaque::Sse(O::OP, F::FORMAT), &[a, b, mode])
+    });
+    settle(m, op, &raised)?;
+    commit_low(m, op, F::W, v);
     Ok(())
 }
 
-/// HADDPS, HADDPD, HSUBPS, HSUBPD: neighbours of the destination, then of the source.
+/// HADDPS, HADDPD, HSUBPS, HSUBPD: in each 128 bits, neighbours of the first source, then of the second.
 pub fn horizontal<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
+    let b = second(m, op, F::W)?;
+    let a = first(m, op);
     let (r, raised) = {
-        let (d, mode, mut raised) = (m.d(), mode(m), Raised::none(m.d()));
+        let (d, mode, mut raised) = (m.d(), mode(m, op), Raised::none(m.d()));
         let count = 128 / F::W;
-        let r = from_lanes(d, F::W, |n| {
-            let (v, first) = if 2 * n < count { (a, 2 * n) } else { (b, 2 * n - count) };
-            let args = [lane(d, F::W, first, v), lane(d, F::W, first + 1, v), mode];
-            raised.apply(d, Opaque::Sse(O::OP, F::FORMAT), &args)
+        let r = in_blocks(d, op, &a, &b, |_, a, b| {
+            block_from_lanes(d, F::W, |n| {
+                let (v, first) = if 2 * n < count { (a, 2 * n) } else { (b, 2 * n - count) };
+                let args = [lane(d, F::W, first, &v), lane(d, F::W, first + 1, &v), mode];
+                raised.apply(d, Opaque::Sse(O::OP, F::FORMAT), &args)
+            })
         });
         (r, raised)
     };
-    settle(m, &raised)?;
-    set_register(m, op.a, r);
+    settle(m, op, &raised)?;
+    commit(m, op, F::W, r);
     Ok(())
 }
 
 /// ADDSUBPS, ADDSUBPD: even lanes are subtracted, odd ones added.
 pub fn alternate<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
-    let (r, raised) = {
-        let (d, mode, mut raised) = (m.d(), mode(m), Raised::none(m.d()));
-        let r = from_lanes(d, F::W, |n| {
-            let operation = if n % 2 == 0 { Arithmetic::Sub } else { Arithmetic::Add };
-            let args = [lane(d, F::W, n, a), lane(d, F::W, n, b), mode];
-            raised.apply(d, Opaque::Sse(operation, F::FORMAT), &args)
-        });
-        (r, raised)
-    };
-    settle(m, &raised)?;
-    set_register(m, op.a, r);
+    let b = second(m, op, F::W)?;
+    let a = first(m, op);
+    let mode = mode(m, op);
+    let (r, raised) = each_lane(m, op, F::W, |d, raised, n| {
+        let operation = if n % 2 == 0 { Arithmetic::Sub } else { Arithmetic::Add };
+        let args = [lane(d, F::W, n, &a), lane(d, F::W, n, &b), mode];
+        raised.apply(d, Opaque::Sse(operation, F::FORMAT), &args)
+    });
+    settle(m, op, &raised)?;
+    commit(m, op, F::W, r);
     Ok(())
 }
 
@@ -179,58 +239,82 @@ const LESS: u64 = 1;
 const EQUAL: u64 = 2;
 const UNORDERED: u64 = 4;
 
-/// The predicate of CMPPS and its kin by its immediate (Intel SDM vol. 2, CMPPD): the relations that satisfy
-/// it (or, if the second is true, do not), and whether quiet NaNs are invalid.
-fn predicate(code: u32) -> (u64, bool, bool) {
-    let negated = code & 4 != 0;
-    match code & 3 {
-        0 => (EQUAL, negated, false),
-        1 => (LESS, negated, true),
-        2 => (LESS | EQUAL, negated, true),
-        _ => (UNORDERED, negated, false),
-    }
+/// A predicate of CMPPS and its kin.
+struct Predicate {
+    /// The relations that satisfy it, or, if `negated`, do not.
+    relations: u64,
+    negated: bool,
+    /// Whether quiet NaNs are invalid operands.
+    signaling: bool,
+}
+
+/// The predicate by the low five bits of the immediate (Intel SDM vol. 2, CMPPD); legacy encodings have three.
+fn predicate(op: &Op) -> Predicate {
+    let code = immediate(op) & if super::is_legacy(op) { 7 } else { 31 };
+    let (relations, negated) = match code & 15 {
+        0 => (EQUAL, false),
+        1 => (LESS, false),
+        2 => (LESS | EQUAL, false),
+        3 => (UNORDERED, false),
+        4 => (EQUAL, true),
+        5 => (LESS, true),
+        6 => (LESS | EQUAL, true),
+        7 => (UNORDERED, true),
+        8 => (EQUAL | UNORDERED, false),
+        9 => (LESS | UNORDERED, false),
+        10 => (LESS | EQUAL | UNORDERED, false),
+        11 => (0, false),
+        12 => (EQUAL | UNORDERED, true),
+        13 => (LESS | UNORDERED, true),
+        14 => (LESS | EQUAL | UNORDERED, true),
+        _ => (0, true),
+    };
+    // The orders signal, the others do not; the upper half of the codes is the other way round.
+    let is_order = matches!(code & 3, 1 | 2);
+    Predicate { relations, negated, signaling: is_order != (code & 16 != 0) }
 }
 
 fn is_any<D: Domain>(d: &D, relation: D::Bv, of: u64) -> D::Bool {
     d.not(d.is_zero(3, d.bin(Bin::And, 3, relation, d.lit(3, of))))
 }
 
-/// One lane of a comparison into a mask.
+/// Whether one lane satisfies the predicate of `op`.
 #[inline(always)]
-fn compare_lane<D: Domain, F: Float>(d: &D, raised: &mut Raised<D>, op: &Op, args: &[D::Bv]) -> D::Bv {
-    let (relations, negated, signaling) = predicate(immediate(op));
+pub(super) fn compare_lane<D: Domain, F: Float>(
+    d: &D,
+    raised: &mut Raised<D>,
+    op: &Op,
+    args: &[D::Bv],
+) -> D::Bool {
+    let Predicate { relations, negated, signaling } = predicate(op);
     let relation = raised.apply(d, Opaque::SseCompare { format: F::FORMAT, signaling }, args);
     let holds = is_any(d, relation, relations);
-    mask(d, F::W, if negated { d.not(holds) } else { holds })
+    if negated { d.not(holds) } else { holds }
 }
 
 /// CMPPS, CMPPD.
 pub fn compare_packed<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
-    let (r, raised) = {
-        let (d, mode, mut raised) = (m.d(), mode(m), Raised::none(m.d()));
-        let r = from_lanes(d, F::W, |n| {
-            let args = [lane(d, F::W, n, a), lane(d, F::W, n, b), mode];
-            compare_lane::<_, F>(d, &mut raised, op, &args)
-        });
-        (r, raised)
-    };
-    settle(m, &raised)?;
-    set_register(m, op.a, r);
+    let b = second(m, op, F::W)?;
+    let a = first(m, op);
+    let mode = mode(m, op);
+    let (r, raised) = each_lane(m, op, F::W, |d, raised, n| {
+        let args = [lane(d, F::W, n, &a), lane(d, F::W, n, &b), mode];
+        mask(d, F::W, compare_lane::<_, F>(d, raised, op, &args))
+    });
+    settle(m, op, &raised)?;
+    commit(m, op, F::W, r);
     Ok(())
 }
 
 /// CMPSS, CMPSD.
 pub fn compare_scalar<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
-    let b = operand::read(m, op, op.b, F::W)?;
-    let a = register(m, op.a);
+    let b = second_low(m, op, F::W)?;
+    let a = lane(m.d(), F::W, 0, &first(m, op));
     let mut raised = Raised::none(m.d());
-    let args = [lane(m.d(), F::W, 0, a), b, mode(m)];
-    let v = compare_lane::<_, F>(m.d(), &mut raised, op, &args);
-    settle(m, &raised)?;
-    let r = with_lane(m.d(), F::W, 0, a, v);
-    set_register(m, op.a, r);
+    let holds = compare_lane::<_, F>(m.d(), &mut raised, op, &[a, b, mode(m, op)]);
+    settle(m, op, &raised)?;
+    let v = mask(m.d(), F::W, holds);
+    commit_low(m, op, F::W, v);
     Ok(())
 }
 
@@ -239,10 +323,10 @@ pub fn compare_to_flags<M: Machine, F: Float, const SIGNALING: bool>(m: &mut M, 
     let b = operand::read(m, op, op.b, F::W)?;
     let a = operand::read(m, op, op.a, F::W)?;
     let mut raised = Raised::none(m.d());
-    let args = [a, b, mode(m)];
+    let args = [a, b, mode(m, op)];
     let compare = Opaque::SseCompare { format: F::FORMAT, signaling: SIGNALING };
     let relation = raised.apply(m.d(), compare, &args);
-    settle(m, &raised)?;
+    settle(m, op, &raised)?;
     let any: [Bool<M>; 3] =
         [LESS | UNORDERED, UNORDERED, EQUAL | UNORDERED].map(|of| is_any(m.d(), relation, of));
     let clear = m.d().bool(false);
@@ -251,35 +335,38 @@ pub fn compare_to_flags<M: Machine, F: Float, const SIGNALING: bool>(m: &mut M, 
     Ok(())
 }
 
-/// DPPS, DPPD: products of the lanes that the high half of the immediate chooses, added in pairs, into the
-/// lanes that its low half chooses. Each step settles its exceptions before the next begins.
+/// DPPS, DPPD: in each 128 bits, products of the lanes that the high half of the immediate chooses, added in pairs,
+/// into the lanes that its low half chooses. Each step settles its exceptions before the next begins.
 pub fn dot_product<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
-    let b: Xmm<M> = source(m, op, op.b)?;
-    let a = register(m, op.a);
+    let b = second(m, op, F::W)?;
+    let a = first(m, op);
     let selector = immediate(op);
-    let zero = m.d().lit(F::W, 0);
-    let products = (0..128 / F::W).map(|n| {
-        let chosen = selector >> (4 + n) & 1 != 0;
-        chosen.then(|| (lane(m.d(), F::W, n, a), lane(m.d(), F::W, n, b)))
+    let (zero, per_block) = (m.d().lit(F::W, 0), 128 / F::W);
+    let products = (0..super::length(op) / F::W).map(|n| {
+        let chosen = selector >> (4 + n % per_block) & 1 != 0;
+        chosen.then(|| (lane(m.d(), F::W, n, &a), lane(m.d(), F::W, n, &b)))
     });
     let products: Vec<_> = products.collect();
-    let mut terms = step::<M, F>(m, Arithmetic::Mul, &products)?;
-    while terms.len() > 1 {
+    let mut terms = step::<M, F>(m, op, Arithmetic::Mul, &products)?;
+    while terms.len() > super::parts(op) / 2 {
         let pairs: Vec<_> = terms.chunks(2).map(|pair| Some((pair[0], pair[1]))).collect();
-        terms = step::<M, F>(m, Arithmetic::Add, &pairs)?;
+        terms = step::<M, F>(m, op, Arithmetic::Add, &pairs)?;
     }
-    let r = from_lanes(m.d(), F::W, |n| if selector >> n & 1 != 0 { terms[0] } else { zero });
-    set_register(m, op.a, r);
+    let r = from_lanes(m.d(), op, F::W, |n| {
+        if selector >> (n % per_block) & 1 != 0 { terms[(n / per_block) as usize] } else { zero }
+    });
+    commit(m, op, F::W, r);
     Ok(())
 }
 
 /// One operation on every pair at once; zero where there is none.
 fn step<M: Machine, F: Float>(
     m: &mut M,
+    op: &Op,
     operation: Arithmetic,
     pairs: &[Option<(Bv<M>, Bv<M>)>],
 ) -> Exec<Vec<Bv<M>>> {
-    let (mode, mut raised) = (mode(m), Raised::none(m.d()));
+    let (mode, mut raised) = (mode(m, op), Raised::none(m.d()));
     let mut results = Vec::with_capacity(pairs.len());
     for pair in pairs {
         results.push(match pair {
@@ -287,6 +374,6 @@ fn step<M: Machine, F: Float>(
             None => m.d().lit(F::W, 0),
         });
     }
-    settle(m, &raised)?;
+    settle(m, op, &raised)?;
     Ok(results)
 }

@@ -1,6 +1,9 @@
 //! Integer arithmetic and logic, lane by lane.
 
-use super::{from_lanes, immediate, lane, mask, register, set_register, source};
+use super::{
+    block_from_lanes, commit, first, from_block, from_parts, immediate, in_blocks, lane, lane_of_part, mask,
+    part_from_lanes, second, second_whole, source,
+};
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Exec, Machine};
 use crate::op::Op;
@@ -9,18 +12,43 @@ use crate::op::Op;
 pub trait Lane {
     /// The width of the lane in bits.
     const W: u32;
-    /// The lane of the result from the lane of the destination and that of the source.
+    /// The lane of the result from that of the first source and that of the second.
     fn lane<D: Domain>(d: &D, a: D::Bv, b: D::Bv) -> D::Bv;
 }
 
-/// `a = f(a, b)` in every lane.
+/// `f(first, second)` in every lane.
 pub fn lanes<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
+    let b = second(m, op, L::W)?;
+    let a = first(m, op);
     let d = m.d();
-    let r = from_lanes(d, L::W, |n| L::lane(d, lane(d, L::W, n, a), lane(d, L::W, n, b)));
-    set_register(m, op.a, r);
+    let r = from_parts(d, op, |p| both::<_, L>(d, a[p], b[p]));
+    commit(m, op, L::W, r);
     Ok(())
+}
+
+/// The same where the second source is loaded whatever the mask says.
+pub fn lanes_whole<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
+    let b = second_whole(m, op, L::W)?;
+    let a = first(m, op);
+    let d = m.d();
+    let r = from_parts(d, op, |p| both::<_, L>(d, a[p], b[p]));
+    commit(m, op, L::W, r);
+    Ok(())
+}
+
+/// `f` of the only source in every lane.
+pub fn unary<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
+    let b = source(m, op, op.b, L::W)?;
+    let d = m.d();
+    let r = from_parts(d, op, |p| both::<_, L>(d, b[p], b[p]));
+    commit(m, op, L::W, r);
+    Ok(())
+}
+
+/// The lanes of a part.
+#[inline(always)]
+fn both<D: Domain, L: Lane>(d: &D, a: D::Bv, b: D::Bv) -> D::Bv {
+    part_from_lanes(d, L::W, |n| L::lane(d, lane_of_part(d, L::W, n, a), lane_of_part(d, L::W, n, b)))
 }
 
 macro_rules! lane_operations {
@@ -45,7 +73,7 @@ lane_operations! {
     Sub = |d, w, a, b| d.bin(Bin::Sub, w, a, b);
     /// PAND, ANDPS, ANDPD.
     And = |d, w, a, b| d.bin(Bin::And, w, a, b);
-    /// PANDN, ANDNPS, ANDNPD: the destination is complemented.
+    /// PANDN, ANDNPS, ANDNPD: the first source is complemented.
     AndNot = |d, w, a, b| d.bin(Bin::And, w, d.complement(w, a), b);
     /// POR, ORPS, ORPD.
     Or = |d, w, a, b| d.bin(Bin::Or, w, a, b);
@@ -93,7 +121,7 @@ lane_operations! {
     };
     /// PABSB, PABSW, PABSD of the source.
     Absolute = |d, w, _a, b| d.ite(d.sign(w, b), w, d.negate(w, b), b);
-    /// PSIGNB, PSIGNW, PSIGND: the destination times the sign of the source.
+    /// PSIGNB, PSIGNW, PSIGND: the first source times the sign of the second.
     Sign = |d, w, a, b| {
         let kept = d.ite(d.is_zero(w, b), w, d.lit(w, 0), a);
         d.ite(d.sign(w, b), w, d.negate(w, a), kept)
@@ -122,7 +150,7 @@ lane_operations! {
         };
         d.bin(Bin::Add, w, product(0), product(1))
     };
-    /// PMADDUBSW: unsigned halves of the destination times signed halves of the source, the sum saturated.
+    /// PMADDUBSW: unsigned halves of the first source times signed halves of the second, the sum saturated.
     MulAddUnsigned = |d, w, a, b| {
         let product = |n| {
             let unsigned = d.zext(w / 2, w + 2, d.extract(w, n * w / 2, w / 2, a));
@@ -163,49 +191,54 @@ pub(super) fn saturate_unsigned<D: Domain>(d: &D, from: u32, to: u32, v: D::Bv) 
     d.trunc(from, to, d.ite(d.cmp(Cmp::Slt, from, high, v), from, high, raised))
 }
 
-/// Operations on neighbours: lane n of the result is f(lane 2n, lane 2n + 1) of destination and source one after
-/// the other (PHADDW, PHADDD, PHADDSW, PHSUBW, PHSUBD, PHSUBSW).
+/// Operations on neighbours, in each 128 bits: lane n of the result is f(lane 2n, lane 2n + 1) of first and second
+/// source one after the other (PHADDW, PHADDD, PHADDSW, PHSUBW, PHSUBD, PHSUBSW).
 pub fn horizontal<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
+    let b = second(m, op, L::W)?;
+    let a = first(m, op);
     let d = m.d();
     let count = 128 / L::W;
-    let r = from_lanes(d, L::W, |n| {
-        let (v, first) = if 2 * n < count { (a, 2 * n) } else { (b, 2 * n - count) };
-        L::lane(d, lane(d, L::W, first, v), lane(d, L::W, first + 1, v))
+    let r = in_blocks(d, op, &a, &b, |_, a, b| {
+        block_from_lanes(d, L::W, |n| {
+            let (v, first) = if 2 * n < count { (a, 2 * n) } else { (b, 2 * n - count) };
+            L::lane(d, lane(d, L::W, first, &v), lane(d, L::W, first + 1, &v))
+        })
     });
-    set_register(m, op.a, r);
+    commit(m, op, L::W, r);
     Ok(())
 }
 
 /// PHMINPOSUW: the smallest word and its first place.
 pub fn minimum_position<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
+    let b = source(m, op, op.b, 16)?;
     let d = m.d();
-    let (least, place) = (1..8).fold((lane(d, 16, 0, b), d.lit(3, 0)), |(least, place), n| {
-        let word = lane(d, 16, n, b);
+    let (least, place) = (1..8).fold((lane(d, 16, 0, &b), d.lit(3, 0)), |(least, place), n| {
+        let word = lane(d, 16, n, &b);
         let smaller = d.cmp(Cmp::Ult, 16, word, least);
         (d.ite(smaller, 16, word, least), d.ite(smaller, 3, d.lit(3, u64::from(n)), place))
     });
     let low = d.zext(19, 64, d.concat(3, place, 16, least));
-    let r = [low, d.lit(64, 0)];
-    set_register(m, op.a, r);
+    let r = from_block(d, [low, d.lit(64, 0)]);
+    commit(m, op, 64, r);
     Ok(())
 }
 
-/// MPSADBW: sums of absolute differences of one block of four bytes with eight overlapping ones.
+/// MPSADBW: in each 128 bits, sums of absolute differences of one block of four bytes with eight overlapping ones.
+/// Three bits of the immediate choose the blocks of the low half, the next three those of the high half.
 pub fn block_differences<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
-    let selector = immediate(op);
-    let (a_first, b_first) = ((selector >> 2 & 1) * 4, (selector & 3) * 4);
+    let b = second(m, op, 8)?;
+    let a = first(m, op);
     let d = m.d();
-    let r = from_lanes(d, 16, |n| {
-        (0..4).fold(d.lit(16, 0), |sum, k| {
-            let (x, y) = (lane(d, 8, a_first + n + k, a), lane(d, 8, b_first + k, b));
-            d.bin(Bin::Add, 16, sum, d.zext(8, 16, difference(d, 8, x, y)))
+    let r = in_blocks(d, op, &a, &b, |half, a, b| {
+        let selector = immediate(op) >> (3 * half);
+        let (a_first, b_first) = ((selector >> 2 & 1) * 4, (selector & 3) * 4);
+        block_from_lanes(d, 16, |n| {
+            (0..4).fold(d.lit(16, 0), |sum, k| {
+                let (x, y) = (lane(d, 8, a_first + n + k, &a), lane(d, 8, b_first + k, &b));
+                d.bin(Bin::Add, 16, sum, d.zext(8, 16, difference(d, 8, x, y)))
+            })
         })
     });
-    set_register(m, op.a, r);
+    commit(m, op, 16, r);
     Ok(())
 }

@@ -1,70 +1,76 @@
 //! Moves between vector registers, general registers and memory.
 
 use super::{
-    Xmm, aligned_address, from_lanes, lane, load128, number, register, set_register, source, source_unaligned,
+    Wide, aligned_address, block_from_lanes, commit, commit_lanes, commit_low, commit_store, first,
+    from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, register,
+    second_place, set_register,
 };
 use crate::domain::Domain;
-use crate::machine::{Exec, Machine};
+use crate::machine::{Bv, Exec, Machine};
 use crate::op::{Gpr, Loc, Op};
 use crate::sem::operand;
 
-fn store128<M: Machine>(m: &mut M, op: &Op, aligned: bool, v: Xmm<M>) -> Exec {
-    let va = if aligned { aligned_address(m, op)? } else { operand::effective_address(m, op) };
-    m.store128(va, v[0], v[1]).map_err(|trap| operand::non_canonical(op, trap))
-}
-
-/// MOVDQA, MOVAPS, MOVAPD, MOVNTDQ, MOVNTPS, MOVNTPD, MOVNTDQA: 128 bits, memory aligned.
-pub fn aligned<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let v = source(m, op, op.b)?;
+/// MOVDQA, MOVAPS, MOVAPD and non-temporal moves (`ALIGNED`: memory is aligned to the vector length, in every encoding),
+/// MOVDQU, MOVUPS, MOVUPD, LDDQU: the whole vector, lanes of `W` bits.
+pub fn whole<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op) -> Exec {
+    let address = |m: &mut M| match ALIGNED {
+        true => aligned_address(m, op, length(op) / 8),
+        false => Ok(operand::effective_address(m, op)),
+    };
     if op.a == Loc::Mem {
-        return store128(m, op, true, v);
+        let (va, v) = (address(m)?, register(m, op.b));
+        return commit_store(m, op, va, W, length(op) / W, &v);
     }
-    set_register(m, op.a, v);
-    Ok(())
-}
-
-/// MOVDQU, MOVUPS, MOVUPD, LDDQU: 128 bits, memory anywhere.
-pub fn unaligned<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let v = source_unaligned(m, op, op.b)?;
-    if op.a == Loc::Mem {
-        return store128(m, op, false, v);
-    }
-    set_register(m, op.a, v);
-    Ok(())
-}
-
-/// MOVD, MOVQ, and the loads of MOVSS and MOVSD: `W` bits; the rest of a vector register becomes zero.
-pub fn low<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let v = operand::read(m, op, op.b, W)?;
-    if !matches!(op.a, Loc::Vector(_)) {
-        return operand::write(m, op, op.a, W, v);
-    }
-    let r = [m.d().zext(W, 64, v), m.d().lit(64, 0)];
-    set_register(m, op.a, r);
-    Ok(())
-}
-
-/// MOVSS and MOVSD between registers: the rest of the destination stays.
-pub fn merge_low<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let (a, b) = (number(op.a), m.vector(number(op.b), 0));
-    let d = m.d();
-    let low =
-        if W == 64 { b } else { d.concat(32, d.extract(64, 32, 32, m.vector(a, 0)), 32, d.trunc(64, 32, b)) };
-    m.set_vector(a, 0, low);
-    Ok(())
-}
-
-/// MOVLPS, MOVLPD, MOVHPS, MOVHPD, MOVLHPS, MOVHLPS, and the store of MOVQ: half `FROM` of a register or 64
-/// bits of memory to half `TO` of a register or to memory.
-pub fn half<M: Machine, const TO: u8, const FROM: u8>(m: &mut M, op: &Op) -> Exec {
     let v = match op.b {
+        Loc::Mem => {
+            let va = address(m)?;
+            load_lanes(m, op, va, length(op), W)?
+        }
+        _ => register(m, op.b),
+    };
+    commit(m, op, W, v);
+    Ok(())
+}
+
+/// MOVD, MOVQ, and the loads and stores of MOVSS and MOVSD: `W` bits; the rest of a vector register becomes zero.
+pub fn low<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
+    let v = low_of(m, op, op.b, W)?;
+    match op.a {
+        Loc::Vector(_) => {
+            let r = from_block(m.d(), [m.d().zext(W, 64, v), m.d().lit(64, 0)]);
+            commit_lanes(m, op, W, 1, r);
+            Ok(())
+        }
+        Loc::Mem => {
+            let (active, va) = (is_active(m, op, 0), operand::effective_address(m, op));
+            m.store_if(active, W, va, v).map_err(|trap| operand::non_canonical(op, trap))
+        }
+        _ => operand::write(m, op, op.a, W, v),
+    }
+}
+
+/// MOVSS and MOVSD between registers: the rest is that of the first source.
+pub fn merge_low<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
+    let v = operand::read(m, op, second_place(op), W)?;
+    commit_low(m, op, W, v);
+    Ok(())
+}
+
+/// MOVLPS, MOVLPD, MOVHPS, MOVHPD, MOVLHPS, MOVHLPS: half `FROM` of a register or 64 bits of memory to half `TO` of a
+/// register, whose other half is that of the first source, or to memory.
+pub fn half<M: Machine, const TO: usize, const FROM: u8>(m: &mut M, op: &Op) -> Exec {
+    if op.a == Loc::Mem {
+        let v = m.vector(number(op.b), FROM);
+        return operand::store(m, op, 64, v);
+    }
+    let v = match second_place(op) {
         Loc::Vector(n) => m.vector(n, FROM),
         _ => operand::load(m, op, 64)?,
     };
-    match op.a {
-        Loc::Vector(n) => m.set_vector(n, TO, v),
-        _ => operand::store(m, op, 64, v)?,
-    }
+    let mut block = low_block::<M::D>(&first(m, op));
+    block[TO] = v;
+    let r = from_block(m.d(), block);
+    commit(m, op, 64, r);
     Ok(())
 }
 
@@ -74,14 +80,17 @@ pub fn non_temporal<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     operand::store(m, op, W, v)
 }
 
+/// The sign bits of the lanes of `w` bits, as a number.
+pub(super) fn signs<M: Machine>(m: &M, op: &Op, w: u32, v: &Wide<M>) -> Bv<M> {
+    let (d, count) = (m.d(), length(op) / w);
+    let sign = |n| d.extract(w, w - 1, 1, lane(d, w, n, v));
+    let bits = (1..count).fold(sign(0), |bits, n| d.concat(1, sign(n), n, bits));
+    d.zext(count, 64, bits)
+}
+
 /// PMOVMSKB, MOVMSKPS, MOVMSKPD: the sign bits of the lanes of `W` bits.
 pub fn sign_mask<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let b = register(m, op.b);
-    let d = m.d();
-    let bits = (1..128 / W).fold(d.extract(W, W - 1, 1, lane(d, W, 0, b)), |bits, n| {
-        d.concat(1, d.extract(W, W - 1, 1, lane(d, W, n, b)), n, bits)
-    });
-    let bits = d.zext(128 / W, 64, bits);
+    let bits = signs(m, op, W, &register(m, op.b));
     operand::write(m, op, op.a, 64, bits)
 }
 
@@ -93,12 +102,24 @@ pub fn masked_store<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let offset = m.d().zext(bits, 64, operand::register(m, Gpr::RDI, bits));
     let va = operand::with_segment(m, op.mem.segment, offset);
     m.prepare_store(va, 16).map_err(|trap| operand::non_canonical(op, trap))?;
-    let old = load128(m, op, va)?;
+    let old = load_bits(m, op, va, 128)?;
     let (v, mask) = (register(m, op.b), register(m, op.c));
     let d = m.d();
-    let merged = from_lanes(d, 8, |n| {
-        let chosen = d.sign(8, lane(d, 8, n, mask));
-        d.ite(chosen, 8, lane(d, 8, n, v), lane(d, 8, n, old))
+    let merged = block_from_lanes(d, 8, |n| {
+        let chosen = d.sign(8, lane(d, 8, n, &mask));
+        d.ite(chosen, 8, lane(d, 8, n, &v), lane(d, 8, n, &old))
     });
-    m.store128(va, merged[0], merged[1]).map_err(|trap| operand::non_canonical(op, trap))
+    m.store_parts(va, &merged).map_err(|trap| operand::non_canonical(op, trap))
+}
+
+/// VZEROUPPER, or VZEROALL if `ALL`: the parts above 128 bits, or all, of the first 16 registers.
+pub fn zero<M: Machine, const ALL: bool>(m: &mut M, op: &Op) -> Exec {
+    for n in 0..16 {
+        let mut v = from_block(m.d(), [m.d().lit(64, 0); 2]);
+        if !ALL {
+            v[..2].copy_from_slice(&[m.vector(n, 0), m.vector(n, 1)]);
+        }
+        set_register(m, op, Loc::Vector(n), v);
+    }
+    Ok(())
 }

@@ -1,6 +1,9 @@
-//! Shifts: of lanes by one amount, and of the whole register by bytes.
+//! Shifts: of lanes by one amount or by one each, and of 128 bits by bytes.
 
-use super::{Xmm, from_lanes, immediate, lane, register, set_register, source};
+use super::{
+    Block, commit, first, first_place, from_lanes, immediate, in_blocks, lane, load_bits, register, second,
+    second_place, second_whole, source, source_address, source_whole,
+};
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Bv, Exec, Machine};
 use crate::op::{Loc, Op};
@@ -11,11 +14,11 @@ pub trait Shift {
     const OP: Bin;
 }
 
-/// PSLLW, PSLLD, PSLLQ.
+/// PSLLW, VPSLLVD..
 pub struct Left;
-/// PSRLW, PSRLD, PSRLQ.
+/// PSRLW, VPSRLVD..
 pub struct Right;
-/// PSRAW, PSRAD.
+/// PSRAW, VPSRAVD..
 pub struct Arithmetic;
 
 impl Shift for Left {
@@ -28,29 +31,51 @@ impl Shift for Arithmetic {
     const OP: Bin = Bin::Sar;
 }
 
-/// Shifts the lanes of `W` bits by the immediate or by the low quadword of the source.
+/// PSLLW and its kin: shifts the lanes of `W` bits by the immediate or by the low quadword of 128 bits.
 pub fn lanes<M: Machine, S: Shift, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let amount = if op.b == Loc::Imm {
-        m.d().lit(W, u64::from(immediate(op).min(W)))
+    let (a, amount) = if second_place(op) == Loc::Imm {
+        let amount = m.d().lit(W, u64::from(immediate(op).min(W)));
+        (source(m, op, first_place(op), W)?, amount)
     } else {
-        let count = source(m, op, op.b)?[0];
-        cut_amount::<M, W>(m.d(), count)
+        let count = count(m, op)?;
+        (first(m, op), cut_amount(m.d(), W, 64, count))
     };
-    let a = register(m, op.a);
     let d = m.d();
-    let r = from_lanes(d, W, |n| d.bin(S::OP, W, lane(d, W, n, a), amount));
-    set_register(m, op.a, r);
+    let r = from_lanes(d, op, W, |n| d.bin(S::OP, W, lane(d, W, n, &a), amount));
+    commit(m, op, W, r);
     Ok(())
 }
 
-/// A 64-bit amount in `W` bits: all amounts of `W` and more do the same.
-fn cut_amount<M: Machine, const W: u32>(d: &M::D, count: Bv<M>) -> Bv<M> {
-    let in_range = d.cmp(Cmp::Ult, 64, count, d.lit(64, u64::from(W)));
-    d.ite(in_range, W, d.trunc(64, W, count), d.lit(W, u64::from(W)))
+/// The low quadword of the second source, of which memory holds 128 bits at every vector length.
+fn count<M: Machine>(m: &mut M, op: &Op) -> Exec<Bv<M>> {
+    if second_place(op) != Loc::Mem {
+        return Ok(register(m, second_place(op))[0]);
+    }
+    let va = source_address(m, op, 128)?;
+    Ok(load_bits(m, op, va, 128)?[0])
+}
+
+/// VPSLLVD and its kin: each lane by the amount in the lane of the second source.
+pub fn variable<M: Machine, S: Shift, const W: u32>(m: &mut M, op: &Op) -> Exec {
+    let b = second(m, op, W)?;
+    let a = first(m, op);
+    let d = m.d();
+    let r = from_lanes(d, op, W, |n| {
+        let amount = cut_amount(d, W, W, lane(d, W, n, &b));
+        d.bin(S::OP, W, lane(d, W, n, &a), amount)
+    });
+    commit(m, op, W, r);
+    Ok(())
+}
+
+/// An amount of `from` bits in `w` bits: all amounts of `w` and more do the same.
+fn cut_amount<D: Domain>(d: &D, w: u32, from: u32, count: D::Bv) -> D::Bv {
+    let in_range = d.cmp(Cmp::Ult, from, count, d.lit(from, u64::from(w)));
+    d.ite(in_range, w, d.trunc(from, w, count), d.lit(w, u64::from(w)))
 }
 
 /// The 128 bits that start at byte `first` of `v`, lowest quadword first; zeros follow it.
-fn window<D: Domain>(d: &D, v: &[D::Bv], first: u32) -> [D::Bv; 2] {
+fn window<D: Domain>(d: &D, v: &[D::Bv], first: u32) -> Block<D> {
     let quadword = |n: u32| v.get(n as usize).copied().unwrap_or_else(|| d.lit(64, 0));
     [0, 1].map(|half| {
         let (n, bit) = (first / 8 + half, first % 8 * 8);
@@ -62,28 +87,25 @@ fn window<D: Domain>(d: &D, v: &[D::Bv], first: u32) -> [D::Bv; 2] {
     })
 }
 
-/// PSRLDQ.
-pub fn bytes_right<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let a = register(m, op.a);
-    let r = window(m.d(), &a, immediate(op).min(16));
-    set_register(m, op.a, r);
+/// PSRLDQ, or PSLLDQ if `LEFT`: each 128 bits.
+pub fn bytes<M: Machine, const LEFT: bool>(m: &mut M, op: &Op) -> Exec {
+    let a = source_whole(m, op, first_place(op), 8)?;
+    let (d, amount) = (m.d(), immediate(op).min(16));
+    let zero = d.lit(64, 0);
+    let r = in_blocks(d, op, &a, &a, |_, a, _| match LEFT {
+        true => window(d, &[zero, zero, a[0], a[1]], 16 - amount),
+        false => window(d, &a, amount),
+    });
+    commit(m, op, 8, r);
     Ok(())
 }
 
-/// PSLLDQ.
-pub fn bytes_left<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let a = register(m, op.a);
-    let zero = m.d().lit(64, 0);
-    let r = window(m.d(), &[zero, zero, a[0], a[1]], 16 - immediate(op).min(16));
-    set_register(m, op.a, r);
-    Ok(())
-}
-
-/// PALIGNR: the destination above the source, shifted right by bytes.
+/// PALIGNR: in each 128 bits, the first source above the second, shifted right by bytes.
 pub fn align_right<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b: Xmm<M> = source(m, op, op.b)?;
-    let a = register(m, op.a);
-    let r = window(m.d(), &[b[0], b[1], a[0], a[1]], immediate(op).min(32));
-    set_register(m, op.a, r);
+    let b = second_whole(m, op, 8)?;
+    let a = first(m, op);
+    let d = m.d();
+    let r = in_blocks(d, op, &a, &b, |_, a, b| window(d, &[b[0], b[1], a[0], a[1]], immediate(op).min(32)));
+    commit(m, op, 8, r);
     Ok(())
 }

@@ -1,6 +1,9 @@
-//! Lanes moved to other places, unchanged.
+//! Lanes moved to other places, unchanged. Where nothing else is said, each 128 bits by themselves.
 
-use super::{Xmm, from_lanes, immediate, lane, register, set_register, source, with_lane};
+use super::{
+    Block, block_from_lanes, commit, first, from_block, from_lanes, immediate, in_blocks, lane, low_block,
+    parts, register, second_place, second_whole, source_whole, with_lane,
+};
 use crate::domain::{Bin, Domain};
 use crate::machine::{Exec, Machine};
 use crate::op::{Loc, Op};
@@ -8,100 +11,121 @@ use crate::sem::operand;
 
 /// PUNPCKLBW .. PUNPCKHQDQ, UNPCKLPS .. UNPCKHPD: the lanes of the low (or `HIGH`) halves in turn.
 pub fn interleave<M: Machine, const W: u32, const HIGH: bool>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
+    let b = second_whole(m, op, W)?;
+    let a = first(m, op);
     let d = m.d();
     let first = if HIGH { 64 / W } else { 0 };
-    let r = from_lanes(d, W, |n| lane(d, W, first + n / 2, if n % 2 == 0 { a } else { b }));
-    set_register(m, op.a, r);
+    let r = in_blocks(d, op, &a, &b, |_, a, b| {
+        block_from_lanes(d, W, |n| lane(d, W, first + n / 2, if n % 2 == 0 { &a } else { &b }))
+    });
+    commit(m, op, W, r);
     Ok(())
 }
 
-/// PSHUFD.
+/// PSHUFD, and VPERMILPS by an immediate.
 pub fn doublewords<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
+    let b = source_whole(m, op, op.b, 32)?;
     let (d, order) = (m.d(), immediate(op));
-    let r = from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, b));
-    set_register(m, op.a, r);
+    let r = in_blocks(d, op, &b, &b, |_, b, _| {
+        block_from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, &b))
+    });
+    commit(m, op, 32, r);
     Ok(())
 }
 
 /// PSHUFLW, or PSHUFHW if `HIGH`: the words of one half; the other half is copied.
 pub fn words<M: Machine, const HIGH: bool>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
+    let b = source_whole(m, op, op.b, 16)?;
     let (d, order) = (m.d(), immediate(op));
-    let shuffled = from_lanes(d, 16, |n| lane(d, 16, (n & 4) + (order >> (2 * (n & 3)) & 3), b));
-    let r = if HIGH { [b[0], shuffled[1]] } else { [shuffled[0], b[1]] };
-    set_register(m, op.a, r);
+    let r = in_blocks(d, op, &b, &b, |_, b, _| {
+        let shuffled = block_from_lanes(d, 16, |n| lane(d, 16, (n & 4) + (order >> (2 * (n & 3)) & 3), &b));
+        if HIGH { [b[0], shuffled[1]] } else { [shuffled[0], b[1]] }
+    });
+    commit(m, op, 16, r);
     Ok(())
 }
 
-/// SHUFPS: two lanes of the destination, then two of the source.
+/// SHUFPS: two lanes of the first source, then two of the second.
 pub fn singles<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
+    let b = second_whole(m, op, 32)?;
+    let a = first(m, op);
     let (d, order) = (m.d(), immediate(op));
-    let r = from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, if n < 2 { a } else { b }));
-    set_register(m, op.a, r);
+    let r = in_blocks(d, op, &a, &b, |_, a, b| {
+        block_from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, if n < 2 { &a } else { &b }))
+    });
+    commit(m, op, 32, r);
     Ok(())
 }
 
-/// SHUFPD.
+/// SHUFPD: two bits of the immediate for each 128 bits.
 pub fn doubles<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
-    let a = register(m, op.a);
-    let order = immediate(op);
-    let r = [lane(m.d(), 64, order & 1, a), lane(m.d(), 64, order >> 1 & 1, b)];
-    set_register(m, op.a, r);
+    let b = second_whole(m, op, 64)?;
+    let a = first(m, op);
+    let d = m.d();
+    let r = in_blocks(d, op, &a, &b, |n, a, b| {
+        let order = immediate(op) >> (2 * n);
+        [lane(d, 64, order & 1, &a), lane(d, 64, order >> 1 & 1, &b)]
+    });
+    commit(m, op, 64, r);
     Ok(())
 }
 
 /// MOVSLDUP, or MOVSHDUP if `HIGH`: each even (odd) single twice.
 pub fn duplicate_singles<M: Machine, const HIGH: bool>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b)?;
+    let b = source_whole(m, op, op.b, 32)?;
     let d = m.d();
-    let r = from_lanes(d, 32, |n| lane(d, 32, n & 2 | u32::from(HIGH), b));
-    set_register(m, op.a, r);
+    let r = from_lanes(d, op, 32, |n| lane(d, 32, n & !1 | u32::from(HIGH), &b));
+    commit(m, op, 32, r);
     Ok(())
 }
 
-/// MOVDDUP.
+/// MOVDDUP: each even double twice; of memory, 64 bits make 128.
 pub fn duplicate_double<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let v = operand::read(m, op, op.b, 64)?;
-    set_register(m, op.a, [v, v]);
+    let b = match parts(op) {
+        2 => {
+            let v = operand::read(m, op, op.b, 64)?;
+            from_block(m.d(), [v, v])
+        }
+        _ => source_whole(m, op, op.b, 64)?,
+    };
+    let d = m.d();
+    let r = from_lanes(d, op, 64, |n| lane(d, 64, n & !1, &b));
+    commit(m, op, 64, r);
     Ok(())
 }
 
-/// PSHUFB: each byte of the result is chosen by the low four bits of a byte of the source, or zero if its sign
+/// PSHUFB: each byte of the result is chosen by the low four bits of a byte of the second source, or zero if its sign
 /// is set.
 pub fn bytes<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let order = source(m, op, op.b)?;
-    let a = register(m, op.a);
+    let order = second_whole(m, op, 8)?;
+    let a = first(m, op);
     let d = m.d();
-    let r = from_lanes(d, 8, |n| {
-        let index = lane(d, 8, n, order);
-        let half = d.ite(d.bit(8, 3, index), 64, a[1], a[0]);
-        let amount = d.zext(6, 64, d.concat(3, d.trunc(8, 3, index), 3, d.lit(3, 0)));
-        let byte = d.trunc(64, 8, d.bin(Bin::Shr, 64, half, amount));
-        d.ite(d.sign(8, index), 8, d.lit(8, 0), byte)
+    let r = in_blocks(d, op, &a, &order, |_, a, order| {
+        block_from_lanes(d, 8, |n| {
+            let index = lane(d, 8, n, &order);
+            let half = d.ite(d.bit(8, 3, index), 64, a[1], a[0]);
+            let amount = d.zext(6, 64, d.concat(3, d.trunc(8, 3, index), 3, d.lit(3, 0)));
+            let byte = d.trunc(64, 8, d.bin(Bin::Shr, 64, half, amount));
+            d.ite(d.sign(8, index), 8, d.lit(8, 0), byte)
+        })
     });
-    set_register(m, op.a, r);
+    commit(m, op, 8, r);
     Ok(())
 }
 
 /// PINSRB, PINSRW, PINSRD, PINSRQ.
 pub fn insert<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let v = operand::read(m, op, op.b, W)?;
-    let a = register(m, op.a);
-    let r = with_lane(m.d(), W, immediate(op) % (128 / W), a, v);
-    set_register(m, op.a, r);
+    let v = operand::read(m, op, second_place(op), W)?;
+    let a: Block<M::D> = low_block::<M::D>(&first(m, op));
+    let r = from_block(m.d(), with_lane(m.d(), W, immediate(op) % (128 / W), a, v));
+    commit(m, op, W, r);
     Ok(())
 }
 
 /// PEXTRB, PEXTRW, PEXTRD, PEXTRQ, EXTRACTPS: to memory, or to a general register, whose rest becomes zero.
 pub fn extract<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let b = register(m, op.b);
-    let v = lane(m.d(), W, immediate(op) % (128 / W), b);
+    let v = lane(m.d(), W, immediate(op) % (128 / W), &b);
     if op.a == Loc::Mem {
         return operand::store(m, op, W, v);
     }
@@ -112,15 +136,17 @@ pub fn extract<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 /// INSERTPS: a single of a register (or the one in memory) into a place, then a mask of zeros.
 pub fn insert_single<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let selector = immediate(op);
-    let v = match op.b {
+    let v = match second_place(op) {
         Loc::Mem => operand::load(m, op, 32)?,
-        _ => lane(m.d(), 32, selector >> 6, register(m, op.b)),
+        loc => lane(m.d(), 32, selector >> 6, &register(m, loc)),
     };
-    let a: Xmm<M> = register(m, op.a);
+    let a: Block<M::D> = low_block::<M::D>(&first(m, op));
     let d = m.d();
     let inserted = with_lane(d, 32, selector >> 4 & 3, a, v);
-    let r =
-        from_lanes(d, 32, |n| if selector >> n & 1 != 0 { d.lit(32, 0) } else { lane(d, 32, n, inserted) });
-    set_register(m, op.a, r);
+    let block = block_from_lanes(d, 32, |n| {
+        if selector >> n & 1 != 0 { d.lit(32, 0) } else { lane(d, 32, n, &inserted) }
+    });
+    let r = from_block(d, block);
+    commit(m, op, 32, r);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! MXCSR, and the FXSAVE image of x87 and SSE state (Intel SDM vol. 1, 10.5.1).
 
-use super::{aligned_address, load128};
+use super::{aligned_address, load_bits};
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Control, Exec, Machine, Trap};
 use crate::op::Op;
@@ -42,7 +42,7 @@ fn offset<M: Machine>(d: &M::D, va: Bv<M>, by: u64) -> Bv<M> {
 /// FXSAVE, FXSAVE64: 416 bytes; those above are not written. The last x87 opcode and pointers are stored as
 /// zeros.
 pub fn fxsave<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let va = aligned_address(m, op)?;
+    let va = aligned_address(m, op, 16)?;
     m.prepare_store(va, SAVED_BYTES).map_err(|trap| operand::non_canonical(op, trap))?;
     let zero = m.d().lit(64, 0);
     let header = {
@@ -60,18 +60,18 @@ pub fn fxsave<M: Machine>(m: &mut M, op: &Op) -> Exec {
     image.extend((0..16).map(|n| [m.vector(n, 0), m.vector(n, 1)]));
     for (at, v) in (0..).step_by(16).zip(image) {
         let to = offset::<M>(m.d(), va, at);
-        m.store128(to, v[0], v[1]).map_err(|trap| operand::non_canonical(op, trap))?;
+        m.store_parts(to, &v).map_err(|trap| operand::non_canonical(op, trap))?;
     }
     Ok(())
 }
 
 /// FXRSTOR, FXRSTOR64. The last x87 opcode and pointers are ignored.
 pub fn fxrstor<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let va = aligned_address(m, op)?;
+    let va = aligned_address(m, op, 16)?;
     let mut image = Vec::with_capacity(26);
     for at in (0..SAVED_BYTES).step_by(16) {
         let from = offset::<M>(m.d(), va, at);
-        image.push(load128(m, op, from)?);
+        image.push(load_bits(m, op, from, 128)?);
     }
     let field = |m: &M, half: usize, low: u32, w: u32| m.d().extract(64, low, w, image[half / 2][half % 2]);
     let mxcsr = field(m, 3, 0, 32);
@@ -88,7 +88,7 @@ pub fn fxrstor<M: Machine>(m: &mut M, op: &Op) -> Exec {
         m.set_x87((m.x87_top() + n) & 7, significand, sign_exponent);
     }
     for n in 0..16 {
-        let [low, high] = image[10 + usize::from(n)];
+        let [low, high, ..] = image[10 + usize::from(n)];
         m.set_vector(n, 0, low);
         m.set_vector(n, 1, high);
     }

@@ -1,0 +1,48 @@
+//! SSE to SSE4.2, AVX and AVX2, by mnemonic: one entry has the legacy and the VEX form, at every vector length.
+//! [`crate::sem::vector`] tells how to add one.
+//!
+//! Left out: MMX; RCPPS, RCPSS, RSQRTPS, RSQRTSS, whose approximations differ from processor to processor.
+
+mod float;
+mod integer;
+mod moves;
+mod shuffle;
+
+use iced_x86::{Code, Instruction};
+
+use crate::decode;
+use crate::machine::{Body, Handler, Machine};
+use crate::op::{Encoding, Op};
+use crate::sem::vector::{crc, state};
+
+/// The handler and operands of `i`, if it is one of these.
+pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
+    // MOVSD and CMPSD are also string instructions, and most of SSE2 has forms on MMX registers.
+    if i.is_string_instruction() || (0..i.op_count()).any(|n| i.op_register(n).is_mm()) {
+        return None;
+    }
+    let op = decode::op(i);
+    if op.vector.encoding == Encoding::Evex {
+        return None;
+    }
+    let body = moves::body(i, &op)
+        .or_else(|| integer::body(i))
+        .or_else(|| shuffle::body(i))
+        .or_else(|| float::body(i))
+        .or_else(|| other_body(i))?;
+    Some((Handler::Body(body), op))
+}
+
+fn other_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.code() {
+        Code::Crc32_r32_rm8 | Code::Crc32_r64_rm8 => crc::crc32::<M, 8>,
+        Code::Crc32_r32_rm16 => crc::crc32::<M, 16>,
+        Code::Crc32_r32_rm32 => crc::crc32::<M, 32>,
+        Code::Crc32_r64_rm64 => crc::crc32::<M, 64>,
+        Code::Ldmxcsr_m32 | Code::VEX_Vldmxcsr_m32 => state::ldmxcsr::<M>,
+        Code::Stmxcsr_m32 | Code::VEX_Vstmxcsr_m32 => state::stmxcsr::<M>,
+        Code::Fxsave_m512byte | Code::Fxsave64_m512byte => state::fxsave::<M>,
+        Code::Fxrstor_m512byte | Code::Fxrstor64_m512byte => state::fxrstor::<M>,
+        _ => return None,
+    })
+}

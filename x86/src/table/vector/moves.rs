@@ -1,0 +1,38 @@
+//! Moves.
+
+use iced_x86::{Instruction, Mnemonic as N};
+
+use crate::machine::{Body, Machine};
+use crate::op::{Loc, Op};
+use crate::sem::vector::moves;
+
+pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    let between_registers = matches!((op.a, op.b), (Loc::Vector(_), Loc::Vector(_)));
+    Some(match i.mnemonic() {
+        N::Movdqa | N::Vmovdqa | N::Movntdq | N::Vmovntdq | N::Movntdqa | N::Vmovntdqa => {
+            moves::whole::<M, 64, true>
+        }
+        N::Movaps | N::Vmovaps | N::Movntps | N::Vmovntps => moves::whole::<M, 32, true>,
+        N::Movapd | N::Vmovapd | N::Movntpd | N::Vmovntpd => moves::whole::<M, 64, true>,
+        N::Movdqu | N::Vmovdqu | N::Lddqu | N::Vlddqu => moves::whole::<M, 64, false>,
+        N::Movups | N::Vmovups => moves::whole::<M, 32, false>,
+        N::Movupd | N::Vmovupd => moves::whole::<M, 64, false>,
+        N::Movss | N::Vmovss if between_registers => moves::merge_low::<M, 32>,
+        N::Movsd | N::Vmovsd if between_registers => moves::merge_low::<M, 64>,
+        N::Movss | N::Vmovss | N::Movd | N::Vmovd => moves::low::<M, 32>,
+        N::Movsd | N::Vmovsd | N::Movq | N::Vmovq => moves::low::<M, 64>,
+        N::Movlps | N::Vmovlps | N::Movlpd | N::Vmovlpd => moves::half::<M, 0, 0>,
+        N::Movhps | N::Vmovhps | N::Movhpd | N::Vmovhpd => moves::half::<M, 1, 1>,
+        N::Movhlps | N::Vmovhlps => moves::half::<M, 0, 1>,
+        N::Movlhps | N::Vmovlhps => moves::half::<M, 1, 0>,
+        N::Movnti if op.w == 64 => moves::non_temporal::<M, 64>,
+        N::Movnti => moves::non_temporal::<M, 32>,
+        N::Pmovmskb | N::Vpmovmskb => moves::sign_mask::<M, 8>,
+        N::Movmskps | N::Vmovmskps => moves::sign_mask::<M, 32>,
+        N::Movmskpd | N::Vmovmskpd => moves::sign_mask::<M, 64>,
+        N::Maskmovdqu | N::Vmaskmovdqu => moves::masked_store::<M>,
+        N::Vzeroupper => moves::zero::<M, false>,
+        N::Vzeroall => moves::zero::<M, true>,
+        _ => return None,
+    })
+}

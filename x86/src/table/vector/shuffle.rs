@@ -1,0 +1,82 @@
+//! Lanes that move, are chosen, or become narrower or wider.
+
+use iced_x86::{Instruction, Mnemonic as N};
+
+use crate::machine::{Body, Machine};
+use crate::sem::vector::{blend, pack, shuffle};
+
+pub(super) fn body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    places(i).or_else(|| choices(i)).or_else(|| insertions(i)).or_else(|| widths(i))
+}
+
+fn places<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.mnemonic() {
+        N::Punpcklbw | N::Vpunpcklbw => shuffle::interleave::<M, 8, false>,
+        N::Punpcklwd | N::Vpunpcklwd => shuffle::interleave::<M, 16, false>,
+        N::Punpckldq | N::Vpunpckldq | N::Unpcklps | N::Vunpcklps => shuffle::interleave::<M, 32, false>,
+        N::Punpcklqdq | N::Vpunpcklqdq | N::Unpcklpd | N::Vunpcklpd => shuffle::interleave::<M, 64, false>,
+        N::Punpckhbw | N::Vpunpckhbw => shuffle::interleave::<M, 8, true>,
+        N::Punpckhwd | N::Vpunpckhwd => shuffle::interleave::<M, 16, true>,
+        N::Punpckhdq | N::Vpunpckhdq | N::Unpckhps | N::Vunpckhps => shuffle::interleave::<M, 32, true>,
+        N::Punpckhqdq | N::Vpunpckhqdq | N::Unpckhpd | N::Vunpckhpd => shuffle::interleave::<M, 64, true>,
+        N::Pshufd | N::Vpshufd => shuffle::doublewords::<M>,
+        N::Pshuflw | N::Vpshuflw => shuffle::words::<M, false>,
+        N::Pshufhw | N::Vpshufhw => shuffle::words::<M, true>,
+        N::Pshufb | N::Vpshufb => shuffle::bytes::<M>,
+        N::Shufps | N::Vshufps => shuffle::singles::<M>,
+        N::Shufpd | N::Vshufpd => shuffle::doubles::<M>,
+        N::Movsldup | N::Vmovsldup => shuffle::duplicate_singles::<M, false>,
+        N::Movshdup | N::Vmovshdup => shuffle::duplicate_singles::<M, true>,
+        N::Movddup | N::Vmovddup => shuffle::duplicate_double::<M>,
+        _ => return None,
+    })
+}
+
+fn choices<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.mnemonic() {
+        N::Pblendw | N::Vpblendw => blend::by_immediate::<M, 16>,
+        N::Blendps | N::Vblendps | N::Vpblendd => blend::by_immediate::<M, 32>,
+        N::Blendpd | N::Vblendpd => blend::by_immediate::<M, 64>,
+        N::Pblendvb | N::Vpblendvb => blend::by_sign::<M, 8>,
+        N::Blendvps | N::Vblendvps => blend::by_sign::<M, 32>,
+        N::Blendvpd | N::Vblendvpd => blend::by_sign::<M, 64>,
+        _ => return None,
+    })
+}
+
+fn insertions<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.mnemonic() {
+        N::Pinsrb | N::Vpinsrb => shuffle::insert::<M, 8>,
+        N::Pinsrw | N::Vpinsrw => shuffle::insert::<M, 16>,
+        N::Pinsrd | N::Vpinsrd => shuffle::insert::<M, 32>,
+        N::Pinsrq | N::Vpinsrq => shuffle::insert::<M, 64>,
+        N::Pextrb | N::Vpextrb => shuffle::extract::<M, 8>,
+        N::Pextrw | N::Vpextrw => shuffle::extract::<M, 16>,
+        N::Pextrd | N::Vpextrd | N::Extractps | N::Vextractps => shuffle::extract::<M, 32>,
+        N::Pextrq | N::Vpextrq => shuffle::extract::<M, 64>,
+        N::Insertps | N::Vinsertps => shuffle::insert_single::<M>,
+        _ => return None,
+    })
+}
+
+fn widths<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.mnemonic() {
+        N::Packsswb | N::Vpacksswb => pack::narrow::<M, 8, true>,
+        N::Packuswb | N::Vpackuswb => pack::narrow::<M, 8, false>,
+        N::Packssdw | N::Vpackssdw => pack::narrow::<M, 16, true>,
+        N::Packusdw | N::Vpackusdw => pack::narrow::<M, 16, false>,
+        N::Pmovsxbw | N::Vpmovsxbw => pack::widen::<M, 8, 16, true>,
+        N::Pmovsxbd | N::Vpmovsxbd => pack::widen::<M, 8, 32, true>,
+        N::Pmovsxbq | N::Vpmovsxbq => pack::widen::<M, 8, 64, true>,
+        N::Pmovsxwd | N::Vpmovsxwd => pack::widen::<M, 16, 32, true>,
+        N::Pmovsxwq | N::Vpmovsxwq => pack::widen::<M, 16, 64, true>,
+        N::Pmovsxdq | N::Vpmovsxdq => pack::widen::<M, 32, 64, true>,
+        N::Pmovzxbw | N::Vpmovzxbw => pack::widen::<M, 8, 16, false>,
+        N::Pmovzxbd | N::Vpmovzxbd => pack::widen::<M, 8, 32, false>,
+        N::Pmovzxbq | N::Vpmovzxbq => pack::widen::<M, 8, 64, false>,
+        N::Pmovzxwd | N::Vpmovzxwd => pack::widen::<M, 16, 32, false>,
+        N::Pmovzxwq | N::Vpmovzxwq => pack::widen::<M, 16, 64, false>,
+        N::Pmovzxdq | N::Vpmovzxdq => pack::widen::<M, 32, 64, false>,
+        _ => return None,
+    })
+}
