@@ -128,9 +128,14 @@ fn states(out: &mut Vec<Difference>, native: &State, found: &State, undefined_fl
     number("x87_control", native.control.into(), found.control.into());
     number("x87_status", native.status.into(), found.status.into());
     number("x87_tag", native.tag.into(), found.tag.into());
-    for (n, (native, found)) in native.xmm.iter().zip(&found.xmm).enumerate() {
+    for (n, (native, found)) in native.vector.iter().zip(&found.vector).enumerate() {
         if native != found {
-            push(out, &format!("xmm{n}"), native, found);
+            push(out, &format!("zmm{n}"), native, found);
+        }
+    }
+    for (n, (native, found)) in native.opmask.iter().zip(&found.opmask).enumerate() {
+        if native != found {
+            push(out, &format!("k{n}"), native, found);
         }
     }
     for (n, (native, found)) in native.st.iter().zip(&found.st).enumerate() {

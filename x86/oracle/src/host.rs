@@ -1,6 +1,7 @@
 //! What this host's processor has.
 
 use iced_x86::{Code, CpuidFeature};
+use x86::xsave::{Layout, component};
 
 /// Whether this host runs the encoding in user mode. Where it does not, the host's answer is #UD or #GP whatever
 /// the operands, and says nothing about the semantics.
@@ -50,6 +51,25 @@ fn has(feature: CpuidFeature) -> bool {
         F::BMI1 => std::is_x86_feature_detected!("bmi1"),
         F::BMI2 => std::is_x86_feature_detected!("bmi2"),
         F::ADX => std::is_x86_feature_detected!("adx"),
+        F::XSAVE => has_xsave(),
+        F::AVX => std::is_x86_feature_detected!("avx"),
+        F::AVX2 => std::is_x86_feature_detected!("avx2"),
+        F::FMA => std::is_x86_feature_detected!("fma"),
+        F::F16C => std::is_x86_feature_detected!("f16c"),
+        F::GFNI => std::is_x86_feature_detected!("gfni"),
+        F::VAES => std::is_x86_feature_detected!("vaes"),
+        F::VPCLMULQDQ => std::is_x86_feature_detected!("vpclmulqdq"),
+        F::AVX512F => std::is_x86_feature_detected!("avx512f"),
+        F::AVX512VL => std::is_x86_feature_detected!("avx512vl"),
+        F::AVX512BW => std::is_x86_feature_detected!("avx512bw"),
+        F::AVX512DQ => std::is_x86_feature_detected!("avx512dq"),
+        F::AVX512CD => std::is_x86_feature_detected!("avx512cd"),
+        F::AVX512_IFMA => std::is_x86_feature_detected!("avx512ifma"),
+        F::AVX512_VBMI => std::is_x86_feature_detected!("avx512vbmi"),
+        F::AVX512_VBMI2 => std::is_x86_feature_detected!("avx512vbmi2"),
+        F::AVX512_VNNI => std::is_x86_feature_detected!("avx512vnni"),
+        F::AVX512_BITALG => std::is_x86_feature_detected!("avx512bitalg"),
+        F::AVX512_VPOPCNTDQ => std::is_x86_feature_detected!("avx512vpopcntdq"),
         F::AES => std::is_x86_feature_detected!("aes"),
         F::PCLMULQDQ => std::is_x86_feature_detected!("pclmulqdq"),
         F::SHA => std::is_x86_feature_detected!("sha"),
@@ -61,6 +81,36 @@ fn has(feature: CpuidFeature) -> bool {
         // Where it is not known, it is a NOP.
         F::PREFETCHW => true,
         _ => false,
+    }
+}
+
+/// Whether the system lets programs use XSAVE: CPUID leaf 1, ECX bit 27.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_xsave() -> bool {
+    core::arch::x86_64::__cpuid(1).ecx & 1 << 27 != 0
+}
+
+/// The state components that the system has enabled, of those that a [`x86::state::State`] has.
+pub(crate) fn components() -> u64 {
+    let of = |present: bool, components: u64| if present { components } else { 0 };
+    component::LEGACY
+        | of(has(CpuidFeature::AVX), component::AVX)
+        | of(has(CpuidFeature::AVX512F), component::AVX512)
+}
+
+/// Where this processor puts the components of an XSAVE image; [`Layout::MODEL`] for those that it lacks.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn layout() -> Layout {
+    let at = |subleaf, component: u64, otherwise| match components() & component {
+        0 => otherwise,
+        _ => usize::try_from(core::arch::x86_64::__cpuid_count(0xd, subleaf).ebx).unwrap_or(otherwise),
+    };
+    let model = Layout::MODEL;
+    Layout {
+        avx: at(2, component::AVX, model.avx),
+        opmask: at(5, component::OPMASK, model.opmask),
+        zmm_hi256: at(6, component::ZMM_HI256, model.zmm_hi256),
+        hi16_zmm: at(7, component::HI16_ZMM, model.hi16_zmm),
     }
 }
 

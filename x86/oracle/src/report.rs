@@ -75,8 +75,12 @@ fn before(case: &Case) -> String {
     number("x87_control", fpu.control.into(), reset.control.into());
     number("x87_status", fpu.status.into(), reset.status.into());
     number("x87_tag", fpu.tag.into(), reset.tag.into());
-    for (n, [low, high]) in fpu.xmm.iter().enumerate().filter(|(_, xmm)| **xmm != [0; 2]) {
-        parts.push(format!("xmm{n}={high:016x}_{low:016x}"));
+    for (n, register) in fpu.vector.iter().enumerate().filter(|(_, register)| **register != [0; 8]) {
+        let words: Vec<String> = register.iter().rev().map(|part| format!("{part:016x}")).collect();
+        parts.push(format!("zmm{n}={}", words.join("_")));
+    }
+    for (n, mask) in fpu.opmask.iter().enumerate().filter(|(_, mask)| **mask != 0) {
+        parts.push(format!("k{n}={mask:x}"));
     }
     for (n, (significand, sign_exponent)) in fpu.st.iter().enumerate().filter(|(_, st)| **st != (0, 0)) {
         parts.push(format!("x87_{n}={sign_exponent:04x}_{significand:016x}"));

@@ -145,12 +145,20 @@ fn plain_state(trial: &mut Trial<'_>, image: &Image, case: &mut Case) -> Result<
     };
     attempt(&|state| state.regs.rip = CODE)?;
     attempt(&|state| state.fpu = Fpu::default())?;
-    attempt(&|state| state.fpu.xmm = [[0; 2]; 16])?;
+    attempt(&|state| state.fpu.vector = [[0; 8]; 32])?;
+    attempt(&|state| state.fpu.opmask = [0; 8])?;
     attempt(&|state| state.fpu.mxcsr = Fpu::default().mxcsr)?;
-    attempt(&|state| state.fpu = Fpu { xmm: state.fpu.xmm, mxcsr: state.fpu.mxcsr, ..Fpu::default() })?;
+    attempt(&|state| {
+        let Fpu { vector, opmask, mxcsr, .. } = state.fpu;
+        state.fpu = Fpu { vector, opmask, mxcsr, ..Fpu::default() };
+    })?;
+    for n in 0..32 {
+        attempt(&|state| state.fpu.vector[n] = [0; 8])?;
+        attempt(&|state| state.fpu.vector[n][2..].fill(0))?;
+    }
     for n in 0..16 {
         attempt(&|state| state.regs.gpr[n] = 0)?;
-        attempt(&|state| state.fpu.xmm[n] = [0; 2])?;
+        attempt(&|state| state.fpu.opmask[n & 7] = 0)?;
         attempt(&|state| state.fpu.st[n & 7] = (0, 0))?;
     }
     attempt(&|state| state.regs.gpr[usize::from(Gpr::RSP.0)] = x86::golden::STACK)?;

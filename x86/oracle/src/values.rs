@@ -2,9 +2,11 @@
 
 use crate::case::Image;
 use crate::dont_care::HARMLESS_FLAGS;
+use crate::host;
 use crate::layout::{CODE, DATA, DATA_SIZE, PAGE, WRITABLE};
 use crate::random::Random;
 use x86::state::{Fpu, MXCSR_RESET, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF};
+use x86::xsave::component;
 
 const SINGLES: [u32; 20] = [
     0x0000_0000, // 0
@@ -95,7 +97,7 @@ pub(crate) fn double(random: &mut Random) -> u64 {
     }
 }
 
-/// Half of a vector register: integers, a double or two singles.
+/// Part of a vector register: integers, a double or two singles.
 pub(crate) fn half(random: &mut Random) -> u64 {
     match random.below(4) {
         0 => integer(random),
@@ -136,11 +138,29 @@ pub(crate) fn rflags(random: &mut Random) -> u64 {
     RFLAGS_FIXED | RFLAGS_IF | direction | others | random.next() & x86::flags::ARITHMETIC
 }
 
-/// x87 and vector state. One in eight has exceptions unmasked.
+/// A mask: of few lanes, of nearly all, or any.
+fn opmask(random: &mut Random) -> u64 {
+    match random.below(4) {
+        0 => 1 << random.below(64),
+        1 => !(1 << random.below(16)),
+        _ => random.next(),
+    }
+}
+
+/// x87 and vector state, as far as this host has it. One in eight has exceptions unmasked.
 pub(crate) fn fpu(random: &mut Random) -> Fpu {
     let mut fpu = Fpu::default();
-    for value in fpu.xmm.as_flattened_mut() {
-        *value = half(random);
+    let components = host::components();
+    let (registers, parts) = match components {
+        component::ALL => (32, 8),
+        _ if components & component::AVX != 0 => (16, 4),
+        _ => (16, 2),
+    };
+    for register in &mut fpu.vector[..registers] {
+        register[..parts].fill_with(|| half(random));
+    }
+    if components & component::OPMASK != 0 {
+        fpu.opmask.fill_with(|| opmask(random));
     }
     let bits = low_half(random.next());
     const STICKY: u32 = 0x3f;

@@ -34,7 +34,7 @@ fn a_wrong_register_flag_byte_or_ending_is_a_difference() {
     assert_eq!(places(&add, |o| o.state.regs.gpr[9] ^= 1 << 63), ["r9"]);
     assert_eq!(places(&add, |o| o.state.regs.rflags ^= ADJUST), ["rflags"]);
     assert_eq!(places(&add, |o| o.state.regs.rip += 1), ["rip"]);
-    assert_eq!(places(&add, |o| o.state.fpu.xmm[15][1] = 1), ["xmm15"]);
+    assert_eq!(places(&add, |o| o.state.fpu.vector[31][7] = 1), ["zmm31"]);
     assert_eq!(places(&add, |o| o.state.fpu.st[7].1 = 1), ["x87_7"]);
     assert_eq!(places(&add, |o| o.state.fpu.mxcsr = 0x1f81), ["mxcsr"]);
     assert_eq!(places(&add, |o| o.ending = Ending::Fault { vector: 6, error: 0, address: 0 }), ["ending"]);

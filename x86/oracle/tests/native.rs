@@ -32,8 +32,14 @@ fn every_register_goes_in_and_comes_back() {
     }
     (state.regs.fs_base, state.regs.gs_base) = (DATA, DATA + 8);
     state.regs.rflags = 0x202 | 0x8d5 | 0x400;
-    for (n, half) in state.fpu.xmm.as_flattened_mut().iter_mut().enumerate() {
-        *half = 0xabcd << n;
+    for n in 0..16 {
+        state.fpu.set_xmm(n, [0xabcd << n, 0xef01 << n]);
+    }
+    if std::is_x86_feature_detected!("avx512f") {
+        for (n, part) in (1..).zip(state.fpu.vector.as_flattened_mut()) {
+            *part = 0x0123_4567_89ab_cdef ^ n;
+        }
+        state.fpu.opmask = [1, 2, 4, 8, 16, 32, 64, u64::MAX];
     }
     state.fpu.mxcsr = 0x7f80;
     state.fpu.status = 3 << 11;

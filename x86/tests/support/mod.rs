@@ -21,9 +21,7 @@ const VVVV: [u8; 2] = [0b1100, 0b1111];
 
 /// VEX prefixes with one register: every map, W 0 and 1, L 0 and 1, pp 0 to 3.
 fn vex_prefixes(vvvv: u8) -> impl Iterator<Item = Vec<u8>> {
-    (0..16).flat_map(move |n| {
-        VEX_MAPS.map(|map| vec![0xc4, 0xe0 | map, (n & 8) << 4 | vvvv << 3 | n & 7])
-    })
+    (0..16).flat_map(move |n| VEX_MAPS.map(|map| vec![0xc4, 0xe0 | map, (n & 8) << 4 | vvvv << 3 | n & 7]))
 }
 
 /// Every valid instruction of every map, in a memory and a register form.

@@ -160,7 +160,10 @@ impl Operands<'_> {
 
 /// Vectors are mostly put where the aligned instructions take them.
 fn alignment(size: MemorySize) -> u64 {
-    if size.size() == 16 { 16 } else { 1 }
+    match size.size() {
+        size @ (16 | 32 | 64) => size as u64,
+        _ => 1,
+    }
 }
 
 fn sign_extend_8(value: u64) -> u64 {

@@ -4,8 +4,18 @@ use crate::case::Image;
 use crate::layout::{CODE, DATA, PAGE, WRITABLE};
 use crate::random::Random;
 use crate::values;
-use iced_x86::{Code, Instruction, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register};
+use iced_x86::{
+    Code, EncodingKind, Instruction, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register, RoundingControl,
+};
 use x86::op::Gpr;
+
+/// Every embedded rounding.
+const ROUNDINGS: [RoundingControl; 4] = [
+    RoundingControl::RoundToNearest,
+    RoundingControl::RoundDown,
+    RoundingControl::RoundUp,
+    RoundingControl::RoundTowardZero,
+];
 
 /// What registers must hold when the block starts, and which its instructions have written so far.
 #[derive(Clone, Debug, Default)]
@@ -39,12 +49,14 @@ pub(super) struct Operands<'a> {
     pub(super) risk: u64,
     /// Whether the implied addresses of this instruction are 32 bits wide.
     narrow: bool,
+    /// How many vector registers this encoding can name.
+    vectors: u64,
 }
 
 impl<'a> Operands<'a> {
     /// `image` is what memory will hold, where that is known.
     pub(super) fn new(random: &'a mut Random, pins: &'a mut Pins, image: Option<&'a Image>) -> Self {
-        Operands { random, pins, image, risk: 18, narrow: false }
+        Operands { random, pins, image, risk: 18, narrow: false, vectors: 16 }
     }
 
     /// For blocks: a fault at the first instruction hides the others.
@@ -59,11 +71,15 @@ impl<'a> Operands<'a> {
         let mut i = Instruction::default();
         i.set_code(code);
         self.narrow = self.random.percent(10);
+        let info = code.op_code();
+        self.vectors = if info.encoding() == EncodingKind::EVEX { 32 } else { 16 };
+        i.set_is_broadcast(info.can_broadcast() && self.random.percent(40));
         self.pin_implied(code.mnemonic());
         for (n, &kind) in (0..).zip(code.op_code().op_kinds()) {
             self.operand(&mut i, n, kind, ip)?;
         }
         self.prefixes(&mut i);
+        self.evex(&mut i);
         self.pin_to_operands(&i);
         Some(i)
     }
@@ -82,7 +98,10 @@ impl<'a> Operands<'a> {
             | Kind::r32_or_mem
             | Kind::r64_or_mem
             | Kind::mm_or_mem
-            | Kind::xmm_or_mem => {
+            | Kind::xmm_or_mem
+            | Kind::ymm_or_mem
+            | Kind::zmm_or_mem
+            | Kind::k_or_mem => {
                 i.set_op_kind(n, OpKind::Memory);
                 self.memory(i, kind == Kind::mem_offs);
             }
@@ -144,6 +163,9 @@ impl<'a> Operands<'a> {
             | Kind::r64_or_mem
             | Kind::mm_or_mem
             | Kind::xmm_or_mem
+            | Kind::ymm_or_mem
+            | Kind::zmm_or_mem
+            | Kind::k_or_mem
                 if self.random.percent(50) =>
             {
                 return None;
@@ -165,7 +187,16 @@ impl<'a> Operands<'a> {
             | Kind::r64_opcode
             | Kind::r64_vvvv => Register::RAX,
             Kind::xmm_or_mem | Kind::xmm_reg | Kind::xmm_rm | Kind::xmm_vvvv | Kind::xmm_is4 => {
-                Register::XMM0
+                return Some(self.one_of(Register::XMM0, self.vectors));
+            }
+            Kind::ymm_or_mem | Kind::ymm_reg | Kind::ymm_rm | Kind::ymm_vvvv | Kind::ymm_is4 => {
+                return Some(self.one_of(Register::YMM0, self.vectors));
+            }
+            Kind::zmm_or_mem | Kind::zmm_reg | Kind::zmm_rm | Kind::zmm_vvvv => {
+                return Some(self.one_of(Register::ZMM0, self.vectors));
+            }
+            Kind::k_or_mem | Kind::k_reg | Kind::k_rm | Kind::k_vvvv => {
+                return Some(self.one_of(Register::K0, 8));
             }
             Kind::mm_or_mem | Kind::mm_reg | Kind::mm_rm => return Some(self.one_of(Register::MM0, 8)),
             Kind::sti_opcode => return Some(self.one_of(Register::ST0, 8)),
@@ -177,6 +208,27 @@ impl<'a> Operands<'a> {
 
     fn one_of(&mut self, first: Register, count: u64) -> Register {
         first + u32::try_from(self.random.below(count)).unwrap_or(0)
+    }
+
+    /// Opmask, broadcast and rounding, where the encoding has them.
+    fn evex(&mut self, i: &mut Instruction) {
+        let info = i.op_code();
+        let in_memory = (0..i.op_count()).any(|n| i.op_kind(n) == OpKind::Memory);
+        i.set_is_broadcast(i.is_broadcast() && in_memory);
+        if info.require_op_mask_register() || info.can_use_op_mask_register() && self.random.percent(60) {
+            let k = Register::K1 + u32::try_from(self.random.below(7)).unwrap_or(0);
+            i.set_op_mask(k);
+            let can_zero = info.can_use_zeroing_masking() && i.op_kind(0) == OpKind::Register;
+            i.set_zeroing_masking(can_zero && self.random.percent(50));
+        }
+        if in_memory {
+            return;
+        }
+        if info.can_use_rounding_control() && self.random.percent(30) {
+            i.set_rounding_control(ROUNDINGS[self.random.index(ROUNDINGS.len())]);
+        } else if info.can_suppress_all_exceptions() && self.random.percent(20) {
+            i.set_suppress_all_exceptions(true);
+        }
     }
 
     fn byte_register(&mut self) -> Register {

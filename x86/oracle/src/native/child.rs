@@ -9,9 +9,17 @@ use crate::case::{Case, Writes};
 use crate::layout::{CODE, CODE_MAX, DATA, EXIT_JUMP, LEAVE, MAILBOX, PAGE, READ_ONLY, WRITABLE, exit_jump};
 use core::ffi::{c_int, c_void};
 use core::ptr::with_exposed_provenance_mut;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use x86::op::Gpr;
 use x86::state::{Fpu, State};
+use x86::xsave::Layout;
+
+/// The state components of this host, and where it puts them.
+#[derive(Clone, Copy)]
+pub(super) struct Extended {
+    pub(super) layout: Layout,
+    pub(super) components: u64,
+}
 
 /// Exit statuses of the worker, so that a failure to start says where.
 pub(super) mod status {
@@ -48,6 +56,8 @@ static CAUGHT: Caught = Caught {
 static IN_CASE: AtomicBool = AtomicBool::new(false);
 static CS: AtomicU32 = AtomicU32::new(0);
 static SS: AtomicU32 = AtomicU32::new(0);
+/// Size of the XSAVE image.
+static IMAGE_SIZE: AtomicUsize = AtomicUsize::new(0);
 
 fn exit(status: c_int) -> ! {
     // SAFETY: _exit takes any status and runs nothing of this process.
@@ -63,7 +73,7 @@ fn address(at: u64) -> usize {
 }
 
 /// Runs batches until the parent closes its end of the socket.
-pub(super) fn main(shared: *mut Shared, parent: c_int) -> ! {
+pub(super) fn main(shared: *mut Shared, parent: c_int, extended: Extended) -> ! {
     // A case that never ends must not outlive the parent either.
     // SAFETY: the call only says which signal the end of the parent sends to this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as core::ffi::c_ulong) };
@@ -71,7 +81,7 @@ pub(super) fn main(shared: *mut Shared, parent: c_int) -> ! {
     if !catch_signals() {
         exit(status::NO_SIGNALS);
     }
-    prepare_mailbox();
+    prepare_mailbox(&extended);
     if !super::filter::install() {
         exit(status::NO_FILTER);
     }
@@ -79,7 +89,7 @@ pub(super) fn main(shared: *mut Shared, parent: c_int) -> ! {
     // SAFETY: one byte is read into and written from a live local.
     while unsafe { libc::read(parent, (&raw mut byte).cast(), 1) } == 1 {
         // SAFETY: the parent does not touch the batch between its byte and ours.
-        run_batch(unsafe { &mut *shared }, code);
+        run_batch(unsafe { &mut *shared }, code, &extended);
         // SAFETY: as above.
         if unsafe { libc::write(parent, (&raw const byte).cast(), 1) } != 1 {
             break;
@@ -88,7 +98,7 @@ pub(super) fn main(shared: *mut Shared, parent: c_int) -> ! {
     exit(status::DONE)
 }
 
-fn run_batch(shared: &mut Shared, code: *mut u8) {
+fn run_batch(shared: &mut Shared, code: *mut u8, extended: &Extended) {
     // SAFETY: the data pages are mapped for as long as the process lives, and while no case runs nothing else
     // refers to them. The last page is read-only; it is written through its alias below.
     let data = unsafe {
@@ -105,7 +115,7 @@ fn run_batch(shared: &mut Shared, code: *mut u8) {
         // SAFETY: the alias of the code page is writable and as long as a page.
         let page = unsafe { core::slice::from_raw_parts_mut(code, PAGE) };
         write_code(page, &case);
-        run_case(&case, &mut shared.outcomes[n]);
+        run_case(&case, extended, &mut shared.outcomes[n]);
         shared.outcomes[n].writes = Writes::take(&shared.image, data);
         erase_code(page, &case);
     }
@@ -126,11 +136,11 @@ fn erase_code(page: &mut [u8], case: &Case) {
     page[offset..PAGE.min(offset + CODE_MAX + EXIT_JUMP)].fill(0xcc);
 }
 
-fn run_case(case: &Case, out: &mut Raw) {
+fn run_case(case: &Case, extended: &Extended, out: &mut Raw) {
     let State { regs, fpu } = case.state;
     // SAFETY: the mailbox is mapped, and while no case runs only this function uses it.
     let mail = unsafe { &mut *mailbox() };
-    mail.fxsave = fpu.to_fxsave();
+    fpu.write_xsave(&extended.layout, extended.components, &mut mail.xsave);
     mail.gpr = regs.gpr;
     mail.frame = [
         regs.rip,
@@ -152,7 +162,7 @@ fn run_case(case: &Case, out: &mut Raw) {
     out.vector = CAUGHT.vector.load(Relaxed);
     out.error = CAUGHT.error.load(Relaxed);
     out.address = CAUGHT.address.load(Relaxed);
-    out.state.fpu = Fpu::from_fxsave(&mail.fxsave);
+    out.state.fpu = Fpu::from_xsave(&extended.layout, &mail.xsave).unwrap_or_default();
     let regs = &mut out.state.regs;
     regs.gpr = mail.gpr;
     (regs.fs_base, regs.gs_base) = (mail.fs_base, mail.gs_base);
@@ -178,11 +188,13 @@ extern "C" fn on_signal(signal: c_int, _: *mut libc::siginfo_t, context: *mut c_
     CAUGHT.rflags.store(greg(libc::REG_EFL), Relaxed);
     let gpr = GREGS.map(greg);
     // SAFETY: a case is running, so nothing but its trampoline uses the mailbox, and that is interrupted. The
-    // frame's floating-point state begins with an FXSAVE image of 512 bytes.
+    // frame's floating-point state is an XSAVE image, whose size is that of the components that the system has enabled:
+    // not less than those of the mailbox.
     unsafe {
         let mail = &mut *mailbox();
         mail.gpr = gpr;
-        mail.fxsave = *machine.fpregs.cast::<[u8; 512]>();
+        let image = core::slice::from_raw_parts(machine.fpregs.cast::<u8>(), IMAGE_SIZE.load(Relaxed));
+        mail.xsave[..image.len()].copy_from_slice(image);
     }
     machine.gregs[slot(libc::REG_RIP)] = trampoline::recover as *const () as i64;
     machine.gregs[slot(libc::REG_EFL)] = x86::state::RFLAGS_FIXED.cast_signed();
@@ -232,7 +244,7 @@ fn catch_signals() -> bool {
     }
 }
 
-fn prepare_mailbox() {
+fn prepare_mailbox(extended: &Extended) {
     let (cs, ss): (u32, u32);
     // SAFETY: reading the segment selectors has no effect.
     unsafe {
@@ -246,6 +258,8 @@ fn prepare_mailbox() {
     // SAFETY: the slot is behind the mailbox in its page.
     unsafe { *with_exposed_provenance_mut(address(LEAVE)) = trampoline::leave as *const () as u64 };
     mail.host_mxcsr = x86::state::MXCSR_RESET;
+    mail.components = u32::try_from(extended.components).unwrap_or(0);
+    IMAGE_SIZE.store(extended.layout.size(extended.components), Relaxed);
 }
 
 /// Maps all fixed pages; returns the writable alias of the code page, with that of the read-only page behind it.

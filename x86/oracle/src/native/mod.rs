@@ -9,13 +9,15 @@ mod shared;
 mod trampoline;
 
 use crate::case::{Case, Ending, Image, Outcome, Writes};
-use child::status;
+use crate::host;
+use child::{Extended, status};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 pub use shared::BATCH;
 use shared::{LOST, Raw, Shared};
 use std::io;
 use std::time::Duration;
+use trampoline::XSAVE_SIZE;
 
 /// Why there is no native half.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +27,9 @@ pub enum Error {
         "this kernel or processor does not let programs write FS and GS bases (FSGSBASE: Linux 5.9, Ivy Bridge)"
     )]
     NoFsGsBase,
+    /// All vector state goes in and out by XSAVE.
+    #[error("this kernel or processor does not let programs use XSAVE")]
+    NoXsave,
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
@@ -64,6 +69,9 @@ impl Worker {
         // SAFETY: reads the auxiliary vector.
         if unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE == 0 {
             return Err(Error::NoFsGsBase);
+        }
+        if !host::has_xsave() || host::layout().size(host::components()) > XSAVE_SIZE {
+            return Err(Error::NoXsave);
         }
         // SAFETY: a new anonymous mapping, zero-filled, which is a value of `Shared`.
         let shared = unsafe {
@@ -186,13 +194,14 @@ impl Worker {
         if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
             return Err(system("make a socket pair"));
         }
+        let extended = Extended { layout: host::layout(), components: host::components() };
         // SAFETY: the child calls only what is safe after a fork and never returns; descriptors are our own.
         unsafe {
             match libc::fork() {
                 -1 => Err(system("fork the worker process")),
                 0 => {
                     libc::close(ends[0]);
-                    child::main(self.shared, ends[1])
+                    child::main(self.shared, ends[1], extended)
                 }
                 id => {
                     libc::close(ends[1]);

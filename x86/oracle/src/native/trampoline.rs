@@ -4,12 +4,15 @@ use crate::layout::MAILBOX;
 use core::arch::naked_asm;
 use core::mem::offset_of;
 
+/// The most that an XSAVE image of [`x86::xsave::component::ALL`] takes, on any processor.
+pub(super) const XSAVE_SIZE: usize = 2688;
+
 /// What the trampoline loads and stores, at the fixed address [`MAILBOX`]: with an absolute 32-bit address no
 /// register is needed to reach it.
 #[repr(C, align(64))]
 pub(super) struct Mailbox {
-    /// FXSAVE image.
-    pub(super) fxsave: [u8; 512],
+    /// XSAVE image.
+    pub(super) xsave: [u8; XSAVE_SIZE],
     /// General registers by hardware number.
     pub(super) gpr: [u64; 16],
     /// The frame of IRETQ: rip, cs, rflags, rsp, ss. rflags is stored back here.
@@ -22,11 +25,14 @@ pub(super) struct Mailbox {
     host: [u64; 3],
     /// MXCSR for the host.
     pub(super) host_mxcsr: u32,
+    /// The components of the image, as EAX of XSAVE and XRSTOR.
+    pub(super) components: u32,
 }
 
 const GPR: u64 = MAILBOX + offset_of!(Mailbox, gpr) as u64;
 const FRAME: u64 = MAILBOX + offset_of!(Mailbox, frame) as u64;
-const FXSAVE: u64 = MAILBOX + offset_of!(Mailbox, fxsave) as u64;
+const XSAVE: u64 = MAILBOX + offset_of!(Mailbox, xsave) as u64;
+const COMPONENTS: u64 = MAILBOX + offset_of!(Mailbox, components) as u64;
 const FS_BASE: u64 = MAILBOX + offset_of!(Mailbox, fs_base) as u64;
 const GS_BASE: u64 = MAILBOX + offset_of!(Mailbox, gs_base) as u64;
 const HOST: u64 = MAILBOX + offset_of!(Mailbox, host) as u64;
@@ -41,7 +47,7 @@ const _: () = assert!(MAILBOX + size_of::<Mailbox>() as u64 <= crate::layout::LE
 ///
 /// # Safety
 /// The mailbox is mapped, its frame leads to mapped code, signals are handled on their own stack, and FSGSBASE
-/// is enabled.
+/// is enabled. The mailbox holds a valid XSAVE image of components that the system has enabled.
 #[unsafe(naked)]
 pub(super) unsafe extern "C" fn enter() {
     naked_asm!(
@@ -51,7 +57,8 @@ pub(super) unsafe extern "C" fn enter() {
         "rdgsbase rax", "mov qword ptr [{host} + 16], rax",
         "mov rax, qword ptr [{fs_base}]", "wrfsbase rax",
         "mov rax, qword ptr [{gs_base}]", "wrgsbase rax",
-        "fxrstor64 [{fxsave}]",
+        "mov eax, dword ptr [{components}]", "xor edx, edx",
+        "xrstor64 [{xsave}]",
         "mov rax, qword ptr [{gpr}]",
         "mov rcx, qword ptr [{gpr} + 8]",
         "mov rdx, qword ptr [{gpr} + 16]",
@@ -69,8 +76,8 @@ pub(super) unsafe extern "C" fn enter() {
         "mov r15, qword ptr [{gpr} + 120]",
         "mov rsp, {frame}",
         "iretq",
-        host = const HOST, fs_base = const FS_BASE, gs_base = const GS_BASE, fxsave = const FXSAVE,
-        gpr = const GPR, frame = const FRAME,
+        host = const HOST, fs_base = const FS_BASE, gs_base = const GS_BASE, xsave = const XSAVE,
+        components = const COMPONENTS, gpr = const GPR, frame = const FRAME,
     )
 }
 
@@ -99,9 +106,10 @@ pub(super) unsafe extern "C" fn leave() {
         "mov qword ptr [{gpr} + 120], r15",
         "mov rsp, {frame} + 24",
         "pushfq",
-        "fxsave64 [{fxsave}]",
+        "mov eax, dword ptr [{components}]", "xor edx, edx",
+        "xsave64 [{xsave}]",
         "jmp {recover}",
-        gpr = const GPR, frame = const FRAME, fxsave = const FXSAVE, recover = sym recover,
+        gpr = const GPR, frame = const FRAME, xsave = const XSAVE, components = const COMPONENTS, recover = sym recover,
     )
 }
 
