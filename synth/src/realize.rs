@@ -118,7 +118,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
         for (va, term) in self.start_bytes() {
             wish(&self.terms, term, u64::from(image.byte(va).unwrap_or(0)), &mut wishes);
         }
-        let (now, then) = (Snapshot::of_state(&self.terms, self.core), *self.hypothesis.snapshot(self.depth));
+        let (now, then) =
+            (Snapshot::of_state(&self.terms, self.core), self.hypothesis.snapshot(self.depth).clone());
         let (now, then) = (now.values(), then.values());
         for (now, then) in now.into_iter().zip(then) {
             let then = self.resolve(then);
@@ -172,8 +173,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
     }
 
     fn registers(&mut self) -> (State, RegisterOrigins) {
-        let then = *self.hypothesis.snapshot(self.depth);
-        let now = *self.hypothesis.snapshot(0);
+        let then = self.hypothesis.snapshot(self.depth).clone();
+        let now = self.hypothesis.snapshot(0).clone();
         let mut origins = RegisterOrigins::default();
         let mut regs = Regs { rip: self.hypothesis.path()[self.depth - 1].address, ..Regs::default() };
         for n in 0..16 {
@@ -197,12 +198,18 @@ impl<'h, 'i> Realizer<'h, 'i> {
 
     fn fpu(&mut self, then: &Snapshot, now: &Snapshot, origins: &mut RegisterOrigins) -> Fpu {
         let mut fpu = self.core.fpu;
-        for n in 0..16 {
-            for half in 0..2 {
-                fpu.xmm[n][half] = self.value(then.vector[n][half]);
-                let origin = self.origin(then.vector[n][half], Some(now.vector[n][half]));
-                origins.vector[n] = origins.vector[n].max(origin);
+        for (n, register) in (0..).zip(&mut fpu.vector) {
+            for (part, value) in (0..).zip(register) {
+                let (then, now) = (then.vector.part(n, part), now.vector.part(n, part));
+                *value = self.value(then);
+                let origin = &mut origins.vector[usize::from(n)];
+                *origin = (*origin).max(self.origin(then, Some(now)));
             }
+        }
+        for (n, value) in (0..).zip(&mut fpu.opmask) {
+            *value = self.value(then.vector.opmask(n));
+            let origin = self.origin(then.vector.opmask(n), Some(now.vector.opmask(n)));
+            origins.opmask = origins.opmask.max(origin);
         }
         for n in 0..8 {
             let (significand, exponent) = then.x87[n];

@@ -31,7 +31,9 @@ pub struct RegisterOrigins {
     /// Of the arithmetic flags and the direction flag together.
     pub flags: Origin,
     /// Of the vector registers.
-    pub vector: [Origin; 16],
+    pub vector: [Origin; 32],
+    /// Of the opmask registers together.
+    pub opmask: Origin,
     /// Of the x87 registers and the control registers together.
     pub fpu: Origin,
 }

@@ -151,7 +151,7 @@ fn backward_the_start_is_a_possible_past() {
             Err(refusal) => return Err(format!("{refusal:?}")),
         };
         // Every register that was there is compatible with what is claimed of the past.
-        let past = *hypothesis.snapshot(1);
+        let past = hypothesis.snapshot(1).clone();
         let before = Snapshot::of_state(terms, &case.before.state);
         let mut pairs = past.values().into_iter().zip(before.values()).enumerate();
         let contradicted =

@@ -25,8 +25,12 @@ pub mod component {
     pub const ALL: u64 = LEGACY | AVX | AVX512;
 }
 
+/// Offset of the words that are software's; Linux keeps XCR0 in the first, in cores and signal frames.
+pub const SOFTWARE: usize = 464;
 /// Offset of XSTATE_BV, the first word of the XSAVE header.
 pub const XSTATE_BV: usize = Fpu::FXSAVE_SIZE;
+/// Offset of XCOMP_BV, whose highest bit says that the image is compacted.
+const XCOMP_BV: usize = XSTATE_BV + 8;
 /// Size of the FXSAVE image and the header.
 pub const HEADER_END: usize = XSTATE_BV + 64;
 
@@ -47,6 +51,17 @@ pub struct Layout {
 impl Layout {
     /// Intel's, which the CPU model has, and with it cores and all else that gretel writes.
     pub const MODEL: Layout = Layout { avx: 576, opmask: 1088, zmm_hi256: 1152, hi16_zmm: 1664 };
+
+    /// AMD's.
+    pub const AMD: Layout = Layout { avx: 576, opmask: 832, zmm_hi256: 896, hi16_zmm: 1408 };
+
+    /// The layout of an image of `size` bytes that does not say: AMD's with AVX-512 are larger than any without and
+    /// smaller than Intel's with it. (GDB tells them apart in the same way.)
+    #[must_use]
+    pub fn of_size(size: usize) -> Layout {
+        let amd = Self::AMD.size(component::ALL)..Self::MODEL.size(component::ALL);
+        if amd.contains(&size) { Self::AMD } else { Self::MODEL }
+    }
 
     /// Offset and size of each component beyond x87 and SSE, by its bit.
     #[must_use]
@@ -173,10 +188,13 @@ impl Fpu {
     }
 
     /// Reads an XSAVE image in the standard format. Components that XSTATE_BV does not name, or that lie behind the
-    /// end of the image, are in their initial state. `None` if the image is too short for its header.
+    /// end of the image, are in their initial state. `None` if the image is too short for its header, or compacted.
     #[must_use]
     pub fn from_xsave(layout: &Layout, image: &[u8]) -> Option<Fpu> {
         let held = get(image, XSTATE_BV)?;
+        if get(image, XCOMP_BV)? >> 63 == 1 {
+            return None;
+        }
         let mut fpu = Fpu::from_fxsave(image.first_chunk()?);
         if held & component::X87 == 0 {
             let Fpu { control, status, tag, opcode, instruction, data, st, .. } = Fpu::default();

@@ -95,9 +95,18 @@ fn registers(core: &State, run: &State, undefined: &Undefined) -> Vec<(String, u
     all.push(("fs_base".to_owned(), core.regs.fs_base.into(), run.regs.fs_base.into()));
     all.push(("gs_base".to_owned(), core.regs.gs_base.into(), run.regs.gs_base.into()));
     let (expected, found) = (&core.fpu, &run.fpu);
-    for (number, (expected, found)) in expected.xmm.iter().zip(&found.xmm).enumerate() {
-        let whole = |halves: &[u64; 2]| u128::from(halves[1]) << 64 | u128::from(halves[0]);
-        all.push((format!("xmm{number}"), whole(expected), whole(found)));
+    for (number, (expected, found)) in expected.vector.iter().zip(&found.vector).enumerate() {
+        let whole = |halves: &[u64]| u128::from(halves[1]) << 64 | u128::from(halves[0]);
+        for (n, (expected, found)) in expected.chunks(2).zip(found.chunks(2)).enumerate() {
+            let name = match n {
+                0 => format!("xmm{number}"),
+                _ => format!("bits {} to {} of zmm{number}", 128 * n, 128 * n + 127),
+            };
+            all.push((name, whole(expected), whole(found)));
+        }
+    }
+    for (number, (expected, found)) in expected.opmask.iter().zip(found.opmask).enumerate() {
+        all.push((format!("k{number}"), (*expected).into(), found.into()));
     }
     all.push(("mxcsr".to_owned(), expected.mxcsr.into(), found.mxcsr.into()));
     all.push(("x87 control word".to_owned(), expected.control.into(), found.control.into()));
@@ -144,7 +153,6 @@ pub(super) fn dont_care(core: &Core, compared: u64, undefined: &Undefined) -> Ve
     add("RF in rflags".to_owned(), "processors set it in the image that an exception pushes");
     add("address and opcode of the last x87 instruction".to_owned(), "not part of any result");
     add("contents of empty x87 registers".to_owned(), "not part of any result");
-    add("AVX and wider state".to_owned(), "CPU model x86-64-v2 has none; AVX instructions end a suffix");
     let mapped: u64 = core.segments.iter().map(|segment| segment.end.saturating_sub(segment.start)).sum();
     if mapped > compared {
         add(format!("{} bytes of mappings", mapped - compared), "the core does not hold them");

@@ -294,9 +294,9 @@ impl<'i> Hypothesis<'i> {
     }
 
     fn prepend_instruction(&mut self, prepared: &Prepared, next: u64) -> Result<(), Refusal> {
-        let after = *self.snapshots.last().expect("the core's snapshot");
-        let before = after.before(&self.terms, &prepared.written, prepared.top_change);
-        let mut machine = StepMachine::new(Rc::clone(&self.terms), before);
+        let after = self.snapshots.last().expect("the core's snapshot").clone();
+        let mut before = after.before(&self.terms, &prepared.written, prepared.top_change);
+        let mut machine = StepMachine::new(Rc::clone(&self.terms), before.clone());
         self.require_count(prepared, &machine)?;
         let flow = match prepared.effect {
             Effect::Body(body) => body(&mut machine, &prepared.op).map(|()| None),
@@ -309,6 +309,9 @@ impl<'i> Hypothesis<'i> {
         if machine.now.x87_top != after.x87_top {
             return Err(Refusal::Barrier("an x87 exception that is not masked"));
         }
+        if machine.conditional_access {
+            return Err(Refusal::Barrier("a masked access whose mask is not known"));
+        }
         for &assumption in &machine.assumptions {
             self.facts.assert(&self.terms, assumption)?;
         }
@@ -316,7 +319,6 @@ impl<'i> Hypothesis<'i> {
         if prepared.written.flags && after.flags_observed {
             self.equate_flags(&machine, &after)?;
         }
-        let mut before = before;
         before.flags_observed |= machine.flags_read.get();
         self.snapshots.push(before);
         let step = self.step() + 1;
@@ -374,10 +376,9 @@ impl<'i> Hypothesis<'i> {
         let (now, written) = (&machine.now, &machine.written);
         let mut pairs: Vec<(Term, Term)> = Vec::new();
         pairs.extend((0..16).filter(|n| written.gpr >> n & 1 == 1).map(|n| (now.gpr[n], after.gpr[n])));
-        let (vector_now, vector_after) = (now.vector.as_flattened(), after.vector.as_flattened());
-        pairs.extend(
-            (0..32).filter(|n| written.vector >> n & 1 == 1).map(|n| (vector_now[n], vector_after[n])),
-        );
+        let parts = written.parts();
+        pairs.extend(parts.map(|(n, part)| (now.vector.part(n, part), after.vector.part(n, part))));
+        pairs.extend(written.opmasks().map(|n| (now.vector.opmask(n), after.vector.opmask(n))));
         for n in (0..8).filter(|n| written.x87 >> n & 1 == 1) {
             pairs.push((now.x87[n].0, after.x87[n].0));
             pairs.push((now.x87[n].1, after.x87[n].1));

@@ -25,8 +25,8 @@ impl Hypothesis<'_> {
         }
         let effect = syscalls::effect(number).ok_or(Refusal::Barrier("a system call of unknown effect"))?;
         let terms = Rc::clone(&self.terms);
-        let after = *self.snapshots.last().expect("the core's snapshot");
-        let mut before = after;
+        let after = self.snapshots.last().expect("the core's snapshot").clone();
+        let mut before = after.clone();
         for r in [Gpr::RAX, Gpr::RCX, Gpr::R11] {
             before.gpr[usize::from(r.0)] = terms.fresh(64);
         }
@@ -43,7 +43,7 @@ impl Hypothesis<'_> {
         let flags = saved_flags(&terms, &after);
         self.facts.equate(&terms, after.gpr[usize::from(Gpr::R11.0)], flags)?;
         self.facts.equate(&terms, before.gpr[usize::from(Gpr::RAX.0)], terms.lit_term(64, number))?;
-        self.snapshots.push(before);
+        self.snapshots.push(before.clone());
         let step = self.step() + 1;
         let result = after.gpr[usize::from(Gpr::RAX.0)];
         let writes = self.kernel_writes(step, effect, &before, result)?;

@@ -25,12 +25,28 @@ pub struct Written {
     pub direction: bool,
     /// Segment bases: bit 0 FS, bit 1 GS.
     pub segments: u8,
-    /// Halves of vector registers: bit 2n + half.
-    pub vector: u32,
+    /// Parts of vector registers: bit p of number n is part p of register n.
+    pub vector: [u8; 32],
+    /// Opmask registers, bit n = register n.
+    pub opmask: u8,
     /// Physical x87 registers.
     pub x87: u8,
     /// Control registers, bit n = number n of [`Control`].
     pub controls: u8,
+}
+
+impl Written {
+    /// The parts of vector registers: register and part.
+    pub fn parts(&self) -> impl Iterator<Item = (u8, u8)> + '_ {
+        (0..).zip(&self.vector).flat_map(|(n, parts)| {
+            (0..8).filter(move |part| parts >> part & 1 == 1).map(move |part| (n, part))
+        })
+    }
+
+    /// The opmask registers.
+    pub fn opmasks(&self) -> impl Iterator<Item = u8> + '_ {
+        (0..8).filter(|n| self.opmask >> n & 1 == 1)
+    }
 }
 
 /// A load or a store.
@@ -65,6 +81,8 @@ pub struct StepMachine {
     pub assumptions: Vec<Term>,
     /// It loaded the x87 TOP from somewhere.
     pub top_from_memory: bool,
+    /// It made an access under a condition that is not known.
+    pub conditional_access: bool,
 }
 
 impl StepMachine {
@@ -81,7 +99,15 @@ impl StepMachine {
             accesses: Vec::new(),
             assumptions: Vec::new(),
             top_from_memory: false,
+            conditional_access: false,
         }
+    }
+
+    /// Whether an access under `c` is made. Where that is not known, none is, and the instruction is a barrier.
+    fn is_made(&mut self, c: Term) -> bool {
+        let known = self.terms.truth(c);
+        self.conditional_access |= known.is_none();
+        known == Some(true)
     }
 
     fn access(&mut self, store: bool, w: u32, address: Term, value: Term) {
@@ -184,12 +210,19 @@ impl Machine for StepMachine {
             self.written.segments |= 1 << n;
         }
     }
-    fn vector(&self, n: u8, half: u8) -> Term {
-        self.now.vector[usize::from(n & 15)][usize::from(half & 1)]
+    fn vector(&self, n: u8, part: u8) -> Term {
+        self.now.vector.part(n, part)
     }
-    fn set_vector(&mut self, n: u8, half: u8, v: Term) {
-        self.now.vector[usize::from(n & 15)][usize::from(half & 1)] = v;
-        self.written.vector |= 1 << (2 * (n & 15) + (half & 1));
+    fn set_vector(&mut self, n: u8, part: u8, v: Term) {
+        self.now.vector.set_part(n, part, v);
+        self.written.vector[usize::from(n & 31)] |= 1 << (part & 7);
+    }
+    fn opmask(&self, n: u8) -> Term {
+        self.now.vector.opmask(n)
+    }
+    fn set_opmask(&mut self, n: u8, v: Term) {
+        self.now.vector.set_opmask(n, v);
+        self.written.opmask |= 1 << (n & 7);
     }
     fn x87(&self, n: u8) -> (Term, Term) {
         self.now.x87[usize::from(n & 7)]
@@ -239,10 +272,20 @@ impl Machine for StepMachine {
         self.access(true, w, va, v);
         Ok(())
     }
-    fn store128(&mut self, va: Term, low: Term, high: Term) -> Exec {
-        let above = self.terms.build_bin(Bin::Add, va, self.terms.lit_term(64, 8));
-        self.access(true, 64, va, low);
-        self.access(true, 64, above, high);
+    fn store_parts(&mut self, va: Term, parts: &[Term]) -> Exec {
+        for (at, &part) in (0..).step_by(8).zip(parts) {
+            let to = self.terms.build_bin(Bin::Add, va, self.terms.lit_term(64, at));
+            self.access(true, 64, to, part);
+        }
+        Ok(())
+    }
+    fn load_if(&mut self, c: Term, w: u32, va: Term) -> Exec<Term> {
+        if self.is_made(c) { self.load(w, va) } else { Ok(self.terms.lit_term(w, 0)) }
+    }
+    fn store_if(&mut self, c: Term, w: u32, va: Term, v: Term) -> Exec {
+        if self.is_made(c) { self.store(w, va, v) } else { Ok(()) }
+    }
+    fn prepare_store_if(&mut self, _c: Term, _va: Term, _bytes: u64) -> Exec {
         Ok(())
     }
     fn prepare_store(&mut self, _va: Term, _bytes: u64) -> Exec {

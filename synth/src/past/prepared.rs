@@ -1,7 +1,7 @@
 //! What of an instruction does not depend on the point of the past at which it runs.
 
 use super::machine::{StepMachine, Written};
-use super::snapshot::{CONTROL_WIDTHS, Snapshot};
+use super::snapshot::{CONTROL_WIDTHS, Snapshot, Vectors};
 use crate::term::Terms;
 use iced_x86::Instruction;
 use std::rc::Rc;
@@ -111,7 +111,7 @@ fn unknown(terms: &Terms) -> Snapshot {
         flags_observed: true,
         direction: terms.fresh(0),
         segment_bases: [terms.fresh(64), terms.fresh(64)],
-        vector: std::array::from_fn(|_| [terms.fresh(64), terms.fresh(64)]),
+        vector: Vectors::new(|_, _| terms.fresh(64), |_| terms.fresh(64)),
         x87: std::array::from_fn(|_| (terms.fresh(64), terms.fresh(16))),
         controls,
         x87_top: 0,
@@ -123,7 +123,7 @@ impl Snapshot {
     /// overwritten, hence unknown.
     #[must_use]
     pub fn before(&self, terms: &Terms, written: &Written, top_change: u8) -> Snapshot {
-        let mut before = *self;
+        let mut before = self.clone();
         for (n, gpr) in before.gpr.iter_mut().enumerate() {
             if written.gpr >> n & 1 == 1 {
                 *gpr = terms.fresh(64);
@@ -141,10 +141,11 @@ impl Snapshot {
                 *base = terms.fresh(64);
             }
         }
-        for (n, half) in before.vector.as_flattened_mut().iter_mut().enumerate() {
-            if written.vector >> n & 1 == 1 {
-                *half = terms.fresh(64);
-            }
+        for (n, part) in written.parts() {
+            before.vector.set_part(n, part, terms.fresh(64));
+        }
+        for n in written.opmasks() {
+            before.vector.set_opmask(n, terms.fresh(64));
         }
         for (n, x87) in before.x87.iter_mut().enumerate() {
             if written.x87.rotate_left(u32::from(self.top_before(top_change))) >> n & 1 == 1 {

@@ -1,6 +1,7 @@
 //! The registers at a point of the past, as terms.
 
 use crate::term::{Term, Terms};
+use std::rc::Rc;
 use x86::flags::Flag;
 use x86::state::{RFLAGS_DF, State};
 
@@ -12,7 +13,7 @@ pub const CONTROL_WIDTHS: [u32; CONTROLS] = [32, 16, 16, 8];
 pub const STATUS_TOP: u16 = 7 << 11;
 
 /// Every register, as a term.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Snapshot {
     /// General registers, 64 bits each.
     pub gpr: [Term; 16],
@@ -24,14 +25,84 @@ pub struct Snapshot {
     pub direction: Term,
     /// Bases of FS and GS.
     pub segment_bases: [Term; 2],
-    /// Halves of the vector registers.
-    pub vector: [[Term; 2]; 16],
+    /// The vector and opmask registers.
+    pub vector: Vectors,
     /// Physical x87 registers: significand (64 bits), sign and exponent (16 bits).
     pub x87: [(Term, Term); 8],
     /// MXCSR, x87 control, x87 status (its TOP field reads zero here), x87 tag.
     pub controls: [Term; CONTROLS],
     /// TOP, which is always known: each instruction changes it by a fixed amount.
     pub x87_top: u8,
+}
+
+/// The vector and opmask registers. Most instructions touch the xmm registers alone, and there is a snapshot for every
+/// instruction of a path: what lies above is shared between them until one writes it.
+#[derive(Clone, Debug)]
+pub struct Vectors {
+    xmm: [[Term; 2]; 16],
+    above: Rc<Above>,
+}
+
+/// Parts 2 to 7 of the first sixteen registers, the other sixteen, and the opmask registers.
+#[derive(Clone, Debug)]
+struct Above {
+    low: [[Term; 6]; 16],
+    high: [[Term; 8]; 16],
+    opmask: [Term; 8],
+}
+
+impl Vectors {
+    /// Registers of which part `p` of number `n` is `part(n, p)`, and opmask `n` is `opmask(n)`.
+    pub fn new(mut part: impl FnMut(usize, usize) -> Term, opmask: impl FnMut(usize) -> Term) -> Vectors {
+        use std::array::from_fn;
+        let xmm = from_fn(|n| from_fn(|p| part(n, p)));
+        let low = from_fn(|n| from_fn(|p| part(n, p + 2)));
+        let high = from_fn(|n| from_fn(|p| part(n + 16, p)));
+        Vectors { xmm, above: Rc::new(Above { low, high, opmask: from_fn(opmask) }) }
+    }
+
+    /// Part `part` of register `n`.
+    #[must_use]
+    pub fn part(&self, n: u8, part: u8) -> Term {
+        let (n, part) = (usize::from(n & 31), usize::from(part & 7));
+        match (n, part) {
+            (0..16, 0..2) => self.xmm[n][part],
+            (0..16, _) => self.above.low[n][part - 2],
+            _ => self.above.high[n - 16][part],
+        }
+    }
+
+    /// Writes a part.
+    pub fn set_part(&mut self, n: u8, part: u8, v: Term) {
+        if self.part(n, part) == v {
+            return;
+        }
+        let (n, part) = (usize::from(n & 31), usize::from(part & 7));
+        match (n, part) {
+            (0..16, 0..2) => self.xmm[n][part] = v,
+            (0..16, _) => Rc::make_mut(&mut self.above).low[n][part - 2] = v,
+            _ => Rc::make_mut(&mut self.above).high[n - 16][part] = v,
+        }
+    }
+
+    /// Opmask register `n`.
+    #[must_use]
+    pub fn opmask(&self, n: u8) -> Term {
+        self.above.opmask[usize::from(n & 7)]
+    }
+
+    /// Writes an opmask register.
+    pub fn set_opmask(&mut self, n: u8, v: Term) {
+        if self.opmask(n) != v {
+            Rc::make_mut(&mut self.above).opmask[usize::from(n & 7)] = v;
+        }
+    }
+
+    /// Every term, in a fixed order: the registers part by part, then the opmask registers.
+    pub fn values(&self) -> impl Iterator<Item = Term> + '_ {
+        let parts = (0..32).flat_map(move |n| (0..8).map(move |part| self.part(n, part)));
+        parts.chain(self.above.opmask)
+    }
 }
 
 impl Snapshot {
@@ -47,7 +118,10 @@ impl Snapshot {
             flags_observed: true,
             direction: terms.bool_term(regs.rflags & RFLAGS_DF != 0),
             segment_bases: [regs.fs_base, regs.gs_base].map(|v| terms.lit_term(64, v)),
-            vector: fpu.xmm.map(|halves| halves.map(|v| terms.lit_term(64, v))),
+            vector: Vectors::new(
+                |n, part| terms.lit_term(64, fpu.vector[n][part]),
+                |n| terms.lit_term(64, fpu.opmask[n]),
+            ),
             x87: fpu.st.map(|(s, e)| (terms.lit_term(64, s), terms.lit_term(16, u64::from(e)))),
             controls: std::array::from_fn(|n| terms.lit_term(CONTROL_WIDTHS[n], controls[n])),
             x87_top: fpu.status.to_le_bytes()[1] >> 3 & 7,
@@ -57,14 +131,14 @@ impl Snapshot {
     /// Every term of it, in a fixed order.
     #[must_use]
     pub fn values(&self) -> Vec<Term> {
-        let mut all = Vec::with_capacity(96);
+        let mut all = Vec::with_capacity(320);
         all.extend(self.gpr);
         all.extend(self.flags);
         all.push(self.direction);
         all.extend(self.segment_bases);
-        all.extend(self.vector.as_flattened());
         all.extend(self.x87.iter().flat_map(|&(significand, exponent)| [significand, exponent]));
         all.extend(self.controls);
+        all.extend(self.vector.values());
         all
     }
 }

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 /// The origin of every register and byte at a point of the run.
 pub(super) struct Origins {
     gpr: [Origin; 16],
-    vector: [Origin; 16],
+    vector: [Origin; 32],
+    opmask: Origin,
     flags: Origin,
     fpu: Origin,
     /// Bytes of memory that are not [`Origin::Core`], or were overwritten.
@@ -24,6 +25,7 @@ impl Origins {
         Origins {
             gpr: registers.gpr,
             vector: registers.vector,
+            opmask: registers.opmask,
             flags: registers.flags,
             fpu: registers.fpu,
             memory: bytes.collect(),
@@ -35,7 +37,8 @@ impl Origins {
         let full = register.full_register();
         match () {
             () if full.is_gpr64() => self.gpr[full.number()],
-            () if register.is_xmm() => self.vector[register.number() & 15],
+            () if register.is_vector_register() => self.vector[register.number() & 31],
+            () if register.is_k() => self.opmask,
             () if register.is_st() || register.is_mm() => self.fpu,
             () => Origin::Core,
         }
@@ -58,8 +61,10 @@ impl Origins {
         if full.is_gpr64() {
             let old = &mut self.gpr[full.number()];
             *old = if register.size() >= 4 { origin } else { origin.max(*old) };
-        } else if register.is_xmm() {
-            self.vector[register.number() & 15] = origin;
+        } else if register.is_vector_register() {
+            self.vector[register.number() & 31] = origin;
+        } else if register.is_k() {
+            self.opmask = origin.max(self.opmask);
         } else if register.is_st() || register.is_mm() {
             self.fpu = origin.max(self.fpu);
         }
@@ -78,12 +83,13 @@ impl Origins {
 
 /// Whether the result does not depend on the operands: `xor eax, eax` and its like.
 pub(super) fn is_zeroing(instruction: &Instruction) -> bool {
-    let same = instruction.op_count() == 2
-        && instruction.op0_kind() == OpKind::Register
-        && instruction.op1_kind() == OpKind::Register
-        && instruction.op0_register() == instruction.op1_register();
-    same && matches!(
-        instruction.mnemonic(),
-        Mnemonic::Xor | Mnemonic::Sub | Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd
-    )
+    use Mnemonic as M;
+    let (first, second) = match instruction.mnemonic() {
+        M::Xor | M::Sub | M::Pxor | M::Xorps | M::Xorpd => (0, 1),
+        M::Vpxor | M::Vpxord | M::Vpxorq | M::Vxorps | M::Vxorpd => (1, 2),
+        _ => return false,
+    };
+    instruction.op_kind(first) == OpKind::Register
+        && instruction.op_kind(second) == OpKind::Register
+        && instruction.op_register(first) == instruction.op_register(second)
 }

@@ -199,8 +199,17 @@ impl Trace<'_> {
 
 fn register_text(register: Register, state: &State) -> String {
     if register.is_xmm() {
-        let [low, high] = state.fpu.xmm[register.number() & 15];
+        let [low, high] = state.fpu.xmm(register.number() & 31);
         return format!("{:#x}", u128::from(high) << 64 | u128::from(low));
+    }
+    if register.is_vector_register() {
+        let parts = &state.fpu.vector[register.number() & 31][..register.size() / 8];
+        let highest = parts.iter().rposition(|part| *part != 0).unwrap_or(0);
+        let below: String = parts[..highest].iter().rev().map(|part| format!("{part:016x}")).collect();
+        return format!("{:#x}{below}", parts[highest]);
+    }
+    if register.is_k() {
+        return format!("{:#x}", state.fpu.opmask[register.number() & 7]);
     }
     if register.is_st() {
         let top = usize::from(state.fpu.status >> 11 & 7);

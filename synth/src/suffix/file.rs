@@ -1,4 +1,4 @@
-//! The file format of a suffix: JSON, version 1. Everything read from it is checked.
+//! The file format of a suffix: JSON, version 2. Everything read from it is checked.
 
 use super::{Coverage, Origin, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput};
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,12 @@ use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use x86::state::{Fpu, Regs, State};
+use x86::xsave::{Layout, component};
 
 /// What the file says it is.
 const FORMAT: &str = "gretel-suffix";
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A 64-bit number as a hexadecimal string.
 #[derive(Clone, Copy)]
@@ -76,7 +77,7 @@ struct Registers {
     rflags: Hex,
     fs_base: Hex,
     gs_base: Hex,
-    fxsave: HexBytes,
+    xsave: HexBytes,
 }
 
 /// `origins`: one letter for each byte, `k` core, `f` forced, `c` chosen.
@@ -132,7 +133,7 @@ fn document(suffix: &Suffix) -> Document {
         rflags: Hex(regs.rflags),
         fs_base: Hex(regs.fs_base),
         gs_base: Hex(regs.gs_base),
-        fxsave: HexBytes(fpu.to_fxsave().to_vec()),
+        xsave: HexBytes(fpu.to_xsave(&Layout::MODEL, component::ALL)),
     };
     let memory = suffix.memory.iter().map(|piece| Piece {
         address: Hex(piece.address),
@@ -162,8 +163,9 @@ fn checked(document: Document) -> Result<Suffix, String> {
         return Err(format!("it is {} version {}", document.format, document.version));
     }
     let registers = document.registers;
-    let image: [u8; Fpu::FXSAVE_SIZE] =
-        registers.fxsave.0.try_into().map_err(|_| "fxsave is not 512 bytes".to_owned())?;
+    let fpu = Fpu::from_xsave(&Layout::MODEL, &registers.xsave.0)
+        .filter(|_| registers.xsave.0.len() == Layout::MODEL.size(component::ALL))
+        .ok_or("xsave is not an XSAVE image of 2688 bytes in the standard format")?;
     let regs = Regs {
         gpr: registers.gpr.map(|r| r.0),
         rip: registers.rip.0,
@@ -188,7 +190,7 @@ fn checked(document: Document) -> Result<Suffix, String> {
         origin: input.origin,
     });
     Ok(Suffix {
-        start: State { regs, fpu: Fpu::from_fxsave(&image) },
+        start: State { regs, fpu },
         registers: document.register_origins,
         memory: memory?,
         path: document.path.into_iter().map(|rip| rip.0).collect(),
@@ -220,7 +222,9 @@ mod tests {
         let mut start = State::default();
         start.regs.gpr[3] = u64::MAX - 5;
         start.regs.rip = 0x40_1000;
-        start.fpu.xmm[15] = [7, u64::MAX];
+        start.fpu.set_xmm(15, [7, u64::MAX]);
+        start.fpu.vector[31][7] = 3;
+        start.fpu.opmask[2] = 0xf0;
         Suffix {
             start,
             registers: RegisterOrigins { flags: Origin::Chosen, ..RegisterOrigins::default() },
@@ -258,7 +262,7 @@ mod tests {
         sample().save(&path).expect("saved");
         let good = std::fs::read_to_string(&path).expect("text");
         let cases = [
-            ("\"version\":1", "\"version\":2", "version 2"),
+            ("\"version\":2", "\"version\":1", "version 1"),
             ("\"step\":1", "\"step\":2", "not on the path"),
             ("\"origins\":\"kfc\"", "\"origins\":\"kf\"", "origins"),
             ("\"instructions\":1", "\"instructions\":3", "cover more"),

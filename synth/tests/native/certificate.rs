@@ -174,7 +174,7 @@ fn the_true_end_of_a_null_dereference_is_certified_and_nothing_else() {
     );
 
     let mut other = suffix.clone();
-    other.start.fpu.xmm[9][1] ^= 1 << 40;
+    other.start.fpu.vector[9][1] ^= 1 << 40;
     let verdict = certify(&request(&watched, &other)).expect("a verdict");
     assert!(matches!(&verdict, Verdict::Rejected(d) if d.what == "xmm9"), "{verdict:?}");
 

@@ -2,7 +2,8 @@
 
 use super::{FileMapping, ProcessInfo, SignalInfo};
 use crate::engine::Counters;
-use x86::state::Regs;
+use x86::state::{Fpu, Regs};
+use x86::xsave::{Layout, SOFTWARE, component};
 
 /// Registers and signal of a thread (owner `CORE`).
 pub const NT_PRSTATUS: u32 = 1;
@@ -204,6 +205,25 @@ pub fn auxv(entries: &[(u64, u64)]) -> Vec<u8> {
 pub fn read_auxv(bytes: &[u8]) -> Vec<(u64, u64)> {
     let pair = |at| Some((word(bytes, at, 8)?, word(bytes, at + 8, 8)?));
     (0..bytes.len() / 16).map_while(|n| pair(16 * n)).take_while(|(kind, _)| *kind != 0).collect()
+}
+
+/// The XSAVE image, as Linux has it in cores: the components that are in use, XCR0 in the first of the words that are
+/// software's.
+#[must_use]
+pub fn xstate(fpu: &Fpu) -> Vec<u8> {
+    let components = match fpu.wide_components() & component::AVX512 {
+        0 => component::LEGACY | component::AVX,
+        _ => component::ALL,
+    };
+    let mut image = fpu.to_xsave(&Layout::MODEL, components);
+    put(&mut image, SOFTWARE, &components.to_le_bytes());
+    image
+}
+
+/// Reads the XSAVE image of a core, whose layout its size tells.
+#[must_use]
+pub fn read_xstate(bytes: &[u8]) -> Option<Fpu> {
+    Fpu::from_xsave(&Layout::of_size(bytes.len()), bytes)
 }
 
 /// The counters' note.

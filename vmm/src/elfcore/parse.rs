@@ -287,7 +287,7 @@ impl Notes {
                 }
             }
             (b"CORE", notes::NT_FPREGSET) => first(&mut self.fxsave, fxsave(content)?),
-            (b"LINUX", notes::NT_X86_XSTATE) => first(&mut self.xsave, fxsave(content)?),
+            (b"LINUX", notes::NT_X86_XSTATE) => first(&mut self.xsave, notes::read_xstate(content)?),
             (b"CORE", notes::NT_SIGINFO) => first(&mut self.signal, notes::read_siginfo(content)?),
             (b"CORE", notes::NT_PRPSINFO) => self.process = notes::read_prpsinfo(content)?,
             (b"CORE", notes::NT_AUXV) => self.auxv = notes::read_auxv(content),
@@ -308,7 +308,7 @@ impl Notes {
     /// The state and signal of the thread that crashed.
     fn state(&self) -> Option<(State, SignalInfo)> {
         let (regs, status_signal) = self.status?;
-        let fpu = self.fxsave.or(self.xsave).unwrap_or_default();
+        let fpu = self.xsave.or(self.fxsave).unwrap_or_default();
         Some((State { regs, fpu }, self.signal.unwrap_or(status_signal)))
     }
 }

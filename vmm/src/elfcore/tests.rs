@@ -14,7 +14,7 @@ fn contents() -> Contents {
     state.regs.rflags = 0x246;
     state.regs.fs_base = 0x7000_0000;
     state.regs.gs_base = 0x7000_1000;
-    state.fpu.xmm[3] = [5, 6];
+    state.fpu.set_xmm(3, [5, 6]);
     Contents {
         state,
         signal: SignalInfo { signo: 11, code: 1, address: 0xdead_beef },

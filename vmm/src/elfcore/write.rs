@@ -60,6 +60,9 @@ impl Contents {
         append(&mut out, "CORE", notes::NT_AUXV, &notes::auxv(&self.auxv));
         append(&mut out, "CORE", notes::NT_FILE, &notes::file(&self.files));
         append(&mut out, "CORE", notes::NT_FPREGSET, &self.state.fpu.to_fxsave());
+        if self.state.fpu.wide_components() != 0 {
+            append(&mut out, "LINUX", notes::NT_X86_XSTATE, &notes::xstate(&self.state.fpu));
+        }
         append(&mut out, notes::OWNER, notes::NT_GRETEL_ORIGIN, self.origin.as_bytes());
         if let Some(trail) = &self.trail {
             append(&mut out, notes::OWNER, notes::NT_GRETEL_TRAIL, trail);

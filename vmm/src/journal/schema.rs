@@ -16,6 +16,7 @@ use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::process::{Death, Ids, Launch, comparable};
 use x86::state::{Fpu, Regs};
+use x86::xsave::{Layout, component};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
@@ -108,11 +109,16 @@ pub fn digest_regs(regs: &Regs) -> u64 {
     xxh3_64(&bytes)
 }
 
-/// Digest of the x87 and vector registers: XXH3-64 of the FXSAVE image without the last opcode, instruction
-/// and data pointer (bytes 6 to 23), which processors update by different rules.
+/// Digest of the x87 and vector registers: XXH3-64 of the FXSAVE image or, if more than x87 and SSE is in use, of the
+/// XSAVE image of all components at Intel's offsets. In both the last opcode, instruction and data pointer (bytes 6 to
+/// 23), which processors update by different rules, are zero.
 #[must_use]
 pub fn digest_fpu(fpu: &Fpu) -> u64 {
-    xxh3_64(&Fpu { opcode: 0, instruction: 0, data: 0, ..*fpu }.to_fxsave())
+    let fpu = Fpu { opcode: 0, instruction: 0, data: 0, ..*fpu };
+    match fpu.wide_components() {
+        0 => xxh3_64(&fpu.to_fxsave()),
+        _ => xxh3_64(&fpu.to_xsave(&Layout::MODEL, component::ALL)),
+    }
 }
 
 /// Digest of an executable: XXH3-64 of its bytes.

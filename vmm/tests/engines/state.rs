@@ -98,8 +98,8 @@ fn segment_bases_and_vector_registers_are_carried() {
         let mut state = sandbox.state().unwrap();
         state.regs.fs_base = DATA;
         state.regs.gs_base = DATA + 0x100;
-        state.fpu.xmm[3] = [1, u64::MAX];
-        state.fpu.xmm[15] = [2, 3];
+        state.fpu.set_xmm(3, [1, u64::MAX]);
+        state.fpu.set_xmm(15, [2, 3]);
         state.fpu.st[0] = (0xc000_0000_0000_0000, 0x4000);
         state.fpu.tag = 1;
         state.fpu.mxcsr = 0x1fa0;
@@ -109,7 +109,7 @@ fn segment_bases_and_vector_registers_are_carried() {
         assert_eq!((after.regs.gpr[RAX], after.regs.gpr[2]), (11, 22));
         assert_eq!((after.regs.fs_base, after.regs.gs_base), (DATA, DATA + 0x100));
         let mut expected = state.fpu;
-        expected.xmm[3] = [3, 2];
+        expected.set_xmm(3, [3, 2]);
         assert_eq!(after.fpu, expected);
     });
 }

@@ -155,15 +155,15 @@ fn only_upper_half_differs(view: &View<'_>, difference: &Difference) -> bool {
 /// Whether every lane of the register that differs is a NaN in both.
 fn only_nans_differ(view: &View<'_>, difference: &Difference) -> bool {
     let is_double = matches!(view.instruction.mnemonic(), M::Dppd | M::Vdppd);
-    let is_nan = |half: u64, lane: u32| match is_double {
-        true => half << 1 > 0x7ff0_0000_0000_0000 << 1,
-        false => half >> (32 * lane) << 33 > 0x7f80_0000 << 33,
+    let is_nan = |part: u64, lane: u32| match is_double {
+        true => part << 1 > 0x7ff0_0000_0000_0000 << 1,
+        false => part >> (32 * lane) << 33 > 0x7f80_0000 << 33,
     };
-    let Some(n) = difference.place.strip_prefix("xmm").and_then(|n| n.parse::<usize>().ok()) else {
+    let Some(n) = difference.place.strip_prefix("zmm").and_then(|n| n.parse::<usize>().ok()) else {
         return false;
     };
-    let halves = view.native.state.fpu.xmm[n].into_iter().zip(view.found.state.fpu.xmm[n]);
-    halves.into_iter().all(|(a, b)| {
+    let mut parts = view.native.state.fpu.vector[n].into_iter().zip(view.found.state.fpu.vector[n]);
+    parts.all(|(a, b)| {
         (0..2).all(|lane| (a ^ b) >> (32 * lane) & 0xffff_ffff == 0 || is_nan(a, lane) && is_nan(b, lane))
     })
 }

@@ -22,6 +22,7 @@ use crate::ram::{PAGE, Ram};
 use kvm_bindings::{Msrs, kvm_msr_entry, kvm_sregs, kvm_xsave};
 use kvm_ioctls::{VcpuFd, VmFd};
 use x86::state::{Fpu, Regs};
+use x86::xsave::component;
 
 /// Where SYSCALL goes on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,21 +126,18 @@ impl Engine for KvmEngine {
 
     fn fpu(&mut self) -> Result<Fpu, EngineError> {
         let xsave = self.vcpu.get_xsave().map_err(failed("KVM_GET_XSAVE"))?;
-        let mut image = [0; Fpu::FXSAVE_SIZE];
-        for (to, word) in image.chunks_exact_mut(4).zip(xsave.region) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
+        let image: Vec<u8> = xsave.region.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let fpu = Fpu::from_xsave(&cpuid::host_layout(), &image);
         // The last x87 instruction is not part of the state: AMD keeps it only after an exception.
-        Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..Fpu::from_fxsave(&image) })
+        Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..fpu.unwrap_or_default() })
     }
 
     fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError> {
         let mut xsave = kvm_xsave::default();
-        for (word, from) in xsave.region.iter_mut().zip(fpu.to_fxsave().chunks_exact(4)) {
+        let image = fpu.to_xsave(&cpuid::host_layout(), component::LEGACY | fpu.wide_components());
+        for (word, from) in xsave.region.iter_mut().zip(image.chunks_exact(4)) {
             *word = u32::from_le_bytes(from.try_into().expect("four bytes"));
         }
-        // XSTATE_BV, behind the FXSAVE image: x87 and SSE are given, all else takes its initial state.
-        xsave.region[Fpu::FXSAVE_SIZE / 4] = 0b11;
         // SAFETY: the state has no features enabled whose size goes beyond the 4 KiB of `kvm_xsave`.
         unsafe { self.vcpu.set_xsave(&xsave) }.map_err(failed("KVM_SET_XSAVE"))
     }
