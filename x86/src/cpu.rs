@@ -435,6 +435,20 @@ impl<B: Bus> Machine for Cpu<B> {
         }
         Ok(())
     }
+    fn load_parts(&mut self, va: u64, parts: &mut [u64]) -> Exec {
+        let n = parts.len() * 8;
+        if va % PAGE_SIZE > PAGE_SIZE - n as u64 {
+            for (at, part) in (0..).step_by(8).zip(parts) {
+                *part = self.load(64, va.wrapping_add(at))?;
+            }
+            return Ok(());
+        }
+        let at = index(self.locate_read(va)?);
+        for (part, from) in parts.iter_mut().zip(self.bus.ram()[at..at + n].chunks_exact(8)) {
+            *part = get_bytes(from);
+        }
+        Ok(())
+    }
     fn load_if(&mut self, c: bool, w: u32, va: u64) -> Exec<u64> {
         if c { self.load(w, va) } else { Ok(0) }
     }

@@ -160,6 +160,14 @@ pub trait Machine: Sized {
     fn load_for_update(&mut self, w: u32, va: Bv<Self>) -> Exec<Bv<Self>> {
         self.load(w, va)
     }
+    /// Loads parts of 64 bits, the first from `va` and each from 8 bytes above the one before it.
+    fn load_parts(&mut self, va: Bv<Self>, parts: &mut [Bv<Self>]) -> Exec {
+        for (at, part) in (0..).step_by(8).zip(parts) {
+            let from = self.d().bin(Bin::Add, 64, va, self.d().lit(64, at));
+            *part = self.load(64, from)?;
+        }
+        Ok(())
+    }
     /// Stores `w` bits at a linear address, all or nothing.
     fn store(&mut self, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec;
     /// Stores parts of 64 bits (at most eight), the first at `va` and each 8 bytes above the one before it, all or

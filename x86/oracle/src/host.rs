@@ -5,7 +5,8 @@ use x86::xsave::{Layout, component};
 
 /// Whether this host runs the encoding in user mode. Where it does not, the host's answer is #UD or #GP whatever
 /// the operands, and says nothing about the semantics.
-pub(crate) fn runs(code: Code) -> bool {
+#[must_use]
+pub fn runs(code: Code) -> bool {
     code.op_code().cpl3() && code.cpuid_features().iter().all(|feature| has(*feature))
 }
 
@@ -91,7 +92,8 @@ pub(crate) fn has_xsave() -> bool {
 }
 
 /// The state components that the system has enabled, of those that a [`x86::state::State`] has.
-pub(crate) fn components() -> u64 {
+#[must_use]
+pub fn components() -> u64 {
     let of = |present: bool, components: u64| if present { components } else { 0 };
     component::LEGACY
         | of(has(CpuidFeature::AVX), component::AVX)

@@ -14,7 +14,7 @@ pub mod compare;
 pub mod dont_care;
 pub mod generate;
 pub mod golden;
-mod host;
+pub mod host;
 pub mod interpreter;
 pub mod layout;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

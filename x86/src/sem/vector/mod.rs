@@ -184,10 +184,7 @@ fn load_bits<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32) -> Exec<Wide<
         v[0] = m.d().zext(bits, 64, low);
         return Ok(v);
     }
-    for (at, part) in (0..bits / 8).step_by(8).zip(&mut v) {
-        let from = above(m.d(), va, at);
-        *part = m.load(64, from).map_err(|trap| operand::non_canonical(op, trap))?;
-    }
+    m.load_parts(va, &mut v[..bits as usize / 64]).map_err(|trap| operand::non_canonical(op, trap))?;
     Ok(v)
 }
 
@@ -298,8 +295,7 @@ fn commit_low<M: Machine>(m: &mut M, op: &Op, w: u32, mut v: Bv<M>) {
 #[inline(always)]
 fn commit_store<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, w: u32, count: u32, r: &Wide<M>) -> Exec {
     if op.vector.mask.register().is_some() {
-        let conditions: Vec<Bool<M>> = (0..count).map(|n| is_active(m, op, n)).collect();
-        return store_chosen(m, op, va, w, &conditions, r);
+        return store_masked(m, op, va, w, count, r);
     }
     let bits = w * count;
     let stored = if bits < 64 {
@@ -309,6 +305,13 @@ fn commit_store<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, w: u32, count: u32, r
         m.store_parts(va, &r[..bits as usize / 64])
     };
     stored.map_err(|trap| operand::non_canonical(op, trap))
+}
+
+/// [`commit_store`] under a mask.
+#[inline(never)]
+fn store_masked<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, w: u32, count: u32, r: &Wide<M>) -> Exec {
+    let conditions: Vec<Bool<M>> = (0..count).map(|n| is_active(m, op, n)).collect();
+    store_chosen(m, op, va, w, &conditions, r)
 }
 
 /// Stores those lanes of `w` bits whose condition holds, all or nothing.

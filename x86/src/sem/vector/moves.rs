@@ -2,7 +2,7 @@
 
 use super::{
     Wide, aligned_address, block_from_lanes, commit, commit_lanes, commit_low, commit_store, first,
-    from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, register,
+    from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, parts, register,
     second_place, set_register,
 };
 use crate::domain::Domain;
@@ -82,9 +82,16 @@ pub fn non_temporal<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 
 /// The sign bits of the lanes of `w` bits, as a number.
 pub(super) fn signs<M: Machine>(m: &M, op: &Op, w: u32, v: &Wide<M>) -> Bv<M> {
-    let (d, count) = (m.d(), length(op) / w);
-    let sign = |n| d.extract(w, w - 1, 1, lane(d, w, n, v));
-    let bits = (1..count).fold(sign(0), |bits, n| d.concat(1, sign(n), n, bits));
+    let (d, per_part) = (m.d(), 64 / w);
+    let of_part = |part| {
+        let sign = |n| d.extract(64, (n + 1) * w - 1, 1, part);
+        (1..per_part).fold(sign(0), |bits, n| d.concat(1, sign(n), n, bits))
+    };
+    let (mut bits, mut count) = (of_part(v[0]), per_part);
+    for &part in &v[1..parts(op)] {
+        bits = d.concat(per_part, of_part(part), count, bits);
+        count += per_part;
+    }
     d.zext(count, 64, bits)
 }
 
