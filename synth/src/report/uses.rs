@@ -126,8 +126,11 @@ pub(super) fn bytes_of(used: Used, state: &State, read: &dyn Fn(u64, &mut [u8]) 
 }
 
 fn register_bytes(register: Register, state: &State) -> Vec<u8> {
-    if register.is_xmm() {
-        return state.fpu.xmm[register.number() & 15].iter().flat_map(|half| half.to_le_bytes()).collect();
+    if register.is_vector_register() {
+        return state.fpu.vector[register.number() & 31][..register.size() / 8]
+            .iter()
+            .flat_map(|part| part.to_le_bytes())
+            .collect();
     }
     if register.is_st() {
         let top = usize::from(state.fpu.status >> 11 & 7);
