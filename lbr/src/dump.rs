@@ -73,7 +73,9 @@ pub enum DumpError {
         allowed: &'static str,
     },
     /// The newest record is not one of the records.
-    #[error("the newest of {depth} records cannot be number {top}")]
+    #[error(
+        "the newest of {depth} records cannot be number {top}: give the depth or the top, or a whole dump"
+    )]
     Top {
         /// What was said or found.
         top: u64,

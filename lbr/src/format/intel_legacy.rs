@@ -196,8 +196,7 @@ pub(crate) fn decode(
     if !matches!(depth, 1 | 2 | 4 | 8 | 16 | 32) {
         return Err(DumpError::Depth { depth, allowed: "a power of two of them, up to 32" });
     }
-    let top = dump.top.map(u64::from).map_or_else(|| need(registers, msr::TOP, depth), Ok)?;
-    let top = u32::try_from(top).ok().filter(|top| *top < depth).ok_or(DumpError::Top { top, depth })?;
+    let top = newest(dump, registers, depth)?;
     let has_info = format.has_info() && registers.get(msr::INFO).is_some();
     // The index of the newest record rises before it is written: the one behind it is the oldest.
     let slots = (1..=depth).map(|age| (top + age) & (depth - 1));
@@ -210,6 +209,17 @@ pub(crate) fn decode(
     let mut records = without_holes(records.collect::<Result<Vec<_>, _>>()?.into_iter());
     records.dedup_by(|newer, older| is_same_abort(older, newer));
     Ok((records, depth))
+}
+
+/// The index of the newest record. Of the register, only as many bits count as an index has; but where the depth is
+/// not given, a larger number tells that registers are missing.
+fn newest(dump: &Dump, registers: &Registers, depth: u32) -> Result<u32, DumpError> {
+    let top = match dump.top {
+        Some(top) => top.into(),
+        None => need(registers, msr::TOP, depth)?,
+    };
+    let counts = if dump.top.is_none() && dump.depth.is_some() { top & u64::from(depth - 1) } else { top };
+    u32::try_from(counts).ok().filter(|top| *top < depth).ok_or(DumpError::Top { top, depth })
 }
 
 /// Haswell may record an abort twice, the second time without the flag (lbr.c, `lbr_double_abort`).
@@ -308,8 +318,14 @@ mod tests {
         let trail = Dump::default().decode(&registers).unwrap();
         assert_eq!(trail.records.iter().map(|r| r.from).collect::<Vec<_>>(), [0x102, 0x103, 0x100, 0x101]);
         assert_eq!((trail.depth, trail.filter), (4, None));
-        let given = Dump { top: Some(3), ..Dump::default() }.decode(&registers).unwrap();
-        assert_eq!(given.records[3].from, 0x103);
+        let given = Dump { top: Some(3), ..Dump::default() };
+        assert_eq!(given.decode(&registers).unwrap().records[3].from, 0x103);
+        // Bits above the index do not count, unless the depth is only what was found.
+        registers.set(msr::TOP, 5);
+        assert_eq!(Dump::default().decode(&registers), Err(DumpError::Top { top: 5, depth: 4 }));
+        let deep = Dump { depth: Some(4), ..Dump::default() };
+        assert_eq!(deep.decode(&registers).unwrap().records[3].from, 0x101);
+        registers.set(msr::TOP, 1);
         // One that was emptied in between; then one that was never written.
         registers.set(msr::OLD_FROM + 3, 0);
         registers.set(msr::OLD_TO + 3, 0);
