@@ -149,6 +149,7 @@ mod tests {
             registers.set(msr::AMD_TO + 2 * n, (1 << 63) | (0x200 + u64::from(n)));
         }
         registers.set(msr::AMD_TO + 2, 1 << 62 | 0x201);
+        assert_eq!(Dump::default().decode(&registers).unwrap().filter, None);
         registers.set(msr::AMD_SELECT, 0x1c4);
         let trail = Dump::default().decode(&registers).unwrap();
         assert_eq!(

@@ -142,6 +142,7 @@ pub fn encode_record(format: Format, record: &BranchRecord, n: usize) -> Result<
 }
 
 /// What the processor writes for a branch: of the addresses, what there is room for.
+#[inline]
 pub(crate) fn written(format: Format, record: &BranchRecord) -> Raw {
     let mispredicted = flag(record.mispredicted, MISPREDICTED);
     let transaction = flag(record.in_transaction, IN_TRANSACTION) | flag(record.aborted, ABORTED);

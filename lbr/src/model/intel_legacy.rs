@@ -2,7 +2,7 @@
 
 use super::{DEBUG, Event, Records, Transfer};
 use crate::filter::Filter;
-use crate::format::intel_legacy::{Format, written};
+use crate::format::intel_legacy::{Format, Raw, written};
 use crate::format::{bits_if, sign_extended};
 use crate::msr;
 use crate::trail::BranchRecord;
@@ -12,6 +12,7 @@ use x86::op::BranchKind;
 #[derive(Debug)]
 pub(super) struct Spec {
     format: Format,
+    /// A power of two.
     depth: usize,
     /// The first FROM and the first TO register.
     banks: (u32, u32),
@@ -61,14 +62,11 @@ pub(super) struct IntelLegacy {
     frozen: bool,
     filter: Filter,
     top: usize,
-    from: Box<[u64]>,
-    to: Box<[u64]>,
-    info: Box<[u64]>,
+    records: Box<[Raw]>,
 }
 
 impl IntelLegacy {
     pub(super) fn new(spec: &'static Spec) -> IntelLegacy {
-        let zeros = || vec![0; spec.depth].into_boxed_slice();
         IntelLegacy {
             spec,
             enabled: false,
@@ -76,9 +74,7 @@ impl IntelLegacy {
             frozen: false,
             filter: Filter::EVERYTHING,
             top: 0,
-            from: zeros(),
-            to: zeros(),
-            info: zeros(),
+            records: vec![Raw::default(); spec.depth].into(),
         }
     }
 
@@ -88,24 +84,14 @@ impl IntelLegacy {
         }
         if self.filter.is_call_stack() && transfer.kind == BranchKind::Return {
             // The newest record is the call that this return answers.
-            self.put(0, 0, 0);
-            self.top = self.place_before(self.top);
+            self.records[self.top] = Raw::default();
+            self.top = self.top.wrapping_sub(1) & (self.records.len() - 1);
             return;
         }
         // The index of the newest rises first, then the record is written.
-        self.top = (self.top + 1) % self.spec.depth;
-        let raw = written(self.spec.format, &BranchRecord::new(transfer.from, transfer.to));
-        self.put(raw.from, raw.to, raw.info.unwrap_or(0));
-    }
-
-    fn place_before(&self, place: usize) -> usize {
-        (place + self.spec.depth - 1) % self.spec.depth
-    }
-
-    fn put(&mut self, from: u64, to: u64, info: u64) {
-        self.from[self.top] = from;
-        self.to[self.top] = to;
-        self.info[self.top] = info;
+        self.top = (self.top + 1) & (self.records.len() - 1);
+        let branch = BranchRecord::new(transfer.from, transfer.to);
+        self.records[self.top] = written(self.spec.format, &branch);
     }
 
     /// A register of a record: the bank that it is in, and its number there.
@@ -206,10 +192,11 @@ impl Records for IntelLegacy {
             msr::GLOBAL_STATUS_RESET => has_status.then_some(0),
             _ => {
                 let (bank, n) = self.locate(index)?;
+                let record = self.records[n];
                 Some(match bank {
-                    Bank::From => self.from[n],
-                    Bank::To => self.to[n],
-                    Bank::Info => self.info[n],
+                    Bank::From => record.from,
+                    Bank::To => record.to,
+                    Bank::Info => record.info.unwrap_or(0),
                 })
             }
         }
@@ -233,10 +220,11 @@ impl Records for IntelLegacy {
             _ => {
                 let place = self.locate(index).filter(|(bank, _)| self.takes(*bank, value));
                 let Some((bank, n)) = place else { return false };
+                let record = &mut self.records[n];
                 match bank {
-                    Bank::From => self.from[n] = value,
-                    Bank::To => self.to[n] = value,
-                    Bank::Info => self.info[n] = value,
+                    Bank::From => record.from = value,
+                    Bank::To => record.to = value,
+                    Bank::Info => record.info = Some(value),
                 }
                 true
             }

@@ -166,8 +166,14 @@ impl Model {
     }
 
     /// A branch instruction has transferred control.
+    #[inline]
     pub fn branch(&mut self, transfer: &Transfer) {
-        self.records_mut().branch(transfer);
+        match &mut self.0 {
+            Registers::IntelLegacy(records) => records.branch(transfer),
+            Registers::IntelArch(records) => records.branch(transfer),
+            Registers::AmdV2(records) => records.branch(transfer),
+            Registers::AmdSingle(records) => records.branch(transfer),
+        }
     }
 
     /// An interrupt or exception has transferred control within the virtual machine.

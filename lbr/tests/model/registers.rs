@@ -145,6 +145,9 @@ fn what_hardware_refuses_is_refused() {
     refuses(Processor::GoldenCove, msr::SELECT, 0);
     assert!(Model::new(Processor::Haswell).write(msr::FROM, 7 << 61));
     assert!(Model::new(Processor::HaswellWithoutTsx).write(msr::FROM, 0x7fff_ffff_8100_0000));
+    // Reserved bits that read as zero are no reason to refuse.
+    let mut zen4 = Model::new(Processor::Zen4);
+    assert!(zen4.write(msr::AMD_SELECT, u64::MAX) && zen4.read(msr::AMD_SELECT) == Some(0x1ff));
 }
 
 #[test]
