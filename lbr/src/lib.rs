@@ -21,6 +21,7 @@ pub mod kind;
 mod mapped;
 pub mod model;
 pub mod msr;
+pub mod perf;
 pub mod registers;
 pub mod trail;
 
