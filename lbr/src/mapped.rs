@@ -1,5 +1,6 @@
 //! A file of 64-bit words that is written through memory: no system call for a write, and what was written outlives
-//! the process however it ends, since the pages are the file's. The one place with unsafe code in this crate.
+//! the process however it ends, since the pages are the file's. With perf's system calls the
+//! one place with unsafe code in this crate.
 
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;

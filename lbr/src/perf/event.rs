@@ -41,7 +41,8 @@ pub struct Sampling {
 }
 
 /// The fields of a sample: where, which thread, when; branches, if they are asked for.
-const SAMPLE: u64 = (bindings::PERF_SAMPLE_IP | bindings::PERF_SAMPLE_TID | bindings::PERF_SAMPLE_TIME) as u64;
+const SAMPLE: u64 =
+    (bindings::PERF_SAMPLE_IP | bindings::PERF_SAMPLE_TID | bindings::PERF_SAMPLE_TIME) as u64;
 
 /// An event to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,9 @@ pub enum OpenError {
     #[error("the kernel has no branch stacks for this event (no PMU that records branches)")]
     NoBranchStack,
     /// Guest and host cannot be told apart.
-    #[error("the kernel does not count guests apart here (kvm's enable_mediated_pmu takes the PMU for itself)")]
+    #[error(
+        "the kernel does not count guests apart here (kvm's enable_mediated_pmu takes the PMU for itself)"
+    )]
     NoGuestScope,
     /// This process may not.
     #[error(
@@ -76,7 +79,9 @@ pub enum OpenError {
         paranoid: Option<i32>,
     },
     /// Something else has the hardware to itself.
-    #[error("another user has the processor's counters to itself (the NMI watchdog, BTS, Intel PT, a virtual machine)")]
+    #[error(
+        "another user has the processor's counters to itself (the NMI watchdog, BTS, Intel PT, a virtual machine)"
+    )]
     Busy,
     /// The kernel was built without perf events.
     #[error("this kernel has no perf events")]
@@ -195,6 +200,9 @@ mod tests {
         assert_eq!(of(&guest, libc::EOPNOTSUPP), OpenError::NoGuestScope);
         let stack = Event { sampling: Some(Sampling { period: 1, branches: 9 }), ..counter };
         assert_eq!(of(&stack, libc::EOPNOTSUPP), OpenError::NoBranchStack);
-        assert_eq!(of(&counter, libc::E2BIG), OpenError::Other("Argument list too long (os error 7)".to_owned()));
+        assert_eq!(
+            of(&counter, libc::E2BIG),
+            OpenError::Other("Argument list too long (os error 7)".to_owned())
+        );
     }
 }

@@ -83,7 +83,8 @@ impl Reading {
         match words.as_slice() {
             [_, enabled, running, counters @ ..] if rest.is_empty() && expected == bytes.len() as u64 => {
                 let (counters, _) = counters.as_chunks::<COUNTER>();
-                let counters = counters.iter().map(|&[value, id, lost]| Counter { value, id, lost }).collect();
+                let counters =
+                    counters.iter().map(|&[value, id, lost]| Counter { value, id, lost }).collect();
                 Ok(Reading { enabled: *enabled, running: *running, counters })
             }
             _ => Err(ReadError::Length { bytes: bytes.len(), counters: count, expected }),

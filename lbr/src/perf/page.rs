@@ -51,7 +51,7 @@ pub fn read<P: Page + ?Sized>(page: &P) -> Result<u64, Unreadable> {
         let before = page.sequence();
         let attempt = attempt(page);
         // Odd while the kernel is at it.
-        if before % 2 == 0 && page.sequence() == before {
+        if before.is_multiple_of(2) && page.sequence() == before {
             return attempt;
         }
     }

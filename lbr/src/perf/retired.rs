@@ -48,7 +48,12 @@ pub struct Events {
 
 const INSTRUCTIONS: u64 = 0xc0;
 
-const fn intel(name: &'static str, conditional_branches: u64, taken_branches: Option<u64>, skid: u32) -> Events {
+const fn intel(
+    name: &'static str,
+    conditional_branches: u64,
+    taken_branches: Option<u64>,
+    skid: u32,
+) -> Events {
     Events {
         name,
         conditional_branches,

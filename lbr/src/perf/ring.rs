@@ -87,7 +87,8 @@ pub fn newest_first(ring: &[u8], head: u64) -> Result<(Vec<Record>, End), RingEr
 pub fn oldest_first(ring: &[u8], tail: u64, head: u64) -> Result<(Vec<Record>, End), RingError> {
     let circle = Circle::new(ring)?;
     let ends = RingError::Ends { head, tail, size: ring.len() };
-    let filled = usize::try_from(head.wrapping_sub(tail)).ok().filter(|filled| *filled <= ring.len()).ok_or(ends)?;
+    let filled =
+        usize::try_from(head.wrapping_sub(tail)).ok().filter(|filled| *filled <= ring.len()).ok_or(ends)?;
     let mut records = Vec::new();
     let mut used = 0;
     while used < filled {
@@ -97,7 +98,9 @@ pub fn oldest_first(ring: &[u8], tail: u64, head: u64) -> Result<(Vec<Record>, E
                 used += size;
                 records.push(record);
             }
-            Next::Zero | Next::Longer | Next::Nonsense(_) => return Ok((records, End::Torn(circle.place(at)))),
+            Next::Zero | Next::Longer | Next::Nonsense(_) => {
+                return Ok((records, End::Torn(circle.place(at))));
+            }
         }
     }
     Ok((records, End::Whole))

@@ -82,7 +82,8 @@ fn a_stream_gives_every_sample_or_says_how_many_are_lost() {
 
 #[test]
 fn a_group_is_read_as_of_one_moment() {
-    let events = [What::TaskClock, What::PageFaults, What::Nothing].map(|what| Event::counter(what, Scope::User));
+    let events =
+        [What::TaskClock, What::PageFaults, What::Nothing].map(|what| Event::counter(what, Scope::User));
     let Some(group) = allowed(Group::open(&events, 0)) else { return };
     assert_eq!(group.read().unwrap().whole(), Ok(vec![0, 0, 0]), "it is stopped");
     group.enable().unwrap();

@@ -173,7 +173,11 @@ fn the_place_of_what_is_no_record_is_said() {
     }
     ring.bytes[48 + 6] = 56;
     assert_eq!(newest_first(&ring.bytes, ring.head).unwrap().1, End::Overwritten);
-    assert_eq!(oldest_first(&ring.bytes, 48, 64).unwrap(), (vec![], End::Torn(48)), "longer than what was written");
+    assert_eq!(
+        oldest_first(&ring.bytes, 48, 64).unwrap(),
+        (vec![], End::Torn(48)),
+        "longer than what was written"
+    );
     assert_eq!(newest_first(&[0; 24], 0), Err(RingError::Size(24)));
     assert_eq!(newest_first(&[0; 4], 0), Err(RingError::Size(4)));
 }
@@ -187,7 +191,8 @@ fn a_sample_has_its_place_and_its_branches() {
     let sample = Sample::from_record(&record, 9 | 1 << 17).unwrap().unwrap();
     assert_eq!((sample.mode, sample.ip, sample.process, sample.thread), (Mode::GuestUser, 0x40_1000, 4, 5));
     assert_eq!((sample.time, sample.branches), (99, Some(stack)));
-    let without = Sample::from_record(&Record { body: fields, misc: 2, ..record.clone() }, 0).unwrap().unwrap();
+    let without =
+        Sample::from_record(&Record { body: fields, misc: 2, ..record.clone() }, 0).unwrap().unwrap();
     assert_eq!((without.mode, without.branches), (Mode::User, None));
     assert_eq!(Sample::from_record(&Record { kind: 3, ..record.clone() }, 0), Ok(None));
     let short = Record { body: record.body[..20].to_vec(), ..record };

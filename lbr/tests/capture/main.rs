@@ -1,4 +1,8 @@
-//! Capture: what it reads through the registers of a model, and what it says of hosts that have none.
+//! Capture: what it reads through the registers of a model, what it says of hosts that have none, and what it makes of
+//! a kernel that fails at any step.
+
+mod faults;
+mod kernel;
 
 use lbr::model::{Model, Processor, Transfer};
 use lbr::{Armed, Filter, MsrAccess, Provenance, Unavailable, capture::CaptureError, msr};
@@ -37,8 +41,6 @@ fn what_was_recorded_while_it_was_on_is_read_back() {
         let armed = Armed::arm(&mut registers, Filter::ANY).unwrap();
         assert_eq!(armed.depth(), depth, "{processor:?}");
         branch(&mut registers, 3, 4);
-        assert!(registers.0.write(msr::DEBUGCTL, 0));
-        branch(&mut registers, 5, 6);
         let trail = armed.capture(&mut registers, Provenance::Hardware).unwrap();
         assert_eq!(trail.records.iter().map(|r| r.from).collect::<Vec<_>>(), [3], "{processor:?}");
         assert_eq!((trail.filter, trail.provenance), (Some(Filter::ANY), Provenance::Hardware));
@@ -50,10 +52,12 @@ fn what_was_recorded_while_it_was_on_is_read_back() {
     }
 }
 
-/// A host that takes every write and forgets it, as kvm_pvm does with IA32_DEBUGCTL.
+/// A host that takes every write, and forgets those to some registers.
 struct Forgetful {
     format: u64,
     registers: bool,
+    kept: Vec<(u32, u64)>,
+    forgets: fn(u32) -> bool,
 }
 
 impl MsrAccess for Forgetful {
@@ -62,35 +66,53 @@ impl MsrAccess for Forgetful {
     fn read(&mut self, indices: &[u32]) -> Result<Vec<u64>, Infallible> {
         let value = |index: &u32| match *index {
             msr::PERF_CAPABILITIES => Some(self.format),
-            msr::DEBUGCTL => Some(0),
-            _ => self.registers.then_some(0),
+            index => {
+                let kept =
+                    self.kept.iter().rev().find(|(kept, _)| *kept == index).map_or(0, |(_, value)| *value);
+                (self.registers || index == msr::DEBUGCTL).then_some(kept)
+            }
         };
         Ok(indices.iter().map_while(value).collect())
     }
 
     fn write(&mut self, entries: &[(u32, u64)]) -> Result<usize, Infallible> {
+        self.kept.extend(entries.iter().filter(|(index, _)| !(self.forgets)(*index)));
         Ok(entries.len())
     }
 }
 
 #[test]
 fn a_host_without_records_is_told_apart_by_the_reason() {
-    let arm = |format, registers, filter| match Armed::arm(&mut Forgetful { format, registers }, filter) {
-        Err(CaptureError::Unavailable(why)) => why,
-        other => panic!("{other:?}"),
+    let arm = |format, registers, forgets| {
+        let mut host = Forgetful { format, registers, kept: Vec::new(), forgets };
+        match Armed::arm(&mut host, Filter::EVERYTHING) {
+            Err(CaptureError::Unavailable(why)) => why,
+            other => panic!("{other:?}"),
+        }
     };
-    assert_eq!(arm(0, false, Filter::ANY), Unavailable::NoFormat);
-    assert_eq!(arm(0x3f, true, Filter::ANY), Unavailable::UnknownFormat(0x3f));
-    assert_eq!(arm(5, false, Filter::ANY), Unavailable::NoRegisters);
-    assert_eq!(arm(5, true, Filter::ANY), Unavailable::FilterRefused);
-    assert_eq!(arm(5, true, Filter::from_bits(0).unwrap()), Unavailable::Dropped);
+    assert_eq!(arm(0, false, |_| true), Unavailable::NoFormat);
+    assert_eq!(arm(0x3f, true, |_| true), Unavailable::UnknownFormat(0x3f));
+    assert_eq!(arm(5, false, |_| true), Unavailable::NoRegisters);
+    assert_eq!(arm(5, true, |_| true), Unavailable::Inactive);
+    // As kvm_pvm does with this one.
+    assert_eq!(arm(5, true, |index| index == msr::DEBUGCTL), Unavailable::Dropped);
 }
 
 #[test]
-fn hardware_that_reads_as_zeros_is_an_error_and_not_an_empty_trail() {
+fn hardware_that_was_taken_away_is_an_error_and_not_an_empty_trail() {
     let mut registers = Registers(Model::new(Processor::Skylake));
     let armed = Armed::arm(&mut registers, Filter::ANY).unwrap();
+    let nothing_yet = armed.capture(&mut registers, Provenance::Hardware).unwrap();
+    assert!(nothing_yet.records.is_empty(), "the filter still reads back: the program has not branched");
+    assert!(registers.0.write(msr::SELECT, 0));
     assert!(matches!(armed.capture(&mut registers, Provenance::Hardware), Err(CaptureError::Lost)));
-    let nothing_yet = armed.capture(&mut registers, Provenance::Derived).unwrap();
-    assert!(nothing_yet.records.is_empty());
+    branch(&mut registers, 1, 2);
+    let another = armed.capture(&mut registers, Provenance::Hardware);
+    assert!(matches!(another, Err(CaptureError::FilterChanged { found: 0, filter: 0x101 })), "{another:?}");
+    assert!(registers.0.write(msr::SELECT, 0x101) && registers.0.write(msr::DEBUGCTL, 0));
+    assert!(matches!(armed.capture(&mut registers, Provenance::Hardware), Err(CaptureError::Stopped(0))));
+    // Without a filter nothing tells zeros from zeros.
+    let mut registers = Registers(Model::new(Processor::Skylake));
+    let armed = Armed::arm(&mut registers, Filter::EVERYTHING).unwrap();
+    assert!(matches!(armed.capture(&mut registers, Provenance::Hardware), Err(CaptureError::Lost)));
 }
