@@ -70,7 +70,7 @@ fn said(record: &BranchRecord) -> String {
     ];
     let kind = record.kind.map(|kind| kind.name().to_owned());
     let flags = flags.iter().filter(|(flag, _)| *flag == Some(true)).map(|(_, name)| (*name).to_owned());
-    let cycles = record.cycles.map(|cycles| format!("{cycles} cycles"));
+    let cycles = record.cycles.map(|n| format!("{n} {}", if n == 1 { "cycle" } else { "cycles" }));
     let said: Vec<String> = kind.into_iter().chain(flags).chain(cycles).collect();
     if said.is_empty() { String::new() } else { format!("  [{}]", said.join(", ")) }
 }
