@@ -148,6 +148,8 @@ fn backward_the_start_is_a_possible_past() {
             Ok(hypothesis) => hypothesis,
             // With unmasked exceptions an x87 instruction may stop halfway.
             Err(Refusal::Barrier(_)) if case.before.state.fpu.control != 0x37f => return Ok(()),
+            // A gather overwrites its mask, so that which elements it loaded is lost.
+            Err(Refusal::Barrier(_)) if prepared.instruction.is_vsib() => return Ok(()),
             Err(refusal) => return Err(format!("{refusal:?}")),
         };
         // Every register that was there is compatible with what is claimed of the past.

@@ -167,7 +167,8 @@ fn memory(i: &Instruction) -> Mem {
     }
     let (base, index) = (i.memory_base(), i.memory_index());
     let registers_are_32 = base.is_gpr32() || index.is_gpr32() || base == Register::EIP;
-    let absolute_is_32 = base == Register::None && index == Register::None && i.memory_displ_size() == 4;
+    let has_no_register = base == Register::None && !index.is_gpr();
+    let absolute_is_32 = has_no_register && i.memory_displ_size() == 4;
     Mem {
         base: gpr(base),
         // The indices of a gather or scatter are a vector: the fourth operand.

@@ -35,7 +35,8 @@ fn an_instruction_that_traps_leaves_no_trace() {
     let ram = memory.ram().to_vec();
     let mut cpu = Cpu::new(memory);
     let (mut mnemonics, mut traps) = (BTreeSet::new(), 0);
-    for i in encodings() {
+    // A gather may be interrupted between two of its elements, and keeps those that it has.
+    for i in encodings().into_iter().filter(|i| !i.is_vsib()) {
         for before in [state(&[]), state(&[0, 1, 2, 3])] {
             for accesses in 0..ACCESSES {
                 cpu.load_state(&before);

@@ -138,6 +138,29 @@ pub(crate) fn rflags(random: &mut Random) -> u64 {
     RFLAGS_FIXED | RFLAGS_IF | direction | others | random.next() & x86::flags::ARITHMETIC
 }
 
+/// Makes most lanes of `width` bits (32 or 64) small signed numbers.
+pub(crate) fn small_indices(random: &mut Random, width: u32, register: &mut [u64; 8]) {
+    if host::components() & component::AVX == 0 {
+        return;
+    }
+    let length = if host::components() == component::ALL { 8 } else { 4 };
+    for part in &mut register[..length] {
+        let small = |random: &mut Random| match random.below(40) {
+            0 => far_index(random),
+            _ => random.below(512).wrapping_sub(256),
+        };
+        *part = match width {
+            32 => small(random) & 0xffff_ffff | small(random) << 32,
+            _ => small(random),
+        };
+    }
+}
+
+/// An index that may lead out of the data pages.
+fn far_index(random: &mut Random) -> u64 {
+    random.below(0x8000).wrapping_sub(0x4000)
+}
+
 /// A mask: of few lanes, of nearly all, or any.
 fn opmask(random: &mut Random) -> u64 {
     match random.below(4) {

@@ -72,11 +72,31 @@ pub const FORGIVEN: &[Row] = &[
         forgives: only_nans_differ,
     },
     Row {
+        reason: "which byte of the page a page fault of a masked access names",
+        concerns: is_masked_access,
+        forgives: |view, difference| difference.place == "ending" && is_same_page(view),
+    },
+    Row {
         reason: "which of its bytes a fault of MASKMOVDQU names, and that with an empty mask it may not fault",
         concerns: |i| matches!(i.mnemonic(), M::Maskmovdqu | M::Vmaskmovdqu),
         forgives: |view, _| is_access_fault(view.native) && is_access_fault(view.found),
     },
 ];
+
+/// Whether an instruction accesses the lanes that a vector or an opmask names.
+fn is_masked_access(i: &Instruction) -> bool {
+    let by_sign = matches!(i.mnemonic(), M::Vmaskmovps | M::Vmaskmovpd | M::Vpmaskmovd | M::Vpmaskmovq);
+    by_sign || i.has_op_mask()
+}
+
+/// Whether both ended in a page fault of the same page.
+fn is_same_page(view: &View<'_>) -> bool {
+    let page = |outcome: &Outcome| match outcome.ending {
+        Ending::Fault { vector: PAGE, error, address } => Some((error, address >> 12)),
+        _ => None,
+    };
+    page(view.native).is_some_and(|native| page(view.found) == Some(native))
+}
 
 /// Whether an instruction, and the code that it begins, is one that a row is about.
 pub type Concerns = fn(&Instruction, &[u8]) -> bool;

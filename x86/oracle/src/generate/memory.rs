@@ -4,7 +4,7 @@ use super::operands::Operands;
 use crate::layout::{DATA, PAGE, READ_ONLY, WRITABLE};
 use crate::random::Random;
 use crate::values;
-use iced_x86::{Instruction, MemorySize, Mnemonic, Register};
+use iced_x86::{Instruction, MemorySize, Mnemonic, OpCodeOperandKind as Kind, OpKind, Register};
 use x86::op::Gpr;
 
 impl Operands<'_> {
@@ -30,6 +30,26 @@ impl Operands<'_> {
             2..=3 => self.registers(i, effective, true),
             _ => self.registers(i, effective, false),
         }
+    }
+
+    /// A vector of addresses: most of the indices are small, and the base is inside the data.
+    pub(super) fn gathered(&mut self, i: &mut Instruction, n: u32, kind: Kind, first: Register) {
+        i.set_op_kind(n, OpKind::Memory);
+        let index = self.random.index(usize::try_from(self.vectors).unwrap_or(16));
+        i.set_memory_index(first + u32::try_from(index).unwrap_or(0));
+        i.set_memory_index_scale(1 << self.random.below(4));
+        let width =
+            if matches!(kind, Kind::mem_vsib32x | Kind::mem_vsib32y | Kind::mem_vsib32z) { 32 } else { 64 };
+        self.pins.indices.push((index, width));
+        let base = self.usable_register();
+        let displacement = if self.random.percent(50) { 0 } else { sign_extend_8(self.random.next()) };
+        let target = DATA + 0x800 + self.random.below(WRITABLE as u64 - 0x1000);
+        self.pins.pin(base, target.wrapping_sub(displacement));
+        let narrow = self.random.percent(10);
+        let bases = if narrow { Register::EAX } else { Register::RAX };
+        i.set_memory_base(bases + u32::from(base.0));
+        i.set_memory_displacement64(if narrow { displacement & 0xffff_ffff } else { displacement });
+        i.set_memory_displ_size(if displacement == 0 { 0 } else { 1 });
     }
 
     fn displacement_only(&mut self, i: &mut Instruction, effective: u64) {

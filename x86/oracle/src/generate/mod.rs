@@ -259,6 +259,9 @@ fn at_the_end_of_the_page(random: &mut Random, mut program: Program) -> Option<P
 
 fn state_for(random: &mut Random, program: &Program) -> State {
     let mut state = State { fpu: values::fpu(random), ..State::default() };
+    for &(register, width) in &program.pins.indices {
+        values::small_indices(random, width, &mut state.fpu.vector[register]);
+    }
     let regs = &mut state.regs;
     for (value, pin) in regs.gpr.iter_mut().zip(program.pins.gpr) {
         *value = pin.unwrap_or_else(|| values::integer(random));

@@ -24,6 +24,8 @@ pub(super) struct Pins {
     pub(super) gpr: [Option<u64>; 16],
     /// Registers that an earlier instruction wrote: their value is no longer known.
     pub(super) written: [bool; 16],
+    /// Vector registers that hold small indices, and the width of these.
+    pub(super) indices: Vec<(usize, u32)>,
     /// Base of FS.
     pub(super) fs_base: u64,
     /// Base of GS.
@@ -50,7 +52,7 @@ pub(super) struct Operands<'a> {
     /// Whether the implied addresses of this instruction are 32 bits wide.
     narrow: bool,
     /// How many vector registers this encoding can name.
-    vectors: u64,
+    pub(super) vectors: u64,
 }
 
 impl<'a> Operands<'a> {
@@ -105,6 +107,9 @@ impl<'a> Operands<'a> {
                 i.set_op_kind(n, OpKind::Memory);
                 self.memory(i, kind == Kind::mem_offs);
             }
+            Kind::mem_vsib32x | Kind::mem_vsib64x => self.gathered(i, n, kind, Register::XMM0),
+            Kind::mem_vsib32y | Kind::mem_vsib64y => self.gathered(i, n, kind, Register::YMM0),
+            Kind::mem_vsib32z | Kind::mem_vsib64z => self.gathered(i, n, kind, Register::ZMM0),
             Kind::seg_rBX_al => {
                 i.set_op_kind(n, OpKind::Memory);
                 i.set_memory_base(Register::RBX);

@@ -27,8 +27,10 @@ pub mod convert;
 pub mod crc;
 pub mod float;
 pub mod lanes;
+pub mod masked;
 pub mod moves;
 pub mod pack;
+pub mod permute;
 pub mod shift;
 pub mod shuffle;
 pub mod state;
@@ -193,8 +195,7 @@ fn load_bits<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32) -> Exec<Wide<
 fn load_chosen<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32, w: u32) -> Exec<Wide<M>> {
     let count = bits / w;
     if op.vector.embedded == Embedded::Broadcast {
-        let any = (0..count).fold(m.d().bool(false), |any, n| m.d().or(any, is_active(m, op, n)));
-        let v = m.load_if(any, w, va).map_err(|trap| operand::non_canonical(op, trap))?;
+        let v = load_for_all(m, op, va, w, count)?;
         return Ok(first_lanes(m.d(), w, count, |_| v));
     }
     let mut lanes = Vec::with_capacity(64);
@@ -203,6 +204,12 @@ fn load_chosen<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32, w: u32) -> 
         lanes.push(m.load_if(active, w, from).map_err(|trap| operand::non_canonical(op, trap))?);
     }
     Ok(first_lanes(m.d(), w, count, |n| lanes[n as usize]))
+}
+
+/// Loads `w` bits that are used for `count` lanes, if the mask names one of these.
+fn load_for_all<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, w: u32, count: u32) -> Exec<Bv<M>> {
+    let any = (0..count).fold(m.d().bool(false), |any, n| m.d().or(any, is_active(m, op, n)));
+    m.load_if(any, w, va).map_err(|trap| operand::non_canonical(op, trap))
 }
 
 /// The mask bit of lane `n`, if there is a mask.

@@ -1,10 +1,11 @@
 //! Lanes moved to other places, unchanged. Where nothing else is said, each 128 bits by themselves.
 
+use super::permute::select;
 use super::{
     Block, block_from_lanes, commit, first, from_block, from_lanes, immediate, in_blocks, lane, low_block,
     parts, register, second_place, second_whole, source_whole, with_lane,
 };
-use crate::domain::{Bin, Domain};
+use crate::domain::Domain;
 use crate::machine::{Exec, Machine};
 use crate::op::{Loc, Op};
 use crate::sem::operand;
@@ -103,9 +104,7 @@ pub fn bytes<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let r = in_blocks(d, op, &a, &order, |_, a, order| {
         block_from_lanes(d, 8, |n| {
             let index = lane(d, 8, n, &order);
-            let half = d.ite(d.bit(8, 3, index), 64, a[1], a[0]);
-            let amount = d.zext(6, 64, d.concat(3, d.trunc(8, 3, index), 3, d.lit(3, 0)));
-            let byte = d.trunc(64, 8, d.bin(Bin::Shr, 64, half, amount));
+            let byte = select(d, 8, &a, d.trunc(8, 4, index));
             d.ite(d.sign(8, index), 8, d.lit(8, 0), byte)
         })
     });

@@ -27,7 +27,7 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
     }
     let body = moves::body(i, &op)
         .or_else(|| integer::body(i))
-        .or_else(|| shuffle::body(i))
+        .or_else(|| shuffle::body(i, &op))
         .or_else(|| float::body(i))
         .or_else(|| other_body(i))?;
     Some((Handler::Body(body), op))

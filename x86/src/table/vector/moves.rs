@@ -4,7 +4,7 @@ use iced_x86::{Instruction, Mnemonic as N};
 
 use crate::machine::{Body, Machine};
 use crate::op::{Loc, Op};
-use crate::sem::vector::moves;
+use crate::sem::vector::{masked, moves};
 
 pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
     let between_registers = matches!((op.a, op.b), (Loc::Vector(_), Loc::Vector(_)));
@@ -31,6 +31,12 @@ pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
         N::Movmskps | N::Vmovmskps => moves::sign_mask::<M, 32>,
         N::Movmskpd | N::Vmovmskpd => moves::sign_mask::<M, 64>,
         N::Maskmovdqu | N::Vmaskmovdqu => moves::masked_store::<M>,
+        N::Vmaskmovps | N::Vpmaskmovd => masked::by_sign::<M, 32>,
+        N::Vmaskmovpd | N::Vpmaskmovq => masked::by_sign::<M, 64>,
+        N::Vgatherdps | N::Vpgatherdd => masked::gather::<M, 32, 32>,
+        N::Vgatherqps | N::Vpgatherqd => masked::gather::<M, 32, 64>,
+        N::Vgatherdpd | N::Vpgatherdq => masked::gather::<M, 64, 32>,
+        N::Vgatherqpd | N::Vpgatherqq => masked::gather::<M, 64, 64>,
         N::Vzeroupper => moves::zero::<M, false>,
         N::Vzeroall => moves::zero::<M, true>,
         _ => return None,

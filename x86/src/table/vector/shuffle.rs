@@ -3,10 +3,15 @@
 use iced_x86::{Instruction, Mnemonic as N};
 
 use crate::machine::{Body, Machine};
-use crate::sem::vector::{blend, pack, shuffle};
+use crate::op::{Loc, Op};
+use crate::sem::vector::{blend, pack, permute, shuffle};
 
-pub(super) fn body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
-    places(i).or_else(|| choices(i)).or_else(|| insertions(i)).or_else(|| widths(i))
+pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    places(i)
+        .or_else(|| permutations(i, op))
+        .or_else(|| choices(i))
+        .or_else(|| insertions(i))
+        .or_else(|| widths(i))
 }
 
 fn places<M: Machine>(i: &Instruction) -> Option<Body<M>> {
@@ -28,6 +33,27 @@ fn places<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         N::Movsldup | N::Vmovsldup => shuffle::duplicate_singles::<M, false>,
         N::Movshdup | N::Vmovshdup => shuffle::duplicate_singles::<M, true>,
         N::Movddup | N::Vmovddup => shuffle::duplicate_double::<M>,
+        _ => return None,
+    })
+}
+
+fn permutations<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    let by_immediate = op.c == Loc::Imm;
+    Some(match i.mnemonic() {
+        N::Vpermilps if by_immediate => shuffle::doublewords::<M>,
+        N::Vpermilps => permute::singles_in_blocks::<M>,
+        N::Vpermilpd if by_immediate => permute::doubles_in_blocks_by_immediate::<M>,
+        N::Vpermilpd => permute::doubles_in_blocks::<M>,
+        N::Vpermd | N::Vpermps => permute::by_index::<M, 32>,
+        N::Vpermq | N::Vpermpd if by_immediate => permute::quadwords::<M>,
+        N::Vperm2f128 | N::Vperm2i128 => permute::blocks::<M>,
+        N::Vpbroadcastb => permute::broadcast::<M, 8>,
+        N::Vpbroadcastw => permute::broadcast::<M, 16>,
+        N::Vpbroadcastd | N::Vbroadcastss => permute::broadcast::<M, 32>,
+        N::Vpbroadcastq | N::Vbroadcastsd => permute::broadcast::<M, 64>,
+        N::Vbroadcastf128 | N::Vbroadcasti128 => permute::broadcast_block::<M, 64, 128>,
+        N::Vinsertf128 | N::Vinserti128 => permute::insert_block::<M, 64, 128>,
+        N::Vextractf128 | N::Vextracti128 => permute::extract_block::<M, 64, 128>,
         _ => return None,
     })
 }

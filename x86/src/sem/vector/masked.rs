@@ -1,0 +1,83 @@
+//! Accesses of the lanes that a vector names: VMASKMOVPS and its kin, gathers.
+
+use super::{
+    above, first_lanes, from_lanes, lane, length, mask as ones_if, number, parts, register, set_register,
+    store_chosen,
+};
+use crate::domain::{Bin, Domain};
+use crate::machine::{Bool, Bv, Exec, Machine};
+use crate::op::{Loc, Op};
+use crate::sem::operand;
+
+/// VMASKMOVPS, VMASKMOVPD, VPMASKMOVD, VPMASKMOVQ: the lanes of `W` bits whose lane in the second operand has its sign
+/// set; others are loaded as zeros, or not stored, and not looked at.
+pub fn by_sign<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
+    let va = operand::effective_address(m, op);
+    let (mask, count) = (register(m, op.b), length(op) / W);
+    let conditions: Vec<Bool<M>> = (0..count).map(|n| m.d().sign(W, lane(m.d(), W, n, &mask))).collect();
+    if op.a == Loc::Mem {
+        let v = register(m, op.c);
+        return store_chosen(m, op, va, W, &conditions, &v);
+    }
+    let mut lanes = Vec::with_capacity(8);
+    for (at, &c) in (0..).step_by(W as usize / 8).zip(&conditions) {
+        let from = above(m.d(), va, at);
+        lanes.push(m.load_if(c, W, from).map_err(|trap| operand::non_canonical(op, trap))?);
+    }
+    let r = first_lanes(m.d(), W, count, |n| lanes[n as usize]);
+    set_register(m, op, op.a, r);
+    Ok(())
+}
+
+/// VGATHERDPS and its kin: lanes of `W` bits from addresses whose indices are the lanes of `INDEX` bits of a vector,
+/// where the sign of the lane in the third operand is set.
+///
+/// First the mask becomes all ones or all zeros in each lane. Then a lane that is loaded is written, and its mask
+/// cleared, before the next is looked at: what a fault interrupts goes on where it was (Intel SDM vol. 2, VPGATHERDD).
+/// This is the one instruction that leaves a trace when it faults.
+pub fn gather<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) -> Exec {
+    let indices = register(m, op.d);
+    let mask = register(m, op.c);
+    let signs = from_lanes(m.d(), op, W, |n| ones_if(m.d(), W, m.d().sign(W, lane(m.d(), W, n, &mask))));
+    set_register(m, op, op.c, signs);
+    let mut any = m.d().bool(false);
+    for n in 0..length(op) / W.max(INDEX) {
+        let active = m.d().sign(W, lane(m.d(), W, n, &signs));
+        let va = element_address::<M>(m, op, INDEX, lane(m.d(), INDEX, n, &indices));
+        let loaded = m.load_if(active, W, va).map_err(|trap| operand::non_canonical(op, trap))?;
+        any = m.d().or(any, active);
+        write_element(m, op, W, n, loaded, active, any);
+    }
+    // The lanes may be fewer than those of the vectors: the rest becomes zero, in both.
+    let (d, v) = (m.d(), register(m, op.a));
+    let r = first_lanes(d, W, length(op) / W.max(INDEX), |n| lane(d, W, n, &v));
+    let zero = [d.lit(64, 0); 8];
+    set_register(m, op, op.a, r);
+    set_register(m, op, op.c, zero);
+    Ok(())
+}
+
+/// Writes lane `n` of the destination if it is `active`, and clears its mask. What is above the vector becomes zero with
+/// the first lane that is written, as processors have it.
+fn write_element<M: Machine>(m: &mut M, op: &Op, w: u32, n: u32, v: Bv<M>, active: Bool<M>, any: Bool<M>) {
+    let (old, mask) = (register(m, op.a), register(m, op.c));
+    let d = m.d();
+    let v = d.ite(active, w, v, lane(d, w, n, &old));
+    let mut r = from_lanes(d, op, w, |k| if k == n { v } else { lane(d, w, k, &old) });
+    let rest = from_lanes(d, op, w, |k| if k == n { d.lit(w, 0) } else { lane(d, w, k, &mask) });
+    for (above, old) in r.iter_mut().zip(old).skip(parts(op)) {
+        *above = d.ite(any, 64, d.lit(64, 0), old);
+    }
+    for (part, v) in (0..).zip(r) {
+        m.set_vector(number(op.a), part, v);
+    }
+    set_register(m, op, op.c, rest);
+}
+
+/// The address of an element: base and displacement, and its index, sign-extended and scaled.
+fn element_address<M: Machine>(m: &M, op: &Op, w: u32, index: Bv<M>) -> Bv<M> {
+    let d = m.d();
+    let scaled = d.bin(Bin::Shl, 64, d.sext(w, 64, index), d.lit(64, u64::from(op.mem.scale & 3)));
+    let offset = d.bin(Bin::Add, 64, operand::effective_offset(m, op), scaled);
+    operand::with_segment(m, op.mem.segment, operand::cut_to_address_size(m, op, offset))
+}
