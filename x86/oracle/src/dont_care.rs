@@ -204,15 +204,25 @@ pub const EXCLUDED: &[(&[Mnemonic], &str)] = &[
         ],
         "reads of the machine: the result is not a function of the program's state",
     ),
-    (
-        &[M::Fxsave, M::Fxsave64, M::Fxrstor, M::Fxrstor64],
-        "FXSAVE images: AMD and Intel differ in when they hold the last x87 instruction's pointers",
-    ),
-    (
-        &[M::Fnstenv, M::Fstenv, M::Fnsave, M::Fsave],
-        "they store the last x87 instruction's pointers, as FXSAVE",
-    ),
 ];
+
+/// Whether `i` stores the pointers of the last x87 instruction, which are not modelled: it is generated alone, from a
+/// state where they are zero.
+pub(crate) fn stores_pointers(i: &Instruction) -> bool {
+    matches!(
+        i.mnemonic(),
+        M::Fxsave
+            | M::Fxsave64
+            | M::Fnstenv
+            | M::Fnsave
+            | M::Xsave
+            | M::Xsave64
+            | M::Xsavec
+            | M::Xsavec64
+            | M::Xsaveopt
+            | M::Xsaveopt64
+    )
+}
 
 /// MXCSR bit 17: misaligned exception mask, which AMD has and Intel reserves.
 pub const MXCSR_MISALIGNED: u32 = 1 << 17;

@@ -46,8 +46,8 @@ pub const FORGIVEN: &[Row] = &[
         forgives: |view, difference| is_fault(view.native, GENERAL) && is_memory(difference),
     },
     Row {
-        reason: "memory after an FSTP of 80 bits that faults on its second page: Intel has stored the first",
-        concerns: |i| i.code() == Code::Fstp_m80fp,
+        reason: "memory after an FSTP of 80 bits or FBSTP that faults on its second page: Intel has stored the first",
+        concerns: |i| matches!(i.code(), Code::Fstp_m80fp | Code::Fbstp_m80bcd),
         forgives: |view, difference| is_fault(view.native, PAGE) && is_memory(difference),
     },
     Row {
@@ -67,6 +67,12 @@ pub const FORGIVEN: &[Row] = &[
         },
     },
     Row {
+        reason: "the last place of FSIN, FCOS, FSINCOS, FPTAN, FPATAN, F2XM1, FYL2X and FYL2XP1, and so C1: the semantics \
+                 rounds the exact value, processors something that is near it",
+        concerns: is_transcendental,
+        forgives: |view, difference| is_last_place(view, difference) || is_only_c1(view, difference),
+    },
+    Row {
         reason: "which NaN DPPS and DPPD keep of several: the manuals want at least one",
         concerns: |i| matches!(i.mnemonic(), M::Dpps | M::Dppd | M::Vdpps | M::Vdppd),
         forgives: only_nans_differ,
@@ -77,8 +83,12 @@ pub const FORGIVEN: &[Row] = &[
         forgives: |view, difference| difference.place == "ending" && is_same_page(view),
     },
     Row {
-        reason: "which of its bytes a fault of MASKMOVDQU names, and that with an empty mask it may not fault",
-        concerns: |i| matches!(i.mnemonic(), M::Maskmovdqu | M::Vmaskmovdqu),
+        reason: "which of its bytes a fault of MASKMOVDQU, FXSAVE, FXRSTOR, FNSTENV or FNSAVE names: Intel tries the last first",
+        concerns: |i| {
+            let is_mask = matches!(i.mnemonic(), M::Maskmovdqu | M::Vmaskmovdqu);
+            let is_image = matches!(i.mnemonic(), M::Fnstenv | M::Fnsave | M::Fxrstor | M::Fxrstor64);
+            is_mask || is_image || is_fxsave(i, &[])
+        },
         forgives: |view, _| is_access_fault(view.native) && is_access_fault(view.found),
     },
 ];
@@ -118,6 +128,7 @@ pub const NOT_ON_AMD: &[(&str, Concerns)] = &[
                 | Code::Reservednop_rm64_r64_0F0D
         )
     }),
+    ("FXSAVE: AMD leaves the pointers of the last x87 instruction in memory as they are", is_fxsave),
     ("MOVSXD to a 16-bit register: Intel reads 16 bits, AMD 32", |i, _| i.code() == Code::Movsxd_r16_rm16),
     ("PAUSE with more prefixes: with REX.B, AMD takes it for XCHG r8d, eax", |i, _| {
         i.mnemonic() == M::Pause && i.len() > 2
@@ -170,6 +181,34 @@ fn is_narrow_string(i: &Instruction) -> bool {
 fn only_upper_half_differs(view: &View<'_>, difference: &Difference) -> bool {
     let Some(n) = Gpr::NAMES.iter().position(|name| *name == difference.place) else { return false };
     (view.native.state.regs.gpr[n] ^ view.found.state.regs.gpr[n]) << 32 == 0
+}
+
+fn is_fxsave(i: &Instruction, _: &[u8]) -> bool {
+    matches!(i.mnemonic(), M::Fxsave | M::Fxsave64)
+}
+
+fn is_transcendental(i: &Instruction) -> bool {
+    matches!(
+        i.mnemonic(),
+        M::Fsin | M::Fcos | M::Fsincos | M::Fptan | M::Fpatan | M::F2xm1 | M::Fyl2x | M::Fyl2xp1
+    )
+}
+
+/// Whether an x87 register differs by one in its last place.
+fn is_last_place(view: &View<'_>, difference: &Difference) -> bool {
+    let register = difference.place.strip_prefix("x87_").and_then(|n| n.parse::<usize>().ok());
+    let Some(n) = register.filter(|n| *n < 8) else { return false };
+    let [a, b] = [view.native, view.found].map(|outcome| outcome.state.fpu.st[n]);
+    // The integer bit is not part of the order: as one number, sign and exponent above the fraction count upwards.
+    let key = |(significand, sign_exponent): (u64, u16)| {
+        u128::from(sign_exponent) << 63 | u128::from(significand << 1 >> 1)
+    };
+    key(a).abs_diff(key(b)) <= 1
+}
+
+fn is_only_c1(view: &View<'_>, difference: &Difference) -> bool {
+    let [a, b] = [view.native, view.found].map(|outcome| u64::from(outcome.state.fpu.status));
+    difference.place == "x87_status" && a ^ b == x86::opaque::status::C1
 }
 
 /// Whether every lane of the register that differs is a NaN in both.

@@ -13,6 +13,7 @@
 mod basic;
 mod fast;
 mod real;
+mod series;
 mod sse;
 mod x87;
 
@@ -107,6 +108,20 @@ pub enum X87Arithmetic {
     Exponent,
     /// The significand of a with exponent zero (the second result of FXTRACT).
     Significand,
+    /// sin a (FSIN); C2 if a is too large, and then a itself.
+    Sine,
+    /// cos a (FCOS); likewise.
+    Cosine,
+    /// tan a (the first result of FPTAN); likewise.
+    Tangent,
+    /// 2^a - 1 (F2XM1).
+    Power,
+    /// b * log2(a) (FYL2X).
+    Logarithm,
+    /// b * log2(a + 1) (FYL2XP1).
+    LogarithmPlus1,
+    /// arctan(b / a) in the quadrant of the point (a, b) (FPATAN).
+    AngleOfPoint,
 }
 
 /// An operation outside bit-vector arithmetic.

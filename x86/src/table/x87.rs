@@ -1,7 +1,4 @@
-//! x87 instructions.
-//!
-//! Left out: the transcendental ones (FSIN, FCOS, FSINCOS, FPTAN, FPATAN, F2XM1, FYL2X, FYL2XP1), whose last
-//! bits differ from processor to processor; the decimal ones (FBLD, FBSTP); the 16-bit environments.
+//! x87 instructions, by iced's code.
 
 use iced_x86::{Code, Instruction};
 
@@ -9,7 +6,7 @@ use crate::decode;
 use crate::machine::{Body, Handler, Machine};
 use crate::op::Op;
 use crate::sem::vector::float::{Double, Single};
-use crate::sem::x87::{arithmetic, compare, control, load, store, unary};
+use crate::sem::x87::{arithmetic, compare, control, decimal, load, store, transcendental, unary};
 
 /// The handler and operands of `i`, if it is one of these.
 pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
@@ -18,6 +15,7 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
         .or_else(|| arithmetic_body(i))
         .or_else(|| compare_body(i))
         .or_else(|| unary_body(i))
+        .or_else(|| transcendental_body(i))
         .or_else(|| control_body(i))?;
     Some((Handler::Body(body), decode::op(i)))
 }
@@ -31,6 +29,7 @@ fn load_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         Code::Fild_m16int => load::integer::<M, 16>,
         Code::Fild_m32int => load::integer::<M, 32>,
         Code::Fild_m64int => load::integer::<M, 64>,
+        Code::Fbld_m80bcd => decimal::load::<M>,
         Code::Fld1 => load::constant::<M, load::One>,
         Code::Fldz => load::constant::<M, load::Zero>,
         Code::Fldpi => load::constant::<M, load::Pi>,
@@ -49,8 +48,9 @@ fn store_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         Code::Fst_m64fp => store::float::<M, Double, false>,
         Code::Fstp_m64fp => store::float::<M, Double, true>,
         Code::Fstp_m80fp => store::extended::<M>,
+        Code::Fbstp_m80bcd => decimal::store::<M>,
         Code::Fst_sti => store::register::<M, false>,
-        Code::Fstp_sti => store::register::<M, true>,
+        Code::Fstp_sti | Code::Fstp_sti_DFD0 | Code::Fstp_sti_DFD8 => store::register::<M, true>,
         Code::Fist_m16int => store::integer::<M, 16, false, false>,
         Code::Fist_m32int => store::integer::<M, 32, false, false>,
         Code::Fistp_m16int => store::integer::<M, 16, true, false>,
@@ -95,8 +95,10 @@ fn arithmetic_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
 
 fn compare_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     Some(match i.code() {
-        Code::Fcom_st0_sti => compare::registers::<M, true, 0>,
-        Code::Fcomp_st0_sti => compare::registers::<M, true, 1>,
+        Code::Fcom_st0_sti | Code::Fcom_st0_sti_DCD0 => compare::registers::<M, true, 0>,
+        Code::Fcomp_st0_sti | Code::Fcomp_st0_sti_DCD8 | Code::Fcomp_st0_sti_DED0 => {
+            compare::registers::<M, true, 1>
+        }
         Code::Fcompp => compare::registers::<M, true, 2>,
         Code::Fucom_st0_sti => compare::registers::<M, false, 0>,
         Code::Fucomp_st0_sti => compare::registers::<M, false, 1>,
@@ -129,7 +131,7 @@ fn unary_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         Code::Fxtract => unary::extract::<M>,
         Code::Fchs => unary::sign::<M, false>,
         Code::Fabs => unary::sign::<M, true>,
-        Code::Fxch_st0_sti => unary::exchange::<M>,
+        Code::Fxch_st0_sti | Code::Fxch_st0_sti_DDC8 | Code::Fxch_st0_sti_DFC8 => unary::exchange::<M>,
         Code::Fcmovb_st0_sti => unary::conditional_move::<M, 2>,
         Code::Fcmovnb_st0_sti => unary::conditional_move::<M, 3>,
         Code::Fcmove_st0_sti => unary::conditional_move::<M, 4>,
@@ -146,6 +148,21 @@ fn unary_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     })
 }
 
+fn transcendental_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    use transcendental::{AngleOfPoint, Cosine, Logarithm, LogarithmPlus1, Power, Sine};
+    Some(match i.code() {
+        Code::Fsin => transcendental::replace::<M, Sine>,
+        Code::Fcos => transcendental::replace::<M, Cosine>,
+        Code::F2xm1 => transcendental::replace::<M, Power>,
+        Code::Fyl2x => transcendental::combine::<M, Logarithm>,
+        Code::Fyl2xp1 => transcendental::combine::<M, LogarithmPlus1>,
+        Code::Fpatan => transcendental::combine::<M, AngleOfPoint>,
+        Code::Fptan => transcendental::replace_and_push::<M, false>,
+        Code::Fsincos => transcendental::replace_and_push::<M, true>,
+        _ => return None,
+    })
+}
+
 fn control_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     Some(match i.code() {
         Code::Wait | Code::Fnop => control::wait::<M>,
@@ -154,10 +171,16 @@ fn control_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         Code::Fnstsw_m2byte | Code::Fnstsw_AX => control::store_status::<M>,
         Code::Fnclex => control::clear_exceptions::<M>,
         Code::Fninit => control::initialize::<M>,
-        Code::Fnstenv_m28byte => control::store_environment_and_mask::<M>,
-        Code::Fldenv_m28byte => control::load_environment::<M>,
-        Code::Fnsave_m108byte => control::save::<M>,
-        Code::Frstor_m108byte => control::restore::<M>,
+        Code::Fnstenv_m28byte => control::store_environment_and_mask::<M, 32>,
+        Code::Fnstenv_m14byte => control::store_environment_and_mask::<M, 16>,
+        Code::Fldenv_m28byte => control::load_environment::<M, 32>,
+        Code::Fldenv_m14byte => control::load_environment::<M, 16>,
+        Code::Fnsave_m108byte => control::save::<M, 32>,
+        Code::Fnsave_m94byte => control::save::<M, 16>,
+        Code::Frstor_m108byte => control::restore::<M, 32>,
+        Code::Frstor_m94byte => control::restore::<M, 16>,
+        // They were instructions of the 8087 and the 80287.
+        Code::Fneni | Code::Fndisi | Code::Fnsetpm => crate::sem::system::nop::<M>,
         _ => return None,
     })
 }

@@ -173,7 +173,7 @@ fn segment_base(random: &mut Random) -> u64 {
 fn may_follow(i: &Instruction, undefined: u64, first: bool, length: usize) -> bool {
     let own = dont_care::undefined(i, None);
     undefined & dont_care::rflags(i.rflags_read()) == 0
-        && (length == 1 || !own.destination)
+        && (length == 1 || !own.destination && !dont_care::stores_pointers(i))
         // Elsewhere the stack may hold anything, such as the flag that traps after each instruction.
         && (first || !is_popf(i))
 }

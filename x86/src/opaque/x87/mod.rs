@@ -2,11 +2,12 @@
 //! precision control, and C1 as the direction of rounding. A number is (significand, sign and exponent).
 //!
 //! This file: arithmetic and comparison. `number`: the format. `step`: FSCALE and FPREM. `convert`: the other
-//! formats.
+//! formats. `transcendental`: sines, logarithms and the like.
 
 mod convert;
 mod number;
 mod step;
+mod transcendental;
 
 use std::cmp::Ordering;
 
@@ -54,6 +55,16 @@ pub(super) fn arithmetic(op: X87Arithmetic, a: Number, b: Number, mode: u64) -> 
         X87Arithmetic::RoundToInteger => round_to_integer(&a, mode),
         X87Arithmetic::Exponent => exponent(&a),
         X87Arithmetic::Significand => significand(&a),
+        X87Arithmetic::Sine | X87Arithmetic::Cosine | X87Arithmetic::Tangent | X87Arithmetic::Power => {
+            if let Some(nan) = propagate_nan(&[a]) {
+                return nan;
+            }
+            let computed = match op {
+                X87Arithmetic::Power => transcendental::power(&a, mode),
+                _ => transcendental::angle(op, &a, mode),
+            };
+            with_denormal(computed, a.denormal)
+        }
         _ => {
             if let Some(nan) = propagate_nan(&[a, b]) {
                 return nan;
@@ -62,6 +73,9 @@ pub(super) fn arithmetic(op: X87Arithmetic, a: Number, b: Number, mode: u64) -> 
                 X87Arithmetic::Scale => scale(&a, &b, mode),
                 X87Arithmetic::Remainder => remainder(&a, &b, false, mode),
                 X87Arithmetic::RemainderNearest => remainder(&a, &b, true, mode),
+                X87Arithmetic::Logarithm => transcendental::logarithm(&a, &b, mode),
+                X87Arithmetic::LogarithmPlus1 => transcendental::logarithm_plus_1(&a, &b, mode),
+                X87Arithmetic::AngleOfPoint => transcendental::angle_of_point(&a, &b, mode),
                 _ => four_operations(op, &a, &b, mode),
             };
             with_denormal(computed, a.denormal || b.denormal)

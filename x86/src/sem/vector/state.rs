@@ -9,7 +9,9 @@ use crate::sem::operand;
 /// The bits of MXCSR that exist.
 const MXCSR_MASK: u64 = 0xffff;
 
-/// The size of the part of the FXSAVE image that the processor writes.
+/// The size of the FXSAVE image, all of which must be accessible.
+const IMAGE_BYTES: u64 = 512;
+/// The size of the part of it that the processor writes.
 const SAVED_BYTES: u64 = 416;
 
 /// #GP if a value for MXCSR sets a bit that does not exist.
@@ -43,7 +45,7 @@ fn offset<M: Machine>(d: &M::D, va: Bv<M>, by: u64) -> Bv<M> {
 /// zeros.
 pub fn fxsave<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = aligned_address(m, op, 16)?;
-    m.prepare_store(va, SAVED_BYTES).map_err(|trap| operand::non_canonical(op, trap))?;
+    m.prepare_store(va, IMAGE_BYTES).map_err(|trap| operand::non_canonical(op, trap))?;
     let zero = m.d().lit(64, 0);
     let header = {
         let d = m.d();
@@ -68,6 +70,8 @@ pub fn fxsave<M: Machine>(m: &mut M, op: &Op) -> Exec {
 /// FXRSTOR, FXRSTOR64. The last x87 opcode and pointers are ignored.
 pub fn fxrstor<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = aligned_address(m, op, 16)?;
+    let last = offset::<M>(m.d(), va, IMAGE_BYTES - 1);
+    m.load(8, last).map_err(|trap| operand::non_canonical(op, trap))?;
     let mut image = Vec::with_capacity(26);
     for at in (0..SAVED_BYTES).step_by(16) {
         let from = offset::<M>(m.d(), va, at);

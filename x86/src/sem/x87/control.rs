@@ -1,5 +1,5 @@
-//! The control and status words, and the whole environment in memory (Intel SDM vol. 1, 8.1.10, the 32-bit
-//! protected-mode form that 64-bit mode uses).
+//! The control and status words, and the whole environment in memory (Intel SDM vol. 1, 8.1.10): the 32-bit
+//! protected-mode form, and with an operand-size prefix the 16-bit one. `SLOT` is the width of its words in bits.
 
 use super::{check_pending, fixed_control, number, physical, summarized};
 use crate::domain::{Bin, Cmp, Domain};
@@ -10,8 +10,8 @@ use crate::sem::operand;
 
 /// The control word after FNINIT: all exceptions masked, full precision, round to nearest.
 const INITIAL_CONTROL: u64 = 0x37f;
-/// Size of the environment in bytes.
-const ENVIRONMENT: u64 = 28;
+/// Words of the environment: control, status, tags, instruction pointer (two), data pointer (two).
+const WORDS: u64 = 7;
 /// Size of the eight registers in bytes.
 const REGISTERS: u64 = 80;
 
@@ -84,15 +84,20 @@ fn full_tag<M: Machine>(m: &M, register: u8) -> Bv<M> {
     d.ite(full, 2, tag, d.lit(2, 3))
 }
 
-/// The seven doublewords of the environment.
-fn environment<M: Machine>(m: &M) -> [Bv<M>; 7] {
+/// Size of the environment in bytes.
+const fn size(slot: u32) -> u64 {
+    WORDS * (slot as u64 / 8)
+}
+
+/// The words of the environment.
+fn environment<M: Machine, const SLOT: u32>(m: &M) -> [Bv<M>; 7] {
     let d = m.d();
     let tags = (1..8).fold(full_tag(m, 0), |tags, n| {
         let tag = full_tag(m, n);
         d.concat(2, tag, 2 * u32::from(n), tags)
     });
-    let padded = |v| d.concat(16, d.lit(16, 0xffff), 16, v);
-    let zero = d.lit(32, 0);
+    let padded = |v| if SLOT == 16 { v } else { d.concat(16, d.lit(16, 0xffff), 16, v) };
+    let zero = d.lit(SLOT, 0);
     let (control, status) = (m.control(Control::X87Control), m.control(Control::X87Status));
     [padded(control), padded(status), padded(tags), zero, zero, zero, padded(d.lit(16, 0))]
 }
@@ -101,34 +106,39 @@ fn at<M: Machine>(m: &M, va: Bv<M>, offset: u64) -> Bv<M> {
     m.d().bin(Bin::Add, 64, va, m.d().lit(64, offset))
 }
 
-fn store_environment<M: Machine>(m: &mut M, op: &Op, va: Bv<M>) -> Exec {
-    for (n, v) in (0..).zip(environment(m)) {
-        let to = at(m, va, 4 * n);
-        m.store(32, to, v).map_err(|trap| operand::non_canonical(op, trap))?;
+fn store_environment<M: Machine, const SLOT: u32>(m: &mut M, op: &Op, va: Bv<M>) -> Exec {
+    for (offset, v) in (0..).step_by(SLOT as usize / 8).zip(environment::<M, SLOT>(m)) {
+        let to = at(m, va, offset);
+        m.store(SLOT, to, v).map_err(|trap| operand::non_canonical(op, trap))?;
     }
     Ok(())
 }
 
 /// FNSTENV: then all exceptions are masked.
-pub fn store_environment_and_mask<M: Machine>(m: &mut M, op: &Op) -> Exec {
+pub fn store_environment_and_mask<M: Machine, const SLOT: u32>(m: &mut M, op: &Op) -> Exec {
     let va = operand::effective_address(m, op);
-    m.prepare_store(va, ENVIRONMENT).map_err(|trap| operand::non_canonical(op, trap))?;
-    store_environment(m, op, va)?;
+    m.prepare_store(va, size(SLOT)).map_err(|trap| operand::non_canonical(op, trap))?;
+    store_environment::<M, SLOT>(m, op, va)?;
     let control = m.d().bin(Bin::Or, 16, m.control(Control::X87Control), m.d().lit(16, exception::ALL));
     set_control(m, control);
     Ok(())
 }
 
-/// Control, status and abridged tag word of an image of `bytes` bytes. The first doubleword and the last byte are
-/// read before all else: the address of a page fault shows that processors do so.
-fn read_environment<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bytes: u64) -> Exec<[Bv<M>; 3]> {
+/// Control, status and abridged tag word of an image of `bytes` bytes. The first word and the last byte are read
+/// before all else: the address of a page fault shows that processors do so.
+fn read_environment<M: Machine, const SLOT: u32>(
+    m: &mut M,
+    op: &Op,
+    va: Bv<M>,
+    bytes: u64,
+) -> Exec<[Bv<M>; 3]> {
     let last = at(m, va, bytes - 1);
-    for (w, end) in [(32, va), (8, last)] {
+    for (w, end) in [(SLOT, va), (8, last)] {
         m.load(w, end).map_err(|trap| operand::non_canonical(op, trap))?;
     }
     let mut words = [va; 3];
-    for (n, word) in (0..).zip(&mut words) {
-        let from = at(m, va, 4 * n);
+    for (offset, word) in (0..).step_by(SLOT as usize / 8).zip(&mut words) {
+        let from = at(m, va, offset);
         *word = m.load(16, from).map_err(|trap| operand::non_canonical(op, trap))?;
     }
     let d = m.d();
@@ -145,22 +155,22 @@ fn set_environment<M: Machine>(m: &mut M, [control, status, tag]: [Bv<M>; 3]) {
 }
 
 /// FLDENV.
-pub fn load_environment<M: Machine>(m: &mut M, op: &Op) -> Exec {
+pub fn load_environment<M: Machine, const SLOT: u32>(m: &mut M, op: &Op) -> Exec {
     check_pending(m)?;
     let va = operand::effective_address(m, op);
-    let environment = read_environment(m, op, va, ENVIRONMENT)?;
+    let environment = read_environment::<M, SLOT>(m, op, va, size(SLOT))?;
     set_environment(m, environment);
     Ok(())
 }
 
 /// FNSAVE: the environment and the registers from ST(0) on, then FNINIT.
-pub fn save<M: Machine>(m: &mut M, op: &Op) -> Exec {
+pub fn save<M: Machine, const SLOT: u32>(m: &mut M, op: &Op) -> Exec {
     let va = operand::effective_address(m, op);
-    m.prepare_store(va, ENVIRONMENT + REGISTERS).map_err(|trap| operand::non_canonical(op, trap))?;
-    store_environment(m, op, va)?;
+    m.prepare_store(va, size(SLOT) + REGISTERS).map_err(|trap| operand::non_canonical(op, trap))?;
+    store_environment::<M, SLOT>(m, op, va)?;
     for (n, i) in (0..).zip(0..8) {
         let (significand, sign_exponent) = number(m, i);
-        let to = at(m, va, ENVIRONMENT + 10 * n);
+        let to = at(m, va, size(SLOT) + 10 * n);
         m.store(64, to, significand).map_err(|trap| operand::non_canonical(op, trap))?;
         let above = at(m, to, 8);
         m.store(16, above, sign_exponent).map_err(|trap| operand::non_canonical(op, trap))?;
@@ -169,13 +179,13 @@ pub fn save<M: Machine>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// FRSTOR.
-pub fn restore<M: Machine>(m: &mut M, op: &Op) -> Exec {
+pub fn restore<M: Machine, const SLOT: u32>(m: &mut M, op: &Op) -> Exec {
     check_pending(m)?;
     let va = operand::effective_address(m, op);
-    let environment = read_environment(m, op, va, ENVIRONMENT + REGISTERS)?;
+    let environment = read_environment::<M, SLOT>(m, op, va, size(SLOT) + REGISTERS)?;
     let mut registers = [(va, va); 8];
     for (n, register) in (0..).zip(&mut registers) {
-        let from = at(m, va, ENVIRONMENT + 10 * n);
+        let from = at(m, va, size(SLOT) + 10 * n);
         let above = at(m, from, 8);
         register.0 = m.load(64, from).map_err(|trap| operand::non_canonical(op, trap))?;
         register.1 = m.load(16, above).map_err(|trap| operand::non_canonical(op, trap))?;

@@ -13,8 +13,10 @@
 pub mod arithmetic;
 pub mod compare;
 pub mod control;
+pub mod decimal;
 pub mod load;
 pub mod store;
+pub mod transcendental;
 pub mod unary;
 
 use crate::domain::{Bin, Domain};
@@ -106,6 +108,8 @@ struct Effect<M: Machine> {
     keeps_c1: bool,
     /// Exceptions that hold the effect back if they are not masked.
     holding: u64,
+    /// What else holds it back.
+    refused: Option<Bool<M>>,
 }
 
 impl<M: Machine> Effect<M> {
@@ -113,12 +117,22 @@ impl<M: Machine> Effect<M> {
     fn new(m: &M, found: Bv<M>) -> Self {
         let holding = exception::BEFORE_RESULT;
         let (defined, top) = (status::C1, m.x87_top());
-        Effect { found, defined, writes: [None; 2], emptied: 0, top, keeps_c1: false, holding }
+        Effect { found, defined, writes: [None; 2], emptied: 0, top, keeps_c1: false, holding, refused: None }
     }
 
     /// Defines all four conditions.
     fn conditions(self) -> Self {
-        Effect { defined: status::CONDITIONS, ..self }
+        self.defining(status::CONDITIONS)
+    }
+
+    /// Defines more conditions than C1.
+    fn defining(self, conditions: u64) -> Self {
+        Effect { defined: self.defined | conditions, ..self }
+    }
+
+    /// Does nothing to registers and stack if `c`.
+    fn unless(self, c: Bool<M>) -> Self {
+        Effect { refused: Some(c), ..self }
     }
 
     /// Keeps C1 unless there is a stack fault: FCMOVcc and FCOMI, as AMD's processors do it (the Intel SDM has
@@ -174,7 +188,8 @@ impl<M: Machine> Effect<M> {
     fn is_held(&self, m: &M) -> Bool<M> {
         let d = m.d();
         let unmasked = d.bin(Bin::And, 16, self.found, d.complement(16, m.control(Control::X87Control)));
-        any_of(d, unmasked, self.holding)
+        let held = any_of(d, unmasked, self.holding);
+        self.refused.map_or(held, |refused| d.or(held, refused))
     }
 
     /// Does it.

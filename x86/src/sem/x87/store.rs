@@ -3,7 +3,9 @@
 //! An exception that is not masked keeps memory as it was, so the destination is read before it is written.
 
 use super::load::upper_address;
-use super::{Effect, STACK_UNDERFLOW, check_pending, choose, indefinite, is_empty, mode, number, place};
+use super::{
+    Effect, Number, STACK_UNDERFLOW, check_pending, choose, indefinite, is_empty, mode, number, place,
+};
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine};
 use crate::op::Op;
@@ -60,14 +62,19 @@ pub fn integer<M: Machine, const W: u32, const POP: bool, const TRUNCATE: bool>(
 /// FSTP of an 80-bit number, which raises nothing but a stack fault.
 pub fn extended<M: Machine>(m: &mut M, op: &Op) -> Exec {
     check_pending(m)?;
-    let at = |trap| operand::non_canonical(op, trap);
-    let (va, above) = (operand::effective_address(m, op), upper_address(m, op));
-    m.prepare_store(va, 10).map_err(at)?;
-    let old = (m.load(64, va).map_err(at)?, m.load(16, above).map_err(at)?);
     let empty = is_empty(m, 0);
     let d = m.d();
     let found = d.ite(empty, 16, d.lit(16, STACK_UNDERFLOW), d.lit(16, 0));
     let value = choose(d, empty, indefinite(d), number(m, 0));
+    finish_80_bits(m, op, value, found)
+}
+
+/// Stores 80 bits and pops.
+pub(super) fn finish_80_bits<M: Machine>(m: &mut M, op: &Op, value: Number<M>, found: Bv<M>) -> Exec {
+    let at = |trap| operand::non_canonical(op, trap);
+    let (va, above) = (operand::effective_address(m, op), upper_address(m, op));
+    m.prepare_store(va, 10).map_err(at)?;
+    let old = (m.load(64, va).map_err(at)?, m.load(16, above).map_err(at)?);
     let effect = Effect::new(m, found);
     let stored = choose(m.d(), effect.is_held(m), old, value);
     m.store(64, va, stored.0).map_err(at)?;
