@@ -3,7 +3,7 @@
 
 use rustc_apfloat::ieee::{Double, Single, X87DoubleExtended};
 use rustc_apfloat::{Float, Round, Status, StatusAnd};
-use x86::opaque::{Arithmetic, Format, Opaque, X87Arithmetic, evaluate, exception};
+use x86::opaque::{AesStep, Arithmetic, Field, Format, Opaque, X87Arithmetic, evaluate, exception};
 
 const ROUNDS: [Round; 4] =
     [Round::NearestTiesToEven, Round::TowardNegative, Round::TowardPositive, Round::TowardZero];
@@ -304,6 +304,9 @@ fn operations() -> Vec<Opaque> {
             Opaque::X87ToFloat(format),
         ]);
     }
+    let fields = [Field::CarrylessProduct, Field::Multiply, Field::Inverse, Field::Affine];
+    all.extend(fields.map(Opaque::Field));
+    all.push(Opaque::Field(Field::Aes(AesStep::InverseSubstituteAndMix)));
     all.extend([16, 32, 64].map(|bits| Opaque::X87ToInteger { bits }));
     all.extend(
         [

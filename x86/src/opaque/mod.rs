@@ -1,4 +1,4 @@
-//! Operations that a bit-vector algebra does not express: floating point.
+//! Operations that a bit-vector algebra does not express, or not well: floating point, and the steps of ciphers.
 //!
 //! A symbolic domain treats them as uninterpreted functions and folds them when every argument is concrete by
 //! calling [`evaluate`]; the concrete domain calls [`evaluate`] directly. So each has one meaning, here.
@@ -8,15 +8,18 @@
 //! here depends on the floating-point environment of the host but for its default, rounding to nearest.
 //!
 //! Parts: [`real`] (exact arithmetic and rounding), [`sse`] (the rules of SSE: DAZ, FTZ, NaN operands), `fast`
-//! (the same through host floats where that is provably equal), [`x87`] (the 80-bit format and its rules).
+//! (the same through host floats where that is provably equal), [`x87`] (the 80-bit format and its rules), [`field`]
+//! (polynomials of bits).
 
 mod basic;
 mod fast;
+mod field;
 mod real;
 mod series;
 mod sse;
 mod x87;
 
+pub use field::{AesStep, Field};
 pub use x87::status;
 
 /// Exception flags, by their bits in MXCSR and in the x87 status word.
@@ -185,6 +188,8 @@ pub enum Opaque {
         /// 16, 32 or 64.
         bits: u32,
     },
+    /// As the variant says; bits and polynomials, not numbers.
+    Field(Field),
 }
 
 impl Opaque {
@@ -200,6 +205,7 @@ impl Opaque {
             Opaque::X87Compare { .. } => vec![64, 16, 64, 16],
             Opaque::X87FromFloat { format, .. } => vec![format.width()],
             Opaque::X87ToFloat(_) | Opaque::X87ToInteger { .. } => vec![64, 16, 16],
+            Opaque::Field(op) => op.argument_widths(),
         }
     }
 
@@ -218,6 +224,7 @@ impl Opaque {
             Opaque::X87Compare { .. } => [16, 1, 1],
             Opaque::X87ToFloat(f) => [f.width(), 16, 1],
             Opaque::X87ToInteger { bits } => [bits, 16, 1],
+            Opaque::Field(op) => op.result_widths(),
         }
     }
 }
@@ -242,5 +249,6 @@ pub fn evaluate(op: Opaque, args: &[u64]) -> [u64; 3] {
         Opaque::X87FromFloat { format, quiet } => x87::from_float(format, quiet, args[0]),
         Opaque::X87ToFloat(format) => x87::to_float(format, (args[0], args[1]), args[2]),
         Opaque::X87ToInteger { bits } => x87::to_integer(bits, (args[0], args[1]), args[2]),
+        Opaque::Field(op) => field::evaluate(op, args),
     }
 }

@@ -4,6 +4,7 @@
 //! asks without it, and one instance per instruction serves all forms. Instantiate the table in one crate per
 //! machine: it is most of what there is to compile.
 
+mod crypto;
 mod hot;
 mod integer;
 mod vector;
@@ -17,5 +18,8 @@ use crate::op::Op;
 /// The handler and operands of `i`; `None` where there are no semantics.
 #[must_use]
 pub fn lookup<M: Machine, const FAST: bool>(i: &Instruction) -> Option<(Handler<M>, Op)> {
-    integer::lookup::<M, FAST>(i).or_else(|| vector::lookup(i)).or_else(|| x87::lookup(i))
+    integer::lookup::<M, FAST>(i)
+        .or_else(|| vector::lookup(i))
+        .or_else(|| crypto::lookup(i))
+        .or_else(|| x87::lookup(i))
 }

@@ -21,16 +21,19 @@
 //! by mnemonic: `N::Paddb | N::Vpaddb` has all forms and lengths at once. Add a golden case for each mnemonic, and run
 //! `x86-oracle --mnemonic vpaddb`, which takes its encodings from the table.
 
+pub mod aes;
 pub mod blend;
 pub mod compare_strings;
 pub mod convert;
 pub mod crc;
 pub mod float;
+pub mod galois;
 pub mod lanes;
 pub mod masked;
 pub mod moves;
 pub mod pack;
 pub mod permute;
+pub mod sha;
 pub mod shift;
 pub mod shuffle;
 pub mod state;
