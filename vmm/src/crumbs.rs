@@ -1,9 +1,8 @@
 //! Crumbs of a recorded program: left at each exit while recording, compared where that is cheap while replaying.
 
-use crate::engine::Counters;
 use crate::gate::AtExit;
 use crate::recording::{Recording, RecordingError, shared_file};
-use lbr::crumb::{Counts, Crumb, Entry, Exit, Origin, Reader, RingError, Writer};
+use lbr::crumb::{Crumb, Entry, Exit, Origin, Reader, RingError, Writer};
 use lbr::{Crumbs, crumb};
 use rustc_hash::FxHashMap;
 use std::io;
@@ -56,17 +55,9 @@ impl Leaver {
             rip: at.regs.rip,
             rsp: at.regs.gpr[4],
             time: Some(clock(libc::CLOCK_MONOTONIC)),
-            counts: counts(at.counters),
+            counts: at.counts,
             context: None,
         });
-    }
-}
-
-fn counts(counters: Option<Counters>) -> Counts {
-    Counts {
-        instructions: counters.map(|c| c.instructions),
-        taken_branches: counters.map(|c| c.taken_branches),
-        conditional_branches: counters.map(|c| c.conditional_branches),
     }
 }
 

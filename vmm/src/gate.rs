@@ -4,7 +4,7 @@
 //! produce the input and journals it; while replaying, it takes the input from the journal, never calls the
 //! host, and stops at the first difference.
 
-use crate::engine::Counters;
+use lbr::crumb::Counts;
 use x86::state::Regs;
 
 /// What kind of exit is being served; part of what replay checks.
@@ -47,8 +47,8 @@ pub struct AtExit<'a> {
     pub thread: u32,
     /// Its registers.
     pub regs: &'a Regs,
-    /// What the engine has counted, if it does.
-    pub counters: Option<Counters>,
+    /// What has been counted until then.
+    pub counts: Counts,
 }
 
 /// Records or replays.

@@ -141,11 +141,23 @@ pub enum Counted {
     TakenBranches,
 }
 
-impl Events {
-    /// The counters to open for a guest's user mode, and what each counts; the first is that which positions rely on.
+impl Counted {
+    /// Its name, as shown.
     #[must_use]
-    pub fn guest_counters(&self) -> Vec<(Counted, Event)> {
-        let counter = |counted, code| (counted, Event::counter(What::Raw(code), Scope::GuestUser));
+    pub fn name(self) -> &'static str {
+        match self {
+            Counted::ConditionalBranches => "conditional branches",
+            Counted::Instructions => "instructions",
+            Counted::TakenBranches => "taken branches",
+        }
+    }
+}
+
+impl Events {
+    /// The counters to open, and what each counts; the first is that which positions rely on.
+    #[must_use]
+    pub fn counters(&self, scope: Scope) -> Vec<(Counted, Event)> {
+        let counter = |counted, code| (counted, Event::counter(What::Raw(code), scope));
         let mut counters = vec![counter(Counted::ConditionalBranches, self.conditional_branches)];
         if !self.one_counter {
             counters.push(counter(Counted::Instructions, self.instructions));
@@ -186,8 +198,8 @@ mod tests {
 
     #[test]
     fn where_a_second_counter_does_harm_there_is_one() {
-        assert_eq!(SKYLAKE.guest_counters().len(), 1);
-        let zen: Vec<Counted> = ZEN.guest_counters().iter().map(|(counted, _)| *counted).collect();
+        assert_eq!(SKYLAKE.counters(Scope::GuestUser).len(), 1);
+        let zen: Vec<Counted> = ZEN.counters(Scope::User).iter().map(|(counted, _)| *counted).collect();
         assert_eq!(zen, [Counted::ConditionalBranches, Counted::Instructions, Counted::TakenBranches]);
     }
 }

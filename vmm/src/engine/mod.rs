@@ -13,6 +13,7 @@ pub mod soft;
 pub use interrupt::Interrupter;
 
 use crate::ram::Ram;
+use lbr::crumb::Counts;
 use x86::machine::MachineRead;
 use x86::state::{Fpu, Regs};
 
@@ -103,6 +104,16 @@ pub struct Counters {
     pub conditional_branches: u64,
 }
 
+impl From<Counters> for Counts {
+    fn from(counters: Counters) -> Counts {
+        Counts {
+            instructions: Some(counters.instructions),
+            taken_branches: Some(counters.taken_branches),
+            conditional_branches: Some(counters.conditional_branches),
+        }
+    }
+}
+
 /// A page whose translation was withdrawn, narrowed or moved to another frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StalePage {
@@ -141,6 +152,11 @@ pub trait Engine {
     fn run(&mut self, until: Until) -> Result<Exit, EngineError>;
     /// Exact counts, where the engine has them; never an estimate.
     fn counters(&self) -> Option<Counters>;
+    /// What has retired, as far as something counts it: exactly on the software CPU; on KVM by the processor's counters,
+    /// which have errors of their own ([`lbr::perf::retired::Events`]). What nothing counts is absent.
+    fn counts(&self) -> Counts {
+        self.counters().map(Counts::from).unwrap_or_default()
+    }
     /// Reads model-specific registers (branch records and their controls) as KVM_GET_MSRS does: stops at the
     /// first that it refuses, and gives those before it.
     fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError>;

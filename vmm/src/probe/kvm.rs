@@ -4,6 +4,9 @@ use crate::engine::kvm::{KvmEngine, Landing};
 use crate::engine::{Engine, Exit, Until, Virt};
 use crate::paging::Rights;
 use crate::sandbox::{Sandbox, SandboxError};
+use lbr::perf::NoCounters;
+use lbr::perf::retired::Counted;
+use lbr::{Armed, Filter, Provenance};
 use std::time::Instant;
 use x86::op::Gpr;
 use x86::state::{RFLAGS_FIXED, RFLAGS_IF, Regs};
@@ -35,6 +38,8 @@ pub struct Kvm {
     pub dirty_log: bool,
     /// The number of the processor's branch records, or why there are none.
     pub branch_records: Result<u32, String>,
+    /// What the processor counts of the guest, or why nothing.
+    pub counters: Result<Vec<Counted>, String>,
 }
 
 /// The least time of a batch, divided by its exits, in microseconds.
@@ -53,7 +58,8 @@ pub struct ExitCost {
 /// # Errors
 /// If /dev/kvm cannot be used, or not for a process guest.
 pub fn probe_kvm() -> Result<Kvm, SandboxError> {
-    let mut sandbox = Sandbox::new(Box::new(KvmEngine::new(MEMORY)?))?;
+    let (engine, armed) = KvmEngine::recording(MEMORY, Filter::ANY)?;
+    let mut sandbox = Sandbox::new(Box::new(engine))?;
     sandbox.map(DATA, &[0; 64], Rights { write: true, execute: false })?;
     Ok(Kvm {
         landing: sandbox.engine().landing(),
@@ -62,7 +68,8 @@ pub fn probe_kvm() -> Result<Kvm, SandboxError> {
         traps_tsc: !matches!(run(&mut sandbox, RDTSC)?, Exit::Syscall),
         withholds_avx: !matches!(run(&mut sandbox, AVX)?, Exit::Syscall),
         dirty_log: dirty_log(&mut sandbox)?,
-        branch_records: branch_records(&mut sandbox),
+        branch_records: armed.map_err(|e| e.to_string()).and_then(|armed| branch_records(&mut sandbox, armed)),
+        counters: counters(&mut sandbox).map_err(|e| e.to_string()),
     })
 }
 
@@ -76,6 +83,10 @@ const RDTSC: &[u8] = &[0x0f, 0x31, 0x0f, 0x05];
 const AVX: &[u8] = &[0xc5, 0xfc, 0x57, 0xc0, 0x0f, 0x05];
 /// MOV EAX, 0x80000002 (the brand string); CPUID; SYSCALL.
 const CPUID: &[u8] = &[0xb8, 0x02, 0x00, 0x00, 0x80, 0x0f, 0xa2, 0x0f, 0x05];
+/// JMP over a byte; JMP over a byte; SYSCALL.
+const TWO_JUMPS: &[u8] = &[0xeb, 0x01, 0x90, 0xeb, 0x01, 0x90, 0x0f, 0x05];
+/// JZ to the next instruction; SYSCALL.
+const ONE_CONDITIONAL: &[u8] = &[0x74, 0x00, 0x0f, 0x05];
 /// MOV [RBX], RAX; SYSCALL.
 const STORE: &[u8] = &[0x48, 0x89, 0x03, 0x0f, 0x05];
 
@@ -127,9 +138,28 @@ fn dirty_log(sandbox: &mut Sandbox<KvmEngine>) -> Result<bool, SandboxError> {
     Ok(dirty.is_ok_and(|frames| frames.contains(&frame)))
 }
 
-fn branch_records(sandbox: &mut Sandbox<KvmEngine>) -> Result<u32, String> {
+/// Executes two jumps, which must be the newest two records then.
+fn branch_records(sandbox: &mut Sandbox<KvmEngine>, armed: Armed) -> Result<u32, String> {
+    run(sandbox, TWO_JUMPS).map_err(|error| error.to_string())?;
     let engine: &mut dyn Engine = sandbox.engine_mut();
-    lbr::Armed::arm(engine, lbr::Filter::ANY).map(lbr::Armed::depth).map_err(|error| error.to_string())
+    let trail = armed.capture(engine, Provenance::Hardware).map_err(|error| error.to_string())?;
+    let found: Vec<_> = trail.newest(2).records.iter().map(|record| (record.from, record.to)).collect();
+    match found == [(CODE, CODE + 3), (CODE + 3, CODE + 6)] {
+        true => Ok(armed.depth()),
+        false => Err(format!("two jumps at {CODE:#x} were executed, and the newest records are {found:x?}")),
+    }
+}
+
+/// Executes one conditional branch, which must count as one.
+fn counters(sandbox: &mut Sandbox<KvmEngine>) -> Result<Vec<Counted>, NoCounters> {
+    let counted = sandbox.engine().counted()?.to_vec();
+    let count = |sandbox: &Sandbox<KvmEngine>| sandbox.engine().counts().conditional_branches;
+    let before = count(sandbox);
+    let ran = run(sandbox, ONE_CONDITIONAL).is_ok();
+    match count(sandbox).zip(before).and_then(|(after, before)| after.checked_sub(before)) {
+        Some(1) if ran => Ok(counted),
+        other => Err(NoCounters::Wrong(other)),
+    }
 }
 
 /// Runs `code` to its first exit, with rbx at the page of data.

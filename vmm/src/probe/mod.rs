@@ -1,13 +1,17 @@
 //! What this host offers: found out by trying, not by names. Nothing here fails; what is missing is part of the report,
 //! with the reason.
 
+mod host;
 mod kvm;
 mod perf;
 
+pub use host::host;
+pub(crate) use host::signature;
 pub use kvm::{ExitCost, Kvm, probe_kvm};
-pub use perf::{Perf, probe_perf};
+pub use perf::{NoGuestStacks, Perf, no_guest_stacks, probe_perf};
 
 use crate::engine::EngineKind;
+use lbr::Provenance;
 
 /// Everything that was tried.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,13 +20,24 @@ pub struct Report {
     pub kvm: Result<Kvm, String>,
     /// What the kernel's perf events offer.
     pub perf: Perf,
+    /// Why the last branches of a program do not come from these.
+    pub guest_stacks: NoGuestStacks,
 }
 
 impl Report {
     /// Tries everything; takes some tenths of a second.
     #[must_use]
     pub fn new() -> Report {
-        Report { kvm: probe_kvm().map_err(|error| error.to_string()), perf: probe_perf() }
+        let kvm = probe_kvm().map_err(|error| error.to_string());
+        let guest_stacks = no_guest_stacks(kvm.as_ref().ok().map(|kvm| kvm.landing));
+        Report { kvm, perf: probe_perf(), guest_stacks }
+    }
+
+    /// Where branch records come from unless another source is asked for.
+    #[must_use]
+    pub fn branch_records(&self) -> Provenance {
+        let recorded = self.kvm.as_ref().is_ok_and(|kvm| kvm.branch_records.is_ok());
+        if recorded { Provenance::Hardware } else { Provenance::Derived }
     }
 
     /// The engine that is used unless another is asked for.

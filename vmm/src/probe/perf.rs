@@ -1,108 +1,138 @@
-//! What perf_event_open offers to this process (man page perf_event_open(2); the layout is that of
-//! include/uapi/linux/perf_event.h).
+//! What the kernel's perf events offer to this process, tried on itself: counters, branch stacks, the flight recorder.
 
-use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use super::host;
+use crate::engine::kvm::Landing;
+use lbr::perf::event::paranoid;
+use lbr::perf::retired::{Counted, Events};
+use lbr::perf::{Event, FlightRecorder, Group, OpenError, Sampling, Scope, SelfCounter, What};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 /// What the kernel's perf events offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Perf {
-    /// Counting retired branches with the processor's counters (PERF_COUNT_HW_BRANCH_INSTRUCTIONS), or why not.
-    pub hardware: Result<(), String>,
-    /// Sampling the processor's branch records, or why not.
-    pub branch_stack: Result<(), String>,
-    /// Counting with the kernel's clock (PERF_COUNT_SW_TASK_CLOCK), or why not.
-    pub software: Result<(), String>,
+    /// What the processor counts of this process, or why nothing.
+    pub counters: Result<Vec<Counted>, String>,
+    /// Whether a counter can be read without a system call, or why not.
+    pub rdpmc: Result<(), String>,
+    /// How many branches the samples of this process have, or why they have none.
+    pub branch_stack: Result<usize, String>,
+    /// How many samples of this process the flight recorder took by the kernel's clock, or why none.
+    pub flight_recorder: Result<usize, String>,
     /// /proc/sys/kernel/perf_event_paranoid.
     pub paranoid: Option<i32>,
 }
 
-const TYPE_HARDWARE: u32 = 0;
-const TYPE_SOFTWARE: u32 = 1;
-const HW_BRANCHES: u64 = 4;
-const HW_CYCLES: u64 = 0;
-const SW_TASK_CLOCK: u64 = 1;
-/// PERF_SAMPLE_BRANCH_STACK.
-const SAMPLE_BRANCH_STACK: u64 = 1 << 11;
-/// PERF_SAMPLE_BRANCH_USER and PERF_SAMPLE_BRANCH_ANY.
-const BRANCHES_USER_ANY: u64 = 1 | 1 << 3;
-/// disabled, exclude_kernel, exclude_hv.
-const FLAGS: u64 = 1 | 1 << 5 | 1 << 6;
-
-/// The beginning of `struct perf_event_attr`, with the size of its version 5; what is not named is zero.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup: u32,
-    breakpoint_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    rest: [u64; 4],
+/// Why the last branches of a guest do not come from the kernel's branch stacks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoGuestStacks {
+    /// The processor does not execute the program.
+    #[error("the software CPU executes the program, so the processor has no branches of it")]
+    Software,
+    /// There are no branch stacks at all.
+    #[error(transparent)]
+    Unavailable(OpenError),
+    /// The processor records for the guest alone, or not at all.
+    #[error(
+        "in a guest the processor records branches as the guest's own IA32_DEBUGCTL says: samples of the host have none \
+         of them"
+    )]
+    Hidden,
+    /// Samples are not of the crash.
+    #[error(
+        "perf takes a sample when a counter overflows, not when the program crashes: how many branches came between, it \
+         does not say"
+    )]
+    NotAtTheCrash,
 }
 
-/// Tries to open one event of each sort; nothing is left open.
+/// `PERF_SAMPLE_BRANCH_USER` and `PERF_SAMPLE_BRANCH_ANY`.
+const USER_ANY: u64 = 1 | 1 << 3;
+/// How many branches or instructions make a sample.
+const PERIOD: u64 = 10_000;
+/// Nanoseconds between two samples by the clock.
+const CLOCK_PERIOD: u64 = 100_000;
+/// How long each trial runs.
+const TRIAL: Duration = Duration::from_millis(5);
+/// The ring of a trial: two hundred samples without branches, a handful with.
+const RING: usize = 16 << 10;
+
+/// Tries everything; nothing is left open.
 #[must_use]
 pub fn probe_perf() -> Perf {
-    let sampled = Attributes {
-        sample_period: 100_000,
-        sample_type: SAMPLE_BRANCH_STACK,
-        branch_sample_type: BRANCHES_USER_ANY,
-        ..Attributes::default()
-    };
-    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+    let host = host();
+    let events = host.cpu.events().filter(|_| !host.hybrid).ok_or("the events of this processor are not known".to_owned());
     Perf {
-        hardware: open(Attributes { kind: TYPE_HARDWARE, config: HW_BRANCHES, ..Attributes::default() }),
-        branch_stack: open(Attributes { kind: TYPE_HARDWARE, config: HW_CYCLES, ..sampled }),
-        software: open(Attributes { kind: TYPE_SOFTWARE, config: SW_TASK_CLOCK, ..Attributes::default() }),
-        paranoid: paranoid.and_then(|text| text.trim().parse().ok()),
+        counters: events.clone().and_then(|events| counters(&events)),
+        rdpmc: events.clone().and_then(|events| rdpmc(&events)),
+        branch_stack: events.clone().and_then(|events| branch_stack(&events)),
+        flight_recorder: sampled(What::CpuClock, CLOCK_PERIOD, 0).and_then(|samples| match samples.len() {
+            0 => Err("no sample came".to_owned()),
+            some => Ok(some),
+        }),
+        paranoid: paranoid(),
     }
 }
 
-fn open(mut attributes: Attributes) -> Result<(), String> {
-    attributes.size = u32::try_from(size_of::<Attributes>()).expect("a small struct");
-    attributes.flags = FLAGS;
-    // SAFETY: `attributes` is as long as its size field says and lives through the call; the other arguments are
-    // numbers: this thread, any processor, no group, no flags.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_perf_event_open, &raw const attributes, 0, -1, -1, libc::c_ulong::MIN)
-    };
-    match i32::try_from(fd) {
-        Ok(fd) if fd >= 0 => {
-            // SAFETY: the descriptor was just opened and nothing else owns it.
-            drop(unsafe { OwnedFd::from_raw_fd(fd) });
-            Ok(())
+/// Why a guest's last branches do not come from branch stacks; `landing`: that of the engine, if it is KVM.
+#[must_use]
+pub fn no_guest_stacks(landing: Option<Landing>) -> NoGuestStacks {
+    let Some(landing) = landing else { return NoGuestStacks::Software };
+    let raw = host().cpu.events().map_or(What::Raw(0xc0), |events| What::Raw(events.instructions));
+    let sampling = Some(Sampling { period: PERIOD, branches: USER_ANY });
+    let event = Event { sampling, ..Event::counter(raw, Scope::User) };
+    match (FlightRecorder::open(&event, 0, RING), landing) {
+        (Err(why), _) => NoGuestStacks::Unavailable(why),
+        (Ok(_), Landing::Ring0) => NoGuestStacks::Hidden,
+        (Ok(_), Landing::Ring3) => NoGuestStacks::NotAtTheCrash,
+    }
+}
+
+fn counters(events: &Events) -> Result<Vec<Counted>, String> {
+    let (counted, events): (Vec<Counted>, Vec<Event>) = events.counters(Scope::User).into_iter().unzip();
+    let group = Group::open(&events, 0).map_err(|error| error.to_string())?;
+    group.enable().map_err(|error| error.to_string())?;
+    compute(TRIAL);
+    let values = group.read().and_then(|reading| reading.whole()).map_err(|error| error.to_string())?;
+    match values.iter().position(|value| *value == 0) {
+        Some(silent) => Err(format!("the counter of {} stands still", counted[silent].name())),
+        None => Ok(counted),
+    }
+}
+
+fn rdpmc(events: &Events) -> Result<(), String> {
+    let counter = SelfCounter::open(What::Raw(events.conditional_branches)).map_err(|error| error.to_string())?;
+    let before = counter.read().map_err(|error| error.to_string())?;
+    compute(TRIAL);
+    let after = counter.read().map_err(|error| error.to_string())?;
+    if after > before { Ok(()) } else { Err("the counter stands still".to_owned()) }
+}
+
+fn branch_stack(events: &Events) -> Result<usize, String> {
+    let stacks = sampled(What::Raw(events.conditional_branches), PERIOD, USER_ANY)?;
+    let deepest = stacks.into_iter().max().unwrap_or(0);
+    if deepest > 0 { Ok(deepest) } else { Err("no sample has branches".to_owned()) }
+}
+
+/// Samples this process with the flight recorder; gives the number of branches of each.
+fn sampled(what: What, period: u64, branches: u64) -> Result<Vec<usize>, String> {
+    let event = Event { sampling: Some(Sampling { period, branches }), ..Event::counter(what, Scope::User) };
+    let recorder = FlightRecorder::open(&event, 0, RING).map_err(|error| error.to_string())?;
+    recorder.start().map_err(|error| error.to_string())?;
+    compute(TRIAL);
+    recorder.stop().map_err(|error| error.to_string())?;
+    let flight = recorder.samples().map_err(|error| error.to_string())?;
+    let branches = flight.samples.iter().map(|sample| sample.branches.as_ref().map_or(0, |s| s.entries.len()));
+    Ok(branches.collect())
+}
+
+/// Computes, with branches.
+fn compute(time: Duration) {
+    let begun = Instant::now();
+    let mut n = 1_u64;
+    while begun.elapsed() < time {
+        for _ in 0..1000 {
+            n = black_box(n.rotate_left(1) ^ begun.elapsed().as_secs());
         }
-        _ => Err(reason(&io::Error::last_os_error())),
-    }
-}
-
-fn reason(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP) => "no PMU is visible here".to_owned(),
-        Some(libc::EACCES | libc::EPERM) => {
-            "not permitted (kernel.perf_event_paranoid, or seccomp)".to_owned()
-        }
-        Some(libc::ENOSYS) => "this kernel has no perf events".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_attributes_have_the_kernels_layout() {
-        assert_eq!(size_of::<Attributes>(), 112);
-        assert_eq!(std::mem::offset_of!(Attributes, flags), 40);
-        assert_eq!(std::mem::offset_of!(Attributes, branch_sample_type), 72);
     }
 }

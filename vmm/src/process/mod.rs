@@ -193,9 +193,9 @@ impl Process {
 
     /// Tells the gate of an exit.
     fn tell(&mut self, action: &Action) {
-        let (regs, counters) = (self.engine.regs(), self.engine.counters());
+        let (regs, counts) = (self.engine.regs(), self.engine.counts());
         if let Some(exit) = action.crumb(regs) {
-            self.gate.exit(&AtExit { exit, thread: PID.unsigned_abs(), regs, counters });
+            self.gate.exit(&AtExit { exit, thread: PID.unsigned_abs(), regs, counts });
         }
     }
 

@@ -1,8 +1,11 @@
 //! What the processor tells of an execution: its time, its counters, its branch records.
 
-use super::{CODE, RAX, each_engine, exception, load, regs, run, skipped, stand_at};
+use super::{CODE, MEMORY, RAX, each_engine, exception, load, regs, run, skipped};
 use iced_x86::code_asm::*;
-use vmm::engine::{EngineKind, Exit, Until};
+use lbr::{Armed, CaptureError, Filter, Provenance, Unavailable, msr};
+use vmm::engine::kvm::{KvmEngine, Landing};
+use vmm::engine::{self, Engine, EngineKind, Exit, Until};
+use vmm::sandbox::Sandbox;
 use x86::machine::MachineRead;
 
 #[test]
@@ -38,6 +41,11 @@ fn the_software_engine_stops_at_an_exact_count_and_kvm_says_that_it_cannot() {
         if sandbox.engine().kind() == EngineKind::Kvm {
             assert!(sandbox.engine().counters().is_none());
             assert!(sandbox.run(Until::Retired(5)).is_err());
+            // What the processor counts, if it does, it counts like the software CPU.
+            let before = sandbox.engine().counts().conditional_branches;
+            assert_eq!(run(sandbox), Exit::Syscall);
+            let after = sandbox.engine().counts().conditional_branches;
+            assert_eq!(after.zip(before).map(|(after, before)| after - before), before.map(|_| 1000));
             return;
         }
         for (bound, count, offset) in [(1, 0, 5), (2, 1, 8), (4, 1, 5), (1 + 3 * 500 + 1, 501, 8)] {
@@ -52,9 +60,24 @@ fn the_software_engine_stops_at_an_exact_count_and_kvm_says_that_it_cannot() {
     });
 }
 
+/// Runs `body` on each engine that records branches; says why the others do not.
+fn each_recording_engine(filter: Filter, body: impl Fn(&mut Sandbox, Armed)) {
+    let mut soft = Sandbox::new(engine::open(EngineKind::Soft, MEMORY).unwrap()).unwrap();
+    let armed = Armed::arm(soft.engine_mut(), filter).unwrap();
+    body(&mut soft, armed);
+    match KvmEngine::recording(MEMORY, filter) {
+        Ok((engine, Ok(armed))) => {
+            let engine: Box<dyn Engine> = Box::new(engine);
+            body(&mut Sandbox::new(engine).unwrap(), armed);
+        }
+        Ok((_, Err(why))) => skipped("branch records on engine kvm", &why),
+        Err(why) => skipped("branch records on engine kvm", &why),
+    }
+}
+
 #[test]
-fn branch_records_are_read_back_or_their_absence_has_a_reason() {
-    each_engine(|sandbox| {
+fn branch_records_are_read_back() {
+    each_recording_engine(Filter::ANY, |sandbox, armed| {
         load(sandbox, |a| {
             let (mut again, mut function, mut end) = (a.create_label(), a.create_label(), a.create_label());
             a.mov(ecx, 3)?;
@@ -71,33 +94,72 @@ fn branch_records_are_read_back_or_their_absence_has_a_reason() {
         });
         let (again, after_call, jnz, jmp, function, end) =
             (CODE + 5, CODE + 10, CODE + 12, CODE + 14, CODE + 16, CODE + 17);
-        let armed = match lbr::Armed::arm(sandbox.engine_mut(), lbr::Filter::ANY) {
-            Ok(armed) => armed,
-            Err(lbr::CaptureError::Unavailable(why)) if sandbox.engine().kind() == EngineKind::Kvm => {
-                skipped("branch records on engine kvm", &why);
-                // Such a host may take the write all the same; it must not read back.
-                sandbox.engine_mut().write_msrs(&[(lbr::msr::DEBUGCTL, 1)]).unwrap();
-                let value = sandbox.engine_mut().read_msrs(&[lbr::msr::DEBUGCTL]).unwrap();
-                assert!(matches!(value[..], [] | [0]), "{value:x?}");
-                return;
-            }
-            Err(other) => panic!("{other}"),
-        };
         assert_eq!(run(sandbox), Exit::Syscall);
         assert_eq!(run(sandbox), exception(6, 0, 0));
-        let trail = armed.capture(sandbox.engine_mut(), lbr::Provenance::Derived).unwrap();
+        let trail = armed.capture(sandbox.engine_mut(), Provenance::Hardware).unwrap();
         let once = [(again, function), (function, after_call), (jnz, again)];
         let mut expected = [once, once, once].concat();
         expected[8] = (jmp, end);
         let found: Vec<(u64, u64)> = trail.records.iter().map(|r| (r.from, r.to)).collect();
         assert_eq!(found, expected, "{found:x?}");
-
-        stand_at(sandbox, end);
-        let armed = lbr::Armed::arm(sandbox.engine_mut(), "0x0".parse().unwrap()).unwrap();
-        assert_eq!(run(sandbox), Exit::Syscall);
-        assert_eq!(run(sandbox), exception(6, 0, 0));
-        let trail = armed.capture(sandbox.engine_mut(), lbr::Provenance::Derived).unwrap();
-        let ends: Vec<bool> = trail.records.iter().map(|r| r.to >> 63 != 0).collect();
-        assert_eq!(ends, [false, true, false, true], "the way back from UD2, SYSCALL, back, UD2: {trail:x?}");
     });
+}
+
+#[test]
+fn the_way_to_the_kernel_and_back_is_recorded_where_the_filter_lets_it() {
+    let mut sandbox = Sandbox::new(engine::open(EngineKind::Soft, MEMORY).unwrap()).unwrap();
+    load(&mut sandbox, |a| {
+        a.syscall()?;
+        a.ud2()
+    });
+    let armed = Armed::arm(sandbox.engine_mut(), Filter::EVERYTHING).unwrap();
+    assert_eq!(run(&mut sandbox), Exit::Syscall);
+    assert_eq!(run(&mut sandbox), exception(6, 0, 0));
+    let trail = armed.capture(sandbox.engine_mut(), Provenance::Derived).unwrap();
+    let ends: Vec<bool> = trail.records.iter().map(|r| r.to >> 63 != 0).collect();
+    assert_eq!(ends, [true, false, true], "SYSCALL, back, UD2: {trail:x?}");
+}
+
+/// What this host's KVM really does where it has no branch records: it refuses, or takes a write and forgets it. In no
+/// case does recording seem to be on; and a vCPU that was refused it runs as any other.
+#[test]
+fn a_kvm_without_branch_records_says_why_and_runs_all_the_same() {
+    let (engine, armed) = match KvmEngine::recording(MEMORY, Filter::ANY) {
+        Err(why) => return skipped("branch records on engine kvm", &why),
+        Ok((_, Ok(_))) => return skipped("the refusal of branch records", &"this KVM has them"),
+        Ok((engine, Err(why))) => (engine, why),
+    };
+    let why = match armed {
+        CaptureError::Unavailable(why) => why,
+        other => panic!("{other}"),
+    };
+    println!("{why}");
+    let landing = engine.landing();
+    let counted = engine.counted().map(<[_]>::to_vec);
+    let engine: Box<dyn Engine> = Box::new(engine);
+    let mut sandbox = Sandbox::new(engine).unwrap();
+    if landing == Landing::Ring3 {
+        assert!(matches!(why, Unavailable::NotOffered(_)), "kvm_pvm has no PMU: {why:?}");
+        assert!(counted.is_err(), "and the processor does not know of its guests");
+    }
+    // As the kernel's source has it, each register: the records are refused, the switch is taken and forgotten.
+    let engine = sandbox.engine_mut();
+    for index in [msr::SELECT, msr::TOP, msr::FROM, msr::TO, msr::INFO, msr::ARCH_CTL, msr::AMD_DEBUG_EXTN_CTL] {
+        assert_eq!(engine.read_msrs(&[index]).unwrap(), [], "{index:#x}");
+        assert_eq!(engine.write_msrs(&[(index, 0)]).unwrap(), 0, "{index:#x}");
+    }
+    engine.write_msrs(&[(msr::DEBUGCTL, msr::DEBUGCTL_LBR)]).unwrap();
+    assert!(matches!(engine.read_msrs(&[msr::DEBUGCTL]).unwrap()[..], [] | [0]));
+    assert!(matches!(
+        Armed::arm(engine, Filter::ANY),
+        Err(CaptureError::Unavailable(Unavailable::NoFormat | Unavailable::NoRegisters))
+    ));
+    load(&mut sandbox, |a| {
+        a.mov(eax, 7)?;
+        a.syscall()
+    });
+    assert_eq!((run(&mut sandbox), regs(&sandbox).gpr[RAX]), (Exit::Syscall, 7));
+    if counted.is_err() {
+        assert_eq!(sandbox.engine().counts(), lbr::crumb::Counts::default(), "nothing counts, so nothing is said");
+    }
 }

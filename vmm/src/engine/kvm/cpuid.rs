@@ -7,7 +7,29 @@ use x86::xsave::Layout;
 
 /// The model as KVM takes it.
 pub(super) fn model() -> CpuId {
-    let entries: Vec<kvm_cpuid_entry2> = LEAVES
+    CpuId::from_entries(&entries()).expect("fewer leaves than KVM takes")
+}
+
+/// The leaf that describes counters.
+const COUNTERS: u32 = 0xa;
+/// PDCM, in leaf 1 ECX: there is IA32_PERF_CAPABILITIES.
+const PDCM: u32 = 1 << 15;
+
+/// The model with what KVM compares before it gives a vCPU branch records: the host's family and model, PDCM, and the
+/// counters that KVM supports. The program sees none of it: its CPUID instructions are rewritten, but for code that it
+/// makes at run time.
+pub(super) fn model_with_pmu(signature: u32, supported: &CpuId) -> CpuId {
+    let mut entries = entries();
+    for entry in entries.iter_mut().filter(|entry| entry.function == 1) {
+        entry.eax = signature;
+        entry.ecx |= PDCM;
+    }
+    entries.extend(supported.as_slice().iter().filter(|entry| entry.function == COUNTERS));
+    CpuId::from_entries(&entries).expect("fewer leaves than KVM takes")
+}
+
+fn entries() -> Vec<kvm_cpuid_entry2> {
+    LEAVES
         .iter()
         .map(|leaf| kvm_cpuid_entry2 {
             function: leaf.leaf,
@@ -19,8 +41,7 @@ pub(super) fn model() -> CpuId {
             edx: leaf.result.edx,
             ..kvm_cpuid_entry2::default()
         })
-        .collect();
-    CpuId::from_entries(&entries).expect("fewer leaves than KVM takes")
+        .collect()
 }
 
 /// Where this host's processor, and KVM with it, has the components of an XSAVE image: CPUID leaf 0xD.

@@ -40,8 +40,11 @@ pub(super) const STAR: u64 = (0x23 << 48) | ((KERNEL_CODE as u64) << 32);
 pub(super) const LSTAR: Virt = BASE + STUB + SYSCALL_ENTRY;
 /// An IRETQ.
 pub(super) const IRETQ: Virt = BASE + STUB + RETURN;
-/// A SYSCALL that the engine itself runs in ring 3, to see where it lands.
+/// A conditional branch and a SYSCALL that the engine itself runs in ring 3, to see what counts the one and where the other
+/// lands.
 pub(super) const PROBE_SYSCALL: Virt = BASE + STUB + PROBE;
+/// How many conditional branches that is.
+pub(super) const PROBE_CONDITIONALS: u64 = 1;
 
 /// The ports of the stub's OUTs: `EXCEPTION_PORT + vector`, and one for SYSCALL.
 const EXCEPTION_PORT: u8 = 0xc0;
@@ -183,7 +186,8 @@ fn write_stub(ram: &mut Ram) {
     }
     put(SYSCALL_ENTRY, [0xe6, SYSCALL_PORT]);
     put(RETURN, [0x48, 0xcf]);
-    put(PROBE, [0x0f, 0x05]);
+    put(PROBE, [0x74, 0x00]);
+    put(PROBE + 2, [0x0f, 0x05]);
 }
 
 fn write_tables(ram: &mut Ram) {

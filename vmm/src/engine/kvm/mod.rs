@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`layout`] (the engine's own pages), [`setup`] (the virtual machine), [`entry`] (how the
 //! registers get in, and what they are when the guest came out), [`exit`] (what an exit means), [`cpuid`] (the CPU model),
-//! [`dirty`] (which frames were written).
+//! [`dirty`] (which frames were written), [`records`] (the processor's branch records).
 //!
 //! Hosts differ in where SYSCALL lands: hardware virtualization enters ring 0 as the manual says, kvm_pvm stays in
 //! ring 3. The engine looks once, when it is made, and chooses its way back by that. It assumes nothing else about
@@ -13,7 +13,10 @@ mod dirty;
 mod entry;
 mod exit;
 mod layout;
+mod records;
 mod setup;
+
+pub use records::Refused;
 
 use super::{
     Counters, Engine, EngineError, EngineKind, Exit, Interrupter, Phys, StalePage, Until, flags::user_rflags,
@@ -21,6 +24,10 @@ use super::{
 use crate::ram::{PAGE, Ram};
 use kvm_bindings::{Msrs, kvm_msr_entry, kvm_sregs, kvm_xsave};
 use kvm_ioctls::{VcpuFd, VmFd};
+use lbr::crumb::Counts;
+use lbr::perf::retired::Counted;
+use lbr::perf::{GuestCounters, NoCounters};
+use lbr::{Armed, Filter};
 use x86::state::{Fpu, Regs};
 use x86::xsave::component;
 
@@ -49,12 +56,31 @@ pub struct KvmEngine {
     interrupter: Interrupter,
     /// That byte of the page that the vCPU shares with KVM.
     immediate_exit: *mut u8,
+    /// What counts the guest's instructions and branches.
+    counters: Result<GuestCounters, NoCounters>,
 }
 
 impl KvmEngine {
     /// A vCPU with `bytes` of memory (a multiple of the page size).
     pub fn new(bytes: u64) -> Result<KvmEngine, EngineError> {
         setup::engine(bytes)
+    }
+
+    /// The same, with the processor recording the branches that `filter` lets through; or not recording them, and why. They
+    /// are read by [`Armed::capture`] through [`Engine::read_msrs`].
+    ///
+    /// # Errors
+    /// As [`KvmEngine::new`].
+    pub fn recording(bytes: u64, filter: Filter) -> Result<(KvmEngine, Result<Armed, Refused>), EngineError> {
+        setup::recording(bytes, filter)
+    }
+
+    /// What the processor counts of the guest, or why nothing.
+    ///
+    /// # Errors
+    /// When there are no counters.
+    pub fn counted(&self) -> Result<&[Counted], NoCounters> {
+        self.counters.as_ref().map(GuestCounters::counted).map_err(Clone::clone)
     }
 
     /// Where SYSCALL goes on this host.
@@ -151,6 +177,11 @@ impl Engine for KvmEngine {
 
     fn counters(&self) -> Option<Counters> {
         None
+    }
+
+    /// Counts that were taken away, or have holes, are none.
+    fn counts(&self) -> Counts {
+        self.counters.as_ref().ok().and_then(|counters| counters.read().ok()).unwrap_or_default()
     }
 
     fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError> {

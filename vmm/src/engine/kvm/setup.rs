@@ -1,12 +1,16 @@
 //! Makes the virtual machine: memory slot, system registers, and a look at where SYSCALL lands.
 
 use super::layout::{self, Door};
+use super::records::{self, Refused};
 use super::{KvmEngine, Landing, cpuid, failed, msr_entry};
 use crate::engine::flags::user_rflags;
-use crate::engine::{EngineError, Interrupter};
+use crate::engine::{Engine, EngineError, Interrupter};
+use crate::probe;
 use crate::ram::{PAGE, Ram};
 use kvm_bindings::{Msrs, kvm_segment, kvm_sregs, kvm_userspace_memory_region};
 use kvm_ioctls::{Kvm, SyncReg, VcpuFd, VmFd};
+use lbr::perf::{GuestCounters, NoCounters};
+use lbr::{Armed, Filter};
 use x86::state::Regs;
 
 /// Where KVM may put three pages for real mode on old Intel processors: behind all but very large memories.
@@ -34,7 +38,30 @@ fn open_device() -> Result<Kvm, EngineError> {
 
 /// A vCPU with `bytes` of memory, standing in ring 3.
 pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
-    let kvm = open_device()?;
+    let mut engine = unused(&open_device()?, bytes)?;
+    look_around(&mut engine)?;
+    Ok(engine)
+}
+
+/// The same, recording its branches, or saying why it cannot.
+pub(super) fn recording(
+    bytes: u64,
+    filter: Filter,
+) -> Result<(KvmEngine, Result<Armed, Refused>), EngineError> {
+    let device = open_device()?;
+    let mut engine = unused(&device, bytes)?;
+    let armed = records::arm(&device, &mut engine, filter);
+    look_around(&mut engine)?;
+    // What was executed to look around is not the guest's.
+    let cleared = armed.and_then(|armed| {
+        armed.clear::<dyn Engine>(&mut engine)?;
+        Ok(armed)
+    });
+    Ok((engine, cleared))
+}
+
+/// A vCPU that has not run yet.
+fn unused(kvm: &Kvm, bytes: u64) -> Result<KvmEngine, EngineError> {
     let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
     let mut ram = Ram::new(bytes.max(layout::END).next_multiple_of(PAGE))?;
     ram.populate(layout::END);
@@ -46,7 +73,7 @@ pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
     vcpu.set_sync_valid_reg(SyncReg::Register);
     vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
     let immediate_exit = &raw mut vcpu.get_kvm_run().immediate_exit;
-    let mut engine = KvmEngine {
+    Ok(KvmEngine {
         vcpu,
         vm,
         ram,
@@ -57,9 +84,23 @@ pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
         landing: Landing::Ring3,
         interrupter: Interrupter::new(),
         immediate_exit,
+        counters: Err(NoCounters::NoGuest),
+    })
+}
+
+/// Looks where SYSCALL lands, and whether the processor counts what the guest executes.
+fn look_around(engine: &mut KvmEngine) -> Result<(), EngineError> {
+    let counters = GuestCounters::start(&probe::host());
+    engine.landing = look_where_syscall_lands(engine)?;
+    engine.counters = match (counters, engine.landing) {
+        (Ok(_), Landing::Ring3) => Err(NoCounters::NoGuest),
+        (Ok(counters), Landing::Ring0) => match counters.read().ok().and_then(|c| c.conditional_branches) {
+            Some(layout::PROBE_CONDITIONALS) => Ok(counters),
+            other => Err(NoCounters::Wrong(other)),
+        },
+        (Err(why), _) => Err(why),
     };
-    engine.landing = look_where_syscall_lands(&mut engine)?;
-    Ok(engine)
+    Ok(())
 }
 
 /// Gives the virtual machine its memory: one slot, on the second mapping.
@@ -125,7 +166,7 @@ fn set_system_registers(vcpu: &VcpuFd) -> Result<kvm_sregs, EngineError> {
     }
 }
 
-/// Runs a SYSCALL of the engine's own and looks at the privilege level behind it. If that is ring 0, the stub page
+/// Runs a branch and a SYSCALL of the engine's own and looks at the privilege level behind it. If that is ring 0, the stub page
 /// is withdrawn from ring 3.
 fn look_where_syscall_lands(engine: &mut KvmEngine) -> Result<Landing, EngineError> {
     let before = engine.regs;

@@ -1,0 +1,68 @@
+//! The branch records of the vCPU: what [`lbr::capture::kvm`] asks of KVM.
+//!
+//! The vCPU runs on the thread that made the engine, since [`KvmEngine`] stays on its thread; the kernel wants both to be
+//! the same.
+
+use super::{KvmEngine, cpuid, failed, msr_entry};
+use crate::engine::{Engine, EngineError};
+use crate::probe;
+use kvm_bindings::{KVM_CAP_PMU_CAPABILITY, KVM_MAX_CPUID_ENTRIES, Msrs};
+use kvm_ioctls::Kvm;
+use lbr::{Armed, CaptureError, Filter, MsrAccess, capture};
+
+/// Why a vCPU does not record its branches.
+pub type Refused = CaptureError<EngineError>;
+
+/// The device, and a vCPU that has not run yet.
+struct Sequence<'a> {
+    device: &'a Kvm,
+    engine: &'a mut KvmEngine,
+}
+
+/// Switches recording on. A vCPU that is refused it is as it was.
+pub(super) fn arm(device: &Kvm, engine: &mut KvmEngine, filter: Filter) -> Result<Armed, Refused> {
+    let armed = capture::kvm::arm(&mut Sequence { device, engine }, &probe::host(), filter);
+    if armed.is_err() {
+        engine.vcpu.set_cpuid2(&cpuid::model()).map_err(failed("KVM_SET_CPUID2")).map_err(CaptureError::Access)?;
+    }
+    armed
+}
+
+impl MsrAccess for Sequence<'_> {
+    type Error = EngineError;
+
+    fn read(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError> {
+        self.engine.read_msrs(indices)
+    }
+
+    fn write(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError> {
+        self.engine.write_msrs(entries)
+    }
+}
+
+impl capture::kvm::Kvm for Sequence<'_> {
+    fn pmu_capability(&mut self) -> Result<u32, EngineError> {
+        let answer = self.device.check_extension_raw(KVM_CAP_PMU_CAPABILITY.into());
+        // Kernels that do not know it answer zero; so does an error.
+        Ok(u32::try_from(answer).unwrap_or(0))
+    }
+
+    fn feature(&mut self, index: u32) -> Result<Option<u64>, EngineError> {
+        let mut msrs = Msrs::from_entries(&[msr_entry(index, 0)]).expect("one entry");
+        let done = self.device.get_msrs(&mut msrs).map_err(failed("KVM_GET_MSRS of the device"))?;
+        Ok(msrs.as_slice()[..done].first().map(|entry| entry.data))
+    }
+
+    fn set_cpuid(&mut self) -> Result<bool, EngineError> {
+        let supported = self
+            .device
+            .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
+            .map_err(failed("KVM_GET_SUPPORTED_CPUID"))?;
+        let model = cpuid::model_with_pmu(probe::signature(), &supported);
+        match self.engine.vcpu.set_cpuid2(&model) {
+            Ok(()) => Ok(true),
+            Err(error) if error.errno() == libc::EINVAL => Ok(false),
+            Err(error) => Err(failed("KVM_SET_CPUID2")(error)),
+        }
+    }
+}
