@@ -2,10 +2,12 @@
 
 use crate::Outcome;
 use crate::output::print;
+use lbr::Provenance;
+use lbr::perf::retired::Counted;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use vmm::engine::kvm::Landing;
-use vmm::probe::{Kvm, Perf, Report};
+use vmm::probe::{Kvm, Report};
 
 /// Show what this host offers: KVM, traps, branch records, performance counters, and what will be used
 ///
@@ -40,7 +42,7 @@ fn as_text(report: &Report) -> String {
             follows: "programs run on the software CPU: the same results, more slowly",
         }],
     };
-    findings.extend(perf_findings(&report.perf));
+    findings.extend(perf_findings(report));
     let mut text = String::new();
     for Finding { name, found, follows } in findings {
         text.push_str(&format!("{name:<16} {found}\n"));
@@ -49,7 +51,8 @@ fn as_text(report: &Report) -> String {
         }
     }
     text.push_str(&format!("\nengine           {}\n", report.engine().name()));
-    text.push_str("branch records   derived (the crash runs again on the software CPU)\n");
+    text.push_str(&format!("branch records   {}\n", source_text(report.branch_records())));
+    text.push_str(&format!("counts           {}\n", counts_text(report)));
     text
 }
 
@@ -101,6 +104,14 @@ fn kvm_findings(kvm: &Kvm) -> Vec<Finding> {
             if kvm.dirty_log { "yes" } else { "no" }.to_owned(),
             unless(kvm.dirty_log, "written pages are found by comparing them"),
         ),
+        match &kvm.counters {
+            Ok(counted) => finding("guest counters", format!("yes: {}", names(counted)), ""),
+            Err(why) => finding(
+                "guest counters",
+                format!("no: {why}"),
+                "crumbs have no counts; they are exact on the software CPU, and in the core of a crash that is derived",
+            ),
+        },
         match &kvm.branch_records {
             Ok(depth) => finding("branch records", format!("yes: the last {depth}, by the processor"), ""),
             Err(why) => finding(
@@ -112,23 +123,63 @@ fn kvm_findings(kvm: &Kvm) -> Vec<Finding> {
     ]
 }
 
-fn perf_findings(perf: &Perf) -> [Finding; 3] {
-    let say = |name, result: &Result<(), String>, follows| match result {
-        Ok(()) => Finding { name, found: "yes".to_owned(), follows: "" },
+fn perf_findings(report: &Report) -> [Finding; 5] {
+    let perf = &report.perf;
+    let finding = |name, result: Result<String, &String>, follows| match result {
+        Ok(found) => Finding { name, found, follows: "" },
         Err(why) => Finding { name, found: format!("no: {why}"), follows },
     };
+    let counted = perf.counters.as_ref().map(|counted| format!("yes: {}", names(counted)));
+    let depth = perf.branch_stack.as_ref().map(|depth| format!("yes: {depth} in a sample of this process"));
+    let samples = perf.flight_recorder.as_ref().map(|n| format!("yes: {n} samples of 5 ms of this process"));
     [
-        say("perf counters", &perf.hardware, "nothing counts the program's branches but the software CPU"),
-        say("perf branches", &perf.branch_stack, "no branch records from the host's kernel"),
-        say("perf clock", &perf.software, "no sampling by the kernel's clock"),
+        finding("perf counters", counted, "nothing of this host counts branches or instructions"),
+        finding(
+            "perf rdpmc",
+            perf.rdpmc.as_ref().map(|()| "yes: counters are read without a system call".to_owned()),
+            "counters, where there are any, are read by a system call",
+        ),
+        finding("perf branches", depth, "no branch records from the host's kernel"),
+        Finding {
+            name: "",
+            found: format!("of a guest: no: {}", report.guest_stacks),
+            follows: "--branch-records perf is refused",
+        },
+        finding("perf samples", samples, "no flight recorder by the kernel's clock"),
     ]
 }
 
+fn names(counted: &[Counted]) -> String {
+    counted.iter().map(|counted| counted.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn source_text(source: Provenance) -> &'static str {
+    match source {
+        Provenance::Hardware => "the processor's, through KVM",
+        Provenance::Perf => "of perf",
+        Provenance::Derived => "derived (the crash runs again on the software CPU)",
+    }
+}
+
+/// Who counts what a program retires, on the engine that is used.
+fn counts_text(report: &Report) -> &'static str {
+    match &report.kvm {
+        Err(_) => "exact, by the software CPU",
+        Ok(kvm) if kvm.counters.is_ok() => {
+            "by the processor while it is recorded; exact when a crash is derived"
+        }
+        Ok(_) => "none while it is recorded; exact when a crash is derived",
+    }
+}
+
 fn as_json(report: &Report) -> Value {
-    let result = |result: &Result<(), String>| match result {
-        Ok(()) => json!({ "available": true }),
+    let result = |result: Result<(&str, Value), &String>| match result {
+        Ok((name, found)) => json!({ "available": true, name: found }),
         Err(why) => json!({ "available": false, "reason": why }),
     };
+    let names =
+        |counted: &Vec<Counted>| json!(counted.iter().map(|counted| counted.name()).collect::<Vec<_>>());
+    let perf = &report.perf;
     let kvm = match &report.kvm {
         Err(why) => json!({ "available": false, "reason": why }),
         Ok(kvm) => json!({
@@ -143,20 +194,20 @@ fn as_json(report: &Report) -> Value {
             "traps_rdtsc": kvm.traps_tsc,
             "withholds_avx": kvm.withholds_avx,
             "dirty_log": kvm.dirty_log,
-            "branch_records": match &kvm.branch_records {
-                Ok(depth) => json!({ "available": true, "depth": depth }),
-                Err(why) => json!({ "available": false, "reason": why }),
-            },
+            "branch_records": result(kvm.branch_records.as_ref().map(|depth| ("depth", json!(depth)))),
+            "counters": result(kvm.counters.as_ref().map(|counted| ("counted", names(counted)))),
         }),
     };
     json!({
         "kvm": kvm,
         "perf": {
-            "hardware_counters": result(&report.perf.hardware),
-            "branch_stack": result(&report.perf.branch_stack),
-            "software_events": result(&report.perf.software),
-            "paranoid": report.perf.paranoid,
+            "counters": result(perf.counters.as_ref().map(|counted| ("counted", names(counted)))),
+            "rdpmc": result(perf.rdpmc.as_ref().map(|()| ("without_system_call", json!(true)))),
+            "branch_stack": result(perf.branch_stack.as_ref().map(|depth| ("depth", json!(depth)))),
+            "guest_branch_stack": { "available": false, "reason": report.guest_stacks.to_string() },
+            "flight_recorder": result(perf.flight_recorder.as_ref().map(|n| ("samples", json!(n)))),
+            "paranoid": perf.paranoid,
         },
-        "use": { "engine": report.engine().name(), "branch_records": lbr::Provenance::Derived.name() },
+        "use": { "engine": report.engine().name(), "branch_records": report.branch_records().name() },
     })
 }

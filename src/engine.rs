@@ -1,10 +1,10 @@
 //! Which engine: the option that several subcommands share.
 
 use crate::exit::{Code, Failure};
-use vmm::engine::{self, Engine, EngineKind};
+use vmm::engine::{self, Engine, EngineError, EngineKind};
 
 /// Guest memory in bytes; the host gives a page when the guest first touches it.
-const GUEST_MEMORY: u64 = 4 << 30;
+pub(crate) const GUEST_MEMORY: u64 = 4 << 30;
 
 /// What runs the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -19,14 +19,24 @@ pub(crate) enum Choice {
 
 /// Makes the engine that was asked for, and says on stderr where `auto` has to do without KVM.
 pub(crate) fn open(choice: Choice) -> Result<Box<dyn Engine>, Failure> {
-    let make = |kind| engine::open(kind, GUEST_MEMORY).map_err(|e| Failure::new(Code::Host, e));
     match choice {
-        Choice::Kvm => make(EngineKind::Kvm),
-        Choice::Soft => make(EngineKind::Soft),
-        Choice::Auto => engine::open(EngineKind::Kvm, GUEST_MEMORY).or_else(|error| {
-            eprintln!("gretel: {error}");
-            eprintln!("gretel: using the software CPU instead");
-            make(EngineKind::Soft)
-        }),
+        Choice::Soft => soft(),
+        Choice::Kvm | Choice::Auto => {
+            engine::open(EngineKind::Kvm, GUEST_MEMORY).or_else(|error| without_kvm(choice, &error))
+        }
     }
+}
+
+/// What follows where KVM cannot be used.
+pub(crate) fn without_kvm(choice: Choice, error: &EngineError) -> Result<Box<dyn Engine>, Failure> {
+    if choice != Choice::Auto {
+        return Err(Failure::new(Code::Host, error));
+    }
+    eprintln!("gretel: {error}");
+    eprintln!("gretel: using the software CPU instead");
+    soft()
+}
+
+fn soft() -> Result<Box<dyn Engine>, Failure> {
+    engine::open(EngineKind::Soft, GUEST_MEMORY).map_err(|error| Failure::new(Code::Host, error))
 }

@@ -1,13 +1,15 @@
 //! `gretel record`: runs a program in a virtual machine, and records it.
 
-use crate::engine::{self, Choice};
+use crate::engine::Choice;
 use crate::exit::{Code, Failure};
-use crate::{Outcome, crumbs, trail};
+use crate::trail::{self, Branches};
+use crate::{Outcome, crumbs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use vmm::crumbs::of_core;
 use vmm::dump::{self, About};
+use vmm::engine::Engine;
 use vmm::journal::End;
 use vmm::launch::launch_here;
 use vmm::process::{Launch, ProcessError, elf::Image, exit::SI_KERNEL};
@@ -27,6 +29,7 @@ Examples:
   gretel record -o rec -- busybox sort < names
   gretel record -o rec --records 32 --filter ret-ind -- ./crashes
   gretel record --engine soft -o rec --force -- ./prog
+  gretel record --branch-records kvm -o rec -- ./prog   only where the processor records branches
 
 Ctrl-C ends the recording in order; what was recorded replays up to its last event. So it does when gretel is
 killed, but for the last tenth of a second.
@@ -58,13 +61,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
     // Before there is a folder: a program that cannot be run leaves nothing behind.
     Image::parse(&launch.executable)
         .map_err(|e| Failure::new(Code::Program, format!("{} {e}", launch.path)))?;
-    let engine = engine::open(args.engine)?;
+    let (engine, branches) = args.trail.open(args.engine)?;
     let recording = folder(args, &launch)?;
     interrupt::stop_on_signals(engine.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
     let mut recorded = vmm::record::record(&recording, engine, &launch, args.crumbs.keep())
         .map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
-    let crash = write_core(&recording, &mut recorded, &launch, &args.trail)?;
+    let crash = write_core(&recording, &mut recorded, &launch, &args.trail, branches)?;
     summarize(&recording, &recorded, crash);
     Ok(exit_code(&recorded.end))
 }
@@ -99,36 +102,54 @@ fn code_for(error: &RecordError) -> Code {
     }
 }
 
-/// Writes the core of a program that crashed: at once, and again with the trail when that is derived.
+/// Writes the core of a program that crashed: at once, and again with the trail if that is derived.
 fn write_core(
     recording: &Recording,
     recorded: &mut Recorded,
     launch: &Launch,
-    trail: &trail::Wanted,
+    wanted: &trail::Wanted,
+    mut branches: Branches,
 ) -> Result<bool, Failure> {
     let End::Killed(death) = recorded.end else { return Ok(false) };
     if !dump::leaves_core(&death) {
         return Ok(false);
     }
+    let captured = branches.capture(recorded.process.engine_mut(), wanted);
     let origin = format!(
-        "gretel: {}\nrecorded on: {}\nevents: {}\n",
+        "gretel: {}\nrecorded on: {}\nevents: {}\n{}",
         env!("CARGO_PKG_VERSION"),
         recorded.engine.name(),
-        recorded.events
+        recorded.events,
+        counted(recorded.process.engine()),
     );
     let about = About {
         death,
         launch,
         auxv: recorded.auxv.clone(),
-        origin: origin.clone(),
-        trail: None,
+        origin: origin.clone() + captured.as_ref().map_or("", |captured| captured.origin),
+        trail: captured.map(|captured| captured.trail),
         counters: None,
         crumbs: of_core(recording),
     };
     dump::write_core(&recording.core(), &mut recorded.process, &about)
         .map_err(|e| Failure::new(Code::Write, e))?;
-    trail::add_to_core(recording, trail, &origin)?;
+    branches.derive(recording, wanted, &origin)?;
     Ok(true)
+}
+
+/// What the processor has counted, if it has: not exact, so not in the note of counters.
+fn counted(engine: &dyn Engine) -> String {
+    if engine.counters().is_some() {
+        return String::new();
+    }
+    let counts = engine.counts();
+    let counted = [
+        ("conditional branches", counts.conditional_branches),
+        ("taken branches", counts.taken_branches),
+        ("instructions", counts.instructions),
+    ];
+    let line = |(name, count): (&str, Option<u64>)| Some(format!("{name}, by the processor: {}\n", count?));
+    counted.into_iter().filter_map(line).collect()
 }
 
 /// One line on what was recorded, and what to do next.

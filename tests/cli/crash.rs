@@ -193,7 +193,7 @@ fn the_core_has_the_branch_records_that_were_asked_for() {
         let recording = format!("{records}-{filter}");
         let options =
             ["record", "--records", records, "--filter", filter, "-o", &recording, "--", "./crashes"];
-        place.gretel(&options);
+        place.gretel(&[&options[..1], &["--branch-records", "derived"], &options[1..]].concat());
         let shown = core(&place, &[&recording]);
         let trail = &shown["trail"];
         assert_eq!(trail["provenance"], "derived");

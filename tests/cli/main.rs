@@ -1,6 +1,7 @@
 //! The command as its users see it: what it prints, what it leaves behind, its exit codes.
 
 mod bad_input;
+mod branches;
 mod crash;
 mod crumbs;
 mod replay;

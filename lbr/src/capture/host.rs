@@ -38,9 +38,7 @@ pub enum NotOffered {
     #[error("KVM does not virtualize the branch record stack of AMD processors")]
     Amd,
     /// The host does not see a PMU itself.
-    #[error(
-        "this machine is virtual itself, and its hypervisor shows it no PMU (cloud: take a metal instance)"
-    )]
+    #[error("this machine is virtual itself, and its hypervisor shows it no PMU")]
     Nested,
     /// The processor is too old.
     #[error("KVM needs a processor with call-stack mode: Haswell or Goldmont and later")]

@@ -73,7 +73,8 @@ impl GuestCounters {
 
 /// The values by what they count.
 fn counts(counted: &[Counted], values: &[u64]) -> Counts {
-    let of = |what: Counted| counted.iter().zip(values).find(|(counted, _)| **counted == what).map(|(_, n)| *n);
+    let of =
+        |what: Counted| counted.iter().zip(values).find(|(counted, _)| **counted == what).map(|(_, n)| *n);
     Counts {
         instructions: of(Counted::Instructions),
         taken_branches: of(Counted::TakenBranches),
@@ -92,7 +93,10 @@ mod tests {
         assert_eq!(one, Counts { conditional_branches: Some(7), ..Counts::default() });
         let counted = [Counted::ConditionalBranches, Counted::Instructions, Counted::TakenBranches];
         let all = counts(&counted, &[1, 2, 3]);
-        assert_eq!((all.conditional_branches, all.instructions, all.taken_branches), (Some(1), Some(2), Some(3)));
+        assert_eq!(
+            (all.conditional_branches, all.instructions, all.taken_branches),
+            (Some(1), Some(2), Some(3))
+        );
     }
 
     #[test]
@@ -106,7 +110,8 @@ mod tests {
             mediated: None,
         };
         assert_eq!(GuestCounters::start(&host).err(), Some(NoCounters::UnknownProcessor(host.cpu)));
-        let hybrid = Host { cpu: Cpu { vendor: Vendor::Intel, family: 6, model: 0x97 }, hybrid: true, ..host };
+        let hybrid =
+            Host { cpu: Cpu { vendor: Vendor::Intel, family: 6, model: 0x97 }, hybrid: true, ..host };
         assert_eq!(GuestCounters::start(&hybrid).err(), Some(NoCounters::Hybrid));
     }
 }

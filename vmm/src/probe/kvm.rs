@@ -68,7 +68,9 @@ pub fn probe_kvm() -> Result<Kvm, SandboxError> {
         traps_tsc: !matches!(run(&mut sandbox, RDTSC)?, Exit::Syscall),
         withholds_avx: !matches!(run(&mut sandbox, AVX)?, Exit::Syscall),
         dirty_log: dirty_log(&mut sandbox)?,
-        branch_records: armed.map_err(|e| e.to_string()).and_then(|armed| branch_records(&mut sandbox, armed)),
+        branch_records: armed
+            .map_err(|e| e.to_string())
+            .and_then(|armed| branch_records(&mut sandbox, armed)),
         counters: counters(&mut sandbox).map_err(|e| e.to_string()),
     })
 }

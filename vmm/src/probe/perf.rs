@@ -61,7 +61,11 @@ const RING: usize = 16 << 10;
 #[must_use]
 pub fn probe_perf() -> Perf {
     let host = host();
-    let events = host.cpu.events().filter(|_| !host.hybrid).ok_or("the events of this processor are not known".to_owned());
+    let events = host
+        .cpu
+        .events()
+        .filter(|_| !host.hybrid)
+        .ok_or("the events of this processor are not known".to_owned());
     Perf {
         counters: events.clone().and_then(|events| counters(&events)),
         rdpmc: events.clone().and_then(|events| rdpmc(&events)),
@@ -101,7 +105,8 @@ fn counters(events: &Events) -> Result<Vec<Counted>, String> {
 }
 
 fn rdpmc(events: &Events) -> Result<(), String> {
-    let counter = SelfCounter::open(What::Raw(events.conditional_branches)).map_err(|error| error.to_string())?;
+    let counter =
+        SelfCounter::open(What::Raw(events.conditional_branches)).map_err(|error| error.to_string())?;
     let before = counter.read().map_err(|error| error.to_string())?;
     compute(TRIAL);
     let after = counter.read().map_err(|error| error.to_string())?;
@@ -122,7 +127,8 @@ fn sampled(what: What, period: u64, branches: u64) -> Result<Vec<usize>, String>
     compute(TRIAL);
     recorder.stop().map_err(|error| error.to_string())?;
     let flight = recorder.samples().map_err(|error| error.to_string())?;
-    let branches = flight.samples.iter().map(|sample| sample.branches.as_ref().map_or(0, |s| s.entries.len()));
+    let branches =
+        flight.samples.iter().map(|sample| sample.branches.as_ref().map_or(0, |s| s.entries.len()));
     Ok(branches.collect())
 }
 

@@ -144,7 +144,9 @@ fn a_kvm_without_branch_records_says_why_and_runs_all_the_same() {
     }
     // As the kernel's source has it, each register: the records are refused, the switch is taken and forgotten.
     let engine = sandbox.engine_mut();
-    for index in [msr::SELECT, msr::TOP, msr::FROM, msr::TO, msr::INFO, msr::ARCH_CTL, msr::AMD_DEBUG_EXTN_CTL] {
+    for index in
+        [msr::SELECT, msr::TOP, msr::FROM, msr::TO, msr::INFO, msr::ARCH_CTL, msr::AMD_DEBUG_EXTN_CTL]
+    {
         assert_eq!(engine.read_msrs(&[index]).unwrap(), [], "{index:#x}");
         assert_eq!(engine.write_msrs(&[(index, 0)]).unwrap(), 0, "{index:#x}");
     }
@@ -160,6 +162,10 @@ fn a_kvm_without_branch_records_says_why_and_runs_all_the_same() {
     });
     assert_eq!((run(&mut sandbox), regs(&sandbox).gpr[RAX]), (Exit::Syscall, 7));
     if counted.is_err() {
-        assert_eq!(sandbox.engine().counts(), lbr::crumb::Counts::default(), "nothing counts, so nothing is said");
+        assert_eq!(
+            sandbox.engine().counts(),
+            lbr::crumb::Counts::default(),
+            "nothing counts, so nothing is said"
+        );
     }
 }

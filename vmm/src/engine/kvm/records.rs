@@ -23,7 +23,11 @@ struct Sequence<'a> {
 pub(super) fn arm(device: &Kvm, engine: &mut KvmEngine, filter: Filter) -> Result<Armed, Refused> {
     let armed = capture::kvm::arm(&mut Sequence { device, engine }, &probe::host(), filter);
     if armed.is_err() {
-        engine.vcpu.set_cpuid2(&cpuid::model()).map_err(failed("KVM_SET_CPUID2")).map_err(CaptureError::Access)?;
+        engine
+            .vcpu
+            .set_cpuid2(&cpuid::model())
+            .map_err(failed("KVM_SET_CPUID2"))
+            .map_err(CaptureError::Access)?;
     }
     armed
 }
