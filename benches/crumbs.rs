@@ -42,7 +42,7 @@ fn main() {
         let recording = Recording::create(&dir.path().join("rec"), false).expect("a folder");
         let mut leaver = Leaver::create(&recording, Keep { slots: DEFAULT_SLOTS }).expect("a ring");
         let regs = Regs::default();
-        let at = AtExit { exit, thread: 1000, regs: &regs, counters: None };
+        let at = AtExit { exit, thread: 1000, regs: &regs, counts: Counts::default() };
         nanoseconds(|n| leaver.leave(&at, n))
     };
     let json = std::env::args().any(|argument| argument == "--json");

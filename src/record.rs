@@ -29,7 +29,7 @@ Examples:
   gretel record -o rec -- busybox sort < names
   gretel record -o rec --records 32 --filter ret-ind -- ./crashes
   gretel record --engine soft -o rec --force -- ./prog
-  gretel record --branch-records kvm -o rec -- ./prog   only where the processor records branches
+  gretel record --branch-records kvm -o rec -- ./prog
 
 Ctrl-C ends the recording in order; what was recorded replays up to its last event. So it does when gretel is
 killed, but for the last tenth of a second.

@@ -65,7 +65,7 @@ pub fn probe_perf() -> Perf {
         .cpu
         .events()
         .filter(|_| !host.hybrid)
-        .ok_or("the events of this processor are not known".to_owned());
+        .ok_or_else(|| "the events of this processor are not known".to_owned());
     Perf {
         counters: events.clone().and_then(|events| counters(&events)),
         rdpmc: events.clone().and_then(|events| rdpmc(&events)),
