@@ -5,7 +5,7 @@ use lbr::perf::ring::{End, Mode};
 use lbr::perf::{Event, FlightRecorder, Group, OpenError, Sampling, Scope, SelfCounter, Stream, What};
 use std::hint::black_box;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Nanoseconds between two samples.
 const PERIOD: u64 = 100_000;
@@ -27,10 +27,12 @@ fn sampled(what: What) -> Event {
     Event { sampling, ..Event::counter(what, Scope::User) }
 }
 
+/// Computes for so long, by the time that this thread has a processor: the machine may be busy.
 fn compute(time: Duration) {
-    let begun = Instant::now();
+    let clock = Group::open(&[Event::counter(What::TaskClock, Scope::User)], 0).unwrap();
+    clock.enable().unwrap();
     let mut n = 1u64;
-    while begun.elapsed() < time {
+    while u128::from(clock.read().unwrap().whole().unwrap()[0]) < time.as_nanos() {
         for _ in 0..10_000 {
             n = black_box(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
         }
