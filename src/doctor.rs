@@ -6,6 +6,7 @@ use lbr::Provenance;
 use lbr::perf::retired::Counted;
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use vmm::cpu_model::Model;
 use vmm::engine::kvm::Landing;
 use vmm::probe::{Kvm, Report};
 
@@ -91,13 +92,9 @@ fn kvm_findings(kvm: &Kvm) -> Vec<Finding> {
             unless(kvm.traps_tsc, "rewritten in the program's code; code made at run time sees the host's"),
         ),
         finding(
-            "avx",
-            if kvm.withholds_avx { "withheld, as the CPU model says" } else { "cannot be withheld" }
-                .to_owned(),
-            unless(
-                kvm.withholds_avx,
-                "CPUID does not announce it; a program that uses it all the same is not replayed",
-            ),
+            "cpu models",
+            models(&kvm.models),
+            unless(kvm.models.len() == Model::ALL.len(), "the software CPU shows programs the others"),
         ),
         finding(
             "dirty log",
@@ -121,6 +118,10 @@ fn kvm_findings(kvm: &Kvm) -> Vec<Finding> {
             ),
         },
     ]
+}
+
+fn models(models: &[Model]) -> String {
+    models.iter().map(|model| model.name()).collect::<Vec<_>>().join(", ")
 }
 
 fn perf_findings(report: &Report) -> [Finding; 5] {
@@ -192,7 +193,7 @@ fn as_json(report: &Report) -> Value {
             },
             "traps_cpuid": kvm.traps_cpuid,
             "traps_rdtsc": kvm.traps_tsc,
-            "withholds_avx": kvm.withholds_avx,
+            "cpu_models": kvm.models.iter().map(|model| model.name()).collect::<Vec<_>>(),
             "dirty_log": kvm.dirty_log,
             "branch_records": result(kvm.branch_records.as_ref().map(|depth| ("depth", json!(depth)))),
             "counters": result(kvm.counters.as_ref().map(|counted| ("counted", names(counted)))),

@@ -7,6 +7,7 @@ use crate::{Outcome, crumbs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use vmm::cpu_model::Model;
 use vmm::crumbs::of_core;
 use vmm::dump::{self, About};
 use vmm::engine::Engine;
@@ -16,6 +17,9 @@ use vmm::process::{Launch, ProcessError, elf::Image, exit::SI_KERNEL};
 use vmm::record::{RecordError, Recorded};
 use vmm::recording::{Recording, RecordingError};
 use vmm::{gate::GateError, interrupt};
+
+/// Illegal instruction.
+const SIGILL: i32 = 4;
 
 /// Run a program in a virtual machine and record it; if it crashes, write a core with its last branches
 ///
@@ -30,6 +34,7 @@ Examples:
   gretel record -o rec --records 32 --filter ret-ind -- ./crashes
   gretel record --engine soft -o rec --force -- ./prog
   gretel record --branch-records kvm -o rec -- ./prog
+  gretel record --cpu v3 -o rec -- ./prog
 
 Ctrl-C ends the recording in order; what was recorded replays up to its last event. So it does when gretel is
 killed, but for the last tenth of a second.
@@ -46,6 +51,9 @@ pub(crate) struct Args {
     /// What runs the program
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
+    /// The processor that the program sees, whatever the host has
+    #[arg(long, value_enum, default_value = "v2")]
+    cpu: Cpu,
     #[command(flatten)]
     trail: trail::Wanted,
     #[command(flatten)]
@@ -55,9 +63,34 @@ pub(crate) struct Args {
     program: Vec<OsString>,
 }
 
+/// A level of the psABI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Cpu {
+    /// SSE4.2: what every x86-64 processor since 2008 has
+    #[value(alias = "x86-64-v2")]
+    V2,
+    /// AVX2, FMA and BMI as well
+    #[value(alias = "x86-64-v3")]
+    V3,
+    /// AVX-512 as well
+    #[value(alias = "x86-64-v4")]
+    V4,
+}
+
+impl Cpu {
+    fn model(self) -> Model {
+        match self {
+            Cpu::V2 => Model::V2,
+            Cpu::V3 => Model::V3,
+            Cpu::V4 => Model::V4,
+        }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
     let (program, arguments) = args.program.split_first().expect("clap requires a program");
-    let launch = launch_here(program, arguments).map_err(|e| Failure::new(Code::Program, e))?;
+    let launch =
+        launch_here(program, arguments, args.cpu.model()).map_err(|e| Failure::new(Code::Program, e))?;
     // Before there is a folder: a program that cannot be run leaves nothing behind.
     Image::parse(&launch.executable)
         .map_err(|e| Failure::new(Code::Program, format!("{} {e}", launch.path)))?;
@@ -152,6 +185,10 @@ fn counted(engine: &dyn Engine) -> String {
     counted.into_iter().filter_map(line).collect()
 }
 
+fn is_illegal_instruction(end: &End) -> bool {
+    matches!(end, End::Killed(death) if death.signal == SIGILL)
+}
+
 /// One line on what was recorded, and what to do next.
 fn summarize(recording: &Recording, recorded: &Recorded, crashed: bool) {
     let dir = recording.dir().display();
@@ -166,6 +203,13 @@ fn summarize(recording: &Recording, recorded: &Recorded, crashed: bool) {
         }
         End::Interrupted => "interrupted".to_owned(),
     };
+    if let (true, Some(needed)) = (is_illegal_instruction(&recorded.end), recorded.process.needs_model()) {
+        let cpu = needed.name().trim_start_matches("x86-64-");
+        eprintln!(
+            "gretel: it was stopped at an instruction of {}: --cpu {cpu} shows it that processor",
+            needed.name()
+        );
+    }
     let engine = recorded.engine.name();
     eprintln!(
         "gretel: {how}; {} events, {} bytes of journal, engine {engine}; recorded in {dir}",

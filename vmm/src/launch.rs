@@ -1,5 +1,6 @@
 //! What a program that is started here and now gets from its surroundings: the inputs that it sees at its start.
 
+use crate::cpu_model::Model;
 use crate::process::{Ids, Launch};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -32,11 +33,11 @@ pub enum LaunchError {
 }
 
 /// The launch of `program` (searched in PATH as execvp does) with `arguments`, in this process's environment and
-/// working directory, by its user, with fresh random bytes.
+/// working directory, by its user, with fresh random bytes, on the given processor.
 ///
 /// # Errors
 /// When the program cannot be found, read or executed.
-pub fn launch_here(program: &OsStr, arguments: &[OsString]) -> Result<Launch, LaunchError> {
+pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Result<Launch, LaunchError> {
     let found = find(program)?;
     let path = fs::canonicalize(&found);
     let failed = |error| LaunchError::Program { path: found.clone(), error };
@@ -61,6 +62,7 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString]) -> Result<Launch, La
         random: random()?,
         cwd: cwd.into_os_string().into_vec(),
         ids: ids(),
+        cpu,
     })
 }
 
@@ -100,13 +102,19 @@ mod tests {
 
     #[test]
     fn a_name_is_searched_and_a_path_is_not() {
-        let launch = launch_here(OsStr::new("sh"), &["-c".into()]).unwrap();
+        let launch = launch_here(OsStr::new("sh"), &["-c".into()], Model::V3).unwrap();
         assert!(launch.path.starts_with('/'));
         assert_eq!(launch.argv, [b"sh".to_vec(), b"-c".to_vec()]);
         assert!(launch.executable.starts_with(b"\x7fELF"));
-        assert!(matches!(launch_here(OsStr::new("no-such-program"), &[]), Err(LaunchError::NotFound(_))));
-        assert!(matches!(launch_here(OsStr::new("./sh"), &[]), Err(LaunchError::Program { .. })));
-        assert!(matches!(launch_here(OsStr::new("/etc/passwd"), &[]), Err(LaunchError::Program { .. })));
-        assert!(matches!(launch_here(OsStr::new("/etc/"), &[]), Err(LaunchError::Program { .. })));
+        assert!(matches!(
+            launch_here(OsStr::new("no-such-program"), &[], Model::V2),
+            Err(LaunchError::NotFound(_))
+        ));
+        assert!(matches!(launch_here(OsStr::new("./sh"), &[], Model::V2), Err(LaunchError::Program { .. })));
+        assert!(matches!(
+            launch_here(OsStr::new("/etc/passwd"), &[], Model::V2),
+            Err(LaunchError::Program { .. })
+        ));
+        assert!(matches!(launch_here(OsStr::new("/etc/"), &[], Model::V2), Err(LaunchError::Program { .. })));
     }
 }

@@ -1,6 +1,5 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
-use crate::cpu_model;
 use crate::crumbs::{Keep, Leaver, clock};
 use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind};
@@ -120,7 +119,7 @@ pub fn record(
     let header = Header {
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
         behaviour: BEHAVIOUR,
-        model: cpu_model::NAME.to_owned(),
+        model: launch.cpu.name().to_owned(),
         engine: kind.name().to_owned(),
         launch: Launch { executable: Vec::new(), ..launch.clone() },
         executable_digest: digest_executable(&launch.executable),

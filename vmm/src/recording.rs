@@ -4,7 +4,7 @@
 //! newest exits; replay does without). All are readable by their owner only: they hold the program's memory and all
 //! that it read.
 
-use crate::cpu_model;
+use crate::cpu_model::Model;
 use crate::journal::{Header, JournalError, Reader, schema};
 use crate::process::Launch;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -204,11 +204,12 @@ impl Recording {
     /// Whether this gretel gives a program all that the recorder gave it.
     fn check_guest(&self, header: &Header) -> Result<(), RecordingError> {
         let (behaviour, current) = (header.behaviour.to_string(), schema::BEHAVIOUR.to_string());
-        let pairs = [
-            ("guest behaviour", behaviour, current),
-            ("CPU model", header.model.clone(), cpu_model::NAME.to_owned()),
-        ];
-        let differs = pairs.into_iter().find(|(_, recorded, current)| recorded != current);
+        let models = Model::ALL.map(Model::name);
+        let differs = match Model::named(&header.model) {
+            _ if behaviour != current => Some(("guest behaviour", behaviour, current)),
+            None => Some(("CPU model", header.model.clone(), models.join(", "))),
+            Some(_) => None,
+        };
         differs.map_or(Ok(()), |(what, recorded, current)| {
             let (dir, gretel) = (self.dir.clone(), header.gretel.clone());
             Err(RecordingError::OtherGuest { dir, what, recorded, current, gretel })

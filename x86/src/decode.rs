@@ -42,6 +42,14 @@ pub fn machine_read(i: &Instruction) -> Option<MachineRead> {
         Mnemonic::Rdseed => MachineRead::Rdseed,
         Mnemonic::Xgetbv => MachineRead::Xgetbv,
         Mnemonic::Xbegin | Mnemonic::Xend | Mnemonic::Xabort | Mnemonic::Xtest => MachineRead::Transaction,
+        Mnemonic::Xsave
+        | Mnemonic::Xsave64
+        | Mnemonic::Xsaveopt
+        | Mnemonic::Xsaveopt64
+        | Mnemonic::Xsavec
+        | Mnemonic::Xsavec64
+        | Mnemonic::Xrstor
+        | Mnemonic::Xrstor64 => MachineRead::ExtendedState,
         _ => return None,
     })
 }

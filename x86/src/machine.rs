@@ -99,6 +99,9 @@ pub enum MachineRead {
     /// XBEGIN, XEND, XABORT, XTEST: whether a transaction commits is the processor's whim. No CPU model has them, so
     /// the engine answers with #UD.
     Transaction,
+    /// XSAVE, XRSTOR and their kin: which components there are is the system's, and which of them the processor
+    /// takes for unused is its own.
+    ExtendedState,
 }
 
 /// Architectural state, with memory and traps: the only way in which a semantics touches the world.

@@ -12,6 +12,7 @@ pub mod soft;
 
 pub use interrupt::Interrupter;
 
+use crate::cpu_model::Model;
 use crate::ram::Ram;
 use lbr::crumb::Counts;
 use x86::machine::MachineRead;
@@ -146,6 +147,11 @@ pub trait Engine {
     fn set_regs(&mut self, regs: &Regs) -> Result<(), EngineError>;
     /// The x87 and vector registers (slow on KVM: not for every exit).
     fn fpu(&mut self) -> Result<Fpu, EngineError>;
+    /// Whether a program that is told of this processor finds all of it here.
+    ///
+    /// # Errors
+    /// [`EngineError::Lacks`] where it would not.
+    fn require(&self, model: Model) -> Result<(), EngineError>;
     /// Sets the x87 and vector registers.
     fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError>;
     /// Runs the guest.
@@ -207,6 +213,19 @@ pub enum EngineError {
     /// The engine does not count instructions.
     #[error("engine {0} cannot stop at an instruction count")]
     CannotCount(&'static str),
+    /// The host has less than the CPU model.
+    #[error(
+        "CPU model {} has {what}, which this host does not give to a virtual machine: use --engine soft, or \
+         record with --cpu {}",
+        model.name(),
+        Model::V2.name()
+    )]
+    Lacks {
+        /// The model.
+        model: Model,
+        /// What is missing.
+        what: &'static str,
+    },
     /// Guest memory could not be had.
     #[error("cannot get {bytes} bytes of guest memory: {error}")]
     Memory {

@@ -239,6 +239,10 @@ impl Engine for SoftEngine {
         Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..*self.interpreter.cpu().fpu() })
     }
 
+    fn require(&self, _model: crate::cpu_model::Model) -> Result<(), EngineError> {
+        Ok(())
+    }
+
     fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError> {
         self.interpreter.cpu_mut().set_fpu(fpu);
         Ok(())

@@ -12,6 +12,7 @@
 //!  * [`Record::End`] is last. Without it, the recorder did not end in order (killed, disk full).
 
 use super::codec::{Cursor, put_bytes, put_digest, put_i64, put_u64};
+use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::process::{Death, Ids, Launch, comparable};
@@ -29,7 +30,7 @@ pub const VERSION: u32 = 2;
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 1;
+pub const BEHAVIOUR: u32 = 2;
 
 /// What was recorded, and with what.
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
@@ -42,7 +43,7 @@ pub struct Header {
     pub gretel: String,
     /// The recorder's [`BEHAVIOUR`].
     pub behaviour: u32,
-    /// The CPU model that the guest saw.
+    /// The name of the CPU model that the guest saw; `launch` has the model itself, if there is one of that name.
     pub model: String,
     /// The engine that recorded: information only, replay may use another.
     pub engine: String,
@@ -164,7 +165,8 @@ impl Header {
         let cwd = c.bytes()?.to_vec();
         let mut id = || c.u64()?.try_into().ok();
         let ids = Ids { uid: id()?, euid: id()?, gid: id()?, egid: id()? };
-        let launch = Launch { executable: Vec::new(), path, argv, envp, random: *random, cwd, ids };
+        let cpu = Model::named(&model).unwrap_or_default();
+        let launch = Launch { executable: Vec::new(), path, argv, envp, random: *random, cwd, ids, cpu };
         let executable_digest = c.digest()?;
         c.0.is_empty().then_some(Header { gretel, behaviour, model, engine, launch, executable_digest })
     }

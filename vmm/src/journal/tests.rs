@@ -1,5 +1,6 @@
 use super::schema::Checkpoint;
 use super::*;
+use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::process::{Death, Ids, Launch};
@@ -16,8 +17,9 @@ fn header() -> Header {
         random: *b"0123456789abcdef",
         cwd: b"/tmp".to_vec(),
         ids: Ids { uid: 1, euid: 2, gid: 3, egid: u32::MAX },
+        cpu: Model::V3,
     };
-    let (model, engine) = (crate::cpu_model::NAME.into(), "soft".into());
+    let (model, engine) = (Model::V3.name().into(), "soft".into());
     let behaviour = schema::BEHAVIOUR;
     Header { gretel: "0.1.0".into(), behaviour, model, engine, launch, executable_digest: u64::MAX }
 }

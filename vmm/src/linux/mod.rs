@@ -22,6 +22,7 @@ mod terminal;
 mod time;
 mod transfer;
 
+use crate::cpu_model::Model;
 use crate::engine::{Engine, EngineError, Interrupter, Virt};
 use crate::gate::{Gate, GateError, Input, MemoryWrite};
 use crate::process::access::AccessError;
@@ -102,6 +103,8 @@ pub(crate) struct Guest<'a> {
     pub(crate) space: &'a mut AddressSpace,
     /// Where inputs come from.
     pub(crate) gate: &'a mut dyn Gate,
+    /// The processor that the program sees.
+    pub(crate) cpu: Model,
 }
 
 impl Guest<'_> {

@@ -1,11 +1,13 @@
-//! The frame that a signal's handler runs on, as the kernel lays it out on x86-64 (`struct rt_sigframe`),
-//! without the extended state: return address, ucontext, siginfo, and above them the FXSAVE image.
+//! The frame that a signal's handler runs on, as the kernel lays it out on x86-64 (`struct rt_sigframe`): return
+//! address, ucontext, siginfo, and above them the FXSAVE image or, where the processor has more state or the program
+//! uses more, the XSAVE image (arch/x86/kernel/fpu/signal.c).
 
 use super::signals::{Action, Stack};
 use super::{Guest, PID, Served};
 use crate::engine::Virt;
 use crate::process::Death;
 use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs};
+use x86::xsave::{HEADER_END, Layout, SOFTWARE, component};
 
 /// Size of the frame: return address, ucontext, siginfo.
 const SIZE: u64 = 8 + UCONTEXT + SIGINFO as u64;
@@ -30,6 +32,12 @@ const MASK: usize = WORDS - 1;
 const USER_FLAGS: u64 = 0x4_0cd5;
 /// The bits of MXCSR that exist.
 const MXCSR_MASK: u32 = 0xffff;
+/// `uc_flags`: UC_FP_XSTATE, the image is of XSAVE.
+const XSTATE: u64 = 1;
+/// FP_XSTATE_MAGIC1, the first of software's words in an XSAVE image, and FP_XSTATE_MAGIC2, behind its end.
+const MAGIC: u32 = 0x4650_5853;
+const END_MAGIC: u32 = 0x4650_5845;
+const END_MAGIC_SIZE: u32 = 4;
 
 /// What comes back at the handler's end besides the registers.
 pub(super) struct Saved {
@@ -47,13 +55,14 @@ pub(super) fn push(
 ) -> Served<()> {
     let regs = *guest.engine.regs();
     let fpu = guest.engine.fpu()?;
-    let image = top.saturating_sub(Fpu::FXSAVE_SIZE as u64) & !63;
+    let bytes = image(&fpu, guest.cpu.components() | fpu.wide_components());
+    let image = top.saturating_sub(bytes.len() as u64) & !63;
     // As at a function's entry: the stack is 8 bytes off a multiple of 16.
     let frame = (image.saturating_sub(SIZE) & !15).saturating_sub(8);
     let (context, info) = (frame + 8, frame + 8 + UCONTEXT);
-    guest.write(image, &fpu.to_fxsave())?;
+    guest.write(image, &bytes)?;
     guest.write_words(frame, &[action.restorer])?;
-    guest.write_words(context, &ucontext(&regs, image, death, saved))?;
+    guest.write_words(context, &ucontext(&regs, (image, bytes.len()), death, saved))?;
     guest.write(info, &siginfo(death))?;
 
     let mut entry = regs;
@@ -77,22 +86,60 @@ pub(super) fn pop(guest: &mut Guest<'_>) -> Served<Saved> {
     }
     regs.rip = words[RIP];
     regs.rflags = words[RIP + 1] & USER_FLAGS | RFLAGS_FIXED | RFLAGS_IF;
-    let fpu = if words[FPSTATE] == 0 {
-        Fpu::default()
-    } else {
-        let mut fpu = Fpu::from_fxsave(&guest.read_array(words[FPSTATE])?);
-        fpu.mxcsr &= MXCSR_MASK;
-        fpu
-    };
+    let fpu = if words[FPSTATE] == 0 { Fpu::default() } else { read_image(guest, words[FPSTATE])? };
     guest.engine.set_fpu(&fpu)?;
     guest.engine.set_regs(&regs)?;
     let stack = Stack { start: words[2], flags: words[3] & 0xffff_ffff, size: words[4] };
     Ok(Saved { mask: words[MASK], stack })
 }
 
-fn ucontext(regs: &Regs, image: Virt, death: &Death, saved: &Saved) -> [u64; WORDS] {
+/// The image of these components, as the frame has it.
+fn image(fpu: &Fpu, components: u64) -> Vec<u8> {
+    if components == component::LEGACY {
+        return fpu.to_fxsave().to_vec();
+    }
+    let mut bytes = fpu.to_xsave(&Layout::MODEL, components);
+    let size = u32::try_from(bytes.len()).unwrap_or(0);
+    let whole = size + END_MAGIC_SIZE;
+    let mut at = SOFTWARE;
+    for field in
+        [&MAGIC.to_le_bytes()[..], &whole.to_le_bytes(), &components.to_le_bytes(), &size.to_le_bytes()]
+    {
+        bytes[at..at + field.len()].copy_from_slice(field);
+        at += field.len();
+    }
+    bytes.extend(END_MAGIC.to_le_bytes());
+    bytes
+}
+
+/// Reads the image of a frame. One that is not marked as XSAVE's, or not whole, holds x87 and SSE, and all else is
+/// initial.
+fn read_image(guest: &mut Guest<'_>, at: Virt) -> Served<Fpu> {
+    let legacy: [u8; Fpu::FXSAVE_SIZE] = guest.read_array(at)?;
+    let word = |n: usize| {
+        let at = SOFTWARE + 4 * n;
+        u32::from_le_bytes(legacy[at..at + 4].try_into().expect("four bytes"))
+    };
+    let (magic, whole, size) = (word(0), word(1), word(4));
+    let fits = (HEADER_END..=Layout::MODEL.size(component::ALL)).contains(&(size as usize));
+    let mut fpu = Fpu::from_fxsave(&legacy);
+    if magic == MAGIC && fits && whole == size + END_MAGIC_SIZE {
+        let mut bytes = vec![0; whole as usize];
+        guest.read(at, &mut bytes)?;
+        let (image, end) = bytes.split_at(size as usize);
+        if end == END_MAGIC.to_le_bytes() {
+            fpu = Fpu::from_xsave(&Layout::MODEL, image).unwrap_or(fpu);
+        }
+    }
+    fpu.mxcsr &= MXCSR_MASK;
+    Ok(fpu)
+}
+
+fn ucontext(regs: &Regs, image: (Virt, usize), death: &Death, saved: &Saved) -> [u64; WORDS] {
+    let (image, size) = image;
+    let flags = if size > Fpu::FXSAVE_SIZE { UC_FLAGS | XSTATE } else { UC_FLAGS };
     let mut words = [0; WORDS];
-    words[..MCONTEXT].copy_from_slice(&[UC_FLAGS, 0, saved.stack.start, saved.stack.flags, saved.stack.size]);
+    words[..MCONTEXT].copy_from_slice(&[flags, 0, saved.stack.start, saved.stack.flags, saved.stack.size]);
     for (word, n) in words[MCONTEXT..].iter_mut().zip(ORDER) {
         *word = regs.gpr[n];
     }

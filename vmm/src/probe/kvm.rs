@@ -1,5 +1,6 @@
 //! What KVM offers, tried with a few instructions in a process guest.
 
+use crate::cpu_model::Model;
 use crate::engine::kvm::{KvmEngine, Landing};
 use crate::engine::{Engine, Exit, Until, Virt};
 use crate::paging::Rights;
@@ -32,8 +33,8 @@ pub struct Kvm {
     pub traps_cpuid: bool,
     /// Whether RDTSC traps.
     pub traps_tsc: bool,
-    /// Whether AVX is withheld, as the CPU model has it.
-    pub withholds_avx: bool,
+    /// The CPU models that programs can be shown.
+    pub models: Vec<Model>,
     /// Whether the dirty log tells a written page.
     pub dirty_log: bool,
     /// The number of the processor's branch records, or why there are none.
@@ -66,7 +67,7 @@ pub fn probe_kvm() -> Result<Kvm, SandboxError> {
         cost: ExitCost::measure(&mut sandbox)?,
         traps_cpuid: traps_cpuid(&mut sandbox)?,
         traps_tsc: !matches!(run(&mut sandbox, RDTSC)?, Exit::Syscall),
-        withholds_avx: !matches!(run(&mut sandbox, AVX)?, Exit::Syscall),
+        models: models(sandbox.engine()),
         dirty_log: dirty_log(&mut sandbox)?,
         branch_records: armed
             .map_err(|e| e.to_string())
@@ -81,8 +82,6 @@ const SYSCALL_LOOP: &[u8] = &[0x0f, 0x05, 0xeb, 0xfc];
 const LOAD: &[u8] = &[0x48, 0x8b, 0x03];
 /// RDTSC; SYSCALL.
 const RDTSC: &[u8] = &[0x0f, 0x31, 0x0f, 0x05];
-/// VXORPS YMM0, YMM0, YMM0; SYSCALL.
-const AVX: &[u8] = &[0xc5, 0xfc, 0x57, 0xc0, 0x0f, 0x05];
 /// MOV EAX, 0x80000002 (the brand string); CPUID; SYSCALL.
 const CPUID: &[u8] = &[0xb8, 0x02, 0x00, 0x00, 0x80, 0x0f, 0xa2, 0x0f, 0x05];
 /// JMP over a byte; JMP over a byte; SYSCALL.
@@ -118,11 +117,15 @@ fn least_micros<T, E>(mut once: impl FnMut() -> Result<T, E>) -> Result<f64, E> 
     Ok(least)
 }
 
+fn models(engine: &KvmEngine) -> Vec<Model> {
+    Model::ALL.into_iter().filter(|model| engine.require(*model).is_ok()).collect()
+}
+
 fn traps_cpuid(sandbox: &mut Sandbox<KvmEngine>) -> Result<bool, SandboxError> {
     Ok(match run(sandbox, CPUID)? {
         Exit::Syscall => {
             let regs = sandbox.engine().regs();
-            let model = crate::cpu_model::cpuid(0x8000_0002, 0);
+            let model = Model::V2.cpuid(0x8000_0002, 0);
             [Gpr::RAX, Gpr::RBX].map(|r| regs.gpr[usize::from(r.0)]) == [model.eax, model.ebx].map(u64::from)
         }
         _ => true,

@@ -56,18 +56,19 @@ mod code {
     pub(super) const SEGV_ACCERR: i32 = 2;
 }
 /// Exceptions by vector.
-mod vector {
-    pub(super) const DIVIDE: u8 = 0;
-    pub(super) const DEBUG: u8 = 1;
-    pub(super) const BREAKPOINT: u8 = 3;
-    pub(super) const OVERFLOW: u8 = 4;
-    pub(super) const UNDEFINED: u8 = 6;
-    pub(super) const NOT_PRESENT: u8 = 11;
-    pub(super) const STACK: u8 = 12;
-    pub(super) const PAGE: u8 = 14;
-    pub(super) const X87: u8 = 16;
-    pub(super) const ALIGNMENT: u8 = 17;
-    pub(super) const SIMD: u8 = 19;
+pub(super) mod vector {
+    pub(in super::super) const DIVIDE: u8 = 0;
+    pub(in super::super) const DEBUG: u8 = 1;
+    pub(in super::super) const BREAKPOINT: u8 = 3;
+    pub(in super::super) const OVERFLOW: u8 = 4;
+    pub(in super::super) const UNDEFINED: u8 = 6;
+    pub(in super::super) const NOT_PRESENT: u8 = 11;
+    pub(in super::super) const STACK: u8 = 12;
+    pub(in super::super) const GENERAL: u8 = 13;
+    pub(in super::super) const PAGE: u8 = 14;
+    pub(in super::super) const X87: u8 = 16;
+    pub(in super::super) const ALIGNMENT: u8 = 17;
+    pub(in super::super) const SIMD: u8 = 19;
 }
 
 impl Action {

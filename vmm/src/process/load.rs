@@ -6,16 +6,19 @@ use super::layout::{STACK_AT_START, STACK_END, STACK_LIMIT, TIME_PAGE, VDSO};
 use super::space::{AddressSpace, SpaceError};
 use super::vma::{Backing, Content, page_of, page_up};
 use super::{Launch, ProcessError, Rights, vdso};
-use crate::cpu_model::FEATURES_EDX;
+use crate::cpu_model::{FEATURES_EDX, Model};
 use crate::engine::{Engine, Virt};
 use crate::ram::PAGE;
 use std::sync::Arc;
 use x86::state::{Fpu, RFLAGS_FIXED, RFLAGS_IF, Regs};
+use x86::xsave::component;
 
 /// How much of the stack arguments and environment may take (Linux: a quarter of its limit).
 const ARGUMENTS_LIMIT: u64 = STACK_LIMIT / 4;
-/// Size of a signal frame without XSAVE (AT_MINSIGSTKSZ).
-const SIGNAL_STACK: u64 = 2048;
+/// Size of a signal frame (AT_MINSIGSTKSZ), rounded up: what is on the stack without an XSAVE image takes a kilobyte.
+fn signal_stack(cpu: Model) -> u64 {
+    if cpu.components() & component::AVX512 == 0 { 2048 } else { 4096 }
+}
 /// Ticks per second of `times` (AT_CLKTCK).
 const CLOCK_TICKS: u64 = 100;
 
@@ -191,7 +194,7 @@ fn auxiliary(launch: &Launch, image: &Image, name: Virt, platform: Virt, random:
         [libc::AT_EGID, u64::from(ids.egid)],
         [libc::AT_SECURE, 0],
         [libc::AT_RANDOM, random],
-        [libc::AT_MINSIGSTKSZ, SIGNAL_STACK],
+        [libc::AT_MINSIGSTKSZ, signal_stack(launch.cpu)],
         [libc::AT_EXECFN, name],
         [libc::AT_PLATFORM, platform],
         [libc::AT_NULL, 0],
@@ -228,6 +231,7 @@ mod tests {
             random: *b"0123456789abcdef",
             cwd: b"/".to_vec(),
             ids: Ids::default(),
+            cpu: Model::V2,
         }
     }
 

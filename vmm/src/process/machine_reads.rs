@@ -7,9 +7,10 @@
 //! function that the symbol table names. Code that the guest writes after a page became executable is not
 //! covered.
 
-use crate::cpu_model;
+use super::extended_state::BadImage;
+use crate::cpu_model::Model;
 use crate::engine::Virt;
-use iced_x86::{Decoder, DecoderOptions, Instruction, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, Register};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use x86::decode::machine_read;
@@ -123,7 +124,16 @@ fn find(start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
 
 /// Whether the opcode bytes of a machine read occur at all; cheap, and true for little code.
 fn may_contain(code: &[u8]) -> bool {
-    code.windows(2).any(|pair| matches!(pair, [0x0f, 0x01 | 0x31 | 0xa2 | 0xc7] | [0xc6 | 0xc7, 0xf8]))
+    code.windows(2).any(|pair| matches!(pair, [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8]))
+}
+
+/// What an instruction on the extended state does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It stores.
+    Save,
+    /// It loads.
+    Restore,
 }
 
 /// A machine read at the guest's rip, decoded.
@@ -143,6 +153,8 @@ pub enum Needs {
     Tsc,
     /// Random bits.
     Random,
+    /// The vector registers and the memory operand: it is XSAVE or XRSTOR.
+    ExtendedState,
 }
 
 impl Read {
@@ -155,22 +167,59 @@ impl Read {
 
     /// What it needs; `None` if the model lacks it, and hardware would raise #UD.
     #[must_use]
-    pub fn needs(&self) -> Option<Needs> {
+    pub fn needs(&self, model: Model) -> Option<Needs> {
         match self.kind {
             MachineRead::Cpuid => Some(Needs::Nothing),
             MachineRead::Rdtsc | MachineRead::Rdtscp => Some(Needs::Tsc),
             MachineRead::Rdrand | MachineRead::Rdseed => Some(Needs::Random),
-            MachineRead::Rdpid | MachineRead::Xgetbv | MachineRead::Transaction => None,
+            MachineRead::Xgetbv => model.has_xsave().then_some(Needs::Nothing),
+            MachineRead::ExtendedState => {
+                (model.has_xsave() && self.direction().is_some()).then_some(Needs::ExtendedState)
+            }
+            MachineRead::Rdpid | MachineRead::Transaction => None,
         }
     }
 
+    /// Whether it saves or restores the extended state; `None` for a variant that no model has.
+    #[must_use]
+    pub fn direction(&self) -> Option<Direction> {
+        match self.instruction.mnemonic() {
+            Mnemonic::Xsave | Mnemonic::Xsave64 => Some(Direction::Save),
+            Mnemonic::Xrstor | Mnemonic::Xrstor64 => Some(Direction::Restore),
+            _ => None,
+        }
+    }
+
+    /// The linear address of its memory operand.
+    #[must_use]
+    pub fn operand(&self, regs: &Regs) -> Virt {
+        let address = self.instruction.virtual_address(0, 0, |register, _, _| match register {
+            Register::FS => Some(regs.fs_base),
+            Register::GS => Some(regs.gs_base),
+            _ if register.is_segment_register() => Some(0),
+            _ => {
+                let value = regs.gpr[register.full_register().number() & 15];
+                Some(if register.size() == 4 { value & 0xffff_ffff } else { value })
+            }
+        });
+        address.unwrap_or(0)
+    }
+
+    /// Moves rip behind it.
+    pub fn skip(&self, regs: &mut Regs) {
+        regs.rip = self.instruction.next_ip();
+    }
+
     /// Carries it out with what it needed (see [`Read::needs`]).
-    pub fn execute(&self, regs: &mut Regs, value: u64) {
+    ///
+    /// # Errors
+    /// [`BadImage`], for #GP, where XGETBV is asked for a register that there is not.
+    pub fn execute(&self, model: Model, regs: &mut Regs, value: u64) -> Result<(), BadImage> {
         let [rax, rcx, rdx, rbx] = [0_usize, 1, 2, 3];
         let low = |value: u64| value & 0xffff_ffff;
         match self.kind {
             MachineRead::Cpuid => {
-                let result = cpu_model::cpuid(low32(regs.gpr[rax]), low32(regs.gpr[rcx]));
+                let result = model.cpuid(low32(regs.gpr[rax]), low32(regs.gpr[rcx]));
                 for (register, value) in
                     [(rax, result.eax), (rbx, result.ebx), (rcx, result.ecx), (rdx, result.edx)]
                 {
@@ -185,9 +234,15 @@ impl Read {
                 }
             }
             MachineRead::Rdrand | MachineRead::Rdseed => self.store_random(regs, value),
-            MachineRead::Rdpid | MachineRead::Xgetbv | MachineRead::Transaction => {}
+            MachineRead::Xgetbv if low(regs.gpr[rcx]) != 0 => return Err(BadImage),
+            MachineRead::Xgetbv => {
+                regs.gpr[rax] = low(model.components());
+                regs.gpr[rdx] = model.components() >> 32;
+            }
+            MachineRead::Rdpid | MachineRead::Transaction | MachineRead::ExtendedState => {}
         }
-        regs.rip = self.instruction.next_ip();
+        self.skip(regs);
+        Ok(())
     }
 
     /// Writes random bits to the destination; CF says that there were some, the other flags are cleared.
@@ -248,14 +303,33 @@ mod tests {
     fn reads_write_what_the_processor_writes() {
         let mut regs = Regs { gpr: [u64::MAX; 16], rip: 0x10, ..Regs::default() };
         regs.gpr[0] = 0xffff_ffff_0000_0000;
-        Read::decode(0x10, &[0x0f, 0xa2]).expect("CPUID").execute(&mut regs, 0);
+        Read::decode(0x10, &[0x0f, 0xa2]).expect("CPUID").execute(Model::V2, &mut regs, 0).expect("no fault");
         assert_eq!((regs.gpr[0], regs.rip), (7, 0x12));
-        Read::decode(0x12, &[0x0f, 0x31]).expect("RDTSC").execute(&mut regs, 0x1_0000_0002);
+        Read::decode(0x12, &[0x0f, 0x31])
+            .expect("RDTSC")
+            .execute(Model::V2, &mut regs, 0x1_0000_0002)
+            .expect("no fault");
         assert_eq!((regs.gpr[0], regs.gpr[2]), (2, 1));
         let rdrand_r9w = Read::decode(0x14, &[0x66, 0x41, 0x0f, 0xc7, 0xf1]).expect("RDRAND");
-        rdrand_r9w.execute(&mut regs, 0x1234_5678);
+        rdrand_r9w.execute(Model::V2, &mut regs, 0x1234_5678).expect("no fault");
         assert_eq!((regs.gpr[9], regs.rflags & 1, regs.rip), (0xffff_ffff_ffff_5678, 1, 0x19));
-        assert_eq!(Read::decode(0x14, &[0x0f, 0x01, 0xd0]).expect("XGETBV").needs(), None);
+    }
+
+    #[test]
+    fn the_extended_state_is_that_of_the_model() {
+        let xgetbv = Read::decode(0x14, &[0x0f, 0x01, 0xd0]).expect("XGETBV");
+        assert_eq!(xgetbv.needs(Model::V2), None);
+        let mut regs = Regs { gpr: [u64::MAX; 16], ..Regs::default() };
+        assert_eq!(xgetbv.execute(Model::V3, &mut regs, 0), Err(BadImage), "ecx is not zero");
+        regs.gpr[1] = 0;
+        xgetbv.execute(Model::V4, &mut regs, 0).expect("no fault");
+        assert_eq!((regs.gpr[0], regs.gpr[2], regs.rip), (0xe7, 0, 0x17));
+        let xsave = Read::decode(0, &[0x48, 0x0f, 0xae, 0x64, 0x0b, 0x40]).expect("XSAVE64 [rbx+rcx+40h]");
+        assert_eq!(xsave.needs(Model::V3), Some(Needs::ExtendedState));
+        regs.gpr[3] = 0x1000;
+        assert_eq!((xsave.direction(), xsave.operand(&regs)), (Some(Direction::Save), 0x1040));
+        let xsavec = Read::decode(0, &[0x0f, 0xc7, 0x20]).expect("XSAVEC [rax]");
+        assert_eq!(xsavec.needs(Model::V4), None);
     }
 
     #[test]
@@ -263,6 +337,6 @@ mod tests {
         // xbegin 0x1006; xabort 1; xend; xtest
         let code = [0xc7, 0xf8, 0, 0, 0, 0, 0xc6, 0xf8, 1, 0x0f, 0x01, 0xd5, 0x0f, 0x01, 0xd6];
         assert_eq!(Sites::default().add(0x1000, &code, &[]), [0x1000, 0x1006, 0x1009, 0x100c]);
-        assert_eq!(Read::decode(0x1000, &code).expect("XBEGIN").needs(), None);
+        assert_eq!(Read::decode(0x1000, &code).expect("XBEGIN").needs(Model::V4), None);
     }
 }

@@ -4,12 +4,13 @@
 //! process carries that out. Where things are: [`elf`] (what a program file says), [`layout`] (where things go
 //! in the address space), [`load`] (segments, vDSO and the first stack), [`vma`] and [`space`] (the address
 //! space: what is mapped, and what is resident), [`access`] (how the personality reads and writes it),
-//! [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`vdso`] (the clock without an exit).
+//! [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE and XRSTOR), [`vdso`] (the clock without an exit).
 //! System calls and signals are [`crate::linux`].
 
 pub mod access;
 pub mod elf;
 pub mod exit;
+pub mod extended_state;
 pub mod layout;
 mod load;
 pub mod machine_reads;
@@ -17,11 +18,13 @@ pub mod space;
 pub mod vdso;
 pub mod vma;
 
+use crate::cpu_model::Model;
 use crate::engine::{Engine, EngineError, Exception, Until, Virt};
 use crate::gate::{AtExit, Event, Gate, GateError};
 use crate::linux::{Delivery, Guest, Linux, Outcome, PID, deliver};
 use crate::paging::PagingError;
-use exit::{Action, decide};
+use exit::{Action, decide, vector};
+use iced_x86::{Decoder, DecoderOptions};
 use machine_reads::{LONGEST, Needs, Read};
 use space::AddressSpace;
 use std::os::fd::OwnedFd;
@@ -44,6 +47,8 @@ pub struct Launch {
     pub cwd: Vec<u8>,
     /// Who runs it.
     pub ids: Ids,
+    /// The processor.
+    pub cpu: Model,
 }
 
 /// User and group.
@@ -138,6 +143,7 @@ pub struct Process {
     gate: Box<dyn Gate>,
     space: AddressSpace,
     linux: Linux,
+    cpu: Model,
     /// The page fault that was served last, if nothing else happened since, and how often.
     faults: Option<(Exception, Regs, u32)>,
     /// How it ended.
@@ -165,9 +171,10 @@ impl Process {
         launch: &Launch,
         streams: Streams,
     ) -> Result<Process, ProcessError> {
+        engine.require(launch.cpu)?;
         let linux = Linux::new(launch, streams, gate.replaying(), engine.interrupter())?;
         let space = load::load(&mut *engine, launch)?;
-        Ok(Process { engine, gate, space, linux, faults: None, end: None })
+        Ok(Process { engine, gate, space, linux, cpu: launch.cpu, faults: None, end: None })
     }
 
     /// Runs to the next exit, and serves it.
@@ -295,21 +302,28 @@ impl Process {
             let end = within.min(LONGEST);
             self.space.read_original(self.engine.ram(), regs.rip, &mut bytes[..end]);
         }
-        let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs()?)));
-        let Some((read, needs)) = read else {
-            let undefined = Exception { vector: 6, error_code: 0, address: 0 };
-            return self.perform(decide(crate::engine::Exit::Exception(undefined), regs.rip, false));
-        };
+        let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs(self.cpu)?)));
+        let Some((read, needs)) = read else { return self.raise(vector::UNDEFINED, 0, 0) };
         self.gate.begin(Event::MachineRead, &regs)?;
         let (linux, mut guest) = self.guest();
         let value = match needs {
             Needs::Nothing => 0,
             Needs::Tsc => linux.time_stamp(&mut guest)?,
             Needs::Random => linux.random_word(&mut guest)?,
+            Needs::ExtendedState => return self.extended_state(&read, regs),
         };
-        read.execute(&mut regs, value);
+        if read.execute(self.cpu, &mut regs, value).is_err() {
+            return self.raise(vector::GENERAL, 0, 0);
+        }
         self.engine.set_regs(&regs)?;
         Ok(Step::Running)
+    }
+
+    /// An exception of the instruction at rip.
+    fn raise(&mut self, vector: u8, error_code: u32, address: Virt) -> Result<Step, ProcessError> {
+        let exception = Exception { vector, error_code, address };
+        let rip = self.engine.regs().rip;
+        self.perform(decide(crate::engine::Exit::Exception(exception), rip, false))
     }
 
     /// Delivers a signal.
@@ -325,8 +339,18 @@ impl Process {
 
     /// The personality, and what it works on.
     fn guest(&mut self) -> (&mut Linux, Guest<'_>) {
-        let guest = Guest { engine: &mut *self.engine, space: &mut self.space, gate: &mut *self.gate };
+        let guest =
+            Guest { engine: &mut *self.engine, space: &mut self.space, gate: &mut *self.gate, cpu: self.cpu };
         (&mut self.linux, guest)
+    }
+
+    /// The least CPU model that has the instruction at rip, if the program is shown a lesser one.
+    #[must_use]
+    pub fn needs_model(&self) -> Option<Model> {
+        let (rip, mut bytes) = (self.engine.regs().rip, [0; LONGEST]);
+        self.space.read_original(self.engine.ram(), rip, &mut bytes);
+        let instruction = Decoder::with_ip(64, &bytes, rip, DecoderOptions::NONE).decode();
+        Model::for_instruction(&instruction).filter(|needed| *needed > self.cpu && !instruction.is_invalid())
     }
 
     /// The engine.

@@ -7,6 +7,7 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
+use vmm::cpu_model::Model;
 use vmm::engine::{Engine, EngineError, EngineKind, kvm::KvmEngine, soft::SoftEngine};
 use vmm::gate::{Event, Gate, GateError, Input, Time};
 use vmm::process::{Ids, Launch, Process, Step, Streams, comparable};
@@ -143,6 +144,8 @@ pub(crate) struct Run {
     pub(crate) stdin: Vec<u8>,
     /// Where it runs.
     pub(crate) directory: PathBuf,
+    /// The processor that it sees.
+    pub(crate) cpu: Model,
 }
 
 impl Run {
@@ -150,7 +153,8 @@ impl Run {
     pub(crate) fn new(program: &Path, arguments: &[&str]) -> Run {
         let name = program.file_name().expect("a file").to_string_lossy().into_owned();
         let argv = std::iter::once(name).chain(arguments.iter().map(|text| (*text).to_owned())).collect();
-        Run { program: program.to_owned(), argv, stdin: Vec::new(), directory: std::env::temp_dir() }
+        let directory = std::env::temp_dir();
+        Run { program: program.to_owned(), argv, stdin: Vec::new(), directory, cpu: Model::V2 }
     }
 
     fn launch(&self) -> Launch {
@@ -162,6 +166,7 @@ impl Run {
             random: *b"not so random...",
             cwd: self.directory.to_string_lossy().into_owned().into_bytes(),
             ids: Ids::default(),
+            cpu: self.cpu,
         }
     }
 

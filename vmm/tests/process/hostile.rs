@@ -2,6 +2,7 @@
 //! make the personality panic. The gate replays, so the host is never called.
 
 use std::collections::BTreeSet;
+use vmm::cpu_model::Model;
 use vmm::engine::soft::SoftEngine;
 use vmm::gate::{Event, Gate, GateError, Input, MemoryWrite, Time};
 use vmm::process::{Ids, Launch, Process, ProcessError, Step};
@@ -102,6 +103,7 @@ fn start(seed: u64) -> Process {
         random: [0; 16],
         cwd: b"/".to_vec(),
         ids: Ids::default(),
+        cpu: Model::V2,
     };
     let engine = Box::new(SoftEngine::new(64 << 20).expect("memory"));
     Process::start(engine, Box::new(Liar(Random(seed))), &launch).expect("it starts")

@@ -6,6 +6,7 @@ mod crashes;
 mod harness;
 mod hostile;
 mod stuck;
+mod vectors;
 mod version;
 
 use harness::{Run, each_libc, engines};

@@ -1,6 +1,7 @@
 //! An engine that faults for ever for memory that it has: the program ends with an error, not never.
 
 use crate::hostile::program;
+use vmm::cpu_model::Model;
 use vmm::engine::soft::SoftEngine;
 use vmm::engine::{
     Counters, Engine, EngineError, EngineKind, Exception, Exit, Interrupter, Phys, StalePage, Until,
@@ -54,6 +55,9 @@ impl Engine for Stuck {
     fn fpu(&mut self) -> Result<Fpu, EngineError> {
         self.inner.fpu()
     }
+    fn require(&self, model: Model) -> Result<(), EngineError> {
+        self.inner.require(model)
+    }
     fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError> {
         self.inner.set_fpu(fpu)
     }
@@ -100,6 +104,7 @@ fn an_engine_that_faults_for_ever_is_given_up() {
         random: [0; 16],
         cwd: b"/".to_vec(),
         ids: Ids::default(),
+        cpu: Model::V2,
     };
     // The program is a system call in a loop; the engine sticks at the jump behind the first.
     let engine = Stuck { inner: SoftEngine::new(64 << 20).expect("memory"), at: 0x40_0102 };

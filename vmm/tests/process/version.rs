@@ -7,6 +7,7 @@ use iced_x86::code_asm::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
+use vmm::cpu_model::Model;
 use vmm::engine::soft::SoftEngine;
 use vmm::gate::{Event, Gate, GateError, Input, Time};
 use vmm::journal::schema::{BEHAVIOUR, digest_regs};
@@ -118,6 +119,7 @@ fn what_programs_see_changes_only_with_the_behaviour_version() {
         random: *b"not so random...",
         cwd: b"/".to_vec(),
         ids: Ids { uid: 1, euid: 2, gid: 3, egid: 4 },
+        cpu: Model::V2,
     };
     let asked = Rc::default();
     let engine = Box::new(SoftEngine::new(64 << 20).expect("memory"));
@@ -135,7 +137,7 @@ fn what_programs_see_changes_only_with_the_behaviour_version() {
     let all = format!("{asked}{:x} {:x}", digest_regs(process.engine().regs()), process.memory_digest());
     assert_eq!(
         (BEHAVIOUR, format!("{:016x}", xxh3_64(all.as_bytes())).as_str()),
-        (1, "cdc7fb9e49560c6d"),
+        (2, "cdc7fb9e49560c6d"),
         "programs see other things than before, so recordings made before do not replay: raise BEHAVIOUR in \
          vmm/src/journal/schema.rs, and put the new pair here"
     );

@@ -12,7 +12,7 @@ pub fn read_machine<M: Machine, const KIND: usize>(_m: &mut M, _op: &Op) -> Exec
 }
 
 /// The kinds of machine reads, for const generics, which take no enums.
-pub const READS: [MachineRead; 8] = [
+pub const READS: [MachineRead; 9] = [
     MachineRead::Cpuid,
     MachineRead::Rdtsc,
     MachineRead::Rdtscp,
@@ -21,6 +21,7 @@ pub const READS: [MachineRead; 8] = [
     MachineRead::Rdseed,
     MachineRead::Xgetbv,
     MachineRead::Transaction,
+    MachineRead::ExtendedState,
 ];
 
 /// Writes the results of a machine read where the instruction has them; values are 64 bits wide and cut to fit.
@@ -32,7 +33,7 @@ pub const READS: [MachineRead; 8] = [
 /// | RDTSCP | eax, edx, ecx |
 /// | RDPID | destination |
 /// | RDRAND, RDSEED | destination, CF (bit 0) |
-/// | XBEGIN and its kin | none |
+/// | XBEGIN and its kin, XSAVE and its kin | none: who serves them writes their effects |
 ///
 /// # Errors
 /// None with register destinations, which is all there are.
@@ -41,7 +42,7 @@ pub fn supply<M: Machine>(m: &mut M, op: &Op, read: MachineRead, values: [Bv<M>;
         MachineRead::Cpuid => &[Gpr::RAX, Gpr::RBX, Gpr::RCX, Gpr::RDX],
         MachineRead::Rdtsc | MachineRead::Xgetbv => &[Gpr::RAX, Gpr::RDX],
         MachineRead::Rdtscp => &[Gpr::RAX, Gpr::RDX, Gpr::RCX],
-        MachineRead::Transaction => &[],
+        MachineRead::Transaction | MachineRead::ExtendedState => &[],
         MachineRead::Rdpid => return write(m, op, op.a, 64, values[0]),
         MachineRead::Rdrand | MachineRead::Rdseed => {
             let w = AnyWidth::of(op);

@@ -299,5 +299,6 @@ fn machine_read<M: Machine>(i: &Instruction) -> Option<crate::machine::Last<M>> 
         MachineRead::Rdseed => system::read_machine::<M, 5>,
         MachineRead::Xgetbv => system::read_machine::<M, 6>,
         MachineRead::Transaction => system::read_machine::<M, 7>,
+        MachineRead::ExtendedState => system::read_machine::<M, 8>,
     })
 }

@@ -1,13 +1,16 @@
-//! The CPUID that the vCPU has: the guest's CPU model, leaf for leaf, where the host traps the instruction.
+//! The CPUID that the vCPU has: that of the least CPU model, with the state components of this host. Programs do not see
+//! it, since CPUID is trapped or rewritten; KVM lets a vCPU have in XCR0 what its CPUID has.
 
-use crate::cpu_model::LEAVES;
+use crate::cpu_model::{Model, xsave_leaves};
+use crate::engine::EngineError;
 use core::arch::x86_64::__cpuid_count;
 use kvm_bindings::{CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, kvm_cpuid_entry2};
-use x86::xsave::Layout;
+use std::arch::is_x86_feature_detected;
+use x86::xsave::{Layout, component};
 
-/// The model as KVM takes it.
-pub(super) fn model() -> CpuId {
-    CpuId::from_entries(&entries()).expect("fewer leaves than KVM takes")
+/// The leaves as KVM takes them, for these components of XCR0.
+pub(super) fn model(components: u64) -> CpuId {
+    CpuId::from_entries(&entries(components)).expect("fewer leaves than KVM takes")
 }
 
 /// The leaf that describes counters.
@@ -15,11 +18,11 @@ const COUNTERS: u32 = 0xa;
 /// PDCM, in leaf 1 ECX: there is IA32_PERF_CAPABILITIES.
 const PDCM: u32 = 1 << 15;
 
-/// The model with what KVM compares before it gives a vCPU branch records: the host's family and model, PDCM, and the
+/// The same with what KVM compares before it gives a vCPU branch records: the host's family and model, PDCM, and the
 /// counters that KVM supports. The program sees none of it: its CPUID instructions are rewritten, but for code that it
 /// makes at run time.
-pub(super) fn model_with_pmu(signature: u32, supported: &CpuId) -> CpuId {
-    let mut entries = entries();
+pub(super) fn model_with_pmu(components: u64, signature: u32, supported: &CpuId) -> CpuId {
+    let mut entries = entries(components);
     for entry in entries.iter_mut().filter(|entry| entry.function == 1) {
         entry.eax = signature;
         entry.ecx |= PDCM;
@@ -28,8 +31,14 @@ pub(super) fn model_with_pmu(signature: u32, supported: &CpuId) -> CpuId {
     CpuId::from_entries(&entries).expect("fewer leaves than KVM takes")
 }
 
-fn entries() -> Vec<kvm_cpuid_entry2> {
-    LEAVES
+fn entries(components: u64) -> Vec<kvm_cpuid_entry2> {
+    let mut leaves = Model::V2.leaves();
+    if components != component::LEGACY {
+        const XSAVE: u32 = 1 << 26;
+        leaves.iter_mut().filter(|leaf| leaf.leaf == 1).for_each(|leaf| leaf.result.ecx |= XSAVE);
+        leaves.extend(xsave_leaves(components, &host_layout()));
+    }
+    leaves
         .iter()
         .map(|leaf| kvm_cpuid_entry2 {
             function: leaf.leaf,
@@ -52,4 +61,45 @@ pub(super) fn host_layout() -> Layout {
     };
     let Layout { avx, opmask, zmm_hi256, hi16_zmm } = Layout::MODEL;
     Layout { avx: at(2, avx), opmask: at(5, opmask), zmm_hi256: at(6, zmm_hi256), hi16_zmm: at(7, hi16_zmm) }
+}
+
+/// The state components that this host has for programs, of those that gretel knows.
+pub(super) fn host_components() -> u64 {
+    let of = |present: bool, components: u64| if present { components } else { 0 };
+    component::LEGACY
+        | of(is_x86_feature_detected!("avx"), component::AVX)
+        | of(is_x86_feature_detected!("avx512f"), component::AVX512)
+}
+
+/// Whether this host's processor has what `model` announces.
+///
+/// # Errors
+/// The first thing that it lacks.
+pub(super) fn require(model: Model) -> Result<(), EngineError> {
+    let v3 = [
+        ("AVX", is_x86_feature_detected!("avx")),
+        ("AVX2", is_x86_feature_detected!("avx2")),
+        ("FMA", is_x86_feature_detected!("fma")),
+        ("F16C", is_x86_feature_detected!("f16c")),
+        ("BMI1", is_x86_feature_detected!("bmi1")),
+        ("BMI2", is_x86_feature_detected!("bmi2")),
+        ("LZCNT", is_x86_feature_detected!("lzcnt")),
+        ("MOVBE", is_x86_feature_detected!("movbe")),
+    ];
+    let v4 = [
+        ("AVX512F", is_x86_feature_detected!("avx512f")),
+        ("AVX512BW", is_x86_feature_detected!("avx512bw")),
+        ("AVX512CD", is_x86_feature_detected!("avx512cd")),
+        ("AVX512DQ", is_x86_feature_detected!("avx512dq")),
+        ("AVX512VL", is_x86_feature_detected!("avx512vl")),
+    ];
+    let needed: Vec<(&'static str, bool)> = match model {
+        Model::V2 => Vec::new(),
+        Model::V3 => v3.to_vec(),
+        Model::V4 => [&v3[..], &v4].concat(),
+    };
+    match needed.into_iter().find(|(_, present)| !present) {
+        Some((what, _)) => Err(EngineError::Lacks { model, what }),
+        None => Ok(()),
+    }
 }

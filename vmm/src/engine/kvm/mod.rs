@@ -21,6 +21,7 @@ pub use records::Refused;
 use super::{
     Counters, Engine, EngineError, EngineKind, Exit, Interrupter, Phys, StalePage, Until, flags::user_rflags,
 };
+use crate::cpu_model::Model;
 use crate::ram::{PAGE, Ram};
 use kvm_bindings::{Msrs, kvm_msr_entry, kvm_sregs, kvm_xsave};
 use kvm_ioctls::{VcpuFd, VmFd};
@@ -58,6 +59,8 @@ pub struct KvmEngine {
     immediate_exit: *mut u8,
     /// What counts the guest's instructions and branches.
     counters: Result<GuestCounters, NoCounters>,
+    /// The state components that are enabled in XCR0.
+    components: u64,
 }
 
 impl KvmEngine {
@@ -156,6 +159,14 @@ impl Engine for KvmEngine {
         let fpu = Fpu::from_xsave(&cpuid::host_layout(), &image);
         // The last x87 instruction is not part of the state: AMD keeps it only after an exception.
         Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..fpu.unwrap_or_default() })
+    }
+
+    fn require(&self, model: Model) -> Result<(), EngineError> {
+        cpuid::require(model)?;
+        match model.components() & !self.components {
+            0 => Ok(()),
+            _ => Err(EngineError::Lacks { model, what: "a larger XSAVE state" }),
+        }
     }
 
     fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError> {

@@ -25,7 +25,7 @@ pub(super) fn arm(device: &Kvm, engine: &mut KvmEngine, filter: Filter) -> Resul
     if armed.is_err() {
         engine
             .vcpu
-            .set_cpuid2(&cpuid::model())
+            .set_cpuid2(&cpuid::model(engine.components))
             .map_err(failed("KVM_SET_CPUID2"))
             .map_err(CaptureError::Access)?;
     }
@@ -62,7 +62,7 @@ impl capture::kvm::Kvm for Sequence<'_> {
             .device
             .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
             .map_err(failed("KVM_GET_SUPPORTED_CPUID"))?;
-        let model = cpuid::model_with_pmu(probe::signature(), &supported);
+        let model = cpuid::model_with_pmu(self.engine.components, probe::signature(), &supported);
         match self.engine.vcpu.set_cpuid2(&model) {
             Ok(()) => Ok(true),
             Err(error) if error.errno() == libc::EINVAL => Ok(false),

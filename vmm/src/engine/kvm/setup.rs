@@ -7,19 +7,22 @@ use crate::engine::flags::user_rflags;
 use crate::engine::{Engine, EngineError, Interrupter};
 use crate::probe;
 use crate::ram::{PAGE, Ram};
-use kvm_bindings::{Msrs, kvm_segment, kvm_sregs, kvm_userspace_memory_region};
+use kvm_bindings::{Msrs, kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcr, kvm_xcrs};
 use kvm_ioctls::{Kvm, SyncReg, VcpuFd, VmFd};
 use lbr::perf::{GuestCounters, NoCounters};
 use lbr::{Armed, Filter};
 use x86::state::Regs;
+use x86::xsave::component;
 
 /// Where KVM may put three pages for real mode on old Intel processors: behind all but very large memories.
 const REAL_MODE_TSS: u64 = 0xfffb_d000;
 /// PE, MP, ET, NE, WP, AM, PG (Intel SDM vol. 3, 2.5).
 const CR0: u64 = 0x8005_0033;
-/// PAE, OSFXSR, OSXMMEXCPT, and TSD, so that RDTSC traps. Not OSXSAVE (so no AVX), not FSGSBASE, not SMEP (the stub
-/// belongs to ring 3 until the landing is known).
+/// PAE, OSFXSR, OSXMMEXCPT, and TSD, so that RDTSC traps. Not FSGSBASE, not SMEP (the stub belongs to ring 3 until the
+/// landing is known).
 const CR4: u64 = 1 << 5 | 1 << 9 | 1 << 10 | 1 << 2;
+/// OSXSAVE: XCR0 says which vector registers there are.
+const CR4_OSXSAVE: u64 = 1 << 18;
 /// SCE, LME, LMA, NXE.
 const EFER: u64 = 1 | 1 << 8 | 1 << 10 | 1 << 11;
 const MSR_STAR: u32 = 0xc000_0081;
@@ -68,8 +71,7 @@ fn unused(kvm: &Kvm, bytes: u64) -> Result<KvmEngine, EngineError> {
     layout::write(&mut ram);
     set_memory(&vm, &mut ram)?;
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
-    vcpu.set_cpuid2(&cpuid::model()).map_err(failed("KVM_SET_CPUID2"))?;
-    let user = set_system_registers(&vcpu)?;
+    let (user, components) = set_state_components(&vcpu)?;
     vcpu.set_sync_valid_reg(SyncReg::Register);
     vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
     let immediate_exit = &raw mut vcpu.get_kvm_run().immediate_exit;
@@ -84,6 +86,7 @@ fn unused(kvm: &Kvm, bytes: u64) -> Result<KvmEngine, EngineError> {
         landing: Landing::Ring3,
         interrupter: Interrupter::new(),
         immediate_exit,
+        components,
         counters: Err(NoCounters::NoGuest),
     })
 }
@@ -128,8 +131,27 @@ pub(super) fn set_slot(vm: &VmFd, ram: &Ram, flags: u32) -> Result<(), EngineErr
     unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))
 }
 
+/// Sets CPUID, the system registers, and all vector registers of the host in XCR0; where KVM refuses these, the xmm
+/// registers alone. Gives the system registers as set, and the components.
+fn set_state_components(vcpu: &VcpuFd) -> Result<(kvm_sregs, u64), EngineError> {
+    let all = cpuid::host_components();
+    let tried = (|| {
+        vcpu.set_cpuid2(&cpuid::model(all)).map_err(failed("KVM_SET_CPUID2"))?;
+        let user = set_system_registers(vcpu, CR4 | CR4_OSXSAVE)?;
+        let mut xcrs = kvm_xcrs { nr_xcrs: 1, ..kvm_xcrs::default() };
+        xcrs.xcrs[0] = kvm_xcr { xcr: 0, value: all, ..kvm_xcr::default() };
+        vcpu.set_xcrs(&xcrs).map_err(failed("KVM_SET_XCRS"))?;
+        Ok((user, all))
+    })();
+    tried.or_else(|error: EngineError| {
+        tracing::debug!(%error, "no vector registers but xmm");
+        vcpu.set_cpuid2(&cpuid::model(component::LEGACY)).map_err(failed("KVM_SET_CPUID2"))?;
+        Ok((set_system_registers(vcpu, CR4)?, component::LEGACY))
+    })
+}
+
 /// Sets long mode, ring 3 and the way into the stub; gives the system registers as set.
-fn set_system_registers(vcpu: &VcpuFd) -> Result<kvm_sregs, EngineError> {
+fn set_system_registers(vcpu: &VcpuFd, cr4: u64) -> Result<kvm_sregs, EngineError> {
     let mut sregs = vcpu.get_sregs().map_err(failed("KVM_GET_SREGS"))?;
     let code = kvm_segment {
         limit: 0xffff_ffff,
@@ -155,7 +177,7 @@ fn set_system_registers(vcpu: &VcpuFd) -> Result<kvm_sregs, EngineError> {
     };
     (sregs.gdt.base, sregs.gdt.limit) = (layout::gdt_base(), layout::GDT_LIMIT);
     (sregs.idt.base, sregs.idt.limit) = (layout::idt_base(), layout::IDT_LIMIT);
-    (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (CR0, layout::EMPTY_ROOT, CR4, EFER);
+    (sregs.cr0, sregs.cr3, sregs.cr4, sregs.efer) = (CR0, layout::EMPTY_ROOT, cr4, EFER);
     vcpu.set_sregs(&sregs).map_err(failed("KVM_SET_SREGS"))?;
     let entry = [(MSR_STAR, layout::STAR), (MSR_LSTAR, layout::LSTAR), (MSR_FMASK, FMASK)];
     let msrs =
