@@ -18,7 +18,7 @@ use x86::op::Op;
 use x86::table;
 
 /// More accesses than any instruction makes.
-const ACCESSES: u32 = 64;
+const ACCESSES: u32 = 160;
 
 fn execute<M: Machine>(m: &mut M, i: &Instruction) -> Option<Exec> {
     let (handler, op): (Handler<M>, Op) = table::lookup::<M, false>(i)?;

@@ -24,11 +24,23 @@ fn vex_prefixes(vvvv: u8) -> impl Iterator<Item = Vec<u8>> {
     (0..16).flat_map(move |n| VEX_MAPS.map(|map| vec![0xc4, 0xe0 | map, (n & 8) << 4 | vvvv << 3 | n & 7]))
 }
 
+/// EVEX prefixes with one register and mask k1: every map, W 0 and 1, pp 0 to 3, every length, and with EVEX.b.
+fn evex_prefixes(vvvv: u8) -> impl Iterator<Item = Vec<u8>> {
+    const LENGTHS_AND_B: [u8; 4] = [0x00, 0x20, 0x40, 0x50];
+    (0..8).flat_map(move |n| {
+        let forms = VEX_MAPS.iter().flat_map(move |map| LENGTHS_AND_B.map(|form| (*map, form)));
+        forms.map(move |(map, form)| {
+            vec![0x62, 0xf0 | map, (n & 4) << 5 | vvvv << 3 | 4 | n & 3, form | 8 | 1]
+        })
+    })
+}
+
 /// Every valid instruction of every map, in a memory and a register form.
 pub(crate) fn encodings() -> Vec<Instruction> {
     let legacy = PREFIXES.iter().flat_map(|p| MAPS.iter().map(move |m| [*p, *m].concat()));
     let vex = VVVV.into_iter().flat_map(vex_prefixes);
-    legacy.chain(vex).flat_map(|prefix| of_prefix(&prefix)).collect()
+    let evex = VVVV.into_iter().flat_map(evex_prefixes);
+    legacy.chain(vex).chain(evex).flat_map(|prefix| of_prefix(&prefix)).collect()
 }
 
 fn of_prefix(prefix: &[u8]) -> Vec<Instruction> {
@@ -60,6 +72,7 @@ pub(crate) fn state(small: &[usize]) -> State {
     for (n, half) in (1..).zip(fpu.vector.as_flattened_mut()) {
         *half = 0x3ff0_0000_3f80_0000 + n;
     }
+    fpu.opmask = [u64::MAX; 8];
     fpu.st = [(1 << 63, 0x3fff); 8];
     State { regs, fpu }
 }

@@ -211,7 +211,7 @@ fn load_chosen<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32, w: u32) -> 
 
 /// Loads `w` bits that are used for `count` lanes, if the mask names one of these.
 fn load_for_all<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, w: u32, count: u32) -> Exec<Bv<M>> {
-    let any = (0..count).fold(m.d().bool(false), |any, n| m.d().or(any, is_active(m, op, n)));
+    let any = any_active(m, op, count);
     m.load_if(any, w, va).map_err(|trap| operand::non_canonical(op, trap))
 }
 
@@ -225,6 +225,11 @@ fn mask_bit<M: Machine>(m: &M, op: &Op, n: u32) -> Option<Bool<M>> {
 #[inline(always)]
 fn is_active<M: Machine>(m: &M, op: &Op, n: u32) -> Bool<M> {
     mask_bit(m, op, n).unwrap_or_else(|| m.d().bool(true))
+}
+
+/// Whether one of the first `count` lanes is computed.
+fn any_active<M: Machine>(m: &M, op: &Op, count: u32) -> Bool<M> {
+    (0..count).fold(m.d().bool(false), |any, n| m.d().or(any, is_active(m, op, n)))
 }
 
 /// The low `w` bits of the second source; of memory no more is loaded.

@@ -1,12 +1,12 @@
 //! Moves between vector registers, general registers and memory.
 
 use super::{
-    Wide, aligned_address, block_from_lanes, commit, commit_lanes, commit_low, commit_store, first,
-    from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, parts, register,
-    second_place, set_register,
+    Wide, aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store,
+    first, from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, parts,
+    register, second_place, set_register,
 };
 use crate::domain::Domain;
-use crate::machine::{Bv, Exec, Machine};
+use crate::machine::{Bv, Exec, Machine, Trap};
 use crate::op::{Gpr, Loc, Op};
 use crate::sem::operand;
 
@@ -14,7 +14,7 @@ use crate::sem::operand;
 /// MOVDQU, MOVUPS, MOVUPD, LDDQU: the whole vector, lanes of `W` bits.
 pub fn whole<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op) -> Exec {
     let address = |m: &mut M| match ALIGNED {
-        true => aligned_address(m, op, length(op) / 8),
+        true => aligned_for(m, op, length(op) / W),
         false => Ok(operand::effective_address(m, op)),
     };
     if op.a == Loc::Mem {
@@ -30,6 +30,21 @@ pub fn whole<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op) 
     };
     commit(m, op, W, v);
     Ok(())
+}
+
+/// The address of the memory operand, #GP unless it is aligned to the vector length, or the mask names none of the
+/// `count` lanes.
+fn aligned_for<M: Machine>(m: &mut M, op: &Op, count: u32) -> Exec<Bv<M>> {
+    if op.vector.mask.register().is_none() {
+        return aligned_address(m, op, length(op) / 8);
+    }
+    let va = operand::effective_address(m, op);
+    let misaligned = {
+        let (d, bits) = (m.d(), (length(op) / 8).trailing_zeros());
+        d.and(any_active(m, op, count), d.not(d.is_zero(bits, d.trunc(64, bits, va))))
+    };
+    m.trap_if(misaligned, Trap::General)?;
+    Ok(va)
 }
 
 /// MOVD, MOVQ, and the loads and stores of MOVSS and MOVSD: `W` bits; the rest of a vector register becomes zero.

@@ -1,4 +1,4 @@
-//! SSE to SSE4.2, AVX and AVX2, by mnemonic: one entry has the legacy and the VEX form, at every vector length.
+//! SSE to SSE4.2, AVX and AVX2, by mnemonic: one entry has the legacy, the VEX and the EVEX form, at every vector length.
 //! [`crate::sem::vector`] tells how to add one.
 //!
 //! Left out: MMX; RCPPS, RCPSS, RSQRTPS, RSQRTSS, whose approximations differ from processor to processor.
@@ -12,7 +12,7 @@ use iced_x86::{Code, Instruction};
 
 use crate::decode;
 use crate::machine::{Body, Handler, Machine};
-use crate::op::{Encoding, Op};
+use crate::op::{Encoding, Loc, Op};
 use crate::sem::vector::{crc, state};
 
 /// The handler and operands of `i`, if it is one of these.
@@ -22,7 +22,8 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
         return None;
     }
     let op = decode::op(i);
-    if op.vector.encoding == Encoding::Evex {
+    // Comparisons into masks and gathers under masks share only their names with the VEX forms.
+    if op.vector.encoding == Encoding::Evex && (matches!(op.a, Loc::Mask(_)) || i.is_vsib()) {
         return None;
     }
     let body = moves::body(i, &op)
