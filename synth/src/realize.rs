@@ -1,12 +1,13 @@
 //! From a path to a suffix: every unknown at its start gets a value.
 //!
 //! The constraints that propagation left are given to the solver as one question, with the core's present
-//! content as the preferred answer: memory and registers that nothing determines then stay as they are.
+//! content as the preferred answer: memory and registers that nothing determines then stay as they are. Where the
+//! values come from is judged elsewhere ([`crate::origins`]); here all count as chosen.
 
 use crate::past::history::Step;
 use crate::past::hypothesis::Hypothesis;
 use crate::past::snapshot::{STATUS_TOP, Snapshot};
-use crate::smt::{self, Answer, Budget, Preference};
+use crate::smt::{self, Answer, Budget, Effort, Preference};
 use crate::suffix::{Coverage, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use rustc_hash::FxHashMap;
@@ -48,12 +49,7 @@ struct Realizer<'h, 'i> {
     constraints: Vec<Term>,
     values: Assignment,
     memo: FxHashMap<Term, Term>,
-    /// How many more times the solver may be asked whether a value is forced.
-    questions: usize,
 }
-
-/// Asking whether a value is forced costs up to a millisecond each.
-const MOST_FORCED_QUESTIONS: usize = 200;
 
 impl<'h, 'i> Realizer<'h, 'i> {
     fn new(hypothesis: &'h mut Hypothesis<'i>, depth: usize, core: &'h State) -> Self {
@@ -67,7 +63,6 @@ impl<'h, 'i> Realizer<'h, 'i> {
             constraints,
             values: Assignment::default(),
             memo: FxHashMap::default(),
-            questions: MOST_FORCED_QUESTIONS,
         }
     }
 
@@ -97,7 +92,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
     fn choose(&mut self) -> Result<(), Unrealizable> {
         let preferences = self.preferences();
         if !self.constraints.is_empty() {
-            match smt::solve(&self.terms, &self.constraints, &preferences, Budget::FINAL) {
+            match smt::solve(&self.terms, &self.constraints, &preferences, Budget::FINAL, Effort::Persistent)
+            {
                 Answer::Infeasible => return Err(Unrealizable::Infeasible),
                 Answer::Unknown => return Err(Unrealizable::Unknown),
                 Answer::Satisfiable(model) => self.values = model,
@@ -141,85 +137,45 @@ impl<'h, 'i> Realizer<'h, 'i> {
             .expect("every variable has a value")
     }
 
-    /// Where the value of `t` comes from; `now` is the core's term for the same place.
-    fn origin(&mut self, t: Term, now: Option<Term>) -> Origin {
-        let resolved = self.resolve(t);
-        if now == Some(t) {
-            return Origin::Core;
-        }
-        if !self.terms.is_open(resolved) || self.is_forced(resolved) {
-            return Origin::Forced;
-        }
-        Origin::Chosen
-    }
-
-    /// Whether the constraints leave `t` no other value.
-    fn is_forced(&mut self, t: Term) -> bool {
-        let relevant = smt::connected(self.hypothesis.facts(), &self.terms, &self.constraints, &[t]);
-        if relevant.is_empty() || self.questions == 0 {
-            return false;
-        }
-        self.questions -= 1;
-        let value = self.value(t);
-        smt::is_forced(&self.terms, &relevant, t, value, Budget::SEARCH) == Some(true)
-    }
-
     fn suffix(&mut self, coverage: Coverage) -> Suffix {
-        let (start, registers) = self.registers();
+        let start = self.registers();
         let memory = self.memory();
         let inputs = self.inputs();
         let path = self.hypothesis.path()[..self.depth].iter().rev().map(|s| s.address).collect();
-        Suffix { start, registers, memory, path, inputs, coverage }
+        Suffix { start, registers: RegisterOrigins::default(), memory, path, inputs, coverage }
     }
 
-    fn registers(&mut self) -> (State, RegisterOrigins) {
+    fn registers(&mut self) -> State {
         let then = self.hypothesis.snapshot(self.depth).clone();
-        let now = self.hypothesis.snapshot(0).clone();
-        let mut origins = RegisterOrigins::default();
         let mut regs = Regs { rip: self.hypothesis.path()[self.depth - 1].address, ..Regs::default() };
-        for n in 0..16 {
-            regs.gpr[n] = self.value(then.gpr[n]);
-            origins.gpr[n] = self.origin(then.gpr[n], Some(now.gpr[n]));
-        }
+        regs.gpr = then.gpr.map(|t| self.value(t));
         regs.rflags = RFLAGS_FIXED | RFLAGS_IF;
         for f in Flag::ALL {
             regs.rflags |= self.value(then.flags[f as usize]) << f.bit();
-            origins.flags =
-                origins.flags.max(self.origin(then.flags[f as usize], Some(now.flags[f as usize])));
         }
         if self.value(then.direction) == 1 {
             regs.rflags |= RFLAGS_DF;
         }
         regs.fs_base = self.value(then.segment_bases[0]);
         regs.gs_base = self.value(then.segment_bases[1]);
-        let fpu = self.fpu(&then, &now, &mut origins);
-        (State { regs, fpu }, origins)
+        State { regs, fpu: self.fpu(&then) }
     }
 
-    fn fpu(&mut self, then: &Snapshot, now: &Snapshot, origins: &mut RegisterOrigins) -> Fpu {
+    fn fpu(&mut self, then: &Snapshot) -> Fpu {
         let mut fpu = self.core.fpu;
         for (n, register) in (0..).zip(&mut fpu.vector) {
             for (part, value) in (0..).zip(register) {
-                let (then, now) = (then.vector.part(n, part), now.vector.part(n, part));
-                *value = self.value(then);
-                let origin = &mut origins.vector[usize::from(n)];
-                *origin = (*origin).max(self.origin(then, Some(now)));
+                *value = self.value(then.vector.part(n, part));
             }
         }
         for (n, value) in (0..).zip(&mut fpu.opmask) {
             *value = self.value(then.vector.opmask(n));
-            let origin = self.origin(then.vector.opmask(n), Some(now.vector.opmask(n)));
-            origins.opmask = origins.opmask.max(origin);
         }
         for n in 0..8 {
             let (significand, exponent) = then.x87[n];
             fpu.st[n] = (self.value(significand), low16(self.value(exponent)));
-            origins.fpu = origins.fpu.max(self.origin(significand, Some(now.x87[n].0)));
         }
         let controls = then.controls.map(|c| self.value(c));
-        for (n, &c) in then.controls.iter().enumerate() {
-            origins.fpu = origins.fpu.max(self.origin(c, Some(now.controls[n])));
-        }
         fpu.mxcsr = u32::try_from(controls[0] & 0xffff_ffff).unwrap_or(0);
         fpu.control = low16(controls[1]);
         fpu.status = low16(controls[2]) & !STATUS_TOP | u16::from(then.x87_top) << 11;
@@ -231,13 +187,14 @@ impl<'h, 'i> Realizer<'h, 'i> {
         let mut pieces: Vec<StartMemory> = Vec::new();
         for (va, term) in self.start_bytes() {
             let byte = self.value(term).to_le_bytes()[0];
-            let origin = self.origin(term, None);
             match pieces.last_mut() {
                 Some(p) if p.address.wrapping_add(p.bytes.len() as u64) == va => {
                     p.bytes.push(byte);
-                    p.origins.push(origin);
+                    p.origins.push(Origin::Chosen);
                 }
-                _ => pieces.push(StartMemory { address: va, bytes: vec![byte], origins: vec![origin] }),
+                _ => {
+                    pieces.push(StartMemory { address: va, bytes: vec![byte], origins: vec![Origin::Chosen] })
+                }
             }
         }
         pieces
@@ -268,7 +225,7 @@ impl<'h, 'i> Realizer<'h, 'i> {
                     step: self.depth - call.step as usize,
                     result: self.value(call.result),
                     writes,
-                    origin: self.origin(call.result, None),
+                    origin: Origin::Chosen,
                 }
             })
             .collect();

@@ -1,11 +1,15 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
+use crate::origins;
+use crate::past::addresses::Patience;
+use crate::past::deferred::Choice;
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
 use crate::program::Program;
 use crate::program::cfg::Cfg;
+use crate::program::stack::Stack;
 use crate::realize::{Unrealizable, realize};
 use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
 use crate::suffix::{Coverage, Suffix};
@@ -65,8 +69,8 @@ pub enum Verdict {
 struct CoreImage<'a>(&'a Core);
 
 impl Image for CoreImage<'_> {
-    fn byte(&self, va: u64) -> Option<u8> {
-        self.0.byte(va)
+    fn bytes(&self, va: u64) -> &[u8] {
+        self.0.bytes(va)
     }
     fn is_mapped(&self, va: u64) -> bool {
         self.0.segment(va).is_some()
@@ -125,7 +129,7 @@ impl Attempts<'_> {
         while depth > 0 && Instant::now() < deadline {
             // With chosen addresses a longer part of the path can start; without, what is left is surer.
             for choose in [true, false] {
-                let (reached, failure) = match self.attempt(&path[..depth], choose)? {
+                let (reached, failure) = match self.attempt(&path[..depth], choose, deadline)? {
                     Ok((suffix, certificate)) => {
                         return Ok(Verdict::Certified(Box::new(suffix), certificate));
                     }
@@ -150,10 +154,12 @@ impl Attempts<'_> {
         &self,
         path: &[(PathStep, Option<u64>)],
         choose: bool,
+        deadline: Instant,
     ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
-        let mut hypothesis = self.rebuild(path);
+        let mut hypothesis = self.rebuild(path, if choose { &self.found.choices } else { &[] });
         if choose {
-            hypothesis.choose_addresses(0, path.len());
+            hypothesis.set_deadline(deadline);
+            hypothesis.choose_addresses(0, path.len(), Patience::FINAL);
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
         if depth == 0 {
@@ -164,7 +170,7 @@ impl Attempts<'_> {
         }
         let coverage =
             Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
-        let suffix = match realize(&mut hypothesis, depth, &self.request.core.state, coverage) {
+        let mut suffix = match realize(&mut hypothesis, depth, &self.request.core.state, coverage) {
             Ok(suffix) => suffix,
             Err(error) => return Ok(Err((depth, Failure::Unrealizable(error)))),
         };
@@ -177,7 +183,10 @@ impl Attempts<'_> {
             kvm: self.request.kvm,
         })?;
         Ok(match verdict {
-            certificate::Verdict::Certified(certificate) => Ok((suffix, certificate)),
+            certificate::Verdict::Certified(certificate) => {
+                origins::judge(&mut self.rebuild(&path[..depth], &[]), &mut suffix);
+                Ok((suffix, certificate))
+            }
             certificate::Verdict::Rejected(difference) => Err((depth, Failure::Rejected(difference))),
             certificate::Verdict::Refused { step, reason } => {
                 Err((depth, Failure::Refused(Some(step), reason)))
@@ -185,8 +194,8 @@ impl Attempts<'_> {
         })
     }
 
-    /// The hypothesis of these steps alone: what older steps taught is not used.
-    fn rebuild(&self, path: &[(PathStep, Option<u64>)]) -> Hypothesis<'_> {
+    /// The hypothesis of these steps alone, with these choices: what older steps taught is not used.
+    fn rebuild(&self, path: &[(PathStep, Option<u64>)], choices: &[Choice]) -> Hypothesis<'_> {
         let terms = Rc::new(Terms::new());
         let mut hypothesis = Hypothesis::new(
             Rc::clone(&terms),
@@ -194,12 +203,19 @@ impl Attempts<'_> {
             &self.request.core.state,
             Kernel::of(self.request.core),
         );
+        let stack = Stack::new(self.request.program);
         for (step, call) in path {
             let instruction = self.request.program.instruction_at(step.address);
             let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
-            if hypothesis.prepend(&prepared, *call).is_err() {
+            let prepended = hypothesis.prepend(&prepared, *call);
+            let related = prepended.and_then(|()| match stack.above_frame_at_epilogue(step.address) {
+                Some(above) => hypothesis.relate_stack(above),
+                None => Ok(()),
+            });
+            if related.is_err() {
                 break;
             }
+            hypothesis.choose_again(choices);
         }
         hypothesis
     }

@@ -58,8 +58,9 @@ impl End {
 }
 
 impl Image for End {
-    fn byte(&self, va: u64) -> Option<u8> {
-        Self::offset(va).map(|at| self.0[at])
+    fn bytes(&self, va: u64) -> &[u8] {
+        let code = va < DATA;
+        Self::offset(va).map_or(&[], |at| &self.0[at..if code { PAGE_LEN } else { self.0.len() }])
     }
     fn is_mapped(&self, va: u64) -> bool {
         Self::offset(va).is_some()

@@ -18,11 +18,18 @@ use x86::golden::{CODE, Case, DATA, DATA_END, Situation, parse};
 use x86::op::Rep;
 
 /// The memory of a situation: zero where nothing is said.
-struct Memory<'a>(&'a BTreeMap<u64, u8>);
+struct Memory(Vec<u8>);
 
-impl Image for Memory<'_> {
-    fn byte(&self, va: u64) -> Option<u8> {
-        self.is_writable(va).then(|| self.0.get(&va).copied().unwrap_or(0))
+impl Memory {
+    fn new(said: &BTreeMap<u64, u8>) -> Memory {
+        Memory((DATA..DATA_END).map(|va| said.get(&va).copied().unwrap_or(0)).collect())
+    }
+}
+
+impl Image for Memory {
+    fn bytes(&self, va: u64) -> &[u8] {
+        let at = va.checked_sub(DATA).and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| self.0.get(at..)).unwrap_or_default()
     }
     fn is_mapped(&self, va: u64) -> bool {
         self.is_writable(va)
@@ -110,7 +117,7 @@ fn forward_on_constants_the_outcome_is_the_same() {
             return Err("it traps".to_owned());
         }
         let mut facts = Facts::default();
-        let image = Memory(&case.before.memory);
+        let image = Memory::new(&case.before.memory);
         for access in machine.accesses.iter().filter(|a| !a.store) {
             let va = value(&mut facts, terms, access.address).expect("a known address");
             let bytes =
@@ -134,7 +141,7 @@ fn flag_values(mask: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn backward_the_start_is_a_possible_past() {
     each_case(|terms, prepared, case| {
-        let image = Memory(&case.after.memory);
+        let image = Memory::new(&case.after.memory);
         // Flags that are undefined may be anything, so one of their values must do.
         let outcomes = flag_values(case.undefined).map(|flags| {
             let mut after = case.after.state;

@@ -1,63 +1,119 @@
 //! Addresses that nothing determines.
 //!
 //! A load or store through a register that was overwritten later, and whose value nothing else tells, could
-//! have gone anywhere. For a certified suffix any address will do that agrees with the core: the value that
-//! was loaded or stored says where to look first, then the pointers that the program had in its registers.
+//! have gone anywhere. For a certified suffix any address will do that agrees with the core. What memory holds
+//! says where to look first: the path's accesses at fixed distances from this one have left or found values
+//! there ([`Traces`]); a pointer was loaded from memory, as a rule, so its value still lies there
+//! ([`super::pointers`]); an index was small.
 
+use super::deferred::Choice;
+use super::history::Step;
 use super::hypothesis::Hypothesis;
 use super::machine::Access;
+use super::traces::Traces;
 use crate::term::{Node, Term, Terms};
+use rustc_hash::FxHashSet;
+use std::cmp::Reverse;
 use std::rc::Rc;
 use x86::domain::Bin;
 
-/// How many addresses are tried for one access.
-const MOST_TRIES: usize = 72;
-/// How many are tried in all: each may cost a question to the solver.
-const MOST_QUESTIONS: usize = 160;
-/// How many places with the right content are tried.
-const MOST_MATCHES: usize = 16;
+/// How hard to look.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// How many addresses are tried for one access.
+    tries: usize,
+    /// How many are tried in all: each may cost a question to the solver.
+    questions: usize,
+}
+
+impl Patience {
+    /// At a place that the search may leave for another.
+    pub const SEARCH: Patience = Patience { tries: 72, questions: 160 };
+    /// Where what is not found shortens the suffix.
+    pub const FINAL: Patience = Patience { tries: 600, questions: 4000 };
+}
+
 /// Fewer bytes than this are found everywhere.
-const SHORTEST_PATTERN: usize = 3;
-/// More bytes than this say nothing new.
-const LONGEST_PATTERN: usize = 64;
+const TELLING: usize = 3;
 /// Values of an index, a length or a divisor to try before 0, 1, 2...: large enough to leave small numbers alone.
 const COUNTS: [u64; 4] = [64, 256, 1024, 4096];
+/// Elements of a table that are tried because of what they hold.
+const MOST_TELLING: usize = 36;
+/// Elements of a table that are looked at.
+const MOST_ELEMENTS: u64 = 1 << 16;
+
+/// How an address is computed from what is not known.
+enum Shape {
+    /// So many bytes away from an unknown pointer.
+    Pointer { offset: u64 },
+    /// An unknown number of elements away from a known place.
+    Element { table: u64, size: u64 },
+    /// From an unknown pointer and this unknown, or from several.
+    Computed { from: Term },
+}
 
 impl Hypothesis<'_> {
     /// Chooses addresses for the accesses of the path that have none, the newest first, until all have one; or as
     /// far as it goes, if no choice was found that suits all. The first `skip` choices for the newest are passed
     /// over, and accesses older than step `upto` are left. Gives the number of the one that was taken for the newest.
-    pub fn choose_addresses(&mut self, skip: usize, upto: usize) -> Option<usize> {
-        let access = self.newest_unresolved_access(upto)?;
-        let mut questions = MOST_QUESTIONS;
-        let assumptions = self.assumptions(access).into_iter().enumerate().skip(skip).take(MOST_TRIES);
-        for (number, (t, value)) in assumptions {
+    pub fn choose_addresses(&mut self, skip: usize, upto: usize, patience: Patience) -> Option<usize> {
+        let (number, access) = self.newest_unresolved_access(upto)?;
+        let mut questions = patience.questions;
+        let assumptions = self.assumptions(number.step, access).into_iter().enumerate().skip(skip);
+        for (place, (t, value)) in assumptions.take(patience.tries) {
             questions = questions.saturating_sub(1);
             let before = self.mark();
-            if questions > 0 && self.assume(t, value) {
-                if self.choose(&mut questions, upto) {
-                    return Some(number);
+            if questions > 0 && !self.is_late() && self.choose_for(number, t, value) {
+                if self.choose(&mut questions, upto, patience.tries) {
+                    return Some(place);
                 }
                 self.undo(before);
             }
         }
         if skip == 0 {
-            self.choose_greedily(upto);
+            self.choose_greedily(upto, patience);
+            self.log_what_is_left(upto);
         }
         None
     }
 
+    /// Assumes again what another hypothesis of the same path assumed when it was as long as this one is now.
+    pub fn choose_again(&mut self, choices: &[Choice]) {
+        let now = self.len();
+        for choice in choices.iter().filter(|c| c.at == now) {
+            if let Some(access) = self.unresolved(choice.access) {
+                let terms = Rc::clone(self.terms());
+                let address = self.facts().resolve(&terms, access.address);
+                let subject = match self.shape_of(address) {
+                    Shape::Computed { from } => from,
+                    Shape::Pointer { .. } | Shape::Element { .. } => address,
+                };
+                self.choose_for(choice.access, subject, choice.value);
+            }
+        }
+    }
+
+    fn log_what_is_left(&mut self, upto: usize) {
+        let Some((number, access)) = self.newest_unresolved_access(upto) else { return };
+        let terms = Rc::clone(self.terms());
+        let address = self.facts().resolve(&terms, access.address);
+        let value = self.facts().resolve(&terms, access.value);
+        let (step, tries) = (number.step, self.assumptions(number.step, access).len());
+        let (address, value) = (terms.show(address), terms.show(value));
+        tracing::debug!(step, store = access.store, %address, %value, tries, "no address was found");
+    }
+
     /// Chooses with backtracking; false, and nothing is assumed, if nothing suits or the questions run out.
-    fn choose(&mut self, questions: &mut usize, upto: usize) -> bool {
-        let Some(access) = self.newest_unresolved_access(upto) else { return true };
-        for (t, value) in self.assumptions(access).into_iter().take(MOST_TRIES) {
-            if *questions == 0 {
+    fn choose(&mut self, questions: &mut usize, upto: usize, tries: usize) -> bool {
+        let Some((number, access)) = self.newest_unresolved_access(upto) else { return true };
+        for (t, value) in self.assumptions(number.step, access).into_iter().take(tries) {
+            if *questions == 0 || self.is_late() {
                 return false;
             }
             *questions -= 1;
             let before = self.mark();
-            if self.assume(t, value) {
-                if self.choose(questions, upto) {
+            if self.choose_for(number, t, value) {
+                if self.choose(questions, upto, tries) {
                     return true;
                 }
                 self.undo(before);
@@ -66,102 +122,146 @@ impl Hypothesis<'_> {
         false
     }
 
-    fn choose_greedily(&mut self, upto: usize) {
-        let mut questions = MOST_QUESTIONS;
-        while let Some(access) = self.newest_unresolved_access(upto) {
-            let fits = self.assumptions(access).into_iter().take(MOST_TRIES).any(|(t, value)| {
-                questions = questions.saturating_sub(1);
-                questions > 0 && self.assume(t, value)
-            });
+    fn choose_greedily(&mut self, upto: usize, patience: Patience) {
+        let mut questions = patience.questions;
+        while let Some((number, access)) = self.newest_unresolved_access(upto) {
+            let fits =
+                self.assumptions(number.step, access).into_iter().take(patience.tries).any(|(t, value)| {
+                    questions = questions.saturating_sub(1);
+                    questions > 0 && !self.is_late() && self.choose_for(number, t, value)
+                });
             if !fits {
                 return;
             }
         }
     }
 
-    /// What could be assumed so that the access has an address: values of an index or a divisor that the address is
-    /// computed from; else of the address itself.
-    fn assumptions(&mut self, access: Access) -> Vec<(Term, u64)> {
+    /// What could be assumed so that the access has an address, the likeliest first: the address itself, or a part
+    /// of what it is computed from.
+    fn assumptions(&mut self, step: Step, access: Access) -> Vec<(Term, u64)> {
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
-        let base = base_of(&terms, address);
-        let variables = self.facts().variables_of(&terms, address);
-        let computed = variables.into_iter().map(|var| terms.variable(var)).find(|&v| Some(v) != base);
-        if let Some(unknown) = computed {
-            return COUNTS.into_iter().chain(0..64).map(|value| (unknown, value)).collect();
-        }
-        let matching = base.map_or_else(Vec::new, |base| self.places_like(base));
-        let offset = base.map_or(address, |base| terms.build_bin(Bin::Sub, address, base));
-        let offset = terms.value(offset).unwrap_or(0);
-        let found =
-            matching.into_iter().map(|va| va.wrapping_add(offset)).chain(self.address_candidates(access));
-        found.map(|va| (address, va)).collect()
-    }
-
-    /// Where memory looks as the path's accesses through `base` say: each has its distance from it, and a value.
-    fn places_like(&mut self, base: Term) -> Vec<u64> {
-        let terms = Rc::clone(self.terms());
-        let mut pattern: Vec<(u64, u8)> = Vec::new();
-        for access in self.unresolved_accesses() {
-            let address = self.facts().resolve(&terms, access.address);
-            let Some(value) = self.known_value(access.value) else { continue };
-            if base_of(&terms, address) != Some(base) {
-                continue;
+        let places = match self.shape_of(address) {
+            Shape::Pointer { offset } => self.places_of_pointer(step, address, offset),
+            Shape::Element { table, size } => self.places_in_table(address, table, size),
+            Shape::Computed { from } => {
+                return COUNTS.into_iter().chain(0..64).map(|value| (from, value)).collect();
             }
-            if let Some(offset) = terms.value(terms.build_bin(Bin::Sub, address, base)) {
-                let bytes = value.to_le_bytes().into_iter().take(access.bytes as usize);
-                pattern.extend((0..).zip(bytes).map(|(n, byte)| (offset.wrapping_add(n), byte)));
-            }
-        }
-        pattern.truncate(LONGEST_PATTERN);
-        let Some(&(first, _)) = pattern.first() else { return Vec::new() };
-        if pattern.len() < SHORTEST_PATTERN || pattern.iter().all(|&(_, byte)| byte == 0) {
-            return Vec::new();
-        }
-        let image = self.image();
-        let fits = |va: &u64| pattern.iter().all(|&(at, byte)| image.byte(va.wrapping_add(at)) == Some(byte));
-        let bases = image.regions().into_iter().flatten().map(|va| va.wrapping_sub(first));
-        bases.filter(fits).take(MOST_MATCHES).collect()
-    }
-
-    /// Addresses worth trying, the likeliest first.
-    fn address_candidates(&mut self, access: Access) -> Vec<u64> {
-        let image = self.image();
-        let fits = |va: u64| {
-            let last = va.wrapping_add(u64::from(access.bytes) - 1);
-            let usable = |va| if access.store { image.is_writable(va) } else { image.byte(va).is_some() };
-            usable(va) && usable(last)
         };
-        let mut found = Vec::new();
-        // Pointers in the registers, from the newest state to the oldest.
-        let depths = [0, self.len() / 4, self.len() / 2, self.len()];
-        for depth in depths {
-            for register in self.snapshot(depth).gpr {
-                found.extend(self.known_value(register));
+        places.into_iter().map(|va| (address, va)).collect()
+    }
+
+    fn shape_of(&mut self, address: Term) -> Shape {
+        let terms = Rc::clone(self.terms());
+        let (rest, offset) = match terms.node(address) {
+            Node::Bin(Bin::Add, rest, literal) if terms.value(literal).is_some() => {
+                (rest, terms.value(literal).unwrap_or(0))
+            }
+            _ => (address, 0),
+        };
+        if self.image().is_mapped(offset) {
+            return Shape::Element { table: offset, size: stride(&terms, rest) };
+        }
+        let base = base_of(&terms, rest);
+        let mut variables = self.facts().variables_of(&terms, rest).into_iter().map(|v| terms.variable(v));
+        match variables.find(|&v| Some(v) != base) {
+            Some(from) => Shape::Computed { from },
+            None => Shape::Pointer { offset },
+        }
+    }
+
+    /// Places where the accesses at fixed distances would find and leave what they found and left: those with the
+    /// most to say first, then those that are pointed to from where such pointers lie, then the nearest.
+    fn places_of_pointer(&mut self, step: Step, address: Term, offset: u64) -> Vec<u64> {
+        let traces = Traces::of(self, address);
+        let registers = self.registers_at(step);
+        let pointers = Rc::clone(self.pointers());
+        let is_linked = |va: u64| pointers.places_of(va).any(|at| pointers.contains(at.wrapping_sub(offset)));
+        let distance = |va: u64| registers.iter().map(|r| r.abs_diff(va)).min().unwrap_or(u64::MAX);
+        let mut seen = FxHashSet::default();
+        let mut found: Vec<_> = registers
+            .iter()
+            .copied()
+            .map(|r| (r, 0))
+            .chain(pointers.values().map(|va| (va, if is_linked(va) { 1 } else { 2 })))
+            .map(|(base, class)| (base.wrapping_add(offset), class))
+            .chain(traces.places_like(self.image()).into_iter().map(|va| (va, 3)))
+            .chain(self.image().regions().into_iter().map(|r| ((r.start + (r.end - r.start) / 2) & !15, 4)))
+            .filter(|&(va, _)| seen.insert(va))
+            .filter_map(|(va, class)| {
+                let told = traces.fit(self, va)?;
+                let told = if told < TELLING { 0 } else { told };
+                Some(((Reverse(told), class, distance(va.wrapping_sub(offset))), va))
+            })
+            .collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, va)| va).collect()
+    }
+
+    /// Elements that fit: where the content says something the first of those first, else some in the middle, then
+    /// the first.
+    fn places_in_table(&mut self, address: Term, table: u64, size: u64) -> Vec<u64> {
+        let traces = Traces::of(self, address);
+        let mut telling = Vec::new();
+        for n in 0..MOST_ELEMENTS {
+            let va = table.wrapping_add(n.wrapping_mul(size));
+            if !self.image().is_mapped(va) {
+                break;
+            }
+            if let Some(told) = traces.fit(self, va).filter(|&told| told > 0) {
+                telling.push((Reverse(told), va));
             }
         }
-        for region in image.regions() {
-            let middle = region.start + (region.end - region.start) / 2;
-            found.push(middle & !15);
-        }
-        let mut seen = rustc_hash::FxHashSet::default();
-        found.retain(|&va| fits(va) && seen.insert(va));
+        telling.sort_unstable();
+        let any = COUNTS.into_iter().chain(0..64).map(|n| table.wrapping_add(n.wrapping_mul(size)));
+        let mut found: Vec<u64> = telling.into_iter().take(MOST_TELLING).map(|(_, va)| va).collect();
+        found.extend(any.filter(|&va| traces.fit(self, va).is_some()));
+        let mut seen = FxHashSet::default();
+        found.retain(|&va| seen.insert(va));
         found
     }
 
-    fn known_value(&mut self, t: Term) -> Option<u64> {
-        let terms = Rc::clone(self.terms());
-        let t = self.facts().resolve(&terms, t);
-        terms.value(t)
+    /// The known values of the general registers around a step, and at both ends of the path.
+    fn registers_at(&mut self, step: Step) -> Vec<u64> {
+        let mut found = Vec::new();
+        for depth in [step as usize, (step as usize).saturating_sub(1), 0, self.len()] {
+            for register in self.snapshot(depth.min(self.len())).gpr {
+                let terms = Rc::clone(self.terms());
+                let register = self.facts().resolve(&terms, register);
+                found.extend(terms.value(register).filter(|&va| self.image().is_mapped(va)));
+            }
+        }
+        found
     }
 }
 
-/// The variable that the address is so many bytes away from, if that is how it is computed.
-fn base_of(terms: &Terms, address: Term) -> Option<Term> {
-    match terms.node(address) {
-        Node::Var(_) => Some(address),
+/// The variable that the term is so many bytes away from, if that is how it is computed.
+fn base_of(terms: &Terms, t: Term) -> Option<Term> {
+    match terms.node(t) {
+        Node::Var(_) => Some(t),
         Node::Bin(Bin::Add, x, y) => base_of(terms, x).or_else(|| base_of(terms, y)),
         Node::Bin(Bin::Sub, x, _) => base_of(terms, x),
+        // A pointer that was rounded down.
+        Node::Concat(high, low) if terms.value(low) == Some(0) => base_of(terms, high),
         _ => None,
     }
+}
+
+/// A number that the term is a multiple of.
+fn stride(terms: &Terms, t: Term) -> u64 {
+    match terms.node(t) {
+        Node::Bin(Bin::Mul, _, factor) => terms.value(factor).filter(|&f| f != 0).unwrap_or(1),
+        Node::Bin(Bin::Shl, _, amount) => terms.value(amount).map_or(1, |bits| 1 << (bits & 63)),
+        Node::Concat(_, low) if terms.value(low) == Some(0) => 1 << (terms.width(low) & 63),
+        Node::Concat(_, low) | Node::Zext(low) | Node::Sext(low) => stride(terms, low),
+        Node::Bin(Bin::Add, x, y) => {
+            let (x, y) = (stride(terms, x), terms.value(y).unwrap_or_else(|| stride(terms, y)));
+            greatest_common_divisor(x, y)
+        }
+        _ => 1,
+    }
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }

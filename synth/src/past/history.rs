@@ -103,6 +103,12 @@ impl History {
         Ok(())
     }
 
+    /// Whether some step of the path overwrote the byte at `va`.
+    #[must_use]
+    pub fn is_overwritten(&self, va: u64) -> bool {
+        self.overwritten.get(&va).is_some_and(|stores| !stores.is_empty())
+    }
+
     /// The bytes that some step up to `step` overwrote, in address order.
     #[must_use]
     pub fn overwritten(&self, step: Step) -> Vec<u64> {

@@ -1,14 +1,17 @@
 //! A path that ends in the core, grown backwards one instruction at a time, and all that it implies.
 
+use super::deferred::{AccessNumber, Choice, Deferred};
 use super::history::{self, History, Step};
 use super::image::Image;
 use super::machine::{Access, StepMachine};
+use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
 use crate::facts::{self, Contradiction, Facts};
-use crate::smt::{self, Answer, Budget};
 use crate::term::{Node, Term, Terms};
 use std::rc::Rc;
+use std::time::Instant;
+use x86::domain::Bin;
 use x86::flags::Flag;
 use x86::machine::{Exec, Flow, Trap};
 use x86::op::{Condition, Gpr, Rep};
@@ -51,14 +54,6 @@ pub struct Call {
     pub writes: Vec<Access>,
 }
 
-/// An access whose address is not known yet.
-#[derive(Clone, Copy)]
-struct Deferred {
-    step: Step,
-    access: Access,
-    done: bool,
-}
-
 /// A point to go back to.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
@@ -67,6 +62,7 @@ pub(super) struct Mark {
     deferred: usize,
     settled: usize,
     calls: usize,
+    choices: usize,
 }
 
 /// Who serves the system calls.
@@ -86,14 +82,18 @@ pub struct Hypothesis<'i> {
     pub(super) memory: History,
     /// `snapshots[n]` is the state before step n; `snapshots[0]` is the core.
     pub(super) snapshots: Vec<Snapshot>,
-    path: Vec<PathStep>,
+    pub(super) path: Vec<PathStep>,
     marks: Vec<Mark>,
-    deferred: Vec<Deferred>,
+    pub(super) deferred: Vec<Deferred>,
     /// Indices of deferred accesses that were settled, in order, for undoing.
-    settled: Vec<usize>,
+    pub(super) settled: Vec<usize>,
     pub(super) calls: Vec<Call>,
+    pub(super) choices: Vec<Choice>,
     start: u64,
     pub(super) kernel: Kernel,
+    /// Found when they are first asked for.
+    pub(super) pointers: Option<Rc<Pointers>>,
+    pub(super) deadline: Option<Instant>,
 }
 
 impl<'i> Hypothesis<'i> {
@@ -112,8 +112,11 @@ impl<'i> Hypothesis<'i> {
             deferred: Vec::new(),
             settled: Vec::new(),
             calls: Vec::new(),
+            choices: Vec::new(),
             start: core.regs.rip,
             kernel,
+            pointers: None,
+            deadline: None,
         }
     }
 
@@ -176,49 +179,6 @@ impl<'i> Hypothesis<'i> {
         &self.calls
     }
 
-    /// The newest step whose memory address is still unknown: a suffix must start after it.
-    #[must_use]
-    pub fn newest_unresolved(&self) -> Option<Step> {
-        self.deferred.iter().filter(|d| !d.done).map(|d| d.step).min()
-    }
-
-    /// The accesses whose addresses are still unknown.
-    pub(super) fn unresolved_accesses(&self) -> Vec<Access> {
-        self.deferred.iter().filter(|d| !d.done).map(|d| d.access).collect()
-    }
-
-    /// The newest of them, if it is not older than step `upto`.
-    pub(super) fn newest_unresolved_access(&self, upto: usize) -> Option<Access> {
-        let newest = self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step);
-        newest.filter(|d| d.step as usize <= upto).map(|d| d.access)
-    }
-
-    /// Assumes that `t` was `value`; false, and nothing is assumed, if that contradicts the core.
-    pub(super) fn assume(&mut self, t: Term, value: u64) -> bool {
-        let mark = self.mark();
-        let place = self.facts.constraints();
-        let terms = Rc::clone(&self.terms);
-        let learned = self.facts.equate(&terms, t, terms.lit_term(terms.width(t), value));
-        let fits = learned.is_ok() && self.settle_deferred().is_ok() && self.is_satisfiable_since(place);
-        if !fits {
-            self.undo(mark);
-        }
-        fits
-    }
-
-    /// Whether the constraints that came since `place` are known to have a solution together with those that
-    /// they share variables with.
-    fn is_satisfiable_since(&mut self, place: usize) -> bool {
-        let terms = Rc::clone(&self.terms);
-        let new = self.facts.unsolved_since(&terms, place);
-        if new.is_empty() {
-            return true;
-        }
-        let unsolved = self.facts.unsolved(&terms);
-        let question = smt::connected(&self.facts, &terms, &unsolved, &new);
-        matches!(smt::solve(&terms, &question, &[], Budget::SEARCH), Answer::Satisfiable(_))
-    }
-
     /// A general register before the oldest step, resolved.
     pub fn register(&mut self, r: Gpr) -> Term {
         let t = self.snapshots.last().expect("the core's snapshot").gpr[usize::from(r.0)];
@@ -264,6 +224,18 @@ impl<'i> Hypothesis<'i> {
         }
     }
 
+    /// Learns that before the oldest step the stack pointer was so many bytes above the frame pointer.
+    ///
+    /// # Errors
+    /// When that contradicts the core; then the hypothesis is of no use but to be taken back.
+    pub fn relate_stack(&mut self, above_frame: i64) -> Result<(), Refusal> {
+        let terms = Rc::clone(&self.terms);
+        let (stack, frame) = (self.register(Gpr::RSP), self.register(Gpr::RBP));
+        let distance = terms.lit_term(64, above_frame.cast_unsigned());
+        self.facts.equate(&terms, stack, terms.build_bin(Bin::Add, frame, distance))?;
+        self.settle_deferred()
+    }
+
     /// Takes the oldest step back.
     pub fn pop(&mut self) {
         if let Some(mark) = self.marks.pop() {
@@ -280,6 +252,7 @@ impl<'i> Hypothesis<'i> {
             deferred: self.deferred.len(),
             settled: self.settled.len(),
             calls: self.calls.len(),
+            choices: self.choices.len(),
         }
     }
 
@@ -291,6 +264,7 @@ impl<'i> Hypothesis<'i> {
         }
         self.deferred.truncate(mark.deferred);
         self.calls.truncate(mark.calls);
+        self.choices.truncate(mark.choices);
     }
 
     fn prepend_instruction(&mut self, prepared: &Prepared, next: u64) -> Result<(), Refusal> {
@@ -324,8 +298,8 @@ impl<'i> Hypothesis<'i> {
         let step = self.step() + 1;
         let (stores, loads): (Vec<Access>, Vec<Access>) = machine.accesses.iter().partition(|a| a.store);
         // Stores first: a load of the same instruction sees what the store is about to destroy.
-        for access in stores.into_iter().chain(loads) {
-            self.access(step, access)?;
+        for (number, access) in (0..).zip(stores.into_iter().chain(loads)) {
+            self.access(step, number, access)?;
         }
         Ok(())
     }
@@ -428,18 +402,23 @@ impl<'i> Hypothesis<'i> {
     }
 
     /// Matches an access with the history of memory, or keeps it until its address is known.
-    pub(super) fn access(&mut self, step: Step, access: Access) -> Result<(), Refusal> {
+    pub(super) fn access(&mut self, step: Step, number: u16, access: Access) -> Result<(), Refusal> {
         let address = self.facts.resolve(&self.terms, access.address);
         match self.terms.value(address) {
             Some(va) => self.access_at(step, access, va),
             None => {
-                self.deferred.push(Deferred { step, access, done: false });
+                self.deferred.push(Deferred {
+                    step,
+                    number: AccessNumber { step, number },
+                    access,
+                    done: false,
+                });
                 Ok(())
             }
         }
     }
 
-    fn access_at(&mut self, step: Step, access: Access, va: u64) -> Result<(), Refusal> {
+    pub(super) fn access_at(&mut self, step: Step, access: Access, va: u64) -> Result<(), Refusal> {
         let terms = Rc::clone(&self.terms);
         let last = va.checked_add(u64::from(access.bytes) - 1).ok_or(Refusal::Contradiction)?;
         if access.store {
@@ -460,21 +439,6 @@ impl<'i> Hypothesis<'i> {
             self.facts.equate(&terms, access.value, before)?;
         }
         Ok(())
-    }
-
-    /// Matches the accesses whose addresses have become known.
-    fn settle_deferred(&mut self) -> Result<(), Refusal> {
-        loop {
-            let known = (0..self.deferred.len()).filter(|&n| !self.deferred[n].done).find_map(|n| {
-                let address = self.facts.resolve(&self.terms, self.deferred[n].access.address);
-                self.terms.value(address).map(|va| (n, va))
-            });
-            let Some((n, va)) = known else { return Ok(()) };
-            self.deferred[n].done = true;
-            self.settled.push(n);
-            let Deferred { step, access, .. } = self.deferred[n];
-            self.access_at(step, access, va)?;
-        }
     }
 }
 

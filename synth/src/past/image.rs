@@ -4,12 +4,18 @@ use std::ops::Range;
 
 /// Memory at the moment of the crash.
 pub trait Image {
-    /// A byte; `None` where nothing is mapped or the core does not hold it.
-    fn byte(&self, va: u64) -> Option<u8>;
+    /// The known bytes from `va` on, as far as they are in one piece; none where nothing is mapped or the core does
+    /// not hold it.
+    fn bytes(&self, va: u64) -> &[u8];
     /// Whether something is mapped there, though the core may not hold it.
     fn is_mapped(&self, va: u64) -> bool;
     /// Whether the program may write there.
     fn is_writable(&self, va: u64) -> bool;
     /// The address ranges that are mapped, in order.
     fn regions(&self) -> Vec<Range<u64>>;
+
+    /// A byte.
+    fn byte(&self, va: u64) -> Option<u8> {
+        self.bytes(va).first().copied()
+    }
 }

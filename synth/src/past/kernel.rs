@@ -98,8 +98,9 @@ impl Hypothesis<'_> {
             let value = if zeroes { terms.lit_term(8 * bytes, 0) } else { terms.fresh(8 * bytes) };
             let address = terms.build_bin(Bin::Add, base, offset);
             let access = Access { store: true, by_kernel: true, bytes, address, value };
+            let number = u16::try_from(writes.len()).unwrap_or(u16::MAX);
             writes.push(access);
-            self.access(step, access)?;
+            self.access(step, number, access)?;
         }
         Ok(writes)
     }

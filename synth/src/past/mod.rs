@@ -3,17 +3,21 @@
 //! Reading order: [`image`] (what the core gives), [`snapshot`] (the registers at a point of the past, as
 //! terms), [`history`] (memory at every point of the past), [`machine`] (one instruction, run on terms),
 //! [`prepared`] (what of an instruction does not depend on the point), [`syscalls`] (what the kernel does in
-//! between), [`hypothesis`] (a path that grows backwards, and shrinks again), `addresses` (what to do about
-//! addresses that nothing determines).
+//! between), [`hypothesis`] (a path that grows backwards, and shrinks again), [`deferred`] (accesses whose addresses
+//! are not known yet), [`addresses`] (what to do about
+//! addresses that nothing determines: [`pointers`] and `traces` say where to look first).
 //!
 //! Steps are numbered backwards: step 0 is the core, step 1 the last instruction that ran, and so on.
 
-mod addresses;
+pub mod addresses;
+pub mod deferred;
 pub mod history;
 pub mod hypothesis;
 pub mod image;
 mod kernel;
 pub mod machine;
+pub mod pointers;
 pub mod prepared;
 pub mod snapshot;
 pub mod syscalls;
+mod traces;

@@ -67,16 +67,19 @@ pub struct Cfg<'p> {
     address_taken: BTreeSet<u64>,
     /// Starts of functions with a jump whose targets are unknown.
     doubtful: HashSet<u64>,
-    /// The returns of each function that is called directly, when first asked for.
-    returns: HashMap<u64, OnceCell<Returns>>,
-    /// The returns of everything that a pointer can lead to.
-    pointer_returns: OnceCell<Vec<u64>>,
+    /// The extent of each function that is called directly, when first asked for.
+    extents: HashMap<u64, OnceCell<Extent>>,
+    /// The extent of everything that a pointer can lead to.
+    pointer_extent: OnceCell<Extent>,
 }
 
-/// The `ret` instructions by which a called function can come back.
+/// What can run between the call of a function and its return, what it calls apart.
 #[derive(Default)]
-struct Returns {
+struct Extent {
+    /// The `ret` instructions by which it can come back.
     rets: Vec<u64>,
+    /// The numbers of its instructions, those behind tail jumps among them, ascending.
+    instructions: Vec<u32>,
     /// It also ends in a jump through a pointer.
     through_pointer: bool,
 }
@@ -95,8 +98,8 @@ impl<'p> Cfg<'p> {
             pointer_jumps: Vec::new(),
             address_taken: address_taken(program),
             doubtful: HashSet::new(),
-            returns: HashMap::new(),
-            pointer_returns: OnceCell::new(),
+            extents: HashMap::new(),
+            pointer_extent: OnceCell::new(),
         };
         cfg.resolve_indirect(cell);
         cfg.tabulate();
@@ -115,6 +118,28 @@ impl<'p> Cfg<'p> {
             if taken { (&self.pointer_calls, &self.pointer_jumps) } else { (&[], &[]) };
         let pointers = edges_of(calls, EdgeKind::IndirectCall).chain(edges_of(jumps, EdgeKind::IndirectJump));
         tabulated.iter().copied().chain(after_calls.flat_map(|call| self.returns_after(call))).chain(pointers)
+    }
+
+    /// The call that returns to `va`; `None` where there is none, or where it could be either of two.
+    #[must_use]
+    pub fn call_before(&self, va: u64) -> Option<u64> {
+        let mut calls = self.calls_before(self.program.code.at(va)?);
+        calls.next().filter(|_| calls.next().is_none()).map(Instruction::ip)
+    }
+
+    /// Whether the instruction at `va` can run between `call` and its return, other than in what the called function
+    /// calls in turn.
+    #[must_use]
+    pub fn is_inside(&self, va: u64, call: u64) -> bool {
+        let code = &self.program.code;
+        let (Some(number), Some(call)) = (code.at(va), code.at(call)) else { return true };
+        let holds = |extent: &Extent| {
+            u32::try_from(number).is_ok_and(|number| extent.instructions.binary_search(&number).is_ok())
+        };
+        let targets = self.targets_of(code.get(call));
+        let known: Vec<&Extent> = targets.into_iter().map(|target| self.extent_of(target)).collect();
+        let through_pointer = known.is_empty() || known.iter().any(|extent| extent.through_pointer);
+        known.into_iter().any(holds) || through_pointer && holds(self.pointer_extent())
     }
 
     /// Whether [`Cfg::predecessors`] of `va` are all that there can be, under the assumptions above.
@@ -188,13 +213,13 @@ impl<'p> Cfg<'p> {
             if let Some(target) = direct_target(instruction) {
                 add(target, if call { EdgeKind::Call } else { EdgeKind::Branch });
                 if call {
-                    self.returns.entry(target).or_default();
+                    self.extents.entry(target).or_default();
                 }
             }
             for &target in self.resolved.get(&from).into_iter().flatten() {
                 add(target, if call { EdgeKind::IndirectCall } else { EdgeKind::IndirectJump });
                 if call {
-                    self.returns.entry(target).or_default();
+                    self.extents.entry(target).or_default();
                 }
             }
             if repeats(instruction) {
@@ -218,40 +243,43 @@ impl<'p> Cfg<'p> {
 
     /// The edges from the returns of what `call` calls.
     fn returns_after(&self, call: &Instruction) -> impl Iterator<Item = Edge> {
-        let ip = call.ip();
-        let direct = direct_target(call);
-        let known = direct.as_slice().iter().chain(self.resolved.get(&ip).into_iter().flatten());
-        let targets: Vec<u64> = known.copied().collect();
+        let targets = self.targets_of(call);
         let mut pointer = targets.is_empty();
         let mut rets: BTreeSet<u64> = BTreeSet::new();
         let mut twice = false;
         for target in targets {
-            let returns = self.returns_of(target);
-            rets.extend(&returns.rets);
-            pointer |= returns.through_pointer;
+            let extent = self.extent_of(target);
+            rets.extend(&extent.rets);
+            pointer |= extent.through_pointer;
             twice |= saves_context(self.program, target);
         }
         if pointer {
-            rets.extend(self.pointer_returns());
+            rets.extend(&self.pointer_extent().rets);
         }
         let jumps: &[u64] = if twice { &self.pointer_jumps } else { &[] };
         let rets = rets.into_iter().map(|from| Edge { from, kind: EdgeKind::Return });
         rets.chain(edges_of(jumps, EdgeKind::IndirectJump))
     }
 
-    fn returns_of(&self, entry: u64) -> &Returns {
-        static NONE: Returns = Returns { rets: Vec::new(), through_pointer: false };
-        self.returns.get(&entry).map_or(&NONE, |returns| returns.get_or_init(|| self.find_returns([entry])))
+    /// The functions that `call` calls, if that is known.
+    fn targets_of(&self, call: &Instruction) -> Vec<u64> {
+        let direct = direct_target(call);
+        direct.as_slice().iter().chain(self.resolved.get(&call.ip()).into_iter().flatten()).copied().collect()
     }
 
-    fn pointer_returns(&self) -> &[u64] {
-        self.pointer_returns.get_or_init(|| self.find_returns(self.address_taken.iter().copied()).rets)
+    fn extent_of(&self, entry: u64) -> &Extent {
+        static NONE: Extent = Extent { rets: Vec::new(), instructions: Vec::new(), through_pointer: false };
+        self.extents.get(&entry).map_or(&NONE, |extent| extent.get_or_init(|| self.find_extent([entry])))
+    }
+
+    fn pointer_extent(&self) -> &Extent {
+        self.pointer_extent.get_or_init(|| self.find_extent(self.address_taken.iter().copied()))
     }
 
     /// Follows the code from `entries`, stepping over calls, to the returns.
-    fn find_returns(&self, entries: impl IntoIterator<Item = u64>) -> Returns {
+    fn find_extent(&self, entries: impl IntoIterator<Item = u64>) -> Extent {
         let code = &self.program.code;
-        let mut found = Returns::default();
+        let mut found = Extent::default();
         let mut seen = vec![false; code.len()];
         let mut work: Vec<u64> = entries.into_iter().collect();
         while let Some(va) = work.pop() {
@@ -276,6 +304,8 @@ impl<'p> Cfg<'p> {
             }
         }
         found.rets.sort_unstable();
+        let numbers = (0..).zip(&seen).filter(|(_, seen)| **seen);
+        found.instructions = numbers.map(|(number, _)| number).collect();
         found
     }
 

@@ -1,7 +1,8 @@
 //! The program of a core: its executable as the search and the reports see it.
 //!
 //! [`elf`] parses the file (hostile input), [`code`] decodes every instruction once, [`lines`] maps addresses
-//! to source lines, [`mod@cfg`] turns the instructions into a map of predecessors.
+//! to source lines, [`mod@cfg`] turns the instructions into a map of predecessors,
+//! [`stack`] counts how deep the stack is.
 //! All addresses that leave this module are run-time addresses: the load bias of a static PIE is added.
 
 pub mod cfg;
@@ -9,6 +10,7 @@ mod code;
 mod elf;
 mod functions;
 mod lines;
+pub mod stack;
 mod tables;
 
 pub use functions::Function;

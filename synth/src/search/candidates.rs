@@ -3,11 +3,12 @@
 use super::Search;
 use super::trail::{Verdict, Window};
 use crate::past::prepared::{Effect, Prepared};
-use crate::program::cfg::EdgeKind;
+use crate::program::cfg::{Edge, EdgeKind};
+use crate::smt::Effort;
 use iced_x86::{Code, FlowControl, Mnemonic, OpKind, Register};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
-use x86::op::Gpr;
+use x86::op::{BranchKind, Gpr};
 
 /// An instruction that may have run right before.
 #[derive(Clone)]
@@ -24,6 +25,8 @@ pub(super) struct Candidate {
     pub(super) choices: usize,
     /// It closes a loop.
     pub(super) goes_round: bool,
+    /// How far to go to find out whether it is possible.
+    pub(super) effort: Effort,
     /// Smaller is tried earlier.
     pub(super) rank: u8,
 }
@@ -55,8 +58,13 @@ impl Search<'_> {
         let return_address = self.return_address();
         let edges: Vec<_> = self.cfg.predecessors(start).collect();
         let is_entry = edges.iter().any(|e| matches!(e.kind, EdgeKind::Call | EdgeKind::IndirectCall));
+        let called_by = match &self.context() {
+            Some(context) => Some(context.call),
+            None if is_entry => return_address.and_then(|back| self.cfg.call_before(back)),
+            None => None,
+        };
         for edge in edges {
-            if next_record == Some((edge.from, start)) {
+            if next_record == Some((edge.from, start)) || !self.is_in_context(&edge, called_by) {
                 continue;
             }
             match edge.kind {
@@ -88,7 +96,11 @@ impl Search<'_> {
             }
         }
         found.sort_by_cached_key(|c| {
-            (c.rank > 0, c.goes_round, self.recent_visits(c.prepared.address()), c.rank)
+            // Of many functions that a pointer may have led to, one of the same source is likeliest.
+            let distance = c.prepared.address().abs_diff(start);
+            let returns = c.prepared.branch == Some(BranchKind::Return);
+            let visits = if returns { 0 } else { self.recent_visits(c.prepared.address()) };
+            (c.rank > 0, c.goes_round, visits, c.rank, distance)
         });
         found
     }
@@ -125,6 +137,16 @@ impl Search<'_> {
         found
     }
 
+    /// Whether control can arrive by `edge` in a function that was entered by the call at `called_by`.
+    fn is_in_context(&self, edge: &Edge, called_by: Option<u64>) -> bool {
+        let Some(call) = called_by else { return true };
+        match edge.kind {
+            EdgeKind::Call | EdgeKind::IndirectCall => edge.from == call,
+            EdgeKind::Return => true,
+            _ => self.cfg.is_inside(edge.from, call),
+        }
+    }
+
     /// How often the instruction ran lately.
     fn recent_visits(&self, address: u64) -> usize {
         let path = self.hypothesis.path();
@@ -153,6 +175,7 @@ impl Search<'_> {
             skip: 0,
             choices: 0,
             goes_round: false,
+            effort: Effort::Plain,
             rank: 1,
         };
         calls.into_iter().map(candidate).collect()
@@ -167,7 +190,16 @@ impl Search<'_> {
             Verdict::Open => window,
             Verdict::Excluded => return None,
         };
-        Some(Candidate { prepared, call: None, window, skip: 0, choices: 0, goes_round: false, rank })
+        Some(Candidate {
+            prepared,
+            call: None,
+            window,
+            skip: 0,
+            choices: 0,
+            goes_round: false,
+            effort: Effort::Plain,
+            rank,
+        })
     }
 
     /// The return address on top of the stack, if it is known.
@@ -188,7 +220,7 @@ impl Search<'_> {
         // An indirect call is 2 to 8 bytes long.
         (2..=8).find_map(|len| {
             let call = self.prepare(back.checked_sub(len)?)?;
-            let indirect = call.op.next == back && call.branch == Some(x86::op::BranchKind::IndirectCall);
+            let indirect = call.op.next == back && call.branch == Some(BranchKind::IndirectCall);
             if indirect { self.taken_branch(back - len, start, window, 5) } else { None }
         })
     }

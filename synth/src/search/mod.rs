@@ -9,17 +9,21 @@ mod trail;
 
 pub use trail::{Records, Window};
 
+use crate::past::addresses::Patience;
+use crate::past::deferred::Choice;
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
 use crate::program::Program;
 use crate::program::cfg::Cfg;
-use crate::smt::{self, Answer, Budget};
+use crate::program::stack::Stack;
+use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::{Assignment, Terms};
 use candidates::Candidate;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use x86::op::BranchKind;
 use x86::state::State;
 
 /// Where to stop.
@@ -68,6 +72,8 @@ pub struct Statistics {
 pub struct Found {
     /// Its steps, newest first, with the numbers of the system calls among them.
     pub path: Vec<(PathStep, Option<u64>)>,
+    /// What was assumed on the way.
+    pub choices: Vec<Choice>,
     /// How many of the steps the branch records cover.
     pub covered: usize,
     /// Why the search stopped.
@@ -80,6 +86,7 @@ pub struct Found {
 pub struct Search<'p> {
     program: &'p Program,
     cfg: &'p Cfg<'p>,
+    stack: Stack<'p>,
     records: &'p Records,
     hypothesis: Hypothesis<'p>,
     prepared: FxHashMap<u64, Option<Rc<Prepared>>>,
@@ -88,23 +95,38 @@ pub struct Search<'p> {
     frames: Vec<Frame>,
     taken: Vec<(PathStep, Option<u64>)>,
     longest: Vec<(PathStep, Option<u64>)>,
+    /// How many records the longest path uses.
+    most_used: usize,
+    /// The hypothesis is that of the longest path.
+    is_on_longest: bool,
+    /// What was assumed on the longest path.
+    choices: Vec<Choice>,
     covered: usize,
     statistics: Statistics,
     /// A solution of all constraints of some earlier moment: where it still fits, the solver need not be asked.
     witness: Assignment,
     /// Instructions prepended since the longest path grew, or since the last jump back.
     fruitless: u32,
+    /// So many may be, before it jumps.
+    patience: u32,
     /// How far the next jump back goes.
     jump: usize,
+    /// Something was left by a jump.
+    jumped: bool,
+    /// The solver is asked once more, with more effort, where it gave up and nothing else is left.
+    insists: bool,
 }
 
-/// So many instructions may be tried without getting further back before the search jumps.
-const MOST_FRUITLESS: u32 = 2048;
+/// So many instructions may be tried at first without getting further back before the search jumps.
+const FIRST_PATIENCE: u32 = 2048;
 /// The first jump back, in instructions; each further one is twice as far.
 const FIRST_JUMP: usize = 16;
 
 /// For so many instructions, the search waits for older ones to tell an address; then it chooses one.
 const ADDRESS_PATIENCE: usize = 96;
+
+/// So many terms are evaluated to change an earlier solution before the solver is asked: far less than it would cost.
+const CHEAP_EVALUATIONS: usize = 20_000;
 
 /// So many choices of addresses are tried at one place.
 const MOST_CHOICES: usize = 80;
@@ -114,8 +136,16 @@ struct Frame {
     candidates: Vec<Candidate>,
     next: usize,
     window: Window,
+    /// The call that the instruction runs under, if the path has come in by its return.
+    context: Option<Rc<Context>>,
     /// How many constraints there were when the solver was last asked before this instruction.
     checked: usize,
+}
+
+/// A call whose return the path has gone back through, and not yet the call itself.
+struct Context {
+    call: u64,
+    outer: Option<Rc<Context>>,
 }
 
 impl Statistics {
@@ -140,6 +170,7 @@ impl<'p> Search<'p> {
         Search {
             program,
             cfg,
+            stack: Stack::new(program),
             records,
             hypothesis: Hypothesis::new(Rc::new(Terms::new()), image, core, kernel),
             prepared: FxHashMap::default(),
@@ -147,17 +178,24 @@ impl<'p> Search<'p> {
             frames: Vec::new(),
             taken: Vec::new(),
             longest: Vec::new(),
+            most_used: 0,
+            is_on_longest: false,
+            choices: Vec::new(),
             covered: 0,
             statistics: Statistics::default(),
             witness: Assignment::default(),
             fruitless: 0,
+            patience: FIRST_PATIENCE,
             jump: FIRST_JUMP,
+            jumped: false,
+            insists: false,
         }
     }
 
     /// Searches until a limit. `progress` is told the present and the longest length from time to time.
     pub fn run(mut self, limits: Limits, progress: &mut dyn FnMut(usize, usize)) -> Found {
         let deadline = Instant::now() + limits.time;
+        self.hypothesis.set_deadline(deadline);
         let stop = loop {
             if self.hypothesis.len() >= limits.instructions {
                 break Stop::Instructions;
@@ -171,17 +209,25 @@ impl<'p> Search<'p> {
                 }
                 progress(self.hypothesis.len(), self.longest.len());
             }
-            if self.fruitless > MOST_FRUITLESS {
-                self.jump_back();
-            }
             if self.frames.len() == self.hypothesis.len() {
-                self.open_frame();
+                if self.fruitless > self.patience {
+                    self.jump_back();
+                } else {
+                    self.open_frame();
+                }
             }
-            if !self.advance() && !self.retreat() {
+            if !self.advance() && !self.retreat() && !self.start_over() {
                 break Stop::Exhausted;
             }
         };
-        Found { path: self.longest, covered: self.covered, stop, statistics: self.statistics }
+        self.keep_choices();
+        Found {
+            path: self.longest,
+            choices: self.choices,
+            covered: self.covered,
+            stop,
+            statistics: self.statistics,
+        }
     }
 
     /// Lists the choices at the present start.
@@ -192,11 +238,39 @@ impl<'p> Search<'p> {
             Some(f) => f.checked,
             None => 0,
         };
+        let context = self.next_context();
+        self.frames.push(Frame { candidates: Vec::new(), next: 0, window, checked, context });
         let candidates = self.candidates(window);
+        if let Some(frame) = self.frames.last_mut() {
+            frame.candidates = candidates;
+        }
         if !self.cfg.is_complete(self.hypothesis.start()) {
             *self.statistics.barriers.entry("an instruction that unknown jumps may reach").or_default() += 1;
         }
-        self.frames.push(Frame { candidates, next: 0, window, checked });
+    }
+
+    /// The call that the present start runs under: found at its return, left at the call.
+    fn next_context(&self) -> Option<Rc<Context>> {
+        let frame = self.frames.last()?;
+        let newest = &frame.candidates[frame.next - 1].prepared;
+        let next = self.hypothesis.path().last()?.next;
+        match newest.branch {
+            Some(BranchKind::Return) => {
+                let call = self.cfg.call_before(next)?;
+                Some(Rc::new(Context { call, outer: frame.context.clone() }))
+            }
+            Some(BranchKind::RelativeCall | BranchKind::IndirectCall) => {
+                frame.context.as_ref()?.outer.clone()
+            }
+            // longjmp leaves any number of calls at once.
+            Some(BranchKind::IndirectJump) if self.cfg.call_before(next).is_some() => None,
+            _ => frame.context.clone(),
+        }
+    }
+
+    /// The call that the present start runs under, if that is known.
+    fn context(&self) -> Option<Rc<Context>> {
+        self.frames.last()?.context.clone()
     }
 
     /// Prepends the next candidate that does not contradict the core. False: none is left here.
@@ -207,13 +281,22 @@ impl<'p> Search<'p> {
             let had_choice = frame.candidates.len() > 1;
             self.statistics.prepended += 1;
             self.fruitless += 1;
-            match self.hypothesis.prepend(&candidate.prepared, candidate.call) {
+            let prepended = self.hypothesis.prepend(&candidate.prepared, candidate.call);
+            match prepended.and_then(|()| self.relate_stack()) {
                 Ok(()) => {
                     // A step that the records give was taken: it is left only when it is refuted.
                     let given = candidate.window.used < self.records.len();
                     let doubtful = !given && !self.addresses_hold(&candidate);
-                    let feasible =
-                        if doubtful || !had_choice { Some(!doubtful) } else { self.is_satisfiable() };
+                    let feasible = if doubtful || !had_choice {
+                        Some(!doubtful)
+                    } else {
+                        self.is_satisfiable(candidate.effort)
+                    };
+                    if feasible.is_none() && self.insists && candidate.effort == Effort::Plain {
+                        // What is hard to solve comes after what is not.
+                        let again = Candidate { effort: Effort::Persistent, ..candidate.clone() };
+                        self.frames.last_mut().expect("its frame").candidates.push(again);
+                    }
                     // A path on which the solver gives up is left too: no suffix could be made of it, and another
                     // may be easier.
                     if feasible == Some(false) || feasible.is_none() && !given {
@@ -236,8 +319,17 @@ impl<'p> Search<'p> {
         false
     }
 
+    /// An epilogue that takes the stack pointer from the frame pointer does not say how deep the stack was; the rest of
+    /// its function does. On refusal the instruction is taken back.
+    fn relate_stack(&mut self) -> Result<(), Refusal> {
+        let above = self.stack.above_frame_at_epilogue(self.hypothesis.start());
+        let related = above.map_or(Ok(()), |above| self.hypothesis.relate_stack(above));
+        related.inspect_err(|_| self.hypothesis.pop())
+    }
+
     /// Takes the oldest instruction back, to try another. False: the search is over.
     fn retreat(&mut self) -> bool {
+        self.keep_choices();
         self.frames.pop();
         if self.hypothesis.is_empty() {
             return false;
@@ -247,22 +339,49 @@ impl<'p> Search<'p> {
         true
     }
 
+    /// Keeps the choices of the longest path, before it is left.
+    fn keep_choices(&mut self) {
+        if std::mem::take(&mut self.is_on_longest) {
+            self.choices = self.hypothesis.choices().to_vec();
+        }
+    }
+
     /// Leaves a region that leads nowhere: its first wrong turn lies well after the dead ends it is found by.
     fn jump_back(&mut self) {
         let to = self.hypothesis.len().saturating_sub(self.jump).max(1);
-        while self.hypothesis.len() > to {
-            self.retreat();
-        }
+        // The oldest instruction's own choices are not listed yet: it is left as the last of those before it.
+        self.keep_choices();
+        self.hypothesis.pop();
+        self.taken.pop();
+        while self.hypothesis.len() > to && self.retreat() {}
         *self.statistics.barriers.entry("a region that seemed to lead nowhere").or_default() += 1;
         self.fruitless = 0;
+        self.jumped = true;
         self.jump *= 2;
+    }
+
+    /// Begins again with more patience, if something was left for want of it, and more effort, if the solver gave up.
+    /// False: nothing was.
+    fn start_over(&mut self) -> bool {
+        let insists = self.statistics.solver_unknown > 0;
+        if !std::mem::take(&mut self.jumped) && insists == self.insists {
+            return false;
+        }
+        self.insists = insists;
+        self.patience *= 8;
+        self.fruitless = 0;
+        self.jump = FIRST_JUMP;
+        true
     }
 
     fn note_progress(&mut self, candidate: &Candidate) {
         let step = *self.hypothesis.path().last().expect("something was prepended");
         self.taken.push((step, candidate.call));
-        if self.taken.len() > self.longest.len() {
+        // Of two paths the one that used more of the records is nearer to the truth.
+        if (candidate.window.used, self.taken.len()) > (self.most_used, self.longest.len()) {
             self.longest.clone_from(&self.taken);
+            self.most_used = candidate.window.used;
+            self.is_on_longest = true;
             self.fruitless = 0;
             self.jump = FIRST_JUMP;
         }
@@ -277,6 +396,10 @@ impl<'p> Search<'p> {
     /// Whether every access that lies well behind has an address, or could be given one. An address that the
     /// program computed from what it still had would have been found by now.
     fn addresses_hold(&mut self, candidate: &Candidate) -> bool {
+        // Inside the records nothing was chosen, so the wait of what lies there begins at their end.
+        if self.hypothesis.len() < self.covered + ADDRESS_PATIENCE {
+            return true;
+        }
         let waiting = |h: &Hypothesis<'_>| {
             let oldest_allowed = h.len().saturating_sub(ADDRESS_PATIENCE);
             h.newest_unresolved().is_some_and(|step| (step as usize) < oldest_allowed)
@@ -285,9 +408,8 @@ impl<'p> Search<'p> {
             return true;
         }
         self.statistics.assumed = true;
-        let chosen = self
-            .hypothesis
-            .choose_addresses(candidate.skip, self.hypothesis.len().saturating_sub(ADDRESS_PATIENCE / 2));
+        let upto = self.hypothesis.len().saturating_sub(ADDRESS_PATIENCE / 2);
+        let chosen = self.hypothesis.choose_addresses(candidate.skip, upto, Patience::SEARCH);
         if let (Some(number), Some(frame)) = (chosen, self.frames.last_mut())
             && candidate.choices < MOST_CHOICES
         {
@@ -303,7 +425,7 @@ impl<'p> Search<'p> {
     }
 
     /// Whether the constraints have a solution. `None`: the solver gave up.
-    fn is_satisfiable(&mut self) -> Option<bool> {
+    fn is_satisfiable(&mut self, effort: Effort) -> Option<bool> {
         let terms = Rc::clone(self.hypothesis.terms());
         let checked = self.frames.last().map_or(0, |f| f.checked);
         let new = self.hypothesis.facts().unsolved_since(&terms, checked);
@@ -315,9 +437,13 @@ impl<'p> Search<'p> {
         if unsolved.iter().all(|&c| terms.truth(terms.evaluate(c, &self.witness, &mut memo)) == Some(true)) {
             return Some(true);
         }
-        self.statistics.solver_calls += 1;
         let question = smt::connected(self.hypothesis.facts(), &terms, &unsolved, &new);
-        match smt::solve(&terms, &question, &[], Budget::SEARCH) {
+        if let Some(guessed) = smt::guess(&terms, &question, &self.witness, CHEAP_EVALUATIONS) {
+            self.witness.extend(&guessed);
+            return Some(true);
+        }
+        self.statistics.solver_calls += 1;
+        match smt::solve(&terms, &question, &[], Budget::SEARCH, effort) {
             Answer::Infeasible => {
                 self.statistics.solver_refuted += 1;
                 return Some(false);

@@ -4,10 +4,13 @@
 //! day; a wall-clock limit stands behind them only for the paths on which Z3 does not count.
 
 mod guess;
+mod linear;
 mod lower;
+mod small;
 
 use crate::facts::Facts;
 use crate::term::{Assignment, Node, Term, Terms, Var};
+pub(crate) use guess::guess;
 use lower::Lowering;
 use rustc_hash::{FxHashMap, FxHashSet};
 use z3::ast::{BV, Bool};
@@ -49,11 +52,29 @@ pub struct Preference {
     pub value: u64,
 }
 
+/// So many terms are evaluated for the last guess.
+const LAST_EVALUATIONS: usize = 1_000_000;
+
 /// How often preferences that contradict each other are dropped before the rest is given up.
 const ROUNDS_OF_PREFERENCE: usize = 16;
 
+/// How far to go for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// The question as it is, once, and a guess.
+    Plain,
+    /// Where the solver gives up, with small numbers, and with likely numbers for what makes it hard.
+    Persistent,
+}
+
 /// Asks for values of the variables in `constraints` (resolved) that satisfy all of them.
-pub fn solve(terms: &Terms, constraints: &[Term], preferences: &[Preference], budget: Budget) -> Answer {
+pub fn solve(
+    terms: &Terms,
+    constraints: &[Term],
+    preferences: &[Preference],
+    budget: Budget,
+    effort: Effort,
+) -> Answer {
     let solver = new_solver(budget);
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
@@ -63,7 +84,18 @@ pub fn solve(terms: &Terms, constraints: &[Term], preferences: &[Preference], bu
     match solver.check() {
         SatResult::Unsat => return Answer::Infeasible,
         SatResult::Unknown => {
-            return guess::guess(terms, constraints).map_or(Answer::Unknown, Answer::Satisfiable);
+            let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
+            let found = match effort {
+                Effort::Plain => guessed(),
+                Effort::Persistent => {
+                    // Neither of these gets as much work as the whole question had.
+                    set_budget(&solver, Budget { units: budget.units / 6, ..budget });
+                    let linear = |lowering: &mut _| linear::solve(&solver, lowering, constraints);
+                    let small = small::solve(&solver, &mut lowering);
+                    small.or_else(|| linear(&mut lowering)).or_else(guessed)
+                }
+            };
+            return found.map_or(Answer::Unknown, Answer::Satisfiable);
         }
         SatResult::Sat => {}
     }
@@ -118,12 +150,17 @@ pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budge
 
 fn new_solver(budget: Budget) -> z3::Solver {
     let solver = z3::Solver::new();
+    set_budget(&solver, budget);
+    solver
+}
+
+/// Gives each question from now on this budget.
+fn set_budget(solver: &z3::Solver, budget: Budget) {
     let mut params = Params::new();
     params.set_u32("rlimit", budget.units);
     params.set_u32("timeout", budget.milliseconds);
     params.set_u32("random_seed", 0);
     solver.set_params(&params);
-    solver
 }
 
 /// Those of `constraints` that share variables, directly or through others, with `seeds`.
@@ -162,7 +199,7 @@ impl Lowering<'_> {
     }
 
     /// The values that a model gives to the variables of what was lowered.
-    fn assignment(&mut self, model: &z3::Model) -> Assignment {
+    pub(super) fn assignment(&mut self, model: &z3::Model) -> Assignment {
         let mut values = Assignment::default();
         for t in self.variables() {
             let Node::Var(var) = self.terms().node(t) else { continue };

@@ -9,6 +9,7 @@
 mod build;
 mod domain;
 mod evaluate;
+mod show;
 
 pub(crate) use build::mask;
 pub use evaluate::Assignment;

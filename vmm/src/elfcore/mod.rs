@@ -237,6 +237,13 @@ impl Core {
         self.read(va, &mut bytes).then(|| u64::from_le_bytes(bytes))
     }
 
+    /// The known bytes from `va` on, as far as they are in one piece; none where the core (and the executable) has
+    /// nothing.
+    #[must_use]
+    pub fn bytes(&self, va: u64) -> &[u8] {
+        self.run(va).unwrap_or_default()
+    }
+
     /// The known bytes from `va` on as far as they are in one piece, at least one.
     fn run(&self, va: u64) -> Option<&[u8]> {
         let segment = find(&self.segments, va)?;

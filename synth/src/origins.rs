@@ -1,0 +1,117 @@
+//! Where the values at a suffix's start come from: the core, what the path forces, or a choice.
+//!
+//! Judged on a hypothesis of the path in which nothing was assumed: a value that follows only from an address that
+//! was chosen is a choice itself.
+
+use crate::past::history::Step;
+use crate::past::hypothesis::Hypothesis;
+use crate::past::snapshot::STATUS_TOP;
+use crate::smt::{self, Budget};
+use crate::suffix::{Origin, RegisterOrigins, Suffix};
+use crate::term::{Term, Terms};
+use std::rc::Rc;
+
+/// Asking whether a value is forced costs up to a millisecond each.
+const MOST_QUESTIONS: usize = 200;
+
+/// Sets every origin in `suffix`, whose path is the whole of the hypothesis.
+pub fn judge(hypothesis: &mut Hypothesis<'_>, suffix: &mut Suffix) {
+    let terms = Rc::clone(hypothesis.terms());
+    let constraints = hypothesis.facts().unsolved(&terms);
+    let mut judge = Judge { hypothesis, terms, constraints, questions: MOST_QUESTIONS };
+    suffix.registers = judge.registers(suffix);
+    judge.memory(suffix);
+    judge.inputs(suffix);
+}
+
+struct Judge<'h, 'i> {
+    hypothesis: &'h mut Hypothesis<'i>,
+    terms: Rc<Terms>,
+    constraints: Vec<Term>,
+    /// How many more times the solver may be asked.
+    questions: usize,
+}
+
+impl Judge<'_, '_> {
+    /// Of the term `then`, which has `value` in the suffix; `now` is the core's term for the same place.
+    fn origin(&mut self, then: Term, now: Option<Term>, value: u64) -> Origin {
+        if now == Some(then) {
+            return Origin::Core;
+        }
+        let resolved = self.hypothesis.facts().resolve(&self.terms, then);
+        if !self.terms.is_open(resolved) || self.is_forced(resolved, value) {
+            Origin::Forced
+        } else {
+            Origin::Chosen
+        }
+    }
+
+    /// Whether the constraints leave `t` no other value.
+    fn is_forced(&mut self, t: Term, value: u64) -> bool {
+        let relevant = smt::connected(self.hypothesis.facts(), &self.terms, &self.constraints, &[t]);
+        if relevant.is_empty() || self.questions == 0 {
+            return false;
+        }
+        self.questions -= 1;
+        smt::is_forced(&self.terms, &relevant, t, value, Budget::SEARCH) == Some(true)
+    }
+
+    fn registers(&mut self, suffix: &Suffix) -> RegisterOrigins {
+        let then = self.hypothesis.snapshot(self.hypothesis.len()).clone();
+        let now = self.hypothesis.snapshot(0).clone();
+        let (regs, fpu) = (&suffix.start.regs, &suffix.start.fpu);
+        let mut origins = RegisterOrigins::default();
+        for (n, origin) in origins.gpr.iter_mut().enumerate() {
+            *origin = self.origin(then.gpr[n], Some(now.gpr[n]), regs.gpr[n]);
+        }
+        for f in x86::flags::Flag::ALL {
+            let (then, now) = (then.flags[f as usize], now.flags[f as usize]);
+            origins.flags = origins.flags.max(self.origin(then, Some(now), regs.rflags >> f.bit() & 1));
+        }
+        for (n, origin) in (0..).zip(&mut origins.vector) {
+            for (part, &value) in (0..).zip(&fpu.vector[usize::from(n)]) {
+                let (then, now) = (then.vector.part(n, part), now.vector.part(n, part));
+                *origin = (*origin).max(self.origin(then, Some(now), value));
+            }
+        }
+        for (n, &value) in (0..).zip(&fpu.opmask) {
+            let (then, now) = (then.vector.opmask(n), now.vector.opmask(n));
+            origins.opmask = origins.opmask.max(self.origin(then, Some(now), value));
+        }
+        for n in 0..8 {
+            let origin = self.origin(then.x87[n].0, Some(now.x87[n].0), fpu.st[n].0);
+            origins.fpu = origins.fpu.max(origin);
+        }
+        let status = fpu.status & !STATUS_TOP;
+        let controls = [u64::from(fpu.mxcsr), u64::from(fpu.control), u64::from(status), u64::from(fpu.tag)];
+        for (n, value) in controls.into_iter().enumerate() {
+            origins.fpu = origins.fpu.max(self.origin(then.controls[n], Some(now.controls[n]), value));
+        }
+        origins
+    }
+
+    /// A byte that the hypothesis does not know to be overwritten is at an address that was chosen.
+    fn memory(&mut self, suffix: &mut Suffix) {
+        let step = Step::try_from(self.hypothesis.len()).expect("paths are shorter than 2^32");
+        let image = self.hypothesis.image();
+        for piece in &mut suffix.memory {
+            for ((va, &value), origin) in (piece.address..).zip(&piece.bytes).zip(&mut piece.origins) {
+                let memory = self.hypothesis.memory();
+                let known = memory.is_overwritten(va).then(|| memory.byte(&self.terms, image, va, step));
+                *origin =
+                    known.flatten().map_or(Origin::Chosen, |byte| self.origin(byte, None, u64::from(value)));
+            }
+        }
+    }
+
+    fn inputs(&mut self, suffix: &mut Suffix) {
+        let depth = self.hypothesis.len();
+        let calls: Vec<_> =
+            self.hypothesis.calls().iter().map(|c| (depth - c.step as usize, c.result)).collect();
+        for input in &mut suffix.inputs {
+            let call = calls.iter().find(|(step, _)| *step == input.step);
+            input.origin =
+                call.map_or(Origin::Chosen, |&(_, result)| self.origin(result, None, input.result));
+        }
+    }
+}

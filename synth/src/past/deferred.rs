@@ -1,0 +1,146 @@
+//! Accesses whose addresses are not known yet, and what is assumed so that they have some.
+
+use super::history::Step;
+use super::hypothesis::{Hypothesis, Refusal};
+use super::machine::Access;
+use super::pointers::Pointers;
+use crate::smt::{self, Answer, Budget, Effort};
+use crate::term::Term;
+use std::rc::Rc;
+use std::time::Instant;
+
+/// An access whose address is not known yet.
+#[derive(Clone, Copy)]
+pub(super) struct Deferred {
+    pub(super) step: Step,
+    pub(super) number: AccessNumber,
+    pub(super) access: Access,
+    pub(super) done: bool,
+}
+
+/// A value that was assumed so that an access has an address: that address, or a part of what it is computed from.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// How long the path was.
+    pub at: usize,
+    /// The access.
+    pub access: AccessNumber,
+    /// The value.
+    pub value: u64,
+}
+
+/// One of the accesses of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccessNumber {
+    /// The step.
+    pub step: Step,
+    /// Which of its accesses.
+    pub number: u16,
+}
+
+impl Hypothesis<'_> {
+    /// The newest step whose memory address is still unknown: a suffix must start after it.
+    #[must_use]
+    pub fn newest_unresolved(&self) -> Option<Step> {
+        self.deferred.iter().filter(|d| !d.done).map(|d| d.step).min()
+    }
+
+    /// The accesses whose addresses are still unknown, and their steps.
+    pub(super) fn unresolved_accesses(&self) -> Vec<(Step, Access)> {
+        self.deferred.iter().filter(|d| !d.done).map(|d| (d.step, d.access)).collect()
+    }
+
+    /// The newest of them, if it is not older than step `upto`.
+    pub(super) fn newest_unresolved_access(&self, upto: usize) -> Option<(AccessNumber, Access)> {
+        let newest = self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step);
+        newest.filter(|d| d.step as usize <= upto).map(|d| (d.number, d.access))
+    }
+
+    /// What was assumed, in order.
+    #[must_use]
+    pub fn choices(&self) -> &[Choice] {
+        &self.choices
+    }
+
+    /// Assumes `value` for `t`, which the access's address is, or is computed from; false, and nothing is assumed, if
+    /// that contradicts the core.
+    pub(super) fn choose_for(&mut self, access: AccessNumber, t: Term, value: u64) -> bool {
+        let chosen = self.assume(t, value);
+        if chosen {
+            self.choices.push(Choice { at: self.path.len(), access, value });
+        }
+        chosen
+    }
+
+    /// An access that has no address yet, by its number.
+    pub(super) fn unresolved(&self, number: AccessNumber) -> Option<Access> {
+        self.deferred.iter().find(|d| !d.done && d.number == number).map(|d| d.access)
+    }
+
+    /// The byte at `va` before step `step`, if it is known.
+    pub(super) fn known_byte(&mut self, va: u64, step: Step) -> Option<u8> {
+        if !self.memory.is_overwritten(va) {
+            return self.image.byte(va);
+        }
+        let byte = self.memory.byte(&self.terms, self.image, va, step)?;
+        let byte = self.facts.resolve(&self.terms, byte);
+        self.terms.value(byte).map(|b| b.to_le_bytes()[0])
+    }
+
+    /// The pointers in the core's memory.
+    pub(super) fn pointers(&mut self) -> &Rc<Pointers> {
+        let image = self.image;
+        self.pointers.get_or_insert_with(|| Rc::new(Pointers::of(image)))
+    }
+
+    /// Nothing is chosen after this time.
+    pub fn set_deadline(&mut self, deadline: Instant) {
+        self.deadline = Some(deadline);
+    }
+
+    /// Whether the time is over.
+    pub(super) fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// Assumes that `t` was `value`; false, and nothing is assumed, if that contradicts the core.
+    pub(super) fn assume(&mut self, t: Term, value: u64) -> bool {
+        let mark = self.mark();
+        let place = self.facts.constraints();
+        let terms = Rc::clone(&self.terms);
+        let learned = self.facts.equate(&terms, t, terms.lit_term(terms.width(t), value));
+        let fits = learned.is_ok() && self.settle_deferred().is_ok() && self.is_satisfiable_since(place);
+        if !fits {
+            self.undo(mark);
+        }
+        fits
+    }
+
+    /// Whether the constraints that came since `place` are known to have a solution together with those that
+    /// they share variables with.
+    fn is_satisfiable_since(&mut self, place: usize) -> bool {
+        let terms = Rc::clone(&self.terms);
+        let new = self.facts.unsolved_since(&terms, place);
+        if new.is_empty() {
+            return true;
+        }
+        let unsolved = self.facts.unsolved(&terms);
+        let question = smt::connected(&self.facts, &terms, &unsolved, &new);
+        matches!(smt::solve(&terms, &question, &[], Budget::SEARCH, Effort::Plain), Answer::Satisfiable(_))
+    }
+
+    /// Matches the accesses whose addresses have become known.
+    pub(super) fn settle_deferred(&mut self) -> Result<(), Refusal> {
+        loop {
+            let known = (0..self.deferred.len()).filter(|&n| !self.deferred[n].done).find_map(|n| {
+                let address = self.facts.resolve(&self.terms, self.deferred[n].access.address);
+                self.terms.value(address).map(|va| (n, va))
+            });
+            let Some((n, va)) = known else { return Ok(()) };
+            self.deferred[n].done = true;
+            self.settled.push(n);
+            let Deferred { step, access, .. } = self.deferred[n];
+            self.access_at(step, access, va)?;
+        }
+    }
+}
