@@ -2,7 +2,7 @@
 
 use crate::case::{Case, Ending, Image, Outcome};
 use crate::compare::{self, Difference};
-use crate::generate::{Batch, Generator, STATES};
+use crate::generate::{Batch, Directed, Generator, STATES};
 use crate::interpreter::Soft;
 use crate::native::{BATCH, Error, Worker};
 use crate::shrink;
@@ -17,6 +17,8 @@ pub struct Options {
     pub mnemonics: Vec<Mnemonic>,
     /// The most instructions in a block.
     pub block_max: usize,
+    /// Directed cases instead of random ones: of so many groups one.
+    pub directed: Option<u64>,
     /// Where the random numbers start.
     pub seed: u64,
     /// Stop after this many cases.
@@ -29,7 +31,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { mnemonics: Vec::new(), block_max: 8, seed: 1, cases: 200_000, time: None, findings: 10 }
+        Options {
+            mnemonics: Vec::new(),
+            block_max: 16,
+            directed: None,
+            seed: 1,
+            cases: 200_000,
+            time: None,
+            findings: 10,
+        }
     }
 }
 
@@ -44,6 +54,8 @@ pub struct Finding {
     pub native: Outcome,
     /// Where the semantics differs.
     pub differences: Vec<Difference>,
+    /// The kinds of places where it differed before it was made small.
+    pub kinds: Vec<String>,
 }
 
 /// How often a mnemonic was run.
@@ -69,7 +81,7 @@ pub struct Summary {
     pub mnemonics: BTreeMap<String, Count>,
     /// How many differed.
     pub different: u64,
-    /// What differed, once for each sequence of mnemonics that is left after shrinking.
+    /// What differed, once for each sequence of mnemonics that is left after shrinking, and kind of difference.
     pub findings: Vec<Finding>,
     /// How long it took.
     pub elapsed: Duration,
@@ -81,10 +93,13 @@ pub struct Summary {
 /// If there is no native half on this host.
 pub fn run(options: &Options, mut progress: impl FnMut(&Summary)) -> Result<Summary, Error> {
     let begin = Instant::now();
-    let generator = Generator::new(&options.mnemonics, options.block_max);
+    let mut source = match options.directed {
+        Some(every) => Source::Directed(Directed::new(&options.mnemonics, every)),
+        None => Source::Random(Generator::new(&options.mnemonics, options.block_max)),
+    };
     let (mut worker, mut soft) = (Worker::start()?, Soft::new());
     let mut summary = Summary::default();
-    for mnemonic in generator.mnemonics() {
+    for mnemonic in source.mnemonics() {
         summary.mnemonics.insert(name(mnemonic), Count::default());
     }
     for number in 0.. {
@@ -94,7 +109,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Summary)) -> Result<Summ
         if size < STATES || late || summary.findings.len() >= options.findings {
             break;
         }
-        let batch = generator.batch(options.seed, number, size);
+        let batch = source.batch(options.seed, number, size);
         if batch.cases.is_empty() {
             break;
         }
@@ -103,6 +118,28 @@ pub fn run(options: &Options, mut progress: impl FnMut(&Summary)) -> Result<Summ
         progress(&summary);
     }
     Ok(summary)
+}
+
+/// Where cases come from.
+enum Source {
+    Random(Generator),
+    Directed(Directed),
+}
+
+impl Source {
+    fn mnemonics(&self) -> Vec<Mnemonic> {
+        match self {
+            Source::Random(generator) => generator.mnemonics().collect(),
+            Source::Directed(directed) => directed.mnemonics().collect(),
+        }
+    }
+
+    fn batch(&mut self, seed: u64, number: u64, size: usize) -> Batch {
+        match self {
+            Source::Random(generator) => generator.batch(seed, number, size),
+            Source::Directed(directed) => directed.batch(seed),
+        }
+    }
 }
 
 /// The name of a mnemonic as it is written.
@@ -157,12 +194,14 @@ fn report(
     };
     summary.different += 1;
     let culprits = mnemonics(&short);
-    let is_known = summary.findings.iter().any(|finding| mnemonics(&finding.case) == culprits);
+    let kinds = shrink::kinds(worker, soft, &image, &short)?;
+    let is_known = |known: &Finding| mnemonics(&known.case) == culprits && known.kinds == kinds;
+    let is_known = summary.findings.iter().any(is_known);
     for mnemonic in culprits {
         summary.mnemonics.entry(name(mnemonic)).or_default().findings += 1;
     }
     if !is_known {
-        summary.findings.push(shrink::simplify(worker, soft, &image, &short)?);
+        summary.findings.push(shrink::simplify(worker, soft, &image, &short, kinds)?);
     }
     soft.load_image(&batch.image);
     Ok(())

@@ -111,7 +111,8 @@ mod tests {
         state.regs.rip += 2;
         state.regs.rflags |= 1 << Flag::Parity.bit();
         let native = Outcome { ending: Ending::Completed, state, writes: Writes::default() };
-        let line = line(&Finding { case, image, native, differences: Vec::new() }).unwrap();
+        let line =
+            line(&Finding { case, image, native, differences: Vec::new(), kinds: Vec::new() }).unwrap();
         assert_eq!(line, "23 01 | and eax, [rcx] | rax=f0f rcx=10000 [10000]=ff => rax=f pf=1 af=?");
         let read = &golden::parse(&line).unwrap()[0];
         assert_eq!(read.before.state, before);

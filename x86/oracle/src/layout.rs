@@ -20,8 +20,8 @@ pub const DATA_SIZE: usize = WRITABLE + PAGE;
 /// addresses avoid it.
 pub(crate) const MAILBOX: u64 = 0x5a3c_9000;
 
-/// The most code that a case may have, in bytes: eight instructions of the longest kind.
-pub const CODE_MAX: usize = 8 * 15;
+/// The most code that a case may have, in bytes: sixteen instructions of the longest kind.
+pub const CODE_MAX: usize = 16 * 15;
 /// Bytes that both halves append to a case's code: the jump back to the host.
 pub const EXIT_JUMP: usize = 7;
 /// The slot that it jumps through, at the end of the mailbox's page. On the interpreter it faults there.

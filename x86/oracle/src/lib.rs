@@ -12,6 +12,7 @@ pub mod campaign;
 pub mod case;
 pub mod compare;
 pub mod dont_care;
+mod edges;
 pub mod generate;
 pub mod golden;
 pub mod host;

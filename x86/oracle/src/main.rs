@@ -13,9 +13,15 @@ use x86_oracle::{dont_care, report};
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Stop after this many cases
-    #[arg(long, default_value_t = 200_000)]
-    cases: u64,
+    /// Stop after this many cases [default: 200000 random ones, or all directed ones]
+    #[arg(long)]
+    cases: Option<u64>,
+    /// Enumerate operands at the edges and forms of addresses, instead of random ones
+    #[arg(long)]
+    directed: bool,
+    /// Of the directed cases, make one of so many groups
+    #[arg(long, default_value_t = 1, requires = "directed")]
+    every: u64,
     /// Where the random numbers start; the same seed runs the same cases
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -23,7 +29,7 @@ struct Arguments {
     #[arg(long, value_delimiter = ',', value_parser = mnemonic)]
     mnemonic: Vec<Mnemonic>,
     /// The most instructions in a block
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 16)]
     block_max: usize,
     /// Stop after this many seconds
     #[arg(long)]
@@ -54,7 +60,8 @@ fn main() -> ExitCode {
         mnemonics: arguments.mnemonic,
         block_max: arguments.block_max,
         seed: arguments.seed,
-        cases: arguments.cases,
+        directed: arguments.directed.then_some(arguments.every),
+        cases: arguments.cases.unwrap_or(if arguments.directed { u64::MAX } else { 200_000 }),
         time: arguments.seconds.map(Duration::from_secs),
         findings: arguments.findings,
     };

@@ -93,6 +93,25 @@ fn single(case: &Case, state: State) -> Option<Case> {
     }
 }
 
+/// The kinds of places where `case` differs: registers without their numbers, memory without the address.
+///
+/// # Errors
+/// If the native half fails.
+pub(crate) fn kinds(
+    worker: &mut Worker,
+    soft: &mut Soft,
+    image: &Image,
+    case: &Case,
+) -> Result<Vec<String>, Error> {
+    let differences = Trial { worker, soft }.run(image, case)?.map(|(_, differences)| differences);
+    let kind =
+        |place: &str| place.split(|c: char| c.is_ascii_digit() || c == '+').next().unwrap_or("").to_owned();
+    let mut kinds: Vec<String> = differences.iter().flatten().map(|d| kind(&d.place)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    Ok(kinds)
+}
+
 /// The case with as little in registers and memory as still differs.
 ///
 /// # Errors
@@ -102,6 +121,7 @@ pub(crate) fn simplify(
     soft: &mut Soft,
     image: &Image,
     case: &Case,
+    kinds: Vec<String>,
 ) -> Result<Finding, Error> {
     let mut trial = Trial { worker, soft };
     let (mut case, mut image) = (*case, Box::new(*image));
@@ -111,7 +131,7 @@ pub(crate) fn simplify(
         Some(result) => result,
         None => (Outcome { ending: Ending::Lost, ..trial.soft.run(&case) }, Vec::new()),
     };
-    Ok(Finding { case, image, native, differences })
+    Ok(Finding { case, image, native, differences, kinds })
 }
 
 /// Leaves out one instruction after the other, as long as the rest differs.

@@ -170,15 +170,20 @@ fn opmask(random: &mut Random) -> u64 {
     }
 }
 
+/// How many vector registers this host has, and how many parts of 64 bits each has.
+pub(crate) fn vector_registers() -> (usize, usize) {
+    match host::components() {
+        component::ALL => (32, 8),
+        components if components & component::AVX != 0 => (16, 4),
+        _ => (16, 2),
+    }
+}
+
 /// x87 and vector state, as far as this host has it. One in eight has exceptions unmasked.
 pub(crate) fn fpu(random: &mut Random) -> Fpu {
     let mut fpu = Fpu::default();
     let components = host::components();
-    let (registers, parts) = match components {
-        component::ALL => (32, 8),
-        _ if components & component::AVX != 0 => (16, 4),
-        _ => (16, 2),
-    };
+    let (registers, parts) = vector_registers();
     for register in &mut fpu.vector[..registers] {
         register[..parts].fill_with(|| half(random));
     }

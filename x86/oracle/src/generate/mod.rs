@@ -1,8 +1,9 @@
-//! Random cases: single instructions and short blocks, and states in which they do something.
+//! Random cases: single instructions and short blocks, and states in which they do something; and [`directed`] ones.
 //!
-//! [`template`] says which instructions, [`operands`] makes one (with [`memory`] operands), this file puts them together. The same seed
-//! makes the same cases for the same table.
+//! [`template`] says which instructions, [`operands`] makes one (with [`memory`] operands), this file puts them
+//! together. The same seed makes the same cases for the same table.
 
+mod directed;
 mod memory;
 mod operands;
 mod template;
@@ -10,8 +11,10 @@ mod template;
 use crate::case::{Case, Image};
 use crate::dont_care;
 use crate::layout::{CODE, CODE_MAX, EXIT_JUMP, PAGE, exit_jump};
+use crate::native::BATCH;
 use crate::random::Random;
 use crate::values;
+pub use directed::Directed;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use operands::{Operands, Pins, gpr};
 use template::{Template, decode, encode, is_fit};
@@ -31,7 +34,13 @@ pub struct Batch {
     pub mnemonics: Vec<Vec<Mnemonic>>,
 }
 
-/// Makes batches.
+impl Batch {
+    fn new(image: Image) -> Batch {
+        Batch { image, cases: Vec::with_capacity(BATCH), mnemonics: Vec::new() }
+    }
+}
+
+/// Makes random batches.
 #[derive(Debug)]
 pub struct Generator {
     groups: Vec<(Mnemonic, Vec<Template>)>,
@@ -64,7 +73,7 @@ impl Generator {
     pub fn batch(&self, seed: u64, number: u64, size: usize) -> Batch {
         let random = &mut Random::new(seed, number);
         let image = values::image(random);
-        let mut batch = Batch { image, cases: Vec::with_capacity(size), mnemonics: Vec::new() };
+        let mut batch = Batch::new(image);
         while batch.cases.len() + STATES <= size && !self.groups.is_empty() {
             let Some(program) = self.program(random, &image) else { continue };
             let mut state = State::default();
@@ -101,6 +110,8 @@ impl Generator {
         let mut pins =
             Pins { fs_base: segment_base(random), gs_base: segment_base(random), ..Pins::default() };
         let mut block: Vec<Instruction> = Vec::with_capacity(length);
+        let few = random.percent(60).then(|| [random.below(32), random.below(32), random.below(32)]);
+        let few = few.filter(|_| length > 1);
         let (mut ip, mut undefined, mut tries) = (at, 0, 8 * length);
         while block.len() < length {
             tries = tries.checked_sub(1)?;
@@ -108,7 +119,7 @@ impl Generator {
             let code = self.template(random).code;
             let mut operands = Operands::new(random, &mut pins, Some(image));
             if length > 1 {
-                operands = operands.mostly_harmless();
+                operands = operands.mostly_harmless().among(few);
             }
             let made = operands
                 .instruction(code, ip)

@@ -53,17 +53,25 @@ pub(super) struct Operands<'a> {
     narrow: bool,
     /// How many vector registers this encoding can name.
     pub(super) vectors: u64,
+    /// The only registers that operands name, by number: then instructions work on what others have left.
+    few: Option<[u64; 3]>,
 }
 
 impl<'a> Operands<'a> {
     /// `image` is what memory will hold, where that is known.
     pub(super) fn new(random: &'a mut Random, pins: &'a mut Pins, image: Option<&'a Image>) -> Self {
-        Operands { random, pins, image, risk: 18, narrow: false, vectors: 16 }
+        Operands { random, pins, image, risk: 18, narrow: false, vectors: 16, few: None }
     }
 
     /// For blocks: a fault at the first instruction hides the others.
     pub(super) fn mostly_harmless(mut self) -> Self {
         self.risk = 4;
+        self
+    }
+
+    /// Names no registers but `few`, if there are such.
+    pub(super) fn among(mut self, few: Option<[u64; 3]>) -> Self {
+        self.few = few;
         self
     }
 
@@ -212,7 +220,11 @@ impl<'a> Operands<'a> {
     }
 
     fn one_of(&mut self, first: Register, count: u64) -> Register {
-        first + u32::try_from(self.random.below(count)).unwrap_or(0)
+        let n = match &self.few {
+            Some(few) => self.random.pick(few) % count,
+            None => self.random.below(count),
+        };
+        first + u32::try_from(n).unwrap_or(0)
     }
 
     /// Opmask, broadcast and rounding, where the encoding has them.
