@@ -42,7 +42,7 @@ impl Image for Memory {
     }
 }
 
-/// The cases that retire in one step.
+/// The cases that do not trap.
 fn cases() -> Vec<(String, Case)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../x86/golden");
     let mut all = Vec::new();
@@ -56,11 +56,14 @@ fn cases() -> Vec<(String, Case)> {
     all
 }
 
-fn prepare(terms: &Rc<Terms>, case: &Case) -> Option<Prepared> {
-    let instruction = Decoder::with_ip(64, &case.bytes, CODE, DecoderOptions::NONE).decode();
-    let prepared = Prepared::new(terms, instruction);
-    (prepared.op.rep == Rep::None && !matches!(prepared.effect, Effect::Barrier(_) | Effect::Syscall))
-        .then_some(prepared)
+/// The instructions of a case, if each of them retires in one step.
+fn prepare(terms: &Rc<Terms>, case: &Case) -> Option<Vec<Prepared>> {
+    let instructions = Decoder::with_ip(64, &case.bytes, CODE, DecoderOptions::NONE).into_iter();
+    let steps: Vec<Prepared> = instructions.map(|instruction| Prepared::new(terms, instruction)).collect();
+    let is_step = |prepared: &Prepared| {
+        prepared.op.rep == Rep::None && !matches!(prepared.effect, Effect::Barrier(_) | Effect::Syscall)
+    };
+    steps.iter().all(is_step).then_some(steps)
 }
 
 fn value(facts: &mut Facts, terms: &Terms, t: Term) -> Option<u64> {
@@ -90,13 +93,13 @@ fn differences(
 }
 
 /// Runs `test` on every case that can be prepared; each of its errors fails them all.
-fn each_case(test: impl Fn(&Rc<Terms>, &Prepared, &Case) -> Result<(), String>) {
+fn each_case(test: impl Fn(&Rc<Terms>, &[Prepared], &Case) -> Result<(), String>) {
     let terms = Rc::new(Terms::new());
     let (mut failures, mut run) = (Vec::new(), 0);
     for (name, case) in cases() {
-        let Some(prepared) = prepare(&terms, &case) else { continue };
+        let Some(steps) = prepare(&terms, &case) else { continue };
         run += 1;
-        if let Err(why) = test(&terms, &prepared, &case) {
+        if let Err(why) = test(&terms, &steps, &case) {
             failures.push(format!("{name}: {}: {why}", case.text));
         }
     }
@@ -104,31 +107,59 @@ fn each_case(test: impl Fn(&Rc<Terms>, &Prepared, &Case) -> Result<(), String>) 
     assert!(failures.is_empty(), "{} of {run}:\n{}", failures.len(), failures.join("\n"));
 }
 
+/// The memory of a run; `None` is a byte that is not known, as the system flags that PUSHF stores are not.
+type Bytes = BTreeMap<u64, Option<u8>>;
+
+/// Runs an instruction on constants, with its loads from `memory` and its stores to it.
+fn step(
+    terms: &Rc<Terms>,
+    facts: &mut Facts,
+    memory: &mut Bytes,
+    prepared: &Prepared,
+    before: Snapshot,
+) -> Result<Snapshot, String> {
+    let mut machine = StepMachine::new(Rc::clone(terms), before);
+    let ran = match prepared.effect {
+        Effect::Body(body) => body(&mut machine, &prepared.op).is_ok(),
+        Effect::Last(last) => last(&mut machine, &prepared.op).is_ok(),
+        Effect::Syscall | Effect::Barrier(_) => false,
+    };
+    if !ran {
+        return Err("it traps".to_owned());
+    }
+    for access in &machine.accesses {
+        let va = value(facts, terms, access.address).ok_or("an address is not known")?;
+        let addresses = va..va + u64::from(access.bytes);
+        if access.store {
+            let stored = value(facts, terms, access.value).map(u64::to_le_bytes);
+            let bytes = (0..8).map(|n| stored.map(|bytes| bytes[n]));
+            memory.extend(addresses.zip(bytes));
+        } else {
+            let byte = |at| memory.get(&at).copied().unwrap_or(Some(0)).ok_or("it loads what is not known");
+            let loaded = addresses.rev().try_fold(0, |v, at| Ok::<_, &str>(v << 8 | u64::from(byte(at)?)))?;
+            let known = terms.lit_term(8 * access.bytes, loaded);
+            facts.equate(terms, access.value, known).map_err(|_| "it loads what it cannot")?;
+        }
+    }
+    let mut after = machine.now.clone();
+    after.flags = machine.lazy_flags.bits(&**terms);
+    Ok(after)
+}
+
 #[test]
 fn forward_on_constants_the_outcome_is_the_same() {
-    each_case(|terms, prepared, case| {
-        let mut machine = StepMachine::new(Rc::clone(terms), Snapshot::of_state(terms, &case.before.state));
-        let ran = match prepared.effect {
-            Effect::Body(body) => body(&mut machine, &prepared.op).is_ok(),
-            Effect::Last(last) => last(&mut machine, &prepared.op).is_ok(),
-            Effect::Syscall | Effect::Barrier(_) => false,
-        };
-        if !ran {
-            return Err("it traps".to_owned());
+    each_case(|terms, steps, case| {
+        let (mut facts, mut now) = (Facts::default(), Snapshot::of_state(terms, &case.before.state));
+        let mut memory: Bytes = case.before.memory.iter().map(|(&at, &byte)| (at, Some(byte))).collect();
+        for prepared in steps {
+            now = step(terms, &mut facts, &mut memory, prepared, now)?;
         }
-        let mut facts = Facts::default();
-        let image = Memory::new(&case.before.memory);
-        for access in machine.accesses.iter().filter(|a| !a.store) {
-            let va = value(&mut facts, terms, access.address).expect("a known address");
-            let bytes =
-                (0..u64::from(access.bytes)).rev().map(|n| image.byte(va + n).expect("mapped memory"));
-            let loaded = bytes.fold(0, |v, b| v << 8 | u64::from(b));
-            facts
-                .equate(terms, access.value, terms.lit_term(8 * access.bytes, loaded))
-                .expect("a fresh variable");
+        let mut wrong = differences(&mut facts, terms, &now, &case.after, case.undefined);
+        let expected = Memory::new(&case.after.memory);
+        for (&at, &byte) in memory.iter().filter(|(at, byte)| byte.is_some() && expected.byte(**at) != **byte)
+        {
+            wrong.push(format!("byte {at:#x}: {byte:x?}"));
         }
-        machine.now.flags = machine.lazy_flags.bits(&**terms);
-        let wrong = differences(&mut facts, terms, &machine.now, &case.after, case.undefined);
         if wrong.is_empty() { Ok(()) } else { Err(wrong.join(", ")) }
     });
 }
@@ -140,14 +171,15 @@ fn flag_values(mask: u64) -> impl Iterator<Item = u64> {
 
 #[test]
 fn backward_the_start_is_a_possible_past() {
-    each_case(|terms, prepared, case| {
+    each_case(|terms, steps, case| {
         let image = Memory::new(&case.after.memory);
         // Flags that are undefined may be anything, so one of their values must do.
         let outcomes = flag_values(case.undefined).map(|flags| {
             let mut after = case.after.state;
             after.regs.rflags = after.regs.rflags & !case.undefined | flags;
             let mut hypothesis = Hypothesis::new(Rc::clone(terms), &image, &after, Kernel::Linux);
-            hypothesis.prepend(prepared, None).map(|()| hypothesis)
+            let mut backwards = steps.iter().rev();
+            backwards.try_for_each(|prepared| hypothesis.prepend(prepared, None)).map(|()| hypothesis)
         });
         let mut outcomes: Vec<_> = outcomes.collect();
         outcomes.sort_by_key(Result::is_err);
@@ -156,11 +188,11 @@ fn backward_the_start_is_a_possible_past() {
             // With unmasked exceptions an x87 instruction may stop halfway.
             Err(Refusal::Barrier(_)) if case.before.state.fpu.control != 0x37f => return Ok(()),
             // A gather overwrites its mask, so that which elements it loaded is lost.
-            Err(Refusal::Barrier(_)) if prepared.instruction.is_vsib() => return Ok(()),
+            Err(Refusal::Barrier(_)) if steps.iter().any(|p| p.instruction.is_vsib()) => return Ok(()),
             Err(refusal) => return Err(format!("{refusal:?}")),
         };
         // Every register that was there is compatible with what is claimed of the past.
-        let past = hypothesis.snapshot(1).clone();
+        let past = hypothesis.snapshot(steps.len()).clone();
         let before = Snapshot::of_state(terms, &case.before.state);
         let mut pairs = past.values().into_iter().zip(before.values()).enumerate();
         let contradicted =

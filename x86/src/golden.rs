@@ -1,5 +1,5 @@
-//! Golden cases: one instruction, the state before, the state after, as one line of text. The same files run on
-//! the concrete machine, in the symbolic domain and on the processor.
+//! Golden cases: one instruction (or a few that run one after the other), the state before, the state after, as one
+//! line of text. The same files run on the concrete machine, in the symbolic domain and on the processor.
 //!
 //! ```text
 //! 48 01 c8 | add rax, rcx | rax=1 rcx=2 => rax=3 pf=1
@@ -46,7 +46,7 @@ pub struct Situation {
 pub struct Case {
     /// Its number, from 1.
     pub line: usize,
-    /// The instruction.
+    /// The instruction, or several.
     pub bytes: Vec<u8>,
     /// The instruction as text; [`disassemble`] gives the same.
     pub text: String,
@@ -101,15 +101,21 @@ pub fn parse(text: &str) -> Result<Vec<Case>, Error> {
         .collect()
 }
 
-/// An instruction at [`CODE`] as text, in Intel's syntax.
+/// Instructions at [`CODE`] as text, in Intel's syntax, with semicolons between them, up to the first that is none.
 #[must_use]
 pub fn disassemble(bytes: &[u8]) -> String {
-    let i = Decoder::with_ip(64, bytes, CODE, DecoderOptions::NONE).decode();
     let mut formatter = IntelFormatter::new();
     formatter.options_mut().set_space_after_operand_separator(true);
-    let mut text = String::new();
-    formatter.format(&i, &mut text);
-    text
+    let mut texts = Vec::new();
+    for i in &mut Decoder::with_ip(64, bytes, CODE, DecoderOptions::NONE) {
+        let mut text = String::new();
+        formatter.format(&i, &mut text);
+        texts.push(text);
+        if i.is_invalid() {
+            break;
+        }
+    }
+    texts.join("; ")
 }
 
 fn parse_case(line: usize, text: &str) -> Result<Case, String> {

@@ -7,12 +7,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use iced_x86::{Decoder, DecoderOptions};
 use x86::bus::Bus;
 use x86::cpu::Cpu;
 use x86::flags::Flag;
 use x86::flat::{Flat, Protection};
 use x86::golden::{CODE, Case, DATA, DATA_END, Situation, difference, disassemble, parse};
-use x86::interpreter::{Interpreter, Stop};
+use x86::interpreter::{Interpreter, Stop, Until};
 use x86::machine::Trap;
 
 fn files() -> Vec<PathBuf> {
@@ -22,7 +23,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Runs the instruction of a case; gives what came of it, or what stopped it.
+/// Runs the instructions of a case, several of them as a block; gives what came of it, or what stopped it.
 fn execute(case: &Case) -> Result<(Option<Trap>, Situation), String> {
     let mut memory = Flat::new();
     let size = usize::try_from(DATA_END - DATA).unwrap();
@@ -34,8 +35,13 @@ fn execute(case: &Case) -> Result<(Option<Trap>, Situation), String> {
     let mut cpu = Cpu::new(memory);
     cpu.load_state(&case.before.state);
     let mut interpreter = Interpreter::new(cpu);
-    let trap = match interpreter.step(&mut ()) {
-        None => None,
+    let instructions = Decoder::new(64, &case.bytes, DecoderOptions::NONE).into_iter().count() as u64;
+    let stop = match instructions {
+        0 | 1 => interpreter.step(&mut ()),
+        _ => Some(interpreter.run(Until { instructions }, &mut ())),
+    };
+    let trap = match stop {
+        None | Some(Stop::Budget) => None,
         Some(Stop::Trap { trap, .. }) => Some(trap),
         Some(stop) => return Err(format!("{stop:?}")),
     };

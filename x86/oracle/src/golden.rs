@@ -4,7 +4,7 @@ use crate::campaign::Finding;
 use crate::case::{Ending, Image, Outcome};
 use crate::dont_care;
 use crate::layout::{CODE, DATA, WRITABLE};
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use x86::flags::Flag;
 use x86::golden::{self, Situation};
 use x86::op::Gpr;
@@ -40,12 +40,14 @@ fn usual() -> Situation {
 }
 
 /// The finding as a line of a golden file, this processor's outcome being the expected one; `None` if a golden
-/// case cannot say it: more than one instruction, code elsewhere, or memory that golden cases do not have.
+/// case cannot say it: code elsewhere, a branch among several instructions, or memory that golden cases do not have.
 #[must_use]
 pub fn line(finding: &Finding) -> Option<String> {
     let case = &finding.case;
-    let i = Decoder::with_ip(64, case.bytes(), CODE, DecoderOptions::NONE).decode();
-    if i.is_invalid() || i.len() != case.len || case.state.regs.rip != CODE {
+    let code: Vec<Instruction> =
+        Decoder::with_ip(64, case.bytes(), CODE, DecoderOptions::NONE).into_iter().collect();
+    let (first, branches) = (code.first()?, code.iter().any(|i| i.flow_control() != FlowControl::Next));
+    if code.iter().any(Instruction::is_invalid) || code.len() > 1 && branches || case.state.regs.rip != CODE {
         return None;
     }
     if finding.image[WRITABLE..].iter().any(|byte| *byte != 0) {
@@ -54,15 +56,21 @@ pub fn line(finding: &Finding) -> Option<String> {
     let before = Situation { state: case.state, memory: bytes(&finding.image) };
     let after = situation(&finding.image, &finding.native)?;
     let (trap, rip) = match finding.native.ending {
-        Ending::Completed => (None, i.next_ip()),
+        Ending::Completed => (None, CODE + case.len as u64),
         Ending::Fault { vector, .. } => (Some(trap(vector)?), CODE),
         _ => return None,
     };
     let mut start = before.clone();
     start.state.regs.rip = rip;
     let mut words: Vec<String> = trap.into_iter().map(str::to_owned).collect();
-    let rcx = case.state.regs.gpr[usize::from(Gpr::RCX.0)];
-    let undefined = if trap.is_none() { dont_care::undefined(&i, Some(rcx)).flags } else { 0 };
+    let retired = code.iter().take_while(|i| trap.is_none() || i.ip() < after.state.regs.rip);
+    // What rcx is later on is not known here.
+    let rcx =
+        |i: &Instruction| (i.ip() == first.ip()).then_some(case.state.regs.gpr[usize::from(Gpr::RCX.0)]);
+    let undefined = retired.fold(0, |undefined, i| {
+        let kept = if dont_care::may_keep_flags(i) { 0 } else { dont_care::rflags(i.rflags_modified()) };
+        undefined & !kept | dont_care::undefined(i, rcx(i)).flags
+    });
     let mut defined = after;
     defined.state.regs.rflags = defined.state.regs.rflags & !undefined | start.state.regs.rflags & undefined;
     words.push(golden::difference(&start, &defined));
