@@ -21,6 +21,7 @@ test: guests
 # Ten million random cases of the semantics against this processor; a few minutes.
 long-test: setup
 	cargo run --release --locked -p x86-oracle -- --cases 10000000
+	cargo run --release --locked -p x86-oracle -- --directed
 
 setup:
 	@scripts/setup.sh

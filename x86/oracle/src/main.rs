@@ -43,6 +43,9 @@ struct Arguments {
     /// Print what is not compared, and why, and end
     #[arg(long)]
     print_dont_care: bool,
+    /// Print the encodings that this processor runs and that have no semantics, and end
+    #[arg(long)]
+    print_missing: bool,
 }
 
 fn mnemonic(name: &str) -> Result<Mnemonic, String> {
@@ -55,6 +58,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.print_dont_care {
         return print(&dont_care::table());
+    }
+    if arguments.print_missing {
+        return print(&report::missing());
     }
     let options = Options {
         mnemonics: arguments.mnemonic,

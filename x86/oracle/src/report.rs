@@ -2,6 +2,7 @@
 
 use crate::campaign::{Finding, Summary};
 use crate::case::Case;
+use crate::generate;
 use crate::golden;
 use crate::layout::data_address;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
@@ -115,6 +116,16 @@ pub fn summary(summary: &Summary) -> String {
         summary.different,
     );
     text
+}
+
+/// The encodings without semantics, one line per feature.
+#[must_use]
+pub fn missing() -> String {
+    let lines = generate::missing().into_iter().map(|(features, codes)| {
+        let codes: Vec<String> = codes.iter().map(|code| format!("{code:?}")).collect();
+        format!("{features}: {}\n", codes.join(" "))
+    });
+    lines.collect()
 }
 
 /// The summary as JSON.

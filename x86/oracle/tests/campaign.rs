@@ -17,6 +17,15 @@ fn the_semantics_does_what_this_processor_does() {
 }
 
 #[test]
+fn at_the_edges_the_semantics_does_what_this_processor_does() {
+    let options = Options { directed: Some(50), cases: u64::MAX, ..Options::default() };
+    let summary = campaign::run(&options, |_| ()).unwrap();
+    let findings: String = summary.findings.iter().map(report::finding).collect();
+    assert_eq!(summary.different, 0, "{findings}");
+    assert!(summary.cases > 100_000, "only {} cases", summary.cases);
+}
+
+#[test]
 fn the_same_seed_makes_the_same_cases() {
     let generator = Generator::new(&[], 8);
     let text = |seed, number| {

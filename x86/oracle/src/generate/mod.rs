@@ -17,6 +17,7 @@ use crate::values;
 pub use directed::Directed;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use operands::{Operands, Pins, gpr};
+pub use template::missing;
 use template::{Template, decode, encode, is_fit};
 use x86::state::State;
 

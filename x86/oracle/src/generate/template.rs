@@ -9,6 +9,7 @@ use crate::interpreter;
 use crate::layout::CODE;
 use crate::random::Random;
 use iced_x86::{Code, Decoder, DecoderOptions, Encoder, Instruction, Mnemonic};
+use std::collections::BTreeMap;
 
 /// An encoding that has semantics.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,21 @@ pub(super) fn all(only: &[Mnemonic]) -> Vec<(Mnemonic, Vec<Template>)> {
         }
     }
     groups
+}
+
+/// The encodings that this host runs in user mode and that have no semantics, by the feature that they need.
+#[must_use]
+pub fn missing() -> BTreeMap<String, Vec<Code>> {
+    let mut missing: BTreeMap<String, Vec<Code>> = BTreeMap::new();
+    for code in Code::values().filter(|code| code.op_code().is_instruction() && code.op_code().mode64()) {
+        let mut i = Instruction::default();
+        i.set_code(code);
+        if host::runs(code) && dont_care::exclusion(&i, &[]).is_none() && !has_semantics(code) {
+            let features: Vec<String> = code.cpuid_features().iter().map(|f| format!("{f:?}")).collect();
+            missing.entry(features.join(" ")).or_default().push(code);
+        }
+    }
+    missing
 }
 
 /// Tries a few random operands: a table may refuse some of them.

@@ -121,6 +121,7 @@ fn lanes(i: &Instruction, number: u64) -> (Lanes, u64) {
 /// The registers of case `number`, whose memory is at `slot` in the data pages.
 pub(super) fn state(random: &mut Random, i: &Instruction, number: u64, slot: usize) -> State {
     let mut state = plain_state(random);
+    any_modes(random, &mut state);
     let (lanes, pair) = lanes(i, number);
     imply(random, i, number, slot, &mut state);
     for n in 0..usize::try_from(i.op_count()).unwrap_or(0) {
@@ -143,6 +144,20 @@ pub(super) fn state(random: &mut Random, i: &Instruction, number: u64, slot: usi
         x87(random, number, &mut state);
     }
     state
+}
+
+/// At times any MXCSR and any x87 control word: rounding, precision, denormals as zeros, masks.
+fn any_modes(random: &mut Random, state: &mut State) {
+    const MXCSR: u64 = 0xffff;
+    const CONTROL: u64 = 0x0f3f;
+    let bits = |random: &mut Random, mask| random.next() & mask;
+    if random.percent(40) {
+        state.fpu.mxcsr = u32::try_from(bits(random, MXCSR)).unwrap_or(0);
+    }
+    if random.percent(40) {
+        state.fpu.control = 0x40 | u16::try_from(bits(random, CONTROL)).unwrap_or(0);
+        state.fpu.status &= 0x7f00;
+    }
 }
 
 /// Registers that an instruction uses without naming them.
