@@ -204,7 +204,10 @@ fn most_crashes_have_suffixes_without_records_musl() {
 /// Memory that an instruction wrote: the first address and the bytes, as the listing has them.
 fn written(write: &Value) -> Option<(u64, Vec<u8>)> {
     let address = write["place"].as_str()?.strip_prefix("[0x")?.strip_suffix(']')?;
-    let digits = write["value"].as_str()?.strip_prefix("0x")?;
+    let mut digits = write["value"].as_str()?.strip_prefix("0x")?.to_owned();
+    if digits.len() % 2 == 1 {
+        digits.insert(0, '0');
+    }
     let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
     let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).rev().map(byte).collect();
     Some((u64::from_str_radix(address, 16).ok()?, bytes?))
