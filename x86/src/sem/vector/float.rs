@@ -4,8 +4,8 @@
 //! the exceptions of all lanes sticky, or traps. [`each_lane`] leaves out the exceptions of lanes that a mask leaves out.
 
 use super::{
-    Wide, block_from_lanes, commit, commit_low, first, from_lanes, immediate, in_blocks, lane, mask,
-    mask_bit, second, second_low,
+    Wide, block_from_lanes, commit, commit_low, first, first_low, from_lanes, immediate, in_blocks, lane,
+    mask, mask_bit, second, second_low,
 };
 use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
@@ -188,7 +188,7 @@ pub fn packed_unary<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> E
 /// The scalar forms: the rest of the 128 bits is that of the first source.
 pub fn scalar<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
     let b = second_low(m, op, F::W)?;
-    let a = lane(m.d(), F::W, 0, &first(m, op));
+    let a = first_low(m, op, F::W);
     let (mode, mut raised) = (mode(m, op), Raised::none(m.d()));
     let v = of_lane(m, op, 0, &mut raised, &mut |d, raised, _| {
         raised.apply(d, Opaque::Sse(O::OP, F::FORMAT), &[a, b, mode])
@@ -309,7 +309,7 @@ pub fn compare_packed<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
 /// CMPSS, CMPSD.
 pub fn compare_scalar<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
     let b = second_low(m, op, F::W)?;
-    let a = lane(m.d(), F::W, 0, &first(m, op));
+    let a = first_low(m, op, F::W);
     let mut raised = Raised::none(m.d());
     let holds = compare_lane::<_, F>(m.d(), &mut raised, op, &[a, b, mode(m, op)]);
     settle(m, op, &raised)?;

@@ -1,8 +1,8 @@
 //! Integer arithmetic and logic, lane by lane.
 
 use super::{
-    block_from_lanes, commit, first, from_block, from_parts, immediate, in_blocks, lane, lane_of_part, mask,
-    part_from_lanes, second, second_whole, source,
+    block_from_lanes, by_parts, commit, first, from_block, immediate, in_blocks, lane, lane_of_part, mask,
+    part_from_lanes, second, source, sources,
 };
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Exec, Machine};
@@ -18,31 +18,17 @@ pub trait Lane {
 
 /// `f(first, second)` in every lane.
 pub fn lanes<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    let b = second(m, op, L::W)?;
-    let a = first(m, op);
-    let d = m.d();
-    let r = from_parts(d, op, |p| both::<_, L>(d, a[p], b[p]));
-    commit(m, op, L::W, r);
-    Ok(())
+    by_parts(m, op, sources(op), L::W, false, both::<_, L>)
 }
 
 /// The same where the second source is loaded whatever the mask says.
 pub fn lanes_whole<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    let b = second_whole(m, op, L::W)?;
-    let a = first(m, op);
-    let d = m.d();
-    let r = from_parts(d, op, |p| both::<_, L>(d, a[p], b[p]));
-    commit(m, op, L::W, r);
-    Ok(())
+    by_parts(m, op, sources(op), L::W, true, both::<_, L>)
 }
 
 /// `f` of the only source in every lane.
 pub fn unary<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    let b = source(m, op, op.b, L::W)?;
-    let d = m.d();
-    let r = from_parts(d, op, |p| both::<_, L>(d, b[p], b[p]));
-    commit(m, op, L::W, r);
-    Ok(())
+    by_parts(m, op, [op.b, op.b], L::W, false, both::<_, L>)
 }
 
 /// The lanes of a part.

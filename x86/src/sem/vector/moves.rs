@@ -1,9 +1,9 @@
 //! Moves between vector registers, general registers and memory.
 
 use super::{
-    Wide, aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store,
-    first, from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, parts,
-    register, second_place, set_register,
+    aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store, first,
+    from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, register,
+    second_place, set_register,
 };
 use crate::domain::Domain;
 use crate::machine::{Bv, Exec, Machine, Trap};
@@ -26,7 +26,8 @@ pub fn whole<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op) 
             let va = address(m)?;
             load_lanes(m, op, va, length(op), W)?
         }
-        _ => register(m, op.b),
+        Loc::Vector(b) if op.vector.parts == 2 => from_block(m.d(), [m.vector(b, 0), m.vector(b, 1)]),
+        loc => register(m, loc),
     };
     commit(m, op, W, v);
     Ok(())
@@ -95,24 +96,20 @@ pub fn non_temporal<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     operand::store(m, op, W, v)
 }
 
-/// The sign bits of the lanes of `w` bits, as a number.
-pub(super) fn signs<M: Machine>(m: &M, op: &Op, w: u32, v: &Wide<M>) -> Bv<M> {
-    let (d, per_part) = (m.d(), 64 / w);
-    let of_part = |part| {
-        let sign = |n| d.extract(64, (n + 1) * w - 1, 1, part);
-        (1..per_part).fold(sign(0), |bits, n| d.concat(1, sign(n), n, bits))
-    };
-    let (mut bits, mut count) = (of_part(v[0]), per_part);
-    for &part in &v[1..parts(op)] {
-        bits = d.concat(per_part, of_part(part), count, bits);
-        count += per_part;
-    }
-    d.zext(count, 64, bits)
-}
-
 /// PMOVMSKB, MOVMSKPS, MOVMSKPD: the sign bits of the lanes of `W` bits.
 pub fn sign_mask<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let bits = signs(m, op, W, &register(m, op.b));
+    let d = m.d();
+    let of_part = |n| {
+        let part = m.vector(number(op.b), n);
+        let sign = |n| d.extract(64, (n + 1) * W - 1, 1, part);
+        (1..64 / W).fold(sign(0), |bits, n| d.concat(1, sign(n), n, bits))
+    };
+    let (mut bits, mut count) = (of_part(0), 64 / W);
+    for n in 1..op.vector.parts {
+        bits = d.concat(64 / W, of_part(n), count, bits);
+        count += 64 / W;
+    }
+    let bits = d.zext(count, 64, bits);
     operand::write(m, op, op.a, 64, bits)
 }
 

@@ -1,7 +1,7 @@
 //! Lanes made narrower or wider.
 
 use super::lanes::{saturate_signed, saturate_unsigned};
-use super::{block_from_lanes, commit, first, from_lanes, in_blocks, lane, length, second_whole, source_of};
+use super::{block_from_lanes, by_blocks, commit, from_lanes, lane, length, source_of, sources};
 use crate::domain::Domain;
 use crate::machine::{Exec, Machine};
 use crate::op::Op;
@@ -9,18 +9,13 @@ use crate::op::Op;
 /// PACKSSWB, PACKSSDW, PACKUSWB, PACKUSDW: in each 128 bits, the lanes of first and second source, saturated to `W`
 /// bits.
 pub fn narrow<M: Machine, const W: u32, const SIGNED: bool>(m: &mut M, op: &Op) -> Exec {
-    let b = second_whole(m, op, 2 * W)?;
-    let a = first(m, op);
-    let d = m.d();
     let per_block = 64 / W;
-    let r = in_blocks(d, op, &a, &b, |_, a, b| {
+    by_blocks(m, op, sources(op), [2 * W, W], |d, _, a, b| {
         block_from_lanes(d, W, |n| {
             let v = lane(d, 2 * W, n % per_block, if n < per_block { &a } else { &b });
             if SIGNED { saturate_signed(d, 2 * W, W, v) } else { saturate_unsigned(d, 2 * W, W, v) }
         })
-    });
-    commit(m, op, W, r);
-    Ok(())
+    })
 }
 
 /// PMOVSX, PMOVZX: the low lanes of `FROM` bits, extended to `TO` bits.

@@ -1,8 +1,8 @@
 //! Shifts: of lanes by one amount or by one each, and of 128 bits by bytes.
 
 use super::{
-    Block, commit, first, first_place, from_lanes, immediate, in_blocks, lane, load_bits, register, second,
-    second_place, second_whole, source, source_address, source_whole,
+    Block, by_blocks, by_parts, commit, first, first_place, from_lanes, immediate, lane, lane_of_part,
+    load_bits, part_from_lanes, register, second, second_place, source_address, sources,
 };
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Bv, Exec, Machine};
@@ -33,17 +33,15 @@ impl Shift for Arithmetic {
 
 /// PSLLW and its kin: shifts the lanes of `W` bits by the immediate or by the low quadword of 128 bits.
 pub fn lanes<M: Machine, S: Shift, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let (a, amount) = if second_place(op) == Loc::Imm {
-        let amount = m.d().lit(W, u64::from(immediate(op).min(W)));
-        (source(m, op, first_place(op), W)?, amount)
+    let amount = if second_place(op) == Loc::Imm {
+        m.d().lit(W, u64::from(immediate(op).min(W)))
     } else {
         let count = count(m, op)?;
-        (first(m, op), cut_amount(m.d(), W, 64, count))
+        cut_amount(m.d(), W, 64, count)
     };
-    let d = m.d();
-    let r = from_lanes(d, op, W, |n| d.bin(S::OP, W, lane(d, W, n, &a), amount));
-    commit(m, op, W, r);
-    Ok(())
+    by_parts(m, op, [first_place(op); 2], W, false, |d, a, _| {
+        part_from_lanes(d, W, |n| d.bin(S::OP, W, lane_of_part(d, W, n, a), amount))
+    })
 }
 
 /// The low quadword of the second source, of which memory holds 128 bits at every vector length.
@@ -89,23 +87,18 @@ fn window<D: Domain>(d: &D, v: &[D::Bv], first: u32) -> Block<D> {
 
 /// PSRLDQ, or PSLLDQ if `LEFT`: each 128 bits.
 pub fn bytes<M: Machine, const LEFT: bool>(m: &mut M, op: &Op) -> Exec {
-    let a = source_whole(m, op, first_place(op), 8)?;
-    let (d, amount) = (m.d(), immediate(op).min(16));
-    let zero = d.lit(64, 0);
-    let r = in_blocks(d, op, &a, &a, |_, a, _| match LEFT {
-        true => window(d, &[zero, zero, a[0], a[1]], 16 - amount),
-        false => window(d, &a, amount),
-    });
-    commit(m, op, 8, r);
-    Ok(())
+    let amount = immediate(op).min(16);
+    by_blocks(m, op, [first_place(op); 2], [8, 8], |d, _, a, _| {
+        let zero = d.lit(64, 0);
+        match LEFT {
+            true => window(d, &[zero, zero, a[0], a[1]], 16 - amount),
+            false => window(d, &a, amount),
+        }
+    })
 }
 
 /// PALIGNR: in each 128 bits, the first source above the second, shifted right by bytes.
 pub fn align_right<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = second_whole(m, op, 8)?;
-    let a = first(m, op);
-    let d = m.d();
-    let r = in_blocks(d, op, &a, &b, |_, a, b| window(d, &[b[0], b[1], a[0], a[1]], immediate(op).min(32)));
-    commit(m, op, 8, r);
-    Ok(())
+    let amount = immediate(op).min(32);
+    by_blocks(m, op, sources(op), [8, 8], |d, _, a, b| window(d, &[b[0], b[1], a[0], a[1]], amount))
 }

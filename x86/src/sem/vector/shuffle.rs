@@ -2,8 +2,8 @@
 
 use super::permute::select;
 use super::{
-    Block, block_from_lanes, commit, first, from_block, from_lanes, immediate, in_blocks, lane, low_block,
-    parts, register, second_place, second_whole, source_whole, with_lane,
+    Block, block_from_lanes, by_blocks, commit, first, from_block, from_lanes, immediate, lane, low_block,
+    parts, register, second_place, source_whole, sources, with_lane,
 };
 use crate::domain::Domain;
 use crate::machine::{Exec, Machine};
@@ -12,63 +12,43 @@ use crate::sem::operand;
 
 /// PUNPCKLBW .. PUNPCKHQDQ, UNPCKLPS .. UNPCKHPD: the lanes of the low (or `HIGH`) halves in turn.
 pub fn interleave<M: Machine, const W: u32, const HIGH: bool>(m: &mut M, op: &Op) -> Exec {
-    let b = second_whole(m, op, W)?;
-    let a = first(m, op);
-    let d = m.d();
     let first = if HIGH { 64 / W } else { 0 };
-    let r = in_blocks(d, op, &a, &b, |_, a, b| {
+    by_blocks(m, op, sources(op), [W, W], |d, _, a, b| {
         block_from_lanes(d, W, |n| lane(d, W, first + n / 2, if n % 2 == 0 { &a } else { &b }))
-    });
-    commit(m, op, W, r);
-    Ok(())
+    })
 }
 
 /// PSHUFD, and VPERMILPS by an immediate.
 pub fn doublewords<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = source_whole(m, op, op.b, 32)?;
-    let (d, order) = (m.d(), immediate(op));
-    let r = in_blocks(d, op, &b, &b, |_, b, _| {
+    let order = immediate(op);
+    by_blocks(m, op, [op.b, op.b], [32, 32], |d, _, _, b| {
         block_from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, &b))
-    });
-    commit(m, op, 32, r);
-    Ok(())
+    })
 }
 
 /// PSHUFLW, or PSHUFHW if `HIGH`: the words of one half; the other half is copied.
 pub fn words<M: Machine, const HIGH: bool>(m: &mut M, op: &Op) -> Exec {
-    let b = source_whole(m, op, op.b, 16)?;
-    let (d, order) = (m.d(), immediate(op));
-    let r = in_blocks(d, op, &b, &b, |_, b, _| {
+    let order = immediate(op);
+    by_blocks(m, op, [op.b, op.b], [16, 16], |d, _, _, b| {
         let shuffled = block_from_lanes(d, 16, |n| lane(d, 16, (n & 4) + (order >> (2 * (n & 3)) & 3), &b));
         if HIGH { [b[0], shuffled[1]] } else { [shuffled[0], b[1]] }
-    });
-    commit(m, op, 16, r);
-    Ok(())
+    })
 }
 
 /// SHUFPS: two lanes of the first source, then two of the second.
 pub fn singles<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = second_whole(m, op, 32)?;
-    let a = first(m, op);
-    let (d, order) = (m.d(), immediate(op));
-    let r = in_blocks(d, op, &a, &b, |_, a, b| {
+    let order = immediate(op);
+    by_blocks(m, op, sources(op), [32, 32], |d, _, a, b| {
         block_from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, if n < 2 { &a } else { &b }))
-    });
-    commit(m, op, 32, r);
-    Ok(())
+    })
 }
 
 /// SHUFPD: two bits of the immediate for each 128 bits.
 pub fn doubles<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let b = second_whole(m, op, 64)?;
-    let a = first(m, op);
-    let d = m.d();
-    let r = in_blocks(d, op, &a, &b, |n, a, b| {
+    by_blocks(m, op, sources(op), [64, 64], |d, n, a, b| {
         let order = immediate(op) >> (2 * n);
         [lane(d, 64, order & 1, &a), lane(d, 64, order >> 1 & 1, &b)]
-    });
-    commit(m, op, 64, r);
-    Ok(())
+    })
 }
 
 /// MOVSLDUP, or MOVSHDUP if `HIGH`: each even (odd) single twice.
@@ -98,18 +78,13 @@ pub fn duplicate_double<M: Machine>(m: &mut M, op: &Op) -> Exec {
 /// PSHUFB: each byte of the result is chosen by the low four bits of a byte of the second source, or zero if its sign
 /// is set.
 pub fn bytes<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let order = second_whole(m, op, 8)?;
-    let a = first(m, op);
-    let d = m.d();
-    let r = in_blocks(d, op, &a, &order, |_, a, order| {
+    by_blocks(m, op, sources(op), [8, 8], |d, _, a, order| {
         block_from_lanes(d, 8, |n| {
             let index = lane(d, 8, n, &order);
             let byte = select(d, 8, &a, d.trunc(8, 4, index));
             d.ite(d.sign(8, index), 8, d.lit(8, 0), byte)
         })
-    });
-    commit(m, op, 8, r);
-    Ok(())
+    })
 }
 
 /// PINSRB, PINSRW, PINSRD, PINSRQ.

@@ -1,0 +1,240 @@
+//! Where operands are, and how they are read.
+
+use super::algebra::{Wide, first_lanes, from_lanes};
+use crate::domain::{Bin, Domain};
+use crate::machine::{Bool, Bv, Exec, Machine, Trap};
+use crate::op::{Embedded, Encoding, Loc, Op};
+use crate::sem::operand;
+
+/// Whether the encoding is legacy SSE.
+#[inline(always)]
+pub(super) fn is_legacy(op: &Op) -> bool {
+    op.vector.encoding == Encoding::Legacy
+}
+
+/// The vector length in parts.
+#[inline(always)]
+pub(super) fn parts(op: &Op) -> usize {
+    usize::from(op.vector.parts).min(8)
+}
+
+/// The vector length in bits.
+#[inline(always)]
+pub(super) fn length(op: &Op) -> u32 {
+    u32::from(op.vector.parts) * 64
+}
+
+/// Where the first of two sources is.
+#[inline(always)]
+pub(super) fn first_place(op: &Op) -> Loc {
+    if is_legacy(op) { op.a } else { op.b }
+}
+
+/// Where the second of two sources is.
+#[inline(always)]
+pub(super) fn second_place(op: &Op) -> Loc {
+    if is_legacy(op) { op.b } else { op.c }
+}
+
+/// The vector register of an operand that the table has found to be one.
+#[inline(always)]
+pub(super) fn number(loc: Loc) -> u8 {
+    match loc {
+        Loc::Vector(n) => n,
+        _ => 0,
+    }
+}
+
+/// The vector register at `loc`, all of it.
+#[inline(always)]
+pub(super) fn register<M: Machine>(m: &M, loc: Loc) -> Wide<M> {
+    let n = number(loc);
+    [0, 1, 2, 3, 4, 5, 6, 7].map(|part| m.vector(n, part))
+}
+
+/// The first of two sources, a register.
+#[inline(always)]
+pub(super) fn first<M: Machine>(m: &M, op: &Op) -> Wide<M> {
+    register(m, first_place(op))
+}
+
+/// The second of two sources, lanes of `w` bits.
+#[inline(always)]
+pub(super) fn second<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Wide<M>> {
+    source(m, op, second_place(op), w)
+}
+
+/// The second of two sources, all of which is loaded whatever the mask says.
+#[inline(always)]
+pub(super) fn second_whole<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Wide<M>> {
+    source_whole(m, op, second_place(op), w)
+}
+
+/// The source at `loc`, lanes of `w` bits.
+#[inline(always)]
+pub(super) fn source<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<Wide<M>> {
+    source_of(m, op, loc, length(op), w)
+}
+
+/// The source at `loc`, all of which is loaded whatever the mask says.
+#[inline(always)]
+pub(super) fn source_whole<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<Wide<M>> {
+    if loc != Loc::Mem {
+        return Ok(register(m, loc));
+    }
+    let va = source_address(m, op, length(op))?;
+    if op.vector.embedded == Embedded::Broadcast {
+        let v = m.load(w, va).map_err(|trap| operand::non_canonical(op, trap))?;
+        return Ok(from_lanes(m.d(), op, w, |_| v));
+    }
+    load_bits(m, op, va, length(op))
+}
+
+/// The source at `loc`, of which memory holds `bits` bits (16 to 512), lanes of `w` bits.
+#[inline(always)]
+pub(super) fn source_of<M: Machine>(m: &mut M, op: &Op, loc: Loc, bits: u32, w: u32) -> Exec<Wide<M>> {
+    if loc != Loc::Mem {
+        return Ok(register(m, loc));
+    }
+    let va = source_address(m, op, bits)?;
+    load_lanes(m, op, va, bits, w)
+}
+
+/// The address of a source in memory, #GP if it is misaligned: the legacy encodings require alignment of all 128-bit
+/// operands but those of the unaligned moves (Intel SDM vol. 1, 11.3), VEX and EVEX do not (vol. 1, 14.9).
+#[inline(always)]
+pub(super) fn source_address<M: Machine>(m: &mut M, op: &Op, bits: u32) -> Exec<Bv<M>> {
+    if is_legacy(op) && bits == 128 {
+        aligned_address(m, op, 16)
+    } else {
+        Ok(operand::effective_address(m, op))
+    }
+}
+
+/// The address of the memory operand, #GP unless it is a multiple of `bytes` (a power of two).
+#[inline(always)]
+pub(super) fn aligned_address<M: Machine>(m: &mut M, op: &Op, bytes: u32) -> Exec<Bv<M>> {
+    let va = operand::effective_address(m, op);
+    let misaligned = {
+        let (d, bits) = (m.d(), bytes.trailing_zeros());
+        d.not(d.is_zero(bits, d.trunc(64, bits, va)))
+    };
+    m.trap_if(misaligned, Trap::General)?;
+    Ok(va)
+}
+
+/// The address `by` bytes above `va`.
+#[inline(always)]
+pub(super) fn above<D: Domain>(d: &D, va: D::Bv, by: u32) -> D::Bv {
+    if by == 0 { va } else { d.bin(Bin::Add, 64, va, d.lit(64, u64::from(by))) }
+}
+
+/// Loads `bits` bits, or those lanes of `w` of them that the mask names, or one for all.
+#[inline(always)]
+pub(super) fn load_lanes<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32, w: u32) -> Exec<Wide<M>> {
+    if op.vector.mask.register().is_some() || op.vector.embedded == Embedded::Broadcast {
+        return load_chosen(m, op, va, bits, w);
+    }
+    load_bits(m, op, va, bits)
+}
+
+/// Loads `bits` bits; zeros are above them.
+#[inline(always)]
+pub(super) fn load_bits<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32) -> Exec<Wide<M>> {
+    let mut v = [m.d().lit(64, 0); 8];
+    if bits < 64 {
+        let low = m.load(bits, va).map_err(|trap| operand::non_canonical(op, trap))?;
+        v[0] = m.d().zext(bits, 64, low);
+        return Ok(v);
+    }
+    m.load_parts(va, &mut v[..bits as usize / 64]).map_err(|trap| operand::non_canonical(op, trap))?;
+    Ok(v)
+}
+
+/// [`load_lanes`] under a mask, or of a broadcast.
+#[inline(never)]
+fn load_chosen<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32, w: u32) -> Exec<Wide<M>> {
+    let count = bits / w;
+    if op.vector.embedded == Embedded::Broadcast {
+        let v = load_for_all(m, op, va, w, count)?;
+        return Ok(first_lanes(m.d(), w, count, |_| v));
+    }
+    let mut lanes = Vec::with_capacity(64);
+    for n in 0..count {
+        let (active, from) = (is_active(m, op, n), above(m.d(), va, n * w / 8));
+        lanes.push(m.load_if(active, w, from).map_err(|trap| operand::non_canonical(op, trap))?);
+    }
+    Ok(first_lanes(m.d(), w, count, |n| lanes[n as usize]))
+}
+
+/// Loads `w` bits that are used for `count` lanes, if the mask names one of these.
+pub(super) fn load_for_all<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, w: u32, count: u32) -> Exec<Bv<M>> {
+    let any = any_active(m, op, count);
+    m.load_if(any, w, va).map_err(|trap| operand::non_canonical(op, trap))
+}
+
+/// The mask bit of lane `n`, if there is a mask.
+#[inline(always)]
+pub(super) fn mask_bit<M: Machine>(m: &M, op: &Op, n: u32) -> Option<Bool<M>> {
+    op.vector.mask.register().map(|k| m.d().bit(64, n, m.opmask(k)))
+}
+
+/// Whether lane `n` is computed.
+#[inline(always)]
+pub(super) fn is_active<M: Machine>(m: &M, op: &Op, n: u32) -> Bool<M> {
+    mask_bit(m, op, n).unwrap_or_else(|| m.d().bool(true))
+}
+
+/// Whether one of the first `count` lanes is computed.
+pub(super) fn any_active<M: Machine>(m: &M, op: &Op, count: u32) -> Bool<M> {
+    (0..count).fold(m.d().bool(false), |any, n| m.d().or(any, is_active(m, op, n)))
+}
+
+/// The low `w` bits of the second source; of memory no more is loaded.
+#[inline(always)]
+pub(super) fn second_low<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
+    low_of(m, op, second_place(op), w)
+}
+
+/// The low `w` bits of the source at `loc`.
+#[inline(always)]
+pub(super) fn low_of<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<Bv<M>> {
+    match mask_bit(m, op, 0) {
+        Some(active) if loc == Loc::Mem => {
+            let va = operand::effective_address(m, op);
+            m.load_if(active, w, va).map_err(|trap| operand::non_canonical(op, trap))
+        }
+        _ => operand::read(m, op, loc, w),
+    }
+}
+
+/// The sources of [`super::by_parts`]; the same place twice is loaded once.
+pub(super) fn both_sources<M: Machine>(
+    m: &mut M,
+    op: &Op,
+    [a, b]: [Loc; 2],
+    w: u32,
+    whole: bool,
+) -> Exec<[Wide<M>; 2]> {
+    let second = if whole { source_whole(m, op, b, w)? } else { source(m, op, b, w)? };
+    Ok([if a == b { second } else { register(m, a) }, second])
+}
+
+/// Where the two sources are.
+#[inline(always)]
+pub(super) fn sources(op: &Op) -> [Loc; 2] {
+    [first_place(op), second_place(op)]
+}
+
+/// The low `w` bits of the first source.
+#[inline(always)]
+pub(super) fn first_low<M: Machine>(m: &M, op: &Op, w: u32) -> Bv<M> {
+    let low = m.vector(number(first_place(op)), 0);
+    if w == 64 { low } else { m.d().trunc(64, w, low) }
+}
+
+/// The immediate byte, for use as a number.
+#[inline(always)]
+pub(super) fn immediate(op: &Op) -> u32 {
+    u32::from(op.imm.to_le_bytes()[0])
+}
