@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: demo test long-test setup guests
+.PHONY: demo test long-test page setup guests
 
 demo: guests
 	cargo build --release --locked
@@ -22,6 +22,11 @@ test: guests
 long-test: setup
 	cargo run --release --locked -p x86-oracle -- --cases 10000000
 	cargo run --release --locked -p x86-oracle -- --directed
+
+# docs/instructions.md: what has semantics, and how often it was tested.
+page: setup
+	cargo run --quiet --locked -p x86-oracle -- --page x86/oracle/runs >target/instructions.md
+	mv target/instructions.md docs/instructions.md
 
 setup:
 	@scripts/setup.sh

@@ -6,7 +6,7 @@ use crate::generate::{Batch, Directed, Generator, STATES};
 use crate::interpreter::Soft;
 use crate::native::{BATCH, Error, Worker};
 use crate::shrink;
-use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,8 @@ pub struct Summary {
     pub skipped: u64,
     /// By mnemonic; a block counts for each of its instructions.
     pub mnemonics: BTreeMap<String, Count>,
+    /// How often an encoding was in a case that did not differ.
+    pub passed: BTreeMap<Code, u64>,
     /// How many differed.
     pub different: u64,
     /// What differed, once for each sequence of mnemonics that is left after shrinking, and kind of difference.
@@ -166,12 +168,15 @@ fn run_batch(
             continue;
         }
         summary.cases += 1;
-        for mnemonic in &batch.mnemonics[n / STATES] {
-            let count = summary.mnemonics.entry(name(*mnemonic)).or_default();
+        let encodings = &batch.encodings[n / STATES];
+        for code in encodings {
+            let count = summary.mnemonics.entry(name(code.mnemonic())).or_default();
             count.cases += 1;
             count.faults += u64::from(native.ending != Ending::Completed);
         }
-        if !compare::is_same(native, found) && !compare::differences(soft, case, native, found).is_empty() {
+        if compare::is_same(native, found) || compare::differences(soft, case, native, found).is_empty() {
+            encodings.iter().for_each(|code| *summary.passed.entry(*code).or_default() += 1);
+        } else {
             report(worker, soft, batch, case, summary)?;
         }
     }

@@ -1,6 +1,7 @@
 //! What this host's processor has.
 
 use iced_x86::{Code, CpuidFeature};
+use serde::{Deserialize, Serialize};
 use x86::xsave::{Layout, component};
 
 /// Whether this host runs the encoding in user mode. Where it does not, the host's answer is #UD or #GP whatever
@@ -8,6 +9,47 @@ use x86::xsave::{Layout, component};
 #[must_use]
 pub fn runs(code: Code) -> bool {
     code.op_code().cpl3() && code.cpuid_features().iter().all(|feature| has(*feature))
+}
+
+/// A processor model.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Processor {
+    /// Who makes it, as CPUID spells it: "GenuineIntel", "AuthenticAMD".
+    pub vendor: String,
+    /// Its family, with the extended one added.
+    pub family: u32,
+    /// Its model, with the extended one.
+    pub model: u32,
+    /// The name that it gives itself; hypervisors often shorten it.
+    pub name: String,
+}
+
+/// This host's.
+#[cfg(target_arch = "x86_64")]
+#[must_use]
+pub fn processor() -> Processor {
+    use core::arch::x86_64::__cpuid;
+    let text = |registers: &[u32]| {
+        let bytes: Vec<u8> = registers.iter().flat_map(|register| register.to_le_bytes()).collect();
+        String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ']).to_owned()
+    };
+    let (leaf, signature) = (__cpuid(0), __cpuid(1).eax);
+    let (family, extended) = (signature >> 8 & 15, signature >> 20 & 0xff);
+    let names = (0x8000_0002..=0x8000_0004).map(__cpuid);
+    let names: Vec<u32> = names.flat_map(|leaf| [leaf.eax, leaf.ebx, leaf.ecx, leaf.edx]).collect();
+    Processor {
+        vendor: text(&[leaf.ebx, leaf.edx, leaf.ecx]),
+        family: family + if family == 15 { extended } else { 0 },
+        model: signature >> 4 & 15 | signature >> 12 & 0xf0,
+        name: text(&names),
+    }
+}
+
+/// A host of another architecture, where nothing runs.
+#[cfg(not(target_arch = "x86_64"))]
+#[must_use]
+pub fn processor() -> Processor {
+    Processor { vendor: String::new(), family: 0, model: 0, name: String::new() }
 }
 
 /// Whether the processor is AMD's, or Hygon's, which are the same.

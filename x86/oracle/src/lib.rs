@@ -4,7 +4,8 @@
 //!
 //! Reading order: [`layout`] (addresses), [`case`] (a case and its outcome), [`native`] and [`interpreter`] (the
 //! two halves), [`generate`] (which cases), [`dont_care`] and [`vendor`] (what is not compared), [`compare`],
-//! [`campaign`] (the loop), [`report`], [`golden`] (a finding as a golden case).
+//! [`campaign`] (the loop), [`report`], [`golden`] (a finding as a golden case), [`runs`] (figures that are kept) and
+//! [`page`] (what there is, family by family).
 //!
 //! Unsafe code is in `native` only.
 
@@ -23,8 +24,10 @@ pub mod native;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 #[path = "native/absent.rs"]
 pub mod native;
+pub mod page;
 mod random;
 pub mod report;
+pub mod runs;
 mod shrink;
 mod values;
 pub mod vendor;

@@ -3,17 +3,18 @@
 use clap::Parser;
 use iced_x86::Mnemonic;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use x86_oracle::campaign::{self, Options, Summary};
-use x86_oracle::{dont_care, report};
+use x86_oracle::{dont_care, page, report, runs};
 
 /// Runs random instructions and short blocks on this processor and on the software CPU and compares the complete
 /// outcomes. Exit status: 0 no difference, 1 a difference, 2 it cannot run here.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Stop after this many cases [default: 200000 random ones, or all directed ones]
+    /// Stop after this many cases [default: all directed ones; 200000 random ones, unless --seconds says when]
     #[arg(long)]
     cases: Option<u64>,
     /// Enumerate operands at the edges and forms of addresses, instead of random ones
@@ -40,6 +41,12 @@ struct Arguments {
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
+    /// Keep the figures as a file in this folder
+    #[arg(long, value_name = "FOLDER", conflicts_with = "directed")]
+    save: Option<PathBuf>,
+    /// Print the page of instructions, with the figures that are kept in this folder, and end
+    #[arg(long, value_name = "FOLDER")]
+    page: Option<PathBuf>,
     /// Print what is not compared, and why, and end
     #[arg(long)]
     print_dont_care: bool,
@@ -62,22 +69,31 @@ fn main() -> ExitCode {
     if arguments.print_missing {
         return print(&report::missing());
     }
+    if let Some(folder) = arguments.page {
+        return match runs::load(&folder) {
+            Ok(runs) => print(&page::page(&runs)),
+            Err(error) => cannot(&error),
+        };
+    }
+    let is_endless = arguments.directed || arguments.seconds.is_some();
     let options = Options {
         mnemonics: arguments.mnemonic,
         block_max: arguments.block_max,
         seed: arguments.seed,
         directed: arguments.directed.then_some(arguments.every),
-        cases: arguments.cases.unwrap_or(if arguments.directed { u64::MAX } else { 200_000 }),
+        cases: arguments.cases.unwrap_or(if is_endless { u64::MAX } else { 200_000 }),
         time: arguments.seconds.map(Duration::from_secs),
         findings: arguments.findings,
     };
     let summary = match campaign::run(&options, progress()) {
         Ok(summary) => summary,
-        Err(error) => {
-            eprintln!("x86-oracle: {error}");
-            return ExitCode::from(2);
-        }
+        Err(error) => return cannot(&error),
     };
+    if let Some(folder) = arguments.save
+        && let Err(error) = runs::save(&folder, &summary, options.seed)
+    {
+        return cannot(&error);
+    }
     let text = match arguments.json {
         true => report::json(&summary, options.seed) + "\n",
         false => {
@@ -87,6 +103,11 @@ fn main() -> ExitCode {
     };
     let printed = print(&text);
     if summary.findings.is_empty() { printed } else { ExitCode::FAILURE }
+}
+
+fn cannot(error: &dyn std::error::Error) -> ExitCode {
+    eprintln!("x86-oracle: {error}");
+    ExitCode::from(2)
 }
 
 /// Prints; a reader that has seen enough is no failure.

@@ -1,6 +1,6 @@
 //! The integer instruction set.
 
-use iced_x86::{Code, Instruction, Mnemonic as N, Register};
+use iced_x86::{Code, EncodingKind, Instruction, Mnemonic as N, Register};
 
 use super::hot;
 use crate::decode;
@@ -130,7 +130,8 @@ fn bit_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
         N::Blsr => bits::lowest_bit::<M, { bits::BLSR }>,
         N::Blsi => bits::lowest_bit::<M, { bits::BLSI }>,
         N::Blsmsk => bits::lowest_bit::<M, { bits::BLSMSK }>,
-        N::Bextr => bits::bextr::<M>,
+        // The XOP form, with an immediate, is another instruction.
+        N::Bextr if i.encoding() == EncodingKind::VEX => bits::bextr::<M>,
         N::Bzhi => bits::bzhi::<M>,
         N::Pdep => bits::pdep::<M>,
         N::Pext => bits::pext::<M>,

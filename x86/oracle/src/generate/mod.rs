@@ -15,10 +15,10 @@ use crate::native::BATCH;
 use crate::random::Random;
 use crate::values;
 pub use directed::Directed;
-use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
+use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 use operands::{Operands, Pins, gpr};
-pub use template::missing;
 use template::{Template, decode, encode, is_fit};
+pub use template::{encodings, is_in_table, missing};
 use x86::state::State;
 
 /// How many states each generated code runs from.
@@ -31,13 +31,13 @@ pub struct Batch {
     pub image: Image,
     /// The cases; [`STATES`] of each code, one after the other.
     pub cases: Vec<Case>,
-    /// The instructions of each code.
-    pub mnemonics: Vec<Vec<Mnemonic>>,
+    /// The encodings in each code.
+    pub encodings: Vec<Vec<Code>>,
 }
 
 impl Batch {
     fn new(image: Image) -> Batch {
-        Batch { image, cases: Vec::with_capacity(BATCH), mnemonics: Vec::new() }
+        Batch { image, cases: Vec::with_capacity(BATCH), encodings: Vec::new() }
     }
 }
 
@@ -51,7 +51,7 @@ pub struct Generator {
 /// Instructions and what they ask of the registers.
 struct Program {
     code: Vec<u8>,
-    mnemonics: Vec<Mnemonic>,
+    encodings: Vec<Code>,
     pins: Pins,
     at: u64,
 }
@@ -83,7 +83,7 @@ impl Generator {
             for _ in 0..STATES {
                 batch.cases.push(Case { state: state_for(random, &program), ..case });
             }
-            batch.mnemonics.push(program.mnemonics);
+            batch.encodings.push(program.encodings);
         }
         batch
     }
@@ -140,7 +140,7 @@ impl Generator {
             block.push(i);
         }
         let code = with_targets(random, &block, ip)?;
-        Some(Program { code, mnemonics: block.iter().map(Instruction::mnemonic).collect(), pins, at })
+        Some(Program { code, encodings: block.iter().map(Instruction::code).collect(), pins, at })
     }
 
     /// A single instruction with prefixes added or a bit flipped; at times it is none any more.
@@ -150,7 +150,7 @@ impl Generator {
             0x4f,
         ];
         let mut program = self.block(random, image, 1)?;
-        let mnemonic = program.mnemonics[0];
+        let mnemonic = program.encodings[0].mnemonic();
         for _ in 0..=random.below(2) {
             if random.percent(60) {
                 program.code.insert(0, random.pick(&PREFIXES));
@@ -160,7 +160,7 @@ impl Generator {
             }
         }
         let Some(i) = decode(&program.code, program.at) else {
-            program.mnemonics = vec![Mnemonic::INVALID];
+            program.encodings = vec![Code::INVALID];
             // What it lacks may come behind it.
             let whole = [&program.code[..], &exit_jump(), &[0xcc; 15]].concat();
             return decode(&whole, program.at).is_none().then_some(program);
@@ -172,7 +172,7 @@ impl Generator {
         let keeps_flow = i.mnemonic() == mnemonic || !is_popf(&i);
         let leads_somewhere = !has_target(&i) || i.near_branch_target() == i.next_ip();
         program.code.truncate(i.len());
-        program.mnemonics = vec![i.mnemonic()];
+        program.encodings = vec![i.code()];
         (same_group && keeps_flow && leads_somewhere).then_some(program)
     }
 }

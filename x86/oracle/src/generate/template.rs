@@ -8,7 +8,7 @@ use crate::host;
 use crate::interpreter;
 use crate::layout::CODE;
 use crate::random::Random;
-use iced_x86::{Code, Decoder, DecoderOptions, Encoder, Instruction, Mnemonic};
+use iced_x86::{Code, Decoder, DecoderOptions, Encoder, EncodingKind, Instruction, Mnemonic};
 use std::collections::BTreeMap;
 
 /// An encoding that has semantics.
@@ -22,7 +22,7 @@ pub(super) struct Template {
 /// tested more often for it.
 pub(super) fn all(only: &[Mnemonic]) -> Vec<(Mnemonic, Vec<Template>)> {
     let mut groups: Vec<(Mnemonic, Vec<Template>)> = Vec::new();
-    for code in Code::values().filter(|code| code.op_code().is_instruction() && code.op_code().mode64()) {
+    for code in encodings() {
         let mnemonic = code.mnemonic();
         let wanted = only.is_empty() || only.contains(&mnemonic);
         if !(wanted && host::runs(code) && has_semantics(code)) {
@@ -41,7 +41,7 @@ pub(super) fn all(only: &[Mnemonic]) -> Vec<(Mnemonic, Vec<Template>)> {
 #[must_use]
 pub fn missing() -> BTreeMap<String, Vec<Code>> {
     let mut missing: BTreeMap<String, Vec<Code>> = BTreeMap::new();
-    for code in Code::values().filter(|code| code.op_code().is_instruction() && code.op_code().mode64()) {
+    for code in encodings() {
         let mut i = Instruction::default();
         i.set_code(code);
         if host::runs(code) && dont_care::exclusion(&i, &[]).is_none() && !has_semantics(code) {
@@ -52,18 +52,43 @@ pub fn missing() -> BTreeMap<String, Vec<Code>> {
     missing
 }
 
-/// Tries a few random operands: a table may refuse some of them.
+/// Every encoding of 64-bit mode. Those that are WAIT and another instruction (FSTCW, FINIT) are two, and near
+/// branches with an operand-size prefix are those without it, as on Intel's processors.
+pub fn encodings() -> impl Iterator<Item = Code> {
+    Code::values().filter(|code| {
+        let info = code.op_code();
+        info.is_instruction() && info.mode64() && !info.fwait() && info.intel_decoder64()
+    })
+}
+
+/// Whether the table has semantics for an encoding, on whatever processor: with some operands, at least.
+#[must_use]
+pub fn is_in_table(code: Code) -> bool {
+    let mut samples = samples(code).peekable();
+    if samples.peek().is_some() {
+        return samples.any(|(i, _)| interpreter::has_semantics(&i));
+    }
+    // Its operands are of kinds that are not generated, such as control registers.
+    let mut i = Instruction::default();
+    i.set_code(code);
+    code.op_code().encoding() == EncodingKind::Legacy && interpreter::has_semantics(&i)
+}
+
+/// Whether this host can compare an encoding.
 fn has_semantics(code: Code) -> bool {
+    samples(code).any(|(i, bytes)| is_fit(&i, &bytes))
+}
+
+/// An encoding with a few random operands: a table may refuse some of them.
+fn samples(code: Code) -> impl Iterator<Item = (Instruction, Vec<u8>)> {
     const TRIES: u64 = 8;
-    (0..TRIES).any(|stream| {
+    (0..TRIES).filter_map(move |stream| {
         let mut random = Random::new(0, stream);
         let mut pins = Pins::default();
-        Operands::new(&mut random, &mut pins, None)
-            .instruction(code, CODE)
-            .and_then(|i| encode(&i, CODE))
-            .and_then(|bytes| Some((decode(&bytes, CODE)?, bytes)))
-            // FINIT and its like are WAIT and another instruction.
-            .is_some_and(|(i, bytes)| is_fit(&i, &bytes) && i.mnemonic() == code.mnemonic())
+        let i = Operands::new(&mut random, &mut pins, None).instruction(code, CODE)?;
+        let bytes = encode(&i, CODE)?;
+        let decoded = decode(&bytes, CODE).filter(|decoded| decoded.mnemonic() == code.mnemonic())?;
+        Some((decoded, bytes))
     })
 }
 

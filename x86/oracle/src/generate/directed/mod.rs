@@ -111,7 +111,7 @@ impl Encoding {
     /// Adds [`STATES`] cases, from number `number` of the grid on.
     fn add(self, batch: &mut Batch, grid: Grid, number: u64, seed: u64) {
         let Some((i, bytes)) = instruction(self.code, grid, number / GROUP, seed) else { return };
-        batch.mnemonics.push(vec![i.mnemonic()]);
+        batch.encodings.push(vec![i.code()]);
         for number in number..number + STATES as u64 {
             let random = &mut Random::new(seed ^ number, self.code as u64);
             let slot = batch.cases.len() * SLOT;
