@@ -40,9 +40,10 @@ fn main() {
     };
     let left = {
         let recording = Recording::create(&dir.path().join("rec"), false).expect("a folder");
-        let mut leaver = Leaver::create(&recording, Keep { slots: DEFAULT_SLOTS }).expect("a ring");
+        let mut leaver =
+            Leaver::create(&recording, &[], Keep { slots: DEFAULT_SLOTS, contexts: None }).expect("a ring");
         let regs = Regs::default();
-        let at = AtExit { exit, thread: 1000, regs: &regs, counts: Counts::default() };
+        let at = AtExit { exit, thread: 1000, regs: &regs, counts: Counts::default(), word: &|_| None };
         nanoseconds(|n| leaver.leave(&at, n))
     };
     let json = std::env::args().any(|argument| argument == "--json");

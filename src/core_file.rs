@@ -177,6 +177,12 @@ pub(crate) fn place(program: Option<&Program>, address: u64) -> String {
     })
 }
 
+/// The same of a call, by its return address.
+pub(crate) fn place_of_call(program: &Program, address: u64) -> String {
+    let lookup = address.wrapping_sub(1);
+    format!("{}{}", function(program, address, lookup), line(program.source_frames(lookup).first()))
+}
+
 /// The function of `lookup`, with the offset of `address` in it.
 fn function(program: &Program, address: u64, lookup: u64) -> String {
     program.function_at(lookup).map_or_else(

@@ -1,10 +1,12 @@
 //! Crumbs as `core --crumbs` and `watch` show them.
 
 use crate::Outcome;
+use crate::contexts::Contexts;
 use crate::core_file::{self, place};
 use crate::exit::{Code, Failure};
 use crate::output::{Printed, print};
 use lbr::Crumbs;
+use lbr::context::{Policy, Table};
 use lbr::crumb::ring::MAX_SLOTS;
 use lbr::crumb::{Entry, Exit, Origin, Reader, RingError, Snapshot};
 use serde_json::{Value, json};
@@ -13,7 +15,9 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use synth::program::Program;
-use vmm::crumbs::{DEFAULT_SLOTS, Keep};
+use synth::program::cfg::Cfg;
+use vmm::crumbs::{DEFAULT_SLOTS, Keep, contexts};
+use vmm::elfcore::Core;
 use vmm::linux::call_name;
 use vmm::process::elf::Image;
 use vmm::recording::Recording;
@@ -28,22 +32,31 @@ pub(crate) struct Options {
     /// Leave no crumbs
     #[arg(long, conflicts_with = "crumbs")]
     no_crumbs: bool,
+    /// Give each crumb its calling context, by a walk of the stack at each exit; a call site that was looked at more than
+    /// N times is hot, and from then on found by search (default: 1000)
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1000",
+        conflicts_with = "no_crumbs")]
+    contexts: Option<u32>,
 }
 
 impl Options {
     /// What to keep.
     pub(crate) fn keep(self) -> Option<Keep> {
-        (!self.no_crumbs).then_some(Keep { slots: self.crumbs })
+        let contexts = self.contexts.map(|threshold| Policy { threshold, ..Policy::default() });
+        (!self.no_crumbs).then_some(Keep { slots: self.crumbs, contexts })
     }
 }
 
-/// Crumbs, and the program that names their addresses.
+/// Crumbs, and what names their addresses.
 struct Source {
     crumbs: Crumbs,
     /// Numbers between the oldest and the newest that are not there, and slots that hold no whole record.
     missing: u64,
     torn: u64,
+    /// The words of call sites, if contexts were recorded.
+    table: Option<Table>,
     program: Option<Program>,
+    core: Option<Core>,
 }
 
 /// Shows the crumbs of a recording's ring, or of a core.
@@ -58,20 +71,37 @@ pub(crate) fn show(input: &Path, exe: Option<&Path>, as_json: bool) -> Outcome {
     if source.missing > 0 {
         eprintln!("gretel: {} crumbs between the oldest and the newest are missing", source.missing);
     }
-    let Source { crumbs, program, .. } = &source;
-    let place = |entry: &Entry| place(program.as_ref(), entry.crumb.rip);
-    if as_json {
-        let entries: Vec<_> = crumbs.entries.iter().map(|entry| json(entry, &place(entry))).collect();
-        let Origin { vcpu, real, monotonic } = crumbs.origin;
-        let origin = json!({ "vcpu": vcpu, "real": real, "monotonic": monotonic });
-        let all =
-            json!({ "origin": origin, "missing": source.missing, "torn": source.torn, "crumbs": entries });
-        print(format_args!("{all}\n"))?;
-    } else {
-        for entry in &crumbs.entries {
-            if print(format_args!("{}\n", line(crumbs.origin, entry, &place(entry))))? == Printed::Closed {
-                break;
-            }
+    let cell = |va| source.core.as_ref().and_then(|core| core.word(va));
+    let known = source.program.as_ref().zip(source.table.as_ref());
+    let cfg = known.map(|(program, _)| Cfg::build(program, &cell));
+    let contexts = known.zip(cfg.as_ref()).map(|((program, table), cfg)| Contexts::new(table, cfg, program));
+    if as_json { show_json(&source, contexts) } else { show_text(&source, contexts) }
+}
+
+fn show_json(source: &Source, mut contexts: Option<Contexts<'_>>) -> Outcome {
+    let crumbs = &source.crumbs;
+    let entries = crumbs.entries.iter().map(|entry| {
+        let mut object = json(entry, &place(source.program.as_ref(), entry.crumb.rip));
+        object["calls"] = contexts.as_mut().map_or(Value::Null, |contexts| contexts.json(&entry.crumb));
+        object
+    });
+    let entries: Vec<_> = entries.collect();
+    let Origin { vcpu, real, monotonic } = crumbs.origin;
+    let origin = json!({ "vcpu": vcpu, "real": real, "monotonic": monotonic });
+    let all = json!({ "origin": origin, "missing": source.missing, "torn": source.torn, "crumbs": entries });
+    print(format_args!("{all}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_text(source: &Source, mut contexts: Option<Contexts<'_>>) -> Outcome {
+    for entry in &source.crumbs.entries {
+        let place = place(source.program.as_ref(), entry.crumb.rip);
+        let mut text = line(source.crumbs.origin, entry, &place);
+        if let Some(calls) = contexts.as_mut().and_then(|contexts| contexts.line(&entry.crumb)) {
+            text.push_str(&format!("\n        {calls}"));
+        }
+        if print(format_args!("{text}\n"))? == Printed::Closed {
+            break;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -82,15 +112,23 @@ fn of_core(path: &Path, exe: Option<&Path>) -> Result<Source, Failure> {
     let damaged = |why: &dyn Display| Failure::new(Code::Damaged, format!("core {}: {why}", path.display()));
     let crumbs = opened.core.crumbs().map_err(|e| damaged(&e))?;
     let crumbs = crumbs.ok_or_else(|| damaged(&"there are no crumbs in it"))?;
-    Ok(Source { crumbs, missing: 0, torn: 0, program: opened.program().ok().map(|(program, _)| program) })
+    let table = opened.core.contexts().map_err(|e| damaged(&e))?;
+    let program = opened.program().ok().map(|(program, _)| program);
+    Ok(Source { crumbs, missing: 0, torn: 0, table, program, core: Some(opened.core) })
 }
 
 fn of_recording(dir: &Path) -> Result<Source, Failure> {
     let ring = open(dir)?;
-    let snapshot = ring.snapshot().map_err(|e| Failure::new(Code::Damaged, e))?;
-    let Snapshot { entries, missing, torn } = snapshot;
-    let crumbs = Crumbs { origin: ring.origin(), entries };
-    Ok(Source { crumbs, missing, torn, program: program(dir) })
+    let damaged = |why: &dyn Display| Failure::new(Code::Damaged, why);
+    let Snapshot { entries, missing, torn } = ring.snapshot().map_err(|e| damaged(&e))?;
+    let mut crumbs = Crumbs { origin: ring.origin(), entries };
+    let recording = Recording::open(dir).map_err(|e| damaged(&e))?;
+    let table = contexts(&recording).map_err(|e| damaged(&e))?;
+    let core = Core::open(&recording.core()).ok();
+    if let Some(counted) = core.as_ref().and_then(|core| core.crumbs().ok().flatten()) {
+        crumbs.take_counts(&counted);
+    }
+    Ok(Source { crumbs, missing, torn, table, program: program(dir), core })
 }
 
 /// The program of a recording, where it runs.
@@ -142,6 +180,9 @@ pub(crate) fn line(origin: Origin, entry: &Entry, place: &str) -> String {
             line.push_str(&format!("  {name} {count}"));
         }
     }
+    if crumb.counts.derived {
+        line.push_str("  (derived)");
+    }
     line
 }
 
@@ -160,6 +201,7 @@ pub(crate) fn json(entry: &Entry, place: &str) -> Value {
         "instructions": crumb.counts.instructions,
         "taken_branches": crumb.counts.taken_branches,
         "conditional_branches": crumb.counts.conditional_branches,
+        "counts_derived": crumb.counts.derived,
         "context": crumb.context.map(hex),
     });
     let mut add = |name: &str, value: Value| object[name] = value;

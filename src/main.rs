@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod contexts;
 mod core_file;
 mod crumbs;
 mod doctor;

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use vmm::cpu_model::Model;
-use vmm::crumbs::of_core;
+use vmm::crumbs::{contexts_of_core, of_core};
 use vmm::dump::{self, About};
 use vmm::engine::Engine;
 use vmm::journal::End;
@@ -163,6 +163,7 @@ fn write_core(
         trail: captured.map(|captured| captured.trail),
         counters: None,
         crumbs: of_core(recording),
+        contexts: contexts_of_core(recording),
     };
     dump::write_core(&recording.core(), &mut recorded.process, &about)
         .map_err(|e| Failure::new(Code::Write, e))?;

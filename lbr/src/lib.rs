@@ -5,14 +5,15 @@
 //! and in what perf writes), [`dump`] and [`registers`] (from a dump of registers to a trail), [`file`](mod@file)
 //! (from any file to trails), [`code`] (what the program's bytes add to one), [`model`] (those registers in
 //! software, fed by the software CPU), [`capture`] (arm, run, read back, decode: one path for hardware and model),
-//! [`crumb`] (one record for each exit, in a ring that outlives its writer), [`perf`] (the kernel's counters,
-//! samples and branch stacks).
+//! [`crumb`] (one record for each exit, in a ring that outlives its writer), [`context`] (a calling context in one
+//! word, and back), [`perf`] (the kernel's counters, samples and branch stacks).
 //!
 //! What a host does not have is an error with a reason, never a trail of zeros.
 #![deny(unsafe_code)]
 
 pub mod capture;
 pub mod code;
+pub mod context;
 pub mod crumb;
 pub mod dump;
 pub mod file;

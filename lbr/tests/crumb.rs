@@ -25,11 +25,14 @@ fn any_exit() -> impl Strategy<Value = Exit> {
 }
 
 fn any_counts() -> impl Strategy<Value = Counts> {
-    any::<[Option<u64>; 3]>().prop_map(|[instructions, taken_branches, conditional_branches]| Counts {
-        instructions,
-        taken_branches,
-        conditional_branches,
-    })
+    any::<([Option<u64>; 3], bool)>().prop_map(
+        |([instructions, taken_branches, conditional_branches], derived)| Counts {
+            instructions,
+            taken_branches,
+            conditional_branches,
+            derived,
+        },
+    )
 }
 
 prop_compose! {

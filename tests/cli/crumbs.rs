@@ -62,8 +62,7 @@ fn every_exit_up_to_the_crash_is_in_the_ring_and_in_the_core() {
         let (core, alone) = (format!("{engine}/core"), format!("{engine}.core"));
         fs::copy(place.path(&core), place.path(&alone)).unwrap();
         assert_eq!(crumbs(&place, &core), ring);
-        let in_core = crumbs(&place, &alone);
-        assert_eq!(numbers(&in_core), numbers(&ring));
+        assert_eq!(crumbs(&place, &alone)["crumbs"].as_array().unwrap().len(), numbers(&ring).len());
 
         let shown = place.gretel(&["core", "--json", engine]);
         let shown: Value = serde_json::from_str(&shown.out()).unwrap();
@@ -73,11 +72,17 @@ fn every_exit_up_to_the_crash_is_in_the_ring_and_in_the_core() {
         assert_eq!((&last["exit"], &last["address"]), (&"page-fault".into(), &"0x8".into()));
         assert_eq!(last["rip"], shown["registers"]["rip"]);
         assert_eq!(last["rsp"], shown["registers"]["rsp"]);
+        assert_eq!((&last["context"], &last["calls"]), (&Value::Null, &Value::Null), "not asked for");
         assert!(last["place"].as_str().unwrap().starts_with("main+"), "{last}");
-        // Where the engine counts, the counts are those of the core; where it does not, there are none.
+        // Where the engine counts, the counts are those of the core; where it does not, they are derived for exits that
+        // replay knows again, and no others have any.
         for count in ["instructions", "taken_branches", "conditional_branches"] {
             let expected = if engine == "soft" { &shown["counters"][count] } else { &Value::Null };
             assert_eq!(&last[count], expected, "{count} on {engine}");
+            let calls = || entries.iter().filter(|entry| entry["exit"] == "syscall");
+            assert!(calls().all(|entry| entry["counts_derived"] == (engine == "kvm")));
+            let counts: Vec<_> = calls().map(|entry| entry[count].as_u64().expect("a count")).collect();
+            assert!(counts.is_sorted() && counts.last() <= shown["counters"][count].as_u64().as_ref());
         }
         let times: Vec<_> = entries.iter().map(|entry| entry["time"].as_u64().unwrap()).collect();
         assert!(times.is_sorted() && times[0] >= ring["origin"]["monotonic"].as_u64().unwrap());
@@ -85,6 +90,60 @@ fn every_exit_up_to_the_crash_is_in_the_ring_and_in_the_core() {
         let text = place.gretel(&["core", "--crumbs", engine]);
         assert_eq!(text.out().lines().count(), entries.len());
         assert!(text.out().contains("page-fault 0x8"), "{}", text.out());
+    }
+}
+
+const NESTED: &str = r#"
+#include <stdio.h>
+#define KEEP __attribute__((noinline))
+static volatile int sink;
+KEEP static int inner(int n) { printf("%d\n", n); fflush(stdout); sink = n ? 0 : *(volatile int *)8; return n; }
+KEEP static int left(int n);
+KEEP static int right(int n) { int m = n > 0 ? left(n - 1) : inner(0); return m + sink; }
+KEEP static int left(int n) { int m = n > 1 ? right(n - 2) + left(n - 1) : inner(n + 1); return m + sink; }
+int main(void) { return left(6) + right(7); }
+"#;
+
+/// Contexts that were recorded as one word each are decoded to whole stacks, and that of the crash is the one that the
+/// core's own stack shows.
+#[test]
+fn contexts_are_decoded_to_the_stacks_that_they_were() {
+    let place = Place::new();
+    let Some(_program) = place.compile("nested", NESTED) else { return };
+    for engine in engines() {
+        for contexts in ["--contexts", "--contexts=3"] {
+            let name = format!("{engine}{contexts}");
+            let recorded =
+                place.gretel(&["record", contexts, "--engine", engine, "-o", &name, "--", "./nested"]);
+            assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+            let ring = crumbs(&place, &name);
+            let entries = ring["crumbs"].as_array().unwrap();
+            assert!(entries.len() > 20, "{}", entries.len());
+            for entry in entries {
+                let calls = entry["calls"].as_array().unwrap_or_else(|| panic!("not decoded: {entry}"));
+                let outermost = calls.last().map_or(&entry["place"], |call| &call["place"]);
+                assert!(outermost.as_str().unwrap().starts_with("_start+"), "{entry}");
+            }
+            let shown = place.gretel(&["core", "--json", &name]);
+            let shown: Value = serde_json::from_str(&shown.out()).unwrap();
+            let addresses = |of: &Value| -> Vec<Value> {
+                of.as_array().unwrap().iter().map(|frame| frame["rip"].clone()).collect()
+            };
+            let last = entries.last().unwrap();
+            assert_eq!(addresses(&last["calls"])[..], addresses(&shown["stack"])[1..]);
+            let text = place.gretel(&["core", "--crumbs", &name]);
+            assert!(text.out().contains("called by right < "), "{}", text.out());
+
+            // The core alone holds all that is needed, but for the program.
+            let alone = format!("{name}.core");
+            fs::copy(place.path(&format!("{name}/core")), place.path(&alone)).unwrap();
+            let shown = place.gretel(&["core", "--crumbs", "--json", "--exe", "nested", &alone]);
+            let shown: Value = serde_json::from_str(&shown.out()).unwrap();
+            assert_eq!(shown["crumbs"].as_array().unwrap(), entries);
+            fs::write(place.path(&format!("{name}/contexts-0")), "something else").unwrap();
+            assert_eq!(place.gretel(&["core", "--crumbs", &name]).code, DAMAGED);
+            assert_eq!(place.gretel(&["replay", &name]).code, 0);
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use crate::gate::AtExit;
 use crate::recording::{Recording, RecordingError, shared_file};
-use lbr::crumb::{Crumb, Entry, Exit, Origin, Reader, RingError, Writer};
+use crate::stack::{Place, Walker};
+use lbr::context::{Policy, Site, Table, TableError, TableWriter, Tracker};
+use lbr::crumb::{Counts, Crumb, Entry, Exit, Origin, Reader, RingError, Writer};
 use lbr::{Crumbs, crumb};
 use rustc_hash::FxHashMap;
 use std::io;
@@ -17,6 +19,8 @@ pub const DEFAULT_SLOTS: u32 = 4096;
 pub struct Keep {
     /// How many crumbs the ring holds.
     pub slots: u32,
+    /// Whether crumbs have calling contexts, and what is kept to decode them.
+    pub contexts: Option<Policy>,
 }
 
 /// A clock of the host in nanoseconds.
@@ -31,23 +35,59 @@ pub(crate) fn clock(id: libc::clockid_t) -> u64 {
 /// Leaves the crumbs of the one virtual CPU.
 pub struct Leaver {
     ring: Writer,
+    contexts: Option<Contexts>,
+}
+
+/// Computes calling contexts.
+struct Contexts {
+    walker: Walker,
+    tracker: Tracker,
+    table: TableWriter,
+    stack: Vec<Site>,
+}
+
+impl Contexts {
+    fn create(
+        recording: &Recording,
+        executable: &[u8],
+        policy: Policy,
+    ) -> Result<Option<Contexts>, RecordingError> {
+        // A program that cannot be read cannot be started either, and that says why.
+        let Ok(walker) = Walker::new(executable) else { return Ok(None) };
+        let path = recording.contexts();
+        let table = shared_file(&path).and_then(|file| TableWriter::create(file, policy));
+        let table = table.map_err(|error| RecordingError::Write { path, error })?;
+        Ok(Some(Contexts { walker, tracker: Tracker::new(policy), table, stack: Vec::new() }))
+    }
+
+    /// The word of the stack, if the whole stack is known.
+    fn word(&mut self, at: &AtExit<'_>) -> Option<u64> {
+        let place = Place { regs: at.regs, behind: matches!(at.exit, Exit::Syscall { .. }) };
+        let whole = self.walker.walk(place, at.word, &mut self.stack);
+        whole.then(|| self.tracker.word(at.regs.rip, &self.stack, &mut |news| self.table.append(news)))
+    }
 }
 
 impl Leaver {
-    /// Makes the recording's ring.
+    /// Makes the recording's ring, for the program in `executable`.
     ///
     /// # Errors
-    /// When its file cannot be written.
-    pub fn create(recording: &Recording, keep: Keep) -> Result<Leaver, RecordingError> {
+    /// When a file cannot be written.
+    pub fn create(recording: &Recording, executable: &[u8], keep: Keep) -> Result<Leaver, RecordingError> {
+        let contexts = match keep.contexts {
+            Some(policy) => Contexts::create(recording, executable, policy)?,
+            None => None,
+        };
         let path = recording.crumbs();
         let origin =
             Origin { vcpu: 0, real: clock(libc::CLOCK_REALTIME), monotonic: clock(libc::CLOCK_MONOTONIC) };
         let ring = shared_file(&path).and_then(|file| Writer::create(file, keep.slots, origin));
-        ring.map(|ring| Leaver { ring }).map_err(|error| RecordingError::Write { path, error })
+        ring.map(|ring| Leaver { ring, contexts }).map_err(|error| RecordingError::Write { path, error })
     }
 
     /// Leaves a crumb; `events` of the journal had begun before.
     pub fn leave(&mut self, at: &AtExit<'_>, events: u64) {
+        let context = self.contexts.as_mut().and_then(|contexts| contexts.word(at));
         self.ring.put(&Crumb {
             exit: at.exit,
             event: events,
@@ -56,7 +96,7 @@ impl Leaver {
             rsp: at.regs.gpr[4],
             time: Some(clock(libc::CLOCK_MONOTONIC)),
             counts: at.counts,
-            context: None,
+            context,
         });
     }
 }
@@ -82,6 +122,26 @@ pub fn of_core(recording: &Recording) -> Option<Crumbs> {
     })
 }
 
+/// The words of call sites of a recording, by which its contexts are decoded; `None` if it was recorded without.
+///
+/// # Errors
+/// When their file cannot be read.
+pub fn contexts(recording: &Recording) -> Result<Option<Table>, TableError> {
+    match Table::open(&recording.contexts()) {
+        Err(TableError::Read { error, .. }) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        table => table.map(Some),
+    }
+}
+
+/// The words of call sites that go into a recording's core.
+#[must_use]
+pub fn contexts_of_core(recording: &Recording) -> Option<Table> {
+    contexts(recording).unwrap_or_else(|error| {
+        tracing::warn!("the core has no contexts: {error}");
+        None
+    })
+}
+
 /// What comparing a replay with the crumbs came to.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Agreement {
@@ -96,6 +156,8 @@ pub struct Agreement {
 #[derive(Default)]
 pub(crate) struct Check {
     expected: FxHashMap<u64, Entry>,
+    /// What the engine had counted at the exits that were compared, by number.
+    counts: FxHashMap<u64, Counts>,
     agreement: Agreement,
 }
 
@@ -108,7 +170,7 @@ impl Check {
             None
         });
         let entries = crumbs.unwrap_or_default().entries.into_iter().filter(|e| begins_event(e.crumb.exit));
-        Check { expected: entries.map(|e| (e.crumb.event, e)).collect(), agreement: Agreement::default() }
+        Check { expected: entries.map(|e| (e.crumb.event, e)).collect(), ..Check::default() }
     }
 
     /// Compares an exit before which `events` had begun.
@@ -119,6 +181,9 @@ impl Check {
         }
         if (crumb.exit, crumb.rip) == (at.exit, at.regs.rip) {
             self.agreement.compared += 1;
+            if at.counts != Counts::default() {
+                self.counts.insert(*number, Counts { derived: true, ..at.counts });
+            }
             return;
         }
         self.agreement.difference = Some(format!(
@@ -133,6 +198,15 @@ impl Check {
     /// Where the program stood at the exit that began the event behind `events` others.
     pub(crate) fn rip(&self, events: u64) -> Option<u64> {
         self.expected.get(&events).map(|entry| entry.crumb.rip)
+    }
+
+    /// Gives crumbs that have no counts those of this replay, which was on an engine that counts.
+    pub(crate) fn add_counts(&self, crumbs: &mut Crumbs) {
+        for Entry { number, crumb } in &mut crumbs.entries {
+            if let (Some(counts), true) = (self.counts.get(number), crumb.counts == Counts::default()) {
+                crumb.counts = *counts;
+            }
+        }
     }
 
     pub(crate) fn agreement(&self) -> Agreement {

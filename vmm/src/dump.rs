@@ -7,6 +7,7 @@ use crate::process::{Death, Launch, Process, ProcessError};
 use crate::ram::PAGE_LEN;
 use crate::recording::private_file;
 use lbr::Crumbs;
+use lbr::context::Table;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,6 +66,8 @@ pub struct About<'a> {
     pub counters: Option<Counters>,
     /// The newest crumbs.
     pub crumbs: Option<Crumbs>,
+    /// The words of call sites by which their contexts are decoded.
+    pub contexts: Option<Table>,
 }
 
 /// The auxiliary vector of a program that stands before its first instruction: it lies on the stack behind
@@ -116,6 +119,7 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Resu
         trail: about.trail.clone(),
         counters: about.counters,
         crumbs: about.crumbs.as_ref().map(Crumbs::to_bytes),
+        contexts: about.contexts.as_ref().map(Table::to_bytes),
         origin: about.origin.clone(),
     };
     let areas: Vec<_> =

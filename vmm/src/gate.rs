@@ -4,6 +4,7 @@
 //! produce the input and journals it; while replaying, it takes the input from the journal, never calls the
 //! host, and stops at the first difference.
 
+use crate::engine::Virt;
 use lbr::crumb::Counts;
 use x86::state::Regs;
 
@@ -39,7 +40,7 @@ pub struct Input {
 }
 
 /// A program at an exit, before it is served.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct AtExit<'a> {
     /// Why the engine came back.
     pub exit: lbr::crumb::Exit,
@@ -49,6 +50,8 @@ pub struct AtExit<'a> {
     pub regs: &'a Regs,
     /// What has been counted until then.
     pub counts: Counts,
+    /// Reads the 64-bit word at an address, if it is in memory.
+    pub word: &'a dyn Fn(Virt) -> Option<u64>,
 }
 
 /// Records or replays.

@@ -127,7 +127,7 @@ pub fn record(
     let writer = Writer::create(&path, &header)
         .map_err(|error| RecordingError::Write { path: path.clone(), error })?;
     let shared = Rc::new(Shared { writer, events: Cell::new(0), path: path.display().to_string() });
-    let crumbs = crumbs.map(|keep| Leaver::create(recording, keep)).transpose()?;
+    let crumbs = crumbs.map(|keep| Leaver::create(recording, &launch.executable, keep)).transpose()?;
     let gate = RecordingGate { shared: Rc::clone(&shared), crumbs };
     let mut process = Process::start(engine, Box::new(gate), launch)?;
     let auxv = auxv_at_start(&process);

@@ -1,8 +1,8 @@
 //! A recording: a folder that replay needs nothing but.
 //!
 //! `journal` (what happened), `program` (a copy of the executable), `core` (when it crashed), `crumbs-0` (a ring of the
-//! newest exits; replay does without). All are readable by their owner only: they hold the program's memory and all
-//! that it read.
+//! newest exits; replay does without) with `contexts-0` (by which their calling contexts are decoded). All are readable
+//! by their owner only: they hold the program's memory and all that it read.
 
 use crate::cpu_model::Model;
 use crate::journal::{Header, JournalError, Reader, schema};
@@ -103,7 +103,13 @@ impl Recording {
         if !(earlier && force) {
             return Err(RecordingError::Occupied { dir: dir.to_owned(), recording: earlier });
         }
-        for path in [recording.journal(), recording.program(), recording.core(), recording.crumbs()] {
+        for path in [
+            recording.journal(),
+            recording.program(),
+            recording.core(),
+            recording.crumbs(),
+            recording.contexts(),
+        ] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(RecordingError::Write { path, error });
@@ -170,6 +176,12 @@ impl Recording {
     #[must_use]
     pub fn crumbs(&self) -> PathBuf {
         self.dir.join("crumbs-0")
+    }
+
+    /// The path of the words of call sites by which contexts are decoded, whether or not there are any.
+    #[must_use]
+    pub fn contexts(&self) -> PathBuf {
+        self.dir.join("contexts-0")
     }
 
     /// Stores the copy of the executable.

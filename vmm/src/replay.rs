@@ -227,6 +227,11 @@ impl Replay {
         &mut self.process
     }
 
+    /// Gives the recording's crumbs that were left without counts those of this replay, if its engine counts.
+    pub(crate) fn add_counts(&self, crumbs: &mut lbr::Crumbs) {
+        self.tape.check.borrow().add_counts(crumbs);
+    }
+
     /// Events replayed so far.
     #[must_use]
     pub fn events(&self) -> u64 {

@@ -57,12 +57,15 @@ pub fn derive(recording: &Recording, records: u32, filter: Filter) -> Result<Der
 }
 
 impl Derived {
-    /// Writes the core of the crash with the trail and the counters, in place of the one in the recording's folder.
+    /// Writes the core of the crash with the trail, the counters and the crumbs' counts, in place of the one in the
+    /// recording's folder.
     ///
     /// # Errors
     /// When it cannot be written; the one that is there stays.
     pub fn write_core(&mut self, recording: &Recording, origin: &str) -> Result<(), DumpError> {
         let launch = self.replay.launch().clone();
+        let mut crumbs = crumbs::of_core(recording);
+        crumbs.iter_mut().for_each(|crumbs| self.replay.add_counts(crumbs));
         let about = About {
             death: self.death,
             launch: &launch,
@@ -70,7 +73,8 @@ impl Derived {
             origin: origin.to_owned(),
             trail: Some(self.trail.to_bytes()),
             counters: Some(self.counters),
-            crumbs: crumbs::of_core(recording),
+            crumbs,
+            contexts: crumbs::contexts_of_core(recording),
         };
         dump::write_core(&recording.core(), self.replay.process_mut(), &about)
     }

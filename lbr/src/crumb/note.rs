@@ -1,7 +1,7 @@
 //! The newest crumbs of a run as a core holds them.
 
 use super::reader::Snapshot;
-use super::record::{Entry, RECORD};
+use super::record::{Counts, Entry, RECORD};
 use super::ring::Origin;
 
 /// Crumbs before a moment.
@@ -44,6 +44,19 @@ impl Crumbs {
         let surplus = snapshot.entries.len().saturating_sub(count);
         snapshot.entries.drain(..surplus);
         Crumbs { origin, entries: snapshot.entries }
+    }
+
+    /// Takes the counts of `other`, the same run's, for the crumbs that have none.
+    pub fn take_counts(&mut self, other: &Crumbs) {
+        for Entry { number, crumb } in &mut self.entries {
+            let found = other.entries.binary_search_by_key(number, |entry| entry.number);
+            if let Ok(at) = found
+                && crumb.counts == Counts::default()
+                && self.origin == other.origin
+            {
+                crumb.counts = other.entries[at].crumb.counts;
+            }
+        }
     }
 
     /// The bytes: `gtrcrmbs` (8), version (4), virtual CPU (4), CLOCK_REALTIME (8) and CLOCK_MONOTONIC (8) of the start,

@@ -56,6 +56,8 @@ pub struct Counts {
     pub taken_branches: Option<u64>,
     /// Conditional branches, taken or not.
     pub conditional_branches: Option<u64>,
+    /// They were counted when the recording ran again on the software CPU, not while it was made.
+    pub derived: bool,
 }
 
 /// What is noted of an exit.
@@ -75,7 +77,7 @@ pub struct Crumb {
     pub time: Option<u64>,
     /// What the engine had counted.
     pub counts: Counts,
-    /// The calling context as one word, where it was computed.
+    /// The calling context as one word ([`crate::context`]), where it was computed.
     pub context: Option<u64>,
 }
 
@@ -100,13 +102,14 @@ const INSTRUCTIONS: u16 = 1 << 1;
 const TAKEN: u16 = 1 << 2;
 const CONDITIONAL: u16 = 1 << 3;
 const CONTEXT: u16 = 1 << 4;
+const DERIVED: u16 = 1 << 5;
 
 impl Crumb {
     /// The record of crumb `number`, as little-endian words: number; events before; time; rip; rsp; what the exit adds (a system
     /// call's number, a page fault's address); instructions; taken branches; conditional branches; context; thread
     /// (4 bytes) and error code (4); kind (1), vector (1), flags (2), checksum (4). Flags say which of time, the three
-    /// counts and the context are there, from bit 0 on; what is not there is zero. The checksum is the low half of
-    /// XXH3-64 of the record with zeros in the checksum's place.
+    /// counts and the context are there, from bit 0 on, bit 5 that the counts are derived; what is not there is zero. The
+    /// checksum is the low half of XXH3-64 of the record with zeros in the checksum's place.
     #[must_use]
     #[inline]
     pub fn to_words(&self, number: u64) -> [u64; WORDS] {
@@ -119,7 +122,7 @@ impl Crumb {
             Exit::Interrupted => (5, 0, 0, 0),
             Exit::NoSemantics => (6, 0, 0, 0),
         };
-        let mut flags = 0;
+        let mut flags = if counts.derived { DERIVED } else { 0 };
         let mut optional = |value: Option<u64>, flag: u16| {
             flags |= if value.is_some() { flag } else { 0 };
             value.unwrap_or(0)
@@ -190,6 +193,7 @@ impl Entry {
                 instructions: optional(6, INSTRUCTIONS),
                 taken_branches: optional(7, TAKEN),
                 conditional_branches: optional(8, CONDITIONAL),
+                derived: flags & DERIVED != 0,
             },
             context: optional(9, CONTEXT),
         };

@@ -79,6 +79,7 @@ fn counts(counted: &[Counted], values: &[u64]) -> Counts {
         instructions: of(Counted::Instructions),
         taken_branches: of(Counted::TakenBranches),
         conditional_branches: of(Counted::ConditionalBranches),
+        derived: false,
     }
 }
 

@@ -10,6 +10,10 @@
 //! * `longjmp` returns after a call of a function that looks like `setjmp`: it stores r12 to r15 through rdi.
 //! * The kernel's own edges, to signal handlers and back, are not in the map.
 
+mod callers;
+
+pub use callers::Callers;
+
 use super::code::direct_target;
 use super::tables::{self, Cell, Source};
 use super::{Function, Program};
@@ -109,15 +113,24 @@ impl<'p> Cfg<'p> {
     /// The edges by which control can arrive at `va`, those within the function first.
     pub fn predecessors(&self, va: u64) -> impl Iterator<Item = Edge> {
         let number = self.program.code.at(va);
-        let tabulated = number.map_or(&[][..], |number| {
-            &self.edges[self.first[number] as usize..self.first[number + 1] as usize]
-        });
         let after_calls = number.into_iter().flat_map(|number| self.calls_before(number));
         let taken = self.address_taken.contains(&va);
         let (calls, jumps): (&[u64], &[u64]) =
             if taken { (&self.pointer_calls, &self.pointer_jumps) } else { (&[], &[]) };
         let pointers = edges_of(calls, EdgeKind::IndirectCall).chain(edges_of(jumps, EdgeKind::IndirectJump));
-        tabulated.iter().copied().chain(after_calls.flat_map(|call| self.returns_after(call))).chain(pointers)
+        self.tabulated(va)
+            .iter()
+            .copied()
+            .chain(after_calls.flat_map(|call| self.returns_after(call)))
+            .chain(pointers)
+    }
+
+    /// The edges to `va` that do not depend on who called.
+    fn tabulated(&self, va: u64) -> &[Edge] {
+        self.program
+            .code
+            .at(va)
+            .map_or(&[], |number| &self.edges[self.first[number] as usize..self.first[number + 1] as usize])
     }
 
     /// The call that returns to `va`; `None` where there is none, or where it could be either of two.

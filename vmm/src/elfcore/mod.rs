@@ -150,6 +150,8 @@ pub struct Core {
     pub counters: Option<crate::engine::Counters>,
     /// The bytes of gretel's note of the newest crumbs.
     pub crumb_bytes: Option<Vec<u8>>,
+    /// The bytes of gretel's note of the words of call sites.
+    pub context_bytes: Option<Vec<u8>>,
     /// How gretel made the core: `key: value` lines. `None` in a core that the kernel wrote.
     pub origin: Option<String>,
     /// What the file lacks, in the order of the file; empty for a whole one.
@@ -197,6 +199,14 @@ impl Core {
     /// When the note is damaged.
     pub fn crumbs(&self) -> Result<Option<lbr::Crumbs>, lbr::crumb::CrumbsError> {
         self.crumb_bytes.as_deref().map(lbr::Crumbs::from_bytes).transpose()
+    }
+
+    /// The words of call sites by which the crumbs' contexts are decoded, if gretel wrote them into the core.
+    ///
+    /// # Errors
+    /// When the note is damaged.
+    pub fn contexts(&self) -> Result<Option<lbr::context::Table>, lbr::context::TableError> {
+        self.context_bytes.as_deref().map(lbr::context::Table::from_bytes).transpose()
     }
 
     /// The value of an auxiliary vector entry.

@@ -30,6 +30,8 @@ pub const NT_GRETEL_ORIGIN: u32 = 2;
 pub const NT_GRETEL_COUNTERS: u32 = 3;
 /// The newest crumbs, as `lbr::Crumbs::to_bytes` writes them (owner `gretel`).
 pub const NT_GRETEL_CRUMBS: u32 = 4;
+/// The words of call sites, as `lbr::context::Table::to_bytes` writes them (owner `gretel`).
+pub const NT_GRETEL_CONTEXTS: u32 = 5;
 
 /// Size of `struct elf_prstatus`.
 pub const PRSTATUS_SIZE: usize = 336;

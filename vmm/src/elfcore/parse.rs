@@ -180,6 +180,7 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
         trail_bytes: found.trail,
         counters: found.counters,
         crumb_bytes: found.crumbs,
+        context_bytes: found.contexts,
         origin: found.origin,
         damage,
         backing: Vec::new(),
@@ -252,6 +253,7 @@ struct Notes {
     trail: Option<Vec<u8>>,
     counters: Option<crate::engine::Counters>,
     crumbs: Option<Vec<u8>>,
+    contexts: Option<Vec<u8>>,
     origin: Option<String>,
 }
 
@@ -297,6 +299,7 @@ impl Notes {
                 first(&mut self.counters, notes::read_counters(content)?);
             }
             (b"gretel", notes::NT_GRETEL_CRUMBS) => first(&mut self.crumbs, content.to_vec()),
+            (b"gretel", notes::NT_GRETEL_CONTEXTS) => first(&mut self.contexts, content.to_vec()),
             (b"gretel", notes::NT_GRETEL_ORIGIN) => {
                 first(&mut self.origin, String::from_utf8_lossy(content).into_owned());
             }

@@ -33,6 +33,7 @@ fn contents() -> Contents {
             conditional_branches: 5,
         }),
         crumbs: Some(vec![4, 5]),
+        contexts: Some(vec![6]),
         origin: "engine: soft\n".into(),
     }
 }
@@ -64,8 +65,11 @@ fn what_is_written_is_read_back() {
     assert_eq!(core.process, wrote.process);
     assert_eq!((core.auxv.clone(), core.files.clone()), (wrote.auxv, wrote.files));
     assert_eq!((core.trail_bytes.clone(), core.counters), (wrote.trail, wrote.counters));
-    assert_eq!(core.crumb_bytes, wrote.crumbs);
-    assert!(core.crumbs().is_err() && core.trail().is_err(), "notes of this kind, but not in order");
+    assert_eq!((&core.crumb_bytes, &core.context_bytes), (&wrote.crumbs, &wrote.contexts));
+    assert!(
+        core.crumbs().is_err() && core.contexts().is_err() && core.trail().is_err(),
+        "notes of this kind, but not in order"
+    );
     assert_eq!(core.origin.as_deref(), Some("engine: soft\n"));
     assert!(core.damage.is_empty(), "{:?}", core.damage);
     assert_eq!(core.segments.len(), 3);

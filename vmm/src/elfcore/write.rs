@@ -34,6 +34,8 @@ pub struct Contents {
     pub counters: Option<Counters>,
     /// The bytes of the newest crumbs.
     pub crumbs: Option<Vec<u8>>,
+    /// The bytes of the words of call sites.
+    pub contexts: Option<Vec<u8>>,
     /// How the core was made: `key: value` lines.
     pub origin: String,
 }
@@ -72,6 +74,9 @@ impl Contents {
         }
         if let Some(crumbs) = &self.crumbs {
             append(&mut out, notes::OWNER, notes::NT_GRETEL_CRUMBS, crumbs);
+        }
+        if let Some(contexts) = &self.contexts {
+            append(&mut out, notes::OWNER, notes::NT_GRETEL_CONTEXTS, contexts);
         }
         out
     }

@@ -111,6 +111,7 @@ impl From<Counters> for Counts {
             instructions: Some(counters.instructions),
             taken_branches: Some(counters.taken_branches),
             conditional_branches: Some(counters.conditional_branches),
+            derived: false,
         }
     }
 }

@@ -3,8 +3,9 @@
 
 use super::space::{Access, AddressSpace, SpaceError, allows};
 use super::vma::{Backing, page_of, page_up};
-use crate::engine::{Engine, StalePage, Virt};
+use crate::engine::{Engine, Phys, StalePage, Virt};
 use crate::ram::{PAGE, Ram};
+use std::cell::Cell;
 
 /// Why guest memory cannot be accessed.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +110,20 @@ impl AddressSpace {
         let mapped = self.copy(ram, address, bytes);
         self.sites().reveal(address, bytes);
         mapped
+    }
+
+    /// The 64-bit word at `address`, whatever its rights are, if it is resident. `last` keeps the page that was read last
+    /// and its frame: for stacks, where one word is near the other.
+    pub(super) fn word(&self, ram: &Ram, address: Virt, last: &Cell<Option<(Virt, Phys)>>) -> Option<u64> {
+        let page = page_of(address);
+        if !address.is_multiple_of(8) {
+            let mut bytes = [0; 8];
+            return self.copy(ram, address, &mut bytes).then(|| u64::from_le_bytes(bytes));
+        }
+        let found = last.get().filter(|(of, _)| *of == page);
+        let (_, frame) = found.or_else(|| self.frame(ram, page).map(|frame| (page, frame)))?;
+        last.set(Some((page, frame)));
+        Some(ram.word(frame + (address - page)))
     }
 
     /// Reads a string up to its zero byte, which is not part of it; `limit` includes it. `Ok(None)` if there

@@ -27,6 +27,7 @@ use exit::{Action, decide, vector};
 use iced_x86::{Decoder, DecoderOptions};
 use machine_reads::{LONGEST, Needs, Read};
 use space::AddressSpace;
+use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use x86::state::{Regs, State};
 
@@ -202,7 +203,9 @@ impl Process {
     fn tell(&mut self, action: &Action) {
         let (regs, counts) = (self.engine.regs(), self.engine.counts());
         if let Some(exit) = action.crumb(regs) {
-            self.gate.exit(&AtExit { exit, thread: PID.unsigned_abs(), regs, counts });
+            let resident = Cell::new(None);
+            let word = |address| self.space.word(self.engine.ram(), address, &resident);
+            self.gate.exit(&AtExit { exit, thread: PID.unsigned_abs(), regs, counts, word: &word });
         }
     }
 

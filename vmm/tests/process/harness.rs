@@ -184,6 +184,15 @@ impl Run {
         ran
     }
 
+    /// Starts it, with nothing to read, for whoever steps it.
+    pub(crate) fn start(&self, kind: EngineKind) -> Process {
+        let file = || tempfile::tempfile().expect("a file").into();
+        let gate = MemoryGate { shared: Rc::default(), next: None };
+        let streams = Streams::Given([file(), file(), file()]);
+        Process::start_with(engine(kind), Box::new(gate), &self.launch(), streams)
+            .expect("the program starts")
+    }
+
     /// What the host itself makes of it: standard output and exit status.
     pub(crate) fn natively(&self) -> (Vec<u8>, Option<i32>) {
         use std::os::unix::process::CommandExt;

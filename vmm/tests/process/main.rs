@@ -5,6 +5,7 @@ mod behaviour;
 mod crashes;
 mod harness;
 mod hostile;
+mod stacks;
 mod stuck;
 mod vectors;
 mod version;

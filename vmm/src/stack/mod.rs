@@ -1,0 +1,110 @@
+//! The calls on the stack of a running program, fast enough to look at it at every exit.
+//!
+//! How to get from a frame to its caller is worked out once for each address and kept ([`rules`]): by the unwind tables
+//! where the program has them ([`tables`]), else from its code: from the beginning of the function on ([`heights`]:
+//! musl is compiled without tables), or from the frame on to a return ([`ahead`]: stripped programs without tables).
+//! A walk either reaches the outermost function or says that it did not; every return address on the way must stand
+//! behind a call.
+
+mod ahead;
+mod code;
+mod heights;
+mod rule;
+mod rules;
+mod tables;
+
+use crate::engine::Virt;
+use crate::process::elf::ElfError;
+use lbr::context::Site;
+use rule::{Base, Rbp, Rule};
+use rules::{Return, Rules};
+use x86::state::Regs;
+
+/// Stacks deeper than this are not walked.
+const MAX_DEPTH: usize = 1 << 14;
+
+/// Walks the stack of one program.
+pub struct Walker {
+    rules: Rules,
+}
+
+/// Where a program stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Its registers.
+    pub regs: &'a Regs,
+    /// Whether the instruction before rip has just retired, as SYSCALL has, rather than that at rip being about to begin.
+    pub behind: bool,
+}
+
+/// Reads the 64-bit word at an address, if it is in memory.
+type Word<'a> = &'a dyn Fn(Virt) -> Option<u64>;
+
+/// A function that has not returned yet.
+#[derive(Clone, Copy)]
+struct Frame {
+    rsp: u64,
+    rbp: Option<u64>,
+}
+
+impl Walker {
+    /// For the program in `executable`, at the addresses where [`crate::process`] loads it.
+    ///
+    /// # Errors
+    /// When it is not a program that can be run.
+    pub fn new(executable: &[u8]) -> Result<Walker, ElfError> {
+        Ok(Walker { rules: Rules::new(executable)? })
+    }
+
+    /// Puts the calls on the stack into `stack`, the innermost first; `word` reads the guest's memory. False if the walk
+    /// does not reach the outermost function, or the signal handler that nobody called.
+    pub fn walk(&mut self, place: Place<'_>, word: Word<'_>, stack: &mut Vec<Site>) -> bool {
+        stack.clear();
+        let mut rules = self.rules.at(place.regs.rip, place.behind);
+        let mut frame = Frame { rsp: place.regs.gpr[4], rbp: Some(place.regs.gpr[5]) };
+        'frames: while stack.len() < MAX_DEPTH {
+            for n in 0..2 {
+                let rule = self.rules.get(rules)[n];
+                if rule == Rule::Outermost {
+                    return true;
+                }
+                let Some((address, caller)) = frame.caller(rule, word) else { continue };
+                match self.rules.returns_to(address) {
+                    Some(Return::Site { id, rules: next }) => {
+                        stack.push(Site { address, id, slot: caller.rsp - 8 });
+                        (frame, rules) = (caller, next);
+                        continue 'frames;
+                    }
+                    Some(Return::Signal) => return true,
+                    None => {}
+                }
+            }
+            return false;
+        }
+        false
+    }
+}
+
+impl Frame {
+    /// The return address and the caller's frame by `rule`, if that leads to one.
+    fn caller(self, rule: Rule, word: Word<'_>) -> Option<(Virt, Frame)> {
+        let Rule::Frame { base, offset, through, rbp: saved } = rule else { return None };
+        let from = match base {
+            Base::Rsp => self.rsp,
+            Base::Rbp => self.rbp?,
+        };
+        let sum = from.wrapping_add_signed(offset.into());
+        let rsp = if through { word(sum)? } else { sum };
+        // The stack grows down, and the return address is the last thing below the caller's part.
+        if rsp <= self.rsp || rsp < 8 {
+            return None;
+        }
+        let rbp = match saved {
+            Rbp::Same => self.rbp,
+            Rbp::InFrame(offset) => word(rsp.wrapping_add_signed(offset.into())),
+            Rbp::Pointed(offset) => self.rbp.and_then(|rbp| word(rbp.wrapping_add_signed(offset.into()))),
+            Rbp::Lost => None,
+        };
+        Some((word(rsp - 8)?, Frame { rsp, rbp }))
+    }
+}
