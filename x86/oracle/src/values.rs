@@ -161,11 +161,12 @@ fn far_index(random: &mut Random) -> u64 {
     random.below(0x8000).wrapping_sub(0x4000)
 }
 
-/// A mask: of few lanes, of nearly all, or any.
+/// A mask: of few lanes, of nearly all, of the lowest, or any.
 fn opmask(random: &mut Random) -> u64 {
-    match random.below(4) {
+    match random.below(5) {
         0 => 1 << random.below(64),
         1 => !(1 << random.below(16)),
+        2 => [0, 0xff, 0xffff, 0xffff_ffff, u64::MAX][random.index(5)],
         _ => random.next(),
     }
 }

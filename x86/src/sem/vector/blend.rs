@@ -1,6 +1,9 @@
 //! Lanes chosen from two registers, and PTEST.
 
-use super::{commit, first, from_lanes, immediate, is_legacy, lane, parts, register, second, source};
+use super::{
+    commit, first, from_lanes, immediate, is_active, is_legacy, lane, parts, register, second, set_register,
+    source,
+};
 use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
 use crate::machine::{Bv, Exec, Machine};
@@ -27,6 +30,20 @@ pub fn by_sign<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
         d.ite(d.sign(W, lane(d, W, n, &signs)), W, lane(d, W, n, &b), lane(d, W, n, &a))
     });
     commit(m, op, W, r);
+    Ok(())
+}
+
+/// VPBLENDMB and its kin, VBLENDMPS, VBLENDMPD: a lane that the mask names comes from the second source, another from the
+/// first, or is zero.
+pub fn by_mask<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
+    let b = second(m, op, W)?;
+    let a = first(m, op);
+    let d = m.d();
+    let r = from_lanes(d, op, W, |n| {
+        let other = if op.vector.mask.is_zeroing() { d.lit(W, 0) } else { lane(d, W, n, &a) };
+        d.ite(is_active(m, op, n), W, lane(d, W, n, &b), other)
+    });
+    set_register(m, op, op.a, r);
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! Integer arithmetic and logic, lane by lane.
 
 use super::{
-    block_from_lanes, by_parts, commit, first, from_block, immediate, in_blocks, lane, lane_of_part, mask,
-    part_from_lanes, second, source, sources,
+    block_from_lanes, by_parts, commit, first, first_place, from_block, immediate, in_blocks, lane,
+    lane_of_part, mask, part_from_lanes, second, source, sources,
 };
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Exec, Machine};
@@ -29,6 +29,14 @@ pub fn lanes_whole<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
 /// `f` of the only source in every lane.
 pub fn unary<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
     by_parts(m, op, [op.b, op.b], L::W, false, both::<_, L>)
+}
+
+/// `f(source, immediate)` in every lane.
+pub fn with_immediate<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
+    let amount = m.d().lit(L::W, u64::from(immediate(op)));
+    by_parts(m, op, [first_place(op); 2], L::W, false, |d, a, _| {
+        part_from_lanes(d, L::W, |n| L::lane(d, lane_of_part(d, L::W, n, a), amount))
+    })
 }
 
 /// The lanes of a part.
@@ -65,6 +73,8 @@ lane_operations! {
     Or = |d, w, a, b| d.bin(Bin::Or, w, a, b);
     /// PXOR, XORPS, XORPD.
     Xor = |d, w, a, b| d.bin(Bin::Xor, w, a, b);
+    /// KXNOR.
+    Xnor = |d, w, a, b| d.complement(w, d.bin(Bin::Xor, w, a, b));
     /// PMULLW, PMULLD.
     MulLow = |d, w, a, b| d.bin(Bin::Mul, w, a, b);
     /// PMULHUW.
@@ -112,6 +122,10 @@ lane_operations! {
         let kept = d.ite(d.is_zero(w, b), w, d.lit(w, 0), a);
         d.ite(d.sign(w, b), w, d.negate(w, a), kept)
     };
+    /// VPROLVD, VPROLVQ: rotated left.
+    RotateLeft = |d, w, a, b| rotate_left(d, w, a, b);
+    /// VPRORVD, VPRORVQ: rotated right.
+    RotateRight = |d, w, a, b| rotate_left(d, w, a, d.negate(w, b));
     /// PMULHRSW: the high half of the product, rounded.
     MulRound = |d, w, a, b| {
         let product = d.bin(Bin::Mul, 2 * w, d.sext(w, 2 * w, a), d.sext(w, 2 * w, b));
@@ -152,6 +166,14 @@ lane_operations! {
             d.bin(Bin::Add, w, sum, d.zext(8, w, difference(d, 8, x, y)))
         })
     };
+}
+
+/// `v` rotated left by `amount` modulo its width, a power of two.
+#[inline(always)]
+fn rotate_left<D: Domain>(d: &D, w: u32, v: D::Bv, amount: D::Bv) -> D::Bv {
+    let left = d.bin(Bin::And, w, amount, d.lit(w, u64::from(w) - 1));
+    let right = d.bin(Bin::Sub, w, d.lit(w, u64::from(w)), left);
+    d.bin(Bin::Or, w, d.bin(Bin::Shl, w, v, left), d.bin(Bin::Shr, w, v, right))
 }
 
 /// |a - b| of unsigned numbers.

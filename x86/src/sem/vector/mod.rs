@@ -34,12 +34,15 @@ pub mod galois;
 pub mod lanes;
 pub mod masked;
 pub mod moves;
+pub mod opmask;
 pub mod pack;
 pub mod permute;
+pub mod predicate;
 pub mod sha;
 pub mod shift;
 pub mod shuffle;
 pub mod state;
+pub mod ternary;
 
 mod algebra;
 mod operands;
@@ -55,5 +58,6 @@ use operands::{
     second_low, second_place, second_whole, source, source_address, source_of, source_whole, sources,
 };
 use results::{
-    by_blocks, by_parts, commit, commit_lanes, commit_low, commit_store, set_register, store_chosen,
+    by_blocks, by_parts, commit, commit_lanes, commit_low, commit_mask, commit_store, set_register,
+    store_chosen,
 };

@@ -4,7 +4,7 @@ use super::algebra::{Block, Wide, first_lanes, from_parts, lane};
 use super::operands::{
     above, both_sources, first_place, is_active, is_legacy, length, mask_bit, number, parts, register,
 };
-use crate::domain::Domain;
+use crate::domain::{Bin, Domain};
 use crate::machine::{Bool, Bv, Exec, Machine};
 use crate::op::{Loc, Op};
 use crate::sem::operand;
@@ -166,6 +166,23 @@ pub(super) fn commit_low<M: Machine>(m: &mut M, op: &Op, w: u32, mut v: Bv<M>) {
         m.set_vector(to, 1, a[1]);
         clear_above(m, op, to);
     }
+}
+
+/// Writes the opmask register that is the destination: its first `count` bits are `f(0)`, `f(1)`.. where the mask has
+/// them, the others are clear.
+#[inline(always)]
+pub(super) fn commit_mask<M: Machine>(m: &mut M, op: &Op, count: u32, f: impl Fn(&M::D, u32) -> Bool<M>) {
+    let Loc::Mask(to) = op.a else { return };
+    let d = m.d();
+    let mut bits = d.from_bool(1, f(d, 0));
+    for n in 1..count {
+        bits = d.concat(1, d.from_bool(1, f(d, n)), n, bits);
+    }
+    bits = d.zext(count, 64, bits);
+    if let Some(k) = op.vector.mask.register() {
+        bits = d.bin(Bin::And, 64, bits, m.opmask(k));
+    }
+    m.set_opmask(to, bits);
 }
 
 /// Stores the first `count` lanes of `w` bits at the memory operand, at `va`, under the mask.

@@ -1,4 +1,4 @@
-//! SSE to SSE4.2, AVX and AVX2, by mnemonic: one entry has the legacy, the VEX and the EVEX form, at every vector length.
+//! SSE to SSE4.2, AVX, AVX2 and AVX-512, by mnemonic: one entry has the legacy, the VEX and the EVEX form, at every vector length.
 //! [`crate::sem::vector`] tells how to add one.
 //!
 //! Left out: MMX; RCPPS, RCPSS, RSQRTPS, RSQRTSS, whose approximations differ from processor to processor.
@@ -6,6 +6,7 @@
 mod float;
 mod integer;
 mod moves;
+mod opmask;
 mod shuffle;
 
 use iced_x86::{Code, Instruction};
@@ -23,7 +24,10 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
     }
     let op = decode::op(i);
     // Comparisons into masks and gathers under masks share only their names with the VEX forms.
-    if op.vector.encoding == Encoding::Evex && (matches!(op.a, Loc::Mask(_)) || i.is_vsib()) {
+    if [op.a, op.b].iter().any(|loc| matches!(loc, Loc::Mask(_))) {
+        return Some((Handler::Body(opmask::body(i)?), op));
+    }
+    if op.vector.encoding == Encoding::Evex && i.is_vsib() {
         return None;
     }
     let body = moves::body(i, &op)

@@ -12,10 +12,12 @@ pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
         N::Movdqa | N::Vmovdqa | N::Movntdq | N::Vmovntdq | N::Movntdqa | N::Vmovntdqa => {
             moves::whole::<M, 64, true>
         }
-        N::Movaps | N::Vmovaps | N::Movntps | N::Vmovntps => moves::whole::<M, 32, true>,
-        N::Movapd | N::Vmovapd | N::Movntpd | N::Vmovntpd => moves::whole::<M, 64, true>,
-        N::Movdqu | N::Vmovdqu | N::Lddqu | N::Vlddqu => moves::whole::<M, 64, false>,
-        N::Movups | N::Vmovups => moves::whole::<M, 32, false>,
+        N::Movaps | N::Vmovaps | N::Movntps | N::Vmovntps | N::Vmovdqa32 => moves::whole::<M, 32, true>,
+        N::Movapd | N::Vmovapd | N::Movntpd | N::Vmovntpd | N::Vmovdqa64 => moves::whole::<M, 64, true>,
+        N::Movdqu | N::Vmovdqu | N::Lddqu | N::Vlddqu | N::Vmovdqu64 => moves::whole::<M, 64, false>,
+        N::Movups | N::Vmovups | N::Vmovdqu32 => moves::whole::<M, 32, false>,
+        N::Vmovdqu8 => moves::whole::<M, 8, false>,
+        N::Vmovdqu16 => moves::whole::<M, 16, false>,
         N::Movupd | N::Vmovupd => moves::whole::<M, 64, false>,
         N::Movss | N::Vmovss if between_registers => moves::merge_low::<M, 32>,
         N::Movsd | N::Vmovsd if between_registers => moves::merge_low::<M, 64>,

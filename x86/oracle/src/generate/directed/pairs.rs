@@ -130,6 +130,8 @@ pub(super) fn state(random: &mut Random, i: &Instruction, number: u64, slot: usi
             let (high, shift) = (matches!(r, Register::AH | Register::CH | Register::DH | Register::BH), 8);
             let value = Lanes::Integers.part(n, pair);
             state.regs.gpr[usize::from(gpr(r).0)] = if high { value << shift } else { value };
+        } else if r.is_k() {
+            state.fpu.opmask[r.number()] = Lanes::Integers.part(n, pair);
         } else if r.is_vector_register() {
             let (_, parts) = values::vector_registers();
             for (at, part) in (0..).zip(&mut state.fpu.vector[r.number()][..parts]) {
