@@ -1,0 +1,89 @@
+//! A program on this processor, and under `gretel record --engine soft`.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::list::{Case, folder};
+
+/// What a program did.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// The status as a shell says it.
+    status: Option<i32>,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+fn outcome(output: Output) -> Outcome {
+    let signal = output.status.signal().map(|signal| 128 + signal);
+    Outcome { status: output.status.code().or(signal), stdout: output.stdout, stderr: output.stderr }
+}
+
+fn run(command: &mut Command) -> Result<Output, String> {
+    command.current_dir(folder()).output().map_err(|error| format!("{command:?}: {error}"))
+}
+
+/// Runs it on this processor, under this kernel.
+pub(crate) fn natively(case: &Case<'_>) -> Result<Outcome, String> {
+    run(Command::new(case.file()).args(&case.program.arguments).stdin(case.stdin())).map(outcome)
+}
+
+/// Records it on the software CPU, compares with what it did natively, and replays the recording.
+pub(crate) fn on_software(case: &Case<'_>, model: &str, native: &Outcome) -> Result<(), String> {
+    let temporary = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
+    let recording = temporary.path().join("recording");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_gretel"));
+    record.args(["record", "--engine", "soft", "--cpu", model, "-o"]).arg(&recording).arg("--");
+    record.arg(case.file()).args(&case.program.arguments).stdin(case.stdin());
+    let mut recorded = outcome(run(&mut record)?);
+    let said = own_lines(&mut recorded.stderr);
+    compare(&recorded, native).map_err(|why| format!("--cpu {model}: {why}\n{said}"))?;
+    replay(&recording).map_err(|why| format!("--cpu {model}: {why}"))
+}
+
+/// Takes gretel's own lines out of what the program wrote to standard error.
+fn own_lines(stderr: &mut Vec<u8>) -> String {
+    let lines: Vec<_> = stderr.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    let (own, program): (Vec<_>, Vec<_>) = lines.into_iter().partition(|line| line.starts_with(b"gretel: "));
+    *stderr = program.concat();
+    String::from_utf8_lossy(&own.concat()).into_owned()
+}
+
+fn compare(got: &Outcome, native: &Outcome) -> Result<(), String> {
+    if got.status != native.status {
+        return Err(format!("status {:?}, natively {:?}", got.status, native.status));
+    }
+    same_text("standard output", &got.stdout, &native.stdout)?;
+    same_text("standard error", &got.stderr, &native.stderr)
+}
+
+/// Compares what was written, and shows the first line that differs.
+fn same_text(what: &str, got: &[u8], native: &[u8]) -> Result<(), String> {
+    if got == native {
+        return Ok(());
+    }
+    let (got, native) = (String::from_utf8_lossy(got), String::from_utf8_lossy(native));
+    let (mut ours, mut theirs) = (got.lines(), native.lines());
+    let mut number = 0;
+    loop {
+        number += 1;
+        match (ours.next(), theirs.next()) {
+            (Some(a), Some(b)) if a == b => {}
+            (a, b) => return Err(format!("{what}, line {number}: {a:?}\nnatively {b:?}")),
+        }
+        if number > got.lines().count() {
+            return Err(format!("{what} differs in bytes that are no text"));
+        }
+    }
+}
+
+/// Replays a recording, which must find itself equal.
+fn replay(recording: &Path) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gretel"));
+    let output = run(command.arg("replay").arg(recording).args(["--engine", "soft", "--json"]))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let result: serde_json::Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| format!("replay: {error}\n{said}"))?;
+    if result["equal"] == true { Ok(()) } else { Err(format!("replay: {result}\n{said}")) }
+}
