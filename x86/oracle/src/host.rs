@@ -113,6 +113,8 @@ fn has(feature: CpuidFeature) -> bool {
         F::AVX512_VNNI => std::is_x86_feature_detected!("avx512vnni"),
         F::AVX512_BITALG => std::is_x86_feature_detected!("avx512bitalg"),
         F::AVX512_VPOPCNTDQ => std::is_x86_feature_detected!("avx512vpopcntdq"),
+        F::AVX_VNNI => std::is_x86_feature_detected!("avxvnni"),
+        F::AVX_IFMA => std::is_x86_feature_detected!("avxifma"),
         F::AES => std::is_x86_feature_detected!("aes"),
         F::PCLMULQDQ => std::is_x86_feature_detected!("pclmulqdq"),
         F::SHA => std::is_x86_feature_detected!("sha"),

@@ -1,10 +1,10 @@
 //! Integer arithmetic and logic, lane by lane.
 
 use super::{
-    block_from_lanes, by_parts, commit, first, first_place, from_block, immediate, in_blocks, lane,
-    lane_of_part, mask, part_from_lanes, second, source, sources,
+    Block, block_from_lanes, by_blocks, by_parts, commit, first, first_place, from_block, from_lanes,
+    immediate, in_blocks, lane, lane_of_part, mask, part_from_lanes, second, source, source_whole, sources,
 };
-use crate::domain::{Bin, Cmp, Domain};
+use crate::domain::{Bin, Cmp, Domain, Un};
 use crate::machine::{Exec, Machine};
 use crate::op::Op;
 
@@ -117,6 +117,10 @@ lane_operations! {
     };
     /// PABSB, PABSW, PABSD of the source.
     Absolute = |d, w, _a, b| d.ite(d.sign(w, b), w, d.negate(w, b), b);
+    /// VPOPCNTB and its kin, of the source.
+    Popcount = |d, w, _a, b| d.un(Un::Popcount, w, b);
+    /// VPLZCNTD, VPLZCNTQ of the source.
+    LeadingZeros = |d, w, _a, b| d.un(Un::LeadingZeros, w, b);
     /// PSIGNB, PSIGNW, PSIGND: the first source times the sign of the second.
     Sign = |d, w, a, b| {
         let kept = d.ite(d.is_zero(w, b), w, d.lit(w, 0), a);
@@ -170,7 +174,7 @@ lane_operations! {
 
 /// `v` rotated left by `amount` modulo its width, a power of two.
 #[inline(always)]
-fn rotate_left<D: Domain>(d: &D, w: u32, v: D::Bv, amount: D::Bv) -> D::Bv {
+pub(super) fn rotate_left<D: Domain>(d: &D, w: u32, v: D::Bv, amount: D::Bv) -> D::Bv {
     let left = d.bin(Bin::And, w, amount, d.lit(w, u64::from(w) - 1));
     let right = d.bin(Bin::Sub, w, d.lit(w, u64::from(w)), left);
     d.bin(Bin::Or, w, d.bin(Bin::Shl, w, v, left), d.bin(Bin::Shr, w, v, right))
@@ -231,6 +235,34 @@ pub fn minimum_position<M: Machine>(m: &mut M, op: &Op) -> Exec {
     Ok(())
 }
 
+/// VDBPSADBW: in each 128 bits, the immediate shuffles the doublewords of the second source. Word n of the result is the
+/// sum of the absolute differences of four bytes of the first source, from byte 0 or 4 of word n's quadword on, and
+/// four of the shuffled, from byte n of that quadword on, n being counted in it.
+pub fn shuffled_differences<M: Machine>(m: &mut M, op: &Op) -> Exec {
+    let order = immediate(op);
+    by_blocks(m, op, sources(op), [32, 16], |d, _, a, b| {
+        let shuffled = block_from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, &b));
+        block_from_lanes(d, 16, |n| {
+            let base = n / 4 * 8;
+            sum_of_differences(d, (&a, base + (n & 2) * 2), (&shuffled, base + (n & 3)))
+        })
+    })
+}
+
+/// VPCONFLICTD, VPCONFLICTQ: bit k of lane n says whether lane k, which is below it, is equal.
+pub fn conflicts<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
+    let b = source_whole(m, op, op.b, W)?;
+    let d = m.d();
+    let r = from_lanes(d, op, W, |n| {
+        (0..n).fold(d.lit(W, 0), |bits, k| {
+            let is_equal = d.cmp(Cmp::Eq, W, lane(d, W, n, &b), lane(d, W, k, &b));
+            d.bin(Bin::Or, W, bits, d.ite(is_equal, W, d.lit(W, 1 << k), d.lit(W, 0)))
+        })
+    });
+    commit(m, op, W, r);
+    Ok(())
+}
+
 /// MPSADBW: in each 128 bits, sums of absolute differences of one block of four bytes with eight overlapping ones.
 /// Three bits of the immediate choose the blocks of the low half, the next three those of the high half.
 pub fn block_differences<M: Machine>(m: &mut M, op: &Op) -> Exec {
@@ -240,13 +272,16 @@ pub fn block_differences<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let r = in_blocks(d, op, &a, &b, |half, a, b| {
         let selector = immediate(op) >> (3 * half);
         let (a_first, b_first) = ((selector >> 2 & 1) * 4, (selector & 3) * 4);
-        block_from_lanes(d, 16, |n| {
-            (0..4).fold(d.lit(16, 0), |sum, k| {
-                let (x, y) = (lane(d, 8, a_first + n + k, &a), lane(d, 8, b_first + k, &b));
-                d.bin(Bin::Add, 16, sum, d.zext(8, 16, difference(d, 8, x, y)))
-            })
-        })
+        block_from_lanes(d, 16, |n| sum_of_differences(d, (&a, a_first + n), (&b, b_first)))
     });
     commit(m, op, 16, r);
     Ok(())
+}
+
+/// The sum of the absolute differences of four bytes of `a` from byte `i` on and four of `b` from byte `j` on, 16 bits.
+fn sum_of_differences<D: Domain>(d: &D, (a, i): (&Block<D>, u32), (b, j): (&Block<D>, u32)) -> D::Bv {
+    (0..4).fold(d.lit(16, 0), |sum, k| {
+        let (x, y) = (lane(d, 8, i + k, a), lane(d, 8, j + k, b));
+        d.bin(Bin::Add, 16, sum, d.zext(8, 16, difference(d, 8, x, y)))
+    })
 }

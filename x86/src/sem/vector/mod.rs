@@ -27,6 +27,7 @@
 pub mod aes;
 pub mod blend;
 pub mod compare_strings;
+pub mod compress;
 pub mod convert;
 pub mod crc;
 pub mod float;

@@ -1,7 +1,7 @@
 //! Lanes moved across the whole vector, and parts of vectors put in, taken out and repeated.
 
 use super::{
-    above, commit, commit_lanes, commit_store, first, first_lanes, from_lanes, immediate, in_blocks,
+    Wide, above, commit, commit_lanes, commit_store, first, first_lanes, from_lanes, immediate, in_blocks,
     is_active, lane, length, load_bits, load_for_all, parts, register, second_place, second_whole,
     source_whole,
 };
@@ -35,7 +35,7 @@ pub(super) fn select<D: Domain>(d: &D, w: u32, table: &[D::Bv], index: D::Bv) ->
     d.trunc(64, w, d.bin(Bin::Shr, 64, parts[0], amount))
 }
 
-/// VPERMD, VPERMPS: each lane is the one of the second source whose number the first source has.
+/// VPERMD, VPERMPS, VPERMQ, VPERMPD, VPERMB, VPERMW: each lane is the one of the second source whose number the first source has.
 pub fn by_index<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let table = second_whole(m, op, W)?;
     let index = first(m, op);
@@ -43,6 +43,37 @@ pub fn by_index<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let r = from_lanes(d, op, W, |n| {
         let index = d.trunc(W, bits, lane(d, W, n, &index));
         select(d, W, &table[..parts(op)], index)
+    });
+    commit(m, op, W, r);
+    Ok(())
+}
+
+/// VPERMT2B and its kin: each lane is one of two tables that the first source numbers. The destination is the low table,
+/// the second source the high one. `OVER_INDEX`, VPERMI2B and its kin: the destination has the numbers, and the first
+/// source is the low table.
+pub fn from_two<M: Machine, const W: u32, const OVER_INDEX: bool>(m: &mut M, op: &Op) -> Exec {
+    let high = second_whole(m, op, W)?;
+    let (destination, first) = (register(m, op.a), first(m, op));
+    let (index, low) = if OVER_INDEX { (destination, first) } else { (first, destination) };
+    let (d, bits) = (m.d(), (length(op) / W).trailing_zeros());
+    let r = from_lanes(d, op, W, |n| {
+        let index = lane(d, W, n, &index);
+        let of = |table: &Wide<M>| select(d, W, &table[..parts(op)], d.trunc(W, bits, index));
+        d.ite(d.bit(W, bits, index), W, of(&high), of(&low))
+    });
+    commit(m, op, W, r);
+    Ok(())
+}
+
+/// VALIGND, VALIGNQ: the first source above the second, shifted right by lanes.
+pub fn align_right<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
+    let b = second_whole(m, op, W)?;
+    let a = first(m, op);
+    let (d, count) = (m.d(), length(op) / W);
+    let amount = immediate(op) % count;
+    let r = from_lanes(d, op, W, |n| match (n + amount).checked_sub(count) {
+        Some(n) => lane(d, W, n, &a),
+        None => lane(d, W, n + amount, &b),
     });
     commit(m, op, W, r);
     Ok(())
@@ -103,6 +134,20 @@ pub fn blocks<M: Machine>(m: &mut M, op: &Op) -> Exec {
     Ok(())
 }
 
+/// VSHUFF32X4 and its kin: 128 bits by 128 bits, the low half from the first source and the high half from the second.
+pub fn shuffle_blocks<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
+    let b = second_whole(m, op, W)?;
+    let a = first(m, op);
+    let (d, count) = (m.d(), length(op) / 128);
+    let r = from_lanes(d, op, 64, |n| {
+        let to = n / 2;
+        let from = immediate(op) >> (to * count.trailing_zeros()) & (count - 1);
+        lane(d, 64, 2 * from + n % 2, if to < count / 2 { &a } else { &b })
+    });
+    commit(m, op, W, r);
+    Ok(())
+}
+
 /// VBROADCASTSS, VBROADCASTSD, VPBROADCASTB and its kin: the low `W` bits in every lane.
 pub fn broadcast<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let v = match op.b {
@@ -117,8 +162,14 @@ pub fn broadcast<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     Ok(())
 }
 
-/// VBROADCASTF128, VBROADCASTI128: `BITS` bits of memory, lanes of `W`, again and again.
+/// VBROADCASTF128, VBROADCASTF32X2 and their kin: `BITS` bits, lanes of `W`, again and again.
 pub fn broadcast_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op: &Op) -> Exec {
+    if op.b != Loc::Mem {
+        let b = register(m, op.b);
+        let r = from_lanes(m.d(), op, W, |n| lane(m.d(), W, n % (BITS / W), &b));
+        commit(m, op, W, r);
+        return Ok(());
+    }
     let va = operand::effective_address(m, op);
     let (count, total) = (BITS / W, length(op) / W);
     let mut lanes = Vec::with_capacity(16);
@@ -135,7 +186,7 @@ pub fn broadcast_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op:
     Ok(())
 }
 
-/// VINSERTF128, VINSERTI128: `BITS` bits of the second source in place of as many of the first, which the immediate
+/// VINSERTF128, VINSERTF32X4 and their kin: `BITS` bits of the second source in place of as many of the first, which the immediate
 /// numbers.
 pub fn insert_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op: &Op) -> Exec {
     let b = match second_place(op) {
@@ -152,13 +203,17 @@ pub fn insert_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op: &O
     Ok(())
 }
 
-/// VEXTRACTF128, VEXTRACTI128: the `BITS` bits that the immediate numbers.
+/// VEXTRACTF128, VEXTRACTF32X4 and their kin: the `BITS` bits that the immediate numbers.
 pub fn extract_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op: &Op) -> Exec {
     let b = register(m, op.b);
     let from = immediate(op) % (length(op) / BITS) * (BITS / W);
     let r = first_lanes(m.d(), W, BITS / W, |n| lane(m.d(), W, from + n, &b));
     if op.a == Loc::Mem {
         let va = operand::effective_address(m, op);
+        if op.vector.mask.register().is_some() {
+            // Whether a lane is stored does not matter for faults.
+            m.prepare_store(va, u64::from(BITS / 8)).map_err(|trap| operand::non_canonical(op, trap))?;
+        }
         return commit_store(m, op, va, W, BITS / W, &r);
     }
     commit_lanes(m, op, W, BITS / W, r);

@@ -1,8 +1,9 @@
 //! Shifts: of lanes by one amount or by one each, and of 128 bits by bytes.
 
+use super::lanes::rotate_left;
 use super::{
-    Block, by_blocks, by_parts, commit, first, first_place, from_lanes, immediate, lane, lane_of_part,
-    load_bits, part_from_lanes, register, second, second_place, source_address, sources,
+    Block, block_from_lanes, by_blocks, by_parts, commit, first, first_place, from_lanes, immediate, lane,
+    lane_of_part, load_bits, part_from_lanes, register, second, second_place, source_address, sources,
 };
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Bv, Exec, Machine};
@@ -101,4 +102,15 @@ pub fn bytes<M: Machine, const LEFT: bool>(m: &mut M, op: &Op) -> Exec {
 pub fn align_right<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let amount = immediate(op).min(32);
     by_blocks(m, op, sources(op), [8, 8], |d, _, a, b| window(d, &[b[0], b[1], a[0], a[1]], amount))
+}
+
+/// VPMULTISHIFTQB: each byte of the result is eight bits of the quadword of the second source, from the bit on that the
+/// byte of the first source numbers; above bit 63 comes bit 0.
+pub fn unaligned_bytes<M: Machine>(m: &mut M, op: &Op) -> Exec {
+    by_blocks(m, op, sources(op), [64, 8], |d, _, numbers, v| {
+        block_from_lanes(d, 8, |n| {
+            let amount = d.zext(6, 64, d.trunc(8, 6, lane(d, 8, n, &numbers)));
+            d.trunc(64, 8, rotate_left(d, 64, lane(d, 64, n / 8, &v), d.negate(64, amount)))
+        })
+    })
 }

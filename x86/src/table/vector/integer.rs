@@ -5,6 +5,7 @@ use iced_x86::{Instruction, Mnemonic as N};
 use crate::machine::{Body, Machine};
 use crate::sem::vector::lanes::{self, lanes as each, lanes_whole as each_whole, unary};
 use crate::sem::vector::shift::{self, Arithmetic, Left, Right};
+use crate::sem::vector::ternary::{FunnelLeft, FunnelRight, accumulated};
 use crate::sem::vector::{blend, compare_strings, ternary};
 
 pub(super) fn body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
@@ -45,6 +46,14 @@ fn arithmetic<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         N::Vpabsq => unary::<M, lanes::Absolute<64>>,
         N::Vpternlogd => ternary::logic::<M, 32>,
         N::Vpternlogq => ternary::logic::<M, 64>,
+        N::Vpopcntb => unary::<M, lanes::Popcount<8>>,
+        N::Vpopcntw => unary::<M, lanes::Popcount<16>>,
+        N::Vpopcntd => unary::<M, lanes::Popcount<32>>,
+        N::Vpopcntq => unary::<M, lanes::Popcount<64>>,
+        N::Vplzcntd => unary::<M, lanes::LeadingZeros<32>>,
+        N::Vplzcntq => unary::<M, lanes::LeadingZeros<64>>,
+        N::Vpconflictd => lanes::conflicts::<M, 32>,
+        N::Vpconflictq => lanes::conflicts::<M, 64>,
         N::Psignb | N::Vpsignb => each::<M, lanes::Sign<8>>,
         N::Psignw | N::Vpsignw => each::<M, lanes::Sign<16>>,
         N::Psignd | N::Vpsignd => each::<M, lanes::Sign<32>>,
@@ -56,6 +65,7 @@ fn arithmetic<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         N::Phsubsw | N::Vphsubsw => lanes::horizontal::<M, lanes::SubSigned<16>>,
         N::Phminposuw | N::Vphminposuw => lanes::minimum_position::<M>,
         N::Psadbw | N::Vpsadbw => each_whole::<M, lanes::SumOfDifferences<64>>,
+        N::Vdbpsadbw => lanes::shuffled_differences::<M>,
         N::Mpsadbw | N::Vmpsadbw => lanes::block_differences::<M>,
         _ => return None,
     })
@@ -65,11 +75,18 @@ fn multiplication<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     Some(match i.mnemonic() {
         N::Pmullw | N::Vpmullw => each::<M, lanes::MulLow<16>>,
         N::Pmulld | N::Vpmulld => each::<M, lanes::MulLow<32>>,
+        N::Vpmullq => each::<M, lanes::MulLow<64>>,
         N::Pmulhw | N::Vpmulhw => each::<M, lanes::MulHighSigned<16>>,
         N::Pmulhuw | N::Vpmulhuw => each::<M, lanes::MulHighUnsigned<16>>,
         N::Pmulhrsw | N::Vpmulhrsw => each::<M, lanes::MulRound<16>>,
         N::Pmuludq | N::Vpmuludq => each::<M, lanes::MulWideUnsigned<64>>,
         N::Pmuldq | N::Vpmuldq => each::<M, lanes::MulWideSigned<64>>,
+        N::Vpmadd52luq => accumulated::<M, ternary::MulAdd52<false>>,
+        N::Vpmadd52huq => accumulated::<M, ternary::MulAdd52<true>>,
+        N::Vpdpbusd => accumulated::<M, ternary::DotBytes<false>>,
+        N::Vpdpbusds => accumulated::<M, ternary::DotBytes<true>>,
+        N::Vpdpwssd => accumulated::<M, ternary::DotWords<false>>,
+        N::Vpdpwssds => accumulated::<M, ternary::DotWords<true>>,
         N::Pmaddwd | N::Vpmaddwd => each_whole::<M, lanes::MulAdd<32>>,
         N::Pmaddubsw | N::Vpmaddubsw => each_whole::<M, lanes::MulAddUnsigned<16>>,
         _ => return None,
@@ -143,6 +160,19 @@ fn shifts<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         N::Vpsrlvd => shift::variable::<M, Right, 32>,
         N::Vpsrlvq => shift::variable::<M, Right, 64>,
         N::Vpsravd => shift::variable::<M, Arithmetic, 32>,
+        N::Vpshldw => ternary::with_immediate::<M, FunnelLeft<16>>,
+        N::Vpshrdw => ternary::with_immediate::<M, FunnelRight<16>>,
+        N::Vpshldvw => accumulated::<M, FunnelLeft<16>>,
+        N::Vpshrdvw => accumulated::<M, FunnelRight<16>>,
+        N::Vpshldd => ternary::with_immediate::<M, FunnelLeft<32>>,
+        N::Vpshrdd => ternary::with_immediate::<M, FunnelRight<32>>,
+        N::Vpshldvd => accumulated::<M, FunnelLeft<32>>,
+        N::Vpshrdvd => accumulated::<M, FunnelRight<32>>,
+        N::Vpshldq => ternary::with_immediate::<M, FunnelLeft<64>>,
+        N::Vpshrdq => ternary::with_immediate::<M, FunnelRight<64>>,
+        N::Vpshldvq => accumulated::<M, FunnelLeft<64>>,
+        N::Vpshrdvq => accumulated::<M, FunnelRight<64>>,
+        N::Vpmultishiftqb => shift::unaligned_bytes::<M>,
         N::Pslldq | N::Vpslldq => shift::bytes::<M, true>,
         N::Psrldq | N::Vpsrldq => shift::bytes::<M, false>,
         N::Palignr | N::Vpalignr => shift::align_right::<M>,
