@@ -93,6 +93,7 @@ fn register_place(r: Register) -> Loc {
         _ if r.is_gpr() => gpr(r).map_or(Loc::None, Loc::Reg),
         _ if r.is_vector_register() => Loc::Vector(small(r.number())),
         _ if r.is_k() => Loc::Mask(small(r.number())),
+        _ if r.is_mm() => Loc::Mmx(small(r.number())),
         _ if r.is_st() => Loc::X87(small(r.number())),
         // A selector is a constant of the Linux ABI; only reads of it have semantics.
         _ if r.is_segment_register() => Loc::Imm,

@@ -78,6 +78,8 @@ pub enum Loc {
     Vector(u8),
     /// An opmask register, k0 to k7.
     Mask(u8),
+    /// An MMX register: the significand of an x87 register, by number and not relative to TOP.
+    Mmx(u8),
     /// An x87 register relative to TOP.
     X87(u8),
     /// The memory operand of the instruction.

@@ -57,6 +57,15 @@ pub const FORGIVEN: &[Row] = &[
         forgives: |view, _| is_access_fault(view.found) && has_summary(&view.native.state.fpu),
     },
     Row {
+        reason: "TOP and the tags after an MMX instruction whose store faults, or that meets a SIMD exception that is not \
+                 masked: Intel has already made TOP zero, and with the latter the registers valid",
+        concerns: |i| (0..i.op_count()).any(|n| i.op_register(n).is_mm()),
+        forgives: |view, difference| {
+            let has_fault = is_access_fault(view.native) || is_fault(view.native, SIMD);
+            has_fault && is_switch(view, difference)
+        },
+    },
+    Row {
         reason: "FSCALE, FPREM and FPREM1 that leave a denormal as it is, underflow not masked: AMD raises it",
         concerns: |i| matches!(i.mnemonic(), M::Fscale | M::Fprem | M::Fprem1),
         forgives: |view, _| {
@@ -155,6 +164,7 @@ pub(crate) fn forgive(case: &Case, native: &Outcome, found: &Outcome, difference
 
 const GENERAL: u8 = 13;
 const PAGE: u8 = 14;
+const SIMD: u8 = 19;
 
 fn is_fault(outcome: &Outcome, vector: u8) -> bool {
     matches!(outcome.ending, Ending::Fault { vector: v, .. } if v == vector)
@@ -168,6 +178,17 @@ fn is_access_fault(outcome: &Outcome) -> bool {
 /// Whether an x87 exception is pending.
 fn has_summary(fpu: &Fpu) -> bool {
     u64::from(fpu.status) & x86::opaque::status::SUMMARY != 0
+}
+
+/// Whether nothing differs but that natively TOP is zero or all x87 registers are valid.
+fn is_switch(view: &View<'_>, difference: &Difference) -> bool {
+    const TOP: u64 = x86::opaque::status::TOP;
+    let [native, found] = [view.native, view.found].map(|outcome| u64::from(outcome.state.fpu.status));
+    match difference.place.as_str() {
+        "x87_status" => native == found & !TOP,
+        "x87_tag" => view.native.state.fpu.tag == 0xff,
+        _ => false,
+    }
 }
 
 fn is_memory(difference: &Difference) -> bool {

@@ -138,6 +138,7 @@ pub fn read<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<Bv<M>> {
         Loc::RegHigh(r) => Ok(m.d().extract(64, 8, 8, m.reg(r))),
         Loc::Mem => load(m, op, w),
         Loc::Vector(n) => Ok(m.d().trunc(64, w, m.vector(n, 0))),
+        Loc::Mmx(n) => Ok(m.d().trunc(64, w, m.x87(n).0)),
         Loc::Mask(n) => Ok(m.d().trunc(64, w, m.opmask(n))),
         Loc::Imm | Loc::None | Loc::X87(_) => Ok(m.d().lit(w, op.imm)),
     }
@@ -153,6 +154,10 @@ pub fn write<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32, v: Bv<M>) -> Exec
         Loc::Vector(n) => {
             let v = m.d().zext(w, 64, v);
             m.set_vector(n, 0, v);
+        }
+        Loc::Mmx(n) => {
+            let (v, above) = (m.d().zext(w, 64, v), m.d().lit(16, 0xffff));
+            m.set_x87(n, v, above);
         }
         Loc::Mask(n) => {
             let v = m.d().zext(w, 64, v);

@@ -277,6 +277,10 @@ impl<'a> Operands<'a> {
                 let slot = self.slot(values::FLAG_SLOTS);
                 self.pins.pin(Gpr::RSP, slot);
             }
+            M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu => {
+                let target = self.address(16, 1);
+                self.pins.pin(Gpr::RDI, target);
+            }
             M::Leave | M::Enter => self.pins.pin(Gpr::RBP, data),
             M::Xlatb => self.pins.pin(Gpr::RBX, data),
             M::Div | M::Idiv => {

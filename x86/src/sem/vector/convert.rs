@@ -59,7 +59,7 @@ impl Conversion for Narrow {
     const OPAQUE: Opaque = Opaque::SseConvert { from: Format::Double };
 }
 
-fn conversion_mode<M: Machine, C: Conversion>(m: &M, op: &Op) -> Bv<M> {
+pub(super) fn conversion_mode<M: Machine, C: Conversion>(m: &M, op: &Op) -> Bv<M> {
     let d = m.d();
     if C::TRUNCATE { d.bin(Bin::Or, 16, mode(m, op), d.lit(16, RC_ZERO)) } else { mode(m, op) }
 }

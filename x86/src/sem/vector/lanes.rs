@@ -41,7 +41,7 @@ pub fn with_immediate<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
 
 /// The lanes of a part.
 #[inline(always)]
-fn both<D: Domain, L: Lane>(d: &D, a: D::Bv, b: D::Bv) -> D::Bv {
+pub(super) fn both<D: Domain, L: Lane>(d: &D, a: D::Bv, b: D::Bv) -> D::Bv {
     part_from_lanes(d, L::W, |n| L::lane(d, lane_of_part(d, L::W, n, a), lane_of_part(d, L::W, n, b)))
 }
 

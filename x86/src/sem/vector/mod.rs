@@ -34,6 +34,7 @@ pub mod float;
 pub mod galois;
 pub mod lanes;
 pub mod masked;
+pub mod mmx;
 pub mod moves;
 pub mod opmask;
 pub mod pack;

@@ -96,14 +96,17 @@ pub fn non_temporal<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     operand::store(m, op, W, v)
 }
 
+/// The sign bits of the lanes of `w` bits of a part, as a number of `64 / w` bits.
+#[inline(always)]
+pub(super) fn signs<D: Domain>(d: &D, w: u32, part: D::Bv) -> D::Bv {
+    let sign = |n| d.extract(64, (n + 1) * w - 1, 1, part);
+    (1..64 / w).fold(sign(0), |bits, n| d.concat(1, sign(n), n, bits))
+}
+
 /// PMOVMSKB, MOVMSKPS, MOVMSKPD: the sign bits of the lanes of `W` bits.
 pub fn sign_mask<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let d = m.d();
-    let of_part = |n| {
-        let part = m.vector(number(op.b), n);
-        let sign = |n| d.extract(64, (n + 1) * W - 1, 1, part);
-        (1..64 / W).fold(sign(0), |bits, n| d.concat(1, sign(n), n, bits))
-    };
+    let of_part = |n| signs(d, W, m.vector(number(op.b), n));
     let (mut bits, mut count) = (of_part(0), 64 / W);
     for n in 1..op.vector.parts {
         bits = d.concat(64 / W, of_part(n), count, bits);

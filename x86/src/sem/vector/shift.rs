@@ -68,13 +68,13 @@ pub fn variable<M: Machine, S: Shift, const W: u32>(m: &mut M, op: &Op) -> Exec 
 }
 
 /// An amount of `from` bits in `w` bits: all amounts of `w` and more do the same.
-fn cut_amount<D: Domain>(d: &D, w: u32, from: u32, count: D::Bv) -> D::Bv {
+pub(super) fn cut_amount<D: Domain>(d: &D, w: u32, from: u32, count: D::Bv) -> D::Bv {
     let in_range = d.cmp(Cmp::Ult, from, count, d.lit(from, u64::from(w)));
     d.ite(in_range, w, d.trunc(from, w, count), d.lit(w, u64::from(w)))
 }
 
 /// The 128 bits that start at byte `first` of `v`, lowest quadword first; zeros follow it.
-fn window<D: Domain>(d: &D, v: &[D::Bv], first: u32) -> Block<D> {
+pub(super) fn window<D: Domain>(d: &D, v: &[D::Bv], first: u32) -> Block<D> {
     let quadword = |n: u32| v.get(n as usize).copied().unwrap_or_else(|| d.lit(64, 0));
     [0, 1].map(|half| {
         let (n, bit) = (first / 8 + half, first % 8 * 8);

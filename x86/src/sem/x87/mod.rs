@@ -60,7 +60,7 @@ pub(super) fn summarized<D: Domain>(d: &D, v: D::Bv, control: D::Bv) -> D::Bv {
 }
 
 /// #MF if an exception is pending: how every instruction without an N in its name begins.
-fn check_pending<M: Machine>(m: &mut M) -> Exec {
+pub(super) fn check_pending<M: Machine>(m: &mut M) -> Exec {
     let pending = any_of(m.d(), m.control(Control::X87Status), status::SUMMARY);
     m.trap_if(pending, Trap::X87)
 }

@@ -1,10 +1,11 @@
 //! SSE to SSE4.2, AVX, AVX2 and AVX-512, by mnemonic: one entry has the legacy, the VEX and the EVEX form, at every vector length.
 //! [`crate::sem::vector`] tells how to add one.
 //!
-//! Left out: MMX; RCPPS, RCPSS, RSQRTPS, RSQRTSS, whose approximations differ from processor to processor.
+//! MMX is in [`mmx`]. Left out: RCPPS, RCPSS, RSQRTPS, RSQRTSS, whose approximations differ from processor to processor.
 
 mod float;
 mod integer;
+mod mmx;
 mod moves;
 mod opmask;
 mod shuffle;
@@ -18,9 +19,13 @@ use crate::sem::vector::{crc, state};
 
 /// The handler and operands of `i`, if it is one of these.
 pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
-    // MOVSD and CMPSD are also string instructions, and most of SSE2 has forms on MMX registers.
-    if i.is_string_instruction() || (0..i.op_count()).any(|n| i.op_register(n).is_mm()) {
+    // MOVSD and CMPSD are also string instructions.
+    if i.is_string_instruction() {
         return None;
+    }
+    // Most of SSE2 has forms on MMX registers.
+    if mmx::is_mmx(i) {
+        return mmx::lookup(i);
     }
     let op = decode::op(i);
     // Comparisons into masks and gathers under masks share only their names with the VEX forms.
