@@ -3,10 +3,10 @@
 use super::machine::{StepMachine, Written};
 use super::snapshot::{CONTROL_WIDTHS, Snapshot, Vectors};
 use crate::term::Terms;
-use iced_x86::Instruction;
+use iced_x86::{Instruction, Mnemonic};
 use std::rc::Rc;
 use x86::machine::{Body, Exec, FlowOf, Handler, Last};
-use x86::op::{BranchKind, Op};
+use x86::op::{BranchKind, Loc, Op};
 
 /// How an instruction is run backwards.
 #[derive(Clone, Copy)]
@@ -36,6 +36,8 @@ pub struct Prepared {
     pub written: Written,
     /// What it adds to the x87 TOP, modulo 8.
     pub top_change: u8,
+    /// Whether it makes TOP zero, as MMX does: that it was zero before is assumed.
+    pub assumes_top: bool,
 }
 
 impl Prepared {
@@ -49,11 +51,13 @@ impl Prepared {
             branch: None,
             written: Written::default(),
             top_change: 0,
+            assumes_top: false,
         };
         let Some((handler, op)) = x86::table::lookup::<StepMachine, false>(&instruction) else {
             return prepared;
         };
         prepared.op = op;
+        prepared.assumes_top = instruction.mnemonic() == Mnemonic::Emms || has_mmx(&op);
         let mut machine = StepMachine::new(Rc::clone(terms), unknown(terms));
         let ran: Exec<Option<FlowOf<StepMachine>>> = match handler {
             Handler::Body(body) => {
@@ -91,9 +95,13 @@ impl Prepared {
     }
 }
 
+/// Whether an operand is an MMX register.
+fn has_mmx(op: &Op) -> bool {
+    [op.a, op.b].iter().any(|loc| matches!(loc, Loc::Mmx(_)))
+}
+
 /// Whether the instruction sets TOP rather than changing it by a fixed amount: what it was before is then lost.
 fn sets_top(instruction: &Instruction) -> bool {
-    use iced_x86::Mnemonic;
     matches!(instruction.mnemonic(), Mnemonic::Fninit | Mnemonic::Finit | Mnemonic::Fnsave | Mnemonic::Fsave)
 }
 

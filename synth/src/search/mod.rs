@@ -280,6 +280,7 @@ impl<'p> Search<'p> {
             frame.next += 1;
             let had_choice = frame.candidates.len() > 1;
             self.statistics.prepended += 1;
+            self.statistics.assumed |= candidate.prepared.assumes_top;
             self.fruitless += 1;
             let prepended = self.hypothesis.prepend(&candidate.prepared, candidate.call);
             match prepended.and_then(|()| self.relate_stack()) {
