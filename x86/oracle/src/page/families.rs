@@ -163,10 +163,37 @@ struct Reason {
 }
 
 /// For families that have some semantics; the first row that fits.
-const REASONS: &[Reason] = &[Reason {
-    concerns: |code| matches!(code.mnemonic(), M::Rcpps | M::Rcpss | M::Rsqrtps | M::Rsqrtss),
-    text: "approximations, which differ from processor to processor",
-}];
+const REASONS: &[Reason] = &[
+    Reason {
+        concerns: |code| {
+            let name = format!("{:?}", code.mnemonic()).to_lowercase();
+            matches!(name.trim_start_matches('v'), "rcpps" | "rcpss" | "rsqrtps" | "rsqrtss")
+        },
+        text: "approximations, which differ from processor to processor",
+    },
+    Reason {
+        concerns: |code| {
+            matches!(code.mnemonic(), M::Call | M::Jmp | M::Retf | M::Iret | M::Iretd | M::Iretq)
+        },
+        text: "far transfers: 64-bit Linux programs have one code segment",
+    },
+    Reason {
+        concerns: |code| matches!(code.mnemonic(), M::Mov | M::Pop | M::Lss | M::Lfs | M::Lgs),
+        text: "segment registers keep what Linux gives them, and the bases of FS and GS have other instructions",
+    },
+    Reason {
+        concerns: |code| {
+            let is_selector = matches!(code.mnemonic(), M::Lar | M::Lsl | M::Verr | M::Verw);
+            is_selector || matches!(code.mnemonic(), M::Sgdt | M::Sidt | M::Sldt | M::Str | M::Smsw)
+        },
+        text: "the system's descriptors and control registers: Linux answers for the processor where that has UMIP",
+    },
+    Reason {
+        concerns: |code| matches!(code.mnemonic(), M::Sysenter | M::Vmcall),
+        text: "calls of a system that there is not: of 32-bit programs, of hypervisors",
+    },
+    Reason { concerns: |code| code.mnemonic() == M::Fstpnce, text: "not documented" },
+];
 
 /// Why an encoding has no semantics, if that is known.
 pub(super) fn reason(code: Code) -> Option<&'static str> {
