@@ -1,9 +1,9 @@
 //! Floating point against an independent soft-float library and against the host.
 #![allow(clippy::cast_possible_truncation, reason = "the host's casts are what is compared with")]
 
-use rustc_apfloat::ieee::{Double, Single, X87DoubleExtended};
-use rustc_apfloat::{Float, Round, Status, StatusAnd};
-use x86::opaque::{AesStep, Arithmetic, Field, Format, Opaque, X87Arithmetic, evaluate, exception};
+use rustc_apfloat::ieee::{Double, Half, Single, X87DoubleExtended};
+use rustc_apfloat::{Float, FloatConvert, Round, Status, StatusAnd};
+use x86::opaque::{AesStep, Arithmetic, Field, Format, Fused, Opaque, X87Arithmetic, evaluate, exception};
 
 const ROUNDS: [Round; 4] =
     [Round::NearestTiesToEven, Round::TowardNegative, Round::TowardPositive, Round::TowardZero];
@@ -24,6 +24,7 @@ impl Random {
     /// A number of `width` bits: an edge, a number with few significant bits, or anything.
     fn float(&mut self, format: Format) -> u64 {
         let (fraction, exponents) = match format {
+            Format::Half => (10, 0x1f),
             Format::Single => (23, 0xff),
             Format::Double => (52, 0x7ff),
         };
@@ -70,12 +71,17 @@ impl Random {
 
 /// What apfloat says of `a op b`: the value, and the exceptions that it knows.
 fn expected<F: Float>(op: Arithmetic, a: F, b: F, round: Round) -> (F, u64) {
-    let StatusAnd { status, value } = match op {
+    let result = match op {
         Arithmetic::Add => a.add_r(b, round),
         Arithmetic::Sub => a.sub_r(b, round),
         Arithmetic::Mul => a.mul_r(b, round),
         _ => a.div_r(b, round),
     };
+    with_exceptions(result, a.is_denormal() || b.is_denormal())
+}
+
+/// Its status as exceptions, and DENORMAL where an operand is one and nothing outranks it.
+fn with_exceptions<F: Float>(StatusAnd { status, value }: StatusAnd<F>, denormal: bool) -> (F, u64) {
     let flags = [
         (Status::INVALID_OP, exception::INVALID),
         (Status::DIV_BY_ZERO, exception::ZERO_DIVIDE),
@@ -85,7 +91,7 @@ fn expected<F: Float>(op: Arithmetic, a: F, b: F, round: Round) -> (F, u64) {
     ];
     let raised = flags.iter().filter(|(flag, _)| status.contains(*flag)).fold(0, |all, (_, bit)| all | bit);
     let outranked = raised & (exception::INVALID | exception::ZERO_DIVIDE) != 0;
-    let denormal = !outranked && (a.is_denormal() || b.is_denormal());
+    let denormal = !outranked && denormal;
     (value, raised | if denormal { exception::DENORMAL } else { 0 })
 }
 
@@ -173,6 +179,71 @@ fn x87_arithmetic_is_that_of_an_independent_library() {
     }
 }
 
+fn check_fused<F: Float>(format: Format, random: &mut Random) {
+    for n in 0..400_000_usize {
+        let near = |a: u64| a ^ [1 << (format.width() - 1), 1, 0, 2][n / 64 % 4];
+        let (a, b) = (random.float(format), random.float(format));
+        let product = (F::from_bits(a.into()) * F::from_bits(b.into())).value.to_bits() as u64;
+        // Half of the sums cancel to what rounding the product would have lost, or nearly so.
+        let c = if n / 32 % 2 == 0 { near(product) } else { random.float(format) };
+        let [x, y, z] = [a, b, c].map(|v| F::from_bits(v.into()));
+        if x.is_nan() || y.is_nan() || z.is_nan() {
+            continue;
+        }
+        let (negate_product, negate_addend, rounding) =
+            (n & 1 != 0, n & 2 != 0, [0, 0, 0, 0, 0, 1, 2, 3][n / 4 % 8]);
+        let signed = |v: F, negate| if negate { -v } else { v };
+        let result = signed(x, negate_product).mul_add_r(y, signed(z, negate_addend), ROUNDS[rounding]);
+        let denormal = x.is_denormal() || y.is_denormal() || z.is_denormal();
+        let (expected, flags) = with_exceptions(result, denormal);
+        let op = Opaque::SseFused(Fused { format, negate_product, negate_addend });
+        let [value, raised, _] = evaluate(op, &[a, b, c, MASKED_MXCSR | (rounding as u64) << 13]);
+        let context = format!("{op:?} {a:x} {b:x} {c:x} {:?}", ROUNDS[rounding]);
+        if expected.is_nan() {
+            assert!(F::from_bits(value.into()).is_nan(), "{context}");
+        } else {
+            assert_eq!(u128::from(value), expected.to_bits(), "{context}");
+        }
+        assert_raised(raised, expected, flags, &context);
+    }
+}
+
+#[test]
+fn fused_multiplication_and_addition_agree_with_an_independent_library() {
+    check_fused::<Single>(Format::Single, &mut Random(0x1234_5678_9abc_def1));
+    check_fused::<Double>(Format::Double, &mut Random(0x0fed_cba9_8765_4321));
+}
+
+#[test]
+fn halves_convert_as_an_independent_library_has_it() {
+    let widen = Opaque::SseConvert { from: Format::Half, to: Format::Single };
+    let narrow = Opaque::SseConvert { from: Format::Single, to: Format::Half };
+    for half in 0..0x1_0000_u64 {
+        let expected: StatusAnd<Single> = Half::from_bits(half.into()).convert(&mut false);
+        if expected.value.is_nan() {
+            continue;
+        }
+        assert_eq!(evaluate(widen, &[half, 0xffc0]), [expected.value.to_bits() as u64, 0, 0], "{half:x}");
+    }
+    let mut random = Random(0x7777_1111_2222_3333);
+    for n in 0..400_000_usize {
+        let a = random.float(Format::Single);
+        // Most of those would overflow.
+        let a = if n % 2 == 0 { a } else { a & 0x8fff_ffff | 0x3000_0000 };
+        let x = Single::from_bits(a.into());
+        if x.is_nan() {
+            continue;
+        }
+        let (rounding, mut lost) = (n / 2 % 4, false);
+        let (expected, flags) =
+            with_exceptions::<Half>(x.convert_r(ROUNDS[rounding], &mut lost), x.is_denormal());
+        let [value, raised, _] = evaluate(narrow, &[a, 0x9f80 | (rounding as u64) << 13]);
+        let context = format!("{a:x} {:?}", ROUNDS[rounding]);
+        assert_eq!(u128::from(value), expected.to_bits(), "{context}");
+        assert_raised(raised, expected, flags, &context);
+    }
+}
+
 #[test]
 fn square_roots_conversions_and_comparisons_are_those_of_the_host() {
     let mut random = Random(0xdead_beef_cafe_f00d);
@@ -189,7 +260,8 @@ fn square_roots_conversions_and_comparisons_are_those_of_the_host() {
         } else {
             assert_eq!(raised, exception::INVALID, "sqrt {y:e}");
         }
-        let single = evaluate(Opaque::SseConvert { from: Format::Double }, &[a, MASKED_MXCSR])[0];
+        let single =
+            evaluate(Opaque::SseConvert { from: Format::Double, to: Format::Single }, &[a, MASKED_MXCSR])[0];
         assert_eq!(single, u64::from((x as f32).to_bits()), "single {x:e}");
         let compare = Opaque::SseCompare { format: Format::Double, signaling: false };
         let relation = evaluate(compare, &[a, b, MASKED_MXCSR])[0];
@@ -204,7 +276,7 @@ fn square_roots_conversions_and_comparisons_are_those_of_the_host() {
             },
             "{x:e} {y:e}"
         );
-        let truncate = Opaque::SseToInteger { from: Format::Double, bits: 64 };
+        let truncate = Opaque::SseToInteger { from: Format::Double, bits: 64, signed: true };
         let [integer, raised, _] = evaluate(truncate, &[a, MASKED_MXCSR | 0x6000]);
         if x.abs() < 9.2e18 {
             assert_eq!(integer.cast_signed(), x as i64, "{x:e}");
@@ -212,7 +284,7 @@ fn square_roots_conversions_and_comparisons_are_those_of_the_host() {
         } else if x != f64::from(i32::MIN) * 4_294_967_296.0 && x.abs() > 9.3e18 {
             assert_eq!((integer, raised), (1 << 63, exception::INVALID), "{x:e}");
         }
-        let from = Opaque::SseFromInteger { bits: 64, to: Format::Double };
+        let from = Opaque::SseFromInteger { bits: 64, signed: true, to: Format::Double };
         let exact = a.cast_signed() as f64;
         assert_eq!(evaluate(from, &[a, MASKED_MXCSR])[0], exact.to_bits(), "{a:x}");
     }
@@ -297,9 +369,13 @@ fn operations() -> Vec<Opaque> {
         all.extend([
             Opaque::SseCompare { format, signaling: true },
             Opaque::SseRound(format),
-            Opaque::SseConvert { from: format },
-            Opaque::SseToInteger { from: format, bits: 32 },
-            Opaque::SseFromInteger { bits: 32, to: format },
+            Opaque::SseConvert { from: format, to: Format::Half },
+            Opaque::SseConvert { from: Format::Half, to: format },
+            Opaque::SseToInteger { from: format, bits: 32, signed: true },
+            Opaque::SseToInteger { from: format, bits: 64, signed: false },
+            Opaque::SseFromInteger { bits: 32, signed: true, to: format },
+            Opaque::SseFromInteger { bits: 64, signed: false, to: format },
+            Opaque::SseFused(Fused { format, negate_product: true, negate_addend: false }),
             Opaque::X87FromFloat { format, quiet: true },
             Opaque::X87ToFloat(format),
         ]);

@@ -72,6 +72,17 @@ pub(super) fn multiply(a: Number, b: Number) -> Outcome {
     }
 }
 
+/// a * b + c with one rounding.
+pub(super) fn multiply_add(a: Number, b: Number, c: Number) -> Outcome {
+    let (negative, magnitude) = match multiply(a, b) {
+        Outcome::Exact(product) => (product.negative, Magnitude::Finite(product)),
+        Outcome::Infinity(negative) => (negative, Magnitude::Infinity),
+        Outcome::Zero(negative) => (negative, Magnitude::Zero),
+        other => return other,
+    };
+    add(Number { negative, magnitude }, c)
+}
+
 pub(super) fn divide(a: Number, b: Number) -> Outcome {
     use Magnitude::{Finite, Infinity, Zero};
     let negative = a.negative != b.negative;

@@ -1,7 +1,8 @@
 //! SSE arithmetic through the host's floats, where the result and the raised exceptions are provably the same:
 //! round to nearest, no DAZ or FTZ, all masked, operands normal or zero, the result normal (and not the
 //! smallest normal, which rounding may have reached from below). Then only PRECISION can be raised, and
-//! whether it is follows from the odd parts of the significands. `None`: take the general path.
+//! whether it is follows from the odd parts of the significands. `None`: take the general path. There is no arithmetic on
+//! halves.
 
 use super::exception::PRECISION;
 use super::sse::Mode;
@@ -10,10 +11,10 @@ use std::ops::{Add, Div, Mul, Sub};
 
 /// A normal number or zero, as an odd integer (zero for zero) times a power of two.
 #[derive(Clone, Copy)]
-struct Plain {
-    zero: bool,
+pub(super) struct Plain {
+    pub(super) zero: bool,
     /// The exponent field.
-    biased: u64,
+    pub(super) biased: u64,
     /// The significand without its trailing zeros.
     odd: u64,
     /// The number of those.
@@ -21,7 +22,7 @@ struct Plain {
 }
 
 /// `bits` if it is a normal number or zero.
-fn plain(format: Format, bits: u64) -> Option<Plain> {
+pub(super) fn plain(format: Format, bits: u64) -> Option<Plain> {
     let fraction_bits = format.fraction_bits();
     let fraction = bits & ((1 << fraction_bits) - 1);
     let exponents = (1 << (format.width() - 1 - fraction_bits)) - 1;
@@ -38,7 +39,7 @@ fn plain(format: Format, bits: u64) -> Option<Plain> {
     Some(Plain { zero, biased, odd: significand >> trailing, trailing })
 }
 
-fn single(bits: u64) -> f32 {
+pub(super) fn single(bits: u64) -> f32 {
     let b = bits.to_le_bytes();
     f32::from_le_bytes([b[0], b[1], b[2], b[3]])
 }
@@ -47,7 +48,7 @@ fn single(bits: u64) -> f32 {
 fn on_host(op: Arithmetic, format: Format, a: u64, b: u64) -> u64 {
     match format {
         Format::Single => u64::from(calculate(op, single(a), single(b), f32::sqrt).to_bits()),
-        Format::Double => calculate(op, f64::from_bits(a), f64::from_bits(b), f64::sqrt).to_bits(),
+        _ => calculate(op, f64::from_bits(a), f64::from_bits(b), f64::sqrt).to_bits(),
     }
 }
 
@@ -101,7 +102,7 @@ pub(super) fn compare(format: Format, a: u64, b: u64) -> Option<u64> {
     plain(format, b)?;
     let (less, equal) = match format {
         Format::Single => (single(a) < single(b), single(a) == single(b)),
-        Format::Double => {
+        _ => {
             let (x, y) = (f64::from_bits(a), f64::from_bits(b));
             (x < y, x == y)
         }
@@ -134,7 +135,7 @@ fn sum_is_exact(op: Arithmetic, format: Format, a: u64, b: u64, sum: u64) -> boo
             let part = s - x;
             (x - (s - part)) + (y - part) == 0.0
         }
-        Format::Double => {
+        _ => {
             let (x, y, s) = (f64::from_bits(a), f64::from_bits(b ^ flip), f64::from_bits(sum));
             let part = s - x;
             (x - (s - part)) + (y - part) == 0.0

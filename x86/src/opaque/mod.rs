@@ -8,18 +8,21 @@
 //! here depends on the floating-point environment of the host but for its default, rounding to nearest.
 //!
 //! Parts: [`real`] (exact arithmetic and rounding), [`sse`] (the rules of SSE: DAZ, FTZ, NaN operands), `fast`
-//! (the same through host floats where that is provably equal), [`x87`] (the 80-bit format and its rules), [`field`]
-//! (polynomials of bits).
+//! (the same through host floats where that is provably equal), [`fused`] (multiply-add), [`convert`] (between formats), [`x87`] (the 80-bit format and
+//! its rules), [`field`] (polynomials of bits).
 
 mod basic;
+mod convert;
 mod fast;
 mod field;
+mod fused;
 mod real;
 mod series;
 mod sse;
 mod x87;
 
 pub use field::{AesStep, Field};
+pub use fused::Fused;
 pub use x87::status;
 
 /// Exception flags, by their bits in MXCSR and in the x87 status word.
@@ -50,6 +53,8 @@ pub const X87_MODE: u64 = 0x0f3f;
 /// An IEEE 754 format of SSE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
+    /// binary16, which is only converted from and to.
+    Half,
     /// binary32.
     Single,
     /// binary64.
@@ -61,6 +66,7 @@ impl Format {
     #[must_use]
     pub const fn width(self) -> u32 {
         match self {
+            Format::Half => 16,
             Format::Single => 32,
             Format::Double => 64,
         }
@@ -146,22 +152,30 @@ pub enum Opaque {
     },
     /// (a, mode) to (a rounded to an integer of the same format, raised).
     SseRound(Format),
-    /// (a, mode) to (a in the other format, raised).
+    /// (a, b, c, mode) to (a * b + c rounded once, raised).
+    SseFused(Fused),
+    /// (a, mode) to (a in another format, raised).
     SseConvert {
         /// The format of a.
         from: Format,
+        /// The format of the result.
+        to: Format,
     },
-    /// (a, mode) to (signed integer of `bits` bits, raised). Truncation is a mode whose RC is 3.
+    /// (a, mode) to (integer of `bits` bits, raised). Truncation is a mode whose RC is 3.
     SseToInteger {
         /// The format of a.
         from: Format,
         /// 32 or 64.
         bits: u32,
+        /// Whether the integer has a sign.
+        signed: bool,
     },
-    /// (signed integer of `bits` bits, mode) to (value, raised).
+    /// (integer of `bits` bits, mode) to (value, raised).
     SseFromInteger {
         /// 32 or 64.
         bits: u32,
+        /// Whether the integer has a sign.
+        signed: bool,
         /// The format of the result.
         to: Format,
     },
@@ -198,7 +212,8 @@ impl Opaque {
     pub fn argument_widths(self) -> Vec<u32> {
         match self {
             Opaque::Sse(_, f) | Opaque::SseCompare { format: f, .. } => vec![f.width(), f.width(), 16],
-            Opaque::SseRound(f) | Opaque::SseConvert { from: f } => vec![f.width(), 16],
+            Opaque::SseFused(f) => vec![f.format.width(), f.format.width(), f.format.width(), 16],
+            Opaque::SseRound(f) | Opaque::SseConvert { from: f, .. } => vec![f.width(), 16],
             Opaque::SseToInteger { from, .. } => vec![from.width(), 16],
             Opaque::SseFromInteger { bits, .. } => vec![bits, 16],
             Opaque::X87(_) => vec![64, 16, 64, 16, 16],
@@ -213,11 +228,11 @@ impl Opaque {
     #[must_use]
     pub fn result_widths(self) -> [u32; 3] {
         match self {
-            Opaque::Sse(_, f) | Opaque::SseRound(f) | Opaque::SseFromInteger { to: f, .. } => {
-                [f.width(), 6, 1]
-            }
-            Opaque::SseConvert { from: Format::Single } => [64, 6, 1],
-            Opaque::SseConvert { from: Format::Double } => [32, 6, 1],
+            Opaque::Sse(_, f)
+            | Opaque::SseRound(f)
+            | Opaque::SseConvert { to: f, .. }
+            | Opaque::SseFromInteger { to: f, .. } => [f.width(), 6, 1],
+            Opaque::SseFused(f) => [f.format.width(), 6, 1],
             Opaque::SseCompare { .. } => [3, 6, 1],
             Opaque::SseToInteger { bits, .. } => [bits, 6, 1],
             Opaque::X87(_) | Opaque::X87FromFloat { .. } => [64, 16, 16],
@@ -241,9 +256,14 @@ pub fn evaluate(op: Opaque, args: &[u64]) -> [u64; 3] {
             sse::compare(format, signaling, args[0], args[1], args[2])
         }
         Opaque::SseRound(format) => sse::round(format, args[0], args[1]),
-        Opaque::SseConvert { from } => sse::convert(from, args[0], args[1]),
-        Opaque::SseToInteger { from, bits } => sse::to_integer(from, bits, args[0], args[1]),
-        Opaque::SseFromInteger { bits, to } => sse::from_integer(bits, to, args[0], args[1]),
+        Opaque::SseFused(fused) => fused::multiply_add(fused, [args[0], args[1], args[2]], args[3]),
+        Opaque::SseConvert { from, to } => convert::between(from, to, args[0], args[1]),
+        Opaque::SseToInteger { from, bits, signed } => {
+            convert::to_integer(from, bits, signed, args[0], args[1])
+        }
+        Opaque::SseFromInteger { bits, signed, to } => {
+            convert::from_integer(bits, signed, to, args[0], args[1])
+        }
         Opaque::X87(op) => x87::arithmetic(op, (args[0], args[1]), (args[2], args[3]), args[4]),
         Opaque::X87Compare { signaling } => x87::compare(signaling, (args[0], args[1]), (args[2], args[3])),
         Opaque::X87FromFloat { format, quiet } => x87::from_float(format, quiet, args[0]),

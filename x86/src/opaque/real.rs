@@ -98,7 +98,8 @@ impl Real {
         (self.exponent, self.significand).cmp(&(other.exponent, other.significand))
     }
 
-    /// The sum; `None` if it is exactly zero. Both significands must have 64 bits at most.
+    /// The sum; `None` if it is exactly zero. Both significands must have 120 bits at most: then what is shifted out of the
+    /// smaller one is at least seven bits below the rounding of the sum.
     pub(super) fn add(self, other: Real) -> Option<Real> {
         let (large, small) =
             if self.compare_magnitude(&other).is_ge() { (self, other) } else { (other, self) };

@@ -10,20 +10,30 @@ use std::cmp::Ordering;
 
 /// The control part of MXCSR.
 #[derive(Clone, Copy)]
-pub(super) struct Mode(u64);
+pub(super) struct Mode(pub(super) u64);
 
 impl Mode {
     /// Denormal operands count as zeros.
-    fn denormals_are_zero(self) -> bool {
+    pub(super) fn denormals_are_zero(self) -> bool {
         self.0 & 0x40 != 0
     }
 
     /// Tiny results become zeros.
-    fn flush_to_zero(self) -> bool {
+    pub(super) fn flush_to_zero(self) -> bool {
         self.0 & 0x8000 != 0
     }
 
-    fn masks(self, exception: u64) -> bool {
+    /// The same where tiny results stay what they are.
+    pub(super) fn without_flush_to_zero(self) -> Mode {
+        Mode(self.0 & !0x8000)
+    }
+
+    /// The same where denormal operands count as what they are.
+    pub(super) fn with_denormals(self) -> Mode {
+        Mode(self.0 & !0x40)
+    }
+
+    pub(super) fn masks(self, exception: u64) -> bool {
         self.0 >> 7 & exception != 0
     }
 
@@ -42,14 +52,22 @@ pub(super) struct Parameters {
     pub(super) precision: u32,
     pub(super) min_exponent: i32,
     pub(super) max_exponent: i32,
-    sign: u64,
-    quiet: u64,
-    infinity: u64,
+    pub(super) sign: u64,
+    pub(super) quiet: u64,
+    pub(super) infinity: u64,
 }
 
 impl Format {
     pub(super) fn parameters(self) -> Parameters {
         match self {
+            Format::Half => Parameters {
+                precision: 11,
+                min_exponent: -14,
+                max_exponent: 15,
+                sign: 1 << 15,
+                quiet: 1 << 9,
+                infinity: 0x7c00,
+            },
             Format::Single => Parameters {
                 precision: 24,
                 min_exponent: -126,
@@ -102,7 +120,7 @@ pub(super) enum Value {
 /// An operand taken apart.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operand {
-    bits: u64,
+    pub(super) bits: u64,
     pub(super) negative: bool,
     pub(super) value: Value,
     pub(super) denormal: bool,
@@ -130,7 +148,7 @@ impl Operand {
     }
 
     /// An operand as an instruction that honours DAZ sees it.
-    fn read(format: Format, bits: u64, mode: Mode) -> Operand {
+    pub(super) fn read(format: Format, bits: u64, mode: Mode) -> Operand {
         let operand = Operand::new(format, bits);
         if operand.denormal && mode.denormals_are_zero() {
             return Operand::new(format, bits & format.parameters().sign);
@@ -139,7 +157,7 @@ impl Operand {
     }
 
     /// The operand where it is not a NaN, which the callers have seen to.
-    fn as_number(&self) -> Number {
+    pub(super) fn as_number(&self) -> Number {
         let magnitude = match self.value {
             Value::Finite(x) => Magnitude::Finite(x),
             Value::Infinity => Magnitude::Infinity,
@@ -152,24 +170,24 @@ impl Operand {
         matches!(self.value, Value::QuietNan | Value::SignalingNan)
     }
 
-    fn quieted(&self, format: Format) -> u64 {
+    pub(super) fn quieted(&self, format: Format) -> u64 {
         self.bits | format.parameters().quiet
     }
 }
 
-fn raised_if(condition: bool, exception: u64) -> u64 {
+pub(super) fn raised_if(condition: bool, exception: u64) -> u64 {
     if condition { exception } else { 0 }
 }
 
-/// The result if `a` or `b` is a NaN: the first of them, made quiet.
-fn propagate_nan(format: Format, a: &Operand, b: &Operand) -> Option<[u64; 3]> {
-    let nan = [a, b].into_iter().find(|o| o.is_nan())?;
-    let signaling = [a, b].into_iter().any(|o| o.value == Value::SignalingNan);
+/// The result if an operand is a NaN: the first that is, made quiet.
+pub(super) fn propagate_nan(format: Format, operands: &[&Operand]) -> Option<[u64; 3]> {
+    let nan = operands.iter().find(|o| o.is_nan())?;
+    let signaling = operands.iter().any(|o| o.value == Value::SignalingNan);
     Some([nan.quieted(format), raised_if(signaling, INVALID), 0])
 }
 
 /// Rounds an exact result into `format`.
-fn finish(format: Format, mode: Mode, exact: &Real) -> (u64, u64) {
+pub(super) fn finish(format: Format, mode: Mode, exact: &Real) -> (u64, u64) {
     let p = format.parameters();
     let rounding = mode.rounding();
     let rounded = exact.round(p.precision, rounding);
@@ -227,7 +245,7 @@ pub(super) fn arithmetic(op: Arithmetic, format: Format, a: u64, b: u64, mode: u
 }
 
 fn four_operations(op: Arithmetic, format: Format, a: &Operand, b: &Operand, mode: Mode) -> [u64; 3] {
-    if let Some(nan) = propagate_nan(format, a, b) {
+    if let Some(nan) = propagate_nan(format, &[a, b]) {
         return nan;
     }
     let denormal = raised_if(a.denormal || b.denormal, DENORMAL);
@@ -238,6 +256,11 @@ fn four_operations(op: Arithmetic, format: Format, a: &Operand, b: &Operand, mod
         Arithmetic::Mul => basic::multiply(x, y),
         _ => basic::divide(x, y),
     };
+    conclude(format, mode, outcome, denormal)
+}
+
+/// The result of arithmetic; `denormal` is what its operands raise.
+pub(super) fn conclude(format: Format, mode: Mode, outcome: Outcome, denormal: u64) -> [u64; 3] {
     match outcome {
         Outcome::Exact(exact) => {
             let (value, raised) = finish(format, mode, &exact);
@@ -252,7 +275,7 @@ fn four_operations(op: Arithmetic, format: Format, a: &Operand, b: &Operand, mod
 }
 
 fn square_root(format: Format, b: &Operand, mode: Mode) -> [u64; 3] {
-    if let Some(nan) = propagate_nan(format, b, b) {
+    if let Some(nan) = propagate_nan(format, &[b]) {
         return nan;
     }
     match b.value {
@@ -318,7 +341,7 @@ pub(super) fn compare(format: Format, signaling: bool, a: u64, b: u64, mode: u64
 pub(super) fn round(format: Format, a: u64, mode: u64) -> [u64; 3] {
     let mode = Mode(mode);
     let a = Operand::read(format, a, mode);
-    if let Some(nan) = propagate_nan(format, &a, &a) {
+    if let Some(nan) = propagate_nan(format, &[&a]) {
         return nan;
     }
     let Value::Finite(x) = a.value else { return [a.bits, 0, 0] };
@@ -331,63 +354,6 @@ pub(super) fn round(format: Format, a: u64, mode: u64) -> [u64; 3] {
 }
 
 /// The 64 leading bits of a number that has no more.
-fn top_bits(x: &Real) -> u64 {
+pub(super) fn top_bits(x: &Real) -> u64 {
     x.round(64, Rounding::Zero).significand
-}
-
-/// Converts between the two formats.
-pub(super) fn convert(from: Format, a: u64, mode: u64) -> [u64; 3] {
-    let mode = Mode(mode);
-    let to = match from {
-        Format::Single => Format::Double,
-        Format::Double => Format::Single,
-    };
-    let a = Operand::read(from, a, mode);
-    match a.value {
-        Value::Zero => [to.signed_zero(a.negative), 0, 0],
-        Value::Infinity => [to.signed_infinity(a.negative), 0, 0],
-        Value::Finite(x) => {
-            let (value, raised) = finish(to, mode, &x);
-            [value, raised | raised_if(a.denormal, DENORMAL), 0]
-        }
-        Value::QuietNan | Value::SignalingNan => {
-            let payload = match from {
-                Format::Single => (a.bits & 0x3f_ffff) << 29,
-                Format::Double => a.bits >> 29 & 0x3f_ffff,
-            };
-            let nan = to.signed_infinity(a.negative) | to.parameters().quiet | payload;
-            [nan, raised_if(a.value == Value::SignalingNan, INVALID), 0]
-        }
-    }
-}
-
-/// Converts to a signed integer; what does not fit becomes the smallest one ("integer indefinite").
-pub(super) fn to_integer(from: Format, bits: u32, a: u64, mode: u64) -> [u64; 3] {
-    let mode = Mode(mode);
-    let a = Operand::read(from, a, mode);
-    let rounded = match a.value {
-        Value::Zero => return [0, 0, 0],
-        Value::Finite(x) => x.to_integer(mode.rounding()),
-        _ => None,
-    };
-    let limit = 1_u64 << (bits - 1);
-    match rounded {
-        Some(r) if r.significand < limit + u64::from(a.negative) => {
-            let value = if a.negative { r.significand.wrapping_neg() } else { r.significand };
-            [value & (u64::MAX >> (64 - bits)), raised_if(r.inexact, PRECISION), 0]
-        }
-        _ => [limit, INVALID, 0],
-    }
-}
-
-/// Converts from a signed integer.
-pub(super) fn from_integer(bits: u32, to: Format, a: u64, mode: u64) -> [u64; 3] {
-    let signed = (a << (64 - bits)).cast_signed() >> (64 - bits);
-    match Real::from_integer(signed < 0, signed.unsigned_abs()) {
-        Some(x) => {
-            let (value, raised) = finish(to, Mode(mode), &x);
-            [value, raised, 0]
-        }
-        None => [0, 0, 0],
-    }
 }

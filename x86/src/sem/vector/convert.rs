@@ -1,18 +1,23 @@
 //! Conversions between formats and integers, and rounding to integers.
 
-use super::float::{Float, Raised, each_lane, mode, of_lane, settle};
+use super::float::{Float, Half, Raised, Single, each_lane, mode, of_lane, settle};
 use super::{
-    commit, commit_lanes, commit_low, first_lanes, lane, length, low_of, second_low, second_place, source,
-    source_of,
+    Wide, commit, commit_lanes, commit_low, commit_store, first_lanes, lane, length, low_of, register,
+    second_low, second_place, source, source_of,
 };
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine};
 use crate::op::{Loc, Op};
-use crate::opaque::{Format, Opaque, exception};
+use crate::opaque::{Opaque, exception};
 use crate::sem::operand;
 
 /// RC of MXCSR: toward zero.
 const RC_ZERO: u64 = 0x6000;
+
+/// What the table leaves as the selector of a conversion: RC is toward zero whatever MXCSR says.
+pub const TRUNCATE: u8 = 1;
+/// The same: the integer has no sign.
+pub const UNSIGNED: u8 = 2;
 
 /// A conversion of one lane, chosen by the table.
 pub trait Conversion {
@@ -21,53 +26,54 @@ pub trait Conversion {
     /// The width of the result in bits.
     const TO: u32;
     /// The function.
-    const OPAQUE: Opaque;
-    /// Whether it rounds toward zero whatever MXCSR says.
-    const TRUNCATE: bool = false;
+    fn function(signed: bool) -> Opaque;
 }
 
-/// A signed integer of `BITS` bits to a float.
+/// An integer of `BITS` bits to a float.
 pub struct FromInteger<F, const BITS: u32>(std::marker::PhantomData<F>);
 impl<F: Float, const BITS: u32> Conversion for FromInteger<F, BITS> {
     const FROM: u32 = BITS;
     const TO: u32 = F::W;
-    const OPAQUE: Opaque = Opaque::SseFromInteger { bits: BITS, to: F::FORMAT };
+    fn function(signed: bool) -> Opaque {
+        Opaque::SseFromInteger { bits: BITS, signed, to: F::FORMAT }
+    }
 }
 
-/// A float to a signed integer of `BITS` bits.
-pub struct ToInteger<F, const BITS: u32, const TRUNCATE: bool>(std::marker::PhantomData<F>);
-impl<F: Float, const BITS: u32, const TRUNCATE: bool> Conversion for ToInteger<F, BITS, TRUNCATE> {
+/// A float to an integer of `BITS` bits.
+pub struct ToInteger<F, const BITS: u32>(std::marker::PhantomData<F>);
+impl<F: Float, const BITS: u32> Conversion for ToInteger<F, BITS> {
     const FROM: u32 = F::W;
     const TO: u32 = BITS;
-    const OPAQUE: Opaque = Opaque::SseToInteger { from: F::FORMAT, bits: BITS };
-    const TRUNCATE: bool = TRUNCATE;
+    fn function(signed: bool) -> Opaque {
+        Opaque::SseToInteger { from: F::FORMAT, bits: BITS, signed }
+    }
 }
 
-/// A single to a double.
-pub struct Widen;
-impl Conversion for Widen {
-    const FROM: u32 = 32;
-    const TO: u32 = 64;
-    const OPAQUE: Opaque = Opaque::SseConvert { from: Format::Single };
+/// A float to another.
+pub struct Between<F, T>(std::marker::PhantomData<(F, T)>);
+impl<F: Float, T: Float> Conversion for Between<F, T> {
+    const FROM: u32 = F::W;
+    const TO: u32 = T::W;
+    fn function(_: bool) -> Opaque {
+        Opaque::SseConvert { from: F::FORMAT, to: T::FORMAT }
+    }
 }
 
-/// A double to a single.
-pub struct Narrow;
-impl Conversion for Narrow {
-    const FROM: u32 = 64;
-    const TO: u32 = 32;
-    const OPAQUE: Opaque = Opaque::SseConvert { from: Format::Double };
-}
-
-pub(super) fn conversion_mode<M: Machine, C: Conversion>(m: &M, op: &Op) -> Bv<M> {
+pub(super) fn conversion_mode<M: Machine>(m: &M, op: &Op) -> Bv<M> {
     let d = m.d();
-    if C::TRUNCATE { d.bin(Bin::Or, 16, mode(m, op), d.lit(16, RC_ZERO)) } else { mode(m, op) }
+    if op.cc.0 & TRUNCATE != 0 { d.bin(Bin::Or, 16, mode(m, op), d.lit(16, RC_ZERO)) } else { mode(m, op) }
+}
+
+/// What a lane is converted by.
+pub(super) fn function<C: Conversion>(op: &Op) -> Opaque {
+    C::function(op.cc.0 & UNSIGNED == 0)
 }
 
 fn convert_one<M: Machine, C: Conversion>(m: &mut M, op: &Op, from: Loc) -> Exec<Bv<M>> {
     let b = low_of(m, op, from, C::FROM)?;
-    let (mode, mut raised) = (conversion_mode::<M, C>(m, op), Raised::none(m.d()));
-    let v = of_lane(m, op, 0, &mut raised, &mut |d, raised, _| raised.apply(d, C::OPAQUE, &[b, mode]));
+    let (mode, mut raised) = (conversion_mode(m, op), Raised::none(m.d()));
+    let v =
+        of_lane(m, op, 0, &mut raised, &mut |d, raised, _| raised.apply(d, function::<C>(op), &[b, mode]));
     settle(m, op, &raised)?;
     Ok(v)
 }
@@ -89,16 +95,41 @@ pub fn into_general<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
 pub fn packed<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
     let count = length(op) / C::FROM.max(C::TO);
     let b = source_of(m, op, op.b, count * C::FROM, C::FROM)?;
-    let (r, raised) = {
-        let (d, mode, mut raised) = (m.d(), conversion_mode::<M, C>(m, op), Raised::none(m.d()));
-        let mut convert = |d: &M::D, raised: &mut Raised<M::D>, n: u32| {
-            raised.apply(d, C::OPAQUE, &[lane(d, C::FROM, n, &b), mode])
-        };
-        let r = first_lanes(d, C::TO, count, |n| of_lane(m, op, n, &mut raised, &mut convert));
-        (r, raised)
-    };
+    let mode = conversion_mode(m, op);
+    let (r, raised) = convert_lanes::<M, C>(m, op, count, &b, mode);
     settle(m, op, &raised)?;
     commit_lanes(m, op, C::TO, count, r);
+    Ok(())
+}
+
+/// The first `count` lanes of `v`, converted.
+fn convert_lanes<M: Machine, C: Conversion>(
+    m: &M,
+    op: &Op,
+    count: u32,
+    v: &Wide<M>,
+    mode: Bv<M>,
+) -> (Wide<M>, Raised<M::D>) {
+    let (d, mut raised) = (m.d(), Raised::none(m.d()));
+    let mut convert = |d: &M::D, raised: &mut Raised<M::D>, n: u32| {
+        raised.apply(d, function::<C>(op), &[lane(d, C::FROM, n, v), mode])
+    };
+    let r = first_lanes(d, C::TO, count, |n| of_lane(m, op, n, &mut raised, &mut convert));
+    (r, raised)
+}
+
+/// VCVTPS2PH: RC is as for ROUNDPS; the halves go to a register or to memory. As on processors, the flags of the
+/// conversion stay in MXCSR if the store faults; when it is tried again they are the same.
+pub fn to_halves<M: Machine>(m: &mut M, op: &Op) -> Exec {
+    let count = length(op) / 32;
+    let (v, mode) = (register(m, op.b), rounding_mode(m, op));
+    let (r, raised) = convert_lanes::<M, Between<Single, Half>>(m, op, count, &v, mode);
+    settle(m, op, &raised)?;
+    if op.a == Loc::Mem {
+        let va = operand::effective_address(m, op);
+        return commit_store(m, op, va, 16, count, &r);
+    }
+    commit_lanes(m, op, 16, count, r);
     Ok(())
 }
 

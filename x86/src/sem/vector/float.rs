@@ -21,10 +21,15 @@ pub trait Float {
     /// Its width in bits.
     const W: u32 = Self::FORMAT.width();
 }
+/// The ..PH halves, which are only converted.
+pub struct Half;
 /// The ..PS and ..SS instructions.
 pub struct Single;
 /// The ..PD and ..SD instructions.
 pub struct Double;
+impl Float for Half {
+    const FORMAT: Format = Format::Half;
+}
 impl Float for Single {
     const FORMAT: Format = Format::Single;
 }

@@ -5,7 +5,7 @@
 //! pending comes first. The operations on lanes, and the conversions, are those of the longer vectors.
 
 use super::algebra::{lane, lane_of_part, part_from_lanes};
-use super::convert::{Conversion, conversion_mode};
+use super::convert::{Conversion, conversion_mode, function};
 use super::float::{Raised, settle};
 use super::lanes::{Lane, both, saturate_signed, saturate_unsigned};
 use super::moves::signs;
@@ -182,8 +182,8 @@ pub fn masked_store<M: Machine>(m: &mut M, op: &Op) -> Exec {
 /// Converts two lanes of `source`, and raises what that finds.
 fn convert<M: Machine, C: Conversion>(m: &mut M, op: &Op, source: &[Bv<M>]) -> Exec<[Bv<M>; 2]> {
     let (lanes, raised) = {
-        let (d, mode, mut raised) = (m.d(), conversion_mode::<M, C>(m, op), Raised::none(m.d()));
-        let lanes = [0, 1].map(|n| raised.apply(d, C::OPAQUE, &[lane(d, C::FROM, n, source), mode]));
+        let (d, mode, mut raised) = (m.d(), conversion_mode(m, op), Raised::none(m.d()));
+        let lanes = [0, 1].map(|n| raised.apply(d, function::<C>(op), &[lane(d, C::FROM, n, source), mode]));
         (lanes, raised)
     };
     settle(m, op, &raised)?;

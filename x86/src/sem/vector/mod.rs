@@ -31,6 +31,7 @@ pub mod compress;
 pub mod convert;
 pub mod crc;
 pub mod float;
+pub mod fused;
 pub mod galois;
 pub mod lanes;
 pub mod masked;
@@ -60,6 +61,6 @@ use operands::{
     second_low, second_place, second_whole, source, source_address, source_of, source_whole, sources,
 };
 use results::{
-    by_blocks, by_parts, commit, commit_lanes, commit_low, commit_mask, commit_store, set_register,
-    store_chosen,
+    by_blocks, by_parts, commit, commit_lanes, commit_low, commit_low_over, commit_mask, commit_store,
+    set_register, store_chosen,
 };

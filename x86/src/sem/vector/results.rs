@@ -150,13 +150,19 @@ fn masked<M: Machine>(m: &M, op: &Op, w: u32, count: u32, r: &Wide<M>) -> Wide<M
 /// Writes the low lane of the destination, `w` bits, under bit 0 of the mask; the rest of its 128 bits is that of the
 /// first source.
 #[inline(always)]
-pub(super) fn commit_low<M: Machine>(m: &mut M, op: &Op, w: u32, mut v: Bv<M>) {
+pub(super) fn commit_low<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) {
+    commit_low_over(m, op, first_place(op), w, v);
+}
+
+/// The same where the rest is that of the register `rest`.
+#[inline(always)]
+pub(super) fn commit_low_over<M: Machine>(m: &mut M, op: &Op, rest: Loc, w: u32, mut v: Bv<M>) {
     if let Some(active) = mask_bit(m, op, 0) {
         let (d, old) = (m.d(), m.vector(number(op.a), 0));
         let other = if op.vector.mask.is_zeroing() { d.lit(w, 0) } else { d.trunc(64, w, old) };
         v = d.ite(active, w, v, other);
     }
-    let from = number(first_place(op));
+    let from = number(rest);
     let a: Block<M::D> = [m.vector(from, 0), m.vector(from, 1)];
     let d = m.d();
     let low = if w == 64 { v } else { d.concat(64 - w, d.extract(64, w, 64 - w, a[0]), w, v) };

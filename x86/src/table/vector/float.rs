@@ -1,15 +1,22 @@
 //! Floating point.
 
-use iced_x86::{Instruction, Mnemonic as N};
+use iced_x86::{Instruction, MandatoryPrefix, Mnemonic as N, OpCodeTableKind};
 
 use crate::machine::{Body, Machine};
+use crate::op::{Condition, Encoding, Op};
 use crate::sem::vector::convert::{
-    self, FromInteger, Narrow, ToInteger, Widen, into_general, into_low_lane, packed,
+    self, Between, FromInteger, TRUNCATE, ToInteger, UNSIGNED, into_general, into_low_lane, packed,
 };
-use crate::sem::vector::float::{self, Double, Single};
+use crate::sem::vector::float::{self, Double, Half, Single};
+use crate::sem::vector::fused;
 
-pub(super) fn body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
-    arithmetic(i).or_else(|| combinations(i)).or_else(|| comparisons(i)).or_else(|| conversions(i))
+/// The handler; some find in `op` a selector.
+pub(super) fn body<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> {
+    arithmetic(i)
+        .or_else(|| combinations(i))
+        .or_else(|| comparisons(i))
+        .or_else(|| conversions(i, op))
+        .or_else(|| fused(i, op))
 }
 
 /// Matches the four forms of an arithmetic instruction, legacy and VEX.
@@ -72,38 +79,116 @@ fn comparisons<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     })
 }
 
-fn conversions<M: Machine>(i: &Instruction) -> Option<Body<M>> {
-    // Where one mnemonic has a 32-bit and a 64-bit integer, it is the last operand of one, the first of the other.
-    let last = i.op_count().saturating_sub(1);
-    let from_64 = i.op_register(last).is_gpr64() || i.memory_size().size() == 8;
+fn conversions<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> {
+    let body =
+        rounding(i).or_else(|| to_integer(i)).or_else(|| from_integer(i)).or_else(|| between_formats(i))?;
+    let (truncate, unsigned) = (truncates(i.mnemonic()), is_unsigned(i.mnemonic()));
+    op.cc = Condition(if truncate { TRUNCATE } else { 0 } | if unsigned { UNSIGNED } else { 0 });
+    Some(body)
+}
+
+fn truncates(mnemonic: N) -> bool {
+    matches!(
+        mnemonic,
+        N::Cvttss2si | N::Vcvttss2si | N::Cvttsd2si | N::Vcvttsd2si | N::Vcvttss2usi | N::Vcvttsd2usi
+    ) || matches!(mnemonic, N::Cvttps2dq | N::Vcvttps2dq | N::Cvttpd2dq | N::Vcvttpd2dq)
+        || matches!(mnemonic, N::Vcvttps2udq | N::Vcvttpd2udq | N::Vcvttps2qq | N::Vcvttpd2qq)
+        || matches!(mnemonic, N::Vcvttps2uqq | N::Vcvttpd2uqq)
+}
+
+fn is_unsigned(mnemonic: N) -> bool {
+    matches!(mnemonic, N::Vcvtss2usi | N::Vcvtsd2usi | N::Vcvttss2usi | N::Vcvttsd2usi)
+        || matches!(mnemonic, N::Vcvtusi2ss | N::Vcvtusi2sd | N::Vcvtudq2ps | N::Vcvtudq2pd)
+        || matches!(mnemonic, N::Vcvtuqq2ps | N::Vcvtuqq2pd | N::Vcvtps2udq | N::Vcvtpd2udq)
+        || matches!(mnemonic, N::Vcvttps2udq | N::Vcvttpd2udq | N::Vcvtps2uqq | N::Vcvtpd2uqq)
+        || matches!(mnemonic, N::Vcvttps2uqq | N::Vcvttpd2uqq)
+}
+
+fn to_integer<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     let to_64 = i.op0_register().is_gpr64();
     Some(match i.mnemonic() {
-        N::Cvtsi2ss | N::Vcvtsi2ss if from_64 => into_low_lane::<M, FromInteger<Single, 64>>,
-        N::Cvtsi2ss | N::Vcvtsi2ss => into_low_lane::<M, FromInteger<Single, 32>>,
-        N::Cvtsi2sd | N::Vcvtsi2sd if from_64 => into_low_lane::<M, FromInteger<Double, 64>>,
-        N::Cvtsi2sd | N::Vcvtsi2sd => into_low_lane::<M, FromInteger<Double, 32>>,
-        N::Cvtss2sd | N::Vcvtss2sd => into_low_lane::<M, Widen>,
-        N::Cvtsd2ss | N::Vcvtsd2ss => into_low_lane::<M, Narrow>,
-        N::Cvtss2si | N::Vcvtss2si if to_64 => into_general::<M, ToInteger<Single, 64, false>>,
-        N::Cvtss2si | N::Vcvtss2si => into_general::<M, ToInteger<Single, 32, false>>,
-        N::Cvtsd2si | N::Vcvtsd2si if to_64 => into_general::<M, ToInteger<Double, 64, false>>,
-        N::Cvtsd2si | N::Vcvtsd2si => into_general::<M, ToInteger<Double, 32, false>>,
-        N::Cvttss2si | N::Vcvttss2si if to_64 => into_general::<M, ToInteger<Single, 64, true>>,
-        N::Cvttss2si | N::Vcvttss2si => into_general::<M, ToInteger<Single, 32, true>>,
-        N::Cvttsd2si | N::Vcvttsd2si if to_64 => into_general::<M, ToInteger<Double, 64, true>>,
-        N::Cvttsd2si | N::Vcvttsd2si => into_general::<M, ToInteger<Double, 32, true>>,
-        N::Cvtps2pd | N::Vcvtps2pd => packed::<M, Widen>,
-        N::Cvtpd2ps | N::Vcvtpd2ps => packed::<M, Narrow>,
-        N::Cvtdq2ps | N::Vcvtdq2ps => packed::<M, FromInteger<Single, 32>>,
-        N::Cvtdq2pd | N::Vcvtdq2pd => packed::<M, FromInteger<Double, 32>>,
-        N::Cvtps2dq | N::Vcvtps2dq => packed::<M, ToInteger<Single, 32, false>>,
-        N::Cvttps2dq | N::Vcvttps2dq => packed::<M, ToInteger<Single, 32, true>>,
-        N::Cvtpd2dq | N::Vcvtpd2dq => packed::<M, ToInteger<Double, 32, false>>,
-        N::Cvttpd2dq | N::Vcvttpd2dq => packed::<M, ToInteger<Double, 32, true>>,
+        N::Cvtss2si | N::Vcvtss2si | N::Cvttss2si | N::Vcvttss2si | N::Vcvtss2usi | N::Vcvttss2usi => {
+            if to_64 {
+                into_general::<M, ToInteger<Single, 64>>
+            } else {
+                into_general::<M, ToInteger<Single, 32>>
+            }
+        }
+        N::Cvtsd2si | N::Vcvtsd2si | N::Cvttsd2si | N::Vcvttsd2si | N::Vcvtsd2usi | N::Vcvttsd2usi => {
+            if to_64 {
+                into_general::<M, ToInteger<Double, 64>>
+            } else {
+                into_general::<M, ToInteger<Double, 32>>
+            }
+        }
+        N::Cvtps2dq | N::Vcvtps2dq | N::Cvttps2dq | N::Vcvttps2dq | N::Vcvtps2udq | N::Vcvttps2udq => {
+            packed::<M, ToInteger<Single, 32>>
+        }
+        N::Cvtpd2dq | N::Vcvtpd2dq | N::Cvttpd2dq | N::Vcvttpd2dq | N::Vcvtpd2udq | N::Vcvttpd2udq => {
+            packed::<M, ToInteger<Double, 32>>
+        }
+        N::Vcvtps2qq | N::Vcvttps2qq | N::Vcvtps2uqq | N::Vcvttps2uqq => packed::<M, ToInteger<Single, 64>>,
+        N::Vcvtpd2qq | N::Vcvttpd2qq | N::Vcvtpd2uqq | N::Vcvttpd2uqq => packed::<M, ToInteger<Double, 64>>,
+        _ => return None,
+    })
+}
+
+fn from_integer<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    // Where one mnemonic has a 32-bit and a 64-bit integer, it is the last operand.
+    let last = i.op_count().saturating_sub(1);
+    let from_64 = i.op_register(last).is_gpr64() || i.memory_size().size() == 8;
+    Some(match i.mnemonic() {
+        N::Cvtsi2ss | N::Vcvtsi2ss | N::Vcvtusi2ss if from_64 => into_low_lane::<M, FromInteger<Single, 64>>,
+        N::Cvtsi2ss | N::Vcvtsi2ss | N::Vcvtusi2ss => into_low_lane::<M, FromInteger<Single, 32>>,
+        N::Cvtsi2sd | N::Vcvtsi2sd | N::Vcvtusi2sd if from_64 => into_low_lane::<M, FromInteger<Double, 64>>,
+        N::Cvtsi2sd | N::Vcvtsi2sd | N::Vcvtusi2sd => into_low_lane::<M, FromInteger<Double, 32>>,
+        N::Cvtdq2ps | N::Vcvtdq2ps | N::Vcvtudq2ps => packed::<M, FromInteger<Single, 32>>,
+        N::Cvtdq2pd | N::Vcvtdq2pd | N::Vcvtudq2pd => packed::<M, FromInteger<Double, 32>>,
+        N::Vcvtqq2ps | N::Vcvtuqq2ps => packed::<M, FromInteger<Single, 64>>,
+        N::Vcvtqq2pd | N::Vcvtuqq2pd => packed::<M, FromInteger<Double, 64>>,
+        _ => return None,
+    })
+}
+
+fn between_formats<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.mnemonic() {
+        N::Cvtss2sd | N::Vcvtss2sd => into_low_lane::<M, Between<Single, Double>>,
+        N::Cvtsd2ss | N::Vcvtsd2ss => into_low_lane::<M, Between<Double, Single>>,
+        N::Cvtps2pd | N::Vcvtps2pd => packed::<M, Between<Single, Double>>,
+        N::Cvtpd2ps | N::Vcvtpd2ps => packed::<M, Between<Double, Single>>,
+        N::Vcvtph2ps => packed::<M, Between<Half, Single>>,
+        N::Vcvtps2ph => convert::to_halves::<M>,
+        _ => return None,
+    })
+}
+
+fn rounding<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.mnemonic() {
         N::Roundps | N::Vroundps => convert::round_packed::<M, Single>,
         N::Roundpd | N::Vroundpd => convert::round_packed::<M, Double>,
         N::Roundss | N::Vroundss => convert::round_scalar::<M, Single>,
         N::Roundsd | N::Vroundsd => convert::round_scalar::<M, Double>,
         _ => return None,
+    })
+}
+
+/// FMA, whose opcodes are regular: the high digit is the order of the operands, the low one the function, W the format.
+/// The handlers find order and signs in the opcode.
+fn fused<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> {
+    let code = i.op_code();
+    let is_in_map = code.table() == OpCodeTableKind::T0F38
+        && code.mandatory_prefix() == MandatoryPrefix::P66
+        && op.vector.encoding != Encoding::Legacy;
+    let opcode = u8::try_from(code.op_code()).unwrap_or(0);
+    if !is_in_map || !(9..=0xb).contains(&(opcode >> 4)) || opcode & 15 < 6 {
+        return None;
+    }
+    op.cc = Condition(opcode);
+    let is_scalar = opcode & 15 > 8 && opcode & 1 != 0;
+    Some(match (is_scalar, code.w() != 0) {
+        (false, false) => fused::packed::<M, Single>,
+        (false, true) => fused::packed::<M, Double>,
+        (true, false) => fused::scalar::<M, Single>,
+        (true, true) => fused::scalar::<M, Double>,
     })
 }

@@ -4,8 +4,8 @@ use iced_x86::{Instruction, Mnemonic as N};
 
 use crate::decode;
 use crate::machine::{Body, Handler, Machine};
-use crate::op::Op;
-use crate::sem::vector::convert::{FromInteger, ToInteger};
+use crate::op::{Condition, Op};
+use crate::sem::vector::convert::{FromInteger, TRUNCATE, ToInteger};
 use crate::sem::vector::float::{Double, Single};
 use crate::sem::vector::lanes;
 use crate::sem::vector::mmx::{self, horizontal, lanes as each, shift};
@@ -19,7 +19,10 @@ pub(super) fn is_mmx(i: &Instruction) -> bool {
 
 /// The handler and operands of `i`, which [`is_mmx`].
 pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
-    let op = decode::op(i);
+    let mut op = decode::op(i);
+    if matches!(i.mnemonic(), N::Cvttps2pi | N::Cvttpd2pi) {
+        op.cc = Condition(TRUNCATE);
+    }
     let body = arithmetic(i)
         .or_else(|| multiplication(i))
         .or_else(|| comparison(i))
@@ -149,10 +152,8 @@ fn conversions<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     Some(match i.mnemonic() {
         N::Cvtpi2ps => mmx::into_floats::<M, FromInteger<Single, 32>>,
         N::Cvtpi2pd => mmx::into_floats::<M, FromInteger<Double, 32>>,
-        N::Cvtps2pi => mmx::into_integers::<M, ToInteger<Single, 32, false>>,
-        N::Cvttps2pi => mmx::into_integers::<M, ToInteger<Single, 32, true>>,
-        N::Cvtpd2pi => mmx::into_integers::<M, ToInteger<Double, 32, false>>,
-        N::Cvttpd2pi => mmx::into_integers::<M, ToInteger<Double, 32, true>>,
+        N::Cvtps2pi | N::Cvttps2pi => mmx::into_integers::<M, ToInteger<Single, 32>>,
+        N::Cvtpd2pi | N::Cvttpd2pi => mmx::into_integers::<M, ToInteger<Double, 32>>,
         _ => return None,
     })
 }

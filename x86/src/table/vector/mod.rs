@@ -1,4 +1,5 @@
-//! SSE to SSE4.2, AVX, AVX2 and AVX-512, by mnemonic: one entry has the legacy, the VEX and the EVEX form, at every vector length.
+//! SSE to SSE4.2, AVX, AVX2, FMA, F16C and AVX-512, by mnemonic: one entry has the legacy, the VEX and the EVEX form, at
+//! every vector length.
 //! [`crate::sem::vector`] tells how to add one.
 //!
 //! MMX is in [`mmx`]. Left out: RCPPS, RCPSS, RSQRTPS, RSQRTSS, whose approximations differ from processor to processor.
@@ -27,7 +28,7 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
     if mmx::is_mmx(i) {
         return mmx::lookup(i);
     }
-    let op = decode::op(i);
+    let mut op = decode::op(i);
     // Comparisons into masks and gathers under masks share only their names with the VEX forms.
     if [op.a, op.b].iter().any(|loc| matches!(loc, Loc::Mask(_))) {
         return Some((Handler::Body(opmask::body(i)?), op));
@@ -38,7 +39,7 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
     let body = moves::body(i, &op)
         .or_else(|| integer::body(i))
         .or_else(|| shuffle::body(i, &op))
-        .or_else(|| float::body(i))
+        .or_else(|| float::body(i, &mut op))
         .or_else(|| other_body(i))?;
     Some((Handler::Body(body), op))
 }
