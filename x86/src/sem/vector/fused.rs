@@ -25,8 +25,8 @@ fn ordered<T>(op: &Op, a: T, b: T, c: T) -> [T; 3] {
 fn function<F: Float>(op: &Op, n: u32) -> Opaque {
     let signs = opcode(op) & 15;
     let (negate_product, negate_addend) = match signs {
-        6 => (false, n % 2 == 0),
-        7 => (false, n % 2 == 1),
+        6 => (false, n.is_multiple_of(2)),
+        7 => (false, !n.is_multiple_of(2)),
         _ => (signs & 4 != 0, signs & 2 != 0),
     };
     Opaque::SseFused(Fused { format: F::FORMAT, negate_product, negate_addend })
