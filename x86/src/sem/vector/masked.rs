@@ -1,8 +1,8 @@
-//! Accesses of the lanes that a vector names: VMASKMOVPS and its kin, gathers.
+//! Accesses of the lanes that a vector or an opmask names: VMASKMOVPS and its kin, gathers, scatters.
 
 use super::{
-    above, first_lanes, from_lanes, lane, length, mask as ones_if, number, parts, register, set_register,
-    store_chosen,
+    above, first_lanes, from_lanes, is_active, lane, length, mask as ones_if, number, parts, register,
+    set_register, store_chosen,
 };
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bool, Bv, Exec, Machine};
@@ -34,7 +34,7 @@ pub fn by_sign<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 ///
 /// First the mask becomes all ones or all zeros in each lane. Then a lane that is loaded is written, and its mask
 /// cleared, before the next is looked at: what a fault interrupts goes on where it was (Intel SDM vol. 2, VPGATHERDD).
-/// This is the one instruction that leaves a trace when it faults.
+/// Gathers and scatters are the instructions that leave a trace when they fault.
 pub fn gather<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) -> Exec {
     let indices = register(m, op.d);
     let mask = register(m, op.c);
@@ -47,31 +47,79 @@ pub fn gather<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) ->
         let loaded = m.load_if(active, W, va).map_err(|trap| operand::non_canonical(op, trap))?;
         any = m.d().or(any, active);
         write_element(m, op, W, n, loaded, active, any);
+        let (d, mask) = (m.d(), register(m, op.c));
+        let rest = from_lanes(d, op, W, |k| if k == n { d.lit(W, 0) } else { lane(d, W, k, &mask) });
+        set_register(m, op, op.c, rest);
     }
-    // The lanes may be fewer than those of the vectors: the rest becomes zero, in both.
-    let (d, v) = (m.d(), register(m, op.a));
-    let r = first_lanes(d, W, length(op) / W.max(INDEX), |n| lane(d, W, n, &v));
-    let zero = [d.lit(64, 0); 8];
-    set_register(m, op, op.a, r);
+    clear_rest(m, op, W, length(op) / W.max(INDEX));
+    let zero = [m.d().lit(64, 0); 8];
     set_register(m, op, op.c, zero);
     Ok(())
 }
 
-/// Writes lane `n` of the destination if it is `active`, and clears its mask. What is above the vector becomes zero with
-/// the first lane that is written, as processors have it.
+/// The same under an opmask: its bit n is cleared when lane n is written.
+pub fn gather_by_mask<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) -> Exec {
+    let (indices, count) = (register(m, op.d), length(op) / W.max(INDEX));
+    let mut any = m.d().bool(false);
+    for n in 0..count {
+        let active = is_active(m, op, n);
+        let va = element_address::<M>(m, op, INDEX, lane(m.d(), INDEX, n, &indices));
+        let loaded = m.load_if(active, W, va).map_err(|trap| operand::non_canonical(op, trap))?;
+        any = m.d().or(any, active);
+        write_element(m, op, W, n, loaded, active, any);
+        keep_mask_above(m, op, n + 1);
+    }
+    clear_rest(m, op, W, count);
+    keep_mask_above(m, op, 64);
+    Ok(())
+}
+
+/// VSCATTERDPS and its kin: lanes of `W` bits to addresses whose indices are the lanes of `INDEX` bits of a vector, one
+/// after the other, so that the highest stays where addresses are the same. Bit n of the mask is cleared when lane n
+/// is stored.
+pub fn scatter<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) -> Exec {
+    let (indices, v) = (register(m, op.d), register(m, op.b));
+    for n in 0..length(op) / W.max(INDEX) {
+        let active = is_active(m, op, n);
+        let va = element_address::<M>(m, op, INDEX, lane(m.d(), INDEX, n, &indices));
+        let element = lane(m.d(), W, n, &v);
+        m.store_if(active, W, va, element).map_err(|trap| operand::non_canonical(op, trap))?;
+        keep_mask_above(m, op, n + 1);
+    }
+    keep_mask_above(m, op, 64);
+    Ok(())
+}
+
+/// Clears the bits of the mask below `n`.
+fn keep_mask_above<M: Machine>(m: &mut M, op: &Op, n: u32) {
+    if let Some(k) = op.vector.mask.register() {
+        let d = m.d();
+        let kept = d.lit(64, u64::MAX.checked_shl(n).unwrap_or(0));
+        let rest = d.bin(Bin::And, 64, m.opmask(k), kept);
+        m.set_opmask(k, rest);
+    }
+}
+
+/// Clears the destination above the first `count` lanes of `w` bits, which may be fewer than the vector has.
+fn clear_rest<M: Machine>(m: &mut M, op: &Op, w: u32, count: u32) {
+    let (d, v) = (m.d(), register(m, op.a));
+    let r = first_lanes(d, w, count, |n| lane(d, w, n, &v));
+    set_register(m, op, op.a, r);
+}
+
+/// Writes lane `n` of the destination if it is `active`. What is above the vector becomes zero with the first lane that
+/// is written, as processors have it.
 fn write_element<M: Machine>(m: &mut M, op: &Op, w: u32, n: u32, v: Bv<M>, active: Bool<M>, any: Bool<M>) {
-    let (old, mask) = (register(m, op.a), register(m, op.c));
+    let old = register(m, op.a);
     let d = m.d();
     let v = d.ite(active, w, v, lane(d, w, n, &old));
     let mut r = from_lanes(d, op, w, |k| if k == n { v } else { lane(d, w, k, &old) });
-    let rest = from_lanes(d, op, w, |k| if k == n { d.lit(w, 0) } else { lane(d, w, k, &mask) });
     for (above, old) in r.iter_mut().zip(old).skip(parts(op)) {
         *above = d.ite(any, 64, d.lit(64, 0), old);
     }
     for (part, v) in (0..).zip(r) {
         m.set_vector(number(op.a), part, v);
     }
-    set_register(m, op, op.c, rest);
 }
 
 /// The address of an element: base and displacement, and its index, sign-extended and scaled.

@@ -15,7 +15,7 @@ use iced_x86::{Code, Instruction};
 
 use crate::decode;
 use crate::machine::{Body, Handler, Machine};
-use crate::op::{Encoding, Loc, Op};
+use crate::op::{Loc, Op};
 use crate::sem::vector::{crc, state};
 
 /// The handler and operands of `i`, if it is one of these.
@@ -29,12 +29,9 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
         return mmx::lookup(i);
     }
     let mut op = decode::op(i);
-    // Comparisons into masks and gathers under masks share only their names with the VEX forms.
+    // Comparisons into masks share only their names with the VEX forms.
     if [op.a, op.b].iter().any(|loc| matches!(loc, Loc::Mask(_))) {
         return Some((Handler::Body(opmask::body(i)?), op));
-    }
-    if op.vector.encoding == Encoding::Evex && i.is_vsib() {
-        return None;
     }
     let body = moves::body(i, &op)
         .or_else(|| integer::body(i))

@@ -3,10 +3,14 @@
 use iced_x86::{Instruction, Mnemonic as N};
 
 use crate::machine::{Body, Machine};
-use crate::op::{Loc, Op};
+use crate::op::{Encoding, Loc, Op};
 use crate::sem::vector::{masked, moves};
 
 pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    whole_or_low(i, op).or_else(|| elements(i, op))
+}
+
+fn whole_or_low<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
     let between_registers = matches!((op.a, op.b), (Loc::Vector(_), Loc::Vector(_)));
     Some(match i.mnemonic() {
         N::Movdqa | N::Vmovdqa | N::Movntdq | N::Vmovntdq | N::Movntdqa | N::Vmovntdqa => {
@@ -35,12 +39,27 @@ pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
         N::Maskmovdqu | N::Vmaskmovdqu => moves::masked_store::<M>,
         N::Vmaskmovps | N::Vpmaskmovd => masked::by_sign::<M, 32>,
         N::Vmaskmovpd | N::Vpmaskmovq => masked::by_sign::<M, 64>,
-        N::Vgatherdps | N::Vpgatherdd => masked::gather::<M, 32, 32>,
-        N::Vgatherqps | N::Vpgatherqd => masked::gather::<M, 32, 64>,
-        N::Vgatherdpd | N::Vpgatherdq => masked::gather::<M, 64, 32>,
-        N::Vgatherqpd | N::Vpgatherqq => masked::gather::<M, 64, 64>,
         N::Vzeroupper => moves::zero::<M, false>,
         N::Vzeroall => moves::zero::<M, true>,
+        _ => return None,
+    })
+}
+
+fn elements<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    let by_mask = op.vector.encoding == Encoding::Evex;
+    Some(match i.mnemonic() {
+        N::Vgatherdps | N::Vpgatherdd if by_mask => masked::gather_by_mask::<M, 32, 32>,
+        N::Vgatherdps | N::Vpgatherdd => masked::gather::<M, 32, 32>,
+        N::Vgatherqps | N::Vpgatherqd if by_mask => masked::gather_by_mask::<M, 32, 64>,
+        N::Vgatherqps | N::Vpgatherqd => masked::gather::<M, 32, 64>,
+        N::Vgatherdpd | N::Vpgatherdq if by_mask => masked::gather_by_mask::<M, 64, 32>,
+        N::Vgatherdpd | N::Vpgatherdq => masked::gather::<M, 64, 32>,
+        N::Vgatherqpd | N::Vpgatherqq if by_mask => masked::gather_by_mask::<M, 64, 64>,
+        N::Vgatherqpd | N::Vpgatherqq => masked::gather::<M, 64, 64>,
+        N::Vscatterdps | N::Vpscatterdd => masked::scatter::<M, 32, 32>,
+        N::Vscatterqps | N::Vpscatterqd => masked::scatter::<M, 32, 64>,
+        N::Vscatterdpd | N::Vpscatterdq => masked::scatter::<M, 64, 32>,
+        N::Vscatterqpd | N::Vpscatterqq => masked::scatter::<M, 64, 64>,
         _ => return None,
     })
 }
