@@ -4,11 +4,11 @@ use iced_x86::{Code, CpuidFeature};
 use serde::{Deserialize, Serialize};
 use x86::xsave::{Layout, component};
 
-/// Whether this host runs the encoding in user mode. Where it does not, the host's answer is #UD or #GP whatever
-/// the operands, and says nothing about the semantics.
+/// Whether this host knows the encoding: outside of ring 0 a privileged one faults. Where it does not, the host's
+/// answer is #UD whatever the operands, and says nothing about the semantics.
 #[must_use]
 pub fn runs(code: Code) -> bool {
-    code.op_code().cpl3() && code.cpuid_features().iter().all(|feature| has(*feature))
+    code.cpuid_features().iter().all(|feature| has(*feature))
 }
 
 /// A processor model.
@@ -82,7 +82,9 @@ fn has(feature: CpuidFeature) -> bool {
             true
         }
         F::FPU | F::FPU287 | F::FPU387 | F::MMX | F::FXSR | F::SSE | F::SSE2 | F::CLFSH | F::PAUSE => true,
-        F::SYSCALL | F::MULTIBYTENOP | F::CET_IBT => true,
+        F::SYSCALL | F::SEP | F::MSR | F::MULTIBYTENOP | F::CET_IBT => true,
+        F::SMAP => *LEAF_7_EBX & 1 << 20 != 0,
+        F::INVPCID => *LEAF_7_EBX & 1 << 10 != 0,
         F::SSE3 => std::is_x86_feature_detected!("sse3"),
         F::SSSE3 => std::is_x86_feature_detected!("ssse3"),
         F::SSE4_1 => std::is_x86_feature_detected!("sse4.1"),

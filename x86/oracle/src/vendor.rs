@@ -140,6 +140,9 @@ pub const NOT_ON_AMD: &[(&str, Concerns)] = &[
     }),
     ("FXSAVE: AMD leaves the pointers of the last x87 instruction in memory as they are", is_fxsave),
     ("MOVSXD to a 16-bit register: Intel reads 16 bits, AMD 32", |i, _| i.code() == Code::Movsxd_r16_rm16),
+    ("SYSEXIT: AMD has it not in 64-bit mode, and raises #UD", |i, _| {
+        matches!(i.mnemonic(), M::Sysexit | M::Sysexitq)
+    }),
     ("PAUSE with more prefixes: with REX.B, AMD takes it for XCHG r8d, eax", |i, _| {
         i.mnemonic() == M::Pause && i.len() > 2
     }),

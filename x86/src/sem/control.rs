@@ -108,7 +108,7 @@ pub fn debug_trap<M: Machine>(_m: &mut M, _op: &Op) -> Exec<FlowOf<M>> {
     Err(Trap::Debug)
 }
 
-/// UD0, UD1, UD2.
+/// UD0, UD1, UD2; CLAC and STAC outside of ring 0.
 pub fn undefined<M: Machine>(_m: &mut M, _op: &Op) -> Exec<FlowOf<M>> {
     Err(Trap::Undefined)
 }

@@ -260,6 +260,8 @@ fn last<M: Machine>(i: &Instruction) -> Option<Handler<M>> {
         N::Int3 => (control::breakpoint::<M>, None),
         N::Int1 => (control::debug_trap::<M>, None),
         N::Ud0 | N::Ud1 | N::Ud2 => (control::undefined::<M>, None),
+        // Unlike the other privileged instructions.
+        N::Clac | N::Stac => (control::undefined::<M>, None),
         _ if i.is_privileged() || is_forbidden(i) => (control::privileged::<M>, None),
         _ => (string_last(i).or_else(|| machine_read(i))?, None),
     };

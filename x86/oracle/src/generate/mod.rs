@@ -194,6 +194,7 @@ fn may_follow(i: &Instruction, undefined: u64, first: bool, length: usize) -> bo
 fn always_faults(i: &Instruction) -> bool {
     use Mnemonic as M;
     matches!(i.mnemonic(), M::Ud0 | M::Ud1 | M::Ud2 | M::Int1 | M::Int3 | M::Cli | M::Sti | M::In | M::Out)
+        || i.is_privileged()
         || matches!(i.mnemonic(), M::Insb | M::Insw | M::Insd | M::Outsb | M::Outsw | M::Outsd | M::Ret)
 }
 

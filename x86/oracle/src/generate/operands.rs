@@ -212,6 +212,8 @@ impl<'a> Operands<'a> {
                 return Some(self.one_of(Register::K0, 8));
             }
             Kind::mm_or_mem | Kind::mm_reg | Kind::mm_rm => return Some(self.one_of(Register::MM0, 8)),
+            Kind::cr_reg => return Some(self.one_of(Register::CR0, 16)),
+            Kind::dr_reg => return Some(self.one_of(Register::DR0, 16)),
             Kind::sti_opcode => return Some(self.one_of(Register::ST0, 8)),
             Kind::seg_reg => return Some(self.one_of(Register::ES, 6)),
             _ => return fixed_register(kind),

@@ -9,7 +9,7 @@ use crate::generate::{encodings, is_in_table};
 use crate::host::Processor;
 use crate::runs::Run;
 pub use families::{Family, all as families, family_of as family};
-use iced_x86::Code;
+use iced_x86::{Code, Mnemonic};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -145,23 +145,25 @@ fn table_of_what_is_left_out(families: &[(&Family, &Rows)]) -> String {
 fn section(family: &Family, rows: &Rows, processors: &[&Processor], runs: &[Run]) -> String {
     let (names, lines) = columns(processors);
     let mut text = format!(
-        "\n## {}\n\n| mnemonic | encodings |{names} not compared |\n| --- | ---: |{lines} --- |\n",
+        "\n## {}\n\n| mnemonic | encodings |{names} note |\n| --- | ---: |{lines} --- |\n",
         family.name
     );
     for (mnemonic, row) in rows.iter().filter(|(_, row)| !row.present.is_empty()) {
         let passed = counts(processors, runs, |run| {
             run.passed.get(family.name).and_then(|mnemonics| mnemonics.get(mnemonic)).copied().unwrap_or(0)
         });
-        let why = not_compared(row.present[0]).unwrap_or_default();
-        let _ = writeln!(text, "| {mnemonic} | {} |{passed} {why} |", row.present.len());
+        let note = note(row.present[0]).unwrap_or_default();
+        let _ = writeln!(text, "| {mnemonic} | {} |{passed} {note} |", row.present.len());
     }
     text + &absent(family, rows)
 }
 
-/// Why no processor runs the cases of an encoding.
-fn not_compared(code: Code) -> Option<&'static str> {
-    if !code.op_code().cpl3() {
-        return Some("#GP outside of ring 0");
+/// What there is to know of an encoding: that it faults, or why no processor runs cases of it.
+fn note(code: Code) -> Option<&'static str> {
+    match code.mnemonic() {
+        Mnemonic::Clac | Mnemonic::Stac => return Some("#UD outside of ring 0"),
+        _ if !code.op_code().cpl3() => return Some("#GP outside of ring 0"),
+        _ => {}
     }
     dont_care::EXCLUDED
         .iter()
