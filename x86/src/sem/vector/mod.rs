@@ -16,10 +16,12 @@
 //! 2. Compute all parts of the result: with [`from_lanes`] lane by lane, or with [`in_blocks`] where each 128 bits
 //!    are computed by themselves. Floating point: [`float::each_lane`], then [`float::settle`].
 //! 3. [`commit`] with the width of the lanes that a mask bit stands for ([`commit_low`] for a scalar): it applies the
-//!    mask, and clears what is above the result unless the encoding is legacy.
+//!    mask, and clears what is above the result unless the encoding is legacy. [`commit_mask`] writes a result that is
+//!    itself an opmask, [`commit_store`] one that goes to memory.
 //!
 //! Where each part of the result depends on the same part of the sources alone, [`by_parts`] is all three steps in one,
-//! and faster; [`by_blocks`] the same for 128 bits. A simple operation of two lanes is one line in [`lanes`].
+//! and faster; [`by_blocks`] the same for 128 bits. A simple operation of two lanes is one line in [`lanes`], of three in [`ternary`];
+//! and a question whose answers are an opmask is one in [`predicate`].
 //!
 //! Then name the handler in `table/vector` by mnemonic: `N::Paddb | N::Vpaddb` has all forms and lengths at once. Add a
 //! golden case for each mnemonic, and run `x86-oracle --mnemonic vpaddb`, which takes its encodings from the table.
