@@ -220,6 +220,10 @@ impl Facts {
         if terms.value(y).is_some() && !self.is_worth_inverting(terms, x, b) {
             return Ok(false);
         }
+        if op == Bin::Sub && terms.value(x).is_some() && self.is_worth_inverting(terms, y, b) {
+            self.unify(terms, y, terms.build_bin(Bin::Sub, x, b))?;
+            return Ok(true);
+        }
         match (op, terms.value(y)) {
             (Bin::Add, Some(_)) => self.unify(terms, x, terms.build_bin(Bin::Sub, b, y))?,
             (Bin::Xor, Some(_)) => self.unify(terms, x, terms.build_bin(Bin::Xor, b, y))?,

@@ -126,7 +126,7 @@ const FIRST_JUMP: usize = 16;
 const ADDRESS_PATIENCE: usize = 96;
 
 /// So many terms are evaluated to change an earlier solution before the solver is asked: far less than it would cost.
-const CHEAP_EVALUATIONS: usize = 20_000;
+const CHEAP_EVALUATIONS: usize = 1_000_000;
 
 /// So many choices of addresses are tried at one place.
 const MOST_CHOICES: usize = 80;

@@ -53,7 +53,7 @@ pub struct Preference {
 }
 
 /// So many terms are evaluated for the last guess.
-const LAST_EVALUATIONS: usize = 1_000_000;
+const LAST_EVALUATIONS: usize = 10_000_000;
 
 /// How often preferences that contradict each other are dropped before the rest is given up.
 const ROUNDS_OF_PREFERENCE: usize = 16;

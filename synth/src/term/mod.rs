@@ -9,10 +9,12 @@
 mod build;
 mod domain;
 mod evaluate;
+mod plan;
 mod show;
 
 pub(crate) use build::mask;
 pub use evaluate::Assignment;
+pub(crate) use plan::Plan;
 
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
