@@ -58,8 +58,8 @@ pub(crate) struct Args {
     /// Stop at this many instructions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     instructions: usize,
-    /// Stop searching after this time
-    #[arg(long, value_name = "SECONDS", default_value_t = 8.0)]
+    /// Take about this time, search and certificate together
+    #[arg(long, value_name = "SECONDS", default_value_t = 9.0)]
     time: f64,
     /// Certify on the software CPU alone, even where KVM can be used
     #[arg(long)]

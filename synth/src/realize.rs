@@ -26,7 +26,7 @@ pub enum Unrealizable {
     Unknown,
 }
 
-/// Gives every unknown of the oldest `depth` steps' start a value.
+/// Gives every unknown of the oldest `depth` steps' start a value: those of the last solution, if it still fits.
 ///
 /// # Errors
 /// When the solver says that there is none, or does not say.
@@ -91,7 +91,12 @@ impl<'h, 'i> Realizer<'h, 'i> {
     /// Finds values for all variables.
     fn choose(&mut self) -> Result<(), Unrealizable> {
         let preferences = self.preferences();
-        if !self.constraints.is_empty() {
+        // Where no small change makes it fit, the solver is asked.
+        self.hypothesis.fit_witness(0).ok();
+        let known = self.hypothesis.witness().solution(&self.terms, &self.constraints, &preferences);
+        if let Some(values) = known {
+            self.values = values;
+        } else if !self.constraints.is_empty() {
             match smt::solve(&self.terms, &self.constraints, &preferences, Budget::FINAL, Effort::Persistent)
             {
                 Answer::Infeasible => return Err(Unrealizable::Infeasible),

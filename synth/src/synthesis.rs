@@ -97,15 +97,21 @@ pub fn synthesize(
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
     let search =
         Search::new(request.program, &cfg, &image, &request.core.state, &records, Kernel::of(request.core));
-    let found = search.run(request.limits, progress);
-    let verdict = Attempts { request, image: &image, found: &found }.certify_longest()?;
+    let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
+    let found = search.run(limits, progress);
+    let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
+    let verdict =
+        Attempts { request, deadline, image: &image, cfg: &cfg, found: &found }.certify_longest()?;
     Ok(Synthesis { verdict, stop: found.stop, statistics: found.statistics })
 }
 
 /// The search for the longest part of a path that a certificate holds for.
 struct Attempts<'a> {
     request: &'a Request<'a>,
+    /// Nothing is begun after this time.
+    deadline: Instant,
     image: &'a dyn Image,
+    cfg: &'a Cfg<'a>,
     found: &'a Found,
 }
 
@@ -122,14 +128,13 @@ impl Attempts<'_> {
         if self.found.stop == Stop::Exhausted && !self.found.statistics.is_incomplete() {
             return Ok(Verdict::Infeasible { depth: self.found.path.len() });
         }
-        let deadline = Instant::now() + self.request.limits.time / 2;
         let path = &self.found.path;
-        let mut depth = path.len();
+        let mut depth = self.solved_depth(path);
         let mut why = String::from("no instruction before the crash could be found");
-        while depth > 0 && Instant::now() < deadline {
+        while depth > 0 && Instant::now() < self.deadline {
             // With chosen addresses a longer part of the path can start; without, what is left is surer.
             for choose in [true, false] {
-                let (reached, failure) = match self.attempt(&path[..depth], choose, deadline)? {
+                let (reached, failure) = match self.attempt(&path[..depth], choose)? {
                     Ok((suffix, certificate)) => {
                         return Ok(Verdict::Certified(Box::new(suffix), certificate));
                     }
@@ -145,6 +150,16 @@ impl Attempts<'_> {
         Ok(Verdict::Inconclusive { why })
     }
 
+    /// How many steps to begin with: those for which a solution is known, if the solver gave up on some question of the
+    /// search (it would again, and take its time) and they are most of the path; else all.
+    fn solved_depth(&self, path: &[(PathStep, Option<u64>)]) -> usize {
+        if self.found.statistics.solver_unknown == 0 {
+            return path.len();
+        }
+        let (_, solved) = self.rebuild(path, &self.found.choices);
+        if solved * 4 >= path.len() * 3 { solved } else { path.len() }
+    }
+
     /// Realizes and certifies these steps, or those of them whose addresses are known.
     #[expect(
         clippy::type_complexity,
@@ -154,11 +169,11 @@ impl Attempts<'_> {
         &self,
         path: &[(PathStep, Option<u64>)],
         choose: bool,
-        deadline: Instant,
     ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
-        let mut hypothesis = self.rebuild(path, if choose { &self.found.choices } else { &[] });
+        let choices = if choose { &self.found.choices[..] } else { &[] };
+        let (mut hypothesis, _) = self.rebuild(path, choices);
         if choose {
-            hypothesis.set_deadline(deadline);
+            hypothesis.set_deadline(self.deadline);
             hypothesis.choose_addresses(0, path.len(), Patience::FINAL);
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
@@ -170,7 +185,8 @@ impl Attempts<'_> {
         }
         let coverage =
             Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
-        let mut suffix = match realize(&mut hypothesis, depth, &self.request.core.state, coverage) {
+        let core = &self.request.core.state;
+        let mut suffix = match realize(&mut hypothesis, depth, core, coverage) {
             Ok(suffix) => suffix,
             Err(error) => return Ok(Err((depth, Failure::Unrealizable(error)))),
         };
@@ -184,7 +200,7 @@ impl Attempts<'_> {
         })?;
         Ok(match verdict {
             certificate::Verdict::Certified(certificate) => {
-                origins::judge(&mut self.rebuild(&path[..depth], &[]), &mut suffix);
+                origins::judge(&mut self.rebuild(&path[..depth], &[]).0, &mut suffix);
                 Ok((suffix, certificate))
             }
             certificate::Verdict::Rejected(difference) => Err((depth, Failure::Rejected(difference))),
@@ -194,8 +210,9 @@ impl Attempts<'_> {
         })
     }
 
-    /// The hypothesis of these steps alone, with these choices: what older steps taught is not used.
-    fn rebuild(&self, path: &[(PathStep, Option<u64>)], choices: &[Choice]) -> Hypothesis<'_> {
+    /// The hypothesis of these steps alone, with these choices: what older steps taught is not used. And for how many of the
+    /// steps, if it was looked for, it has a solution.
+    fn rebuild(&self, path: &[(PathStep, Option<u64>)], choices: &[Choice]) -> (Hypothesis<'_>, usize) {
         let terms = Rc::new(Terms::new());
         let mut hypothesis = Hypothesis::new(
             Rc::clone(&terms),
@@ -204,7 +221,9 @@ impl Attempts<'_> {
             Kernel::of(self.request.core),
         );
         let stack = Stack::new(self.request.program);
-        for (step, call) in path {
+        let was_hard = self.found.statistics.solver_unknown > 0;
+        let (mut solved, mut place) = (0, 0);
+        for (n, (step, call)) in (1..).zip(path) {
             let instruction = self.request.program.instruction_at(step.address);
             let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
             let prepended = hypothesis.prepend(&prepared, *call);
@@ -215,11 +234,20 @@ impl Attempts<'_> {
             if related.is_err() {
                 break;
             }
+            // What the solver gave up on once, it gives up on again: then a solution is kept, as the search did, where it
+            // had a choice (in between, the parts of a computation are unknowns of their own).
+            let had_choice = self.cfg.predecessors(step.next).nth(1).is_some();
+            if was_hard && (had_choice || n == path.len()) && hypothesis.fit_witness(place).is_ok() {
+                (solved, place) = (n, hypothesis.facts().constraints());
+            }
             hypothesis.choose_again(choices);
         }
-        hypothesis
+        (hypothesis, solved)
     }
 }
+
+/// This much of the time is for the search, the rest for the certificate.
+const SEARCH_SHARE: f64 = 0.75;
 
 /// How long a suffix may run natively: it is thousands of instructions, so this is for one that runs wild.
 const NATIVE_TIME: Duration = Duration::from_secs(2);

@@ -119,14 +119,14 @@ impl Hypothesis<'_> {
     /// Whether the constraints that came since `place` are known to have a solution together with those that
     /// they share variables with.
     fn is_satisfiable_since(&mut self, place: usize) -> bool {
-        let terms = Rc::clone(&self.terms);
-        let new = self.facts.unsolved_since(&terms, place);
-        if new.is_empty() {
-            return true;
+        let Err(question) = self.fit_witness(place) else { return true };
+        match smt::solve(&self.terms, &question, &[], Budget::SEARCH, Effort::Plain) {
+            Answer::Satisfiable(model) => {
+                self.witness.learn(&model);
+                true
+            }
+            Answer::Infeasible | Answer::Unknown => false,
         }
-        let unsolved = self.facts.unsolved(&terms);
-        let question = smt::connected(&self.facts, &terms, &unsolved, &new);
-        matches!(smt::solve(&terms, &question, &[], Budget::SEARCH, Effort::Plain), Answer::Satisfiable(_))
     }
 
     /// Matches the accesses whose addresses have become known.

@@ -8,6 +8,7 @@ use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
 use crate::facts::{self, Contradiction, Facts};
+use crate::smt::Witness;
 use crate::term::{Node, Term, Terms};
 use std::rc::Rc;
 use std::time::Instant;
@@ -94,6 +95,7 @@ pub struct Hypothesis<'i> {
     /// Found when they are first asked for.
     pub(super) pointers: Option<Rc<Pointers>>,
     pub(super) deadline: Option<Instant>,
+    pub(super) witness: Witness,
 }
 
 impl<'i> Hypothesis<'i> {
@@ -117,6 +119,7 @@ impl<'i> Hypothesis<'i> {
             kernel,
             pointers: None,
             deadline: None,
+            witness: Witness::default(),
         }
     }
 
@@ -129,6 +132,19 @@ impl<'i> Hypothesis<'i> {
     /// What is known.
     pub fn facts(&mut self) -> &mut Facts {
         &mut self.facts
+    }
+
+    /// Whether the last solution of the constraints, changed a little if need be, solves those that came since `place`, too.
+    ///
+    /// # Errors
+    /// With the question for the solver, if not.
+    pub fn fit_witness(&mut self, place: usize) -> Result<(), Vec<Term>> {
+        self.witness.fit(&mut self.facts, &self.terms, place)
+    }
+
+    /// The last solution of the constraints.
+    pub fn witness(&mut self) -> &mut Witness {
+        &mut self.witness
     }
 
     /// The history of memory.

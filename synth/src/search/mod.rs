@@ -18,7 +18,7 @@ use crate::program::Program;
 use crate::program::cfg::Cfg;
 use crate::program::stack::Stack;
 use crate::smt::{self, Answer, Budget, Effort};
-use crate::term::{Assignment, Terms};
+use crate::term::Terms;
 use candidates::Candidate;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
@@ -103,8 +103,6 @@ pub struct Search<'p> {
     choices: Vec<Choice>,
     covered: usize,
     statistics: Statistics,
-    /// A solution of all constraints of some earlier moment: where it still fits, the solver need not be asked.
-    witness: Assignment,
     /// Instructions prepended since the longest path grew, or since the last jump back.
     fruitless: u32,
     /// So many may be, before it jumps.
@@ -124,9 +122,6 @@ const FIRST_JUMP: usize = 16;
 
 /// For so many instructions, the search waits for older ones to tell an address; then it chooses one.
 const ADDRESS_PATIENCE: usize = 96;
-
-/// So many terms are evaluated to change an earlier solution before the solver is asked: far less than it would cost.
-const CHEAP_EVALUATIONS: usize = 1_000_000;
 
 /// So many choices of addresses are tried at one place.
 const MOST_CHOICES: usize = 80;
@@ -183,7 +178,6 @@ impl<'p> Search<'p> {
             choices: Vec::new(),
             covered: 0,
             statistics: Statistics::default(),
-            witness: Assignment::default(),
             fruitless: 0,
             patience: FIRST_PATIENCE,
             jump: FIRST_JUMP,
@@ -203,10 +197,11 @@ impl<'p> Search<'p> {
             if self.hypothesis.start() == self.program.entry() && !self.hypothesis.is_empty() {
                 break Stop::ProgramStart;
             }
+            // One question to the solver can take longer than a thousand steps.
+            if Instant::now() >= deadline {
+                break Stop::Time;
+            }
             if self.statistics.prepended.is_multiple_of(64) {
-                if Instant::now() >= deadline {
-                    break Stop::Time;
-                }
                 progress(self.hypothesis.len(), self.longest.len());
             }
             if self.frames.len() == self.hypothesis.len() {
@@ -429,20 +424,7 @@ impl<'p> Search<'p> {
     fn is_satisfiable(&mut self, effort: Effort) -> Option<bool> {
         let terms = Rc::clone(self.hypothesis.terms());
         let checked = self.frames.last().map_or(0, |f| f.checked);
-        let new = self.hypothesis.facts().unsolved_since(&terms, checked);
-        if new.is_empty() {
-            return Some(true);
-        }
-        let unsolved = self.hypothesis.facts().unsolved(&terms);
-        let mut memo = FxHashMap::default();
-        if unsolved.iter().all(|&c| terms.truth(terms.evaluate(c, &self.witness, &mut memo)) == Some(true)) {
-            return Some(true);
-        }
-        let question = smt::connected(self.hypothesis.facts(), &terms, &unsolved, &new);
-        if let Some(guessed) = smt::guess(&terms, &question, &self.witness, CHEAP_EVALUATIONS) {
-            self.witness.extend(&guessed);
-            return Some(true);
-        }
+        let Err(question) = self.hypothesis.fit_witness(checked) else { return Some(true) };
         self.statistics.solver_calls += 1;
         match smt::solve(&terms, &question, &[], Budget::SEARCH, effort) {
             Answer::Infeasible => {
@@ -454,7 +436,7 @@ impl<'p> Search<'p> {
                 return None;
             }
             Answer::Satisfiable(model) => {
-                self.witness.extend(&model);
+                self.hypothesis.witness().learn(&model);
             }
         }
         Some(true)

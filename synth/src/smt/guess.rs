@@ -173,7 +173,10 @@ fn divisor_of(literal: u64) -> Option<u64> {
     let factor = u128::from(literal);
     let powers = (1..=MOST_DIVISOR.ilog2()).map(|more| 1_u128 << (literal.ilog2() + more));
     let of = |power: u128| Some(power.div_ceil(factor)).filter(|divisor| divisor * factor - power < *divisor);
-    powers.filter_map(of).find_map(|divisor| u64::try_from(divisor).ok()).filter(|d| (3..=MOST_DIVISOR).contains(d))
+    powers
+        .filter_map(of)
+        .find_map(|divisor| u64::try_from(divisor).ok())
+        .filter(|d| (3..=MOST_DIVISOR).contains(d))
 }
 
 /// The literals of the constraints, each once.
@@ -214,9 +217,8 @@ mod tests {
         let (x, y) = (terms.fresh(32), terms.fresh(32));
         let product = terms.build_bin(Bin::Mul, x, y);
         let sum = terms.build_bin(Bin::Add, x, y);
-        let constraints = [(product, 77), (sum, 18)].map(|(t, v)| {
-            terms.build_cmp(Cmp::Eq, t, terms.lit_term(32, v))
-        });
+        let constraints =
+            [(product, 77), (sum, 18)].map(|(t, v)| terms.build_cmp(Cmp::Eq, t, terms.lit_term(32, v)));
         let values = guess(&terms, &constraints, &Assignment::default(), 1_000_000).expect("7 and 11");
         let mut found: Vec<u64> = values.variables().map(|(_, value)| value).collect();
         found.sort_unstable();

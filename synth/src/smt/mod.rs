@@ -7,12 +7,14 @@ mod guess;
 mod linear;
 mod lower;
 mod small;
+mod witness;
 
 use crate::facts::Facts;
 use crate::term::{Assignment, Node, Term, Terms, Var};
-pub(crate) use guess::guess;
+use guess::guess;
 use lower::Lowering;
 use rustc_hash::{FxHashMap, FxHashSet};
+pub use witness::Witness;
 use z3::ast::{BV, Bool};
 use z3::{Params, SatResult};
 

@@ -59,6 +59,11 @@ impl Plan {
         self.roots.iter().map(|&place| self.values[place])
     }
 
+    /// Whether all roots are true.
+    pub(crate) fn holds(&mut self, assignment: &Assignment) -> bool {
+        self.evaluate(assignment).all(|truth| truth != 0)
+    }
+
     fn place(&mut self, terms: &Terms, t: Term, places: &mut FxHashMap<Term, Place>) -> Place {
         if let Some(&place) = places.get(&t) {
             return place;

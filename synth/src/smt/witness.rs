@@ -1,0 +1,76 @@
+//! A solution that is kept while the constraints grow: most of the time it still fits, or a small change makes it fit, and
+//! the solver need not be asked.
+
+use super::{Preference, connected, guess};
+use crate::facts::Facts;
+use crate::term::{Assignment, Plan, Term, Terms, Var};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// So many terms are evaluated for a change: far less than a question to the solver would cost.
+const CHEAP_EVALUATIONS: usize = 1_000_000;
+
+/// Values that solved the constraints of some earlier moment.
+#[derive(Debug, Default)]
+pub struct Witness {
+    values: Assignment,
+}
+
+impl Witness {
+    /// Makes it solve what is unsolved now, if a small change does: the constraints since `place` are new.
+    ///
+    /// # Errors
+    /// With the question for the solver, if none was found.
+    pub fn fit(&mut self, facts: &mut Facts, terms: &Terms, place: usize) -> Result<(), Vec<Term>> {
+        let new = facts.unsolved_since(terms, place);
+        let mut memo = FxHashMap::default();
+        let mut fails = |c: &Term| terms.truth(terms.evaluate(*c, &self.values, &mut memo)) != Some(true);
+        let failing: Vec<Term> = new.into_iter().filter(&mut fails).collect();
+        if failing.is_empty() {
+            return Ok(());
+        }
+        let unsolved = facts.unsolved(terms);
+        let question = connected(facts, terms, &unsolved, &failing);
+        match guess(terms, &question, &self.values, CHEAP_EVALUATIONS) {
+            Some(values) => {
+                self.learn(&values);
+                Ok(())
+            }
+            None => Err(question),
+        }
+    }
+
+    /// Takes over a solution.
+    pub fn learn(&mut self, solution: &Assignment) {
+        self.values.extend(solution);
+    }
+
+    /// The values of the variables of `constraints` (resolved), if they solve them: with those preferences granted, one
+    /// after the other, that leave them solved.
+    #[must_use]
+    pub fn solution(
+        &self,
+        terms: &Terms,
+        constraints: &[Term],
+        preferences: &[Preference],
+    ) -> Option<Assignment> {
+        let facts = Facts::default();
+        let variables: FxHashSet<Var> =
+            constraints.iter().flat_map(|&c| facts.variables_of(terms, c)).collect();
+        let mut values = Assignment::default();
+        for &var in &variables {
+            values.set(var, self.values.get(var).unwrap_or(0));
+        }
+        let mut plan = Plan::new(terms, constraints);
+        if !plan.holds(&values) {
+            return None;
+        }
+        for preference in preferences.iter().filter(|p| variables.contains(&p.var)) {
+            let before = values.get(preference.var).unwrap_or(0);
+            values.set(preference.var, preference.value);
+            if !plan.holds(&values) {
+                values.set(preference.var, before);
+            }
+        }
+        Some(values)
+    }
+}
