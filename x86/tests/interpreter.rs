@@ -222,9 +222,9 @@ fn machine_reads_stop_behind_the_instruction_and_are_supplied() {
 
 #[test]
 fn an_instruction_without_semantics_is_named_by_its_bytes() {
-    let mut m = machine(Protection::CODE, |a| a.rcpps(xmm0, xmm1));
+    let mut m = machine(Protection::CODE, |a| a.lar(eax, ecx));
     let Stop::NoSemantics { at, bytes } = m.run(Until::EVENT, &mut ()) else {
-        panic!("RCPPS has no semantics")
+        panic!("LAR has no semantics")
     };
-    assert_eq!((at, bytes.as_slice()), (CODE, &[0x0f, 0x53, 0xc1][..]));
+    assert_eq!((at, bytes.as_slice()), (CODE, &[0x0f, 0x02, 0xc1][..]));
 }

@@ -3,7 +3,10 @@
 
 use rustc_apfloat::ieee::{Double, Half, Single, X87DoubleExtended};
 use rustc_apfloat::{Float, FloatConvert, Round, Status, StatusAnd};
-use x86::opaque::{AesStep, Arithmetic, Field, Format, Fused, Opaque, X87Arithmetic, evaluate, exception};
+use x86::opaque::{
+    AesStep, Approximation, Arithmetic, Auxiliary, Field, Format, Fused, Opaque, X87Arithmetic, evaluate,
+    exception,
+};
 
 const ROUNDS: [Round; 4] =
     [Round::NearestTiesToEven, Round::TowardNegative, Round::TowardPositive, Round::TowardZero];
@@ -358,6 +361,36 @@ fn the_pi_of_the_x87_has_66_bits() {
     assert_eq!(status & exception::ALL, exception::PRECISION);
 }
 
+fn approximation(function: Approximation) -> Opaque {
+    Opaque::SseAuxiliary { op: Auxiliary::Approximate(function), format: Format::Single, imm: 0 }
+}
+
+/// The manuals' bounds, at all significands: the formulas and lines were made from a processor's results.
+#[test]
+fn approximations_are_within_the_bounds_of_the_manuals() {
+    const SHORT: f64 = 1.5 / 4096.0;
+    const LONG: f64 = 1.0 / 16384.0;
+    let functions = [
+        (Approximation::Reciprocal, SHORT),
+        (Approximation::ReciprocalRoot, SHORT),
+        (Approximation::Reciprocal14, LONG),
+        (Approximation::ReciprocalRoot14, LONG),
+    ];
+    for (function, bound) in functions {
+        let is_root = matches!(function, Approximation::ReciprocalRoot | Approximation::ReciprocalRoot14);
+        // All that any of them looks at, of both parities of the exponent.
+        for bits in (0x3f80_0000..0x4080_0000_u32).step_by(1 << 7) {
+            let [value, raised, _] = evaluate(approximation(function), &[0, bits.into(), 0]);
+            let (found, x) = (f64::from(f32::from_bits(value as u32)), f64::from(f32::from_bits(bits)));
+            let exact = if is_root { x.sqrt().recip() } else { x.recip() };
+            assert!(
+                (found / exact - 1.0).abs() <= bound && raised == 0,
+                "{function:?} {bits:x}: {found} {exact}"
+            );
+        }
+    }
+}
+
 /// Every operation, for the widths of arguments and results that symbolic domains rely on.
 fn operations() -> Vec<Opaque> {
     let formats = [Format::Single, Format::Double];
@@ -375,10 +408,27 @@ fn operations() -> Vec<Opaque> {
             Opaque::SseToInteger { from: format, bits: 64, signed: false },
             Opaque::SseFromInteger { bits: 32, signed: true, to: format },
             Opaque::SseFromInteger { bits: 64, signed: false, to: format },
+            Opaque::SseFixUp { format, imm: 0x5a },
             Opaque::SseFused(Fused { format, negate_product: true, negate_addend: false }),
             Opaque::X87FromFloat { format, quiet: true },
             Opaque::X87ToFloat(format),
         ]);
+    }
+    let auxiliary = [
+        Auxiliary::RoundScale,
+        Auxiliary::Reduce,
+        Auxiliary::Exponent,
+        Auxiliary::Significand,
+        Auxiliary::Scale,
+        Auxiliary::Range,
+        Auxiliary::Approximate(Approximation::Reciprocal14),
+        Auxiliary::Approximate(Approximation::ReciprocalRoot14),
+    ];
+    for format in formats {
+        all.extend(auxiliary.map(|op| Opaque::SseAuxiliary { op, format, imm: 0xa5 }));
+    }
+    for function in [Approximation::Reciprocal, Approximation::ReciprocalRoot] {
+        all.push(approximation(function));
     }
     let fields = [Field::CarrylessProduct, Field::Multiply, Field::Inverse, Field::Affine];
     all.extend(fields.map(Opaque::Field));

@@ -126,6 +126,10 @@ pub const NOT_ON_AMD: &[(&str, Concerns)] = &[
     ("UD0 and UD1: Intel fetches a ModRM byte before it raises #UD, AMD does not", |i, _| {
         matches!(i.mnemonic(), M::Ud0 | M::Ud1)
     }),
+    ("RCPPS, RCPSS, RSQRTPS and RSQRTSS: the semantics has Intel's approximations", |i, _| {
+        let short = matches!(i.mnemonic(), M::Rcpps | M::Rcpss | M::Rsqrtps | M::Rsqrtss);
+        short || matches!(i.mnemonic(), M::Vrcpps | M::Vrcpss | M::Vrsqrtps | M::Vrsqrtss)
+    }),
     (
         "near branches with an operand-size prefix: Intel ignores it, AMD cuts rip to 16 bits",
         is_narrow_branch,

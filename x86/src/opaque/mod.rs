@@ -8,9 +8,12 @@
 //! here depends on the floating-point environment of the host but for its default, rounding to nearest.
 //!
 //! Parts: [`real`] (exact arithmetic and rounding), [`sse`] (the rules of SSE: DAZ, FTZ, NaN operands), `fast`
-//! (the same through host floats where that is provably equal), [`fused`] (multiply-add), [`convert`] (between formats), [`x87`] (the 80-bit format and
+//! (the same through host floats where that is provably equal), [`fused`] (multiply-add), [`convert`] (between formats),
+//! [`auxiliary`] (taking apart, scaling, choosing), [`approximate`] (of reciprocals), [`x87`] (the 80-bit format and
 //! its rules), [`field`] (polynomials of bits).
 
+mod approximate;
+mod auxiliary;
 mod basic;
 mod convert;
 mod fast;
@@ -21,6 +24,8 @@ mod series;
 mod sse;
 mod x87;
 
+pub use approximate::Approximation;
+pub use auxiliary::Auxiliary;
 pub use field::{AesStep, Field};
 pub use fused::Fused;
 pub use x87::status;
@@ -154,6 +159,22 @@ pub enum Opaque {
     SseRound(Format),
     /// (a, b, c, mode) to (a * b + c rounded once, raised).
     SseFused(Fused),
+    /// (a, b, mode) to (value, raised).
+    SseAuxiliary {
+        /// The operation.
+        op: Auxiliary,
+        /// The format of both operands and of the result.
+        format: Format,
+        /// The immediate of the instruction.
+        imm: u8,
+    },
+    /// VFIXUPIMM: (a, b, table of 32 bits, mode) to (what the table answers for the class of b, raised).
+    SseFixUp {
+        /// The format of both operands and of the result.
+        format: Format,
+        /// The immediate of the instruction.
+        imm: u8,
+    },
     /// (a, mode) to (a in another format, raised).
     SseConvert {
         /// The format of a.
@@ -211,7 +232,12 @@ impl Opaque {
     #[must_use]
     pub fn argument_widths(self) -> Vec<u32> {
         match self {
-            Opaque::Sse(_, f) | Opaque::SseCompare { format: f, .. } => vec![f.width(), f.width(), 16],
+            Opaque::Sse(_, f)
+            | Opaque::SseCompare { format: f, .. }
+            | Opaque::SseAuxiliary { format: f, .. } => {
+                vec![f.width(), f.width(), 16]
+            }
+            Opaque::SseFixUp { format, .. } => vec![format.width(), format.width(), 32, 16],
             Opaque::SseFused(f) => vec![f.format.width(), f.format.width(), f.format.width(), 16],
             Opaque::SseRound(f) | Opaque::SseConvert { from: f, .. } => vec![f.width(), 16],
             Opaque::SseToInteger { from, .. } => vec![from.width(), 16],
@@ -230,6 +256,8 @@ impl Opaque {
         match self {
             Opaque::Sse(_, f)
             | Opaque::SseRound(f)
+            | Opaque::SseAuxiliary { format: f, .. }
+            | Opaque::SseFixUp { format: f, .. }
             | Opaque::SseConvert { to: f, .. }
             | Opaque::SseFromInteger { to: f, .. } => [f.width(), 6, 1],
             Opaque::SseFused(f) => [f.format.width(), 6, 1],
@@ -257,6 +285,12 @@ pub fn evaluate(op: Opaque, args: &[u64]) -> [u64; 3] {
         }
         Opaque::SseRound(format) => sse::round(format, args[0], args[1]),
         Opaque::SseFused(fused) => fused::multiply_add(fused, [args[0], args[1], args[2]], args[3]),
+        Opaque::SseAuxiliary { op, format, imm } => {
+            auxiliary::evaluate(op, format, imm, args[0], args[1], args[2])
+        }
+        Opaque::SseFixUp { format, imm } => {
+            auxiliary::fix_up(format, imm, args[0], args[1], args[2], args[3])
+        }
         Opaque::SseConvert { from, to } => convert::between(from, to, args[0], args[1]),
         Opaque::SseToInteger { from, bits, signed } => {
             convert::to_integer(from, bits, signed, args[0], args[1])

@@ -39,7 +39,7 @@ fn low_byte(v: u64) -> u8 {
 }
 
 /// The high half of a significand.
-fn high_half(v: u128) -> u64 {
+pub(super) fn high_half(v: u128) -> u64 {
     let bytes = v.to_be_bytes();
     u64::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]])
 }

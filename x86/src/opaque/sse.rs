@@ -88,7 +88,7 @@ impl Format {
     }
 
     /// The width of the stored fraction.
-    pub(super) fn fraction_bits(self) -> u32 {
+    pub(crate) fn fraction_bits(self) -> u32 {
         self.parameters().precision - 1
     }
 
@@ -305,7 +305,7 @@ fn order(a: &Operand, b: &Operand) -> Option<Ordering> {
 }
 
 /// A key that orders numbers that are not NaNs; both zeros have the same.
-fn signed_order(operand: &Operand) -> i128 {
+pub(super) fn signed_order(operand: &Operand) -> i128 {
     let magnitude = match operand.value {
         Value::Finite(x) => i128::from(x.exponent + 0x1_0000) << 64 | (x.significand >> 64).cast_signed(),
         Value::Infinity => i128::MAX,

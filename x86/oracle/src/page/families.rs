@@ -166,13 +166,6 @@ struct Reason {
 const REASONS: &[Reason] = &[
     Reason {
         concerns: |code| {
-            let name = format!("{:?}", code.mnemonic()).to_lowercase();
-            matches!(name.trim_start_matches('v'), "rcpps" | "rcpss" | "rsqrtps" | "rsqrtss")
-        },
-        text: "approximations, which differ from processor to processor",
-    },
-    Reason {
-        concerns: |code| {
             matches!(code.mnemonic(), M::Call | M::Jmp | M::Retf | M::Iret | M::Iretd | M::Iretq)
         },
         text: "far transfers: 64-bit Linux programs have one code segment",

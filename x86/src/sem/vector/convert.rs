@@ -134,7 +134,7 @@ pub fn to_halves<M: Machine>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// The mode of ROUNDPS and its kin: RC is in the immediate unless its bit 2 says MXCSR.
-fn rounding_mode<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+pub(super) fn rounding_mode<M: Machine>(m: &M, op: &Op) -> Bv<M> {
     let d = m.d();
     if op.imm & 4 != 0 {
         return mode(m, op);

@@ -27,12 +27,14 @@
 //! golden case for each mnemonic, and run `x86-oracle --mnemonic vpaddb`, which takes its encodings from the table.
 
 pub mod aes;
+pub mod auxiliary;
 pub mod blend;
 pub mod compare_strings;
 pub mod compress;
 pub mod convert;
 pub mod crc;
 pub mod float;
+pub mod float_masks;
 pub mod fused;
 pub mod galois;
 pub mod lanes;

@@ -1,22 +1,25 @@
 //! Floating point.
 
-use iced_x86::{Instruction, MandatoryPrefix, Mnemonic as N, OpCodeTableKind};
+use iced_x86::{Instruction, Mnemonic as N};
 
 use crate::machine::{Body, Machine};
-use crate::op::{Condition, Encoding, Op};
+use crate::op::{Condition, Loc, Op};
 use crate::sem::vector::convert::{
     self, Between, FromInteger, TRUNCATE, ToInteger, UNSIGNED, into_general, into_low_lane, packed,
 };
 use crate::sem::vector::float::{self, Double, Half, Single};
-use crate::sem::vector::fused;
+use crate::sem::vector::float_masks;
+
+use super::{auxiliary, fused};
 
 /// The handler; some find in `op` a selector.
 pub(super) fn body<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> {
     arithmetic(i)
         .or_else(|| combinations(i))
-        .or_else(|| comparisons(i))
+        .or_else(|| comparisons(i, op))
         .or_else(|| conversions(i, op))
-        .or_else(|| fused(i, op))
+        .or_else(|| fused::body(i, op))
+        .or_else(|| auxiliary::body(i, op))
 }
 
 /// Matches the four forms of an arithmetic instruction, legacy and VEX.
@@ -65,8 +68,13 @@ fn combinations<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     })
 }
 
-fn comparisons<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+fn comparisons<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    let to_mask = matches!(op.a, Loc::Mask(_));
     Some(match i.mnemonic() {
+        N::Vcmpps if to_mask => float_masks::compare_packed::<M, Single>,
+        N::Vcmppd if to_mask => float_masks::compare_packed::<M, Double>,
+        N::Vcmpss if to_mask => float_masks::compare_scalar::<M, Single>,
+        N::Vcmpsd if to_mask => float_masks::compare_scalar::<M, Double>,
         N::Cmpps | N::Vcmpps => float::compare_packed::<M, Single>,
         N::Cmppd | N::Vcmppd => float::compare_packed::<M, Double>,
         N::Cmpss | N::Vcmpss => float::compare_scalar::<M, Single>,
@@ -169,26 +177,5 @@ fn rounding<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         N::Roundss | N::Vroundss => convert::round_scalar::<M, Single>,
         N::Roundsd | N::Vroundsd => convert::round_scalar::<M, Double>,
         _ => return None,
-    })
-}
-
-/// FMA, whose opcodes are regular: the high digit is the order of the operands, the low one the function, W the format.
-/// The handlers find order and signs in the opcode.
-fn fused<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> {
-    let code = i.op_code();
-    let is_in_map = code.table() == OpCodeTableKind::T0F38
-        && code.mandatory_prefix() == MandatoryPrefix::P66
-        && op.vector.encoding != Encoding::Legacy;
-    let opcode = u8::try_from(code.op_code()).unwrap_or(0);
-    if !is_in_map || !(9..=0xb).contains(&(opcode >> 4)) || opcode & 15 < 6 {
-        return None;
-    }
-    op.cc = Condition(opcode);
-    let is_scalar = opcode & 15 > 8 && opcode & 1 != 0;
-    Some(match (is_scalar, code.w() != 0) {
-        (false, false) => fused::packed::<M, Single>,
-        (false, true) => fused::packed::<M, Double>,
-        (true, false) => fused::scalar::<M, Single>,
-        (true, true) => fused::scalar::<M, Double>,
     })
 }

@@ -2,9 +2,11 @@
 //! every vector length.
 //! [`crate::sem::vector`] tells how to add one.
 //!
-//! MMX is in [`mmx`]. Left out: RCPPS, RCPSS, RSQRTPS, RSQRTSS, whose approximations differ from processor to processor.
+//! MMX is in [`mmx`].
 
+mod auxiliary;
 mod float;
+mod fused;
 mod integer;
 mod mmx;
 mod moves;
@@ -31,7 +33,8 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
     let mut op = decode::op(i);
     // Comparisons into masks share only their names with the VEX forms.
     if [op.a, op.b].iter().any(|loc| matches!(loc, Loc::Mask(_))) {
-        return Some((Handler::Body(opmask::body(i)?), op));
+        let body = opmask::body(i).or_else(|| float::body(i, &mut op))?;
+        return Some((Handler::Body(body), op));
     }
     let body = moves::body(i, &op)
         .or_else(|| integer::body(i))
