@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod contexts;
 mod core_file;
 mod crumbs;
@@ -53,6 +54,7 @@ enum Command {
     Watch(watch::Args),
     Trail(trail_file::Args),
     Doctor(doctor::Args),
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::run(&args),
         Command::Trail(args) => trail_file::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())
 }

@@ -58,6 +58,9 @@ pub(crate) struct Args {
     trail: trail::Wanted,
     #[command(flatten)]
     crumbs: crumbs::Options,
+    /// Leave the processor's counters alone, so that crumbs have no counts (those of the software CPU cost nothing)
+    #[arg(long)]
+    no_counters: bool,
     /// The program (searched in PATH) and its arguments
     #[arg(last = true, required = true, value_name = "PROG")]
     program: Vec<OsString>,
@@ -94,7 +97,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     // Before there is a folder: a program that cannot be run leaves nothing behind.
     Image::parse(&launch.executable)
         .map_err(|e| Failure::new(Code::Program, format!("{} {e}", launch.path)))?;
-    let (engine, branches) = args.trail.open(args.engine)?;
+    let (mut engine, branches) = args.trail.open(args.engine)?;
+    if args.no_counters {
+        engine.stop_counting();
+    }
     let recording = folder(args, &launch)?;
     interrupt::stop_on_signals(engine.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;

@@ -1,6 +1,7 @@
 //! The command as its users see it: what it prints, what it leaves behind, its exit codes.
 
 mod bad_input;
+mod bench;
 mod branches;
 mod crash;
 mod crumbs;
@@ -20,6 +21,7 @@ const PROGRAM: i32 = 121;
 const HOST: i32 = 122;
 const DAMAGED: i32 = 123;
 const WRITE: i32 = 125;
+const OTHER: i32 = 126;
 
 /// Says that something is skipped and why: past the capture of test output, so that it is seen.
 fn skipped(what: &str, why: &str) {

@@ -1,6 +1,6 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
-use crate::crumbs::{Keep, Leaver, clock};
+use crate::crumbs::{Keep, Leaver};
 use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind};
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
@@ -90,7 +90,7 @@ impl Gate for RecordingGate {
     }
 
     fn time(&mut self) -> Result<Time, GateError> {
-        let time = Time { real: clock(libc::CLOCK_REALTIME), monotonic: clock(libc::CLOCK_MONOTONIC) };
+        let time = Time::now();
         self.shared.put(&Record::Time(time))?;
         Ok(time)
     }

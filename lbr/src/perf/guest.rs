@@ -26,6 +26,9 @@ pub enum NoCounters {
     /// The processor does not know of the guest.
     #[error("this KVM runs guests by software, and the processor does not tell them from the host")]
     NoGuest,
+    /// They were not to count.
+    #[error("they were not asked for")]
+    NotWanted,
     /// The counter did not count what was executed to try it.
     #[error("the guest executed one conditional branch, and the counter says {0:?}")]
     Wrong(Option<u64>),

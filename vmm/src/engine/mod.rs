@@ -164,6 +164,8 @@ pub trait Engine {
     fn counts(&self) -> Counts {
         self.counters().map(Counts::from).unwrap_or_default()
     }
+    /// Counts no longer by the processor's counters; what is counted exactly still is.
+    fn stop_counting(&mut self) {}
     /// Reads model-specific registers (branch records and their controls) as KVM_GET_MSRS does: stops at the
     /// first that it refuses, and gives those before it.
     fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError>;

@@ -195,6 +195,10 @@ impl Engine for KvmEngine {
         self.counters.as_ref().ok().and_then(|counters| counters.read().ok()).unwrap_or_default()
     }
 
+    fn stop_counting(&mut self) {
+        self.counters = Err(NoCounters::NotWanted);
+    }
+
     fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError> {
         let entries: Vec<_> = indices.iter().map(|&index| msr_entry(index, 0)).collect();
         let mut values = Vec::with_capacity(indices.len());
