@@ -92,7 +92,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
     fn choose(&mut self) -> Result<(), Unrealizable> {
         let preferences = self.preferences();
         // Where no small change makes it fit, the solver is asked.
-        self.hypothesis.fit_witness(0).ok();
+        self.hypothesis.witness().prefer(&preferences);
+        self.hypothesis.fit_witness(0, Effort::Persistent).ok();
         let known = self.hypothesis.witness().solution(&self.terms, &self.constraints, &preferences);
         if let Some(values) = known {
             self.values = values;

@@ -12,6 +12,7 @@ use crate::program::cfg::Cfg;
 use crate::program::stack::Stack;
 use crate::realize::{Unrealizable, realize};
 use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
+use crate::smt::Effort;
 use crate::suffix::{Coverage, Suffix};
 use crate::term::Terms;
 use std::ops::Range;
@@ -237,7 +238,10 @@ impl Attempts<'_> {
             // What the solver gave up on once, it gives up on again: then a solution is kept, as the search did, where it
             // had a choice (in between, the parts of a computation are unknowns of their own).
             let had_choice = self.cfg.predecessors(step.next).nth(1).is_some();
-            if was_hard && (had_choice || n == path.len()) && hypothesis.fit_witness(place).is_ok() {
+            if was_hard
+                && (had_choice || n == path.len())
+                && hypothesis.fit_witness(place, Effort::Plain).is_ok()
+            {
                 (solved, place) = (n, hypothesis.facts().constraints());
             }
             hypothesis.choose_again(choices);

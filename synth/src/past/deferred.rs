@@ -119,7 +119,7 @@ impl Hypothesis<'_> {
     /// Whether the constraints that came since `place` are known to have a solution together with those that
     /// they share variables with.
     fn is_satisfiable_since(&mut self, place: usize) -> bool {
-        let Err(question) = self.fit_witness(place) else { return true };
+        let Err(question) = self.fit_witness(place, Effort::Plain) else { return true };
         match smt::solve(&self.terms, &question, &[], Budget::SEARCH, Effort::Plain) {
             Answer::Satisfiable(model) => {
                 self.witness.learn(&model);

@@ -8,7 +8,7 @@ use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
 use crate::facts::{self, Contradiction, Facts};
-use crate::smt::Witness;
+use crate::smt::{Effort, Witness};
 use crate::term::{Node, Term, Terms};
 use std::rc::Rc;
 use std::time::Instant;
@@ -138,8 +138,8 @@ impl<'i> Hypothesis<'i> {
     ///
     /// # Errors
     /// With the question for the solver, if not.
-    pub fn fit_witness(&mut self, place: usize) -> Result<(), Vec<Term>> {
-        self.witness.fit(&mut self.facts, &self.terms, place)
+    pub fn fit_witness(&mut self, place: usize, effort: Effort) -> Result<(), Vec<Term>> {
+        self.witness.fit(&mut self.facts, &self.terms, place, effort)
     }
 
     /// The last solution of the constraints.

@@ -424,7 +424,7 @@ impl<'p> Search<'p> {
     fn is_satisfiable(&mut self, effort: Effort) -> Option<bool> {
         let terms = Rc::clone(self.hypothesis.terms());
         let checked = self.frames.last().map_or(0, |f| f.checked);
-        let Err(question) = self.hypothesis.fit_witness(checked) else { return Some(true) };
+        let Err(question) = self.hypothesis.fit_witness(checked, Effort::Plain) else { return Some(true) };
         self.statistics.solver_calls += 1;
         match smt::solve(&terms, &question, &[], Budget::SEARCH, effort) {
             Answer::Infeasible => {

@@ -2,32 +2,15 @@
 //! they compare with. A guess is checked by evaluating every constraint, so it cannot be wrong; and it is
 //! deterministic.
 
+use super::candidates::candidates;
 use crate::facts::Facts;
 use crate::term::{Assignment, Plan, Term, Terms, Var};
 use rustc_hash::FxHashSet;
-use std::cmp::Reverse;
 
 /// Questions with more variables are not guessed at.
 const MOST_VARIABLES: usize = 24;
 /// Rounds over all variables.
 const ROUNDS: usize = 3;
-/// Numbers up to this are tried one by one.
-const SMALL: u64 = 64;
-/// Larger numbers that programs like.
-const LIKELY: [u64; 18] =
-    [70, 80, 90, 96, 99, 100, 127, 128, 200, 255, 256, 300, 400, 500, 512, 1000, 1024, 4096];
-/// Values tried for one variable.
-const MOST_CANDIDATES: usize = 240;
-/// A literal above this may be the reciprocal that a division by a constant became.
-const LEAST_RECIPROCAL: u64 = 1 << 16;
-/// Divisors above this are not recognized.
-const MOST_DIVISOR: u64 = 1024;
-/// A divisor may be up to two to this power times what its literal tells.
-const MOST_SHIFT: u32 = 3;
-/// So many divisors are looked at.
-const MOST_DIVISORS: usize = 3;
-/// So many of the newest values of the earlier solution are taken for results.
-const MOST_RESULTS: usize = 6;
 
 /// A guess in the making.
 struct Guess<'a> {
@@ -134,82 +117,10 @@ impl Guess<'_> {
     }
 }
 
-/// Likely values: small numbers; from what the earlier solution's values came by an addition, a subtraction or a division
-/// by a constant of the constraints; numbers that programs like; and the literals with their neighbours.
-fn candidates(terms: &Terms, constraints: &[Term], start: &Assignment) -> Vec<u64> {
-    let literals = literals(terms, constraints);
-    let mut found: Vec<u64> = (0..=SMALL).collect();
-    let results = newest_values(terms, start);
-    let divisors = literals.iter().filter_map(|&v| divisor_of(v)).take(MOST_DIVISORS);
-    for divisor in divisors.flat_map(|d| (0..=MOST_SHIFT).map(move |shift| d << shift)) {
-        found.extend(results.iter().map(|quotient| quotient.wrapping_mul(divisor)));
-    }
-    for (n, &x) in results.iter().enumerate() {
-        found.extend(results[n..].iter().flat_map(|&y| [x.wrapping_add(y), x.wrapping_sub(y)]));
-    }
-    found.extend(LIKELY);
-    found.extend(literals.iter().flat_map(|&v| [v, v.wrapping_add(1), v.wrapping_sub(1), v.wrapping_neg()]));
-    let mut unique = FxHashSet::default();
-    found.retain(|&v| unique.insert(v));
-    found.truncate(MOST_CANDIDATES);
-    found
-}
-
-/// The values of the variables that came last.
-fn newest_values(terms: &Terms, start: &Assignment) -> Vec<u64> {
-    let is_number = |var: Var| terms.width(terms.variable(var)) > 1;
-    let mut values: Vec<(Var, u64)> = start.variables().filter(|&(var, _)| is_number(var)).collect();
-    values.sort_unstable_by_key(|&(var, _)| Reverse(var));
-    values.into_iter().take(MOST_RESULTS).map(|(_, value)| value).collect()
-}
-
-/// The divisor, up to a power of two, if `literal` is the factor by which compilers multiply instead: the next whole number
-/// above a power of two divided by it (Granlund and Montgomery, "Division by invariant integers using multiplication",
-/// 1994); what the product is shifted by tells the rest.
-fn divisor_of(literal: u64) -> Option<u64> {
-    if literal < LEAST_RECIPROCAL || literal.is_power_of_two() {
-        return None;
-    }
-    let factor = u128::from(literal);
-    let powers = (1..=MOST_DIVISOR.ilog2()).map(|more| 1_u128 << (literal.ilog2() + more));
-    let of = |power: u128| Some(power.div_ceil(factor)).filter(|divisor| divisor * factor - power < *divisor);
-    powers
-        .filter_map(of)
-        .find_map(|divisor| u64::try_from(divisor).ok())
-        .filter(|d| (3..=MOST_DIVISOR).contains(d))
-}
-
-/// The literals of the constraints, each once.
-fn literals(terms: &Terms, constraints: &[Term]) -> Vec<u64> {
-    let (mut todo, mut seen, mut found) = (constraints.to_vec(), FxHashSet::default(), Vec::new());
-    while let Some(t) = todo.pop() {
-        if seen.insert(t) {
-            found.extend(terms.value(t));
-            terms.operands(t, |o| todo.push(o));
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use x86::domain::{Bin, Cmp};
-
-    #[test]
-    fn reciprocals_tell_their_divisors() {
-        for (factor, divisor) in [
-            (0x6666_6667, Some(5)),
-            (0xcccc_cccc_cccc_cccd, Some(5)),
-            (0xaaaa_aaab, Some(3)),
-            (0x1062_4dd3, Some(125)),
-            (0x8000_0000, None),
-            (0x1234_5678, None),
-            (1000, None),
-        ] {
-            assert_eq!(divisor_of(factor), divisor, "{factor:#x}");
-        }
-    }
 
     #[test]
     fn two_numbers_that_only_fit_together_are_found() {

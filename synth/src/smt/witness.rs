@@ -1,13 +1,15 @@
 //! A solution that is kept while the constraints grow: most of the time it still fits, or a small change makes it fit, and
 //! the solver need not be asked.
 
-use super::{Preference, connected, guess};
+use super::{Effort, Preference, connected, guess};
 use crate::facts::Facts;
 use crate::term::{Assignment, Plan, Term, Terms, Var};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// So many terms are evaluated for a change: far less than a question to the solver would cost.
 const CHEAP_EVALUATIONS: usize = 1_000_000;
+/// So many, where a suffix depends on it.
+const MOST_EVALUATIONS: usize = 20_000_000;
 
 /// Values that solved the constraints of some earlier moment.
 #[derive(Debug, Default)]
@@ -20,7 +22,13 @@ impl Witness {
     ///
     /// # Errors
     /// With the question for the solver, if none was found.
-    pub fn fit(&mut self, facts: &mut Facts, terms: &Terms, place: usize) -> Result<(), Vec<Term>> {
+    pub fn fit(
+        &mut self,
+        facts: &mut Facts,
+        terms: &Terms,
+        place: usize,
+        effort: Effort,
+    ) -> Result<(), Vec<Term>> {
         let new = facts.unsolved_since(terms, place);
         let mut memo = FxHashMap::default();
         let mut fails = |c: &Term| terms.truth(terms.evaluate(*c, &self.values, &mut memo)) != Some(true);
@@ -30,7 +38,11 @@ impl Witness {
         }
         let unsolved = facts.unsolved(terms);
         let question = connected(facts, terms, &unsolved, &failing);
-        match guess(terms, &question, &self.values, CHEAP_EVALUATIONS) {
+        let most = match effort {
+            Effort::Plain => CHEAP_EVALUATIONS,
+            Effort::Persistent => MOST_EVALUATIONS,
+        };
+        match guess(terms, &question, &self.values, most) {
             Some(values) => {
                 self.learn(&values);
                 Ok(())
@@ -42,6 +54,15 @@ impl Witness {
     /// Takes over a solution.
     pub fn learn(&mut self, solution: &Assignment) {
         self.values.extend(solution);
+    }
+
+    /// Takes the preferred values for variables that have none.
+    pub fn prefer(&mut self, preferences: &[Preference]) {
+        for preference in preferences {
+            if self.values.get(preference.var).is_none() {
+                self.values.set(preference.var, preference.value);
+            }
+        }
     }
 
     /// The values of the variables of `constraints` (resolved), if they solve them: with those preferences granted, one
