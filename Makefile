@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: demo test long-test page setup guests
+.PHONY: demo test long-test page setup guests unicorn
 
 demo: guests
 	cargo build --release --locked
@@ -30,6 +30,10 @@ page: setup
 
 setup:
 	@scripts/setup.sh
+
+# The emulator that `cargo bench --bench mips` compares with.
+unicorn:
+	@scripts/unicorn.sh
 
 guests: setup
 	@$(MAKE) --no-print-directory -C guest-images
