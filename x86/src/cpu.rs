@@ -198,7 +198,7 @@ impl<B: Bus> Cpu<B> {
 
     /// Translates `va` for an access of one kind, through the cache of that kind.
     #[inline(always)]
-    fn locate_read(&mut self, va: u64) -> Exec<u64> {
+    pub(crate) fn locate_read(&mut self, va: u64) -> Exec<u64> {
         match self.reads.get(va) {
             Some(at) => Ok(at),
             None => self.miss(va, Access::Read),
@@ -206,7 +206,7 @@ impl<B: Bus> Cpu<B> {
     }
 
     #[inline(always)]
-    fn locate_write(&mut self, va: u64) -> Exec<u64> {
+    pub(crate) fn locate_write(&mut self, va: u64) -> Exec<u64> {
         match self.writes.get(va) {
             Some(at) => Ok(at),
             None => self.miss(va, Access::Write),

@@ -166,8 +166,9 @@ impl<B: Bus> Interpreter<B> {
         let cpu = &mut self.cpu;
         let whole = left >= block.len();
         let body = if whole { &block.body[..] } else { &block.body[..prefix(&block.body, left)] };
-        for (done, (run, op)) in body.iter().enumerate() {
+        for (run, op) in body {
             if let Err(trap) = run(cpu, op) {
+                let done = body.iter().take_while(|(_, before)| !std::ptr::eq(before, op)).count();
                 self.counters.instructions += done as u64;
                 return Some(trapped(cpu, &mut self.counters, trap, op));
             }
@@ -283,6 +284,7 @@ fn repeat<B: Bus>(cpu: &mut Cpu<B>, counters: &mut Counters, last: &Ender<Cpu<B>
     let flags = cpu.flags();
     let mut again = string::any_left(cpu, &last.op);
     while again {
+        cpu.repeat_in_bulk(&last.op);
         match (last.run)(cpu, &last.op) {
             Ok(flow) => again = matches!(flow, Flow::Repeat { again: true }),
             Err(trap) => {

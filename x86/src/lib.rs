@@ -3,7 +3,7 @@
 //! Reading order: [`domain`] (the algebra of values), [`machine`] (the state an instruction may touch),
 //! [`flags`] (lazy arithmetic flags), [`op`] (a decoded instruction) and [`decode`] (from iced's to ours), [`sem`]
 //! (the semantics, one file per family), [`table`] (iced instruction to handler); then the software CPU:
-//! [`state`] and [`xsave`] (the registers as data, and their images), [`bus`] (what it needs of memory), [`cpu`] (the concrete machine), [`interpreter`] (decoded blocks, counters,
+//! [`state`] and [`xsave`] (the registers as data, and their images), [`bus`] (what it needs of memory), [`cpu`] (the concrete machine; `bulk`: REP), [`interpreter`] (decoded blocks, counters,
 //! stops); then what checks it: [`faulty`] (a fault injected at the n-th access), [`golden`] (cases as text).
 //!
 //! The rule that makes one copy serve every domain: a semantic function is straight-line. It never branches on
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod bulk;
 pub mod bus;
 mod cache;
 pub mod concrete;

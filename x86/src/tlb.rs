@@ -3,8 +3,9 @@
 
 use crate::bus::PAGE_SIZE;
 
-/// Entries; a power of two.
-const ENTRIES: usize = 256;
+/// Entries; a power of two. Regions of a program often lie whole megabytes apart: pages that far from each other must not
+/// share an entry.
+const ENTRIES: usize = 1024;
 
 #[derive(Clone, Copy)]
 struct Entry {

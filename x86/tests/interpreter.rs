@@ -1,7 +1,7 @@
 //! The run loop: exact stops, counting, faults, self-modifying code.
 
 use iced_x86::code_asm::*;
-use x86::bus::{Bus, PAGE_SIZE};
+use x86::bus::{Bus, PAGE_SIZE, PageFault};
 use x86::cpu::Cpu;
 use x86::flat::{Flat, Protection};
 use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
@@ -227,4 +227,96 @@ fn an_instruction_without_semantics_is_named_by_its_bytes() {
         panic!("LAR has no semantics")
     };
     assert_eq!((at, bytes.as_slice()), (CODE, &[0x0f, 0x02, 0xc1][..]));
+}
+
+/// What one way to run a string instruction left: registers, both pages and a half, and the trap if there was one.
+type StringOutcome = (Regs, Vec<u8>, Option<(Trap, Option<PageFault>)>);
+
+/// Runs the string instruction `code` with these places and this count over [`DATA`], two pages of which the second may not be
+/// written, with a prefix (`rep`) or as one without a prefix for each iteration.
+fn string_instruction(code: &[u8], rep: Option<u8>, [source, target, count]: [u64; 3]) -> StringOutcome {
+    let bytes: Vec<u8> = (0..4096_u32).map(|n| if n % 97 == 96 { 9 } else { 7 }).collect();
+    let mut memory = Flat::new();
+    memory.map(CODE, &[rep.as_slice(), code, &[0x0f, 0x05]].concat(), Protection::CODE);
+    memory.map(DATA, &bytes, Protection::DATA);
+    memory.map(DATA + PAGE_SIZE, &bytes, Protection::DATA);
+    memory.map(DATA + 2 * PAGE_SIZE, &bytes, Protection::READ);
+    let mut regs = Regs { rip: CODE, rflags: 0x202, ..Regs::default() };
+    (regs.gpr[0], regs.gpr[1], regs.gpr[6], regs.gpr[7]) =
+        (0x0707_0707_0707_0709, count, DATA + source, DATA + target);
+    let mut cpu = Cpu::new(memory);
+    cpu.set_regs(&regs);
+    let mut m = Interpreter::new(cpu);
+    let mut trap = None;
+    loop {
+        let left = m.cpu().regs().gpr[1];
+        let stop = if left == 0 && rep.is_none() { None } else { m.step(&mut ()) };
+        if let Some(Stop::Trap { trap: t, .. }) = stop {
+            trap = Some((t, m.cpu().last_page_fault()));
+            break;
+        }
+        if rep.is_some() || left == 0 {
+            break;
+        }
+        let mut regs = m.cpu().regs();
+        regs.rip = CODE;
+        regs.gpr[1] -= 1;
+        let compares = matches!(code.last(), Some(0xa6 | 0xa7 | 0xae | 0xaf));
+        let equal = regs.rflags >> 6 & 1 != 0;
+        m.cpu_mut().set_regs(&regs);
+        if compares && !equal {
+            break;
+        }
+    }
+    let mut regs = m.cpu().regs();
+    regs.rip = 0;
+    if trap.is_some() {
+        regs.rflags = 0; // restored under a prefix, those of the iteration before without one
+    }
+    let memory = (DATA..DATA + 3 * PAGE_SIZE).map(|va| m.cpu().bus().byte(va).unwrap()).collect();
+    (regs, memory, trap)
+}
+
+/// The software CPU does many iterations at once. Whatever it takes together, the outcome is that of one at a time.
+#[test]
+fn repeated_string_instructions_do_what_their_iterations_do() {
+    let elements: [&[u8]; 4] = [&[0xa4], &[0x66, 0xa5], &[0xa5], &[0x48, 0xa5]];
+    let of_family = |offset: u8| elements.map(|e| [&e[..e.len() - 1], &[e[e.len() - 1] + offset]].concat());
+    let mut traps = 0;
+    // MOVS, CMPS, STOS, SCAS: the opcodes A4, A6, AA and AE.
+    for code in [0, 2, 6, 10].into_iter().flat_map(of_family) {
+        for [source, target] in
+            [[0, 5000], [5000, 3], [100, 108], [108, 100], [64, 64], [4090, 4001], [1, 8191], [9000, 8100]]
+        {
+            for count in [0, 1, 2, 7, 100, 700, 3000] {
+                let whole = string_instruction(&code, Some(0xf3), [source, target, count]);
+                let parts = string_instruction(&code, None, [source, target, count]);
+                traps += u32::from(whole.2.is_some());
+                assert!(
+                    whole == parts,
+                    "{code:x?} {source} {target} {count}: {:x?}, one by one {:x?}",
+                    whole.0,
+                    parts.0
+                );
+            }
+        }
+    }
+    assert!(traps > 10, "only {traps} ran into the page that may not be written");
+}
+
+/// REPNE SCASB finds a byte beyond a page boundary, and stops behind it.
+#[test]
+fn a_search_goes_on_in_the_next_page() {
+    let mut m = machine(Protection::CODE, |a| {
+        a.mov(rdi, DATA)?;
+        a.mov(ecx, -1)?;
+        a.mov(eax, 5)?;
+        a.repne().scasb()?;
+        a.syscall()
+    });
+    assert!(m.cpu_mut().bus_mut().set_byte(DATA + 5000, 5));
+    assert!(matches!(m.run(Until::EVENT, &mut ()), Stop::Syscall));
+    assert_eq!(m.cpu().regs().gpr[7], DATA + 5001);
+    assert_eq!(m.cpu().regs().rflags >> 6 & 1, 1, "ZF: found");
+    assert_eq!(m.counters().instructions, 5);
 }

@@ -1,10 +1,10 @@
 //! Conversions between the formats of SSE, and between these and integers. Every function returns (value, raised
 //! exceptions, 0).
 
-use super::Format;
 use super::exception::{DENORMAL, INVALID, PRECISION};
 use super::real::Real;
 use super::sse::{Mode, Operand, Value, finish, raised_if};
+use super::{Format, fast};
 
 /// Converts between two formats. Denormal halves are numbers like others whatever the mode says, as operands (which
 /// raise nothing) and as results (Intel SDM vol. 2, VCVTPH2PS and VCVTPS2PH).
@@ -14,6 +14,9 @@ pub(super) fn between(from: Format, to: Format, a: u64, mode: u64) -> [u64; 3] {
         (_, Format::Half) => Mode(mode).without_flush_to_zero(),
         _ => Mode(mode),
     };
+    if let Some(result) = fast::convert(from, to, a, mode) {
+        return result;
+    }
     let a = Operand::read(from, a, mode);
     match a.value {
         Value::Zero => [to.signed_zero(a.negative), 0, 0],
@@ -44,6 +47,9 @@ fn of_denormal(from: Format, to: Format, denormal: bool) -> u64 {
 /// Converts to an integer; what does not fit becomes the "integer indefinite": the smallest signed, the largest unsigned.
 pub(super) fn to_integer(from: Format, bits: u32, signed: bool, a: u64, mode: u64) -> [u64; 3] {
     let mode = Mode(mode);
+    if signed && let Some(result) = fast::to_integer(from, bits, a, mode) {
+        return result;
+    }
     let a = Operand::read(from, a, mode);
     let rounded = match a.value {
         Value::Zero => return [0, 0, 0],
@@ -68,6 +74,9 @@ pub(super) fn to_integer(from: Format, bits: u32, signed: bool, a: u64, mode: u6
 /// Converts from an integer.
 pub(super) fn from_integer(bits: u32, signed: bool, to: Format, a: u64, mode: u64) -> [u64; 3] {
     let number = (a << (64 - bits)).cast_signed() >> (64 - bits);
+    if signed && let Some(result) = fast::from_integer(to, number, Mode(mode)) {
+        return result;
+    }
     let (negative, magnitude) = if signed { (number < 0, number.unsigned_abs()) } else { (false, a) };
     match Real::from_integer(negative, magnitude) {
         Some(x) => {

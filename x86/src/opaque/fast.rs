@@ -5,20 +5,31 @@
 //! halves.
 
 use super::exception::PRECISION;
+use super::real::Rounding;
 use super::sse::Mode;
 use super::{Arithmetic, Format};
 use std::ops::{Add, Div, Mul, Sub};
 
-/// A normal number or zero, as an odd integer (zero for zero) times a power of two.
+/// A normal number or zero.
 #[derive(Clone, Copy)]
 pub(super) struct Plain {
     pub(super) zero: bool,
     /// The exponent field.
     pub(super) biased: u64,
-    /// The significand without its trailing zeros.
-    odd: u64,
-    /// The number of those.
-    trailing: u32,
+    /// The significand with its leading one; zero for zero.
+    significand: u64,
+}
+
+impl Plain {
+    /// The zeros at the end of the significand.
+    fn trailing(self) -> u32 {
+        self.significand.trailing_zeros()
+    }
+
+    /// The significand without them.
+    fn odd(self) -> u128 {
+        u128::from(self.significand >> (self.trailing() & 63))
+    }
 }
 
 /// `bits` if it is a normal number or zero.
@@ -31,12 +42,8 @@ pub(super) fn plain(format: Format, bits: u64) -> Option<Plain> {
     if biased == exponents || (biased == 0 && !zero) {
         return None;
     }
-    if zero {
-        return Some(Plain { zero, biased, odd: 0, trailing: 0 });
-    }
-    let significand = fraction | 1 << fraction_bits;
-    let trailing = significand.trailing_zeros();
-    Some(Plain { zero, biased, odd: significand >> trailing, trailing })
+    let significand = if zero { 0 } else { fraction | 1 << fraction_bits };
+    Some(Plain { zero, biased, significand })
 }
 
 pub(super) fn single(bits: u64) -> f32 {
@@ -84,13 +91,13 @@ pub(super) fn arithmetic(op: Arithmetic, format: Format, a: u64, b: u64, mode: M
     let r = plain(format, value)?;
     let exact = match op {
         Arithmetic::Min | Arithmetic::Max => true,
-        Arithmetic::Sqrt => u128::from(r.odd).pow(2) == u128::from(y.odd),
+        Arithmetic::Sqrt => r.odd() * r.odd() == y.odd(),
         Arithmetic::Add | Arithmetic::Sub if near_overflow(format, x, y) => return None,
         Arithmetic::Add | Arithmetic::Sub => sum_is_exact(op, format, a, b, value),
         _ if x.zero || y.zero => true,
         _ if r.biased < 2 => return None,
         Arithmetic::Mul => product_fits(format, x, y, r),
-        Arithmetic::Div => x.odd % y.odd == 0,
+        Arithmetic::Div => r.odd() * y.odd() == x.odd(),
     };
     Some([value, if exact { 0 } else { PRECISION }, 0])
 }
@@ -110,13 +117,69 @@ pub(super) fn compare(format: Format, a: u64, b: u64) -> Option<u64> {
     Some(u64::from(less) | u64::from(equal) << 1)
 }
 
+/// See [`super::convert::between`]: a single as a double, or the other way round.
+pub(super) fn convert(from: Format, to: Format, a: u64, mode: Mode) -> Option<[u64; 3]> {
+    let x = plain(from, a)?;
+    match (from, to) {
+        (Format::Single, Format::Double) => return Some([f64::from(single(a)).to_bits(), 0, 0]),
+        (Format::Double, Format::Single) if mode.is_default() => {}
+        _ => return None,
+    }
+    let wide = f64::from_bits(a);
+    let narrow = to_single(wide);
+    let value = u64::from(narrow.to_bits());
+    let r = plain(Format::Single, value)?;
+    if r.zero != x.zero || (!r.zero && r.biased < 2) {
+        return None;
+    }
+    Some([value, if f64::from(narrow) == wide { 0 } else { PRECISION }, 0])
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounds to nearest, as the instruction does")]
+fn to_single(v: f64) -> f32 {
+    v as f32
+}
+
+/// See [`super::convert::to_integer`]: truncation to a signed integer, of what is surely in range.
+pub(super) fn to_integer(from: Format, bits: u32, a: u64, mode: Mode) -> Option<[u64; 3]> {
+    plain(from, a)?;
+    let v = match from {
+        Format::Half => return None,
+        Format::Single => f64::from(single(a)),
+        Format::Double => f64::from_bits(a),
+    };
+    let limit = if bits == 32 { 2_f64.powi(31) } else { 2_f64.powi(63) };
+    if mode.rounding() != Rounding::Zero || v.abs() >= limit {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "toward zero, as the instruction does")]
+    let integer = v as i64;
+    let inexact = if integer as f64 == v { 0 } else { PRECISION };
+    Some([integer.cast_unsigned() & (u64::MAX >> (64 - bits)), inexact, 0])
+}
+
+/// See [`super::convert::from_integer`], of a signed integer. A significand that fits makes the result exact.
+pub(super) fn from_integer(to: Format, v: i64, mode: Mode) -> Option<[u64; 3]> {
+    if v == 0 || !mode.is_default() {
+        return None;
+    }
+    let value = match to {
+        Format::Half => return None,
+        Format::Single => u64::from((v as f32).to_bits()),
+        Format::Double => (v as f64).to_bits(),
+    };
+    let magnitude = v.unsigned_abs();
+    let length = 64 - magnitude.leading_zeros() - magnitude.trailing_zeros();
+    Some([value, if length <= to.fraction_bits() + 1 { 0 } else { PRECISION }, 0])
+}
+
 /// Whether the product of the significands, which has 2p - 1 or 2p bits, fits in p. A product that rounding
 /// carried to one more bit is inexact by either count.
 fn product_fits(format: Format, x: Plain, y: Plain, r: Plain) -> bool {
     let precision = format.fraction_bits() + 1;
     let bias = (1 << (format.width() - precision - 1)) - 1;
     let longer = r.biased + bias - x.biased - y.biased;
-    2 * precision - 1 + u32::from(longer != 0) - x.trailing - y.trailing <= precision
+    2 * precision - 1 + u32::from(longer != 0) - x.trailing() - y.trailing() <= precision
 }
 
 /// Whether an intermediate result of [`sum_is_exact`] might overflow.

@@ -50,8 +50,8 @@ pub fn multiply_accumulator<M: Machine, const SIGNED: bool>(m: &mut M, op: &Op) 
 }
 
 /// IMUL of two operands, or of three: the first is the destination, the last two are the factors.
-pub fn multiply<M: Machine, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
-    let w = AnyWidth::of(op);
+pub fn multiply<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
+    let w = W::of(op);
     let (a, b) = (A::get(m, op, w)?, B::get(m, op, w)?);
     let (lo, hi) = (m.d().bin(Bin::Mul, w, a, b), m.d().bin(Bin::MulHiS, w, a, b));
     let overflow = overflows_signed(m, w, lo, hi);

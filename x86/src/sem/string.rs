@@ -7,7 +7,16 @@ use super::operand::{register, set_register, with_segment};
 use crate::domain::{Bin, Domain};
 use crate::flags::{By, Flag, Flags};
 use crate::machine::{Bool, Bv, Exec, Flow, FlowOf, Machine};
-use crate::op::{Gpr, Op, Rep, Segment};
+use crate::op::{Condition, Gpr, Op, Rep, Segment};
+
+/// The selector of MOVS, in `op.cc`. LODS has none.
+pub const MOVS: Condition = Condition(1);
+/// That of STOS.
+pub const STOS: Condition = Condition(2);
+/// That of CMPS.
+pub const CMPS: Condition = Condition(3);
+/// That of SCAS.
+pub const SCAS: Condition = Condition(4);
 
 /// Width of rcx, rsi and rdi as the instruction uses them.
 fn address_width(op: &Op) -> u32 {

@@ -74,10 +74,10 @@ pub fn cmov<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exe
 }
 
 /// SETcc.
-pub fn setcc<M: Machine>(m: &mut M, op: &Op) -> Exec {
+pub fn setcc<M: Machine, A: Place>(m: &mut M, op: &Op) -> Exec {
     let c = m.flags().holds(m.d(), op.cc);
     let v = m.d().from_bool(8, c);
-    Any::<0>::put(m, op, 8, v)
+    A::put(m, op, 8, v)
 }
 
 /// `v` with its bytes in the opposite order.

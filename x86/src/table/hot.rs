@@ -1,13 +1,13 @@
-//! The hot dozen: 32- and 64-bit forms by operand shape, for machines where an operand decided at run time
-//! costs a tenth of the speed or more. The same functions as in [`super::integer`], with other parameters.
+//! The hot forms by width and operand shape, for machines where an operand decided at run time costs a tenth of the
+//! speed or more. Which they are was counted in programs. The same functions as in [`super::integer`], with other parameters.
 
-use iced_x86::{Instruction, Mnemonic as N};
+use iced_x86::{ConditionCode, Instruction, Mnemonic as N};
 
 use super::integer::source_bits;
 use crate::machine::{Body, Handler, Last, Machine};
 use crate::op::{BranchKind, Loc, Op};
 use crate::sem::operand::{Bits, Imm, Memory, Reg, Width};
-use crate::sem::{arithmetic, control, logic, shift, stack, transfer};
+use crate::sem::{arithmetic, control, logic, multiply, shift, stack, transfer};
 
 /// A generic function with shapes for its last two parameters: register or memory, with register, memory or
 /// immediate. `$f` is everything before them.
@@ -24,6 +24,8 @@ macro_rules! shapes {
     };
 }
 
+type W8 = Bits<8>;
+type W16 = Bits<16>;
 type W32 = Bits<32>;
 type W64 = Bits<64>;
 
@@ -32,9 +34,11 @@ pub(super) fn lookup<M: Machine>(i: &Instruction, op: &Op) -> Option<Handler<M>>
     if i.is_jcc_short_or_near() {
         return branch(op).map(|run| Handler::Last(run, Some(BranchKind::Conditional)));
     }
-    let body = match op.w {
+    let body: Option<Body<M>> = match op.w {
         64 => wide(i, op),
         32 => narrow(i, op),
+        16 if i.mnemonic() == N::Mov => shapes!(op, transfer::mov<M, W16>),
+        8 => byte(i, op),
         _ => None,
     };
     body.map(Handler::Body)
@@ -72,6 +76,11 @@ fn wide<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
         N::Shl => shift_by_constant::<M, W64, { shift::LEFT }>(op),
         N::Shr => shift_by_constant::<M, W64, { shift::RIGHT }>(op),
         N::Sar => shift_by_constant::<M, W64, { shift::ARITHMETIC_RIGHT }>(op),
+        N::Adc => shapes!(op, arithmetic::adc<M, W64>),
+        N::Sbb => shapes!(op, arithmetic::sbb<M, W64>),
+        N::Neg if matches!(op.a, Loc::Reg(_)) => Some(arithmetic::neg::<M, W64, Reg<0>>),
+        N::Imul => product::<M, W64>(op),
+        _ if has_condition(i) => conditional_move::<M, W64>(op),
         N::Push if matches!(op.a, Loc::Reg(_)) => Some(stack::push::<M, Reg<0>>),
         N::Pop if matches!(op.a, Loc::Reg(_)) => Some(stack::pop_register::<M>),
         _ => None,
@@ -97,8 +106,52 @@ fn narrow<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
         N::Shl => shift_by_constant::<M, W32, { shift::LEFT }>(op),
         N::Shr => shift_by_constant::<M, W32, { shift::RIGHT }>(op),
         N::Sar => shift_by_constant::<M, W32, { shift::ARITHMETIC_RIGHT }>(op),
+        N::Adc => shapes!(op, arithmetic::adc<M, W32>),
+        N::Sbb => shapes!(op, arithmetic::sbb<M, W32>),
+        N::Neg if matches!(op.a, Loc::Reg(_)) => Some(arithmetic::neg::<M, W32, Reg<0>>),
+        N::Imul => product::<M, W32>(op),
+        _ if has_condition(i) => conditional_move::<M, W32>(op),
         _ => None,
     }
+}
+
+/// 8-bit forms; those of ah, ch, dh and bh are none of them.
+fn byte<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    match i.mnemonic() {
+        N::Mov => shapes!(op, transfer::mov<M, W8>),
+        N::Add => shapes!(op, arithmetic::add<M, W8>),
+        N::Cmp => shapes!(op, arithmetic::sub<M, W8, false>),
+        N::And => shapes!(op, logic::logic<M, W8, { logic::AND }, true>),
+        N::Test => shapes!(op, logic::logic<M, W8, { logic::AND }, false>),
+        N::Or => shapes!(op, logic::logic<M, W8, { logic::OR }, true>),
+        N::Xor => shapes!(op, logic::logic<M, W8, { logic::XOR }, true>),
+        _ if has_condition(i) && matches!(op.a, Loc::Reg(_)) => Some(transfer::setcc::<M, Reg<0>>),
+        _ => None,
+    }
+}
+
+/// IMUL of a register by a register or memory, or by an immediate into another.
+fn product<M: Machine, W: Width>(op: &Op) -> Option<Body<M>> {
+    Some(match (op.b, op.c) {
+        (Loc::Reg(_), Loc::None) => multiply::multiply::<M, W, Reg<0>, Reg<1>>,
+        (Loc::Mem, Loc::None) => multiply::multiply::<M, W, Reg<0>, Memory>,
+        (Loc::Reg(_), Loc::Imm) => multiply::multiply::<M, W, Reg<1>, Imm>,
+        _ => return None,
+    })
+}
+
+/// Of a register: CMOVcc, or SETcc where it has 8 bits. Jcc is another matter.
+fn has_condition(i: &Instruction) -> bool {
+    i.condition_code() != ConditionCode::None
+}
+
+/// CMOVcc.
+fn conditional_move<M: Machine, W: Width>(op: &Op) -> Option<Body<M>> {
+    Some(match (op.a, op.b) {
+        (Loc::Reg(_), Loc::Reg(_)) => transfer::cmov::<M, W, Reg<0>, Reg<1>>,
+        (Loc::Reg(_), Loc::Mem) => transfer::cmov::<M, W, Reg<0>, Memory>,
+        _ => return None,
+    })
 }
 
 /// MOVZX, MOVSX and MOVSXD from memory or from the low bits of a register.

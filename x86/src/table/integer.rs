@@ -47,6 +47,10 @@ fn adjust(i: &Instruction, op: &mut Op) {
         N::Clc | N::Cld | N::Loop => op.cc = Condition(0),
         N::Stc | N::Std | N::Loope => op.cc = Condition(1),
         N::Cmc | N::Loopne => op.cc = Condition(2),
+        N::Movsb | N::Movsw | N::Movsd | N::Movsq => op.cc = string::MOVS,
+        N::Stosb | N::Stosw | N::Stosd | N::Stosq => op.cc = string::STOS,
+        N::Cmpsb | N::Cmpsw | N::Cmpsd | N::Cmpsq => op.cc = string::CMPS,
+        N::Scasb | N::Scasw | N::Scasd | N::Scasq => op.cc = string::SCAS,
         _ => {}
     }
     op.mem.addr32 |= matches!(
@@ -90,8 +94,8 @@ fn arithmetic_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M
         N::Andn => logic::andn::<M>,
         N::Mul => multiply::multiply_accumulator::<M, false>,
         N::Imul if i.op_count() == 1 => multiply::multiply_accumulator::<M, true>,
-        N::Imul if i.op_count() == 2 => multiply::multiply::<M, A, B>,
-        N::Imul => multiply::multiply::<M, B, C>,
+        N::Imul if i.op_count() == 2 => multiply::multiply::<M, W, A, B>,
+        N::Imul => multiply::multiply::<M, W, B, C>,
         N::Mulx => multiply::mulx::<M>,
         N::Div => multiply::divide::<M, false>,
         N::Idiv => multiply::divide::<M, true>,
@@ -189,7 +193,7 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
         | N::Setns
         | N::Seto
         | N::Setp
-        | N::Sets => transfer::setcc::<M>,
+        | N::Sets => transfer::setcc::<M, A>,
         N::Push => stack::push::<M, A>,
         N::Pop => stack::pop::<M>,
         N::Pushf | N::Pushfq => stack::pushf::<M>,
