@@ -74,6 +74,17 @@ pub(super) fn block_from_lanes<D: Domain>(d: &D, w: u32, mut f: impl FnMut(u32) 
     [low, part_from_lanes(d, w, |n| f(64 / w + n))]
 }
 
+/// The parts' `f(0)`, `f(1)`.. of `w` bits each (at most 8), side by side in 64 bits, up to the vector length.
+#[inline(always)]
+pub(super) fn side_by_side<D: Domain>(d: &D, op: &Op, w: u32, mut f: impl FnMut(u8) -> D::Bv) -> D::Bv {
+    let (mut bits, mut count) = (f(0), w);
+    for n in 1..op.vector.parts {
+        bits = d.concat(w, f(n), count, bits);
+        count += w;
+    }
+    d.zext(count, 64, bits)
+}
+
 /// Computes each 128 bits by themselves: block `n` is `f(n, block of a, block of b)`.
 #[inline(always)]
 pub(super) fn in_blocks<D: Domain>(

@@ -57,7 +57,7 @@ mod results;
 
 use algebra::{
     Block, Wide, block_from_lanes, first_lanes, from_block, from_lanes, from_parts, in_blocks, lane,
-    lane_of_part, low_block, mask, part_from_lanes, with_lane,
+    lane_of_part, low_block, mask, part_from_lanes, side_by_side, with_lane,
 };
 use operands::{
     above, aligned_address, any_active, first, first_low, first_place, immediate, is_active, is_legacy,
@@ -66,5 +66,5 @@ use operands::{
 };
 use results::{
     by_blocks, by_parts, commit, commit_lanes, commit_low, commit_low_over, commit_mask, commit_store,
-    set_register, store_chosen,
+    set_mask, set_register, store_chosen,
 };

@@ -3,7 +3,7 @@
 use super::{
     aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store, first,
     from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, register,
-    second_place, set_register,
+    second_place, set_register, side_by_side,
 };
 use crate::domain::Domain;
 use crate::machine::{Bv, Exec, Machine, Trap};
@@ -107,12 +107,7 @@ pub(super) fn signs<D: Domain>(d: &D, w: u32, part: D::Bv) -> D::Bv {
 pub fn sign_mask<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let d = m.d();
     let of_part = |n| signs(d, W, m.vector(number(op.b), n));
-    let (mut bits, mut count) = (of_part(0), 64 / W);
-    for n in 1..op.vector.parts {
-        bits = d.concat(64 / W, of_part(n), count, bits);
-        count += 64 / W;
-    }
-    let bits = d.zext(count, 64, bits);
+    let bits = side_by_side(d, op, 64 / W, of_part);
     operand::write(m, op, op.a, 64, bits)
 }
 

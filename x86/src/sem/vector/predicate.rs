@@ -1,6 +1,9 @@
 //! Comparisons and tests of lanes whose results are the bits of an opmask register.
 
-use super::{commit_mask, first, immediate, lane, length, second};
+use super::{
+    commit_mask, first, first_place, immediate, lane, lane_of_part, length, number, second, set_mask,
+    side_by_side,
+};
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Exec, Machine};
 use crate::op::Op;
@@ -16,8 +19,15 @@ pub trait Predicate {
 /// Bit n of the destination says whether `P` holds for lane n, where the mask has that bit; the others are clear.
 pub fn into_mask<M: Machine, P: Predicate>(m: &mut M, op: &Op) -> Exec {
     let b = second(m, op, P::W)?;
-    let a = first(m, op);
-    commit_mask(m, op, length(op) / P::W, |d, n| P::holds(d, op, lane(d, P::W, n, &a), lane(d, P::W, n, &b)));
+    let (d, from) = (m.d(), number(first_place(op)));
+    let of_part = |part| {
+        let (a, b) = (m.vector(from, part), b[usize::from(part)]);
+        let of_lane = |n| P::holds(d, op, lane_of_part(d, P::W, n, a), lane_of_part(d, P::W, n, b));
+        let bit = |n| d.from_bool(1, of_lane(n));
+        (1..64 / P::W).fold(bit(0), |bits, n| d.concat(1, bit(n), n, bits))
+    };
+    let bits = side_by_side(d, op, 64 / P::W, of_part);
+    set_mask(m, op, bits);
     Ok(())
 }
 

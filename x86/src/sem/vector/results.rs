@@ -178,13 +178,20 @@ pub(super) fn commit_low_over<M: Machine>(m: &mut M, op: &Op, rest: Loc, w: u32,
 /// them, the others are clear.
 #[inline(always)]
 pub(super) fn commit_mask<M: Machine>(m: &mut M, op: &Op, count: u32, f: impl Fn(&M::D, u32) -> Bool<M>) {
-    let Loc::Mask(to) = op.a else { return };
     let d = m.d();
     let mut bits = d.from_bool(1, f(d, 0));
     for n in 1..count {
         bits = d.concat(1, d.from_bool(1, f(d, n)), n, bits);
     }
-    bits = d.zext(count, 64, bits);
+    let bits = d.zext(count, 64, bits);
+    set_mask(m, op, bits);
+}
+
+/// Writes those of the 64 bits to the opmask register that is the destination which the mask has, and clears the others.
+#[inline(always)]
+pub(super) fn set_mask<M: Machine>(m: &mut M, op: &Op, mut bits: Bv<M>) {
+    let Loc::Mask(to) = op.a else { return };
+    let d = m.d();
     if let Some(k) = op.vector.mask.register() {
         bits = d.bin(Bin::And, 64, bits, m.opmask(k));
     }

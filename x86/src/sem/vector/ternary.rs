@@ -11,31 +11,33 @@ use crate::op::Op;
 pub fn logic<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let c = second(m, op, W)?;
     let (a, b) = (register(m, op.a), first(m, op));
-    let r = from_parts(m.d(), op, |n| from_table(m.d(), immediate(op), &[a[n], b[n], c[n]]));
+    let r = from_table(m.d(), op, immediate(op), &[&a, &b, &c]);
     commit(m, op, W, r);
     Ok(())
 }
 
 /// The function of `inputs`, bit by bit, whose value for all of them is a bit of `table`: its number has the first input
 /// as its highest bit. What the table makes simple is made so: `a ^ b` is one operation.
-fn from_table<D: Domain>(d: &D, table: u32, inputs: &[D::Bv]) -> D::Bv {
+fn from_table<D: Domain>(d: &D, op: &Op, table: u32, inputs: &[&[D::Bv; 8]]) -> [D::Bv; 8] {
     let Some((&first, rest)) = inputs.split_first() else {
-        return d.lit(64, if table & 1 == 0 { 0 } else { u64::MAX });
+        return from_parts(d, op, |_| d.lit(64, if table & 1 == 0 { 0 } else { u64::MAX }));
     };
     let half = 1 << rest.len();
     let all = (1 << half) - 1;
     let (clear, set) = (table & all, table >> half & all);
-    let of = |table| from_table(d, table, rest);
+    let of = |table| from_table(d, op, table, rest);
+    let both = |bin, a: &[D::Bv; 8], b: &[D::Bv; 8]| from_parts(d, op, |n| d.bin(bin, 64, a[n], b[n]));
+    let complement = || from_parts(d, op, |n| d.complement(64, first[n]));
     match (clear, set) {
         _ if clear == set => of(set),
-        _ if clear == all ^ set => d.bin(Bin::Xor, 64, first, of(clear)),
-        (0, _) => d.bin(Bin::And, 64, first, of(set)),
-        (_, 0) => d.bin(Bin::And, 64, d.complement(64, first), of(clear)),
-        _ if set == all => d.bin(Bin::Or, 64, first, of(clear)),
-        _ if clear == all => d.bin(Bin::Or, 64, d.complement(64, first), of(set)),
+        _ if clear == all ^ set => both(Bin::Xor, first, &of(clear)),
+        (0, _) => both(Bin::And, first, &of(set)),
+        (_, 0) => both(Bin::And, &complement(), &of(clear)),
+        _ if set == all => both(Bin::Or, first, &of(clear)),
+        _ if clear == all => both(Bin::Or, &complement(), &of(set)),
         _ => {
-            let kept = d.bin(Bin::And, 64, first, of(set));
-            d.bin(Bin::Or, 64, kept, d.bin(Bin::And, 64, d.complement(64, first), of(clear)))
+            let kept = both(Bin::And, first, &of(set));
+            both(Bin::Or, &kept, &both(Bin::And, &complement(), &of(clear)))
         }
     }
 }
