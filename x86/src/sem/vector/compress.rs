@@ -2,7 +2,7 @@
 
 use super::permute::select;
 use super::{
-    above, commit, first_lanes, from_lanes, is_active, lane, length, parts, register, set_register,
+    Wide, above, commit, first_lanes, from_lanes, is_active, lane, length, parts, register, set_register,
     store_chosen,
 };
 use crate::domain::{Bin, Cmp, Domain};
@@ -27,19 +27,41 @@ fn is_filled<M: Machine>(m: &M, ranks: &[Bv<M>]) -> Vec<Bool<M>> {
     (0..ranks.len() as u64 - 1).map(|n| d.cmp(Cmp::Ult, 8, d.lit(8, n), total)).collect()
 }
 
+/// The lanes of `v` that the mask names, side by side, and whatever above them. Each goes down by as many lanes as the
+/// mask leaves out below it: by one if the number is odd, then by two, and so on. In this order no two of them meet
+/// (Warren, Hacker's Delight, "Compress, or generalized extract").
+fn moved_down<M: Machine>(m: &M, op: &Op, w: u32, v: &Wide<M>, ranks: &[Bv<M>]) -> Vec<Bv<M>> {
+    let (d, none) = (m.d(), m.d().lit(8, 0));
+    let with_way = |(n, &rank): (u32, &Bv<M>)| {
+        let way = d.bin(Bin::Sub, 8, d.lit(8, u64::from(n)), rank);
+        (lane(d, w, n, v), d.ite(is_active(m, op, n), 8, way, none))
+    };
+    let mut lanes: Vec<_> = (0..).zip(&ranks[..ranks.len() - 1]).map(with_way).collect();
+    for bit in 0..lanes.len().trailing_zeros() {
+        for n in 0..lanes.len() {
+            let (stays, way) = lanes[n];
+            let way = d.ite(d.bit(8, bit, way), 8, none, way);
+            lanes[n] = match lanes.get(n + (1 << bit)) {
+                Some(&(other, its_way)) => {
+                    let comes = d.bit(8, bit, its_way);
+                    (d.ite(comes, w, other, stays), d.ite(comes, 8, its_way, way))
+                }
+                None => (stays, way),
+            };
+        }
+    }
+    lanes.into_iter().map(|(v, _)| v).collect()
+}
+
 /// VPCOMPRESSB and its kin: lane n is the n-th of those that the mask names; further lanes are not stored, and in a
 /// register stay or become zero.
 pub fn compress<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let (count, v) = (length(op) / W, register(m, op.b));
     let ranks = ranks(m, op, count);
     let filled = is_filled(m, &ranks);
+    let lanes = moved_down(m, op, W, &v, &ranks);
     let d = m.d();
-    let r = first_lanes(d, W, count, |to| {
-        (to..count).fold(d.lit(W, 0), |chosen, from| {
-            let has_rank = d.cmp(Cmp::Eq, 8, ranks[from as usize], d.lit(8, u64::from(to)));
-            d.ite(d.and(is_active(m, op, from), has_rank), W, lane(d, W, from, &v), chosen)
-        })
-    });
+    let r = first_lanes(d, W, count, |n| lanes[n as usize]);
     if op.a == Loc::Mem {
         let va = operand::effective_address(m, op);
         return store_chosen(m, op, va, W, &filled, &r);
