@@ -24,6 +24,8 @@ alone or in a block, with random operands from a random state: it is run by the 
 passed if registers, flags, memory and faults are the same but for what `x86-oracle --print-dont-care` prints. A block
 counts once for each of its instructions. Encodings that are WAIT and another instruction (FSTCW, FINIT) are two
 instructions here.
+
+To add the figures of a processor: `x86-oracle --seconds 1800 --seed N --save x86/oracle/runs`, with a new N, then `make page`.
 ";
 
 /// What is known of one mnemonic in one family.
