@@ -132,7 +132,7 @@ pub fn number(name: &str) -> Option<u32> {
         BANKS.iter().find_map(|&(first, step, count, before, after)| {
             let rest = name.strip_prefix(&before.to_ascii_lowercase())?;
             let n: u32 = rest.strip_suffix(&after.to_ascii_lowercase())?.parse().ok()?;
-            (n < count).then_some(first + n * step)
+            (n < count).then(|| first + n * step)
         })
     })
 }
@@ -149,6 +149,7 @@ mod tests {
         assert_eq!(number("ia32_lbr_7_info"), Some(0x1207));
         assert_eq!(number("MSR_LASTBRANCH_32_FROM_IP"), None);
         assert_eq!(number("MSR_LASTBRANCH_x_FROM_IP"), None);
+        assert_eq!(number("LastBranchStackToIp4294967295"), None);
         for index in (0..0x2000).chain(0xc000_0000..0xc000_0400).chain(0xc001_0000..0xc001_0400) {
             let Some(name) = name(index) else { continue };
             let old = (OLD_FROM..OLD_FROM + 8).contains(&index) || (OLD_TO..OLD_TO + 8).contains(&index);
