@@ -173,7 +173,10 @@ fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
     }
     let mut records = Vec::new();
     for record in trail.records.iter().rev().take_while(|record| !record.from_is_hidden()) {
-        records.push((record.from, record.to));
+        // The way into the kernel, by a call or by the crash itself, is no branch of the program.
+        if record.to >> 63 == 0 {
+            records.push((record.from, record.to));
+        }
         if record.after_gap {
             break;
         }

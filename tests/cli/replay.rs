@@ -49,6 +49,33 @@ fn applets_run_as_natively_and_replay_the_same() {
     }
 }
 
+/// What a program finds of itself in /proc and /dev is its own; gretel's descriptors and memory are not there.
+#[test]
+fn programs_find_themselves_in_proc_and_not_gretel() {
+    let place = Place::new();
+    for engine in engines() {
+        for (n, (applet, out, code)) in [
+            (&["readlink", "/proc/self/exe"][..], "/busybox\n", 0),
+            (&["sh", "-c", "echo said >/dev/stdout"], "said\n", 0),
+            (&["cat", "/proc/self/maps"], "", 1),
+            (&["cat", "/proc/thread-self/mem"], "", 1),
+            (&["sh", "-c", "cd /proc && read line <self/maps"], "", 1),
+            (&["readlink", "/proc/self/fd/3"], "", 1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let recording = format!("{engine}-{n}");
+            let start = ["record", "--engine", engine, "-o", &recording, "--", "busybox"];
+            let recorded = place.gretel(&[&start[..], applet].concat());
+            assert_eq!(recorded.code, code, "{applet:?}: {}", recorded.err);
+            assert!(recorded.out.ends_with(out.as_bytes()), "{applet:?}: {:?}", recorded.out);
+            assert!(!out.is_empty() || recorded.out.is_empty(), "{applet:?}: {:?}", recorded.out);
+            place.replay(&recording, engine);
+        }
+    }
+}
+
 /// Replay reads no file but the recording's, and shows the same output.
 #[test]
 fn replay_needs_only_the_folder() {

@@ -1,16 +1,14 @@
 //! Opening, closing and duplicating files, and what goes by paths beyond [`super::passthrough`].
 
 use super::descriptors::{LIMIT, OpenFile};
+use super::own::{self, Own};
 use super::passthrough::{self, check, path};
 use super::{Guest, Linux, Served, errno, host, int, retry, word};
 use crate::engine::Virt;
 use crate::gate::{Input, MemoryWrite};
 use crate::process::space::Access;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
-
-/// The link to the program's own file.
-const SELF: &[u8] = b"/proc/self/exe";
 
 pub(super) fn open(
     linux: &mut Linux,
@@ -20,7 +18,16 @@ pub(super) fn open(
     flags: i32,
     mode: u64,
 ) -> Served {
-    let name = program_path(linux, path(guest, name)?);
+    let name = match path(guest, name)? {
+        name if !name.to_bytes().starts_with(b"/") => name,
+        name => match own::named(&name) {
+            None => name,
+            Some(Own::Executable) => linux.identity.path.clone(),
+            // What it shows is opened once more: here, it is the same open file.
+            Some(Own::Descriptor(number)) => return reopen(linux, number, flags),
+            Some(Own::Other) => return errno(libc::ENOENT),
+        },
+    };
     linux.files.free(0)?;
     let directory = linux.files.host_directory(directory);
     let mode = u32::try_from(mode & 0o7777).expect("twelve bits");
@@ -55,9 +62,12 @@ fn open_host(
     Ok(opened)
 }
 
-/// The link to the program's file leads to the guest's, not to ours.
-fn program_path(linux: &Linux, name: CString) -> CString {
-    if name.as_bytes() == SELF { linux.identity.path.clone() } else { name }
+/// Opens what the guest has open under another number.
+fn reopen(linux: &mut Linux, number: i32, flags: i32) -> Served {
+    match linux.files.get(number) {
+        Ok(file) => linux.files.install(file, flags & libc::O_CLOEXEC != 0, 0),
+        Err(_) => errno(libc::ENOENT),
+    }
 }
 
 pub(super) fn create(linux: &mut Linux, guest: &mut Guest<'_>, name: Virt, mode: u64) -> Served {
@@ -164,7 +174,7 @@ pub(super) fn pipe(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt, flag
     Ok(0)
 }
 
-/// readlink and readlinkat: the link to the program's own file is ours, the rest the host's.
+/// readlink and readlinkat: links to the program's own files are ours, the rest the host's.
 pub(super) fn readlink(
     linux: &mut Linux,
     guest: &mut Guest<'_>,
@@ -173,13 +183,29 @@ pub(super) fn readlink(
     name: Virt,
     (buffer, length): (Virt, u64),
 ) -> Served {
-    if guest.path(name)? != SELF {
-        return passthrough::serve(linux, guest, call, a).unwrap_or_else(|| errno(libc::ENOSYS));
+    let usable = guest.space.accessible(buffer, length.min(4096), Access::Write);
+    let usable = usize::try_from(usable).unwrap_or(usize::MAX);
+    match own::named(&path(guest, name)?) {
+        None => passthrough::serve(linux, guest, call, a).unwrap_or_else(|| errno(libc::ENOSYS)),
+        Some(Own::Executable) => {
+            let target = linux.identity.path.as_bytes();
+            let length = usable.min(target.len());
+            guest.write(buffer, &target[..length])?;
+            Ok(length as u64)
+        }
+        Some(Own::Descriptor(number)) => {
+            let Ok(file) = linux.files.get(number) else { return errno(libc::ENOENT) };
+            guest.input(&mut || match host::path_of(&file.host()) {
+                Ok(mut bytes) => {
+                    bytes.truncate(usable);
+                    let result = i64::try_from(bytes.len()).unwrap_or(0);
+                    Input { result, writes: vec![MemoryWrite { address: buffer, bytes }] }
+                }
+                Err(result) => Input { result, writes: Vec::new() },
+            })
+        }
+        Some(Own::Other) => errno(libc::ENOENT),
     }
-    let target = linux.identity.path.as_bytes();
-    let length = usize::try_from(length).unwrap_or(usize::MAX).min(target.len());
-    guest.write(buffer, &target[..length])?;
-    Ok(length as u64)
 }
 
 /// Runs `call` on a file that is opened by its path for this alone: calls that have no `*at` form.
@@ -191,7 +217,7 @@ fn with_opened(
     call: &mut dyn FnMut(i32) -> Input,
 ) -> Served {
     use std::os::fd::AsRawFd;
-    let name = path(guest, name)?;
+    let name = passthrough::path_of_another(guest, name)?;
     let directory = linux.files.directory().host();
     guest.input(&mut || match host::open(directory, &name, flags, 0) {
         Ok(file) => call(file.as_raw_fd()),

@@ -28,14 +28,51 @@ pub(super) fn pointer<T>(at: *const T) -> u64 {
     at.addr() as u64
 }
 
-/// openat; the descriptor is closed on exec.
+/// openat; the descriptor is closed on exec. The links in /proc that lead to open files are not followed, and nothing that is
+/// gretel's own in there is opened: ENOENT.
 pub(super) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
-    let flags = super::word(i64::from(flags | libc::O_CLOEXEC));
-    // SAFETY: the path is NUL-terminated and outlives the call.
+    // openat ignores what openat2 refuses: a mode without a file to be made, bits it does not know, and with O_PATH most.
+    let known = if flags & libc::O_PATH != 0 { PATH_FLAGS } else { KNOWN_FLAGS };
+    let flags = flags & known;
+    let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
+    let how = [
+        super::word(i64::from(flags | libc::O_CLOEXEC)),
+        if makes { u64::from(mode) } else { 0 },
+        libc::RESOLVE_NO_MAGICLINKS,
+    ];
+    // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
     let value = unsafe {
-        raw(libc::SYS_openat, [fd(directory), pointer(path.as_ptr()), flags, u64::from(mode), 0, 0])
+        let size = size_of_val(&how) as u64;
+        raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
     };
-    owned(value)
+    match owned(value) {
+        Ok(file) if super::own::is_hosts(&file) => Err(-i64::from(libc::ENOENT)),
+        Err(error) if error == -i64::from(libc::ELOOP) && is_in_proc(path) => Err(-i64::from(libc::ENOENT)),
+        opened => opened,
+    }
+}
+
+const PATH_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
+
+/// What openat knows.
+const KNOWN_FLAGS: i32 = libc::O_ACCMODE
+    | libc::O_CREAT
+    | libc::O_EXCL
+    | libc::O_NOCTTY
+    | libc::O_TRUNC
+    | libc::O_APPEND
+    | libc::O_NONBLOCK
+    | libc::O_DSYNC
+    | libc::O_SYNC
+    | libc::O_ASYNC
+    | libc::O_DIRECT
+    | libc::O_DIRECTORY
+    | libc::O_NOFOLLOW
+    | libc::O_NOATIME
+    | libc::O_TMPFILE;
+
+fn is_in_proc(path: &CStr) -> bool {
+    path.to_bytes().starts_with(b"/proc/")
 }
 
 /// Takes ownership of a descriptor that the kernel just made.

@@ -13,6 +13,7 @@ mod host;
 mod identity;
 mod memory;
 mod names;
+mod own;
 mod passthrough;
 mod polling;
 mod sigframe;

@@ -1,6 +1,7 @@
 //! The system calls that the host serves as they are, once descriptors, paths and buffers are translated: a
 //! table of what each argument is.
 
+use super::own::{self, Own};
 use super::{Guest, Linux, Served, host, int};
 use crate::engine::Virt;
 use crate::gate::{Input, MemoryWrite};
@@ -23,6 +24,8 @@ enum Source {
     WorkingDirectory,
     /// A path; a null pointer is passed on.
     Path(usize),
+    /// The same, of a file that is only asked about: it may be the link to the program's own.
+    Asked(usize),
     /// A pointer to this many bytes that the host reads; may be null.
     In(usize, usize),
     /// A pointer to this many bytes that the host writes if it succeeds; may be null.
@@ -33,7 +36,7 @@ enum Source {
     LengthOf(usize),
 }
 
-use Source::{Buffer, Constant, Directory, File, In, LengthOf, Out, Path, Value, WorkingDirectory};
+use Source::{Asked, Buffer, Constant, Directory, File, In, LengthOf, Out, Path, Value, WorkingDirectory};
 
 /// A call of the guest and the host's call for it.
 struct Pass {
@@ -58,15 +61,15 @@ const NO_FOLLOW: Source = Constant(libc::AT_SYMLINK_NOFOLLOW as u64);
 
 /// Sizes and positions here are what makes the call in [`call`] safe.
 const TABLE: &[Pass] = &[
-    pass(libc::SYS_stat, libc::SYS_newfstatat, &[WorkingDirectory, Path(0), Out(1, STAT), Constant(0)]),
+    pass(libc::SYS_stat, libc::SYS_newfstatat, &[WorkingDirectory, Asked(0), Out(1, STAT), Constant(0)]),
     pass(libc::SYS_lstat, libc::SYS_newfstatat, &[WorkingDirectory, Path(0), Out(1, STAT), NO_FOLLOW]),
     pass(libc::SYS_fstat, libc::SYS_fstat, &[File(0), Out(1, STAT)]),
-    pass(libc::SYS_newfstatat, libc::SYS_newfstatat, &[Directory(0), Path(1), Out(2, STAT), Value(3)]),
-    pass(libc::SYS_statx, libc::SYS_statx, &[Directory(0), Path(1), Value(2), Value(3), Out(4, STATX)]),
+    pass(libc::SYS_newfstatat, libc::SYS_newfstatat, &[Directory(0), Asked(1), Out(2, STAT), Value(3)]),
+    pass(libc::SYS_statx, libc::SYS_statx, &[Directory(0), Asked(1), Value(2), Value(3), Out(4, STATX)]),
     pass(libc::SYS_fstatfs, libc::SYS_fstatfs, &[File(0), Out(1, STATFS)]),
-    pass(libc::SYS_access, libc::SYS_faccessat, &[WorkingDirectory, Path(0), Value(1)]),
-    pass(libc::SYS_faccessat, libc::SYS_faccessat, &[Directory(0), Path(1), Value(2)]),
-    pass(libc::SYS_faccessat2, libc::SYS_faccessat2, &[Directory(0), Path(1), Value(2), Value(3)]),
+    pass(libc::SYS_access, libc::SYS_faccessat, &[WorkingDirectory, Asked(0), Value(1)]),
+    pass(libc::SYS_faccessat, libc::SYS_faccessat, &[Directory(0), Asked(1), Value(2)]),
+    pass(libc::SYS_faccessat2, libc::SYS_faccessat2, &[Directory(0), Asked(1), Value(2), Value(3)]),
     pass(libc::SYS_lseek, libc::SYS_lseek, &[File(0), Value(1), Value(2)]),
     pass(libc::SYS_ftruncate, libc::SYS_ftruncate, &[File(0), Value(1)]),
     pass(libc::SYS_fallocate, libc::SYS_fallocate, &[File(0), Value(1), Value(2), Value(3)]),
@@ -161,7 +164,9 @@ fn prepare(linux: &Linux, guest: &mut Guest<'_>, from: Source, arguments: &[u64;
         Directory(n) => descriptor(linux.files.host_directory(int(arguments[n]))),
         WorkingDirectory => descriptor(linux.files.directory().host()),
         Path(n) if arguments[n] == 0 => Prepared::Path(None),
-        Path(n) => Prepared::Path(Some(path(guest, arguments[n])?)),
+        Path(n) => Prepared::Path(Some(path_of_another(guest, arguments[n])?)),
+        Asked(n) if arguments[n] == 0 => Prepared::Path(None),
+        Asked(n) => Prepared::Path(Some(path_or_executable(linux, guest, arguments[n])?)),
         In(n, _) if arguments[n] == 0 => Prepared::In(None),
         In(n, size) => {
             let mut bytes = vec![0; size];
@@ -188,6 +193,22 @@ fn prepare(linux: &Linux, guest: &mut Guest<'_>, from: Source, arguments: &[u64;
 pub(super) fn path(guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
     let path = guest.path(address)?;
     CString::new(path).map_or_else(|_| super::errno(libc::EINVAL), Ok)
+}
+
+/// A path, but not to one of the program's own files in /proc: those would be gretel's.
+pub(super) fn path_of_another(guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
+    let path = path(guest, address)?;
+    if own::named(&path).is_some() { super::errno(libc::ENOENT) } else { Ok(path) }
+}
+
+/// A path; of its own files, the program may ask about its executable.
+fn path_or_executable(linux: &Linux, guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
+    let path = path(guest, address)?;
+    match own::named(&path) {
+        None => Ok(path),
+        Some(Own::Executable) => Ok(linux.identity.path.clone()),
+        Some(Own::Descriptor(_) | Own::Other) => super::errno(libc::ENOENT),
+    }
 }
 
 /// That the guest may write `length` bytes there.
