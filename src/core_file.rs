@@ -13,8 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use synth::program::{Program, SourceFrame};
 use synth::report::fault::Cause;
+use vmm::dump::leaves_core;
 use vmm::elfcore::unwind::{FoundBy, Frame, backtrace};
-use vmm::elfcore::{AT_ENTRY, Core, CoreError};
+use vmm::elfcore::{AT_ENTRY, Core, CoreError, signal_name};
+use vmm::journal::{End, JournalError, Reader, Record};
+use vmm::recording::Recording;
 
 /// Show a core file: signal, registers, stack, last branches, mappings, where it came from
 ///
@@ -94,8 +97,7 @@ pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> 
     let is_dir = input.is_dir();
     let path = if is_dir { input.join("core") } else { input.to_owned() };
     if is_dir && !path.exists() {
-        let message = format!("{} has no core: the recorded program did not crash", input.display());
-        return Err(Failure::new(Code::Damaged, message));
+        return Err(Failure::new(Code::Damaged, why_no_core(input)));
     }
     let damaged = |e: CoreError| Failure::new(Code::Damaged, e);
     let core = Core::open(&path).map_err(damaged)?;
@@ -106,6 +108,42 @@ pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> 
     let bytes = std::fs::read(&exe)
         .map_err(|e| Failure::new(Code::Damaged, format!("cannot read {}: {e}", exe.display())))?;
     Ok(Opened { core, executable: Some((bytes, exe)) })
+}
+
+/// Why there is no core in this folder, and what to do about it.
+fn why_no_core(dir: &Path) -> String {
+    let shown = dir.display();
+    let end = Recording::open(dir).map_err(|e| e.to_string()).and_then(|recording| {
+        let read = |e: JournalError| e.to_string();
+        let mut journal = Reader::open(&recording.journal()).map_err(read)?;
+        while let Some(record) = journal.take().map_err(read)? {
+            if let Record::End(end) = record {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    });
+    let why = match end {
+        Err(why) => return why,
+        Ok(None) => format!(
+            "its journal has no end, since the recorder was stopped before the program ended; `gretel replay {shown}` \
+             runs what there is"
+        ),
+        Ok(Some(End::Exited(_))) => "the recorded program did not crash".to_owned(),
+        Ok(Some(End::Interrupted)) => "the recorded program did not crash, it was interrupted".to_owned(),
+        Ok(Some(End::Killed(death))) => {
+            let signal = signal_name(death.signal).unwrap_or("a signal");
+            if leaves_core(&death) {
+                format!(
+                    "the recorded program crashed with {signal}, but its core was not written, or is lost: record it \
+                     again, where there is room"
+                )
+            } else {
+                format!("the recorded program did not crash, it was ended by {signal}")
+            }
+        }
+    };
+    format!("{shown} has no core: {why}")
 }
 
 /// What the core and the executable say together.

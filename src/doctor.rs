@@ -14,6 +14,10 @@ use vmm::probe::{Kvm, Report};
 ///
 /// Finds out by trying, in a virtual machine of its own. What is missing is no failure: the exit code is 0.
 #[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel doctor
+  gretel doctor --json | jq .engine")]
 pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! Exit codes: one table, and the error type that carries them.
 
 use std::fmt::Display;
+use std::io;
 use std::process::ExitCode;
 
 /// The table, as the help shows it.
@@ -8,6 +9,7 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0-119    record: the program's own exit status (also 120-255, which then mean what the program means)
   128+N    record: the program was ended by signal N, as shells say it
+  128+N    record: interrupted by signal N: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP; what was recorded replays
   0        all other commands: done; replay: equal to the recording, also where that ended in a crash
   120      the command line is wrong
   121      PROG cannot be run: not found, not an x86-64 static ELF program, no permission
@@ -16,6 +18,9 @@ Exit codes:
   124      replay differs from the recording
   125      a file cannot be written (disk full, no permission); what was recorded before stays usable
   126      gretel could not go on (an instruction or a system call that it cannot run): the message says why";
+
+/// A file would outgrow its limit.
+const EFBIG: i32 = 27;
 
 /// gretel's own exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +64,11 @@ impl Failure {
     /// Prints the message and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         eprintln!("gretel: {}", self.message);
+        if self.message.contains(&io::Error::from_raw_os_error(EFBIG).to_string()) {
+            eprintln!(
+                "gretel: files may not grow that large here: raise the limit with `ulimit -f unlimited`"
+            );
+        }
         self.code.into()
     }
 }

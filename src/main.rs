@@ -12,6 +12,7 @@ mod crumbs;
 mod doctor;
 mod engine;
 mod exit;
+mod log;
 mod output;
 mod record;
 mod replay;
@@ -25,13 +26,12 @@ use clap::{ArgAction, Parser, Subcommand};
 use exit::Failure;
 use std::process::ExitCode;
 use std::sync::LazyLock;
-use tracing_subscriber::EnvFilter;
 use vmm::journal::schema::{BEHAVIOUR, VERSION};
 
 /// Records a Linux program in a minimal virtual machine, replays it bit for bit, and finds from its crash how it
 /// got there.
 #[derive(Parser)]
-#[command(version, long_version = VERSIONS.as_str(), after_long_help = exit::HELP)]
+#[command(version, long_version = VERSIONS.as_str(), after_long_help = HELP.as_str())]
 struct Cli {
     /// Say more on stderr: -v what is done, -vv every event (the variable GRETEL_LOG takes a tracing filter)
     #[arg(short, long, action = ArgAction::Count, global = true)]
@@ -44,6 +44,17 @@ struct Cli {
 static VERSIONS: LazyLock<String> = LazyLock::new(|| {
     format!("{}\nrecordings: format {VERSION}, guest behaviour {BEHAVIOUR}", env!("CARGO_PKG_VERSION"))
 });
+
+/// What stands below the options.
+static HELP: LazyLock<String> = LazyLock::new(|| format!("{EXAMPLES}\n\n{}", exit::HELP));
+
+const EXAMPLES: &str = "\
+Examples:
+  gretel doctor                        what this host offers
+  gretel record -o rec -- ./prog       run a static program and record it
+  gretel replay rec                    run it again, bit for bit
+  gretel core rec                      its crash: signal, stack, last branches
+  gretel synth rec                     how it got there, with a certificate";
 
 #[derive(Subcommand)]
 enum Command {
@@ -62,7 +73,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => return exit::for_usage(&message),
     };
-    log_to_stderr(cli.verbose);
+    // What `bench` starts is to have the signals that it has without gretel.
+    if !matches!(cli.command, Command::Bench(_)) {
+        vmm::interrupt::survive_file_size_limit();
+    }
+    log::to_stderr(cli.verbose, !matches!(cli.command, Command::Synth(_)));
     let result = match cli.command {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
@@ -74,22 +89,6 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())
-}
-
-/// Sends tracing to stderr, as much as -v or GRETEL_LOG ask for.
-fn log_to_stderr(verbose: u8) {
-    let level = match verbose {
-        0 => "warn",
-        1 => "info",
-        _ => "trace",
-    };
-    let filter = EnvFilter::try_from_env("GRETEL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .without_time()
-        .with_target(false)
-        .init();
 }
 
 /// What a subcommand gives: the exit code, or the failure that main reports.

@@ -18,6 +18,8 @@ use vmm::record::{RecordError, Recorded};
 use vmm::recording::{Recording, RecordingError};
 use vmm::{gate::GateError, interrupt};
 
+/// Ctrl-C.
+const SIGINT: i32 = 2;
 /// Illegal instruction.
 const SIGILL: i32 = 4;
 
@@ -231,7 +233,7 @@ fn exit_code(end: &End) -> ExitCode {
     let number = match end {
         End::Exited(status) => *status,
         End::Killed(death) => 128 + death.signal,
-        End::Interrupted => 128 + 2,
+        End::Interrupted => 128 + interrupt::arrived().unwrap_or(SIGINT),
     };
     // A status has eight bits: what exit_group was given is cut so by Linux, too.
     let [low, ..] = number.to_le_bytes();

@@ -199,13 +199,19 @@ fn progress() -> impl FnMut(usize, usize) {
 }
 
 fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> Outcome {
-    let Synthesis { verdict, stop, statistics } = synthesis;
+    let Synthesis { verdict, searched, stop, statistics } = synthesis;
     match verdict {
         Verdict::Certified(suffix, certificate) => {
             if let Some(path) = &args.output {
                 suffix.save(path).map_err(|e| Failure::new(Code::Write, e))?;
             }
             show(args, core, program, &suffix, &certificate, (stop, &statistics))?;
+            if suffix.len() < searched && !args.json {
+                let certified = suffix.len();
+                eprintln!(
+                    "gretel: the search came {searched} instructions back; certified are the last {certified}"
+                );
+            }
             Ok(ExitCode::SUCCESS)
         }
         Verdict::Infeasible { depth } => {
@@ -276,10 +282,10 @@ fn without_suffix(args: &Args, verdict: &str, why: &str, search: (Stop, &Statist
 
 fn stop_text(stop: Stop) -> &'static str {
     match stop {
-        Stop::Instructions => "the suffix is as long as --instructions allows",
+        Stop::Instructions => "the search came as far back as --instructions allows",
         Stop::Time => "the time of --time is over",
         Stop::Exhausted => "every way further back was tried",
-        Stop::ProgramStart => "the suffix begins at the program's first instruction",
+        Stop::ProgramStart => "the search came to the program's first instruction",
     }
 }
 

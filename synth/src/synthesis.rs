@@ -44,6 +44,8 @@ pub struct Request<'a> {
 pub struct Synthesis {
     /// The verdict.
     pub verdict: Verdict,
+    /// How many instructions back the search came: what is certified may be shorter.
+    pub searched: usize,
     /// Why the search stopped.
     pub stop: Stop,
     /// What the search did.
@@ -103,7 +105,7 @@ pub fn synthesize(
     let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
     let verdict =
         Attempts { request, deadline, image: &image, cfg: &cfg, found: &found }.certify_longest()?;
-    Ok(Synthesis { verdict, stop: found.stop, statistics: found.statistics })
+    Ok(Synthesis { verdict, searched: found.path.len(), stop: found.stop, statistics: found.statistics })
 }
 
 /// The search for the longest part of a path that a certificate holds for.

@@ -1,6 +1,6 @@
 //! What is not as it should be: a clear message, the documented exit code, nothing left behind.
 
-use crate::{DAMAGED, HOST, PROGRAM, Place, USAGE};
+use crate::{DAMAGED, HOST, PROGRAM, Place, USAGE, WRITE, ran};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -146,4 +146,14 @@ fn what_is_no_recording_is_said_to_be_none() {
     let ran = place.gretel(&["replay", "empty"]);
     assert_eq!(ran.code, DAMAGED);
     assert!(ran.err.contains("is not a gretel journal"), "{}", ran.err);
+}
+
+/// A limit on the size of files is an error with its remedy, not an end without a word.
+#[test]
+fn a_limit_on_file_sizes_is_named() {
+    let place = Place::new();
+    let script = format!("ulimit -f 1; exec {} record -o rec -- busybox true", env!("CARGO_BIN_EXE_gretel"));
+    let limited = ran(&mut place.command("sh", &["-c", &script]));
+    assert!([HOST, WRITE].contains(&limited.code), "{} {}", limited.code, limited.err);
+    assert!(limited.err.contains("ulimit -f"), "{}", limited.err);
 }

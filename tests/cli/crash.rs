@@ -274,3 +274,41 @@ fn a_kernel_core_is_shown_too() {
     assert!(shown["stack"][0]["place"].as_str().unwrap().starts_with("inner+"));
     assert_eq!(shown["trail"], Value::Null);
 }
+
+/// Why a folder has no core: it is no recording, its recorder was stopped, or the core is lost.
+#[test]
+fn a_missing_core_is_explained() {
+    let place = Place::new();
+    let explained = |dir: &str, why: &str| {
+        let shown = place.gretel(&["core", dir]);
+        assert_eq!(shown.code, DAMAGED, "{}", shown.err);
+        assert!(shown.err.contains(why), "{dir}: {}", shown.err);
+    };
+    fs::create_dir(place.path("empty")).unwrap();
+    explained("empty", "is not a recording");
+    let source = "int main(void) { *(volatile int *)0 = 1; }";
+    let Some(_) = place.compile("crashes", source) else { return };
+    assert_eq!(place.gretel(&["record", "-o", "rec", "--", "./crashes"]).code, 139);
+    assert_eq!(core(&place, &["rec"])["process"]["pid"], 1000);
+    fs::remove_file(place.path("rec/core")).unwrap();
+    explained("rec", "crashed with SIGSEGV, but its core");
+    let journal = fs::read(place.path("rec/journal")).unwrap();
+    fs::write(place.path("rec/journal"), &journal[..journal.len() - 1]).unwrap();
+    explained("rec", "the recorder was stopped before the program ended");
+}
+
+/// A warning is a line like all others, and comes once though the crash runs again for its branch records.
+#[test]
+fn a_warning_is_said_once() {
+    let place = Place::new();
+    let source = "#include <sys/mman.h>\nint main(void) { unsigned char v; mincore(0, 4096, &v); *(volatile int *)0 = 1; }";
+    let Some(_) = place.compile("warned", source) else { return };
+    let arguments = ["record", "-o", "rec", "--branch-records", "derived", "--", "./warned"];
+    let recorded = place.gretel(&arguments);
+    let warning = "gretel: system call mincore (27) is not supported: ENOSYS";
+    assert_eq!(recorded.err.lines().filter(|line| *line == warning).count(), 1, "{}", recorded.err);
+    assert_eq!(recorded.err.matches("mincore").count(), 1, "{}", recorded.err);
+    let suffix = place.gretel(&["synth", "--records", "32", "--instructions", "2", "rec"]);
+    assert!(suffix.out().contains(" of the 32 branch records\n"), "{}{}", suffix.out(), suffix.err);
+    assert!(!suffix.err.contains("mincore"), "{}", suffix.err);
+}

@@ -175,14 +175,16 @@ fn a_killed_recorder_leaves_what_it_recorded() {
 /// Ctrl-C is an end in order.
 #[test]
 fn an_interrupted_recording_is_complete() {
-    let place = Place::new();
-    let child = waiting_recorder(&place);
-    let pid = child.id().to_string();
-    assert!(place.command("kill", &["-INT", &pid]).status().unwrap().success());
-    let recorded = finished(&child.wait_with_output().unwrap());
-    assert_eq!(recorded.code, 130, "{}", recorded.err);
-    assert!(recorded.err.contains("interrupted"), "{}", recorded.err);
-    assert_eq!(place.replay("rec", "soft")["end"], "interrupted");
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let place = Place::new();
+        let child = waiting_recorder(&place);
+        let pid = child.id().to_string();
+        assert!(place.command("kill", &[signal, &pid]).status().unwrap().success());
+        let recorded = finished(&child.wait_with_output().unwrap());
+        assert_eq!(recorded.code, code, "{signal}: {}", recorded.err);
+        assert!(recorded.err.contains("interrupted"), "{}", recorded.err);
+        assert_eq!(place.replay("rec", "soft")["end"], "interrupted");
+    }
 }
 
 /// Replay does not believe a journal that belongs to another program.

@@ -113,7 +113,7 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Resu
             code: about.death.code,
             address: about.death.address,
         },
-        process: ProcessInfo { pid: 1, name: name.to_owned(), arguments: command.join(" ") },
+        process: ProcessInfo { pid: crate::linux::PID, name: name.to_owned(), arguments: command.join(" ") },
         auxv: about.auxv.clone(),
         files: mappings.iter().filter(|m| m.name.starts_with('/')).map(file).collect(),
         trail: about.trail.clone(),

@@ -3,6 +3,7 @@
 use crate::engine::Interrupter;
 use std::io;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// What the signal handler needs: set once, before the handler is installed.
 struct Target {
@@ -12,6 +13,22 @@ struct Target {
 }
 
 static TARGET: OnceLock<Target> = OnceLock::new();
+
+/// The first signal that arrived, or zero.
+static ARRIVED: AtomicI32 = AtomicI32::new(0);
+
+/// The signal that interrupted the engine, if one did.
+#[must_use]
+pub fn arrived() -> Option<i32> {
+    Some(ARRIVED.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
+}
+
+/// From now on a file that would outgrow `ulimit -f` is an error (EFBIG) to who writes it, not the end of the process.
+/// Children inherit that.
+pub fn survive_file_size_limit() {
+    // SAFETY: SIG_IGN runs no code of ours, and a signal's number that exists cannot be refused.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
 
 /// From now on SIGINT, SIGTERM and SIGHUP interrupt the engine, which runs on the calling thread. For the rest of the
 /// process's life: a command records once.
@@ -41,6 +58,7 @@ pub fn stop_on_signals(interrupter: Interrupter) -> io::Result<()> {
 /// calls only, as a signal handler must.
 extern "C" fn on_signal(signal: libc::c_int) {
     let Some(target) = TARGET.get() else { return };
+    let _ = ARRIVED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     target.interrupter.interrupt();
     // SAFETY: these calls have no memory preconditions; the thread is this process's main flow and outlives it.
     unsafe {

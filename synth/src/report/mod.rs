@@ -45,6 +45,8 @@ pub struct Summary {
     pub instructions: usize,
     /// Branch records that it reproduces.
     pub records: usize,
+    /// Branch records that there were to reproduce: more than `records` if the suffix ends before the oldest.
+    pub given: usize,
     /// Instructions that the branch records cover.
     pub covered: usize,
     /// Length in multiples of that; absent without records.
@@ -160,6 +162,7 @@ impl Listing {
             without_kvm: certificate.without_kvm.clone(),
             instructions: suffix.len(),
             records: certificate.records,
+            given: suffix.coverage.records,
             covered: suffix.coverage.instructions,
             reach: suffix.reach(),
             compared_bytes: certificate.compared_bytes,

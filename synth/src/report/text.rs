@@ -33,11 +33,20 @@ impl Display for Summary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "certified on {}: {} instructions", self.engines.join(" and "), self.instructions)?;
         match self.reach {
-            Some(reach) => writeln!(
-                f,
-                ", {reach:.1} times the {} that the {} branch records cover",
-                self.covered, self.records
-            )?,
+            Some(reach) => {
+                let records = match self.given {
+                    given if given > self.records => format!("{} of {given}", self.records),
+                    given => given.to_string(),
+                };
+                writeln!(
+                    f,
+                    ", {reach:.1} times the {} that the {records} branch records cover",
+                    self.covered
+                )?;
+            }
+            None if self.given > 0 => {
+                writeln!(f, ", which cover {} of the {} branch records", self.records, self.given)?;
+            }
             None => writeln!(f, ", without branch records")?,
         }
         if let Some(reason) = &self.without_kvm {

@@ -1,0 +1,56 @@
+//! What the libraries report by tracing, as lines on stderr like gretel's own messages.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::sync::Mutex;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Sends tracing to stderr, as much as -v or GRETEL_LOG ask for. `guest_warns` is whether that begins with what the
+/// program asks for and does not get: `record` has said so to who synthesizes from the recording.
+pub(crate) fn to_stderr(verbose: u8, guest_warns: bool) {
+    let level = match verbose {
+        0 if guest_warns => "warn",
+        0 => "warn,vmm::linux=error",
+        1 => "info",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("GRETEL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .event_format(Lines::default())
+        .init();
+}
+
+/// One line for each event. A warning is not repeated: what is recorded is run again for its branch records.
+#[derive(Default)]
+struct Lines {
+    warned: Mutex<HashSet<String>>,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        context.format_fields(Writer::new(&mut line), event)?;
+        let warns = *event.metadata().level() == Level::WARN;
+        if warns && !self.warned.lock().map_err(|_| fmt::Error)?.insert(line.clone()) {
+            return Ok(());
+        }
+        writeln!(writer, "gretel: {line}")
+    }
+}
