@@ -60,7 +60,7 @@ static void strings(void) {
 static void wide(void) {
     wchar_t text[40];
     swprintf(text, 40, L"%ls %d %5.2f", L"wide", 42, 2.5);
-    printf("%ls %zu %d\n", text, wcslen(text), wcscmp(text, L"wide"));
+    printf("%ls %zu %d\n", text, wcslen(text), wcscmp(text, L"wide") > 0);
     printf("%ld %ls\n", wcstol(L"-123", NULL, 10), wcsstr(text, L"42"));
 }
 

@@ -160,6 +160,9 @@ impl Generator {
             }
         }
         let Some(i) = decode(&program.code, program.at) else {
+            if calls_a_hypervisor(&program.code) {
+                return None;
+            }
             program.encodings = vec![Code::INVALID];
             // What it lacks may come behind it.
             let whole = [&program.code[..], &exit_jump(), &[0xcc; 15]].concat();
@@ -196,6 +199,13 @@ fn always_faults(i: &Instruction) -> bool {
     matches!(i.mnemonic(), M::Ud0 | M::Ud1 | M::Ud2 | M::Int1 | M::Int3 | M::Cli | M::Sti | M::In | M::Out)
         || i.is_privileged()
         || matches!(i.mnemonic(), M::Insb | M::Insw | M::Insd | M::Outsb | M::Outsw | M::Outsd | M::Ret)
+}
+
+/// VMCALL or VMMCALL, with prefixes that make another instruction of it on paper: under a hypervisor it is asked for all
+/// of them, and each answers in its own way.
+fn calls_a_hypervisor(code: &[u8]) -> bool {
+    const CALLS: [[u8; 3]; 2] = [[0x0f, 0x01, 0xc1], [0x0f, 0x01, 0xd9]];
+    CALLS.iter().any(|call| code.windows(call.len()).any(|bytes| bytes == call))
 }
 
 fn is_popf(i: &Instruction) -> bool {
