@@ -2,7 +2,7 @@
 //! they compare with. A guess is checked by evaluating every constraint, so it cannot be wrong; and it is
 //! deterministic.
 
-use super::candidates::candidates;
+use super::likely::likely_values;
 use crate::facts::Facts;
 use crate::term::{Assignment, Plan, Term, Terms, Var};
 use rustc_hash::FxHashSet;
@@ -49,7 +49,7 @@ pub(crate) fn guess(
         values: start.clone(),
         satisfied: 0,
         variables: &variables,
-        candidates: &candidates(terms, constraints, start),
+        candidates: &likely_values(terms, constraints, start),
         tries,
     };
     guess.satisfied = guess.count()?;

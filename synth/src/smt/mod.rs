@@ -3,8 +3,8 @@
 //! Budgets are counted in Z3's resource units (`rlimit`), not in time, so that an answer is the same on a slow
 //! day; a wall-clock limit stands behind them only for the paths on which Z3 does not count.
 
-mod candidates;
 mod guess;
+mod likely;
 mod linear;
 mod lower;
 mod small;

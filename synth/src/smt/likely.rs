@@ -28,7 +28,7 @@ const MOST_REALS: usize = 8;
 
 /// Likely values: small numbers; from what the earlier solution's values came by an addition, a subtraction or a division
 /// by a constant of the constraints, of real numbers too; numbers that programs like; and the literals with their neighbours.
-pub(super) fn candidates(terms: &Terms, constraints: &[Term], start: &Assignment) -> Vec<u64> {
+pub(super) fn likely_values(terms: &Terms, constraints: &[Term], start: &Assignment) -> Vec<u64> {
     let literals = literals(terms, constraints);
     let mut found: Vec<u64> = (0..=SMALL).collect();
     let results = newest_values(terms, start);
