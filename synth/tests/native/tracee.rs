@@ -27,6 +27,9 @@ impl Tracee {
     pub(crate) fn start(program: &Path) -> Tracee {
         let mut command = Command::new(program);
         command.stdout(Stdio::null()).env_clear();
+        // Where glibc registers restartable sequences, the kernel writes the processor's number into the
+        // program's memory whenever it moves the thread: a change that no instruction makes.
+        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         // SAFETY: both calls are async-signal-safe system calls without pointers to our memory.
         unsafe {
             command.pre_exec(|| {
