@@ -23,12 +23,11 @@ use synth::program::Program;
 use synth::program::cfg::{Callers, Cfg};
 use vmm::cpu_model::Model;
 use vmm::engine::{self, EngineKind, Until};
-use vmm::gate::{AtExit, Event, Gate, GateError, Input, Time};
+use vmm::gate::{AtExit, Unrecorded};
 use vmm::launch::launch_here;
 use vmm::process::elf::Image;
 use vmm::process::{Launch, Process, Step, Streams};
 use vmm::stack::{Place, Walker};
-use x86::state::Regs;
 
 /// After how many looks a call site is hot.
 const THRESHOLDS: [u32; 4] = [100, 1_000, 10_000, 100_000];
@@ -139,33 +138,6 @@ impl Seen {
     }
 }
 
-/// Lets everything through, and looks at each exit.
-struct Looking(Rc<RefCell<Seen>>);
-
-impl Gate for Looking {
-    fn exit(&mut self, at: &AtExit<'_>) {
-        self.0.borrow_mut().exit(at);
-    }
-
-    fn begin(&mut self, _event: Event, _regs: &Regs) -> Result<(), GateError> {
-        Ok(())
-    }
-
-    fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError> {
-        Ok(produce())
-    }
-
-    fn time(&mut self) -> Result<Time, GateError> {
-        Ok(Time::now())
-    }
-
-    fn output(&mut self, _descriptor: i32, _bytes: &[u8]) {}
-
-    fn replaying(&self) -> bool {
-        false
-    }
-}
-
 /// Runs the program to its end, one instruction at a time, and keeps the true stack.
 fn follow(process: &mut Process, seen: &RefCell<Seen>) -> Result<(), Failure> {
     let mut calls: HashMap<u64, Option<u64>> = HashMap::new();
@@ -225,7 +197,9 @@ fn run(case: &Case, dir: &Path) -> Result<(Launch, Seen), Failure> {
     let nowhere = || Ok::<_, std::io::Error>(OpenOptions::new().write(true).open("/dev/null")?.into());
     let streams = Streams::Given([File::open(&stdin)?.into(), nowhere()?, nowhere()?]);
     let engine = engine::open(EngineKind::Soft, MEMORY)?;
-    let mut process = Process::start_with(engine, Box::new(Looking(Rc::clone(&seen))), &launch, streams)?;
+    let looking = Rc::clone(&seen);
+    let gate = Unrecorded(move |at: &AtExit<'_>| looking.borrow_mut().exit(at));
+    let mut process = Process::start_with(engine, Box::new(gate), &launch, streams)?;
     follow(&mut process, &seen)?;
     drop(process);
     let seen = Rc::into_inner(seen).ok_or("the gate is gone")?.into_inner();

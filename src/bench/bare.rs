@@ -6,7 +6,7 @@ use crate::exit::{Code, Failure};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use vmm::cpu_model::Model;
-use vmm::gate::Unrecorded;
+use vmm::gate::{AtExit, Unrecorded};
 use vmm::launch::launch_here;
 use vmm::process::{Process, ProcessError, Step};
 
@@ -32,7 +32,8 @@ pub(super) fn run(args: &Args) -> Outcome {
         launch_here(program, arguments, Model::default()).map_err(|e| Failure::new(Code::Program, e))?;
     let engine = engine::open(args.engine)?;
     let failed = |error: ProcessError| Failure::new(Code::Other, error);
-    let mut process = Process::start(engine, Box::new(Unrecorded), &launch).map_err(failed)?;
+    let mut process =
+        Process::start(engine, Box::new(Unrecorded(|_: &AtExit<'_>| {})), &launch).map_err(failed)?;
     loop {
         let number = match process.step().map_err(failed)? {
             Step::Running => continue,

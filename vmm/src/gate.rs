@@ -74,10 +74,15 @@ pub trait Gate {
     fn replaying(&self) -> bool;
 }
 
-/// Lets everything through and keeps nothing: a program in a virtual machine, and no recording.
-pub struct Unrecorded;
+/// Lets everything through and keeps nothing: a program in a virtual machine, and no recording. The function is
+/// told of each exit.
+pub struct Unrecorded<F>(pub F);
 
-impl Gate for Unrecorded {
+impl<F: FnMut(&AtExit<'_>)> Gate for Unrecorded<F> {
+    fn exit(&mut self, at: &AtExit<'_>) {
+        (self.0)(at);
+    }
+
     fn begin(&mut self, _event: Event, _regs: &Regs) -> Result<(), GateError> {
         Ok(())
     }

@@ -137,6 +137,11 @@ pub fn lowest_bit<M: Machine, const OP: u8>(m: &mut M, op: &Op) -> Exec {
     };
     let zero = m.d().is_zero(w, v);
     let carry = if OP == BLSI { m.d().not(zero) } else { zero };
+    put_with_carry(m, op, w, r, carry)
+}
+
+/// Puts `r`, and sets the flags by it; CF is `carry`, and OF is clear. AF and PF are undefined.
+fn put_with_carry<M: Machine>(m: &mut M, op: &Op, w: u32, r: Bv<M>, carry: Bool<M>) -> Exec {
     let known = [
         (Flag::Carry, carry),
         (Flag::Overflow, m.d().bool(false)),
@@ -176,15 +181,7 @@ pub fn bzhi<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let n = m.d().zext(8, w, m.d().extract(w, 0, 8, index));
     let r = low_bits(m, w, v, n);
     let carry = m.d().cmp(crate::domain::Cmp::Ult, w, m.d().lit(w, u64::from(w) - 1), n);
-    let known = [
-        (Flag::Carry, carry),
-        (Flag::Overflow, m.d().bool(false)),
-        (Flag::Sign, m.d().sign(w, r)),
-        (Flag::Zero, m.d().is_zero(w, r)),
-    ];
-    Any::<0>::put(m, op, w, r)?;
-    set_some_flags(m, &known);
-    Ok(())
+    put_with_carry(m, op, w, r, carry)
 }
 
 /// PDEP: scatters the low bits of the source to the set bits of the mask.
