@@ -1,15 +1,18 @@
 //! What a program file says: its segments, its code, its functions. The file is hostile until proven otherwise.
 
 use super::Rights;
+use super::functions::Functions;
 use super::layout::{PIE_BASE, PROGRAM_END, USER_START};
 use super::vma::{page_of, page_up};
 use crate::engine::Virt;
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{LittleEndian, elf::FileHeader64};
 use std::ops::Range;
 
-const ENDIAN: LittleEndian = LittleEndian;
+pub(super) const ENDIAN: LittleEndian = LittleEndian;
+/// The section headers of a program file.
+pub(super) type Sections<'a> = SectionTable<'a, FileHeader64<LittleEndian>>;
 
 /// A program as it is to be loaded, with its addresses final.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Image {
     pub code: Vec<Range<Virt>>,
     /// Where functions start, by the symbol table, in order; empty for a stripped program.
     pub functions: Vec<Virt>,
+    /// What functions cover, by the symbol table and the unwind tables: ranges in order, no two of which touch.
+    pub bodies: Vec<Range<Virt>>,
 }
 
 /// A part of the file that is to be in memory.
@@ -96,7 +101,8 @@ impl Image {
             bias,
             segments,
             code,
-            functions,
+            functions: functions.starts,
+            bodies: functions.bodies,
         })
     }
 
@@ -206,14 +212,14 @@ fn code(
     file: &[u8],
     bias: u64,
     segments: &[Segment],
-) -> (Vec<Range<Virt>>, Vec<Virt>) {
+) -> (Vec<Range<Virt>>, Functions) {
     let executable = |range: &Range<Virt>| {
         segments.iter().any(|segment| {
             segment.rights.execute && range.start >= segment.start && range.end <= segment.file_end
         })
     };
     let mut code = Vec::new();
-    let mut functions = Vec::new();
+    let mut functions = Functions::default();
     if let Ok(sections) = header.sections(ENDIAN, file) {
         for section in sections.iter() {
             let start = section.sh_addr(ENDIAN).wrapping_add(bias);
@@ -223,24 +229,12 @@ fn code(
                 code.push(range);
             }
         }
-        if let Ok(symbols) = sections.symbols(ENDIAN, file, elf::SHT_SYMTAB) {
-            let is_function = |kind| kind == elf::STT_FUNC || kind == elf::STT_GNU_IFUNC;
-            functions.extend(
-                symbols
-                    .iter()
-                    .filter(|symbol| {
-                        is_function(symbol.st_type()) && symbol.st_shndx(ENDIAN) != elf::SHN_UNDEF
-                    })
-                    .map(|symbol| symbol.st_value(ENDIAN).wrapping_add(bias)),
-            );
-        }
+        functions = Functions::read(&sections, file, bias, &code);
     }
     if code.is_empty() {
         let executable = segments.iter().filter(|segment| segment.rights.execute);
         code.extend(executable.map(|segment| segment.start..segment.file_end));
     }
-    functions.sort_unstable();
-    functions.dedup();
     (code, functions)
 }
 

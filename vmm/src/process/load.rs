@@ -3,6 +3,7 @@
 use super::access::AccessError;
 use super::elf::Image;
 use super::layout::{STACK_AT_START, STACK_END, STACK_LIMIT, TIME_PAGE, VDSO};
+use super::sites::Known;
 use super::space::{AddressSpace, SpaceError};
 use super::vma::{Backing, Content, page_of, page_up};
 use super::{Launch, ProcessError, Rights, vdso};
@@ -76,7 +77,7 @@ fn map_image(
         }
     }
     for code in &image.code {
-        space.rewrite(engine, code.clone(), &image.functions)?;
+        space.rewrite(engine, code.clone(), Known { functions: &image.functions, bodies: &image.bodies })?;
     }
     for segment in &image.segments {
         space.set_loaded_rights(
@@ -244,6 +245,7 @@ mod tests {
             segments: vec![],
             code: vec![],
             functions: vec![],
+            bodies: vec![],
         }
     }
 

@@ -1,131 +1,19 @@
-//! Instructions that read the machine, made deterministic: found by disassembly, rewritten to UD2, served from
-//! the CPU model and the gate.
+//! Instructions that read the machine, made deterministic: rewritten to UD2 ([`super::sites`]), served from the CPU
+//! model and the gate.
 //!
 //! Not every host traps them (kvm_pvm traps none), so they are rewritten wherever the engine may run; both
-//! engines see the same memory. Byte patterns alone are not proof (nine of ten that look like RDTSC in common
-//! libraries are parts of other instructions), so code is disassembled from its start, and afresh at each
-//! function that the symbol table names. Code that the guest writes after a page became executable is not
-//! covered.
+//! engines see the same memory.
 
 use super::extended_state::BadImage;
 use crate::cpu_model::Model;
 use crate::engine::Virt;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, Register};
-use std::collections::BTreeMap;
-use std::ops::Range;
 use x86::decode::machine_read;
 use x86::machine::MachineRead;
 use x86::state::Regs;
 
-/// UD2.
-pub const UD2: [u8; 2] = [0x0f, 0x0b];
 /// The longest instruction.
 pub const LONGEST: usize = 15;
-
-/// The rewritten instructions by address, each with the two bytes that UD2 replaced.
-#[derive(Debug, Default)]
-pub struct Sites {
-    originals: BTreeMap<Virt, [u8; 2]>,
-}
-
-impl Sites {
-    /// Whether the instruction at `address` was rewritten.
-    #[must_use]
-    pub fn contains(&self, address: Virt) -> bool {
-        self.originals.contains_key(&address)
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.originals.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.originals.is_empty()
-    }
-
-    /// Finds the machine reads in `code`, which is at `start`; `functions` are addresses in order. Gives the
-    /// new ones' addresses.
-    pub fn add(&mut self, start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
-        let mut new = Vec::new();
-        for address in find(start, code, functions) {
-            let at = offset(start, address);
-            let bytes = [code[at], code[at + 1]];
-            if bytes != UD2 && self.originals.insert(address, bytes).is_none() {
-                new.push(address);
-            }
-        }
-        new
-    }
-
-    /// Forgets those in a range that is no longer mapped.
-    pub fn remove(&mut self, range: &Range<Virt>) {
-        self.originals.retain(|address, _| !range.contains(address));
-    }
-
-    /// Moves those in a range that was moved by mremap.
-    pub fn relocate(&mut self, range: &Range<Virt>, to: Virt) {
-        let moved: Vec<_> = self.originals.range(range.clone()).map(|(&at, &bytes)| (at, bytes)).collect();
-        self.remove(range);
-        self.originals.extend(moved.into_iter().map(|(at, bytes)| (at - range.start + to, bytes)));
-    }
-
-    /// Writes UD2 into `bytes`, which are what is at `start`, wherever an instruction was rewritten.
-    pub fn hide(&self, start: Virt, bytes: &mut [u8]) {
-        self.overlay(start, bytes, |_| UD2);
-    }
-
-    /// Writes the program's own bytes back into `bytes`.
-    pub fn reveal(&self, start: Virt, bytes: &mut [u8]) {
-        self.overlay(start, bytes, |original| original);
-    }
-
-    fn overlay(&self, start: Virt, bytes: &mut [u8], what: impl Fn([u8; 2]) -> [u8; 2]) {
-        let end = start.saturating_add(bytes.len() as u64);
-        for (&address, &original) in self.originals.range(start.saturating_sub(1)..end) {
-            for (at, byte) in (address..).zip(what(original)) {
-                if (start..end).contains(&at) {
-                    bytes[offset(start, at)] = byte;
-                }
-            }
-        }
-    }
-}
-
-/// The distance of `address` from `start`, which is not above it, inside a slice.
-fn offset(start: Virt, address: Virt) -> usize {
-    usize::try_from(address - start).expect("an offset inside a slice")
-}
-
-/// The addresses of the machine reads in `code`.
-fn find(start: Virt, code: &[u8], functions: &[Virt]) -> Vec<Virt> {
-    let end = start + code.len() as u64;
-    let inside = functions.iter().copied().filter(|function| (start + 1..end).contains(function));
-    let starts: Vec<Virt> = std::iter::once(start).chain(inside).collect();
-    let ends = starts.iter().copied().skip(1).chain([end]);
-    let mut found = Vec::new();
-    for (from, to) in starts.iter().copied().zip(ends) {
-        let bytes = &code[offset(start, from)..offset(start, to)];
-        if may_contain(bytes) {
-            let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
-            found.extend(
-                decoder
-                    .iter()
-                    .filter(|instruction| machine_read(instruction).is_some())
-                    .map(|found| found.ip()),
-            );
-        }
-    }
-    found
-}
-
-/// Whether the opcode bytes of a machine read occur at all; cheap, and true for little code.
-fn may_contain(code: &[u8]) -> bool {
-    code.windows(2).any(|pair| matches!(pair, [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8]))
-}
 
 /// What an instruction on the extended state does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,37 +157,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_instructions_at_a_boundary_are_rewritten() {
-        // mov eax, 0x0000310f (holds the bytes of RDTSC); rdtsc; cpuid; ret
-        let code = [0xb8, 0x0f, 0x31, 0x00, 0x00, 0x0f, 0x31, 0x0f, 0xa2, 0xc3];
-        let mut sites = Sites::default();
-        assert_eq!(sites.add(0x1000, &code, &[]), [0x1005, 0x1007]);
-        let mut hidden = code;
-        sites.hide(0x1000, &mut hidden);
-        assert_eq!(hidden, [0xb8, 0x0f, 0x31, 0x00, 0x00, 0x0f, 0x0b, 0x0f, 0x0b, 0xc3]);
-        sites.reveal(0x1000, &mut hidden);
-        assert_eq!(hidden, code);
-    }
-
-    #[test]
-    fn a_function_symbol_ends_what_was_decoded_before_it() {
-        // A stray byte 0xb8 of data before the function would swallow the CPUID as an immediate.
-        let code = [0xb8, 0x0f, 0xa2, 0xc3, 0x90, 0x90];
-        assert!(Sites::default().add(0x1000, &code, &[]).is_empty());
-        assert_eq!(Sites::default().add(0x1000, &code, &[0x1001]), [0x1001]);
-    }
-
-    #[test]
-    fn a_rewriting_that_straddles_two_pages_is_seen_from_both() {
-        let mut sites = Sites::default();
-        sites.add(0x1fff, &[0x0f, 0xa2], &[]);
-        let (mut first, mut second) = ([0x90; 4], [0x90; 4]);
-        sites.hide(0x1ffc, &mut first);
-        sites.hide(0x2000, &mut second);
-        assert_eq!((first, second), ([0x90, 0x90, 0x90, 0x0f], [0x0b, 0x90, 0x90, 0x90]));
-    }
-
-    #[test]
     fn reads_write_what_the_processor_writes() {
         let mut regs = Regs { gpr: [u64::MAX; 16], rip: 0x10, ..Regs::default() };
         regs.gpr[0] = 0xffff_ffff_0000_0000;
@@ -333,10 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn transactions_are_rewritten_for_no_model_has_them() {
-        // xbegin 0x1006; xabort 1; xend; xtest
-        let code = [0xc7, 0xf8, 0, 0, 0, 0, 0xc6, 0xf8, 1, 0x0f, 0x01, 0xd5, 0x0f, 0x01, 0xd6];
-        assert_eq!(Sites::default().add(0x1000, &code, &[]), [0x1000, 0x1006, 0x1009, 0x100c]);
-        assert_eq!(Read::decode(0x1000, &code).expect("XBEGIN").needs(Model::V4), None);
+    fn no_model_has_transactions() {
+        for code in
+            [&[0xc7, 0xf8, 0, 0, 0, 0][..], &[0xc6, 0xf8, 1], &[0x0f, 0x01, 0xd5], &[0x0f, 0x01, 0xd6]]
+        {
+            assert_eq!(
+                Read::decode(0x1000, code).expect("XBEGIN, XABORT, XEND, XTEST").needs(Model::V4),
+                None
+            );
+        }
     }
 }

@@ -4,16 +4,19 @@
 //! process carries that out. Where things are: [`elf`] (what a program file says), [`layout`] (where things go
 //! in the address space), [`load`] (segments, vDSO and the first stack), [`vma`] and [`space`] (the address
 //! space: what is mapped, and what is resident), [`access`] (how the personality reads and writes it),
-//! [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE and XRSTOR), [`vdso`] (the clock without an exit).
+//! [`machine_reads`] (CPUID, RDTSC and their like, made deterministic) and [`sites`] (where they are), [`extended_state`] (XSAVE and XRSTOR), [`vdso`] (the clock without an exit).
 //! System calls and signals are [`crate::linux`].
 
 pub mod access;
 pub mod elf;
 pub mod exit;
 pub mod extended_state;
+mod functions;
 pub mod layout;
 mod load;
 pub mod machine_reads;
+mod ordinary;
+pub mod sites;
 pub mod space;
 pub mod vdso;
 pub mod vma;

@@ -6,7 +6,7 @@
 //! execution.
 
 use super::layout::{self, PAGE_BYTES, PAGES_PER_FAULT, STACK_END, STACK_GUARD, STACK_LIMIT};
-use super::machine_reads::Sites;
+use super::sites::{Known, Sites};
 use super::vma::{Backing, Mapping, Mappings, page_of, page_up};
 use super::{MappingInfo, Rights};
 use crate::engine::{Engine, EngineError, Phys, StalePage, Virt};
@@ -114,7 +114,7 @@ impl AddressSpace {
         let grows_down = matches!(backing, Backing::Zero("[stack]"));
         self.mappings.insert(range.start, Mapping { end: range.end, rights, backing, grows_down });
         if rights.execute {
-            self.rewrite(engine, range, &[])?;
+            self.rewrite(engine, range, Known::default())?;
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl AddressSpace {
         }
         engine.invalidate(&stale)?;
         for part in becomes_code {
-            self.rewrite(engine, part, &[])?;
+            self.rewrite(engine, part, Known::default())?;
         }
         Ok(())
     }
@@ -317,16 +317,16 @@ impl AddressSpace {
         self.mappings.insert(page, mapping);
     }
 
-    /// Rewrites the machine reads in `range`, which is executable; `functions` are addresses in order.
+    /// Rewrites the machine reads in `range`, which is executable.
     pub fn rewrite(
         &mut self,
         engine: &mut dyn Engine,
         range: Range<Virt>,
-        functions: &[Virt],
+        known: Known<'_>,
     ) -> Result<(), SpaceError> {
         let Some(code) = self.code(engine.ram(), &range) else { return Ok(()) };
         let mut stale = Vec::new();
-        for address in self.sites.add(range.start, &code, functions) {
+        for address in self.sites.add(range.start, &code, known) {
             for page in [page_of(address), page_of(address + 1)] {
                 let Some(frame) = self.frame(engine.ram(), page) else { continue };
                 self.sites.hide(page, engine.ram_mut().frame_mut(frame));
