@@ -108,7 +108,8 @@ fn a_recording_of_another_behaviour_or_cpu_model_is_refused() {
     let (header, records) = all_records(&recording.journal());
     let behaviour = Header { behaviour: header.behaviour + 1, gretel: "0.9.0".into(), ..header.clone() };
     let model = Header { model: "x86-64-v9".into(), gretel: "0.9.0".into(), ..header.clone() };
-    for (changed, what) in [(behaviour, "guest behaviour 3"), (model, "CPU model x86-64-v9")] {
+    let other = format!("guest behaviour {}", behaviour.behaviour);
+    for (changed, what) in [(behaviour, other.as_str()), (model, "CPU model x86-64-v9")] {
         write_records(&recording.journal(), &changed, &records);
         let Err(error) = Replay::start(&recording, soft(), None) else { panic!("{what} was replayed") };
         let text = error.to_string();
