@@ -20,6 +20,8 @@ pub enum Event {
     Signal(i32),
     /// The program ended by itself, with its exit status.
     Exited(i32),
+    /// All threads wait, and the host is asked when one can go on.
+    Wait,
 }
 
 /// Bytes that the host put into guest memory.

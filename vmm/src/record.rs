@@ -4,7 +4,7 @@ use crate::crumbs::{Keep, Leaver};
 use crate::dump::auxv_at_start;
 use crate::engine::{Engine, EngineKind};
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
-use crate::journal::schema::{BEHAVIOUR, Checkpoint, digest_executable, digest_fpu, digest_regs};
+use crate::journal::schema::{BEHAVIOUR, Checkpoint, digest_all, digest_executable, digest_fpu, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
 use crate::process::{Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
@@ -184,9 +184,10 @@ impl Pace {
 /// Digests of all that a program is: what recording writes and replay compares.
 pub(crate) fn checkpoint(process: &mut Process) -> Result<Checkpoint, ProcessError> {
     let state = process.state()?;
-    Ok(Checkpoint {
-        regs: digest_regs(&state.regs),
-        fpu: digest_fpu(&state.fpu),
-        memory: process.memory_digest(),
-    })
+    let (mut regs, mut fpu) = (vec![digest_regs(&state.regs)], vec![digest_fpu(&state.fpu)]);
+    for (_, state) in process.other_threads() {
+        regs.push(digest_regs(&state.regs));
+        fpu.push(digest_fpu(&state.fpu));
+    }
+    Ok(Checkpoint { regs: digest_all(&regs), fpu: digest_all(&fpu), memory: process.memory_digest() })
 }

@@ -152,6 +152,7 @@ fn describe_event(event: Event) -> String {
         Event::MachineRead => "an instruction that reads the machine".to_owned(),
         Event::Signal(signal) => format!("signal {signal}"),
         Event::Exited(status) => format!("the end with status {status}"),
+        Event::Wait => "a wait of all threads".to_owned(),
     }
 }
 

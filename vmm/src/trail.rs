@@ -128,6 +128,9 @@ impl Tail {
     /// # Errors
     /// As [`derive()`].
     pub fn step(&mut self) -> Result<bool, TrailError> {
+        while self.replay.process().waits() && !self.ended {
+            self.ended = self.replay.step()? == Progress::Done;
+        }
         let (rip, before) = (self.replay.process().engine().regs().rip, retired(&self.replay));
         loop {
             let progress = self.replay.step_until(Until::Retired(before + 1))?;

@@ -22,8 +22,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
 /// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
-/// [`BEHAVIOUR`].
-pub const VERSION: u32 = 2;
+/// [`BEHAVIOUR`]; since 3 there are waits, and checkpoints of all threads.
+pub const VERSION: u32 = 3;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the
@@ -56,8 +56,8 @@ pub struct Header {
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Tag 1, kind `u` (0 system call, 1 machine read, 2 signal, 3 exited), argument `i` (the system call's number,
-    /// zero, the signal, the status), registers `d` ([`digest_regs`]).
+    /// Tag 1, kind `u` (0 system call, 1 machine read, 2 signal, 3 exited, 4 wait), argument `i` (the system call's number,
+    /// zero, the signal, the status, zero), registers `d` ([`digest_regs`]).
     Begin {
         /// What kind of event.
         event: Event,
@@ -119,6 +119,15 @@ pub fn digest_fpu(fpu: &Fpu) -> u64 {
     match fpu.wide_components() {
         0 => xxh3_64(&fpu.to_fxsave()),
         _ => xxh3_64(&fpu.to_xsave(&Layout::MODEL, component::ALL)),
+    }
+}
+
+/// Digest of several: of one alone, itself; else XXH3-64 of them, the thread that ran last first, then by id.
+#[must_use]
+pub fn digest_all(digests: &[u64]) -> u64 {
+    match digests {
+        [one] => *one,
+        all => xxh3_64(&all.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<u8>>()),
     }
 }
 
@@ -251,6 +260,7 @@ fn split_event(event: Event) -> (u64, i64) {
         Event::MachineRead => (1, 0),
         Event::Signal(signal) => (2, signal.into()),
         Event::Exited(status) => (3, status.into()),
+        Event::Wait => (4, 0),
     }
 }
 
@@ -260,6 +270,7 @@ fn join_event(kind: u64, argument: i64) -> Option<Event> {
         1 => Event::MachineRead,
         2 => Event::Signal(argument.try_into().ok()?),
         3 => Event::Exited(argument.try_into().ok()?),
+        4 => Event::Wait,
         _ => return None,
     })
 }

@@ -30,6 +30,7 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::MachineRead),
         any::<i32>().prop_map(Event::Signal),
         any::<i32>().prop_map(Event::Exited),
+        Just(Event::Wait),
     ]
 }
 

@@ -47,7 +47,7 @@ pub(super) fn open(
 }
 
 /// Asks the host to open something; `None` at replay, if it was opened when recording.
-fn open_host(
+pub(super) fn open_host(
     guest: &mut Guest<'_>,
     open: &mut dyn FnMut() -> Result<OwnedFd, i64>,
 ) -> Served<Option<OwnedFd>> {

@@ -142,18 +142,52 @@ pub(super) fn poll(files: &mut [libc::pollfd], milliseconds: i32) -> i64 {
     unsafe { raw(libc::SYS_poll, [pointer(files.as_mut_ptr()), files.len() as u64, timeout, 0, 0, 0]) }
 }
 
-/// clock_nanosleep; gives the time that was left when it was interrupted.
-pub(super) fn sleep(clock: i32, flags: i32, time: [u64; 2]) -> (i64, [u64; 2]) {
-    let mut left = [0_u64; 2];
-    let (clock, flags) = (super::word(i64::from(clock)), super::word(i64::from(flags)));
-    // SAFETY: both are a `struct timespec`: two 64-bit words.
-    let value = unsafe {
-        raw(
-            libc::SYS_clock_nanosleep,
-            [clock, flags, pointer(time.as_ptr()), pointer(left.as_mut_ptr()), 0, 0],
-        )
-    };
-    (value, left)
+/// ppoll for so many nanoseconds, or for ever.
+pub(super) fn poll_for(files: &mut [libc::pollfd], nanoseconds: Option<u64>) -> i64 {
+    const SECOND: u64 = 1_000_000_000;
+    let mut limit = nanoseconds.map(|time| [time / SECOND, time % SECOND]);
+    let limit = limit.as_mut().map_or(0, |time| pointer(time.as_mut_ptr()));
+    // SAFETY: the vector is writable for its length, the time a `struct timespec`: two 64-bit words. There is no mask.
+    unsafe { raw(libc::SYS_ppoll, [pointer(files.as_mut_ptr()), files.len() as u64, limit, 0, 0, 0]) }
+}
+
+/// Whether a read (POLLIN) or write (POLLOUT) of a file would wait: it may, and there is nothing to read or no room.
+pub(super) fn would_wait(descriptor: RawFd, events: i16) -> bool {
+    let may_wait = fcntl(descriptor, libc::F_GETFL, 0) & i64::from(libc::O_NONBLOCK) == 0;
+    may_wait && poll(&mut [libc::pollfd { fd: descriptor, events, revents: 0 }], 0) == 0
+}
+
+/// Whether a descriptor is a pipe's.
+pub(super) fn is_pipe(descriptor: RawFd) -> bool {
+    fcntl(descriptor, libc::F_GETPIPE_SZ, 0) > 0
+}
+
+/// epoll_create1; the descriptor is closed on exec.
+pub(super) fn epoll() -> Result<OwnedFd, i64> {
+    let flags = super::word(i64::from(libc::EPOLL_CLOEXEC));
+    // SAFETY: it takes no pointer.
+    owned(unsafe { raw(libc::SYS_epoll_create1, [flags, 0, 0, 0, 0, 0]) })
+}
+
+/// epoll_ctl with a `struct epoll_event`.
+pub(super) fn epoll_control(set: RawFd, operation: i32, file: RawFd, event: [u8; 12]) -> i64 {
+    let operation = super::word(i64::from(operation));
+    // SAFETY: the kernel reads one `struct epoll_event`, which has 12 bytes and no alignment.
+    unsafe { raw(libc::SYS_epoll_ctl, [fd(set), operation, fd(file), pointer(event.as_ptr()), 0, 0]) }
+}
+
+/// epoll_wait without waiting: as many `struct epoll_event`s as there are, and as `events` has room for.
+pub(super) fn epoll_wait(set: RawFd, events: &mut [u8]) -> i64 {
+    let room = events.len() as u64 / 12;
+    // SAFETY: the kernel writes at most `room` structures of 12 bytes. There is no mask.
+    unsafe { raw(libc::SYS_epoll_pwait, [fd(set), pointer(events.as_mut_ptr()), room, 0, 0, 0]) }
+}
+
+/// eventfd2; the descriptor is closed on exec.
+pub(super) fn eventfd(value: u32, flags: i32) -> Result<OwnedFd, i64> {
+    let flags = super::word(i64::from(flags | libc::EFD_CLOEXEC));
+    // SAFETY: it takes no pointer.
+    owned(unsafe { raw(libc::SYS_eventfd2, [value.into(), flags, 0, 0, 0, 0]) })
 }
 
 /// clock_gettime: seconds and nanoseconds.

@@ -1,7 +1,8 @@
 //! Who and where the process is: ids, the system's name, limits, and the single processor. Fixed by the model
 //! or given at launch, so that nothing of it needs the journal.
 
-use super::{Guest, Linux, PARENT_PID, PID, Served, errno, host, int, time};
+use super::threads::NAME;
+use super::{Guest, Linux, PARENT_PID, PID, Served, clone, errno, host, int};
 use crate::engine::Virt;
 use crate::gate::{Input, MemoryWrite};
 use crate::process::layout::STACK_LIMIT;
@@ -12,8 +13,6 @@ use std::ffi::CString;
 const UNLIMITED: u64 = libc::RLIM_INFINITY;
 /// How many kinds of limits there are.
 const LIMITS: usize = 16;
-/// The length of a thread's name with its zero byte.
-const NAME: usize = 16;
 
 /// What does not change by itself.
 #[derive(Debug)]
@@ -21,7 +20,6 @@ pub(super) struct Identity {
     pub(super) ids: Ids,
     /// The program's path.
     pub(super) path: CString,
-    name: [u8; NAME],
     /// Soft and hard limits.
     limits: [[u64; 2]; LIMITS],
 }
@@ -32,17 +30,21 @@ impl Identity {
         limits[3] = [STACK_LIMIT, UNLIMITED]; // RLIMIT_STACK
         limits[4] = [0, UNLIMITED]; // RLIMIT_CORE
         limits[7] = [super::descriptors::LIMIT as u64; 2]; // RLIMIT_NOFILE
-        let base = launch.path.rsplit('/').next().unwrap_or_default().as_bytes();
-        let mut name = [0; NAME];
-        let length = base.len().min(NAME - 1);
-        name[..length].copy_from_slice(&base[..length]);
         Identity {
             ids: launch.ids,
             path: CString::new(launch.path.as_str()).unwrap_or_default(),
-            name,
             limits,
         }
     }
+}
+
+/// The name of a program's first thread.
+pub(super) fn name_of(path: &str) -> [u8; NAME] {
+    let base = path.rsplit('/').next().unwrap_or_default().as_bytes();
+    let mut name = [0; NAME];
+    let length = base.len().min(NAME - 1);
+    name[..length].copy_from_slice(&base[..length]);
+    name
 }
 
 pub(super) fn own_pid() -> Served {
@@ -142,17 +144,8 @@ fn set_limit(limit: &mut [u64; 2], new: [u64; 2]) -> Served {
 
 pub(super) fn prctl(linux: &mut Linux, guest: &mut Guest<'_>, option: i32, address: u64) -> Served {
     match option {
-        libc::PR_SET_NAME => {
-            let name = guest.space.read_string(guest.engine.ram(), address, NAME)?.unwrap_or_default();
-            linux.identity.name = [0; NAME];
-            linux.identity.name[..name.len()].copy_from_slice(&name);
-            Ok(0)
-        }
-        libc::PR_GET_NAME => {
-            let name = linux.identity.name;
-            guest.write(address, &name)?;
-            Ok(0)
-        }
+        libc::PR_SET_NAME => clone::set_name(linux, guest, address),
+        libc::PR_GET_NAME => clone::get_name(linux, guest, address),
         libc::PR_GET_DUMPABLE => Ok(1),
         _ => errno(libc::EINVAL),
     }
@@ -209,22 +202,4 @@ pub(super) fn sched_getaffinity(guest: &mut Guest<'_>, size: u64, address: Virt)
 pub(super) fn sched_getparam(guest: &mut Guest<'_>, address: Virt) -> Served {
     guest.write(address, &[0; 4])?;
     Ok(0)
-}
-
-/// With one thread no one wakes and no one waits for long: a wait ends by its time-out, or never.
-pub(super) fn futex(linux: &Linux, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    let [address, operation, value, timeout, ..] = *a;
-    match int(operation) & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) {
-        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => Ok(0),
-        libc::FUTEX_WAIT => {
-            let now = guest.read_array(address)?;
-            if i32::from_le_bytes(now) != int(value) {
-                return errno(libc::EAGAIN);
-            }
-            let timeout = if timeout == 0 { None } else { Some(guest.read_words(timeout)?) };
-            time::wait(linux, guest, timeout)?;
-            errno(libc::ETIMEDOUT)
-        }
-        _ => errno(libc::ENOSYS),
-    }
 }

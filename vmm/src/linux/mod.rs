@@ -1,14 +1,18 @@
-//! The Linux personality: serves system calls and signals for one single-threaded program.
+//! The Linux personality: serves system calls and signals for one program.
 //!
 //! Memory, time, signals, identity and descriptor numbers are its own structures, computed again at replay.
 //! Files, terminals and the like are the host's: every effect on the host, and all that comes from it, passes
 //! through [`Guest::input`], so that a replay touches nothing outside. [`table`] is the one list of calls;
 //! [`passthrough`] serves those that only translate their arguments, the other modules the rest: [`files`],
-//! [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`signals`].
+//! [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`signals`], [`polling`], [`epoll`].
+//! [`threads`] says which thread runs, [`clone`] begins and ends them, [`futex`] and [`wait`] are how they wait.
 //! [`host`] is the only one with unsafe code.
 
+mod clone;
 mod descriptors;
+mod epoll;
 mod files;
+mod futex;
 mod host;
 mod identity;
 mod memory;
@@ -20,23 +24,28 @@ mod sigframe;
 mod signals;
 mod table;
 mod terminal;
+mod threads;
 mod time;
 mod transfer;
+mod wait;
 
 use crate::cpu_model::Model;
 use crate::engine::{Engine, EngineError, Interrupter, Virt};
-use crate::gate::{Gate, GateError, Input, MemoryWrite};
+use crate::gate::{Gate, GateError, Input, MemoryWrite, Time};
 use crate::process::access::AccessError;
 use crate::process::space::{AddressSpace, SpaceError};
-use crate::process::{Launch, ProcessError, Streams};
+use crate::process::{Death, Launch, ProcessError, Streams};
 use descriptors::Descriptors;
 use std::collections::BTreeSet;
+use threads::Threads;
 
 pub use names::call_name;
-pub(crate) use signals::deliver;
+pub(crate) use signals::{deliver, interrupt};
+pub(crate) use threads::Next;
+pub(crate) use wait::{Again, Wait, Waited};
 pub use signals::{Delivery, Signals};
 
-/// The guest's process id (and its only thread's). Fixed, so that it is the same on replay.
+/// The guest's process id (and its first thread's; the others follow). Fixed, so that it is the same on replay.
 pub const PID: i32 = 1000;
 /// Its parent's.
 pub const PARENT_PID: i32 = 999;
@@ -50,6 +59,10 @@ pub enum Outcome {
     Resumed,
     /// The program ends with this status.
     Exit(i32),
+    /// The call waits: it is served again when its thread goes on.
+    Waits,
+    /// The thread has ended, and others have not.
+    ThreadEnded,
 }
 
 /// Why a system call did not succeed.
@@ -57,6 +70,8 @@ pub enum Outcome {
 pub(crate) enum Stop {
     /// The program gets this error number, positive.
     Errno(i32),
+    /// The call waits, and is served again.
+    Wait(Wait),
     /// The process cannot go on.
     Fatal(ProcessError),
 }
@@ -190,8 +205,11 @@ pub(crate) fn word(number: i64) -> u64 {
 /// The state that Linux keeps for a process, as far as it is ours.
 pub struct Linux {
     pub(crate) files: Descriptors,
-    /// Signal handlers, the mask, and what is pending.
+    /// Signal handlers, and what is pending for the process.
     pub signals: Signals,
+    pub(crate) threads: Threads,
+    /// What the call that is being served has to know of its wait.
+    again: Again,
     identity: identity::Identity,
     clock: time::Clock,
     interrupter: Interrupter,
@@ -210,6 +228,8 @@ impl Linux {
         Ok(Linux {
             files: Descriptors::new(&launch.cwd, streams, replaying)?,
             signals: Signals::default(),
+            threads: Threads::new(identity::name_of(&launch.path)),
+            again: Again::default(),
             identity: identity::Identity::new(launch),
             clock: time::Clock::default(),
             interrupter,
@@ -217,16 +237,22 @@ impl Linux {
         })
     }
 
-    /// Serves a system call that was begun at the gate; then shows the new time.
+    /// Serves a system call that was begun at the gate, for the first time or `again`; then shows the new time.
     pub(crate) fn syscall(
         &mut self,
         guest: &mut Guest<'_>,
         number: u64,
         arguments: [u64; 6],
+        again: Again,
     ) -> Result<Outcome, ProcessError> {
+        self.again = again;
         let served = table::serve(self, guest, number, arguments);
         let outcome = match served {
             Ok(outcome) => outcome,
+            Err(Stop::Wait(wait)) => {
+                self.threads.park(wait);
+                Outcome::Waits
+            }
             Err(Stop::Errno(error)) => Outcome::Return(word(-i64::from(error))),
             Err(Stop::Fatal(error)) => return Err(error),
         };
@@ -250,6 +276,22 @@ impl Linux {
             Input { result: i64::from_le_bytes(bytes), writes: Vec::new() }
         })?;
         Ok(word(input.result))
+    }
+
+    /// The time that the program was shown last.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.shown()
+    }
+
+    /// Takes the next signal that is to be delivered to the thread that runs.
+    pub(crate) fn take_signal(&mut self) -> Option<Death> {
+        self.signals.take(&mut self.threads)
+    }
+
+    /// Makes a signal pending for the thread that runs.
+    fn raise_here(&mut self, signal: i32, code: i32) {
+        let id = self.threads.id();
+        self.signals.raise_to(&mut self.threads, id, signal, code);
     }
 
     /// Reports a system call that is not served, once.

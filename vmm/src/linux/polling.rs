@@ -1,36 +1,27 @@
-//! poll and select, both as the host's poll.
+//! poll and select, both as the host's poll. The host is asked what is ready and never to wait: the thread does that.
 
+use super::descriptors::{LIMIT, OpenFile};
 use super::passthrough::check;
-use super::{Guest, Linux, Served, errno, host, retry};
+use super::time::{self, NANOSECONDS};
+use super::wait::{Deadline, Interrupted, On, WOULD_WAIT, Wait, wait};
+use super::{Guest, Linux, Served, Stop, errno, host};
 use crate::engine::Virt;
 use crate::gate::{Input, MemoryWrite};
-use crate::linux::descriptors::LIMIT;
+use std::rc::Rc;
 
-/// What poll waits for; negative is for ever.
-fn milliseconds(time: Option<[u64; 2]>, nanoseconds_per_unit: u64) -> Served<i32> {
-    let Some([seconds, part]) = time else { return Ok(-1) };
-    if part.saturating_mul(nanoseconds_per_unit) >= 1_000_000_000 {
-        return errno(libc::EINVAL);
-    }
-    let part = (part * nanoseconds_per_unit).div_ceil(1_000_000);
-    Ok(i32::try_from(seconds.saturating_mul(1000).saturating_add(part)).unwrap_or(i32::MAX))
-}
-
-fn optional_time(guest: &mut Guest<'_>, address: Virt) -> Served<Option<[u64; 2]>> {
-    if address == 0 { Ok(None) } else { guest.read_words(address).map(Some) }
-}
-
+/// ppoll; its mask is not applied.
 pub(super) fn ppoll(linux: &mut Linux, guest: &mut Guest<'_>, files: Virt, count: u64, time: Virt) -> Served {
-    let time = optional_time(guest, time)?;
-    poll(linux, guest, files, count, milliseconds(time, 1)?)
+    let limit = time::optional(guest, time)?;
+    poll(linux, guest, files, count, limit)
 }
 
+/// poll, for so many nanoseconds or for ever.
 pub(super) fn poll(
     linux: &mut Linux,
     guest: &mut Guest<'_>,
     files: Virt,
     count: u64,
-    timeout: i32,
+    limit: Option<u64>,
 ) -> Served {
     const SIZE: usize = size_of::<libc::pollfd>();
     let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -53,10 +44,13 @@ pub(super) fn poll(
         .collect();
     let closed: Vec<bool> =
         asked.iter().map(|&(number, _)| number >= 0 && linux.files.get(number).is_err()).collect();
-    let timeout = if closed.contains(&true) { 0 } else { timeout };
-    let interrupter = linux.interrupter.clone();
-    guest.input(&mut || {
-        let mut result = retry(&interrupter, || host::poll(&mut polled, timeout));
+    let deadline = linux.limit(guest, limit)?;
+    let may_wait = !closed.contains(&true) && deadline.is_none_or(|at| !linux.has_passed(at));
+    let given = guest.input(&mut || {
+        let mut result = host::poll(&mut polled, 0);
+        if result == 0 && may_wait {
+            return would_wait();
+        }
         let mut bytes = Vec::with_capacity(count * SIZE);
         for ((&(number, events), file), closed) in asked.iter().zip(&polled).zip(&closed) {
             let told = if *closed { libc::POLLNVAL } else { file.revents };
@@ -67,26 +61,49 @@ pub(super) fn poll(
         }
         let writes = if result >= 0 { vec![MemoryWrite { address: files, bytes }] } else { Vec::new() };
         Input { result, writes }
-    })
+    });
+    let wanted = asked.iter().filter_map(|&(number, events)| Some((linux.files.get(number).ok()?, events)));
+    or_wait(given, wanted.collect(), deadline)
+}
+
+/// What the journal has where nothing was ready, and the call may wait.
+fn would_wait() -> Input {
+    Input { result: -i64::from(WOULD_WAIT), writes: Vec::new() }
+}
+
+/// What was given, or a wait for one of the files.
+fn or_wait(given: Served, files: Vec<(Rc<OpenFile>, i16)>, deadline: Option<Deadline>) -> Served {
+    match given {
+        Err(Stop::Errno(WOULD_WAIT)) => wait(Wait::new(On::Files(files), deadline, Interrupted::Fails)),
+        given => given,
+    }
 }
 
 /// The events of poll that put a descriptor into each of select's three sets, as the kernel defines them.
 const SETS: [i16; 3] =
     [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
 
-/// select and pselect6; the time that is left is not told.
+/// select, whose time counts microseconds, and pselect6; the time that is left is not told, a mask not applied.
 pub(super) fn select(
     linux: &mut Linux,
     guest: &mut Guest<'_>,
     a: &[u64; 6],
-    nanoseconds_per_unit: u64,
+    unit: u64,
 ) -> Served {
     let count = usize::try_from(a[0]).unwrap_or(usize::MAX);
     if count > LIMIT {
         return errno(libc::EINVAL);
     }
-    let time = optional_time(guest, a[4])?;
-    let timeout = milliseconds(time, nanoseconds_per_unit)?;
+    let limit = match a[4] {
+        0 => None,
+        at => {
+            let [seconds, part]: [u64; 2] = guest.read_words(at)?;
+            if part.saturating_mul(unit) >= NANOSECONDS || super::long(seconds) < 0 {
+                return errno(libc::EINVAL);
+            }
+            Some(seconds.saturating_mul(NANOSECONDS).saturating_add(part * unit))
+        }
+    };
     let size = count.div_ceil(64) * 8;
     let mut sets: [Option<Vec<u8>>; 3] = [const { None }; 3];
     for (set, &address) in sets.iter_mut().zip(&a[1..4]) {
@@ -100,20 +117,23 @@ pub(super) fn select(
     let has =
         |set: &Option<Vec<u8>>, n: usize| set.as_ref().is_some_and(|set| set[n / 8] >> (n % 8) & 1 == 1);
     let mut polled = Vec::new();
-    let mut numbers = Vec::new();
+    let (mut numbers, mut files) = (Vec::new(), Vec::new());
     for number in 0..count {
         let wanted = (0..3).filter(|&n| has(&sets[n], number)).fold(0, |events, n| events | SETS[n]);
         if wanted != 0 {
             let file = linux.files.get(i32::try_from(number).expect("below LIMIT"))?;
             polled.push(libc::pollfd { fd: file.host(), events: wanted, revents: 0 });
+            files.push((file, wanted));
             numbers.push(number);
         }
     }
-    let interrupter = linux.interrupter.clone();
-    guest.input(&mut || {
-        let polled_result = retry(&interrupter, || host::poll(&mut polled, timeout));
-        if polled_result < 0 {
-            return Input { result: polled_result, writes: Vec::new() };
+    let deadline = linux.limit(guest, limit)?;
+    let may_wait = deadline.is_none_or(|at| !linux.has_passed(at));
+    let given = guest.input(&mut || {
+        match host::poll(&mut polled, 0) {
+            0 if may_wait => return would_wait(),
+            result @ ..0 => return Input { result, writes: Vec::new() },
+            _ => {}
         }
         let mut result = 0;
         let mut writes = Vec::new();
@@ -128,5 +148,6 @@ pub(super) fn select(
             writes.push(MemoryWrite { address, bytes });
         }
         Input { result, writes }
-    })
+    });
+    or_wait(given, files, deadline)
 }

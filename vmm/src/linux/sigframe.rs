@@ -161,7 +161,7 @@ fn ucontext(regs: &Regs, image: (Virt, usize), death: &Death, saved: &Saved) -> 
     words
 }
 
-fn siginfo(death: &Death) -> [u8; SIGINFO] {
+pub(super) fn siginfo(death: &Death) -> [u8; SIGINFO] {
     let mut info = [0; SIGINFO];
     info[..4].copy_from_slice(&death.signal.to_le_bytes());
     info[8..12].copy_from_slice(&death.code.to_le_bytes());

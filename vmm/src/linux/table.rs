@@ -1,15 +1,16 @@
 //! The one list of system calls: which function serves which.
 
 use super::{
-    Guest, Linux, Outcome, Served, errno, files, identity, int, memory, passthrough, polling, signals,
-    terminal, time, transfer,
+    Guest, Linux, Outcome, Served, clone, epoll, errno, files, futex, identity, int, memory, passthrough,
+    polling, signals, terminal, time, transfer,
 };
 
 /// Serves a call, or says that there is none of this number.
 pub(super) fn serve(linux: &mut Linux, guest: &mut Guest<'_>, number: u64, a: [u64; 6]) -> Served<Outcome> {
     let Ok(call) = i64::try_from(number) else { return linux.unknown(number) };
     match call {
-        libc::SYS_exit | libc::SYS_exit_group => return Ok(Outcome::Exit(int(a[0]) & 0xff)),
+        libc::SYS_exit => return clone::exit(linux, guest, int(a[0]) & 0xff),
+        libc::SYS_exit_group => return Ok(Outcome::Exit(int(a[0]) & 0xff)),
         libc::SYS_rt_sigreturn => return signals::sigreturn(linux, guest),
         _ => {}
     }
@@ -65,10 +66,21 @@ fn own(linux: &mut Linux, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Opt
         libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => errno(libc::ENODATA),
         libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => Ok(0),
         libc::SYS_ioctl => terminal::ioctl(linux, guest, int(a[0]), a[1], a[2]),
-        libc::SYS_poll => polling::poll(linux, guest, a[0], a[1], int(a[2])),
+        libc::SYS_poll => {
+            let milliseconds = u64::try_from(int(a[2])).ok();
+            polling::poll(linux, guest, a[0], a[1], milliseconds.map(|time| time * 1_000_000))
+        }
         libc::SYS_ppoll => polling::ppoll(linux, guest, a[0], a[1], a[2]),
         libc::SYS_select => polling::select(linux, guest, a, 1000),
         libc::SYS_pselect6 => polling::select(linux, guest, a, 1),
+        libc::SYS_epoll_create if int(a[0]) <= 0 => errno(libc::EINVAL),
+        libc::SYS_epoll_create => epoll::create(linux, guest, 0),
+        libc::SYS_epoll_create1 => epoll::create(linux, guest, int(a[0])),
+        libc::SYS_epoll_ctl => epoll::control(linux, guest, a),
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => epoll::wait_for(linux, guest, a),
+        libc::SYS_epoll_pwait2 => epoll::wait_until(linux, guest, a),
+        libc::SYS_eventfd => epoll::eventfd(linux, guest, a[0], 0),
+        libc::SYS_eventfd2 => epoll::eventfd(linux, guest, a[0], int(a[1])),
 
         // Time.
         libc::SYS_clock_gettime => time::clock_gettime(linux, guest, int(a[0]), a[1]),
@@ -83,13 +95,25 @@ fn own(linux: &mut Linux, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Opt
         libc::SYS_rt_sigprocmask => signals::sigprocmask(linux, guest, a),
         libc::SYS_rt_sigpending => signals::sigpending(linux, guest, a[0], a[1]),
         libc::SYS_sigaltstack => signals::sigaltstack(linux, guest, a[0], a[1]),
+        libc::SYS_rt_sigsuspend => signals::suspend(linux, guest, a[0], a[1]),
+        libc::SYS_rt_sigtimedwait => signals::timed_wait(linux, guest, a),
+        libc::SYS_pause => signals::pause(linux),
         libc::SYS_kill => signals::kill(linux, int(a[0]), int(a[1])),
         libc::SYS_tkill => signals::tkill(linux, int(a[0]), int(a[1])),
         libc::SYS_tgkill => signals::tgkill(linux, int(a[0]), int(a[1]), int(a[2])),
 
-        // Identity, limits, scheduling: one process with one thread on one processor.
-        libc::SYS_getpid | libc::SYS_gettid | libc::SYS_getpgrp => identity::own_pid(),
-        libc::SYS_set_tid_address => identity::own_pid(),
+        // Threads.
+        libc::SYS_clone => return clone::clone(linux, guest, a),
+        libc::SYS_clone3 => return clone::clone3(linux, guest, a[0], a[1]),
+        libc::SYS_gettid => clone::gettid(linux),
+        libc::SYS_set_tid_address => clone::set_tid_address(linux, a[0]),
+        libc::SYS_set_robust_list => clone::set_robust_list(linux, a[0], a[1]),
+        libc::SYS_get_robust_list => clone::get_robust_list(linux, guest, a[0], a[1], a[2]),
+        libc::SYS_sched_yield => clone::sched_yield(linux),
+        libc::SYS_futex => futex::futex(linux, guest, a),
+
+        // Identity, limits, scheduling: one process on one processor.
+        libc::SYS_getpid | libc::SYS_getpgrp => identity::own_pid(),
         libc::SYS_getpgid | libc::SYS_getsid => identity::group_of(int(a[0])),
         libc::SYS_getppid => identity::parent_pid(),
         libc::SYS_getuid => Ok(linux.identity.ids.uid.into()),
@@ -110,12 +134,10 @@ fn own(linux: &mut Linux, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Opt
         libc::SYS_arch_prctl => identity::arch_prctl(guest, int(a[0]), a[1]),
         libc::SYS_getrandom => identity::getrandom(guest, a[0], a[1]),
         libc::SYS_getcpu => identity::getcpu(guest, a[0], a[1]),
-        libc::SYS_sched_yield | libc::SYS_set_robust_list => Ok(0),
         libc::SYS_sched_getaffinity => identity::sched_getaffinity(guest, a[1], a[2]),
         libc::SYS_sched_setaffinity => Ok(0),
         libc::SYS_sched_getscheduler => Ok(0),
         libc::SYS_sched_getparam => identity::sched_getparam(guest, a[1]),
-        libc::SYS_futex => identity::futex(linux, guest, a),
         libc::SYS_wait4 => errno(libc::ECHILD),
         // Refused for good, so that libc does without.
         libc::SYS_rseq | libc::SYS_membarrier => errno(libc::ENOSYS),

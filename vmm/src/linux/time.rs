@@ -1,6 +1,7 @@
 //! Time: what the gate says, shown in the vDSO's time page and never running backwards.
 
-use super::{Guest, Linux, Served, errno, host, is_raised, word};
+use super::wait::{Deadline, Interrupted, On, Wait, Why, wait};
+use super::{Guest, Linux, Served, errno, host};
 use crate::cpu_model::TSC_HZ;
 use crate::engine::Virt;
 use crate::gate::{Input, MemoryWrite, Time};
@@ -9,7 +10,7 @@ use crate::process::access::AccessError;
 use crate::process::layout::TIME_PAGE;
 use crate::process::vdso;
 
-const NANOSECONDS: u64 = 1_000_000_000;
+pub(super) const NANOSECONDS: u64 = 1_000_000_000;
 const _: () = assert!(TSC_HZ == NANOSECONDS, "the time stamp counter is CLOCK_MONOTONIC");
 
 /// What the guest was shown last.
@@ -36,6 +37,11 @@ impl Clock {
             Ok(()) | Err(AccessError::Bad) => Ok(self.shown),
             Err(AccessError::Space(error)) => Err(error.into()),
         }
+    }
+
+    /// The time that the guest was shown last.
+    pub(super) fn shown(&self) -> Time {
+        self.shown
     }
 
     /// The time stamp counter: a new value each time.
@@ -107,6 +113,55 @@ pub(super) fn time(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt) -> S
     Ok(seconds)
 }
 
+/// A time of the guest's as nanoseconds.
+fn nanoseconds(guest: &mut Guest<'_>, address: Virt) -> Served<u64> {
+    let [seconds, part] = guest.read_words(address)?;
+    if part >= NANOSECONDS || super::long(seconds) < 0 {
+        return errno(libc::EINVAL);
+    }
+    Ok(seconds.saturating_mul(NANOSECONDS).saturating_add(part))
+}
+
+/// The same; null is no time.
+pub(super) fn optional(guest: &mut Guest<'_>, address: Virt) -> Served<Option<u64>> {
+    if address == 0 { Ok(None) } else { nanoseconds(guest, address).map(Some) }
+}
+
+/// When a call ends its wait: kept from when it was served first.
+impl Linux {
+    /// So many nanoseconds from now.
+    pub(super) fn limit(&mut self, guest: &mut Guest<'_>, limit: Option<u64>) -> Served<Option<Deadline>> {
+        match (self.again.deadline, limit) {
+            (Some(at), _) => Ok(Some(at)),
+            (None, None) => Ok(None),
+            (None, Some(limit)) => Ok(Some(Deadline::after(show(self, guest)?, limit))),
+        }
+    }
+
+    /// After the time at `address`; null is never.
+    pub(super) fn deadline(&mut self, guest: &mut Guest<'_>, address: Virt) -> Served<Option<Deadline>> {
+        let limit = optional(guest, address)?;
+        self.limit(guest, limit)
+    }
+
+    /// At the time at `address`, on CLOCK_REALTIME if `real`, else on CLOCK_MONOTONIC; null is never.
+    pub(super) fn deadline_at(
+        &mut self,
+        guest: &mut Guest<'_>,
+        address: Virt,
+        real: bool,
+    ) -> Served<Option<Deadline>> {
+        let Some(nanoseconds) = optional(guest, address)? else { return Ok(None) };
+        show(self, guest)?;
+        Ok(Some(Deadline { real, nanoseconds }))
+    }
+
+    /// Whether the program has been shown that time.
+    pub(super) fn has_passed(&self, at: Deadline) -> bool {
+        self.again.why == Some(Why::TimedOut) || at.left(self.clock.shown()) == 0
+    }
+}
+
 /// nanosleep and clock_nanosleep.
 pub(super) fn sleep(
     linux: &mut Linux,
@@ -116,46 +171,23 @@ pub(super) fn sleep(
     request: Virt,
     left: Virt,
 ) -> Served {
-    let request: [u64; 2] = guest.read_words(request)?;
-    let known = matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME);
-    if request[1] >= NANOSECONDS || !known || super::long(request[0]) < 0 {
-        return errno(libc::EINVAL);
+    let real = match clock {
+        libc::CLOCK_REALTIME => true,
+        libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME => false,
+        _ => return errno(libc::EINVAL),
+    };
+    let time = nanoseconds(guest, request)?;
+    let (deadline, interrupted) = if flags & libc::TIMER_ABSTIME != 0 {
+        show(linux, guest)?;
+        (Deadline { real, nanoseconds: time }, Interrupted::Fails)
+    } else {
+        // A relative time does not follow when the clock is set.
+        let at = linux.limit(guest, Some(time))?.expect("a limit gives a deadline");
+        (at, if left == 0 { Interrupted::Fails } else { Interrupted::TellsTimeLeft(left) })
+    };
+    if linux.has_passed(deadline) {
+        linux.threads.yield_now();
+        return Ok(0);
     }
-    let interrupter = linux.interrupter.clone();
-    guest.input(&mut || {
-        let mut rest = request;
-        loop {
-            let (result, remaining) = host::sleep(clock, flags, rest);
-            let interrupted = result == -i64::from(libc::EINTR);
-            if interrupted && !is_raised(&interrupter) {
-                if flags & libc::TIMER_ABSTIME == 0 {
-                    rest = remaining;
-                }
-                continue;
-            }
-            let told = interrupted && left != 0 && flags & libc::TIMER_ABSTIME == 0;
-            let bytes = || remaining.into_iter().flat_map(u64::to_le_bytes).collect();
-            let writes = told.then(|| MemoryWrite { address: left, bytes: bytes() });
-            return Input { result, writes: writes.into_iter().collect() };
-        }
-    })
-}
-
-/// Waits for a time, or without one until interrupted; for a futex that no one else can wake.
-pub(super) fn wait(linux: &Linux, guest: &mut Guest<'_>, time: Option<[u64; 2]>) -> Served {
-    let interrupter = linux.interrupter.clone();
-    guest.input_number(|| {
-        let Some(time) = time else {
-            return super::retry(&interrupter, || host::poll(&mut [], -1));
-        };
-        let mut rest = time;
-        loop {
-            let (result, remaining) = host::sleep(libc::CLOCK_MONOTONIC, 0, rest);
-            if result != -i64::from(libc::EINTR) || is_raised(&interrupter) {
-                return result;
-            }
-            rest = remaining;
-        }
-    })?;
-    Ok(word(0))
+    wait(Wait::new(On::Nothing, Some(deadline), interrupted))
 }

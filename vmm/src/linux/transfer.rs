@@ -1,9 +1,12 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
-use super::{Guest, Linux, Served, errno, host, int, long, retry};
-use crate::engine::Virt;
+use super::wait::{WOULD_WAIT, Wait, wait};
+use super::{Guest, Linux, Served, Stop, errno, host, int, long, retry};
+use crate::engine::{Interrupter, Virt};
 use crate::gate::{Input, MemoryWrite};
 use crate::process::space::Access;
+use crate::ram::PAGE_LEN;
+use std::os::fd::RawFd;
 
 /// A buffer of the guest: address and length.
 pub(super) type Segment = (Virt, u64);
@@ -21,11 +24,15 @@ pub(super) fn read(
     segments: &[Segment],
     offset: Option<u64>,
 ) -> Served {
-    let (file, offset) = (linux.files.get(descriptor)?.host(), checked(offset)?);
+    let (open, offset) = (linux.files.get(descriptor)?, checked(offset)?);
+    let (file, may_wait) = (open.host(), linux.threads.alone() || offset.is_some());
     let segments = usable(guest, segments, Access::Write)?;
     let total = segments.iter().map(|(_, length)| length).sum();
     let interrupter = linux.interrupter.clone();
-    guest.input(&mut || {
+    let read = guest.input(&mut || {
+        if !may_wait && host::would_wait(file, libc::POLLIN) {
+            return Input { result: -i64::from(WOULD_WAIT), writes: Vec::new() };
+        }
         let mut bytes = vec![0; total];
         let result = retry(&interrupter, || host::read(file, &mut bytes, offset));
         bytes.truncate(usize::try_from(result).unwrap_or(0));
@@ -39,7 +46,11 @@ pub(super) fn read(
             }
         }
         Input { result, writes }
-    })
+    });
+    match read {
+        Err(Stop::Errno(WOULD_WAIT)) => wait(Wait::file(&open, libc::POLLIN, 0)),
+        read => read,
+    }
 }
 
 /// write and its kin.
@@ -59,17 +70,43 @@ pub(super) fn write(
         guest.read(address, part)?;
         rest = behind;
     }
-    let interrupter = linux.interrupter.clone();
-    let written = guest.input_number(|| retry(&interrupter, || host::write(file.host(), &bytes, offset)));
-    match written {
-        Ok(count) => {
-            let count = usize::try_from(count).unwrap_or(usize::MAX).min(bytes.len());
-            guest.gate.output(file.output_number(), &bytes[..count]);
+    let alone = linux.threads.alone();
+    let mut done = linux.again.done.min(bytes.len());
+    loop {
+        let rest = &bytes[done..];
+        let at = offset.map(|offset| offset.saturating_add_unsigned(done as u64));
+        match guest.input_number(|| write_some(&linux.interrupter, file.host(), rest, at, alone)) {
+            Ok(count) => {
+                let count = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
+                guest.gate.output(file.output_number(), &rest[..count]);
+                done += count;
+                if alone || count == 0 || done == bytes.len() {
+                    return Ok(done as u64);
+                }
+            }
+            Err(Stop::Errno(WOULD_WAIT)) => return wait(Wait::file(&file, libc::POLLOUT, done)),
+            Err(Stop::Errno(_)) if done > 0 => return Ok(done as u64),
+            Err(stop) => {
+                if matches!(stop, Stop::Errno(libc::EPIPE)) {
+                    linux.raise_here(libc::SIGPIPE, libc::SI_USER);
+                }
+                return Err(stop);
+            }
         }
-        Err(super::Stop::Errno(libc::EPIPE)) => linux.signals.raise(libc::SIGPIPE, libc::SI_USER),
-        Err(_) => {}
     }
-    written
+}
+
+/// Writes all of it if the thread is alone, and otherwise as much as the host takes without waiting: to a pipe, which has
+/// room for a page when it has any, that much at a time.
+fn write_some(interrupter: &Interrupter, file: RawFd, bytes: &[u8], at: Option<i64>, alone: bool) -> i64 {
+    if alone || at.is_some() {
+        return retry(interrupter, || host::write(file, bytes, at));
+    }
+    if host::would_wait(file, libc::POLLOUT) {
+        return -i64::from(WOULD_WAIT);
+    }
+    let most = if bytes.len() > PAGE_LEN && host::is_pipe(file) { PAGE_LEN } else { bytes.len() };
+    retry(interrupter, || host::write(file, &bytes[..most], at))
 }
 
 /// readv and preadv.

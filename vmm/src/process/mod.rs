@@ -5,7 +5,7 @@
 //! in the address space), [`load`] (segments, vDSO and the first stack), [`vma`] and [`space`] (the address
 //! space: what is mapped, and what is resident), [`access`] (how the personality reads and writes it),
 //! [`machine_reads`] (CPUID, RDTSC and their like, made deterministic) and [`sites`] (where they are), [`extended_state`] (XSAVE and XRSTOR), [`vdso`] (the clock without an exit).
-//! System calls and signals are [`crate::linux`].
+//! [`schedule`] is what happens before the engine runs again. System calls, signals and threads are [`crate::linux`].
 
 pub mod access;
 pub mod elf;
@@ -16,6 +16,7 @@ pub mod layout;
 mod load;
 pub mod machine_reads;
 mod ordinary;
+mod schedule;
 pub mod sites;
 pub mod space;
 pub mod vdso;
@@ -24,7 +25,7 @@ pub mod vma;
 use crate::cpu_model::Model;
 use crate::engine::{Engine, EngineError, Exception, Until, Virt};
 use crate::gate::{AtExit, Event, Gate, GateError};
-use crate::linux::{Delivery, Guest, Linux, Outcome, PID, deliver};
+use crate::linux::{Delivery, Guest, Linux, deliver};
 use crate::paging::PagingError;
 use exit::{Action, decide, vector};
 use iced_x86::{Decoder, DecoderOptions};
@@ -191,15 +192,20 @@ impl Process {
         if let Some(end) = self.end {
             return Ok(end);
         }
-        let exit = self.engine.run(until)?;
-        let rip = self.engine.regs().rip;
-        let action = decide(exit, rip, self.space.sites().contains(rip));
-        self.tell(&action);
-        let step = self.perform(action)?;
+        let step = if self.waits() { self.wait()? } else { self.run(until)? };
         if matches!(step, Step::Exited(_) | Step::Killed(_)) {
             self.end = Some(step);
         }
         Ok(step)
+    }
+
+    /// Runs the engine, and serves its exit.
+    fn run(&mut self, until: Until) -> Result<Step, ProcessError> {
+        let exit = self.engine.run(until)?;
+        let rip = self.engine.regs().rip;
+        let action = decide(exit, rip, self.space.sites().contains(rip));
+        self.tell(&action);
+        self.perform(action)
     }
 
     /// Tells the gate of an exit.
@@ -208,7 +214,7 @@ impl Process {
         if let Some(exit) = action.crumb(regs) {
             let resident = Cell::new(None);
             let word = |address| self.space.word(self.engine.ram(), address, &resident);
-            self.gate.exit(&AtExit { exit, thread: PID.unsigned_abs(), regs, counts, word: &word });
+            self.gate.exit(&AtExit { exit, thread: self.linux.threads.id().unsigned_abs(), regs, counts, word: &word });
         }
     }
 
@@ -261,41 +267,13 @@ impl Process {
         Ok(Step::Running)
     }
 
-    fn syscall(&mut self) -> Result<Step, ProcessError> {
-        let regs = self.defined_regs()?;
-        let [rax, _, rdx, _, _, _, rsi, rdi, r8, r9, r10, ..] = regs.gpr;
-        self.gate.begin(Event::Syscall(rax), &regs)?;
-        let (linux, mut guest) = self.guest();
-        match linux.syscall(&mut guest, rax, [rdi, rsi, rdx, r10, r8, r9])? {
-            Outcome::Return(value) => {
-                let mut regs = *self.engine.regs();
-                regs.gpr[0] = value;
-                self.engine.set_regs(&regs)?;
-            }
-            Outcome::Resumed => {}
-            Outcome::Exit(status) => {
-                let regs = *self.engine.regs();
-                self.gate.begin(Event::Exited(status), &regs)?;
-                return Ok(Step::Exited(status));
-            }
-        }
-        while let Some(death) = self.linux.signals.take() {
-            let step = self.signal(death, false)?;
-            if step != Step::Running {
-                return Ok(step);
-            }
-        }
-        Ok(Step::Running)
-    }
-
     /// The registers at a system call, with the arithmetic flags cleared for good. Multiplications and shifts
     /// leave some of them undefined, which processors fill differently, and SYSCALL copies them to r11; to a
     /// program both are scratch, so clearing them is what keeps engines and hosts equal.
-    fn defined_regs(&mut self) -> Result<Regs, EngineError> {
+    fn defined_regs(&mut self) -> Result<(), EngineError> {
         let mut regs = comparable(self.engine.regs());
         regs.gpr[11] &= !ARITHMETIC_FLAGS;
-        self.engine.set_regs(&regs)?;
-        Ok(regs)
+        self.engine.set_regs(&regs)
     }
 
     /// Carries out the machine read at rip.
@@ -322,7 +300,7 @@ impl Process {
             return self.raise(vector::GENERAL, 0, 0);
         }
         self.engine.set_regs(&regs)?;
-        Ok(Step::Running)
+        self.go_on()
     }
 
     /// An exception of the instruction at rip.
@@ -396,6 +374,23 @@ impl Process {
     /// Integer, x87 and vector registers.
     pub fn state(&mut self) -> Result<State, ProcessError> {
         Ok(State { regs: *self.engine.regs(), fpu: self.engine.fpu()? })
+    }
+
+    /// The other threads by id, with their registers: where their calls wait, or where they go on.
+    pub fn other_threads(&self) -> impl Iterator<Item = (i32, &State)> {
+        self.linux.threads.others()
+    }
+
+    /// The thread that runs, or ran last.
+    #[must_use]
+    pub fn thread(&self) -> i32 {
+        self.linux.threads.id()
+    }
+
+    /// How many threads were ever started, the first included.
+    #[must_use]
+    pub fn threads_started(&self) -> u64 {
+        self.linux.threads.started()
     }
 
     /// A digest of the memory: the same on every engine for the same execution (see [`AddressSpace::digest`]).

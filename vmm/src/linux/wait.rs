@@ -1,0 +1,183 @@
+//! Waiting: what a thread waits for while others go on, and what all of them wait for in the host.
+
+use super::descriptors::OpenFile;
+use super::{Guest, Linux, Served, Stop, host, is_raised};
+use crate::engine::Virt;
+use crate::gate::{Event, GateError, Input, MemoryWrite, Time};
+use crate::process::ProcessError;
+use std::rc::Rc;
+
+/// What stands in the journal for a call that the host would not have answered at once: ERESTARTSYS, which no call
+/// returns.
+pub(super) const WOULD_WAIT: i32 = 512;
+
+/// A time at which a wait ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deadline {
+    /// On CLOCK_REALTIME instead of CLOCK_MONOTONIC.
+    pub(super) real: bool,
+    pub(super) nanoseconds: u64,
+}
+
+impl Deadline {
+    /// `nanoseconds` of CLOCK_MONOTONIC from now.
+    pub(super) fn after(now: Time, nanoseconds: u64) -> Deadline {
+        Deadline { real: false, nanoseconds: now.monotonic.saturating_add(nanoseconds) }
+    }
+
+    /// How long until then, in nanoseconds.
+    pub(super) fn left(self, now: Time) -> u64 {
+        self.nanoseconds.saturating_sub(if self.real { now.real } else { now.monotonic })
+    }
+}
+
+/// What ends a wait, besides time and signals.
+#[derive(Clone, Debug)]
+pub(super) enum On {
+    /// Nothing.
+    Nothing,
+    /// A wake at this futex, with a bit of the set.
+    Futex(Virt, u32),
+    /// Any of these files with any of its events (those of poll).
+    Files(Vec<(Rc<OpenFile>, i16)>),
+    /// One of these signals, blocked or not.
+    Signals(u64),
+}
+
+/// What a signal's handler makes of the call that it interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interrupted {
+    /// It fails with EINTR.
+    Fails,
+    /// With SA_RESTART it begins again.
+    MayRestart,
+    /// It fails with EINTR, and the time that is left is written here.
+    TellsTimeLeft(Virt),
+}
+
+/// A call that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Wait {
+    pub(super) on: On,
+    pub(super) deadline: Option<Deadline>,
+    pub(super) interrupted: Interrupted,
+    /// How much of its work is done.
+    pub(super) done: usize,
+    /// Its place among all waits.
+    pub(super) since: u64,
+}
+
+impl Wait {
+    pub(super) fn new(on: On, deadline: Option<Deadline>, interrupted: Interrupted) -> Wait {
+        Wait { on, deadline, interrupted, done: 0, since: 0 }
+    }
+
+    /// For a file to be ready; `done` bytes are transferred.
+    pub(super) fn file(file: &Rc<OpenFile>, events: i16, done: usize) -> Wait {
+        let on = On::Files(vec![(Rc::clone(file), events)]);
+        Wait { done, ..Wait::new(on, None, Interrupted::MayRestart) }
+    }
+
+    /// What the call has to know when it is served again though nothing came of its wait.
+    pub(crate) fn again_interrupted(&self) -> Again {
+        self.again(None)
+    }
+
+    /// What the call has to know when it is served again.
+    pub(super) fn again(&self, why: Option<Why>) -> Again {
+        Again { why, deadline: self.deadline, done: self.done }
+    }
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// What it waited for has come, or may have.
+    Ready,
+    /// Its deadline has passed.
+    TimedOut,
+    /// A signal is to be delivered.
+    Signal,
+}
+
+/// What a call that waited has to know when it is served again; nothing of all that when it is served first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Again {
+    pub(super) why: Option<Why>,
+    pub(super) deadline: Option<Deadline>,
+    pub(super) done: usize,
+}
+
+/// Makes the call wait.
+pub(super) fn wait<T>(wait: Wait) -> Served<T> {
+    Err(Stop::Wait(wait))
+}
+
+/// How a wait of all threads ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// There is something to do, or there may be.
+    Over,
+    /// We were asked to stop.
+    Interrupted,
+}
+
+impl Linux {
+    /// Waits in the host until a thread can go on: for the files of all, and the nearest deadline.
+    pub(crate) fn wait_for_any(&mut self, guest: &mut Guest<'_>) -> Result<Waited, ProcessError> {
+        let regs = *guest.engine.regs();
+        guest.gate.begin(Event::Wait, &regs)?;
+        let now = self.clock.shown();
+        let left = |wait: &super::threads::Thread| Some(wait.wait()?.deadline?.left(now));
+        let nearest = self.threads.living().filter_map(|(_, thread)| left(thread)).min();
+        let waited = self.ask_host(guest, nearest)?;
+        let now = self.clock.show(guest)?;
+        self.threads.expire(now);
+        Ok(waited)
+    }
+
+    /// Wakes the threads whose files are ready, without waiting.
+    pub(crate) fn look_at_files(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
+        self.ask_host(guest, Some(0))?;
+        Ok(())
+    }
+
+    /// Polls what threads wait for, for so many nanoseconds or for ever, and wakes those whose files are ready. Nothing is
+    /// asked if that cannot tell anything.
+    fn ask_host(&mut self, guest: &mut Guest<'_>, limit: Option<u64>) -> Result<Waited, GateError> {
+        let mut owners = Vec::new();
+        let mut files = Vec::new();
+        for (id, thread) in self.threads.living() {
+            if let Some(Wait { on: On::Files(wanted), .. }) = thread.wait() {
+                for (file, events) in wanted {
+                    owners.push(id);
+                    files.push(libc::pollfd { fd: file.host(), events: *events, revents: 0 });
+                }
+            }
+        }
+        if files.is_empty() && limit == Some(0) {
+            return Ok(Waited::Over);
+        }
+        let interrupter = self.interrupter.clone();
+        // The ids of the threads to wake are the bytes of the input.
+        let input = guest.gate.input(&mut || {
+            let mut result = host::poll_for(&mut files, limit);
+            if result == -i64::from(libc::EINTR) && !is_raised(&interrupter) {
+                // It begins again with what is left until the threads' deadlines.
+                result = 0;
+            }
+            let mut ready: Vec<i32> =
+                owners.iter().zip(&files).filter(|(_, file)| file.revents != 0).map(|(id, _)| *id).collect();
+            ready.dedup();
+            let bytes = ready.into_iter().flat_map(i32::to_le_bytes).collect();
+            Input { result, writes: vec![MemoryWrite { address: 0, bytes }] }
+        })?;
+        for write in &input.writes {
+            for id in write.bytes.as_chunks().0 {
+                self.threads.wake(i32::from_le_bytes(*id), Why::Ready);
+            }
+        }
+        let interrupted = input.result == -i64::from(libc::EINTR);
+        Ok(if interrupted { Waited::Interrupted } else { Waited::Over })
+    }
+}
