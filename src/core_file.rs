@@ -149,6 +149,8 @@ fn why_no_core(dir: &Path) -> String {
 /// What the core and the executable say together.
 struct Found {
     frames: Vec<NamedFrame>,
+    /// The place of each of the core's threads.
+    threads: Vec<String>,
     /// Why the stack is not longer, or why there is none.
     stopped: Option<String>,
     trail: Option<Trail>,
@@ -180,8 +182,10 @@ fn named(program: &Program, frame: Frame) -> Vec<NamedFrame> {
 impl Opened {
     fn found(&self, trail: Option<Trail>, crumbs: usize) -> Found {
         let program = self.program();
-        let mut found = Found { frames: Vec::new(), stopped: None, trail, branches: Vec::new(), crumbs };
         let known = program.as_ref().ok().map(|(program, _)| program);
+        let threads = self.core.threads.iter().map(|(_, regs)| place(known, regs.rip)).collect();
+        let (frames, branches) = (Vec::new(), Vec::new());
+        let mut found = Found { frames, threads, stopped: None, trail, branches, crumbs };
         let records = found.trail.iter().flat_map(|t| &t.records);
         found.branches = records.map(|r| (place(known, r.from), place(known, r.to))).collect();
         match (&program, &self.executable) {
@@ -255,6 +259,7 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
         writeln!(out, "{}", names.collect::<Vec<_>>().join("  "))?;
     }
     writeln!(out, "fs  {:#018x}  gs  {:#018x}", regs.fs_base, regs.gs_base)?;
+    print_threads(&mut out, core, found)?;
     writeln!(out, "\nstack:")?;
     for (n, NamedFrame { frame, place, inlined }) in found.frames.iter().enumerate() {
         let inlined = if *inlined { " (inlined)" } else { "" };
@@ -291,6 +296,19 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     Ok(())
 }
 
+/// Where each thread is, if there are several.
+fn print_threads(out: &mut impl Write, core: &Core, found: &Found) -> io::Result<()> {
+    if core.threads.len() < 2 {
+        return Ok(());
+    }
+    writeln!(out, "\nthreads:")?;
+    for (n, ((id, regs), place)) in core.threads.iter().zip(&found.threads).enumerate() {
+        let crashed = if n == 0 { " (crashed)" } else { "" };
+        writeln!(out, "  {id:<5} {:#018x} {place}{crashed}", regs.rip)?;
+    }
+    Ok(())
+}
+
 /// A frame that is not by the unwind tables says so.
 fn guessed(by: FoundBy) -> &'static str {
     match by {
@@ -321,7 +339,9 @@ fn as_json(core: &Core, found: &Found) -> Value {
             "cause": Cause::of(core).map(|cause| cause.to_string()),
         },
         "registers": registers,
-        "threads": core.threads,
+        "threads": core.threads.iter().map(|(id, regs)| {
+            json!({ "id": id, "rip": hex(regs.rip), "rsp": hex(regs.gpr[4]), "fs_base": hex(regs.fs_base) })
+        }).collect::<Vec<_>>(),
         "stack": found.frames.iter().map(|f| {
             let guessed = !guessed(f.frame.by).is_empty();
             json!({

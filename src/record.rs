@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let recording = folder(args, &launch)?;
     interrupt::stop_on_signals(engine.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
-    let mut recorded = vmm::record::record(&recording, engine, &launch, args.crumbs.keep())
+    let mut recorded = vmm::record::record(&recording, engine, &launch, args.crumbs.keep(), branches.armed())
         .map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
     let crash = write_core(&recording, &mut recorded, &launch, &args.trail, branches)?;
     summarize(&recording, &recorded, crash);

@@ -107,6 +107,14 @@ fn no_perf(choice: Choice) -> Failure {
 }
 
 impl Branches {
+    /// The records of the processor, if it makes any.
+    pub(crate) fn armed(&self) -> Option<Armed> {
+        match self {
+            Branches::Armed(armed) => Some(*armed),
+            _ => None,
+        }
+    }
+
     /// Reads what the processor has recorded, right after the crash. If that is not to be had, `self` is what is left: they
     /// are derived, or, where nothing but the processor was asked for, there are none.
     pub(crate) fn capture(&mut self, engine: &mut dyn Engine, wanted: &Wanted) -> Option<Captured> {

@@ -212,6 +212,8 @@ static void *keyed(void *argument) {
     return NULL;
 }
 
+static void *take(void *mutex) { pthread_mutex_lock(mutex); return NULL; }
+
 static void cleanup(void *text) { printf("cleaned up %s\n", (char *)text); }
 
 static void *endless(void *pipe) {
@@ -242,7 +244,7 @@ static void ends(void) {
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&robust, &attributes);
-    pthread_create(&threads[0], NULL, (void *(*)(void *))pthread_mutex_lock, &robust);
+    pthread_create(&threads[0], NULL, take, &robust);
     pthread_join(threads[0], NULL);
     printf("the owner died: %d\n", pthread_mutex_lock(&robust) == EOWNERDEAD);
 }

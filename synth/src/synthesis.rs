@@ -84,6 +84,9 @@ impl Image for CoreImage<'_> {
     fn regions(&self) -> Vec<Range<u64>> {
         self.0.segments.iter().map(|s| s.start..s.end).collect()
     }
+    fn is_shared(&self) -> bool {
+        self.0.had_threads()
+    }
 }
 
 /// Synthesizes the longest suffix that can be certified within the limits. Needs [`STACK_BYTES`] of stack.

@@ -1,7 +1,7 @@
 //! From a program that a signal has ended to its core file.
 
 use crate::elfcore::write::{Area, Contents, write};
-use crate::elfcore::{FileMapping, ProcessInfo, SignalInfo};
+use crate::elfcore::{FileMapping, ProcessInfo, SignalInfo, THREADS_STARTED};
 use crate::engine::Counters;
 use crate::process::{Death, Launch, Process, ProcessError};
 use crate::ram::PAGE_LEN;
@@ -106,8 +106,15 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Resu
         offset: m.file_offset,
         path: m.name.clone(),
     };
+    let started = process.threads_started();
+    let mut origin = about.origin.clone();
+    if started > 1 {
+        origin.push_str(&format!("{THREADS_STARTED} {started}\n"));
+    }
     let contents = Contents {
         state,
+        thread: process.thread(),
+        others: process.other_threads().map(|(id, state)| (id, *state)).collect(),
         signal: SignalInfo {
             signo: about.death.signal,
             code: about.death.code,
@@ -120,7 +127,7 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Resu
         counters: about.counters,
         crumbs: about.crumbs.as_ref().map(Crumbs::to_bytes),
         contexts: about.contexts.as_ref().map(Table::to_bytes),
-        origin: about.origin.clone(),
+        origin,
     };
     let areas: Vec<_> =
         mappings.iter().map(|m| Area { start: m.start, end: m.end, rights: m.rights }).collect();

@@ -8,6 +8,7 @@ use crate::journal::schema::{BEHAVIOUR, Checkpoint, digest_all, digest_executabl
 use crate::journal::{End, Header, Record, Writer};
 use crate::process::{Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
+use lbr::Armed;
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -102,7 +103,8 @@ impl Gate for RecordingGate {
     }
 }
 
-/// Runs `launch` on `engine` to its end and records it, with crumbs if they are to be kept.
+/// Runs `launch` on `engine` to its end and records it, with crumbs if they are to be kept, and with the engine's branch
+/// records kept to one thread if they are armed.
 ///
 /// # Errors
 /// When it cannot be started, the engine fails, or the journal cannot be written. What was recorded before is
@@ -112,6 +114,7 @@ pub fn record(
     engine: Box<dyn Engine>,
     launch: &Launch,
     crumbs: Option<Keep>,
+    records: Option<Armed>,
 ) -> Result<Recorded, RecordError> {
     let kind = engine.kind();
     recording.store_program(&launch.executable)?;
@@ -130,6 +133,7 @@ pub fn record(
     let crumbs = crumbs.map(|keep| Leaver::create(recording, &launch.executable, keep)).transpose()?;
     let gate = RecordingGate { shared: Rc::clone(&shared), crumbs };
     let mut process = Process::start(engine, Box::new(gate), launch)?;
+    records.into_iter().for_each(|records| process.empty_at_switches(records));
     let auxv = auxv_at_start(&process);
     let end = drive(&mut process, &shared)?;
     shared.put(&Record::End(end)).map_err(ProcessError::from)?;

@@ -49,6 +49,7 @@ pub fn derive(recording: &Recording, records: u32, filter: Filter) -> Result<Der
     let mut replay = on_software_cpu(recording)?;
     let refused = |error: &dyn std::error::Error| TrailError::Capture(error.to_string());
     let armed = Armed::arm(replay.process_mut().engine_mut(), filter).map_err(|e| refused(&e))?;
+    replay.process_mut().empty_at_switches(armed);
     let Some(End::Killed(death)) = replay.run_to_end()?.end else { return Err(TrailError::NoCrash) };
     let engine = replay.process_mut().engine_mut();
     let trail = armed.capture(engine, Provenance::Derived).map_err(|e| refused(&e))?.newest(records);

@@ -54,7 +54,7 @@ fn recorded(dir: &Path, arguments: &[OsString]) -> Option<Recording> {
         return None;
     };
     let recording = Recording::create(&dir.join("rec"), false).unwrap();
-    vmm::record::record(&recording, soft(), &launch, None).unwrap();
+    vmm::record::record(&recording, soft(), &launch, None, None).unwrap();
     Some(recording)
 }
 

@@ -218,6 +218,9 @@ impl<'i> Hypothesis<'i> {
         let mark = self.mark();
         let next = self.start();
         let tried = match prepared.effect {
+            _ if prepared.yields && self.image.is_shared() => {
+                Err(Refusal::Barrier("another thread may have run here"))
+            }
             Effect::Barrier(why) => Err(Refusal::Barrier(why)),
             Effect::Syscall => match call {
                 Some(number) => self.prepend_syscall(prepared, number, next),

@@ -14,6 +14,11 @@ pub trait Image {
     /// The address ranges that are mapped, in order.
     fn regions(&self) -> Vec<Range<u64>>;
 
+    /// Whether other threads of the program may write there: on one processor, wherever they can get it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// A byte.
     fn byte(&self, va: u64) -> Option<u8> {
         self.bytes(va).first().copied()

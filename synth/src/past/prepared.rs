@@ -36,6 +36,8 @@ pub struct Prepared {
     pub written: Written,
     /// What it adds to the x87 TOP, modulo 8.
     pub top_change: u8,
+    /// Whether another thread of the program may get the processor here: a system call, or PAUSE.
+    pub yields: bool,
     /// Whether it makes TOP zero, as MMX does: that it was zero before is assumed.
     pub assumes_top: bool,
 }
@@ -51,6 +53,7 @@ impl Prepared {
             branch: None,
             written: Written::default(),
             top_change: 0,
+            yields: matches!(instruction.mnemonic(), Mnemonic::Syscall | Mnemonic::Pause),
             assumes_top: false,
         };
         let Some((handler, op)) = x86::table::lookup::<StepMachine, false>(&instruction) else {

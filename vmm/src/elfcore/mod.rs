@@ -17,7 +17,7 @@ pub use crate::process::Rights;
 pub use parse::CoreError;
 
 use std::path::{Path, PathBuf};
-use x86::state::State;
+use x86::state::{Regs, State};
 
 /// The signal that ended the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -142,8 +142,8 @@ pub struct Core {
     pub auxv: Vec<(u64, u64)>,
     /// Who it was.
     pub process: ProcessInfo,
-    /// How many threads the core holds; the registers are those of the first, which crashed.
-    pub threads: usize,
+    /// The threads that the core holds, by id, with their integer registers: first the one that crashed.
+    pub threads: Vec<(i32, Regs)>,
     /// The bytes of gretel's branch trail note.
     pub trail_bytes: Option<Vec<u8>>,
     /// Retired instructions, taken branches and conditional branches at the crash, where they were counted.
@@ -160,6 +160,8 @@ pub struct Core {
     backing: Vec<Segment>,
 }
 
+/// The line of [`Core::origin`] with the number of threads that were ever started, the first included.
+pub const THREADS_STARTED: &str = "threads started:";
 /// Auxiliary vector type of the program headers' address.
 pub const AT_PHDR: u64 = 3;
 /// Auxiliary vector type of the entry point.
@@ -207,6 +209,14 @@ impl Core {
     /// When the note is damaged.
     pub fn contexts(&self) -> Result<Option<lbr::context::Table>, lbr::context::TableError> {
         self.context_bytes.as_deref().map(lbr::context::Table::from_bytes).transpose()
+    }
+
+    /// Whether other threads may have run before the crash: the core has some, or gretel says that there were.
+    #[must_use]
+    pub fn had_threads(&self) -> bool {
+        let started = |line: &str| line.strip_prefix(THREADS_STARTED)?.trim().parse::<u64>().ok();
+        let started = self.origin.iter().flat_map(|origin| origin.lines()).find_map(started);
+        self.threads.len() > 1 || started.is_some_and(|started| started > 1)
     }
 
     /// The value of an auxiliary vector entry.

@@ -71,14 +71,14 @@ fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
     out[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// `struct elf_prstatus` of the only thread.
+/// `struct elf_prstatus` of a thread.
 #[must_use]
-pub fn prstatus(regs: &Regs, signal: SignalInfo, pid: i32) -> Vec<u8> {
+pub fn prstatus(regs: &Regs, signal: SignalInfo, thread: i32) -> Vec<u8> {
     let mut out = vec![0; PRSTATUS_SIZE];
     put(&mut out, 0, &signal.signo.to_le_bytes());
     put(&mut out, 4, &signal.code.to_le_bytes());
     put(&mut out, 12, &i16::try_from(signal.signo).unwrap_or(0).to_le_bytes());
-    put(&mut out, 32, &pid.to_le_bytes());
+    put(&mut out, 32, &thread.to_le_bytes());
     let mut slot = |n: usize, value: u64| put(&mut out, PR_REG + 8 * n, &value.to_le_bytes());
     for (value, n) in regs.gpr.iter().zip(GPR_SLOT) {
         slot(n, *value);

@@ -243,7 +243,7 @@ fn without_overlaps(segments: Vec<Segment>, damage: &mut Vec<Damage>) -> Vec<Seg
 #[derive(Default)]
 struct Notes {
     status: Option<(x86::state::Regs, SignalInfo)>,
-    threads: usize,
+    threads: Vec<(i32, x86::state::Regs)>,
     fxsave: Option<Fpu>,
     xsave: Option<Fpu>,
     signal: Option<SignalInfo>,
@@ -281,13 +281,15 @@ impl Notes {
     fn take(&mut self, owner: &[u8], kind: u32, content: &[u8]) -> Option<()> {
         match (owner, kind) {
             (b"CORE", notes::NT_PRSTATUS) => {
-                let (regs, signal, pid) = notes::read_prstatus(content)?;
-                self.threads += 1;
+                let (regs, signal, thread) = notes::read_prstatus(content)?;
+                self.threads.push((thread, regs));
                 if self.status.is_none() {
                     self.status = Some((regs, signal));
-                    self.process.pid = pid;
+                    self.process.pid = thread;
                 }
             }
+            // Of another thread: only the integer registers are kept.
+            (b"CORE", notes::NT_FPREGSET) | (b"LINUX", notes::NT_X86_XSTATE) if self.threads.len() > 1 => {}
             (b"CORE", notes::NT_FPREGSET) => first(&mut self.fxsave, fxsave(content)?),
             (b"LINUX", notes::NT_X86_XSTATE) => first(&mut self.xsave, notes::read_xstate(content)?),
             (b"CORE", notes::NT_SIGINFO) => first(&mut self.signal, notes::read_siginfo(content)?),

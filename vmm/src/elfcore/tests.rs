@@ -15,8 +15,13 @@ fn contents() -> Contents {
     state.regs.fs_base = 0x7000_0000;
     state.regs.gs_base = 0x7000_1000;
     state.fpu.set_xmm(3, [5, 6]);
+    let mut other = State::default();
+    other.regs.rip = 0x40_2222;
+    other.fpu.set_xmm(3, [7, 8]);
     Contents {
         state,
+        thread: 78,
+        others: vec![(77, other)],
         signal: SignalInfo { signo: 11, code: 1, address: 0xdead_beef },
         process: ProcessInfo { pid: 77, name: "prog".into(), arguments: "prog a b".into() },
         auxv: vec![(3, 0x40_0040), (9, 0x40_1000)],
@@ -61,6 +66,8 @@ fn what_is_written_is_read_back() {
     let core = Core::open(&sample(dir.path())).unwrap();
     let wrote = contents();
     assert_eq!(core.state, wrote.state);
+    assert_eq!(core.threads, [(78, wrote.state.regs), (77, wrote.others[0].1.regs)]);
+    assert!(core.had_threads());
     assert_eq!(core.signal, wrote.signal);
     assert_eq!(core.process, wrote.process);
     assert_eq!((core.auxv.clone(), core.files.clone()), (wrote.auxv, wrote.files));

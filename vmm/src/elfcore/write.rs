@@ -8,7 +8,7 @@ use crate::engine::Counters;
 use crate::ram::{PAGE, PAGE_LEN};
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use x86::state::State;
+use x86::state::{Fpu, State};
 
 const HEADER_SIZE: u64 = 64;
 const PROGRAM_HEADER_SIZE: u64 = 56;
@@ -20,6 +20,10 @@ const MAX_PROGRAM_HEADERS: usize = 0xfffe;
 pub struct Contents {
     /// The registers at the crash.
     pub state: State,
+    /// The thread that crashed; zero if the process has no other.
+    pub thread: i32,
+    /// The other threads, with their registers.
+    pub others: Vec<(i32, State)>,
     /// Why it died.
     pub signal: SignalInfo,
     /// Who it was.
@@ -55,15 +59,18 @@ impl Contents {
     /// The PT_NOTE segment: what Linux writes, in its order, then gretel's own.
     fn notes(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let status = notes::prstatus(&self.state.regs, self.signal, self.process.pid);
+        let thread = if self.thread == 0 { self.process.pid } else { self.thread };
+        let status = notes::prstatus(&self.state.regs, self.signal, thread);
         append(&mut out, "CORE", notes::NT_PRSTATUS, &status);
         append(&mut out, "CORE", notes::NT_PRPSINFO, &notes::prpsinfo(&self.process));
         append(&mut out, "CORE", notes::NT_SIGINFO, &notes::siginfo(self.signal));
         append(&mut out, "CORE", notes::NT_AUXV, &notes::auxv(&self.auxv));
         append(&mut out, "CORE", notes::NT_FILE, &notes::file(&self.files));
-        append(&mut out, "CORE", notes::NT_FPREGSET, &self.state.fpu.to_fxsave());
-        if self.state.fpu.wide_components() != 0 {
-            append(&mut out, "LINUX", notes::NT_X86_XSTATE, &notes::xstate(&self.state.fpu));
+        append_vectors(&mut out, &self.state.fpu);
+        for (thread, state) in &self.others {
+            let status = notes::prstatus(&state.regs, self.signal, *thread);
+            append(&mut out, "CORE", notes::NT_PRSTATUS, &status);
+            append_vectors(&mut out, &state.fpu);
         }
         append(&mut out, notes::OWNER, notes::NT_GRETEL_ORIGIN, self.origin.as_bytes());
         if let Some(trail) = &self.trail {
@@ -79,6 +86,14 @@ impl Contents {
             append(&mut out, notes::OWNER, notes::NT_GRETEL_CONTEXTS, contexts);
         }
         out
+    }
+}
+
+/// Appends the x87 and vector registers of a thread.
+fn append_vectors(out: &mut Vec<u8>, fpu: &Fpu) {
+    append(out, "CORE", notes::NT_FPREGSET, &fpu.to_fxsave());
+    if fpu.wide_components() != 0 {
+        append(out, "LINUX", notes::NT_X86_XSTATE, &notes::xstate(fpu));
     }
 }
 

@@ -8,7 +8,8 @@ use crate::process::layout::USER_END;
 use x86::state::State;
 
 /// What pthread_create and Go's runtime ask for: all is shared.
-const SHARED: u64 = (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD) as u64;
+const SHARED: u64 =
+    (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD) as u64;
 /// What may be asked for besides.
 const KNOWN: u64 = SHARED
     | (libc::CLONE_SYSVSEM
@@ -81,10 +82,9 @@ fn start(linux: &mut Linux, guest: &mut Guest<'_>, wanted: &Wanted) -> Served {
     }
     // As in the kernel, a bad pointer here is not told.
     let bytes = id.to_le_bytes();
-    for (flag, at) in [
-        (libc::CLONE_PARENT_SETTID, wanted.parent_id),
-        (libc::CLONE_CHILD_SETTID, wanted.child_id),
-    ] {
+    for (flag, at) in
+        [(libc::CLONE_PARENT_SETTID, wanted.parent_id), (libc::CLONE_CHILD_SETTID, wanted.child_id)]
+    {
         if has(flag) {
             forgive(guest.write(at, &bytes))?;
         }
@@ -155,7 +155,13 @@ pub(super) fn set_robust_list(linux: &mut Linux, head: Virt, size: u64) -> Serve
     Ok(0)
 }
 
-pub(super) fn get_robust_list(linux: &mut Linux, guest: &mut Guest<'_>, id: u64, head: Virt, size: Virt) -> Served {
+pub(super) fn get_robust_list(
+    linux: &mut Linux,
+    guest: &mut Guest<'_>,
+    id: u64,
+    head: Virt,
+    size: Virt,
+) -> Served {
     let id = if int(id) == 0 { linux.threads.id() } else { int(id) };
     let Some(thread) = linux.threads.get_mut(id) else { return errno(libc::ESRCH) };
     let at = thread.robust;

@@ -30,11 +30,7 @@ impl Identity {
         limits[3] = [STACK_LIMIT, UNLIMITED]; // RLIMIT_STACK
         limits[4] = [0, UNLIMITED]; // RLIMIT_CORE
         limits[7] = [super::descriptors::LIMIT as u64; 2]; // RLIMIT_NOFILE
-        Identity {
-            ids: launch.ids,
-            path: CString::new(launch.path.as_str()).unwrap_or_default(),
-            limits,
-        }
+        Identity { ids: launch.ids, path: CString::new(launch.path.as_str()).unwrap_or_default(), limits }
     }
 }
 

@@ -40,10 +40,10 @@ use std::collections::BTreeSet;
 use threads::Threads;
 
 pub use names::call_name;
+pub use signals::{Delivery, Signals};
 pub(crate) use signals::{deliver, interrupt};
 pub(crate) use threads::Next;
 pub(crate) use wait::{Again, Wait, Waited};
-pub use signals::{Delivery, Signals};
 
 /// The guest's process id (and its first thread's; the others follow). Fixed, so that it is the same on replay.
 pub const PID: i32 = 1000;
@@ -266,6 +266,15 @@ impl Linux {
     /// The time stamp counter at a machine read that was begun at the gate.
     pub(crate) fn time_stamp(&mut self, guest: &mut Guest<'_>) -> Result<u64, ProcessError> {
         self.clock.time_stamp(guest)
+    }
+
+    /// The thread that runs has nothing to do until another one has done something: it yields, and time passes.
+    pub(crate) fn pause(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
+        if !self.threads.alone() {
+            self.clock.show(guest)?;
+            self.threads.yield_now();
+        }
+        Ok(())
     }
 
     /// Random bits for a machine read that was begun at the gate.

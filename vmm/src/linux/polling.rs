@@ -84,12 +84,7 @@ const SETS: [i16; 3] =
     [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
 
 /// select, whose time counts microseconds, and pselect6; the time that is left is not told, a mask not applied.
-pub(super) fn select(
-    linux: &mut Linux,
-    guest: &mut Guest<'_>,
-    a: &[u64; 6],
-    unit: u64,
-) -> Served {
+pub(super) fn select(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6], unit: u64) -> Served {
     let count = usize::try_from(a[0]).unwrap_or(usize::MAX);
     if count > LIMIT {
         return errno(libc::EINVAL);

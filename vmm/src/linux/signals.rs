@@ -109,7 +109,8 @@ impl Signals {
         }
         own.pending.entry(signal).or_insert(Death { signal, code, address: 0, exception: None });
         let blocked = own.blocks(signal);
-        let awaited = matches!(thread.wait(), Some(Wait { on: On::Signals(set), .. }) if set & bit(signal) != 0);
+        let awaited =
+            matches!(thread.wait(), Some(Wait { on: On::Signals(set), .. }) if set & bit(signal) != 0);
         if awaited {
             threads.wake(id, Why::Ready);
         } else if !blocked {

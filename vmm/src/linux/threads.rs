@@ -257,7 +257,9 @@ impl Threads {
             .iter()
             .filter_map(|(id, thread)| {
                 let wait = thread.wait()?;
-                wait.deadline.filter(|deadline| deadline.left(now) == 0).map(|at| (at.nanoseconds, wait.since, *id))
+                wait.deadline
+                    .filter(|deadline| deadline.left(now) == 0)
+                    .map(|at| (at.nanoseconds, wait.since, *id))
             })
             .collect();
         due.sort_unstable();

@@ -29,7 +29,9 @@ use crate::linux::{Delivery, Guest, Linux, deliver};
 use crate::paging::PagingError;
 use exit::{Action, decide, vector};
 use iced_x86::{Decoder, DecoderOptions};
+use lbr::Armed;
 use machine_reads::{LONGEST, Needs, Read};
+use sites::behind_pause;
 use space::AddressSpace;
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -151,6 +153,8 @@ pub struct Process {
     cpu: Model,
     /// The page fault that was served last, if nothing else happened since, and how often.
     faults: Option<(Exception, Regs, u32)>,
+    /// The branch records of the engine, if they are to be of one thread.
+    records: Option<Armed>,
     /// How it ended.
     end: Option<Step>,
 }
@@ -179,7 +183,7 @@ impl Process {
         engine.require(launch.cpu)?;
         let linux = Linux::new(launch, streams, gate.replaying(), engine.interrupter())?;
         let space = load::load(&mut *engine, launch)?;
-        Ok(Process { engine, gate, space, linux, cpu: launch.cpu, faults: None, end: None })
+        Ok(Process { engine, gate, space, linux, cpu: launch.cpu, faults: None, records: None, end: None })
     }
 
     /// Runs to the next exit, and serves it.
@@ -214,7 +218,13 @@ impl Process {
         if let Some(exit) = action.crumb(regs) {
             let resident = Cell::new(None);
             let word = |address| self.space.word(self.engine.ram(), address, &resident);
-            self.gate.exit(&AtExit { exit, thread: self.linux.threads.id().unsigned_abs(), regs, counts, word: &word });
+            self.gate.exit(&AtExit {
+                exit,
+                thread: self.linux.threads.id().unsigned_abs(),
+                regs,
+                counts,
+                word: &word,
+            });
         }
     }
 
@@ -285,6 +295,9 @@ impl Process {
             // The instruction may be the last before an unmapped page.
             let end = within.min(LONGEST);
             self.space.read_original(self.engine.ram(), regs.rip, &mut bytes[..end]);
+        }
+        if let Some(behind) = behind_pause(regs.rip, &bytes) {
+            return self.pause(behind);
         }
         let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs(self.cpu)?)));
         let Some((read, needs)) = read else { return self.raise(vector::UNDEFINED, 0, 0) };
@@ -357,6 +370,12 @@ impl Process {
     /// The gate, writable.
     pub fn gate_mut(&mut self) -> &mut dyn Gate {
         &mut *self.gate
+    }
+
+    /// Empties the branch records whenever another thread gets the processor, as Linux does: those of two threads are no
+    /// path of either.
+    pub fn empty_at_switches(&mut self, records: Armed) {
+        self.records = Some(records);
     }
 
     /// The address space.
@@ -432,6 +451,9 @@ pub enum ProcessError {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Another thread got the processor, and its branches would be taken for those of the one before.
+    #[error("the branch records cannot be emptied for another thread: {0}")]
+    Records(String),
     /// The guest's memory is used up.
     #[error(transparent)]
     Memory(PagingError),

@@ -5,6 +5,7 @@
 //! what came through the gate ([`crate::linux`]'s `threads`). So a replay switches where the recording did, on any engine.
 
 use super::{Process, ProcessError, Step};
+use crate::engine::Virt;
 use crate::gate::Event;
 use crate::linux::{Again, Next, Outcome, Waited, interrupt};
 
@@ -55,13 +56,12 @@ impl Process {
             if !self.should_switch()? {
                 return Ok(Step::Running);
             }
-            let now = self.linux.now();
+            let Some(next) = self.switch()? else { return Ok(Step::Running) };
             let (linux, mut guest) = self.guest();
-            let again = match linux.threads.switch(&mut guest, now)? {
-                None => return Ok(Step::Running),
-                Some(Next::Program) => continue,
-                Some(Next::Call(again)) => again,
-                Some(Next::Interrupted(wait)) => match interrupt(linux, &mut guest, &wait)? {
+            let again = match next {
+                Next::Program => continue,
+                Next::Call(again) => again,
+                Next::Interrupted(wait) => match interrupt(linux, &mut guest, &wait)? {
                     true => wait.again_interrupted(),
                     false => continue,
                 },
@@ -71,6 +71,30 @@ impl Process {
                 return Ok(step);
             }
         }
+    }
+
+    /// Gives the processor to the next thread that can run.
+    fn switch(&mut self) -> Result<Option<Next>, ProcessError> {
+        let (before, now) = (self.linux.threads.id(), self.linux.now());
+        let (linux, mut guest) = self.guest();
+        let next = linux.threads.switch(&mut guest, now)?;
+        if let Some(records) = self.records
+            && self.linux.threads.id() != before
+        {
+            records.clear(&mut *self.engine).map_err(|error| ProcessError::Records(error.to_string()))?;
+        }
+        Ok(next)
+    }
+
+    /// Carries out PAUSE: whoever else can run does.
+    pub(super) fn pause(&mut self, behind: Virt) -> Result<Step, ProcessError> {
+        let mut regs = *self.engine.regs();
+        self.gate.begin(Event::MachineRead, &regs)?;
+        regs.rip = behind;
+        self.engine.set_regs(&regs)?;
+        let (linux, mut guest) = self.guest();
+        linux.pause(&mut guest)?;
+        self.go_on()
     }
 
     /// Whether the thread that ran gives the processor away. Sees to it that those whose waits are over are ready.

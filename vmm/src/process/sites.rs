@@ -7,11 +7,14 @@
 //! instruction's boundary. There an instruction is rewritten only among others of the kind that programs consist of
 //! ([`is_among_code`]), for a constant that was changed is a wrong result that nobody is told of.
 //!
+//! PAUSE is rewritten with them, but only where a table says that there is code: it reads nothing, and one that is left alone
+//! is only slow. Who executes it waits for another thread, and this is where that one gets the processor.
+//!
 //! Code that the guest writes after a page became executable is not covered.
 
 use super::ordinary::is_ordinary;
 use crate::engine::Virt;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use x86::decode::machine_read;
@@ -153,17 +156,36 @@ fn find(start: Virt, code: &[u8], known: Known<'_>) -> Vec<Virt> {
         let decoder = Decoder::with_ip(64, bytes, part.start, DecoderOptions::NONE);
         let instructions: Vec<Instruction> = decoder.into_iter().collect();
         let certain = known.covers(part.start);
-        let reads =
-            instructions.iter().enumerate().filter(|(_, instruction)| machine_read(instruction).is_some());
-        let reads = reads.filter(|(at, _)| certain || is_among_code(&instructions, *at, &range));
-        found.extend(reads.map(|(_, instruction)| instruction.ip()));
+        let wanted = instructions.iter().enumerate().filter(|(at, instruction)| {
+            let is_read = || machine_read(instruction).is_some();
+            if certain {
+                is_pause(instruction) || is_read()
+            } else {
+                is_read() && is_among_code(&instructions, *at, &range)
+            }
+        });
+        found.extend(wanted.map(|(_, instruction)| instruction.ip()));
     }
     found
 }
 
 /// Whether the opcode bytes of a machine read occur at all; cheap, and true for little code.
 fn may_contain(code: &[u8]) -> bool {
-    code.windows(2).any(|pair| matches!(pair, [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8]))
+    let begins = |pair: &[u8]| {
+        matches!(pair, [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8] | [0xf3, 0x90])
+    };
+    code.windows(2).any(begins)
+}
+
+fn is_pause(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Pause
+}
+
+/// Where the PAUSE at `rip` ends, if that is what these bytes are.
+#[must_use]
+pub fn behind_pause(rip: Virt, bytes: &[u8]) -> Option<Virt> {
+    let instruction = Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode();
+    is_pause(&instruction).then(|| instruction.next_ip())
 }
 
 #[cfg(test)]
@@ -181,6 +203,17 @@ mod tests {
         assert_eq!(hidden, [0xb8, 0x0f, 0x31, 0x00, 0x00, 0x0f, 0x0b, 0x0f, 0x0b, 0xc3]);
         sites.reveal(0x1000, &mut hidden);
         assert_eq!(hidden, code);
+    }
+
+    #[test]
+    fn pauses_are_rewritten_where_there_is_certainly_code() {
+        // pause; nop; mov eax, 0x90f3; ret
+        let code = [0xf3, 0x90, 0x90, 0xb8, 0xf3, 0x90, 0, 0, 0xc3];
+        let known = Known { functions: &[], bodies: std::slice::from_ref(&(0x1000..0x1009)) };
+        assert_eq!(Sites::default().add(0x1000, &code, known), [0x1000]);
+        assert!(Sites::default().add(0x1000, &code, Known::default()).is_empty());
+        assert_eq!(behind_pause(0x1000, &code), Some(0x1002));
+        assert_eq!(behind_pause(0x1002, &code[2..]), None);
     }
 
     #[test]
