@@ -21,6 +21,7 @@ pub mod journal;
 pub mod launch;
 pub mod linux;
 pub mod paging;
+mod patience;
 pub mod probe;
 pub mod process;
 pub mod ram;

@@ -6,6 +6,7 @@ use crate::engine::{Engine, EngineKind};
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
 use crate::journal::schema::{BEHAVIOUR, Checkpoint, digest_all, digest_executable, digest_fpu, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
+use crate::patience::Patience;
 use crate::process::{Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
 use lbr::Armed;
@@ -144,7 +145,9 @@ pub fn record(
 /// Steps the program to its end, with a checkpoint now and then and at the end.
 fn drive(process: &mut Process, shared: &Shared) -> Result<End, ProcessError> {
     let mut pace = Pace { next: Instant::now() + CHECKPOINT_EVERY };
+    let mut patience = Patience::default();
     loop {
+        patience.note(process);
         let events_before = shared.events.get();
         let step = process.step()?;
         shared.writer.mark_whole();

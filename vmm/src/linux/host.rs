@@ -142,11 +142,11 @@ pub(super) fn poll(files: &mut [libc::pollfd], milliseconds: i32) -> i64 {
     unsafe { raw(libc::SYS_poll, [pointer(files.as_mut_ptr()), files.len() as u64, timeout, 0, 0, 0]) }
 }
 
-/// ppoll for so many nanoseconds, or for ever.
-pub(super) fn poll_for(files: &mut [libc::pollfd], nanoseconds: Option<u64>) -> i64 {
+/// ppoll for so many nanoseconds.
+pub(super) fn poll_for(files: &mut [libc::pollfd], nanoseconds: u64) -> i64 {
     const SECOND: u64 = 1_000_000_000;
-    let mut limit = nanoseconds.map(|time| [time / SECOND, time % SECOND]);
-    let limit = limit.as_mut().map_or(0, |time| pointer(time.as_mut_ptr()));
+    let mut limit = [nanoseconds / SECOND, nanoseconds % SECOND];
+    let limit = pointer(limit.as_mut_ptr());
     // SAFETY: the vector is writable for its length, the time a `struct timespec`: two 64-bit words. There is no mask.
     unsafe { raw(libc::SYS_ppoll, [pointer(files.as_mut_ptr()), files.len() as u64, limit, 0, 0, 0]) }
 }

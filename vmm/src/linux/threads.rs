@@ -167,6 +167,15 @@ impl Threads {
         !self.queue.is_empty()
     }
 
+    /// From when on one of those that do not run could, by the monotonic clock: zero if one could now.
+    pub(crate) fn due(&self) -> Option<u64> {
+        if self.any_ready() {
+            return Some(0);
+        }
+        let deadlines = self.all.values().filter_map(|thread| thread.wait()?.deadline);
+        deadlines.filter(|deadline| !deadline.real).map(|deadline| deadline.nanoseconds).min()
+    }
+
     /// Whoever runs now has its share from here on.
     pub(crate) fn begin_slice(&mut self, now: Time) {
         self.yields = false;

@@ -2,14 +2,18 @@
 
 use super::descriptors::OpenFile;
 use super::{Guest, Linux, Served, Stop, host, is_raised};
-use crate::engine::Virt;
+use crate::engine::{Interrupter, Virt};
 use crate::gate::{Event, GateError, Input, MemoryWrite, Time};
 use crate::process::ProcessError;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// What stands in the journal for a call that the host would not have answered at once: ERESTARTSYS, which no call
 /// returns.
 pub(super) const WOULD_WAIT: i32 = 512;
+
+/// How long the host waits at most before we look whether we are asked to stop, in nanoseconds.
+const LOOK: u64 = 500_000_000;
 
 /// A time at which a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,11 +165,7 @@ impl Linux {
         let interrupter = self.interrupter.clone();
         // The ids of the threads to wake are the bytes of the input.
         let input = guest.gate.input(&mut || {
-            let mut result = host::poll_for(&mut files, limit);
-            if result == -i64::from(libc::EINTR) && !is_raised(&interrupter) {
-                // It begins again with what is left until the threads' deadlines.
-                result = 0;
-            }
+            let result = poll(&mut files, limit, &interrupter);
             let mut ready: Vec<i32> =
                 owners.iter().zip(&files).filter(|(_, file)| file.revents != 0).map(|(id, _)| *id).collect();
             ready.dedup();
@@ -179,5 +179,23 @@ impl Linux {
         }
         let interrupted = input.result == -i64::from(libc::EINTR);
         Ok(if interrupted { Waited::Interrupted } else { Waited::Over })
+    }
+}
+
+/// Polls for so many nanoseconds or for ever, or until we are asked to stop, which is looked at now and then: a signal that
+/// comes right before the host's call does not interrupt it.
+fn poll(files: &mut [libc::pollfd], limit: Option<u64>, interrupter: &Interrupter) -> i64 {
+    let end = limit.and_then(|limit| Instant::now().checked_add(Duration::from_nanos(limit)));
+    loop {
+        if is_raised(interrupter) {
+            return -i64::from(libc::EINTR);
+        }
+        let left = end.map_or(u64::MAX, |end| {
+            u64::try_from(end.saturating_duration_since(Instant::now()).as_nanos()).unwrap_or(u64::MAX)
+        });
+        let result = host::poll_for(files, left.min(LOOK));
+        if result != -i64::from(libc::EINTR) && (result != 0 || left <= LOOK) {
+            return result;
+        }
     }
 }

@@ -121,6 +121,13 @@ impl Process {
         self.end.is_none() && self.linux.threads.all_wait()
     }
 
+    /// From when on a thread that does not run could, by CLOCK_MONOTONIC in nanoseconds: zero if one could now, `None` if
+    /// none could before something comes from outside. While all wait, none is kept from anything.
+    #[must_use]
+    pub fn others_due(&self) -> Option<u64> {
+        if self.waits() { None } else { self.linux.threads.due() }
+    }
+
     /// Waits until a thread can run.
     pub(super) fn wait(&mut self) -> Result<Step, ProcessError> {
         let (linux, mut guest) = self.guest();

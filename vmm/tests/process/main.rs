@@ -7,6 +7,7 @@ mod harness;
 mod hostile;
 mod stacks;
 mod stuck;
+mod threads;
 mod vectors;
 mod version;
 
