@@ -104,7 +104,8 @@ pub(super) fn exit(linux: &mut Linux, guest: &mut Guest<'_>, status: i32) -> Ser
             futex::wake(linux, clear, 1, u32::MAX);
         }
     }
-    Ok(linux.threads.end(status).map_or(Outcome::ThreadEnded, Outcome::Exit))
+    // The status of the last is the process's (`synchronize_group_exit` of kernel/exit.c, since Linux 6.0).
+    Ok(if linux.threads.end() { Outcome::ThreadEnded } else { Outcome::Exit(status) })
 }
 
 /// Lets go of the robust futexes that the thread that ends still owns (`exit_robust_list` of kernel/futex).

@@ -85,8 +85,6 @@ pub(crate) struct Threads {
     since: u64,
     /// It gives the processor away at the end of its call.
     yields: bool,
-    /// The status with which the first thread ended, if it did before others.
-    first_status: i32,
     /// Counts waits, so that those for the same are woken in the order in which they began.
     waits: u64,
 }
@@ -102,7 +100,6 @@ impl Threads {
             started: 1,
             since: 0,
             yields: false,
-            first_status: 0,
             waits: 0,
         }
     }
@@ -211,16 +208,13 @@ impl Threads {
         Some(self.last_id)
     }
 
-    /// Ends the thread that runs. `Some` is the process's status: it was the last.
-    pub(super) fn end(&mut self, status: i32) -> Option<i32> {
-        if self.loaded == PID {
-            self.first_status = status;
-        }
-        if self.living().count() > 1 {
+    /// Ends the thread that runs; false if it is the last, with which the process ends.
+    pub(super) fn end(&mut self) -> bool {
+        let others = self.living().count() > 1;
+        if others {
             self.current_mut().doing = Doing::Ended;
-            return None;
         }
-        Some(if self.last_id == PID { status } else { self.first_status })
+        others
     }
 
     /// Makes the thread that runs wait.
