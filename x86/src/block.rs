@@ -5,9 +5,10 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 use crate::bus::{Bus, PAGE_SIZE};
 use crate::cpu::Cpu;
 use crate::frames::Stamp;
-use crate::machine::{Body, Exec, Handler, Last, Machine, Trap};
+use crate::machine::{Exec, Handler, Last, Machine, Trap};
 use crate::op::{BranchKind, Op};
-use crate::table;
+use crate::step::{self, Step};
+use crate::table::{self, hot};
 
 /// Longest x86 instruction in bytes.
 const MAX_INSTRUCTION: usize = 15;
@@ -44,19 +45,12 @@ pub(crate) struct Ender<M: Machine> {
 }
 
 /// Instructions that run one after the other, all of one page but for a single one that crosses into a second.
-pub(crate) struct Block<M: Machine> {
-    pub(crate) body: Box<[(Body<M>, Op)]>,
-    pub(crate) last: Option<Ender<M>>,
+pub(crate) struct Block<B: Bus> {
+    pub(crate) steps: Box<[Step<B>]>,
+    /// The last of `steps` again, if it is not a conditional branch and does not fall through.
+    pub(crate) last: Option<Ender<Cpu<B>>>,
     /// The frames that the bytes came from; twice the same one unless the page boundary is crossed.
     pub(crate) stamps: [Stamp; 2],
-}
-
-impl<M: Machine> Block<M> {
-    /// Instructions, the ender included.
-    #[inline(always)]
-    pub(crate) fn len(&self) -> u64 {
-        self.body.len() as u64 + u64::from(self.last.is_some())
-    }
 }
 
 /// Why there is no block at an address.
@@ -137,11 +131,8 @@ fn is_too_long(bytes: &[u8]) -> bool {
 const NO_MORE_BYTES: iced_x86::DecoderError = iced_x86::DecoderError::NoMoreBytes;
 
 /// What the table says of one instruction.
-pub(crate) fn handler<M: Machine, const FAST: bool>(
-    i: &Instruction,
-    bytes: &[u8],
-) -> Result<(Handler<M>, Op), NoBlock> {
-    table::lookup::<M, FAST>(i).ok_or_else(|| NoBlock::NoSemantics(Bytes::new(bytes)))
+fn handler<M: Machine>(i: &Instruction, bytes: &[u8]) -> Result<(Handler<M>, Op), NoBlock> {
+    table::lookup(i).ok_or_else(|| NoBlock::NoSemantics(Bytes::new(bytes)))
 }
 
 /// Decodes the one instruction at rip.
@@ -150,33 +141,64 @@ pub(crate) fn decode_one<B: Bus>(cpu: &mut Cpu<B>) -> Result<(Handler<Cpu<B>>, O
     let fetched = fetch(cpu, rip).map_err(NoBlock::Trap)?;
     let mut decoder = Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE);
     let i = fetched.decode(&mut decoder)?;
-    handler::<Cpu<B>, true>(&i, &fetched.bytes[..i.len()])
+    handler(&i, &fetched.bytes[..i.len()])
 }
 
 /// Decodes the block at `rip` and marks its frames as code.
-pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, rip: u64) -> Result<Block<Cpu<B>>, NoBlock> {
+pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, rip: u64) -> Result<Block<B>, NoBlock> {
     let fetched = fetch(cpu, rip).map_err(NoBlock::Trap)?;
     let mut decoder = Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE);
-    let (mut body, mut last) = (Vec::new(), None);
-    while last.is_none() && body.len() < MAX_BLOCK && decoder.position() < fetched.first {
+    let mut steps = Steps { all: Vec::new(), last: None, before: Instruction::default() };
+    while steps.last.is_none() && steps.all.len() < MAX_BLOCK && decoder.position() < fetched.first {
         let at = decoder.position();
         let found = fetched
             .decode(&mut decoder)
-            .and_then(|i| handler::<Cpu<B>, true>(&i, &fetched.bytes[at..at + i.len()]));
+            .and_then(|i| Ok((i, handler(&i, &fetched.bytes[at..at + i.len()])?)));
         let crosses = decoder.position() > fetched.first;
         match found {
             Ok(_) | Err(_) if crosses && at > 0 => break,
-            Ok((Handler::Body(run), op)) => body.push((run, op)),
-            Ok((Handler::Last(run, kind), op)) => last = Some(Ender { run, op, kind }),
+            Ok((i, (handler, op))) => steps.push(&i, handler, op),
             // What comes before it runs first; the failure is found again when control gets here.
             Err(_) if at > 0 => break,
             Err(e) => return Err(e),
         }
     }
-    let crosses = decoder.position() > fetched.first && body.len() + usize::from(last.is_some()) == 1;
+    let crosses = decoder.position() > fetched.first && steps.all.len() == 1;
     let frames = if crosses { fetched.frames } else { [fetched.frames[0]; 2] };
     for frame in frames {
         cpu.mark_code(frame);
     }
-    Ok(Block { body: body.into(), last, stamps: frames.map(|frame| cpu.code.stamp(frame)) })
+    let stamps = frames.map(|frame| cpu.code.stamp(frame));
+    Ok(Block { steps: steps.all.into(), last: steps.last, stamps })
+}
+
+/// A block that is being made.
+struct Steps<B: Bus> {
+    all: Vec<Step<B>>,
+    last: Option<Ender<Cpu<B>>>,
+    /// The instruction of the last step.
+    before: Instruction,
+}
+
+impl<B: Bus> Steps<B> {
+    fn push(&mut self, i: &Instruction, handler: Handler<Cpu<B>>, op: Op) {
+        let run = hot::lookup(i, &op);
+        let body = match handler {
+            Handler::Body(body) => Some(body),
+            Handler::Last(_, Some(BranchKind::Conditional)) if run.is_some() => {
+                if let Some(step) = self.all.last_mut()
+                    && let Some(both) = hot::with_branch(&self.before, &step.op, op.cc)
+                {
+                    step.run = both;
+                }
+                None
+            }
+            Handler::Last(run, kind) => {
+                self.last = Some(Ender { run, op, kind });
+                None
+            }
+        };
+        self.all.push(Step { run: run.unwrap_or(step::general), body, op });
+        self.before = *i;
+    }
 }

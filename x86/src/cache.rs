@@ -31,7 +31,7 @@ const EMPTY: Place = Place { start: 0, epoch: u64::MAX, block: 0 };
 /// Decoded blocks.
 pub(crate) struct Cache<B: Bus> {
     front: Box<[Place; PLACES]>,
-    blocks: Vec<Block<Cpu<B>>>,
+    blocks: Vec<Block<B>>,
     by_address: HashMap<u64, usize>,
 }
 
@@ -49,7 +49,7 @@ impl<B: Bus> Cache<B> {
 
     /// A block by its index.
     #[inline(always)]
-    pub(crate) fn get(&self, block: usize) -> &Block<Cpu<B>> {
+    pub(crate) fn get(&self, block: usize) -> &Block<B> {
         &self.blocks[block]
     }
 
@@ -82,7 +82,7 @@ impl<B: Bus> Cache<B> {
         Ok(block)
     }
 
-    fn add(&mut self, start: u64, block: Block<Cpu<B>>) -> usize {
+    fn add(&mut self, start: u64, block: Block<B>) -> usize {
         if self.blocks.len() == MAX_BLOCKS {
             self.blocks.clear();
             self.by_address.clear();
@@ -95,7 +95,7 @@ impl<B: Bus> Cache<B> {
 }
 
 /// Whether `block` is still what the page tables of now and the bytes of now make of `start`.
-fn is_current<B: Bus>(cpu: &mut Cpu<B>, start: u64, block: &Block<Cpu<B>>) -> Exec<bool> {
+fn is_current<B: Bus>(cpu: &mut Cpu<B>, start: u64, block: &Block<B>) -> Exec<bool> {
     let first = cpu.locate_fetch(start)?;
     let second = if block.stamps[0] == block.stamps[1] {
         first

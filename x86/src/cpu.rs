@@ -4,6 +4,7 @@ use crate::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
 use crate::concrete::Concrete;
 use crate::flags::{ARITHMETIC, By, Flag, Flags};
 use crate::frames::CodeFrames;
+use crate::interpreter::Counters;
 use crate::machine::{Control, Exec, Machine, Trap};
 use crate::op::{Gpr, Segment};
 use crate::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
@@ -29,6 +30,10 @@ pub struct Cpu<B> {
     other_flags: u64,
     bases: [u64; 2],
     fpu: Fpu,
+    /// What the last step that trapped raised.
+    pub(crate) trapped: Option<Trap>,
+    /// What has retired.
+    pub(crate) retired: Counters,
     bus: B,
 }
 
@@ -48,6 +53,9 @@ fn both_canonical(va: u64, n: u64) -> Exec {
 const fn index(offset: u64) -> usize {
     offset as usize
 }
+
+/// Bytes in a page.
+const PAGE: usize = index(PAGE_SIZE);
 
 /// The low bytes of a value, as a store of `w` bits writes them.
 #[inline(always)]
@@ -82,6 +90,8 @@ impl<B: Bus> Cpu<B> {
             other_flags: 0,
             bases: [0; 2],
             fpu: Fpu::default(),
+            trapped: None,
+            retired: Counters::default(),
             bus,
         };
         cpu.set_regs(&Regs { rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() });
@@ -260,6 +270,37 @@ impl<B: Bus> Cpu<B> {
         if self.code.insert(frame) {
             self.writes.remove_frame(frame);
         }
+    }
+
+    /// The page of RAM that `va` is in, and the place there, if `tlb` knows it.
+    #[inline(always)]
+    fn cached<'r>(tlb: &Tlb, ram: &'r [u8], va: u64) -> Option<(&'r [u8; PAGE], usize)> {
+        let frame = tlb.frame(va)?;
+        Some((ram.as_chunks().0.get(index(frame))?, index(va % PAGE_SIZE)))
+    }
+
+    /// Loads `w` bits of one page whose translation for reads is cached.
+    #[inline(always)]
+    pub(crate) fn cached_load(&self, w: u32, va: u64) -> Option<u64> {
+        let (page, at) = Self::cached(&self.reads, self.bus.ram(), va)?;
+        page.get(at..at + index(u64::from(w / 8))).map(get_bytes)
+    }
+
+    /// Loads `w` bits of one page whose translation for writes is cached.
+    #[inline(always)]
+    pub(crate) fn cached_load_for_update(&self, w: u32, va: u64) -> Option<u64> {
+        let (page, at) = Self::cached(&self.writes, self.bus.ram(), va)?;
+        page.get(at..at + index(u64::from(w / 8))).map(get_bytes)
+    }
+
+    /// Stores `w` bits to one page whose translation for writes is cached.
+    #[inline(always)]
+    pub(crate) fn cached_store(&mut self, w: u32, va: u64, v: u64) -> Option<()> {
+        let frame = self.writes.frame(va)?;
+        let page: &mut [u8; PAGE] = self.bus.ram_mut().as_chunks_mut().0.get_mut(index(frame))?;
+        let at = index(va % PAGE_SIZE);
+        put_bytes(page.get_mut(at..at + index(u64::from(w / 8)))?, v);
+        Some(())
     }
 
     #[cold]

@@ -3,7 +3,7 @@
 use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind, Register, RoundingControl};
 
 use crate::machine::MachineRead;
-use crate::op::{Condition, Embedded, Encoding, Gpr, Loc, Mem, Op, Opmask, Rep, Segment, Vector};
+use crate::op::{Condition, Embedded, Encoding, Gpr, Loc, Mem, Numbers, Op, Opmask, Rep, Segment, Vector};
 
 /// Selector of CS in 64-bit Linux programs, the value that `mov eax, cs` reads.
 const USER_CODE_SELECTOR: u64 = 0x33;
@@ -13,10 +13,10 @@ const USER_STACK_SELECTOR: u64 = 0x2b;
 /// The operand places, width, memory operand and immediate of `i`, which must be a valid instruction.
 #[must_use]
 pub fn op(i: &Instruction) -> Op {
-    let w = width(i);
+    let (w, a, b, mem) = (width(i), place(i, 0), place(i, 1), memory(i));
     Op {
-        a: place(i, 0),
-        b: place(i, 1),
+        a,
+        b,
         c: place(i, 2),
         d: if i.is_vsib() { register_place(i.memory_index()) } else { place(i, 3) },
         vector: vector(i),
@@ -24,7 +24,8 @@ pub fn op(i: &Instruction) -> Op {
         len: small(i.len()),
         cc: condition(i),
         rep: rep(i),
-        mem: memory(i),
+        numbers: Numbers::new([a, b], &mem),
+        mem,
         imm: immediate(i, w),
         next: i.next_ip(),
     }

@@ -7,6 +7,7 @@ use crate::cpu::Cpu;
 use crate::machine::{Flow, FlowOf, Handler, Machine, MachineRead, Trap};
 use crate::op::{BranchKind, Op, Rep};
 use crate::sem::string;
+use crate::step::Why;
 
 /// What has retired since the interpreter was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -80,14 +81,13 @@ impl Observer for () {
 pub struct Interpreter<B: Bus> {
     cpu: Cpu<B>,
     cache: Cache<B>,
-    counters: Counters,
 }
 
 impl<B: Bus> Interpreter<B> {
     /// An interpreter with nothing decoded.
     #[must_use]
     pub fn new(cpu: Cpu<B>) -> Interpreter<B> {
-        Interpreter { cpu, cache: Cache::new(), counters: Counters::default() }
+        Interpreter { cpu, cache: Cache::new() }
     }
 
     /// The CPU.
@@ -103,18 +103,18 @@ impl<B: Bus> Interpreter<B> {
     /// What has retired.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.counters
+        self.cpu.retired
     }
 
     /// Sets the counters, as when a checkpoint is loaded.
     pub fn set_counters(&mut self, counters: Counters) {
-        self.counters = counters;
+        self.cpu.retired = counters;
     }
 
     /// Runs until the bound, or until something happens that the program cannot do by itself.
     pub fn run<O: Observer>(&mut self, until: Until, observer: &mut O) -> Stop {
         loop {
-            let left = until.instructions.saturating_sub(self.counters.instructions);
+            let left = until.instructions.saturating_sub(self.cpu.retired.instructions);
             if left == 0 {
                 return Stop::Budget;
             }
@@ -142,14 +142,12 @@ impl<B: Bus> Interpreter<B> {
                 Ok((Handler::Body(run), op)) => match run(&mut self.cpu, &op) {
                     Ok(()) => {
                         self.cpu.rip = op.next;
-                        self.counters.instructions += 1;
+                        self.cpu.retired.instructions += 1;
                         None
                     }
-                    Err(trap) => Some(trapped(&mut self.cpu, &mut self.counters, trap, &op)),
+                    Err(trap) => Some(trapped(&mut self.cpu, trap, &op)),
                 },
-                Ok((Handler::Last(run, kind), op)) => {
-                    end(&mut self.cpu, &mut self.counters, &Ender { run, op, kind }, observer)
-                }
+                Ok((Handler::Last(run, kind), op)) => end(&mut self.cpu, &Ender { run, op, kind }, observer),
                 Err(no_block) => Some(self.no_block(&no_block)),
             };
             match stopped {
@@ -164,23 +162,34 @@ impl<B: Bus> Interpreter<B> {
     fn run_block<O: Observer>(&mut self, block: usize, left: u64, observer: &mut O) -> Option<Stop> {
         let block = self.cache.get(block);
         let cpu = &mut self.cpu;
-        let whole = left >= block.len();
-        let body = if whole { &block.body[..] } else { &block.body[..prefix(&block.body, left)] };
-        for (run, op) in body {
-            if let Err(trap) = run(cpu, op) {
-                let done = body.iter().take_while(|(_, before)| !std::ptr::eq(before, op)).count();
-                self.counters.instructions += done as u64;
-                return Some(trapped(cpu, &mut self.counters, trap, op));
-            }
-        }
-        self.counters.instructions += body.len() as u64;
-        match &block.last {
-            Some(last) if whole => end(cpu, &mut self.counters, last, observer),
-            _ => {
-                if let Some((_, op)) = body.last() {
-                    cpu.rip = op.next;
+        let steps = prefix(&block.steps, left);
+        let [first, rest @ ..] = steps else { return None };
+        let exit = (first.run)(cpu, first, rest);
+        let before = rest.len() - exit.left();
+        match exit.why() {
+            Why::Taken => {
+                cpu.retired.instructions += before as u64 + 1;
+                let kind = match &block.last {
+                    Some(last) if before + 1 == block.steps.len() => last.kind,
+                    _ => Some(BranchKind::Conditional),
+                };
+                if let Some(kind) = kind {
+                    observer.branch(steps[before].op.start(), cpu.rip, kind);
                 }
                 None
+            }
+            Why::Through => {
+                cpu.retired.instructions += before as u64 + 1;
+                cpu.rip = steps[before].op.next;
+                None
+            }
+            Why::Ender => {
+                cpu.retired.instructions += before as u64;
+                block.last.as_ref().and_then(|last| end(cpu, last, observer))
+            }
+            Why::Trap => {
+                cpu.retired.instructions += before as u64;
+                cpu.trapped.take().map(|trap| trapped(cpu, trap, &steps[before].op))
             }
         }
     }
@@ -208,17 +217,21 @@ impl<B: Bus> Interpreter<B> {
     }
 }
 
-/// How many instructions of a body that is longer than `left` may run.
-fn prefix<T>(body: &[T], left: u64) -> usize {
-    usize::try_from(left).map_or(body.len(), |n| n.min(body.len()))
+/// The first `left` steps, or all where there are no more.
+#[inline(always)]
+fn prefix<T>(steps: &[T], left: u64) -> &[T] {
+    match usize::try_from(left) {
+        Ok(left) if left < steps.len() => &steps[..left],
+        _ => steps,
+    }
 }
 
 /// Leaves rip where the trap of `op` has it.
 #[cold]
-fn trapped<B: Bus>(cpu: &mut Cpu<B>, counters: &mut Counters, trap: Trap, op: &Op) -> Stop {
+fn trapped<B: Bus>(cpu: &mut Cpu<B>, trap: Trap, op: &Op) -> Stop {
     // INT3 and INT1 are traps, not faults: they retire, and rip is behind them.
     if matches!(trap, Trap::Breakpoint | Trap::Debug) {
-        counters.instructions += 1;
+        cpu.retired.instructions += 1;
         cpu.rip = op.next;
     } else {
         cpu.rip = op.start();
@@ -228,28 +241,23 @@ fn trapped<B: Bus>(cpu: &mut Cpu<B>, counters: &mut Counters, trap: Trap, op: &O
 
 /// Runs the instruction that ends a block, and moves rip.
 #[inline(always)]
-fn end<B: Bus, O: Observer>(
-    cpu: &mut Cpu<B>,
-    counters: &mut Counters,
-    last: &Ender<Cpu<B>>,
-    observer: &mut O,
-) -> Option<Stop> {
+fn end<B: Bus, O: Observer>(cpu: &mut Cpu<B>, last: &Ender<Cpu<B>>, observer: &mut O) -> Option<Stop> {
     let op = &last.op;
     if op.rep != Rep::None {
-        return repeat(cpu, counters, last);
+        return repeat(cpu, last);
     }
     let (taken, to) = match (last.run)(cpu, op) {
         Ok(Flow::Branch { taken, to }) => {
-            counters.conditionals += 1;
+            cpu.retired.conditionals += 1;
             (taken, to)
         }
         Ok(Flow::Jump(to)) => (true, to),
-        Ok(other) => return end_without_branch(cpu, counters, op, other),
-        Err(trap) => return Some(trapped(cpu, counters, trap, op)),
+        Ok(other) => return end_without_branch(cpu, op, other),
+        Err(trap) => return Some(trapped(cpu, trap, op)),
     };
-    counters.instructions += 1;
+    cpu.retired.instructions += 1;
     if taken {
-        counters.taken += 1;
+        cpu.retired.taken += 1;
         if let Some(kind) = last.kind {
             observer.branch(op.start(), to, kind);
         }
@@ -263,13 +271,8 @@ fn end<B: Bus, O: Observer>(
 /// The ends of a block that are not branches.
 #[cold]
 #[inline(never)]
-fn end_without_branch<B: Bus>(
-    cpu: &mut Cpu<B>,
-    counters: &mut Counters,
-    op: &Op,
-    flow: FlowOf<Cpu<B>>,
-) -> Option<Stop> {
-    counters.instructions += 1;
+fn end_without_branch<B: Bus>(cpu: &mut Cpu<B>, op: &Op, flow: FlowOf<Cpu<B>>) -> Option<Stop> {
+    cpu.retired.instructions += 1;
     cpu.rip = op.next;
     match flow {
         Flow::Syscall => Some(Stop::Syscall),
@@ -280,7 +283,7 @@ fn end_without_branch<B: Bus>(
 
 /// Runs a string instruction with a REP prefix to its end, or to a trap between two iterations: then rcx, rsi
 /// and rdi tell how far it got, and the flags are as before (Intel SDM vol. 2, REP: EFLAGS is restored).
-fn repeat<B: Bus>(cpu: &mut Cpu<B>, counters: &mut Counters, last: &Ender<Cpu<B>>) -> Option<Stop> {
+fn repeat<B: Bus>(cpu: &mut Cpu<B>, last: &Ender<Cpu<B>>) -> Option<Stop> {
     let flags = cpu.flags();
     let mut again = string::any_left(cpu, &last.op);
     while again {
@@ -289,11 +292,11 @@ fn repeat<B: Bus>(cpu: &mut Cpu<B>, counters: &mut Counters, last: &Ender<Cpu<B>
             Ok(flow) => again = matches!(flow, Flow::Repeat { again: true }),
             Err(trap) => {
                 cpu.set_flags(flags);
-                return Some(trapped(cpu, counters, trap, &last.op));
+                return Some(trapped(cpu, trap, &last.op));
             }
         }
     }
-    counters.instructions += 1;
+    cpu.retired.instructions += 1;
     cpu.rip = last.op.next;
     None
 }

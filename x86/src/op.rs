@@ -217,6 +217,31 @@ impl Vector {
         Vector { parts: 2, encoding: Encoding::Legacy, mask: Opmask(0), embedded: Embedded::None };
 }
 
+/// The numbers of the general registers among the operands, for those who know from the form of the instruction which
+/// of them there are: to ask [`Loc`] and [`Mem`] each time takes as long as the reading of the register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Of the first two operands.
+    pub operands: [Gpr; 2],
+    /// Of the base of the memory operand.
+    pub base: Gpr,
+    /// Of its index.
+    pub index: Gpr,
+}
+
+impl Numbers {
+    /// Those of these operands; rax where there is none.
+    #[must_use]
+    pub fn new(operands: [Loc; 2], mem: &Mem) -> Numbers {
+        let number = |loc| if let Loc::Reg(r) = loc { r } else { Gpr::RAX };
+        Numbers {
+            operands: operands.map(number),
+            base: mem.base.unwrap_or(Gpr::RAX),
+            index: mem.index.unwrap_or(Gpr::RAX),
+        }
+    }
+}
+
 /// A decoded instruction. All that depends on the bytes alone is settled here, once, at decode time.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
@@ -238,6 +263,8 @@ pub struct Op {
     pub cc: Condition,
     /// Prefix of a string instruction.
     pub rep: Rep,
+    /// The general registers of `a`, `b` and `mem`, by number alone.
+    pub numbers: Numbers,
     /// The memory operand.
     pub mem: Mem,
     /// The immediate, sign- or zero-extended to `w` as the instruction does; or the target of a direct branch.
@@ -261,6 +288,6 @@ mod tests {
     /// The interpreter walks arrays of them: eight bytes more are felt.
     #[test]
     fn an_op_is_small() {
-        assert_eq!(size_of::<Op>(), 48);
+        assert_eq!(size_of::<Op>(), 56);
     }
 }

@@ -43,6 +43,14 @@ impl Tlb {
         (entry.page == page).then_some(entry.frame + va % PAGE_SIZE)
     }
 
+    /// The number of the frame of `va` if its page is cached.
+    #[inline(always)]
+    pub(crate) fn frame(&self, va: u64) -> Option<u64> {
+        let page = va / PAGE_SIZE;
+        let entry = &self.entries[slot(page)];
+        (entry.page == page).then_some(entry.frame / PAGE_SIZE)
+    }
+
     pub(crate) fn insert(&mut self, va: u64, frame: u64) {
         let page = va / PAGE_SIZE;
         self.entries[slot(page)] = Entry { page, frame };

@@ -21,7 +21,7 @@ use x86::table;
 const ACCESSES: u32 = 160;
 
 fn execute<M: Machine>(m: &mut M, i: &Instruction) -> Option<Exec> {
-    let (handler, op): (Handler<M>, Op) = table::lookup::<M, false>(i)?;
+    let (handler, op): (Handler<M>, Op) = table::lookup::<M>(i)?;
     Some(match handler {
         Handler::Body(run) => run(m, &op),
         Handler::Last(run, _) => run(m, &op).map(|_| ()),

@@ -56,7 +56,7 @@ impl Prepared {
             yields: matches!(instruction.mnemonic(), Mnemonic::Syscall | Mnemonic::Pause),
             assumes_top: false,
         };
-        let Some((handler, op)) = x86::table::lookup::<StepMachine, false>(&instruction) else {
+        let Some((handler, op)) = x86::table::lookup::<StepMachine>(&instruction) else {
             return prepared;
         };
         prepared.op = op;

@@ -52,7 +52,7 @@ impl Bus for Pages {
 /// Whether the table has semantics for `i`.
 #[must_use]
 pub fn has_semantics(i: &Instruction) -> bool {
-    x86::table::lookup::<Cpu<Pages>, true>(i).is_some()
+    x86::table::lookup::<Cpu<Pages>>(i).is_some()
 }
 
 /// The state before an instruction.

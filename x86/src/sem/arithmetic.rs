@@ -7,6 +7,7 @@ use crate::machine::{Bool, Bv, Exec, Machine};
 use crate::op::Op;
 
 /// ADD.
+#[inline]
 pub fn add<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let (a, b) = (A::get_for_update(m, op, w)?, B::get(m, op, w)?);
@@ -17,6 +18,7 @@ pub fn add<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec
 }
 
 /// SUB, and CMP where `STORE` is false.
+#[inline]
 pub fn sub<M: Machine, W: Width, const STORE: bool, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let a = if STORE { A::get_for_update(m, op, w)? } else { A::get(m, op, w)? };
@@ -30,12 +32,14 @@ pub fn sub<M: Machine, W: Width, const STORE: bool, A: Place, B: Place>(m: &mut 
 }
 
 /// CF as a vector of `w` bits.
+#[inline]
 fn carry_in<M: Machine>(m: &M, w: u32) -> Bv<M> {
     let carry = m.flags().get(m.d(), Flag::Carry);
     m.d().from_bool(w, carry)
 }
 
 /// The top bit of `(x and y) or ((x or y) and z)`: the carry out of a sum of x and y whose complement is z.
+#[inline]
 fn carry_out<M: Machine>(m: &M, w: u32, x: Bv<M>, y: Bv<M>, z: Bv<M>) -> Bool<M> {
     let d = m.d();
     let either = d.bin(Bin::And, w, d.bin(Bin::Or, w, x, y), z);
@@ -43,6 +47,7 @@ fn carry_out<M: Machine>(m: &M, w: u32, x: Bv<M>, y: Bv<M>, z: Bv<M>) -> Bool<M>
 }
 
 /// ADC.
+#[inline]
 pub fn adc<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let (a, b) = (A::get_for_update(m, op, w)?, B::get(m, op, w)?);
@@ -55,6 +60,7 @@ pub fn adc<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec
 }
 
 /// SBB.
+#[inline]
 pub fn sbb<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let (a, b) = (A::get_for_update(m, op, w)?, B::get(m, op, w)?);
@@ -67,6 +73,7 @@ pub fn sbb<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec
 }
 
 /// INC, and DEC where `UP` is false.
+#[inline]
 pub fn increment<M: Machine, W: Width, const UP: bool, A: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let a = A::get_for_update(m, op, w)?;
@@ -79,6 +86,7 @@ pub fn increment<M: Machine, W: Width, const UP: bool, A: Place>(m: &mut M, op: 
 }
 
 /// NEG.
+#[inline]
 pub fn neg<M: Machine, W: Width, A: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let b = A::get_for_update(m, op, w)?;

@@ -19,11 +19,13 @@ pub(super) fn check_canonical<M: Machine>(m: &mut M, to: Bv<M>) -> Exec {
 }
 
 /// JMP to a constant address.
+#[inline]
 pub fn jmp<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     Ok(Flow::Jump(m.d().lit(64, op.imm)))
 }
 
 /// JMP through a register or memory.
+#[inline]
 pub fn jmp_indirect<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     let to = stack::target(m, op)?;
     check_canonical(m, to)?;
@@ -31,6 +33,7 @@ pub fn jmp_indirect<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
 }
 
 /// Jcc with condition `CC`: the hot form, where the condition is known when the handler is chosen.
+#[inline]
 pub fn jcc_if<M: Machine, const CC: u8>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     Ok(Flow::Branch { taken: m.flags().holds(m.d(), Condition(CC)), to: op.imm })
 }
@@ -41,6 +44,7 @@ pub fn jcc<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
 }
 
 /// CALL of a constant address.
+#[inline]
 pub fn call<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     let back = m.d().lit(64, op.next);
     stack::push_value(m, 64, back)?;
@@ -48,6 +52,7 @@ pub fn call<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
 }
 
 /// CALL through a register or memory. Where both the target and the stack are bad, the stack faults first.
+#[inline]
 pub fn call_indirect<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     let to = stack::target(m, op)?;
     check_canonical(m, to).or_else(|trap| stack::prepare_push(m, 64).and(Err(trap)))?;
@@ -57,6 +62,7 @@ pub fn call_indirect<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
 }
 
 /// RET; the immediate is what else it releases.
+#[inline]
 pub fn ret<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     let to = stack::top(m, 64)?;
     check_canonical(m, to)?;

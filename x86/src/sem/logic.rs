@@ -23,6 +23,7 @@ pub const OR: u8 = 1;
 pub const XOR: u8 = 2;
 
 /// AND, OR and XOR; TEST is an AND where `STORE` is false.
+#[inline]
 pub fn logic<M: Machine, W: Width, const OP: u8, const STORE: bool, A: Place, B: Place>(
     m: &mut M,
     op: &Op,

@@ -49,13 +49,14 @@ pub fn multiply_accumulator<M: Machine, const SIGNED: bool>(m: &mut M, op: &Op) 
     Ok(())
 }
 
-/// IMUL of two operands, or of three: the first is the destination, the last two are the factors.
-pub fn multiply<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
+/// IMUL of two operands, or of three: `R` is the destination, `A` and `B` are the factors.
+#[inline]
+pub fn multiply<M: Machine, W: Width, R: Place, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let (a, b) = (A::get(m, op, w)?, B::get(m, op, w)?);
     let (lo, hi) = (m.d().bin(Bin::Mul, w, a, b), m.d().bin(Bin::MulHiS, w, a, b));
     let overflow = overflows_signed(m, w, lo, hi);
-    Any::<0>::put(m, op, w, lo)?;
+    R::put(m, op, w, lo)?;
     set_product_flags(m, overflow);
     Ok(())
 }

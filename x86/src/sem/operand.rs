@@ -2,7 +2,10 @@
 //!
 //! [`Width`] and [`Place`] are decided either at run time from the [`Op`] ([`AnyWidth`], [`Any`]: one instance of
 //! a function serves every form of an instruction) or at compile time ([`Bits`], [`Reg`], [`Memory`], [`Imm`]:
-//! what the hot forms of the concrete machine use). The table is the only place that picks.
+//! what the hot forms of the software CPU use), and so is the form of an address ([`Address`]). The table is the only
+//! place that picks.
+
+use std::marker::PhantomData;
 
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine, Trap};
@@ -49,10 +52,10 @@ pub trait Place {
 
 /// Operand `N` (0, 1, 2), wherever it is.
 pub struct Any<const N: u8>;
-/// Operand `N`, a general register.
-pub struct Reg<const N: u8>;
-/// The memory operand.
-pub struct Memory;
+/// Operand `N` (0, 1), a general register.
+pub struct Reg<const N: usize>;
+/// The memory operand, whose address is of the form `A`.
+pub struct Memory<A>(PhantomData<A>);
 /// The immediate operand.
 pub struct Imm;
 
@@ -83,31 +86,90 @@ impl<const N: u8> Place for Any<N> {
     }
 }
 
-impl<const N: u8> Place for Reg<N> {
+impl<const N: usize> Place for Reg<N> {
     #[inline(always)]
     fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
-        Ok(register(m, number(slot::<N>(op)), w))
+        Ok(register(m, op.numbers.operands[N], w))
     }
     #[inline(always)]
     fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
-        set_register(m, number(slot::<N>(op)), w, v);
+        set_register(m, op.numbers.operands[N], w, v);
         Ok(())
     }
 }
 
-impl Place for Memory {
+impl<A: Address> Place for Memory<A> {
     #[inline(always)]
     fn get<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
-        load(m, op, w)
+        let va = A::linear(m, op);
+        m.load(w, va).map_err(|trap| non_canonical(op, trap))
     }
     #[inline(always)]
     fn get_for_update<M: Machine>(m: &mut M, op: &Op, w: u32) -> Exec<Bv<M>> {
-        load_for_update(m, op, w)
+        let va = A::linear(m, op);
+        m.load_for_update(w, va).map_err(|trap| non_canonical(op, trap))
     }
     #[inline(always)]
     fn put<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
-        store(m, op, w, v)
+        let va = A::linear(m, op);
+        m.store(w, va, v).map_err(|trap| non_canonical(op, trap))
     }
+}
+
+/// A form of an address.
+pub trait Address {
+    /// The effective address of the memory operand before its segment base is added: what LEA gives.
+    fn offset<M: Machine>(m: &M, op: &Op) -> Bv<M>;
+    /// The linear address of the memory operand.
+    fn linear<M: Machine>(m: &M, op: &Op) -> Bv<M>;
+}
+
+/// Whatever the decoder found.
+pub struct AnyAddress;
+/// A base and a displacement, 64 bits, in no segment that has a base.
+pub struct Based;
+/// The same with an index.
+pub struct Indexed;
+
+impl Address for AnyAddress {
+    #[inline(always)]
+    fn offset<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+        effective_offset(m, op)
+    }
+    #[inline(always)]
+    fn linear<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+        effective_address(m, op)
+    }
+}
+
+impl Address for Based {
+    #[inline(always)]
+    fn offset<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+        m.d().bin(Bin::Add, 64, m.reg(op.numbers.base), m.d().lit(64, op.mem.disp))
+    }
+    #[inline(always)]
+    fn linear<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+        Self::offset(m, op)
+    }
+}
+
+impl Address for Indexed {
+    #[inline(always)]
+    fn offset<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+        plus_index(m, op, Based::offset(m, op), op.numbers.index)
+    }
+    #[inline(always)]
+    fn linear<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+        Self::offset(m, op)
+    }
+}
+
+/// `sum` and the scaled `index`.
+#[inline(always)]
+fn plus_index<M: Machine>(m: &M, op: &Op, sum: Bv<M>, index: Gpr) -> Bv<M> {
+    let d = m.d();
+    let scaled = d.bin(Bin::Shl, 64, m.reg(index), d.lit(64, u64::from(op.mem.scale & 3)));
+    d.bin(Bin::Add, 64, sum, scaled)
 }
 
 impl Place for Imm {
@@ -118,15 +180,6 @@ impl Place for Imm {
     #[inline(always)]
     fn put<M: Machine>(_m: &mut M, _op: &Op, _w: u32, _v: Bv<M>) -> Exec {
         Ok(())
-    }
-}
-
-/// The register of an operand that the table has found to be one.
-#[inline(always)]
-fn number(loc: Loc) -> Gpr {
-    match loc {
-        Loc::Reg(r) | Loc::RegHigh(r) => r,
-        _ => Gpr::RAX,
     }
 }
 
@@ -214,8 +267,7 @@ pub fn effective_offset<M: Machine>(m: &M, op: &Op) -> Bv<M> {
         sum = d.bin(Bin::Add, 64, m.reg(base), sum);
     }
     if let Some(index) = mem.index {
-        let scaled = d.bin(Bin::Shl, 64, m.reg(index), d.lit(64, u64::from(mem.scale & 3)));
-        sum = d.bin(Bin::Add, 64, sum, scaled);
+        sum = plus_index(m, op, sum, index);
     }
     cut_to_address_size(m, op, sum)
 }
@@ -260,7 +312,7 @@ pub fn store<M: Machine>(m: &mut M, op: &Op, w: u32, v: Bv<M>) -> Exec {
 /// A non-canonical address is #SS, not #GP, where the segment is SS: when rsp or rbp is the base (Intel SDM
 /// vol. 1, 3.7.4). Linux delivers SIGBUS for one and SIGSEGV for the other.
 #[cold]
-#[inline(never)]
+#[inline]
 pub fn non_canonical(op: &Op, trap: Trap) -> Trap {
     let in_stack = matches!(op.mem.base, Some(Gpr::RSP | Gpr::RBP)) && op.mem.segment == Segment::Flat;
     if trap == Trap::General && in_stack { Trap::Stack } else { trap }

@@ -64,6 +64,7 @@ fn defined_carry<M: Machine>(m: &M, w: u32, n: Bv<M>, carry: Bool<M>) -> Bool<M>
 }
 
 /// SHL, SHR and SAR.
+#[inline]
 pub fn shift<M: Machine, W: Width, const OP: u8, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let n = amount::<M, B>(m, op, w)?;

@@ -1,13 +1,14 @@
 //! The stack (Intel SDM vol. 1, 6.2): the value is read, the memory written, and rsp moved last.
 
 use super::flag;
-use super::operand::{Any, Place, effective_address, non_canonical, read, register, set_register, write};
+use super::operand::{Place, Reg, effective_address, non_canonical, read, register, set_register, write};
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine, Trap};
 use crate::op::{Gpr, Loc, Op};
 
 /// A non-canonical rsp is #SS.
 #[cold]
+#[inline]
 fn stack_trap(trap: Trap) -> Trap {
     if trap == Trap::General { Trap::Stack } else { trap }
 }
@@ -48,6 +49,7 @@ pub fn release<M: Machine>(m: &mut M, bytes: u32) {
 }
 
 /// PUSH.
+#[inline]
 pub fn push<M: Machine, A: Place>(m: &mut M, op: &Op) -> Exec {
     let w = u32::from(op.w);
     let v = A::get(m, op, w)?;
@@ -72,10 +74,11 @@ pub fn pop<M: Machine>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// POP of a 64-bit register: the hot form.
+#[inline]
 pub fn pop_register<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let v = top(m, 64)?;
     release(m, 8);
-    Any::<0>::put(m, op, 64, v)
+    Reg::<0>::put(m, op, 64, v)
 }
 
 /// PUSHF.

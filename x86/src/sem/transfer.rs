@@ -1,14 +1,14 @@
 //! Moves, extensions, exchanges and addresses (Intel SDM vol. 1, 7.3.1). None of them changes a flag.
 
 use super::operand::{
-    Any, AnyWidth, Place, Width, effective_offset, non_canonical, read, register, set_register, with_segment,
-    write,
+    Address, Any, AnyWidth, Place, Width, non_canonical, read, register, set_register, with_segment, write,
 };
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine};
 use crate::op::{Gpr, Op};
 
 /// MOV.
+#[inline]
 pub fn mov<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let v = B::get(m, op, w)?;
@@ -16,6 +16,7 @@ pub fn mov<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec
 }
 
 /// MOVZX, and MOVSX and MOVSXD where `SIGNED`: the width of the source is in the selector.
+#[inline]
 pub fn extend<M: Machine, W: Width, const FROM: u32, const SIGNED: bool, A: Place, B: Place>(
     m: &mut M,
     op: &Op,
@@ -49,9 +50,10 @@ pub fn spread_sign<M: Machine>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// LEA.
-pub fn lea<M: Machine, W: Width, A: Place>(m: &mut M, op: &Op) -> Exec {
+#[inline]
+pub fn lea<M: Machine, W: Width, A: Place, B: Address>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
-    let v = effective_offset(m, op);
+    let v = B::offset(m, op);
     let v = if w == 64 { v } else { m.d().trunc(64, w, v) };
     A::put(m, op, w, v)
 }
@@ -65,6 +67,7 @@ pub fn xchg<M: Machine>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// CMOVcc: the source is read, and a 32-bit destination zero-extended, whether the condition holds or not.
+#[inline]
 pub fn cmov<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let (old, new) = (A::get(m, op, w)?, B::get(m, op, w)?);
@@ -74,6 +77,7 @@ pub fn cmov<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exe
 }
 
 /// SETcc.
+#[inline]
 pub fn setcc<M: Machine, A: Place>(m: &mut M, op: &Op) -> Exec {
     let c = m.flags().holds(m.d(), op.cc);
     let v = m.d().from_bool(8, c);

@@ -2,11 +2,10 @@
 
 use iced_x86::{Code, EncodingKind, Instruction, Mnemonic as N, Register};
 
-use super::hot;
 use crate::decode;
 use crate::machine::{Handler, Machine, MachineRead};
 use crate::op::{BranchKind, Condition, Loc, Op};
-use crate::sem::operand::{Any, AnyWidth};
+use crate::sem::operand::{Any, AnyAddress, AnyWidth};
 use crate::sem::{
     arithmetic, bits, control, exchange, flag, logic, multiply, shift, stack, string, system, transfer,
 };
@@ -17,15 +16,12 @@ type C = Any<2>;
 type W = AnyWidth;
 
 /// The handler and operands of `i`, if it is an integer instruction that 64-bit user mode has.
-pub(super) fn lookup<M: Machine, const FAST: bool>(i: &Instruction) -> Option<(Handler<M>, Op)> {
+pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
     if writes_segment_register(i) {
         return None;
     }
     let mut op = decode::op(i);
     adjust(i, &mut op);
-    if FAST && let Some(handler) = hot::lookup(i, &op) {
-        return Some((handler, op));
-    }
     let handler = body(i, &op).map(Handler::Body).or_else(|| last(i))?;
     Some((handler, op))
 }
@@ -94,8 +90,8 @@ fn arithmetic_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M
         N::Andn => logic::andn::<M>,
         N::Mul => multiply::multiply_accumulator::<M, false>,
         N::Imul if i.op_count() == 1 => multiply::multiply_accumulator::<M, true>,
-        N::Imul if i.op_count() == 2 => multiply::multiply::<M, W, A, B>,
-        N::Imul => multiply::multiply::<M, W, B, C>,
+        N::Imul if i.op_count() == 2 => multiply::multiply::<M, W, A, A, B>,
+        N::Imul => multiply::multiply::<M, W, A, B, C>,
         N::Mulx => multiply::mulx::<M>,
         N::Div => multiply::divide::<M, false>,
         N::Idiv => multiply::divide::<M, true>,
@@ -156,7 +152,7 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
         },
         N::Cbw | N::Cwde | N::Cdqe => transfer::extend_accumulator::<M>,
         N::Cwd | N::Cdq | N::Cqo => transfer::spread_sign::<M>,
-        N::Lea => transfer::lea::<M, W, A>,
+        N::Lea => transfer::lea::<M, W, A, AnyAddress>,
         N::Xchg => transfer::xchg::<M>,
         N::Bswap => transfer::bswap::<M>,
         N::Movbe => transfer::movbe::<M>,
