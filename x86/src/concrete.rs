@@ -46,6 +46,11 @@ fn multiply_high_signed(w: u32, a: u64, b: u64) -> u64 {
 
 fn divide_unsigned(w: u32, hi: u64, lo: u64, divisor: u64) -> Division<u64, bool> {
     let dividend = u128::from(hi) << w | u128::from(lo);
+    if let (Ok(dividend), true) = (u64::try_from(dividend), divisor != 0)
+        && dividend / divisor <= mask(w)
+    {
+        return Division { quotient: dividend / divisor, remainder: dividend % divisor, fault: false };
+    }
     match (dividend.checked_div(u128::from(divisor)), dividend.checked_rem(u128::from(divisor))) {
         (Some(q), Some(r)) if q <= u128::from(mask(w)) => {
             Division { quotient: low(q), remainder: low(r), fault: false }

@@ -7,7 +7,7 @@ use crate::cpu::Cpu;
 use crate::machine::{Flow, FlowOf, Handler, Machine, MachineRead, Trap};
 use crate::op::{BranchKind, Op, Rep};
 use crate::sem::string;
-use crate::step::Why;
+use crate::step::{self, Why};
 
 /// What has retired since the interpreter was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -163,34 +163,28 @@ impl<B: Bus> Interpreter<B> {
         let block = self.cache.get(block);
         let cpu = &mut self.cpu;
         let steps = prefix(&block.steps, left);
-        let [first, rest @ ..] = steps else { return None };
-        let exit = (first.run)(cpu, first, rest);
-        let before = rest.len() - exit.left();
+        let exit = step::run(cpu, steps);
+        let Some(before) = steps.len().checked_sub(exit.left() + 1) else { return None };
+        cpu.retired.instructions += before as u64 + 1;
+        if exit.why() == Why::Taken {
+            let kind = match &block.last {
+                Some(last) if before + 1 == block.steps.len() => last.kind,
+                _ => Some(BranchKind::Conditional),
+            };
+            if let Some(kind) = kind {
+                observer.branch(steps[before].op.start(), cpu.rip, kind);
+            }
+            return None;
+        }
+        if exit.why() == Why::Through {
+            cpu.rip = steps[before].op.next;
+            return None;
+        }
+        // Neither has retired.
+        cpu.retired.instructions -= 1;
         match exit.why() {
-            Why::Taken => {
-                cpu.retired.instructions += before as u64 + 1;
-                let kind = match &block.last {
-                    Some(last) if before + 1 == block.steps.len() => last.kind,
-                    _ => Some(BranchKind::Conditional),
-                };
-                if let Some(kind) = kind {
-                    observer.branch(steps[before].op.start(), cpu.rip, kind);
-                }
-                None
-            }
-            Why::Through => {
-                cpu.retired.instructions += before as u64 + 1;
-                cpu.rip = steps[before].op.next;
-                None
-            }
-            Why::Ender => {
-                cpu.retired.instructions += before as u64;
-                block.last.as_ref().and_then(|last| end(cpu, last, observer))
-            }
-            Why::Trap => {
-                cpu.retired.instructions += before as u64;
-                cpu.trapped.take().map(|trap| trapped(cpu, trap, &steps[before].op))
-            }
+            Why::Ender => block.last.as_ref().and_then(|last| end(cpu, last, observer)),
+            _ => cpu.trapped.take().map(|trap| trapped(cpu, trap, &steps[before].op)),
         }
     }
 

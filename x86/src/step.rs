@@ -31,8 +31,8 @@ pub(crate) struct Step<B: Bus> {
     pub(crate) op: Op,
 }
 
-/// Runs a step and those behind it.
-pub(crate) type Run<B> = fn(&mut Cpu<B>, &Step<B>, &[Step<B>]) -> Exit;
+/// Runs the first of these steps and those behind it.
+pub(crate) type Run<B> = fn(&mut Cpu<B>, &[Step<B>]) -> Exit;
 
 /// How a block is left, and how many steps were left over. One number: what is taken apart when it is handed on
 /// would keep the calls from being jumps.
@@ -72,20 +72,22 @@ impl Exit {
     }
 }
 
+/// Runs what is left of a block.
 #[inline(always)]
-fn go_on<B: Bus>(cpu: &mut Cpu<B>, rest: &[Step<B>]) -> Exit {
-    match rest {
-        [next, rest @ ..] => (next.run)(cpu, next, rest),
-        [] => Exit::new(Why::Through, rest),
+pub(crate) fn run<B: Bus>(cpu: &mut Cpu<B>, steps: &[Step<B>]) -> Exit {
+    match steps {
+        [next, ..] => (next.run)(cpu, steps),
+        [] => Exit::new(Why::Through, steps),
     }
 }
 
 /// Any instruction that falls through; and the last of a block, for which it leaves it.
 #[inline(never)]
-pub(crate) fn general<B: Bus>(cpu: &mut Cpu<B>, step: &Step<B>, rest: &[Step<B>]) -> Exit {
+pub(crate) fn general<B: Bus>(cpu: &mut Cpu<B>, steps: &[Step<B>]) -> Exit {
+    let [step, rest @ ..] = steps else { return run(cpu, steps) };
     let Some(body) = step.body else { return Exit::new(Why::Ender, rest) };
     match body(cpu, &step.op) {
-        Ok(()) => go_on(cpu, rest),
+        Ok(()) => run(cpu, rest),
         Err(trap) => {
             cpu.trapped = Some(trap);
             Exit::new(Why::Trap, rest)
@@ -96,21 +98,21 @@ pub(crate) fn general<B: Bus>(cpu: &mut Cpu<B>, step: &Step<B>, rest: &[Step<B>]
 /// What a hot form could not do.
 #[cold]
 #[inline(never)]
-fn again<B: Bus>(cpu: &mut Cpu<B>, step: &Step<B>, rest: &[Step<B>]) -> Exit {
-    general(cpu, step, rest)
+fn again<B: Bus>(cpu: &mut Cpu<B>, steps: &[Step<B>]) -> Exit {
+    general(cpu, steps)
 }
 
 /// A hot form that falls through.
 #[inline(always)]
 pub(crate) fn fall_through<B: Bus>(
     cpu: &mut Cpu<B>,
-    step: &Step<B>,
-    rest: &[Step<B>],
-    run: impl FnOnce(&mut Quick<'_, B>, &Op) -> Exec,
+    steps: &[Step<B>],
+    description: impl FnOnce(&mut Quick<'_, B>, &Op) -> Exec,
 ) -> Exit {
-    match run(&mut Quick { cpu }, &step.op) {
-        Ok(()) => go_on(cpu, rest),
-        Err(_) => again(cpu, step, rest),
+    let [step, rest @ ..] = steps else { return again(cpu, steps) };
+    match description(&mut Quick { cpu }, &step.op) {
+        Ok(()) => run(cpu, rest),
+        Err(_) => again(cpu, steps),
     }
 }
 
@@ -118,12 +120,12 @@ pub(crate) fn fall_through<B: Bus>(
 #[inline(always)]
 pub(crate) fn branch<B: Bus>(
     cpu: &mut Cpu<B>,
-    step: &Step<B>,
-    rest: &[Step<B>],
-    run: impl for<'c> FnOnce(&mut Quick<'c, B>, &Op) -> Exec<FlowOf<Quick<'c, B>>>,
+    steps: &[Step<B>],
+    description: impl for<'c> FnOnce(&mut Quick<'c, B>, &Op) -> Exec<FlowOf<Quick<'c, B>>>,
 ) -> Exit {
-    let Ok(Flow::Branch { taken, to }) = run(&mut Quick { cpu }, &step.op) else {
-        return again(cpu, step, rest);
+    let [step, rest @ ..] = steps else { return again(cpu, steps) };
+    let Ok(Flow::Branch { taken, to }) = description(&mut Quick { cpu }, &step.op) else {
+        return again(cpu, steps);
     };
     cpu.retired.conditionals += 1;
     if taken {
@@ -131,22 +133,24 @@ pub(crate) fn branch<B: Bus>(
         cpu.rip = to;
         return Exit::new(Why::Taken, rest);
     }
-    go_on(cpu, rest)
+    run(cpu, rest)
 }
 
 /// A hot form with the conditional branch behind it.
 #[inline(always)]
 pub(crate) fn then_branch<B: Bus>(
     cpu: &mut Cpu<B>,
-    step: &Step<B>,
-    rest: &[Step<B>],
+    steps: &[Step<B>],
     first: impl FnOnce(&mut Quick<'_, B>, &Op) -> Exec,
     second: impl for<'c> FnOnce(&mut Quick<'c, B>, &Op) -> Exec<FlowOf<Quick<'c, B>>>,
 ) -> Exit {
-    let [next, behind @ ..] = rest else { return again(cpu, step, rest) };
+    let [step, rest @ ..] = steps else { return again(cpu, steps) };
+    if rest.is_empty() {
+        return again(cpu, steps);
+    }
     match first(&mut Quick { cpu }, &step.op) {
-        Ok(()) => branch(cpu, next, behind, second),
-        Err(_) => again(cpu, step, rest),
+        Ok(()) => branch(cpu, rest, second),
+        Err(_) => again(cpu, steps),
     }
 }
 
@@ -154,11 +158,11 @@ pub(crate) fn then_branch<B: Bus>(
 #[inline(always)]
 pub(crate) fn jump<B: Bus>(
     cpu: &mut Cpu<B>,
-    step: &Step<B>,
-    rest: &[Step<B>],
-    run: impl for<'c> FnOnce(&mut Quick<'c, B>, &Op) -> Exec<FlowOf<Quick<'c, B>>>,
+    steps: &[Step<B>],
+    description: impl for<'c> FnOnce(&mut Quick<'c, B>, &Op) -> Exec<FlowOf<Quick<'c, B>>>,
 ) -> Exit {
-    let Ok(Flow::Jump(to)) = run(&mut Quick { cpu }, &step.op) else { return again(cpu, step, rest) };
+    let [step, rest @ ..] = steps else { return again(cpu, steps) };
+    let Ok(Flow::Jump(to)) = description(&mut Quick { cpu }, &step.op) else { return again(cpu, steps) };
     cpu.retired.taken += 1;
     cpu.rip = to;
     Exit::new(Why::Taken, rest)

@@ -11,7 +11,7 @@ const ENTRIES: usize = 1024;
 struct Entry {
     /// The page number, or [`EMPTY`].
     page: u64,
-    /// Byte offset of its frame in RAM.
+    /// The number of its frame in RAM.
     frame: u64,
 }
 
@@ -40,7 +40,7 @@ impl Tlb {
     pub(crate) fn get(&self, va: u64) -> Option<u64> {
         let page = va / PAGE_SIZE;
         let entry = &self.entries[slot(page)];
-        (entry.page == page).then_some(entry.frame + va % PAGE_SIZE)
+        (entry.page == page).then_some(entry.frame * PAGE_SIZE + va % PAGE_SIZE)
     }
 
     /// The number of the frame of `va` if its page is cached.
@@ -48,12 +48,12 @@ impl Tlb {
     pub(crate) fn frame(&self, va: u64) -> Option<u64> {
         let page = va / PAGE_SIZE;
         let entry = &self.entries[slot(page)];
-        (entry.page == page).then_some(entry.frame / PAGE_SIZE)
+        (entry.page == page).then_some(entry.frame)
     }
 
     pub(crate) fn insert(&mut self, va: u64, frame: u64) {
         let page = va / PAGE_SIZE;
-        self.entries[slot(page)] = Entry { page, frame };
+        self.entries[slot(page)] = Entry { page, frame: frame / PAGE_SIZE };
     }
 
     pub(crate) fn remove(&mut self, va: u64) {
@@ -66,7 +66,7 @@ impl Tlb {
 
     /// Forgets every page that lives in `frame`.
     pub(crate) fn remove_frame(&mut self, frame: u64) {
-        for entry in self.entries.iter_mut().filter(|e| e.frame == frame) {
+        for entry in self.entries.iter_mut().filter(|e| e.frame == frame / PAGE_SIZE) {
             *entry = EMPTY;
         }
     }

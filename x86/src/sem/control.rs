@@ -1,11 +1,11 @@
 //! Jumps, calls, returns, and the instructions that only trap. Control flow is returned as data.
 
-use super::operand::{register, set_register};
+use super::operand::{When, register, set_register};
 use super::stack;
 use crate::domain::{Bin, Cmp, Domain};
 use crate::flags::Flag;
 use crate::machine::{Bv, Exec, Flow, FlowOf, Machine, Trap};
-use crate::op::{Condition, Gpr, Op};
+use crate::op::{Gpr, Op};
 
 /// A near branch to a non-canonical address is #GP at the branch, as Intel processors have it (AMD's raise it
 /// at the target).
@@ -32,15 +32,10 @@ pub fn jmp_indirect<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
     Ok(Flow::Jump(to))
 }
 
-/// Jcc with condition `CC`: the hot form, where the condition is known when the handler is chosen.
-#[inline]
-pub fn jcc_if<M: Machine, const CC: u8>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
-    Ok(Flow::Branch { taken: m.flags().holds(m.d(), Condition(CC)), to: op.imm })
-}
-
 /// Jcc.
-pub fn jcc<M: Machine>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
-    Ok(Flow::Branch { taken: m.flags().holds(m.d(), op.cc), to: op.imm })
+#[inline]
+pub fn jcc<M: Machine, C: When>(m: &mut M, op: &Op) -> Exec<FlowOf<M>> {
+    Ok(Flow::Branch { taken: m.flags().holds(m.d(), C::of(op)), to: op.imm })
 }
 
 /// CALL of a constant address.

@@ -40,11 +40,12 @@ pub fn logic<M: Machine, W: Width, const OP: u8, const STORE: bool, A: Place, B:
 }
 
 /// NOT: no flags.
-pub fn not<M: Machine>(m: &mut M, op: &Op) -> Exec {
-    let w = AnyWidth::of(op);
-    let a = Any::<0>::get_for_update(m, op, w)?;
+#[inline]
+pub fn not<M: Machine, W: Width, A: Place>(m: &mut M, op: &Op) -> Exec {
+    let w = W::of(op);
+    let a = A::get_for_update(m, op, w)?;
     let r = m.d().complement(w, a);
-    Any::<0>::put(m, op, w, r)
+    A::put(m, op, w, r)
 }
 
 /// ANDN.

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine, Trap};
-use crate::op::{Gpr, Loc, Op, Segment};
+use crate::op::{Condition, Gpr, Loc, Op, Segment};
 
 /// The width of an operation.
 pub trait Width {
@@ -34,6 +34,32 @@ impl<const W: u32> Width for Bits<W> {
     #[inline(always)]
     fn of(_op: &Op) -> u32 {
         W
+    }
+}
+
+/// The condition of Jcc, SETcc and CMOVcc.
+pub trait When {
+    /// The condition.
+    fn of(op: &Op) -> Condition;
+}
+
+/// The condition that the decoder found.
+pub struct AnyCondition;
+
+impl When for AnyCondition {
+    #[inline(always)]
+    fn of(op: &Op) -> Condition {
+        op.cc
+    }
+}
+
+/// A condition known when the handler is chosen.
+pub struct If<const CC: u8>;
+
+impl<const CC: u8> When for If<CC> {
+    #[inline(always)]
+    fn of(_op: &Op) -> Condition {
+        Condition(CC)
     }
 }
 

@@ -102,10 +102,11 @@ fn set_rotate_flags<M: Machine>(m: &mut M, w: u32, n: Bv<M>, carry: Bool<M>, ove
 }
 
 /// ROL, and ROR where `RIGHT`.
-pub fn rotate<M: Machine, const TO_RIGHT: bool>(m: &mut M, op: &Op) -> Exec {
-    let w = AnyWidth::of(op);
-    let n = amount::<M, Any<1>>(m, op, w)?;
-    let a = Any::<0>::get_for_update(m, op, w)?;
+#[inline]
+pub fn rotate<M: Machine, W: Width, const TO_RIGHT: bool, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
+    let w = W::of(op);
+    let n = amount::<M, B>(m, op, w)?;
+    let a = A::get_for_update(m, op, w)?;
     let by = m.d().bin(Bin::And, w, n, m.d().lit(w, u64::from(w) - 1));
     let back = rest(m, w, by);
     let (left, right) = if TO_RIGHT { (back, by) } else { (by, back) };
@@ -113,7 +114,7 @@ pub fn rotate<M: Machine, const TO_RIGHT: bool>(m: &mut M, op: &Op) -> Exec {
     let (low, high) = (m.d().bit(w, 0, r), m.d().bit(w, w - 1, r));
     let (carry, overflow) =
         if TO_RIGHT { (high, top_two_differ(m, w, r)) } else { (low, m.d().xor(low, high)) };
-    Any::<0>::put(m, op, w, r)?;
+    A::put(m, op, w, r)?;
     set_rotate_flags(m, w, n, carry, overflow);
     Ok(())
 }

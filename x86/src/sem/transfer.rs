@@ -1,7 +1,8 @@
 //! Moves, extensions, exchanges and addresses (Intel SDM vol. 1, 7.3.1). None of them changes a flag.
 
 use super::operand::{
-    Address, Any, AnyWidth, Place, Width, non_canonical, read, register, set_register, with_segment, write,
+    Address, Any, AnyWidth, Place, When, Width, non_canonical, read, register, set_register, with_segment,
+    write,
 };
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bv, Exec, Machine};
@@ -68,18 +69,18 @@ pub fn xchg<M: Machine>(m: &mut M, op: &Op) -> Exec {
 
 /// CMOVcc: the source is read, and a 32-bit destination zero-extended, whether the condition holds or not.
 #[inline]
-pub fn cmov<M: Machine, W: Width, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
+pub fn cmov<M: Machine, W: Width, C: When, A: Place, B: Place>(m: &mut M, op: &Op) -> Exec {
     let w = W::of(op);
     let (old, new) = (A::get(m, op, w)?, B::get(m, op, w)?);
-    let c = m.flags().holds(m.d(), op.cc);
+    let c = m.flags().holds(m.d(), C::of(op));
     let v = m.d().ite(c, w, new, old);
     A::put(m, op, w, v)
 }
 
 /// SETcc.
 #[inline]
-pub fn setcc<M: Machine, A: Place>(m: &mut M, op: &Op) -> Exec {
-    let c = m.flags().holds(m.d(), op.cc);
+pub fn setcc<M: Machine, C: When, A: Place>(m: &mut M, op: &Op) -> Exec {
+    let c = m.flags().holds(m.d(), C::of(op));
     let v = m.d().from_bool(8, c);
     A::put(m, op, 8, v)
 }

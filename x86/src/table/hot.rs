@@ -8,7 +8,7 @@ use super::integer::source_bits;
 use crate::bus::Bus;
 use crate::op::{Condition, Loc, Op, Segment};
 use crate::quick::Quick;
-use crate::sem::operand::{AnyAddress, Based, Bits, Imm, Indexed, Memory, Reg, Width};
+use crate::sem::operand::{AnyAddress, AnyCondition, Based, Bits, If, Imm, Indexed, Memory, Reg, Width};
 use crate::sem::{arithmetic, control, logic, multiply, shift, stack, transfer};
 use crate::step::{self, Run};
 
@@ -47,8 +47,8 @@ fn form(op: &Op) -> Form {
 /// The step that a description is: `$f`, and its parameters behind the machine.
 macro_rules! hot {
     ($($f:ident)::+ <$($p:tt),*>) => {{
-        let run: Run<T> = |cpu, step, rest| {
-            step::fall_through(cpu, step, rest, |m, op| $($f)::+::<Quick<'_, T>, $($p),*>(m, op))
+        let run: Run<T> = |cpu, steps| {
+            step::fall_through(cpu, steps, |m, op| $($f)::+::<Quick<'_, T>, $($p),*>(m, op))
         };
         run
     }};
@@ -57,7 +57,7 @@ macro_rules! hot {
 /// The same for one that jumps.
 macro_rules! jump {
     ($($f:ident)::+) => {{
-        let run: Run<T> = |cpu, step, rest| step::jump(cpu, step, rest, |m, op| $($f)::+(m, op));
+        let run: Run<T> = |cpu, steps| step::jump(cpu, steps, |m, op| $($f)::+(m, op));
         run
     }};
 }
@@ -107,6 +107,7 @@ pub(crate) fn lookup<T: Bus>(i: &Instruction, op: &Op) -> Option<Run<T>> {
         (_, 64) => word::<T, W64>(i, op),
         (_, 32) => word::<T, W32>(i, op),
         (N::Mov, 16) => shapes!(op, transfer::mov<W16>),
+        (N::Shr, 16) => shift_of_register::<T, W16, { shift::RIGHT }>(op),
         (_, 8) => byte(i, op),
         _ => None,
     }
@@ -114,25 +115,39 @@ pub(crate) fn lookup<T: Bus>(i: &Instruction, op: &Op) -> Option<Run<T>> {
 
 /// POP of a register.
 fn pop<T: Bus>() -> Run<T> {
-    |cpu, step, rest| step::fall_through(cpu, step, rest, |m, op| stack::pop_register(m, op))
+    |cpu, steps| step::fall_through(cpu, steps, |m, op| stack::pop_register(m, op))
 }
 
-/// A conditional branch by its condition.
+/// The instance of `$step` for the condition of `$op`.
+macro_rules! by_condition {
+    ($op:expr, $cc:ident => $step:expr) => {
+        by_condition!($op, $cc => $step, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    ($op:expr, $cc:ident => $step:expr, $($n:literal)*) => {
+        match $op.cc.0 {
+            $($n => {
+                type $cc = If<$n>;
+                let run: Run<T> = $step;
+                Some(run)
+            })*
+            _ => None,
+        }
+    };
+}
+
+/// A conditional branch.
 fn branch<T: Bus>(op: &Op) -> Option<Run<T>> {
-    macro_rules! by_condition {
-        ($($cc:literal)*) => {
-            match op.cc.0 {
-                $($cc => {
-                    let run: Run<T> = |cpu, step, rest| {
-                        step::branch(cpu, step, rest, |m, op| control::jcc_if::<_, $cc>(m, op))
-                    };
-                    Some(run)
-                })*
-                _ => None,
-            }
-        };
-    }
-    by_condition!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    by_condition!(op, Cc => |cpu, steps| step::branch(cpu, steps, |m, op| control::jcc::<_, Cc>(m, op)))
+}
+
+/// SETcc of a register.
+fn set_by_condition<T: Bus>(op: &Op) -> Option<Run<T>> {
+    by_condition!(op, Cc => hot!(transfer::setcc<Cc, A>))
+}
+
+/// CMOVcc between registers.
+fn move_by_condition<T: Bus, W: Width>(op: &Op) -> Option<Run<T>> {
+    by_condition!(op, Cc => hot!(transfer::cmov<W, Cc, A, B>))
 }
 
 /// Forms of 32 and 64 bits.
@@ -156,16 +171,19 @@ fn word<T: Bus, W: Width>(i: &Instruction, op: &Op) -> Option<Run<T>> {
         N::Movsx | N::Movsxd => extend::<T, W, true>(i, op),
         N::Inc if of_register => Some(hot!(arithmetic::increment<W, true, A>)),
         N::Dec if of_register => Some(hot!(arithmetic::increment<W, false, A>)),
+        N::Not if of_register => Some(hot!(logic::not<W, A>)),
         N::Neg if of_register => Some(hot!(arithmetic::neg<W, A>)),
         N::Shl => shift_of_register::<T, W, { shift::LEFT }>(op),
         N::Shr => shift_of_register::<T, W, { shift::RIGHT }>(op),
         N::Sar => shift_of_register::<T, W, { shift::ARITHMETIC_RIGHT }>(op),
+        N::Rol => rotate_of_register::<T, W, false>(op),
+        N::Ror => rotate_of_register::<T, W, true>(op),
         N::Adc => shapes!(op, arithmetic::adc<W>),
         N::Sbb => shapes!(op, arithmetic::sbb<W>),
         N::Imul => product::<T, W>(op),
         _ if has_condition(i) => match (op.a, op.b) {
-            (Loc::Reg(_), Loc::Reg(_)) => Some(hot!(transfer::cmov<W, A, B>)),
-            (Loc::Reg(_), Loc::Mem) => Some(from_memory!(op, transfer::cmov<W, A>)),
+            (Loc::Reg(_), Loc::Reg(_)) => move_by_condition::<T, W>(op),
+            (Loc::Reg(_), Loc::Mem) => Some(from_memory!(op, transfer::cmov<W, AnyCondition, A>)),
             _ => None,
         },
         _ => None,
@@ -183,7 +201,7 @@ fn byte<T: Bus>(i: &Instruction, op: &Op) -> Option<Run<T>> {
         N::Or => shapes!(op, logic::logic<W8, { logic::OR }, true>),
         N::Xor => shapes!(op, logic::logic<W8, { logic::XOR }, true>),
         N::Shr => shift_of_register::<T, W8, { shift::RIGHT }>(op),
-        _ if has_condition(i) && matches!(op.a, Loc::Reg(_)) => Some(hot!(transfer::setcc<A>)),
+        _ if has_condition(i) && matches!(op.a, Loc::Reg(_)) => set_by_condition(op),
         _ => None,
     }
 }
@@ -225,6 +243,15 @@ fn shift_of_register<T: Bus, W: Width, const OP: u8>(op: &Op) -> Option<Run<T>> 
     }
 }
 
+/// A rotation of a register by an immediate or by cl.
+fn rotate_of_register<T: Bus, W: Width, const TO_RIGHT: bool>(op: &Op) -> Option<Run<T>> {
+    match (op.a, op.b) {
+        (Loc::Reg(_), Loc::Imm) => Some(hot!(shift::rotate<W, TO_RIGHT, A, Imm>)),
+        (Loc::Reg(_), Loc::Reg(_)) => Some(hot!(shift::rotate<W, TO_RIGHT, A, B>)),
+        _ => None,
+    }
+}
+
 /// The step of an instruction and of the conditional branch on `cc` behind it, if the two are often met.
 pub(crate) fn with_branch<T: Bus>(i: &Instruction, op: &Op, cc: Condition) -> Option<Run<T>> {
     match op.w {
@@ -241,8 +268,8 @@ fn with_branch_of<T: Bus, W: Width>(i: &Instruction, op: &Op, cc: Condition) -> 
         ([$($cc:literal)*], $first:expr) => {
             match cc.0 {
                 $($cc => {
-                    let run: Run<T> = |cpu, step, rest| {
-                        step::then_branch(cpu, step, rest, |m, op| $first(m, op), |m, op| control::jcc_if::<_, $cc>(m, op))
+                    let run: Run<T> = |cpu, steps| {
+                        step::then_branch(cpu, steps, |m, op| $first(m, op), |m, op| control::jcc::<_, If<$cc>>(m, op))
                     };
                     Some(run)
                 })*

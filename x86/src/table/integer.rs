@@ -5,7 +5,7 @@ use iced_x86::{Code, EncodingKind, Instruction, Mnemonic as N, Register};
 use crate::decode;
 use crate::machine::{Handler, Machine, MachineRead};
 use crate::op::{BranchKind, Condition, Loc, Op};
-use crate::sem::operand::{Any, AnyAddress, AnyWidth};
+use crate::sem::operand::{Any, AnyAddress, AnyCondition, AnyWidth};
 use crate::sem::{
     arithmetic, bits, control, exchange, flag, logic, multiply, shift, stack, string, system, transfer,
 };
@@ -86,7 +86,7 @@ fn arithmetic_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M
         N::Test => logic::logic::<M, W, { logic::AND }, false, A, B>,
         N::Or => logic::logic::<M, W, { logic::OR }, true, A, B>,
         N::Xor => logic::logic::<M, W, { logic::XOR }, true, A, B>,
-        N::Not => logic::not::<M>,
+        N::Not => logic::not::<M, W, A>,
         N::Andn => logic::andn::<M>,
         N::Mul => multiply::multiply_accumulator::<M, false>,
         N::Imul if i.op_count() == 1 => multiply::multiply_accumulator::<M, true>,
@@ -108,8 +108,8 @@ fn bit_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
         N::Shl | N::Sal => shift::shift::<M, W, { shift::LEFT }, A, B>,
         N::Shr => shift::shift::<M, W, { shift::RIGHT }, A, B>,
         N::Sar => shift::shift::<M, W, { shift::ARITHMETIC_RIGHT }, A, B>,
-        N::Rol => shift::rotate::<M, false>,
-        N::Ror => shift::rotate::<M, true>,
+        N::Rol => shift::rotate::<M, W, false, A, B>,
+        N::Ror => shift::rotate::<M, W, true, A, B>,
         N::Rcl => shift::rotate_through_carry::<M, false>,
         N::Rcr => shift::rotate_through_carry::<M, true>,
         N::Shld => shift::double_shift::<M, false>,
@@ -173,7 +173,7 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
         | N::Cmovns
         | N::Cmovo
         | N::Cmovp
-        | N::Cmovs => transfer::cmov::<M, W, A, B>,
+        | N::Cmovs => transfer::cmov::<M, W, AnyCondition, A, B>,
         N::Seta
         | N::Setae
         | N::Setb
@@ -189,7 +189,7 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
         | N::Setns
         | N::Seto
         | N::Setp
-        | N::Sets => transfer::setcc::<M, A>,
+        | N::Sets => transfer::setcc::<M, AnyCondition, A>,
         N::Push => stack::push::<M, A>,
         N::Pop => stack::pop::<M>,
         N::Pushf | N::Pushfq => stack::pushf::<M>,
@@ -248,7 +248,7 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
 fn last<M: Machine>(i: &Instruction) -> Option<Handler<M>> {
     use BranchKind::{Conditional, IndirectCall, IndirectJump, RelativeCall, RelativeJump, Return};
     let (run, kind): (crate::machine::Last<M>, _) = match i.mnemonic() {
-        _ if i.is_jcc_short_or_near() => (control::jcc::<M>, Some(Conditional)),
+        _ if i.is_jcc_short_or_near() => (control::jcc::<M, AnyCondition>, Some(Conditional)),
         N::Jmp if i.is_jmp_short_or_near() => (control::jmp::<M>, Some(RelativeJump)),
         N::Jmp if i.is_jmp_near_indirect() => (control::jmp_indirect::<M>, Some(IndirectJump)),
         N::Call if i.is_call_near() => (control::call::<M>, Some(RelativeCall)),

@@ -35,24 +35,25 @@ fn evex_prefixes(vvvv: u8) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Every valid instruction of every map, in a memory and a register form.
-pub(crate) fn encodings() -> Vec<Instruction> {
+/// Every valid instruction of every map, in a memory and a register form, with its bytes.
+pub(crate) fn encodings() -> Vec<(Instruction, Vec<u8>)> {
     let legacy = PREFIXES.iter().flat_map(|p| MAPS.iter().map(move |m| [*p, *m].concat()));
     let vex = VVVV.into_iter().flat_map(vex_prefixes);
     let evex = VVVV.into_iter().flat_map(evex_prefixes);
     legacy.chain(vex).chain(evex).flat_map(|prefix| of_prefix(&prefix)).collect()
 }
 
-fn of_prefix(prefix: &[u8]) -> Vec<Instruction> {
+fn of_prefix(prefix: &[u8]) -> Vec<(Instruction, Vec<u8>)> {
     let mut found = Vec::new();
     for opcode in 0..=255 {
-        // [rsi], [rsi] with another reg field, and rsi itself.
-        for modrm in (0..8).flat_map(|reg| [reg << 3 | 6, 0xc0 | reg << 3 | 6]) {
+        // [rsi], [rax + rcx] and rsi itself, each with every reg field.
+        for modrm in (0..8).flat_map(|reg| [reg << 3 | 6, reg << 3 | 4, 0xc0 | reg << 3 | 6]) {
             let mut bytes = prefix.to_vec();
             bytes.extend([opcode, modrm, 8, 0, 0, 0, 0, 0, 0, 0]);
             let i = Decoder::with_ip(64, &bytes, CODE, DecoderOptions::NONE).decode();
             if !i.is_invalid() {
-                found.push(i);
+                bytes.truncate(i.len());
+                found.push((i, bytes));
             }
         }
     }
