@@ -1,5 +1,7 @@
 //! Straight-line runs of decoded instructions.
 
+use std::sync::Arc;
+
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use crate::bus::{Bus, PAGE_SIZE};
@@ -46,7 +48,7 @@ pub(crate) struct Ender<M: Machine> {
 
 /// Instructions that run one after the other, all of one page but for a single one that crosses into a second.
 pub(crate) struct Block<B: Bus> {
-    pub(crate) steps: Box<[Step<B>]>,
+    pub(crate) steps: Arc<[Step<B>]>,
     /// The last of `steps` again, if it is not a conditional branch and does not fall through.
     pub(crate) last: Option<Ender<Cpu<B>>>,
     /// The frames that the bytes came from; twice the same one unless the page boundary is crossed.

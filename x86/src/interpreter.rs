@@ -2,12 +2,12 @@
 
 use crate::block::{Bytes, Ender, NoBlock, decode_one};
 use crate::bus::Bus;
-use crate::cache::Cache;
+use crate::cache::{Cache, Found};
 use crate::cpu::Cpu;
 use crate::machine::{Flow, FlowOf, Handler, Machine, MachineRead, Trap};
 use crate::op::{BranchKind, Op, Rep};
 use crate::sem::string;
-use crate::step::{self, Why};
+use crate::step::{self, Step, Why};
 
 /// What has retired since the interpreter was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -119,7 +119,7 @@ impl<B: Bus> Interpreter<B> {
                 return Stop::Budget;
             }
             let stopped = match self.cache.find(&mut self.cpu) {
-                Ok(block) => self.run_block(block, left, observer),
+                Ok(found) => self.run_block(found, left, observer),
                 Err(no_block) => Some(self.no_block(&no_block)),
             };
             if let Some(stop) = stopped {
@@ -157,34 +157,33 @@ impl<B: Bus> Interpreter<B> {
         }
     }
 
-    /// Runs a block of the cache, or its first `left` instructions. `None`: go on at rip.
+    /// Runs a block of the cache as long as it leads to its own start; not more than `left` instructions, at least one.
+    /// `None`: go on at rip.
     #[inline(always)]
-    fn run_block<O: Observer>(&mut self, block: usize, left: u64, observer: &mut O) -> Option<Stop> {
-        let block = self.cache.get(block);
+    fn run_block<O: Observer>(&mut self, found: Found, mut left: u64, observer: &mut O) -> Option<Stop> {
         let cpu = &mut self.cpu;
-        let steps = prefix(&block.steps, left);
-        let exit = step::run(cpu, steps);
-        let Some(before) = steps.len().checked_sub(exit.left() + 1) else { return None };
-        cpu.retired.instructions += before as u64 + 1;
-        if exit.why() == Why::Taken {
-            let kind = match &block.last {
-                Some(last) if before + 1 == block.steps.len() => last.kind,
+        let (start, block) = self.cache.steps(found);
+        loop {
+            let steps = prefix(block, left);
+            let exit = step::run(cpu, steps);
+            let done = steps.len() - exit.left().min(steps.len());
+            cpu.retired.instructions += done as u64;
+            let Some(step) = steps.get(done.wrapping_sub(1)) else { return None };
+            if exit.why() != Why::Taken {
+                return leave(cpu, exit.why(), step, self.cache.last(found), observer);
+            }
+            left -= done as u64;
+            // One that is not the last of its block is conditional.
+            let kind = match self.cache.last(found) {
+                Some(last) if done == block.len() => last.kind,
                 _ => Some(BranchKind::Conditional),
             };
             if let Some(kind) = kind {
-                observer.branch(steps[before].op.start(), cpu.rip, kind);
+                observer.branch(step.op.start(), cpu.rip, kind);
             }
-            return None;
-        }
-        if exit.why() == Why::Through {
-            cpu.rip = steps[before].op.next;
-            return None;
-        }
-        // Neither has retired.
-        cpu.retired.instructions -= 1;
-        match exit.why() {
-            Why::Ender => block.last.as_ref().and_then(|last| end(cpu, last, observer)),
-            _ => cpu.trapped.take().map(|trap| trapped(cpu, trap, &steps[before].op)),
+            if cpu.rip != start || left == 0 {
+                return None;
+            }
         }
     }
 
@@ -217,6 +216,26 @@ fn prefix<T>(steps: &[T], left: u64) -> &[T] {
     match usize::try_from(left) {
         Ok(left) if left < steps.len() => &steps[..left],
         _ => steps,
+    }
+}
+
+/// Leaves a block behind `step`, or before it, otherwise than by a branch that a step took.
+fn leave<B: Bus, O: Observer>(
+    cpu: &mut Cpu<B>,
+    why: Why,
+    step: &Step<B>,
+    last: Option<&Ender<Cpu<B>>>,
+    observer: &mut O,
+) -> Option<Stop> {
+    if why == Why::Through {
+        cpu.rip = step.op.next;
+        return None;
+    }
+    // It has not retired yet.
+    cpu.retired.instructions -= 1;
+    match cpu.trapped.take() {
+        Some(trap) if why == Why::Trap => Some(trapped(cpu, trap, &step.op)),
+        _ => last.and_then(|last| end(cpu, last, observer)),
     }
 }
 
