@@ -17,8 +17,8 @@ pub struct Cpu<B> {
     gpr: [u64; 16],
     flags: Flags<u64, bool>,
     pub(crate) rip: u64,
-    reads: Tlb,
-    writes: Tlb,
+    pub(crate) reads: Tlb,
+    pub(crate) writes: Tlb,
     pub(crate) fetches: Tlb,
     /// Frames with decoded instructions: never in `writes`.
     pub(crate) code: CodeFrames,
@@ -50,22 +50,19 @@ fn both_canonical(va: u64, n: u64) -> Exec {
 /// A RAM offset as an index. RAM is a slice, so offsets inside it fit.
 #[expect(clippy::cast_possible_truncation, reason = "gretel runs on 64-bit hosts only")]
 #[inline(always)]
-const fn index(offset: u64) -> usize {
+pub(crate) const fn index(offset: u64) -> usize {
     offset as usize
 }
 
-/// Bytes in a page.
-const PAGE: usize = index(PAGE_SIZE);
-
 /// The low bytes of a value, as a store of `w` bits writes them.
 #[inline(always)]
-fn put_bytes(to: &mut [u8], v: u64) {
+pub(crate) fn put_bytes(to: &mut [u8], v: u64) {
     to.copy_from_slice(&v.to_le_bytes()[..to.len()]);
 }
 
 /// A little-endian number of up to 8 bytes.
 #[inline(always)]
-fn get_bytes(from: &[u8]) -> u64 {
+pub(crate) fn get_bytes(from: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     bytes[..from.len()].copy_from_slice(from);
     u64::from_le_bytes(bytes)
@@ -270,37 +267,6 @@ impl<B: Bus> Cpu<B> {
         if self.code.insert(frame) {
             self.writes.remove_frame(frame);
         }
-    }
-
-    /// The page of RAM that `va` is in, and the place there, if `tlb` knows it.
-    #[inline(always)]
-    fn cached<'r>(tlb: &Tlb, ram: &'r [u8], va: u64) -> Option<(&'r [u8; PAGE], usize)> {
-        let frame = tlb.frame(va)?;
-        Some((ram.as_chunks().0.get(index(frame))?, index(va % PAGE_SIZE)))
-    }
-
-    /// Loads `w` bits of one page whose translation for reads is cached.
-    #[inline(always)]
-    pub(crate) fn cached_load(&self, w: u32, va: u64) -> Option<u64> {
-        let (page, at) = Self::cached(&self.reads, self.bus.ram(), va)?;
-        page.get(at..at + index(u64::from(w / 8))).map(get_bytes)
-    }
-
-    /// Loads `w` bits of one page whose translation for writes is cached.
-    #[inline(always)]
-    pub(crate) fn cached_load_for_update(&self, w: u32, va: u64) -> Option<u64> {
-        let (page, at) = Self::cached(&self.writes, self.bus.ram(), va)?;
-        page.get(at..at + index(u64::from(w / 8))).map(get_bytes)
-    }
-
-    /// Stores `w` bits to one page whose translation for writes is cached.
-    #[inline(always)]
-    pub(crate) fn cached_store(&mut self, w: u32, va: u64, v: u64) -> Option<()> {
-        let frame = self.writes.frame(va)?;
-        let page: &mut [u8; PAGE] = self.bus.ram_mut().as_chunks_mut().0.get_mut(index(frame))?;
-        let at = index(va % PAGE_SIZE);
-        put_bytes(page.get_mut(at..at + index(u64::from(w / 8)))?, v);
-        Some(())
     }
 
     #[cold]

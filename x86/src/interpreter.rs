@@ -1,4 +1,9 @@
 //! The software CPU: runs decoded blocks, counts, and says why it stopped.
+//!
+//! [`Interpreter::run`] looks the block at rip up (`cache`) and runs its steps (`step`), all of them or as many as the bound
+//! allows. When they are left it counts them, and does what no step can do: the traps, the instructions that end a block
+//! without being a jump, those with a REP prefix. [`Interpreter::step`] is the plain way: it decodes one instruction and
+//! runs its general description, whatever blocks there are.
 
 use crate::block::{Bytes, Ender, NoBlock, decode_one};
 use crate::bus::Bus;

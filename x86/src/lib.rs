@@ -3,8 +3,10 @@
 //! Reading order: [`domain`] (the algebra of values), [`machine`] (the state an instruction may touch),
 //! [`flags`] (lazy arithmetic flags), [`op`] (a decoded instruction) and [`decode`] (from iced's to ours), [`sem`]
 //! (the semantics, one file per family), [`table`] (iced instruction to handler); then the software CPU:
-//! [`state`] and [`xsave`] (the registers as data, and their images), [`bus`] (what it needs of memory), [`cpu`] (the concrete machine; `bulk`: REP), [`interpreter`] (decoded blocks, counters,
-//! stops); then what checks it: [`faulty`] (a fault injected at the n-th access), [`golden`] (cases as text).
+//! [`state`] and [`xsave`] (the registers as data, and their images), [`bus`] (what it needs of memory), [`cpu`]
+//! (the concrete machine; `bulk`: REP; `tlb`), [`interpreter`] (counters, stops), and what makes it fast: `block`
+//! and `cache` (decoding, once), `step` (how the instructions of a block run), `quick` (the machine of the hot forms
+//! of [`table`]); then what checks it: [`faulty`] (a fault injected at the n-th access), [`golden`] (cases as text).
 //!
 //! The rule that makes one copy serve every domain: a semantic function is straight-line. It never branches on
 //! a guest value; choices are [`domain::Domain::ite`], [`machine::Machine::trap_if`] and a returned

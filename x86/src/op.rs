@@ -285,7 +285,7 @@ impl Op {
 mod tests {
     use super::*;
 
-    /// The interpreter walks arrays of them: eight bytes more are felt.
+    /// The steps of a block are arrays of them.
     #[test]
     fn an_op_is_small() {
         assert_eq!(size_of::<Op>(), 56);

@@ -3,12 +3,13 @@
 //! An access to anything else is an error, whatever becomes of it in the end, and the instruction runs again on the
 //! [`Cpu`] itself ([`crate::step`]). So nothing here is a slow path, or calls one.
 
-use crate::bus::Bus;
+use crate::bus::{Bus, PAGE_SIZE};
 use crate::concrete::Concrete;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, get_bytes, index, put_bytes};
 use crate::flags::Flags;
 use crate::machine::{Control, Exec, Machine, Trap};
 use crate::op::{Gpr, Segment};
+use crate::tlb::Tlb;
 
 /// A [`Cpu`] for accesses within a page whose translation is cached.
 pub(crate) struct Quick<'c, B> {
@@ -17,6 +18,25 @@ pub(crate) struct Quick<'c, B> {
 
 /// The access needs the CPU itself.
 const ELSEWHERE: Trap = Trap::Page;
+
+/// Bytes in a page.
+const PAGE: usize = index(PAGE_SIZE);
+
+/// Loads `w` bits of one page that `tlb` knows.
+#[inline(always)]
+fn load(tlb: &Tlb, ram: &[u8], w: u32, va: u64) -> Option<u64> {
+    let pages: &[[u8; PAGE]] = ram.as_chunks().0;
+    let (page, at) = (pages.get(index(tlb.frame(va)?))?, index(va % PAGE_SIZE));
+    page.get(at..at + index(u64::from(w / 8))).map(get_bytes)
+}
+
+/// Stores `w` bits to one page, which is in `frame`.
+#[inline(always)]
+fn store(frame: Option<u64>, ram: &mut [u8], w: u32, va: u64, v: u64) -> Option<()> {
+    let pages: &mut [[u8; PAGE]] = ram.as_chunks_mut().0;
+    let (page, at) = (pages.get_mut(index(frame?))?, index(va % PAGE_SIZE));
+    page.get_mut(at..at + index(u64::from(w / 8))).map(|to| put_bytes(to, v))
+}
 
 impl<B: Bus> Machine for Quick<'_, B> {
     type D = Concrete;
@@ -96,15 +116,16 @@ impl<B: Bus> Machine for Quick<'_, B> {
     }
     #[inline(always)]
     fn load(&mut self, w: u32, va: u64) -> Exec<u64> {
-        self.cpu.cached_load(w, va).ok_or(ELSEWHERE)
+        load(&self.cpu.reads, self.cpu.bus().ram(), w, va).ok_or(ELSEWHERE)
     }
     #[inline(always)]
     fn load_for_update(&mut self, w: u32, va: u64) -> Exec<u64> {
-        self.cpu.cached_load_for_update(w, va).ok_or(ELSEWHERE)
+        load(&self.cpu.writes, self.cpu.bus().ram(), w, va).ok_or(ELSEWHERE)
     }
     #[inline(always)]
     fn store(&mut self, w: u32, va: u64, v: u64) -> Exec {
-        self.cpu.cached_store(w, va, v).ok_or(ELSEWHERE)
+        let frame = self.cpu.writes.frame(va);
+        store(frame, self.cpu.bus_mut().ram_mut(), w, va, v).ok_or(ELSEWHERE)
     }
     fn store_parts(&mut self, _va: u64, _parts: &[u64]) -> Exec {
         Err(ELSEWHERE)
