@@ -2,12 +2,15 @@
 //!
 //! [`Cpu::repeat_in_bulk`] does iterations that change no flag that anyone sees and cannot trap, within one page of each
 //! operand, and never the last one: traps, flags and the end are left to the description in [`crate::sem::string`].
-//! Whatever is unusual (going down, 32-bit addresses, a segment with a base, an element across two pages) it leaves whole.
+//! 32-bit addresses and elements across two pages it leaves whole.
+
+use std::iter;
+use std::ops::Range;
 
 use crate::bus::{Bus, PAGE_SIZE};
 use crate::cpu::Cpu;
 use crate::machine::{Exec, Machine};
-use crate::op::{Gpr, Op, Rep, Segment};
+use crate::op::{Gpr, Op, Rep};
 use crate::sem::string;
 
 /// A RAM offset, a count or a size as an index.
@@ -16,23 +19,56 @@ const fn index(n: u64) -> usize {
     n as usize
 }
 
-/// How many elements of `size` bytes lie between `va` and the end of its page.
-const fn to_page_end(va: u64, size: u64) -> u64 {
-    (PAGE_SIZE - va % PAGE_SIZE) / size
+/// The elements of a string that are treated together: all in one page.
+#[derive(Clone, Copy)]
+struct Stretch {
+    /// The address of the first of them.
+    first: u64,
+    /// Bytes in an element: 1, 2, 4 or 8.
+    size: u64,
+    /// Each is below the one before it.
+    down: bool,
+}
+
+impl Stretch {
+    /// How many elements there are to the end of the page.
+    const fn count(self) -> u64 {
+        let offset = self.first % PAGE_SIZE;
+        match self.down {
+            _ if offset + self.size > PAGE_SIZE => 0,
+            true => offset / self.size + 1,
+            false => (PAGE_SIZE - offset) / self.size,
+        }
+    }
+
+    /// Where in RAM the first `count` elements are, when the first of them is at `at`.
+    const fn range(self, at: u64, count: u64) -> Range<usize> {
+        let low = if self.down { at + self.size - count * self.size } else { at };
+        index(low)..index(low + count * self.size)
+    }
+
+    /// The elements that `ram` has there, in the order of the string.
+    fn elements(self, ram: &[u8], at: u64, count: u64) -> impl Iterator<Item = &[u8]> {
+        let mut elements = ram[self.range(at, count)].chunks_exact(index(self.size));
+        iter::from_fn(move || if self.down { elements.next_back() } else { elements.next() })
+    }
 }
 
 impl<B: Bus> Cpu<B> {
     /// Some of the iterations that `op` has before its last, possibly none.
     pub(crate) fn repeat_in_bulk(&mut self, op: &Op) {
-        let unusual = op.mem.addr32 || op.mem.segment != Segment::Flat || self.direction();
-        if !unusual && let Ok(done) = self.iterations(op) {
+        if op.mem.addr32 {
+            return;
+        }
+        if let Ok(done) = self.iterations(op) {
             let bytes = done * u64::from(op.w / 8);
+            let step = if self.direction() { bytes.wrapping_neg() } else { bytes };
             let moved: &[Gpr] = match op.cc {
                 string::MOVS | string::CMPS => &[Gpr::RSI, Gpr::RDI],
                 _ => &[Gpr::RDI],
             };
             for &r in moved {
-                self.set_reg(r, self.reg(r).wrapping_add(bytes));
+                self.set_reg(r, self.reg(r).wrapping_add(step));
             }
             self.set_reg(Gpr::RCX, self.reg(Gpr::RCX).wrapping_sub(done));
         }
@@ -41,54 +77,53 @@ impl<B: Bus> Cpu<B> {
     /// Does the iterations, but for the registers; how many they were. A trap means none: it comes again when the
     /// description runs.
     fn iterations(&mut self, op: &Op) -> Exec<u64> {
-        let size = u64::from(op.w / 8);
-        let (source, target) = (self.reg(Gpr::RSI), self.reg(Gpr::RDI));
-        let most = self.reg(Gpr::RCX).saturating_sub(1).min(to_page_end(target, size));
-        let of_both = most.min(to_page_end(source, size));
+        let stretch = |first| Stretch { first, size: u64::from(op.w / 8), down: self.direction() };
+        let source = stretch(self.segment_base(op.mem.segment).wrapping_add(self.reg(Gpr::RSI)));
+        let target = stretch(self.reg(Gpr::RDI));
+        let most = self.reg(Gpr::RCX).saturating_sub(1).min(target.count());
+        let of_both = most.min(source.count());
         match op.cc {
-            string::MOVS if of_both > 0 => self.copy(source, target, of_both, size),
-            string::STOS if most > 0 => self.fill(target, most, size),
-            string::SCAS if most > 0 => self.pass_over(op.rep, target, most, size),
-            string::CMPS if of_both > 0 => self.pass_pairs(op.rep, source, target, of_both, size),
+            string::MOVS if of_both > 0 => self.copy(source, target, of_both),
+            string::STOS if most > 0 => self.fill(target, most),
+            string::SCAS if most > 0 => self.pass_over(op.rep, target, most),
+            string::CMPS if of_both > 0 => self.pass_pairs(op.rep, source, target, of_both),
             _ => Ok(0),
         }
     }
 
-    /// Copies upward, element by element in effect: no further than the distance from source to target where the
-    /// target lies ahead.
-    fn copy(&mut self, source: u64, target: u64, count: u64, size: u64) -> Exec<u64> {
-        let (from, to) = (self.locate_read(source)?, self.locate_write(target)?);
-        let count = if from < to { count.min((to - from) / size) } else { count };
-        let (from, to, bytes) = (index(from), index(to), index(count * size));
-        self.bus_mut().ram_mut().copy_within(from..from + bytes, to);
+    /// Copies element by element in effect: no further than the distance from source to target where the target lies
+    /// ahead.
+    fn copy(&mut self, source: Stretch, target: Stretch, count: u64) -> Exec<u64> {
+        let (from, to) = (self.locate_read(source.first)?, self.locate_write(target.first)?);
+        let ahead = if source.down { from.saturating_sub(to) } else { to.saturating_sub(from) };
+        let count = if ahead > 0 { count.min(ahead / source.size) } else { count };
+        let (from, to) = (source.range(from, count), target.range(to, count));
+        self.bus_mut().ram_mut().copy_within(from, to.start);
         Ok(count)
     }
 
-    fn fill(&mut self, target: u64, count: u64, size: u64) -> Exec<u64> {
+    fn fill(&mut self, target: Stretch, count: u64) -> Exec<u64> {
         let value = self.reg(Gpr::RAX).to_le_bytes();
-        let to = index(self.locate_write(target)?);
-        let ram = &mut self.bus_mut().ram_mut()[to..to + index(count * size)];
-        for element in ram.chunks_exact_mut(index(size)) {
-            element.copy_from_slice(&value[..index(size)]);
+        let to = target.range(self.locate_write(target.first)?, count);
+        for element in self.bus_mut().ram_mut()[to].chunks_exact_mut(index(target.size)) {
+            element.copy_from_slice(&value[..index(target.size)]);
         }
         Ok(count)
     }
 
     /// The elements that are not what SCAS looks for.
-    fn pass_over(&mut self, rep: Rep, target: u64, count: u64, size: u64) -> Exec<u64> {
+    fn pass_over(&mut self, rep: Rep, target: Stretch, count: u64) -> Exec<u64> {
         let value = self.reg(Gpr::RAX).to_le_bytes();
-        let at = index(self.locate_read(target)?);
-        let elements = self.bus().ram()[at..at + index(count * size)].chunks_exact(index(size));
-        let goes_on = |element: &[u8]| (element == &value[..index(size)]) == (rep == Rep::Repe);
-        Ok(elements.take_while(|element| goes_on(element)).count() as u64)
+        let at = self.locate_read(target.first)?;
+        let goes_on = |element: &&[u8]| (*element == &value[..index(target.size)]) == (rep == Rep::Repe);
+        Ok(target.elements(self.bus().ram(), at, count).take_while(goes_on).count() as u64)
     }
 
     /// The pairs that are not what CMPS looks for.
-    fn pass_pairs(&mut self, rep: Rep, source: u64, target: u64, count: u64, size: u64) -> Exec<u64> {
-        let (a, b) = (index(self.locate_read(source)?), index(self.locate_read(target)?));
-        let (ram, bytes) = (self.bus().ram(), index(count * size));
-        let pairs =
-            ram[a..a + bytes].chunks_exact(index(size)).zip(ram[b..b + bytes].chunks_exact(index(size)));
+    fn pass_pairs(&mut self, rep: Rep, source: Stretch, target: Stretch, count: u64) -> Exec<u64> {
+        let (a, b) = (self.locate_read(source.first)?, self.locate_read(target.first)?);
+        let ram = self.bus().ram();
+        let pairs = source.elements(ram, a, count).zip(target.elements(ram, b, count));
         Ok(pairs.take_while(|(a, b)| (a == b) == (rep == Rep::Repe)).count() as u64)
     }
 }

@@ -232,18 +232,24 @@ fn an_instruction_without_semantics_is_named_by_its_bytes() {
 /// What one way to run a string instruction left: registers, both pages and a half, and the trap if there was one.
 type StringOutcome = (Regs, Vec<u8>, Option<(Trap, Option<PageFault>)>);
 
-/// Runs the string instruction `code` with these places and this count over [`DATA`], two pages of which the second may not be
-/// written, with a prefix (`rep`) or as one without a prefix for each iteration.
-fn string_instruction(code: &[u8], rep: Option<u8>, [source, target, count]: [u64; 3]) -> StringOutcome {
+/// Runs the string instruction `code` with these places and this count over [`DATA`], three pages of which the last may not be
+/// written, up or `down`, with a prefix (`rep`) or as one without a prefix for each iteration. The source is in FS.
+fn string_instruction(
+    code: &[u8],
+    rep: Option<u8>,
+    [source, target, count]: [u64; 3],
+    down: bool,
+) -> StringOutcome {
     let bytes: Vec<u8> = (0..4096_u32).map(|n| if n % 97 == 96 { 9 } else { 7 }).collect();
     let mut memory = Flat::new();
-    memory.map(CODE, &[rep.as_slice(), code, &[0x0f, 0x05]].concat(), Protection::CODE);
+    memory.map(CODE, &[rep.as_slice(), &[0x64], code, &[0x0f, 0x05]].concat(), Protection::CODE);
     memory.map(DATA, &bytes, Protection::DATA);
     memory.map(DATA + PAGE_SIZE, &bytes, Protection::DATA);
     memory.map(DATA + 2 * PAGE_SIZE, &bytes, Protection::READ);
-    let mut regs = Regs { rip: CODE, rflags: 0x202, ..Regs::default() };
+    let rflags = if down { 0x602 } else { 0x202 };
+    let mut regs = Regs { rip: CODE, rflags, fs_base: 0x1000, ..Regs::default() };
     (regs.gpr[0], regs.gpr[1], regs.gpr[6], regs.gpr[7]) =
-        (0x0707_0707_0707_0709, count, DATA + source, DATA + target);
+        (0x0707_0707_0707_0709, count, DATA + source - 0x1000, DATA + target);
     let mut cpu = Cpu::new(memory);
     cpu.set_regs(&regs);
     let mut m = Interpreter::new(cpu);
@@ -288,13 +294,15 @@ fn repeated_string_instructions_do_what_their_iterations_do() {
         for [source, target] in
             [[0, 5000], [5000, 3], [100, 108], [108, 100], [64, 64], [4090, 4001], [1, 8191], [9000, 8100]]
         {
-            for count in [0, 1, 2, 7, 100, 700, 3000] {
-                let whole = string_instruction(&code, Some(0xf3), [source, target, count]);
-                let parts = string_instruction(&code, None, [source, target, count]);
+            for (count, down) in
+                [0, 1, 2, 7, 100, 700, 3000].into_iter().flat_map(|n| [(n, false), (n, true)])
+            {
+                let whole = string_instruction(&code, Some(0xf3), [source, target, count], down);
+                let parts = string_instruction(&code, None, [source, target, count], down);
                 traps += u32::from(whole.2.is_some());
                 assert!(
                     whole == parts,
-                    "{code:x?} {source} {target} {count}: {:x?}, one by one {:x?}",
+                    "{code:x?} {source} {target} {count} {down}: {:x?}, one by one {:x?}",
                     whole.0,
                     parts.0
                 );
