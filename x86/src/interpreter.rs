@@ -173,7 +173,7 @@ impl<B: Bus> Interpreter<B> {
             let exit = step::run(cpu, steps);
             let done = steps.len() - exit.left().min(steps.len());
             cpu.retired.instructions += done as u64;
-            let Some(step) = steps.get(done.wrapping_sub(1)) else { return None };
+            let step = steps.get(done.wrapping_sub(1))?;
             if exit.why() != Why::Taken {
                 return leave(cpu, exit.why(), step, self.cache.last(found), observer);
             }

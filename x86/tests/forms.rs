@@ -5,15 +5,15 @@ mod support;
 
 use iced_x86::FlowControl;
 use support::{CODE, DATA, encodings, state};
-use x86::bus::{Bus, PAGE_SIZE};
+use x86::bus::Bus;
 use x86::cpu::Cpu;
 use x86::flat::{Flat, Protection};
 use x86::interpreter::{Counters, Interpreter, Observer, Until};
 use x86::op::BranchKind;
 use x86::state::State;
 
-/// Bytes of RAM before those of the data.
-const DATA_OFFSET: usize = PAGE_SIZE as usize;
+/// Bytes in a page: the code is in the first of RAM.
+const PAGE: usize = 4096;
 
 #[derive(Default)]
 struct Trail(Vec<(u64, u64, BranchKind)>);
@@ -35,8 +35,8 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let mut memory = Flat::new();
-        memory.map(CODE, &[0xcc; PAGE_SIZE as usize], Protection::CODE);
-        memory.map(DATA, &[0; 3 * PAGE_SIZE as usize], Protection::DATA);
+        memory.map(CODE, &[0xcc; PAGE], Protection::CODE);
+        memory.map(DATA, &[0; 3 * PAGE], Protection::DATA);
         Bench { interpreter: Interpreter::new(Cpu::new(memory)) }
     }
 
@@ -49,7 +49,7 @@ impl Bench {
     /// Runs from `before`, stopping at each of `bounds`, or `single` instructions.
     fn effect(&mut self, before: &State, bounds: &[u64], single: bool) -> Effect {
         let cpu = self.interpreter.cpu_mut();
-        cpu.bus_mut().ram_mut()[DATA_OFFSET..].fill(0x93);
+        cpu.bus_mut().ram_mut()[PAGE..].fill(0x93);
         cpu.load_state(before);
         self.interpreter.set_counters(Counters::default());
         let mut trail = Trail::default();
