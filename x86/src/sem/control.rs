@@ -109,7 +109,7 @@ pub fn debug_trap<M: Machine>(_m: &mut M, _op: &Op) -> Exec<FlowOf<M>> {
     Err(Trap::Debug)
 }
 
-/// UD0, UD1, UD2; CLAC and STAC outside of ring 0.
+/// UD0, UD1, UD2; instructions of ring 0 that user mode does not have at all.
 pub fn undefined<M: Machine>(_m: &mut M, _op: &Op) -> Exec<FlowOf<M>> {
     Err(Trap::Undefined)
 }

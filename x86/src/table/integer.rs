@@ -2,8 +2,9 @@
 
 use iced_x86::{Code, EncodingKind, Instruction, Mnemonic as N, Register};
 
+use super::privileged;
 use crate::decode;
-use crate::machine::{Handler, Machine, MachineRead};
+use crate::machine::{Handler, Machine, MachineRead, Trap};
 use crate::op::{BranchKind, Condition, Loc, Op};
 use crate::sem::operand::{Any, AnyAddress, AnyCondition, AnyWidth};
 use crate::sem::{
@@ -247,6 +248,11 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<crate::machine::Body<M>> {
 /// Instructions that end a block.
 fn last<M: Machine>(i: &Instruction) -> Option<Handler<M>> {
     use BranchKind::{Conditional, IndirectCall, IndirectJump, RelativeCall, RelativeJump, Return};
+    match privileged::fault(i) {
+        Some(Trap::General) => return Some(Handler::Last(control::privileged::<M>, None)),
+        Some(_) => return Some(Handler::Last(control::undefined::<M>, None)),
+        None => {}
+    }
     let (run, kind): (crate::machine::Last<M>, _) = match i.mnemonic() {
         _ if i.is_jcc_short_or_near() => (control::jcc::<M, AnyCondition>, Some(Conditional)),
         N::Jmp if i.is_jmp_short_or_near() => (control::jmp::<M>, Some(RelativeJump)),
@@ -260,22 +266,9 @@ fn last<M: Machine>(i: &Instruction) -> Option<Handler<M>> {
         N::Int3 => (control::breakpoint::<M>, None),
         N::Int1 => (control::debug_trap::<M>, None),
         N::Ud0 | N::Ud1 | N::Ud2 => (control::undefined::<M>, None),
-        // Unlike the other privileged instructions.
-        N::Clac | N::Stac => (control::undefined::<M>, None),
-        _ if i.is_privileged() || is_forbidden(i) => (control::privileged::<M>, None),
         _ => (string_last(i).or_else(|| machine_read(i))?, None),
     };
     Some(Handler::Last(run, kind))
-}
-
-/// Instructions that fault in a Linux program though they are not marked privileged: port I/O (IOPL is 0),
-/// and software interrupts other than INT3, for which process guests have no gate.
-fn is_forbidden(i: &Instruction) -> bool {
-    decode::is_port_string(i)
-        || matches!(
-            i.mnemonic(),
-            N::Hlt | N::Cli | N::Sti | N::In | N::Out | N::Int | N::Rdmsr | N::Wrmsr | N::Swapgs
-        )
 }
 
 fn string_last<M: Machine>(i: &Instruction) -> Option<crate::machine::Last<M>> {

@@ -136,7 +136,6 @@ static FAMILIES: &[Family] = &[
         &[F::VMX, F::SVM, F::SEV_ES, F::SEV_SNP, F::SGX1, F::OSS, F::SMX, F::SMM, F::TDX],
         "for hypervisors, enclaves and firmware",
     ),
-    left_out("MONITOR, MWAIT", &[F::MONITOR], "#UD outside of ring 0"),
 ];
 
 const NOT_ANNOUNCED: &str = "no CPU model announces it";
@@ -146,10 +145,15 @@ pub fn all() -> impl Iterator<Item = &'static Family> {
     FAMILIES.iter().chain([&PRIVILEGED])
 }
 
+/// Whether an encoding is of ring 0, as MONITOR and MWAIT are, too, unless the system allows them.
+pub(super) fn is_privileged(code: Code) -> bool {
+    !code.op_code().cpl3() || code.cpuid_features().contains(&F::MONITOR)
+}
+
 /// The family of an encoding; none if it needs nothing that is known here.
 #[must_use]
 pub fn family_of(code: Code) -> Option<&'static Family> {
-    if !code.op_code().cpl3() {
+    if is_privileged(code) {
         return Some(&PRIVILEGED);
     }
     let features = code.cpuid_features();

@@ -9,9 +9,11 @@ use crate::generate::{encodings, is_in_table};
 use crate::host::Processor;
 use crate::runs::Run;
 pub use families::{Family, all as families, family_of as family};
-use iced_x86::{Code, Mnemonic};
+use iced_x86::{Code, Instruction};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use x86::machine::Trap;
+use x86::table::privileged;
 
 const HEAD: &str = "# Instructions
 
@@ -162,10 +164,13 @@ fn section(family: &Family, rows: &Rows, processors: &[&Processor], runs: &[Run]
 
 /// What there is to know of an encoding: that it faults, or why no processor runs cases of it.
 fn note(code: Code) -> Option<&'static str> {
-    match code.mnemonic() {
-        Mnemonic::Clac | Mnemonic::Stac => return Some("#UD outside of ring 0"),
-        _ if !code.op_code().cpl3() => return Some("#GP outside of ring 0"),
-        _ => {}
+    if families::is_privileged(code) {
+        let mut i = Instruction::default();
+        i.set_code(code);
+        return match privileged::fault(&i) {
+            Some(Trap::General) => Some("#GP outside of ring 0"),
+            _ => Some("#UD outside of ring 0"),
+        };
     }
     dont_care::EXCLUDED
         .iter()
