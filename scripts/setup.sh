@@ -29,6 +29,7 @@ missing_packages() {
     have musl-gcc || echo musl-tools
     have gdb || echo gdb
     have busybox || echo busybox-static
+    have go || echo golang-go
     have curl || echo curl
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
     local libc

@@ -7,6 +7,7 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use vmm::engine::EngineError;
 use vmm::gate::GateError;
 use vmm::journal::End;
 use vmm::process::ProcessError;
@@ -73,6 +74,7 @@ pub(crate) fn failure(error: ReplayError) -> Failure {
         ReplayError::Recording(_) => Code::Damaged,
         ReplayError::Process(ProcessError::Gate(GateError::Diverged { .. })) => Code::Diverged,
         ReplayError::Process(ProcessError::Gate(_)) => Code::Damaged,
+        ReplayError::Process(ProcessError::Engine(EngineError::Lacks { .. })) => Code::Host,
         ReplayError::Process(_) => Code::Other,
     };
     Failure::new(code, error)

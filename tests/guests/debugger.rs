@@ -38,6 +38,18 @@ pub(crate) fn backtrace(arguments: &[&str]) -> Result<Vec<Frame>, String> {
     Ok(frames)
 }
 
+/// The threads of a core by their ids, in gdb's order.
+pub(crate) fn threads(program: &str, core: &str) -> Vec<String> {
+    let mut gdb = Command::new("gdb");
+    let output =
+        gdb.args(["-batch", "-nx", "-ex", "info threads", program, core]).output().expect("gdb runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let id = |line: &str| Some(line.split_once("LWP ")?.1.split([')', ' ']).next()?.to_owned());
+    // The list itself, not the messages before it.
+    let list = text.lines().skip_while(|line| !line.trim_start().starts_with("Id "));
+    list.filter_map(id).collect()
+}
+
 /// Reads `#1  0x000000000040171e in main (argc=...) at smashed-stack.c:35`, where the address may be missing.
 fn frame(line: &str) -> Option<Frame> {
     let (_, rest) = line.strip_prefix('#')?.split_once("  ")?;

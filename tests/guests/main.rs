@@ -114,6 +114,31 @@ fn recorded_and_replayed() {
     }
 }
 
+/// The core of a program with threads has them all, the one that crashed first.
+#[test]
+fn cores_have_every_thread() {
+    let guests = images::all();
+    let guest = guests.iter().find(|guest| guest.name == "second-thread").expect("the image is there");
+    for engine in engines::usable("cores_have_every_thread") {
+        for libc in LIBCS {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let recording = folder.path().join("recording");
+            engines::record(guest, libc, engine, &recording);
+            let core = engines::core(&recording);
+            let threads = core["threads"].as_array().expect("a list");
+            let ids: Vec<_> = threads.iter().map(|thread| thread["id"].as_i64()).collect();
+            assert_eq!(ids, [Some(1001), Some(1000), Some(1002)], "{libc} on {engine}");
+            assert_eq!(threads[0]["rip"], core["registers"]["rip"], "{libc} on {engine}");
+            if debugger::available("cores_have_every_thread") {
+                let program = guest.program(libc).display().to_string();
+                let core = recording.join("core").display().to_string();
+                let threads = debugger::threads(&program, &core);
+                assert_eq!(threads, ["1001", "1000", "1002"], "{libc} on {engine}");
+            }
+        }
+    }
+}
+
 /// gdb opens the core of each crash with the program, and shows the marked line of the marked function.
 #[test]
 fn cores_open_in_gdb() {

@@ -1,5 +1,5 @@
 //! Whole programs: under `gretel record --engine soft` each of `guest-images/programs/list.toml` gives the same output
-//! and the same status as natively, and its recording replays to the same end.
+//! and the same status as natively, and its recording replays to the same end, on every engine.
 
 mod list;
 mod run;
