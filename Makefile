@@ -18,7 +18,7 @@ test: guests
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "skipped: deny.toml is not checked, since cargo-deny is not installed"; fi
 
-# Ten million random cases of the semantics against this processor; a few minutes.
+# Ten million random cases of the semantics against this processor, and all directed ones.
 long-test: setup
 	cargo run --release --locked -p x86-oracle -- --cases 10000000
 	cargo run --release --locked -p x86-oracle -- --directed

@@ -55,9 +55,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let opened = open(&args.input, args.exe.as_deref())?;
     let core = &opened.core;
-    for damage in &core.damage {
-        eprintln!("gretel: core {} is damaged: {damage}", core.path.display());
-    }
+    warn_of_damage(core);
     let mut trail = core.trail().unwrap_or_else(|error| {
         eprintln!("gretel: core {}: {error}", core.path.display());
         None
@@ -78,6 +76,13 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     written(shown)?;
     Ok(if core.damage.is_empty() { ExitCode::SUCCESS } else { Code::Damaged.into() })
+}
+
+/// Says on stderr what the core lacks.
+pub(crate) fn warn_of_damage(core: &Core) {
+    for damage in &core.damage {
+        eprintln!("gretel: core {} is damaged: {damage}", core.path.display());
+    }
 }
 
 /// The bytes of the core's memory at `address`, as many as follow one another; gives their number.

@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::output::written;
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let engine = engine::open(args.engine)?;
     let mut replay = Replay::start(&recording, engine, args.output.then(to_own_streams)).map_err(failure)?;
     let replayed = replay.run_to_end().map_err(failure)?;
-    print(args, &replayed).map_err(|e| Failure::new(Code::Write, format!("cannot write to stdout: {e}")))?;
+    written(print(args, &replayed))?;
     if let Some(difference) = &replayed.crumbs.difference {
         eprintln!("gretel: the replay is as the journal has it, but the ring of crumbs is not: {difference}");
         return Ok(Code::Damaged.into());

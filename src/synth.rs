@@ -59,8 +59,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     instructions: usize,
     /// Take about this time, search and certificate together
-    #[arg(long, value_name = "SECONDS", default_value_t = 9.0)]
-    time: f64,
+    #[arg(long, value_name = "SECONDS", default_value = "9", value_parser = seconds)]
+    time: Duration,
     /// Certify on the software CPU alone, even where KVM can be used
     #[arg(long)]
     no_kvm: bool,
@@ -71,6 +71,16 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// A span of time. A year is more than anyone waits, and less than what clocks can count.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let span = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    span.filter(|span| *span <= LONGEST)
+        .ok_or_else(|| "give seconds, such as 9 or 0.5, a year at most".to_owned())
+}
+
+/// What [`seconds`] takes at most.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 pub(crate) fn run(args: &Args) -> Outcome {
     std::thread::scope(|scope| {
@@ -84,12 +94,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 fn run_deep(args: &Args) -> Outcome {
-    let limits = Limits {
-        instructions: args.instructions,
-        time: Duration::try_from_secs_f64(args.time)
-            .map_err(|e| Failure::new(Code::Usage, format!("--time: {e}")))?,
-    };
+    let limits = Limits { instructions: args.instructions, time: args.time };
     let Opened { core, executable } = open(args)?;
+    core_file::warn_of_damage(&core);
     let Some((bytes, path)) = executable else {
         let message = "which program is it? Name it with --exe";
         return Err(Failure::new(Code::Usage, format!("{}: {message}", core.path.display())));
@@ -173,8 +180,9 @@ fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
     }
     let mut records = Vec::new();
     for record in trail.records.iter().rev().take_while(|record| !record.from_is_hidden()) {
-        // The way into the kernel, by a call or by the crash itself, is no branch of the program.
-        if record.to >> 63 == 0 {
+        // The way into the kernel, by a call or by the crash itself, is no branch of the program, nor is the way back.
+        let in_kernel = |address: u64| address >> 63 != 0;
+        if !in_kernel(record.from) && !in_kernel(record.to) {
             records.push((record.from, record.to));
         }
         if record.after_gap {

@@ -200,6 +200,21 @@ fn a_reader_follows_a_writer_on_another_thread() {
     assert!(seen >= 64, "the last lap stays: {seen}");
 }
 
+/// Behind the last number there is no next one: a reader would wait for it for ever, or give it again and again.
+#[test]
+fn the_last_number_of_all_is_nobodys() {
+    let ring = Ring::new();
+    drop(ring.writer(1));
+    let mut bytes = fs::read(&ring.path).unwrap();
+    bytes[SLOTS_AT..].copy_from_slice(&Entry { number: u64::MAX, crumb: plain(1) }.to_bytes());
+    fs::write(&ring.path, &bytes).unwrap();
+    let mut reader = ring.reader();
+    assert_eq!((reader.snapshot().unwrap().entries.len(), reader.snapshot().unwrap().torn), (0, 1));
+    for _ in 0..3 {
+        assert_eq!(reader.follow().unwrap(), (Vec::new(), 0));
+    }
+}
+
 #[test]
 fn sizes_that_a_ring_cannot_have_are_refused() {
     for slots in [0, lbr::crumb::ring::MAX_SLOTS + 1] {

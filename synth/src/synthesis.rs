@@ -232,12 +232,12 @@ impl Attempts<'_> {
         for (n, (step, call)) in (1..).zip(path) {
             let instruction = self.request.program.instruction_at(step.address);
             let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
-            let prepended = hypothesis.prepend(&prepared, *call);
-            let related = prepended.and_then(|()| match stack.above_frame_at_epilogue(step.address) {
-                Some(above) => hypothesis.relate_stack(above),
-                None => Ok(()),
-            });
-            if related.is_err() {
+            if hypothesis.prepend(&prepared, *call).is_err() {
+                break;
+            }
+            let above = stack.above_frame_at_epilogue(step.address);
+            if above.is_some_and(|above| hypothesis.relate_stack(above).is_err()) {
+                hypothesis.pop();
                 break;
             }
             // What the solver gave up on once, it gives up on again: then a solution is kept, as the search did, where it

@@ -312,3 +312,17 @@ fn a_warning_is_said_once() {
     assert!(suffix.out().contains(" of the 32 branch records\n"), "{}{}", suffix.out(), suffix.err);
     assert!(!suffix.err.contains("mincore"), "{}", suffix.err);
 }
+
+/// What a recorder left that was killed while it wrote a core is not in the way of the next.
+#[test]
+fn a_core_that_was_left_unfinished_is_replaced() {
+    let place = Place::new();
+    let Some(_program) = place.compile("crashes", CRASHES) else { return };
+    fs::create_dir(place.path("rec")).unwrap();
+    place.write("rec/journal", "cut");
+    place.write("rec/core.unfinished", "half of a core");
+    let recorded = place.gretel(&["record", "--engine", "soft", "--force", "-o", "rec", "--", "./crashes"]);
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    assert_eq!(core(&place, &["rec"])["signal"]["name"], "SIGSEGV");
+    assert!(!place.path("rec/core.unfinished").exists());
+}

@@ -94,6 +94,17 @@ fn replay_needs_only_the_folder() {
     }
 }
 
+/// A reader that has seen enough is no failure.
+#[test]
+fn a_closed_pipe_behind_replay_is_no_failure() {
+    let place = Place::new();
+    assert_eq!(place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "busybox", "true"]).code, 0);
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let script = format!("{{ {gretel} replay --engine soft rec; echo $? >code; }} | true");
+    assert_eq!(ran(&mut place.command("sh", &["-c", &script])).err, "");
+    assert_eq!(fs::read_to_string(place.path("code")).unwrap(), "0\n");
+}
+
 #[test]
 fn standard_input_is_recorded() {
     let place = Place::new();

@@ -133,6 +133,8 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Resu
         mappings.iter().map(|m| Area { start: m.start, end: m.end, rights: m.rights }).collect();
     let mut page = |at: u64, bytes: &mut [u8; PAGE_LEN]| process.read_memory(at, bytes);
     let unfinished = path.with_extension("unfinished");
+    // One that was killed while it wrote a core has left what it had.
+    let _ = fs::remove_file(&unfinished);
     let written = private_file(&unfinished)
         .and_then(|file| write(file, &contents, &areas, &mut page))
         .and_then(|()| fs::rename(&unfinished, path));

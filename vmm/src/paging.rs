@@ -56,7 +56,7 @@ pub struct Mapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PagingError {
     /// Every frame is taken.
-    #[error("the guest needs more than its {bytes} bytes of memory; give it more with --memory")]
+    #[error("the guest needs more than the {bytes} bytes of memory that it has; let it use less")]
     OutOfFrames {
         /// The size of guest memory.
         bytes: u64,

@@ -147,7 +147,7 @@ impl Reader {
                 match self.entry(slot, record) {
                     Some(entry) if entry.number == self.next => {
                         found.push(entry);
-                        self.next = self.next.saturating_add(1);
+                        self.next += 1;
                     }
                     // The writer is a lap ahead.
                     Some(entry) if entry.number > self.next => return self.catch_up(found),
@@ -166,14 +166,16 @@ impl Reader {
         entries.retain(|entry| entry.number >= self.next);
         let Some(newest) = entries.last() else { return Ok((found, 0)) };
         let lost = newest.number - self.next + 1 - entries.len() as u64;
-        self.next = newest.number.saturating_add(1);
+        self.next = newest.number + 1;
         found.append(&mut entries);
         Ok((found, lost))
     }
 
-    /// The record in a slot, if it is one that belongs there.
+    /// The record in a slot, if it is one that belongs there. No writer comes to the last number of all, behind which
+    /// there would be no next one.
     fn entry(&self, slot: u64, record: &[u8; RECORD]) -> Option<Entry> {
-        let belongs = |entry: &Entry| (entry.number - 1) % u64::from(self.header.slots) == slot;
+        let slots = u64::from(self.header.slots);
+        let belongs = |entry: &Entry| entry.number != u64::MAX && (entry.number - 1) % slots == slot;
         Entry::from_bytes(record).filter(belongs)
     }
 

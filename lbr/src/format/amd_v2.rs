@@ -65,7 +65,7 @@ pub(crate) fn written(record: &BranchRecord) -> Raw {
 /// The branches of the registers, oldest first, and how many there can be.
 pub(crate) fn decode(dump: &Dump, registers: &Registers) -> Result<(Vec<BranchRecord>, u32), DumpError> {
     let bits = dump.address_bits();
-    if !matches!(bits, 48 | 57) {
+    if !is_width(bits) {
         return Err(DumpError::AddressBits(bits));
     }
     let depth = dump.depth.unwrap_or_else(|| registers.run(msr::AMD_FROM, 2));
@@ -83,8 +83,16 @@ pub(crate) fn decode(dump: &Dump, registers: &Registers) -> Result<(Vec<BranchRe
     Ok((records.filter_map(Result::transpose).collect::<Result<_, _>>()?, depth))
 }
 
+/// Whether there are processors whose virtual addresses have this width: with four and with five levels of page tables.
+fn is_width(address_bits: u32) -> bool {
+    matches!(address_bits, 48 | 57)
+}
+
 /// The registers that hold the trail.
 pub(crate) fn encode(address_bits: u32, trail: &Trail) -> Result<Registers, Unencodable> {
+    if !is_width(address_bits) {
+        return Err(Unencodable::AddressBits(address_bits));
+    }
     let (depth, count) = (trail.depth, trail.records.len());
     if !(1..=MAX_DEPTH).contains(&depth) {
         return Err(Unencodable::NoSuchDepth(depth));

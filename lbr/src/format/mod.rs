@@ -48,6 +48,9 @@ pub enum Unencodable {
     /// The family's records are not in registers.
     #[error("records of perf are not in registers")]
     NotInRegisters,
+    /// No processor has addresses of this width.
+    #[error("virtual addresses have 48 or 57 bits, not {0}")]
+    AddressBits(u32),
 }
 
 /// `value` with its bits from `bits` on replaced by copies of the highest bit below: an address of `bits` bits.

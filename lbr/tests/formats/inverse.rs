@@ -2,7 +2,7 @@
 
 use lbr::format::brstack;
 use lbr::format::perf::{Entry, Stack};
-use lbr::format::{amd_v2, intel_arch, intel_legacy};
+use lbr::format::{Unencodable, amd_v2, intel_arch, intel_legacy};
 use lbr::{BranchRecord, Dump, Family, Filter, Kind, Provenance, Registers, Trail, registers};
 use proptest::prelude::*;
 
@@ -235,4 +235,11 @@ fn what_does_not_fit_is_refused() {
         assert_eq!(why(family, 8, &[(0, 0)]), zero);
     }
     assert_eq!(why(Family::Perf, 8, &[]), "records of perf are not in registers");
+    for bits in [0, 64, 65] {
+        let one = vec![BranchRecord::new(1, 2)];
+        let (provenance, family) = (Provenance::Hardware, Family::AmdV2);
+        let trail = Trail { records: one, depth: 16, filter: None, provenance, family };
+        let dump = Dump { address_bits: Some(bits), ..Dump::of(family) };
+        assert_eq!(dump.encode(&trail), Err(Unencodable::AddressBits(bits)));
+    }
 }

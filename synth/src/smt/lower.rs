@@ -60,7 +60,6 @@ impl<'t> Lowering<'t> {
             }
             Node::Not(a) => self.truth(a).not(),
             Node::And(a, b) => Bool::and(&[self.truth(a), self.truth(b)]),
-            Node::Or(a, b) => Bool::or(&[self.truth(a), self.truth(b)]),
             Node::Xor(a, b) => self.truth(a).xor(self.truth(b)),
             Node::Ite(c, a, b) => self.truth(c).ite(&self.truth(a), &self.truth(b)),
             Node::Divide { signed, high, low, divisor, .. } => {

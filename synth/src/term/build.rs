@@ -217,9 +217,6 @@ impl Terms {
             {
                 self.build_extract(u32::from(ll), wh + wl, a)
             }
-            (Node::Extract { low: lh, of: a }, _) if a == low && u32::from(lh) == wl => {
-                self.build_extract(0, wh + wl, a)
-            }
             // Concatenations lean to the right, so that the parts of one value meet.
             (Node::Concat(x, y), _) => self.build_concat(x, self.build_concat(y, low)),
             (_, Node::Concat(x, y)) if self.adjacent(high, x) => {
@@ -236,7 +233,6 @@ impl Terms {
             (Node::Extract { low: lh, of: a }, Node::Extract { low: ll, of: b }) => {
                 a == b && u32::from(lh) == u32::from(ll) + self.width(low)
             }
-            (Node::Extract { low: lh, of: a }, _) => a == low && u32::from(lh) == self.width(low),
             _ => false,
         }
     }
@@ -445,7 +441,6 @@ impl Terms {
             Node::Cmp(op, a, b) => self.build_cmp(op, with(a), with(b)),
             Node::Not(a) => self.build_not(with(a)),
             Node::And(a, b) => self.build_and(with(a), with(b)),
-            Node::Or(a, b) => self.build_or(with(a), with(b)),
             Node::Xor(a, b) => self.build_xor(with(a), with(b)),
         }
     }

@@ -3,8 +3,8 @@
 //! A [`Term`] is an index into [`Terms`], so it is `Copy` and equal terms are equal indices. Canonical forms,
 //! on which the propagation relies: no operation has only literal operands (it is folded with the concrete
 //! domain, the same code that the software CPU runs); the literal of a commutative operation stands on the
-//! right; `x - c` is `x + (-c)`; an extraction never sits on a concatenation, an extension or another
-//! extraction; adjacent extractions of one term are never concatenated.
+//! right; `x - c` is `x + (-c)`; `a or b` is `not (not a and not b)`; an extraction never sits on a
+//! concatenation, an extension or another extraction; adjacent extractions of one term are never concatenated.
 
 mod build;
 mod domain;
@@ -96,8 +96,6 @@ pub enum Node {
     Not(Term),
     /// Logical and.
     And(Term, Term),
-    /// Logical or.
-    Or(Term, Term),
     /// Exclusive or of truth values.
     Xor(Term, Term),
 }
@@ -213,7 +211,6 @@ impl Terms {
             | Node::Concat(a, b)
             | Node::Cmp(_, a, b)
             | Node::And(a, b)
-            | Node::Or(a, b)
             | Node::Xor(a, b) => [a, b].into_iter().for_each(each),
             Node::Ite(c, a, b) => [c, a, b].into_iter().for_each(each),
             Node::Divide { high, low, divisor, .. } => [high, low, divisor].into_iter().for_each(each),

@@ -23,7 +23,6 @@ enum Rule {
     Cmp(Cmp, u32, Place, Place),
     Not(Place),
     And(Place, Place),
-    Or(Place, Place),
     Xor(Place, Place),
     Divide { part: DivisionPart, signed: bool, w: u32, high: Place, low: Place, divisor: Place },
     Opaque { op: Opaque, part: u8, w: u32, args: Vec<Place> },
@@ -84,7 +83,6 @@ impl Plan {
             Node::Cmp(op, a, b) => Rule::Cmp(op, terms.width(a), of(a), of(b)),
             Node::Not(a) => Rule::Not(of(a)),
             Node::And(a, b) => Rule::And(of(a), of(b)),
-            Node::Or(a, b) => Rule::Or(of(a), of(b)),
             Node::Xor(a, b) => Rule::Xor(of(a), of(b)),
             Node::Divide { part, signed, high, low, divisor } => {
                 let w = terms.width(divisor);
@@ -118,7 +116,6 @@ impl Rule {
             Rule::Cmp(op, w, a, b) => Concrete.cmp(op, w, values[a], values[b]).into(),
             Rule::Not(a) => (!truth(a)).into(),
             Rule::And(a, b) => (truth(a) && truth(b)).into(),
-            Rule::Or(a, b) => (truth(a) || truth(b)).into(),
             Rule::Xor(a, b) => (truth(a) != truth(b)).into(),
             Rule::Divide { part, signed, w, high, low, divisor } => {
                 let division = Concrete.divide(signed, w, values[high], values[low], values[divisor]);

@@ -56,7 +56,6 @@ fn operation(node: Node) -> String {
         Node::Un(op, _) => format!("{op:?}"),
         Node::Ite(..) => "if".to_owned(),
         Node::And(..) => "and".to_owned(),
-        Node::Or(..) => "or".to_owned(),
         Node::Xor(..) => "xor".to_owned(),
         Node::Divide { part, .. } => format!("{part:?}"),
         Node::Opaque { op, part, .. } => format!("{op:?}.{part}"),

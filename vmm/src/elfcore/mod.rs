@@ -79,10 +79,11 @@ pub struct Segment {
     pub start: u64,
     /// First address behind it.
     pub end: u64,
+    /// First address behind what was written into the core: `start` where the kernel left the mapping out.
+    pub dumped: u64,
     /// What was allowed there.
     pub rights: Rights,
-    /// The bytes from `start` on that the core holds: all, or none (the kernel left the mapping out), or, in a
-    /// cut file, some.
+    /// The bytes from `start` on that the core holds: all up to `dumped`, or, in a cut file, some.
     pub data: Vec<u8>,
 }
 
@@ -178,7 +179,8 @@ impl Core {
     }
 
     /// Takes what the core leaves out from the executable that ran: Linux writes no pages that are as they are
-    /// in a file (`coredump_filter`). Only addresses that the core says were mapped are filled.
+    /// in a file (`coredump_filter`). Only addresses that the core says were mapped are filled, and none of those that
+    /// were written and are missing, since the file was cut: the program may have changed them.
     ///
     /// # Errors
     /// When the file cannot be read or is not an x86-64 ELF program.
@@ -268,6 +270,9 @@ impl Core {
     fn run(&self, va: u64) -> Option<&[u8]> {
         let segment = find(&self.segments, va)?;
         bytes_at(segment, va).or_else(|| {
+            if va < segment.dumped {
+                return None;
+            }
             let bytes = bytes_at(find(&self.backing, va)?, va)?;
             let left = usize::try_from(segment.end - va).unwrap_or(usize::MAX);
             Some(&bytes[..bytes.len().min(left)])

@@ -69,6 +69,10 @@ impl Source {
     fn bytes(&mut self, offset: u64, count: u64) -> Result<Vec<u8>, CoreError> {
         let count = count.min(self.size.saturating_sub(offset));
         let mut out = Vec::new();
+        if count == 0 {
+            // An offset may be any number, and not every number can be sought.
+            return Ok(out);
+        }
         let read = self.file.seek(SeekFrom::Start(offset));
         let read = read.and_then(|_| (&mut self.file).take(count).read_to_end(&mut out));
         read.map_err(|error| CoreError::Read { path: self.path.clone(), error })?;
@@ -219,7 +223,8 @@ fn segments(
                 format!("memory {known:#x}-{:#x} is missing (the file is cut)", header.address + wanted);
             damage.push(Damage { offset: header.offset.saturating_add(data.len() as u64), what });
         }
-        segments.push(Segment { start: header.address, end, rights: header.rights(), data });
+        let dumped = header.address + wanted;
+        segments.push(Segment { start: header.address, end, dumped, rights: header.rights(), data });
     }
     segments.sort_by_key(|s| s.start);
     Ok(without_overlaps(segments, damage))
@@ -342,20 +347,28 @@ fn note(bytes: &[u8], at: usize) -> Option<(&[u8], u32, &[u8], usize)> {
 
 /// The pieces of memory that an executable's file holds, at the addresses where it was loaded.
 pub(super) fn backing(path: &Path, auxv: &[(u64, u64)]) -> Result<Vec<Segment>, CoreError> {
+    const EXPECTED: &str = "an x86-64 ELF program";
     let mut source = Source::open(path)?;
-    let headers = headers(&mut source, "an x86-64 ELF program")?;
+    let headers = headers(&mut source, EXPECTED)?;
     let bias = load_bias(&headers, auxv);
+    // As a core's, a program's segments share no bytes but those of the pages at their ends.
+    let mut budget = source.size + 2 * crate::ram::PAGE * headers.program_headers.len() as u64;
     let mut pieces = Vec::new();
     for header in headers.program_headers.iter().filter(|h| h.kind == PT_LOAD) {
         let (offset, address, size) = if header.rights().write {
-            (header.offset, header.address, header.file_size)
+            (header.offset, header.address, header.file_size.min(source.size))
         } else {
             whole_pages(header, source.size)
         };
+        budget = budget.checked_sub(size).ok_or_else(|| CoreError::Not {
+            path: path.to_owned(),
+            expected: EXPECTED,
+            why: format!("its segment at {:#x} shares its bytes with others", header.address),
+        })?;
         let data = source.bytes(offset, size)?;
         let start = address.wrapping_add(bias);
         let Some(end) = start.checked_add(data.len() as u64) else { continue };
-        pieces.push(Segment { start, end, rights: header.rights(), data });
+        pieces.push(Segment { start, end, dumped: end, rights: header.rights(), data });
     }
     pieces.sort_by_key(|p| p.start);
     Ok(without_overlaps(pieces, &mut Vec::new()))

@@ -112,6 +112,60 @@ fn a_cut_core_says_what_it_lacks() {
     }
 }
 
+/// An executable of one segment, `copies` times in its headers, which is all 0xcd but for those.
+fn executable(dir: &Path, copies: u16) -> PathBuf {
+    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+    bytes.resize(16, 0);
+    bytes.extend([2_u16, 62].iter().flat_map(|half| half.to_le_bytes()));
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend([0x40_1000_u64, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
+    bytes.extend([0, 0, 64, 56, copies, 0, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
+    for _ in 0..copies {
+        bytes.extend([1_u32, 6].iter().flat_map(|half| half.to_le_bytes()));
+        bytes
+            .extend([0, 0x40_0000, 0, 0x3000, 0x3000, 0x1000_u64].iter().flat_map(|word| word.to_le_bytes()));
+    }
+    bytes.resize(0x3000, 0xcd);
+    let path = dir.join("program");
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// What was dumped and is cut off is not what the executable has there: the program may have written to it.
+#[test]
+fn a_cut_core_is_not_filled_up_from_the_executable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = sample(dir.path());
+    let whole = std::fs::read(&path).unwrap();
+    // One page of the last area, one of the first, and a half.
+    std::fs::write(&path, &whole[..whole.len() - 0x2800]).unwrap();
+    let core = Core::open(&path).unwrap().with_executable(&executable(dir.path(), 1)).unwrap();
+    assert!(!core.damage.is_empty());
+    assert_eq!((core.byte(0x40_17ff), core.byte(0x40_1800), core.byte(0x40_2fff)), (Some(0xab), None, None));
+}
+
+#[test]
+fn an_executable_whose_segments_share_their_bytes_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let core = Core::open(&sample(dir.path())).unwrap();
+    let error = core.with_executable(&executable(dir.path(), 20)).unwrap_err();
+    assert!(error.to_string().contains("segment at 0x400000 shares its bytes"), "{error}");
+}
+
+/// A program header may name any offset; what is behind the end of the file is damage, not an error.
+#[test]
+fn an_offset_beyond_all_files_is_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = sample(dir.path());
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The last program header's p_offset.
+    let at = 64 + 3 * 56 + 8;
+    bytes[at..at + 8].copy_from_slice(&u64::MAX.to_le_bytes());
+    std::fs::write(&path, &bytes).unwrap();
+    let core = Core::open(&path).unwrap();
+    assert_eq!((core.damage.len(), core.byte(0x60_0000), core.byte(0x40_1000)), (1, None, Some(0xab)));
+}
+
 proptest::proptest! {
     #[test]
     fn damaged_cores_do_not_panic(flips in proptest::collection::vec((0_usize..2500, 0_u8..8), 1..12)) {

@@ -52,8 +52,13 @@ impl State {
         self.from_rsp = self.from_rsp.and_then(moved);
     }
 
+    /// What rbp is where its value lies on top of the stack.
+    fn top(self) -> Option<Rbp> {
+        Some(Rbp::InFrame(self.from_rsp?.checked_neg()?))
+    }
+
     fn pop_rbp(&mut self) {
-        let saved = self.from_rsp.map(|height| Rbp::InFrame(-height));
+        let saved = self.top();
         self.rbp = if saved == Some(self.rbp) { Rbp::Same } else { Rbp::Lost };
         self.from_rbp = None;
         self.push(-8);
@@ -153,7 +158,7 @@ fn step(before: State, instruction: &Instruction, factory: &mut InstructionInfoF
             if register == Some(Register::RBP) && state.rbp == Rbp::Same {
                 // Until rbp changes the caller's value is in both places.
                 state.push(8);
-                state.rbp = state.from_rsp.map_or(Rbp::Same, |height| Rbp::InFrame(-height));
+                state.rbp = state.top().unwrap_or(Rbp::Same);
                 return state;
             }
             state.push(8);
@@ -205,4 +210,24 @@ fn step(before: State, instruction: &Instruction, factory: &mut InstructionInfoF
         }
     }
     state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::IcedError;
+    use iced_x86::code_asm::{CodeAssembler, rbp, rsp};
+
+    /// A program may move its stack pointer as far as it likes.
+    #[test]
+    fn the_lowest_height_has_no_opposite() -> Result<(), IcedError> {
+        let mut a = CodeAssembler::new(64)?;
+        a.add(rsp, i32::MAX)?;
+        a.add(rsp, 9)?;
+        a.pop(rbp)?;
+        let mut factory = InstructionInfoFactory::new();
+        let after = a.instructions().iter().fold(State::ENTRY, |state, i| step(state, i, &mut factory));
+        assert_eq!(after, State { from_rsp: None, from_rbp: None, rbp: Rbp::Lost });
+        Ok(())
+    }
 }

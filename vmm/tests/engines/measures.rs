@@ -4,7 +4,7 @@ use super::{CODE, MEMORY, RAX, each_engine, exception, load, regs, run, skipped}
 use iced_x86::code_asm::*;
 use lbr::{Armed, CaptureError, Filter, Provenance, Unavailable, msr};
 use vmm::engine::kvm::{KvmEngine, Landing};
-use vmm::engine::{self, Engine, EngineKind, Exit, Until};
+use vmm::engine::{self, Engine, EngineError, EngineKind, Exit, Until};
 use vmm::sandbox::Sandbox;
 use x86::machine::MachineRead;
 
@@ -70,8 +70,10 @@ fn each_recording_engine(filter: Filter, body: impl Fn(&mut Sandbox, Armed)) {
             let engine: Box<dyn Engine> = Box::new(engine);
             body(&mut Sandbox::new(engine).unwrap(), armed);
         }
-        Ok((_, Err(why))) => skipped("branch records on engine kvm", &why),
-        Err(why) => skipped("branch records on engine kvm", &why),
+        Ok((_, Err(why @ CaptureError::Unavailable(_)))) => skipped("branch records on engine kvm", &why),
+        Err(why @ EngineError::KvmUnavailable { .. }) => skipped("branch records on engine kvm", &why),
+        Ok((_, Err(error))) => panic!("{error}"),
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -125,7 +127,10 @@ fn the_way_to_the_kernel_and_back_is_recorded_where_the_filter_lets_it() {
 #[test]
 fn a_kvm_without_branch_records_says_why_and_runs_all_the_same() {
     let (engine, armed) = match KvmEngine::recording(MEMORY, Filter::ANY) {
-        Err(why) => return skipped("branch records on engine kvm", &why),
+        Err(why @ EngineError::KvmUnavailable { .. }) => {
+            return skipped("branch records on engine kvm", &why);
+        }
+        Err(error) => panic!("{error}"),
         Ok((_, Ok(_))) => return skipped("the refusal of branch records", &"this KVM has them"),
         Ok((engine, Err(why))) => (engine, why),
     };
