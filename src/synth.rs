@@ -97,6 +97,14 @@ fn run_deep(args: &Args) -> Outcome {
     let limits = Limits { instructions: args.instructions, time: args.time };
     let Opened { core, executable } = open(args)?;
     core_file::warn_of_damage(&core);
+    if core.had_parallel_threads() {
+        eprintln!(
+            "gretel: core {}: {} threads may have run at the same time; a suffix of the one that crashed holds if the others \
+             changed nothing that it used",
+            core.path.display(),
+            core.threads.len()
+        );
+    }
     let Some((bytes, path)) = executable else {
         let message = "which program is it? Name it with --exe";
         return Err(Failure::new(Code::Usage, format!("{}: {message}", core.path.display())));

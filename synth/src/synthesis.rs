@@ -131,7 +131,9 @@ enum Failure {
 
 impl Attempts<'_> {
     fn certify_longest(&self) -> Result<Verdict, CertificateError> {
-        if self.found.stop == Stop::Exhausted && !self.found.statistics.is_incomplete() {
+        let refuted = self.found.stop == Stop::Exhausted && !self.found.statistics.is_incomplete();
+        // What contradicts this thread's own past, another one may have stored meanwhile.
+        if refuted && !self.request.core.had_parallel_threads() {
             return Ok(Verdict::Infeasible { depth: self.found.path.len() });
         }
         let path = &self.found.path;

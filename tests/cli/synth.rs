@@ -4,6 +4,7 @@
 use crate::{DAMAGED, PROGRAM, Place, Ran, USAGE, WRITE, engines};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 use synth::certificate::{Request, Verdict, certify};
 use synth::program::Program;
@@ -11,7 +12,9 @@ use synth::report::Listing;
 use synth::report::metrics::{Counts, measure};
 use synth::suffix::{Origin, Suffix};
 use vmm::elfcore::Core;
+use vmm::elfcore::write::{Area, Contents, write};
 use vmm::recording::Recording;
+use x86::state::State;
 
 const DIVIDES: &str =
     "int main(int argc, char **argv) { volatile int zero = argc - 1; return argc / zero; }\n";
@@ -102,10 +105,62 @@ fn records_of_the_way_back_from_the_kernel_refute_nothing() {
     }
 }
 
+/// A core as Linux would have written it, with these other threads and with `marked[1]`, which was 0, being 1.
+fn forged(path: &Path, core: &Core, others: Vec<(i32, State)>) {
+    let contents = Contents {
+        state: core.state,
+        others,
+        signal: core.signal,
+        process: core.process.clone(),
+        auxv: core.auxv.clone(),
+        files: core.files.clone(),
+        ..Contents::default()
+    };
+    let areas = core.segments.iter().map(|s| Area { start: s.start, end: s.end, rights: s.rights });
+    let areas: Vec<Area> = areas.collect();
+    let mark = MARK.to_le_bytes();
+    write(fs::File::create(path).unwrap(), &contents, &areas, &mut |at, page| {
+        let held = core.read(at, page);
+        if let Some(found) = page.windows(8).position(|bytes| bytes == mark) {
+            page[found + 8] = 1;
+        }
+        held
+    })
+    .unwrap();
+}
+
+const MARK: u64 = 0x1122_3344_5566_7788;
+
+/// A race: one thread finds a variable to be 0, and before it has crashed another one has made it 1.
+#[test]
+fn what_another_thread_may_have_stored_refutes_nothing() {
+    let place = Place::new();
+    let source = r#"
+        static volatile long marked[2] = { 0x1122334455667788, 0 };
+        int main(void) {
+            asm volatile("mov %0, %%rcx; cmp $0, %%rcx; jne 1f; mov 0x10, %%al; 1:" :: "m"(marked[1]) : "rax", "rcx", "cc");
+            return marked[0] == 0;
+        }"#;
+    let Some(_program) = place.compile("race", source) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./race"]);
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    let core = Core::open(&place.path("rec/core")).unwrap();
+    let synth = |others: Vec<(i32, State)>| {
+        forged(&place.path("forged"), &core, others);
+        place.gretel(&["synth", "--exe", "race", "--no-kvm", "forged"])
+    };
+    let alone = synth(Vec::new());
+    assert_eq!(alone.code, 1, "{}{}", alone.out(), alone.err);
+    assert!(!alone.err.contains("threads"), "{}", alone.err);
+    let raced = synth(vec![(core.process.pid + 1, core.state)]);
+    assert_eq!(raced.code, 0, "{}{}", raced.out(), raced.err);
+    assert!(raced.err.contains("2 threads may have run at the same time"), "{}", raced.err);
+}
+
 #[test]
 fn a_time_that_no_clock_counts_is_refused() {
     for time in ["1.84e19", "1e9", "-1", "NaN", "inf", "soon"] {
-        let ran = refused(&Place::new(), &["--time", time, "core"]);
+        let ran = refused(&Place::new(), &[&format!("--time={time}"), "core"]);
         assert_eq!(ran.code, USAGE, "{time}: {}", ran.err);
         assert!(ran.err.contains("a year at most"), "{time}: {}", ran.err);
     }

@@ -6,7 +6,10 @@
 
 use super::uses::register_value;
 use crate::certificate::forward::decode;
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+use iced_x86::{
+    EncodingKind, FlowControl, Instruction, InstructionInfoFactory, MemorySize, Mnemonic, OpAccess, OpKind,
+    Register,
+};
 use std::fmt::{self, Display, Formatter};
 use vmm::elfcore::Core;
 use vmm::process::exit::SI_KERNEL;
@@ -99,8 +102,8 @@ fn without_address(core: &Core, instruction: &Instruction) -> Cause {
     if let Some(at) = ends.filter(|at| !is_canonical(*at)).min_by_key(|at| at.leading_ones()) {
         return Cause::NotCanonical(at);
     }
-    let misaligned = operands.iter().find(|(at, size)| *size >= 16 && at % 16 != 0);
-    match misaligned.filter(|_| !takes_any_alignment(instruction.mnemonic())) {
+    let misaligned = operands.iter().find(|(at, size)| at % alignment(core, instruction, *size) != 0);
+    match misaligned {
         Some((at, _)) => Cause::Misaligned(*at),
         None if instruction.is_privileged() => Cause::Privileged,
         None => Cause::NoAddress,
@@ -127,9 +130,124 @@ fn is_canonical(address: u64) -> bool {
     upper == 0 || upper == -1
 }
 
-/// The instructions with 16 bytes of memory that need no alignment without VEX (Intel SDM vol. 1, 10.4.1.1 and the
-/// instructions' own pages).
+/// What the address of an operand of `size` bytes must be a multiple of.
+fn alignment(core: &Core, instruction: &Instruction, size: usize) -> u64 {
+    if core.signal.signo == MEMORY_SIGNALS[0] {
+        return checked_alignment(size);
+    }
+    let mnemonic = instruction.mnemonic();
+    let needed = match instruction.encoding() {
+        // XSAVE's operand is as long as what the processor has; iced-x86 gives it no size.
+        EncodingKind::Legacy if is_xsave(instruction.memory_size()) => 64,
+        EncodingKind::Legacy if size == FXSAVE_LEN || size == 16 && !takes_any_alignment(mnemonic) => 16,
+        EncodingKind::VEX | EncodingKind::EVEX if is_aligned_move(mnemonic) => size,
+        _ => 1,
+    };
+    needed as u64
+}
+
+/// What alignment checking (the flag AC) asks of data of this size (Intel SDM vol. 3, "Alignment Check Exception").
+fn checked_alignment(size: usize) -> u64 {
+    match size {
+        0 | 1 => 1,
+        2 | 3 => 2,
+        // Doublewords, pointers, and the environment of the x87.
+        4..=7 | 17.. => 4,
+        // Quadwords, floats of 8 and 10 bytes; vectors, whose instructions either ask for more or for nothing.
+        8..=16 => 8,
+    }
+}
+
+/// What FXSAVE writes.
+const FXSAVE_LEN: usize = 512;
+
+fn is_xsave(size: MemorySize) -> bool {
+    matches!(size, MemorySize::Xsave | MemorySize::Xsave64)
+}
+
+/// The instructions with 16 bytes of memory that need no alignment, encoded without VEX (Intel SDM vol. 1, 10.4.1.1 and
+/// the instructions' own pages).
 fn takes_any_alignment(mnemonic: Mnemonic) -> bool {
     use Mnemonic::{Lddqu, Movdqu, Movupd, Movups, Pcmpestri, Pcmpestrm, Pcmpistri, Pcmpistrm};
     matches!(mnemonic, Movups | Movupd | Movdqu | Lddqu | Pcmpestri | Pcmpestrm | Pcmpistri | Pcmpistrm)
+}
+
+/// The instructions encoded with VEX or EVEX that need the alignment of their whole operand; all others need none
+/// (Intel SDM vol. 1, 14.9 and 15.7).
+fn is_aligned_move(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::{
+        Vmovapd, Vmovaps, Vmovdqa, Vmovdqa32, Vmovdqa64, Vmovntdq, Vmovntdqa, Vmovntpd, Vmovntps,
+    };
+    matches!(
+        mnemonic,
+        Vmovapd | Vmovaps | Vmovdqa | Vmovdqa32 | Vmovdqa64 | Vmovntdq | Vmovntdqa | Vmovntpd | Vmovntps
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::IcedError;
+    use iced_x86::code_asm::*;
+    use vmm::elfcore::write::{Area, Contents, write};
+    use vmm::elfcore::{Rights, SignalInfo};
+
+    const CODE: u64 = 0x40_0000;
+    /// A SIGSEGV for which the processor reported no address.
+    const GENERAL_PROTECTION: SignalInfo = SignalInfo { signo: 11, code: SI_KERNEL, address: 0 };
+    /// What Linux makes of an access that alignment checking refused.
+    const ALIGNMENT_CHECK: SignalInfo = SignalInfo { signo: 7, code: BUS_ADRALN, address: 0 };
+
+    /// The cause of a crash at an instruction that uses the memory at rax.
+    fn cause(
+        address: u64,
+        signal: SignalInfo,
+        assemble: impl FnOnce(&mut CodeAssembler) -> Result<(), IcedError>,
+    ) -> Option<Cause> {
+        let mut asm = CodeAssembler::new(64).unwrap();
+        assemble(&mut asm).unwrap();
+        let code = asm.assemble(CODE).unwrap();
+        let mut contents = Contents { signal, ..Contents::default() };
+        contents.state.regs.rip = CODE;
+        contents.state.regs.gpr[0] = address;
+        let rights = Rights { read: true, write: false, execute: true };
+        let area = Area { start: CODE, end: CODE + 0x1000, rights };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("core");
+        write(std::fs::File::create(&path).unwrap(), &contents, &[area], &mut |_, page| {
+            page.fill(0);
+            page[..code.len()].copy_from_slice(&code);
+            true
+        })
+        .unwrap();
+        Cause::of(&Core::open(&path).unwrap())
+    }
+
+    #[test]
+    fn an_operand_is_misaligned_where_its_instruction_asks_for_more() {
+        let general = |at, assemble: fn(&mut CodeAssembler) -> _| cause(at, GENERAL_PROTECTION, assemble);
+        let misaligned = |at| Some(Cause::Misaligned(at));
+        let anything_else = Some(Cause::NoAddress);
+        assert_eq!(general(0x18, |a| a.movaps(xmm0, ptr(rax))), misaligned(0x18));
+        assert_eq!(general(0x18, |a| a.paddd(xmm0, ptr(rax))), misaligned(0x18));
+        assert_eq!(general(0x10, |a| a.movaps(xmm0, ptr(rax))), anything_else);
+        assert_eq!(general(0x18, |a| a.movups(xmm0, ptr(rax))), anything_else);
+        assert_eq!(general(0x10, |a| a.vmovaps(ymm0, ptr(rax))), misaligned(0x10));
+        assert_eq!(general(0x20, |a| a.vmovdqa64(zmm0, ptr(rax))), misaligned(0x20));
+        assert_eq!(general(0x20, |a| a.vmovaps(ymm0, ptr(rax))), anything_else);
+        assert_eq!(general(0x18, |a| a.vmovups(ymm0, ptr(rax))), anything_else);
+        assert_eq!(general(0x18, |a| a.vpaddd(xmm0, xmm0, xmmword_ptr(rax))), anything_else);
+        assert_eq!(general(0x18, |a| a.fxsave(ptr(rax))), misaligned(0x18));
+        assert_eq!(general(0x20, |a| a.xsave(ptr(rax))), misaligned(0x20));
+        assert_eq!(general(0x18, |a| a.fnsave(ptr(rax))), anything_else);
+    }
+
+    #[test]
+    fn alignment_checking_asks_for_the_size_of_the_data() {
+        let checked = |at, assemble: fn(&mut CodeAssembler) -> _| cause(at, ALIGNMENT_CHECK, assemble);
+        assert_eq!(checked(0x12, |a| a.mov(ecx, ptr(rax))), Some(Cause::Misaligned(0x12)));
+        assert_eq!(checked(0x13, |a| a.mov(cx, ptr(rax))), Some(Cause::Misaligned(0x13)));
+        assert_eq!(checked(0x14, |a| a.fld(tbyte_ptr(rax))), Some(Cause::Misaligned(0x14)));
+        assert_eq!(checked(0x18, |a| a.fld(tbyte_ptr(rax))), Some(Cause::NoAddress));
+    }
 }

@@ -216,9 +216,20 @@ impl Core {
     /// Whether other threads may have run before the crash: the core has some, or gretel says that there were.
     #[must_use]
     pub fn had_threads(&self) -> bool {
-        let started = |line: &str| line.strip_prefix(THREADS_STARTED)?.trim().parse::<u64>().ok();
-        let started = self.origin.iter().flat_map(|origin| origin.lines()).find_map(started);
-        self.threads.len() > 1 || started.is_some_and(|started| started > 1)
+        self.threads.len() > 1 || self.threads_started().is_some_and(|started| started > 1)
+    }
+
+    /// Whether they may have run at any instruction: under gretel threads take turns, elsewhere they have several
+    /// processors.
+    #[must_use]
+    pub fn had_parallel_threads(&self) -> bool {
+        self.threads.len() > 1 && self.threads_started().is_none()
+    }
+
+    /// How many threads there ever were, if gretel wrote the core and there were several.
+    fn threads_started(&self) -> Option<u64> {
+        let started = |line: &str| line.strip_prefix(THREADS_STARTED)?.trim().parse().ok();
+        self.origin.iter().flat_map(|origin| origin.lines()).find_map(started)
     }
 
     /// The value of an auxiliary vector entry.
