@@ -15,7 +15,7 @@ use synth::program::{Program, SourceFrame};
 use synth::report::fault::Cause;
 use vmm::dump::leaves_core;
 use vmm::elfcore::unwind::{FoundBy, Frame, backtrace};
-use vmm::elfcore::{AT_ENTRY, Core, CoreError, signal_name};
+use vmm::elfcore::{AT_ENTRY, Core, CoreError, Module, signal_name};
 use vmm::journal::{End, JournalError, Reader, Record};
 use vmm::recording::Recording;
 
@@ -91,10 +91,12 @@ fn code(core: &Core, address: u64, bytes: &mut [u8]) -> usize {
     bytes.iter_mut().zip(known).map(|(to, byte)| *to = byte).count()
 }
 
-/// A core with its executable, where there is one.
+/// A core with its executable, where there is one, and the libraries that were loaded with it.
 pub(crate) struct Opened {
     pub(crate) core: Core,
     pub(crate) executable: Option<(Vec<u8>, PathBuf)>,
+    /// The bytes of each, and what was added to the addresses in it.
+    libraries: Vec<(Vec<u8>, u64)>,
 }
 
 /// Opens the core that the command line means.
@@ -108,11 +110,30 @@ pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> 
     let core = Core::open(&path).map_err(damaged)?;
     let beside = path.with_file_name("program");
     let exe = exe.map(Path::to_owned).or_else(|| beside.is_file().then_some(beside));
-    let Some(exe) = exe else { return Ok(Opened { core, executable: None }) };
-    let core = core.with_executable(&exe).map_err(damaged)?;
+    let Some(exe) = exe else { return Ok(Opened { core, executable: None, libraries: Vec::new() }) };
+    let mut core = core.with_executable(&exe).map_err(damaged)?;
     let bytes = std::fs::read(&exe)
         .map_err(|e| Failure::new(Code::Damaged, format!("cannot read {}: {e}", exe.display())))?;
-    Ok(Opened { core, executable: Some((bytes, exe)) })
+    let libraries = libraries(&mut core);
+    Ok(Opened { core, executable: Some((bytes, exe)), libraries })
+}
+
+/// The libraries that were loaded, as far as their files are here; of the others it is said what that means.
+fn libraries(core: &mut Core) -> Vec<(Vec<u8>, u64)> {
+    let mut taken = Vec::new();
+    for library in core.libraries() {
+        let bias = core.take_library(&library).map_err(|error| error.to_string());
+        let path = library.path.display();
+        let read =
+            |bias| Ok((std::fs::read(&library.path).map_err(|e| format!("cannot read {path}: {e}"))?, bias));
+        match bias.and_then(read) {
+            Ok(found) => taken.push(found),
+            Err(why) => eprintln!(
+                "gretel: {why}; its code is left out: frames there have no names, and suffixes end there"
+            ),
+        }
+    }
+    taken
 }
 
 /// Why there is no core in this folder, and what to do about it.
@@ -195,7 +216,7 @@ impl Opened {
         found.branches = records.map(|r| (place(known, r.from), place(known, r.to))).collect();
         match (&program, &self.executable) {
             (Ok((program, bias)), Some((bytes, _))) => {
-                let trace = backtrace(&self.core, bytes, *bias);
+                let trace = backtrace(&self.core, &self.modules(bytes, *bias));
                 found.frames = trace.frames.iter().flat_map(|frame| named(program, *frame)).collect();
                 found.stopped = trace.stopped;
             }
@@ -211,8 +232,17 @@ impl Opened {
             return Err("no executable is known: give it with --exe PROG".to_owned());
         };
         let bias = self.core.aux(AT_ENTRY).map_or(Ok(0), |entry| Program::load_bias(bytes, entry));
-        bias.and_then(|bias| Ok((Program::from_bytes(bytes, bias)?, bias)))
-            .map_err(|error| format!("{}: {error}", path.display()))
+        let program = |bias| {
+            let modules = self.modules(bytes, bias);
+            Ok((Program::from_modules(modules[0], &modules[1..])?, bias))
+        };
+        bias.and_then(program).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// The executable, and behind it the libraries.
+    fn modules<'a>(&'a self, executable: &'a [u8], bias: u64) -> Vec<Module<'a>> {
+        let libraries = self.libraries.iter().map(|(bytes, bias)| Module { bytes, bias: *bias });
+        std::iter::once(Module { bytes: executable, bias }).chain(libraries).collect()
     }
 }
 

@@ -13,7 +13,9 @@ use vmm::dump::{self, About};
 use vmm::engine::Engine;
 use vmm::journal::End;
 use vmm::launch::launch_here;
-use vmm::process::{Launch, ProcessError, elf::Image, exit::SI_KERNEL};
+use vmm::process::elf::{ElfError, Image};
+use vmm::process::exit::SI_KERNEL;
+use vmm::process::{Launch, ProcessError};
 use vmm::record::{RecordError, Recorded};
 use vmm::recording::{Recording, RecordingError};
 use vmm::{gate::GateError, interrupt};
@@ -97,8 +99,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let launch =
         launch_here(program, arguments, args.cpu.model()).map_err(|e| Failure::new(Code::Program, e))?;
     // Before there is a folder: a program that cannot be run leaves nothing behind.
-    Image::parse(&launch.executable)
-        .map_err(|e| Failure::new(Code::Program, format!("{} {e}", launch.path)))?;
+    let not_run = |path: &str, e: ElfError| Failure::new(Code::Program, format!("{path} {e}"));
+    Image::parse(&launch.executable).map_err(|e| not_run(&launch.path, e))?;
+    if let Some(interpreter) = &launch.interpreter {
+        Image::parse_interpreter(&interpreter.executable).map_err(|e| not_run(&interpreter.path, e))?;
+    }
     let (mut engine, branches) = args.trail.open(args.engine)?;
     if args.no_counters {
         engine.stop_counting();

@@ -95,26 +95,26 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn run_deep(args: &Args) -> Outcome {
     let limits = Limits { instructions: args.instructions, time: args.time };
-    let Opened { core, executable } = open(args)?;
-    core_file::warn_of_damage(&core);
-    if core.had_parallel_threads() {
+    let opened = open(args)?;
+    let of_core = |why: &str| format!("{}: {why}", opened.core.path.display());
+    core_file::warn_of_damage(&opened.core);
+    if opened.core.had_parallel_threads() {
         eprintln!(
             "gretel: core {}: {} threads may have run at the same time; a suffix of the one that crashed holds if the others \
              changed nothing that it used",
-            core.path.display(),
-            core.threads.len()
+            opened.core.path.display(),
+            opened.core.threads.len()
         );
     }
-    let Some((bytes, path)) = executable else {
-        let message = "which program is it? Name it with --exe";
-        return Err(Failure::new(Code::Usage, format!("{}: {message}", core.path.display())));
-    };
-    let damaged = |e: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {e}", path.display()));
-    let entry = core
-        .aux(AT_ENTRY)
-        .ok_or_else(|| damaged(&"the core does not say where the program starts (AT_ENTRY)"))?;
-    let bias = Program::load_bias(&bytes, entry).map_err(|e| damaged(&e))?;
-    let program = Program::from_bytes(&bytes, bias).map_err(|e| damaged(&e))?;
+    if opened.executable.is_none() {
+        return Err(Failure::new(Code::Usage, of_core("which program is it? Name it with --exe")));
+    }
+    if opened.core.aux(AT_ENTRY).is_none() {
+        let why = of_core("the core does not say where the program starts (AT_ENTRY)");
+        return Err(Failure::new(Code::Damaged, why));
+    }
+    let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
+    let core = opened.core;
     let trail = trail(args, &core)?;
     let (records, recorded) = usable(trail.as_ref())?;
     let request = Request {

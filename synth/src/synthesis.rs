@@ -18,7 +18,7 @@ use crate::term::Terms;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use vmm::elfcore::Core;
+use vmm::elfcore::{AT_SYSINFO_EHDR, Core};
 use x86::op::BranchKind;
 
 /// The stack that synthesis needs: terms are as deep as the computations that they describe.
@@ -101,14 +101,27 @@ pub fn synthesize(
     let image = CoreImage(request.core);
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
-    let search =
+    let mut search =
         Search::new(request.program, &cfg, &image, &request.core.state, &records, Kernel::of(request.core));
+    if request.program.is_linked() || runs_unknown_code(request) {
+        search = search.with_partial_map();
+    }
     let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
     let found = search.run(limits, progress);
     let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
     let verdict =
         Attempts { request, deadline, image: &image, cfg: &cfg, found: &found }.certify_longest()?;
     Ok(Synthesis { verdict, searched: found.path.len(), stop: found.stop, statistics: found.statistics })
+}
+
+/// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
+/// made itself. (The vDSO does not call it.)
+fn runs_unknown_code(request: &Request<'_>) -> bool {
+    let vdso = request.core.aux(AT_SYSINFO_EHDR).unwrap_or(0);
+    let code =
+        request.core.segments.iter().filter(|segment| segment.rights.execute && segment.start >> 63 == 0);
+    let mut unknown = code.map(|segment| segment.start..segment.end).filter(|range| !range.contains(&vdso));
+    unknown.any(|range| !request.program.has_code_in(&range))
 }
 
 /// The search for the longest part of a path that a certificate holds for.

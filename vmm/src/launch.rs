@@ -1,7 +1,8 @@
 //! What a program that is started here and now gets from its surroundings: the inputs that it sees at its start.
 
 use crate::cpu_model::Model;
-use crate::process::{Ids, Launch};
+use crate::process::elf::Image;
+use crate::process::{Ids, Interpreter, Launch};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
@@ -19,6 +20,16 @@ pub enum LaunchError {
     Program {
         /// The file.
         path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The dynamic linker that it asks for cannot be read.
+    #[error("cannot run {program}: its dynamic linker {path} cannot be read: {error}")]
+    Interpreter {
+        /// The program.
+        program: String,
+        /// The dynamic linker.
+        path: String,
         /// Why not.
         error: io::Error,
     },
@@ -50,13 +61,16 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         return Err(failed(io::Error::other("it is not executable (chmod +x)")));
     }
     let executable = fs::read(&path).map_err(failed)?;
+    let path = path.to_string_lossy().into_owned();
+    let interpreter = interpreter(&path, &executable)?;
     let cwd = env::current_dir();
     let cwd = cwd.map_err(|error| LaunchError::Surroundings { what: "the working directory", error })?;
     let name_value = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
     let argv = std::iter::once(program).chain(arguments.iter().map(OsString::as_os_str));
     Ok(Launch {
         executable,
-        path: path.to_string_lossy().into_owned(),
+        path,
+        interpreter,
         argv: argv.map(|a| a.as_bytes().to_vec()).collect(),
         envp: env::vars_os().map(name_value).collect(),
         random: random()?,
@@ -64,6 +78,17 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         ids: ids(),
         cpu,
     })
+}
+
+/// The dynamic linker that a program asks for. What is wrong with the program itself is said by those who load it.
+fn interpreter(program: &str, executable: &[u8]) -> Result<Option<Interpreter>, LaunchError> {
+    let Some(path) = Image::parse(executable).ok().and_then(|image| image.interpreter) else {
+        return Ok(None);
+    };
+    match fs::read(&path) {
+        Ok(executable) => Ok(Some(Interpreter { path, executable })),
+        Err(error) => Err(LaunchError::Interpreter { program: program.to_owned(), path, error }),
+    }
 }
 
 /// The file that a command name means: itself if it has a slash, else the first executable of that name in PATH.

@@ -118,15 +118,19 @@ pub fn record(
     records: Option<Armed>,
 ) -> Result<Recorded, RecordError> {
     let kind = engine.kind();
-    recording.store_program(&launch.executable)?;
+    recording.store_programs(launch)?;
     let path = recording.journal();
     let header = Header {
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
         behaviour: BEHAVIOUR,
         model: launch.cpu.name().to_owned(),
         engine: kind.name().to_owned(),
-        launch: Launch { executable: Vec::new(), ..launch.clone() },
+        launch: launch.without_files(),
         executable_digest: digest_executable(&launch.executable),
+        interpreter_digest: launch
+            .interpreter
+            .as_ref()
+            .map(|interpreter| digest_executable(&interpreter.executable)),
     };
     let writer = Writer::create(&path, &header)
         .map_err(|error| RecordingError::Write { path: path.clone(), error })?;

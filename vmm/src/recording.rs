@@ -106,6 +106,7 @@ impl Recording {
         for path in [
             recording.journal(),
             recording.program(),
+            recording.interpreter(),
             recording.core(),
             recording.crumbs(),
             recording.contexts(),
@@ -166,6 +167,12 @@ impl Recording {
         self.dir.join("program")
     }
 
+    /// The path of the dynamic linker's copy, whether or not there is one.
+    #[must_use]
+    pub fn interpreter(&self) -> PathBuf {
+        self.dir.join("interpreter")
+    }
+
     /// The core's path, whether or not there is one.
     #[must_use]
     pub fn core(&self) -> PathBuf {
@@ -184,14 +191,17 @@ impl Recording {
         self.dir.join("contexts-0")
     }
 
-    /// Stores the copy of the executable.
+    /// Stores the copies of the executable and of its dynamic linker.
     ///
     /// # Errors
-    /// When it cannot be written.
-    pub fn store_program(&self, bytes: &[u8]) -> Result<(), RecordingError> {
-        let path = self.program();
-        let stored = private_file(&path).and_then(|mut file| file.write_all(bytes));
-        stored.map_err(|error| RecordingError::Write { path, error })
+    /// When they cannot be written.
+    pub fn store_programs(&self, launch: &Launch) -> Result<(), RecordingError> {
+        let interpreter = launch.interpreter.iter().map(|i| (self.interpreter(), &i.executable));
+        for (path, bytes) in std::iter::once((self.program(), &launch.executable)).chain(interpreter) {
+            let stored = private_file(&path).and_then(|mut file| file.write_all(bytes));
+            stored.map_err(|error| RecordingError::Write { path, error })?;
+        }
+        Ok(())
     }
 
     /// Opens the journal, and puts together what was launched.
@@ -201,15 +211,12 @@ impl Recording {
     pub fn load(&self) -> Result<(Reader, Launch), RecordingError> {
         let reader = Reader::open(&self.journal())?;
         self.check_guest(reader.header())?;
-        let path = self.program();
-        let executable =
-            fs::read(&path).map_err(|error| RecordingError::Read { path: path.clone(), error })?;
-        let Header { launch, executable_digest: expected, .. } = reader.header();
-        let found = schema::digest_executable(&executable);
-        if found != *expected {
-            return Err(RecordingError::OtherProgram { path, expected: *expected, found });
+        let header = reader.header();
+        let mut launch = header.launch.clone();
+        launch.executable = stored(self.program(), header.executable_digest)?;
+        if let (Some(interpreter), Some(digest)) = (&mut launch.interpreter, header.interpreter_digest) {
+            interpreter.executable = stored(self.interpreter(), digest)?;
         }
-        let launch = Launch { executable, ..launch.clone() };
         Ok((reader, launch))
     }
 
@@ -226,6 +233,15 @@ impl Recording {
             let (dir, gretel) = (self.dir.clone(), header.gretel.clone());
             Err(RecordingError::OtherGuest { dir, what, recorded, current, gretel })
         })
+    }
+}
+
+/// Reads the copy of a program, which has this digest.
+fn stored(path: PathBuf, expected: u64) -> Result<Vec<u8>, RecordingError> {
+    let bytes = fs::read(&path).map_err(|error| RecordingError::Read { path: path.clone(), error })?;
+    match schema::digest_executable(&bytes) {
+        found if found != expected => Err(RecordingError::OtherProgram { path, expected, found }),
+        _ => Ok(bytes),
     }
 }
 

@@ -9,6 +9,8 @@
 //!   business of whoever looks at the crash itself.
 //! * `longjmp` returns after a call of a function that looks like `setjmp`: it stores r12 to r15 through rdi.
 //! * The kernel's own edges, to signal handlers and back, are not in the map.
+//! * The tables that the dynamic linker fills hold what they hold at the end: its own way to a function that is called for
+//!   the first time is not in the map.
 
 mod callers;
 
@@ -100,7 +102,7 @@ impl<'p> Cfg<'p> {
             resolved: HashMap::new(),
             pointer_calls: Vec::new(),
             pointer_jumps: Vec::new(),
-            address_taken: address_taken(program),
+            address_taken: address_taken(program, cell),
             doubtful: HashSet::new(),
             extents: HashMap::new(),
             pointer_extent: OnceCell::new(),
@@ -374,8 +376,9 @@ fn saves_context(program: &Program, entry: u64) -> bool {
     stored.len() == saved.len()
 }
 
-/// Entries that instructions load, and that words of the file hold (function tables, relocations).
-fn address_taken(program: &Program) -> BTreeSet<u64> {
+/// Entries that instructions load, and that words of the file hold (function tables, relocations); with shared
+/// libraries also what the dynamic linker has put there.
+fn address_taken(program: &Program, cell: Cell<'_>) -> BTreeSet<u64> {
     let is_entry = |va: &u64| {
         program
             .function_at(*va)
@@ -394,8 +397,12 @@ fn address_taken(program: &Program) -> BTreeSet<u64> {
         let skip = usize::try_from(segment.start.next_multiple_of(8) - segment.start).unwrap_or(0);
         let words = segment.contents.get(skip..).unwrap_or(&[]).chunks_exact(8);
         for word in words.map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight"))) {
-            let relocated = word.wrapping_add(program.image.bias);
+            let relocated = word.wrapping_add(segment.bias);
             taken.extend([word, relocated].iter().filter(|va| is_entry(va)));
+        }
+        if program.is_linked() && segment.writable {
+            let cells = (segment.start.next_multiple_of(8)..segment.start + segment.size).step_by(8);
+            taken.extend(cells.filter_map(cell).filter(is_entry));
         }
     }
     taken.insert(program.entry());

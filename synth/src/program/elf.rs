@@ -17,9 +17,7 @@ const LARGEST_CODE: usize = 1 << 30;
 pub(super) struct Image {
     /// The entry point.
     pub(super) entry: u64,
-    /// What is added to the addresses in the file.
-    pub(super) bias: u64,
-    /// What the file loads.
+    /// What the files load.
     pub(super) segments: Vec<Segment>,
     /// Executable sections, or the executable segments of a file without sections; by address.
     pub(super) code: Vec<Segment>,
@@ -27,8 +25,29 @@ pub(super) struct Image {
     pub(super) constant: Vec<Range<u64>>,
 }
 
+impl Image {
+    /// From the first to the last address that is loaded.
+    pub(super) fn extent(&self) -> Range<u64> {
+        let start = self.segments.iter().map(|segment| segment.start).min().unwrap_or(0);
+        let end = self.segments.iter().map(|segment| segment.start + segment.size).max().unwrap_or(0);
+        start..end
+    }
+
+    /// Adds what a library loads. Its addresses must be its own.
+    pub(super) fn add(&mut self, library: Image) -> Result<(), ProgramError> {
+        self.segments.extend(library.segments);
+        self.code.extend(library.code);
+        self.constant.extend(library.constant);
+        self.segments.sort_by_key(|segment| segment.start);
+        self.code.sort_by_key(|range| range.start);
+        check_code(&self.code)
+    }
+}
+
 /// A piece of memory with its contents from the file.
 pub(super) struct Segment {
+    /// What was added to the addresses in the file.
+    pub(super) bias: u64,
     /// The first address.
     pub(super) start: u64,
     /// The contents; what follows up to the segment's size in memory is zero and not kept.
@@ -85,8 +104,8 @@ pub(super) fn parse(bytes: &[u8], bias: u64) -> Result<(Image, Tables), ProgramE
             None => Err(ProgramError::Damaged { what, address }),
         }
     };
-    let segments = segments(&file, &place)?;
-    let code = code_ranges(&file, &segments, &place)?;
+    let segments = segments(&file, bias, &place)?;
+    let code = code_ranges(&file, bias, &segments, &place)?;
     let constant = constant_ranges(&file, &segments, &place)?;
     let entry = place(file.entry(), 0, "the entry point")?;
     let mut symbols = symbols(&file, bias);
@@ -99,7 +118,7 @@ pub(super) fn parse(bytes: &[u8], bias: u64) -> Result<(Image, Tables), ProgramE
             Some((name.to_owned(), Arc::from(section.data().ok()?)))
         })
         .collect();
-    Ok((Image { entry, bias, segments, code, constant }, Tables { symbols, debug }))
+    Ok((Image { entry, segments, code, constant }, Tables { symbols, debug }))
 }
 
 /// Opens an ELF file and checks that it is what we run.
@@ -119,7 +138,7 @@ fn open(bytes: &[u8]) -> Result<File<'_>, ProgramError> {
 
 type Place<'a> = &'a dyn Fn(u64, u64, &'static str) -> Result<u64, ProgramError>;
 
-fn segments(file: &File<'_>, place: Place<'_>) -> Result<Vec<Segment>, ProgramError> {
+fn segments(file: &File<'_>, bias: u64, place: Place<'_>) -> Result<Vec<Segment>, ProgramError> {
     let mut found = Vec::new();
     for segment in file.segments() {
         let start = place(segment.address(), segment.size(), "a segment beyond the address space")?;
@@ -129,7 +148,7 @@ fn segments(file: &File<'_>, place: Place<'_>) -> Result<Vec<Segment>, ProgramEr
             return Err(ProgramError::Damaged { what: "a segment smaller than its contents", address });
         }
         let writable = segment.permissions().writable();
-        found.push(Segment { start, contents, writable, size: segment.size() });
+        found.push(Segment { bias, start, contents, writable, size: segment.size() });
     }
     found.sort_by_key(|segment| segment.start);
     Ok(found)
@@ -138,6 +157,7 @@ fn segments(file: &File<'_>, place: Place<'_>) -> Result<Vec<Segment>, ProgramEr
 /// Executable sections; a file whose section headers were stripped gives its executable segments.
 fn code_ranges(
     file: &File<'_>,
+    bias: u64,
     segments: &[Segment],
     place: Place<'_>,
 ) -> Result<Vec<Segment>, ProgramError> {
@@ -149,28 +169,34 @@ fn code_ranges(
         }
         let start = place(section.address(), section.size(), "a section beyond the address space")?;
         let contents = section.data()?.to_vec();
-        ranges.push(Segment { start, size: contents.len() as u64, contents, writable: false });
+        ranges.push(Segment { bias, start, size: contents.len() as u64, contents, writable: false });
     }
     if ranges.is_empty() {
         let executable = file.segments().filter(|segment| segment.permissions().executable());
         for segment in executable {
             let start = place(segment.address(), segment.size(), "a segment beyond the address space")?;
             let contents = segment.data()?.to_vec();
-            ranges.push(Segment { start, size: contents.len() as u64, contents, writable: false });
+            ranges.push(Segment { bias, start, size: contents.len() as u64, contents, writable: false });
         }
     }
     ranges.sort_by_key(|range| range.start);
+    let loaded = |range: &Segment| segments.iter().any(|segment| segment.bytes(range.start, 1).is_some());
+    ranges.retain(loaded);
+    check_code(&ranges)?;
+    Ok(ranges)
+}
+
+/// Pieces of code by address: they must not overlap, and not be too large to be indexed.
+fn check_code(ranges: &[Segment]) -> Result<(), ProgramError> {
     let overlap = ranges.windows(2).find(|pair| pair[0].end() > pair[1].start);
     if let Some(pair) = overlap {
         return Err(ProgramError::Damaged { what: "overlapping code", address: pair[1].start });
     }
-    let loaded = |range: &Segment| segments.iter().any(|segment| segment.bytes(range.start, 1).is_some());
-    ranges.retain(loaded);
     let size: usize = ranges.iter().map(|range| range.contents.len()).sum();
     if size > LARGEST_CODE {
         return Err(ProgramError::Kind("more than a gigabyte of code"));
     }
-    Ok(ranges)
+    Ok(())
 }
 
 /// What cannot change after start-up: segments without write permission, PT_GNU_RELRO, and the sections of
@@ -204,7 +230,8 @@ fn symbols(file: &File<'_>, bias: u64) -> Vec<CodeSymbol> {
         let flags = section.and_then(|index| file.section_by_index(index).ok()).map(|s| s.flags());
         matches!(flags, Some(SectionFlags::Elf { sh_flags, .. }) if sh_flags.contains(elf::SHF_EXECINSTR))
     };
-    let named = file.symbols().filter_map(|symbol| {
+    // Libraries are stripped, but for what they export.
+    let named = file.symbols().chain(file.dynamic_symbols()).filter_map(|symbol| {
         let name = symbol.name().ok().filter(|name| !name.is_empty())?;
         let kind = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
         if !kind || !is_code(symbol.section_index()) {

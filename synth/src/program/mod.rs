@@ -3,7 +3,7 @@
 //! [`elf`] parses the file (hostile input), [`code`] decodes every instruction once, [`lines`] maps addresses
 //! to source lines, [`mod@cfg`] turns the instructions into a map of predecessors,
 //! [`stack`] counts how deep the stack is.
-//! All addresses that leave this module are run-time addresses: the load bias of a static PIE is added.
+//! All addresses that leave this module are run-time addresses: the load biases are added.
 
 pub mod cfg;
 mod code;
@@ -20,13 +20,18 @@ use code::Code;
 use elf::{Image, Segment};
 use iced_x86::Instruction;
 use lines::Lines;
+use std::ops::Range;
+use vmm::elfcore::Module;
 
-/// A static executable, decoded.
+/// An executable, and the shared libraries that were loaded beside it, decoded.
 pub struct Program {
     image: Image,
     functions: Vec<Function>,
     code: Code,
-    lines: Lines,
+    /// The line tables, each with the addresses that its file loads.
+    lines: Vec<(Range<u64>, Lines)>,
+    /// How many files there are.
+    modules: usize,
 }
 
 impl Program {
@@ -36,11 +41,40 @@ impl Program {
     /// # Errors
     /// When the file is not an x86-64 ELF executable, or is damaged.
     pub fn from_bytes(bytes: &[u8], load_bias: u64) -> Result<Program, ProgramError> {
-        let (image, tables) = elf::parse(bytes, load_bias)?;
-        let mut functions = functions::extents(&tables.symbols, &image.code);
+        Program::from_modules(Module { bytes, bias: load_bias }, &[])
+    }
+
+    /// The same with the shared libraries that were loaded, the dynamic linker among them.
+    ///
+    /// # Errors
+    /// When one of the files is not an x86-64 ELF executable, or is damaged.
+    pub fn from_modules(executable: Module<'_>, libraries: &[Module<'_>]) -> Result<Program, ProgramError> {
+        let (mut image, tables) = elf::parse(executable.bytes, executable.bias)?;
+        let mut symbols = tables.symbols;
+        let mut lines = vec![(image.extent(), Lines::new(tables.debug, executable.bias))];
+        for module in libraries {
+            let (library, tables) = elf::parse(module.bytes, module.bias)?;
+            symbols.extend(tables.symbols);
+            lines.push((library.extent(), Lines::new(tables.debug, module.bias)));
+            image.add(library)?;
+        }
+        let mut functions = functions::extents(&symbols, &image.code);
         let code = Code::decode(&image, &functions);
         functions::name_gaps(&mut functions, &image.code, &code);
-        Ok(Program { image, functions, code, lines: Lines::new(tables.debug, load_bias) })
+        Ok(Program { image, functions, code, lines, modules: 1 + libraries.len() })
+    }
+
+    /// Whether there are shared libraries: then calls go through tables that the dynamic linker fills while the
+    /// program runs.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.modules > 1
+    }
+
+    /// Whether any of the code in `range` is known.
+    #[must_use]
+    pub fn has_code_in(&self, range: &Range<u64>) -> bool {
+        self.image.code.iter().any(|code| code.start < range.end && range.start < code.end())
     }
 
     /// The load bias of the executable in `bytes`, from the run-time address of its entry point (AT_ENTRY).
@@ -75,7 +109,8 @@ impl Program {
     /// it: the innermost inlined one first, the one that was compiled last.
     #[must_use]
     pub fn source_frames(&self, va: u64) -> Vec<SourceFrame> {
-        self.lines.frames(va)
+        let lines = self.lines.iter().find(|(extent, _)| extent.contains(&va));
+        lines.map_or_else(Vec::new, |(_, lines)| lines.frames(va))
     }
 
     /// `len` bytes of executable code at `va`, as the file has them.

@@ -183,7 +183,10 @@ impl Search<'_> {
 
     /// A branch that was taken from `from` to `to`, unless the records exclude it.
     fn taken_branch(&mut self, from: u64, to: u64, window: Window, rank: u8) -> Option<Candidate> {
-        let prepared = self.prepare(from)?;
+        let Some(prepared) = self.prepare(from) else {
+            *self.statistics.barriers.entry("code that is in no file of the program").or_default() += 1;
+            return None;
+        };
         let kind = prepared.branch?;
         let window = match self.records.judge(window, kind, from, to) {
             Verdict::Recorded => Window { used: window.used + 1 },

@@ -186,6 +186,13 @@ impl<'p> Search<'p> {
         }
     }
 
+    /// Says that there may be edges that the map does not have, so that what contradicts it is not refuted.
+    #[must_use]
+    pub fn with_partial_map(mut self) -> Search<'p> {
+        self.statistics.assumed = true;
+        self
+    }
+
     /// Searches until a limit. `progress` is told the present and the longest length from time to time.
     pub fn run(mut self, limits: Limits, progress: &mut dyn FnMut(usize, usize)) -> Found {
         let deadline = Instant::now() + limits.time;

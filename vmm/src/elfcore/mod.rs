@@ -167,6 +167,26 @@ pub const THREADS_STARTED: &str = "threads started:";
 pub const AT_PHDR: u64 = 3;
 /// Auxiliary vector type of the entry point.
 pub const AT_ENTRY: u64 = 9;
+/// Auxiliary vector type of the vDSO's address.
+pub const AT_SYSINFO_EHDR: u64 = 33;
+
+/// A file whose code ran.
+#[derive(Clone, Copy, Debug)]
+pub struct Module<'a> {
+    /// The bytes of the file.
+    pub bytes: &'a [u8],
+    /// What was added to the addresses in it.
+    pub bias: u64,
+}
+
+/// A shared library, or the dynamic linker, that was loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// The file.
+    pub path: PathBuf,
+    /// Where its beginning was mapped.
+    pub start: u64,
+}
 
 impl Core {
     /// Reads the core at `path`.
@@ -187,6 +207,42 @@ impl Core {
     pub fn with_executable(mut self, path: &Path) -> Result<Core, CoreError> {
         self.backing = parse::backing(path, &self.auxv)?;
         Ok(self)
+    }
+
+    /// The files beside the executable of which code was mapped, by address.
+    #[must_use]
+    pub fn libraries(&self) -> Vec<Library> {
+        let entry = self.aux(AT_ENTRY).unwrap_or(0);
+        let program = self.files.iter().find(|file| (file.start..file.end).contains(&entry));
+        let has_code = |path: &str| {
+            let mut of_file = self.files.iter().filter(|file| file.path == path);
+            of_file.any(|file| self.segment(file.start).is_some_and(|segment| segment.rights.execute))
+        };
+        let beginnings = self.files.iter().filter(|file| file.offset == 0);
+        let others = beginnings.filter(|file| program.is_none_or(|program| program.path != file.path));
+        let mut libraries: Vec<Library> = others
+            .filter(|file| has_code(&file.path))
+            .map(|file| Library { path: PathBuf::from(&file.path), start: file.start })
+            .collect();
+        // The same beginning can be mapped twice; the lower is where the file was loaded.
+        libraries.dedup_by(|later, earlier| later.path == earlier.path);
+        libraries
+    }
+
+    /// Takes what the core leaves out of a library's pages from its file; gives what was added to its addresses.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not an x86-64 ELF library, or its code is not what the core has.
+    pub fn take_library(&mut self, library: &Library) -> Result<u64, CoreError> {
+        let (pieces, bias) = parse::library(library)?;
+        let mut code = pieces.iter().filter(|piece| piece.rights.execute);
+        if code.any(|piece| self.contradicts(piece)) {
+            return Err(CoreError::OtherFile { path: library.path.clone() });
+        }
+        self.backing.extend(pieces);
+        self.backing.sort_by_key(|piece| piece.start);
+        self.backing = parse::without_overlaps(std::mem::take(&mut self.backing), &mut Vec::new());
+        Ok(bias)
     }
 
     /// The branch trail, if gretel wrote one into the core.
@@ -288,6 +344,21 @@ impl Core {
             let left = usize::try_from(segment.end - va).unwrap_or(usize::MAX);
             Some(&bytes[..bytes.len().min(left)])
         })
+    }
+}
+
+impl Core {
+    /// Whether the core itself has other bytes where `piece` is.
+    fn contradicts(&self, piece: &Segment) -> bool {
+        let overlapping = self.segments.iter().filter(|own| own.start < piece.end && piece.start < own.end);
+        let differs = |own: &Segment| {
+            let start = own.start.max(piece.start);
+            let (Some(own), Some(other)) = (bytes_at(own, start), bytes_at(piece, start)) else {
+                return false;
+            };
+            own.iter().zip(other).any(|(own, other)| own != other)
+        };
+        overlapping.into_iter().any(differs)
     }
 }
 

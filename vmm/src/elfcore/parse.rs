@@ -1,7 +1,7 @@
 //! Reading a core: headers, then notes, then memory, each checked against the length of the file.
 
 use super::notes::{self, word};
-use super::{AT_PHDR, Core, Damage, ProcessInfo, Rights, Segment, SignalInfo};
+use super::{AT_PHDR, Core, Damage, Library, ProcessInfo, Rights, Segment, SignalInfo};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -39,6 +39,12 @@ pub enum CoreError {
         expected: &'static str,
         /// What shows that it is not.
         why: String,
+    },
+    /// It is not the library that was loaded.
+    #[error("{} is not the file that was loaded (its code is not what the core has)", path.display())]
+    OtherFile {
+        /// The file.
+        path: PathBuf,
     },
     /// It ends before the registers.
     #[error("core {} cannot be used: no registers in it ({why}); write the core again", path.display())]
@@ -231,7 +237,7 @@ fn segments(
 }
 
 /// Keeps the first of segments that overlap in memory.
-fn without_overlaps(segments: Vec<Segment>, damage: &mut Vec<Damage>) -> Vec<Segment> {
+pub(super) fn without_overlaps(segments: Vec<Segment>, damage: &mut Vec<Damage>) -> Vec<Segment> {
     let mut kept: Vec<Segment> = Vec::with_capacity(segments.len());
     for segment in segments {
         if kept.last().is_some_and(|last| segment.start < last.end) {
@@ -345,12 +351,28 @@ fn note(bytes: &[u8], at: usize) -> Option<(&[u8], u32, &[u8], usize)> {
     Some((owner, kind, bytes.get(content_at..end)?, end.checked_next_multiple_of(4)?))
 }
 
+/// What an executable or a library has to be.
+const LOADABLE: &str = "an x86-64 ELF program or library";
+
 /// The pieces of memory that an executable's file holds, at the addresses where it was loaded.
 pub(super) fn backing(path: &Path, auxv: &[(u64, u64)]) -> Result<Vec<Segment>, CoreError> {
-    const EXPECTED: &str = "an x86-64 ELF program";
     let mut source = Source::open(path)?;
-    let headers = headers(&mut source, EXPECTED)?;
+    let headers = headers(&mut source, LOADABLE)?;
     let bias = load_bias(&headers, auxv);
+    pieces(&mut source, &headers, bias)
+}
+
+/// The same of a library, and what was added to the addresses in it.
+pub(super) fn library(library: &Library) -> Result<(Vec<Segment>, u64), CoreError> {
+    let mut source = Source::open(&library.path)?;
+    let headers = headers(&mut source, LOADABLE)?;
+    let lowest = headers.program_headers.iter().filter(|h| h.kind == PT_LOAD).map(|h| h.address).min();
+    let bias = library.start.wrapping_sub(lowest.unwrap_or(0) / crate::ram::PAGE * crate::ram::PAGE);
+    Ok((pieces(&mut source, &headers, bias)?, bias))
+}
+
+/// What a file's loadable segments hold in memory.
+fn pieces(source: &mut Source, headers: &Headers, bias: u64) -> Result<Vec<Segment>, CoreError> {
     // As a core's, a program's segments share no bytes but those of the pages at their ends.
     let mut budget = source.size + 2 * crate::ram::PAGE * headers.program_headers.len() as u64;
     let mut pieces = Vec::new();
@@ -361,8 +383,8 @@ pub(super) fn backing(path: &Path, auxv: &[(u64, u64)]) -> Result<Vec<Segment>, 
             whole_pages(header, source.size)
         };
         budget = budget.checked_sub(size).ok_or_else(|| CoreError::Not {
-            path: path.to_owned(),
-            expected: EXPECTED,
+            path: source.path.clone(),
+            expected: LOADABLE,
             why: format!("its segment at {:#x} shares its bytes with others", header.address),
         })?;
         let data = source.bytes(offset, size)?;

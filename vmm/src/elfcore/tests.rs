@@ -232,7 +232,7 @@ fn functions(core: &Core, executable: &[u8]) -> Vec<String> {
         let inside = |s: &object::Symbol| (s.address()..s.address() + s.size()).contains(&address);
         file.symbols().find(inside).and_then(|s| s.name().ok().map(str::to_owned)).unwrap_or_default()
     };
-    let trace = unwind::backtrace(core, executable, 0);
+    let trace = unwind::backtrace(core, &[Module { bytes: executable, bias: 0 }]);
     trace.frames.iter().map(|f| name(f.lookup_address())).take_while(|n| n != "main").collect()
 }
 

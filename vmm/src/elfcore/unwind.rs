@@ -1,10 +1,10 @@
-//! Who called whom: the stack of a core, by the unwind tables of its executable.
+//! Who called whom: the stack of a core, by the unwind tables of its executable and libraries.
 //!
 //! Where the tables say nothing (hand-written assembly, a jump to nowhere), two guesses are allowed, each marked in
 //! the frame: the word on top of the stack when the program stands outside all code (a call through a bad pointer
 //! pushed it just now), and the frame-pointer chain. When neither holds, the backtrace says why it stops.
 
-use super::Core;
+use super::{Core, Module};
 use gimli::{
     BaseAddresses, CfaRule, DebugFrame, EhFrame, EndianSlice, LittleEndian, Register, RegisterRule,
     UnwindContext, UnwindOffset, UnwindSection, UnwindTableRow, X86_64,
@@ -162,15 +162,19 @@ impl Registers {
 /// Walks the stack of `core` with the unwind tables of its executable, which was loaded `bias` above its own
 /// addresses.
 #[must_use]
-pub fn backtrace(core: &Core, executable: &[u8], bias: u64) -> Backtrace {
+pub fn backtrace(core: &Core, modules: &[Module<'_>]) -> Backtrace {
     let mut registers = Registers::of(core);
     let mut frames = vec![Frame { rip: core.state.regs.rip, rsp: registers.rsp(), by: FoundBy::Registers }];
     let stop = |frames, why: &str| Backtrace { frames, stopped: Some(why.to_owned()) };
-    let file = match object::File::parse(executable) {
-        Ok(file) => file,
-        Err(error) => return stop(frames, &format!("the executable cannot be read: {error}")),
-    };
-    let tables = Tables::of(&file, bias);
+    let mut tables = Vec::new();
+    for module in modules {
+        match object::File::parse(module.bytes) {
+            Ok(file) => tables.push(Tables::of(&file, module.bias)),
+            Err(error) => {
+                return stop(frames, &format!("the executable or a library cannot be read: {error}"));
+            }
+        }
+    }
     while let Some(frame) = frames.last().copied() {
         if frames.len() == MAX_FRAMES {
             return stop(frames, "there are more frames than are shown");
@@ -202,7 +206,7 @@ pub fn backtrace(core: &Core, executable: &[u8], bias: u64) -> Backtrace {
 /// The caller of a frame, and how it was found.
 fn next(
     core: &Core,
-    tables: &Tables<'_>,
+    tables: &[Tables<'_>],
     frame: &Frame,
     registers: &Registers,
 ) -> Result<(Registers, FoundBy), String> {
@@ -211,7 +215,8 @@ fn next(
             format!("{:#x} is not code, and no return address is on top of the stack", frame.rip)
         });
     }
-    if let Some(result) = tables.caller(core, frame.lookup_address(), registers) {
+    let mut callers = tables.iter().map(|tables| tables.caller(core, frame.lookup_address(), registers));
+    if let Some(result) = callers.find_map(|caller| caller) {
         return result.map(|caller| (caller, FoundBy::Tables));
     }
     let rbp = registers.get(X86_64::RBP).unwrap_or(0);

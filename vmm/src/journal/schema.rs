@@ -15,14 +15,14 @@ use super::codec::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
-use crate::process::{Death, Ids, Launch, comparable};
+use crate::process::{Death, Ids, Interpreter, Launch, comparable};
 use x86::state::{Fpu, Regs};
 use x86::xsave::{Layout, component};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
 /// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
-/// [`BEHAVIOUR`]; since 3 there are waits, and checkpoints of all threads.
+/// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker.
 pub const VERSION: u32 = 3;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
@@ -36,7 +36,8 @@ pub const BEHAVIOUR: u32 = 5;
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
 /// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8),
 /// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, digest `d` of the
-/// executable. The executable itself is the file `program` beside the journal.
+/// executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files themselves are
+/// `program` and `interpreter` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The version of gretel that recorded.
@@ -47,10 +48,12 @@ pub struct Header {
     pub model: String,
     /// The engine that recorded: information only, replay may use another.
     pub engine: String,
-    /// What was run; `executable` is empty here.
+    /// What was run, without the files' bytes.
     pub launch: Launch,
     /// XXH3-64 of the executable.
     pub executable_digest: u64,
+    /// XXH3-64 of the dynamic linker, if there is one.
+    pub interpreter_digest: Option<u64>,
 }
 
 /// One record.
@@ -158,6 +161,11 @@ impl Header {
             put_u64(&mut out, id.into());
         }
         put_digest(&mut out, self.executable_digest);
+        put_u64(&mut out, u64::from(launch.interpreter.is_some()));
+        if let Some(interpreter) = &launch.interpreter {
+            put_bytes(&mut out, interpreter.path.as_bytes());
+            put_digest(&mut out, self.interpreter_digest.unwrap_or_default());
+        }
         out
     }
 
@@ -175,9 +183,15 @@ impl Header {
         let mut id = || c.u64()?.try_into().ok();
         let ids = Ids { uid: id()?, euid: id()?, gid: id()?, egid: id()? };
         let cpu = Model::named(&model).unwrap_or_default();
-        let launch = Launch { executable: Vec::new(), path, argv, envp, random: *random, cwd, ids, cpu };
         let executable_digest = c.digest()?;
-        c.0.is_empty().then_some(Header { gretel, behaviour, model, engine, launch, executable_digest })
+        let interpreter = c.list(|c| Some((c.string()?, c.digest()?)))?.into_iter().next();
+        let (interpreter, interpreter_digest) = interpreter.unzip();
+        let interpreter = interpreter.map(|path| Interpreter { path, executable: Vec::new() });
+        let executable = Vec::new();
+        let launch = Launch { executable, path, interpreter, argv, envp, random: *random, cwd, ids, cpu };
+        let header =
+            Header { gretel, behaviour, model, engine, launch, executable_digest, interpreter_digest };
+        c.0.is_empty().then_some(header)
     }
 }
 

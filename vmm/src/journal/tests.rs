@@ -12,6 +12,7 @@ fn header() -> Header {
     let launch = Launch {
         executable: Vec::new(),
         path: "/bin/prog".into(),
+        interpreter: None,
         argv: vec![b"prog".to_vec(), b"\xff".to_vec()],
         envp: vec![b"A=b".to_vec()],
         random: *b"0123456789abcdef",
@@ -21,7 +22,15 @@ fn header() -> Header {
     };
     let (model, engine) = (Model::V3.name().into(), "soft".into());
     let behaviour = schema::BEHAVIOUR;
-    Header { gretel: "0.1.0".into(), behaviour, model, engine, launch, executable_digest: u64::MAX }
+    Header {
+        gretel: "0.1.0".into(),
+        behaviour,
+        model,
+        engine,
+        launch,
+        executable_digest: u64::MAX,
+        interpreter_digest: None,
+    }
 }
 
 fn event() -> impl Strategy<Value = Event> {

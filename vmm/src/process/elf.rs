@@ -2,7 +2,7 @@
 
 use super::Rights;
 use super::functions::Functions;
-use super::layout::{PIE_BASE, PROGRAM_END, USER_START};
+use super::layout::{INTERPRETER_BASE, PIE_BASE, PROGRAM_END, TIME_PAGE, USER_START};
 use super::vma::{page_of, page_up};
 use crate::engine::Virt;
 use object::elf;
@@ -23,6 +23,8 @@ pub struct Image {
     pub headers: Virt,
     /// How many program headers there are (AT_PHNUM).
     pub header_count: u64,
+    /// The dynamic linker that it names.
+    pub interpreter: Option<String>,
     /// What was added to the file's addresses.
     pub bias: u64,
     /// The loadable segments, in address order, no two on one page.
@@ -65,9 +67,6 @@ pub enum ElfError {
     /// An object file, a core, a kernel module.
     #[error("is an ELF file but not a program (e_type {0})")]
     NotProgram(u16),
-    /// It needs ld.so.
-    #[error("needs the dynamic linker {0}: dynamic programs are not supported yet, link it with -static")]
-    Dynamic(String),
     /// A header contradicts itself or the file.
     #[error("is damaged: {0}")]
     Damaged(String),
@@ -76,14 +75,20 @@ pub enum ElfError {
 impl Image {
     /// Reads a program file.
     pub fn parse(file: &[u8]) -> Result<Image, ElfError> {
+        Image::parse_for(file, PIE_BASE, &(USER_START..PROGRAM_END))
+    }
+
+    /// Reads the file of a dynamic linker.
+    pub fn parse_interpreter(file: &[u8]) -> Result<Image, ElfError> {
+        Image::parse_for(file, INTERPRETER_BASE, &(INTERPRETER_BASE..TIME_PAGE))
+    }
+
+    /// Reads a file that is to be loaded into `room`, at `base` if it can be anywhere.
+    fn parse_for(file: &[u8], base: Virt, room: &Range<Virt>) -> Result<Image, ElfError> {
         let header = check_header(file)?;
         let programs = header.program_headers(ENDIAN, file).map_err(damaged)?;
-        if let Some(interpreter) = programs.iter().find(|program| program.p_type(ENDIAN) == elf::PT_INTERP) {
-            let path = interpreter.data(ENDIAN, file).unwrap_or(&[]);
-            return Err(ElfError::Dynamic(String::from_utf8_lossy(path).trim_end_matches('\0').to_owned()));
-        }
-        let bias = if header.e_type(ENDIAN) == elf::ET_DYN { PIE_BASE } else { 0 };
-        let segments = segments(programs, file, bias)?;
+        let bias = if header.e_type(ENDIAN) == elf::ET_DYN { base } else { 0 };
+        let segments = segments(programs, file, bias, room)?;
         let entry = header.e_entry(ENDIAN).wrapping_add(bias);
         if !segments
             .iter()
@@ -98,6 +103,7 @@ impl Image {
             entry,
             headers: headers_address(header, &segments),
             header_count: programs.len() as u64,
+            interpreter: interpreter(programs, file)?,
             bias,
             segments,
             code,
@@ -143,16 +149,32 @@ fn check_header(file: &[u8]) -> Result<&FileHeader64<LittleEndian>, ElfError> {
     }
 }
 
-/// The loadable segments, checked: inside the file, inside user space, in order, no two on one page.
+/// The path of the dynamic linker.
+fn interpreter(
+    programs: &[elf::ProgramHeader64<LittleEndian>],
+    file: &[u8],
+) -> Result<Option<String>, ElfError> {
+    let Some(program) = programs.iter().find(|program| program.p_type(ENDIAN) == elf::PT_INTERP) else {
+        return Ok(None);
+    };
+    let path = program.data(ENDIAN, file).ok().and_then(|bytes| bytes.strip_suffix(&[0]));
+    match path.and_then(|path| std::str::from_utf8(path).ok()) {
+        Some(path) if path.starts_with('/') && !path.contains('\0') => Ok(Some(path.to_owned())),
+        _ => Err(ElfError::Damaged("the path of its dynamic linker (PT_INTERP) is none".to_owned())),
+    }
+}
+
+/// The loadable segments, checked: inside the file, inside `room`, in order, no two on one page.
 fn segments(
     programs: &[elf::ProgramHeader64<LittleEndian>],
     file: &[u8],
     bias: u64,
+    room: &Range<Virt>,
 ) -> Result<Vec<Segment>, ElfError> {
     let mut segments: Vec<Segment> = Vec::new();
     let loadable = programs.iter().enumerate().filter(|(_, program)| program.p_type(ENDIAN) == elf::PT_LOAD);
     for (index, program) in loadable {
-        let Some(segment) = segment(program, bias) else {
+        let Some(segment) = segment(program, bias, room) else {
             return Err(ElfError::Damaged(format!("segment {index} lies outside the user's address space")));
         };
         let wrong = |what: &str| Err(ElfError::Damaged(format!("segment {index} {what}")));
@@ -182,8 +204,8 @@ fn segments(
     Ok(segments)
 }
 
-/// A segment with its final addresses, or none if they are not all the user's.
-fn segment(program: &elf::ProgramHeader64<LittleEndian>, bias: u64) -> Option<Segment> {
+/// A segment with its final addresses, or none if they are not all in `room`.
+fn segment(program: &elf::ProgramHeader64<LittleEndian>, bias: u64, room: &Range<Virt>) -> Option<Segment> {
     let start = program.p_vaddr(ENDIAN).checked_add(bias)?;
     let file_end = start.checked_add(program.p_filesz(ENDIAN))?;
     let end = start.checked_add(program.p_memsz(ENDIAN))?;
@@ -193,7 +215,7 @@ fn segment(program: &elf::ProgramHeader64<LittleEndian>, bias: u64) -> Option<Se
         write: (flags & elf::PF_W).0 != 0,
         execute: (flags & elf::PF_X).0 != 0,
     };
-    let inside = start >= USER_START && end.max(file_end) <= PROGRAM_END;
+    let inside = start >= room.start && end.max(file_end) <= room.end;
     inside.then_some(Segment { start, file_end, end, offset: program.p_offset(ENDIAN), rights })
 }
 
@@ -288,7 +310,7 @@ mod tests {
         assert!(refused(4, &[1]).contains("another machine"));
         assert!(refused(18, &[183, 0]).contains("AArch64"));
         assert!(refused(16, &[1, 0]).contains("not a program"));
-        assert!(refused(64, &[3]).contains("dynamic"));
+        assert!(refused(64, &[3]).contains("PT_INTERP"));
     }
 
     #[test]

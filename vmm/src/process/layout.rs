@@ -9,6 +9,8 @@ pub const USER_END: Virt = 0x7fff_ffff_f000;
 pub const USER_START: Virt = 0x1_0000;
 /// Where a position-independent program is put, as by Linux with ASLR off.
 pub const PIE_BASE: Virt = 0x5555_5555_4000;
+/// Where the dynamic linker is put: at the top of what mmap gives, with room for one of 4 MiB.
+pub const INTERPRETER_BASE: Virt = TIME_PAGE - (4 << 20);
 /// Programs, and the heap that follows them, end before this: what lies above is for mmap and the stack.
 pub const PROGRAM_END: Virt = 0x7000_0000_0000;
 /// The stack grows down from here.

@@ -6,7 +6,7 @@ use super::layout::{STACK_AT_START, STACK_END, STACK_LIMIT, TIME_PAGE, VDSO};
 use super::sites::Known;
 use super::space::{AddressSpace, SpaceError};
 use super::vma::{Backing, Content, page_of, page_up};
-use super::{Launch, ProcessError, Rights, vdso};
+use super::{Interpreter, Launch, ProcessError, Rights, vdso};
 use crate::cpu_model::{FEATURES_EDX, Model};
 use crate::engine::{Engine, Virt};
 use crate::ram::PAGE;
@@ -28,27 +28,42 @@ const CODE: Rights = Rights { read: true, write: false, execute: true };
 
 /// Builds the program's address space and points the engine at its first instruction.
 pub(super) fn load(engine: &mut dyn Engine, launch: &Launch) -> Result<AddressSpace, ProcessError> {
-    let image = Image::parse(&launch.executable)
-        .map_err(|error| ProcessError::Program { path: launch.path.clone(), error })?;
+    let refused = |path: &str| {
+        let path = path.to_owned();
+        |error| ProcessError::Program { path, error }
+    };
+    let image = Image::parse(&launch.executable).map_err(refused(&launch.path))?;
     let mut space = AddressSpace::new(engine)?;
-    map_image(engine, &mut space, launch, &image)?;
+    map_image(engine, &mut space, &launch.path, &launch.executable, &image)?;
+    space.set_heap(image.end());
     map_vdso(engine, &mut space)?;
-    let stack = Stack::new(launch, &image)?;
+    let interpreter = match &launch.interpreter {
+        Some(Interpreter { path, executable }) => {
+            let interpreter = Image::parse_interpreter(executable).map_err(refused(path))?;
+            map_image(engine, &mut space, path, executable, &interpreter)?;
+            Some(interpreter)
+        }
+        None => None,
+    };
+    let base = interpreter.as_ref().map_or(0, |interpreter| interpreter.bias);
+    let stack = Stack::new(launch, &image, base)?;
     let bottom = page_of(stack.pointer).saturating_sub(STACK_AT_START);
     space.map(engine, bottom..STACK_END, DATA, Backing::Zero("[stack]"))?;
     write(&mut space, engine, stack.pointer, &stack.bytes)?;
-    let mut regs = Regs { rip: image.entry, rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() };
+    let entry = interpreter.map_or(image.entry, |interpreter| interpreter.entry);
+    let mut regs = Regs { rip: entry, rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() };
     regs.gpr[4] = stack.pointer;
     engine.set_regs(&regs)?;
     engine.set_fpu(&Fpu::default())?;
     Ok(space)
 }
 
-/// Maps the segments, rewrites the machine reads in their code, and puts the heap behind them.
+/// Maps the segments of a file, and rewrites the machine reads in their code.
 fn map_image(
     engine: &mut dyn Engine,
     space: &mut AddressSpace,
-    launch: &Launch,
+    path: &str,
+    file: &[u8],
     image: &Image,
 ) -> Result<(), ProcessError> {
     for segment in &image.segments {
@@ -58,9 +73,9 @@ fn map_image(
         // The bytes behind the file's part are zero, as .bss wants it.
         let index = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
         let to = segment.offset + (segment.file_end - segment.start);
-        let bytes = launch.executable.get(index(from)..index(to)).unwrap_or(&[]).to_vec();
+        let bytes = file.get(index(from)..index(to)).unwrap_or(&[]).to_vec();
         let file_end = page_up(start + bytes.len() as u64).unwrap_or(end).min(end);
-        let content = Arc::new(Content { name: launch.path.clone(), file_offset: from, bytes });
+        let content = Arc::new(Content { name: path.to_owned(), file_offset: from, bytes });
         if file_end > start {
             // Code is rewritten below, by the sections and symbols, which know better than the segment where
             // it begins.
@@ -85,7 +100,6 @@ fn map_image(
             segment.rights,
         );
     }
-    space.set_heap(image.end());
     Ok(())
 }
 
@@ -120,7 +134,7 @@ struct Stack {
 impl Stack {
     /// From the top down: eight zeroes, the file's name, the environment, the arguments, the platform's name,
     /// the random bytes; then argc and the vectors of pointers.
-    fn new(launch: &Launch, image: &Image) -> Result<Stack, ProcessError> {
+    fn new(launch: &Launch, image: &Image, base: Virt) -> Result<Stack, ProcessError> {
         let texts = || launch.argv.iter().chain(&launch.envp);
         if texts().any(|text| text.contains(&0)) || launch.path.contains('\0') {
             return Err(ProcessError::Launch("an argument contains a zero byte".to_owned()));
@@ -145,7 +159,8 @@ impl Stack {
         vectors.push(0);
         vectors.extend(environment);
         vectors.push(0);
-        vectors.extend(auxiliary(launch, image, name, platform, random).as_flattened());
+        let texts = Texts { name, platform, random };
+        vectors.extend(auxiliary(launch, image, base, &texts).as_flattened());
         let vectors: Vec<u8> = vectors.iter().flat_map(|word| word.to_le_bytes()).collect();
         let pointer = (top.pointer - vectors.len() as u64) & !15;
         let padding = usize::try_from(top.pointer - pointer).expect("less than the stack") - vectors.len();
@@ -175,8 +190,15 @@ impl Downwards {
     }
 }
 
-/// The auxiliary vector: what the kernel tells a program.
-fn auxiliary(launch: &Launch, image: &Image, name: Virt, platform: Virt, random: Virt) -> [[u64; 2]; 20] {
+/// Where what the auxiliary vector points to is.
+struct Texts {
+    name: Virt,
+    platform: Virt,
+    random: Virt,
+}
+
+/// The auxiliary vector: what the kernel tells a program. `base` is where the dynamic linker is, or zero.
+fn auxiliary(launch: &Launch, image: &Image, base: Virt, texts: &Texts) -> [[u64; 2]; 20] {
     let ids = launch.ids;
     [
         [libc::AT_SYSINFO_EHDR, VDSO],
@@ -186,7 +208,7 @@ fn auxiliary(launch: &Launch, image: &Image, name: Virt, platform: Virt, random:
         [libc::AT_PHDR, image.headers],
         [libc::AT_PHENT, 56],
         [libc::AT_PHNUM, image.header_count],
-        [libc::AT_BASE, 0],
+        [libc::AT_BASE, base],
         [libc::AT_FLAGS, 0],
         [libc::AT_ENTRY, image.entry],
         [libc::AT_UID, u64::from(ids.uid)],
@@ -194,10 +216,10 @@ fn auxiliary(launch: &Launch, image: &Image, name: Virt, platform: Virt, random:
         [libc::AT_GID, u64::from(ids.gid)],
         [libc::AT_EGID, u64::from(ids.egid)],
         [libc::AT_SECURE, 0],
-        [libc::AT_RANDOM, random],
+        [libc::AT_RANDOM, texts.random],
         [libc::AT_MINSIGSTKSZ, signal_stack(launch.cpu)],
-        [libc::AT_EXECFN, name],
-        [libc::AT_PLATFORM, platform],
+        [libc::AT_EXECFN, texts.name],
+        [libc::AT_PLATFORM, texts.platform],
         [libc::AT_NULL, 0],
     ]
 }
@@ -227,6 +249,7 @@ mod tests {
         Launch {
             executable: Vec::new(),
             path: "/bin/p".to_owned(),
+            interpreter: None,
             argv: argv.iter().map(|text| text.as_bytes().to_vec()).collect(),
             envp: vec![b"A=1".to_vec()],
             random: *b"0123456789abcdef",
@@ -241,6 +264,7 @@ mod tests {
             entry: 1,
             headers: 2,
             header_count: 3,
+            interpreter: None,
             bias: 0,
             segments: vec![],
             code: vec![],
@@ -251,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_first_stack_is_as_linux_lays_it_out() {
-        let stack = Stack::new(&launch(&["p", "xyz"]), &image()).expect("it fits");
+        let stack = Stack::new(&launch(&["p", "xyz"]), &image(), 4).expect("it fits");
         assert!(stack.pointer.is_multiple_of(16) && stack.pointer + stack.bytes.len() as u64 == STACK_END);
         let at = |address: Virt| usize::try_from(address - stack.pointer).expect("inside the stack");
         let word =
@@ -272,7 +296,7 @@ mod tests {
 
     #[test]
     fn arguments_that_cannot_be_passed_are_refused() {
-        assert!(Stack::new(&launch(&["a\0b"]), &image()).is_err());
-        assert!(Stack::new(&launch(&[&"x".repeat(3 << 20)]), &image()).is_err());
+        assert!(Stack::new(&launch(&["a\0b"]), &image(), 0).is_err());
+        assert!(Stack::new(&launch(&[&"x".repeat(3 << 20)]), &image(), 0).is_err());
     }
 }

@@ -44,6 +44,8 @@ pub struct Launch {
     pub executable: Vec<u8>,
     /// Its absolute path, as the guest sees it (AT_EXECFN, /proc/self/exe).
     pub path: String,
+    /// The dynamic linker that it asks for.
+    pub interpreter: Option<Interpreter>,
     /// The arguments, the program's name first; none may contain a zero byte.
     pub argv: Vec<Vec<u8>>,
     /// The environment, each as NAME=value.
@@ -56,6 +58,26 @@ pub struct Launch {
     pub ids: Ids,
     /// The processor.
     pub cpu: Model,
+}
+
+impl Launch {
+    /// The same with the files' bytes left out, as a journal's header has it.
+    #[must_use]
+    pub fn without_files(&self) -> Launch {
+        let interpreter = self.interpreter.as_ref();
+        let interpreter = interpreter
+            .map(|Interpreter { path, .. }| Interpreter { path: path.clone(), executable: Vec::new() });
+        Launch { executable: Vec::new(), interpreter, ..self.clone() }
+    }
+}
+
+/// The dynamic linker of a program, which is loaded beside it and runs first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interpreter {
+    /// Its path, as the program names it.
+    pub path: String,
+    /// The file's bytes.
+    pub executable: Vec<u8>,
 }
 
 /// User and group.

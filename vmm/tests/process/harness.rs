@@ -161,6 +161,7 @@ impl Run {
         Launch {
             executable: fs::read(&self.program).expect("the program is there"),
             path: self.program.to_string_lossy().into_owned(),
+            interpreter: None,
             argv: self.argv.iter().map(|text| text.as_bytes().to_vec()).collect(),
             envp: vec![b"PATH=/usr/bin:/bin".to_vec(), b"LC_ALL=C".to_vec()],
             random: *b"not so random...",

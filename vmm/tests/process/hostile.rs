@@ -98,6 +98,7 @@ fn start(seed: u64) -> Process {
     let launch = Launch {
         executable: program(),
         path: "/hostile".to_owned(),
+        interpreter: None,
         argv: vec![b"hostile".to_vec()],
         envp: Vec::new(),
         random: [0; 16],

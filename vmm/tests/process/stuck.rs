@@ -99,6 +99,7 @@ fn an_engine_that_faults_for_ever_is_given_up() {
     let launch = Launch {
         executable: program(),
         path: "/stuck".to_owned(),
+        interpreter: None,
         argv: vec![b"stuck".to_vec()],
         envp: Vec::new(),
         random: [0; 16],

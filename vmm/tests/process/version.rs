@@ -114,6 +114,7 @@ fn what_programs_see_changes_only_with_the_behaviour_version() {
     let launch = Launch {
         executable,
         path: "/asks".to_owned(),
+        interpreter: None,
         argv: vec![b"asks".to_vec(), b"much".to_vec()],
         envp: vec![b"HOME=/".to_vec()],
         random: *b"not so random...",
