@@ -51,7 +51,7 @@ static HELP: LazyLock<String> = LazyLock::new(|| format!("{EXAMPLES}\n\n{}", exi
 const EXAMPLES: &str = "\
 Examples:
   gretel doctor                        what this host offers
-  gretel record -o rec -- ./prog       run a static program and record it
+  gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate";

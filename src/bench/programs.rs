@@ -46,7 +46,7 @@ impl Program {
     }
 }
 
-/// Whether gretel can run a program: static, and for this processor.
+/// Whether gretel can run a program.
 fn check(argv: &[OsString]) -> Result<(), String> {
     let (program, arguments) = argv.split_first().ok_or("there is no program")?;
     let launch = launch_here(program, arguments, Model::default()).map_err(|error| error.to_string())?;

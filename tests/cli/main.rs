@@ -5,6 +5,7 @@ mod bench;
 mod branches;
 mod crash;
 mod crumbs;
+mod dynamic;
 mod replay;
 mod synth;
 mod trail;

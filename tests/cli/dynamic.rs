@@ -1,0 +1,104 @@
+//! Dynamic programs: the linker is loaded beside them and recorded, and what is shown of a crash goes through libraries.
+
+use crate::{DAMAGED, PROGRAM, Place, engines, skipped};
+use serde_json::Value;
+use std::fs;
+
+/// Crashes in the list after a call into libc.
+const CRASHES: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+struct node { int value; struct node *next; };
+__attribute__((noinline)) static int sum(struct node *list, int n) {
+    int s = 0;
+    while (n--) { s += list->value; list = list->next; }
+    return s;
+}
+int main(int argc, char **argv) {
+    struct node *list = 0;
+    for (int i = 0; i < 10; i++) {
+        struct node *node = malloc(sizeof *node);
+        *node = (struct node){ i * 3, list };
+        list = node;
+    }
+    printf("%d\n", sum(list, 10));
+    fflush(stdout);
+    return sum(list, 12 + argc);
+}
+"#;
+
+/// Compiles a program that needs its C library at run time.
+fn link(place: &Place, name: &str, source: &str) -> Option<()> {
+    let file = place.write(&format!("{name}.c"), source);
+    let file = file.to_str().expect("temporary directories have plain names");
+    let done = place.command("gcc", &["-g", "-O1", "-o", name, file]).status();
+    if !done.is_ok_and(|status| status.success()) {
+        skipped(name, "gcc cannot make a program here");
+        return None;
+    }
+    Some(())
+}
+
+#[test]
+fn a_crash_beside_libraries_is_recorded_replayed_shown_and_synthesized() {
+    let place = Place::new();
+    let Some(()) = link(&place, "crashes", CRASHES) else { return };
+    for engine in engines() {
+        let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./crashes"]);
+        assert_eq!((recorded.code, recorded.out()), (128 + 11, "135\n".to_owned()), "{}", recorded.err);
+        for replayer in engines() {
+            assert_eq!(place.replay(engine, replayer)["status_or_signal"], 11);
+        }
+        let shown = place.gretel(&["core", "--json", engine]);
+        let shown: Value = serde_json::from_str(&shown.out()).expect("--json prints JSON");
+        let places: Vec<&str> =
+            shown["stack"].as_array().unwrap().iter().map(|f| f["place"].as_str().unwrap()).collect();
+        let at = |function: &str| places.iter().position(|place| place.starts_with(&format!("{function}+")));
+        // Between main and _start lie frames of libc.
+        assert_eq!((at("sum"), at("main")), (Some(0), Some(1)), "{places:?}");
+        assert!(at("_start").is_some_and(|outermost| outermost > 2), "{places:?}");
+        let suffix = place.gretel(&["synth", "--json", engine]);
+        assert_eq!(suffix.code, 0, "{}", suffix.err);
+        let suffix: Value = serde_json::from_str(&suffix.out()).expect("--json prints JSON");
+        assert_eq!(suffix["verdict"], "certified");
+        assert!(suffix["metrics"].is_object(), "compared with the recording");
+    }
+}
+
+#[test]
+fn a_recording_needs_the_linker_that_it_was_made_with() {
+    let place = Place::new();
+    let Some(()) = link(&place, "crashes", CRASHES) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./crashes"]);
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    let copy = place.path("rec/interpreter");
+    let bytes = fs::read(&copy).unwrap();
+    fs::write(&copy, &bytes[1..]).unwrap();
+    let changed = place.gretel(&["replay", "rec"]);
+    assert_eq!(changed.code, DAMAGED, "{}", changed.err);
+    assert!(changed.err.contains("rec/interpreter"), "{}", changed.err);
+    fs::remove_file(&copy).unwrap();
+    let missing = place.gretel(&["replay", "rec"]);
+    assert_eq!(missing.code, DAMAGED, "{}", missing.err);
+    assert!(missing.err.contains("rec/interpreter"), "{}", missing.err);
+}
+
+#[test]
+fn a_program_whose_linker_is_missing_is_refused() {
+    let place = Place::new();
+    let file = place.write("empty.c", "int main(void) { return 0; }\n");
+    let file = file.to_str().expect("temporary directories have plain names");
+    let linker = place.path("no-linker");
+    let option = format!("-Wl,--dynamic-linker={}", linker.display());
+    if !place.command("gcc", &["-o", "lost", &option, file]).status().is_ok_and(|status| status.success()) {
+        return skipped("a program with another linker", "gcc cannot make it");
+    }
+    let refused = place.gretel(&["record", "-o", "rec", "--", "./lost"]);
+    assert_eq!(refused.code, PROGRAM, "{}", refused.err);
+    assert!(refused.err.contains("lost") && refused.err.contains("no-linker"), "{}", refused.err);
+    fs::write(&linker, b"text").unwrap();
+    let refused = place.gretel(&["record", "-o", "rec", "--", "./lost"]);
+    assert_eq!(refused.code, PROGRAM, "{}", refused.err);
+    assert!(refused.err.contains("no-linker is not an ELF program"), "{}", refused.err);
+    assert!(!place.path("rec").exists(), "nothing is left behind");
+}
