@@ -215,6 +215,8 @@ pub struct Linux {
     interrupter: Interrupter,
     /// The unknown calls that were already reported.
     reported: BTreeSet<u64>,
+    /// Whether a call of a 32-bit program was reported.
+    reported_32_bit: bool,
 }
 
 impl Linux {
@@ -234,6 +236,7 @@ impl Linux {
             clock: time::Clock::default(),
             interrupter,
             reported: BTreeSet::new(),
+            reported_32_bit: false,
         })
     }
 
@@ -309,6 +312,15 @@ impl Linux {
             tracing::warn!("system call {} ({number}) is not supported: ENOSYS", call_name(number));
         }
         errno(libc::ENOSYS)
+    }
+}
+
+impl Linux {
+    /// Says, the first time, why INT 0x80 is a fault.
+    pub(crate) fn report_32_bit_call(&mut self) {
+        if !std::mem::replace(&mut self.reported_32_bit, true) {
+            tracing::warn!("INT 0x80, the system call of 32-bit programs, is not supported: SIGSEGV");
+        }
     }
 }
 

@@ -131,6 +131,16 @@ fn decide_exception(exception: Exception, rip: Virt) -> Action {
     }
 }
 
+/// Whether this is what becomes of INT 0x80, by which 32-bit programs call the system: a descriptor table that process
+/// guests have no gate in, by its selector's error code.
+#[must_use]
+pub fn is_32_bit_call(death: &Death) -> bool {
+    const INT_80: u32 = 0x80 << 3 | 2;
+    death
+        .exception
+        .is_some_and(|exception| (exception.vector, exception.error_code) == (vector::GENERAL, INT_80))
+}
+
 /// The signal for an access that the address space refuses.
 #[must_use]
 pub fn refused(refusal: Refusal, exception: Exception) -> Death {
@@ -206,6 +216,15 @@ mod tests {
         assert_eq!(told(3), (libc::SIGTRAP, SI_KERNEL, 0));
         assert_eq!(told(13), (libc::SIGSEGV, SI_KERNEL, 0));
         assert_eq!(told(17), (libc::SIGBUS, code::BUS_ADRALN, 0));
+    }
+
+    #[test]
+    fn the_call_of_32_bit_programs_is_known_by_its_selector() {
+        let is_call = |error_code| match decide(exception(13, error_code, 0), 0x42, false) {
+            Action::Signal(death) => is_32_bit_call(&death),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([is_call(0x402), is_call(0), is_call(0x22)], [true, false, false]);
     }
 
     #[test]

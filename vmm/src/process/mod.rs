@@ -262,7 +262,12 @@ impl Process {
                 }
             }
             Action::MachineRead => self.machine_read(),
-            Action::Signal(death) => self.signal(death, true),
+            Action::Signal(death) => {
+                if exit::is_32_bit_call(&death) {
+                    self.linux.report_32_bit_call();
+                }
+                self.signal(death, true)
+            }
             Action::FloatingPoint(exception) => {
                 let fpu = self.engine.fpu()?;
                 let death = exit::floating_point(exception, self.engine.regs().rip, &fpu);
