@@ -96,6 +96,7 @@ impl Tables {
             at
         };
         let (soname, version) = (name(SONAME), name(VERSION));
+        let (dynstr, dynsym, text) = (name(".dynstr"), name(".dynsym"), name(".text"));
         let names: Vec<u32> = functions.iter().map(|function| name(function)).collect();
 
         let mut tables = Tables { bytes: vec![0; HEADERS] };
@@ -126,8 +127,24 @@ impl Tables {
             tag(elf::DT_NULL),
             0,
         ]));
-        let end = tables.code_start() + code_size;
-        tables.bytes[..HEADERS].copy_from_slice(&headers(dynamic, end));
+        // They follow here, and the code follows them.
+        let sections_at = tables.bytes.len() as u64;
+        let code = (sections_at + SECTIONS * SECTION).next_multiple_of(16);
+        let mut sections = vec![0; index(SECTION)];
+        sections.extend(section(
+            dynstr,
+            (elf::SHT_STRTAB.0, elf::SHF_ALLOC.0),
+            (strings_at, strings.len() as u64),
+            (0, 0, 0),
+        ));
+        let symbols_size = 24 * (names.len() as u64 + 1);
+        let of_symbols = (elf::SHT_DYNSYM.0, elf::SHF_ALLOC.0);
+        sections.extend(section(dynsym, of_symbols, (symbols, symbols_size), (DYNSTR, 1, 24)));
+        let of_code = (elf::SHT_PROGBITS.0, elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0);
+        sections.extend(section(text, of_code, (code, code_size), (0, 0, 0)));
+        tables.add(&sections);
+        debug_assert_eq!(tables.code_start(), code, "the code follows the section headers");
+        tables.bytes[..HEADERS].copy_from_slice(&headers(dynamic, code + code_size, sections_at));
         tables
     }
 
@@ -148,6 +165,12 @@ impl Tables {
 const HEADERS: usize = 64 + 2 * 56;
 /// Size of the dynamic table: ten entries.
 const DYNAMIC_SIZE: u64 = 160;
+/// How many sections there are, the null section with them, and the size of each one's header.
+const SECTIONS: u64 = 4;
+const SECTION: u64 = 64;
+/// Their numbers: the strings, which are the sections' names, too; the symbols are 2; the code.
+const DYNSTR: u32 = 1;
+const TEXT: u16 = 3;
 
 /// A tag of the dynamic table as it is stored.
 fn tag(tag: elf::DynamicTag) -> u64 {
@@ -158,16 +181,28 @@ fn words(values: &[u64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
+/// A section's header: name, kind and flags, offset (and address) and size, and the section that it refers to, how many of
+/// its symbols are local, and the size of an entry.
+fn section(name: u32, kind: (u32, u64), place: (u64, u64), refers: (u32, u32, u64)) -> Vec<u8> {
+    let mut bytes = [name, kind.0].map(u32::to_le_bytes).concat();
+    bytes.extend(words(&[kind.1, place.0, place.0, place.1]));
+    bytes.extend([refers.0, refers.1].map(u32::to_le_bytes).concat());
+    bytes.extend(words(&[8, refers.2]));
+    bytes
+}
+
 /// The file header, a segment that is the whole file, and the pointer to the dynamic table.
-fn headers(dynamic: u64, end: u64) -> Vec<u8> {
+///
+/// A dynamic linker needs no sections; dietlibc finds the functions by them and by nothing else.
+fn headers(dynamic: u64, end: u64, sections: u64) -> Vec<u8> {
     let mut bytes =
         vec![0x7f, b'E', b'L', b'F', elf::ELFCLASS64.0, elf::ELFDATA2LSB.0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend(elf::ET_DYN.0.to_le_bytes());
     bytes.extend(elf::EM_X86_64.0.to_le_bytes());
     bytes.extend(1_u32.to_le_bytes());
-    bytes.extend(words(&[0, 64, 0])); // entry, program headers, section headers
+    bytes.extend(words(&[0, 64, sections])); // entry, program headers, section headers
     bytes.extend(0_u32.to_le_bytes());
-    for half in [64_u16, 56, 2, 64, 0, 0] {
+    for half in [64_u16, 56, 2, 64, 4, 1] {
         bytes.extend(half.to_le_bytes()); // sizes and counts
     }
     let mut program = |kind: u32, flags: u32, offset: u64, size: u64, align: u64| {
@@ -187,7 +222,7 @@ fn symbols(names: &[u32], entries: &[u64]) -> Vec<u8> {
         bytes.extend(name.to_le_bytes());
         bytes.push(elf::STB_GLOBAL.0 << 4 | elf::STT_FUNC.0);
         bytes.push(elf::STV_DEFAULT.0);
-        bytes.extend(1_u16.to_le_bytes()); // any section: all that counts is that it is not undefined
+        bytes.extend(TEXT.to_le_bytes());
         bytes.extend(words(&[*entry, 16]));
     }
     bytes
@@ -383,15 +418,21 @@ fn get_cpu(a: &mut CodeAssembler, entry: &mut CodeLabel) -> Result<(), IcedError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use object::{Object, ObjectSymbol};
+    use object::{Object, ObjectSection, ObjectSymbol};
 
     #[test]
     fn a_dynamic_linker_finds_its_functions() {
         let image = image().expect("it assembles");
         assert_eq!(image.len() as u64, PAGE);
         let file = object::File::parse(&*image).expect("an ELF file");
-        // Without section headers the reader finds no symbol by section; the dynamic table must lead there.
-        assert_eq!(file.dynamic_symbols().filter(ObjectSymbol::is_definition).count(), 0);
+        // By sections, and by the dynamic table.
+        let found: Vec<_> = file.dynamic_symbols().filter(ObjectSymbol::is_definition).collect();
+        assert_eq!(found.len(), 5);
+        let text = file.section_by_name(".text").expect("the code");
+        for symbol in found {
+            assert!((text.address()..text.address() + text.size()).contains(&symbol.address()));
+            assert_eq!(symbol.section_index(), Some(text.index()));
+        }
         let (hash, symbols, strings) =
             (entry(&image, elf::DT_HASH), entry(&image, elf::DT_SYMTAB), entry(&image, elf::DT_STRTAB));
         let u32_at =
