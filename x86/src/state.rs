@@ -5,6 +5,8 @@
 pub const RFLAGS_FIXED: u64 = 0x2;
 /// RFLAGS bit 9: interrupts enabled, always set in user mode.
 pub const RFLAGS_IF: u64 = 0x200;
+/// RFLAGS bit 8: a debug exception after each instruction.
+pub const RFLAGS_TF: u64 = 0x100;
 /// RFLAGS bit 10: direction.
 pub const RFLAGS_DF: u64 = 0x400;
 /// MXCSR after reset: all exceptions masked, round to nearest.

@@ -195,6 +195,22 @@ pub(super) fn sched_getaffinity(guest: &mut Guest<'_>, size: u64, address: Virt)
     Ok(8)
 }
 
+/// The least or the greatest priority of a scheduling policy: only those for real time have any.
+pub(super) fn priority_bound(call: i64, policy: i32) -> Served {
+    let least = call == libc::SYS_sched_get_priority_min;
+    match policy {
+        libc::SCHED_FIFO | libc::SCHED_RR => Ok(if least { 1 } else { 99 }),
+        libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => Ok(0),
+        _ => errno(libc::EINVAL),
+    }
+}
+
+/// The execution domain: Linux without any of its flags, which cannot be set.
+pub(super) fn personality(persona: u64) -> Served {
+    const ASK: u64 = 0xffff_ffff;
+    if [0, ASK].contains(&(persona & ASK)) { Ok(0) } else { errno(libc::EINVAL) }
+}
+
 pub(super) fn sched_getparam(guest: &mut Guest<'_>, address: Virt) -> Served {
     guest.write(address, &[0; 4])?;
     Ok(0)

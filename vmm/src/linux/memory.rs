@@ -217,6 +217,24 @@ pub(super) fn madvise(guest: &mut Guest<'_>, start: Virt, length: u64, advice: i
     Ok(0)
 }
 
+/// A byte for each page, that it is in memory: nothing is ever swapped.
+pub(super) fn mincore(guest: &mut Guest<'_>, start: Virt, length: u64, answer: Virt) -> Served {
+    let range = match range(start, length) {
+        Ok(range) if guest.space.mappings().is_full(&range) => range,
+        _ if start.is_multiple_of(PAGE) => return errno(libc::ENOMEM),
+        _ => return errno(libc::EINVAL),
+    };
+    const PIECE: [u8; 4096] = [1; 4096];
+    let mut left = (range.end - range.start) / PAGE;
+    let mut at = answer;
+    while left > 0 {
+        let count = left.min(PIECE.len() as u64);
+        guest.write(at, &PIECE[..usize::try_from(count).expect("at most a piece")])?;
+        (at, left) = (at + count, left - count);
+    }
+    Ok(0)
+}
+
 /// For calls that have no effect here: whether the range is mapped.
 pub(super) fn mapped(guest: &Guest<'_>, start: Virt, length: u64) -> Served {
     let range = range(start, length)?;

@@ -3,10 +3,10 @@
 //! uses more, the XSAVE image (arch/x86/kernel/fpu/signal.c).
 
 use super::signals::{Action, Stack};
-use super::{Guest, PID, Served};
+use super::{Guest, PID, Served, errno};
 use crate::engine::Virt;
 use crate::process::Death;
-use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs};
+use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, RFLAGS_TF, Regs};
 use x86::xsave::{HEADER_END, Layout, SOFTWARE, component};
 
 /// Size of the frame: return address, ucontext, siginfo.
@@ -28,8 +28,8 @@ const RIP: usize = MCONTEXT + 16;
 const FPSTATE: usize = MCONTEXT + 23;
 /// The signal mask, after the mcontext and its reserved words.
 const MASK: usize = WORDS - 1;
-/// What a handler may change of the flags: AC, OF, DF, SF, ZF, AF, PF, CF.
-const USER_FLAGS: u64 = 0x4_0cd5;
+/// What a handler may change of the flags: AC, OF, DF, TF, SF, ZF, AF, PF, CF.
+const USER_FLAGS: u64 = 0x4_0dd5;
 /// The bits of MXCSR that exist.
 const MXCSR_MASK: u32 = 0xffff;
 /// `uc_flags`: UC_FP_XSTATE, the image is of XSAVE.
@@ -45,10 +45,11 @@ pub(super) struct Saved {
     pub(super) stack: Stack,
 }
 
-/// Pushes a frame below `top` and enters the handler.
+/// Pushes a frame below `top` and enters the handler; `other` says that `top` is on the alternate stack, which must hold
+/// the frame then (`get_sigframe` of arch/x86/kernel/signal.c).
 pub(super) fn push(
     guest: &mut Guest<'_>,
-    top: Virt,
+    (top, other): (Virt, bool),
     action: &Action,
     death: &Death,
     saved: &Saved,
@@ -59,6 +60,9 @@ pub(super) fn push(
     let image = top.saturating_sub(bytes.len() as u64) & !63;
     // As at a function's entry: the stack is 8 bytes off a multiple of 16.
     let frame = (image.saturating_sub(SIZE) & !15).saturating_sub(8);
+    if other && !saved.stack.holds(frame) {
+        return errno(libc::EFAULT);
+    }
     let (context, info) = (frame + 8, frame + 8 + UCONTEXT);
     guest.write(image, &bytes)?;
     guest.write_words(frame, &[action.restorer])?;
@@ -72,7 +76,7 @@ pub(super) fn push(
     entry.gpr[2] = context;
     entry.gpr[4] = frame;
     entry.rip = action.handler;
-    entry.rflags &= !RFLAGS_DF;
+    entry.rflags &= !(RFLAGS_DF | RFLAGS_TF);
     Ok(guest.engine.set_regs(&entry)?)
 }
 

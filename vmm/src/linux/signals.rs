@@ -54,7 +54,7 @@ pub(super) struct Stack {
 }
 
 impl Stack {
-    fn holds(&self, address: Virt) -> bool {
+    pub(super) fn holds(&self, address: Virt) -> bool {
         self.flags & SS_DISABLE == 0 && address > self.start && address - self.start <= self.size
     }
 }
@@ -193,13 +193,14 @@ pub(crate) fn deliver(
     }
     let regs = *guest.engine.regs();
     let stack = own.stack;
-    let other = action.flags & SA_ONSTACK != 0 && stack.flags & SS_DISABLE == 0 && !stack.holds(regs.gpr[4]);
-    let top = if other { stack.start.saturating_add(stack.size) } else { regs.gpr[4].saturating_sub(128) };
+    let nested = stack.holds(regs.gpr[4]);
+    let enters = action.flags & SA_ONSTACK != 0 && stack.flags & SS_DISABLE == 0 && !nested;
+    let top = if enters { stack.start.saturating_add(stack.size) } else { regs.gpr[4].saturating_sub(128) };
     let saved = sigframe::Saved { mask: own.replaced.take().unwrap_or(own.blocked), stack };
     let entered = if action.flags & SA_RESTORER == 0 {
         errno(libc::EFAULT)
     } else {
-        sigframe::push(guest, top, &action, &death, &saved)
+        sigframe::push(guest, (top, nested || enters), &action, &death, &saved)
     };
     match entered {
         Ok(()) => {}

@@ -32,6 +32,7 @@ fn own(linux: &mut Linux, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Opt
         libc::SYS_mprotect => memory::mprotect(guest, a[0], a[1], a[2]),
         libc::SYS_mremap => memory::mremap(guest, a),
         libc::SYS_madvise => memory::madvise(guest, a[0], a[1], int(a[2])),
+        libc::SYS_mincore => memory::mincore(guest, a[0], a[1], a[2]),
         libc::SYS_msync | libc::SYS_mlock | libc::SYS_munlock => memory::mapped(guest, a[0], a[1]),
 
         // Reading and writing.
@@ -137,8 +138,12 @@ fn own(linux: &mut Linux, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Opt
         libc::SYS_sched_getaffinity => identity::sched_getaffinity(guest, a[1], a[2]),
         libc::SYS_sched_setaffinity => Ok(0),
         libc::SYS_sched_getscheduler => Ok(0),
+        libc::SYS_sched_get_priority_min | libc::SYS_sched_get_priority_max => identity::priority_bound(call, int(a[0])),
         libc::SYS_sched_getparam => identity::sched_getparam(guest, a[1]),
-        libc::SYS_wait4 => errno(libc::ECHILD),
+        // It leads its group and its session.
+        libc::SYS_setpgid | libc::SYS_setsid => errno(libc::EPERM),
+        libc::SYS_personality => identity::personality(a[0]),
+        libc::SYS_wait4 | libc::SYS_waitid => errno(libc::ECHILD),
         // Refused for good, so that libc does without.
         libc::SYS_rseq | libc::SYS_membarrier => errno(libc::ENOSYS),
         libc::SYS_copy_file_range | libc::SYS_sendfile => errno(libc::ENOSYS),

@@ -49,6 +49,10 @@ fn memory_is_mapped_protected_moved_and_given_back() {
         b = mremap(b, 200 * 4096, 4096, 0);
         CHECK(b != MAP_FAILED && !strcmp(b, "moves along"));
         FAILS(munmap(b + 1, 4096), EINVAL);
+        unsigned char in[3] = { 9, 9, 9 };
+        CHECK(mincore(a, 2 * 4096, in) == 0 && (in[0] & 1) && in[1] < 2 && in[2] == 9);
+        FAILS(mincore(a + 1, 4096, in), EINVAL);
+        FAILS(mincore(a, 1UL << 40, in), ENOMEM);
         FAILS(mmap(0, 0, rw, private, -1, 0), EINVAL);
         FAILS(mmap(0, 1UL << 50, rw, private, -1, 0), ENOMEM);
         FAILS(mmap(0, 4096, PROT_READ, MAP_PRIVATE, 77, 0), EBADF);

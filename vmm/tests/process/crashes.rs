@@ -12,6 +12,7 @@ fn dies(name: &str, body: &str, check: impl Fn(&Death, &Ran)) {
          #include <assert.h>\n#include <fcntl.h>\n\
          volatile long zero = 0; const char fixed[] = \"constant\";\n\
          int deeper(volatile char *above) {{ volatile char here[4096]; here[0] = above[0]; return deeper(here) + here[1]; }}\n\
+         void faults(int n) {{ static int deep; if (++deep > 200) _exit(1); *(volatile int *)(zero + 0x18) = n; }}\n\
          int main(int argc, char **argv) {{ {body}\n return 0; }}"
     );
     each_libc(name, &source, &["-O0"], |program| {
@@ -92,6 +93,19 @@ fn a_file_mapping_behind_the_end() {
     dies("behind", body, |death, _| {
         assert_eq!((death.signal, death.code, death.address & 0xfff), (libc::SIGBUS, 2, 0));
     });
+}
+
+#[test]
+fn handlers_that_fault_end_where_the_alternate_stack_does() {
+    // Below the stack there is room for more frames, which must not be used.
+    let body = r#"
+        static struct { char before[1 << 20], stack[65536]; } area __attribute__((aligned(4096)));
+        stack_t alternate = {.ss_sp = area.stack, .ss_size = sizeof area.stack};
+        sigaltstack(&alternate, 0);
+        struct sigaction again = {.sa_handler = faults, .sa_flags = SA_ONSTACK | SA_NODEFER};
+        sigaction(SIGSEGV, &again, 0);
+        faults(0);"#;
+    dies("altstack", body, |death, _| assert_eq!(death.signal, libc::SIGSEGV));
 }
 
 #[test]
