@@ -16,6 +16,7 @@ mod tests;
 pub use crate::process::Rights;
 pub use parse::CoreError;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use x86::state::{Regs, State};
 
@@ -331,6 +332,26 @@ impl Core {
     #[must_use]
     pub fn bytes(&self, va: u64) -> &[u8] {
         self.run(va).unwrap_or_default()
+    }
+
+    /// The pieces between two addresses whose bytes are known, in order. Takes no time for what is not: mappings of
+    /// many terabytes are nothing unusual (sanitizers, runtimes with large heaps).
+    pub fn known(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &[u8])> {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            while at < range.end {
+                let bytes = self.bytes(at);
+                if let Some(left) = range.end.checked_sub(at).filter(|_| !bytes.is_empty()) {
+                    let len = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                    let found = (at, &bytes[..len]);
+                    at = at.saturating_add(len as u64);
+                    return Some(found);
+                }
+                let starts = self.segments.iter().chain(&self.backing).flat_map(|s| [s.start, s.dumped]);
+                at = starts.filter(|start| *start > at).min()?;
+            }
+            None
+        })
     }
 
     /// The known bytes from `va` on as far as they are in one piece, at least one.

@@ -145,6 +145,25 @@ fn a_cut_core_is_not_filled_up_from_the_executable() {
 }
 
 #[test]
+fn what_is_known_is_found_without_looking_at_what_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = sample(dir.path());
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Of the first mapping the core holds a page, of the last one it holds one of 2^34.
+    let header = |n: usize| 64 + 56 * n;
+    bytes[header(1) + 32..header(1) + 40].copy_from_slice(&0x1000_u64.to_le_bytes());
+    bytes[header(3) + 40..header(3) + 48].copy_from_slice(&(1_u64 << 46).to_le_bytes());
+    std::fs::write(&path, bytes).unwrap();
+    let core = Core::open(&path).unwrap();
+    let known = |core: &Core, range| core.known(range).map(|(at, it)| (at, it.len())).collect::<Vec<_>>();
+    assert_eq!(known(&core, 0..u64::MAX), [(0x40_0000, 0x1000), (0x60_0000, 0x1000)]);
+    let core = core.with_executable(&executable(dir.path(), 1)).unwrap();
+    let pieces = [(0x40_0000, 0x1000), (0x40_1000, 0x2000), (0x60_0000, 0x1000)];
+    assert_eq!(known(&core, 0..u64::MAX), pieces);
+    assert_eq!(known(&core, 0x40_0800..0x40_1001), [(0x40_0800, 0x800), (0x40_1000, 1)]);
+}
+
+#[test]
 fn an_executable_whose_segments_share_their_bytes_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let core = Core::open(&sample(dir.path())).unwrap();
