@@ -17,8 +17,31 @@ const fn mask(w: u32) -> u64 {
 
 /// Reads the low `w` bits of `a` as a two's complement number.
 #[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
 const fn signed(w: u32, a: u64) -> i64 {
-    (a << (64 - w)).cast_signed() >> (64 - w)
+    // The compiler knows lanes by these widths.
+    match w {
+        8 => (a as u8).cast_signed() as i64,
+        16 => (a as u16).cast_signed() as i64,
+        32 => (a as u32).cast_signed() as i64,
+        _ => (a << (64 - w)).cast_signed() >> (64 - w),
+    }
+}
+
+/// Each of the lowest `64 / w` bits as `w` bits (8, 16, 32 or 64).
+#[inline(always)]
+const fn spread(w: u32, bits: u64) -> u64 {
+    // Lane n gets bit n in its place; a lane that is not zero then carries into its top bit.
+    let lowest = u64::MAX / mask(w);
+    let diagonal = match w {
+        8 => 0x8040_2010_0804_0201,
+        16 => 0x0008_0004_0002_0001,
+        32 => 0x0000_0002_0000_0001,
+        _ => 1,
+    };
+    let chosen = (bits & mask(64 / w)).wrapping_mul(lowest) & diagonal;
+    let carry = (lowest << (w - 1)) - lowest;
+    ((chosen + carry) >> (w - 1) & lowest).wrapping_mul(mask(w))
 }
 
 /// The low half of a 128-bit value.
@@ -75,6 +98,7 @@ fn divide_signed(w: u32, hi: u64, lo: u64, divisor: u64) -> Division<u64, bool> 
 impl Domain for Concrete {
     type Bv = u64;
     type Bool = bool;
+    type Packed = [u8; 16];
 
     #[inline(always)]
     fn lit(&self, w: u32, value: u64) -> u64 {
@@ -104,6 +128,10 @@ impl Domain for Concrete {
             Bin::Mul => a.wrapping_mul(b),
             Bin::MulHiU => multiply_high_unsigned(w, a, b),
             Bin::MulHiS => multiply_high_signed(w, a, b),
+            // Of values that leave the top bit free, a shift by their width is a shift out. No branch: lanes
+            // of a vector are shifted at once.
+            Bin::Shl if w < 64 => a << b.min(wide),
+            Bin::Shr if w < 64 => a >> b.min(wide),
             Bin::Shl if b >= wide => 0,
             Bin::Shl => a << b,
             Bin::Shr if b >= wide => 0,
@@ -177,6 +205,17 @@ impl Domain for Concrete {
         opaque::evaluate(op, args)
     }
     #[inline(always)]
+    fn select(&self, w: u32, table: &[u64], index: u64) -> u64 {
+        let bit = index * u64::from(w);
+        let part = usize::try_from(bit / 64).unwrap_or(0);
+        table.get(part).map_or(0, |part| part >> (bit % 64) & mask(w))
+    }
+    #[inline(always)]
+    fn choose(&self, w: u32, bits: u64, yes: u64, no: u64) -> u64 {
+        let chosen = spread(w, bits);
+        yes & chosen | no & !chosen
+    }
+    #[inline(always)]
     fn bit(&self, _w: u32, n: u32, a: u64) -> bool {
         a >> n & 1 != 0
     }
@@ -203,6 +242,15 @@ mod tests {
         assert_eq!(D.sext(8, 16, 0x80), 0xff80);
         assert_eq!(D.un(Un::LeadingZeros, 16, 0), 16);
         assert_eq!(D.un(Un::TrailingZeros, 16, 0), 16);
+    }
+
+    #[test]
+    fn lanes_are_chosen_by_bits() {
+        let (yes, no) = (0x1122_3344_5566_7788, 0x99aa_bbcc_ddee_ff01);
+        assert_eq!(D.choose(8, 0xf81, yes, no), 0x11aa_bbcc_ddee_ff88);
+        assert_eq!(D.choose(16, 0b0110, yes, no), 0x99aa_3344_5566_ff01);
+        assert_eq!(D.choose(32, 0b110, yes, no), 0x1122_3344_ddee_ff01);
+        assert_eq!([D.choose(64, 3, yes, no), D.choose(64, 2, yes, no)], [yes, no]);
     }
 
     #[test]

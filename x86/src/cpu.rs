@@ -9,6 +9,7 @@ use crate::machine::{Control, Exec, Machine, Trap};
 use crate::op::{Gpr, Segment};
 use crate::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
 use crate::tlb::Tlb;
+use crate::vectors::{Block, Vectors};
 
 /// The registers of one thread, and the memory it sees.
 ///
@@ -29,6 +30,8 @@ pub struct Cpu<B> {
     /// RFLAGS but for the arithmetic flags and DF.
     other_flags: u64,
     bases: [u64; 2],
+    vectors: Vectors,
+    /// All of it but the vector registers.
     fpu: Fpu,
     /// What the last step that trapped raised.
     pub(crate) trapped: Option<Trap>,
@@ -86,6 +89,7 @@ impl<B: Bus> Cpu<B> {
             down: false,
             other_flags: 0,
             bases: [0; 2],
+            vectors: Vectors::from_parts(&Fpu::default().vector),
             fpu: Fpu::default(),
             trapped: None,
             retired: Counters::default(),
@@ -135,19 +139,20 @@ impl<B: Bus> Cpu<B> {
 
     /// The x87 and vector registers.
     #[must_use]
-    pub fn fpu(&self) -> &Fpu {
-        &self.fpu
+    pub fn fpu(&self) -> Fpu {
+        Fpu { vector: self.vectors.parts(), ..self.fpu }
     }
 
     /// Loads the x87 and vector registers.
     pub fn set_fpu(&mut self, fpu: &Fpu) {
         self.fpu = *fpu;
+        self.vectors = Vectors::from_parts(&fpu.vector);
     }
 
     /// The whole state.
     #[must_use]
     pub fn state(&self) -> State {
-        State { regs: self.regs(), fpu: self.fpu }
+        State { regs: self.regs(), fpu: self.fpu() }
     }
 
     /// Loads the whole state.
@@ -281,6 +286,26 @@ impl<B: Bus> Cpu<B> {
         Ok(u64::from_le_bytes(bytes))
     }
 
+    /// Loads bytes, a multiple of eight, that lie in two pages.
+    #[cold]
+    #[inline(never)]
+    fn load_bytes_across(&mut self, va: u64, bytes: &mut [u8]) -> Exec {
+        for (at, to) in (0..).step_by(8).zip(bytes.as_chunks_mut().0) {
+            *to = self.load(64, va.wrapping_add(at))?.to_le_bytes();
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn store_bytes(&mut self, va: u64, bytes: &[u8]) -> Exec {
+        if va % PAGE_SIZE > PAGE_SIZE - bytes.len() as u64 {
+            return self.store_across(va, bytes);
+        }
+        let at = index(self.locate_write(va)?);
+        self.bus.ram_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
     /// Stores bytes that lie in two pages: both are asked before either is written.
     #[cold]
     #[inline(never)]
@@ -354,11 +379,19 @@ impl<B: Bus> Machine for Cpu<B> {
     }
     #[inline(always)]
     fn vector(&self, n: u8, part: u8) -> u64 {
-        self.fpu.vector[usize::from(n & 31)][usize::from(part & 7)]
+        self.vectors.part(n, part)
     }
     #[inline(always)]
     fn set_vector(&mut self, n: u8, part: u8, v: u64) {
-        self.fpu.vector[usize::from(n & 31)][usize::from(part & 7)] = v;
+        self.vectors.set_part(n, part, v);
+    }
+    #[inline(always)]
+    fn packed(&self, n: u8, block: u8) -> Block {
+        self.vectors.block(n, block)
+    }
+    #[inline(always)]
+    fn set_packed(&mut self, n: u8, block: u8, v: Block) {
+        self.vectors.set_block(n, block, v);
     }
     fn opmask(&self, n: u8) -> u64 {
         self.fpu.opmask[usize::from(n & 7)]
@@ -428,18 +461,24 @@ impl<B: Bus> Machine for Cpu<B> {
         Ok(())
     }
     fn store_parts(&mut self, va: u64, parts: &[u64]) -> Exec {
-        let n = parts.len() * 8;
-        if va % PAGE_SIZE > PAGE_SIZE - n as u64 {
-            let mut bytes = [0; 64];
-            for (to, part) in bytes.chunks_exact_mut(8).zip(parts) {
-                to.copy_from_slice(&part.to_le_bytes());
-            }
-            return self.store_across(va, &bytes[..n]);
+        let mut bytes = [[0; 8]; 8];
+        for (to, part) in bytes.iter_mut().zip(parts) {
+            *to = part.to_le_bytes();
         }
-        let at = index(self.locate_write(va)?);
-        for (to, part) in self.bus.ram_mut()[at..at + n].chunks_exact_mut(8).zip(parts) {
-            to.copy_from_slice(&part.to_le_bytes());
+        self.store_bytes(va, bytes[..parts.len().min(8)].as_flattened())
+    }
+    #[inline(always)]
+    fn store_packed(&mut self, va: u64, blocks: &[Block]) -> Exec {
+        self.store_bytes(va, blocks.as_flattened())
+    }
+    #[inline(always)]
+    fn load_packed(&mut self, va: u64, blocks: &mut [Block]) -> Exec {
+        let bytes = blocks.as_flattened_mut();
+        if va % PAGE_SIZE > PAGE_SIZE - bytes.len() as u64 {
+            return self.load_bytes_across(va, bytes);
         }
+        let at = index(self.locate_read(va)?);
+        bytes.copy_from_slice(&self.bus.ram()[at..at + bytes.len()]);
         Ok(())
     }
     fn load_parts(&mut self, va: u64, parts: &mut [u64]) -> Exec {

@@ -68,17 +68,20 @@ pub struct Division<V, B> {
 /// uninterpreted functions (folded when every argument is concrete). The meaning, the argument list and the
 /// result list of each are documented at its variant in [`crate::opaque`].
 pub use crate::opaque::Opaque;
+use crate::packed::Packed;
 
 /// Pure algebra over bit-vectors of 1 to 64 bits.
 ///
 /// Invariant: a `Bv` of width `w` has zeros above bit `w`; every operation keeps that, so `zext` is free in the
 /// concrete domain and comparisons of zero-extended values need no width. All operands of one operation have
 /// the width that is passed (a term domain asserts it).
-pub trait Domain {
+pub trait Domain: Sized {
     /// A bit-vector.
     type Bv: Copy;
     /// A truth value of the guest.
     type Bool: Copy;
+    /// 128 bits of a vector register.
+    type Packed: Packed<Self>;
 
     /// The literal `value mod 2^w`.
     fn lit(&self, w: u32, value: u64) -> Self::Bv;
@@ -127,6 +130,37 @@ pub trait Domain {
     /// variant documents.
     fn opaque(&self, op: Opaque, args: &[Self::Bv]) -> [Self::Bv; 3];
 
+    /// Lane `index` of `w` bits of `table`, which has a power of two of parts of 64 bits; `index` is as wide as the
+    /// number of lanes needs.
+    fn select(&self, w: u32, table: &[Self::Bv], index: Self::Bv) -> Self::Bv {
+        let within = (64 / w).trailing_zeros();
+        let mut parts = [self.lit(64, 0); 8];
+        parts[..table.len()].copy_from_slice(table);
+        let mut left = table.len();
+        let index_bits = within + left.trailing_zeros();
+        for bit in within..index_bits {
+            let odd = self.bit(index_bits, bit, index);
+            left /= 2;
+            for n in 0..left {
+                parts[n] = self.ite(odd, 64, parts[2 * n + 1], parts[2 * n]);
+            }
+        }
+        if within == 0 {
+            return parts[0];
+        }
+        let scale = w.trailing_zeros();
+        let amount = self.concat(within, self.trunc(index_bits, within, index), scale, self.lit(scale, 0));
+        let amount = self.zext(within + scale, 64, amount);
+        self.trunc(64, w, self.bin(Bin::Shr, 64, parts[0], amount))
+    }
+    /// The 64 bits whose lane `n` of `w` bits is that of `yes` if bit `n` of `bits` (64) is set, else that of `no`.
+    fn choose(&self, w: u32, bits: Self::Bv, yes: Self::Bv, no: Self::Bv) -> Self::Bv {
+        let lane = |n| {
+            let of = |v| if w == 64 { v } else { self.extract(64, n * w, w, v) };
+            self.ite(self.bit(64, n, bits), w, of(yes), of(no))
+        };
+        (1..64 / w).fold(lane(0), |part, n| self.concat(w, lane(n), n * w, part))
+    }
     /// Bits `0 .. to` of `a`.
     fn trunc(&self, from: u32, to: u32, a: Self::Bv) -> Self::Bv {
         self.extract(from, 0, to, a)

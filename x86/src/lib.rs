@@ -1,6 +1,6 @@
 //! What an x86-64 instruction does, written once, generic over the domain of values.
 //!
-//! Reading order: [`domain`] (the algebra of values), [`machine`] (the state an instruction may touch),
+//! Reading order: [`domain`] (the algebra of values; [`packed`]: of lanes), [`machine`] (the state an instruction may touch),
 //! [`flags`] (lazy arithmetic flags), [`op`] (a decoded instruction) and [`decode`] (from iced's to ours), [`sem`]
 //! (the semantics, one file per family), [`table`] (iced instruction to handler); then the software CPU:
 //! [`state`] and [`xsave`] (the registers as data, and their images), [`bus`] (what it needs of memory), [`cpu`]
@@ -32,12 +32,14 @@ pub mod interpreter;
 pub mod machine;
 pub mod op;
 pub mod opaque;
+pub mod packed;
 mod quick;
 pub mod sem;
 pub mod state;
 mod step;
 pub mod table;
 mod tlb;
+mod vectors;
 pub mod xsave;
 
 pub use block::Bytes;

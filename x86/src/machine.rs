@@ -3,6 +3,7 @@
 use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
 use crate::op::{BranchKind, Gpr, Segment};
+use crate::packed::Packed;
 
 /// Why an instruction did not retire. One byte, so that `Exec<u64>` fits two registers (a 24-byte trap costs
 /// 17 % of the interpreter's speed); the details (CR2, the error code) live in the machine, as on hardware.
@@ -38,6 +39,8 @@ pub type Exec<T = ()> = Result<T, Trap>;
 pub type Bv<M> = <<M as Machine>::D as Domain>::Bv;
 /// A machine's truth value.
 pub type Bool<M> = <<M as Machine>::D as Domain>::Bool;
+/// A machine's 128 bits of a vector register.
+pub type PackedOf<M> = <<M as Machine>::D as Domain>::Packed;
 /// A machine's arithmetic flags.
 pub type FlagsOf<M> = Flags<Bv<M>, Bool<M>>;
 /// A machine's control transfer.
@@ -140,6 +143,18 @@ pub trait Machine: Sized {
     fn vector(&self, n: u8, part: u8) -> Bv<Self>;
     /// Writes a part of a vector register.
     fn set_vector(&mut self, n: u8, part: u8, v: Bv<Self>);
+    /// 128 bits of vector register `n`: parts `2 * block` and `2 * block + 1`.
+    #[inline(always)]
+    fn packed(&self, n: u8, block: u8) -> PackedOf<Self> {
+        PackedOf::<Self>::from_parts([self.vector(n, 2 * block), self.vector(n, 2 * block + 1)])
+    }
+    /// Writes 128 bits of a vector register.
+    #[inline(always)]
+    fn set_packed(&mut self, n: u8, block: u8, v: PackedOf<Self>) {
+        let [low, high] = v.parts();
+        self.set_vector(n, 2 * block, low);
+        self.set_vector(n, 2 * block + 1, high);
+    }
     /// Opmask register `n`, 0 to 7, 64 bits.
     fn opmask(&self, n: u8) -> Bv<Self>;
     /// Writes an opmask register.
@@ -171,11 +186,73 @@ pub trait Machine: Sized {
         }
         Ok(())
     }
+    /// Loads 128 bits at a time, the first from `va` and each from 16 bytes above the one before it.
+    fn load_packed(&mut self, va: Bv<Self>, blocks: &mut [PackedOf<Self>]) -> Exec {
+        let mut parts = [self.d().lit(64, 0); 8];
+        let parts = &mut parts[..2 * blocks.len()];
+        self.load_parts(va, parts)?;
+        for (block, parts) in blocks.iter_mut().zip(parts.as_chunks().0) {
+            *block = PackedOf::<Self>::from_parts(*parts);
+        }
+        Ok(())
+    }
+    /// Loads those of `count` lanes of `w` bits whose bit is set in `chosen` (64); the others are zero, and not accessed.
+    /// The result is as many of the parts of 64 bits as hold them.
+    fn load_chosen(
+        &mut self,
+        va: Bv<Self>,
+        w: u32,
+        count: u32,
+        chosen: Bv<Self>,
+        parts: &mut [Bv<Self>],
+    ) -> Exec {
+        for (first, part) in (0..count).step_by(64 / w as usize).zip(parts) {
+            let mut lanes = [self.d().lit(w, 0); 8];
+            for (n, lane) in (first..count).zip(&mut lanes[..64 / w as usize]) {
+                let from = self.d().bin(Bin::Add, 64, va, self.d().lit(64, u64::from(n * w / 8)));
+                *lane = self.load_if(self.d().bit(64, n, chosen), w, from)?;
+            }
+            let d = self.d();
+            let of = |n: u32| lanes[n as usize];
+            *part = (1..64 / w).fold(of(0), |part, n| d.concat(w, of(n), n * w, part));
+        }
+        Ok(())
+    }
     /// Stores `w` bits at a linear address, all or nothing.
     fn store(&mut self, w: u32, va: Bv<Self>, v: Bv<Self>) -> Exec;
     /// Stores parts of 64 bits (at most eight), the first at `va` and each 8 bytes above the one before it, all or
     /// nothing.
     fn store_parts(&mut self, va: Bv<Self>, parts: &[Bv<Self>]) -> Exec;
+    /// Stores 128 bits at a time (at most 512), the first at `va` and each 16 bytes above the one before it, all or
+    /// nothing.
+    fn store_packed(&mut self, va: Bv<Self>, blocks: &[PackedOf<Self>]) -> Exec {
+        let mut parts = [self.d().lit(64, 0); 8];
+        for (parts, block) in parts.as_chunks_mut().0.iter_mut().zip(blocks) {
+            *parts = block.parts();
+        }
+        self.store_parts(va, &parts[..2 * blocks.len()])
+    }
+    /// Stores those of `count` lanes of `w` bits of `parts` whose bit is set in `chosen` (64), all or nothing.
+    fn store_chosen(
+        &mut self,
+        va: Bv<Self>,
+        w: u32,
+        count: u32,
+        chosen: Bv<Self>,
+        parts: &[Bv<Self>],
+    ) -> Exec {
+        let to = |m: &Self, n: u32| m.d().bin(Bin::Add, 64, va, m.d().lit(64, u64::from(n * w / 8)));
+        for n in 0..count {
+            let at = to(self, n);
+            self.prepare_store_if(self.d().bit(64, n, chosen), at, u64::from(w / 8))?;
+        }
+        for n in 0..count {
+            let (at, part) = (to(self, n), parts[(n * w / 64) as usize]);
+            let v = if w == 64 { part } else { self.d().extract(64, n * w % 64, w, part) };
+            self.store_if(self.d().bit(64, n, chosen), w, at, v)?;
+        }
+        Ok(())
+    }
     /// [`Machine::load`] if `c`, else zero, and no access.
     fn load_if(&mut self, c: Bool<Self>, w: u32, va: Bv<Self>) -> Exec<Bv<Self>>;
     /// [`Machine::store`] if `c`.

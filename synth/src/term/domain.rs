@@ -7,6 +7,7 @@ use x86::opaque::Opaque;
 impl Domain for Terms {
     type Bv = Term;
     type Bool = Term;
+    type Packed = [Term; 2];
 
     fn lit(&self, w: u32, value: u64) -> Term {
         self.lit_term(w, value)

@@ -236,7 +236,7 @@ impl Engine for SoftEngine {
 
     fn fpu(&mut self) -> Result<Fpu, EngineError> {
         // As on KVM, the last x87 instruction is not part of the state.
-        Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..*self.interpreter.cpu().fpu() })
+        Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..self.interpreter.cpu().fpu() })
     }
 
     fn require(&self, _model: crate::cpu_model::Model) -> Result<(), EngineError> {

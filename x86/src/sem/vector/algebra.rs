@@ -74,11 +74,11 @@ pub(super) fn block_from_lanes<D: Domain>(d: &D, w: u32, mut f: impl FnMut(u32) 
     [low, part_from_lanes(d, w, |n| f(64 / w + n))]
 }
 
-/// The parts' `f(0)`, `f(1)`.. of `w` bits each (at most 8), side by side in 64 bits, up to the vector length.
+/// The blocks' `f(0)`, `f(1)`.. of `w` bits each (at most 16), side by side in 64 bits.
 #[inline(always)]
-pub(super) fn side_by_side<D: Domain>(d: &D, op: &Op, w: u32, mut f: impl FnMut(u8) -> D::Bv) -> D::Bv {
+pub(super) fn side_by_side<D: Domain>(d: &D, blocks: u8, w: u32, mut f: impl FnMut(u8) -> D::Bv) -> D::Bv {
     let (mut bits, mut count) = (f(0), w);
-    for n in 1..op.vector.parts {
+    for n in 1..blocks {
         bits = d.concat(w, f(n), count, bits);
         count += w;
     }

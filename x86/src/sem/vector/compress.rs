@@ -1,6 +1,5 @@
 //! The lanes that a mask names put side by side, and put back to where the mask has them.
 
-use super::permute::select;
 use super::{
     Wide, above, commit, first_lanes, from_lanes, is_active, lane, length, parts, register, set_register,
     store_chosen,
@@ -91,7 +90,7 @@ pub fn expand<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
         v = first_lanes(m.d(), W, count, |n| lanes[n as usize]);
     }
     let (d, bits) = (m.d(), count.trailing_zeros());
-    let r = from_lanes(d, op, W, |n| select(d, W, &v[..parts(op)], d.trunc(8, bits, ranks[n as usize])));
+    let r = from_lanes(d, op, W, |n| d.select(W, &v[..parts(op)], d.trunc(8, bits, ranks[n as usize])));
     commit(m, op, W, r);
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Integer arithmetic and logic, lane by lane.
 
 use super::{
-    Block, block_from_lanes, by_blocks, by_parts, commit, first, first_place, from_block, from_lanes,
+    block_from_lanes, by_blocks, by_lanes, commit, first, first_place, from_block, from_lanes,
     immediate, in_blocks, lane, lane_of_part, mask, part_from_lanes, second, source, source_whole, sources,
 };
 use crate::domain::{Bin, Cmp, Domain, Un};
-use crate::machine::{Exec, Machine};
+use crate::machine::{Exec, Machine, PackedOf};
 use crate::op::Op;
+use crate::packed::Packed;
 
 /// What happens in one lane.
 pub trait Lane {
@@ -18,25 +19,23 @@ pub trait Lane {
 
 /// `f(first, second)` in every lane.
 pub fn lanes<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_parts(m, op, sources(op), L::W, false, both::<_, L>)
+    by_lanes(m, op, sources(op), L::W, false, L::lane)
 }
 
 /// The same where the second source is loaded whatever the mask says.
 pub fn lanes_whole<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_parts(m, op, sources(op), L::W, true, both::<_, L>)
+    by_lanes(m, op, sources(op), L::W, true, L::lane)
 }
 
 /// `f` of the only source in every lane.
 pub fn unary<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_parts(m, op, [op.b, op.b], L::W, false, both::<_, L>)
+    by_lanes(m, op, [op.b, op.b], L::W, false, L::lane)
 }
 
 /// `f(source, immediate)` in every lane.
 pub fn with_immediate<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
     let amount = m.d().lit(L::W, u64::from(immediate(op)));
-    by_parts(m, op, [first_place(op); 2], L::W, false, |d, a, _| {
-        part_from_lanes(d, L::W, |n| L::lane(d, lane_of_part(d, L::W, n, a), amount))
-    })
+    by_lanes(m, op, [first_place(op); 2], L::W, false, |d, a, _| L::lane(d, a, amount))
 }
 
 /// The lanes of a part.
@@ -108,7 +107,8 @@ lane_operations! {
     };
     /// PSUBUSB, PSUBUSW.
     SubUnsigned = |d, w, a, b| {
-        d.ite(d.cmp(Cmp::Ult, w, a, b), w, d.lit(w, 0), d.bin(Bin::Sub, w, a, b))
+        let rest = d.bin(Bin::Sub, w, a, b);
+        d.ite(d.cmp(Cmp::Ult, w, a, rest), w, d.lit(w, 0), rest)
     };
     /// PAVGB, PAVGW: rounded up.
     Average = |d, w, a, b| {
@@ -241,8 +241,8 @@ pub fn minimum_position<M: Machine>(m: &mut M, op: &Op) -> Exec {
 pub fn shuffled_differences<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let order = immediate(op);
     by_blocks(m, op, sources(op), [32, 16], |d, _, a, b| {
-        let shuffled = block_from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, &b));
-        block_from_lanes(d, 16, |n| {
+        let shuffled = PackedOf::<M>::from_lanes(d, 32, |n| b.lane(d, 32, order >> (2 * n) & 3));
+        PackedOf::<M>::from_lanes(d, 16, |n| {
             let base = n / 4 * 8;
             sum_of_differences(d, (&a, base + (n & 2) * 2), (&shuffled, base + (n & 3)))
         })
@@ -279,9 +279,13 @@ pub fn block_differences<M: Machine>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// The sum of the absolute differences of four bytes of `a` from byte `i` on and four of `b` from byte `j` on, 16 bits.
-fn sum_of_differences<D: Domain>(d: &D, (a, i): (&Block<D>, u32), (b, j): (&Block<D>, u32)) -> D::Bv {
+fn sum_of_differences<D: Domain>(
+    d: &D,
+    (a, i): (&impl Packed<D>, u32),
+    (b, j): (&impl Packed<D>, u32),
+) -> D::Bv {
     (0..4).fold(d.lit(16, 0), |sum, k| {
-        let (x, y) = (lane(d, 8, i + k, a), lane(d, 8, j + k, b));
+        let (x, y) = (a.lane(d, 8, i + k), b.lane(d, 8, j + k));
         d.bin(Bin::Add, 16, sum, d.zext(8, 16, difference(d, 8, x, y)))
     })
 }

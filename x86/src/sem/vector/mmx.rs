@@ -10,7 +10,6 @@ use super::float::{Raised, settle};
 use super::lanes::{Lane, both, saturate_signed, saturate_unsigned};
 use super::moves::signs;
 use super::operands::{immediate, number, source_of};
-use super::permute::select;
 use super::shift::{Shift, cut_amount, window};
 use crate::domain::Domain;
 use crate::machine::{Bv, Control, Exec, Machine};
@@ -100,7 +99,7 @@ pub fn shuffle_bytes<M: Machine>(m: &mut M, op: &Op) -> Exec {
     binary(m, op, 64, |d, a, order| {
         part_from_lanes(d, 8, |n| {
             let index = lane_of_part(d, 8, n, order);
-            d.ite(d.sign(8, index), 8, d.lit(8, 0), select(d, 8, &[a], d.trunc(8, 3, index)))
+            d.ite(d.sign(8, index), 8, d.lit(8, 0), d.select(8, &[a], d.trunc(8, 3, index)))
         })
     })
 }

@@ -19,7 +19,7 @@
 //!    mask, and clears what is above the result unless the encoding is legacy. [`commit_mask`] writes a result that is
 //!    itself an opmask, [`commit_store`] one that goes to memory.
 //!
-//! Where each part of the result depends on the same part of the sources alone, [`by_parts`] is all three steps in one,
+//! Where each lane of the result depends on the same lane of the sources alone, [`by_lanes`] is all three steps in one,
 //! and faster; [`by_blocks`] the same for 128 bits. A simple operation of two lanes is one line in [`lanes`], of three in [`ternary`];
 //! and a question whose answers are an opmask is one in [`predicate`].
 //!
@@ -61,10 +61,11 @@ use algebra::{
 };
 use operands::{
     above, aligned_address, any_active, first, first_low, first_place, immediate, is_active, is_legacy,
-    length, load_bits, load_for_all, load_lanes, low_of, mask_bit, number, parts, register, second,
+    length, load_bits, load_for_all, load_lanes, load_packed, low_of, mask_bit, number, packed_source, parts,
+    register, second,
     second_low, second_place, second_whole, source, source_address, source_of, source_whole, sources,
 };
 use results::{
-    by_blocks, by_parts, commit, commit_lanes, commit_low, commit_low_over, commit_mask, commit_store,
-    set_mask, set_register, store_chosen,
+    by_blocks, by_lanes, commit, commit_lanes, commit_low, commit_low_over, commit_mask, commit_store,
+    set_mask, set_packed, set_register, store_chosen, store_packed,
 };

@@ -2,12 +2,13 @@
 
 use super::{
     aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store, first,
-    from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, register,
-    second_place, set_register, side_by_side,
+    from_block, is_active, lane, length, load_bits, load_lanes, load_packed, low_block, low_of, number, register, second_place,
+    set_packed, set_register, side_by_side, store_packed,
 };
 use crate::domain::Domain;
-use crate::machine::{Bv, Exec, Machine, Trap};
+use crate::machine::{Bv, Exec, Machine, PackedOf, Trap};
 use crate::op::{Gpr, Loc, Op};
+use crate::packed::Packed;
 use crate::sem::operand;
 
 /// MOVDQA, MOVAPS, MOVAPD and non-temporal moves (`ALIGNED`: memory is aligned to the vector length, in every encoding),
@@ -17,19 +18,39 @@ pub fn whole<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op) 
         true => aligned_for(m, op, length(op) / W),
         false => Ok(operand::effective_address(m, op)),
     };
-    if op.a == Loc::Mem {
-        let (va, v) = (address(m)?, register(m, op.b));
-        return commit_store(m, op, va, W, length(op) / W, &v);
+    if op.vector.mask.register().is_some() {
+        if op.a == Loc::Mem {
+            let (va, v) = (address(m)?, register(m, op.b));
+            return commit_store(m, op, va, W, length(op) / W, &v);
+        }
+        let v = match op.b {
+            Loc::Mem => {
+                let va = address(m)?;
+                load_lanes(m, op, va, length(op), W)?
+            }
+            loc => register(m, loc),
+        };
+        commit(m, op, W, v);
+        return Ok(());
     }
-    let v = match op.b {
+    let zero = m.d().lit(64, 0);
+    let mut blocks = [PackedOf::<M>::from_parts([zero, zero]); 4];
+    match op.b {
         Loc::Mem => {
             let va = address(m)?;
-            load_lanes(m, op, va, length(op), W)?
+            load_packed(m, op, va, &mut blocks)?;
         }
-        Loc::Vector(b) if op.vector.parts == 2 => from_block(m.d(), [m.vector(b, 0), m.vector(b, 1)]),
-        loc => register(m, loc),
-    };
-    commit(m, op, W, v);
+        loc => {
+            for (n, block) in (0..op.vector.parts / 2).zip(&mut blocks) {
+                *block = m.packed(number(loc), n);
+            }
+        }
+    }
+    if op.a == Loc::Mem {
+        let va = address(m)?;
+        return store_packed(m, op, va, &blocks);
+    }
+    set_packed(m, op, &blocks);
     Ok(())
 }
 
@@ -105,9 +126,8 @@ pub(super) fn signs<D: Domain>(d: &D, w: u32, part: D::Bv) -> D::Bv {
 
 /// PMOVMSKB, MOVMSKPS, MOVMSKPD: the sign bits of the lanes of `W` bits.
 pub fn sign_mask<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let d = m.d();
-    let of_part = |n| signs(d, W, m.vector(number(op.b), n));
-    let bits = side_by_side(d, op, 64 / W, of_part);
+    let (d, from) = (m.d(), number(op.b));
+    let bits = side_by_side(d, op.vector.parts / 2, 128 / W, |n| m.packed(from, n).signs(d, W));
     operand::write(m, op, op.a, 64, bits)
 }
 

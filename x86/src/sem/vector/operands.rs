@@ -2,8 +2,9 @@
 
 use super::algebra::{Wide, first_lanes, from_lanes};
 use crate::domain::{Bin, Domain};
-use crate::machine::{Bool, Bv, Exec, Machine, Trap};
+use crate::machine::{Bool, Bv, Exec, Machine, PackedOf, Trap};
 use crate::op::{Embedded, Encoding, Loc, Op};
+use crate::packed::Packed;
 use crate::sem::operand;
 
 /// Whether the encoding is legacy SSE.
@@ -159,12 +160,10 @@ fn load_chosen<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, bits: u32, w: u32) -> 
         let v = load_for_all(m, op, va, w, count)?;
         return Ok(first_lanes(m.d(), w, count, |_| v));
     }
-    let mut lanes = Vec::with_capacity(64);
-    for n in 0..count {
-        let (active, from) = (is_active(m, op, n), above(m.d(), va, n * w / 8));
-        lanes.push(m.load_if(active, w, from).map_err(|trap| operand::non_canonical(op, trap))?);
-    }
-    Ok(first_lanes(m.d(), w, count, |n| lanes[n as usize]))
+    let chosen = mask_bits(m, op);
+    let mut v = [m.d().lit(64, 0); 8];
+    m.load_chosen(va, w, count, chosen, &mut v).map_err(|trap| operand::non_canonical(op, trap))?;
+    Ok(v)
 }
 
 /// Loads `w` bits that are used for `count` lanes, if the mask names one of these.
@@ -177,6 +176,12 @@ pub(super) fn load_for_all<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, w: u32, co
 #[inline(always)]
 pub(super) fn mask_bit<M: Machine>(m: &M, op: &Op, n: u32) -> Option<Bool<M>> {
     op.vector.mask.register().map(|k| m.d().bit(64, n, m.opmask(k)))
+}
+
+/// The mask, 64 bits, all set where there is none.
+#[inline(always)]
+pub(super) fn mask_bits<M: Machine>(m: &M, op: &Op) -> Bv<M> {
+    op.vector.mask.register().map_or_else(|| m.d().lit(64, u64::MAX), |k| m.opmask(k))
 }
 
 /// Whether lane `n` is computed.
@@ -208,16 +213,42 @@ pub(super) fn low_of<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<B
     }
 }
 
-/// The sources of [`super::by_parts`]; the same place twice is loaded once.
-pub(super) fn both_sources<M: Machine>(
+/// The source at `loc`, 128 bits at a time, lanes of `w` bits; all of it is loaded if `whole`, whatever the mask says.
+#[inline(always)]
+pub(super) fn packed_source<M: Machine>(
     m: &mut M,
     op: &Op,
-    [a, b]: [Loc; 2],
+    loc: Loc,
     w: u32,
     whole: bool,
-) -> Exec<[Wide<M>; 2]> {
-    let second = if whole { source_whole(m, op, b, w)? } else { source(m, op, b, w)? };
-    Ok([if a == b { second } else { register(m, a) }, second])
+) -> Exec<[PackedOf<M>; 4]> {
+    let zero = m.d().lit(64, 0);
+    let mut blocks = [PackedOf::<M>::from_parts([zero, zero]); 4];
+    let masked = op.vector.mask.register().is_some() && !whole;
+    if let Loc::Vector(register) = loc {
+        for (n, block) in (0..op.vector.parts / 2).zip(&mut blocks) {
+            *block = m.packed(register, n);
+        }
+    } else if masked || op.vector.embedded == Embedded::Broadcast {
+        let parts = if whole { source_whole(m, op, loc, w)? } else { source(m, op, loc, w)? };
+        blocks = [0, 2, 4, 6].map(|n| PackedOf::<M>::from_parts([parts[n], parts[n + 1]]));
+    } else {
+        let va = source_address(m, op, length(op))?;
+        load_packed(m, op, va, &mut blocks)?;
+    }
+    Ok(blocks)
+}
+
+/// Loads as many of the blocks as the vector has.
+#[inline(always)]
+pub(super) fn load_packed<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, blocks: &mut [PackedOf<M>; 4]) -> Exec {
+    // Each length by itself: what is copied has a length that the compiler knows.
+    match op.vector.parts {
+        2 => m.load_packed(va, &mut blocks[..1]),
+        4 => m.load_packed(va, &mut blocks[..2]),
+        _ => m.load_packed(va, &mut blocks[..]),
+    }
+    .map_err(|trap| operand::non_canonical(op, trap))
 }
 
 /// Where the two sources are.

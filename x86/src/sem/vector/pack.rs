@@ -2,12 +2,13 @@
 
 use super::lanes::{saturate_signed, saturate_unsigned};
 use super::{
-    block_from_lanes, by_blocks, commit, commit_lanes, commit_store, first_lanes, from_lanes, lane, length,
+    by_blocks, commit, commit_lanes, commit_store, first_lanes, from_lanes, lane, length,
     register, source_of, sources,
 };
 use crate::domain::{Cmp, Domain};
-use crate::machine::{Exec, Machine};
+use crate::machine::{Exec, Machine, PackedOf};
 use crate::op::{Loc, Op};
+use crate::packed::Packed;
 use crate::sem::operand;
 
 /// PACKSSWB, PACKSSDW, PACKUSWB, PACKUSDW: in each 128 bits, the lanes of first and second source, saturated to `W`
@@ -15,8 +16,8 @@ use crate::sem::operand;
 pub fn narrow<M: Machine, const W: u32, const SIGNED: bool>(m: &mut M, op: &Op) -> Exec {
     let per_block = 64 / W;
     by_blocks(m, op, sources(op), [2 * W, W], |d, _, a, b| {
-        block_from_lanes(d, W, |n| {
-            let v = lane(d, 2 * W, n % per_block, if n < per_block { &a } else { &b });
+        PackedOf::<M>::from_lanes(d, W, |n| {
+            let v = (if n < per_block { a } else { b }).lane(d, 2 * W, n % per_block);
             if SIGNED { saturate_signed(d, 2 * W, W, v) } else { saturate_unsigned(d, 2 * W, W, v) }
         })
     })

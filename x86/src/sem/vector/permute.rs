@@ -5,35 +5,10 @@ use super::{
     is_active, lane, length, load_bits, load_for_all, parts, register, second_place, second_whole,
     source_whole,
 };
-use crate::domain::{Bin, Domain};
+use crate::domain::Domain;
 use crate::machine::{Exec, Machine};
 use crate::op::{Loc, Op};
 use crate::sem::operand;
-
-/// Lane `index` of `w` bits of `table`, which has a power of two of parts; `index` is as wide as the number of lanes
-/// needs.
-#[inline(always)]
-pub(super) fn select<D: Domain>(d: &D, w: u32, table: &[D::Bv], index: D::Bv) -> D::Bv {
-    let within = (64 / w).trailing_zeros();
-    let mut parts = [d.lit(64, 0); 8];
-    parts[..table.len()].copy_from_slice(table);
-    let mut left = table.len();
-    let index_bits = within + left.trailing_zeros();
-    for bit in within..index_bits {
-        let odd = d.bit(index_bits, bit, index);
-        left /= 2;
-        for n in 0..left {
-            parts[n] = d.ite(odd, 64, parts[2 * n + 1], parts[2 * n]);
-        }
-    }
-    if within == 0 {
-        return parts[0];
-    }
-    let scale = w.trailing_zeros();
-    let amount = d.concat(within, d.trunc(index_bits, within, index), scale, d.lit(scale, 0));
-    let amount = d.zext(within + scale, 64, amount);
-    d.trunc(64, w, d.bin(Bin::Shr, 64, parts[0], amount))
-}
 
 /// VPERMD, VPERMPS, VPERMQ, VPERMPD, VPERMB, VPERMW: each lane is the one of the second source whose number the first source has.
 pub fn by_index<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
@@ -42,7 +17,7 @@ pub fn by_index<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let (d, bits) = (m.d(), (length(op) / W).trailing_zeros());
     let r = from_lanes(d, op, W, |n| {
         let index = d.trunc(W, bits, lane(d, W, n, &index));
-        select(d, W, &table[..parts(op)], index)
+        d.select(W, &table[..parts(op)], index)
     });
     commit(m, op, W, r);
     Ok(())
@@ -58,7 +33,7 @@ pub fn from_two<M: Machine, const W: u32, const OVER_INDEX: bool>(m: &mut M, op:
     let (d, bits) = (m.d(), (length(op) / W).trailing_zeros());
     let r = from_lanes(d, op, W, |n| {
         let index = lane(d, W, n, &index);
-        let of = |table: &Wide<M>| select(d, W, &table[..parts(op)], d.trunc(W, bits, index));
+        let of = |table: &Wide<M>| d.select(W, &table[..parts(op)], d.trunc(W, bits, index));
         d.ite(d.bit(W, bits, index), W, of(&high), of(&low))
     });
     commit(m, op, W, r);
@@ -94,7 +69,7 @@ pub fn singles_in_blocks<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let a = first(m, op);
     let d = m.d();
     let r = in_blocks(d, op, &a, &order, |_, a, order| {
-        super::block_from_lanes(d, 32, |n| select(d, 32, &a, d.trunc(32, 2, lane(d, 32, n, &order))))
+        super::block_from_lanes(d, 32, |n| d.select(32, &a, d.trunc(32, 2, lane(d, 32, n, &order))))
     });
     commit(m, op, 32, r);
     Ok(())
@@ -106,7 +81,7 @@ pub fn doubles_in_blocks<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let a = first(m, op);
     let d = m.d();
     let r =
-        in_blocks(d, op, &a, &order, |_, a, order| order.map(|n| select(d, 64, &a, d.extract(64, 1, 1, n))));
+        in_blocks(d, op, &a, &order, |_, a, order| order.map(|n| d.select(64, &a, d.extract(64, 1, 1, n))));
     commit(m, op, 64, r);
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Comparisons and tests of lanes whose results are the bits of an opmask register.
 
 use super::{
-    commit_mask, first, first_place, immediate, lane, lane_of_part, length, number, second, set_mask,
-    side_by_side,
+    commit_mask, first, first_place, immediate, lane, length, number, packed_source, second, second_place,
+    set_mask, side_by_side,
 };
 use crate::domain::{Bin, Cmp, Domain};
-use crate::machine::{Exec, Machine};
+use crate::machine::{Exec, Machine, PackedOf};
 use crate::op::Op;
+use crate::packed::Packed;
 
 /// What is asked of a lane.
 pub trait Predicate {
@@ -18,15 +19,13 @@ pub trait Predicate {
 
 /// Bit n of the destination says whether `P` holds for lane n, where the mask has that bit; the others are clear.
 pub fn into_mask<M: Machine, P: Predicate>(m: &mut M, op: &Op) -> Exec {
-    let b = second(m, op, P::W)?;
-    let (d, from) = (m.d(), number(first_place(op)));
-    let of_part = |part| {
-        let (a, b) = (m.vector(from, part), b[usize::from(part)]);
-        let of_lane = |n| P::holds(d, op, lane_of_part(d, P::W, n, a), lane_of_part(d, P::W, n, b));
-        let bit = |n| d.from_bool(1, of_lane(n));
-        (1..64 / P::W).fold(bit(0), |bits, n| d.concat(1, bit(n), n, bits))
+    let b = packed_source(m, op, second_place(op), P::W, false)?;
+    let (d, from, per_block) = (m.d(), number(first_place(op)), 128 / P::W);
+    let of_block = |block: u8| {
+        let (a, b) = (m.packed(from, block), b[usize::from(block)]);
+        PackedOf::<M>::bits_from(d, P::W, |n| P::holds(d, op, a.lane(d, P::W, n), b.lane(d, P::W, n)))
     };
-    let bits = side_by_side(d, op, 64 / P::W, of_part);
+    let bits = side_by_side(d, op.vector.parts / 2, per_block, of_block);
     set_mask(m, op, bits);
     Ok(())
 }

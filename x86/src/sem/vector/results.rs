@@ -1,21 +1,19 @@
 //! How results are written, under masks and above the vector length.
 
-use super::algebra::{Block, Wide, first_lanes, from_parts, lane};
+use super::algebra::{Block, Wide, lane};
 use super::operands::{
-    above, both_sources, first_place, is_active, is_legacy, length, mask_bit, number, parts, register,
+    above, first_place, is_legacy, length, mask_bit, mask_bits, number, packed_source, register,
 };
 use crate::domain::{Bin, Domain};
-use crate::machine::{Bool, Bv, Exec, Machine};
+use crate::machine::{Bool, Bv, Exec, Machine, PackedOf};
 use crate::op::{Loc, Op};
+use crate::packed::Packed;
 use crate::sem::operand;
 
-/// Computes the destination part by part from two sources: `f(part of the first, part of the second)`, lanes of `w`
-/// bits. In memory is the second at most; it is loaded as [`super::source`] does, or as [`super::source_whole`] if `whole`.
-///
-/// A part is written before the next is read; and no more is read at once, since the host is slow to load at once what
-/// the instruction before has just stored in parts.
+/// Computes the destination lane by lane from two sources: `f(lane of the first, lane of the second)`, of `w` bits. In
+/// memory is the second at most; it is loaded as [`super::source`] does, or as [`super::source_whole`] if `whole`.
 #[inline(always)]
-pub(super) fn by_parts<M: Machine>(
+pub(super) fn by_lanes<M: Machine>(
     m: &mut M,
     op: &Op,
     sources: [Loc; 2],
@@ -23,75 +21,87 @@ pub(super) fn by_parts<M: Machine>(
     whole: bool,
     f: impl Fn(&M::D, Bv<M>, Bv<M>) -> Bv<M>,
 ) -> Exec {
-    if let (None, [Loc::Vector(a), Loc::Vector(b)]) = (op.vector.mask.register(), sources) {
-        let to = number(op.a);
-        for n in 0..op.vector.parts {
-            let v = f(m.d(), m.vector(a, n), m.vector(b, n));
-            m.set_vector(to, n, v);
-        }
-        clear_above(m, op, to);
-        return Ok(());
-    }
-    by_parts_of_any(m, op, sources, w, whole, f)
+    blockwise(m, op, sources, [w, w], whole, |d, _, a, b| {
+        PackedOf::<M>::from_lanes(d, w, |n| f(d, a.lane(d, w, n), b.lane(d, w, n)))
+    })
 }
 
-/// [`by_parts`] with a mask, or with memory.
-#[inline(never)]
-fn by_parts_of_any<M: Machine>(
-    m: &mut M,
-    op: &Op,
-    sources: [Loc; 2],
-    w: u32,
-    whole: bool,
-    f: impl Fn(&M::D, Bv<M>, Bv<M>) -> Bv<M>,
-) -> Exec {
-    let [a, b] = both_sources(m, op, sources, w, whole)?;
-    let r = from_parts(m.d(), op, |n| f(m.d(), a[n], b[n]));
-    commit(m, op, w, r);
-    Ok(())
-}
-
-/// As [`by_parts`], 128 bits by 128 bits: block `n` is `f(n, block of the first, block of the second)`. Memory has lanes
+/// The same 128 bits by 128 bits: block `n` is `f(n, block of the first, block of the second)`. Memory has lanes
 /// of `loaded` bits, all of which are loaded; the result has lanes of `w`.
 #[inline(always)]
 pub(super) fn by_blocks<M: Machine>(
     m: &mut M,
     op: &Op,
     sources: [Loc; 2],
-    [loaded, w]: [u32; 2],
-    f: impl Fn(&M::D, u8, Block<M::D>, Block<M::D>) -> Block<M::D>,
+    lanes: [u32; 2],
+    f: impl Fn(&M::D, u8, PackedOf<M>, PackedOf<M>) -> PackedOf<M>,
 ) -> Exec {
-    if let (None, [Loc::Vector(a), Loc::Vector(b)]) = (op.vector.mask.register(), sources) {
-        let to = number(op.a);
-        for n in 0..op.vector.parts / 2 {
-            let block = |register| [m.vector(register, 2 * n), m.vector(register, 2 * n + 1)];
-            let [low, high] = f(m.d(), n, block(a), block(b));
-            m.set_vector(to, 2 * n, low);
-            m.set_vector(to, 2 * n + 1, high);
-        }
-        clear_above(m, op, to);
-        return Ok(());
-    }
-    by_blocks_of_any(m, op, sources, [loaded, w], f)
+    blockwise(m, op, sources, lanes, true, f)
 }
 
-/// [`by_blocks`] with a mask, or with memory.
-#[inline(never)]
-fn by_blocks_of_any<M: Machine>(
+/// A block is written before the next is read.
+#[inline(always)]
+fn blockwise<M: Machine>(
     m: &mut M,
     op: &Op,
-    sources: [Loc; 2],
+    [a, b]: [Loc; 2],
     [loaded, w]: [u32; 2],
-    f: impl Fn(&M::D, u8, Block<M::D>, Block<M::D>) -> Block<M::D>,
+    whole: bool,
+    f: impl Fn(&M::D, u8, PackedOf<M>, PackedOf<M>) -> PackedOf<M>,
 ) -> Exec {
-    let [a, b] = both_sources(m, op, sources, loaded, true)?;
-    let mut r = [m.d().lit(64, 0); 8];
-    for (n, block) in (0..).zip(r[..parts(op)].chunks_exact_mut(2)) {
-        let k = 2 * usize::from(n);
-        block.copy_from_slice(&f(m.d(), n, [a[k], a[k + 1]], [b[k], b[k + 1]]));
+    let (Loc::Vector(first), Loc::Vector(second), None) = (a, b, op.vector.mask.register()) else {
+        return blockwise_of_any(m, op, [a, b], [loaded, w], whole, f);
+    };
+    let to = number(op.a);
+    for n in 0..op.vector.parts / 2 {
+        let v = f(m.d(), n, m.packed(first, n), m.packed(second, n));
+        m.set_packed(to, n, v);
     }
-    commit(m, op, w, r);
+    clear_above(m, op, to);
     Ok(())
+}
+
+/// [`blockwise`] with a mask, or with memory.
+#[inline(never)]
+fn blockwise_of_any<M: Machine>(
+    m: &mut M,
+    op: &Op,
+    [a, b]: [Loc; 2],
+    [loaded, w]: [u32; 2],
+    whole: bool,
+    f: impl Fn(&M::D, u8, PackedOf<M>, PackedOf<M>) -> PackedOf<M>,
+) -> Exec {
+    let second = packed_source(m, op, b, loaded, whole)?;
+    let to = number(op.a);
+    for (n, second) in (0..op.vector.parts / 2).zip(second) {
+        let first = if a == b { second } else { m.packed(number(a), n) };
+        let mut v = f(m.d(), n, first, second);
+        if let Some(k) = op.vector.mask.register() {
+            v = masked_block(m, op, w, k, n, v);
+        }
+        m.set_packed(to, n, v);
+    }
+    clear_above(m, op, to);
+    Ok(())
+}
+
+/// Block `n` of a result, lanes of `w` bits, as the mask leaves it.
+#[inline(always)]
+fn masked_block<M: Machine>(m: &M, op: &Op, w: u32, k: u8, n: u8, v: PackedOf<M>) -> PackedOf<M> {
+    let (d, new, old) = (m.d(), v.parts(), m.packed(number(op.a), n).parts());
+    let part = |half: u8| {
+        let at = usize::from(half);
+        masked_part(d, op, w, m.opmask(k), 2 * n + half, new[at], old[at])
+    };
+    PackedOf::<M>::from_parts([part(0), part(1)])
+}
+
+/// Part `n` of a result, lanes of `w` bits, as the mask leaves it over the part `old` of the destination.
+#[inline(always)]
+fn masked_part<D: Domain>(d: &D, op: &Op, w: u32, mask: D::Bv, n: u8, new: D::Bv, old: D::Bv) -> D::Bv {
+    let first = u64::from(n) * u64::from(64 / w);
+    let bits = if first == 0 { mask } else { d.bin(Bin::Shr, 64, mask, d.lit(64, first)) };
+    d.choose(w, bits, new, if op.vector.mask.is_zeroing() { d.lit(64, 0) } else { old })
 }
 
 /// Clears what is above the vector length, unless the encoding is legacy.
@@ -123,6 +133,28 @@ pub(super) fn commit_lanes<M: Machine>(m: &mut M, op: &Op, w: u32, count: u32, m
     set_register(m, op, op.a, r);
 }
 
+/// Writes the destination register, whatever the mask says; zeros are above the vector length unless the encoding is
+/// legacy.
+#[inline(always)]
+pub(super) fn set_packed<M: Machine>(m: &mut M, op: &Op, blocks: &[PackedOf<M>; 4]) {
+    let to = number(op.a);
+    for (n, block) in (0..op.vector.parts / 2).zip(blocks) {
+        m.set_packed(to, n, *block);
+    }
+    clear_above(m, op, to);
+}
+
+/// Stores as many of the blocks as the vector has at `va`.
+#[inline(always)]
+pub(super) fn store_packed<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, blocks: &[PackedOf<M>; 4]) -> Exec {
+    match op.vector.parts {
+        2 => m.store_packed(va, &blocks[..1]),
+        4 => m.store_packed(va, &blocks[..2]),
+        _ => m.store_packed(va, &blocks[..]),
+    }
+    .map_err(|trap| operand::non_canonical(op, trap))
+}
+
 /// Writes the vector register at `loc`, whatever the mask says.
 #[inline(always)]
 pub(super) fn set_register<M: Machine>(m: &mut M, op: &Op, loc: Loc, r: Wide<M>) {
@@ -137,14 +169,28 @@ pub(super) fn set_register<M: Machine>(m: &mut M, op: &Op, loc: Loc, r: Wide<M>)
     }
 }
 
-/// The first `count` lanes of a result as the mask leaves them.
+/// The first `count` lanes of a result as the mask leaves them, and zeros above.
 #[inline(never)]
 fn masked<M: Machine>(m: &M, op: &Op, w: u32, count: u32, r: &Wide<M>) -> Wide<M> {
     let (d, old) = (m.d(), register(m, op.a));
-    first_lanes(d, w, count, |n| {
-        let other = if op.vector.mask.is_zeroing() { d.lit(w, 0) } else { lane(d, w, n, &old) };
-        d.ite(is_active(m, op, n), w, lane(d, w, n, r), other)
-    })
+    let Some(k) = op.vector.mask.register() else { return *r };
+    let mut v = [d.lit(64, 0); 8];
+    for (n, v) in (0..).zip(&mut v[..(count * w).div_ceil(64) as usize]) {
+        let (new, old) = (r[usize::from(n)], old[usize::from(n)]);
+        let of = |w| masked_part(d, op, w, m.opmask(k), n, new, old);
+        *v = match w {
+            8 => of(8),
+            16 => of(16),
+            32 => of(32),
+            _ => of(64),
+        };
+    }
+    let rest = count * w % 64;
+    if rest != 0 {
+        let last = (count * w / 64) as usize;
+        v[last] = d.zext(rest, 64, d.trunc(64, rest, v[last]));
+    }
+    v
 }
 
 /// Writes the low lane of the destination, `w` bits, under bit 0 of the mask; the rest of its 128 bits is that of the
@@ -224,8 +270,8 @@ pub(super) fn commit_store<M: Machine>(
 /// [`commit_store`] under a mask.
 #[inline(never)]
 fn store_masked<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, w: u32, count: u32, r: &Wide<M>) -> Exec {
-    let conditions: Vec<Bool<M>> = (0..count).map(|n| is_active(m, op, n)).collect();
-    store_chosen(m, op, va, w, &conditions, r)
+    let chosen = mask_bits(m, op);
+    m.store_chosen(va, w, count, chosen, r).map_err(|trap| operand::non_canonical(op, trap))
 }
 
 /// Stores those lanes of `w` bits whose condition holds, all or nothing.

@@ -2,12 +2,13 @@
 
 use super::lanes::rotate_left;
 use super::{
-    Block, block_from_lanes, by_blocks, by_parts, commit, first, first_place, from_lanes, immediate, lane,
-    lane_of_part, load_bits, part_from_lanes, register, second, second_place, source_address, sources,
+    Block, by_blocks, by_lanes, commit, first, first_place, from_lanes, immediate, lane, load_bits, register,
+    second, second_place, source_address, sources,
 };
 use crate::domain::{Bin, Cmp, Domain};
-use crate::machine::{Bv, Exec, Machine};
+use crate::machine::{Bv, Exec, Machine, PackedOf};
 use crate::op::{Loc, Op};
+use crate::packed::Packed;
 
 /// A direction of shift.
 pub trait Shift {
@@ -40,9 +41,7 @@ pub fn lanes<M: Machine, S: Shift, const W: u32>(m: &mut M, op: &Op) -> Exec {
         let count = count(m, op)?;
         cut_amount(m.d(), W, 64, count)
     };
-    by_parts(m, op, [first_place(op); 2], W, false, |d, a, _| {
-        part_from_lanes(d, W, |n| d.bin(S::OP, W, lane_of_part(d, W, n, a), amount))
-    })
+    by_lanes(m, op, [first_place(op); 2], W, false, |d, a, _| d.bin(S::OP, W, a, amount))
 }
 
 /// The low quadword of the second source, of which memory holds 128 bits at every vector length.
@@ -90,27 +89,30 @@ pub(super) fn window<D: Domain>(d: &D, v: &[D::Bv], first: u32) -> Block<D> {
 pub fn bytes<M: Machine, const LEFT: bool>(m: &mut M, op: &Op) -> Exec {
     let amount = immediate(op).min(16);
     by_blocks(m, op, [first_place(op); 2], [8, 8], |d, _, a, _| {
-        let zero = d.lit(64, 0);
-        match LEFT {
+        let (zero, a) = (d.lit(64, 0), a.parts());
+        PackedOf::<M>::from_parts(match LEFT {
             true => window(d, &[zero, zero, a[0], a[1]], 16 - amount),
             false => window(d, &a, amount),
-        }
+        })
     })
 }
 
 /// PALIGNR: in each 128 bits, the first source above the second, shifted right by bytes.
 pub fn align_right<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let amount = immediate(op).min(32);
-    by_blocks(m, op, sources(op), [8, 8], |d, _, a, b| window(d, &[b[0], b[1], a[0], a[1]], amount))
+    by_blocks(m, op, sources(op), [8, 8], |d, _, a, b| {
+        let ([a, above], [b, c]) = (a.parts(), b.parts());
+        PackedOf::<M>::from_parts(window(d, &[b, c, a, above], amount))
+    })
 }
 
 /// VPMULTISHIFTQB: each byte of the result is eight bits of the quadword of the second source, from the bit on that the
 /// byte of the first source numbers; above bit 63 comes bit 0.
 pub fn unaligned_bytes<M: Machine>(m: &mut M, op: &Op) -> Exec {
     by_blocks(m, op, sources(op), [64, 8], |d, _, numbers, v| {
-        block_from_lanes(d, 8, |n| {
-            let amount = d.zext(6, 64, d.trunc(8, 6, lane(d, 8, n, &numbers)));
-            d.trunc(64, 8, rotate_left(d, 64, lane(d, 64, n / 8, &v), d.negate(64, amount)))
+        PackedOf::<M>::from_lanes(d, 8, |n| {
+            let amount = d.zext(6, 64, d.trunc(8, 6, numbers.lane(d, 8, n)));
+            d.trunc(64, 8, rotate_left(d, 64, v.lane(d, 64, n / 8), d.negate(64, amount)))
         })
     })
 }

@@ -1,20 +1,20 @@
 //! Lanes moved to other places, unchanged. Where nothing else is said, each 128 bits by themselves.
 
-use super::permute::select;
 use super::{
     Block, block_from_lanes, by_blocks, commit, first, from_block, from_lanes, immediate, lane, low_block,
     parts, register, second_place, source_whole, sources, with_lane,
 };
 use crate::domain::Domain;
-use crate::machine::{Exec, Machine};
+use crate::machine::{Exec, Machine, PackedOf};
 use crate::op::{Loc, Op};
+use crate::packed::Packed;
 use crate::sem::operand;
 
 /// PUNPCKLBW .. PUNPCKHQDQ, UNPCKLPS .. UNPCKHPD: the lanes of the low (or `HIGH`) halves in turn.
 pub fn interleave<M: Machine, const W: u32, const HIGH: bool>(m: &mut M, op: &Op) -> Exec {
     let first = if HIGH { 64 / W } else { 0 };
     by_blocks(m, op, sources(op), [W, W], |d, _, a, b| {
-        block_from_lanes(d, W, |n| lane(d, W, first + n / 2, if n % 2 == 0 { &a } else { &b }))
+        PackedOf::<M>::from_lanes(d, W, |n| (if n % 2 == 0 { a } else { b }).lane(d, W, first + n / 2))
     })
 }
 
@@ -22,7 +22,7 @@ pub fn interleave<M: Machine, const W: u32, const HIGH: bool>(m: &mut M, op: &Op
 pub fn doublewords<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let order = immediate(op);
     by_blocks(m, op, [op.b, op.b], [32, 32], |d, _, _, b| {
-        block_from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, &b))
+        PackedOf::<M>::from_lanes(d, 32, |n| b.lane(d, 32, order >> (2 * n) & 3))
     })
 }
 
@@ -30,8 +30,10 @@ pub fn doublewords<M: Machine>(m: &mut M, op: &Op) -> Exec {
 pub fn words<M: Machine, const HIGH: bool>(m: &mut M, op: &Op) -> Exec {
     let order = immediate(op);
     by_blocks(m, op, [op.b, op.b], [16, 16], |d, _, _, b| {
-        let shuffled = block_from_lanes(d, 16, |n| lane(d, 16, (n & 4) + (order >> (2 * (n & 3)) & 3), &b));
-        if HIGH { [b[0], shuffled[1]] } else { [shuffled[0], b[1]] }
+        PackedOf::<M>::from_lanes(d, 16, |n| {
+            let chosen = (n & 4) + (order >> (2 * (n & 3)) & 3);
+            b.lane(d, 16, if HIGH == (n >= 4) { chosen } else { n })
+        })
     })
 }
 
@@ -39,7 +41,7 @@ pub fn words<M: Machine, const HIGH: bool>(m: &mut M, op: &Op) -> Exec {
 pub fn singles<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let order = immediate(op);
     by_blocks(m, op, sources(op), [32, 32], |d, _, a, b| {
-        block_from_lanes(d, 32, |n| lane(d, 32, order >> (2 * n) & 3, if n < 2 { &a } else { &b }))
+        PackedOf::<M>::from_lanes(d, 32, |n| (if n < 2 { a } else { b }).lane(d, 32, order >> (2 * n) & 3))
     })
 }
 
@@ -47,7 +49,7 @@ pub fn singles<M: Machine>(m: &mut M, op: &Op) -> Exec {
 pub fn doubles<M: Machine>(m: &mut M, op: &Op) -> Exec {
     by_blocks(m, op, sources(op), [64, 64], |d, n, a, b| {
         let order = immediate(op) >> (2 * n);
-        [lane(d, 64, order & 1, &a), lane(d, 64, order >> 1 & 1, &b)]
+        PackedOf::<M>::from_parts([a.lane(d, 64, order & 1), b.lane(d, 64, order >> 1 & 1)])
     })
 }
 
@@ -79,9 +81,10 @@ pub fn duplicate_double<M: Machine>(m: &mut M, op: &Op) -> Exec {
 /// is set.
 pub fn bytes<M: Machine>(m: &mut M, op: &Op) -> Exec {
     by_blocks(m, op, sources(op), [8, 8], |d, _, a, order| {
-        block_from_lanes(d, 8, |n| {
-            let index = lane(d, 8, n, &order);
-            let byte = select(d, 8, &a, d.trunc(8, 4, index));
+        let table = a.parts();
+        PackedOf::<M>::from_lanes(d, 8, |n| {
+            let index = order.lane(d, 8, n);
+            let byte = d.select(8, &table, d.trunc(8, 4, index));
             d.ite(d.sign(8, index), 8, d.lit(8, 0), byte)
         })
     })
