@@ -468,11 +468,11 @@ impl<B: Bus> Machine for Cpu<B> {
         self.store_bytes(va, bytes[..parts.len().min(8)].as_flattened())
     }
     #[inline(always)]
-    fn store_packed(&mut self, va: u64, blocks: &[Block]) -> Exec {
+    fn store_packed<const N: usize>(&mut self, va: u64, blocks: &[Block; N]) -> Exec {
         self.store_bytes(va, blocks.as_flattened())
     }
     #[inline(always)]
-    fn load_packed(&mut self, va: u64, blocks: &mut [Block]) -> Exec {
+    fn load_packed<const N: usize>(&mut self, va: u64, blocks: &mut [Block; N]) -> Exec {
         let bytes = blocks.as_flattened_mut();
         if va % PAGE_SIZE > PAGE_SIZE - bytes.len() as u64 {
             return self.load_bytes_across(va, bytes);

@@ -186,14 +186,11 @@ pub trait Machine: Sized {
         }
         Ok(())
     }
-    /// Loads 128 bits at a time, the first from `va` and each from 16 bytes above the one before it.
-    fn load_packed(&mut self, va: Bv<Self>, blocks: &mut [PackedOf<Self>]) -> Exec {
-        let mut parts = [self.d().lit(64, 0); 8];
-        let parts = &mut parts[..2 * blocks.len()];
-        self.load_parts(va, parts)?;
-        for (block, parts) in blocks.iter_mut().zip(parts.as_chunks().0) {
-            *block = PackedOf::<Self>::from_parts(*parts);
-        }
+    /// Loads `N` times 128 bits (at most 4), the first from `va` and each from 16 bytes above the one before it.
+    fn load_packed<const N: usize>(&mut self, va: Bv<Self>, blocks: &mut [PackedOf<Self>; N]) -> Exec {
+        let mut parts = [[self.d().lit(64, 0); 2]; N];
+        self.load_parts(va, parts.as_flattened_mut())?;
+        *blocks = parts.map(PackedOf::<Self>::from_parts);
         Ok(())
     }
     /// Loads those of `count` lanes of `w` bits whose bit is set in `chosen` (64); the others are zero, and not accessed.
@@ -223,14 +220,10 @@ pub trait Machine: Sized {
     /// Stores parts of 64 bits (at most eight), the first at `va` and each 8 bytes above the one before it, all or
     /// nothing.
     fn store_parts(&mut self, va: Bv<Self>, parts: &[Bv<Self>]) -> Exec;
-    /// Stores 128 bits at a time (at most 512), the first at `va` and each 16 bytes above the one before it, all or
+    /// Stores `N` times 128 bits (at most 4), the first at `va` and each 16 bytes above the one before it, all or
     /// nothing.
-    fn store_packed(&mut self, va: Bv<Self>, blocks: &[PackedOf<Self>]) -> Exec {
-        let mut parts = [self.d().lit(64, 0); 8];
-        for (parts, block) in parts.as_chunks_mut().0.iter_mut().zip(blocks) {
-            *parts = block.parts();
-        }
-        self.store_parts(va, &parts[..2 * blocks.len()])
+    fn store_packed<const N: usize>(&mut self, va: Bv<Self>, blocks: &[PackedOf<Self>; N]) -> Exec {
+        self.store_parts(va, blocks.map(Packed::parts).as_flattened())
     }
     /// Stores those of `count` lanes of `w` bits of `parts` whose bit is set in `chosen` (64), all or nothing.
     fn store_chosen(

@@ -1,5 +1,6 @@
 //! Integer arithmetic and logic, lane by lane.
 
+use super::results::LaneWidth;
 use super::{
     block_from_lanes, by_blocks, by_lanes, commit, first, first_place, from_block, from_lanes,
     immediate, in_blocks, lane, lane_of_part, mask, part_from_lanes, second, source, source_whole, sources,
@@ -17,25 +18,31 @@ pub trait Lane {
     fn lane<D: Domain>(d: &D, a: D::Bv, b: D::Bv) -> D::Bv;
 }
 
+/// The width of the lanes of `L`.
+struct Of<L>(std::marker::PhantomData<L>);
+impl<L: Lane> LaneWidth for Of<L> {
+    const W: u32 = L::W;
+}
+
 /// `f(first, second)` in every lane.
 pub fn lanes<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_lanes(m, op, sources(op), L::W, false, L::lane)
+    by_lanes::<_, Of<L>>(m, op, sources(op), false, L::lane)
 }
 
 /// The same where the second source is loaded whatever the mask says.
 pub fn lanes_whole<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_lanes(m, op, sources(op), L::W, true, L::lane)
+    by_lanes::<_, Of<L>>(m, op, sources(op), true, L::lane)
 }
 
 /// `f` of the only source in every lane.
 pub fn unary<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_lanes(m, op, [op.b, op.b], L::W, false, L::lane)
+    by_lanes::<_, Of<L>>(m, op, [op.b, op.b], false, L::lane)
 }
 
 /// `f(source, immediate)` in every lane.
 pub fn with_immediate<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
     let amount = m.d().lit(L::W, u64::from(immediate(op)));
-    by_lanes(m, op, [first_place(op); 2], L::W, false, |d, a, _| L::lane(d, a, amount))
+    by_lanes::<_, Of<L>>(m, op, [first_place(op); 2], false, |d, a, _| L::lane(d, a, amount))
 }
 
 /// The lanes of a part.
@@ -244,7 +251,7 @@ pub fn shuffled_differences<M: Machine>(m: &mut M, op: &Op) -> Exec {
         let shuffled = PackedOf::<M>::from_lanes(d, 32, |n| b.lane(d, 32, order >> (2 * n) & 3));
         PackedOf::<M>::from_lanes(d, 16, |n| {
             let base = n / 4 * 8;
-            sum_of_differences(d, (&a, base + (n & 2) * 2), (&shuffled, base + (n & 3)))
+            sum_of_differences(d, (a, base + (n & 2) * 2), (&shuffled, base + (n & 3)))
         })
     })
 }

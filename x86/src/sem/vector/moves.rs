@@ -1,65 +1,76 @@
 //! Moves between vector registers, general registers and memory.
 
 use super::{
-    aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store, first,
-    from_block, is_active, lane, length, load_bits, load_lanes, load_packed, low_block, low_of, number, register, second_place,
-    set_packed, set_register, side_by_side, store_packed,
+    aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store, empty_blocks, first,
+    from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, packed_register, register, second_place,
+    set_blocks, set_register, side_by_side,
 };
 use crate::domain::Domain;
-use crate::machine::{Bv, Exec, Machine, PackedOf, Trap};
+use crate::machine::{Bv, Exec, Machine, Trap};
 use crate::op::{Gpr, Loc, Op};
 use crate::packed::Packed;
 use crate::sem::operand;
 
 /// MOVDQA, MOVAPS, MOVAPD and non-temporal moves (`ALIGNED`: memory is aligned to the vector length, in every encoding),
-/// MOVDQU, MOVUPS, MOVUPD, LDDQU: the whole vector, lanes of `W` bits.
-pub fn whole<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op) -> Exec {
+/// MOVDQU, MOVUPS, MOVUPD, LDDQU, of a vector of `N` times 128 bits: from memory.
+pub fn load<M: Machine, const N: usize, const ALIGNED: bool>(m: &mut M, op: &Op) -> Exec {
+    let va = address::<M, N, ALIGNED>(m, op)?;
+    let mut blocks = empty_blocks::<M, N>(m);
+    m.load_packed(va, &mut blocks).map_err(|trap| operand::non_canonical(op, trap))?;
+    set_blocks(m, op, &blocks);
+    Ok(())
+}
+
+/// To memory.
+pub fn store<M: Machine, const N: usize, const ALIGNED: bool>(m: &mut M, op: &Op) -> Exec {
+    let va = address::<M, N, ALIGNED>(m, op)?;
+    let mut blocks = empty_blocks::<M, N>(m);
+    packed_register(m, op.b, &mut blocks);
+    m.store_packed(va, &blocks).map_err(|trap| operand::non_canonical(op, trap))
+}
+
+/// Between registers.
+pub fn copy<M: Machine, const N: usize>(m: &mut M, op: &Op) -> Exec {
+    let mut blocks = empty_blocks::<M, N>(m);
+    packed_register(m, op.b, &mut blocks);
+    set_blocks(m, op, &blocks);
+    Ok(())
+}
+
+#[inline(always)]
+fn address<M: Machine, const N: usize, const ALIGNED: bool>(m: &mut M, op: &Op) -> Exec<Bv<M>> {
+    let bytes = match N {
+        1 => 16,
+        2 => 32,
+        _ => 64,
+    };
+    if ALIGNED { aligned_address(m, op, bytes) } else { Ok(operand::effective_address(m, op)) }
+}
+
+/// The same under a mask, lanes of `W` bits.
+pub fn masked<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op) -> Exec {
     let address = |m: &mut M| match ALIGNED {
         true => aligned_for(m, op, length(op) / W),
         false => Ok(operand::effective_address(m, op)),
     };
-    if op.vector.mask.register().is_some() {
-        if op.a == Loc::Mem {
-            let (va, v) = (address(m)?, register(m, op.b));
-            return commit_store(m, op, va, W, length(op) / W, &v);
-        }
-        let v = match op.b {
-            Loc::Mem => {
-                let va = address(m)?;
-                load_lanes(m, op, va, length(op), W)?
-            }
-            loc => register(m, loc),
-        };
-        commit(m, op, W, v);
-        return Ok(());
+    if op.a == Loc::Mem {
+        let (va, v) = (address(m)?, register(m, op.b));
+        return commit_store(m, op, va, W, length(op) / W, &v);
     }
-    let zero = m.d().lit(64, 0);
-    let mut blocks = [PackedOf::<M>::from_parts([zero, zero]); 4];
-    match op.b {
+    let v = match op.b {
         Loc::Mem => {
             let va = address(m)?;
-            load_packed(m, op, va, &mut blocks)?;
+            load_lanes(m, op, va, length(op), W)?
         }
-        loc => {
-            for (n, block) in (0..op.vector.parts / 2).zip(&mut blocks) {
-                *block = m.packed(number(loc), n);
-            }
-        }
-    }
-    if op.a == Loc::Mem {
-        let va = address(m)?;
-        return store_packed(m, op, va, &blocks);
-    }
-    set_packed(m, op, &blocks);
+        loc => register(m, loc),
+    };
+    commit(m, op, W, v);
     Ok(())
 }
 
 /// The address of the memory operand, #GP unless it is aligned to the vector length, or the mask names none of the
 /// `count` lanes.
 fn aligned_for<M: Machine>(m: &mut M, op: &Op, count: u32) -> Exec<Bv<M>> {
-    if op.vector.mask.register().is_none() {
-        return aligned_address(m, op, length(op) / 8);
-    }
     let va = operand::effective_address(m, op);
     let misaligned = {
         let (d, bits) = (m.d(), (length(op) / 8).trailing_zeros());

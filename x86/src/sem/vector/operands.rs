@@ -213,42 +213,76 @@ pub(super) fn low_of<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<B
     }
 }
 
-/// The source at `loc`, 128 bits at a time, lanes of `w` bits; all of it is loaded if `whole`, whatever the mask says.
+/// The source at `loc` as the blocks of a vector that has `N` of them, lanes of `w` bits; all of it is loaded if `whole`,
+/// whatever the mask says.
 #[inline(always)]
-pub(super) fn packed_source<M: Machine>(
+pub(super) fn packed_source<M: Machine, const N: usize>(
     m: &mut M,
     op: &Op,
     loc: Loc,
-    w: u32,
-    whole: bool,
-) -> Exec<[PackedOf<M>; 4]> {
-    let zero = m.d().lit(64, 0);
-    let mut blocks = [PackedOf::<M>::from_parts([zero, zero]); 4];
+    (w, whole): (u32, bool),
+    blocks: &mut [PackedOf<M>; N],
+) -> Exec {
     let masked = op.vector.mask.register().is_some() && !whole;
-    if let Loc::Vector(register) = loc {
-        for (n, block) in (0..op.vector.parts / 2).zip(&mut blocks) {
-            *block = m.packed(register, n);
+    match loc {
+        Loc::Mem if masked || op.vector.embedded == Embedded::Broadcast => {
+            let parts = if whole { source_whole(m, op, loc, w)? } else { source(m, op, loc, w)? };
+            for (block, parts) in blocks.iter_mut().zip(parts.as_chunks().0) {
+                *block = PackedOf::<M>::from_parts(*parts);
+            }
+            Ok(())
         }
-    } else if masked || op.vector.embedded == Embedded::Broadcast {
-        let parts = if whole { source_whole(m, op, loc, w)? } else { source(m, op, loc, w)? };
-        blocks = [0, 2, 4, 6].map(|n| PackedOf::<M>::from_parts([parts[n], parts[n + 1]]));
-    } else {
-        let va = source_address(m, op, length(op))?;
-        load_packed(m, op, va, &mut blocks)?;
+        Loc::Mem => {
+            let va = source_address(m, op, length(op))?;
+            m.load_packed(va, blocks).map_err(|trap| operand::non_canonical(op, trap))
+        }
+        loc => {
+            packed_register(m, loc, blocks);
+            Ok(())
+        }
     }
-    Ok(blocks)
 }
 
-/// Loads as many of the blocks as the vector has.
-#[inline(always)]
-pub(super) fn load_packed<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, blocks: &mut [PackedOf<M>; 4]) -> Exec {
-    // Each length by itself: what is copied has a length that the compiler knows.
+/// [`packed_source`] of two, where memory is the second at most; the same place twice is loaded once.
+#[inline(never)]
+pub(super) fn packed_sources<M: Machine>(
+    m: &mut M,
+    op: &Op,
+    [a, b]: [Loc; 2],
+    how: (u32, bool),
+    [first, second]: [&mut [PackedOf<M>; 4]; 2],
+) -> Exec {
     match op.vector.parts {
-        2 => m.load_packed(va, &mut blocks[..1]),
-        4 => m.load_packed(va, &mut blocks[..2]),
-        _ => m.load_packed(va, &mut blocks[..]),
+        2 => {
+            let [low, ..] = second;
+            packed_source(m, op, b, how, std::array::from_mut(low))?;
+        }
+        4 => {
+            let (low, _) = second.split_first_chunk_mut::<2>().ok_or(Trap::Undefined)?;
+            packed_source(m, op, b, how, low)?;
+        }
+        _ => packed_source(m, op, b, how, second)?,
     }
-    .map_err(|trap| operand::non_canonical(op, trap))
+    match a == b {
+        true => *first = *second,
+        false => packed_register(m, a, &mut first[..usize::from(op.vector.parts / 2).min(4)]),
+    }
+    Ok(())
+}
+
+/// The blocks of the register at `loc`.
+#[inline(always)]
+pub(super) fn packed_register<M: Machine>(m: &M, loc: Loc, blocks: &mut [PackedOf<M>]) {
+    for (n, block) in (0..).zip(blocks) {
+        *block = m.packed(number(loc), n);
+    }
+}
+
+/// Blocks to be written.
+#[inline(always)]
+pub(super) fn empty_blocks<M: Machine, const N: usize>(m: &M) -> [PackedOf<M>; N] {
+    let zero = m.d().lit(64, 0);
+    [PackedOf::<M>::from_parts([zero, zero]); N]
 }
 
 /// Where the two sources are.

@@ -2,27 +2,36 @@
 
 use super::algebra::{Block, Wide, lane};
 use super::operands::{
-    above, first_place, is_legacy, length, mask_bit, mask_bits, number, packed_source, register,
+    above, empty_blocks, first_place, is_legacy, length, mask_bit, mask_bits, number, packed_sources, register,
 };
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bool, Bv, Exec, Machine, PackedOf};
 use crate::op::{Loc, Op};
 use crate::packed::Packed;
-use crate::sem::operand;
+use crate::sem::operand::{self, Bits};
 
-/// Computes the destination lane by lane from two sources: `f(lane of the first, lane of the second)`, of `w` bits. In
-/// memory is the second at most; it is loaded as [`super::source`] does, or as [`super::source_whole`] if `whole`.
+/// The width of lanes. It is a type, since the compiler must know it wherever it compiles what is done with them.
+pub(super) trait LaneWidth {
+    /// In bits.
+    const W: u32;
+}
+
+impl<const W: u32> LaneWidth for Bits<W> {
+    const W: u32 = W;
+}
+
+/// Computes the destination lane by lane from two sources: `f(lane of the first, lane of the second)`. In memory is
+/// the second at most; it is loaded as [`super::source`] does, or as [`super::source_whole`] if `whole`.
 #[inline(always)]
-pub(super) fn by_lanes<M: Machine>(
+pub(super) fn by_lanes<M: Machine, W: LaneWidth>(
     m: &mut M,
     op: &Op,
     sources: [Loc; 2],
-    w: u32,
     whole: bool,
     f: impl Fn(&M::D, Bv<M>, Bv<M>) -> Bv<M>,
 ) -> Exec {
-    blockwise(m, op, sources, [w, w], whole, |d, _, a, b| {
-        PackedOf::<M>::from_lanes(d, w, |n| f(d, a.lane(d, w, n), b.lane(d, w, n)))
+    blockwise(m, op, sources, [W::W, W::W], whole, |d, _, a, b| {
+        PackedOf::<M>::from_lanes(d, W::W, |n| f(d, a.lane(d, W::W, n), b.lane(d, W::W, n)))
     })
 }
 
@@ -34,12 +43,12 @@ pub(super) fn by_blocks<M: Machine>(
     op: &Op,
     sources: [Loc; 2],
     lanes: [u32; 2],
-    f: impl Fn(&M::D, u8, PackedOf<M>, PackedOf<M>) -> PackedOf<M>,
+    f: impl Fn(&M::D, u8, &PackedOf<M>, &PackedOf<M>) -> PackedOf<M>,
 ) -> Exec {
     blockwise(m, op, sources, lanes, true, f)
 }
 
-/// A block is written before the next is read.
+/// Most often, 128 bits of registers, at once.
 #[inline(always)]
 fn blockwise<M: Machine>(
     m: &mut M,
@@ -47,53 +56,75 @@ fn blockwise<M: Machine>(
     [a, b]: [Loc; 2],
     [loaded, w]: [u32; 2],
     whole: bool,
-    f: impl Fn(&M::D, u8, PackedOf<M>, PackedOf<M>) -> PackedOf<M>,
+    f: impl Fn(&M::D, u8, &PackedOf<M>, &PackedOf<M>) -> PackedOf<M>,
 ) -> Exec {
-    let (Loc::Vector(first), Loc::Vector(second), None) = (a, b, op.vector.mask.register()) else {
+    let (Loc::Vector(first), Loc::Vector(second), 2, None) = (a, b, op.vector.parts, op.vector.mask.register())
+    else {
         return blockwise_of_any(m, op, [a, b], [loaded, w], whole, f);
     };
-    let to = number(op.a);
-    for n in 0..op.vector.parts / 2 {
-        let v = f(m.d(), n, m.packed(first, n), m.packed(second, n));
-        m.set_packed(to, n, v);
-    }
-    clear_above(m, op, to);
+    let v = f(m.d(), 0, &m.packed(first, 0), &m.packed(second, 0));
+    set_blocks(m, op, &[v]);
     Ok(())
 }
 
-/// [`blockwise`] with a mask, or with memory.
+/// [`blockwise`] with a mask, with memory, or of more than 128 bits.
 #[inline(never)]
 fn blockwise_of_any<M: Machine>(
     m: &mut M,
     op: &Op,
-    [a, b]: [Loc; 2],
+    sources: [Loc; 2],
     [loaded, w]: [u32; 2],
     whole: bool,
-    f: impl Fn(&M::D, u8, PackedOf<M>, PackedOf<M>) -> PackedOf<M>,
+    f: impl Fn(&M::D, u8, &PackedOf<M>, &PackedOf<M>) -> PackedOf<M>,
 ) -> Exec {
-    let second = packed_source(m, op, b, loaded, whole)?;
-    let to = number(op.a);
-    for (n, second) in (0..op.vector.parts / 2).zip(second) {
-        let first = if a == b { second } else { m.packed(number(a), n) };
-        let mut v = f(m.d(), n, first, second);
-        if let Some(k) = op.vector.mask.register() {
-            v = masked_block(m, op, w, k, n, v);
-        }
-        m.set_packed(to, n, v);
+    let (mut a, mut b) = (empty_blocks::<M, 4>(m), empty_blocks::<M, 4>(m));
+    packed_sources(m, op, sources, (loaded, whole), [&mut a, &mut b])?;
+    let mut v = [a[0]; 4];
+    for (n, v) in (0..op.vector.parts / 2).zip(&mut v) {
+        let at = usize::from(n & 3);
+        of_block(m.d(), n, &a[at], &b[at], &f, v);
     }
-    clear_above(m, op, to);
+    commit_blocks(m, op, w, &mut v);
     Ok(())
 }
 
-/// Block `n` of a result, lanes of `w` bits, as the mask leaves it.
-#[inline(always)]
-fn masked_block<M: Machine>(m: &M, op: &Op, w: u32, k: u8, n: u8, v: PackedOf<M>) -> PackedOf<M> {
-    let (d, new, old) = (m.d(), v.parts(), m.packed(number(op.a), n).parts());
-    let part = |half: u8| {
-        let at = usize::from(half);
-        masked_part(d, op, w, m.opmask(k), 2 * n + half, new[at], old[at])
-    };
-    PackedOf::<M>::from_parts([part(0), part(1)])
+/// `v` becomes `f(n, a, b)`. It is a function by itself: amid others, the compiler would not see that the lanes are alike.
+#[inline(never)]
+fn of_block<D: Domain>(
+    d: &D,
+    n: u8,
+    a: &D::Packed,
+    b: &D::Packed,
+    f: &impl Fn(&D, u8, &D::Packed, &D::Packed) -> D::Packed,
+    v: &mut D::Packed,
+) {
+    *v = f(d, n, a, b);
+}
+
+/// Writes as many blocks as the vector has to the destination register: lanes of `w` bits under the mask.
+#[inline(never)]
+fn commit_blocks<M: Machine>(m: &mut M, op: &Op, w: u32, blocks: &mut [PackedOf<M>; 4]) {
+    let blocks = &mut blocks[..usize::from(op.vector.parts / 2).min(4)];
+    if op.vector.mask.register().is_some() {
+        mask_blocks(m, op, w, blocks);
+    }
+    let to = number(op.a);
+    for (n, block) in (0..).zip(blocks) {
+        m.set_packed(to, n, *block);
+    }
+    clear_above(m, op, to);
+}
+
+/// The blocks of a result, lanes of `w` bits, become what the mask leaves of them.
+fn mask_blocks<M: Machine>(m: &M, op: &Op, w: u32, blocks: &mut [PackedOf<M>]) {
+    let d = m.d();
+    for (n, block) in (0..).zip(blocks) {
+        let (new, old) = (block.parts(), m.packed(number(op.a), n).parts());
+        *block = PackedOf::<M>::from_parts([0, 1].map(|half| {
+            let at = usize::from(half);
+            masked_part(d, op, w, mask_bits(m, op), 2 * n + half, new[at], old[at])
+        }));
+    }
 }
 
 /// Part `n` of a result, lanes of `w` bits, as the mask leaves it over the part `old` of the destination.
@@ -133,26 +164,19 @@ pub(super) fn commit_lanes<M: Machine>(m: &mut M, op: &Op, w: u32, count: u32, m
     set_register(m, op, op.a, r);
 }
 
-/// Writes the destination register, whatever the mask says; zeros are above the vector length unless the encoding is
-/// legacy.
+/// Writes the destination register, whatever the mask says; zeros are above the blocks unless the encoding is legacy.
 #[inline(always)]
-pub(super) fn set_packed<M: Machine>(m: &mut M, op: &Op, blocks: &[PackedOf<M>; 4]) {
+pub(super) fn set_blocks<M: Machine, const N: usize>(m: &mut M, op: &Op, blocks: &[PackedOf<M>; N]) {
     let to = number(op.a);
-    for (n, block) in (0..op.vector.parts / 2).zip(blocks) {
+    for (n, block) in (0..).zip(blocks) {
         m.set_packed(to, n, *block);
     }
-    clear_above(m, op, to);
-}
-
-/// Stores as many of the blocks as the vector has at `va`.
-#[inline(always)]
-pub(super) fn store_packed<M: Machine>(m: &mut M, op: &Op, va: Bv<M>, blocks: &[PackedOf<M>; 4]) -> Exec {
-    match op.vector.parts {
-        2 => m.store_packed(va, &blocks[..1]),
-        4 => m.store_packed(va, &blocks[..2]),
-        _ => m.store_packed(va, &blocks[..]),
+    if !is_legacy(op) {
+        let zero = m.d().lit(64, 0);
+        for part in (2 * N..8).filter_map(|n| u8::try_from(n).ok()) {
+            m.set_vector(to, part, zero);
+        }
     }
-    .map_err(|trap| operand::non_canonical(op, trap))
 }
 
 /// Writes the vector register at `loc`, whatever the mask says.

@@ -9,6 +9,7 @@ use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Bv, Exec, Machine, PackedOf};
 use crate::op::{Loc, Op};
 use crate::packed::Packed;
+use crate::sem::operand::Bits;
 
 /// A direction of shift.
 pub trait Shift {
@@ -41,7 +42,7 @@ pub fn lanes<M: Machine, S: Shift, const W: u32>(m: &mut M, op: &Op) -> Exec {
         let count = count(m, op)?;
         cut_amount(m.d(), W, 64, count)
     };
-    by_lanes(m, op, [first_place(op); 2], W, false, |d, a, _| d.bin(S::OP, W, a, amount))
+    by_lanes::<_, Bits<W>>(m, op, [first_place(op); 2], false, |d, a, _| d.bin(S::OP, W, a, amount))
 }
 
 /// The low quadword of the second source, of which memory holds 128 bits at every vector length.

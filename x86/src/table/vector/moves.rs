@@ -7,22 +7,51 @@ use crate::op::{Encoding, Loc, Op};
 use crate::sem::vector::{masked, moves};
 
 pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
-    whole_or_low(i, op).or_else(|| elements(i, op))
+    whole(i, op).or_else(|| low(i, op)).or_else(|| elements(i, op))
 }
 
-fn whole_or_low<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+fn whole<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    let (masked, aligned): (Body<M>, bool) = match i.mnemonic() {
+        N::Movdqa | N::Vmovdqa | N::Movntdq | N::Vmovntdq | N::Movntdqa | N::Vmovntdqa => {
+            (moves::masked::<M, 64, true>, true)
+        }
+        N::Movaps | N::Vmovaps | N::Movntps | N::Vmovntps | N::Vmovdqa32 => {
+            (moves::masked::<M, 32, true>, true)
+        }
+        N::Movapd | N::Vmovapd | N::Movntpd | N::Vmovntpd | N::Vmovdqa64 => {
+            (moves::masked::<M, 64, true>, true)
+        }
+        N::Movdqu | N::Vmovdqu | N::Lddqu | N::Vlddqu | N::Vmovdqu64 => {
+            (moves::masked::<M, 64, false>, false)
+        }
+        N::Movups | N::Vmovups | N::Vmovdqu32 => (moves::masked::<M, 32, false>, false),
+        N::Vmovdqu8 => (moves::masked::<M, 8, false>, false),
+        N::Vmovdqu16 => (moves::masked::<M, 16, false>, false),
+        N::Movupd | N::Vmovupd => (moves::masked::<M, 64, false>, false),
+        _ => return None,
+    };
+    Some(match op.vector.parts {
+        _ if op.vector.mask.register().is_some() => masked,
+        2 => unmasked::<M, 1>(op, aligned),
+        4 => unmasked::<M, 2>(op, aligned),
+        _ => unmasked::<M, 4>(op, aligned),
+    })
+}
+
+/// A move of `BLOCKS` times 128 bits.
+fn unmasked<M: Machine, const BLOCKS: usize>(op: &Op, aligned: bool) -> Body<M> {
+    match (op.a, op.b, aligned) {
+        (Loc::Mem, _, true) => moves::store::<M, BLOCKS, true>,
+        (Loc::Mem, _, false) => moves::store::<M, BLOCKS, false>,
+        (_, Loc::Mem, true) => moves::load::<M, BLOCKS, true>,
+        (_, Loc::Mem, false) => moves::load::<M, BLOCKS, false>,
+        _ => moves::copy::<M, BLOCKS>,
+    }
+}
+
+fn low<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
     let between_registers = matches!((op.a, op.b), (Loc::Vector(_), Loc::Vector(_)));
     Some(match i.mnemonic() {
-        N::Movdqa | N::Vmovdqa | N::Movntdq | N::Vmovntdq | N::Movntdqa | N::Vmovntdqa => {
-            moves::whole::<M, 64, true>
-        }
-        N::Movaps | N::Vmovaps | N::Movntps | N::Vmovntps | N::Vmovdqa32 => moves::whole::<M, 32, true>,
-        N::Movapd | N::Vmovapd | N::Movntpd | N::Vmovntpd | N::Vmovdqa64 => moves::whole::<M, 64, true>,
-        N::Movdqu | N::Vmovdqu | N::Lddqu | N::Vlddqu | N::Vmovdqu64 => moves::whole::<M, 64, false>,
-        N::Movups | N::Vmovups | N::Vmovdqu32 => moves::whole::<M, 32, false>,
-        N::Vmovdqu8 => moves::whole::<M, 8, false>,
-        N::Vmovdqu16 => moves::whole::<M, 16, false>,
-        N::Movupd | N::Vmovupd => moves::whole::<M, 64, false>,
         N::Movss | N::Vmovss if between_registers => moves::merge_low::<M, 32>,
         N::Movsd | N::Vmovsd if between_registers => moves::merge_low::<M, 64>,
         N::Movss | N::Vmovss | N::Movd | N::Vmovd => moves::low::<M, 32>,

@@ -75,7 +75,7 @@ fn moved<M: Machine>(i: &Instruction) -> Option<Body<M>> {
 }
 
 fn predicates<M: Machine>(i: &Instruction) -> Option<Body<M>> {
-    use predicate::{Equal, Greater, NoneCommon, Signed, SomeCommon, Unsigned, into_mask};
+    use predicate::{Below, Equal, Greater, Less, NoneCommon, SomeCommon, by_immediate, into_mask};
     Some(match i.mnemonic() {
         N::Vpcmpeqb => into_mask::<M, Equal<8>>,
         N::Vpcmpeqw => into_mask::<M, Equal<16>>,
@@ -85,14 +85,14 @@ fn predicates<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         N::Vpcmpgtw => into_mask::<M, Greater<16>>,
         N::Vpcmpgtd => into_mask::<M, Greater<32>>,
         N::Vpcmpgtq => into_mask::<M, Greater<64>>,
-        N::Vpcmpb => into_mask::<M, Signed<8>>,
-        N::Vpcmpw => into_mask::<M, Signed<16>>,
-        N::Vpcmpd => into_mask::<M, Signed<32>>,
-        N::Vpcmpq => into_mask::<M, Signed<64>>,
-        N::Vpcmpub => into_mask::<M, Unsigned<8>>,
-        N::Vpcmpuw => into_mask::<M, Unsigned<16>>,
-        N::Vpcmpud => into_mask::<M, Unsigned<32>>,
-        N::Vpcmpuq => into_mask::<M, Unsigned<64>>,
+        N::Vpcmpb => by_immediate::<M, Less<8>, Equal<8>>,
+        N::Vpcmpw => by_immediate::<M, Less<16>, Equal<16>>,
+        N::Vpcmpd => by_immediate::<M, Less<32>, Equal<32>>,
+        N::Vpcmpq => by_immediate::<M, Less<64>, Equal<64>>,
+        N::Vpcmpub => by_immediate::<M, Below<8>, Equal<8>>,
+        N::Vpcmpuw => by_immediate::<M, Below<16>, Equal<16>>,
+        N::Vpcmpud => by_immediate::<M, Below<32>, Equal<32>>,
+        N::Vpcmpuq => by_immediate::<M, Below<64>, Equal<64>>,
         N::Vptestmb => into_mask::<M, SomeCommon<8>>,
         N::Vptestmw => into_mask::<M, SomeCommon<16>>,
         N::Vptestmd => into_mask::<M, SomeCommon<32>>,
