@@ -393,6 +393,7 @@ impl<B: Bus> Machine for Cpu<B> {
     fn set_packed(&mut self, n: u8, block: u8, v: Block) {
         self.vectors.set_block(n, block, v);
     }
+    #[inline(always)]
     fn opmask(&self, n: u8) -> u64 {
         self.fpu.opmask[usize::from(n & 7)]
     }
@@ -413,6 +414,7 @@ impl<B: Bus> Machine for Cpu<B> {
     fn set_x87_top(&mut self, top: u8) {
         self.fpu.status = self.fpu.status & !(7 << 11) | u16::from(top & 7) << 11;
     }
+    #[inline(always)]
     fn control(&self, c: Control) -> u64 {
         match c {
             Control::Mxcsr => u64::from(self.fpu.mxcsr),
@@ -421,6 +423,7 @@ impl<B: Bus> Machine for Cpu<B> {
             Control::X87Tag => u64::from(self.fpu.tag),
         }
     }
+    #[inline(always)]
     fn set_control(&mut self, c: Control, v: u64) {
         match c {
             Control::Mxcsr => self.fpu.mxcsr = u32::from(low16(v)) | u32::from(low16(v >> 16)) << 16,
@@ -521,6 +524,7 @@ impl<B: Bus> Machine for Cpu<B> {
 }
 
 /// The low 16 bits.
+#[inline(always)]
 fn low16(v: u64) -> u16 {
     let [a, b, ..] = v.to_le_bytes();
     u16::from_le_bytes([a, b])

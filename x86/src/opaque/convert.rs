@@ -74,7 +74,7 @@ pub(super) fn to_integer(from: Format, bits: u32, signed: bool, a: u64, mode: u6
 /// Converts from an integer.
 pub(super) fn from_integer(bits: u32, signed: bool, to: Format, a: u64, mode: u64) -> [u64; 3] {
     let number = (a << (64 - bits)).cast_signed() >> (64 - bits);
-    if signed && let Some(result) = fast::from_integer(to, number, Mode(mode)) {
+    if signed && let Some(result) = fast::from_integer(to, bits, number, Mode(mode)) {
         return result;
     }
     let (negative, magnitude) = if signed { (number < 0, number.unsigned_abs()) } else { (false, a) };

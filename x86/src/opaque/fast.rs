@@ -1,8 +1,8 @@
 //! SSE arithmetic through the host's floats, where the result and the raised exceptions are provably the same:
 //! round to nearest, no DAZ or FTZ, all masked, operands normal or zero, the result normal (and not the
-//! smallest normal, which rounding may have reached from below). Then only PRECISION can be raised, and
-//! whether it is follows from the odd parts of the significands. `None`: take the general path. There is no arithmetic on
-//! halves.
+//! smallest normal, which rounding may have reached from below), or a sum. Then only PRECISION can be raised, and
+//! whether it is follows from the significands. `None`: take the general path. There is no arithmetic on
+//! halves. All of it is compiled into the instructions, each of which knows its operation and its format.
 
 use super::exception::PRECISION;
 use super::real::Rounding;
@@ -20,19 +20,8 @@ pub(super) struct Plain {
     significand: u64,
 }
 
-impl Plain {
-    /// The zeros at the end of the significand.
-    fn trailing(self) -> u32 {
-        self.significand.trailing_zeros()
-    }
-
-    /// The significand without them.
-    fn odd(self) -> u128 {
-        u128::from(self.significand >> (self.trailing() & 63))
-    }
-}
-
 /// `bits` if it is a normal number or zero.
+#[inline(always)]
 pub(super) fn plain(format: Format, bits: u64) -> Option<Plain> {
     let fraction_bits = format.fraction_bits();
     let fraction = bits & ((1 << fraction_bits) - 1);
@@ -46,12 +35,14 @@ pub(super) fn plain(format: Format, bits: u64) -> Option<Plain> {
     Some(Plain { zero, biased, significand })
 }
 
+#[inline(always)]
 pub(super) fn single(bits: u64) -> f32 {
     let b = bits.to_le_bytes();
     f32::from_le_bytes([b[0], b[1], b[2], b[3]])
 }
 
 /// The operation on the host. Of MIN and MAX, the second operand stands for all that is not strictly ordered.
+#[inline(always)]
 fn on_host(op: Arithmetic, format: Format, a: u64, b: u64) -> u64 {
     match format {
         Format::Single => u64::from(calculate(op, single(a), single(b), f32::sqrt).to_bits()),
@@ -59,6 +50,7 @@ fn on_host(op: Arithmetic, format: Format, a: u64, b: u64) -> u64 {
     }
 }
 
+#[inline(always)]
 fn calculate<F>(op: Arithmetic, x: F, y: F, square_root: fn(F) -> F) -> F
 where
     F: Copy + PartialOrd + Add<Output = F> + Sub<Output = F> + Mul<Output = F> + Div<Output = F>,
@@ -76,34 +68,44 @@ where
 }
 
 /// See [`super::sse::arithmetic`].
+#[inline(always)]
 pub(super) fn arithmetic(op: Arithmetic, format: Format, a: u64, b: u64, mode: Mode) -> Option<[u64; 3]> {
     if !mode.is_default() {
         return None;
     }
     let (x, y) = (plain(format, a)?, plain(format, b)?);
-    let negative = b >> (format.width() - 1) != 0;
-    match op {
-        Arithmetic::Div if y.zero => return None,
-        Arithmetic::Sqrt if negative => return None,
-        _ => {}
-    }
     let value = on_host(op, format, a, b);
-    let r = plain(format, value)?;
     let exact = match op {
         Arithmetic::Min | Arithmetic::Max => true,
-        Arithmetic::Sqrt => r.odd() * r.odd() == y.odd(),
-        Arithmetic::Add | Arithmetic::Sub if near_overflow(format, x, y) => return None,
-        Arithmetic::Add | Arithmetic::Sub => sum_is_exact(op, format, a, b, value),
-        _ if x.zero || y.zero => true,
-        _ if r.biased < 2 => return None,
-        Arithmetic::Mul => product_fits(format, x, y, r),
-        Arithmetic::Div => r.odd() * y.odd() == x.odd(),
+        Arithmetic::Add | Arithmetic::Sub => {
+            if near_overflow(format, x) || near_overflow(format, y) {
+                return None;
+            }
+            sum_is_exact(op, format, a, b, value)
+        }
+        Arithmetic::Sqrt => {
+            if b >> (format.width() - 1) != 0 {
+                return None;
+            }
+            y.zero || root_is_exact(format, y, plain(format, value)?)
+        }
+        Arithmetic::Div if y.zero => return None,
+        Arithmetic::Mul | Arithmetic::Div => {
+            let r = plain(format, value)?;
+            match (op, x.zero || y.zero) {
+                (_, true) => true,
+                _ if r.biased < 2 => return None,
+                (Arithmetic::Mul, _) => product_is_exact(format, x, y, r),
+                _ => quotient_is_exact(format, x, y, r),
+            }
+        }
     };
     Some([value, if exact { 0 } else { PRECISION }, 0])
 }
 
 /// The relation of two operands that are normal or zero, which raises nothing in any mode; see
 /// [`super::sse::compare`].
+#[inline(always)]
 pub(super) fn compare(format: Format, a: u64, b: u64) -> Option<u64> {
     plain(format, a)?;
     plain(format, b)?;
@@ -118,6 +120,7 @@ pub(super) fn compare(format: Format, a: u64, b: u64) -> Option<u64> {
 }
 
 /// See [`super::convert::between`]: a single as a double, or the other way round.
+#[inline(always)]
 pub(super) fn convert(from: Format, to: Format, a: u64, mode: Mode) -> Option<[u64; 3]> {
     let x = plain(from, a)?;
     match (from, to) {
@@ -136,11 +139,13 @@ pub(super) fn convert(from: Format, to: Format, a: u64, mode: Mode) -> Option<[u
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "rounds to nearest, as the instruction does")]
+#[inline(always)]
 fn to_single(v: f64) -> f32 {
     v as f32
 }
 
 /// See [`super::convert::to_integer`]: truncation to a signed integer, of what is surely in range.
+#[inline(always)]
 pub(super) fn to_integer(from: Format, bits: u32, a: u64, mode: Mode) -> Option<[u64; 3]> {
     plain(from, a)?;
     let v = match from {
@@ -159,8 +164,9 @@ pub(super) fn to_integer(from: Format, bits: u32, a: u64, mode: Mode) -> Option<
 }
 
 /// See [`super::convert::from_integer`], of a signed integer. A significand that fits makes the result exact.
-pub(super) fn from_integer(to: Format, v: i64, mode: Mode) -> Option<[u64; 3]> {
-    if v == 0 || !mode.is_default() {
+#[inline(always)]
+pub(super) fn from_integer(to: Format, bits: u32, v: i64, mode: Mode) -> Option<[u64; 3]> {
+    if !mode.is_default() {
         return None;
     }
     let value = match to {
@@ -169,27 +175,52 @@ pub(super) fn from_integer(to: Format, v: i64, mode: Mode) -> Option<[u64; 3]> {
         Format::Double => (v as f64).to_bits(),
     };
     let magnitude = v.unsigned_abs();
-    let length = 64 - magnitude.leading_zeros() - magnitude.trailing_zeros();
-    Some([value, if length <= to.fraction_bits() + 1 { 0 } else { PRECISION }, 0])
+    let length = || 64 - magnitude.leading_zeros() - magnitude.trailing_zeros();
+    let precision = to.fraction_bits() + 1;
+    let exact = bits <= precision || magnitude == 0 || length() <= precision;
+    Some([value, if exact { 0 } else { PRECISION }, 0])
 }
 
-/// Whether the product of the significands, which has 2p - 1 or 2p bits, fits in p. A product that rounding
-/// carried to one more bit is inexact by either count.
-fn product_fits(format: Format, x: Plain, y: Plain, r: Plain) -> bool {
-    let precision = format.fraction_bits() + 1;
-    let bias = (1 << (format.width() - precision - 1)) - 1;
-    let longer = r.biased + bias - x.biased - y.biased;
-    2 * precision - 1 + u32::from(longer != 0) - x.trailing() - y.trailing() <= precision
+/// The bias of an exponent field.
+#[inline(always)]
+fn bias(format: Format) -> u64 {
+    (1 << (format.width() - format.fraction_bits() - 2)) - 1
 }
 
-/// Whether an intermediate result of [`sum_is_exact`] might overflow.
-fn near_overflow(format: Format, x: Plain, y: Plain) -> bool {
+/// Whether nothing is lost of the product of the significands, which has one or two bits less than twice as many as
+/// one of them. A product that rounding carried to one more bit is inexact by either count.
+#[inline(always)]
+fn product_is_exact(format: Format, x: Plain, y: Plain, r: Plain) -> bool {
+    let longer = r.biased + bias(format) != x.biased + y.biased;
+    let lost = format.fraction_bits() + u32::from(longer);
+    x.significand.wrapping_mul(y.significand) << (64 - lost) == 0
+}
+
+/// Whether the quotient times the divisor is the dividend. As integers the two differ by less than the divisor's
+/// significand, so that the low 64 bits tell.
+#[inline(always)]
+fn quotient_is_exact(format: Format, x: Plain, y: Plain, r: Plain) -> bool {
+    let scale = x.biased + bias(format) + u64::from(format.fraction_bits()) - r.biased - y.biased;
+    r.significand.wrapping_mul(y.significand) == x.significand << (scale & 63)
+}
+
+/// Whether the square of the root is the operand; likewise.
+#[inline(always)]
+fn root_is_exact(format: Format, y: Plain, r: Plain) -> bool {
+    let scale = y.biased + bias(format) + u64::from(format.fraction_bits()) - 2 * r.biased;
+    r.significand.wrapping_mul(r.significand) == y.significand << (scale & 63)
+}
+
+/// Whether a sum with `x` might overflow, or an intermediate result of [`sum_is_exact`].
+#[inline(always)]
+fn near_overflow(format: Format, x: Plain) -> bool {
     let largest = (1 << (format.width() - 1 - format.fraction_bits())) - 2;
-    x.biased.max(y.biased) > largest - 2
+    x.biased > largest - 2
 }
 
 /// Whether `sum` is exactly a + b (or a - b): the error of a rounded sum is itself a float, and Knuth's TwoSum
-/// finds it.
+/// finds it. A sum that is a denormal is exact.
+#[inline(always)]
 fn sum_is_exact(op: Arithmetic, format: Format, a: u64, b: u64, sum: u64) -> bool {
     let flip = if op == Arithmetic::Sub { 1 << (format.width() - 1) } else { 0 };
     match format {

@@ -28,6 +28,7 @@ pub use approximate::Approximation;
 pub use auxiliary::Auxiliary;
 pub use field::{AesStep, Field};
 pub use fused::Fused;
+use sse::Mode;
 pub use x87::status;
 
 /// Exception flags, by their bits in MXCSR and in the x87 status word.
@@ -69,6 +70,7 @@ pub enum Format {
 impl Format {
     /// Its size in bits.
     #[must_use]
+    #[inline]
     pub const fn width(self) -> u32 {
         match self {
             Format::Half => 16,
@@ -272,11 +274,32 @@ impl Opaque {
     }
 }
 
+/// [`evaluate`] where the host's floats give the same: small enough to be compiled into an instruction.
+#[inline(always)]
+pub(crate) fn on_host(op: Opaque, args: &[u64]) -> Option<[u64; 3]> {
+    match op {
+        Opaque::Sse(op, format) => fast::arithmetic(op, format, args[0], args[1], Mode(args[2])),
+        Opaque::SseCompare { format, .. } => {
+            fast::compare(format, args[0], args[1]).map(|relation| [relation, 0, 0])
+        }
+        Opaque::SseConvert { from, to } => fast::convert(from, to, args[0], Mode(args[1])),
+        Opaque::SseToInteger { from, bits, signed: true } => {
+            fast::to_integer(from, bits, args[0], Mode(args[1]))
+        }
+        Opaque::SseFromInteger { bits, signed: true, to } => {
+            let number = (args[0] << (64 - bits)).cast_signed() >> (64 - bits);
+            fast::from_integer(to, bits, number, Mode(args[1]))
+        }
+        _ => None,
+    }
+}
+
 /// Applies `op` to concrete arguments. Arguments and results have zeros above their widths.
 ///
 /// # Panics
 /// If there are not as many arguments as [`Opaque::argument_widths`] says.
 #[must_use]
+#[inline(never)]
 pub fn evaluate(op: Opaque, args: &[u64]) -> [u64; 3] {
     match op {
         Opaque::Sse(op, format) => sse::arithmetic(op, format, args[0], args[1], args[2]),

@@ -19,6 +19,7 @@ pub(super) enum Rounding {
 
 impl Rounding {
     /// From the low two bits of `rc`.
+    #[inline]
     pub(super) fn from_bits(rc: u64) -> Rounding {
         [Rounding::Nearest, Rounding::Down, Rounding::Up, Rounding::Zero][usize::from(low_byte(rc) & 3)]
     }

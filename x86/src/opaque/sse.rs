@@ -37,11 +37,13 @@ impl Mode {
         self.0 >> 7 & exception != 0
     }
 
+    #[inline]
     pub(super) fn rounding(self) -> Rounding {
         Rounding::from_bits(self.0 >> 13)
     }
 
     /// All exceptions masked, round to nearest, neither DAZ nor FTZ: how nearly every program runs.
+    #[inline]
     pub(super) fn is_default(self) -> bool {
         self.0 == ALL << 7
     }
@@ -58,6 +60,7 @@ pub(super) struct Parameters {
 }
 
 impl Format {
+    #[inline]
     pub(super) fn parameters(self) -> Parameters {
         match self {
             Format::Half => Parameters {
@@ -88,6 +91,7 @@ impl Format {
     }
 
     /// The width of the stored fraction.
+    #[inline]
     pub(crate) fn fraction_bits(self) -> u32 {
         self.parameters().precision - 1
     }

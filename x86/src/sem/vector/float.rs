@@ -75,6 +75,7 @@ const RC: u64 = 0x6000;
 const ALL_MASKED: u64 = exception::ALL << 7;
 
 /// The control bits of MXCSR, 16 bits; those that the encoding overrides are as it says.
+#[inline(always)]
 pub(super) fn mode<M: Machine>(m: &M, op: &Op) -> Bv<M> {
     let d = m.d();
     let cut = |kept| d.bin(Bin::And, 16, d.trunc(32, 16, m.control(Control::Mxcsr)), d.lit(16, kept));
@@ -94,11 +95,13 @@ pub(super) struct Raised<D: Domain>(pub(super) D::Bv);
 
 impl<D: Domain> Raised<D> {
     /// None.
+    #[inline(always)]
     pub(super) fn none(d: &D) -> Self {
         Raised(d.lit(6, 0))
     }
 
     /// Adds those of one lane.
+    #[inline(always)]
     pub(super) fn add(&mut self, d: &D, lane: D::Bv) {
         self.0 = d.bin(Bin::Or, 6, self.0, lane);
     }
@@ -116,6 +119,7 @@ impl<D: Domain> Raised<D> {
 /// like the processor it leaves the flags of a trapping instruction in MXCSR, and its destination as it was.
 /// An unmasked exception of an operand keeps the exceptions of results from being found. Where the encoding suppresses
 /// exceptions, nothing happens.
+#[inline(always)]
 pub(super) fn settle<M: Machine>(m: &mut M, op: &Op, raised: &Raised<M::D>) -> Exec {
     if !matches!(op.vector.embedded, Embedded::None | Embedded::Broadcast) {
         return Ok(());
