@@ -195,7 +195,7 @@ pub(crate) fn fpu(random: &mut Random) -> Fpu {
     const STICKY: u32 = 0x3f;
     const ROUNDING_AND_MODES: u32 = 0xe040;
     fpu.mxcsr = if random.percent(50) { MXCSR_RESET } else { MXCSR_RESET | bits & ROUNDING_AND_MODES };
-    if random.percent(25) {
+    if random.percent(50) {
         fpu.mxcsr |= bits >> 16 & STICKY;
     }
     if random.percent(8) {

@@ -4,16 +4,17 @@
 //! whether it is follows from the significands. `None`: take the general path. There is no arithmetic on
 //! halves. All of it is compiled into the instructions, each of which knows its operation and its format.
 
-use super::exception::PRECISION;
+use super::exception::{DENORMAL, PRECISION, UNDERFLOW};
 use super::real::Rounding;
 use super::sse::Mode;
 use super::{Arithmetic, Format};
 use std::ops::{Add, Div, Mul, Sub};
 
-/// A normal number or zero.
+/// A finite number taken apart.
 #[derive(Clone, Copy)]
 pub(super) struct Plain {
     pub(super) zero: bool,
+    denormal: bool,
     /// The exponent field.
     pub(super) biased: u64,
     /// The significand with its leading one; zero for zero.
@@ -32,7 +33,7 @@ pub(super) fn plain(format: Format, bits: u64) -> Option<Plain> {
         return None;
     }
     let significand = if zero { 0 } else { fraction | 1 << fraction_bits };
-    Some(Plain { zero, biased, significand })
+    Some(Plain { zero, denormal: false, biased, significand })
 }
 
 #[inline(always)]
@@ -103,12 +104,124 @@ pub(super) fn arithmetic(op: Arithmetic, format: Format, a: u64, b: u64, mode: M
     Some([value, if exact { 0 } else { PRECISION }, 0])
 }
 
-/// The relation of two operands that are normal or zero, which raises nothing in any mode; see
+/// The same where operands or the result may be denormal, but neither is infinite nor a NaN. Products and quotients are
+/// those of integers: the host is slow to multiply and to divide denormals.
+#[inline(never)]
+pub(super) fn gradual(op: Arithmetic, format: Format, a: u64, b: u64, mode: Mode) -> Option<[u64; 3]> {
+    if !mode.is_default() {
+        return None;
+    }
+    let (x, y) = (finite(format, a)?, finite(format, b)?);
+    let negative = (a ^ b) >> (format.width() - 1) != 0;
+    let host = || on_host(op, format, a, b);
+    let (value, exact) = match op {
+        Arithmetic::Min | Arithmetic::Max => (host(), true),
+        Arithmetic::Add | Arithmetic::Sub if near_overflow(format, x) || near_overflow(format, y) => {
+            return None;
+        }
+        Arithmetic::Add | Arithmetic::Sub => {
+            let sum = host();
+            (sum, sum_is_exact(op, format, a, b, sum))
+        }
+        Arithmetic::Sqrt => return None,
+        Arithmetic::Div if y.zero => return None,
+        Arithmetic::Mul | Arithmetic::Div if x.zero || y.zero => (format.signed_zero(negative), true),
+        Arithmetic::Mul => rounded(format, negative, product(format, x, y))?,
+        Arithmetic::Div => rounded(format, negative, quotient(format, x, y))?,
+    };
+    // Whether what was rounded to the smallest normal number was less than it, the general path knows.
+    let smallest = 1 << format.fraction_bits();
+    let magnitude = value & (u64::MAX >> (65 - format.width()));
+    let lost = match exact {
+        true => 0,
+        false if magnitude == smallest => return None,
+        false if magnitude < smallest => PRECISION | UNDERFLOW,
+        false => PRECISION,
+    };
+    Some([value, lost | if x.denormal || y.denormal { DENORMAL } else { 0 }, 0])
+}
+
+/// A number that is not zero: an integer times a power of two, which is that of a significand with this exponent field.
+struct Scaled {
+    integer: u128,
+    biased: i64,
+}
+
+fn product(format: Format, x: Plain, y: Plain) -> Scaled {
+    let unit = bias(format) + u64::from(format.fraction_bits());
+    Scaled {
+        integer: u128::from(x.significand) * u128::from(y.significand),
+        biased: (x.biased + y.biased).cast_signed() - unit.cast_signed(),
+    }
+}
+
+/// With more bits than the format has, of which the last stands for all behind it.
+fn quotient(format: Format, x: Plain, y: Plain) -> Scaled {
+    const MORE: u32 = 3;
+    let fraction_bits = format.fraction_bits();
+    let normal = |v: Plain| {
+        let left = v.significand.leading_zeros() - (63 - fraction_bits);
+        (v.significand << left, v.biased.cast_signed() - i64::from(left))
+    };
+    let ((x, x_biased), (y, y_biased)) = (normal(x), normal(y));
+    let (dividend, divisor) = (u128::from(x) << (fraction_bits + MORE), u128::from(y));
+    let rest = u128::from(dividend % divisor != 0);
+    Scaled {
+        integer: dividend / divisor << 1 | rest,
+        biased: x_biased - y_biased + bias(format).cast_signed() - i64::from(MORE + 1),
+    }
+}
+
+/// The nearest number of the format, and whether it is the number itself; `None` if it is too large.
+fn rounded(format: Format, negative: bool, v: Scaled) -> Option<(u64, bool)> {
+    let fraction_bits = format.fraction_bits();
+    let too_long = i64::from(128 - v.integer.leading_zeros()) - i64::from(fraction_bits + 1);
+    let right = too_long.max(1 - v.biased);
+    let biased = u64::try_from(v.biased + right).ok()?;
+    let (significand, exact) = match u32::try_from(right) {
+        Ok(0) => (v.integer, true),
+        Ok(right) => {
+            let right = right.min(127);
+            let (kept, lost, half) = (v.integer >> right, v.integer & ((1 << right) - 1), 1 << (right - 1));
+            let up = lost > half || (lost == half && kept & 1 != 0);
+            (kept + u128::from(up), lost == 0)
+        }
+        Err(_) => (v.integer << right.unsigned_abs(), true),
+    };
+    // The leading bit of a significand, and what is carried out of it, count in the exponent field.
+    let magnitude = ((biased - 1) << fraction_bits) + u64::try_from(significand).ok()?;
+    let largest = (1 << (format.width() - 1)) - (1 << fraction_bits);
+    (magnitude < largest).then_some((magnitude | format.signed_zero(negative), exact))
+}
+
+/// A finite number; of a denormal, the exponent field counts as that of the smallest normal numbers.
+fn finite(format: Format, bits: u64) -> Option<Plain> {
+    let fraction_bits = format.fraction_bits();
+    let fraction = bits & ((1 << fraction_bits) - 1);
+    let exponents = (1 << (format.width() - 1 - fraction_bits)) - 1;
+    let biased = bits >> fraction_bits & exponents;
+    if biased == exponents {
+        return None;
+    }
+    let hidden = if biased == 0 { 0 } else { 1 << fraction_bits };
+    let (zero, denormal) = (biased == 0 && fraction == 0, biased == 0 && fraction != 0);
+    Some(Plain { zero, denormal, biased: biased.max(1), significand: fraction | hidden })
+}
+
+/// The relation of two operands of which neither is a NaN, and the exceptions that the comparison raises; see
 /// [`super::sse::compare`].
 #[inline(always)]
-pub(super) fn compare(format: Format, a: u64, b: u64) -> Option<u64> {
-    plain(format, a)?;
-    plain(format, b)?;
+pub(super) fn compare(format: Format, a: u64, b: u64, mode: Mode) -> Option<[u64; 3]> {
+    let magnitude = |v| v & (u64::MAX >> (65 - format.width()));
+    let infinity = ((1 << (format.width() - 1 - format.fraction_bits())) - 1) << format.fraction_bits();
+    if magnitude(a) > infinity || magnitude(b) > infinity {
+        return None;
+    }
+    let is_denormal = |v| magnitude(v).wrapping_sub(1) < (1 << format.fraction_bits()) - 1;
+    let denormal = is_denormal(a) || is_denormal(b);
+    if denormal && mode.denormals_are_zero() {
+        return None;
+    }
     let (less, equal) = match format {
         Format::Single => (single(a) < single(b), single(a) == single(b)),
         _ => {
@@ -116,7 +229,8 @@ pub(super) fn compare(format: Format, a: u64, b: u64) -> Option<u64> {
             (x < y, x == y)
         }
     };
-    Some(u64::from(less) | u64::from(equal) << 1)
+    let relation = u64::from(less) | u64::from(equal) << 1;
+    Some([relation, if denormal { DENORMAL } else { 0 }, 0])
 }
 
 /// See [`super::convert::between`]: a single as a double, or the other way round.

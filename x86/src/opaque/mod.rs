@@ -279,9 +279,7 @@ impl Opaque {
 pub(crate) fn on_host(op: Opaque, args: &[u64]) -> Option<[u64; 3]> {
     match op {
         Opaque::Sse(op, format) => fast::arithmetic(op, format, args[0], args[1], Mode(args[2])),
-        Opaque::SseCompare { format, .. } => {
-            fast::compare(format, args[0], args[1]).map(|relation| [relation, 0, 0])
-        }
+        Opaque::SseCompare { format, .. } => fast::compare(format, args[0], args[1], Mode(args[2])),
         Opaque::SseConvert { from, to } => fast::convert(from, to, args[0], Mode(args[1])),
         Opaque::SseToInteger { from, bits, signed: true } => {
             fast::to_integer(from, bits, args[0], Mode(args[1]))

@@ -236,7 +236,7 @@ pub(super) fn pack(format: Format, negative: bool, exponent: i32, significand: u
 /// Two-operand arithmetic, and the square root of `b`.
 pub(super) fn arithmetic(op: Arithmetic, format: Format, a: u64, b: u64, mode: u64) -> [u64; 3] {
     let mode = Mode(mode);
-    if let Some(result) = fast::arithmetic(op, format, a, b, mode) {
+    if let Some(result) = fast::gradual(op, format, a, b, mode) {
         return result;
     }
     let a = Operand::read(format, a, mode);
@@ -320,8 +320,8 @@ pub(super) fn signed_order(operand: &Operand) -> i128 {
 
 /// Compares; the relation is as [`super::Opaque::SseCompare`] says.
 pub(super) fn compare(format: Format, signaling: bool, a: u64, b: u64, mode: u64) -> [u64; 3] {
-    if let Some(relation) = fast::compare(format, a, b) {
-        return [relation, 0, 0];
+    if let Some(result) = fast::compare(format, a, b, Mode(mode)) {
+        return result;
     }
     let a = Operand::read(format, a, Mode(mode));
     let b = Operand::read(format, b, Mode(mode));

@@ -1,6 +1,6 @@
 //! Conversions between formats and integers, and rounding to integers.
 
-use super::float::{Float, Half, Raised, Single, each_lane, mode, of_lane, settle};
+use super::float::{Float, Half, Raised, Single, between_registers, each_lane, mode, of_lane, settle};
 use super::{
     Wide, commit, commit_lanes, commit_low, commit_store, first_lanes, lane, length, low_of, register,
     second_low, second_place, source, source_of,
@@ -69,6 +69,7 @@ pub(super) fn function<C: Conversion>(op: &Op) -> Opaque {
     C::function(op.cc.0 & UNSIGNED == 0)
 }
 
+#[inline(always)]
 fn convert_one<M: Machine, C: Conversion>(m: &mut M, op: &Op, from: Loc) -> Exec<Bv<M>> {
     let b = low_of(m, op, from, C::FROM)?;
     let (mode, mut raised) = (conversion_mode(m, op), Raised::none(m.d()));
@@ -78,7 +79,24 @@ fn convert_one<M: Machine, C: Conversion>(m: &mut M, op: &Op, from: Loc) -> Exec
     Ok(v)
 }
 
+/// [`into_low_lane`], legacy and from a general register.
+pub fn from_register<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
+    let Loc::Reg(from) = op.b else { return into_low_lane::<M, C>(m, op) };
+    into_low_lane::<M, C>(m, &Op { b: Loc::Reg(from), ..between_registers(op) })
+}
+
+/// [`into_low_lane`], legacy and between registers.
+pub fn low_lane_registers<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
+    into_low_lane::<M, C>(m, &between_registers(op))
+}
+
+/// [`packed`], likewise.
+pub fn packed_registers<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
+    packed::<M, C>(m, &between_registers(op))
+}
+
 /// CVTSI2SS, CVTSI2SD, CVTSS2SD, CVTSD2SS: into the low lane; the rest is that of the first source.
+#[inline(always)]
 pub fn into_low_lane<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
     let v = convert_one::<M, C>(m, op, second_place(op))?;
     commit_low(m, op, C::TO, v);
@@ -92,6 +110,7 @@ pub fn into_general<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// The packed conversions: as many lanes as fit in both; the rest of the destination becomes zero.
+#[inline(always)]
 pub fn packed<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
     let count = length(op) / C::FROM.max(C::TO);
     let b = source_of(m, op, op.b, count * C::FROM, C::FROM)?;
@@ -103,6 +122,7 @@ pub fn packed<M: Machine, C: Conversion>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// The first `count` lanes of `v`, converted.
+#[inline(always)]
 fn convert_lanes<M: Machine, C: Conversion>(
     m: &M,
     op: &Op,

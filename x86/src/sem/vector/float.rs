@@ -5,12 +5,12 @@
 
 use super::{
     Wide, block_from_lanes, commit, commit_low, first, first_low, from_lanes, immediate, in_blocks, lane,
-    mask, mask_bit, second, second_low,
+    mask, mask_bit, number, second, second_low,
 };
 use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
 use crate::machine::{Bool, Bv, Control, Exec, Machine, Trap};
-use crate::op::{Embedded, Op};
+use crate::op::{Embedded, Loc, Op, Vector};
 use crate::opaque::{Arithmetic, Format, Opaque, SSE_MODE, exception};
 use crate::sem::operand;
 
@@ -167,7 +167,35 @@ pub(super) fn of_lane<M: Machine>(
     v
 }
 
+/// A legacy instruction between vector registers as it is decoded. Where the functions of this file are given it, the
+/// compiler knows all but the numbers of the registers.
+#[inline(always)]
+pub(super) fn between_registers(op: &Op) -> Op {
+    Op { a: Loc::Vector(number(op.a)), b: Loc::Vector(number(op.b)), vector: Vector::LEGACY, ..*op }
+}
+
+/// [`packed`], legacy and between registers.
+pub fn packed_registers<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
+    packed::<M, F, O>(m, &between_registers(op))
+}
+
+/// [`packed_unary`], likewise.
+pub fn packed_unary_registers<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
+    packed_unary::<M, F, O>(m, &between_registers(op))
+}
+
+/// [`scalar`], likewise.
+pub fn scalar_registers<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
+    scalar::<M, F, O>(m, &between_registers(op))
+}
+
+/// [`compare_to_flags`], likewise.
+pub fn compare_registers<M: Machine, F: Float, const SIGNALING: bool>(m: &mut M, op: &Op) -> Exec {
+    compare_to_flags::<M, F, SIGNALING>(m, &between_registers(op))
+}
+
 /// The packed forms.
+#[inline(always)]
 pub fn packed<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
     let b = second(m, op, F::W)?;
     let a = first(m, op);
@@ -182,6 +210,7 @@ pub fn packed<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// SQRTPS, SQRTPD: the packed forms with one source.
+#[inline(always)]
 pub fn packed_unary<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
     let b = super::source(m, op, op.b, F::W)?;
     let mode = mode(m, op);
@@ -195,6 +224,7 @@ pub fn packed_unary<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> E
 }
 
 /// The scalar forms: the rest of the 128 bits is that of the first source.
+#[inline(always)]
 pub fn scalar<M: Machine, F: Float, O: Operation>(m: &mut M, op: &Op) -> Exec {
     let b = second_low(m, op, F::W)?;
     let a = first_low(m, op, F::W);
@@ -328,6 +358,7 @@ pub fn compare_scalar<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
 }
 
 /// COMISS, COMISD (`SIGNALING`), UCOMISS, UCOMISD: the relation as unsigned comparison flags.
+#[inline(always)]
 pub fn compare_to_flags<M: Machine, F: Float, const SIGNALING: bool>(m: &mut M, op: &Op) -> Exec {
     let b = operand::read(m, op, op.b, F::W)?;
     let a = operand::read(m, op, op.a, F::W)?;

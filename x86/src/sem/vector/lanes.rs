@@ -2,8 +2,8 @@
 
 use super::results::LaneWidth;
 use super::{
-    block_from_lanes, by_blocks, by_lanes, commit, first, first_place, from_block, from_lanes,
-    immediate, in_blocks, lane, lane_of_part, mask, part_from_lanes, second, source, source_whole, sources,
+    block_from_lanes, by_blocks, by_lanes, commit, first, first_place, from_block, from_lanes, immediate,
+    in_blocks, lane, lane_of_part, mask, part_from_lanes, second, source, source_whole, sources,
 };
 use crate::domain::{Bin, Cmp, Domain, Un};
 use crate::machine::{Exec, Machine, PackedOf};

@@ -60,10 +60,10 @@ use algebra::{
     lane_of_part, low_block, mask, part_from_lanes, side_by_side, with_lane,
 };
 use operands::{
-    above, aligned_address, any_active, empty_blocks, first, first_low, first_place, immediate, is_active, is_legacy,
-    length, load_bits, load_for_all, load_lanes, low_of, mask_bit, number, packed_register, packed_sources, parts,
-    register, second,
-    second_low, second_place, second_whole, source, source_address, source_of, source_whole, sources,
+    above, aligned_address, any_active, empty_blocks, first, first_low, first_place, immediate, is_active,
+    is_legacy, length, load_bits, load_for_all, load_lanes, low_of, mask_bit, number, packed_register,
+    packed_sources, parts, register, second, second_low, second_place, second_whole, source, source_address,
+    source_of, source_whole, sources,
 };
 use results::{
     by_blocks, by_lanes, commit, commit_lanes, commit_low, commit_low_over, commit_mask, commit_store,

@@ -1,9 +1,9 @@
 //! Moves between vector registers, general registers and memory.
 
 use super::{
-    aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store, empty_blocks, first,
-    from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of, number, packed_register, register, second_place,
-    set_blocks, set_register, side_by_side,
+    aligned_address, any_active, block_from_lanes, commit, commit_lanes, commit_low, commit_store,
+    empty_blocks, first, from_block, is_active, lane, length, load_bits, load_lanes, low_block, low_of,
+    number, packed_register, register, second_place, set_blocks, set_register, side_by_side,
 };
 use crate::domain::Domain;
 use crate::machine::{Bv, Exec, Machine, Trap};

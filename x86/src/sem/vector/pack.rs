@@ -2,8 +2,8 @@
 
 use super::lanes::{saturate_signed, saturate_unsigned};
 use super::{
-    by_blocks, commit, commit_lanes, commit_store, first_lanes, from_lanes, lane, length,
-    register, source_of, sources,
+    by_blocks, commit, commit_lanes, commit_store, first_lanes, from_lanes, lane, length, register,
+    source_of, sources,
 };
 use crate::domain::{Cmp, Domain};
 use crate::machine::{Exec, Machine, PackedOf};

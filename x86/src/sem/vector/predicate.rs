@@ -1,8 +1,8 @@
 //! Comparisons and tests of lanes whose results are the bits of an opmask register.
 
 use super::{
-    commit_mask, empty_blocks, first, immediate, lane, length, packed_sources, second, set_mask, side_by_side,
-    sources,
+    commit_mask, empty_blocks, first, immediate, lane, length, packed_sources, second, set_mask,
+    side_by_side, sources,
 };
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Bv, Exec, Machine, PackedOf};

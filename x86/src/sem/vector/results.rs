@@ -2,7 +2,8 @@
 
 use super::algebra::{Block, Wide, lane};
 use super::operands::{
-    above, empty_blocks, first_place, is_legacy, length, mask_bit, mask_bits, number, packed_sources, register,
+    above, empty_blocks, first_place, is_legacy, length, mask_bit, mask_bits, number, packed_sources,
+    register,
 };
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bool, Bv, Exec, Machine, PackedOf};
@@ -58,7 +59,8 @@ fn blockwise<M: Machine>(
     whole: bool,
     f: impl Fn(&M::D, u8, &PackedOf<M>, &PackedOf<M>) -> PackedOf<M>,
 ) -> Exec {
-    let (Loc::Vector(first), Loc::Vector(second), 2, None) = (a, b, op.vector.parts, op.vector.mask.register())
+    let (Loc::Vector(first), Loc::Vector(second), 2, None) =
+        (a, b, op.vector.parts, op.vector.mask.register())
     else {
         return blockwise_of_any(m, op, [a, b], [loaded, w], whole, f);
     };

@@ -3,7 +3,7 @@
 use iced_x86::{Instruction, Mnemonic as N};
 
 use crate::machine::{Body, Machine};
-use crate::op::{Condition, Loc, Op};
+use crate::op::{Condition, Loc, Op, Vector};
 use crate::sem::vector::convert::{
     self, Between, FromInteger, TRUNCATE, ToInteger, UNSIGNED, into_general, into_low_lane, packed,
 };
@@ -14,7 +14,8 @@ use super::{auxiliary, fused};
 
 /// The handler; some find in `op` a selector.
 pub(super) fn body<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> {
-    arithmetic(i)
+    between_registers(i, op)
+        .or_else(|| arithmetic(i))
         .or_else(|| combinations(i))
         .or_else(|| comparisons(i, op))
         .or_else(|| conversions(i, op))
@@ -24,34 +25,77 @@ pub(super) fn body<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> 
 
 /// Matches the four forms of an arithmetic instruction, legacy and VEX.
 macro_rules! four_forms {
-    ($i:expr, $packed:ident, $($ps:ident $vps:ident $pd:ident $vpd:ident $ss:ident $vss:ident $sd:ident $vsd:ident
+    ($i:expr, $packed:ident, $scalar:ident, $($ps:ident $vps:ident $pd:ident $vpd:ident $ss:ident $vss:ident $sd:ident $vsd:ident
         => $operation:ident;)*) => {
         match $i.mnemonic() {
             $(
                 N::$ps | N::$vps => Some(float::$packed::<M, Single, float::$operation> as Body<M>),
                 N::$pd | N::$vpd => Some(float::$packed::<M, Double, float::$operation> as Body<M>),
-                N::$ss | N::$vss => Some(float::scalar::<M, Single, float::$operation> as Body<M>),
-                N::$sd | N::$vsd => Some(float::scalar::<M, Double, float::$operation> as Body<M>),
+                N::$ss | N::$vss => Some(float::$scalar::<M, Single, float::$operation> as Body<M>),
+                N::$sd | N::$vsd => Some(float::$scalar::<M, Double, float::$operation> as Body<M>),
             )*
             _ => None,
         }
     };
 }
 
-fn arithmetic<M: Machine>(i: &Instruction) -> Option<Body<M>> {
-    four_forms!(i, packed,
-        Addps Vaddps Addpd Vaddpd Addss Vaddss Addsd Vaddsd => Add;
-        Subps Vsubps Subpd Vsubpd Subss Vsubss Subsd Vsubsd => Sub;
-        Mulps Vmulps Mulpd Vmulpd Mulss Vmulss Mulsd Vmulsd => Mul;
-        Divps Vdivps Divpd Vdivpd Divss Vdivss Divsd Vdivsd => Div;
-        Minps Vminps Minpd Vminpd Minss Vminss Minsd Vminsd => Min;
-        Maxps Vmaxps Maxpd Vmaxpd Maxss Vmaxss Maxsd Vmaxsd => Max;
-    )
-    .or_else(|| {
-        four_forms!(i, packed_unary,
+macro_rules! operations {
+    ($i:expr, $packed:ident, $scalar:ident) => {
+        four_forms!($i, $packed, $scalar,
+            Addps Vaddps Addpd Vaddpd Addss Vaddss Addsd Vaddsd => Add;
+            Subps Vsubps Subpd Vsubpd Subss Vsubss Subsd Vsubsd => Sub;
+            Mulps Vmulps Mulpd Vmulpd Mulss Vmulss Mulsd Vmulsd => Mul;
+            Divps Vdivps Divpd Vdivpd Divss Vdivss Divsd Vdivsd => Div;
+            Minps Vminps Minpd Vminpd Minss Vminss Minsd Vminsd => Min;
+            Maxps Vmaxps Maxpd Vmaxpd Maxss Vmaxss Maxsd Vmaxsd => Max;
+        )
+    };
+}
+
+macro_rules! roots {
+    ($i:expr, $packed:ident, $scalar:ident) => {
+        four_forms!($i, $packed, $scalar,
             Sqrtps Vsqrtps Sqrtpd Vsqrtpd Sqrtss Vsqrtss Sqrtsd Vsqrtsd => Sqrt;
         )
-    })
+    };
+}
+
+fn arithmetic<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    operations!(i, packed, scalar).or_else(|| roots!(i, packed_unary, scalar))
+}
+
+/// Legacy instructions between registers, whose shape their handlers know.
+fn between_registers<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+    if op.vector != Vector::LEGACY || !matches!(op.a, Loc::Vector(_)) {
+        return None;
+    }
+    if matches!(op.b, Loc::Reg(_)) {
+        return Some(match (i.mnemonic(), i.op1_register().is_gpr64()) {
+            (N::Cvtsi2ss, false) => convert::from_register::<M, FromInteger<Single, 32>>,
+            (N::Cvtsi2ss, true) => convert::from_register::<M, FromInteger<Single, 64>>,
+            (N::Cvtsi2sd, false) => convert::from_register::<M, FromInteger<Double, 32>>,
+            (N::Cvtsi2sd, true) => convert::from_register::<M, FromInteger<Double, 64>>,
+            _ => return None,
+        });
+    }
+    if !matches!(op.b, Loc::Vector(_)) {
+        return None;
+    }
+    operations!(i, packed_registers, scalar_registers)
+        .or_else(|| roots!(i, packed_unary_registers, scalar_registers))
+        .or_else(|| {
+            Some(match i.mnemonic() {
+                N::Comiss => float::compare_registers::<M, Single, true>,
+                N::Comisd => float::compare_registers::<M, Double, true>,
+                N::Ucomiss => float::compare_registers::<M, Single, false>,
+                N::Ucomisd => float::compare_registers::<M, Double, false>,
+                N::Cvtss2sd => convert::low_lane_registers::<M, Between<Single, Double>>,
+                N::Cvtsd2ss => convert::low_lane_registers::<M, Between<Double, Single>>,
+                N::Cvtps2pd => convert::packed_registers::<M, Between<Single, Double>>,
+                N::Cvtpd2ps => convert::packed_registers::<M, Between<Double, Single>>,
+                _ => return None,
+            })
+        })
 }
 
 fn combinations<M: Machine>(i: &Instruction) -> Option<Body<M>> {
