@@ -167,7 +167,7 @@ fn quotient(format: Format, x: Plain, y: Plain) -> Scaled {
     let (dividend, divisor) = (u128::from(x) << (fraction_bits + MORE), u128::from(y));
     let rest = u128::from(dividend % divisor != 0);
     Scaled {
-        integer: dividend / divisor << 1 | rest,
+        integer: ((dividend / divisor) << 1) | rest,
         biased: x_biased - y_biased + bias(format).cast_signed() - i64::from(MORE + 1),
     }
 }
