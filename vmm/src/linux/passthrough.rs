@@ -81,6 +81,7 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_sync_file_range, libc::SYS_sync_file_range, &[File(0), Value(1), Value(2), Value(3)]),
     pass(libc::SYS_readahead, libc::SYS_readahead, &[File(0), Value(1), Value(2)]),
     pass(libc::SYS_flock, libc::SYS_flock, &[File(0), Value(1)]),
+    pass(libc::SYS_getdents, libc::SYS_getdents, &[File(0), Buffer(1, 2), LengthOf(1)]),
     pass(libc::SYS_getdents64, libc::SYS_getdents64, &[File(0), Buffer(1, 2), LengthOf(1)]),
     pass(libc::SYS_mkdir, libc::SYS_mkdirat, &[WorkingDirectory, Path(0), Value(1)]),
     pass(libc::SYS_mkdirat, libc::SYS_mkdirat, &[Directory(0), Path(1), Value(2)]),

@@ -245,6 +245,10 @@ fn descriptors_are_numbered_as_on_linux_and_shared_by_dup() {
         CHECK(!strcmp(there, "/usr") && stat("bin", &status) == 0 && S_ISDIR(status.st_mode));
         FAILS(syscall(SYS_getcwd, there, 2), ERANGE);
         CHECK(chdir(where) == 0);
+        // The call that was before getdents64: a name is 18 bytes into its entry.
+        int folder = open("/usr", O_RDONLY | O_DIRECTORY);
+        CHECK(syscall(SYS_getdents, folder, there, sizeof there) >= 24 && there[16] + there[17] * 256 >= 24 && there[18]);
+        FAILS(syscall(SYS_getdents, file, there, sizeof there), ENOTDIR);
         char link[4096];
         long length = readlink("/proc/self/exe", link, sizeof link);
         CHECK(length > 0 && strstr(argv[0], "descriptors") && memmem(link, length, "descriptors", 11));
