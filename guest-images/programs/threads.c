@@ -152,6 +152,7 @@ static void semaphores(void) {
 
 static volatile sig_atomic_t handled;
 static volatile pthread_t handler_ran_in;
+static volatile int woken;
 
 static void on_signal(int signal) {
     handled = signal;
@@ -162,6 +163,7 @@ static void *sleeper(void *unused) {
     (void)unused;
     struct timespec day = {86400, 0};
     int result = nanosleep(&day, &day);
+    woken = 1;
     printf("woken: %d, EINTR %d, most of the day is left: %d\n", result, errno == EINTR, day.tv_sec > 80000);
     return NULL;
 }
@@ -181,8 +183,11 @@ static void signals(void) {
     sigaction(SIGUSR1, &action, NULL);
     pthread_t thread;
     pthread_create(&thread, NULL, sleeper, NULL);
-    usleep(1000);
-    pthread_kill(thread, SIGUSR1);
+    // A signal that comes before the sleep does not end it.
+    while (!woken) {
+        usleep(1000);
+        pthread_kill(thread, SIGUSR1);
+    }
     pthread_join(thread, NULL);
     printf("handled %d by that thread: %d\n", (int)handled, pthread_equal(handler_ran_in, thread));
 
