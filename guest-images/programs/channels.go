@@ -91,7 +91,7 @@ func timeouts() {
 			fmt.Println("impossible")
 		case value := <-soon:
 			fmt.Println("soon", value)
-		case <-time.After(200 * time.Millisecond):
+		case <-time.After(time.Second):
 			fmt.Println("timeout")
 		}
 	}
