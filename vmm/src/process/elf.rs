@@ -87,6 +87,7 @@ impl Image {
     fn parse_for(file: &[u8], base: Virt, room: &Range<Virt>) -> Result<Image, ElfError> {
         let header = check_header(file)?;
         let programs = header.program_headers(ENDIAN, file).map_err(damaged)?;
+        let interpreter = interpreter(programs, file)?;
         let bias = if header.e_type(ENDIAN) == elf::ET_DYN { base } else { 0 };
         let segments = segments(programs, file, bias, room)?;
         let entry = header.e_entry(ENDIAN).wrapping_add(bias);
@@ -103,7 +104,7 @@ impl Image {
             entry,
             headers: headers_address(header, &segments),
             header_count: programs.len() as u64,
-            interpreter: interpreter(programs, file)?,
+            interpreter,
             bias,
             segments,
             code,
