@@ -1,7 +1,7 @@
 //! A Linux program as a guest: its memory, its engine, and the loop that serves it.
 //!
 //! [`Process::step`] runs the engine to its next exit, [`exit::decide`] says what the exit means, and the
-//! process carries that out. Where things are: [`elf`] (what a program file says), [`layout`] (where things go
+//! process carries that out. Where things are: [`launch`] (what is started), [`elf`] (what a program file says), [`layout`] (where things go
 //! in the address space), [`load`] (segments, vDSO and the first stack), [`vma`] and [`space`] (the address
 //! space: what is mapped, and what is resident), [`access`] (how the personality reads and writes it),
 //! [`machine_reads`] (CPUID, RDTSC and their like, made deterministic) and [`sites`] (where they are), [`extended_state`] (XSAVE and XRSTOR), [`vdso`] (the clock without an exit).
@@ -12,6 +12,7 @@ pub mod elf;
 pub mod exit;
 pub mod extended_state;
 mod functions;
+mod launch;
 pub mod layout;
 mod load;
 pub mod machine_reads;
@@ -29,78 +30,13 @@ use crate::linux::{Delivery, Guest, Linux, deliver};
 use crate::paging::PagingError;
 use exit::{Action, decide, vector};
 use iced_x86::{Decoder, DecoderOptions};
+pub use launch::{Ids, Interpreter, Launch, Streams};
 use lbr::Armed;
 use machine_reads::{LONGEST, Needs, Read};
 use sites::behind_pause;
 use space::AddressSpace;
 use std::cell::Cell;
-use std::os::fd::OwnedFd;
 use x86::state::{Regs, State};
-
-/// What to run, and all that it can see of the one who runs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Launch {
-    /// The program file's bytes.
-    pub executable: Vec<u8>,
-    /// Its absolute path, as the guest sees it (AT_EXECFN, /proc/self/exe).
-    pub path: String,
-    /// The dynamic linker that it asks for.
-    pub interpreter: Option<Interpreter>,
-    /// The arguments, the program's name first; none may contain a zero byte.
-    pub argv: Vec<Vec<u8>>,
-    /// The environment, each as NAME=value.
-    pub envp: Vec<Vec<u8>>,
-    /// The bytes at AT_RANDOM.
-    pub random: [u8; 16],
-    /// The working directory's path.
-    pub cwd: Vec<u8>,
-    /// Who runs it.
-    pub ids: Ids,
-    /// The processor.
-    pub cpu: Model,
-}
-
-impl Launch {
-    /// The same with the files' bytes left out, as a journal's header has it.
-    #[must_use]
-    pub fn without_files(&self) -> Launch {
-        let interpreter = self.interpreter.as_ref();
-        let interpreter = interpreter
-            .map(|Interpreter { path, .. }| Interpreter { path: path.clone(), executable: Vec::new() });
-        Launch { executable: Vec::new(), interpreter, ..self.clone() }
-    }
-}
-
-/// The dynamic linker of a program, which is loaded beside it and runs first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interpreter {
-    /// Its path, as the program names it.
-    pub path: String,
-    /// The file's bytes.
-    pub executable: Vec<u8>,
-}
-
-/// User and group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ids {
-    /// Real user.
-    pub uid: u32,
-    /// Effective user.
-    pub euid: u32,
-    /// Real group.
-    pub gid: u32,
-    /// Effective group.
-    pub egid: u32,
-}
-
-/// The program's standard input, output and error.
-#[derive(Debug)]
-pub enum Streams {
-    /// Ours.
-    Inherited,
-    /// These.
-    Given([OwnedFd; 3]),
-}
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
