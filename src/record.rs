@@ -28,8 +28,8 @@ const SIGILL: i32 = 4;
 /// Run a program in a virtual machine and record it; if it crashes, write a core with its last branches
 ///
 /// The program runs as it would without gretel: same input, output, files, arguments, environment and exit status. It
-/// must be an x86-64 Linux program, static or dynamic; its threads take turns on one processor. Everything that it could not have computed itself is
-/// written to a folder, from which `gretel replay` runs it again, anywhere.
+/// must be an x86-64 Linux program, static or dynamic; its threads take turns on one processor. Everything that it
+/// could not have computed itself is written to a folder, from which `gretel replay` runs it again, anywhere.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

@@ -1,11 +1,12 @@
 //! A Linux program as a guest: its memory, its engine, and the loop that serves it.
 //!
 //! [`Process::step`] runs the engine to its next exit, [`exit::decide`] says what the exit means, and the
-//! process carries that out. Where things are: [`launch`] (what is started), [`elf`] (what a program file says), [`layout`] (where things go
-//! in the address space), [`load`] (segments, vDSO and the first stack), [`vma`] and [`space`] (the address
-//! space: what is mapped, and what is resident), [`access`] (how the personality reads and writes it),
-//! [`machine_reads`] (CPUID, RDTSC and their like, made deterministic) and [`sites`] (where they are), [`extended_state`] (XSAVE and XRSTOR), [`vdso`] (the clock without an exit).
-//! [`schedule`] is what happens before the engine runs again. System calls, signals and threads are [`crate::linux`].
+//! process carries that out. Where things are: [`launch`] (what is started), [`elf`] (what a program file says),
+//! [`layout`] (where things go in the address space), [`load`] (segments, vDSO and the first stack), [`vma`] and
+//! [`space`] (the address space: what is mapped, and what is resident), [`access`] (how the personality reads and
+//! writes it), [`machine_reads`] (CPUID, RDTSC and their like, made deterministic) and [`sites`] (where they are),
+//! [`extended_state`] (XSAVE and XRSTOR), [`vdso`] (the clock without an exit). [`schedule`] is what happens before
+//! the engine runs again. System calls, signals and threads are [`crate::linux`].
 
 pub mod access;
 pub mod elf;
