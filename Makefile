@@ -23,10 +23,12 @@ long-test: setup
 	cargo run --release --locked -p x86-oracle -- --cases 10000000
 	cargo run --release --locked -p x86-oracle -- --directed
 
-# docs/instructions.md: what has semantics, and how often it was tested.
+# docs/instructions.md: what has semantics, and how often it was tested; docs/syscalls.md: which calls are served.
 page: setup
 	cargo run --quiet --locked -p x86-oracle -- --page x86/oracle/runs >target/instructions.md
 	mv target/instructions.md docs/instructions.md
+	cargo run --quiet --locked -p vmm --example syscalls_page >target/syscalls.md
+	mv target/syscalls.md docs/syscalls.md
 
 setup:
 	@scripts/setup.sh

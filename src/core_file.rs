@@ -3,10 +3,12 @@
 use crate::Outcome;
 use crate::crumbs;
 use crate::exit::{Code, Failure};
+use crate::log::say;
 use crate::output::written;
 use crate::shown_trail::{self, Format, FormatArgs};
 use lbr::Trail;
 use lbr::code::name_kinds;
+use lbr::regular;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -53,16 +55,18 @@ pub(crate) fn run(args: &Args) -> Outcome {
             format => crumbs::show(&args.input, args.exe.as_deref(), format == Format::Json),
         };
     }
+    require_room(0)?;
     let opened = open(&args.input, args.exe.as_deref())?;
+    require_room(opened.code_bytes())?;
     let core = &opened.core;
     warn_of_damage(core);
     let mut trail = core.trail().unwrap_or_else(|error| {
-        eprintln!("gretel: core {}: {error}", core.path.display());
+        say!("gretel: core {}: {error}", core.path.display());
         None
     });
     trail.iter_mut().for_each(|trail| name_kinds(trail, |address, bytes| code(core, address, bytes)));
     let crumbs = core.crumbs().unwrap_or_else(|error| {
-        eprintln!("gretel: core {}: {error}", core.path.display());
+        say!("gretel: core {}: {error}", core.path.display());
         None
     });
     let found = opened.found(trail, crumbs.map_or(0, |crumbs| crumbs.entries.len()));
@@ -78,10 +82,24 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(if core.damage.is_empty() { ExitCode::SUCCESS } else { Code::Damaged.into() })
 }
 
+/// Memory that showing a core takes at most: for itself, and for each byte of a file with symbols and line tables.
+const ROOM: usize = 64 << 20;
+const ROOM_FOR_CODE: usize = 8;
+
+/// Whether there is memory to read `code` bytes of programs and libraries: to be told of it in the middle is to be
+/// aborted.
+fn require_room(code: usize) -> Result<(), Failure> {
+    let bytes = ROOM.saturating_add(code.saturating_mul(ROOM_FOR_CODE));
+    Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
+        let limited = "raise the limit with `ulimit -v unlimited`";
+        Failure::new(Code::Host, format!("cannot get {} MiB of memory: {limited}", bytes >> 20))
+    })
+}
+
 /// Says on stderr what the core lacks.
 pub(crate) fn warn_of_damage(core: &Core) {
     for damage in &core.damage {
-        eprintln!("gretel: core {} is damaged: {damage}", core.path.display());
+        say!("gretel: core {} is damaged: {damage}", core.path.display());
     }
 }
 
@@ -99,6 +117,14 @@ pub(crate) struct Opened {
     libraries: Vec<(Vec<u8>, u64)>,
 }
 
+impl Opened {
+    /// The size of the program and of the libraries.
+    fn code_bytes(&self) -> usize {
+        let program = self.executable.as_ref().map_or(0, |(bytes, _)| bytes.len());
+        program + self.libraries.iter().map(|(bytes, _)| bytes.len()).sum::<usize>()
+    }
+}
+
 /// Opens the core that the command line means.
 pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> {
     let is_dir = input.is_dir();
@@ -112,7 +138,7 @@ pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> 
     let exe = exe.map(Path::to_owned).or_else(|| beside.is_file().then_some(beside));
     let Some(exe) = exe else { return Ok(Opened { core, executable: None, libraries: Vec::new() }) };
     let mut core = core.with_executable(&exe).map_err(damaged)?;
-    let bytes = std::fs::read(&exe)
+    let bytes = regular::read(&exe)
         .map_err(|e| Failure::new(Code::Damaged, format!("cannot read {}: {e}", exe.display())))?;
     let libraries = libraries(&mut core);
     Ok(Opened { core, executable: Some((bytes, exe)), libraries })
@@ -125,10 +151,10 @@ fn libraries(core: &mut Core) -> Vec<(Vec<u8>, u64)> {
         let bias = core.take_library(&library).map_err(|error| error.to_string());
         let path = library.path.display();
         let read =
-            |bias| Ok((std::fs::read(&library.path).map_err(|e| format!("cannot read {path}: {e}"))?, bias));
+            |bias| Ok((regular::read(&library.path).map_err(|e| format!("cannot read {path}: {e}"))?, bias));
         match bias.and_then(read) {
             Ok(found) => taken.push(found),
-            Err(why) => eprintln!(
+            Err(why) => say!(
                 "gretel: {why}; its code is left out: frames there have no names, and suffixes end there"
             ),
         }
@@ -157,6 +183,9 @@ fn why_no_core(dir: &Path) -> String {
         ),
         Ok(Some(End::Exited(_))) => "the recorded program did not crash".to_owned(),
         Ok(Some(End::Interrupted)) => "the recorded program did not crash, it was interrupted".to_owned(),
+        Ok(Some(End::Stopped)) => {
+            "the recorded program did not crash, the recorder could not go on and said why".to_owned()
+        }
         Ok(Some(End::Killed(death))) => {
             let signal = signal_name(death.signal).unwrap_or("a signal");
             if leaves_core(&death) {

@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::contexts::Contexts;
 use crate::core_file::{self, place};
 use crate::exit::{Code, Failure};
+use crate::log::say;
 use crate::output::{Printed, print};
 use lbr::Crumbs;
 use lbr::context::{Policy, Table};
@@ -17,9 +18,9 @@ use std::process::ExitCode;
 use synth::program::Program;
 use synth::program::cfg::Cfg;
 use vmm::crumbs::{DEFAULT_SLOTS, Keep, contexts};
+use vmm::elf::Image;
 use vmm::elfcore::Core;
 use vmm::linux::call_name;
-use vmm::process::elf::Image;
 use vmm::recording::Recording;
 
 /// Whether crumbs are left, and how many are kept.
@@ -63,13 +64,13 @@ struct Source {
 pub(crate) fn show(input: &Path, exe: Option<&Path>, as_json: bool) -> Outcome {
     let source = if input.is_dir() { of_recording(input)? } else { of_core(input, exe)? };
     if source.torn > 0 {
-        eprintln!(
+        say!(
             "gretel: {} records were being written when the recorder was killed, or are damaged",
             source.torn
         );
     }
     if source.missing > 0 {
-        eprintln!("gretel: {} crumbs between the oldest and the newest are missing", source.missing);
+        say!("gretel: {} crumbs between the oldest and the newest are missing", source.missing);
     }
     let cell = |va| source.core.as_ref().and_then(|core| core.word(va));
     let known = source.program.as_ref().zip(source.table.as_ref());
@@ -133,7 +134,7 @@ fn of_recording(dir: &Path) -> Result<Source, Failure> {
 
 /// The program of a recording, where it runs.
 pub(crate) fn program(dir: &Path) -> Option<Program> {
-    let bytes = std::fs::read(dir.join("program")).ok()?;
+    let bytes = lbr::regular::read(&dir.join("program")).ok()?;
     let bias = Image::parse(&bytes).ok()?.bias;
     Program::from_bytes(&bytes, bias).ok()
 }
@@ -143,9 +144,10 @@ pub(crate) fn open(dir: &Path) -> Result<Reader, Failure> {
     let damaged = |why: &dyn Display| Failure::new(Code::Damaged, why);
     let recording = Recording::open(dir).map_err(|e| damaged(&e))?;
     Reader::open(&recording.crumbs()).map_err(|error| match &error {
-        RingError::Read { error: why, .. } if why.kind() == io::ErrorKind::NotFound => {
-            damaged(&format!("{} has no crumbs: it was recorded with --no-crumbs", dir.display()))
-        }
+        RingError::Read { error: why, .. } if why.kind() == io::ErrorKind::NotFound => damaged(&format!(
+            "{} has no crumbs: it was recorded with --no-crumbs, or its crumbs-0 was removed",
+            dir.display()
+        )),
         _ => damaged(&error),
     })
 }

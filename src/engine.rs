@@ -1,7 +1,8 @@
 //! Which engine: the option that several subcommands share.
 
 use crate::exit::{Code, Failure};
-use vmm::engine::{self, Engine, EngineError, EngineKind};
+use crate::log::say;
+use vmm::engine::{self, EngineError, EngineKind, Machine};
 
 /// Guest memory in bytes; the host gives a page when the guest first touches it.
 pub(crate) const GUEST_MEMORY: u64 = 4 << 30;
@@ -18,7 +19,7 @@ pub(crate) enum Choice {
 }
 
 /// Makes the engine that was asked for, and says on stderr where `auto` has to do without KVM.
-pub(crate) fn open(choice: Choice) -> Result<Box<dyn Engine>, Failure> {
+pub(crate) fn open(choice: Choice) -> Result<Machine, Failure> {
     match choice {
         Choice::Soft => soft(),
         Choice::Kvm | Choice::Auto => {
@@ -28,15 +29,15 @@ pub(crate) fn open(choice: Choice) -> Result<Box<dyn Engine>, Failure> {
 }
 
 /// What follows where KVM cannot be used.
-pub(crate) fn without_kvm(choice: Choice, error: &EngineError) -> Result<Box<dyn Engine>, Failure> {
+pub(crate) fn without_kvm(choice: Choice, error: &EngineError) -> Result<Machine, Failure> {
     if choice != Choice::Auto {
         return Err(Failure::new(Code::Host, error));
     }
-    eprintln!("gretel: {error}");
-    eprintln!("gretel: using the software CPU instead");
+    say!("gretel: {error}");
+    say!("gretel: using the software CPU instead");
     soft()
 }
 
-fn soft() -> Result<Box<dyn Engine>, Failure> {
+fn soft() -> Result<Machine, Failure> {
     engine::open(EngineKind::Soft, GUEST_MEMORY).map_err(|error| Failure::new(Code::Host, error))
 }

@@ -1,5 +1,6 @@
 //! Exit codes: one table, and the error type that carries them.
 
+use crate::log::say;
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -16,7 +17,8 @@ Exit codes:
   122      this host lacks what was asked for (no KVM with --engine kvm)
   123      a file is damaged, cut, not what it should be, or of another version; what precedes the damage was used
   124      replay differs from the recording
-  125      a file cannot be written (disk full, no permission); what was recorded before stays usable
+  125      a file or the output cannot be written (disk full, no permission, the journal was removed); what was
+           recorded before stays usable
   126      gretel could not go on (an instruction or a system call that it cannot run): the message says why";
 
 /// A file would outgrow its limit.
@@ -63,11 +65,9 @@ impl Failure {
 
     /// Prints the message and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("gretel: {}", self.message);
+        say!("gretel: {}", self.message);
         if self.message.contains(&io::Error::from_raw_os_error(EFBIG).to_string()) {
-            eprintln!(
-                "gretel: files may not grow that large here: raise the limit with `ulimit -f unlimited`"
-            );
+            say!("gretel: files may not grow that large here: raise the limit with `ulimit -f unlimited`");
         }
         self.code.into()
     }

@@ -1,14 +1,43 @@
-//! What the libraries report by tracing, as lines on stderr like gretel's own messages.
+//! Standard error: gretel's own messages ([`say`]), and what the libraries report by tracing, as lines like these.
+//!
+//! A message that cannot be written is lost, and is no reason to stop: what is recorded goes on, and its journal gets its
+//! end.
 
 use std::collections::HashSet;
 use std::fmt;
-use std::io;
+use std::fmt::Arguments;
+use std::io::{self, Write};
 use std::sync::Mutex;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
+
+/// `eprintln!`, but for its panic where stderr cannot be written.
+macro_rules! say {
+    ($($what:tt)*) => { $crate::log::line(format_args!($($what)*)) };
+}
+pub(crate) use say;
+
+/// Writes a line to stderr, if that can be written.
+pub(crate) fn line(what: Arguments<'_>) {
+    let _ = Stderr.write_all(format!("{what}\n").as_bytes());
+}
+
+/// Standard error, to which every write succeeds.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Sends tracing to stderr, as much as -v or GRETEL_LOG ask for. `guest_warns` is whether that begins with what the
 /// program asks for and does not get: `record` has said so to who synthesizes from the recording.
@@ -22,7 +51,8 @@ pub(crate) fn to_stderr(verbose: u8, guest_warns: bool) {
     let filter = EnvFilter::try_from_env("GRETEL_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(io::stderr)
+        .with_writer(|| Stderr)
+        .log_internal_errors(false)
         .with_ansi(false)
         .event_format(Lines::default())
         .init();

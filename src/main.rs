@@ -13,6 +13,7 @@ mod doctor;
 mod engine;
 mod exit;
 mod log;
+mod moment;
 mod output;
 mod record;
 mod replay;

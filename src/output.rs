@@ -15,7 +15,7 @@ pub(crate) enum Printed {
 
 /// Prints results.
 pub(crate) fn print(what: Arguments<'_>) -> Result<Printed, Failure> {
-    written(io::stdout().write_fmt(what))
+    written(io::stdout().write_fmt(what).and_then(|()| io::stdout().flush()))
 }
 
 /// What came of writing to standard output.

@@ -2,22 +2,23 @@
 
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
-use crate::trail::{self, Branches};
+use crate::log::say;
+use crate::trail::{self, Branches, Captured};
 use crate::{Outcome, crumbs};
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use vmm::cpu_model::Model;
 use vmm::crumbs::{contexts_of_core, of_core};
 use vmm::dump::{self, About};
-use vmm::engine::Engine;
+use vmm::elf::{ElfError, Image};
 use vmm::journal::End;
 use vmm::launch::launch_here;
-use vmm::process::elf::{ElfError, Image};
-use vmm::process::exit::SI_KERNEL;
-use vmm::process::{Launch, ProcessError};
-use vmm::record::{RecordError, Recorded};
+use vmm::process::{Death, Print, Process, ProcessError};
+use vmm::record::{Options, RecordError, Recorded};
 use vmm::recording::{Recording, RecordingError};
+use vmm::signal::SI_KERNEL;
+use vmm::timeline::Recent;
 use vmm::{gate::GateError, interrupt};
 
 /// Ctrl-C.
@@ -28,7 +29,8 @@ const SIGILL: i32 = 4;
 /// Run a program in a virtual machine and record it; if it crashes, write a core with its last branches
 ///
 /// The program runs as it would without gretel: same input, output, files, arguments, environment and exit status. It
-/// must be an x86-64 Linux program, static or dynamic; its threads take turns on one processor. Everything that it
+/// must be an x86-64 Linux program, static or dynamic, or a script that one reads; its processes and threads take turns
+/// on one processor. Everything that it
 /// could not have computed itself is written to a folder, from which `gretel replay` runs it again, anywhere.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -39,6 +41,8 @@ Examples:
   gretel record --engine soft -o rec --force -- ./prog
   gretel record --branch-records kvm -o rec -- ./prog
   gretel record --cpu v3 -o rec -- ./prog
+  gretel record --chaos -o rec -- ./races
+  gretel record --trace -o rec -- sh -c 'ls | wc -l'
 
 Ctrl-C ends the recording in order; what was recorded replays up to its last event. So it does when gretel is
 killed, but for the last tenth of a second.
@@ -65,6 +69,16 @@ pub(crate) struct Args {
     /// Leave the processor's counters alone, so that crumbs have no counts (those of the software CPU cost nothing)
     #[arg(long)]
     no_counters: bool,
+    /// Print each system call to stderr, as strace does
+    #[arg(long)]
+    trace: bool,
+    /// Run tasks for random times in a random order, so that races show
+    #[arg(long)]
+    chaos: bool,
+    /// The number that random schedules are drawn from (implies --chaos): on the software CPU the same one gives the same
+    /// schedule again, for the same inputs
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// The program (searched in PATH) and its arguments
     #[arg(last = true, required = true, value_name = "PROG")]
     program: Vec<OsString>,
@@ -96,33 +110,55 @@ impl Cpu {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (program, arguments) = args.program.split_first().expect("clap requires a program");
-    let launch =
+    let mut launch =
         launch_here(program, arguments, args.cpu.model()).map_err(|e| Failure::new(Code::Program, e))?;
+    let drawn = || u64::from_le_bytes(std::array::from_fn(|n| launch.random[n]));
+    launch.seed = args.seed.or_else(|| args.chaos.then(drawn));
     // Before there is a folder: a program that cannot be run leaves nothing behind.
     let not_run = |path: &str, e: ElfError| Failure::new(Code::Program, format!("{path} {e}"));
     Image::parse(&launch.executable).map_err(|e| not_run(&launch.path, e))?;
     if let Some(interpreter) = &launch.interpreter {
         Image::parse_interpreter(&interpreter.executable).map_err(|e| not_run(&interpreter.path, e))?;
     }
-    let (mut engine, branches) = args.trail.open(args.engine)?;
+    let (mut machine, branches) = args.trail.open(args.engine)?;
     if args.no_counters {
-        engine.stop_counting();
+        machine.cpu.stop_counting();
     }
-    let recording = folder(args, &launch)?;
-    interrupt::stop_on_signals(engine.interrupter())
+    let recording = folder(args, program)?;
+    interrupt::stop_on_signals(machine.cpu.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
-    let mut recorded = vmm::record::record(&recording, engine, &launch, args.crumbs.keep(), branches.armed())
-        .map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
-    let crash = write_core(&recording, &mut recorded, &launch, &args.trail, branches)?;
+    let mut died = |process: &mut Process, death: Death, recent: &mut Recent| {
+        let branches = branches.of_other(process, death, recent, &args.trail);
+        write_other_core(&recording, process, death, branches);
+    };
+    let trace: Option<Print> =
+        args.trace.then(|| -> Print { Box::new(|task, line| say!("[{task}] {line}")) });
+    let options = Options {
+        crumbs: args.crumbs.keep(),
+        records: branches.armed(),
+        near_past: branches.are_derived(),
+        trace,
+    };
+    let recorded = vmm::record::record(&recording, machine, &launch, options, &mut died);
+    let mut recorded =
+        recorded.map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
+    let crash = match write_core(&recording, &mut recorded, &args.trail, branches) {
+        Err(failure) if interrupt::arrived().is_some() => {
+            failure.report();
+            return Ok(exit_code(&End::Interrupted));
+        }
+        crash => crash?,
+    };
     summarize(&recording, &recorded, crash);
     Ok(exit_code(&recorded.end))
 }
 
-fn folder(args: &Args, launch: &Launch) -> Result<Recording, Failure> {
-    let name = launch.path.rsplit('/').next().unwrap_or("program");
+/// Makes the folder; one without a name is called after what the user typed.
+fn folder(args: &Args, program: &OsStr) -> Result<Recording, Failure> {
+    let name = Path::new(program).file_name().unwrap_or_else(|| OsStr::new("program")).to_string_lossy();
     let made = match &args.output {
         Some(dir) => Recording::create(dir, args.force),
-        None => Recording::create_numbered(name),
+        None => Recording::create_numbered(&name),
     };
     made.map_err(|e| {
         let code = if matches!(e, RecordingError::Occupied { .. }) { Code::Usage } else { Code::Write };
@@ -152,7 +188,6 @@ fn code_for(error: &RecordError) -> Code {
 fn write_core(
     recording: &Recording,
     recorded: &mut Recorded,
-    launch: &Launch,
     wanted: &trail::Wanted,
     mut branches: Branches,
 ) -> Result<bool, Failure> {
@@ -160,19 +195,18 @@ fn write_core(
     if !dump::leaves_core(&death) {
         return Ok(false);
     }
-    let captured = branches.capture(recorded.process.engine_mut(), wanted);
+    let captured = branches.capture(recorded.process.cpu_mut(), wanted);
     let origin = format!(
         "gretel: {}\nrecorded on: {}\nevents: {}\n{}",
         env!("CARGO_PKG_VERSION"),
         recorded.engine.name(),
         recorded.events,
-        counted(recorded.process.engine()),
+        counted(recorded.process.cpu()),
     );
     let about = About {
         death,
-        launch,
         auxv: recorded.auxv.clone(),
-        origin: origin.clone() + captured.as_ref().map_or("", |captured| captured.origin),
+        origin: origin.clone() + captured.as_ref().map_or("", |captured| &captured.origin),
         trail: captured.map(|captured| captured.trail),
         counters: None,
         crumbs: of_core(recording),
@@ -180,12 +214,37 @@ fn write_core(
     };
     dump::write_core(&recording.core(), &mut recorded.process, &about)
         .map_err(|e| Failure::new(Code::Write, e))?;
-    branches.derive(recording, wanted, &origin)?;
+    branches.derive(recording, recorded, wanted, about)?;
     Ok(true)
 }
 
+/// Writes the core of a process that a signal ended while others went on.
+fn write_other_core(recording: &Recording, process: &mut Process, death: Death, branches: Option<Captured>) {
+    if !death.leaves_core() {
+        return;
+    }
+    let about = About {
+        death,
+        auxv: Vec::new(),
+        origin: format!(
+            "gretel: {}\nrecorded on: {}\n{}",
+            env!("CARGO_PKG_VERSION"),
+            process.engine_kind().name(),
+            branches.as_ref().map_or("", |branches| &branches.origin)
+        ),
+        counters: branches.as_ref().and_then(|branches| branches.counters),
+        trail: branches.map(|branches| branches.trail),
+        crumbs: of_core(recording),
+        contexts: contexts_of_core(recording),
+    };
+    let path = recording.core_of(process.pid());
+    if let Err(error) = dump::write_core(&path, process, &about) {
+        eprintln!("gretel: process {} left no core: {error}", process.pid());
+    }
+}
+
 /// What the processor has counted, if it has: not exact, so not in the note of counters.
-fn counted(engine: &dyn Engine) -> String {
+fn counted(engine: &dyn vmm::engine::Cpu) -> String {
     if engine.counters().is_some() {
         return String::new();
     }
@@ -216,21 +275,23 @@ fn summarize(recording: &Recording, recorded: &Recorded, crashed: bool) {
             }
         }
         End::Interrupted => "interrupted".to_owned(),
+        End::Stopped => "stopped".to_owned(),
     };
     if let (true, Some(needed)) = (is_illegal_instruction(&recorded.end), recorded.process.needs_model()) {
         let cpu = needed.name().trim_start_matches("x86-64-");
-        eprintln!(
+        say!(
             "gretel: it was stopped at an instruction of {}: --cpu {cpu} shows it that processor",
             needed.name()
         );
     }
     let engine = recorded.engine.name();
-    eprintln!(
+    say!(
         "gretel: {how}; {} events, {} bytes of journal, engine {engine}; recorded in {dir}",
-        recorded.events, recorded.journal_bytes
+        recorded.events,
+        recorded.journal_bytes
     );
     let next = if crashed { "core" } else { "replay" };
-    eprintln!("gretel: next: gretel {next} {dir}");
+    say!("gretel: next: gretel {next} {dir}");
 }
 
 /// The guest's own status; 128 and the signal as shells say it.
@@ -239,6 +300,7 @@ fn exit_code(end: &End) -> ExitCode {
         End::Exited(status) => *status,
         End::Killed(death) => 128 + death.signal,
         End::Interrupted => 128 + interrupt::arrived().unwrap_or(SIGINT),
+        End::Stopped => i32::from(Code::Other as u8),
     };
     // A status has eight bits: what exit_group was given is cut so by Linux, too.
     let [low, ..] = number.to_le_bytes();

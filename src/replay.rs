@@ -3,17 +3,23 @@
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
-use crate::output::written;
+use crate::log::say;
+use crate::moment::Moment;
+use crate::output::{print as print_out, written};
 use serde_json::json;
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use vmm::engine::EngineError;
+use std::rc::Rc;
+use vmm::engine::{EngineError, Machine};
 use vmm::gate::GateError;
 use vmm::journal::End;
+use vmm::position::Position;
 use vmm::process::ProcessError;
 use vmm::recording::Recording;
 use vmm::replay::{Output, Replay, ReplayError, Replayed};
+use vmm::timeline::Timeline;
 
 /// Run a recording again, bit for bit, and compare at every event
 ///
@@ -27,6 +33,8 @@ Examples:
   gretel replay rec --engine soft
   gretel replay rec --output > what-it-printed
   gretel replay rec --json | jq -r .digest
+  gretel replay rec --to 120              the registers behind event 120
+  gretel replay rec --to 120+5000         and 5,000 instructions later
 
 A recording whose end is missing or damaged is replayed up to there, and the exit code is 123.")]
 pub(crate) struct Args {
@@ -39,6 +47,9 @@ pub(crate) struct Args {
     /// Show what the program printed to its standard output and error
     #[arg(long)]
     output: bool,
+    /// Go to this position and show the registers there: an event by its number, or EVENT+INSTRUCTIONS
+    #[arg(long, value_name = "POSITION", conflicts_with = "output")]
+    to: Option<Position>,
     /// Print the result as one JSON object
     #[arg(long, conflicts_with = "output")]
     json: bool,
@@ -47,27 +58,67 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     let engine = engine::open(args.engine)?;
-    let mut replay = Replay::start(&recording, engine, args.output.then(to_own_streams)).map_err(failure)?;
+    if let Some(position) = args.to {
+        return show(args, &recording, engine, position);
+    }
+    let shown = Rc::new(RefCell::new(Ok(())));
+    let to_streams = args.output.then(|| to_own_streams(Rc::clone(&shown)));
+    let mut replay = Replay::start(&recording, engine, to_streams).map_err(failure)?;
     let replayed = replay.run_to_end().map_err(failure)?;
+    shown.replace(Ok(())).map_err(not_shown)?;
+    io::stdout().flush().or_else(if_closed).map_err(not_shown)?;
     written(print(args, &replayed))?;
+    if replayed.end == Some(End::Stopped) {
+        say!("gretel: there the recorder could not go on, and said why (exit code {})", Code::Other as u8);
+    }
     if let Some(difference) = &replayed.crumbs.difference {
-        eprintln!("gretel: the replay is as the journal has it, but the ring of crumbs is not: {difference}");
+        say!("gretel: the replay is as the journal has it, but the ring of crumbs is not: {difference}");
         return Ok(Code::Damaged.into());
     }
     if let Some(damage) = &replayed.damage {
-        eprintln!("gretel: {damage}");
-        eprintln!("gretel: the {} events before it were replayed and are as recorded", replayed.events);
+        say!("gretel: {damage}");
+        say!("gretel: the {} events before it were replayed and are as recorded", replayed.events);
         return Ok(Code::Damaged.into());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Passes the program's output on to the same stream.
-fn to_own_streams() -> Output {
-    Box::new(|descriptor, bytes| {
-        // Who closes the pipe does not want the output; the replay goes on to its result.
-        let _ = if descriptor == 1 { io::stdout().write_all(bytes) } else { io::stderr().write_all(bytes) };
+/// Shows the program at a position.
+fn show(args: &Args, recording: &Recording, machine: Machine, position: Position) -> Outcome {
+    let mut timeline = Timeline::open(recording, machine).map_err(failure)?;
+    let arrived = timeline.seek(position).map_err(failure)?;
+    let moment = Moment::of(timeline.replay().process(), timeline.ended());
+    if args.json {
+        print_out(format_args!("{}\n", moment.as_json()))?;
+    } else {
+        print_out(format_args!("{moment}"))?;
+    }
+    if arrived < position {
+        say!("gretel: the recording ends at {arrived}, before {position}");
+        return Ok(Code::Damaged.into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Passes the program's output on to the same stream, up to the first error, which is kept.
+fn to_own_streams(shown: Rc<RefCell<io::Result<()>>>) -> Output {
+    Box::new(move |descriptor, bytes| {
+        let mut shown = shown.borrow_mut();
+        if shown.is_ok() {
+            let written =
+                if descriptor == 1 { io::stdout().write_all(bytes) } else { io::stderr().write_all(bytes) };
+            *shown = written.or_else(if_closed);
+        }
     })
+}
+
+/// Who closes the pipe does not want the output; the replay goes on to its result.
+fn if_closed(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
+}
+
+fn not_shown(error: io::Error) -> Failure {
+    Failure::new(Code::Write, format!("the replay is as recorded, but its output cannot be written: {error}"))
 }
 
 pub(crate) fn failure(error: ReplayError) -> Failure {
@@ -86,6 +137,7 @@ fn print(args: &Args, replayed: &Replayed) -> io::Result<()> {
         Some(End::Exited(status)) => ("exited", Some(status)),
         Some(End::Killed(death)) => ("killed", Some(death.signal)),
         Some(End::Interrupted) => ("interrupted", None),
+        Some(End::Stopped) => ("stopped", None),
         None => ("incomplete", None),
     };
     let engine = replayed.engine.name();
@@ -96,7 +148,7 @@ fn print(args: &Args, replayed: &Replayed) -> io::Result<()> {
             "end": kind,
             "status_or_signal": number,
             "events": replayed.events,
-            "checkpoints": replayed.checkpoints,
+            "checkpoints": replayed.comparisons,
             "crumbs_compared": replayed.crumbs.compared,
             "engine": engine,
             "digest": digest,
@@ -109,7 +161,7 @@ fn print(args: &Args, replayed: &Replayed) -> io::Result<()> {
     let number = number.map(|n| format!(" {n}")).unwrap_or_default();
     let line = format!(
         "replayed on {engine}: {} events, {} checkpoints, {kind}{number}, digest {digest}",
-        replayed.events, replayed.checkpoints
+        replayed.events, replayed.comparisons
     );
     // With --output, stdout is the program's.
     if args.output { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") }

@@ -3,6 +3,7 @@
 use crate::Outcome;
 use crate::core_file::{self, Opened};
 use crate::exit::{Code, Failure};
+use crate::log::say;
 use crate::output::print;
 use ::synth::certificate::Certificate;
 use ::synth::program::Program;
@@ -99,7 +100,7 @@ fn run_deep(args: &Args) -> Outcome {
     let of_core = |why: &str| format!("{}: {why}", opened.core.path.display());
     core_file::warn_of_damage(&opened.core);
     if opened.core.had_parallel_threads() {
-        eprintln!(
+        say!(
             "gretel: core {}: {} threads may have run at the same time; a suffix of the one that crashed holds if the others \
              changed nothing that it used",
             opened.core.path.display(),
@@ -224,7 +225,7 @@ fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> 
             show(args, core, program, &suffix, &certificate, (stop, &statistics))?;
             if suffix.len() < searched && !args.json {
                 let certified = suffix.len();
-                eprintln!(
+                say!(
                     "gretel: the search came {searched} instructions back; certified are the last {certified}"
                 );
             }
@@ -280,7 +281,7 @@ fn measure(args: &Args, suffix: &Suffix, listing: &Listing) -> Option<Metrics> {
     }
     let recording = Recording::open(&args.input).map_err(|e| e.to_string());
     let measured = recording.and_then(|it| metrics::measure(&it, suffix, listing).map_err(|e| e.to_string()));
-    measured.inspect_err(|why| eprintln!("gretel: the suffix is not compared with the recording: {why}")).ok()
+    measured.inspect_err(|why| say!("gretel: the suffix is not compared with the recording: {why}")).ok()
 }
 
 fn without_suffix(args: &Args, verdict: &str, why: &str, search: (Stop, &Statistics)) -> Result<(), Failure> {
@@ -306,7 +307,7 @@ fn stop_text(stop: Stop) -> &'static str {
 }
 
 fn say_why_it_stopped((stop, statistics): (Stop, &Statistics)) {
-    eprintln!(
+    say!(
         "gretel: {}; {} instructions tried, {} refuted at once, {} questions to the solver ({} refuted, {} unanswered)",
         stop_text(stop),
         statistics.prepended,
@@ -318,7 +319,7 @@ fn say_why_it_stopped((stop, statistics): (Stop, &Statistics)) {
     let mut barriers: Vec<_> = statistics.barriers.iter().collect();
     barriers.sort_by_key(|(why, times)| (std::cmp::Reverse(**times), **why));
     for (why, times) in barriers {
-        eprintln!("gretel: the search did not go past: {why} ({times} times)");
+        say!("gretel: the search did not go past: {why} ({times} times)");
     }
 }
 

@@ -2,12 +2,17 @@
 
 use crate::engine::{self, Choice, GUEST_MEMORY};
 use crate::exit::{Code, Failure};
+use crate::log::say;
 use lbr::{Armed, Filter, Provenance};
 use std::io::{self, IsTerminal};
-use vmm::engine::Engine;
-use vmm::engine::kvm::{KvmEngine, Refused};
+use vmm::dump::{self, About};
+use vmm::engine::kvm::{KvmCpu, Refused};
+use vmm::engine::{Counters, Cpu, Machine};
 use vmm::probe::no_guest_stacks;
+use vmm::process::{Death, Process};
+use vmm::record::Recorded;
 use vmm::recording::Recording;
+use vmm::timeline::{LastBranches, Recent, RetraceError};
 use vmm::trail::derive;
 
 /// Which branch records a core is to have.
@@ -47,12 +52,17 @@ pub(crate) enum Branches {
     Derived(Option<Refused>),
 }
 
+/// Says in a core that the processor recorded them.
+const BY_PROCESSOR: &str = "branch records: of the processor, read through KVM\n";
+
 /// Branch records, as a core gets them.
 pub(crate) struct Captured {
     /// The bytes of the trail.
     pub(crate) trail: Vec<u8>,
     /// Where they come from, for the core's note.
-    pub(crate) origin: &'static str,
+    pub(crate) origin: String,
+    /// Exact counts, where they came with them.
+    pub(crate) counters: Option<Counters>,
 }
 
 pub(crate) fn parse_records(text: &str) -> Result<u32, String> {
@@ -66,7 +76,7 @@ pub(crate) fn parse_records(text: &str) -> Result<u32, String> {
 
 impl Wanted {
     /// Makes the engine that was asked for, recording branches if it is to.
-    pub(crate) fn open(&self, choice: Choice) -> Result<(Box<dyn Engine>, Branches), Failure> {
+    pub(crate) fn open(&self, choice: Choice) -> Result<(Machine, Branches), Failure> {
         if self.records == 0 {
             return Ok((engine::open(choice)?, Branches::None));
         }
@@ -82,15 +92,15 @@ impl Wanted {
         }
     }
 
-    fn open_recording(&self, choice: Choice) -> Result<(Box<dyn Engine>, Branches), Failure> {
+    fn open_recording(&self, choice: Choice) -> Result<(Machine, Branches), Failure> {
         let only_kvm = self.branch_records == Source::Kvm;
         let choice = if only_kvm { Choice::Kvm } else { choice };
-        match KvmEngine::recording(GUEST_MEMORY, self.filter) {
-            Ok((engine, Ok(armed))) => Ok((Box::new(engine), Branches::Armed(armed))),
+        match KvmCpu::recording(GUEST_MEMORY, self.filter) {
+            Ok((machine, Ok(armed))) => Ok((machine.any(), Branches::Armed(armed))),
             Ok((_, Err(why))) if only_kvm => {
                 Err(Failure::new(Code::Host, format!("{why} (--branch-records derived does without)")))
             }
-            Ok((engine, Err(why))) => Ok((Box::new(engine), Branches::Derived(Some(why)))),
+            Ok((machine, Err(why))) => Ok((machine.any(), Branches::Derived(Some(why)))),
             Err(error) => Ok((engine::without_kvm(choice, &error)?, Branches::Derived(None))),
         }
     }
@@ -98,8 +108,8 @@ impl Wanted {
 
 /// Why perf cannot be the source.
 fn no_perf(choice: Choice) -> Failure {
-    let kvm = if choice == Choice::Soft { None } else { KvmEngine::new(1 << 20).ok() };
-    let why = no_guest_stacks(kvm.map(|engine| engine.landing()));
+    let kvm = if choice == Choice::Soft { None } else { KvmCpu::machine(1 << 20).ok() };
+    let why = no_guest_stacks(kvm.map(|machine| machine.cpu.landing()));
     Failure::new(
         Code::Host,
         format!("perf has no last branches of a guest: {why} (--branch-records derived does without)"),
@@ -117,16 +127,16 @@ impl Branches {
 
     /// Reads what the processor has recorded, right after the crash. If that is not to be had, `self` is what is left: they
     /// are derived, or, where nothing but the processor was asked for, there are none.
-    pub(crate) fn capture(&mut self, engine: &mut dyn Engine, wanted: &Wanted) -> Option<Captured> {
+    pub(crate) fn capture(&mut self, cpu: &mut dyn Cpu, wanted: &Wanted) -> Option<Captured> {
         let Branches::Armed(armed) = *self else { return None };
-        match armed.capture(engine, Provenance::Hardware) {
+        match armed.capture(cpu, Provenance::Hardware) {
             Ok(trail) => {
                 *self = Branches::None;
                 let trail = trail.newest(wanted.records).to_bytes();
-                Some(Captured { trail, origin: "branch records: of the processor, read through KVM\n" })
+                Some(Captured { trail, origin: BY_PROCESSOR.to_owned(), counters: None })
             }
             Err(why) if wanted.branch_records == Source::Kvm => {
-                eprintln!("gretel: the core has no branch records: {why}");
+                say!("gretel: the core has no branch records: {why}");
                 *self = Branches::None;
                 None
             }
@@ -137,27 +147,100 @@ impl Branches {
         }
     }
 
+    /// Whether they are derived.
+    pub(crate) fn are_derived(&self) -> bool {
+        matches!(self, Branches::Derived(_))
+    }
+
+    /// The branch records of a process that died while others go on. Where there are none, stderr says why.
+    pub(crate) fn of_other(
+        &self,
+        process: &mut Process,
+        death: Death,
+        recent: &mut Recent,
+        wanted: &Wanted,
+    ) -> Option<Captured> {
+        let captured = match self {
+            Branches::None => return None,
+            Branches::Armed(armed) => armed
+                .capture(process.cpu_mut(), Provenance::Hardware)
+                .map(|trail| {
+                    let trail = trail.newest(wanted.records).to_bytes();
+                    Captured { trail, origin: BY_PROCESSOR.to_owned(), counters: None }
+                })
+                .map_err(|why| why.to_string()),
+            Branches::Derived(instead_of) => recent
+                .last_branches(process, death, wanted.records, wanted.filter)
+                .map(|last| of_near_past(&last, instead_of.as_ref()))
+                .map_err(|why| why.to_string()),
+        };
+        let said =
+            |why: &String| say!("gretel: the core of process {} has no branch records: {why}", process.pid());
+        captured.inspect_err(said).ok()
+    }
+
     /// If they are derived, runs the crash again on the software CPU, and writes the core anew with the branches that it
-    /// recorded. If the crash does not run there, the core stays without them, and stderr says why.
-    pub(crate) fn derive(&self, recording: &Recording, wanted: &Wanted, origin: &str) -> Result<(), Failure> {
+    /// recorded: from a checkpoint shortly before the crash, else from the program's start. If the crash does not run
+    /// there, the core stays without them, and stderr says why.
+    pub(crate) fn derive(
+        &self,
+        recording: &Recording,
+        recorded: &mut Recorded,
+        wanted: &Wanted,
+        about: About,
+    ) -> Result<(), Failure> {
         let Branches::Derived(instead_of) = self else { return Ok(()) };
         if let Some(why) = instead_of {
-            eprintln!("gretel: branch records are derived, not the processor's: {why}");
+            say!("gretel: branch records are derived, not the processor's: {why}");
+        }
+        // A call stack begins with the program.
+        let near = if wanted.filter.is_call_stack() {
+            Err(RetraceError::NoCheckpoint)
+        } else {
+            recorded.last_branches(wanted.records, wanted.filter)
+        };
+        match near {
+            Ok(last) => {
+                let Captured { trail, origin, counters } = of_near_past(&last, instead_of.as_ref());
+                let about = About { trail: Some(trail), counters, origin: about.origin + &origin, ..about };
+                return dump::write_core(&recording.core(), &mut recorded.process, &about)
+                    .map_err(|e| Failure::new(Code::Write, e));
+            }
+            // A program that has only begun.
+            Err(RetraceError::NoCheckpoint) => {}
+            Err(why) => say!("gretel: the crash runs again from the program's start: {why}"),
         }
         if io::stderr().is_terminal() {
-            eprintln!("gretel: running the crash again on the software CPU, for its last branches");
+            say!("gretel: running the crash again on the software CPU, for its last branches");
         }
         match derive(recording, wanted.records, wanted.filter) {
             Ok(mut derived) => {
-                let why = instead_of.as_ref().map(|why| format!(" (not the processor's: {why})"));
-                let why = why.unwrap_or_default().replace('\n', " ");
-                let origin = format!("{origin}branch records: derived on the software CPU{why}\n");
+                let origin = format!(
+                    "{}branch records: derived on the software CPU{}\n",
+                    about.origin,
+                    not_the(instead_of.as_ref())
+                );
                 derived.write_core(recording, &origin).map_err(|e| Failure::new(Code::Write, e))
             }
             Err(error) => {
-                eprintln!("gretel: the core has no branch records: {error}");
+                say!("gretel: the core has no branch records: {error}");
                 Ok(())
             }
         }
     }
+}
+
+/// Branch records that were derived from a checkpoint shortly before the crash.
+fn of_near_past(last: &LastBranches, instead_of: Option<&Refused>) -> Captured {
+    let origin = format!(
+        "branch records: derived on the software CPU, from a checkpoint shortly before the crash{}\n",
+        not_the(instead_of)
+    );
+    Captured { trail: last.trail.to_bytes(), origin, counters: last.counters }
+}
+
+/// Why they are not the processor's, for the core's note.
+fn not_the(refused: Option<&Refused>) -> String {
+    let why = refused.map(|why| format!(" (not the processor's: {why})"));
+    why.unwrap_or_default().replace('\n', " ")
 }

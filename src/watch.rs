@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::core_file::place;
 use crate::crumbs;
 use crate::exit::{Code, Failure};
+use crate::log::say;
 use crate::output::{Printed, print};
 use lbr::crumb::{Entry, Origin};
 use std::path::PathBuf;
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         running = ring.is_written().map_err(damaged)?;
         let (entries, lost) = ring.follow().map_err(damaged)?;
         if lost > 0 {
-            eprintln!("gretel: {lost} crumbs were overwritten before they could be read");
+            say!("gretel: {lost} crumbs were overwritten before they could be read");
         }
         printed = show(&entries)?;
         if running {

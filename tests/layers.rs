@@ -115,3 +115,85 @@ fn the_crates_that_forbid_unsafe_code_say_so() {
         );
     }
 }
+
+/// The modules of `vmm`, lowest first: each uses only those before it. So there is no circle but between a parent and its
+/// children.
+const VMM: [&str; 29] = [
+    "cpu_model",
+    "host",
+    "ram",
+    "engine",
+    "memory",
+    "elf",
+    "position",
+    "signal",
+    "gate",
+    "program",
+    "failure",
+    "syscalls",
+    "linux",
+    "journal",
+    "process",
+    "interrupt",
+    "recording",
+    "stack",
+    "crumbs",
+    "sandbox",
+    "probe",
+    "elfcore",
+    "dump",
+    "tape",
+    "replay",
+    "timeline",
+    "record",
+    "trail",
+    "launch",
+];
+
+/// The Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files = Vec::new();
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        match path.is_dir() {
+            true => files.extend(sources(&path)),
+            false if path.extension().is_some_and(|extension| extension == "rs") => files.push(path),
+            false => {}
+        }
+    }
+    files
+}
+
+/// The modules that a source file names as `crate::MODULE`, outside comments and its tests.
+fn used(source: &str) -> Vec<String> {
+    let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let code =
+        code.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
+    let name = |rest: &str| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    code.split("crate::").skip(1).map(name).filter(|name| !name.is_empty()).collect()
+}
+
+#[test]
+fn modules_of_vmm_use_only_those_below_them() {
+    let root = root().join("vmm/src");
+    let rank = |module: &str| VMM.iter().position(|known| *known == module);
+    let mut upward = Vec::new();
+    for file in sources(&root) {
+        let below = file.strip_prefix(&root).expect("a file below vmm/src");
+        let top = below.iter().next().expect("a name").to_string_lossy();
+        let module = top.trim_end_matches(".rs");
+        if module == "lib" || below.file_name().is_some_and(|name| name == "tests.rs") {
+            continue;
+        }
+        let own = rank(module).unwrap_or_else(|| panic!("{module} is not in the list of tests/layers.rs"));
+        let text = fs::read_to_string(&file).expect("a source file");
+        for name in used(&text).iter().filter(|name| *name != module) {
+            // Names that are no module are items that lib.rs shows again.
+            if rank(name).is_some_and(|rank| rank >= own) {
+                upward.push(format!("{} uses {name}", below.display()));
+            }
+        }
+    }
+    assert!(upward.is_empty(), "against the order of the modules: {upward:#?}");
+    assert_eq!(used("use crate::a::B; // crate::c\ncrate::d!()"), ["a", "d"]);
+}

@@ -22,10 +22,10 @@ use std::time::Instant;
 use synth::program::Program;
 use synth::program::cfg::{Callers, Cfg};
 use vmm::cpu_model::Model;
+use vmm::elf::Image;
 use vmm::engine::{self, EngineKind, Until};
 use vmm::gate::{AtExit, Unrecorded};
 use vmm::launch::launch_here;
-use vmm::process::elf::Image;
 use vmm::process::{Launch, Process, Step, Streams};
 use vmm::stack::{Place, Walker};
 
@@ -142,17 +142,17 @@ impl Seen {
 fn follow(process: &mut Process, seen: &RefCell<Seen>) -> Result<(), Failure> {
     let mut calls: HashMap<u64, Option<u64>> = HashMap::new();
     loop {
-        let rip = process.engine().regs().rip;
+        let rip = process.cpu().regs().rip;
         let returns_to = match calls.get(&rip) {
             Some(known) => *known,
             None => call_at(process, rip).inspect(|found| _ = calls.insert(rip, *found)).unwrap_or(None),
         };
-        let retired = process.engine().counters().ok_or("the engine does not count")?.instructions;
+        let retired = process.cpu().counters().ok_or("the engine does not count")?.instructions;
         match process.step_until(Until::Retired(retired + 1))? {
             Step::Running | Step::Budget => {}
             _ => return Ok(()),
         }
-        let regs = process.engine().regs();
+        let regs = process.cpu().regs();
         // A page that is brought in starts the instruction again.
         if regs.rip != rip {
             seen.borrow_mut().executed(returns_to, regs.gpr[4]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use vmm::process::elf::Image as Elf;
+use vmm::elf::Image as Elf;
 use x86::op::Gpr;
 
 use crate::emulator::{Guest, Image, Piece};

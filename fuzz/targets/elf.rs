@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use vmm::process::elf::Image;
+use vmm::elf::Image;
 use vmm::stack::{Place, Walker};
 use x86::state::Regs;
 

@@ -6,7 +6,7 @@
 //! (from any file to trails), [`code`] (what the program's bytes add to one), [`model`] (those registers in
 //! software, fed by the software CPU), [`capture`] (arm, run, read back, decode: one path for hardware and model),
 //! [`crumb`] (one record for each exit, in a ring that outlives its writer), [`context`] (a calling context in one
-//! word, and back), [`perf`] (the kernel's counters, samples and branch stacks).
+//! word, and back), [`perf`] (the kernel's counters, samples and branch stacks); [`regular`] (files that are read whole).
 //!
 //! What a host does not have is an error with a reason, never a trail of zeros.
 #![deny(unsafe_code)]
@@ -25,6 +25,7 @@ pub mod model;
 pub mod msr;
 pub mod perf;
 pub mod registers;
+pub mod regular;
 pub mod trail;
 
 pub use capture::{Armed, CaptureError, MsrAccess, Unavailable};

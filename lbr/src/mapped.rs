@@ -2,6 +2,9 @@
 //! the process however it ends, since the pages are the file's. With perf's system calls the
 //! one place with unsafe code in this crate.
 
+mod cut;
+
+use cut::Guarded;
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,6 +15,8 @@ const PIECE: usize = 1 << 16;
 
 /// A mapped file. The writer alone stores; whoever reads opens the file for itself.
 pub(crate) struct Mapped {
+    /// Dropped before the mapping is.
+    guarded: Guarded,
     map: MmapRaw,
     /// Kept open for its lock, by which readers know that the writer lives.
     _file: File,
@@ -31,7 +36,13 @@ impl Mapped {
             left -= piece;
         }
         let map = MmapOptions::new().len(words * size_of::<u64>()).populate().map_raw(&file)?;
-        Ok(Mapped { map, _file: file })
+        let guarded = Guarded::new(map.as_ptr().addr(), map.len())?;
+        Ok(Mapped { guarded, map, _file: file })
+    }
+
+    /// Whether somebody has truncated the file: what was stored behind its end since is lost.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.guarded.is_cut()
     }
 
     /// The words, as they are in the file (little-endian, as everything on this architecture).
@@ -39,7 +50,7 @@ impl Mapped {
         let count = self.map.len() / size_of::<u64>();
         // SAFETY: the mapping is `len` bytes at a page boundary, readable and writable, and lives as long as
         // `self`; in this process it is only ever seen as atomics, which any number of threads may share.
-        // Another process that truncates the file takes the pages away: that is a signal, not undefined behaviour.
+        // Another process that truncates the file takes the pages away: that is a signal, not undefined behaviour (`cut`).
         #[allow(unsafe_code, reason = "a mapping has no safe view")]
         unsafe {
             std::slice::from_raw_parts(self.map.as_ptr().cast(), count)

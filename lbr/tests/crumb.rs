@@ -283,3 +283,22 @@ proptest! {
         prop_assert_eq!(Crumbs::from_bytes(&crumbs.to_bytes()), Ok(crumbs));
     }
 }
+
+/// The file is the user's, and so the recorded program's: what is cut off is lost, and the writer goes on.
+#[test]
+fn a_ring_that_is_cut_while_it_is_written_loses_crumbs_and_not_the_writer() {
+    let ring = Ring::new();
+    let mut writer = ring.writer(200);
+    let cut = |size| File::options().write(true).open(&ring.path).unwrap().set_len(size).unwrap();
+    writer.put(&plain(1));
+    assert!(!writer.is_cut());
+    cut(4096 + 96);
+    (2..=500).for_each(|n| writer.put(&plain(n)));
+    assert!(writer.is_cut());
+    let left = ring.reader().snapshot().unwrap().entries;
+    assert_eq!(left.iter().map(|entry| entry.number).collect::<Vec<_>>(), [401]);
+    cut(0);
+    (501..=900).for_each(|n| writer.put(&plain(n)));
+    assert!(matches!(Reader::open(&ring.path), Err(RingError::Header { .. })));
+    assert_eq!(writer.written(), 900);
+}

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         Process::start(engine, Box::new(Unrecorded(|_: &AtExit<'_>| {})), &launch).map_err(failed)?;
     loop {
         let number = match process.step().map_err(failed)? {
-            Step::Running => continue,
+            Step::Running | Step::Died(_) => continue,
             Step::Exited(status) => status,
             Step::Killed(death) => 128 + death.signal,
             Step::Interrupted | Step::Budget => 128 + 2,

@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use vmm::cpu_model::Model;
+use vmm::elf::Image;
 use vmm::launch::launch_here;
-use vmm::process::elf::Image;
 
 /// A program to measure.
 pub(super) struct Program {

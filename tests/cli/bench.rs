@@ -76,7 +76,8 @@ fn each_kind_of_record_is_measured_or_said_not_to_be_there() {
 #[test]
 fn a_program_that_ends_otherwise_is_not_measured() {
     let place = Place::new();
-    let source = "#include <unistd.h>\nint main(void) { return getpid() == 1000 ? 6 : 5; }";
+    let source = "#include <string.h>\n#include <sys/utsname.h>\n\
+                  int main(void) { struct utsname u; uname(&u); return strcmp(u.nodename, \"gretel\") ? 5 : 6; }";
     let Some(_program) = place.compile("asks", source) else { return };
     let run =
         place.gretel(&["bench", "record", "--json", "--engine", "soft", "--rounds", "1", "--", "./asks"]);

@@ -227,7 +227,7 @@ fn the_log_of_instructions_contains_the_branch_records() {
         let found = pairs.any(|pair| pair == [record.from, record.to]);
         assert!(found, "{:#x} -> {:#x} is not in the log, in order", record.from, record.to);
     }
-    let crash = derived.replay.process().engine().regs().rip;
+    let crash = derived.replay.process().cpu().regs().rip;
     let last = *log.last().unwrap();
     assert!(last < crash && crash - last < 16, "the instruction before the crash: {last:#x}, {crash:#x}");
 }
@@ -289,7 +289,8 @@ fn a_missing_core_is_explained() {
     let source = "int main(void) { *(volatile int *)0 = 1; }";
     let Some(_) = place.compile("crashes", source) else { return };
     assert_eq!(place.gretel(&["record", "-o", "rec", "--", "./crashes"]).code, 139);
-    assert_eq!(core(&place, &["rec"])["process"]["pid"], 1000);
+    let pid = core(&place, &["rec"])["process"]["pid"].as_u64().unwrap();
+    assert!(pid > 1, "the process id is that of the recorder, by which others know it: {pid}");
     fs::remove_file(place.path("rec/core")).unwrap();
     explained("rec", "crashed with SIGSEGV, but its core");
     let journal = fs::read(place.path("rec/journal")).unwrap();

@@ -65,6 +65,31 @@ fn a_crash_beside_libraries_is_recorded_replayed_shown_and_synthesized() {
     }
 }
 
+/// Their functions are found at the first call, by a resolver that saves the x87 state to memory, in which processors
+/// differ; and seq computes with x87 instructions.
+#[test]
+fn programs_that_are_bound_lazily_replay_on_the_other_engine() {
+    let place = Place::new();
+    for (n, program) in [&["/usr/bin/seq", "3"][..], &["/usr/bin/dd", "if=/dev/zero", "bs=1", "count=3"]]
+        .into_iter()
+        .enumerate()
+    {
+        if !std::path::Path::new(program[0]).exists() {
+            skipped(program[0], "it is not installed");
+            continue;
+        }
+        for engine in engines() {
+            let recording = format!("{engine}-{n}");
+            let start = ["record", "--engine", engine, "-o", &recording, "--"];
+            let recorded = place.gretel(&[&start[..], program].concat());
+            assert_eq!(recorded.code, 0, "{}", recorded.err);
+            for replayer in engines() {
+                place.replay(&recording, replayer);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_recording_needs_the_linker_that_it_was_made_with() {
     let place = Place::new();

@@ -6,7 +6,9 @@ mod branches;
 mod crash;
 mod crumbs;
 mod dynamic;
+mod hostile;
 mod replay;
+mod streams;
 mod synth;
 mod trail;
 
@@ -70,6 +72,11 @@ impl Place {
 
     fn gretel(&self, arguments: &[&str]) -> Ran {
         ran(&mut self.command(env!("CARGO_BIN_EXE_gretel"), arguments))
+    }
+
+    /// Runs a line of shell.
+    fn sh(&self, line: &str) -> Ran {
+        ran(&mut self.command("sh", &["-c", line]))
     }
 
     /// Compiles a static C program; `None`, and a word on why, where that cannot be done.

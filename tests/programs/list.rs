@@ -52,6 +52,11 @@ pub(crate) struct Program {
     /// The CPU models that it is shown, as `record --cpu` takes them.
     #[serde(default = "default_models")]
     pub(crate) models: Vec<String>,
+    /// The engines that record it.
+    #[serde(default = "default_engines")]
+    pub(crate) engines: Vec<String>,
+    /// Why it is known to fail today.
+    pub(crate) pending: Option<String>,
 }
 
 /// A program made with one language.
@@ -63,6 +68,10 @@ pub(crate) struct Case<'a> {
 
 fn default_models() -> Vec<String> {
     vec!["v2".to_owned()]
+}
+
+fn default_engines() -> Vec<String> {
+    vec!["soft".to_owned()]
 }
 
 /// Where the list and the sources are; programs run there, too.
@@ -131,7 +140,7 @@ impl Case<'_> {
     pub(crate) fn build(&self) -> Result<(), String> {
         let Some(source) = &self.program.source else { return Ok(()) };
         let (file, source) = (self.file(), folder().join(source));
-        if is_newer(&file, &source) && is_newer(&file, &list_file()) {
+        if headers(&source).chain([source.clone(), list_file()]).all(|part| is_newer(&file, &part)) {
             return Ok(());
         }
         let to = file.parent().expect("a program is in a folder");
@@ -150,6 +159,14 @@ impl Case<'_> {
         let complaint = String::from_utf8_lossy(&output.stderr);
         if output.status.success() { Ok(()) } else { Err(format!("does not build:\n{complaint}")) }
     }
+}
+
+/// The headers in the folder of a source, any of which it may include.
+fn headers(source: &Path) -> impl Iterator<Item = PathBuf> {
+    let folder = source.parent().expect("a source is in a folder");
+    let files = fs::read_dir(folder).expect("the folder of a source can be read");
+    let files = files.filter_map(|file| Some(file.ok()?.path()));
+    files.filter(|path| path.extension().is_some_and(|end| end == "h"))
 }
 
 fn is_newer(file: &Path, than: &Path) -> bool {

@@ -1,10 +1,18 @@
-//! A program on this processor, and under `gretel record --engine soft`.
+//! A program on this processor, and under `gretel record`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use crate::limited;
 use crate::list::{Case, folder};
+
+/// What a program, its recording or a replay may take: far more than any needs, also on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The same of one that is known to fail, maybe by never ending.
+const PENDING_LIMIT: Duration = Duration::from_secs(10);
 
 /// What a program did.
 #[derive(PartialEq, Eq)]
@@ -20,27 +28,35 @@ fn outcome(output: Output) -> Outcome {
     Outcome { status: output.status.code().or(signal), stdout: output.stdout, stderr: output.stderr }
 }
 
-fn run(command: &mut Command) -> Result<Output, String> {
-    command.current_dir(folder()).output().map_err(|error| format!("{command:?}: {error}"))
+fn run(command: &mut Command, limit: Duration) -> Result<Output, String> {
+    limited::output(command.current_dir(folder()), limit)
+}
+
+fn limit(case: &Case<'_>) -> Duration {
+    if case.program.pending.is_some() { PENDING_LIMIT } else { LIMIT }
 }
 
 /// Runs it on this processor, under this kernel.
 pub(crate) fn natively(case: &Case<'_>) -> Result<Outcome, String> {
-    run(Command::new(case.file()).args(&case.program.arguments).stdin(case.stdin())).map(outcome)
+    run(Command::new(case.file()).args(&case.program.arguments).stdin(case.stdin()), LIMIT).map(outcome)
 }
 
-/// Records it on the software CPU, compares with what it did natively, and replays the recording.
-pub(crate) fn on_software(case: &Case<'_>, model: &str, native: &Outcome) -> Result<(), String> {
+/// Records it on an engine, compares with what it did natively, and replays the recording on every engine.
+pub(crate) fn recorded(case: &Case<'_>, engine: &str, model: &str, native: &Outcome) -> Result<(), String> {
+    let what = format!("--engine {engine} --cpu {model}");
     let temporary = tempfile::tempdir().map_err(|error| format!("a temporary folder: {error}"))?;
     let recording = temporary.path().join("recording");
     let mut record = Command::new(env!("CARGO_BIN_EXE_gretel"));
-    record.args(["record", "--engine", "soft", "--cpu", model, "-o"]).arg(&recording).arg("--");
+    record.args(["record", "--engine", engine, "--cpu", model, "-o"]).arg(&recording).arg("--");
     record.arg(case.file()).args(&case.program.arguments).stdin(case.stdin());
-    let mut recorded = outcome(run(&mut record)?);
+    let mut recorded = outcome(run(&mut record, limit(case)).map_err(|why| format!("{what}: {why}"))?);
+    if recorded.status == Some(NOT_HERE) && native.status != Some(NOT_HERE) {
+        return Ok(());
+    }
     let said = own_lines(&mut recorded.stderr);
-    compare(&recorded, native).map_err(|why| format!("--cpu {model}: {why}\n{said}"))?;
-    ["soft", "kvm"].into_iter().try_for_each(|engine| {
-        replay(&recording, engine).map_err(|why| format!("--cpu {model}, replayed on {engine}: {why}"))
+    compare(&recorded, native).map_err(|why| format!("{what}: {why}\n{said}"))?;
+    ["soft", "kvm"].into_iter().try_for_each(|replayer| {
+        replay(case, &recording, replayer).map_err(|why| format!("{what}, replayed on {replayer}: {why}"))
     })
 }
 
@@ -84,9 +100,10 @@ fn same_text(what: &str, got: &[u8], native: &[u8]) -> Result<(), String> {
 const NOT_HERE: i32 = 122;
 
 /// Replays a recording, which must find itself equal; nothing where this host has no such engine.
-fn replay(recording: &Path, engine: &str) -> Result<(), String> {
+fn replay(case: &Case<'_>, recording: &Path, engine: &str) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gretel"));
-    let output = run(command.arg("replay").arg(recording).args(["--engine", engine, "--json"]))?;
+    command.arg("replay").arg(recording).args(["--engine", engine, "--json"]);
+    let output = run(&mut command, limit(case))?;
     if output.status.code() == Some(NOT_HERE) {
         return Ok(());
     }

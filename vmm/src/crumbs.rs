@@ -1,6 +1,6 @@
 //! Crumbs of a recorded program: left at each exit while recording, compared where that is cheap while replaying.
 
-use crate::gate::AtExit;
+use crate::gate::{AtExit, clock};
 use crate::recording::{Recording, RecordingError, shared_file};
 use crate::stack::{Place, Walker};
 use lbr::context::{Policy, Site, Table, TableError, TableWriter, Tracker};
@@ -23,19 +23,12 @@ pub struct Keep {
     pub contexts: Option<Policy>,
 }
 
-/// A clock of the host in nanoseconds.
-pub(crate) fn clock(id: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is writable for the length of the call. The two clocks used here always exist.
-    unsafe { libc::clock_gettime(id, &raw mut time) };
-    let part = |value: i64| u64::try_from(value).unwrap_or(0);
-    part(time.tv_sec).wrapping_mul(1_000_000_000).wrapping_add(part(time.tv_nsec))
-}
-
 /// Leaves the crumbs of the one virtual CPU.
 pub struct Leaver {
     ring: Writer,
     contexts: Option<Contexts>,
+    /// It was said that a file is cut.
+    cut: bool,
 }
 
 /// Computes calling contexts.
@@ -82,7 +75,8 @@ impl Leaver {
         let origin =
             Origin { vcpu: 0, real: clock(libc::CLOCK_REALTIME), monotonic: clock(libc::CLOCK_MONOTONIC) };
         let ring = shared_file(&path).and_then(|file| Writer::create(file, keep.slots, origin));
-        ring.map(|ring| Leaver { ring, contexts }).map_err(|error| RecordingError::Write { path, error })
+        ring.map(|ring| Leaver { ring, contexts, cut: false })
+            .map_err(|error| RecordingError::Write { path, error })
     }
 
     /// Leaves a crumb; `events` of the journal had begun before.
@@ -98,6 +92,12 @@ impl Leaver {
             counts: at.counts,
             context,
         });
+        if !self.cut && (self.ring.is_cut() || self.contexts.as_ref().is_some_and(|c| c.table.is_cut())) {
+            self.cut = true;
+            tracing::warn!(
+                "the recording's crumbs or contexts were truncated while they are written: some are lost"
+            );
+        }
     }
 }
 
@@ -207,6 +207,11 @@ impl Check {
                 crumb.counts = *counts;
             }
         }
+    }
+
+    /// Goes on from what comparing had come to earlier.
+    pub(crate) fn set_agreement(&mut self, agreement: Agreement) {
+        self.agreement = agreement;
     }
 
     pub(crate) fn agreement(&self) -> Agreement {

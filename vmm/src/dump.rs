@@ -1,9 +1,9 @@
 //! From a program that a signal has ended to its core file.
 
-use crate::elfcore::write::{Area, Contents, write};
+use crate::elfcore::write::{Area, Contents, Memory, write_memory};
 use crate::elfcore::{FileMapping, ProcessInfo, SignalInfo, THREADS_STARTED};
 use crate::engine::Counters;
-use crate::process::{Death, Launch, Process, ProcessError};
+use crate::process::{Death, Process, ProcessError};
 use crate::ram::PAGE_LEN;
 use crate::recording::private_file;
 use lbr::Crumbs;
@@ -12,18 +12,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The signals whose default action is a core (signal(7)), of those that a crash raises.
-const CORE_SIGNALS: [i32; 9] = [
-    libc::SIGQUIT,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGABRT,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGSEGV,
-    libc::SIGXCPU,
-    libc::SIGSYS,
-];
 /// No auxiliary vector has more entries than this.
 const MAX_AUXV: u64 = 64;
 
@@ -46,16 +34,14 @@ pub enum DumpError {
 /// Whether a death leaves a core.
 #[must_use]
 pub fn leaves_core(death: &Death) -> bool {
-    CORE_SIGNALS.contains(&death.signal)
+    death.leaves_core()
 }
 
 /// What the core says besides the program's state.
 #[derive(Clone, Debug)]
-pub struct About<'a> {
+pub struct About {
     /// How it died.
     pub death: Death,
-    /// What was run.
-    pub launch: &'a Launch,
     /// The auxiliary vector, see [`auxv_at_start`].
     pub auxv: Vec<(u64, u64)>,
     /// How the core was made: `key: value` lines.
@@ -84,7 +70,7 @@ pub fn auxv_at_start(process: &Process) -> Vec<(u64, u64)> {
         }
         at.checked_add(8)
     };
-    let rsp = process.engine().regs().gpr[4];
+    let rsp = process.cpu().regs().gpr[4];
     let start = rsp.checked_add(8).and_then(skip_list).and_then(skip_list);
     let Some(start) = start else { return Vec::new() };
     let pair = |n: u64| Some((word(start.checked_add(16 * n)?)?, word(start.checked_add(16 * n + 8)?)?));
@@ -95,11 +81,13 @@ pub fn auxv_at_start(process: &Process) -> Vec<(u64, u64)> {
 ///
 /// # Errors
 /// When it cannot be written; what is there stays.
-pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Result<(), DumpError> {
+pub fn write_core(path: &Path, process: &mut Process, about: &About) -> Result<(), DumpError> {
     let state = process.state()?;
     let mappings = process.mappings();
-    let command: Vec<_> = about.launch.argv.iter().map(|a| String::from_utf8_lossy(a)).collect();
-    let name = about.launch.path.rsplit('/').next().unwrap_or_default();
+    let (program, arguments) = process.command();
+    let command: Vec<_> = arguments.iter().map(|a| String::from_utf8_lossy(a).into_owned()).collect();
+    let program = program.to_string_lossy().into_owned();
+    let name = program.rsplit('/').next().unwrap_or_default();
     let file = |m: &crate::process::MappingInfo| FileMapping {
         start: m.start,
         end: m.end,
@@ -120,7 +108,7 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Resu
             code: about.death.code,
             address: about.death.address,
         },
-        process: ProcessInfo { pid: crate::linux::PID, name: name.to_owned(), arguments: command.join(" ") },
+        process: ProcessInfo { pid: process.pid(), name: name.to_owned(), arguments: command.join(" ") },
         auxv: about.auxv.clone(),
         files: mappings.iter().filter(|m| m.name.starts_with('/')).map(file).collect(),
         trail: about.trail.clone(),
@@ -131,12 +119,16 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About<'_>) -> Resu
     };
     let areas: Vec<_> =
         mappings.iter().map(|m| Area { start: m.start, end: m.end, rights: m.rights }).collect();
-    let mut page = |at: u64, bytes: &mut [u8; PAGE_LEN]| process.read_memory(at, bytes);
+    let memory = Memory {
+        areas: &areas,
+        held: &mut |area| process.held(&(area.start..area.end)),
+        page: &mut |at, bytes: &mut [u8; PAGE_LEN]| process.read_memory(at, bytes),
+    };
     let unfinished = path.with_extension("unfinished");
     // One that was killed while it wrote a core has left what it had.
     let _ = fs::remove_file(&unfinished);
     let written = private_file(&unfinished)
-        .and_then(|file| write(file, &contents, &areas, &mut page))
+        .and_then(|file| write_memory(file, &contents, memory))
         .and_then(|()| fs::rename(&unfinished, path));
     written.map_err(|error| {
         // The disk may be full: leave nothing that takes space or looks like a core.

@@ -4,13 +4,14 @@
 //! produce the input and journals it; while replaying, it takes the input from the journal, never calls the
 //! host, and stops at the first difference.
 
-use crate::crumbs::clock;
-use crate::engine::Virt;
+use crate::position::Offset;
+use crate::ram::Virt;
 use lbr::crumb::Counts;
+use std::sync::Arc;
 use x86::state::Regs;
 
 /// What kind of exit is being served; part of what replay checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A system call, with its number.
     Syscall(u64),
@@ -20,8 +21,10 @@ pub enum Event {
     Signal(i32),
     /// The program ended by itself, with its exit status.
     Exited(i32),
-    /// All threads wait, and the host is asked when one can go on.
+    /// All tasks wait, and the host is asked when one can go on.
     Wait,
+    /// The task was interrupted between two instructions, at this offset behind the event before.
+    Preempt(Offset),
 }
 
 /// Bytes that the host put into guest memory.
@@ -33,13 +36,49 @@ pub struct MemoryWrite {
     pub bytes: Vec<u8>,
 }
 
-/// An input: the result of a system call that the host served, with its effects on guest memory.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Input {
-    /// What goes into rax, or another single value.
-    pub result: i64,
-    /// What goes into memory, in order.
-    pub writes: Vec<MemoryWrite>,
+/// What an event takes from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A number: what goes into rax, or another single value.
+    Result(i64),
+    /// The result of a system call that the host served, with its effects on guest memory.
+    Bytes {
+        /// What goes into rax.
+        result: i64,
+        /// What goes into memory, in order.
+        writes: Vec<MemoryWrite>,
+    },
+    /// The content of a file that is mapped or executed; or the kernel's error, negative.
+    File(Result<Arc<FileContent>, i64>),
+    /// The tasks whose files are ready, and what the host's poll returned.
+    Ready {
+        /// Of poll.
+        result: i64,
+        /// Their ids.
+        tasks: Vec<i32>,
+    },
+}
+
+impl Input {
+    /// A name of its kind, for messages.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Input::Result(_) => "a result",
+            Input::Bytes { .. } => "bytes",
+            Input::File(_) => "a file's content",
+            Input::Ready { .. } => "what is ready",
+        }
+    }
+}
+
+/// The content of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileContent {
+    /// Its path.
+    pub name: Vec<u8>,
+    /// Its bytes. Files with the same bytes share them, in memory and in the journal.
+    pub bytes: Arc<Vec<u8>>,
 }
 
 /// A program at an exit, before it is served.
@@ -61,9 +100,9 @@ pub struct AtExit<'a> {
 pub trait Gate {
     /// Tells of an exit before anything else is asked about it: for those who keep or compare crumbs.
     fn exit(&mut self, _at: &AtExit<'_>) {}
-    /// Begins an event: `regs` are the registers at the exit, before it is served. Journals their digest, or
+    /// Begins an event of a task: `regs` are the registers at the exit, before it is served. Journals their digest, or
     /// compares it with the journal's.
-    fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError>;
+    fn begin(&mut self, event: Event, task: i32, regs: &Regs) -> Result<(), GateError>;
     /// An input of the event that was begun last. `produce` asks the host for it; a replaying gate does not call it.
     fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError>;
     /// The time to show in the vDSO's time page from this exit on, nanoseconds of CLOCK_REALTIME and of
@@ -74,6 +113,10 @@ pub trait Gate {
     fn output(&mut self, descriptor: i32, bytes: &[u8]);
     /// Whether inputs come from a journal: then nothing of the host may be opened, read or changed.
     fn replaying(&self) -> bool;
+    /// Where the segment that begins now ends by a preemption, while replaying; `None` where it ends by itself.
+    fn preemption(&mut self) -> Result<Option<Offset>, GateError> {
+        Ok(None)
+    }
 }
 
 /// Lets everything through and keeps nothing: a program in a virtual machine, and no recording. The function is
@@ -85,7 +128,7 @@ impl<F: FnMut(&AtExit<'_>)> Gate for Unrecorded<F> {
         (self.0)(at);
     }
 
-    fn begin(&mut self, _event: Event, _regs: &Regs) -> Result<(), GateError> {
+    fn begin(&mut self, _event: Event, _task: i32, _regs: &Regs) -> Result<(), GateError> {
         Ok(())
     }
 
@@ -102,6 +145,15 @@ impl<F: FnMut(&AtExit<'_>)> Gate for Unrecorded<F> {
     fn replaying(&self) -> bool {
         false
     }
+}
+
+/// A clock of the host in nanoseconds.
+pub(crate) fn clock(id: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable for the length of the call. The clocks used here always exist.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    let part = |value: i64| u64::try_from(value).unwrap_or(0);
+    part(time.tv_sec).wrapping_mul(1_000_000_000).wrapping_add(part(time.tv_nsec))
 }
 
 /// A moment, for the time page.
@@ -150,6 +202,9 @@ pub enum GateError {
         /// Why not.
         error: std::io::Error,
     },
+    /// The personality asked for another kind of input than the journal has.
+    #[error("the journal has {0} where the program needs another kind of input")]
+    OtherInput(&'static str),
     /// The journal cannot be read.
     #[error("{0}")]
     Read(String),

@@ -1,8 +1,10 @@
 //! What a program that is started here and now gets from its surroundings: the inputs that it sees at its start.
 
 use crate::cpu_model::Model;
-use crate::process::elf::Image;
-use crate::process::{Ids, Interpreter, Launch};
+use crate::elf::Image;
+use crate::linux::load::script::{DEEPEST, NoInterpreter, Script};
+use crate::program::{Ids, Interpreter, Launch, Parents};
+use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
@@ -50,9 +52,63 @@ pub enum LaunchError {
 /// When the program cannot be found, read or executed.
 pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Result<Launch, LaunchError> {
     let found = find(program)?;
-    let path = fs::canonicalize(&found);
-    let failed = |error| LaunchError::Program { path: found.clone(), error };
-    let path = path.map_err(failed)?;
+    let name = found.clone().into_os_string().into_vec();
+    let argv = std::iter::once(program).chain(arguments.iter().map(OsString::as_os_str));
+    let argv: Vec<Vec<u8>> = argv.map(|argument| argument.as_bytes().to_vec()).collect();
+    let Found { path, executable, argv } = through_scripts(&found, argv)?;
+    let path = path.to_string_lossy().into_owned();
+    let interpreter = interpreter(&path, &executable)?;
+    let umask = umask().map_err(|error| LaunchError::Surroundings { what: "the umask", error })?;
+    let cwd = env::current_dir();
+    let cwd = cwd.map_err(|error| LaunchError::Surroundings { what: "the working directory", error })?;
+    let name_value = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
+    Ok(Launch {
+        executable,
+        path,
+        interpreter,
+        argv,
+        envp: env::vars_os().map(name_value).collect(),
+        random: random()?,
+        cwd: cwd.into_os_string().into_vec(),
+        ids: ids(),
+        name,
+        pid: i32::try_from(std::process::id()).unwrap_or(1),
+        parents: parents(),
+        groups: groups(),
+        umask,
+        seed: None,
+        cpu,
+    })
+}
+
+/// A program that was found: its path and bytes, and its arguments.
+struct Found {
+    path: PathBuf,
+    executable: Vec<u8>,
+    argv: Vec<Vec<u8>>,
+}
+
+/// Follows scripts to the program that reads the first of them: its path and bytes, and its arguments.
+fn through_scripts(found: &Path, mut argv: Vec<Vec<u8>>) -> Result<Found, LaunchError> {
+    let failed = |why: &str| LaunchError::Program { path: found.to_owned(), error: io::Error::other(why) };
+    let mut asked = found.to_owned();
+    for _ in 0..=DEEPEST {
+        let (path, bytes) = executable(&asked)?;
+        let script = match Script::parse(&bytes) {
+            None => return Ok(Found { path, executable: bytes, argv }),
+            Some(Err(NoInterpreter)) => return Err(failed("it is a script that names no interpreter")),
+            Some(Ok(script)) => script,
+        };
+        argv = script.arguments(asked.as_os_str().as_bytes(), &argv);
+        asked = PathBuf::from(OsString::from_vec(script.interpreter));
+    }
+    Err(failed("its scripts name one another"))
+}
+
+/// The real path and the bytes of a file that may be executed.
+fn executable(asked: &Path) -> Result<(PathBuf, Vec<u8>), LaunchError> {
+    let failed = |error| LaunchError::Program { path: asked.to_owned(), error };
+    let path = fs::canonicalize(asked).map_err(failed)?;
     let metadata = fs::metadata(&path).map_err(failed)?;
     if !metadata.is_file() {
         return Err(failed(io::Error::other("it is not a file")));
@@ -60,24 +116,32 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
     if metadata.permissions().mode() & 0o111 == 0 {
         return Err(failed(io::Error::other("it is not executable (chmod +x)")));
     }
-    let executable = fs::read(&path).map_err(failed)?;
-    let path = path.to_string_lossy().into_owned();
-    let interpreter = interpreter(&path, &executable)?;
-    let cwd = env::current_dir();
-    let cwd = cwd.map_err(|error| LaunchError::Surroundings { what: "the working directory", error })?;
-    let name_value = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
-    let argv = std::iter::once(program).chain(arguments.iter().map(OsString::as_os_str));
-    Ok(Launch {
-        executable,
-        path,
-        interpreter,
-        argv: argv.map(|a| a.as_bytes().to_vec()).collect(),
-        envp: env::vars_os().map(name_value).collect(),
-        random: random()?,
-        cwd: cwd.into_os_string().into_vec(),
-        ids: ids(),
-        cpu,
-    })
+    let bytes = regular::read(&path).map_err(failed)?;
+    Ok((path, bytes))
+}
+
+/// The rights that new files of this process do not get.
+fn umask() -> io::Result<u32> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    Ok(line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022))
+}
+
+/// This process's parent, process group and session.
+fn parents() -> Parents {
+    // SAFETY: these calls take no pointer; they cannot fail for the calling process.
+    unsafe { Parents { parent: libc::getppid(), group: libc::getpgrp(), session: libc::getsid(0) } }
+}
+
+/// This process's supplementary groups.
+fn groups() -> Vec<u32> {
+    // SAFETY: with a size of zero nothing is written.
+    let count = unsafe { libc::getgroups(0, std::ptr::null_mut()) };
+    let mut groups = vec![0; usize::try_from(count).unwrap_or(0)];
+    // SAFETY: the vector has room for as many as are asked for.
+    let count = unsafe { libc::getgroups(count, groups.as_mut_ptr()) };
+    groups.truncate(usize::try_from(count).unwrap_or(0));
+    groups
 }
 
 /// The dynamic linker that a program asks for. What is wrong with the program itself is said by those who load it.
@@ -85,7 +149,7 @@ fn interpreter(program: &str, executable: &[u8]) -> Result<Option<Interpreter>, 
     let Some(path) = Image::parse(executable).ok().and_then(|image| image.interpreter) else {
         return Ok(None);
     };
-    match fs::read(&path) {
+    match regular::read(Path::new(&path)) {
         Ok(executable) => Ok(Some(Interpreter { path, executable })),
         Err(error) => Err(LaunchError::Interpreter { program: program.to_owned(), path, error }),
     }

@@ -1,11 +1,11 @@
 //! Runs a Linux program as a process guest, records it and replays it.
 //!
-//! Reading order: [`ram`] (guest-physical memory), [`engine`] (what executes instructions: KVM or the software
-//! CPU, one interface), [`paging`] (the guest's page tables), [`process`] (address space, ELF, vDSO), [`linux`]
-//! (the personality that serves system calls), [`gate`] (the one place where non-determinism enters),
-//! [`journal`] (what the gate wrote), [`crumbs`] (a note of every exit) with [`stack`] (who called whom), [`record`]
-//! and [`replay`] (the two drivers), [`elfcore`] (core files), [`dump`] and [`trail`] (what a crash leaves: its core, its
-//! last branches).
+//! Reading order: [`host`] (the processor that this runs on), [`ram`] (guest-physical memory and page tables), [`engine`] (what executes instructions: KVM or the software
+//! CPU, one interface), [`memory`] (address spaces), [`gate`] (the one place where non-determinism enters) with [`position`]
+//! and [`signal`] (plain data), [`elf`] and [`program`] (what is started), [`linux`] (the personality: tasks, processes, system
+//! calls) with [`syscalls`] (the table of Linux's system calls), [`process`] (the driver: one loop over processor and personality), [`journal`] (what the gate wrote), [`crumbs`] (a
+//! note of every exit) with [`stack`] (who called whom), [`record`] and [`replay`], [`elfcore`] (core files), [`dump`] and
+//! [`trail`] (what a crash leaves: its core, its last branches).
 //!
 //! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free
 //! function on the least state, so it is tested without a virtual machine.
@@ -13,21 +13,31 @@
 pub mod cpu_model;
 pub mod crumbs;
 pub mod dump;
+pub mod elf;
 pub mod elfcore;
 pub mod engine;
+pub mod failure;
 pub mod gate;
+pub mod host;
 pub mod interrupt;
 pub mod journal;
 pub mod launch;
 pub mod linux;
-pub mod paging;
-mod patience;
+pub mod memory;
+pub mod position;
 pub mod probe;
 pub mod process;
+pub mod program;
 pub mod ram;
 pub mod record;
 pub mod recording;
 pub mod replay;
 pub mod sandbox;
+pub mod signal;
 pub mod stack;
+pub mod syscalls;
+mod tape;
+pub mod timeline;
 pub mod trail;
+
+pub use ram::paging;

@@ -2,24 +2,25 @@
 
 use crate::crumbs::{Keep, Leaver};
 use crate::dump::auxv_at_start;
-use crate::engine::{Engine, EngineKind};
+use crate::engine::{EngineKind, Machine};
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
-use crate::journal::schema::{BEHAVIOUR, Checkpoint, digest_all, digest_executable, digest_fpu, digest_regs};
+use crate::journal::schema::{BEHAVIOUR, digest_executable, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
-use crate::patience::Patience;
-use crate::process::{Launch, Process, ProcessError, Step};
+use crate::process::Print;
+use crate::process::{Death, Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
-use lbr::Armed;
-use std::cell::Cell;
+use crate::timeline::{LastBranches, Recent, RetraceError};
+use lbr::{Armed, Filter};
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use x86::state::Regs;
 
 /// Memory is digested no more often than costs this part of the run time.
-const CHECKPOINT_COST: u32 = 100;
+const DIGEST_COST: u32 = 100;
 /// And no more often than this, since each also grows the journal.
-const CHECKPOINT_EVERY: Duration = Duration::from_millis(250);
+const DIGEST_EVERY: Duration = Duration::from_millis(250);
 
 /// Why a program could not be recorded, or its recording does not have an end in order.
 #[derive(Debug, thiserror::Error)]
@@ -44,13 +45,28 @@ pub struct Recorded {
     pub engine: EngineKind,
     /// The program as it ended, with its memory.
     pub process: Process,
+    /// Its near past.
+    recent: Recent,
     /// The auxiliary vector that it was started with.
     pub auxv: Vec<(u64, u64)>,
+}
+
+impl Recorded {
+    /// The newest `records` branches before the crash that the program ended in, of those that `filter` lets through, from a
+    /// checkpoint shortly before it. They can be had once.
+    ///
+    /// # Errors
+    /// As [`Recent::last_branches`], and when it did not end in a crash.
+    pub fn last_branches(&mut self, records: u32, filter: Filter) -> Result<LastBranches, RetraceError> {
+        let End::Killed(death) = self.end else { return Err(RetraceError::NoCheckpoint) };
+        self.recent.last_branches(&mut self.process, death, records, filter)
+    }
 }
 
 /// What the gate and the driver share.
 struct Shared {
     writer: Writer,
+    recent: RefCell<Recent>,
     events: Cell<u64>,
     path: String,
 }
@@ -58,6 +74,13 @@ struct Shared {
 impl Shared {
     fn failed(&self, error: io::Error) -> GateError {
         GateError::Write { path: self.path.clone(), error }
+    }
+
+    /// Journals a record of an event, and keeps it for the near past.
+    fn put_event(&self, record: &Record) -> Result<(), GateError> {
+        self.put(record)?;
+        self.recent.borrow_mut().put(record);
+        Ok(())
     }
 
     fn put(&self, record: &Record) -> Result<(), GateError> {
@@ -78,22 +101,23 @@ impl Gate for RecordingGate {
         }
     }
 
-    fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError> {
+    fn begin(&mut self, event: Event, task: i32, regs: &Regs) -> Result<(), GateError> {
         let shared = &self.shared;
         shared.events.set(shared.events.get() + 1);
         tracing::trace!(event = shared.events.get(), ?event, rip = format_args!("{:#x}", regs.rip));
-        shared.put(&Record::Begin { event, regs: digest_regs(regs) })
+        shared.put_event(&Record::Begin { event, task, regs: digest_regs(regs) })
     }
 
     fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError> {
         let input = produce();
         self.shared.writer.put_input(&input).map_err(|e| self.shared.failed(e))?;
+        self.shared.recent.borrow_mut().put_input(&input);
         Ok(input)
     }
 
     fn time(&mut self) -> Result<Time, GateError> {
         let time = Time::now();
-        self.shared.put(&Record::Time(time))?;
+        self.shared.put_event(&Record::Time(time))?;
         Ok(time)
     }
 
@@ -104,20 +128,38 @@ impl Gate for RecordingGate {
     }
 }
 
-/// Runs `launch` on `engine` to its end and records it, with crumbs if they are to be kept, and with the engine's branch
-/// records kept to one thread if they are armed.
+/// Is told of each process that a signal ends while others go on, and of the first one whenever it is not the last: the
+/// registers and the memory are those of that moment.
+/// The near past gives its last branches.
+pub type OnDeath<'a> = &'a mut dyn FnMut(&mut Process, Death, &mut Recent);
+
+/// What is kept of a recording besides its journal.
+#[derive(Default)]
+pub struct Options {
+    /// Crumbs, if they are to be kept.
+    pub crumbs: Option<Keep>,
+    /// The processor's branch records are kept to one task, if they are armed.
+    pub records: Option<Armed>,
+    /// The newest checkpoints are kept in memory, from which a crash can be run again.
+    pub near_past: bool,
+    /// Takes a line for each system call.
+    pub trace: Option<Print>,
+}
+
+/// Runs `launch` on `machine` to its end and records it.
 ///
 /// # Errors
 /// When it cannot be started, the engine fails, or the journal cannot be written. What was recorded before is
 /// in the folder and replays.
 pub fn record(
     recording: &Recording,
-    engine: Box<dyn Engine>,
+    machine: Machine,
     launch: &Launch,
-    crumbs: Option<Keep>,
-    records: Option<Armed>,
+    options: Options,
+    died: OnDeath<'_>,
 ) -> Result<Recorded, RecordError> {
-    let kind = engine.kind();
+    let Options { crumbs, records, near_past, trace } = options;
+    let kind = machine.cpu.kind();
     recording.store_programs(launch)?;
     let path = recording.journal();
     let header = Header {
@@ -132,73 +174,86 @@ pub fn record(
             .as_ref()
             .map(|interpreter| digest_executable(&interpreter.executable)),
     };
+    // Before the journal: without one there is no recording, and with one it has its crumbs.
+    let crumbs = crumbs.map(|keep| Leaver::create(recording, &launch.executable, keep)).transpose()?;
     let writer = Writer::create(&path, &header)
         .map_err(|error| RecordingError::Write { path: path.clone(), error })?;
-    let shared = Rc::new(Shared { writer, events: Cell::new(0), path: path.display().to_string() });
-    let crumbs = crumbs.map(|keep| Leaver::create(recording, &launch.executable, keep)).transpose()?;
+    let recent = RefCell::new(Recent::new(near_past));
+    let shared = Rc::new(Shared { writer, recent, events: Cell::new(0), path: path.display().to_string() });
     let gate = RecordingGate { shared: Rc::clone(&shared), crumbs };
-    let mut process = Process::start(engine, Box::new(gate), launch)?;
+    // The rights of new files are those that the kernel of the guest has masked.
+    // SAFETY: umask takes no pointer and cannot fail.
+    unsafe { libc::umask(0) };
+    let mut process = Process::start(machine, Box::new(gate), launch)?;
+    trace.into_iter().for_each(|print| process.trace(print));
     records.into_iter().for_each(|records| process.empty_at_switches(records));
     let auxv = auxv_at_start(&process);
-    let end = drive(&mut process, &shared)?;
-    shared.put(&Record::End(end)).map_err(ProcessError::from)?;
-    let journal_bytes = shared.writer.finish().map_err(|e| ProcessError::from(shared.failed(e)))?;
-    Ok(Recorded { end, events: shared.events.get(), journal_bytes, engine: kind, process, auxv })
+    let driven = drive(&mut process, &shared, died);
+    if driven.is_err() {
+        shared.writer.drop_unfinished();
+    }
+    let end = *driven.as_ref().unwrap_or(&End::Stopped);
+    let ended =
+        shared.put(&Record::End(end)).and_then(|()| shared.writer.finish().map_err(|e| shared.failed(e)));
+    driven?;
+    let journal_bytes = ended.map_err(ProcessError::from)?;
+    if !shared.writer.is_in_place() {
+        return Err(RecordingError::Lost { path }.into());
+    }
+    let recent = shared.recent.replace(Recent::new(false));
+    Ok(Recorded { end, events: shared.events.get(), journal_bytes, engine: kind, process, recent, auxv })
 }
 
-/// Steps the program to its end, with a checkpoint now and then and at the end.
-fn drive(process: &mut Process, shared: &Shared) -> Result<End, ProcessError> {
-    let mut pace = Pace { next: Instant::now() + CHECKPOINT_EVERY };
-    let mut patience = Patience::default();
+/// Steps the program to its end, with digests of all that the program is now and then and at the end.
+fn drive(process: &mut Process, shared: &Shared, died: OnDeath<'_>) -> Result<End, ProcessError> {
+    let mut pace = Pace { next: Instant::now() + DIGEST_EVERY };
     loop {
-        patience.note(process);
         let events_before = shared.events.get();
         let step = process.step()?;
         shared.writer.mark_whole();
+        if step == Step::Running {
+            shared.recent.borrow_mut().keep_if_due(process, shared.events.get())?;
+        }
         let end = match step {
             Step::Running => {
-                // A page fault leaves no record: replay would look for the checkpoint behind the event before it.
+                // A page fault leaves no record: replay would look for the digests behind the event before it.
                 if shared.events.get() > events_before {
-                    pace.checkpoint_if_due(process, shared)?;
+                    pace.digest_if_due(process, shared)?;
                 }
+                continue;
+            }
+            Step::Died(death) => {
+                died(process, death, &mut shared.recent.borrow_mut());
                 continue;
             }
             Step::Exited(status) => End::Exited(status),
             Step::Killed(death) => End::Killed(death),
             // Where exactly the program was interrupted is not known, so there is no state to compare.
-            Step::Interrupted | Step::Budget => return Ok(End::Interrupted),
+            Step::Interrupted | Step::Budget => {
+                process.abandon();
+                return Ok(End::Interrupted);
+            }
         };
-        shared.put(&Record::Checkpoint(checkpoint(process)?))?;
+        shared.put(&Record::Digests(process.digests()?))?;
         return Ok(end);
     }
 }
 
-/// When the next checkpoint is due.
+/// When the next digests are due.
 struct Pace {
     next: Instant,
 }
 
 impl Pace {
-    fn checkpoint_if_due(&mut self, process: &mut Process, shared: &Shared) -> Result<(), ProcessError> {
+    fn digest_if_due(&mut self, process: &mut Process, shared: &Shared) -> Result<(), ProcessError> {
         let before = Instant::now();
         if before < self.next {
             return Ok(());
         }
-        shared.put(&Record::Checkpoint(checkpoint(process)?))?;
+        shared.put(&Record::Digests(process.digests()?))?;
         shared.writer.mark_whole();
         let after = Instant::now();
-        self.next = after + CHECKPOINT_EVERY.max((after - before) * CHECKPOINT_COST);
+        self.next = after + DIGEST_EVERY.max((after - before) * DIGEST_COST);
         Ok(())
     }
-}
-
-/// Digests of all that a program is: what recording writes and replay compares.
-pub(crate) fn checkpoint(process: &mut Process) -> Result<Checkpoint, ProcessError> {
-    let state = process.state()?;
-    let (mut regs, mut fpu) = (vec![digest_regs(&state.regs)], vec![digest_fpu(&state.fpu)]);
-    for (_, state) in process.other_threads() {
-        regs.push(digest_regs(&state.regs));
-        fpu.push(digest_fpu(&state.fpu));
-    }
-    Ok(Checkpoint { regs: digest_all(&regs), fpu: digest_all(&fpu), memory: process.memory_digest() })
 }

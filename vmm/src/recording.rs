@@ -6,7 +6,8 @@
 
 use crate::cpu_model::Model;
 use crate::journal::{Header, JournalError, Reader, schema};
-use crate::process::Launch;
+use crate::program::Launch;
+use lbr::regular;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -34,7 +35,7 @@ pub enum RecordingError {
         recording: bool,
     },
     /// There is no recording in it.
-    #[error("{} is not a recording: it has no file `journal`", dir.display())]
+    #[error("{} is not a recording: it has no file `journal` (a recorder that is killed at once leaves none)", dir.display())]
     NotARecording {
         /// The folder.
         dir: PathBuf,
@@ -46,6 +47,12 @@ pub enum RecordingError {
         path: PathBuf,
         /// Why not.
         error: io::Error,
+    },
+    /// Somebody took the journal away, perhaps the program itself.
+    #[error("there is no recording: {} was removed, replaced or cut while it was written", path.display())]
+    Lost {
+        /// The journal.
+        path: PathBuf,
     },
     /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
@@ -179,6 +186,12 @@ impl Recording {
         self.dir.join("core")
     }
 
+    /// The path of the core of a process that is not the first, whether or not there is one.
+    #[must_use]
+    pub fn core_of(&self, pid: i32) -> PathBuf {
+        self.dir.join(format!("core.{pid}"))
+    }
+
     /// The path of the one virtual CPU's crumbs, whether or not there are any.
     #[must_use]
     pub fn crumbs(&self) -> PathBuf {
@@ -238,7 +251,7 @@ impl Recording {
 
 /// Reads the copy of a program, which has this digest.
 fn stored(path: PathBuf, expected: u64) -> Result<Vec<u8>, RecordingError> {
-    let bytes = fs::read(&path).map_err(|error| RecordingError::Read { path: path.clone(), error })?;
+    let bytes = regular::read(&path).map_err(|error| RecordingError::Read { path: path.clone(), error })?;
     match schema::digest_executable(&bytes) {
         found if found != expected => Err(RecordingError::OtherProgram { path, expected, found }),
         _ => Ok(bytes),

@@ -2,15 +2,14 @@
 //!
 //! The certificate of a synthesized suffix runs in one, and so do the tests of the engines.
 
-use crate::engine::{Engine, EngineError, Exit, Phys, StalePage, Until, Virt};
-use crate::paging::{FrameAllocator, PageTables, PagingError, Rights};
-use crate::ram::PAGE;
+use crate::engine::{Cpu, EngineError, Exit, Machine, Phys, StalePage, Until, Virt};
+use crate::ram::paging::{PageTables, PagingError, Rights};
+use crate::ram::{Memory, OutOfFrames, PAGE};
 use x86::state::State;
 
-/// An engine with one address space.
-pub struct Sandbox<E: Engine + ?Sized = dyn Engine> {
-    engine: Box<E>,
-    frames: FrameAllocator,
+/// A machine with one address space.
+pub struct Sandbox<C: Cpu + ?Sized = dyn Cpu> {
+    machine: Machine<C>,
     tables: PageTables,
 }
 
@@ -23,19 +22,23 @@ pub enum SandboxError {
     /// A page cannot be mapped.
     #[error(transparent)]
     Paging(#[from] PagingError),
+    /// All frames are in use.
+    #[error(transparent)]
+    Memory(#[from] OutOfFrames),
     /// An address that is not mapped.
     #[error("nothing is mapped at {0:#x}")]
     NotMapped(Virt),
 }
 
-impl<E: Engine + ?Sized> Sandbox<E> {
-    /// An empty address space on `engine`.
-    pub fn new(mut engine: Box<E>) -> Result<Sandbox<E>, SandboxError> {
-        let mut frames = FrameAllocator::new(&*engine);
-        let entry = engine.kernel_entry();
-        let tables = PageTables::new(engine.ram_mut(), &mut frames, entry)?;
-        engine.set_page_table(tables.root())?;
-        Ok(Sandbox { engine, frames, tables })
+impl<C: Cpu + ?Sized> Sandbox<C> {
+    /// An empty address space on `machine`.
+    ///
+    /// # Errors
+    /// When there is no memory for its page tables.
+    pub fn new(mut machine: Machine<C>) -> Result<Sandbox<C>, SandboxError> {
+        let tables = PageTables::new(&mut machine.memory)?;
+        machine.cpu.set_page_table(tables.root());
+        Ok(Sandbox { machine, tables })
     }
 
     /// Puts `bytes` at `va`, with `rights` for all the pages that they touch; what else is in those pages is zero, or
@@ -43,38 +46,40 @@ impl<E: Engine + ?Sized> Sandbox<E> {
     pub fn map(&mut self, va: Virt, bytes: &[u8], rights: Rights) -> Result<(), SandboxError> {
         let mut stale = Vec::new();
         for page in pages(va, bytes.len() as u64) {
-            let known = self.tables.walk(self.engine.ram(), page);
-            let ram = self.engine.ram_mut();
+            let known = self.tables.walk(self.memory().ram(), page);
+            let memory = &mut self.machine.memory;
             let frame = match known {
                 Some(mapping) => {
                     stale.push(StalePage { page, frame: mapping.frame });
                     mapping.frame
                 }
-                None => self.frames.allocate(ram)?,
+                None => memory.allocate()?,
             };
-            self.tables.map(ram, &mut self.frames, page, frame, rights)?;
+            self.tables.map(memory, page, frame, rights)?;
         }
-        self.copy_in(va, bytes)?;
-        Ok(self.engine.invalidate(&stale)?)
+        self.machine.memory.invalidate(stale);
+        self.copy_in(va, bytes)
     }
 
     /// Takes away the pages that `len` bytes at `va` touch; their frames are used again.
     pub fn unmap(&mut self, va: Virt, len: u64) -> Result<(), SandboxError> {
         let (mut gone, mut stale) = (Vec::new(), Vec::new());
         for page in pages(va, len) {
-            if let Some((mapping, old)) = self.tables.unmap(self.engine.ram_mut(), page) {
+            if let Some((mapping, old)) = self.tables.unmap(self.machine.memory.ram_mut(), page) {
                 gone.push(mapping.frame);
                 stale.extend(old);
             }
         }
-        self.engine.invalidate(&stale)?;
-        gone.into_iter().for_each(|frame| self.frames.release(frame));
+        let memory = &mut self.machine.memory;
+        memory.invalidate(stale);
+        gone.into_iter().for_each(|frame| memory.frames_mut().release(frame));
         Ok(())
     }
 
     /// Takes away every page.
     pub fn clear(&mut self) -> Result<(), SandboxError> {
-        let all: Vec<Virt> = self.tables.mapped(self.engine.ram(), 0, Virt::MAX).map(|(va, _)| va).collect();
+        let all: Vec<Virt> =
+            self.tables.mapped(self.machine.memory.ram(), 0, Virt::MAX).map(|(va, _)| va).collect();
         all.into_iter().try_for_each(|page| self.unmap(page, PAGE))
     }
 
@@ -82,9 +87,10 @@ impl<E: Engine + ?Sized> Sandbox<E> {
     pub fn protect(&mut self, va: Virt, len: u64, rights: Option<Rights>) -> Result<(), SandboxError> {
         let mut stale = Vec::new();
         for page in pages(va, len) {
-            stale.extend(self.tables.protect(self.engine.ram_mut(), page, rights));
+            stale.extend(self.tables.protect(self.machine.memory.ram_mut(), page, rights));
         }
-        Ok(self.engine.invalidate(&stale)?)
+        self.machine.memory.invalidate(stale);
+        Ok(())
     }
 
     /// Reads memory, whatever its rights are.
@@ -93,7 +99,7 @@ impl<E: Engine + ?Sized> Sandbox<E> {
         for (at, len) in pieces(va, rest.len() as u64) {
             let frame = self.frame(at)?;
             let (now, later) = rest.split_at_mut(len);
-            now.copy_from_slice(&self.engine.ram().frame(frame)[offset(at)..][..len]);
+            now.copy_from_slice(&self.machine.memory.ram().frame(frame)[offset(at)..][..len]);
             rest = later;
         }
         if rest.is_empty() { Ok(()) } else { Err(SandboxError::NotMapped(0)) }
@@ -103,16 +109,17 @@ impl<E: Engine + ?Sized> Sandbox<E> {
     pub fn write(&mut self, va: Virt, bytes: &[u8]) -> Result<(), SandboxError> {
         self.copy_in(va, bytes)?;
         let code: Vec<StalePage> = pages(va, bytes.len() as u64)
-            .filter_map(|page| Some((page, self.tables.walk(self.engine.ram(), page)?)))
+            .filter_map(|page| Some((page, self.tables.walk(self.machine.memory.ram(), page)?)))
             .filter(|(_, mapping)| mapping.rights.is_some_and(|rights| rights.execute))
             .map(|(page, mapping)| StalePage { page, frame: mapping.frame })
             .collect();
-        Ok(self.engine.invalidate(&code)?)
+        self.machine.memory.invalidate(code);
+        Ok(())
     }
 
     /// The mapped pages in order, each with its bytes.
     pub fn pages(&self) -> impl Iterator<Item = (Virt, &[u8])> {
-        let ram = self.engine.ram();
+        let ram = self.machine.memory.ram();
         self.tables
             .mapped(ram, 0, Virt::MAX)
             .map(move |(va, mapping)| (va, ram.frame(mapping.frame).as_slice()))
@@ -120,38 +127,44 @@ impl<E: Engine + ?Sized> Sandbox<E> {
 
     /// Loads all registers.
     pub fn load(&mut self, state: &State) -> Result<(), SandboxError> {
-        self.engine.set_regs(&state.regs)?;
-        Ok(self.engine.set_fpu(&state.fpu)?)
+        self.machine.cpu.set_regs(&state.regs)?;
+        Ok(self.machine.cpu.set_fpu(&state.fpu)?)
     }
 
     /// All registers.
     pub fn state(&mut self) -> Result<State, SandboxError> {
-        Ok(State { fpu: self.engine.fpu()?, regs: *self.engine.regs() })
+        Ok(State { fpu: self.machine.cpu.fpu()?, regs: *self.machine.cpu.regs() })
     }
 
     /// Runs to the next exit.
     pub fn run(&mut self, until: Until) -> Result<Exit, SandboxError> {
-        Ok(self.engine.run(until)?)
+        Ok(self.machine.run(until)?)
     }
 
-    /// The engine.
+    /// The processor.
     #[must_use]
-    pub fn engine(&self) -> &E {
-        &self.engine
+    pub fn cpu(&self) -> &C {
+        &self.machine.cpu
     }
 
-    /// The engine, writable.
-    pub fn engine_mut(&mut self) -> &mut E {
-        &mut self.engine
+    /// The processor, writable.
+    pub fn cpu_mut(&mut self) -> &mut C {
+        &mut self.machine.cpu
     }
 
-    /// Writes memory without telling the engine.
+    /// The memory.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.machine.memory
+    }
+
+    /// Writes memory without telling the processor.
     fn copy_in(&mut self, va: Virt, bytes: &[u8]) -> Result<(), SandboxError> {
         let mut rest = bytes;
         for (at, len) in pieces(va, rest.len() as u64) {
             let frame = self.frame(at)?;
             let (now, later) = rest.split_at(len);
-            self.engine.ram_mut().frame_mut(frame)[offset(at)..][..len].copy_from_slice(now);
+            self.machine.memory.ram_mut().frame_mut(frame)[offset(at)..][..len].copy_from_slice(now);
             rest = later;
         }
         if rest.is_empty() { Ok(()) } else { Err(SandboxError::NotMapped(0)) }
@@ -159,7 +172,7 @@ impl<E: Engine + ?Sized> Sandbox<E> {
 
     /// The frame of the page of `va`.
     pub(crate) fn frame(&self, va: Virt) -> Result<Phys, SandboxError> {
-        let mapping = self.tables.walk(self.engine.ram(), va).ok_or(SandboxError::NotMapped(va))?;
+        let mapping = self.tables.walk(self.machine.memory.ram(), va).ok_or(SandboxError::NotMapped(va))?;
         Ok(mapping.frame)
     }
 }
@@ -187,7 +200,7 @@ fn offset(va: Virt) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::soft::SoftEngine;
+    use crate::engine::soft::SoftCpu;
 
     #[test]
     fn pieces_are_cut_at_pages_and_none_are_empty() {
@@ -202,7 +215,7 @@ mod tests {
 
     #[test]
     fn no_bytes_are_read_and_written_anywhere() {
-        let mut sandbox = Sandbox::new(Box::new(SoftEngine::new(1 << 20).unwrap())).unwrap();
+        let mut sandbox = Sandbox::new(SoftCpu::machine(1 << 20).unwrap()).unwrap();
         let rights = Rights { write: true, execute: false };
         for va in [0, 0x1000, 0x1234, Virt::MAX] {
             sandbox.read(va, &mut []).unwrap();

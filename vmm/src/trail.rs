@@ -6,9 +6,11 @@ use crate::crumbs;
 use crate::dump::{self, About, DumpError};
 use crate::engine::{self, Counters, EngineKind, Until};
 use crate::journal::End;
+use crate::position::Position;
 use crate::process::{Death, Process};
 use crate::recording::Recording;
 use crate::replay::{Progress, Replay, ReplayError};
+use crate::timeline::Timeline;
 use lbr::{Armed, Filter, Provenance, Trail};
 
 /// Memory of the software CPU's guest: as large as any guest that records.
@@ -41,20 +43,51 @@ pub struct Derived {
 }
 
 /// Runs a recorded crash again and records its branches: the newest `records` (at most 32) of those that `filter` lets
-/// through.
+/// through. The recording is run once; from a checkpoint near its end it is run again with the model switched on.
 ///
 /// # Errors
 /// When the recording does not replay on the software CPU, or does not end in a crash.
 pub fn derive(recording: &Recording, records: u32, filter: Filter) -> Result<Derived, TrailError> {
-    let mut replay = on_software_cpu(recording)?;
+    let mut timeline = on_software_cpu(recording)?;
+    let Some(End::Killed(death)) = timeline.run_to_end()?.end else { return Err(TrailError::NoCrash) };
+    let counters = timeline.replay().process().cpu().counters().unwrap_or_default();
+    // A call stack begins with the program.
+    let mut back = if filter.is_call_stack() { u64::MAX } else { FIRST_LOOK_BACK };
+    loop {
+        timeline.seek_retired(counters.instructions.saturating_sub(back))?;
+        let from_start = timeline.position() == Position::default();
+        let (trail, emptied) = record_to_end(&mut timeline, filter)?;
+        // Records that another task's were emptied for are all that there would be.
+        if from_start || emptied || trail.records.len() >= index(records) {
+            let trail = trail.newest(records);
+            return Ok(Derived { trail, counters, death, replay: timeline.into_replay() });
+        }
+        back = back.saturating_mul(LOOK_BACK_FURTHER);
+    }
+}
+
+/// So many instructions before the crash is where branches are recorded from at first.
+const FIRST_LOOK_BACK: u64 = 1 << 16;
+/// And so many times as many each time when those had too few branches.
+const LOOK_BACK_FURTHER: u64 = 64;
+
+/// Records branches from here to the end of the recording; says with them whether the records were emptied on the way.
+fn record_to_end(timeline: &mut Timeline, filter: Filter) -> Result<(Trail, bool), TrailError> {
     let refused = |error: &dyn std::error::Error| TrailError::Capture(error.to_string());
-    let armed = Armed::arm(replay.process_mut().engine_mut(), filter).map_err(|e| refused(&e))?;
-    replay.process_mut().empty_at_switches(armed);
-    let Some(End::Killed(death)) = replay.run_to_end()?.end else { return Err(TrailError::NoCrash) };
-    let engine = replay.process_mut().engine_mut();
-    let trail = armed.capture(engine, Provenance::Derived).map_err(|e| refused(&e))?.newest(records);
-    let counters = engine.counters().unwrap_or_default();
-    Ok(Derived { trail, counters, death, replay })
+    let process = timeline.replay_mut().process_mut();
+    let armed = Armed::arm(process.cpu_mut(), filter).map_err(|e| refused(&e))?;
+    process.empty_at_switches(armed);
+    let emptied = process.emptied();
+    while !timeline.ended() {
+        timeline.step_until(Until::Exit)?;
+    }
+    let process = timeline.replay_mut().process_mut();
+    let trail = armed.capture(process.cpu_mut(), Provenance::Derived).map_err(|e| refused(&e))?;
+    Ok((trail, process.emptied() > emptied))
+}
+
+fn index(records: u32) -> usize {
+    usize::try_from(records).unwrap_or(usize::MAX)
 }
 
 impl Derived {
@@ -64,12 +97,10 @@ impl Derived {
     /// # Errors
     /// When it cannot be written; the one that is there stays.
     pub fn write_core(&mut self, recording: &Recording, origin: &str) -> Result<(), DumpError> {
-        let launch = self.replay.launch().clone();
         let mut crumbs = crumbs::of_core(recording);
         crumbs.iter_mut().for_each(|crumbs| self.replay.add_counts(crumbs));
         let about = About {
             death: self.death,
-            launch: &launch,
             auxv: self.replay.auxv().to_vec(),
             origin: origin.to_owned(),
             trail: Some(self.trail.to_bytes()),
@@ -84,43 +115,39 @@ impl Derived {
 /// A recorded program near its end, run again on the software CPU one instruction at a time: the truth that a
 /// synthesized suffix is measured against.
 pub struct Tail {
-    replay: Replay,
+    timeline: Timeline,
     /// Instructions that have retired at the end.
     total: u64,
-    ended: bool,
 }
 
 impl Tail {
-    /// Stands before the last `count` instructions that retire, or at the program's first. Runs the whole recording
-    /// twice.
+    /// Stands before the last `count` instructions that retire, or at the program's first. Runs the recording once.
     ///
     /// # Errors
     /// As [`derive()`].
     pub fn open(recording: &Recording, count: u64) -> Result<Tail, TrailError> {
-        let mut replay = on_software_cpu(recording)?;
-        replay.run_to_end()?;
-        let total = retired(&replay);
-        let mut replay = on_software_cpu(recording)?;
-        let from = Until::Retired(total.saturating_sub(count));
-        while replay.step_until(from)? == Progress::Running {}
-        Ok(Tail { replay, total, ended: false })
+        let mut timeline = on_software_cpu(recording)?;
+        timeline.run_to_end()?;
+        let total = retired(&timeline);
+        timeline.seek_retired(total.saturating_sub(count))?;
+        Ok(Tail { timeline, total })
     }
 
     /// How many instructions are to retire from here on.
     #[must_use]
     pub fn left(&self) -> u64 {
-        self.total.saturating_sub(retired(&self.replay))
+        self.total.saturating_sub(retired(&self.timeline))
     }
 
     /// Whether the program has ended.
     #[must_use]
     pub fn ended(&self) -> bool {
-        self.ended
+        self.timeline.ended()
     }
 
     /// The program, before the instruction at rip.
     pub fn process_mut(&mut self) -> &mut Process {
-        self.replay.process_mut()
+        self.timeline.replay_mut().process_mut()
     }
 
     /// Runs the instruction at rip, and says whether it retired: the one that crashes does not. One that reads the machine
@@ -129,20 +156,23 @@ impl Tail {
     /// # Errors
     /// As [`derive()`].
     pub fn step(&mut self) -> Result<bool, TrailError> {
-        while self.replay.process().waits() && !self.ended {
-            self.ended = self.replay.step()? == Progress::Done;
+        while self.timeline.replay().process().waits() && !self.ended() {
+            self.timeline.step_until(Until::Exit)?;
         }
-        let (rip, before) = (self.replay.process().engine().regs().rip, retired(&self.replay));
+        let (rip, before) = (self.rip(), retired(&self.timeline));
         loop {
-            let progress = self.replay.step_until(Until::Retired(before + 1))?;
-            self.ended = progress == Progress::Done;
-            let rip_moved = self.replay.process().engine().regs().rip != rip;
-            let done = retired(&self.replay) > before || (progress == Progress::Running && rip_moved);
+            let progress = self.timeline.step_until(Until::Retired(before + 1))?;
+            let rip_moved = self.rip() != rip;
+            let done = retired(&self.timeline) > before || (progress == Progress::Running && rip_moved);
             // A page that is brought in restarts its instruction.
-            if done || self.ended {
+            if done || self.ended() {
                 return Ok(done);
             }
         }
+    }
+
+    fn rip(&self) -> u64 {
+        self.timeline.replay().process().cpu().regs().rip
     }
 }
 
@@ -155,7 +185,7 @@ pub fn tail_log(recording: &Recording, count: u64) -> Result<Vec<u64>, TrailErro
     let mut tail = Tail::open(recording, count)?;
     let mut log = Vec::new();
     while !tail.ended() {
-        let rip = tail.process_mut().engine().regs().rip;
+        let rip = tail.process_mut().cpu().regs().rip;
         if tail.step()? {
             log.push(rip);
         }
@@ -164,11 +194,11 @@ pub fn tail_log(recording: &Recording, count: u64) -> Result<Vec<u64>, TrailErro
     Ok(log.split_off(surplus))
 }
 
-fn on_software_cpu(recording: &Recording) -> Result<Replay, TrailError> {
-    let engine = engine::open(EngineKind::Soft, GUEST_MEMORY).map_err(crate::process::ProcessError::from);
-    Ok(Replay::start(recording, engine.map_err(ReplayError::from)?, None)?)
+fn on_software_cpu(recording: &Recording) -> Result<Timeline, TrailError> {
+    let machine = engine::open(EngineKind::Soft, GUEST_MEMORY).map_err(crate::process::ProcessError::from);
+    Ok(Timeline::open(recording, machine.map_err(ReplayError::from)?)?)
 }
 
-fn retired(replay: &Replay) -> u64 {
-    replay.process().engine().counters().unwrap_or_default().instructions
+fn retired(timeline: &Timeline) -> u64 {
+    timeline.replay().process().cpu().counters().unwrap_or_default().instructions
 }

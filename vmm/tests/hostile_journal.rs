@@ -4,8 +4,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use vmm::cpu_model::Model;
-use vmm::engine::{self, Engine, EngineKind, Until};
-use vmm::gate::{Event, MemoryWrite};
+use vmm::engine::{self, EngineKind, Machine, Until};
+use vmm::gate::{Event, Input, MemoryWrite};
 use vmm::journal::{Header, Reader, Record, frame};
 use vmm::launch::launch_here;
 use vmm::recording::Recording;
@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-fn soft() -> Box<dyn Engine> {
+fn soft() -> Machine {
     engine::open(EngineKind::Soft, MEMORY).unwrap()
 }
 
@@ -54,7 +54,8 @@ fn recorded(dir: &Path, arguments: &[OsString]) -> Option<Recording> {
         return None;
     };
     let recording = Recording::create(&dir.join("rec"), false).unwrap();
-    vmm::record::record(&recording, soft(), &launch, None, None).unwrap();
+    vmm::record::record(&recording, soft(), &launch, vmm::record::Options::default(), &mut |_, _, _| {})
+        .unwrap();
     Some(recording)
 }
 
@@ -79,18 +80,18 @@ fn write_records(path: &Path, header: &Header, records: &[Record]) {
 fn change(records: &mut Vec<Record>, random: &mut Random) {
     let at = random.below(records.len());
     match (&mut records[at], random.below(4)) {
-        (Record::Input(input), 0) => input.result = random.nasty().cast_signed(),
-        (Record::Input(input), 1) => {
+        (Record::Input(Input::Bytes { result, .. }), 0) => *result = random.nasty().cast_signed(),
+        (Record::Input(Input::Bytes { writes, .. }), 1) => {
             let bytes = vec![0xa5; random.below(9000)];
-            input.writes.push(MemoryWrite { address: random.nasty(), bytes });
+            writes.push(MemoryWrite { address: random.nasty(), bytes });
         }
-        (Record::Input(input), 2) if !input.writes.is_empty() => {
-            let at = random.below(input.writes.len());
-            input.writes[at].address = random.nasty();
+        (Record::Input(Input::Bytes { writes, .. }), 2) if !writes.is_empty() => {
+            let at = random.below(writes.len());
+            writes[at].address = random.nasty();
         }
+        (Record::Input(input), 3) => *input = Input::Result(random.nasty().cast_signed()),
         (Record::Input(input), _) => {
-            input.result = random.nasty().cast_signed();
-            input.writes.clear();
+            *input = Input::Bytes { result: random.nasty().cast_signed(), writes: Vec::new() };
         }
         (Record::Time(time), _) => (time.real, time.monotonic) = (random.nasty(), random.nasty()),
         (Record::Begin { event, .. }, 0) => *event = Event::Syscall(random.nasty()),

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
-use crate::bus::{Bus, PAGE_SIZE};
+use crate::bus::Bus;
 use crate::cpu::Cpu;
-use crate::frames::Stamp;
-use crate::machine::{Exec, Handler, Last, Machine, Trap};
+use crate::frames::{Frames, Stamp};
+use crate::machine::{Handler, Last, Machine, Trap};
 use crate::op::{BranchKind, Op};
+use crate::origin::{Fetched, MAX_INSTRUCTION, Origin};
+use crate::overlong::is_too_long;
 use crate::step::{self, Step};
 use crate::table::{self, hot};
 
-/// Longest x86 instruction in bytes.
-const MAX_INSTRUCTION: usize = 15;
 /// Instructions in a block at most: bounds what one decode reads ahead.
 const MAX_BLOCK: usize = 64;
 
@@ -51,8 +51,21 @@ pub(crate) struct Block<B: Bus> {
     pub(crate) steps: Arc<[Step<B>]>,
     /// The last of `steps` again, if it is not a conditional branch and does not fall through.
     pub(crate) last: Option<Ender<Cpu<B>>>,
+    pub(crate) origin: Origin,
     /// The frames that the bytes came from; twice the same one unless the page boundary is crossed.
-    pub(crate) stamps: [Stamp; 2],
+    stamps: [Stamp; 2],
+}
+
+impl<B: Bus> Block<B> {
+    /// Whether the frames still hold what was decoded.
+    pub(crate) fn is_current(&self, frames: &Frames) -> bool {
+        self.stamps.iter().all(|stamp| frames.is_current(*stamp))
+    }
+
+    /// Whether this is the block of `origin` as the frames are now.
+    pub(crate) fn is(&self, origin: &Origin, frames: &Frames) -> bool {
+        self.origin == *origin && self.is_current(frames)
+    }
 }
 
 /// Why there is no block at an address.
@@ -61,44 +74,6 @@ pub(crate) enum NoBlock {
     Trap(Trap),
     /// A valid instruction without semantics.
     NoSemantics(Bytes),
-}
-
-/// The instruction bytes at an address: the rest of its page, and as much of the next as one instruction needs.
-struct Fetched {
-    bytes: Vec<u8>,
-    /// How many of `bytes` lie in the first page.
-    first: usize,
-    frames: [u64; 2],
-    /// The trap that kept the second page out of `bytes`.
-    beyond: Option<Trap>,
-}
-
-fn fetch<B: Bus>(cpu: &mut Cpu<B>, rip: u64) -> Exec<Fetched> {
-    let at = cpu.locate_fetch(rip)?;
-    let first = to_index(PAGE_SIZE - rip % PAGE_SIZE);
-    let mut fetched = Fetched {
-        bytes: cpu.bus().ram()[to_index(at)..to_index(at) + first].to_vec(),
-        first,
-        frames: [at - at % PAGE_SIZE; 2],
-        beyond: None,
-    };
-    if first < MAX_INSTRUCTION {
-        match cpu.locate_fetch(rip.wrapping_add(first as u64)) {
-            Ok(next) => {
-                fetched.frames[1] = next;
-                let next = to_index(next);
-                fetched.bytes.extend_from_slice(&cpu.bus().ram()[next..next + MAX_INSTRUCTION]);
-            }
-            Err(trap) => fetched.beyond = Some(trap),
-        }
-    }
-    Ok(fetched)
-}
-
-/// A RAM offset or page remainder as an index.
-#[expect(clippy::cast_possible_truncation, reason = "gretel runs on 64-bit hosts only")]
-const fn to_index(offset: u64) -> usize {
-    offset as usize
 }
 
 impl Fetched {
@@ -119,17 +94,6 @@ impl Fetched {
     }
 }
 
-/// Whether the instruction that `bytes` begin with goes on behind the longest that there can be.
-fn is_too_long(bytes: &[u8]) -> bool {
-    let failure = |len: usize| {
-        let bytes = &bytes[..bytes.len().min(len)];
-        let mut decoder = Decoder::new(64, bytes, DecoderOptions::NO_INVALID_CHECK);
-        decoder.decode().is_invalid().then(|| decoder.last_error())
-    };
-    // iced calls too many bytes invalid, so that one less must be too few.
-    failure(MAX_INSTRUCTION).is_some() && failure(MAX_INSTRUCTION - 1) == Some(NO_MORE_BYTES)
-}
-
 const NO_MORE_BYTES: iced_x86::DecoderError = iced_x86::DecoderError::NoMoreBytes;
 
 /// What the table says of one instruction.
@@ -140,16 +104,16 @@ fn handler<M: Machine>(i: &Instruction, bytes: &[u8]) -> Result<(Handler<M>, Op)
 /// Decodes the one instruction at rip.
 pub(crate) fn decode_one<B: Bus>(cpu: &mut Cpu<B>) -> Result<(Handler<Cpu<B>>, Op), NoBlock> {
     let rip = cpu.rip;
-    let fetched = fetch(cpu, rip).map_err(NoBlock::Trap)?;
+    let fetched = Origin::of(cpu, rip).map_err(NoBlock::Trap)?.fetch(cpu);
     let mut decoder = Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE);
     let i = fetched.decode(&mut decoder)?;
     handler(&i, &fetched.bytes[..i.len()])
 }
 
-/// Decodes the block at `rip` and marks its frames as code.
-pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, rip: u64) -> Result<Block<B>, NoBlock> {
-    let fetched = fetch(cpu, rip).map_err(NoBlock::Trap)?;
-    let mut decoder = Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE);
+/// Decodes the block of `origin` and marks its frames as code.
+pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, origin: Origin) -> Result<Block<B>, NoBlock> {
+    let fetched = origin.fetch(cpu);
+    let mut decoder = Decoder::with_ip(64, &fetched.bytes, origin.rip(), DecoderOptions::NONE);
     let mut steps = Steps { all: Vec::new(), last: None, before: Instruction::default() };
     while steps.last.is_none() && steps.all.len() < MAX_BLOCK && decoder.position() < fetched.first {
         let at = decoder.position();
@@ -166,12 +130,12 @@ pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, rip: u64) -> Result<Block<B
         }
     }
     let crosses = decoder.position() > fetched.first && steps.all.len() == 1;
-    let frames = if crosses { fetched.frames } else { [fetched.frames[0]; 2] };
+    let frames = origin.frames(crosses);
     for frame in frames {
         cpu.mark_code(frame);
     }
-    let stamps = frames.map(|frame| cpu.code.stamp(frame));
-    Ok(Block { steps: steps.all.into(), last: steps.last, stamps })
+    let stamps = frames.map(|frame| cpu.frames.stamp(frame));
+    Ok(Block { steps: steps.all.into(), last: steps.last, origin, stamps })
 }
 
 /// A block that is being made.

@@ -1,20 +1,29 @@
-//! The decoded blocks by address.
+//! The decoded blocks by what they were decoded from.
 //!
-//! A small direct-mapped front answers most questions with one compare; behind it a map holds every block, so
-//! that two hot blocks that share a place in the front cost a look-up each time, not a decoding.
+//! A block is keyed by its address and the frames that the address leads to ([`Origin`]), so that processes take turns
+//! on one CPU and none of them loses its blocks. Example: two processes run different programs at 0x401000. The switch
+//! to the second begins a new epoch; its first look-up of 0x401000 finds another frame behind the address, and so
+//! another block; after the switch back the first block is found again.
+//!
+//! A small direct-mapped front, by address alone, answers most questions with two compares: the address, and the epoch
+//! in which the place was last checked. In a new epoch a place is checked once, against its frames and their
+//! generations. Behind the front a map holds every block, so that two hot blocks that share a place in the front cost
+//! a look-up each time, not a decoding.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::block::{Block, Ender, NoBlock, decode_block};
-use crate::bus::{Bus, PAGE_SIZE};
+use crate::bus::Bus;
 use crate::cpu::Cpu;
-use crate::machine::Exec;
+use crate::frames::Frames;
+use crate::origin::Origin;
 use crate::step::Step;
 
 /// Places in the front; a power of two.
 const PLACES: usize = 1 << 12;
-/// Blocks at most, about a hundred megabytes; then all are forgotten and decoding begins anew.
+/// Blocks at most, about a hundred megabytes.
 const MAX_BLOCKS: usize = 1 << 18;
 
 /// A block that may be run as it is.
@@ -36,9 +45,9 @@ impl<B: Bus> Clone for Place<B> {
 }
 
 impl<B: Bus> Place<B> {
-    /// No epoch is so late.
+    /// No epoch is so late, and no index so high.
     fn empty() -> Place<B> {
-        Place { start: 0, steps: Arc::new([]), epoch: u64::MAX, block: 0 }
+        Place { start: 0, steps: Arc::new([]), epoch: u64::MAX, block: usize::MAX }
     }
 }
 
@@ -46,7 +55,9 @@ impl<B: Bus> Place<B> {
 pub(crate) struct Cache<B: Bus> {
     front: Box<[Place<B>; PLACES]>,
     blocks: Vec<Block<B>>,
-    by_address: HashMap<u64, usize>,
+    by_origin: FxHashMap<Origin, usize>,
+    /// Blocks at most.
+    room: usize,
 }
 
 /// Where the front has a block that may be run now.
@@ -62,9 +73,13 @@ const fn place(rip: u64) -> usize {
 
 impl<B: Bus> Cache<B> {
     pub(crate) fn new() -> Cache<B> {
+        Cache::with_room(MAX_BLOCKS)
+    }
+
+    fn with_room(room: usize) -> Cache<B> {
         let empty = Place::empty();
         let front = Box::new(std::array::from_fn(|_| empty.clone()));
-        Cache { front, blocks: Vec::new(), by_address: HashMap::new() }
+        Cache { front, blocks: Vec::new(), by_origin: FxHashMap::default(), room }
     }
 
     /// The address and the steps of a block.
@@ -85,7 +100,7 @@ impl<B: Bus> Cache<B> {
     pub(crate) fn find(&mut self, cpu: &mut Cpu<B>) -> Result<Found, NoBlock> {
         let n = place(cpu.rip);
         let place = &self.front[n];
-        if place.start == cpu.rip && place.epoch == cpu.code.epoch() {
+        if place.start == cpu.rip && place.epoch == cpu.frames.epoch() {
             return Ok(Found(n));
         }
         self.search(cpu)
@@ -94,44 +109,130 @@ impl<B: Bus> Cache<B> {
     #[cold]
     #[inline(never)]
     fn search(&mut self, cpu: &mut Cpu<B>) -> Result<Found, NoBlock> {
-        let start = cpu.rip;
-        let block = match self.by_address.get(&start) {
-            Some(&n) if is_current(cpu, start, &self.blocks[n]).map_err(NoBlock::Trap)? => n,
-            Some(&n) => {
-                self.blocks[n] = decode_block(cpu, start)?;
-                n
-            }
-            None => {
-                let block = decode_block(cpu, start)?;
-                self.add(start, block)
-            }
-        };
-        let n = place(start);
-        let steps = Arc::clone(&self.blocks[block].steps);
-        self.front[n] = Place { start, steps, epoch: cpu.code.epoch(), block };
+        let origin = Origin::of(cpu, cpu.rip).map_err(NoBlock::Trap)?;
+        let n = place(origin.rip());
+        let epoch = cpu.frames.epoch();
+        if self.blocks.get(self.front[n].block).is_some_and(|block| block.is(&origin, &cpu.frames)) {
+            self.front[n].epoch = epoch;
+        } else {
+            let block = self.block(cpu, origin)?;
+            let steps = Arc::clone(&self.blocks[block].steps);
+            self.front[n] = Place { start: origin.rip(), steps, epoch, block };
+        }
         Ok(Found(n))
     }
 
-    fn add(&mut self, start: u64, block: Block<B>) -> usize {
-        if self.blocks.len() == MAX_BLOCKS {
-            self.blocks.clear();
-            self.by_address.clear();
-            self.front.fill(Place::empty());
+    /// The index of the block of `origin`, decoded now if it is new or has changed.
+    fn block(&mut self, cpu: &mut Cpu<B>, origin: Origin) -> Result<usize, NoBlock> {
+        match self.by_origin.get(&origin) {
+            Some(&n) if self.blocks[n].is(&origin, &cpu.frames) => Ok(n),
+            Some(&n) => {
+                self.blocks[n] = decode_block(cpu, origin)?;
+                Ok(n)
+            }
+            None => {
+                let block = decode_block(cpu, origin)?;
+                Ok(self.add(block, &cpu.frames))
+            }
         }
+    }
+
+    fn add(&mut self, block: Block<B>, frames: &Frames) -> usize {
+        if self.blocks.len() >= self.room {
+            self.make_room(frames);
+        }
+        self.by_origin.insert(block.origin, self.blocks.len());
         self.blocks.push(block);
-        self.by_address.insert(start, self.blocks.len() - 1);
         self.blocks.len() - 1
+    }
+
+    /// Forgets the blocks of content that is gone; all of them if that does not free half of the room.
+    fn make_room(&mut self, frames: &Frames) {
+        self.blocks.retain(|block| block.is_current(frames));
+        if self.blocks.len() > self.room / 2 {
+            self.blocks.clear();
+        }
+        self.by_origin = self.blocks.iter().enumerate().map(|(n, block)| (block.origin, n)).collect();
+        self.front.fill(Place::empty());
     }
 }
 
-/// Whether `block` is still what the page tables of now and the bytes of now make of `start`.
-fn is_current<B: Bus>(cpu: &mut Cpu<B>, start: u64, block: &Block<B>) -> Exec<bool> {
-    let first = cpu.locate_fetch(start)?;
-    let second = if block.stamps[0] == block.stamps[1] {
-        first
-    } else {
-        cpu.locate_fetch((start | (PAGE_SIZE - 1)).wrapping_add(1))?
-    };
-    let frames = [first, second].map(|at| at - at % PAGE_SIZE);
-    Ok(block.stamps.iter().zip(frames).all(|(s, frame)| s.frame == frame && cpu.code.is_current(*s)))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::PAGE_SIZE;
+    use crate::flat::{Flat, Protection};
+
+    const CODE: u64 = 0x40_0000;
+    /// A page with one block at each multiple of four bytes: XOR EAX, EAX; RET; NOP.
+    fn page() -> Vec<u8> {
+        [0x31, 0xc0, 0xc3, 0x90].repeat(1024)
+    }
+
+    /// Two frames of code, the first of them mapped.
+    fn cpu() -> Cpu<Flat> {
+        let mut memory = Flat::new();
+        memory.map(CODE, &page(), Protection::CODE);
+        memory.map(CODE + PAGE_SIZE, &page(), Protection::CODE);
+        Cpu::new(memory)
+    }
+
+    /// Another process: its page of code is in this frame.
+    fn switch(cpu: &mut Cpu<Flat>, frame: u64) {
+        cpu.bus_mut().alias(CODE, frame, Protection::CODE);
+        cpu.flush_tlb();
+    }
+
+    /// The steps of the block at `rip`.
+    fn steps(cache: &mut Cache<Flat>, cpu: &mut Cpu<Flat>, rip: u64) -> Arc<[Step<Flat>]> {
+        cpu.set_rip(rip);
+        let Ok(found) = cache.find(cpu) else { panic!("no block at {rip:x}") };
+        Arc::clone(&cache.front[found.0].steps)
+    }
+
+    #[test]
+    fn blocks_outlive_the_process_that_had_them_decoded() {
+        let (mut cache, mut cpu) = (Cache::new(), cpu());
+        let first = steps(&mut cache, &mut cpu, CODE);
+        switch(&mut cpu, PAGE_SIZE);
+        let second = steps(&mut cache, &mut cpu, CODE);
+        assert!(!Arc::ptr_eq(&first, &second), "another frame is another block");
+        for _ in 0..3 {
+            for (frame, block) in [(0, &first), (PAGE_SIZE, &second), (PAGE_SIZE, &second)] {
+                switch(&mut cpu, frame);
+                assert!(Arc::ptr_eq(&steps(&mut cache, &mut cpu, CODE), block));
+            }
+        }
+        assert_eq!(cache.blocks.len(), 2);
+    }
+
+    #[test]
+    fn a_write_drops_the_blocks_of_its_frame_alone() {
+        let (mut cache, mut cpu) = (Cache::new(), cpu());
+        let places = [CODE, CODE + 4, CODE + PAGE_SIZE, CODE + PAGE_SIZE + 4];
+        let before = places.map(|rip| steps(&mut cache, &mut cpu, rip));
+        cpu.written(PAGE_SIZE + 100, 1);
+        let after = places.map(|rip| steps(&mut cache, &mut cpu, rip));
+        let same: Vec<_> = before.iter().zip(&after).map(|(a, b)| Arc::ptr_eq(a, b)).collect();
+        assert_eq!(same, [true, true, false, false]);
+        assert_eq!(cache.blocks.len(), 4, "the new blocks are in the places of the old ones");
+    }
+
+    #[test]
+    fn a_full_cache_forgets_what_is_gone_first() {
+        let (mut cache, mut cpu) = (Cache::with_room(16), cpu());
+        let kept = steps(&mut cache, &mut cpu, CODE + PAGE_SIZE);
+        for n in 0..15 {
+            steps(&mut cache, &mut cpu, CODE + 4 * n);
+        }
+        cpu.written(0, 1);
+        steps(&mut cache, &mut cpu, CODE + 400);
+        assert_eq!(cache.blocks.len(), 2);
+        assert!(Arc::ptr_eq(&kept, &steps(&mut cache, &mut cpu, CODE + PAGE_SIZE)));
+        for n in 0..15 {
+            steps(&mut cache, &mut cpu, CODE + 4 * n);
+        }
+        assert_eq!(cache.blocks.len(), 1, "all were in use, and all are forgotten");
+        assert!(!Arc::ptr_eq(&kept, &steps(&mut cache, &mut cpu, CODE + PAGE_SIZE)));
+    }
 }

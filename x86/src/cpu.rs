@@ -1,11 +1,12 @@
 //! The concrete machine: the architectural state of one thread over a [`Bus`].
 
 mod across;
+mod translation;
 
-use crate::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
+use crate::bus::{Bus, PAGE_SIZE, PageFault};
 use crate::concrete::Concrete;
 use crate::flags::{ARITHMETIC, By, Flag, Flags};
-use crate::frames::CodeFrames;
+use crate::frames::Frames;
 use crate::interpreter::Counters;
 use crate::machine::{Control, Exec, Machine, Trap};
 use crate::op::{Gpr, Segment};
@@ -23,9 +24,9 @@ pub struct Cpu<B> {
     pub(crate) reads: Tlb,
     pub(crate) writes: Tlb,
     pub(crate) fetches: Tlb,
-    /// Frames with decoded instructions: never in `writes`.
-    pub(crate) code: CodeFrames,
-    /// Set when a store met such a frame; the store has not happened.
+    /// Those with decoded instructions are never in `writes`.
+    pub(crate) frames: Frames,
+    /// Set when a store met a frame with decoded instructions; the store has not happened.
     pub(crate) code_store: Option<u64>,
     fault: Option<PageFault>,
     down: bool,
@@ -77,7 +78,6 @@ impl<B: Bus> Cpu<B> {
     /// A thread in its reset state over `bus`.
     #[must_use]
     pub fn new(bus: B) -> Cpu<B> {
-        let frames = index(bus.ram().len() as u64 / PAGE_SIZE);
         let mut cpu = Cpu {
             gpr: [0; 16],
             flags: Flags { by: By::Bits([false; 6]), w: 64, a: 0, b: 0, r: 0 },
@@ -85,7 +85,7 @@ impl<B: Bus> Cpu<B> {
             reads: Tlb::new(),
             writes: Tlb::new(),
             fetches: Tlb::new(),
-            code: CodeFrames::new(frames),
+            frames: Frames::default(),
             code_store: None,
             fault: None,
             down: false,
@@ -178,102 +178,6 @@ impl<B: Bus> Cpu<B> {
     #[must_use]
     pub fn last_page_fault(&self) -> Option<PageFault> {
         self.fault
-    }
-
-    /// Forgets how the page of `va` translates. Call it when its mapping or protection changes.
-    pub fn invalidate_page(&mut self, va: u64) {
-        self.reads.remove(va);
-        self.writes.remove(va);
-        self.fetches.remove(va);
-        self.code.bump_epoch();
-    }
-
-    /// Forgets every translation.
-    pub fn flush_tlb(&mut self) {
-        self.reads.clear();
-        self.writes.clear();
-        self.fetches.clear();
-        self.code.bump_epoch();
-    }
-
-    /// Asks the bus again before the next write to any page, as a checkpoint that collects dirty pages needs.
-    pub fn forget_writes(&mut self) {
-        self.writes.clear();
-    }
-
-    /// Says that `len` bytes of RAM from `offset` were written by someone else than this CPU, so that
-    /// instructions decoded from them are decoded again.
-    pub fn written(&mut self, offset: u64, len: u64) {
-        let Some(last) = len.checked_sub(1).map(|n| offset.saturating_add(n)) else { return };
-        for frame in offset / PAGE_SIZE..=last / PAGE_SIZE {
-            self.code.changed(frame * PAGE_SIZE);
-        }
-    }
-
-    /// Translates `va` for an access of one kind, through the cache of that kind.
-    #[inline(always)]
-    pub(crate) fn locate_read(&mut self, va: u64) -> Exec<u64> {
-        match self.reads.get(va) {
-            Some(at) => Ok(at),
-            None => self.miss(va, Access::Read),
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn locate_write(&mut self, va: u64) -> Exec<u64> {
-        match self.writes.get(va) {
-            Some(at) => Ok(at),
-            None => self.miss(va, Access::Write),
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn locate_fetch(&mut self, va: u64) -> Exec<u64> {
-        match self.fetches.get(va) {
-            Some(at) => Ok(at),
-            None => self.miss(va, Access::Execute),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn miss(&mut self, va: u64, access: Access) -> Exec<u64> {
-        let Translation { frame, .. } = self.translate(va, access)?;
-        let tlb = match access {
-            Access::Read => &mut self.reads,
-            Access::Execute => &mut self.fetches,
-            Access::Write if self.code.contains(frame) => {
-                self.code_store = Some(frame);
-                return Err(Trap::Page);
-            }
-            Access::Write => &mut self.writes,
-        };
-        tlb.insert(va, frame);
-        Ok(frame + va % PAGE_SIZE)
-    }
-
-    fn translate(&mut self, va: u64, access: Access) -> Exec<Translation> {
-        if !is_canonical(va) {
-            return Err(Trap::General);
-        }
-        let ram = self.bus.ram().len() as u64;
-        match self.bus.translate(va, access) {
-            Ok(t) if t.frame.checked_add(PAGE_SIZE).is_some_and(|end| end <= ram) => Ok(t),
-            Ok(_) => Err(self.page_fault(PageFault::new(va, access, false))),
-            Err(fault) => Err(self.page_fault(fault)),
-        }
-    }
-
-    pub(crate) fn page_fault(&mut self, fault: PageFault) -> Trap {
-        self.fault = Some(fault);
-        Trap::Page
-    }
-
-    /// Keeps `frame` out of the write cache from now on: instructions have been decoded from it.
-    pub(crate) fn mark_code(&mut self, frame: u64) {
-        if self.code.insert(frame) {
-            self.writes.remove_frame(frame);
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! From iced's instruction to [`Op`]: all that depends on the bytes alone, settled once.
 
-use iced_x86::{EncodingKind, Instruction, Mnemonic, OpKind, Register, RoundingControl};
+use iced_x86::{Code, EncodingKind, Instruction, Mnemonic, OpKind, Register, RoundingControl};
 
 use crate::machine::MachineRead;
 use crate::op::{Condition, Embedded, Encoding, Gpr, Loc, Mem, Numbers, Op, Opmask, Rep, Segment, Vector};
@@ -53,6 +53,21 @@ pub fn machine_read(i: &Instruction) -> Option<MachineRead> {
         | Mnemonic::Xrstor64 => MachineRead::ExtendedState,
         _ => return None,
     })
+}
+
+/// Whether `i` stores the address, operand and opcode of the last x87 instruction: Intel's processors keep them always,
+/// AMD's only after an exception, and here they are zero.
+#[must_use]
+pub fn stores_x87_pointers(i: &Instruction) -> bool {
+    matches!(
+        i.code(),
+        Code::Fnstenv_m14byte
+            | Code::Fnstenv_m28byte
+            | Code::Fnsave_m94byte
+            | Code::Fnsave_m108byte
+            | Code::Fxsave_m512byte
+            | Code::Fxsave64_m512byte
+    )
 }
 
 /// A number that the instruction set keeps below 256: a length, a register number, an operand width.

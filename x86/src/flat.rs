@@ -49,6 +49,12 @@ impl Flat {
         }
     }
 
+    /// Maps the page of `va` to the frame at RAM offset `frame`, which other pages may lead to, too; the CPU must forget
+    /// what was there.
+    pub fn alias(&mut self, va: u64, frame: u64, protection: Protection) {
+        self.pages.insert(va / PAGE_SIZE, (frame, protection));
+    }
+
     /// Changes the protection of the mapped page of `va`; the CPU must forget it.
     pub fn protect(&mut self, va: u64, protection: Protection) {
         if let Some(page) = self.pages.get_mut(&(va / PAGE_SIZE)) {

@@ -1,7 +1,7 @@
 //! The software CPU: runs decoded blocks, counts, and says why it stopped.
 //!
-//! [`Interpreter::run`] looks the block at rip up (`cache`) and runs its steps (`step`), all of them or as many as the bound
-//! allows. When they are left it counts them, and does what no step can do: the traps, the instructions that end a block
+//! [`Interpreter::run`] looks the block at rip up (`cache`) and runs its steps (`step`), all of them or as many as the bounds
+//! allow. When they are left it counts them, and does what no step can do: the traps, the instructions that end a block
 //! without being a jump, those with a REP prefix. [`Interpreter::step`] is the plain way: it decodes one instruction and
 //! runs its general description, whatever blocks there are.
 
@@ -31,18 +31,33 @@ pub struct Until {
     /// Stop as soon as [`Counters::instructions`] is this, exactly. A string instruction with a REP prefix is
     /// never divided by this bound.
     pub instructions: u64,
+    /// Stop as soon as control stands before the instruction at this address, with [`Stop::At`]. Where the run begins
+    /// does not count, so that each run from a visit goes on to the next one.
+    ///
+    /// After any other [`Stop`] rip may be there, too, and the next run leaves it without a stop: a caller that looks
+    /// for every visit compares rip itself when it has served a system call or a trap. [`Stop::Budget`] never hides a
+    /// visit: where both bounds are reached, the stop is [`Stop::At`].
+    pub at: Option<u64>,
 }
 
 impl Until {
     /// No bound.
-    pub const EVENT: Until = Until { instructions: u64::MAX };
+    pub const EVENT: Until = Until { instructions: u64::MAX, at: None };
+
+    /// The bound of [`Until::instructions`] alone.
+    #[must_use]
+    pub const fn retired(instructions: u64) -> Until {
+        Until { instructions, at: None }
+    }
 }
 
 /// Why the run ended.
 #[derive(Clone, Copy, Debug)]
 pub enum Stop {
-    /// The bound of [`Until`] is reached.
+    /// [`Until::instructions`] is reached.
     Budget,
+    /// [`Until::at`] is reached: rip is that address, and its instruction has not run.
+    At,
     /// A SYSCALL retired: rip is behind it; rcx and r11 are for whoever serves it to write.
     Syscall,
     /// An instruction that reads the machine retired: rip is behind it, and its results are missing.
@@ -118,13 +133,32 @@ impl<B: Bus> Interpreter<B> {
 
     /// Runs until the bound, or until something happens that the program cannot do by itself.
     pub fn run<O: Observer>(&mut self, until: Until, observer: &mut O) -> Stop {
+        match until.at {
+            None => self.run_until::<O, false>(until.instructions, 0, observer),
+            Some(at) => self.run_until::<O, true>(until.instructions, at, observer),
+        }
+    }
+
+    /// [`Interpreter::run`], compiled once with and once without the bound `at`, so that no run pays for a bound that
+    /// it does not have.
+    fn run_until<O: Observer, const AT: bool>(&mut self, bound: u64, at: u64, observer: &mut O) -> Stop {
+        let mut has_moved = false;
         loop {
-            let left = until.instructions.saturating_sub(self.cpu.retired.instructions);
+            if AT && self.cpu.rip == at && has_moved {
+                return Stop::At;
+            }
+            let left = bound.saturating_sub(self.cpu.retired.instructions);
             if left == 0 {
                 return Stop::Budget;
             }
+            has_moved = true;
             let stopped = match self.cache.find(&mut self.cpu) {
-                Ok(found) => self.run_block(found, left, observer),
+                Ok(found) if AT => {
+                    let (start, steps) = self.cache.steps(found);
+                    let left = left.min(steps_before(start, steps, at));
+                    self.run_block::<O, AT>(found, left, at, observer)
+                }
+                Ok(found) => self.run_block::<O, AT>(found, left, at, observer),
                 Err(no_block) => Some(self.no_block(&no_block)),
             };
             if let Some(stop) = stopped {
@@ -162,10 +196,16 @@ impl<B: Bus> Interpreter<B> {
         }
     }
 
-    /// Runs a block of the cache as long as it leads to its own start; not more than `left` instructions, at least one.
-    /// `None`: go on at rip.
+    /// Runs a block of the cache as long as it leads to its own start, and that is not the bound `at` (if `AT`); not more
+    /// than `left` instructions, at least one. `None`: go on at rip.
     #[inline(always)]
-    fn run_block<O: Observer>(&mut self, found: Found, mut left: u64, observer: &mut O) -> Option<Stop> {
+    fn run_block<O: Observer, const AT: bool>(
+        &mut self,
+        found: Found,
+        mut left: u64,
+        at: u64,
+        observer: &mut O,
+    ) -> Option<Stop> {
         let cpu = &mut self.cpu;
         let (start, block) = self.cache.steps(found);
         loop {
@@ -186,7 +226,7 @@ impl<B: Bus> Interpreter<B> {
             if let Some(kind) = kind {
                 observer.branch(step.op.start(), cpu.rip, kind);
             }
-            if cpu.rip != start || left == 0 {
+            if cpu.rip != start || left == 0 || AT && start == at {
                 return None;
             }
         }
@@ -198,7 +238,7 @@ impl<B: Bus> Interpreter<B> {
     fn store_to_code(&mut self, stop: &Stop) -> bool {
         match (stop, self.cpu.code_store.take()) {
             (Stop::Trap { trap: Trap::Page, .. }, Some(frame)) => {
-                self.cpu.code.changed(frame);
+                self.cpu.frames.changed(frame);
                 true
             }
             _ => false,
@@ -221,6 +261,22 @@ fn prefix<T>(steps: &[T], left: u64) -> &[T] {
     match usize::try_from(left) {
         Ok(left) if left < steps.len() => &steps[..left],
         _ => steps,
+    }
+}
+
+/// How many steps of the block at `start` come before the instruction at `at`; no limit where none begins there, or the
+/// first one does.
+#[inline(always)]
+fn steps_before<B: Bus>(start: u64, steps: &[Step<B>], at: u64) -> u64 {
+    let offset = at.wrapping_sub(start);
+    let len = steps.last().map_or(0, |last| last.op.next.wrapping_sub(start));
+    if offset == 0 || offset >= len {
+        return u64::MAX;
+    }
+    let n = steps.partition_point(|step| step.op.start().wrapping_sub(start) < offset);
+    match steps.get(n) {
+        Some(step) if step.op.start() == at => n as u64,
+        _ => u64::MAX,
     }
 }
 

@@ -60,7 +60,7 @@ impl Bench {
                     stop = self.interpreter.step(&mut trail);
                 }
             } else if stop.is_none() {
-                stop = Some(self.interpreter.run(Until { instructions }, &mut trail));
+                stop = Some(self.interpreter.run(Until::retired(instructions), &mut trail));
                 stop = stop.filter(|stop| !matches!(stop, x86::interpreter::Stop::Budget));
             }
         }

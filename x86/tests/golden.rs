@@ -38,7 +38,7 @@ fn execute(case: &Case) -> Result<(Option<Trap>, Situation), String> {
     let instructions = Decoder::new(64, &case.bytes, DecoderOptions::NONE).into_iter().count() as u64;
     let stop = match instructions {
         0 | 1 => interpreter.step(&mut ()),
-        _ => Some(interpreter.run(Until { instructions }, &mut ())),
+        _ => Some(interpreter.run(Until::retired(instructions), &mut ())),
     };
     let trap = match stop {
         None | Some(Stop::Budget) => None,

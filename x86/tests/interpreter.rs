@@ -57,7 +57,7 @@ fn a_run_stops_exactly_at_its_bound_and_goes_on_to_the_same_end() {
     assert_eq!(whole.cpu().regs().gpr[0], 2 * 15 + 5);
     for bound in 0..17 {
         let mut parts = machine(Protection::CODE, countdown);
-        assert!(matches!(parts.run(Until { instructions: bound }, &mut ()), Stop::Budget));
+        assert!(matches!(parts.run(Until::retired(bound), &mut ()), Stop::Budget));
         assert_eq!(parts.counters().instructions, bound);
         let mut steps = machine(Protection::CODE, countdown);
         for _ in 0..bound {
@@ -107,7 +107,7 @@ fn a_fault_in_a_string_instruction_lands_between_two_iterations() {
     assert_eq!(m.counters().instructions, 3, "the string instruction has not retired");
     assert_eq!(m.cpu().last_page_fault().unwrap().address, DATA + 2 * PAGE_SIZE);
     m.cpu_mut().bus_mut().map(DATA + 2 * PAGE_SIZE, &[1; 4096], Protection::DATA);
-    assert!(matches!(m.run(Until { instructions: 4 }, &mut ()), Stop::Budget));
+    assert!(matches!(m.run(Until::retired(4), &mut ()), Stop::Budget));
     assert_eq!(m.cpu().regs().gpr[1], 0);
     assert_eq!(m.counters().instructions, 4, "it counts once");
 }

@@ -7,6 +7,7 @@
 use super::sets::{News, Policy};
 use super::word::{called, id};
 use crate::mapped::Mapped;
+use crate::regular;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::fs::File;
 use std::io;
@@ -46,6 +47,12 @@ impl TableWriter {
             slot.store(u64::from_le_bytes(*word), Release);
         }
         Ok(TableWriter { table, at: HEADER / 8 })
+    }
+
+    /// Whether somebody has truncated the file, so that entries are lost.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.table.is_cut()
     }
 
     /// Appends what is new. A table that is full stays as it is; what it does not know then proves nothing.
@@ -113,7 +120,7 @@ impl Table {
     /// # Errors
     /// When it cannot be read, or is something else.
     pub fn open(path: &Path) -> Result<Table, TableError> {
-        let bytes = std::fs::read(path).map_err(|error| TableError::Read { path: path.to_owned(), error })?;
+        let bytes = regular::read(path).map_err(|error| TableError::Read { path: path.to_owned(), error })?;
         Table::parse(&bytes, HEADER)
     }
 

@@ -3,6 +3,7 @@
 
 use super::record::{Entry, RECORD};
 use super::ring::{HEADER, Header, HeaderError, Origin, USED};
+use crate::regular;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -62,7 +63,7 @@ impl Reader {
     /// When it cannot be read, or has no header in order.
     pub fn open(path: &Path) -> Result<Reader, RingError> {
         let failed = |error| RingError::Read { path: path.to_owned(), error };
-        let file = File::open(path).map_err(failed)?;
+        let file = regular::open(path).map_err(failed)?;
         let mut header = [0; USED];
         let have = read_up_to(&file, &mut header, 0).map_err(failed)?;
         let header = Header::from_bytes(&header[..have]);

@@ -54,6 +54,12 @@ impl Writer {
         }
     }
 
+    /// Whether somebody has truncated the file, so that crumbs are lost.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.ring.is_cut()
+    }
+
     /// How many crumbs were written.
     #[must_use]
     pub fn written(&self) -> u64 {

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use vmm::elfcore::Rights;
     use vmm::elfcore::write::{Area, Contents, write};
-    use vmm::engine::soft::SoftEngine;
+    use vmm::engine::soft::SoftCpu;
     use vmm::paging;
 
     /// Segments of cores that others wrote need not begin and end with a page.
@@ -194,8 +194,8 @@ mod tests {
         .unwrap();
         let core = Core::open(&path).unwrap();
         let compared = |bytes: &[u8]| {
-            let engine: Box<dyn vmm::engine::Engine> = Box::new(SoftEngine::new(1 << 20).unwrap());
-            let mut sandbox = Sandbox::new(engine).unwrap();
+            let machine = SoftCpu::machine(1 << 20).unwrap().any();
+            let mut sandbox = Sandbox::new(machine).unwrap();
             sandbox.map(area.start, bytes, paging::Rights { write: true, execute: false }).unwrap();
             memory(EngineKind::Soft, &sandbox, &core)
         };

@@ -5,7 +5,7 @@ use crate::past::hypothesis::Kernel;
 use crate::suffix::{Suffix, SuffixInput};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use vmm::elfcore::Core;
-use vmm::engine::soft::SoftEngine;
+use vmm::engine::soft::SoftCpu;
 use vmm::engine::{Exit, Until};
 use vmm::sandbox::Sandbox;
 use x86::op::Gpr;
@@ -46,14 +46,14 @@ pub(crate) enum Outcome<'a> {
 impl<'a> Forward<'a> {
     /// A run that stands at the start.
     pub(crate) fn new(core: &Core, suffix: &'a Suffix) -> Result<Forward<'a>, CertificateError> {
-        let engine = SoftEngine::new(stage::memory_needed(core))?;
-        let sandbox = stage::set(Box::new(engine), core, suffix)?;
+        let machine = SoftCpu::machine(stage::memory_needed(core))?;
+        let sandbox = stage::set(machine.any(), core, suffix)?;
         Ok(Forward { sandbox, suffix, at: 0, inputs: &suffix.inputs, kernel: Kernel::of(core) })
     }
 
     /// The registers.
     pub(crate) fn regs(&self) -> &Regs {
-        self.sandbox.engine().regs()
+        self.sandbox.cpu().regs()
     }
 
     /// The memory and all the rest.
@@ -95,7 +95,7 @@ impl<'a> Forward<'a> {
 
     /// Runs what follows the path: the instruction that faults.
     pub(crate) fn step(&mut self) -> Result<Exit, CertificateError> {
-        let retired = self.sandbox.engine().counters().map_or(0, |counters| counters.instructions);
+        let retired = self.sandbox.cpu().counters().map_or(0, |counters| counters.instructions);
         Ok(self.sandbox.run(Until::Retired(retired + 1))?)
     }
 }
@@ -112,13 +112,13 @@ impl Kernel {
         for (address, bytes) in &input.writes {
             sandbox.write(*address, bytes)?;
         }
-        let mut regs = *sandbox.engine().regs();
+        let mut regs = *sandbox.cpu().regs();
         regs.gpr[usize::from(Gpr::RAX.0)] = input.result;
         if self == Kernel::Gretel {
             regs.rflags &= !ARITHMETIC;
             regs.gpr[usize::from(Gpr::R11.0)] &= !ARITHMETIC;
         }
-        Ok(sandbox.engine_mut().set_regs(&regs)?)
+        Ok(sandbox.cpu_mut().set_regs(&regs)?)
     }
 }
 

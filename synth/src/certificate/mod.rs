@@ -18,8 +18,8 @@ use iced_x86::{FlowControl, Instruction};
 use std::time::Duration;
 use vmm::elfcore::{Core, SignalInfo};
 use vmm::engine::{EngineError, EngineKind, Exception, Exit};
-use vmm::process::exit::SI_KERNEL;
 use vmm::sandbox::SandboxError;
+use vmm::signal::SI_KERNEL;
 use x86::op::{BranchKind, Gpr};
 
 /// What to certify against what.

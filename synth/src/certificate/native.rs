@@ -1,13 +1,15 @@
 //! The suffix run whole under KVM: the processor's own word on it.
 
 use super::compare::{self, Undefined};
+use super::forward::decode;
 use super::{CertificateError, Difference, Ending, Request, name, stage};
 use crate::past::hypothesis::Kernel;
 use std::sync::mpsc;
 use std::time::Duration;
-use vmm::engine::kvm::KvmEngine;
+use vmm::engine::kvm::KvmCpu;
 use vmm::engine::{EngineKind, Exit, Interrupter, Until};
 use vmm::sandbox::Sandbox;
+use x86::decode::stores_x87_pointers as stores_pointers;
 
 /// The length of SYSCALL in bytes: at its exit rip is behind it.
 const SYSCALL_LENGTH: u64 = 2;
@@ -32,12 +34,18 @@ pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native
     if ending == Ending::Sent && last != Some(request.suffix.len()) {
         return Ok(Native::Unavailable("the signal came between two instructions".to_owned()));
     }
-    let engine = match KvmEngine::new(stage::memory_needed(request.core)) {
-        Ok(engine) => engine,
+    let machine = match KvmCpu::machine(stage::memory_needed(request.core)) {
+        Ok(machine) => machine.any(),
         Err(error) => return Ok(Native::Unavailable(error.to_string())),
     };
-    let mut sandbox = stage::set(Box::new(engine), request.core, request.suffix)?;
-    let interrupter = sandbox.engine().interrupter();
+    let mut sandbox = stage::set(machine, request.core, request.suffix)?;
+    if stores_x87_pointers(request, &sandbox) {
+        return Ok(Native::Unavailable(
+            "a processor stores the address of the last x87 instruction, and programs are shown zero"
+                .to_owned(),
+        ));
+    }
+    let interrupter = sandbox.cpu().interrupter();
     let ran = within(request.time, interrupter, || to_the_end(request, ending, &mut sandbox))?;
     if let Some(difference) = ran {
         return Ok(Native::Different(difference));
@@ -46,6 +54,16 @@ pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native
         Ok(_) => Native::Same,
         Err(difference) => Native::Different(difference),
     })
+}
+
+/// Whether an instruction on the path stores what processors differ in: where the program runs, it is rewritten
+/// (`vmm::process::sites`), and here it is not.
+fn stores_x87_pointers(request: &Request<'_>, sandbox: &Sandbox) -> bool {
+    let mut path = request.suffix.path.clone();
+    path.sort_unstable();
+    path.dedup();
+    let at = |rip| decode(rip, |va, bytes| sandbox.read(va, bytes).is_ok());
+    path.into_iter().any(|rip| stores_pointers(&at(rip)))
 }
 
 /// Runs to the crash, answering system calls.
@@ -57,9 +75,9 @@ fn to_the_end(
     for input in &request.suffix.inputs {
         let exit = sandbox.run(Until::Exit)?;
         let expected = request.suffix.path[input.step];
-        let found = sandbox.engine().regs().rip.wrapping_sub(SYSCALL_LENGTH);
+        let found = sandbox.cpu().regs().rip.wrapping_sub(SYSCALL_LENGTH);
         if exit != Exit::Syscall || found != expected {
-            let found = format!("{} before {:#x}", name(&exit), sandbox.engine().regs().rip);
+            let found = format!("{} before {:#x}", name(&exit), sandbox.cpu().regs().rip);
             return Ok(Some(different(input.step, format!("a system call at {expected:#x}"), found)));
         }
         Kernel::of(request.core).answer(sandbox, input)?;

@@ -4,7 +4,7 @@ use super::CertificateError;
 use crate::suffix::Suffix;
 use std::ops::Range;
 use vmm::elfcore::{Core, Segment};
-use vmm::engine::Engine;
+use vmm::engine::Machine;
 use vmm::paging::{Rights, USER_END};
 use vmm::ram::{PAGE, PAGE_LEN};
 use vmm::sandbox::Sandbox;
@@ -46,13 +46,9 @@ fn whole_pages(core: &Core, segment: &Segment) -> Vec<Range<u64>> {
     whole.filter(|piece| piece.start < piece.end).collect()
 }
 
-/// Puts the start image of `suffix` on `engine`.
-pub(super) fn set(
-    engine: Box<dyn Engine>,
-    core: &Core,
-    suffix: &Suffix,
-) -> Result<Sandbox, CertificateError> {
-    let mut sandbox = Sandbox::new(engine)?;
+/// Puts the start image of `suffix` on `machine`.
+pub(super) fn set(machine: Machine, core: &Core, suffix: &Suffix) -> Result<Sandbox, CertificateError> {
+    let mut sandbox = Sandbox::new(machine)?;
     for segment in &core.segments {
         let rights = Rights { write: segment.rights.write, execute: segment.rights.execute };
         for held in whole_pages(core, segment) {

@@ -5,9 +5,10 @@ use super::hypothesis::{Call, Hypothesis, Kernel, Refusal};
 use super::machine::Access;
 use super::prepared::Prepared;
 use super::snapshot::Snapshot;
-use super::syscalls;
 use crate::term::{Term, Terms};
 use std::rc::Rc;
+use vmm::syscalls::effects::{ARGUMENTS, Effects, Known, Place, Unbounded, Written, effects};
+use vmm::syscalls::shape::Mapping;
 use x86::domain::Bin;
 use x86::flags::Flag;
 use x86::op::Gpr;
@@ -23,7 +24,6 @@ impl Hypothesis<'_> {
         if prepared.op.next != next {
             return Err(Refusal::Contradiction);
         }
-        let effect = syscalls::effect(number).ok_or(Refusal::Barrier("a system call of unknown effect"))?;
         let terms = Rc::clone(&self.terms);
         let after = self.snapshots.last().expect("the core's snapshot").clone();
         let mut before = after.clone();
@@ -46,7 +46,7 @@ impl Hypothesis<'_> {
         self.snapshots.push(before.clone());
         let step = self.step() + 1;
         let result = after.gpr[usize::from(Gpr::RAX.0)];
-        let writes = self.kernel_writes(step, effect, &before, result)?;
+        let writes = self.kernel_writes(step, number, &before, result)?;
         self.calls.push(Call { step, number, result, writes });
         Ok(())
     }
@@ -56,60 +56,77 @@ impl Hypothesis<'_> {
     fn kernel_writes(
         &mut self,
         step: Step,
-        effect: syscalls::Effect,
+        number: u64,
         before: &Snapshot,
         result: Term,
     ) -> Result<Vec<Access>, Refusal> {
         let terms = Rc::clone(&self.terms);
-        let argument = |n: u8| before.gpr[syscalls::ARGUMENTS[usize::from(n)]];
-        let outcome = self.facts.resolve(&terms, result);
-        let outcome = terms.value(outcome);
-        let failed = outcome.is_some_and(|v| v > u64::MAX - 4095);
-        let (base, size, zeroes) = match effect {
-            syscalls::Effect::None => return Ok(Vec::new()),
-            _ if failed => return Ok(Vec::new()),
-            syscalls::Effect::Writes(output) => {
-                let size = match output.size {
-                    syscalls::Size::Fixed(size) => Some(size),
-                    syscalls::Size::Result => outcome,
-                };
-                (argument(output.argument), size, false)
-            }
-            syscalls::Effect::Maps => {
-                let length = self.facts.resolve(&terms, argument(1));
-                let flags = self.facts.resolve(&terms, argument(3));
-                let anonymous = terms.value(flags).is_some_and(|flags| flags & MAP_ANONYMOUS != 0);
+        let mut value = |term| terms.value(self.facts.resolve(&terms, term));
+        let arguments = ARGUMENTS.map(|register| before.gpr[register]);
+        let values = arguments.map(&mut value);
+        // Memory is not looked at: buffers that only it names are of an unknown amount.
+        let known = Known { arguments: values, result: value(result), read: &|_, _| false };
+        let Effects { written, mapping } = effects(number, &known).map_err(|why| match why {
+            Unbounded::Call => Refusal::Barrier("a system call of unknown effect"),
+            Unbounded::Amount => Refusal::Barrier("a system call that wrote an unknown amount"),
+        })?;
+        match mapping {
+            // Rights, and where the heap ends, are those of the core.
+            None | Some(Mapping::Heap | Mapping::Protect) => {}
+            Some(Mapping::Map) => {
+                let anonymous = values[3].is_some_and(|flags| flags & MAP_ANONYMOUS != 0);
                 // Of a mapping whose length is not known, the first page is enough to go on.
-                (result, Some(terms.value(length).unwrap_or(1).next_multiple_of(4096)), anonymous)
+                let size = values[1].unwrap_or(1).checked_next_multiple_of(4096).unwrap_or(u64::MAX);
+                return self.kernel_stores(step, result, size, anonymous, 0);
             }
-        };
-        let size = size.ok_or(Refusal::Barrier("a system call that wrote an unknown amount"))?;
+            Some(Mapping::Attach | Mapping::Unmap | Mapping::Move | Mapping::Discard) => {
+                return Err(Refusal::Barrier("a system call that changed what is mapped"));
+            }
+        }
+        let mut stores = Vec::new();
+        for Written { place, length } in written {
+            let base = match place {
+                Place::Argument(n) => arguments[n],
+                Place::Address(address) => terms.lit_term(64, address),
+            };
+            let number = stores.len();
+            stores.extend(self.kernel_stores(step, base, length, false, number)?);
+        }
+        Ok(stores)
+    }
+
+    /// Stores of `size` bytes at `base`; the first is access `number` of the step.
+    fn kernel_stores(
+        &mut self,
+        step: Step,
+        base: Term,
+        size: u64,
+        zeroes: bool,
+        number: usize,
+    ) -> Result<Vec<Access>, Refusal> {
+        let terms = Rc::clone(&self.terms);
         if size > MOST_KERNEL_BYTES {
             return Err(Refusal::Barrier("a system call that wrote too much"));
         }
-        let known_base = self.facts.resolve(&terms, base);
-        if terms.value(known_base) == Some(0) {
-            return Ok(Vec::new());
-        }
-        let mut writes = Vec::new();
+        let mut stores = Vec::new();
         for at in (0..size).step_by(8) {
             let bytes = u32::try_from((size - at).min(8)).expect("at most 8");
             let offset = terms.lit_term(64, at);
             let value = if zeroes { terms.lit_term(8 * bytes, 0) } else { terms.fresh(8 * bytes) };
             let address = terms.build_bin(Bin::Add, base, offset);
             let access = Access { store: true, by_kernel: true, bytes, address, value };
-            let number = u16::try_from(writes.len()).unwrap_or(u16::MAX);
-            writes.push(access);
+            let number = u16::try_from(number + stores.len()).unwrap_or(u16::MAX);
+            stores.push(access);
             self.access(step, number, access)?;
         }
-        Ok(writes)
+        Ok(stores)
     }
 }
 
 /// In the flags of mmap: zeroed memory, no file.
 const MAP_ANONYMOUS: u64 = 0x20;
 
-/// No system call of the search's table writes more than this in the cases of interest.
+/// No system call writes more than this in the cases of interest.
 const MOST_KERNEL_BYTES: u64 = 1 << 20;
 
 /// What SYSCALL leaves in r11: RFLAGS with bits 1 and 9 set.

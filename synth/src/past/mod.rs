@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`image`] (what the core gives), [`snapshot`] (the registers at a point of the past, as
 //! terms), [`history`] (memory at every point of the past), [`machine`] (one instruction, run on terms),
-//! [`prepared`] (what of an instruction does not depend on the point), [`syscalls`] (what the kernel does in
-//! between), [`hypothesis`] (a path that grows backwards, and shrinks again), [`deferred`] (accesses whose addresses
+//! [`prepared`] (what of an instruction does not depend on the point), `kernel` (what a system call did in
+//! between, by the table in [`vmm::syscalls`]), [`hypothesis`] (a path that grows backwards, and shrinks again), [`deferred`] (accesses whose addresses
 //! are not known yet), [`addresses`] (what to do about
 //! addresses that nothing determines: [`pointers`] and `traces` say where to look first).
 //!
@@ -19,5 +19,4 @@ pub mod machine;
 pub mod pointers;
 pub mod prepared;
 pub mod snapshot;
-pub mod syscalls;
 mod traces;

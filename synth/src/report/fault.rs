@@ -12,7 +12,7 @@ use iced_x86::{
 };
 use std::fmt::{self, Display, Formatter};
 use vmm::elfcore::Core;
-use vmm::process::exit::SI_KERNEL;
+use vmm::signal::SI_KERNEL;
 
 /// SIGBUS and SIGSEGV.
 const MEMORY_SIGNALS: [i32; 2] = [7, 11];

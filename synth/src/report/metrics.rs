@@ -60,7 +60,7 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// Measures a suffix against the recording of the crash. Runs the whole recording twice.
+/// Measures a suffix against the recording of the crash. Runs the whole recording once.
 ///
 /// # Errors
 /// When the recording does not replay on the software CPU.
@@ -76,7 +76,7 @@ pub fn measure(recording: &Recording, suffix: &Suffix, listing: &Listing) -> Res
         let process = tail.process_mut();
         if let Some((step, found)) = index.and_then(|at| Some((steps.get(at)?, truth.get_mut(at)?))) {
             let counts = compare_uses(&mut factory, step, process)?;
-            *found = Some((process.engine().regs().rip, counts));
+            *found = Some((process.cpu().regs().rip, counts));
         }
         if index == Some(0) {
             start = Some(compare_start(suffix, process));
@@ -126,7 +126,7 @@ fn compare_uses(
 /// Compares the general registers and the listed bytes at the start with those of `process`.
 fn compare_start(suffix: &Suffix, process: &Process) -> Counts {
     let mut counts = Counts::default();
-    let registers = suffix.start.regs.gpr.iter().zip(process.engine().regs().gpr);
+    let registers = suffix.start.regs.gpr.iter().zip(process.cpu().regs().gpr);
     for ((found, truth), origin) in registers.zip(suffix.registers.gpr) {
         counts.add(*found == truth, origin);
     }

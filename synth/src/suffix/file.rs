@@ -110,8 +110,11 @@ pub(super) fn save(suffix: &Suffix, path: &Path) -> Result<(), SuffixError> {
 
 pub(super) fn load(path: &Path) -> Result<Suffix, SuffixError> {
     let name = || path.display().to_string();
-    let text =
-        std::fs::read(path).map_err(|error| SuffixError::File { action: "read", path: name(), error })?;
+    let text = lbr::regular::read(path).map_err(|error| SuffixError::File {
+        action: "read",
+        path: name(),
+        error,
+    })?;
     let document: Result<Document, _> = serde_json::from_slice(&text);
     let suffix = document.map_err(|error| error.to_string()).and_then(checked);
     suffix.map_err(|what| SuffixError::Content { path: name(), what })

@@ -7,13 +7,14 @@
 
 pub mod notes;
 mod parse;
+mod pieces;
 pub mod unwind;
 pub mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use crate::process::Rights;
+pub use crate::memory::Rights;
 pub use parse::CoreError;
 
 use std::ops::Range;

@@ -2,6 +2,7 @@
 
 use super::notes::{self, word};
 use super::{AT_PHDR, Core, Damage, Library, ProcessInfo, Rights, Segment, SignalInfo};
+use lbr::regular;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ struct Source {
 impl Source {
     fn open(path: &Path) -> Result<Source, CoreError> {
         let failed = |error| CoreError::Read { path: path.to_owned(), error };
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file = regular::open(path).map_err(failed)?;
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
         Ok(Source { path: path.to_owned(), file, size })
     }

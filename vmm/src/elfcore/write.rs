@@ -1,13 +1,17 @@
 //! Writing a core as Linux does: one PT_NOTE, then a PT_LOAD for each mapping.
 //!
-//! Pages of zeros become holes in the file: they cost no disk and read as zeros.
+//! Pages of zeros become holes in the file: they cost no disk and read as zeros. Where there would be too many, they are
+//! left out ([`super::pieces`]).
 
 use super::notes;
+use super::pieces::{Piece, pieces};
 use super::{FileMapping, ProcessInfo, Rights, SignalInfo};
 use crate::engine::Counters;
+use crate::interrupt;
 use crate::ram::{PAGE, PAGE_LEN};
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::ops::Range;
 use x86::state::{Fpu, State};
 
 const HEADER_SIZE: u64 = 64;
@@ -110,61 +114,87 @@ fn append(out: &mut Vec<u8>, owner: &str, kind: u32, content: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Writes a core to an empty file. `page` fills a page of the guest's memory as the program sees it, and says
-/// whether the page exists; pages that do not are zeros, as an untouched page is for the program.
+/// The memory of a core.
+pub struct Memory<'a> {
+    /// The mappings, in order.
+    pub areas: &'a [Area],
+    /// Which pages of an area may not be zero, as ranges in order.
+    pub held: &'a mut dyn FnMut(&Area) -> Vec<Range<u64>>,
+    /// Fills a page of the guest's memory as the program sees it, and says whether the page exists; pages that do not are
+    /// zeros, as an untouched page is for the program.
+    pub page: &'a mut dyn FnMut(u64, &mut [u8; PAGE_LEN]) -> bool,
+}
+
+/// Writes a core to an empty file; `page` is that of [`Memory`], which any page may be in.
 ///
 /// # Errors
-/// What the file system says.
+/// As [`write_memory`].
 pub fn write(
     file: File,
     contents: &Contents,
     areas: &[Area],
     page: &mut dyn FnMut(u64, &mut [u8; PAGE_LEN]) -> bool,
 ) -> io::Result<()> {
-    if areas.len() >= MAX_PROGRAM_HEADERS {
+    let held = &mut |area: &Area| std::iter::once(area.start..area.end).collect();
+    write_memory(file, contents, Memory { areas, held, page })
+}
+
+/// Writes a core to an empty file.
+///
+/// # Errors
+/// What the file system says, and when a signal asks gretel to end.
+pub fn write_memory(file: File, contents: &Contents, memory: Memory<'_>) -> io::Result<()> {
+    let pieces = pieces(memory.areas, memory.held);
+    if pieces.len() >= MAX_PROGRAM_HEADERS {
         return Err(io::Error::other("the program has more mappings than an ELF core can hold"));
     }
     let notes = contents.notes();
-    let notes_at = HEADER_SIZE + PROGRAM_HEADER_SIZE * (areas.len() as u64 + 1);
+    let notes_at = HEADER_SIZE + PROGRAM_HEADER_SIZE * (pieces.len() as u64 + 1);
     let data_at = (notes_at + notes.len() as u64).next_multiple_of(PAGE);
     let mut out = BufWriter::with_capacity(1 << 18, file);
-    out.write_all(&elf_header(areas.len() + 1))?;
+    out.write_all(&elf_header(pieces.len() + 1))?;
     out.write_all(&program_header(4, 0, notes_at, 0, notes.len() as u64, 0, 4))?;
     let mut offset = data_at;
-    for area in areas {
-        let size = area.end - area.start;
-        let stored = if area.rights.read { size } else { 0 };
-        out.write_all(&program_header(1, flags(area.rights), offset, area.start, stored, size, PAGE))?;
+    for piece in &pieces {
+        let (Area { start, end, rights }, stored) = (piece.area, piece.stored());
+        out.write_all(&program_header(1, flags(rights), offset, start, stored, end - start, PAGE))?;
         offset += stored;
     }
     out.write_all(&notes)?;
-    out.seek(SeekFrom::Start(data_at))?;
-    for area in areas.iter().filter(|a| a.rights.read) {
-        write_area(&mut out, area, page)?;
+    let mut at = data_at;
+    for piece in &pieces {
+        write_piece(&mut out, piece, at, memory.page)?;
+        at += piece.stored();
     }
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.set_len(offset)
 }
 
-fn write_area(
+/// Writes the pages of a piece, which begins at `offset` of the file, that are not zero.
+fn write_piece(
     out: &mut BufWriter<File>,
-    area: &Area,
+    piece: &Piece,
+    offset: u64,
     page: &mut dyn FnMut(u64, &mut [u8; PAGE_LEN]) -> bool,
 ) -> io::Result<()> {
     let mut bytes = [0; PAGE_LEN];
-    let mut hole = 0;
-    for at in (area.start..area.end).step_by(PAGE_LEN) {
+    // Where the file stands; seeking flushes, so only over holes.
+    let mut stands = None;
+    for at in piece.held.iter().flatten().flat_map(|run| run.clone().step_by(PAGE_LEN)) {
+        if interrupt::arrived().is_some() {
+            return Err(io::Error::other("a signal asked gretel to end"));
+        }
         if !page(at, &mut bytes) || bytes.iter().all(|b| *b == 0) {
-            hole += i64::try_from(PAGE).expect("a page is small");
             continue;
         }
-        if hole != 0 {
-            out.seek(SeekFrom::Current(hole))?;
-            hole = 0;
+        let to = offset + (at - piece.area.start);
+        if stands != Some(to) {
+            out.seek(SeekFrom::Start(to))?;
         }
         out.write_all(&bytes)?;
+        stands = Some(to + PAGE);
     }
-    out.seek(SeekFrom::Current(hole)).map(drop)
+    Ok(())
 }
 
 fn flags(rights: Rights) -> u32 {

@@ -1,7 +1,7 @@
 //! The instruction at which an exception happened, where the exception alone does not say enough.
 
 use super::{Exception, Phys, Virt};
-use crate::paging::{Reach, translate_user};
+use crate::ram::paging::{Reach, USER_END, translate_user};
 use crate::ram::{PAGE, Ram};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
 
@@ -15,7 +15,7 @@ pub(super) fn fetch(ram: &Ram, root: Phys, rip: Virt) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut at = rip;
     let end = rip.saturating_add(LONGEST);
-    while at < end
+    while at < end.min(USER_END)
         && let Reach::Page(frame, rights) = translate_user(ram, root, at)
         && rights.execute
     {

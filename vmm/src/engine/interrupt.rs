@@ -18,6 +18,8 @@ pub struct Interrupter {
 struct Shared {
     /// Set by [`Interrupter::interrupt`]; the engine clears it when it comes back.
     raised: AtomicBool,
+    /// Set by [`Interrupter::kick`].
+    kicked: AtomicBool,
     /// The thread that may be inside KVM_RUN, or zero.
     thread: AtomicI32,
 }
@@ -41,6 +43,22 @@ impl Interrupter {
     /// that a signal handler may not do.
     pub fn interrupt(&self) {
         self.shared.raised.store(true, Ordering::SeqCst);
+        self.signal();
+    }
+
+    /// Asks a running processor to come back with [`super::Exit::Kicked`]; if none is running, the next one will at once.
+    pub fn kick(&self) {
+        self.shared.kicked.store(true, Ordering::SeqCst);
+        self.signal();
+    }
+
+    /// Whether it was kicked; lowers the flag.
+    #[must_use]
+    pub fn take_kick(&self) -> bool {
+        self.shared.kicked.swap(false, Ordering::SeqCst)
+    }
+
+    fn signal(&self) {
         let thread = self.shared.thread.load(Ordering::SeqCst);
         if thread != 0 {
             // SAFETY: tgkill takes plain numbers; the signal has a handler that only writes to a page of the

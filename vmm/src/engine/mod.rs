@@ -1,8 +1,12 @@
-//! What executes the guest's instructions: one interface for KVM and for the software CPU.
+//! What executes the guest's instructions: one interface, [`Cpu`], for KVM and for the software CPU.
 //!
-//! An engine is one virtual CPU with its physical memory. It always runs ring 3 of the guest, through the page
-//! tables that it is given; everything that the program cannot do alone comes back as an [`Exit`]. The
-//! personality, the journal and the tests never ask which engine runs.
+//! A processor holds registers, the root of the page tables, model-specific registers and counts. Memory is not its own: it is
+//! handed a `&mut Memory` to run against, until an exit, a retired count or a given instruction. So one processor can go
+//! on where another one stopped ([`Machine::exchange`]). Everything that the program cannot do alone comes back as
+//! an [`Exit`]. The personality, the journal and the tests never ask which processor runs.
+//!
+//! Example: `mov [rdi], al` to a page that is not there leaves the guest as
+//! `Exit::Exception { vector: 14, error_code: 6, address: rdi }`, with rip at the instruction and nothing of it done.
 
 mod code;
 mod flags;
@@ -13,15 +17,11 @@ pub mod soft;
 pub use interrupt::Interrupter;
 
 use crate::cpu_model::Model;
-use crate::ram::Ram;
+use crate::ram::{Memory, NoMemory};
+pub use crate::ram::{Phys, StalePage, Virt};
 use lbr::crumb::Counts;
 use x86::machine::MachineRead;
 use x86::state::{Fpu, Regs};
-
-/// A guest-physical address, in bytes.
-pub type Phys = u64;
-/// A guest-virtual address.
-pub type Virt = u64;
 
 /// Which engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,11 +43,40 @@ impl EngineKind {
     }
 }
 
-/// Makes an engine with `bytes` of guest memory.
-pub fn open(kind: EngineKind, bytes: u64) -> Result<Box<dyn Engine>, EngineError> {
+/// Memory, and the processor that runs against it.
+pub struct Machine<C: Cpu + ?Sized = dyn Cpu> {
+    /// The guest's memory.
+    pub memory: Memory,
+    /// The processor.
+    pub cpu: Box<C>,
+}
+
+impl<C: Cpu + 'static> Machine<C> {
+    /// The same, whatever its processor is.
+    #[must_use]
+    pub fn any(self) -> Machine {
+        Machine { memory: self.memory, cpu: self.cpu }
+    }
+}
+
+impl<C: Cpu + ?Sized> Machine<C> {
+    /// Runs the guest.
+    ///
+    /// # Errors
+    /// As [`Cpu::run`].
+    pub fn run(&mut self, until: Until) -> Result<Exit, EngineError> {
+        self.cpu.run(&mut self.memory, until)
+    }
+}
+
+/// Makes a machine with `bytes` of guest memory.
+///
+/// # Errors
+/// When the host does not give the memory, or the virtual machine.
+pub fn open(kind: EngineKind, bytes: u64) -> Result<Machine, EngineError> {
     Ok(match kind {
-        EngineKind::Kvm => Box::new(kvm::KvmEngine::new(bytes)?),
-        EngineKind::Soft => Box::new(soft::SoftEngine::new(bytes)?),
+        EngineKind::Kvm => kvm::KvmCpu::machine(bytes)?.any(),
+        EngineKind::Soft => soft::SoftCpu::machine(bytes)?.any(),
     })
 }
 
@@ -56,12 +85,17 @@ pub fn open(kind: EngineKind, bytes: u64) -> Result<Box<dyn Engine>, EngineError
 pub enum Until {
     /// Only at an exit.
     Exit,
-    /// When exactly this many instructions have retired since the engine was made ([`Counters::instructions`]).
-    /// Engines that do not count refuse it with [`EngineError::CannotCount`].
+    /// When exactly this many instructions have retired since the processor was made ([`Counters::instructions`]).
+    /// Processors that do not count refuse it with [`EngineError::CannotCount`].
     Retired(u64),
+    /// Before the instruction at this address; the one at which the guest stands is executed first. Processors that do not
+    /// count refuse it likewise.
+    At(Virt),
+    /// Whichever of the two is first. Processors that do not count refuse it likewise.
+    AtOrRetired(Virt, u64),
 }
 
-/// Why the engine came back. In every case [`Engine::regs`] is the guest's user-mode state.
+/// Why the engine came back. In every case [`Cpu::regs`] is the guest's user-mode state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// SYSCALL retired: rip is the next instruction, rcx = rip and r11 = rflags as the processor writes them.
@@ -70,10 +104,12 @@ pub enum Exit {
     Exception(Exception),
     /// An instruction that reads the machine; rip is that instruction, nothing of it has happened yet.
     MachineRead(MachineRead),
-    /// The bound of [`Until::Retired`] is reached.
+    /// The bound of [`Until::Retired`] or [`Until::At`] is reached.
     Budget,
     /// [`Interrupter::interrupt`] was called, or a signal arrived on the thread.
     Interrupted,
+    /// [`Interrupter::kick`] was called, between two instructions (or inside one that repeats).
+    Kicked,
     /// The software CPU has no semantics for the instruction at rip.
     NoSemantics {
         /// Its bytes; those after `len` are zero.
@@ -116,32 +152,12 @@ impl From<Counters> for Counts {
     }
 }
 
-/// A page whose translation was withdrawn, narrowed or moved to another frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StalePage {
-    /// The page's first virtual address.
-    pub page: Virt,
-    /// The frame it was mapped to.
-    pub frame: Phys,
-}
-
-/// One virtual CPU with its memory.
-pub trait Engine {
-    /// Which engine this is.
+/// One virtual processor.
+pub trait Cpu {
+    /// Which kind it is.
     fn kind(&self) -> EngineKind;
-    /// Guest-physical memory.
-    fn ram(&self) -> &Ram;
-    /// Guest-physical memory, writable: the guest is never running while this is held. Whoever writes to a
-    /// page that the guest may execute tells it by [`Engine::invalidate`].
-    fn ram_mut(&mut self) -> &mut Ram;
-    /// The first physical address that the engine does not keep for itself: frames are allocated from here up.
-    fn first_free_frame(&self) -> Phys;
-    /// The entry that every top-level page table must have at index 511 (the engine's own pages), zero if none.
-    fn kernel_entry(&self) -> u64;
     /// Uses the page tables whose top level is at `root` from now on.
-    fn set_page_table(&mut self, root: Phys) -> Result<(), EngineError>;
-    /// Forgets translations. New mappings and rights that only grow need no call.
-    fn invalidate(&mut self, stale: &[StalePage]) -> Result<(), EngineError>;
+    fn set_page_table(&mut self, root: Phys);
     /// The integer registers.
     fn regs(&self) -> &Regs;
     /// Sets the integer registers.
@@ -155,10 +171,16 @@ pub trait Engine {
     fn require(&self, model: Model) -> Result<(), EngineError>;
     /// Sets the x87 and vector registers.
     fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError>;
-    /// Runs the guest.
-    fn run(&mut self, until: Until) -> Result<Exit, EngineError>;
+    /// Runs the guest, after forgetting what [`Memory::invalidate`] says.
+    ///
+    /// # Errors
+    /// When the processor fails, and for a bound that it does not know.
+    fn run(&mut self, memory: &mut Memory, until: Until) -> Result<Exit, EngineError>;
     /// Exact counts, where the engine has them; never an estimate.
     fn counters(&self) -> Option<Counters>;
+    /// Goes on counting from these, on a processor that counts exactly: its counts are then those of the state that it was
+    /// given.
+    fn set_counters(&mut self, _counters: Counters) {}
     /// What has retired, as far as something counts it: exactly on the software CPU; on KVM by the processor's counters,
     /// which have errors of their own ([`lbr::perf::retired::Events`]). What nothing counts is absent.
     fn counts(&self) -> Counts {
@@ -171,12 +193,12 @@ pub trait Engine {
     fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError>;
     /// Writes model-specific registers as KVM_SET_MSRS does: gives the number written before the first refusal.
     fn write_msrs(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError>;
-    /// A handle by which another thread, or a signal handler, makes [`Engine::run`] come back.
+    /// A handle by which another thread, or a signal handler, makes [`Cpu::run`] come back.
     fn interrupter(&self) -> Interrupter;
 }
 
 /// Branch records are armed and captured through the registers of any engine.
-impl lbr::MsrAccess for dyn Engine + '_ {
+impl lbr::MsrAccess for dyn Cpu + '_ {
     type Error = EngineError;
 
     fn read(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError> {
@@ -230,11 +252,6 @@ pub enum EngineError {
         what: &'static str,
     },
     /// Guest memory could not be had.
-    #[error("cannot get {bytes} bytes of guest memory: {error}")]
-    Memory {
-        /// How much was asked for.
-        bytes: u64,
-        /// Why not.
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Memory(#[from] NoMemory),
 }

@@ -1,17 +1,17 @@
 //! The software CPU as an engine: the same guests without /dev/kvm, with exact counts.
 //!
-//! It walks the same page tables in the same memory as KVM would, so the personality cannot tell them apart.
+//! It walks the same page tables in the same memory as KVM would, so the personality cannot tell them apart. The interpreter
+//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]).
 
 use super::{
-    Counters, Engine, EngineError, EngineKind, Exception, Exit, Interrupter, Phys, StalePage, Until,
+    Counters, Cpu, EngineError, EngineKind, Exception, Exit, Interrupter, Machine, Phys, Until, Virt,
     code::{fetch, software_interrupt},
     flags::user_rflags,
 };
-use crate::paging::{Reach, translate_user};
-use crate::ram::{PAGE, Ram};
+use crate::ram::paging::{Reach, translate_user};
+use crate::ram::{Memory, PAGE, Ram};
 use lbr::model::{Event, Model, Processor, Transfer};
 use x86::bus::{Access, Bus, PageFault, Translation};
-use x86::cpu::Cpu;
 use x86::interpreter::{self, Interpreter, Stop};
 use x86::machine::Trap;
 use x86::state::{Fpu, Regs};
@@ -19,8 +19,6 @@ use x86::state::{Fpu, Regs};
 /// Instructions between two looks at the interrupter: some 10 µs. Small because one instruction with a REP prefix,
 /// which is not divided, can take milliseconds.
 const SLICE: u64 = 1 << 11;
-/// Frame zero stays unused, so that no page table is ever at physical address zero.
-const FIRST_FREE: Phys = PAGE;
 /// Where branch records say that a system call or an exception went, and where it came back from: the program's
 /// kernel, which on this engine has no address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
@@ -65,8 +63,8 @@ impl Bus for PagedRam {
     }
 }
 
-/// One software CPU with its memory.
-pub struct SoftEngine {
+/// One software CPU.
+pub struct SoftCpu {
     interpreter: Interpreter<PagedRam>,
     /// The registers as of the last exit, or as set since.
     regs: Regs,
@@ -76,24 +74,58 @@ pub struct SoftEngine {
     in_kernel: bool,
 }
 
-impl SoftEngine {
-    /// A CPU with `bytes` of memory (a multiple of the page size).
-    pub fn new(bytes: u64) -> Result<SoftEngine, EngineError> {
-        let ram = Ram::new(bytes.max(FIRST_FREE).next_multiple_of(PAGE))?;
+impl SoftCpu {
+    /// A processor that has run nothing.
+    ///
+    /// # Errors
+    /// When the host does not give the little memory that it needs itself.
+    pub fn new() -> Result<SoftCpu, EngineError> {
         let regs = Regs { rflags: user_rflags(0), ..Regs::default() };
-        let interpreter = Interpreter::new(Cpu::new(PagedRam { ram, root: 0 }));
+        // The guest's bytes are moved in while it runs.
+        let interpreter = Interpreter::new(x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0 }));
         let branches = Model::new(Processor::Skylake);
-        Ok(SoftEngine { interpreter, regs, interrupter: Interrupter::new(), branches, in_kernel: false })
+        Ok(SoftCpu { interpreter, regs, interrupter: Interrupter::new(), branches, in_kernel: false })
+    }
+
+    /// A processor with `bytes` of memory.
+    ///
+    /// # Errors
+    /// When the host does not give them.
+    pub fn machine(bytes: u64) -> Result<Machine<SoftCpu>, EngineError> {
+        let memory = Memory::new(bytes)?;
+        let cpu = Box::new(SoftCpu::new()?);
+        Ok(Machine { memory, cpu })
+    }
+
+    /// Forgets what is no longer true of the memory.
+    fn forget(&mut self, memory: &mut Memory) {
+        let stale = memory.take_stale();
+        let cpu = self.interpreter.cpu_mut();
+        if stale.all {
+            cpu.flush_tlb();
+        }
+        if stale.all || stale.all_rewritten {
+            cpu.written(0, memory.ram().size());
+        }
+        for frame in stale.rewritten {
+            cpu.written(frame, PAGE);
+        }
+        for page in stale.pages {
+            cpu.invalidate_page(page.page);
+            cpu.written(page.frame, PAGE);
+        }
+        // Nothing is derived from a page table that is no longer in use.
+        memory.frames_mut().end_quarantine();
     }
 
     /// Runs until the bound or a stop, looking at the interrupter now and then.
-    fn run_sliced(&mut self, bound: u64) -> Option<Stop> {
+    fn run_sliced(&mut self, bound: u64, at: Option<Virt>) -> Option<Stop> {
         loop {
             if self.interrupter.is_raised() && self.interrupter.take() {
                 return None;
             }
             let slice = self.interpreter.counters().instructions.saturating_add(SLICE);
-            let until = interpreter::Until { instructions: bound.min(slice) };
+            let until = interpreter::Until { instructions: bound.min(slice), at };
             let stop = match self.branches.is_enabled() {
                 true => self.interpreter.run(until, &mut self.branches),
                 false => self.interpreter.run(until, &mut ()),
@@ -110,7 +142,7 @@ impl SoftEngine {
         let regs = self.interpreter.cpu().regs();
         self.regs = Regs { rflags: user_rflags(regs.rflags), ..regs };
         match stop {
-            Stop::Budget => Exit::Budget,
+            Stop::Budget | Stop::At => Exit::Budget,
             Stop::Syscall => {
                 self.regs.gpr[1] = self.regs.rip;
                 self.regs.gpr[11] = self.regs.rflags;
@@ -188,41 +220,17 @@ fn no_semantics(instruction: &[u8]) -> Exit {
     Exit::NoSemantics { bytes, len: u8::try_from(len).expect("at most 15") }
 }
 
-impl Engine for SoftEngine {
+impl Cpu for SoftCpu {
     fn kind(&self) -> EngineKind {
         EngineKind::Soft
     }
 
-    fn ram(&self) -> &Ram {
-        &self.interpreter.cpu().bus().ram
-    }
-
-    fn ram_mut(&mut self) -> &mut Ram {
-        &mut self.interpreter.cpu_mut().bus_mut().ram
-    }
-
-    fn first_free_frame(&self) -> Phys {
-        FIRST_FREE
-    }
-
-    fn kernel_entry(&self) -> u64 {
-        0
-    }
-
-    fn set_page_table(&mut self, root: Phys) -> Result<(), EngineError> {
+    fn set_page_table(&mut self, root: Phys) {
         let cpu = self.interpreter.cpu_mut();
-        cpu.bus_mut().root = root;
-        cpu.flush_tlb();
-        Ok(())
-    }
-
-    fn invalidate(&mut self, stale: &[StalePage]) -> Result<(), EngineError> {
-        let cpu = self.interpreter.cpu_mut();
-        for page in stale {
-            cpu.invalidate_page(page.page);
-            cpu.written(page.frame, PAGE);
+        if cpu.bus().root != root {
+            cpu.bus_mut().root = root;
+            cpu.flush_tlb();
         }
-        Ok(())
     }
 
     fn regs(&self) -> &Regs {
@@ -248,23 +256,29 @@ impl Engine for SoftEngine {
         Ok(())
     }
 
-    fn run(&mut self, until: Until) -> Result<Exit, EngineError> {
-        let bound = match until {
-            Until::Exit => u64::MAX,
-            Until::Retired(bound) => bound,
+    fn run(&mut self, memory: &mut Memory, until: Until) -> Result<Exit, EngineError> {
+        let (bound, at) = match until {
+            Until::Exit => (u64::MAX, None),
+            Until::Retired(bound) => (bound, None),
+            Until::At(at) => (u64::MAX, Some(at)),
+            Until::AtOrRetired(at, bound) => (bound, Some(at)),
         };
+        self.forget(memory);
+        memory.swap_ram(&mut self.interpreter.cpu_mut().bus_mut().ram);
         self.interpreter.cpu_mut().set_regs(&self.regs);
         if std::mem::take(&mut self.in_kernel) {
             self.branches.branch(&Transfer::to_user(KERNEL, self.regs.rip));
         }
-        match self.run_sliced(bound) {
-            Some(stop) => Ok(self.exit(stop)),
+        let exit = match self.run_sliced(bound, at) {
+            Some(stop) => self.exit(stop),
             None => {
                 let regs = self.interpreter.cpu().regs();
                 self.regs = Regs { rflags: user_rflags(regs.rflags), ..regs };
-                Ok(Exit::Interrupted)
+                Exit::Interrupted
             }
-        }
+        };
+        memory.swap_ram(&mut self.interpreter.cpu_mut().bus_mut().ram);
+        Ok(exit)
     }
 
     fn counters(&self) -> Option<Counters> {
@@ -274,6 +288,14 @@ impl Engine for SoftEngine {
             taken_branches: counters.taken,
             conditional_branches: counters.conditionals,
         })
+    }
+
+    fn set_counters(&mut self, counters: Counters) {
+        self.interpreter.set_counters(interpreter::Counters {
+            instructions: counters.instructions,
+            taken: counters.taken_branches,
+            conditionals: counters.conditional_branches,
+        });
     }
 
     fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError> {

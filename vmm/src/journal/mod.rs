@@ -70,12 +70,12 @@ fn described(version: Option<&str>) -> String {
     )
 }
 
-/// Where and why the usable part of a journal ends before its end record.
+/// Where and why the usable part of a journal ends before its end record, or before the file does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
     pub path: PathBuf,
-    /// Where the first frame that cannot be used begins; the end of the file if the last frame is whole.
+    /// Where the first bytes that cannot be used begin; the end of the file if the last frame is whole.
     pub offset: u64,
     /// How many bytes from there on are lost.
     pub lost: u64,
@@ -86,7 +86,7 @@ pub struct Damage {
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Damage { path, offset, lost, why } = self;
-        write!(f, "journal {} ends early at offset {offset:#x}: {why}", path.display())?;
+        write!(f, "journal {} is used up to offset {offset:#x}: {why}", path.display())?;
         if *lost > 0 {
             write!(f, " ({lost} bytes cannot be used)")?;
         }

@@ -8,34 +8,39 @@
 //! The records of a journal are a [`Header`] (alone in the first frame), then events, then an [`End`]:
 //!  * An event is a [`Record::Begin`] and the [`Record::Input`]s and [`Record::Time`]s that it took, in the
 //!    order in which the personality asked for them. A frame holds whole events only.
-//!  * A [`Record::Checkpoint`] stands behind a whole event.
+//!  * A [`Record::Digests`] stands behind a whole event.
 //!  * [`Record::End`] is last. Without it, the recorder did not end in order (killed, disk full).
 
 use super::codec::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::cpu_model::Model;
 use crate::engine::Exception;
-use crate::gate::{Event, Input, MemoryWrite, Time};
-use crate::process::{Death, Ids, Interpreter, Launch, comparable};
+use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
+use crate::position::{Offset, Target, comparable};
+use crate::program::{Ids, Interpreter, Launch, Parents};
+use crate::signal::Death;
+use std::sync::Arc;
 use x86::state::{Fpu, Regs};
 use x86::xsave::{Layout, component};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
 /// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
-/// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker.
-pub const VERSION: u32 = 3;
+/// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of
+/// several kinds, and there are preemptions.
+pub const VERSION: u32 = 4;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 7;
+pub const BEHAVIOUR: u32 = 8;
 
 /// What was recorded, and with what.
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
-/// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8),
-/// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, digest `d` of the
+/// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name `b`,
+/// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, pid `u`, parent `u`,
+/// process group `u`, session `u`, supplementary groups `[u]`, umask `u`, seed (a list of none or one) `u`, digest `d` of the
 /// executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files themselves are
 /// `program` and `interpreter` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,27 +64,33 @@ pub struct Header {
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Tag 1, kind `u` (0 system call, 1 machine read, 2 signal, 3 exited, 4 wait), argument `i` (the system call's number,
-    /// zero, the signal, the status, zero), registers `d` ([`digest_regs`]).
+    /// Tag 1, kind `u` (0 system call, 1 machine read, 2 signal, 3 exited, 4 wait, 5 preempted at a count, 6 preempted at a
+    /// state), argument `i` (the system call's number, zero, the signal, the status, zero, the count, zero), task `u`,
+    /// registers `d` ([`digest_regs`]); then, for kind 6, rax to r15 by hardware number, rip, rflags, fs base and gs base
+    /// (20 times `u`), and the memory's digest `d`.
     Begin {
         /// What kind of event.
         event: Event,
+        /// The task.
+        task: i32,
         /// Digest of the registers at the exit.
         regs: u64,
     },
-    /// Tag 2, result `i`, writes `[address u, bytes b]`.
+    /// Tag 2: bytes, result `i`, writes `[address u, bytes b]`. Tag 6: a number `i`. Tag 7: a file, name `b`, digest `d`
+    /// (XXH3-64 of its bytes) and (a list of none or one) bytes `b`, which are left out if an earlier input has them. Tag 8: no
+    /// file, error `i`. Tag 9: what is ready, result `i`, tasks `[u]`.
     Input(Input),
     /// Tag 3, real `u`, monotonic `i` (its difference to real, which is a smaller number).
     Time(Time),
     /// Tag 4, registers `d`, fpu `d` ([`digest_fpu`]), memory `d` (`Process::memory_digest`).
-    Checkpoint(Checkpoint),
-    /// Tag 5, kind `u` (0 exited, 1 killed, 2 interrupted), then the kind's fields (see [`End`]). Nothing follows.
+    Digests(Digests),
+    /// Tag 5, kind `u` (0 exited, 1 killed, 2 interrupted, 3 stopped), then the kind's fields (see [`End`]). Nothing follows.
     End(End),
 }
 
 /// What replay compares behind an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
+pub struct Digests {
     /// Digest of the integer registers.
     pub regs: u64,
     /// Digest of the x87 and vector registers.
@@ -98,6 +109,8 @@ pub enum End {
     Killed(Death),
     /// The recording was stopped from outside; the program would have gone on. No fields.
     Interrupted,
+    /// The recorder could not go on: an instruction that the engine cannot run, or no memory. No fields.
+    Stopped,
 }
 
 /// Digest of the integer registers: XXH3-64 of rax … r15 by hardware number, rip, rflags, fs base and gs base, eight
@@ -151,6 +164,7 @@ impl Header {
         for text in [&self.model, &self.engine, &launch.path] {
             put_bytes(&mut out, text.as_bytes());
         }
+        put_bytes(&mut out, &launch.name);
         for list in [&launch.argv, &launch.envp] {
             put_u64(&mut out, list.len() as u64);
             list.iter().for_each(|item| put_bytes(&mut out, item));
@@ -160,6 +174,15 @@ impl Header {
         for id in [launch.ids.uid, launch.ids.euid, launch.ids.gid, launch.ids.egid] {
             put_u64(&mut out, id.into());
         }
+        let Parents { parent, group, session } = launch.parents;
+        for id in [launch.pid, parent, group, session] {
+            put_u64(&mut out, id.unsigned_abs().into());
+        }
+        put_u64(&mut out, launch.groups.len() as u64);
+        launch.groups.iter().for_each(|group| put_u64(&mut out, u64::from(*group)));
+        put_u64(&mut out, launch.umask.into());
+        put_u64(&mut out, u64::from(launch.seed.is_some()));
+        launch.seed.iter().for_each(|seed| put_u64(&mut out, *seed));
         put_digest(&mut out, self.executable_digest);
         put_u64(&mut out, u64::from(launch.interpreter.is_some()));
         if let Some(interpreter) = &launch.interpreter {
@@ -175,6 +198,7 @@ impl Header {
         let mut c = Cursor(bytes);
         let (gretel, behaviour) = (c.string()?, c.u64()?.try_into().ok()?);
         let (model, engine, path) = (c.string()?, c.string()?, c.string()?);
+        let name = c.bytes()?.to_vec();
         let strings = |c: &mut Cursor<'_>| c.list(|c| c.bytes().map(<[u8]>::to_vec));
         let (argv, envp) = (strings(&mut c)?, strings(&mut c)?);
         let (random, rest) = c.0.split_first_chunk()?;
@@ -182,13 +206,36 @@ impl Header {
         let cwd = c.bytes()?.to_vec();
         let mut id = || c.u64()?.try_into().ok();
         let ids = Ids { uid: id()?, euid: id()?, gid: id()?, egid: id()? };
+        let mut task = || c.u64()?.try_into().ok();
+        let (pid, parent, group, session) = (task()?, task()?, task()?, task()?);
+        let parents = Parents { parent, group, session };
+        let groups = c.list(|c| c.u64()?.try_into().ok())?;
+        let umask = c.u64()?.try_into().ok()?;
+        let seed = c.list(Cursor::u64)?.into_iter().next();
         let cpu = Model::named(&model).unwrap_or_default();
         let executable_digest = c.digest()?;
         let interpreter = c.list(|c| Some((c.string()?, c.digest()?)))?.into_iter().next();
         let (interpreter, interpreter_digest) = interpreter.unzip();
         let interpreter = interpreter.map(|path| Interpreter { path, executable: Vec::new() });
         let executable = Vec::new();
-        let launch = Launch { executable, path, interpreter, argv, envp, random: *random, cwd, ids, cpu };
+        let random = *random;
+        let launch = Launch {
+            executable,
+            path,
+            name,
+            interpreter,
+            argv,
+            envp,
+            random,
+            cwd,
+            ids,
+            pid,
+            parents,
+            groups,
+            umask,
+            seed,
+            cpu,
+        };
         let header =
             Header { gretel, behaviour, model, engine, launch, executable_digest, interpreter_digest };
         c.0.is_empty().then_some(header)
@@ -204,22 +251,27 @@ impl Record {
     /// Appends its encoding.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Record::Begin { event, regs } => {
+            Record::Begin { event, task, regs } => {
                 let (kind, argument) = split_event(*event);
                 out.push(1);
                 put_u64(out, kind);
                 put_i64(out, argument);
+                put_u64(out, task.unsigned_abs().into());
                 put_digest(out, *regs);
+                if let Event::Preempt(Offset::State(target)) = event {
+                    words(&target.regs).for_each(|word| put_u64(out, word));
+                    put_digest(out, target.memory);
+                }
             }
-            Record::Input(input) => encode_input(input, out),
+            Record::Input(input) => encode_input(input, true, out),
             Record::Time(time) => {
                 out.push(3);
                 put_u64(out, time.real);
                 put_i64(out, time.monotonic.wrapping_sub(time.real).cast_signed());
             }
-            Record::Checkpoint(checkpoint) => {
+            Record::Digests(digests) => {
                 out.push(4);
-                for digest in [checkpoint.regs, checkpoint.fpu, checkpoint.memory] {
+                for digest in [digests.regs, digests.fpu, digests.memory] {
                     put_digest(out, digest);
                 }
             }
@@ -231,17 +283,22 @@ impl Record {
     }
 
     /// Takes the first record off `bytes`; `None` if there is no whole one.
-    pub(super) fn decode(c: &mut Cursor<'_>) -> Option<Record> {
+    pub(super) fn decode(c: &mut Cursor<'_>, contents: &mut Contents) -> Option<Record> {
         Some(match c.byte()? {
             1 => {
-                let event = join_event(c.u64()?, c.i64()?)?;
-                Record::Begin { event, regs: c.digest()? }
+                let (kind, argument) = (c.u64()?, c.i64()?);
+                let (task, regs) = (c.u64()?.try_into().ok()?, c.digest()?);
+                let event = match kind {
+                    6 => Event::Preempt(Offset::State(decode_target(c)?)),
+                    _ => join_event(kind, argument)?,
+                };
+                Record::Begin { event, task, regs }
             }
             2 => {
                 let result = c.i64()?;
                 let writes =
                     c.list(|c| Some(MemoryWrite { address: c.u64()?, bytes: c.bytes()?.to_vec() }))?;
-                Record::Input(Input { result, writes })
+                Record::Input(Input::Bytes { result, writes })
             }
             3 => {
                 let real = c.u64()?;
@@ -249,23 +306,95 @@ impl Record {
             }
             4 => {
                 let (regs, fpu, memory) = (c.digest()?, c.digest()?, c.digest()?);
-                Record::Checkpoint(Checkpoint { regs, fpu, memory })
+                Record::Digests(Digests { regs, fpu, memory })
             }
             5 => Record::End(decode_end(c)?),
+            6 => Record::Input(Input::Result(c.i64()?)),
+            7 => {
+                let (name, digest) = (c.bytes()?.to_vec(), c.digest()?);
+                let given = c.list(|c| c.bytes().map(<[u8]>::to_vec))?.into_iter().next();
+                let bytes = contents.take(digest, given)?;
+                Record::Input(Input::File(Ok(Arc::new(FileContent { name, bytes }))))
+            }
+            8 => Record::Input(Input::File(Err(c.i64()?))),
+            9 => {
+                let result = c.i64()?;
+                let tasks = c.list(|c| c.u64()?.try_into().ok())?;
+                Record::Input(Input::Ready { result, tasks })
+            }
             _ => return None,
         })
     }
 }
 
-/// An input by reference, so that large reads are not copied on the way to the journal.
-pub(super) fn encode_input(input: &Input, out: &mut Vec<u8>) {
-    out.push(2);
-    put_i64(out, input.result);
-    put_u64(out, input.writes.len() as u64);
-    for write in &input.writes {
-        put_u64(out, write.address);
-        put_bytes(out, &write.bytes);
+/// The contents of files that a journal has so far, by digest.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contents(std::collections::HashMap<u64, Arc<Vec<u8>>>);
+
+impl Contents {
+    /// The content of a digest: given here, or before; `None` if neither is so.
+    fn take(&mut self, digest: u64, given: Option<Vec<u8>>) -> Option<Arc<Vec<u8>>> {
+        match given {
+            Some(bytes) if xxh3_64(&bytes) == digest => {
+                Some(Arc::clone(self.0.entry(digest).or_insert_with(|| Arc::new(bytes))))
+            }
+            Some(_) => None,
+            None => self.0.get(&digest).map(Arc::clone),
+        }
     }
+}
+
+/// An input by reference, so that large reads are not copied on the way to the journal. A file's bytes are left out unless
+/// they are `new`.
+pub(super) fn encode_input(input: &Input, new: bool, out: &mut Vec<u8>) {
+    match input {
+        Input::Result(value) => {
+            out.push(6);
+            put_i64(out, *value);
+        }
+        Input::Bytes { result, writes } => {
+            out.push(2);
+            put_i64(out, *result);
+            put_u64(out, writes.len() as u64);
+            for write in writes {
+                put_u64(out, write.address);
+                put_bytes(out, &write.bytes);
+            }
+        }
+        Input::File(Ok(file)) => {
+            out.push(7);
+            put_bytes(out, &file.name);
+            put_digest(out, xxh3_64(&file.bytes));
+            put_u64(out, u64::from(new));
+            if new {
+                put_bytes(out, &file.bytes);
+            }
+        }
+        Input::File(Err(error)) => {
+            out.push(8);
+            put_i64(out, *error);
+        }
+        Input::Ready { result, tasks } => {
+            out.push(9);
+            put_i64(out, *result);
+            put_u64(out, tasks.len() as u64);
+            tasks.iter().for_each(|task| put_u64(out, task.unsigned_abs().into()));
+        }
+    }
+}
+
+/// The registers as words, in the order of the encoding.
+fn words(regs: &Regs) -> impl Iterator<Item = u64> {
+    regs.gpr.into_iter().chain([regs.rip, regs.rflags, regs.fs_base, regs.gs_base])
+}
+
+fn decode_target(c: &mut Cursor<'_>) -> Option<Target> {
+    let mut regs = Regs::default();
+    for gpr in &mut regs.gpr {
+        *gpr = c.u64()?;
+    }
+    (regs.rip, regs.rflags, regs.fs_base, regs.gs_base) = (c.u64()?, c.u64()?, c.u64()?, c.u64()?);
+    Some(Target { regs, memory: c.digest()? })
 }
 
 fn split_event(event: Event) -> (u64, i64) {
@@ -275,6 +404,8 @@ fn split_event(event: Event) -> (u64, i64) {
         Event::Signal(signal) => (2, signal.into()),
         Event::Exited(status) => (3, status.into()),
         Event::Wait => (4, 0),
+        Event::Preempt(Offset::Retired(count)) => (5, count.cast_signed()),
+        Event::Preempt(Offset::State(_)) => (6, 0),
     }
 }
 
@@ -285,6 +416,7 @@ fn join_event(kind: u64, argument: i64) -> Option<Event> {
         2 => Event::Signal(argument.try_into().ok()?),
         3 => Event::Exited(argument.try_into().ok()?),
         4 => Event::Wait,
+        5 => Event::Preempt(Offset::Retired(argument.cast_unsigned())),
         _ => return None,
     })
 }
@@ -308,6 +440,7 @@ fn encode_end(end: &End, out: &mut Vec<u8>) {
             }
         }
         End::Interrupted => put_u64(out, 2),
+        End::Stopped => put_u64(out, 3),
     }
 }
 
@@ -323,6 +456,7 @@ fn decode_end(c: &mut Cursor<'_>) -> Option<End> {
             End::Killed(Death { signal, code, address, exception: exception.first().copied() })
         }
         2 => End::Interrupted,
+        3 => End::Stopped,
         _ => return None,
     })
 }

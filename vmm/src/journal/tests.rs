@@ -1,23 +1,31 @@
-use super::schema::Checkpoint;
+use super::schema::Digests;
 use super::*;
 use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
-use crate::process::{Death, Ids, Launch};
+use crate::position::{Offset, Target};
+use crate::process::{Death, Ids, Launch, Parents};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::Path;
+use x86::state::Regs;
 
 fn header() -> Header {
     let launch = Launch {
         executable: Vec::new(),
         path: "/bin/prog".into(),
+        name: b"./prog".to_vec(),
         interpreter: None,
         argv: vec![b"prog".to_vec(), b"\xff".to_vec()],
         envp: vec![b"A=b".to_vec()],
         random: *b"0123456789abcdef",
         cwd: b"/tmp".to_vec(),
         ids: Ids { uid: 1, euid: 2, gid: 3, egid: u32::MAX },
+        pid: 7,
+        parents: Parents { parent: 1, group: 7, session: 2 },
+        groups: vec![0, u32::MAX],
+        umask: 0o22,
+        seed: Some(u64::MAX),
         cpu: Model::V3,
     };
     let (model, engine) = (Model::V3.name().into(), "soft".into());
@@ -40,18 +48,28 @@ fn event() -> impl Strategy<Value = Event> {
         any::<i32>().prop_map(Event::Signal),
         any::<i32>().prop_map(Event::Exited),
         Just(Event::Wait),
+        any::<u64>().prop_map(|count| Event::Preempt(Offset::Retired(count))),
+        any::<(u64, u64, u64)>().prop_map(|(rip, rax, memory)| {
+            let mut regs = Regs { rip, ..Regs::default() };
+            regs.gpr[0] = rax;
+            Event::Preempt(Offset::State(Target { regs, memory }))
+        }),
     ]
 }
 
 fn record() -> impl Strategy<Value = Record> {
     let write =
         (any::<u64>(), vec(any::<u8>(), 0..300)).prop_map(|(address, bytes)| MemoryWrite { address, bytes });
-    let input = (any::<i64>(), vec(write, 0..3)).prop_map(|(result, writes)| Input { result, writes });
+    let input = (any::<i64>(), vec(write, 0..3)).prop_map(|(result, writes)| Input::Bytes { result, writes });
     prop_oneof![
-        (event(), any::<u64>()).prop_map(|(event, regs)| Record::Begin { event, regs }),
+        (event(), 0..i32::MAX, any::<u64>()).prop_map(|(event, task, regs)| Record::Begin {
+            event,
+            task,
+            regs
+        }),
         input.prop_map(Record::Input),
         any::<(u64, u64)>().prop_map(|(real, monotonic)| Record::Time(Time { real, monotonic })),
-        any::<(u64, u64, u64)>().prop_map(|(regs, fpu, memory)| Record::Checkpoint(Checkpoint {
+        any::<(u64, u64, u64)>().prop_map(|(regs, fpu, memory)| Record::Digests(Digests {
             regs,
             fpu,
             memory
@@ -69,6 +87,7 @@ fn end() -> impl Strategy<Value = End> {
     prop_oneof![
         any::<i32>().prop_map(End::Exited),
         Just(End::Interrupted),
+        Just(End::Stopped),
         death.prop_map(|((signal, code, address), exception)| {
             End::Killed(Death { signal, code, address, exception })
         }),
@@ -174,9 +193,9 @@ fn the_writer_writes_what_it_is_given() {
     let writer = Writer::create(&path, &header()).unwrap();
     let mut expected = Vec::new();
     for n in 0..5000 {
-        let begin = Record::Begin { event: Event::Syscall(n), regs: n };
+        let begin = Record::Begin { event: Event::Syscall(n), task: 7, regs: n };
         let writes = vec![MemoryWrite { address: n, bytes: vec![7; 200] }];
-        let input = Input { result: -1, writes };
+        let input = Input::Bytes { result: -1, writes };
         writer.put(&begin).unwrap();
         writer.put_input(&input).unwrap();
         writer.mark_whole();
@@ -197,10 +216,10 @@ fn whole_events_reach_the_file_while_the_guest_waits() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
     let writer = Writer::create(&path, &header()).unwrap();
-    let done = Record::Begin { event: Event::Syscall(1), regs: 1 };
+    let done = Record::Begin { event: Event::Syscall(1), task: 7, regs: 1 };
     writer.put(&done).unwrap();
     writer.mark_whole();
-    writer.put(&Record::Begin { event: Event::Syscall(0), regs: 2 }).unwrap();
+    writer.put(&Record::Begin { event: Event::Syscall(0), task: 7, regs: 2 }).unwrap();
     let deadline = std::time::Instant::now() + writer::FLUSH_EVERY * 50;
     let mut found = read(&path).unwrap();
     while found.0.is_empty() && std::time::Instant::now() < deadline {
@@ -215,7 +234,7 @@ fn a_writer_that_is_dropped_leaves_whole_events() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
     let writer = Writer::create(&path, &header()).unwrap();
-    let done = Record::Begin { event: Event::MachineRead, regs: 1 };
+    let done = Record::Begin { event: Event::MachineRead, task: 7, regs: 1 };
     writer.put(&done).unwrap();
     // The writing thread waits by now, and is woken to the end of all.
     std::thread::sleep(writer::FLUSH_EVERY / 2);

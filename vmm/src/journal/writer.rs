@@ -7,13 +7,16 @@
 use super::frame;
 use super::schema::{Header, Record, encode_input};
 use crate::gate::Input;
-use std::fs::{File, OpenOptions};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// How long a whole event may wait to be written.
 pub const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -35,6 +38,8 @@ struct Pending {
     failed: Option<io::Error>,
     /// Bytes in the file.
     written: u64,
+    /// Somebody else has changed the file's size.
+    altered: bool,
 }
 
 #[derive(Default)]
@@ -53,8 +58,13 @@ impl Shared {
 
 /// A journal being written.
 pub struct Writer {
+    path: PathBuf,
+    /// Device and number of the file.
+    file: (u64, u64),
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The digests of the files whose bytes were put.
+    known_contents: RefCell<HashSet<u64>>,
 }
 
 impl Writer {
@@ -66,13 +76,21 @@ impl Writer {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let start = [frame::preamble(), frame::pack(0, &header.encode())?].concat();
         file.write_all(&start)?;
+        let made = identity(&file.metadata()?);
         let shared = Arc::new(Shared::default());
         shared.lock().written = start.len() as u64;
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || write_frames(&theirs, file))?;
-        Ok(Writer { shared, thread: Mutex::new(Some(thread)) })
+        let path = path.to_owned();
+        Ok(Writer {
+            path,
+            file: made,
+            shared,
+            thread: Mutex::new(Some(thread)),
+            known_contents: RefCell::default(),
+        })
     }
 
     /// Adds a record to the event that is going on.
@@ -88,7 +106,18 @@ impl Writer {
     /// # Errors
     /// As [`Writer::put`].
     pub fn put_input(&self, input: &Input) -> io::Result<()> {
-        self.append(|out| encode_input(input, out))
+        let new = match input {
+            Input::File(Ok(file)) => self.known_contents.borrow_mut().insert(xxh3_64(&file.bytes)),
+            _ => true,
+        };
+        self.append(|out| encode_input(input, new, out))
+    }
+
+    /// Drops what was put since the last whole event: the recorder cannot finish the event that is going on.
+    pub fn drop_unfinished(&self) {
+        let mut pending = self.shared.lock();
+        let whole = pending.whole;
+        pending.records.truncate(whole);
     }
 
     /// Says that what was put so far is whole: an event is complete.
@@ -100,12 +129,6 @@ impl Writer {
         }
     }
 
-    /// Bytes in the file so far.
-    #[must_use]
-    pub fn bytes_written(&self) -> u64 {
-        self.shared.lock().written
-    }
-
     /// Writes what is left and closes the file; gives its size.
     ///
     /// # Errors
@@ -115,6 +138,15 @@ impl Writer {
         self.close();
         let mut pending = self.shared.lock();
         pending.failed.take().map_or(Ok(pending.written), Err)
+    }
+
+    /// Whether the file is still where it was made, with as many bytes as were written: it is the user's, and so the
+    /// recorded program's.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        let pending = self.shared.lock();
+        let is_whole = |found: &Metadata| !pending.altered && found.len() == pending.written;
+        fs::metadata(&self.path).is_ok_and(|found| identity(&found) == self.file && is_whole(&found))
     }
 
     fn append(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
@@ -148,6 +180,11 @@ impl Drop for Writer {
     }
 }
 
+/// Device and number of a file.
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
 /// An error that can be reported more than once.
 fn again(error: &io::Error) -> io::Error {
     error
@@ -161,11 +198,13 @@ fn write_frames(shared: &Shared, mut file: File) {
     let mut written = shared.lock().written;
     loop {
         let Some(records) = next_batch(shared) else { return };
+        let altered = file.metadata().is_ok_and(|found| found.len() != written);
         let result = frame::pack(sequence, &records).and_then(|frame| {
             file.write_all(&frame)?;
             Ok(frame.len() as u64)
         });
         let mut pending = shared.lock();
+        pending.altered |= altered;
         match result {
             Ok(size) => {
                 sequence = sequence.wrapping_add(1);

@@ -1,190 +1,293 @@
-//! The beginning and the end of threads. A new process is refused: there is one address space.
+//! New tasks: clone, clone3, fork and vfork. Each flag says whether the new task shares something or has a copy.
 
-use super::futex;
-use super::threads::NAME;
-use super::{Guest, Linux, Outcome, Served, Stop, errno, int, word};
-use crate::engine::Virt;
-use crate::process::layout::USER_END;
+use super::arena::Id;
+use super::exit::forgive;
+use super::groups::Group;
+use super::signals::Pending;
+use super::tasks::{Doing, NAME, Task};
+use super::wait::{Interrupted, On, Wait, wait};
+use super::{Guest, Kernel, Served, errno, int, word};
+use crate::memory::layout::USER_END;
+use crate::ram::Virt;
 use x86::state::State;
 
-/// What pthread_create and Go's runtime ask for: all is shared.
-const SHARED: u64 =
-    (libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD) as u64;
-/// What may be asked for besides.
-const KNOWN: u64 = SHARED
-    | (libc::CLONE_SYSVSEM
-        | libc::CLONE_SETTLS
-        | libc::CLONE_PARENT_SETTID
-        | libc::CLONE_CHILD_CLEARTID
-        | libc::CLONE_CHILD_SETTID
-        | libc::CLONE_DETACHED) as u64;
+/// What may be asked for. Namespaces are not served, and INTO_CGROUP neither.
+const KNOWN: u64 = (libc::CLONE_VM
+    | libc::CLONE_FS
+    | libc::CLONE_FILES
+    | libc::CLONE_SIGHAND
+    | libc::CLONE_PIDFD
+    | libc::CLONE_VFORK
+    | libc::CLONE_PARENT
+    | libc::CLONE_THREAD
+    | libc::CLONE_SYSVSEM
+    | libc::CLONE_SETTLS
+    | libc::CLONE_PARENT_SETTID
+    | libc::CLONE_CHILD_CLEARTID
+    | libc::CLONE_DETACHED
+    | libc::CLONE_UNTRACED
+    | libc::CLONE_CHILD_SETTID
+    | libc::CLONE_IO)
+    .cast_unsigned() as u64;
+/// clone3's flag for handlers that begin with their defaults.
+const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
 /// The sizes that `struct clone_args` has had.
 const ARGUMENTS: u64 = 64;
 const LARGEST_ARGUMENTS: u64 = 4096;
-/// No list of robust futexes is followed further than this (ROBUST_LIST_LIMIT).
-const LONGEST_LIST: usize = 2048;
 /// The size of `struct robust_list_head`.
 const LIST_HEAD: u64 = 24;
 
 /// What clone and clone3 ask for.
+#[derive(Clone, Copy, Default)]
 struct Wanted {
     flags: u64,
+    /// The signal at the child's end.
+    signal: i32,
     stack: Virt,
     parent_id: Virt,
     child_id: Virt,
     tls: Virt,
+    pidfd: Virt,
 }
 
-pub(super) fn clone(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6]) -> Option<Served> {
-    let [flags, stack, parent_id, child_id, tls, _] = *a;
-    // The low byte is the signal at the child's end, of which a thread sends none.
-    let flags = flags & 0xffff_ff00;
-    is_thread(flags).then(|| start(linux, guest, &Wanted { flags, stack, parent_id, child_id, tls }))
-}
-
-pub(super) fn clone3(linux: &mut Linux, guest: &mut Guest<'_>, at: Virt, size: u64) -> Option<Served> {
-    if !(ARGUMENTS..=LARGEST_ARGUMENTS).contains(&size) {
-        return Some(errno(libc::EINVAL));
+impl Wanted {
+    fn has(&self, flag: i32) -> bool {
+        self.flags & u64::from(flag.unsigned_abs()) != 0
     }
-    let [flags, _, child_id, parent_id, _, stack, stack_size, tls] = match guest.read_words(at) {
-        Ok(arguments) => arguments,
-        Err(stop) => return Some(Err(stop)),
-    };
+}
+
+pub(super) fn clone(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    let [flags, stack, parent_id, child_id, tls, _] = *a;
+    let signal = int(flags & 0xff);
+    // For clone, the pidfd goes where the parent's copy of the id would.
+    let wanted =
+        Wanted { flags: flags & 0xffff_ff00, signal, stack, parent_id, child_id, tls, pidfd: parent_id };
+    start(kernel, guest, &wanted)
+}
+
+pub(super) fn clone3(kernel: &mut Kernel, guest: &mut Guest<'_>, at: Virt, size: u64) -> Served {
+    if !(ARGUMENTS..=LARGEST_ARGUMENTS).contains(&size) {
+        return errno(libc::EINVAL);
+    }
+    let [flags, pidfd, child_id, parent_id, signal, stack, stack_size, tls] = guest.read_words(at)?;
+    if signal > 64
+        || (stack == 0) != (stack_size == 0)
+        || flags & u64::from(libc::CLONE_DETACHED.unsigned_abs()) != 0
+    {
+        return errno(libc::EINVAL);
+    }
     let stack = stack.wrapping_add(stack_size);
-    is_thread(flags).then(|| start(linux, guest, &Wanted { flags, stack, parent_id, child_id, tls }))
+    start(kernel, guest, &Wanted { flags, signal: int(signal), stack, parent_id, child_id, tls, pidfd })
 }
 
-/// Whether a thread of the process is wanted, with nothing that is not known.
-fn is_thread(flags: u64) -> bool {
-    flags & SHARED == SHARED && flags & !KNOWN == 0
+pub(super) fn fork(kernel: &mut Kernel, guest: &mut Guest<'_>) -> Served {
+    start(kernel, guest, &Wanted { signal: libc::SIGCHLD, ..Wanted::default() })
 }
 
-/// Starts a thread. It begins behind the call, where it finds zero; its creator goes on first.
-fn start(linux: &mut Linux, guest: &mut Guest<'_>, wanted: &Wanted) -> Served {
-    let has = |flag: i32| wanted.flags & u64::from(flag.unsigned_abs()) != 0;
-    let mut regs = *guest.engine.regs();
+pub(super) fn vfork(kernel: &mut Kernel, guest: &mut Guest<'_>) -> Served {
+    let flags = (libc::CLONE_VFORK | libc::CLONE_VM) as u64;
+    start(kernel, guest, &Wanted { flags, signal: libc::SIGCHLD, ..Wanted::default() })
+}
+
+/// Whether the flags fit together, as the kernel wants it (`copy_process` of kernel/fork.c).
+fn check(wanted: &Wanted) -> Served<()> {
+    let has = |flag| wanted.has(flag);
+    let unknown = wanted.flags & !(KNOWN | CLEAR_SIGHAND);
+    if unknown != 0 {
+        tracing::warn!("clone with flags {unknown:#x} is not supported: EPERM");
+        return errno(libc::EPERM);
+    }
+    let wrong = has(libc::CLONE_THREAD) && !has(libc::CLONE_SIGHAND)
+        || has(libc::CLONE_SIGHAND) && !has(libc::CLONE_VM)
+        || wanted.flags & CLEAR_SIGHAND != 0 && has(libc::CLONE_SIGHAND)
+        || has(libc::CLONE_PIDFD) && has(libc::CLONE_THREAD)
+        || !(0..=64).contains(&wanted.signal);
+    if wrong { errno(libc::EINVAL) } else { Ok(()) }
+}
+
+/// Starts a task. It begins behind the call, where it finds zero; its creator goes on first, but for vfork.
+fn start(kernel: &mut Kernel, guest: &mut Guest<'_>, wanted: &Wanted) -> Served {
+    // A vfork is served again when its child lets go of the address space.
+    if kernel.again.why.is_some() {
+        return Ok(kernel.again.done as u64);
+    }
+    check(wanted)?;
+    if !kernel.tasks.has_room() || kernel.user_is_full() {
+        return errno(libc::EAGAIN);
+    }
+    let mut regs = *guest.cpu.regs();
     regs.gpr[0] = 0;
     if wanted.stack != 0 {
         regs.gpr[4] = wanted.stack;
     }
-    if has(libc::CLONE_SETTLS) {
+    if wanted.has(libc::CLONE_SETTLS) {
         if wanted.tls >= USER_END {
             return errno(libc::EPERM);
         }
         regs.fs_base = wanted.tls;
     }
-    let state = State { regs, fpu: guest.engine.fpu()? };
-    let Some(id) = linux.threads.start(state, linux.clock.shown()) else { return errno(libc::EAGAIN) };
-    if has(libc::CLONE_CHILD_CLEARTID)
-        && let Some(thread) = linux.threads.get_mut(id)
-    {
-        thread.clear_at_end = wanted.child_id;
+    let state = State { regs, fpu: guest.cpu.fpu()? };
+    let space =
+        if wanted.has(libc::CLONE_VM) { guest.spaces.share(*guest.space) } else { guest.fork_space()? };
+    let groups = &kernel.groups;
+    let id = kernel.tasks.next_id(|id| groups.uses(id));
+    let (parent, now) = (kernel.tasks.id(), kernel.clock.shown());
+    let mut task = kernel.new_task(id, wanted, space);
+    task.state = Some(Box::new(state));
+    if wanted.has(libc::CLONE_CHILD_CLEARTID) {
+        task.clear_at_end = wanted.child_id;
     }
-    // As in the kernel, a bad pointer here is not told.
-    let bytes = id.to_le_bytes();
-    for (flag, at) in
-        [(libc::CLONE_PARENT_SETTID, wanted.parent_id), (libc::CLONE_CHILD_SETTID, wanted.child_id)]
-    {
-        if has(flag) {
-            forgive(guest.write(at, &bytes))?;
-        }
+    if wanted.has(libc::CLONE_VFORK) {
+        task.vfork_parent = Some(parent);
+    }
+    kernel.tasks.start(id, task, now);
+    tell_ids(kernel, guest, wanted, id, space)?;
+    if wanted.has(libc::CLONE_VFORK) {
+        let done = usize::try_from(id).expect("an id is positive");
+        // Not for a change of a child: others of its children may end before this one lets go.
+        return wait(Wait { done, ..Wait::new(On::Nothing, None, Interrupted::Never) });
     }
     Ok(word(id.into()))
 }
 
-/// The end of the thread that runs, and of the process if it is the last.
-pub(super) fn exit(linux: &mut Linux, guest: &mut Guest<'_>, status: i32) -> Served<Outcome> {
-    let thread = linux.threads.current_mut();
-    let (robust, clear) = (std::mem::take(&mut thread.robust), std::mem::take(&mut thread.clear_at_end));
-    if !linux.threads.alone() {
-        if robust != 0 {
-            forgive(release(linux, guest, robust))?;
+/// Writes the new id where the flags say. As in the kernel, a bad pointer here is not told.
+fn tell_ids(kernel: &mut Kernel, guest: &mut Guest<'_>, wanted: &Wanted, id: i32, space: Id) -> Served<()> {
+    let bytes = id.to_le_bytes();
+    if wanted.has(libc::CLONE_PARENT_SETTID) && !wanted.has(libc::CLONE_PIDFD) {
+        forgive(guest.write(wanted.parent_id, &bytes))?;
+    }
+    if wanted.has(libc::CLONE_PIDFD) {
+        let number = kernel.open_pidfd(guest, id)?;
+        forgive(guest.write(wanted.pidfd, &int(number).to_le_bytes()))?;
+    }
+    if wanted.has(libc::CLONE_CHILD_SETTID) {
+        forgive(guest.write_to_space(space, wanted.child_id, &bytes))?;
+    }
+    Ok(())
+}
+
+impl Kernel {
+    /// The task that the flags ask for, made from the one that runs; a new process with it, unless it is a thread.
+    fn new_task(&mut self, id: i32, wanted: &Wanted, space: Id) -> Task {
+        let creator = self.tasks.current();
+        let (files, place, handlers) = (creator.files, creator.place, creator.handlers);
+        let group = if wanted.has(libc::CLONE_THREAD) { creator.group } else { id };
+        let keeps_stack = !wanted.has(libc::CLONE_VM) || wanted.has(libc::CLONE_VFORK);
+        let (name, own, scheduling) = (creator.name, creator.group, creator.scheduling.inherited());
+        let signals = creator.signals.inherited(keeps_stack);
+        let files = match wanted.has(libc::CLONE_FILES) {
+            true => self.tables.share(files),
+            false => self.tables.insert(self.tables.get(files).clone()),
+        };
+        let place = match wanted.has(libc::CLONE_FS) {
+            true => self.places.share(place),
+            false => self.places.insert(self.places.get(place).clone()),
+        };
+        let handlers = match wanted.has(libc::CLONE_SIGHAND) {
+            true => self.handlers.share(handlers),
+            false => {
+                let mut copy = self.handlers.get(handlers).clone();
+                copy.retain(|_, action| wanted.flags & CLEAR_SIGHAND == 0 || action.ignores());
+                self.handlers.insert(copy)
+            }
+        };
+        if group == id {
+            self.new_group(id, own, wanted);
         }
-        if clear != 0 && forgive(guest.write(clear, &[0; 4]))? {
-            futex::wake(linux, clear, 1, u32::MAX);
+        Task {
+            group,
+            space,
+            files,
+            place,
+            handlers,
+            doing: Doing::Runs,
+            stopped: false,
+            signals,
+            name,
+            clear_at_end: 0,
+            robust: 0,
+            vfork_parent: None,
+            parent_death_signal: 0,
+            cpu: 0,
+            scheduling,
+            state: None,
         }
     }
-    // The status of the last is the process's (`synchronize_group_exit` of kernel/exit.c, since Linux 6.0).
-    Ok(if linux.threads.end() { Outcome::ThreadEnded } else { Outcome::Exit(status) })
-}
 
-/// Lets go of the robust futexes that the thread that ends still owns (`exit_robust_list` of kernel/futex).
-fn release(linux: &mut Linux, guest: &mut Guest<'_>, head: Virt) -> Served<()> {
-    let [first, offset, pending] = guest.read_words(head)?;
-    let mut at = first;
-    for _ in 0..LONGEST_LIST {
-        // The lowest bit tells a futex with an owner's priority.
-        let entry = at & !1;
-        if entry == head {
-            break;
-        }
-        let [next] = guest.read_words(entry)?;
-        if entry != pending & !1 {
-            futex::owner_died(linux, guest, entry.wrapping_add(offset))?;
-        }
-        at = next;
-    }
-    match pending & !1 {
-        0 => Ok(()),
-        entry => futex::owner_died(linux, guest, entry.wrapping_add(offset)),
+    /// A process that is made from another one.
+    fn new_group(&mut self, id: i32, from: i32, wanted: &Wanted) {
+        let Some(from_group) = self.groups.get(from) else { return };
+        let parent = if wanted.has(libc::CLONE_PARENT) { from_group.parent } else { from };
+        let group = Group {
+            parent,
+            exit_signal: wanted.signal,
+            pending: Pending::default(),
+            ended: None,
+            ending: None,
+            stopped: None,
+            news: None,
+            reaps: false,
+            executed: false,
+            cpu: 0,
+            children_cpu: 0,
+            ..from_group.clone()
+        };
+        self.groups.insert(id, group);
     }
 }
 
-/// Whether it went well; a bad pointer of the program's is its own matter.
-fn forgive(served: Served<()>) -> Served<bool> {
-    match served {
-        Ok(()) => Ok(true),
-        Err(Stop::Errno(_)) => Ok(false),
-        Err(stop) => Err(stop),
-    }
+pub(super) fn set_tid_address(kernel: &mut Kernel, at: Virt) -> Served {
+    kernel.tasks.current_mut().clear_at_end = at;
+    gettid(kernel)
 }
 
-pub(super) fn set_tid_address(linux: &mut Linux, at: Virt) -> Served {
-    linux.threads.current_mut().clear_at_end = at;
-    gettid(linux)
+pub(super) fn gettid(kernel: &Kernel) -> Served {
+    Ok(kernel.tasks.id().unsigned_abs().into())
 }
 
-pub(super) fn gettid(linux: &Linux) -> Served {
-    Ok(linux.threads.id().unsigned_abs().into())
-}
-
-pub(super) fn set_robust_list(linux: &mut Linux, head: Virt, size: u64) -> Served {
+pub(super) fn set_robust_list(kernel: &mut Kernel, head: Virt, size: u64) -> Served {
     if size != LIST_HEAD {
         return errno(libc::EINVAL);
     }
-    linux.threads.current_mut().robust = head;
+    kernel.tasks.current_mut().robust = head;
     Ok(0)
 }
 
 pub(super) fn get_robust_list(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     id: u64,
     head: Virt,
     size: Virt,
 ) -> Served {
-    let id = if int(id) == 0 { linux.threads.id() } else { int(id) };
-    let Some(thread) = linux.threads.get_mut(id) else { return errno(libc::ESRCH) };
-    let at = thread.robust;
+    let id = if int(id) == 0 { kernel.tasks.id() } else { int(id) };
+    let Some(task) = kernel.tasks.get(id) else { return errno(libc::ESRCH) };
+    let at = task.robust;
     guest.write_words(size, &[LIST_HEAD])?;
     guest.write_words(head, &[at])?;
     Ok(0)
 }
 
-pub(super) fn sched_yield(linux: &mut Linux) -> Served {
-    linux.threads.yield_now();
+pub(super) fn sched_yield(kernel: &mut Kernel) -> Served {
+    kernel.tasks.yield_now();
     Ok(0)
 }
 
-pub(super) fn set_name(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt) -> Served {
-    let text = guest.space.read_string(guest.engine.ram(), address, NAME)?.unwrap_or_default();
+pub(super) fn set_name(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt) -> Served {
     let mut name = [0; NAME];
-    name[..text.len()].copy_from_slice(&text);
-    linux.threads.current_mut().name = name;
+    // A longer one is cut.
+    for (slot, at) in name[..NAME - 1].iter_mut().zip(address..) {
+        let [byte] = guest.read_array(at)?;
+        if byte == 0 {
+            break;
+        }
+        *slot = byte;
+    }
+    kernel.tasks.current_mut().name = name;
     Ok(0)
 }
 
-pub(super) fn get_name(linux: &Linux, guest: &mut Guest<'_>, address: Virt) -> Served {
-    guest.write(address, &linux.threads.current().name)?;
+pub(super) fn get_name(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt) -> Served {
+    guest.write(address, &kernel.tasks.current().name)?;
     Ok(0)
 }

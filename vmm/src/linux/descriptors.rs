@@ -1,8 +1,11 @@
 //! The descriptor table: the guest's own numbers, each for a file that the host has open while recording, and
 //! for nothing while replaying.
 
+use super::sharing::Inode;
 use super::{Served, errno, host};
-use crate::process::{ProcessError, Streams};
+use crate::failure::ProcessError;
+use crate::program::Streams;
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
@@ -17,6 +20,23 @@ pub(crate) struct OpenFile {
     host: Host,
     /// Which of the three standard streams it is, wherever its descriptors moved.
     pub(crate) standard: Option<i32>,
+    /// The process that it is a descriptor of.
+    process: Option<i32>,
+    /// The regular file that it is.
+    inode: Option<Inode>,
+    /// The number of the open message queue that it is.
+    queue: Option<u64>,
+    /// What is read of it, if that is computed.
+    source: Option<Source>,
+}
+
+/// What is read of a descriptor whose content is computed, by object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// How often a timer has expired (timerfd).
+    Timer(u64),
+    /// Signals (signalfd).
+    Signals(u64),
 }
 
 #[derive(Debug)]
@@ -32,7 +52,65 @@ enum Host {
 impl OpenFile {
     /// A file that the host opened, or `None` at replay.
     pub(super) fn new(host: Option<OwnedFd>) -> Rc<OpenFile> {
-        Rc::new(OpenFile { host: host.map_or(Host::Absent, Host::Owned), standard: None })
+        Rc::new(OpenFile::of(host))
+    }
+
+    fn of(host: Option<OwnedFd>) -> OpenFile {
+        let host = host.map_or(Host::Absent, Host::Owned);
+        OpenFile { host, standard: None, process: None, inode: None, queue: None, source: None }
+    }
+
+    /// A file that the host opened, of which it is known whether it is a regular one.
+    pub(super) fn of_file(host: Option<OwnedFd>, inode: Option<Inode>) -> Rc<OpenFile> {
+        Rc::new(OpenFile { inode, ..OpenFile::of(host) })
+    }
+
+    /// An open message queue; the host's descriptor tells poll what it needs.
+    pub(super) fn of_queue(host: Option<OwnedFd>, number: u64) -> Rc<OpenFile> {
+        Rc::new(OpenFile { queue: Some(number), ..OpenFile::of(host) })
+    }
+
+    /// The regular file that it is.
+    pub(super) fn inode(&self) -> Option<Inode> {
+        self.inode
+    }
+
+    /// The number of the open message queue that it is.
+    pub(super) fn queue(&self) -> Option<u64> {
+        self.queue
+    }
+
+    /// A descriptor of a process; the host's is readable when it has ended.
+    pub(super) fn of_process(host: Option<OwnedFd>, pid: i32) -> Rc<OpenFile> {
+        Rc::new(OpenFile { process: Some(pid), ..OpenFile::of(host) })
+    }
+
+    /// A descriptor whose content is computed; the host's is an eventfd, readable while there is something.
+    pub(super) fn computed(host: Option<OwnedFd>, source: Source) -> Rc<OpenFile> {
+        Rc::new(OpenFile { source: Some(source), ..OpenFile::of(host) })
+    }
+
+    /// What is read of it, if that is computed.
+    pub(super) fn source(&self) -> Option<Source> {
+        self.source
+    }
+
+    /// Makes the host's eventfd readable, or empties it.
+    pub(super) fn set_readable(&self, readable: bool) {
+        let eventfd = self.host();
+        if eventfd < 0 {
+            return;
+        }
+        if readable {
+            host::write(eventfd, &1_u64.to_le_bytes(), None);
+        } else if host::poll(&mut [libc::pollfd { fd: eventfd, events: libc::POLLIN, revents: 0 }], 0) > 0 {
+            host::read(eventfd, &mut [0; 8], None);
+        }
+    }
+
+    /// The process that it is a descriptor of.
+    pub(super) fn process(&self) -> Option<i32> {
+        self.process
     }
 
     /// The host's descriptor; -1 at replay, where nothing may use it.
@@ -51,6 +129,29 @@ impl OpenFile {
     }
 }
 
+/// Copies of open files that no host has open, as at replay. What is one file stays one.
+#[derive(Default)]
+pub(super) struct Detached {
+    copies: HashMap<*const OpenFile, Rc<OpenFile>>,
+}
+
+impl Detached {
+    /// The copy of a file.
+    pub(super) fn file(&mut self, file: &Rc<OpenFile>) -> Rc<OpenFile> {
+        let copy = || {
+            Rc::new(OpenFile {
+                host: Host::Absent,
+                standard: file.standard,
+                process: file.process,
+                inode: file.inode,
+                queue: file.queue,
+                source: file.source,
+            })
+        };
+        Rc::clone(self.copies.entry(Rc::as_ptr(file)).or_insert_with(copy))
+    }
+}
+
 /// A descriptor.
 #[derive(Clone, Debug)]
 struct Descriptor {
@@ -58,34 +159,82 @@ struct Descriptor {
     close_on_exec: bool,
 }
 
-/// All descriptors by number, and the working directory.
-#[derive(Debug)]
+/// All descriptors by number.
+#[derive(Clone, Debug)]
 pub(crate) struct Descriptors {
     table: Vec<Option<Descriptor>>,
-    directory: Rc<OpenFile>,
+    /// How many there may be.
+    limit: usize,
+}
+
+/// Where relative paths begin, and which rights new files do not get.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The working directory.
+    pub(super) directory: Rc<OpenFile>,
+    pub(super) umask: u32,
+}
+
+impl Place {
+    /// Opens the working directory, unless this is a replay.
+    pub(super) fn new(directory: &[u8], umask: u32, replaying: bool) -> Result<Place, ProcessError> {
+        let directory = if replaying { None } else { Some(open_directory(directory)?) };
+        Ok(Place { directory: OpenFile::new(directory), umask })
+    }
+
+    /// The same with no host's file.
+    pub(super) fn detached(&self, files: &mut Detached) -> Place {
+        Place { directory: files.file(&self.directory), umask: self.umask }
+    }
 }
 
 impl Descriptors {
-    /// The three standard streams, and the working directory; neither is the host's at replay.
-    pub(super) fn new(
-        directory: &[u8],
-        streams: Streams,
-        replaying: bool,
-    ) -> Result<Descriptors, ProcessError> {
+    /// The three standard streams, which are not the host's at replay.
+    pub(super) fn new(streams: Streams, replaying: bool) -> Descriptors {
         let hosts = match streams {
             _ if replaying => [Host::Absent, Host::Absent, Host::Absent],
             Streams::Inherited => [0, 1, 2].map(Host::Standard),
             Streams::Given(files) => files.map(Host::Owned),
         };
         let standard = |(host, number)| {
-            let file = Rc::new(OpenFile { host, standard: Some(number) });
+            let file = Rc::new(OpenFile { host, standard: Some(number), ..OpenFile::of(None) });
             Some(Descriptor { file, close_on_exec: false })
         };
-        let directory = if replaying { None } else { Some(open_directory(directory)?) };
-        Ok(Descriptors {
-            table: hosts.into_iter().zip(0..).map(standard).collect(),
-            directory: OpenFile::new(directory),
-        })
+        Descriptors { table: hosts.into_iter().zip(0..).map(standard).collect(), limit: LIMIT }
+    }
+
+    /// Sets how many there may be; those that are open stay.
+    pub(super) fn set_limit(&mut self, limit: u64) {
+        self.limit = usize::try_from(limit).unwrap_or(LIMIT).min(LIMIT);
+    }
+
+    /// How many there may be.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// The same with no host's files.
+    pub(super) fn detached(&self, files: &mut Detached) -> Descriptors {
+        let mut copy = self.clone();
+        for descriptor in copy.table.iter_mut().flatten() {
+            descriptor.file = files.file(&descriptor.file);
+        }
+        copy
+    }
+
+    /// Closes what is not to be open behind an exec.
+    pub(super) fn close_for_exec(&mut self) {
+        for slot in &mut self.table {
+            if slot.as_ref().is_some_and(|descriptor| descriptor.close_on_exec) {
+                *slot = None;
+            }
+        }
+    }
+
+    /// All open files.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Rc<OpenFile>)> {
+        let slots = self.table.iter().enumerate();
+        slots.filter_map(|(number, slot)| slot.as_ref().map(|descriptor| (number, &descriptor.file)))
     }
 
     /// The file of a descriptor.
@@ -110,7 +259,7 @@ impl Descriptors {
     /// The lowest free number from `from` up.
     pub(super) fn free(&self, from: usize) -> Served<usize> {
         let taken = |number: &usize| self.table.get(*number).is_some_and(Option::is_some);
-        match (from..LIMIT).find(|number| !taken(number)) {
+        match (from..self.limit).find(|number| !taken(number)) {
             Some(number) => Ok(number),
             None => errno(libc::EMFILE),
         }
@@ -119,7 +268,7 @@ impl Descriptors {
     /// Makes `number` a descriptor of `file`, in place of what it was.
     pub(super) fn replace(&mut self, number: i32, file: Rc<OpenFile>, close_on_exec: bool) -> Served {
         match usize::try_from(number) {
-            Ok(slot) if slot < LIMIT => {
+            Ok(slot) if slot < self.limit => {
                 self.set(slot, Some(Descriptor { file, close_on_exec }));
                 Ok(slot as u64)
             }
@@ -153,25 +302,6 @@ impl Descriptors {
         }
     }
 
-    /// The working directory.
-    pub(super) fn directory(&self) -> &Rc<OpenFile> {
-        &self.directory
-    }
-
-    /// Changes the working directory.
-    pub(super) fn set_directory(&mut self, directory: Rc<OpenFile>) {
-        self.directory = directory;
-    }
-
-    /// The host's descriptor for a directory argument of an `*at` call. One that is not open is -1: the host
-    /// ignores it for an absolute path and refuses it otherwise.
-    pub(super) fn host_directory(&self, number: i32) -> RawFd {
-        if number == libc::AT_FDCWD {
-            return self.directory.host();
-        }
-        self.slot(number).map_or(-1, |descriptor| descriptor.file.host())
-    }
-
     fn set(&mut self, number: usize, descriptor: Option<Descriptor>) {
         if self.table.len() <= number {
             self.table.resize(number + 1, None);
@@ -197,7 +327,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_from_the_lowest_and_shared_by_dup() {
-        let mut files = Descriptors::new(b"/", Streams::Inherited, true).expect("a replay opens nothing");
+        let mut files = Descriptors::new(Streams::Inherited, true);
         let first = files.install(OpenFile::new(None), false, 0).expect("a number");
         let second = files.install(OpenFile::new(None), true, 0).expect("a number");
         assert_eq!((first, second), (3, 4));
@@ -209,8 +339,20 @@ mod tests {
     }
 
     #[test]
+    fn files_that_are_detached_stay_one() {
+        let mut files = Descriptors::new(Streams::Inherited, false);
+        let output = files.get(1).expect("standard output");
+        files.replace(5, output, false).expect("a number");
+        let mut detached = Detached::default();
+        let copy = files.detached(&mut detached);
+        let (one, other) = (copy.get(1).expect("it is open"), copy.get(5).expect("it is open"));
+        assert!(Rc::ptr_eq(&one, &other) && !Rc::ptr_eq(&one, &files.get(1).expect("it is open")));
+        assert_eq!((one.host(), one.standard), (-1, Some(1)));
+    }
+
+    #[test]
     fn a_standard_stream_is_known_under_another_number() {
-        let mut files = Descriptors::new(b"/", Streams::Inherited, true).expect("a replay opens nothing");
+        let mut files = Descriptors::new(Streams::Inherited, true);
         let output = files.get(1).expect("standard output");
         files.replace(9, output, false).expect("a number");
         assert_eq!(files.get(9).expect("it is open").output_number(), 1);

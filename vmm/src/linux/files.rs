@@ -1,17 +1,19 @@
 //! Opening, closing and duplicating files, and what goes by paths beyond [`super::passthrough`].
 
 use super::descriptors::{LIMIT, OpenFile};
+use super::exit::forgive;
 use super::own::{self, Own};
 use super::passthrough::{self, check, path};
-use super::{Guest, Linux, Served, errno, host, int, retry, word};
-use crate::engine::Virt;
+use super::sharing::{self, Inode};
+use super::{Guest, Kernel, Served, errno, host, int, ipc, retry, word};
 use crate::gate::{Input, MemoryWrite};
-use crate::process::space::Access;
+use crate::memory::space::Access;
+use crate::ram::Virt;
 use std::ffi::CStr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 pub(super) fn open(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     directory: i32,
     name: Virt,
@@ -20,19 +22,19 @@ pub(super) fn open(
 ) -> Served {
     let name = match path(guest, name)? {
         name if !name.to_bytes().starts_with(b"/") => name,
-        name => match own::named(&name) {
+        name => match own::named(&name, kernel) {
             None => name,
-            Some(Own::Executable) => linux.identity.path.clone(),
+            Some(Own::Executable) => kernel.group().path.clone(),
             // What it shows is opened once more: here, it is the same open file.
-            Some(Own::Descriptor(number)) => return reopen(linux, number, flags),
+            Some(Own::Descriptor(number)) => return reopen(kernel, number, flags),
             Some(Own::Other) => return errno(libc::ENOENT),
         },
     };
-    linux.files.free(0)?;
-    let directory = linux.files.host_directory(directory);
-    let mode = u32::try_from(mode & 0o7777).expect("twelve bits");
-    let interrupter = linux.interrupter.clone();
-    let file = open_host(guest, &mut || {
+    kernel.files().free(0)?;
+    let directory = kernel.host_directory(directory);
+    let mode = kernel.masked(mode);
+    let interrupter = kernel.interrupter.clone();
+    let (file, inode) = open_file(guest, &mut || {
         let mut file = None;
         let result = retry(&interrupter, || match host::open(directory, &name, flags, mode) {
             Ok(opened) => {
@@ -43,7 +45,21 @@ pub(super) fn open(
         });
         file.ok_or(result)
     })?;
-    linux.files.install(OpenFile::new(file), flags & libc::O_CLOEXEC != 0, 0)
+    kernel.after_open(guest, inode, flags)?;
+    kernel.files_mut().install(OpenFile::of_file(file, inode), flags & libc::O_CLOEXEC != 0, 0)
+}
+
+/// Asks the host to open a file, and which one it is if it is a regular one.
+pub(super) fn open_file(
+    guest: &mut Guest<'_>,
+    open: &mut dyn FnMut() -> Result<OwnedFd, i64>,
+) -> Served<(Option<OwnedFd>, Option<Inode>)> {
+    let mut opened = None;
+    let told = guest.input_bytes(&mut || {
+        let file = opened.insert(open()?);
+        Ok(Inode::bytes_of(file.as_raw_fd()))
+    })?;
+    Ok((opened, Inode::from_bytes(&told)))
 }
 
 /// Asks the host to open something; `None` at replay, if it was opened when recording.
@@ -63,24 +79,36 @@ pub(super) fn open_host(
 }
 
 /// Opens what the guest has open under another number.
-fn reopen(linux: &mut Linux, number: i32, flags: i32) -> Served {
-    match linux.files.get(number) {
-        Ok(file) => linux.files.install(file, flags & libc::O_CLOEXEC != 0, 0),
+fn reopen(kernel: &mut Kernel, number: i32, flags: i32) -> Served {
+    match kernel.files().get(number) {
+        Ok(file) => kernel.files_mut().install(file, flags & libc::O_CLOEXEC != 0, 0),
         Err(_) => errno(libc::ENOENT),
     }
 }
 
-pub(super) fn create(linux: &mut Linux, guest: &mut Guest<'_>, name: Virt, mode: u64) -> Served {
-    open(linux, guest, libc::AT_FDCWD, name, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode)
+pub(super) fn create(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, mode: u64) -> Served {
+    open(kernel, guest, libc::AT_FDCWD, name, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, mode)
 }
 
 /// close; late write errors, which the host's close could tell, are left to fsync.
-pub(super) fn close(linux: &mut Linux, descriptor: i32) -> Served {
-    linux.files.close(descriptor)?;
+pub(super) fn close(kernel: &mut Kernel, guest: &mut Guest<'_>, descriptor: i32) -> Served {
+    let file = kernel.files().get(descriptor)?;
+    // Who reads the file next may be no program of ours.
+    if let Some(inode) = kernel.mapped_shared(&file) {
+        forgive(kernel.write_back(guest, inode, 0..u64::MAX))?;
+    }
+    kernel.files_mut().close(descriptor)?;
+    kernel.closed(&file);
     Ok(0)
 }
 
-pub(super) fn close_range(linux: &mut Linux, first: u64, last: u64, flags: u64) -> Served {
+pub(super) fn close_range(
+    kernel: &mut Kernel,
+    guest: &mut Guest<'_>,
+    first: u64,
+    last: u64,
+    flags: u64,
+) -> Served {
     const CLOEXEC: u64 = libc::CLOSE_RANGE_CLOEXEC as u64;
     if first > last || flags & !CLOEXEC != 0 {
         return errno(libc::EINVAL);
@@ -88,75 +116,81 @@ pub(super) fn close_range(linux: &mut Linux, first: u64, last: u64, flags: u64) 
     for number in first..=last.min(LIMIT as u64) {
         let number = int(number);
         let done = if flags & CLOEXEC != 0 {
-            linux.files.set_close_on_exec(number, true)
+            kernel.files_mut().set_close_on_exec(number, true)
         } else {
-            linux.files.close(number)
+            close(kernel, guest, number).map(drop)
         };
         // Numbers that are not open are passed over.
-        drop(done);
+        forgive(done)?;
     }
     Ok(0)
 }
 
-pub(super) fn dup(linux: &mut Linux, descriptor: i32) -> Served {
-    let file = linux.files.get(descriptor)?;
-    linux.files.install(file, false, 0)
+pub(super) fn dup(kernel: &mut Kernel, descriptor: i32) -> Served {
+    let file = kernel.files().get(descriptor)?;
+    kernel.files_mut().install(file, false, 0)
 }
 
-pub(super) fn dup2(linux: &mut Linux, from: i32, to: i32) -> Served {
-    let file = linux.files.get(from)?;
+pub(super) fn dup2(kernel: &mut Kernel, from: i32, to: i32) -> Served {
+    let file = kernel.files().get(from)?;
     if from == to {
         return Ok(word(i64::from(to)));
     }
-    linux.files.replace(to, file, false)
+    kernel.files_mut().replace(to, file, false)
 }
 
-pub(super) fn dup3(linux: &mut Linux, from: i32, to: i32, flags: i32) -> Served {
+pub(super) fn dup3(kernel: &mut Kernel, from: i32, to: i32, flags: i32) -> Served {
     if from == to || flags & !libc::O_CLOEXEC != 0 {
         return errno(libc::EINVAL);
     }
-    let file = linux.files.get(from)?;
-    linux.files.replace(to, file, flags & libc::O_CLOEXEC != 0)
+    let file = kernel.files().get(from)?;
+    kernel.files_mut().replace(to, file, flags & libc::O_CLOEXEC != 0)
 }
 
 pub(super) fn fcntl(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     number: i32,
     command: i32,
     value: u64,
 ) -> Served {
-    let file = linux.files.get(number)?;
+    let file = kernel.files().get(number)?;
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => match usize::try_from(int(value)) {
-            Ok(from) if from < LIMIT => linux.files.install(file, command == libc::F_DUPFD_CLOEXEC, from),
+            Ok(from) if from < kernel.files().limit() => {
+                kernel.files_mut().install(file, command == libc::F_DUPFD_CLOEXEC, from)
+            }
             _ => errno(libc::EINVAL),
         },
-        libc::F_GETFD => Ok(u64::from(linux.files.close_on_exec(number)?)),
+        libc::F_GETFD => Ok(u64::from(kernel.files().close_on_exec(number)?)),
         libc::F_SETFD => {
-            linux.files.set_close_on_exec(number, value & 1 != 0)?;
+            kernel.files_mut().set_close_on_exec(number, value & 1 != 0)?;
             Ok(0)
         }
+        libc::F_GETFL if let Some(open) = file.queue() => ipc::mq::flags(kernel, open),
+        libc::F_SETFL if let Some(open) = file.queue() => ipc::mq::set_flags(kernel, open, int(value)),
         libc::F_GETFL | libc::F_SETFL | libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => {
             guest.input_number(|| host::fcntl(file.host(), command, value))
         }
+        libc::F_ADD_SEALS => sharing::seal(kernel, guest, &file, value),
+        libc::F_GET_SEALS => guest.input_number(|| host::fcntl(file.host(), command, 0)),
         libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW => {
             let mut lock = guest.read_array(value)?;
             guest.input(&mut || {
                 let result = host::fcntl_lock(file.host(), command, &mut lock);
                 let told = command == libc::F_GETLK && result >= 0;
                 let writes = told.then(|| MemoryWrite { address: value, bytes: lock.to_vec() });
-                Input { result, writes: writes.into_iter().collect() }
+                Input::Bytes { result, writes: writes.into_iter().collect() }
             })
         }
         _ => errno(libc::EINVAL),
     }
 }
 
-pub(super) fn pipe(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt, flags: i32) -> Served {
+pub(super) fn pipe(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, flags: i32) -> Served {
     check(guest, address, 8)?;
-    let first = linux.files.free(0)?;
-    linux.files.free(first + 1)?;
+    let first = kernel.files().free(0)?;
+    kernel.files().free(first + 1)?;
     let mut ends = None;
     guest.input_number(|| match host::pipe(flags) {
         Ok(made) => {
@@ -167,8 +201,8 @@ pub(super) fn pipe(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt, flag
     })?;
     let [from, to] = ends.map_or([None, None], |ends| ends.map(Some));
     let close_on_exec = flags & libc::O_CLOEXEC != 0;
-    let from = linux.files.install(OpenFile::new(from), close_on_exec, 0)?;
-    let to = linux.files.install(OpenFile::new(to), close_on_exec, 0)?;
+    let from = kernel.files_mut().install(OpenFile::new(from), close_on_exec, 0)?;
+    let to = kernel.files_mut().install(OpenFile::new(to), close_on_exec, 0)?;
     let pair: Vec<u8> = [int(from), int(to)].into_iter().flat_map(i32::to_le_bytes).collect();
     guest.write(address, &pair)?;
     Ok(0)
@@ -176,32 +210,32 @@ pub(super) fn pipe(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt, flag
 
 /// readlink and readlinkat: links to the program's own files are ours, the rest the host's.
 pub(super) fn readlink(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     call: i64,
     a: &[u64; 6],
     name: Virt,
     (buffer, length): (Virt, u64),
 ) -> Served {
-    let usable = guest.space.accessible(buffer, length.min(4096), Access::Write);
+    let usable = guest.space_mut().accessible(buffer, length.min(4096), Access::Write);
     let usable = usize::try_from(usable).unwrap_or(usize::MAX);
-    match own::named(&path(guest, name)?) {
-        None => passthrough::serve(linux, guest, call, a).unwrap_or_else(|| errno(libc::ENOSYS)),
+    match own::named(&path(guest, name)?, kernel) {
+        None => passthrough::serve(kernel, guest, call, a).unwrap_or_else(|| errno(libc::ENOSYS)),
         Some(Own::Executable) => {
-            let target = linux.identity.path.as_bytes();
+            let target = kernel.group().path.as_bytes();
             let length = usable.min(target.len());
             guest.write(buffer, &target[..length])?;
             Ok(length as u64)
         }
         Some(Own::Descriptor(number)) => {
-            let Ok(file) = linux.files.get(number) else { return errno(libc::ENOENT) };
+            let Ok(file) = kernel.files().get(number) else { return errno(libc::ENOENT) };
             guest.input(&mut || match host::path_of(&file.host()) {
                 Ok(mut bytes) => {
                     bytes.truncate(usable);
                     let result = i64::try_from(bytes.len()).unwrap_or(0);
-                    Input { result, writes: vec![MemoryWrite { address: buffer, bytes }] }
+                    Input::Bytes { result, writes: vec![MemoryWrite { address: buffer, bytes }] }
                 }
-                Err(result) => Input { result, writes: Vec::new() },
+                Err(result) => Input::Bytes { result, writes: Vec::new() },
             })
         }
         Some(Own::Other) => errno(libc::ENOENT),
@@ -210,44 +244,53 @@ pub(super) fn readlink(
 
 /// Runs `call` on a file that is opened by its path for this alone: calls that have no `*at` form.
 fn with_opened(
-    linux: &Linux,
+    kernel: &Kernel,
     guest: &mut Guest<'_>,
     name: Virt,
     flags: i32,
     call: &mut dyn FnMut(i32) -> Input,
 ) -> Served {
-    use std::os::fd::AsRawFd;
-    let name = passthrough::path_of_another(guest, name)?;
-    let directory = linux.files.directory().host();
+    let name = passthrough::path_of_another(kernel, guest, name)?;
+    let directory = kernel.place().directory.host();
     guest.input(&mut || match host::open(directory, &name, flags, 0) {
         Ok(file) => call(file.as_raw_fd()),
-        Err(result) => Input { result, writes: Vec::new() },
+        Err(result) => Input::Bytes { result, writes: Vec::new() },
     })
 }
 
-pub(super) fn truncate(linux: &mut Linux, guest: &mut Guest<'_>, name: Virt, length: u64) -> Served {
-    with_opened(linux, guest, name, libc::O_WRONLY, &mut |file| Input {
-        result: host::truncate(file, length),
-        writes: Vec::new(),
-    })
+pub(super) fn truncate(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, length: u64) -> Served {
+    kernel.check_length(length)?;
+    let name = passthrough::path_of_another(kernel, guest, name)?;
+    let directory = kernel.place().directory.host();
+    let told = guest.input_bytes(&mut || {
+        let file = host::open(directory, &name, libc::O_WRONLY, 0)?;
+        match host::truncate(file.as_raw_fd(), length) {
+            0 => Ok(Inode::bytes_of(file.as_raw_fd())),
+            error => Err(error),
+        }
+    })?;
+    if let Some(inode) = Inode::from_bytes(&told) {
+        kernel.shared_resized(guest, inode, length)?;
+    }
+    Ok(0)
 }
 
-pub(super) fn statfs(linux: &mut Linux, guest: &mut Guest<'_>, name: Virt, address: Virt) -> Served {
+pub(super) fn statfs(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, address: Virt) -> Served {
     check(guest, address, size_of::<libc::statfs>() as u64)?;
-    with_opened(linux, guest, name, libc::O_PATH, &mut |file| {
+    with_opened(kernel, guest, name, libc::O_PATH, &mut |file| {
         let (result, bytes) = host::statfs(file);
         let writes = (result >= 0).then_some(MemoryWrite { address, bytes });
-        Input { result, writes: writes.into_iter().collect() }
+        Input::Bytes { result, writes: writes.into_iter().collect() }
     })
 }
 
-pub(super) fn getcwd(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt, size: u64) -> Served {
-    let directory = linux.files.directory().host();
-    let usable = guest.space.accessible(address, size.min(4096), Access::Write);
+pub(super) fn getcwd(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, size: u64) -> Served {
+    let directory = kernel.place().directory.host();
+    let usable = guest.space_mut().accessible(address, size.min(4096), Access::Write);
     guest.input(&mut || {
         let mut bytes = match host::path_of(&directory) {
             Ok(path) => path,
-            Err(result) => return Input { result, writes: Vec::new() },
+            Err(result) => return Input::Bytes { result, writes: Vec::new() },
         };
         bytes.push(0);
         let needed = bytes.len() as u64;
@@ -259,29 +302,29 @@ pub(super) fn getcwd(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt, si
             Ok(())
         };
         match fits {
-            Ok(()) => Input {
+            Ok(()) => Input::Bytes {
                 result: i64::try_from(needed).unwrap_or(0),
                 writes: vec![MemoryWrite { address, bytes }],
             },
-            Err(error) => Input { result: -i64::from(error), writes: Vec::new() },
+            Err(error) => Input::Bytes { result: -i64::from(error), writes: Vec::new() },
         }
     })
 }
 
-pub(super) fn chdir(linux: &mut Linux, guest: &mut Guest<'_>, name: Virt) -> Served {
+pub(super) fn chdir(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt) -> Served {
     let name = path(guest, name)?;
-    enter(linux, guest, libc::AT_FDCWD, &name)
+    enter(kernel, guest, libc::AT_FDCWD, &name)
 }
 
-pub(super) fn fchdir(linux: &mut Linux, guest: &mut Guest<'_>, descriptor: i32) -> Served {
-    linux.files.get(descriptor)?;
-    enter(linux, guest, descriptor, c".")
+pub(super) fn fchdir(kernel: &mut Kernel, guest: &mut Guest<'_>, descriptor: i32) -> Served {
+    kernel.files().get(descriptor)?;
+    enter(kernel, guest, descriptor, c".")
 }
 
 /// Makes a directory the working directory.
-fn enter(linux: &mut Linux, guest: &mut Guest<'_>, from: i32, name: &CStr) -> Served {
-    let from = linux.files.host_directory(from);
+fn enter(kernel: &mut Kernel, guest: &mut Guest<'_>, from: i32, name: &CStr) -> Served {
+    let from = kernel.host_directory(from);
     let opened = open_host(guest, &mut || host::open(from, name, libc::O_PATH | libc::O_DIRECTORY, 0))?;
-    linux.files.set_directory(OpenFile::new(opened));
+    kernel.place_mut().directory = OpenFile::new(opened);
     Ok(0)
 }

@@ -84,6 +84,36 @@ fn owned(value: i64) -> Result<OwnedFd, i64> {
     }
 }
 
+/// Opens what is open under a descriptor once more, to read it from its start.
+pub(super) fn reopen_for_reading(file: RawFd) -> Result<OwnedFd, i64> {
+    let path = std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no zero byte");
+    let flags = super::word(i64::from(libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK));
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    owned(unsafe { raw(libc::SYS_openat, [fd(libc::AT_FDCWD), pointer(path.as_ptr()), flags, 0, 0, 0]) })
+}
+
+/// The content of a program's file: a regular one that may be executed.
+pub(super) fn executable(file: OwnedFd) -> Result<crate::gate::FileContent, i64> {
+    use std::io::Read;
+    let failed = |error: std::io::Error| -i64::from(error.raw_os_error().unwrap_or(libc::EIO));
+    let mut file = std::fs::File::from(file);
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(-i64::from(libc::EACCES));
+    }
+    let effective = super::word(i64::from(libc::AT_EACCESS | libc::AT_EMPTY_PATH));
+    let mode = super::word(i64::from(libc::X_OK));
+    // SAFETY: the path is a NUL-terminated literal.
+    let allowed = unsafe {
+        raw(libc::SYS_faccessat2, [fd(file.as_raw_fd()), pointer(c"".as_ptr()), mode, effective, 0, 0])
+    };
+    if allowed < 0 {
+        return Err(allowed);
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    super::exec::content_of(&file, bytes)
+}
+
 /// read, or pread at `offset`.
 pub(super) fn read(from: RawFd, bytes: &mut [u8], offset: Option<i64>) -> i64 {
     let (number, offset) =
@@ -200,10 +230,73 @@ pub(super) fn clock(clock: i32) -> (i64, [u64; 2]) {
     (value, time)
 }
 
+/// getrusage: the bytes of the `struct rusage`.
+pub(super) fn rusage(who: i32) -> Result<Vec<u8>, i64> {
+    let mut bytes = vec![0; size_of::<libc::rusage>()];
+    // SAFETY: the kernel writes one `struct rusage`.
+    let result = unsafe {
+        raw(libc::SYS_getrusage, [super::word(i64::from(who)), pointer(bytes.as_mut_ptr()), 0, 0, 0, 0])
+    };
+    if result < 0 { Err(result) } else { Ok(bytes) }
+}
+
+/// Where a write to a regular file begins: at `offset`, its position, or its end. EINVAL for another kind of file.
+pub(super) fn position_in_regular(file: RawFd, offset: Option<i64>) -> i64 {
+    // SAFETY: all zero is a `struct stat`.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one `struct stat`.
+    let result = unsafe { raw(libc::SYS_fstat, [fd(file), pointer(&raw mut status), 0, 0, 0, 0]) };
+    if result < 0 || status.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return -i64::from(libc::EINVAL);
+    }
+    let appends = fcntl(file, libc::F_GETFL, 0) & i64::from(libc::O_APPEND) != 0;
+    match offset {
+        _ if appends => status.st_size,
+        Some(offset) => offset,
+        // SAFETY: lseek takes plain numbers.
+        None => unsafe { raw(libc::SYS_lseek, [fd(file), 0, super::word(libc::SEEK_CUR.into()), 0, 0, 0]) },
+    }
+}
+
 /// Fills `bytes` with random bytes.
 pub(super) fn random(bytes: &mut [u8]) -> i64 {
     // SAFETY: the buffer is writable for its length.
     unsafe { raw(libc::SYS_getrandom, [pointer(bytes.as_mut_ptr()), bytes.len() as u64, 0, 0, 0, 0]) }
+}
+
+/// fstat: the device, the file's number, its mode, the device that it is, its size.
+pub(super) fn stat(file: RawFd) -> Result<[u64; 5], i64> {
+    let mut bytes = [0_u8; size_of::<libc::stat>()];
+    // SAFETY: the kernel writes one `struct stat`.
+    let result = unsafe { raw(libc::SYS_fstat, [fd(file), pointer(bytes.as_mut_ptr()), 0, 0, 0, 0]) };
+    if result < 0 {
+        return Err(result);
+    }
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    Ok([word(0), word(8), word(24) & 0xffff_ffff, word(40), word(48)])
+}
+
+/// lseek.
+pub(super) fn seek(file: RawFd, offset: i64, whence: i32) -> i64 {
+    // SAFETY: it takes no pointer.
+    unsafe { raw(libc::SYS_lseek, [fd(file), super::word(offset), super::word(i64::from(whence)), 0, 0, 0]) }
+}
+
+/// memfd_create; the descriptor is closed on exec.
+pub(super) fn memfd(name: &CStr, flags: u32) -> Result<OwnedFd, i64> {
+    let flags = u64::from(flags | libc::MFD_CLOEXEC);
+    // SAFETY: the name is NUL-terminated and outlives the call.
+    owned(unsafe { raw(libc::SYS_memfd_create, [pointer(name.as_ptr()), flags, 0, 0, 0, 0]) })
+}
+
+/// Opens what is open under a descriptor once more, to write anywhere in it.
+pub(super) fn reopen_for_writing(file: RawFd) -> Result<OwnedFd, i64> {
+    let path = std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no zero byte");
+    let flags = super::word(i64::from(libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK));
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    let opened =
+        owned(unsafe { raw(libc::SYS_openat, [fd(libc::AT_FDCWD), pointer(path.as_ptr()), flags, 0, 0, 0]) });
+    opened.or_else(|_| owned(fcntl(file, libc::F_DUPFD_CLOEXEC, 0)))
 }
 
 /// What a symbolic link in /proc/self/fd says.
@@ -219,6 +312,19 @@ pub(super) fn path_of(descriptor: &impl AsRawFd) -> Result<Vec<u8>, i64> {
 pub(super) fn truncate(file: RawFd, length: u64) -> i64 {
     // SAFETY: it takes no pointer.
     unsafe { raw(libc::SYS_ftruncate, [fd(file), length, 0, 0, 0, 0]) }
+}
+
+/// fdatasync.
+pub(super) fn sync_data(file: RawFd) -> i64 {
+    // SAFETY: it takes no pointer.
+    unsafe { raw(libc::SYS_fdatasync, [fd(file), 0, 0, 0, 0, 0]) }
+}
+
+/// Makes a hole in a file.
+pub(super) fn punch(file: RawFd, offset: u64, length: u64) -> i64 {
+    let mode = super::word(i64::from(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE));
+    // SAFETY: it takes no pointer.
+    unsafe { raw(libc::SYS_fallocate, [fd(file), mode, offset, length, 0, 0]) }
 }
 
 /// fstatfs: its result, and the bytes of the `struct statfs`.

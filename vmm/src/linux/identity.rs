@@ -1,69 +1,176 @@
-//! Who and where the process is: ids, the system's name, limits, and the single processor. Fixed by the model
+//! Who and where the process is: ids, and the system's name. Fixed by the model
 //! or given at launch, so that nothing of it needs the journal.
 
-use super::threads::NAME;
-use super::{Guest, Linux, PARENT_PID, PID, Served, clone, errno, host, int};
-use crate::engine::Virt;
+use super::arena::Id;
+use super::capabilities::{Capabilities, SETGID, SETUID};
+use super::groups::{Group, LIMITS};
+use super::scheduling::Scheduling;
+use super::signals::{Pending, TaskSignals};
+use super::tasks::{Doing, NAME, Task};
+use super::{Guest, Kernel, Served, errno, host, int};
 use crate::gate::{Input, MemoryWrite};
-use crate::process::layout::STACK_LIMIT;
-use crate::process::space::Access;
-use crate::process::{Ids, Launch};
+use crate::memory::layout::STACK_LIMIT;
+use crate::memory::space::Access;
+use crate::program::Launch;
+use crate::ram::Virt;
 use std::ffi::CString;
 
 const UNLIMITED: u64 = libc::RLIM_INFINITY;
-/// How many kinds of limits there are.
-const LIMITS: usize = 16;
 
-/// What does not change by itself.
-#[derive(Debug)]
-pub(super) struct Identity {
-    pub(super) ids: Ids,
-    /// The program's path.
-    pub(super) path: CString,
-    /// Soft and hard limits.
-    limits: [[u64; 2]; LIMITS],
+/// Who a process is: real, effective, saved and file system ids, and supplementary groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Credentials {
+    pub(super) uid: [u32; 4],
+    pub(super) gid: [u32; 4],
+    pub(super) groups: Vec<u32>,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub(super) no_new_privileges: bool,
+    /// PR_SET_KEEPCAPS.
+    pub(super) keeps_capabilities: bool,
+    pub(super) capabilities: Capabilities,
 }
 
-impl Identity {
-    pub(super) fn new(launch: &Launch) -> Identity {
-        let mut limits = [[UNLIMITED; 2]; LIMITS];
-        limits[3] = [STACK_LIMIT, UNLIMITED]; // RLIMIT_STACK
-        limits[4] = [0, UNLIMITED]; // RLIMIT_CORE
-        limits[7] = [super::descriptors::LIMIT as u64; 2]; // RLIMIT_NOFILE
-        Identity { ids: launch.ids, path: CString::new(launch.path.as_str()).unwrap_or_default(), limits }
-    }
+/// The first task and its process.
+pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: Id) -> (Task, Group) {
+    let mut limits = [[UNLIMITED; 2]; LIMITS];
+    limits[3] = [STACK_LIMIT, UNLIMITED]; // RLIMIT_STACK
+    limits[4] = [0, UNLIMITED]; // RLIMIT_CORE
+    limits[7] = [super::descriptors::LIMIT as u64; 2]; // RLIMIT_NOFILE
+    let ids = launch.ids;
+    let credentials = Credentials {
+        uid: [ids.uid, ids.euid, ids.euid, ids.euid],
+        gid: [ids.gid, ids.egid, ids.egid, ids.egid],
+        groups: launch.groups.clone(),
+        no_new_privileges: false,
+        keeps_capabilities: false,
+        capabilities: Capabilities::of([ids.uid, ids.euid, ids.euid, ids.euid]),
+    };
+    let group = Group {
+        parent: 0,
+        process_group: launch.pid,
+        session: launch.parents.session,
+        exit_signal: libc::SIGCHLD,
+        pending: Pending::default(),
+        ended: None,
+        ending: None,
+        stopped: None,
+        news: None,
+        credentials,
+        limits,
+        path: CString::new(launch.path.as_str()).unwrap_or_default(),
+        arguments: launch.argv.clone(),
+        reaps: false,
+        dumpable: true,
+        executed: true,
+        barriers: 0,
+        no_huge_pages: false,
+        cpu: 0,
+        children_cpu: 0,
+    };
+    let task = Task {
+        group: launch.pid,
+        space,
+        files,
+        place,
+        handlers,
+        doing: Doing::Runs,
+        stopped: false,
+        signals: TaskSignals::default(),
+        name: name_of(launch.path.as_bytes()),
+        clear_at_end: 0,
+        robust: 0,
+        vfork_parent: None,
+        parent_death_signal: 0,
+        cpu: 0,
+        scheduling: Scheduling::default(),
+        state: None,
+    };
+    (task, group)
 }
 
-/// The name of a program's first thread.
-pub(super) fn name_of(path: &str) -> [u8; NAME] {
-    let base = path.rsplit('/').next().unwrap_or_default().as_bytes();
+/// The name of a program's first task: the last part of its path.
+pub(super) fn name_of(path: &[u8]) -> [u8; NAME] {
+    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let mut name = [0; NAME];
     let length = base.len().min(NAME - 1);
     name[..length].copy_from_slice(&base[..length]);
     name
 }
 
-pub(super) fn own_pid() -> Served {
-    Ok(PID.unsigned_abs().into())
+/// A number as a result.
+fn number(id: i32) -> u64 {
+    u64::from(id.unsigned_abs())
 }
 
-pub(super) fn parent_pid() -> Served {
-    Ok(PARENT_PID.unsigned_abs().into())
+pub(super) fn own_pid(kernel: &Kernel) -> Served {
+    Ok(number(kernel.pid()))
 }
 
-/// The process group or session of a process: there is only this one.
-pub(super) fn group_of(pid: i32) -> Served {
-    if pid == 0 || pid == PID { own_pid() } else { errno(libc::ESRCH) }
+pub(super) fn parent_pid(kernel: &Kernel) -> Served {
+    let parent = kernel.group().parent;
+    let outside = if kernel.pid() == kernel.first { kernel.outside_parent } else { 1 };
+    Ok(number(if parent == 0 { outside } else { parent }))
 }
 
-pub(super) fn getresuid(linux: &Linux, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    let ids = linux.identity.ids;
-    write_ids(guest, a, [ids.uid, ids.euid, ids.euid])
+/// The process that an argument names: zero is the one that runs.
+fn named(kernel: &Kernel, pid: i32) -> Served<&Group> {
+    let pid = if pid == 0 { kernel.pid() } else { pid };
+    let group = kernel.tasks.get(pid).map_or(pid, |task| task.group);
+    kernel.groups.get(group).map_or_else(|| errno(libc::ESRCH), Ok)
 }
 
-pub(super) fn getresgid(linux: &Linux, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    let ids = linux.identity.ids;
-    write_ids(guest, a, [ids.gid, ids.egid, ids.egid])
+pub(super) fn getpgid(kernel: &Kernel, pid: i32) -> Served {
+    Ok(number(named(kernel, pid)?.process_group))
+}
+
+pub(super) fn getsid(kernel: &Kernel, pid: i32) -> Served {
+    Ok(number(named(kernel, pid)?.session))
+}
+
+pub(super) fn setpgid(kernel: &mut Kernel, pid: i32, process_group: i32) -> Served {
+    let own = kernel.pid();
+    let pid = if pid == 0 { own } else { pid };
+    let process_group = if process_group == 0 { pid } else { process_group };
+    if process_group < 0 {
+        return errno(libc::EINVAL);
+    }
+    let session = kernel.group().session;
+    let Some(group) = kernel.groups.get(pid).filter(|group| pid == own || group.parent == own) else {
+        return errno(libc::ESRCH);
+    };
+    if pid != own && group.executed {
+        return errno(libc::EACCES);
+    }
+    let leads = group.session == pid;
+    let exists = process_group == pid
+        || kernel.groups.iter().any(|(_, it)| it.process_group == process_group && it.session == session);
+    if leads || group.session != session || !exists {
+        return errno(libc::EPERM);
+    }
+    if let Some(group) = kernel.groups.get_mut(pid) {
+        group.process_group = process_group;
+    }
+    Ok(0)
+}
+
+pub(super) fn setsid(kernel: &mut Kernel) -> Served {
+    let own = kernel.pid();
+    if !kernel.groups.in_process_group(own).is_empty() {
+        return errno(libc::EPERM);
+    }
+    let group = kernel.group_mut();
+    (group.process_group, group.session) = (own, own);
+    Ok(number(own))
+}
+
+pub(super) fn getresuid(kernel: &Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    let [real, effective, saved, _] = kernel.group().credentials.uid;
+    write_ids(guest, a, [real, effective, saved])
+}
+
+pub(super) fn getresgid(kernel: &Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    let [real, effective, saved, _] = kernel.group().credentials.gid;
+    write_ids(guest, a, [real, effective, saved])
 }
 
 fn write_ids(guest: &mut Guest<'_>, addresses: &[u64; 6], ids: [u32; 3]) -> Served {
@@ -73,13 +180,65 @@ fn write_ids(guest: &mut Guest<'_>, addresses: &[u64; 6], ids: [u32; 3]) -> Serv
     Ok(0)
 }
 
-/// Setting an id to what it is succeeds (-1: leave it); the guest cannot become another.
-pub(super) fn set_id(linux: &Linux, call: i64, wanted: &[u64]) -> Served {
-    let ids = linux.identity.ids;
-    let group = matches!(call, libc::SYS_setgid | libc::SYS_setregid | libc::SYS_setresgid);
-    let own = if group { [ids.gid, ids.egid] } else { [ids.uid, ids.euid] };
-    let allowed = |id: &u64| int(*id) == -1 || own.iter().any(|own| u64::from(*own) == *id & 0xffff_ffff);
-    if wanted.iter().all(allowed) { Ok(0) } else { errno(libc::EPERM) }
+/// The supplementary groups.
+pub(super) fn getgroups(kernel: &Kernel, guest: &mut Guest<'_>, size: i32, address: Virt) -> Served {
+    let groups = kernel.group().credentials.groups.clone();
+    if size < 0 || size > 0 && (size.unsigned_abs() as usize) < groups.len() {
+        return errno(libc::EINVAL);
+    }
+    if size > 0 {
+        let bytes: Vec<u8> = groups.iter().flat_map(|group| group.to_le_bytes()).collect();
+        guest.write(address, &bytes)?;
+    }
+    Ok(groups.len() as u64)
+}
+
+/// setuid and its kin: who may become whom is as natively, but files are opened as the one who records.
+pub(super) fn set_ids(kernel: &mut Kernel, call: i64, a: &[u64; 6]) -> Served {
+    let wanted = a.map(int);
+    let [one, two, three, ..] = wanted;
+    let credentials = &mut kernel.group_mut().credentials;
+    let groups =
+        matches!(call, libc::SYS_setgid | libc::SYS_setregid | libc::SYS_setresgid | libc::SYS_setfsgid);
+    let privileged = credentials.has(if groups { SETGID } else { SETUID });
+    let users = credentials.uid;
+    let ids = if groups { &mut credentials.gid } else { &mut credentials.uid };
+    let before = *ids;
+    let id = |wanted: i32| u32::from_le_bytes(wanted.to_le_bytes());
+    let may = |wanted: i32, from: &[u32]| wanted == -1 || privileged || from.contains(&id(wanted));
+    let or = |wanted: i32, old: u32| if wanted == -1 { old } else { id(wanted) };
+    let [real, effective, saved, file] = before;
+    match call {
+        libc::SYS_setfsuid | libc::SYS_setfsgid => {
+            if may(one, &before) {
+                ids[3] = or(one, file);
+            }
+            return Ok(u64::from(file));
+        }
+        libc::SYS_setuid | libc::SYS_setgid => {
+            if !may(one, &[real, saved]) {
+                return errno(libc::EPERM);
+            }
+            *ids = if privileged { [id(one); 4] } else { [real, id(one), saved, id(one)] };
+        }
+        libc::SYS_setreuid | libc::SYS_setregid => {
+            if !may(one, &[real, effective]) || !may(two, &[real, effective, saved]) {
+                return errno(libc::EPERM);
+            }
+            let (new_real, new) = (or(one, real), or(two, effective));
+            let keeps = one == -1 && (two == -1 || new == real);
+            *ids = [new_real, new, if keeps { saved } else { new }, new];
+        }
+        _ => {
+            if ![one, two, three].into_iter().all(|wanted| may(wanted, &[real, effective, saved])) {
+                return errno(libc::EPERM);
+            }
+            let new = or(two, effective);
+            *ids = [or(one, real), new, or(three, saved), new];
+        }
+    }
+    credentials.changed(users);
+    Ok(0)
 }
 
 /// The system's name is the model's, not the host's.
@@ -94,80 +253,27 @@ pub(super) fn uname(guest: &mut Guest<'_>, address: Virt) -> Served {
     Ok(0)
 }
 
-pub(super) fn prlimit(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    let [pid, resource, new, old, ..] = *a;
-    group_of(int(pid))?;
-    let resource = resource & 0xffff_ffff;
-    let new = if new == 0 { None } else { Some(guest.read_words::<2>(new)?) };
-    let current = limit(linux, resource)?;
-    if old != 0 {
-        let words = *current;
-        guest.write_words(old, &words)?;
-    }
-    if let Some(new) = new {
-        set_limit(limit(linux, resource)?, new)?;
-    }
-    Ok(0)
-}
-
-pub(super) fn getrlimit(linux: &mut Linux, guest: &mut Guest<'_>, resource: u64, address: Virt) -> Served {
-    let words = *limit(linux, resource)?;
-    guest.write_words(address, &words)?;
-    Ok(0)
-}
-
-pub(super) fn setrlimit(linux: &mut Linux, guest: &mut Guest<'_>, resource: u64, address: Virt) -> Served {
-    let new = guest.read_words(address)?;
-    set_limit(limit(linux, resource)?, new)
-}
-
-fn limit(linux: &mut Linux, resource: u64) -> Served<&mut [u64; 2]> {
-    let slot = usize::try_from(resource).ok().and_then(|resource| linux.identity.limits.get_mut(resource));
-    slot.map_or_else(|| errno(libc::EINVAL), Ok)
-}
-
-/// Remembers a limit; none of them is enforced beyond its default.
-fn set_limit(limit: &mut [u64; 2], new: [u64; 2]) -> Served {
-    if new[0] > new[1] {
-        return errno(libc::EINVAL);
-    }
-    if new[1] > limit[1] {
-        return errno(libc::EPERM);
-    }
-    *limit = new;
-    Ok(0)
-}
-
-pub(super) fn prctl(linux: &mut Linux, guest: &mut Guest<'_>, option: i32, address: u64) -> Served {
-    match option {
-        libc::PR_SET_NAME => clone::set_name(linux, guest, address),
-        libc::PR_GET_NAME => clone::get_name(linux, guest, address),
-        libc::PR_GET_DUMPABLE => Ok(1),
-        _ => errno(libc::EINVAL),
-    }
-}
-
 /// The bases of FS and GS (asm/prctl.h).
 pub(super) fn arch_prctl(guest: &mut Guest<'_>, option: i32, value: u64) -> Served {
     const SET_GS: i32 = 0x1001;
     const SET_FS: i32 = 0x1002;
     const GET_FS: i32 = 0x1003;
     const GET_GS: i32 = 0x1004;
-    let mut regs = *guest.engine.regs();
+    let mut regs = *guest.cpu.regs();
     match option {
-        SET_GS | SET_FS if value >= crate::process::layout::USER_END => return errno(libc::EPERM),
+        SET_GS | SET_FS if value >= crate::memory::layout::USER_END => return errno(libc::EPERM),
         SET_GS => regs.gs_base = value,
         SET_FS => regs.fs_base = value,
         GET_FS => guest.write_words(value, &[regs.fs_base])?,
         GET_GS => guest.write_words(value, &[regs.gs_base])?,
         _ => return errno(libc::EINVAL),
     }
-    guest.engine.set_regs(&regs)?;
+    guest.cpu.set_regs(&regs)?;
     Ok(0)
 }
 
 pub(super) fn getrandom(guest: &mut Guest<'_>, address: Virt, length: u64) -> Served {
-    let usable = guest.space.accessible(address, length.min(1 << 20), Access::Write);
+    let usable = guest.space_mut().accessible(address, length.min(1 << 20), Access::Write);
     if usable == 0 && length > 0 {
         return errno(libc::EFAULT);
     }
@@ -175,43 +281,12 @@ pub(super) fn getrandom(guest: &mut Guest<'_>, address: Virt, length: u64) -> Se
         let mut bytes = vec![0; usize::try_from(usable).expect("at most 1 MiB")];
         let result = host::random(&mut bytes);
         bytes.truncate(usize::try_from(result).unwrap_or(0));
-        Input { result, writes: vec![MemoryWrite { address, bytes }] }
+        Input::Bytes { result, writes: vec![MemoryWrite { address, bytes }] }
     })
-}
-
-pub(super) fn getcpu(guest: &mut Guest<'_>, cpu: Virt, node: Virt) -> Served {
-    for address in [cpu, node].into_iter().filter(|address| *address != 0) {
-        guest.write(address, &[0; 4])?;
-    }
-    Ok(0)
-}
-
-/// The set of processors: the first.
-pub(super) fn sched_getaffinity(guest: &mut Guest<'_>, size: u64, address: Virt) -> Served {
-    if size < 8 || !size.is_multiple_of(8) {
-        return errno(libc::EINVAL);
-    }
-    guest.write_words(address, &[1])?;
-    Ok(8)
-}
-
-/// The least or the greatest priority of a scheduling policy: only those for real time have any.
-pub(super) fn priority_bound(call: i64, policy: i32) -> Served {
-    let least = call == libc::SYS_sched_get_priority_min;
-    match policy {
-        libc::SCHED_FIFO | libc::SCHED_RR => Ok(if least { 1 } else { 99 }),
-        libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE => Ok(0),
-        _ => errno(libc::EINVAL),
-    }
 }
 
 /// The execution domain: Linux without any of its flags, which cannot be set.
 pub(super) fn personality(persona: u64) -> Served {
     const ASK: u64 = 0xffff_ffff;
     if [0, ASK].contains(&(persona & ASK)) { Ok(0) } else { errno(libc::EINVAL) }
-}
-
-pub(super) fn sched_getparam(guest: &mut Guest<'_>, address: Virt) -> Served {
-    guest.write(address, &[0; 4])?;
-    Ok(0)
 }

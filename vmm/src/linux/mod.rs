@@ -1,54 +1,81 @@
-//! The Linux personality: serves system calls and signals for one program.
+//! The Linux personality: serves system calls and signals for the guest's processes.
 //!
-//! Memory, time, signals, identity and descriptor numbers are its own structures, computed again at replay.
-//! Files, terminals and the like are the host's: every effect on the host, and all that comes from it, passes
-//! through [`Guest::input`], so that a replay touches nothing outside. [`table`] is the one list of calls;
-//! [`passthrough`] serves those that only translate their arguments, the other modules the rest: [`files`],
-//! [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`signals`], [`polling`], [`epoll`].
-//! [`threads`] says which thread runs, [`clone`] begins and ends them, [`futex`] and [`wait`] are how they wait.
-//! [`host`] is the only one with unsafe code.
+//! [`Kernel`] holds what Linux keeps: tasks ([`tasks`]), processes ([`groups`]), and what tasks share, by id ([`arena`]):
+//! address spaces, descriptor tables, working directories, handlers. Memory, time, signals, identity and descriptor
+//! numbers are its own structures, computed again at replay. Files, terminals and the like are the host's: every effect on
+//! the host, and all that comes from it, passes through [`Guest::input`], so that a replay touches nothing outside.
+//!
+//! [`table`] is the one list of calls; [`passthrough`] serves those that only translate their arguments, the other modules
+//! the rest: [`files`], [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`signals`],
+//! [`polling`], [`epoll`]; [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are
+//! how tasks wait. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
+//!
+//! Example: `fork` counts or copies each id of its caller for a new task; the address space is copied on write
+//! ([`crate::memory::AddressSpace::fork`]), and the new task queues behind the ready ones with zero in rax.
 
+mod arena;
+mod capabilities;
+mod chance;
+mod children;
 mod clone;
 mod descriptors;
 mod epoll;
+mod exec;
+mod exit;
 mod files;
 mod futex;
+mod groups;
+mod guest;
 mod host;
 mod identity;
+mod ipc;
+mod limits;
+pub(crate) mod load;
 mod memory;
-mod names;
 mod own;
 mod passthrough;
+mod pidfd;
 mod polling;
-mod sigframe;
+mod prctl;
+mod processor;
+mod scheduling;
+mod sharing;
 mod signals;
+mod sources;
 mod table;
+mod tasks;
 mod terminal;
-mod threads;
 mod time;
+mod timers;
 mod transfer;
+mod usage;
 mod wait;
 
-use crate::cpu_model::Model;
-use crate::engine::{Engine, EngineError, Interrupter, Virt};
-use crate::gate::{Gate, GateError, Input, MemoryWrite, Time};
-use crate::process::access::AccessError;
-use crate::process::space::{AddressSpace, SpaceError};
-use crate::process::{Death, Launch, ProcessError, Streams};
-use descriptors::Descriptors;
+use crate::engine::{EngineError, Interrupter};
+use crate::failure::ProcessError;
+use crate::gate::{GateError, Input, Time};
+use crate::memory::access::AccessError;
+use crate::memory::space::SpaceError;
+use crate::program::{Launch, Streams};
+use arena::{Arena, Id};
+use descriptors::{Descriptors, Detached, Place};
+use groups::{Group, Groups};
+use signals::Handlers;
 use std::collections::BTreeSet;
-use threads::Threads;
+pub(crate) use tasks::Tasks;
 
-pub use names::call_name;
-pub use signals::{Delivery, Signals};
-pub(crate) use signals::{deliver, interrupt};
-pub(crate) use threads::Next;
+pub use crate::syscalls::name as call_name;
+pub(crate) use exit::Last;
+pub(crate) use guest::{Guest, Spaces};
+pub use load::vdso;
+pub(crate) use signals::{Delivery, Interruption, deliver, interrupt};
+pub(crate) use tasks::Next;
 pub(crate) use wait::{Again, Wait, Waited};
 
-/// The guest's process id (and its first thread's; the others follow). Fixed, so that it is the same on replay.
-pub const PID: i32 = 1000;
-/// Its parent's.
-pub const PARENT_PID: i32 = 999;
+/// A clock that no program has seen yet.
+pub(crate) fn time_of_guest() -> time::Clock {
+    time::Clock::new()
+}
 
 /// What a system call came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +84,12 @@ pub enum Outcome {
     Return(u64),
     /// The registers are what they shall be (rt_sigreturn).
     Resumed,
-    /// The program ends with this status.
+    /// The process ends with this status.
     Exit(i32),
-    /// The call waits: it is served again when its thread goes on.
+    /// The call waits: it is served again when its task goes on.
     Waits,
-    /// The thread has ended, and others have not.
-    ThreadEnded,
+    /// The task has ended, and others of its process have not.
+    TaskEnded,
 }
 
 /// Why a system call did not succeed.
@@ -111,73 +138,6 @@ pub(crate) fn errno<T>(number: i32) -> Served<T> {
     Err(Stop::Errno(number))
 }
 
-/// What the personality works on.
-pub(crate) struct Guest<'a> {
-    /// Registers and memory.
-    pub(crate) engine: &'a mut dyn Engine,
-    /// What is mapped.
-    pub(crate) space: &'a mut AddressSpace,
-    /// Where inputs come from.
-    pub(crate) gate: &'a mut dyn Gate,
-    /// The processor that the program sees.
-    pub(crate) cpu: Model,
-}
-
-impl Guest<'_> {
-    /// Reads guest memory.
-    pub(crate) fn read(&mut self, address: Virt, bytes: &mut [u8]) -> Served<()> {
-        Ok(self.space.read(self.engine.ram(), address, bytes)?)
-    }
-
-    /// Reads `N` bytes of guest memory.
-    pub(crate) fn read_array<const N: usize>(&mut self, address: Virt) -> Served<[u8; N]> {
-        let mut bytes = [0; N];
-        self.read(address, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Reads a vector of 64-bit words.
-    pub(crate) fn read_words<const N: usize>(&mut self, address: Virt) -> Served<[u64; N]> {
-        let mut words = [[0; 8]; N];
-        self.read(address, words.as_flattened_mut())?;
-        Ok(words.map(u64::from_le_bytes))
-    }
-
-    /// Writes guest memory.
-    pub(crate) fn write(&mut self, address: Virt, bytes: &[u8]) -> Served<()> {
-        Ok(self.space.write(self.engine, address, bytes)?)
-    }
-
-    /// Writes 64-bit words.
-    pub(crate) fn write_words(&mut self, address: Virt, words: &[u64]) -> Served<()> {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.write(address, &bytes)
-    }
-
-    /// Reads a path.
-    pub(crate) fn path(&mut self, address: Virt) -> Served<Vec<u8>> {
-        let limit = usize::try_from(libc::PATH_MAX).expect("a small constant");
-        match self.space.read_string(self.engine.ram(), address, limit)? {
-            Some(path) => Ok(path),
-            None => errno(libc::ENAMETOOLONG),
-        }
-    }
-
-    /// Asks the host through the gate: its result, or its error; what it wrote is in guest memory then.
-    pub(crate) fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Served {
-        let input = self.gate.input(produce)?;
-        for MemoryWrite { address, bytes } in &input.writes {
-            self.write(*address, bytes)?;
-        }
-        result(input.result)
-    }
-
-    /// Asks the host for a number through the gate.
-    pub(crate) fn input_number(&mut self, mut produce: impl FnMut() -> i64) -> Served {
-        self.input(&mut || Input { result: produce(), writes: Vec::new() })
-    }
-}
-
 /// The kernel's convention: -4095 to -1 are errors, everything else is a value.
 fn result(value: i64) -> Served {
     match i32::try_from(value) {
@@ -202,42 +162,160 @@ pub(crate) fn word(number: i64) -> u64 {
     u64::from_le_bytes(number.to_le_bytes())
 }
 
-/// The state that Linux keeps for a process, as far as it is ours.
-pub struct Linux {
-    pub(crate) files: Descriptors,
-    /// Signal handlers, and what is pending for the process.
-    pub signals: Signals,
-    pub(crate) threads: Threads,
+/// What Linux keeps, as far as it is ours.
+#[derive(Clone)]
+pub struct Kernel {
+    pub(crate) tasks: Tasks,
+    groups: Groups,
+    tables: Arena<Descriptors>,
+    places: Arena<Place>,
+    handlers: Arena<Handlers>,
+    timers: timers::Timers,
+    /// Files that are mapped shared.
+    shared: sharing::Shared,
+    /// System V's, and message queues.
+    ipc: ipc::Ipc,
+    signal_files: sources::SignalFiles,
+    /// Until when the time that passed was charged to tasks, by the monotonic clock.
+    charged: u64,
     /// What the call that is being served has to know of its wait.
     again: Again,
-    identity: identity::Identity,
     clock: time::Clock,
     interrupter: Interrupter,
+    /// The first process, and how it ended.
+    first: i32,
+    first_ended: Option<i32>,
+    /// The first process's parent, as it sees it.
+    outside_parent: i32,
+    /// The number of the next shared object.
+    next_object: u64,
     /// The unknown calls that were already reported.
     reported: BTreeSet<u64>,
+    /// What else was refused and already reported.
+    refused: BTreeSet<&'static str>,
     /// Whether a call of a 32-bit program was reported.
     reported_32_bit: bool,
 }
 
-impl Linux {
-    /// The state of a process that begins. Opens the working directory unless this is a replay.
-    pub fn new(
+impl Kernel {
+    /// The kernel of a process that begins in `space`. Opens the working directory unless this is a replay.
+    ///
+    /// # Errors
+    /// When that cannot be opened.
+    pub(crate) fn new(
         launch: &Launch,
         streams: Streams,
         replaying: bool,
         interrupter: Interrupter,
-    ) -> Result<Linux, ProcessError> {
-        Ok(Linux {
-            files: Descriptors::new(&launch.cwd, streams, replaying)?,
-            signals: Signals::default(),
-            threads: Threads::new(identity::name_of(&launch.path)),
+        space: Id,
+        clock: time::Clock,
+    ) -> Result<Kernel, ProcessError> {
+        let (mut tables, mut places, mut handlers) = (Arena::default(), Arena::default(), Arena::default());
+        let files = tables.insert(Descriptors::new(streams, replaying));
+        let place = places.insert(Place::new(&launch.cwd, launch.umask, replaying)?);
+        let handlers_id = handlers.insert(Handlers::new());
+        let (task, group) = identity::first(launch, space, files, place, handlers_id);
+        let mut groups = Groups::default();
+        groups.insert(launch.pid, group);
+        Ok(Kernel {
+            tasks: Tasks::new(launch.pid, task, launch.seed.map(chance::Chance::new)),
+            groups,
+            tables,
+            places,
+            handlers,
+            timers: timers::Timers::default(),
+            shared: sharing::Shared::default(),
+            ipc: ipc::Ipc::default(),
+            signal_files: sources::SignalFiles::default(),
+            charged: 0,
             again: Again::default(),
-            identity: identity::Identity::new(launch),
-            clock: time::Clock::default(),
+            clock,
             interrupter,
+            first: launch.pid,
+            first_ended: None,
+            outside_parent: launch.parents.parent,
+            next_object: 1,
             reported: BTreeSet::new(),
+            refused: BTreeSet::new(),
             reported_32_bit: false,
         })
+    }
+
+    /// A copy that holds nothing of the host, as at replay: no file stays open for it, and nothing that changes is shared with
+    /// it.
+    pub(crate) fn detached(&self) -> Kernel {
+        let mut files = Detached::default();
+        let tasks = self.tasks.detached(&mut files);
+        let tables = self.tables.map(|table| table.detached(&mut files));
+        let places = self.places.map(|place| place.detached(&mut files));
+        Kernel { tasks, tables, places, ..self.clone() }
+    }
+
+    /// The process of the task that runs.
+    fn group(&self) -> &Group {
+        self.groups.get(self.tasks.current().group).expect("a process stays while a task of it runs")
+    }
+
+    /// The same, to be changed.
+    fn group_mut(&mut self) -> &mut Group {
+        let id = self.tasks.current().group;
+        self.groups.get_mut(id).expect("a process stays while a task of it runs")
+    }
+
+    /// The descriptors of the task that runs.
+    fn files(&self) -> &Descriptors {
+        self.tables.get(self.tasks.current().files)
+    }
+
+    /// The same, to be changed.
+    fn files_mut(&mut self) -> &mut Descriptors {
+        self.tables.get_mut(self.tasks.current().files)
+    }
+
+    /// The working directory and umask of the task that runs.
+    fn place(&self) -> &Place {
+        self.places.get(self.tasks.current().place)
+    }
+
+    /// The same, to be changed.
+    fn place_mut(&mut self) -> &mut Place {
+        self.places.get_mut(self.tasks.current().place)
+    }
+
+    /// The rights of a new file, without those that the umask takes away.
+    fn masked(&self, mode: u64) -> u32 {
+        u32::try_from(mode & 0o7777).expect("twelve bits") & !self.place().umask
+    }
+
+    /// The host's descriptor for a directory argument of an `*at` call. One that is not open is -1: the host ignores it for
+    /// an absolute path and refuses it otherwise.
+    fn host_directory(&self, number: i32) -> std::os::fd::RawFd {
+        if number == libc::AT_FDCWD {
+            return self.place().directory.host();
+        }
+        self.files().get(number).map_or(-1, |file| file.host())
+    }
+
+    /// The process id of the task that runs.
+    pub(crate) fn pid(&self) -> i32 {
+        self.tasks.current().group
+    }
+
+    /// The first process's id, and how it ended if it has: a status as wait tells it.
+    pub(crate) fn first(&self) -> (i32, Option<i32>) {
+        (self.first, self.first_ended)
+    }
+
+    /// The program and the arguments of the loaded process.
+    pub(crate) fn command(&self) -> (&std::ffi::CStr, &[Vec<u8>]) {
+        let group = self.group();
+        (&group.path, &group.arguments)
+    }
+
+    /// Whether there are tasks of other processes.
+    pub(crate) fn has_other_processes(&self) -> bool {
+        let own = self.tasks.current().group;
+        self.tasks.living().any(|(_, task)| task.group != own)
     }
 
     /// Serves a system call that was begun at the gate, for the first time or `again`; then shows the new time.
@@ -251,17 +329,28 @@ impl Linux {
         self.again = again;
         let served = table::serve(self, guest, number, arguments);
         let outcome = match served {
-            Ok(outcome) => outcome,
+            Ok(outcome) => {
+                self.restore_mask();
+                outcome
+            }
             Err(Stop::Wait(wait)) => {
-                self.threads.park(wait);
+                let interruptible = wait.interrupted != wait::Interrupted::Never;
+                self.tasks.park(wait);
+                if interruptible && self.is_signalled() {
+                    let id = self.tasks.id();
+                    self.tasks.wake(id, wait::Why::Signal);
+                }
                 Outcome::Waits
             }
-            Err(Stop::Errno(error)) => Outcome::Return(word(-i64::from(error))),
+            Err(Stop::Errno(error)) => {
+                self.restore_mask();
+                Outcome::Return(word(-i64::from(error)))
+            }
             Err(Stop::Fatal(error)) => return Err(error),
         };
         tracing::trace!(call = call_name(number), ?arguments, ?outcome);
         if !matches!(outcome, Outcome::Exit(_)) {
-            self.clock.show(guest)?;
+            self.show(guest)?;
         }
         Ok(outcome)
     }
@@ -271,13 +360,50 @@ impl Linux {
         self.clock.time_stamp(guest)
     }
 
-    /// The thread that runs has nothing to do until another one has done something: it yields, and time passes.
+    /// The task that runs has nothing to do until another one has done something: it yields, and time passes.
     pub(crate) fn pause(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
-        if !self.threads.alone() {
-            self.clock.show(guest)?;
-            self.threads.yield_now();
+        if !self.tasks.alone() {
+            self.show(guest)?;
+            self.tasks.yield_now();
         }
         Ok(())
+    }
+
+    /// Time passes, between two instructions of the task that runs.
+    pub(crate) fn preempted(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
+        let now = self.show(guest)?;
+        self.expire(now);
+        if !self.tasks.alone() {
+            self.tasks.yield_now();
+        }
+        Ok(())
+    }
+
+    /// Ends what ends by itself at this time: waits, timers.
+    pub(crate) fn expire(&mut self, now: Time) {
+        self.tasks.expire(now);
+        self.timers_expire(now);
+    }
+
+    /// From when on something happens by itself though the task that runs does nothing, by the monotonic clock: zero if
+    /// another task could run now.
+    pub(crate) fn due(&self) -> Option<u64> {
+        let now = self.clock.shown();
+        if self.tasks.any_ready() {
+            let left = self.timers_left(now).min().map(|left| now.monotonic.saturating_add(left));
+            return Some(left.unwrap_or(u64::MAX).min(self.tasks.slice_ends()));
+        }
+        let waits = self.tasks.living().filter_map(|(_, task)| Some(task.wait()?.deadline?.left(now)));
+        let files = self.tasks.living().any(|(_, task)| task.wait().is_some_and(Wait::is_for_files));
+        let look = files.then_some(wait::LOOK_AT_FILES);
+        let left = waits.chain(self.timers_left(now)).chain(look).min()?;
+        Some(now.monotonic.saturating_add(left))
+    }
+
+    /// Whether a call may wait in the host: nothing else goes on meanwhile, and no timer ends the wait.
+    fn may_block_in_host(&self) -> bool {
+        let limited = self.group().limits[groups::limit::CPU][0] != libc::RLIM_INFINITY;
+        self.tasks.alone() && !self.timers.any_armed() && !limited
     }
 
     /// Random bits for a machine read that was begun at the gate.
@@ -285,9 +411,12 @@ impl Linux {
         let input = guest.gate.input(&mut || {
             let mut bytes = [0; 8];
             host::random(&mut bytes);
-            Input { result: i64::from_le_bytes(bytes), writes: Vec::new() }
+            Input::Result(i64::from_le_bytes(bytes))
         })?;
-        Ok(word(input.result))
+        match input {
+            Input::Result(value) => Ok(word(value)),
+            other => Err(GateError::OtherInput(other.kind()).into()),
+        }
     }
 
     /// The time that the program was shown last.
@@ -295,15 +424,15 @@ impl Linux {
         self.clock.shown()
     }
 
-    /// Takes the next signal that is to be delivered to the thread that runs.
-    pub(crate) fn take_signal(&mut self) -> Option<Death> {
-        self.signals.take(&mut self.threads)
+    /// The mask of a call that replaced it comes back, unless a handler's end does that. Whether there was one.
+    pub(crate) fn restore_mask(&mut self) -> bool {
+        self.tasks.current_mut().signals.restore_mask()
     }
 
-    /// Makes a signal pending for the thread that runs.
-    fn raise_here(&mut self, signal: i32, code: i32) {
-        let id = self.threads.id();
-        self.signals.raise_to(&mut self.threads, id, signal, code);
+    /// A number for a new shared object.
+    fn new_object(&mut self) -> u64 {
+        self.next_object += 1;
+        self.next_object
     }
 
     /// Reports a system call that is not served, once.
@@ -313,9 +442,16 @@ impl Linux {
         }
         errno(libc::ENOSYS)
     }
-}
 
-impl Linux {
+    /// Refuses what kernels do, and says so once.
+    fn refuse(&mut self, what: &'static str, error: i32) -> Served {
+        if self.refused.insert(what) {
+            let answer = std::io::Error::from_raw_os_error(error);
+            tracing::warn!("{what} is not supported: {answer}");
+        }
+        errno(error)
+    }
+
     /// Says, the first time, why INT 0x80 is a fault.
     pub(crate) fn report_32_bit_call(&mut self) {
         if !std::mem::replace(&mut self.reported_32_bit, true) {

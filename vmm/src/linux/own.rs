@@ -1,7 +1,7 @@
 //! What a program finds of itself in /proc and /dev. The host's files there are gretel's: its descriptors, its memory.
 //! They are kept from the guest; links to the program's file and to its own descriptors are served here.
 
-use super::PID;
+use super::Kernel;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -18,9 +18,13 @@ pub(super) enum Own {
 }
 
 /// What `path` names, if it is the program's own. Says the same at replay, where gretel is another process.
-pub(super) fn named(path: &CStr) -> Option<Own> {
+pub(super) fn named(path: &CStr, kernel: &Kernel) -> Option<Own> {
+    named_for(path, kernel.pid())
+}
+
+fn named_for(path: &CStr, pid: i32) -> Option<Own> {
     let path = path.to_str().ok()?;
-    let own_folder = format!("/proc/{PID}");
+    let own_folder = format!("/proc/{pid}");
     let below =
         |folder: &str| path.strip_prefix(folder).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     match path {
@@ -73,7 +77,7 @@ mod tests {
             (c"/proc/cpuinfo", None),
             (c"/dev/null", None),
         ] {
-            assert_eq!(named(path), own, "{path:?}");
+            assert_eq!(named_for(path, 1000), own, "{path:?}");
         }
     }
 

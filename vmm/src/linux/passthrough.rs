@@ -2,10 +2,10 @@
 //! table of what each argument is.
 
 use super::own::{self, Own};
-use super::{Guest, Linux, Served, host, int};
-use crate::engine::Virt;
+use super::{Guest, Kernel, Served, host, int};
 use crate::gate::{Input, MemoryWrite};
-use crate::process::space::Access;
+use crate::memory::space::Access;
+use crate::ram::Virt;
 use std::ffi::CString;
 use std::os::fd::RawFd;
 
@@ -14,6 +14,8 @@ use std::os::fd::RawFd;
 enum Source {
     /// Passed on as it is.
     Value(usize),
+    /// The rights of a new file: those of the umask are taken away.
+    Mode(usize),
     /// Always this.
     Constant(u64),
     /// A descriptor.
@@ -36,7 +38,9 @@ enum Source {
     LengthOf(usize),
 }
 
-use Source::{Asked, Buffer, Constant, Directory, File, In, LengthOf, Out, Path, Value, WorkingDirectory};
+use Source::{
+    Asked, Buffer, Constant, Directory, File, In, LengthOf, Mode, Out, Path, Value, WorkingDirectory,
+};
 
 /// A call of the guest and the host's call for it.
 struct Pass {
@@ -56,7 +60,6 @@ const STAT: usize = size_of::<libc::stat>();
 const STATX: usize = size_of::<libc::statx>();
 const STATFS: usize = size_of::<libc::statfs>();
 const TIMES: usize = 2 * size_of::<libc::timespec>();
-const USAGE: usize = size_of::<libc::rusage>();
 const NO_FOLLOW: Source = Constant(libc::AT_SYMLINK_NOFOLLOW as u64);
 
 /// Sizes and positions here are what makes the call in [`call`] safe.
@@ -83,10 +86,10 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_flock, libc::SYS_flock, &[File(0), Value(1)]),
     pass(libc::SYS_getdents, libc::SYS_getdents, &[File(0), Buffer(1, 2), LengthOf(1)]),
     pass(libc::SYS_getdents64, libc::SYS_getdents64, &[File(0), Buffer(1, 2), LengthOf(1)]),
-    pass(libc::SYS_mkdir, libc::SYS_mkdirat, &[WorkingDirectory, Path(0), Value(1)]),
-    pass(libc::SYS_mkdirat, libc::SYS_mkdirat, &[Directory(0), Path(1), Value(2)]),
-    pass(libc::SYS_mknod, libc::SYS_mknodat, &[WorkingDirectory, Path(0), Value(1), Value(2)]),
-    pass(libc::SYS_mknodat, libc::SYS_mknodat, &[Directory(0), Path(1), Value(2), Value(3)]),
+    pass(libc::SYS_mkdir, libc::SYS_mkdirat, &[WorkingDirectory, Path(0), Mode(1)]),
+    pass(libc::SYS_mkdirat, libc::SYS_mkdirat, &[Directory(0), Path(1), Mode(2)]),
+    pass(libc::SYS_mknod, libc::SYS_mknodat, &[WorkingDirectory, Path(0), Mode(1), Value(2)]),
+    pass(libc::SYS_mknodat, libc::SYS_mknodat, &[Directory(0), Path(1), Mode(2), Value(3)]),
     pass(libc::SYS_unlink, libc::SYS_unlinkat, &[WorkingDirectory, Path(0), Constant(0)]),
     pass(
         libc::SYS_rmdir,
@@ -117,11 +120,7 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_utimensat, libc::SYS_utimensat, &[Directory(0), Path(1), In(2, TIMES), Value(3)]),
     pass(libc::SYS_utimes, libc::SYS_futimesat, &[WorkingDirectory, Path(0), In(1, TIMES)]),
     pass(libc::SYS_futimesat, libc::SYS_futimesat, &[Directory(0), Path(1), In(2, TIMES)]),
-    pass(libc::SYS_umask, libc::SYS_umask, &[Value(0)]),
     pass(libc::SYS_sysinfo, libc::SYS_sysinfo, &[Out(0, size_of::<libc::sysinfo>())]),
-    pass(libc::SYS_getrusage, libc::SYS_getrusage, &[Value(0), Out(1, USAGE)]),
-    pass(libc::SYS_times, libc::SYS_times, &[Out(0, size_of::<libc::tms>())]),
-    pass(libc::SYS_getpriority, libc::SYS_getpriority, &[Value(0), Constant(0)]),
 ];
 
 /// An argument, translated.
@@ -141,36 +140,38 @@ enum Prepared {
 
 /// Serves a call that is in the table.
 pub(super) fn serve(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     number: i64,
     arguments: &[u64; 6],
 ) -> Option<Served> {
     let entry = TABLE.iter().find(|entry| entry.guest == number)?;
-    Some(serve_entry(linux, guest, entry, arguments))
+    Some(serve_entry(kernel, guest, entry, arguments))
 }
 
-fn serve_entry(linux: &Linux, guest: &mut Guest<'_>, entry: &Pass, arguments: &[u64; 6]) -> Served {
+fn serve_entry(kernel: &Kernel, guest: &mut Guest<'_>, entry: &Pass, arguments: &[u64; 6]) -> Served {
     let mut prepared = Vec::with_capacity(entry.arguments.len());
     for from in entry.arguments {
-        let argument = prepare(linux, guest, *from, arguments)?;
+        let argument = prepare(kernel, guest, *from, arguments)?;
         prepared.push(argument);
     }
     guest.input(&mut || call(entry, &mut prepared))
 }
 
-fn prepare(linux: &Linux, guest: &mut Guest<'_>, from: Source, arguments: &[u64; 6]) -> Served<Prepared> {
+fn prepare(kernel: &Kernel, guest: &mut Guest<'_>, from: Source, arguments: &[u64; 6]) -> Served<Prepared> {
     let descriptor = |descriptor: RawFd| Prepared::Value(super::word(i64::from(descriptor)));
     Ok(match from {
         Value(n) => Prepared::Value(arguments[n]),
+        // The file's type is among the mode's bits for mknod.
+        Mode(n) => Prepared::Value(arguments[n] & !u64::from(kernel.place().umask)),
         Constant(value) => Prepared::Value(value),
-        File(n) => descriptor(linux.files.get(int(arguments[n]))?.host()),
-        Directory(n) => descriptor(linux.files.host_directory(int(arguments[n]))),
-        WorkingDirectory => descriptor(linux.files.directory().host()),
+        File(n) => descriptor(kernel.files().get(int(arguments[n]))?.host()),
+        Directory(n) => descriptor(kernel.host_directory(int(arguments[n]))),
+        WorkingDirectory => descriptor(kernel.place().directory.host()),
         Path(n) if arguments[n] == 0 => Prepared::Path(None),
-        Path(n) => Prepared::Path(Some(path_of_another(guest, arguments[n])?)),
+        Path(n) => Prepared::Path(Some(path_of_another(kernel, guest, arguments[n])?)),
         Asked(n) if arguments[n] == 0 => Prepared::Path(None),
-        Asked(n) => Prepared::Path(Some(path_or_executable(linux, guest, arguments[n])?)),
+        Asked(n) => Prepared::Path(Some(path_or_executable(kernel, guest, arguments[n])?)),
         In(n, _) if arguments[n] == 0 => Prepared::In(None),
         In(n, size) => {
             let mut bytes = vec![0; size];
@@ -200,24 +201,24 @@ pub(super) fn path(guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
 }
 
 /// A path, but not to one of the program's own files in /proc: those would be gretel's.
-pub(super) fn path_of_another(guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
+pub(super) fn path_of_another(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
     let path = path(guest, address)?;
-    if own::named(&path).is_some() { super::errno(libc::ENOENT) } else { Ok(path) }
+    if own::named(&path, kernel).is_some() { super::errno(libc::ENOENT) } else { Ok(path) }
 }
 
 /// A path; of its own files, the program may ask about its executable.
-fn path_or_executable(linux: &Linux, guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
+fn path_or_executable(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
     let path = path(guest, address)?;
-    match own::named(&path) {
+    match own::named(&path, kernel) {
         None => Ok(path),
-        Some(Own::Executable) => Ok(linux.identity.path.clone()),
+        Some(Own::Executable) => Ok(kernel.group().path.clone()),
         Some(Own::Descriptor(_) | Own::Other) => super::errno(libc::ENOENT),
     }
 }
 
 /// That the guest may write `length` bytes there.
 pub(super) fn check(guest: &mut Guest<'_>, address: Virt, length: u64) -> Served<()> {
-    if guest.space.accessible(address, length, Access::Write) < length {
+    if guest.space_mut().accessible(address, length, Access::Write) < length {
         return super::errno(libc::EFAULT);
     }
     Ok(())
@@ -225,7 +226,7 @@ pub(super) fn check(guest: &mut Guest<'_>, address: Virt, length: u64) -> Served
 
 /// How much of a buffer the host may fill.
 fn cut(guest: &mut Guest<'_>, address: Virt, length: u64) -> Served<usize> {
-    let usable = guest.space.accessible(address, length.min(LONGEST), Access::Write);
+    let usable = guest.space_mut().accessible(address, length.min(LONGEST), Access::Write);
     if usable == 0 && length > 0 {
         return super::errno(libc::EFAULT);
     }
@@ -256,5 +257,5 @@ fn call(entry: &Pass, prepared: &mut [Prepared]) -> Input {
             writes.push(MemoryWrite { address: *address, bytes: bytes[..length].to_vec() });
         }
     }
-    Input { result, writes }
+    Input::Bytes { result, writes }
 }

@@ -2,22 +2,63 @@
 
 use super::descriptors::{LIMIT, OpenFile};
 use super::passthrough::check;
+use super::signals::calls::with_mask;
 use super::time::{self, NANOSECONDS};
 use super::wait::{Deadline, Interrupted, On, WOULD_WAIT, Wait, wait};
-use super::{Guest, Linux, Served, Stop, errno, host};
-use crate::engine::Virt;
+use super::{Guest, Kernel, Served, Stop, errno, host};
 use crate::gate::{Input, MemoryWrite};
+use crate::ram::Virt;
 use std::rc::Rc;
 
-/// ppoll; its mask is not applied.
-pub(super) fn ppoll(linux: &mut Linux, guest: &mut Guest<'_>, files: Virt, count: u64, time: Virt) -> Served {
+/// ppoll: under another mask; the time that is left is told.
+pub(super) fn ppoll(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    let [files, count, time, mask, size, _] = *a;
+    // Its own writing of the time that is left does not change the deadline when it is served again.
     let limit = time::optional(guest, time)?;
-    poll(linux, guest, files, count, limit)
+    with_mask(kernel, guest, mask, size)?;
+    let served = poll(kernel, guest, files, count, limit);
+    tell_left(kernel, guest, served, limit, time, 1)
+}
+
+/// Writes the time that is left of a call's limit, whatever came of it; of one that waits, when it is interrupted.
+fn tell_left(
+    kernel: &mut Kernel,
+    guest: &mut Guest<'_>,
+    served: Served,
+    limit: Option<u64>,
+    at: Virt,
+    unit: u64,
+) -> Served {
+    let Some(limit) = limit else { return served };
+    match served {
+        Err(Stop::Wait(waits)) => wait(Wait { interrupted: Interrupted::LeavesTimeLeft(at, unit), ..waits }),
+        Err(Stop::Fatal(error)) => Err(Stop::Fatal(error)),
+        served => {
+            let deadline = kernel.limit(guest, Some(limit))?;
+            match write_left(kernel, guest, deadline, at, unit) {
+                Err(Stop::Fatal(error)) => Err(Stop::Fatal(error)),
+                // A time that cannot be written is not told.
+                _ => served,
+            }
+        }
+    }
+}
+
+/// Writes how long it is until a deadline: seconds, and the rest in units of so many nanoseconds.
+pub(super) fn write_left(
+    kernel: &Kernel,
+    guest: &mut Guest<'_>,
+    deadline: Option<Deadline>,
+    at: Virt,
+    unit: u64,
+) -> Served<()> {
+    let left = deadline.map_or(0, |deadline| deadline.left(kernel.clock.shown()));
+    guest.write_words(at, &[left / NANOSECONDS, left % NANOSECONDS / unit])
 }
 
 /// poll, for so many nanoseconds or for ever.
 pub(super) fn poll(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     files: Virt,
     count: u64,
@@ -38,14 +79,14 @@ pub(super) fn poll(
         .iter()
         .map(|&(number, events)| {
             // A negative number is passed over; one that is not open is told below.
-            let host = linux.files.get(number).map_or(-1, |file| file.host());
+            let host = kernel.files().get(number).map_or(-1, |file| file.host());
             libc::pollfd { fd: host, events, revents: 0 }
         })
         .collect();
     let closed: Vec<bool> =
-        asked.iter().map(|&(number, _)| number >= 0 && linux.files.get(number).is_err()).collect();
-    let deadline = linux.limit(guest, limit)?;
-    let may_wait = !closed.contains(&true) && deadline.is_none_or(|at| !linux.has_passed(at));
+        asked.iter().map(|&(number, _)| number >= 0 && kernel.files().get(number).is_err()).collect();
+    let deadline = kernel.limit(guest, limit)?;
+    let may_wait = !closed.contains(&true) && deadline.is_none_or(|at| !kernel.has_passed(at));
     let given = guest.input(&mut || {
         let mut result = host::poll(&mut polled, 0);
         if result == 0 && may_wait {
@@ -60,15 +101,16 @@ pub(super) fn poll(
             bytes.extend(told.to_le_bytes());
         }
         let writes = if result >= 0 { vec![MemoryWrite { address: files, bytes }] } else { Vec::new() };
-        Input { result, writes }
+        Input::Bytes { result, writes }
     });
-    let wanted = asked.iter().filter_map(|&(number, events)| Some((linux.files.get(number).ok()?, events)));
+    let wanted =
+        asked.iter().filter_map(|&(number, events)| Some((kernel.files().get(number).ok()?, events)));
     or_wait(given, wanted.collect(), deadline)
 }
 
 /// What the journal has where nothing was ready, and the call may wait.
 fn would_wait() -> Input {
-    Input { result: -i64::from(WOULD_WAIT), writes: Vec::new() }
+    Input::Bytes { result: -i64::from(WOULD_WAIT), writes: Vec::new() }
 }
 
 /// What was given, or a wait for one of the files.
@@ -83,22 +125,37 @@ fn or_wait(given: Served, files: Vec<(Rc<OpenFile>, i16)>, deadline: Option<Dead
 const SETS: [i16; 3] =
     [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
 
-/// select, whose time counts microseconds, and pselect6; the time that is left is not told, a mask not applied.
-pub(super) fn select(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6], unit: u64) -> Served {
-    let count = usize::try_from(a[0]).unwrap_or(usize::MAX);
-    if count > LIMIT {
-        return errno(libc::EINVAL);
+/// pselect6: under another mask, of which the last argument points to the address and size.
+pub(super) fn pselect(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    if a[5] != 0 {
+        let [mask, size] = guest.read_words(a[5])?;
+        with_mask(kernel, guest, mask, size)?;
     }
+    select(kernel, guest, a, 1)
+}
+
+/// select, whose time counts units of so many nanoseconds; the time that is left is told.
+pub(super) fn select(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], unit: u64) -> Served {
     let limit = match a[4] {
         0 => None,
         at => {
             let [seconds, part]: [u64; 2] = guest.read_words(at)?;
-            if part.saturating_mul(unit) >= NANOSECONDS || super::long(seconds) < 0 {
-                return errno(libc::EINVAL);
-            }
-            Some(seconds.saturating_mul(NANOSECONDS).saturating_add(part * unit))
+            let part = if unit == 1 && part >= NANOSECONDS { None } else { part.checked_mul(unit) };
+            // Microseconds may be more than a second, as in the kernel.
+            let Some(part) = part.filter(|_| super::long(seconds) >= 0) else { return errno(libc::EINVAL) };
+            Some(seconds.saturating_mul(NANOSECONDS).saturating_add(part))
         }
     };
+    let served = select_until(kernel, guest, a, limit);
+    tell_left(kernel, guest, served, limit, a[4], unit)
+}
+
+/// select, for so many nanoseconds or for ever.
+fn select_until(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], limit: Option<u64>) -> Served {
+    let count = usize::try_from(a[0]).unwrap_or(usize::MAX);
+    if count > LIMIT {
+        return errno(libc::EINVAL);
+    }
     let size = count.div_ceil(64) * 8;
     let mut sets: [Option<Vec<u8>>; 3] = [const { None }; 3];
     for (set, &address) in sets.iter_mut().zip(&a[1..4]) {
@@ -116,18 +173,18 @@ pub(super) fn select(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6], uni
     for number in 0..count {
         let wanted = (0..3).filter(|&n| has(&sets[n], number)).fold(0, |events, n| events | SETS[n]);
         if wanted != 0 {
-            let file = linux.files.get(i32::try_from(number).expect("below LIMIT"))?;
+            let file = kernel.files().get(i32::try_from(number).expect("below LIMIT"))?;
             polled.push(libc::pollfd { fd: file.host(), events: wanted, revents: 0 });
             files.push((file, wanted));
             numbers.push(number);
         }
     }
-    let deadline = linux.limit(guest, limit)?;
-    let may_wait = deadline.is_none_or(|at| !linux.has_passed(at));
+    let deadline = kernel.limit(guest, limit)?;
+    let may_wait = deadline.is_none_or(|at| !kernel.has_passed(at));
     let given = guest.input(&mut || {
         match host::poll(&mut polled, 0) {
             0 if may_wait => return would_wait(),
-            result @ ..0 => return Input { result, writes: Vec::new() },
+            result @ ..0 => return Input::Bytes { result, writes: Vec::new() },
             _ => {}
         }
         let mut result = 0;
@@ -142,7 +199,7 @@ pub(super) fn select(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6], uni
             }
             writes.push(MemoryWrite { address, bytes });
         }
-        Input { result, writes }
+        Input::Bytes { result, writes }
     });
     or_wait(given, files, deadline)
 }

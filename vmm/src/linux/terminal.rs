@@ -1,9 +1,9 @@
 //! ioctl: the requests of terminals, and the few that any file has.
 
 use super::passthrough::check;
-use super::{Guest, Linux, Served, errno, host};
-use crate::engine::Virt;
+use super::{Guest, Kernel, Served, errno, host};
 use crate::gate::{Input, MemoryWrite};
+use crate::ram::Virt;
 
 /// Which way a request's data goes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,16 +33,16 @@ const REQUESTS: &[(u64, Way, usize)] = &[
 const KERNEL_TERMIOS: usize = 36;
 
 pub(super) fn ioctl(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     number: i32,
     request: u64,
     address: Virt,
 ) -> Served {
-    let file = linux.files.get(number)?;
+    let file = kernel.files().get(number)?;
     let request = request & 0xffff_ffff;
     if request == libc::FIOCLEX || request == libc::FIONCLEX {
-        linux.files.set_close_on_exec(number, request == libc::FIOCLEX)?;
+        kernel.files_mut().set_close_on_exec(number, request == libc::FIOCLEX)?;
         return Ok(0);
     }
     let Some(&(_, way, size)) = REQUESTS.iter().find(|(known, ..)| *known == request) else {
@@ -58,6 +58,6 @@ pub(super) fn ioctl(
         let result = host::ioctl(file.host(), request, &mut bytes);
         let told = way == Way::Out && result >= 0;
         let writes = told.then(|| MemoryWrite { address, bytes: bytes.clone() });
-        Input { result, writes: writes.into_iter().collect() }
+        Input::Bytes { result, writes: writes.into_iter().collect() }
     })
 }

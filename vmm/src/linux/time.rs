@@ -1,42 +1,59 @@
 //! Time: what the gate says, shown in the vDSO's time page and never running backwards.
 
+use super::load::vdso;
+use super::timers::{Base, posix::cpu_clock};
 use super::wait::{Deadline, Interrupted, On, Wait, Why, wait};
-use super::{Guest, Linux, Served, errno, host};
+use super::{Guest, Kernel, Served, errno, host};
 use crate::cpu_model::TSC_HZ;
-use crate::engine::Virt;
+use crate::failure::ProcessError;
 use crate::gate::{Input, MemoryWrite, Time};
-use crate::process::ProcessError;
-use crate::process::access::AccessError;
-use crate::process::layout::TIME_PAGE;
-use crate::process::vdso;
+use crate::memory::object::Object;
+use crate::ram::Virt;
+use crate::ram::{Memory, PAGE};
+use std::sync::Arc;
 
 pub(super) const NANOSECONDS: u64 = 1_000_000_000;
 const _: () = assert!(TSC_HZ == NANOSECONDS, "the time stamp counter is CLOCK_MONOTONIC");
 
-/// What the guest was shown last.
-#[derive(Debug, Default)]
-pub(super) struct Clock {
+/// What programs were shown last, and the page that shows it: one for all address spaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
     shown: Time,
     stamp: u64,
+    page: Arc<Object>,
 }
 
 impl Clock {
-    /// Shows a new time from now on, not before any that the guest has seen.
+    /// A clock that has shown nothing.
+    pub(crate) fn new() -> Clock {
+        let page = Arc::new(Object::new(0, "[vvar]", Vec::new(), PAGE));
+        Clock { shown: Time::default(), stamp: 0, page }
+    }
+
+    /// The time page.
+    pub(crate) fn page(&self) -> &Arc<Object> {
+        &self.page
+    }
+
+    /// Shows a new time from now on, not before any that a program has seen.
     pub(super) fn show(&mut self, guest: &mut Guest<'_>) -> Result<Time, ProcessError> {
-        // A guest that took the time page away, or wrote to it, harms only itself.
-        let mut page = [0; vdso::TIME_BYTES];
-        let readable = guest.space.read(guest.engine.ram(), TIME_PAGE, &mut page).is_ok();
-        let ticks = if readable { vdso::ticks(&page).min(NANOSECONDS) } else { 0 };
         let new = guest.gate.time()?;
+        self.write(guest.memory, new)
+    }
+
+    fn write(&mut self, memory: &mut Memory, new: Time) -> Result<Time, ProcessError> {
+        let Some(frame) = self.page.frame(memory, 0)? else { return Ok(self.shown) };
+        // A program that writes to the time page harms only its guest.
+        let bytes = memory.ram_mut().frame_mut(frame);
+        let (page, _) = bytes.split_first_chunk_mut::<{ vdso::TIME_BYTES }>().expect("a page is longer");
+        let ticks = vdso::ticks(page).min(NANOSECONDS);
         let shown = self.shown;
         self.shown = Time {
             real: new.real.max(shown.real.saturating_add(ticks)),
             monotonic: new.monotonic.max(shown.monotonic.saturating_add(ticks)),
         };
-        match guest.space.write(guest.engine, TIME_PAGE, &vdso::time_page(self.shown)) {
-            Ok(()) | Err(AccessError::Bad) => Ok(self.shown),
-            Err(AccessError::Space(error)) => Err(error.into()),
-        }
+        *page = vdso::time_page(self.shown);
+        Ok(self.shown)
     }
 
     /// The time that the guest was shown last.
@@ -53,39 +70,48 @@ impl Clock {
 }
 
 /// A clock that the time page shows.
-fn shown(linux: &mut Linux, guest: &mut Guest<'_>, clock: i32) -> Served<Option<u64>> {
+fn shown(kernel: &mut Kernel, guest: &mut Guest<'_>, clock: i32) -> Served<Option<u64>> {
     let time = match clock {
-        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => show(linux, guest)?.real,
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => show(kernel, guest)?.real,
         libc::CLOCK_MONOTONIC
         | libc::CLOCK_MONOTONIC_COARSE
         | libc::CLOCK_MONOTONIC_RAW
-        | libc::CLOCK_BOOTTIME => show(linux, guest)?.monotonic,
+        | libc::CLOCK_BOOTTIME
+        | libc::CLOCK_BOOTTIME_ALARM => show(kernel, guest)?.monotonic,
+        libc::CLOCK_REALTIME_ALARM => show(kernel, guest)?.real,
+        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID | ..0 => {
+            let base = clock_base(kernel, clock)?;
+            show(kernel, guest)?;
+            kernel.time_of(base)
+        }
         _ => return Ok(None),
     };
     Ok(Some(time))
 }
 
-fn show(linux: &mut Linux, guest: &mut Guest<'_>) -> Served<Time> {
-    linux.clock.show(guest).map_err(super::Stop::Fatal)
+pub(super) fn show(kernel: &mut Kernel, guest: &mut Guest<'_>) -> Served<Time> {
+    kernel.show(guest).map_err(super::Stop::Fatal)
 }
 
-pub(super) fn clock_gettime(linux: &mut Linux, guest: &mut Guest<'_>, clock: i32, address: Virt) -> Served {
-    if let Some(time) = shown(linux, guest, clock)? {
+pub(super) fn clock_gettime(kernel: &mut Kernel, guest: &mut Guest<'_>, clock: i32, address: Virt) -> Served {
+    if let Some(time) = shown(kernel, guest, clock)? {
         guest.write_words(address, &[time / NANOSECONDS, time % NANOSECONDS])?;
         return Ok(0);
     }
-    if !matches!(clock, libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID | libc::CLOCK_TAI) {
+    if clock != libc::CLOCK_TAI {
         return errno(libc::EINVAL);
     }
     guest.input(&mut || {
         let (result, time) = host::clock(clock);
         let bytes = time.into_iter().flat_map(u64::to_le_bytes).collect();
-        Input { result, writes: vec![MemoryWrite { address, bytes }] }
+        Input::Bytes { result, writes: vec![MemoryWrite { address, bytes }] }
     })
 }
 
-pub(super) fn clock_getres(guest: &mut Guest<'_>, clock: i32, address: Virt) -> Served {
-    if !(libc::CLOCK_REALTIME..=libc::CLOCK_BOOTTIME).contains(&clock) && clock != libc::CLOCK_TAI {
+pub(super) fn clock_getres(kernel: &Kernel, guest: &mut Guest<'_>, clock: i32, address: Virt) -> Served {
+    if clock < 0 {
+        clock_base(kernel, clock)?;
+    } else if clock > libc::CLOCK_TAI || clock == 10 {
         return errno(libc::EINVAL);
     }
     if address != 0 {
@@ -94,8 +120,8 @@ pub(super) fn clock_getres(guest: &mut Guest<'_>, clock: i32, address: Virt) -> 
     Ok(0)
 }
 
-pub(super) fn gettimeofday(linux: &mut Linux, guest: &mut Guest<'_>, time: Virt, zone: Virt) -> Served {
-    let now = show(linux, guest)?.real;
+pub(super) fn gettimeofday(kernel: &mut Kernel, guest: &mut Guest<'_>, time: Virt, zone: Virt) -> Served {
+    let now = show(kernel, guest)?.real;
     if time != 0 {
         guest.write_words(time, &[now / NANOSECONDS, now % NANOSECONDS / 1000])?;
     }
@@ -105,12 +131,39 @@ pub(super) fn gettimeofday(linux: &mut Linux, guest: &mut Guest<'_>, time: Virt,
     Ok(0)
 }
 
-pub(super) fn time(linux: &mut Linux, guest: &mut Guest<'_>, address: Virt) -> Served {
-    let seconds = show(linux, guest)?.real / NANOSECONDS;
+pub(super) fn time(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt) -> Served {
+    let seconds = show(kernel, guest)?.real / NANOSECONDS;
     if address != 0 {
         guest.write_words(address, &[seconds])?;
     }
     Ok(seconds)
+}
+
+/// What a clock of the program's counts, as far as timers go.
+pub(super) fn clock_base(kernel: &Kernel, clock: i32) -> Served<Base> {
+    let privileged = kernel.group().credentials.uid[1] == 0;
+    match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_TAI => Ok(Base::Real),
+        libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME => Ok(Base::Monotonic),
+        libc::CLOCK_REALTIME_ALARM if privileged => Ok(Base::Real),
+        libc::CLOCK_BOOTTIME_ALARM if privileged => Ok(Base::Monotonic),
+        libc::CLOCK_REALTIME_ALARM | libc::CLOCK_BOOTTIME_ALARM => errno(libc::EPERM),
+        libc::CLOCK_PROCESS_CPUTIME_ID => Ok(Base::Process(kernel.pid())),
+        libc::CLOCK_THREAD_CPUTIME_ID => Ok(Base::Task(kernel.tasks.id())),
+        ..0 => cpu_clock(kernel, clock),
+        _ => errno(libc::EINVAL),
+    }
+}
+
+/// Two times, as `struct itimerspec` has them: the period, and the time itself.
+pub(super) fn timespecs(guest: &mut Guest<'_>, address: Virt) -> Served<[u64; 2]> {
+    Ok([nanoseconds(guest, address)?, nanoseconds(guest, address.wrapping_add(16))?])
+}
+
+/// Writes the same.
+pub(super) fn write_timespecs(guest: &mut Guest<'_>, address: Virt, times: [u64; 2]) -> Served<()> {
+    let words = times.map(|time| [time / NANOSECONDS, time % NANOSECONDS]);
+    guest.write_words(address, words.as_flattened())
 }
 
 /// A time of the guest's as nanoseconds.
@@ -128,7 +181,7 @@ pub(super) fn optional(guest: &mut Guest<'_>, address: Virt) -> Served<Option<u6
 }
 
 /// When a call ends its wait: kept from when it was served first.
-impl Linux {
+impl Kernel {
     /// So many nanoseconds from now.
     pub(super) fn limit(&mut self, guest: &mut Guest<'_>, limit: Option<u64>) -> Served<Option<Deadline>> {
         match (self.again.deadline, limit) {
@@ -164,7 +217,7 @@ impl Linux {
 
 /// nanosleep and clock_nanosleep.
 pub(super) fn sleep(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     clock: i32,
     flags: i32,
@@ -172,21 +225,27 @@ pub(super) fn sleep(
     left: Virt,
 ) -> Served {
     let real = match clock {
-        libc::CLOCK_REALTIME => true,
+        libc::CLOCK_REALTIME | libc::CLOCK_TAI => true,
         libc::CLOCK_MONOTONIC | libc::CLOCK_BOOTTIME => false,
+        libc::CLOCK_REALTIME_ALARM | libc::CLOCK_BOOTTIME_ALARM => {
+            let base = clock_base(kernel, clock)?;
+            base == Base::Real
+        }
+        // Sleeping until others have used the processor.
+        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_MONOTONIC_RAW | 5 | 6 => return errno(libc::EOPNOTSUPP),
         _ => return errno(libc::EINVAL),
     };
     let time = nanoseconds(guest, request)?;
     let (deadline, interrupted) = if flags & libc::TIMER_ABSTIME != 0 {
-        show(linux, guest)?;
+        show(kernel, guest)?;
         (Deadline { real, nanoseconds: time }, Interrupted::Fails)
     } else {
         // A relative time does not follow when the clock is set.
-        let at = linux.limit(guest, Some(time))?.expect("a limit gives a deadline");
+        let at = kernel.limit(guest, Some(time))?.expect("a limit gives a deadline");
         (at, if left == 0 { Interrupted::Fails } else { Interrupted::TellsTimeLeft(left) })
     };
-    if linux.has_passed(deadline) {
-        linux.threads.yield_now();
+    if kernel.has_passed(deadline) {
+        kernel.tasks.yield_now();
         return Ok(0);
     }
     wait(Wait::new(On::Nothing, Some(deadline), interrupted))

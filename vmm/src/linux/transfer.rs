@@ -1,10 +1,10 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
 use super::wait::{WOULD_WAIT, Wait, wait};
-use super::{Guest, Linux, Served, Stop, errno, host, int, long, retry};
+use super::{Guest, Kernel, Served, Stop, errno, host, int, long, retry, sources};
 use crate::engine::{Interrupter, Virt};
 use crate::gate::{Input, MemoryWrite};
-use crate::process::space::Access;
+use crate::memory::space::Access;
 use crate::ram::PAGE_LEN;
 use std::os::fd::RawFd;
 
@@ -18,20 +18,28 @@ const LONGEST: u64 = 64 << 20;
 
 /// read and its kin.
 pub(super) fn read(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     descriptor: i32,
     segments: &[Segment],
     offset: Option<u64>,
 ) -> Served {
-    let (open, offset) = (linux.files.get(descriptor)?, checked(offset)?);
-    let (file, may_wait) = (open.host(), linux.threads.alone() || offset.is_some());
+    let open = kernel.files().get(descriptor)?;
+    if let Some(source) = open.source() {
+        return sources::read(kernel, guest, &open, source, segments, offset);
+    }
+    if open.queue().is_some() {
+        return errno(libc::EINVAL);
+    }
+    let offset = checked(offset)?;
+    let (file, may_wait) = (open.host(), kernel.may_block_in_host() || offset.is_some());
     let segments = usable(guest, segments, Access::Write)?;
     let total = segments.iter().map(|(_, length)| length).sum();
-    let interrupter = linux.interrupter.clone();
+    kernel.before_read(guest, &open, offset, total)?;
+    let interrupter = kernel.interrupter.clone();
     let read = guest.input(&mut || {
         if !may_wait && host::would_wait(file, libc::POLLIN) {
-            return Input { result: -i64::from(WOULD_WAIT), writes: Vec::new() };
+            return Input::Bytes { result: -i64::from(WOULD_WAIT), writes: Vec::new() };
         }
         let mut bytes = vec![0; total];
         let result = retry(&interrupter, || host::read(file, &mut bytes, offset));
@@ -45,7 +53,7 @@ pub(super) fn read(
                 writes.push(MemoryWrite { address: *address, bytes: part.to_vec() });
             }
         }
-        Input { result, writes }
+        Input::Bytes { result, writes }
     });
     match read {
         Err(Stop::Errno(WOULD_WAIT)) => wait(Wait::file(&open, libc::POLLIN, 0)),
@@ -55,13 +63,16 @@ pub(super) fn read(
 
 /// write and its kin.
 pub(super) fn write(
-    linux: &mut Linux,
+    kernel: &mut Kernel,
     guest: &mut Guest<'_>,
     descriptor: i32,
     segments: &[Segment],
     offset: Option<u64>,
 ) -> Served {
-    let (file, offset) = (linux.files.get(descriptor)?, checked(offset)?);
+    let (file, offset) = (kernel.files().get(descriptor)?, checked(offset)?);
+    if file.source().is_some() || file.queue().is_some() {
+        return errno(libc::EINVAL);
+    }
     let segments = usable(guest, segments, Access::Read)?;
     let mut bytes = vec![0; segments.iter().map(|(_, length)| length).sum()];
     let mut rest = &mut bytes[..];
@@ -70,15 +81,18 @@ pub(super) fn write(
         guest.read(address, part)?;
         rest = behind;
     }
-    let alone = linux.threads.alone();
-    let mut done = linux.again.done.min(bytes.len());
+    let room = kernel.room_in_file(guest, &file, offset, bytes.len())?;
+    bytes.truncate(room);
+    let alone = kernel.may_block_in_host();
+    let mut done = kernel.again.done.min(bytes.len());
     loop {
         let rest = &bytes[done..];
         let at = offset.map(|offset| offset.saturating_add_unsigned(done as u64));
-        match guest.input_number(|| write_some(&linux.interrupter, file.host(), rest, at, alone)) {
+        match guest.input_number(|| write_some(&kernel.interrupter, file.host(), rest, at, alone)) {
             Ok(count) => {
                 let count = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
                 guest.gate.output(file.output_number(), &rest[..count]);
+                kernel.after_write(guest, &file, at, &rest[..count])?;
                 done += count;
                 if alone || count == 0 || done == bytes.len() {
                     return Ok(done as u64);
@@ -88,7 +102,7 @@ pub(super) fn write(
             Err(Stop::Errno(_)) if done > 0 => return Ok(done as u64),
             Err(stop) => {
                 if matches!(stop, Stop::Errno(libc::EPIPE)) {
-                    linux.raise_here(libc::SIGPIPE, libc::SI_USER);
+                    kernel.raise_here(libc::SIGPIPE, libc::SI_USER);
                 }
                 return Err(stop);
             }
@@ -110,15 +124,15 @@ fn write_some(interrupter: &Interrupter, file: RawFd, bytes: &[u8], at: Option<i
 }
 
 /// readv and preadv.
-pub(super) fn readv(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6], positioned: bool) -> Served {
+pub(super) fn readv(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], positioned: bool) -> Served {
     let segments = segments(guest, a[1], a[2])?;
-    read(linux, guest, int(a[0]), &segments, positioned.then_some(a[3]))
+    read(kernel, guest, int(a[0]), &segments, positioned.then_some(a[3]))
 }
 
 /// writev and pwritev.
-pub(super) fn writev(linux: &mut Linux, guest: &mut Guest<'_>, a: &[u64; 6], positioned: bool) -> Served {
+pub(super) fn writev(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], positioned: bool) -> Served {
     let segments = segments(guest, a[1], a[2])?;
-    write(linux, guest, int(a[0]), &segments, positioned.then_some(a[3]))
+    write(kernel, guest, int(a[0]), &segments, positioned.then_some(a[3]))
 }
 
 /// A position in a file: not negative.
@@ -130,7 +144,7 @@ fn checked(offset: Option<u64>) -> Served<Option<i64>> {
 }
 
 /// A vector of buffers, as the guest wrote it.
-fn segments(guest: &mut Guest<'_>, address: Virt, count: u64) -> Served<Vec<Segment>> {
+pub(super) fn segments(guest: &mut Guest<'_>, address: Virt, count: u64) -> Served<Vec<Segment>> {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if count > SEGMENTS {
         return errno(libc::EINVAL);
@@ -147,12 +161,16 @@ fn segments(guest: &mut Guest<'_>, address: Virt, count: u64) -> Served<Vec<Segm
 
 /// The buffers as far as the guest may access them: up to the first bad byte, where the transfer ends. That
 /// nothing at all can be transferred is EFAULT.
-fn usable(guest: &mut Guest<'_>, segments: &[Segment], access: Access) -> Served<Vec<(Virt, usize)>> {
+pub(super) fn usable(
+    guest: &mut Guest<'_>,
+    segments: &[Segment],
+    access: Access,
+) -> Served<Vec<(Virt, usize)>> {
     let mut left = LONGEST;
     let mut usable = Vec::with_capacity(segments.len());
     for &(address, length) in segments {
         let wanted = length.min(left);
-        let good = guest.space.accessible(address, wanted, access);
+        let good = guest.space_mut().accessible(address, wanted, access);
         left -= good;
         usable.push((address, usize::try_from(good).expect("at most LONGEST")));
         if good < length {

@@ -1,10 +1,14 @@
-//! Waiting: what a thread waits for while others go on, and what all of them wait for in the host.
+//! Waiting: what a task waits for while others go on, and what all of them wait for in the host. A wait is data.
 
-use super::descriptors::OpenFile;
-use super::{Guest, Linux, Served, Stop, host, is_raised};
-use crate::engine::{Interrupter, Virt};
-use crate::gate::{Event, GateError, Input, MemoryWrite, Time};
-use crate::process::ProcessError;
+use super::arena::Id;
+use super::descriptors::{Detached, OpenFile};
+use super::futex::Owned;
+use super::{Guest, Kernel, Served, Stop, host, is_raised};
+use crate::engine::Interrupter;
+use crate::failure::ProcessError;
+use crate::gate::{Event, GateError, Input, Time};
+use crate::memory::object::ObjectId;
+use crate::ram::Virt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +18,18 @@ pub(super) const WOULD_WAIT: i32 = 512;
 
 /// How long the host waits at most before we look whether we are asked to stop, in nanoseconds.
 const LOOK: u64 = 500_000_000;
+
+/// How long a task computes at most before we look whether files that others wait for are ready, in nanoseconds.
+pub(super) const LOOK_AT_FILES: u64 = 5_000_000;
+
+/// Where a futex is, whoever looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FutexKey {
+    /// In private memory of an address space.
+    Private(Id, Virt),
+    /// In shared memory, at this byte of the object.
+    Shared(ObjectId, u64),
+}
 
 /// A time at which a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,11 +57,21 @@ pub(super) enum On {
     /// Nothing.
     Nothing,
     /// A wake at this futex, with a bit of the set.
-    Futex(Virt, u32),
+    Futex(FutexKey, u32),
+    /// A wake at any of these.
+    Futexes(Vec<FutexKey>),
+    /// To own a futex.
+    Owned(Owned),
+    /// The same, as soon as those who wait at the first one are moved there.
+    ToBeOwned(FutexKey, Owned),
+    /// A change of a child.
+    Child,
     /// Any of these files with any of its events (those of poll).
     Files(Vec<(Rc<OpenFile>, i16)>),
     /// One of these signals, blocked or not.
     Signals(u64),
+    /// System V's, or a message queue.
+    Ipc(super::ipc::Awaits),
 }
 
 /// What a signal's handler makes of the call that it interrupts.
@@ -55,8 +81,16 @@ pub(super) enum Interrupted {
     Fails,
     /// With SA_RESTART it begins again.
     MayRestart,
+    /// The same, also when the process was stopped and goes on without a handler.
+    FailsEvenStopped,
+    /// It begins again, whatever the handler's flags are.
+    Restarts,
     /// It fails with EINTR, and the time that is left is written here.
     TellsTimeLeft(Virt),
+    /// The same, in so many nanoseconds, behind the seconds; where nothing can be written is not told.
+    LeavesTimeLeft(Virt, u64),
+    /// Nothing: signals wait until it is over (vfork).
+    Never,
 }
 
 /// A call that waits.
@@ -80,6 +114,20 @@ impl Wait {
     pub(super) fn file(file: &Rc<OpenFile>, events: i16, done: usize) -> Wait {
         let on = On::Files(vec![(Rc::clone(file), events)]);
         Wait { done, ..Wait::new(on, None, Interrupted::MayRestart) }
+    }
+
+    /// The same with no host's files.
+    pub(super) fn detached(&self, copies: &mut Detached) -> Wait {
+        let mut wait = self.clone();
+        if let On::Files(files) = &mut wait.on {
+            files.iter_mut().for_each(|(file, _)| *file = copies.file(file));
+        }
+        wait
+    }
+
+    /// Whether it is for files of the host.
+    pub(crate) fn is_for_files(&self) -> bool {
+        matches!(self.on, On::Files(_))
     }
 
     /// What the call has to know when it is served again though nothing came of its wait.
@@ -126,33 +174,34 @@ pub(crate) enum Waited {
     Interrupted,
 }
 
-impl Linux {
-    /// Waits in the host until a thread can go on: for the files of all, and the nearest deadline.
+impl Kernel {
+    /// Waits in the host until a task can go on: for the files of all, and the nearest deadline.
     pub(crate) fn wait_for_any(&mut self, guest: &mut Guest<'_>) -> Result<Waited, ProcessError> {
-        let regs = *guest.engine.regs();
-        guest.gate.begin(Event::Wait, &regs)?;
+        let regs = *guest.cpu.regs();
+        guest.gate.begin(Event::Wait, self.tasks.id(), &regs)?;
         let now = self.clock.shown();
-        let left = |wait: &super::threads::Thread| Some(wait.wait()?.deadline?.left(now));
-        let nearest = self.threads.living().filter_map(|(_, thread)| left(thread)).min();
+        let left = |task: &super::tasks::Task| Some(task.wait()?.deadline?.left(now));
+        let waits = self.tasks.living().filter_map(|(_, task)| left(task));
+        let nearest = waits.chain(self.timers_left(now)).min();
         let waited = self.ask_host(guest, nearest)?;
-        let now = self.clock.show(guest)?;
-        self.threads.expire(now);
+        let now = self.show_after_wait(guest)?;
+        self.expire(now);
         Ok(waited)
     }
 
-    /// Wakes the threads whose files are ready, without waiting.
+    /// Wakes the tasks whose files are ready, without waiting.
     pub(crate) fn look_at_files(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
         self.ask_host(guest, Some(0))?;
         Ok(())
     }
 
-    /// Polls what threads wait for, for so many nanoseconds or for ever, and wakes those whose files are ready. Nothing is
+    /// Polls what tasks wait for, for so many nanoseconds or for ever, and wakes those whose files are ready. Nothing is
     /// asked if that cannot tell anything.
     fn ask_host(&mut self, guest: &mut Guest<'_>, limit: Option<u64>) -> Result<Waited, GateError> {
         let mut owners = Vec::new();
         let mut files = Vec::new();
-        for (id, thread) in self.threads.living() {
-            if let Some(Wait { on: On::Files(wanted), .. }) = thread.wait() {
+        for (id, task) in self.tasks.living() {
+            if let Some(Wait { on: On::Files(wanted), .. }) = task.wait() {
                 for (file, events) in wanted {
                     owners.push(id);
                     files.push(libc::pollfd { fd: file.host(), events: *events, revents: 0 });
@@ -163,22 +212,18 @@ impl Linux {
             return Ok(Waited::Over);
         }
         let interrupter = self.interrupter.clone();
-        // The ids of the threads to wake are the bytes of the input.
         let input = guest.gate.input(&mut || {
             let result = poll(&mut files, limit, &interrupter);
-            let mut ready: Vec<i32> =
-                owners.iter().zip(&files).filter(|(_, file)| file.revents != 0).map(|(id, _)| *id).collect();
-            ready.dedup();
-            let bytes = ready.into_iter().flat_map(i32::to_le_bytes).collect();
-            Input { result, writes: vec![MemoryWrite { address: 0, bytes }] }
+            let ready = owners.iter().zip(&files).filter(|(_, file)| file.revents != 0);
+            let mut tasks: Vec<i32> = ready.map(|(id, _)| *id).collect();
+            tasks.dedup();
+            Input::Ready { result, tasks }
         })?;
-        for write in &input.writes {
-            for id in write.bytes.as_chunks().0 {
-                self.threads.wake(i32::from_le_bytes(*id), Why::Ready);
-            }
+        let Input::Ready { result, tasks } = input else { return Err(GateError::OtherInput(input.kind())) };
+        for id in tasks {
+            self.tasks.wake(id, Why::Ready);
         }
-        let interrupted = input.result == -i64::from(libc::EINTR);
-        Ok(if interrupted { Waited::Interrupted } else { Waited::Over })
+        Ok(if result == -i64::from(libc::EINTR) { Waited::Interrupted } else { Waited::Over })
     }
 }
 

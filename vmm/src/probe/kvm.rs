@@ -1,9 +1,9 @@
 //! What KVM offers, tried with a few instructions in a process guest.
 
 use crate::cpu_model::Model;
-use crate::engine::kvm::{KvmEngine, Landing};
-use crate::engine::{Engine, Exit, Until, Virt};
-use crate::paging::Rights;
+use crate::engine::kvm::{KvmCpu, Landing};
+use crate::engine::{Cpu, Exit, Until, Virt};
+use crate::ram::paging::Rights;
 use crate::sandbox::{Sandbox, SandboxError};
 use lbr::perf::NoCounters;
 use lbr::perf::retired::Counted;
@@ -59,15 +59,15 @@ pub struct ExitCost {
 /// # Errors
 /// If /dev/kvm cannot be used, or not for a process guest.
 pub fn probe_kvm() -> Result<Kvm, SandboxError> {
-    let (engine, armed) = KvmEngine::recording(MEMORY, Filter::ANY)?;
-    let mut sandbox = Sandbox::new(Box::new(engine))?;
+    let (machine, armed) = KvmCpu::recording(MEMORY, Filter::ANY)?;
+    let mut sandbox = Sandbox::new(machine)?;
     sandbox.map(DATA, &[0; 64], Rights { write: true, execute: false })?;
     Ok(Kvm {
-        landing: sandbox.engine().landing(),
+        landing: sandbox.cpu().landing(),
         cost: ExitCost::measure(&mut sandbox)?,
         traps_cpuid: traps_cpuid(&mut sandbox)?,
         traps_tsc: !matches!(run(&mut sandbox, RDTSC)?, Exit::Syscall),
-        models: models(sandbox.engine()),
+        models: models(sandbox.cpu()),
         dirty_log: dirty_log(&mut sandbox)?,
         branch_records: armed
             .map_err(|e| e.to_string())
@@ -93,7 +93,7 @@ const STORE: &[u8] = &[0x48, 0x89, 0x03, 0x0f, 0x05];
 
 impl ExitCost {
     /// Measures the exits of any engine. `sandbox` loses its registers and what is at 0x400000.
-    pub fn measure<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>) -> Result<ExitCost, SandboxError> {
+    pub fn measure<C: Cpu + ?Sized>(sandbox: &mut Sandbox<C>) -> Result<ExitCost, SandboxError> {
         stand(sandbox, SYSCALL_LOOP, DATA)?;
         let syscall = least_micros(|| sandbox.run(Until::Exit))?;
         stand(sandbox, LOAD, NOTHING)?;
@@ -117,14 +117,14 @@ fn least_micros<T, E>(mut once: impl FnMut() -> Result<T, E>) -> Result<f64, E> 
     Ok(least)
 }
 
-fn models(engine: &KvmEngine) -> Vec<Model> {
+fn models(engine: &KvmCpu) -> Vec<Model> {
     Model::ALL.into_iter().filter(|model| engine.require(*model).is_ok()).collect()
 }
 
-fn traps_cpuid(sandbox: &mut Sandbox<KvmEngine>) -> Result<bool, SandboxError> {
+fn traps_cpuid(sandbox: &mut Sandbox<KvmCpu>) -> Result<bool, SandboxError> {
     Ok(match run(sandbox, CPUID)? {
         Exit::Syscall => {
-            let regs = sandbox.engine().regs();
+            let regs = sandbox.cpu().regs();
             let model = Model::V2.cpuid(0x8000_0002, 0);
             [Gpr::RAX, Gpr::RBX].map(|r| regs.gpr[usize::from(r.0)]) == [model.eax, model.ebx].map(u64::from)
         }
@@ -132,21 +132,21 @@ fn traps_cpuid(sandbox: &mut Sandbox<KvmEngine>) -> Result<bool, SandboxError> {
     })
 }
 
-fn dirty_log(sandbox: &mut Sandbox<KvmEngine>) -> Result<bool, SandboxError> {
-    if sandbox.engine_mut().set_dirty_log(true).is_err() {
+fn dirty_log(sandbox: &mut Sandbox<KvmCpu>) -> Result<bool, SandboxError> {
+    if sandbox.cpu_mut().set_dirty_log(true).is_err() {
         return Ok(false);
     }
     let frame = sandbox.frame(DATA)?;
     run(sandbox, STORE)?;
-    let dirty = sandbox.engine_mut().take_dirty_log();
-    sandbox.engine_mut().set_dirty_log(false)?;
+    let dirty = sandbox.cpu_mut().take_dirty_log();
+    sandbox.cpu_mut().set_dirty_log(false)?;
     Ok(dirty.is_ok_and(|frames| frames.contains(&frame)))
 }
 
 /// Executes two jumps, which must be the newest two records then.
-fn branch_records(sandbox: &mut Sandbox<KvmEngine>, armed: Armed) -> Result<u32, String> {
+fn branch_records(sandbox: &mut Sandbox<KvmCpu>, armed: Armed) -> Result<u32, String> {
     run(sandbox, TWO_JUMPS).map_err(|error| error.to_string())?;
-    let engine: &mut dyn Engine = sandbox.engine_mut();
+    let engine: &mut dyn Cpu = sandbox.cpu_mut();
     let trail = armed.capture(engine, Provenance::Hardware).map_err(|error| error.to_string())?;
     let found: Vec<_> = trail.newest(2).records.iter().map(|record| (record.from, record.to)).collect();
     match found == [(CODE, CODE + 3), (CODE + 3, CODE + 6)] {
@@ -156,9 +156,9 @@ fn branch_records(sandbox: &mut Sandbox<KvmEngine>, armed: Armed) -> Result<u32,
 }
 
 /// Executes one conditional branch, which must count as one.
-fn counters(sandbox: &mut Sandbox<KvmEngine>) -> Result<Vec<Counted>, NoCounters> {
-    let counted = sandbox.engine().counted()?.to_vec();
-    let count = |sandbox: &Sandbox<KvmEngine>| sandbox.engine().counts().conditional_branches;
+fn counters(sandbox: &mut Sandbox<KvmCpu>) -> Result<Vec<Counted>, NoCounters> {
+    let counted = sandbox.cpu().counted()?.to_vec();
+    let count = |sandbox: &Sandbox<KvmCpu>| sandbox.cpu().counts().conditional_branches;
     let before = count(sandbox);
     let ran = run(sandbox, ONE_CONDITIONAL).is_ok();
     match count(sandbox).zip(before).and_then(|(after, before)| after.checked_sub(before)) {
@@ -168,14 +168,14 @@ fn counters(sandbox: &mut Sandbox<KvmEngine>) -> Result<Vec<Counted>, NoCounters
 }
 
 /// Runs `code` to its first exit, with rbx at the page of data.
-fn run<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>, code: &[u8]) -> Result<Exit, SandboxError> {
+fn run<C: Cpu + ?Sized>(sandbox: &mut Sandbox<C>, code: &[u8]) -> Result<Exit, SandboxError> {
     stand(sandbox, code, DATA)?;
     sandbox.run(Until::Exit)
 }
 
-fn stand<E: Engine + ?Sized>(sandbox: &mut Sandbox<E>, code: &[u8], rbx: u64) -> Result<(), SandboxError> {
+fn stand<C: Cpu + ?Sized>(sandbox: &mut Sandbox<C>, code: &[u8], rbx: u64) -> Result<(), SandboxError> {
     sandbox.map(CODE, code, Rights { write: false, execute: true })?;
     let mut regs = Regs { rip: CODE, rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() };
     regs.gpr[usize::from(Gpr::RBX.0)] = rbx;
-    Ok(sandbox.engine_mut().set_regs(&regs)?)
+    Ok(sandbox.cpu_mut().set_regs(&regs)?)
 }

@@ -1,12 +1,10 @@
 //! What this host offers: found out by trying, not by names. Nothing here fails; what is missing is part of the report,
 //! with the reason.
 
-mod host;
 mod kvm;
 mod perf;
 
-pub use host::host;
-pub(crate) use host::signature;
+pub use crate::host::host;
 pub use kvm::{ExitCost, Kvm, probe_kvm};
 pub use perf::{NoGuestStacks, Perf, no_guest_stacks, probe_perf};
 

@@ -1,9 +1,11 @@
 //! What an exit means: the match, apart from the loop and from the effects, so that it is tested without a
 //! virtual machine.
 
-use super::space::{Access, Refusal};
 use super::{Death, Step};
 use crate::engine::{Exception, Exit, Virt};
+use crate::memory::layout::USER_END;
+use crate::memory::space::{Access, Refusal};
+pub use crate::signal::SI_KERNEL;
 use lbr::crumb;
 use x86::state::{Fpu, Regs};
 
@@ -38,8 +40,6 @@ pub enum Action {
     },
 }
 
-/// `si_code` of a signal that the kernel made and that says no more.
-pub const SI_KERNEL: i32 = 0x80;
 /// Values of `si_code` (asm-generic/siginfo.h).
 mod code {
     pub(super) const FPE_INTDIV: i32 = 1;
@@ -102,12 +102,15 @@ pub fn decide(exit: Exit, rip: Virt, rewritten: bool) -> Action {
         Exit::Exception(exception) => decide_exception(exception, rip),
         Exit::Budget => Action::Stop(Step::Budget),
         Exit::Interrupted => Action::Stop(Step::Interrupted),
+        // A kick at a time when nothing is due.
+        Exit::Kicked => Action::Stop(Step::Running),
         Exit::NoSemantics { bytes, len } => Action::NoSemantics { bytes, len },
     }
 }
 
 /// The signal for an exception, as arch/x86/kernel/traps.c and mm/fault.c choose it.
 fn decide_exception(exception: Exception, rip: Virt) -> Action {
+    let exception = as_linux_tells(exception);
     let signal =
         |signal, code, address| Action::Signal(Death { signal, code, address, exception: Some(exception) });
     match exception.vector {
@@ -129,6 +132,14 @@ fn decide_exception(exception: Exception, rip: Virt) -> Action {
         vector::OVERFLOW => signal(libc::SIGSEGV, SI_KERNEL, 0),
         _ => signal(libc::SIGSEGV, SI_KERNEL, 0),
     }
+}
+
+/// A page fault above the program's part of the address space is one of protection, whatever is there: Linux hides what
+/// it has mapped (arch/x86/mm/fault.c, `sanitize_error_code`), and so must engines, which differ in it.
+fn as_linux_tells(exception: Exception) -> Exception {
+    const PRESENT: u32 = 1;
+    let hidden = exception.vector == vector::PAGE && exception.address >= USER_END;
+    Exception { error_code: exception.error_code | if hidden { PRESENT } else { 0 }, ..exception }
 }
 
 /// Whether this is what becomes of INT 0x80, by which 32-bit programs call the system: a descriptor table that process

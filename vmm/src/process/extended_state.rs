@@ -4,11 +4,11 @@
 //! recording made on one replays on another, these instructions are served here: a component is in use if it is not in
 //! its initial state. CPU models have no XSAVEOPT and no XSAVEC.
 
-use super::access::AccessError;
 use super::exit::vector;
 use super::machine_reads::{Direction, Read};
-use super::space::Access;
 use super::{Process, ProcessError, Step};
+use crate::memory::access::AccessError;
+use crate::memory::space::Access;
 use std::ops::Range;
 use x86::state::{Fpu, MXCSR_RESET, Regs};
 use x86::xsave::{Layout, XSTATE_BV, component};
@@ -110,7 +110,7 @@ fn in_use(fpu: &Fpu) -> u64 {
 impl Process {
     /// Carries out the XSAVE or XRSTOR at rip.
     pub(super) fn extended_state(&mut self, read: &Read, mut regs: Regs) -> Result<Step, ProcessError> {
-        let (address, components) = (read.operand(&regs), self.cpu.components());
+        let (address, components) = (read.operand(&regs), self.model.components());
         let wanted = regs.gpr[2] << 32 | regs.gpr[0] & 0xffff_ffff;
         let saves = read.direction() == Some(Direction::Save);
         if address % 64 != 0 {
@@ -118,27 +118,29 @@ impl Process {
         }
         let mut image = vec![0; Layout::MODEL.size(components & wanted)];
         let (size, access) = (image.len() as u64, if saves { Access::Write } else { Access::Read });
-        let accessible = self.space.accessible(address, size, access);
-        if accessible < size || self.space.read(self.engine.ram(), address, &mut image).is_err() {
+        let accessible = self.spaces.get_mut(self.space).accessible(address, size, access);
+        if accessible < size
+            || self.spaces.get_mut(self.space).read(&self.machine.memory, address, &mut image).is_err()
+        {
             const USER: u32 = 4;
             return self.raise(vector::PAGE, USER | u32::from(saves) << 1, address.wrapping_add(accessible));
         }
-        let fpu = self.engine.fpu()?;
+        let fpu = self.machine.cpu.fpu()?;
         if saves {
             save(&fpu, components, wanted, &mut image);
-            match self.space.write(&mut *self.engine, address, &image) {
+            match self.spaces.get_mut(self.space).write(&mut self.machine.memory, address, &image) {
                 Ok(()) => {}
                 Err(AccessError::Space(error)) => return Err(error.into()),
                 Err(AccessError::Bad) => return self.raise(vector::PAGE, 0, address),
             }
         } else {
             match restore(&fpu, components, wanted, &image) {
-                Ok(fpu) => self.engine.set_fpu(&fpu)?,
+                Ok(fpu) => self.machine.cpu.set_fpu(&fpu)?,
                 Err(BadImage) => return self.raise(vector::GENERAL, 0, 0),
             }
         }
         read.skip(&mut regs);
-        self.engine.set_regs(&regs)?;
+        self.machine.cpu.set_regs(&regs)?;
         Ok(Step::Running)
     }
 }

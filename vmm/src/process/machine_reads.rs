@@ -1,14 +1,15 @@
-//! Instructions that read the machine, made deterministic: rewritten to UD2 ([`super::sites`]), served from the CPU
-//! model and the gate.
+//! Instructions that read the machine, made deterministic: rewritten to UD2 ([`crate::memory::sites`]), served from the CPU
+//! model and the gate. Those that store the address of the last x87 instruction are among them
+//! ([`super::x87_pointers`]).
 //!
 //! Not every host traps them (kvm_pvm traps none), so they are rewritten wherever the engine may run; both
 //! engines see the same memory.
 
 use super::extended_state::BadImage;
 use crate::cpu_model::Model;
-use crate::engine::Virt;
+pub use crate::memory::rewritten::Kind;
+use crate::ram::Virt;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, Register};
-use x86::decode::machine_read;
 use x86::machine::MachineRead;
 use x86::state::Regs;
 
@@ -28,7 +29,7 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
     /// Which.
-    pub kind: MachineRead,
+    pub kind: Kind,
     instruction: Instruction,
 }
 
@@ -43,6 +44,8 @@ pub enum Needs {
     Random,
     /// The vector registers and the memory operand: it is XSAVE or XRSTOR.
     ExtendedState,
+    /// The x87 registers and the memory operand: it is FNSTENV, FNSAVE or FXSAVE.
+    X87State,
 }
 
 impl Read {
@@ -50,13 +53,19 @@ impl Read {
     #[must_use]
     pub fn decode(rip: Virt, bytes: &[u8]) -> Option<Read> {
         let instruction = Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode();
-        Some(Read { kind: machine_read(&instruction)?, instruction })
+        Some(Read { kind: Kind::of(&instruction)?, instruction })
     }
 
     /// What it needs; `None` if the model lacks it, and hardware would raise #UD.
     #[must_use]
     pub fn needs(&self, model: Model) -> Option<Needs> {
-        match self.kind {
+        let kind = match self.kind {
+            Kind::Machine(kind) => kind,
+            Kind::X87Pointers => return Some(Needs::X87State),
+            Kind::PortString => return Some(Needs::Nothing),
+            Kind::Undefined => return None,
+        };
+        match kind {
             MachineRead::Cpuid => Some(Needs::Nothing),
             MachineRead::Rdtsc | MachineRead::Rdtscp => Some(Needs::Tsc),
             MachineRead::Rdrand | MachineRead::Rdseed => Some(Needs::Random),
@@ -66,6 +75,12 @@ impl Read {
             }
             MachineRead::Rdpid | MachineRead::Transaction => None,
         }
+    }
+
+    /// The instruction.
+    #[must_use]
+    pub fn instruction(&self) -> &Instruction {
+        &self.instruction
     }
 
     /// Whether it saves or restores the extended state; `None` for a variant that no model has.
@@ -101,11 +116,12 @@ impl Read {
     /// Carries it out with what it needed (see [`Read::needs`]).
     ///
     /// # Errors
-    /// [`BadImage`], for #GP, where XGETBV is asked for a register that there is not.
+    /// [`BadImage`], for #GP, where XGETBV is asked for a register that there is not, and always for ports.
     pub fn execute(&self, model: Model, regs: &mut Regs, value: u64) -> Result<(), BadImage> {
         let [rax, rcx, rdx, rbx] = [0_usize, 1, 2, 3];
         let low = |value: u64| value & 0xffff_ffff;
-        match self.kind {
+        let Kind::Machine(kind) = self.kind else { return Err(BadImage) };
+        match kind {
             MachineRead::Cpuid => {
                 let result = model.cpuid(low32(regs.gpr[rax]), low32(regs.gpr[rcx]));
                 for (register, value) in
@@ -117,7 +133,7 @@ impl Read {
             MachineRead::Rdtsc | MachineRead::Rdtscp => {
                 regs.gpr[rax] = low(value);
                 regs.gpr[rdx] = value >> 32;
-                if self.kind == MachineRead::Rdtscp {
+                if kind == MachineRead::Rdtscp {
                     regs.gpr[rcx] = 0;
                 }
             }
@@ -187,6 +203,19 @@ mod tests {
         assert_eq!((xsave.direction(), xsave.operand(&regs)), (Some(Direction::Save), 0x1040));
         let xsavec = Read::decode(0, &[0x0f, 0xc7, 0x20]).expect("XSAVEC [rax]");
         assert_eq!(xsavec.needs(Model::V4), None);
+    }
+
+    #[test]
+    fn what_hosts_refuse_in_different_ways_is_refused_in_one() {
+        for code in [&[0x0f, 0x01, 0xc8][..], &[0x0f, 0x01, 0xd9], &[0x0f, 0xc7, 0x2e], &[0x0f, 0x01, 0xfb]] {
+            assert_eq!(Read::decode(0x1000, code).expect("MONITOR and others").needs(Model::V4), None);
+        }
+        let rep_outsb = Read::decode(0x1000, &[0xf3, 0x6e]).expect("REP OUTSB");
+        assert_eq!(rep_outsb.needs(Model::V2), Some(Needs::Nothing));
+        let mut regs = Regs::default();
+        assert_eq!(rep_outsb.execute(Model::V2, &mut regs, 0), Err(BadImage));
+        assert_eq!(regs, Regs::default());
+        assert!(Read::decode(0x1000, &[0x6e]).is_none(), "OUTSB alone is one byte, and refused by all");
     }
 
     #[test]

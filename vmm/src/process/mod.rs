@@ -1,42 +1,49 @@
-//! A Linux program as a guest: its memory, its engine, and the loop that serves it.
+//! Linux programs as a guest: a machine, a kernel, and the loop between them.
 //!
-//! [`Process::step`] runs the engine to its next exit, [`exit::decide`] says what the exit means, and the
-//! process carries that out. Where things are: [`launch`] (what is started), [`elf`] (what a program file says),
-//! [`layout`] (where things go in the address space), [`load`] (segments, vDSO and the first stack), [`vma`] and
-//! [`space`] (the address space: what is mapped, and what is resident), [`access`] (how the personality reads and
-//! writes it), [`machine_reads`] (CPUID, RDTSC and their like, made deterministic) and [`sites`] (where they are),
-//! [`extended_state`] (XSAVE and XRSTOR), [`vdso`] (the clock without an exit). [`schedule`] is what happens before
-//! the engine runs again. System calls, signals and threads are [`crate::linux`].
+//! [`Process::step`] runs the processor to its next exit, [`exit::decide`] says what the exit means, and the process carries
+//! that out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
+//! [`x87_pointers`] FXSAVE and its like.
+//! [`schedule`] is what happens before the processor runs again, [`preempt`] how a task is interrupted between two
+//! instructions, [`checkpoint`] all of a program as it was. System calls, signals and tasks are [`crate::linux`].
+//!
+//! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
+//! loaded.
 
-pub mod access;
-pub mod elf;
+pub mod checkpoint;
+mod digests;
+mod excursion;
 pub mod exit;
 pub mod extended_state;
-mod functions;
-mod launch;
-pub mod layout;
-mod load;
 pub mod machine_reads;
-mod ordinary;
+mod preempt;
 mod schedule;
-pub mod sites;
-pub mod space;
-pub mod vdso;
-pub mod vma;
+mod trace;
+mod x87_pointers;
 
 use crate::cpu_model::Model;
-use crate::engine::{Engine, EngineError, Exception, Until, Virt};
-use crate::gate::{AtExit, Event, Gate, GateError};
-use crate::linux::{Delivery, Guest, Linux, deliver};
-use crate::paging::PagingError;
+use crate::engine::{Cpu, EngineError, Exception, Interrupter, Machine, Until};
+pub use crate::failure::ProcessError;
+use crate::gate::{AtExit, Event, Gate};
+use crate::linux::load::{self, Program};
+use crate::linux::time_of_guest;
+use crate::linux::{Delivery, Guest, Kernel, Last, Spaces, deliver};
+use crate::memory::sites::behind_pause;
+pub use crate::memory::{AddressSpace, MappingInfo, Rights};
+pub use crate::position::comparable;
+use crate::position::{ARITHMETIC_FLAGS, Position};
+pub use crate::program::{Ids, Interpreter, Launch, Parents, Streams};
+use crate::ram::{Memory, Virt};
+pub use crate::signal::Death;
+use crate::signal::Raised;
+pub use checkpoint::Checkpoint;
 use exit::{Action, decide, vector};
 use iced_x86::{Decoder, DecoderOptions};
-pub use launch::{Ids, Interpreter, Launch, Streams};
 use lbr::Armed;
 use machine_reads::{LONGEST, Needs, Read};
-use sites::behind_pause;
-use space::AddressSpace;
+use preempt::Pace;
 use std::cell::Cell;
+pub use trace::Print;
+use trace::Trace;
 use x86::state::{Regs, State};
 
 /// What a step came to.
@@ -48,72 +55,43 @@ pub enum Step {
     Exited(i32),
     /// A signal ended it; the registers and the memory are those of that moment.
     Killed(Death),
-    /// The engine was interrupted from outside.
+    /// A signal ended a process, and there are others, or it was not the first. Its registers and memory are those of that
+    /// moment until the next step.
+    Died(Death),
+    /// The processor was interrupted from outside.
     Interrupted,
-    /// The bound of [`crate::engine::Until::Retired`] is reached.
+    /// The bound of [`crate::engine::Until`] is reached.
     Budget,
 }
 
-/// How a signal ended the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Death {
-    /// The signal's number.
-    pub signal: i32,
-    /// `si_code`.
-    pub code: i32,
-    /// `si_addr`; zero for a signal that has none.
-    pub address: Virt,
-    /// The exception that raised it, if it was one.
-    pub exception: Option<Exception>,
-}
-
-/// A part of the address space with the same rights and the same backing, as /proc/PID/maps shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MappingInfo {
-    /// First address.
-    pub start: Virt,
-    /// First address after it.
-    pub end: Virt,
-    /// What the guest may do.
-    pub rights: Rights,
-    /// The file's path, `[stack]`, `[heap]`, `[vdso]`, `[vvar]`, or empty.
-    pub name: String,
-    /// Where in the file it begins.
-    pub file_offset: u64,
-}
-
-/// What the guest may do with memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Rights {
-    /// Load from it.
-    pub read: bool,
-    /// Store to it.
-    pub write: bool,
-    /// Execute it.
-    pub execute: bool,
-}
-
-/// CF, PF, AF, ZF, SF and OF.
-const ARITHMETIC_FLAGS: u64 = 0x8d5;
-
-/// The registers as far as two processors that run the same program agree on them: without the arithmetic
-/// flags, which some instructions leave undefined. This is what recordings digest and compare.
-#[must_use]
-pub fn comparable(regs: &Regs) -> Regs {
-    Regs { rflags: regs.rflags & !ARITHMETIC_FLAGS, ..*regs }
-}
-
-/// A running program.
+/// A running program, with its children.
 pub struct Process {
-    engine: Box<dyn Engine>,
+    machine: Machine,
     gate: Box<dyn Gate>,
-    space: AddressSpace,
-    linux: Linux,
-    cpu: Model,
+    spaces: Spaces,
+    /// The loaded address space.
+    space: u32,
+    kernel: Kernel,
+    model: Model,
     /// The page fault that was served last, if nothing else happened since, and how often.
     faults: Option<(Exception, Regs, u32)>,
-    /// The branch records of the engine, if they are to be of one thread.
+    /// The branch records of the processor, if they are to be of one task.
     records: Option<Armed>,
+    /// How often a store found its page shared.
+    copy_faults: u64,
+    /// How often they were emptied because another task got the processor.
+    emptied: u64,
+    /// When tasks are preempted.
+    pace: Pace,
+    /// How many events had begun at the last that was served, and what had retired then.
+    events: u64,
+    retired_at_event: u64,
+    /// The process whose registers are loaded was ended by this signal, and is looked at.
+    dying: Option<Death>,
+    /// How the first process died, if a signal ended it before others.
+    first_death: Option<Death>,
+    /// Prints system calls, if they are to be.
+    trace: Option<Trace>,
     /// How it ended.
     end: Option<Step>,
 }
@@ -124,62 +102,136 @@ const SAME_FAULTS: u32 = 100;
 
 impl Process {
     /// Loads the program and stands at its first instruction.
-    pub fn start(
-        engine: Box<dyn Engine>,
-        gate: Box<dyn Gate>,
-        launch: &Launch,
-    ) -> Result<Process, ProcessError> {
-        Process::start_with(engine, gate, launch, Streams::Inherited)
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(machine: Machine, gate: Box<dyn Gate>, launch: &Launch) -> Result<Process, ProcessError> {
+        Process::start_with(machine, gate, launch, Streams::Inherited)
     }
 
     /// Loads the program with these standard streams; at replay there are none.
+    ///
+    /// # Errors
+    /// When it cannot be started.
     pub fn start_with(
-        mut engine: Box<dyn Engine>,
+        mut machine: Machine,
         gate: Box<dyn Gate>,
         launch: &Launch,
         streams: Streams,
     ) -> Result<Process, ProcessError> {
-        engine.require(launch.cpu)?;
-        let linux = Linux::new(launch, streams, gate.replaying(), engine.interrupter())?;
-        let space = load::load(&mut *engine, launch)?;
-        Ok(Process { engine, gate, space, linux, cpu: launch.cpu, faults: None, records: None, end: None })
+        machine.cpu.require(launch.cpu)?;
+        let clock = time_of_guest();
+        let program = Program {
+            path: &launch.path,
+            name: &launch.name,
+            executable: &launch.executable,
+            interpreter: launch.interpreter.as_ref().map(|it| (it.path.as_str(), it.executable.as_slice())),
+            argv: &launch.argv,
+            envp: &launch.envp,
+            random: launch.random,
+            ids: launch.ids,
+            cpu: launch.cpu,
+            time: clock.page(),
+        };
+        let (space, regs) = load::load(&mut machine.memory, &program)?;
+        machine.cpu.set_page_table(space.root());
+        machine.cpu.set_regs(&regs)?;
+        machine.cpu.set_fpu(&x86::state::Fpu::default())?;
+        let mut spaces = Spaces::default();
+        let space = spaces.insert(space);
+        let interrupter = machine.cpu.interrupter();
+        let kernel = Kernel::new(launch, streams, gate.replaying(), interrupter, space, clock)?;
+        let retired_at_event = machine.cpu.counters().map_or(0, |counters| counters.instructions);
+        Ok(Process {
+            machine,
+            gate,
+            spaces,
+            space,
+            kernel,
+            model: launch.cpu,
+            faults: None,
+            records: None,
+            copy_faults: 0,
+            emptied: 0,
+            pace: Pace::default(),
+            events: 0,
+            retired_at_event,
+            dying: None,
+            first_death: None,
+            trace: None,
+            end: None,
+        })
     }
 
     /// Runs to the next exit, and serves it.
+    ///
+    /// # Errors
+    /// When the program cannot go on.
     pub fn step(&mut self) -> Result<Step, ProcessError> {
         self.step_until(Until::Exit)
     }
 
     /// Runs to the next exit or bound, and serves it. A program that has ended stays as it is.
+    ///
+    /// # Errors
+    /// When the program cannot go on.
     pub fn step_until(&mut self, until: Until) -> Result<Step, ProcessError> {
         if let Some(end) = self.end {
             return Ok(end);
         }
-        let step = if self.waits() { self.wait()? } else { self.run(until)? };
+        let step = match self.dying.take() {
+            Some(death) => self.bury(death)?,
+            None if self.waits() => self.wait()?,
+            None => self.run(until)?,
+        };
         if matches!(step, Step::Exited(_) | Step::Killed(_)) {
             self.end = Some(step);
         }
         Ok(step)
     }
 
-    /// Runs the engine, and serves its exit.
-    fn run(&mut self, until: Until) -> Result<Step, ProcessError> {
-        let exit = self.engine.run(until)?;
-        let rip = self.engine.regs().rip;
-        let action = decide(exit, rip, self.space.sites().contains(rip));
+    /// Begins an event of the loaded task.
+    fn begin(&mut self, event: Event) -> Result<(), ProcessError> {
+        let regs = *self.machine.cpu.regs();
+        self.gate.begin(event, self.kernel.tasks.id(), &regs)?;
+        self.at_event();
+        Ok(())
+    }
+
+    /// Notes that an event has begun here.
+    fn at_event(&mut self) {
+        self.events += 1;
+        self.retired_at_event = self.retired();
+    }
+
+    fn retired(&self) -> u64 {
+        self.machine.cpu.counters().map_or(0, |counters| counters.instructions)
+    }
+
+    /// Where it stands; on processors that do not count, right behind the last event.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { event: self.events, retired: self.retired().saturating_sub(self.retired_at_event) }
+    }
+
+    /// Serves an exit.
+    fn serve_exit(&mut self, exit: crate::engine::Exit) -> Result<Step, ProcessError> {
+        let rip = self.machine.cpu.regs().rip;
+        let action = decide(exit, rip, self.space().sites().contains(rip));
         self.tell(&action);
         self.perform(action)
     }
 
     /// Tells the gate of an exit.
     fn tell(&mut self, action: &Action) {
-        let (regs, counts) = (self.engine.regs(), self.engine.counts());
+        let (regs, counts) = (self.machine.cpu.regs(), self.machine.cpu.counts());
         if let Some(exit) = action.crumb(regs) {
             let resident = Cell::new(None);
-            let word = |address| self.space.word(self.engine.ram(), address, &resident);
+            let space = self.spaces.get(self.space);
+            let word = |address| space.word(&self.machine.memory, address, &resident);
             self.gate.exit(&AtExit {
                 exit,
-                thread: self.linux.threads.id().unsigned_abs(),
+                thread: self.kernel.tasks.id().unsigned_abs(),
                 regs,
                 counts,
                 word: &word,
@@ -193,28 +245,32 @@ impl Process {
         match action {
             Action::Syscall => self.syscall(),
             Action::Touch { address, access, exception } => {
-                match self.space.touch(&mut *self.engine, address, access)? {
+                let space = self.spaces.get_mut(self.space);
+                let copied = self.machine.memory.copied();
+                let touched = space.touch(&mut self.machine.memory, address, access)?;
+                self.copy_faults += u64::from(self.machine.memory.copied() > copied);
+                match touched {
                     Ok(()) => self.fault_served(exception, faults),
-                    Err(refusal) => self.signal(exit::refused(refusal, exception), true),
+                    Err(refusal) => self.fault(exit::refused(refusal, exception)),
                 }
             }
             Action::MachineRead => self.machine_read(),
             Action::Signal(death) => {
                 if exit::is_32_bit_call(&death) {
-                    self.linux.report_32_bit_call();
+                    self.kernel.report_32_bit_call();
                 }
-                self.signal(death, true)
+                self.fault(death)
             }
             Action::FloatingPoint(exception) => {
-                let fpu = self.engine.fpu()?;
-                let death = exit::floating_point(exception, self.engine.regs().rip, &fpu);
-                self.signal(death, true)
+                let fpu = self.machine.cpu.fpu()?;
+                let death = exit::floating_point(exception, self.machine.cpu.regs().rip, &fpu);
+                self.fault(death)
             }
             Action::Stop(step) => Ok(step),
             Action::NoSemantics { bytes, len } => {
                 let bytes = bytes[..usize::from(len).min(bytes.len())].iter();
                 let bytes: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
-                Err(ProcessError::NoSemantics { rip: self.engine.regs().rip, bytes: bytes.join(" ") })
+                Err(ProcessError::NoSemantics { rip: self.machine.cpu.regs().rip, bytes: bytes.join(" ") })
             }
         }
     }
@@ -225,11 +281,11 @@ impl Process {
         exception: Exception,
         before: Option<(Exception, Regs, u32)>,
     ) -> Result<Step, ProcessError> {
-        let regs = *self.engine.regs();
+        let regs = *self.machine.cpu.regs();
         let same = before.filter(|(fault, at, _)| (fault, at) == (&exception, &regs));
         let times = same.map_or(1, |(_, _, times)| times + 1);
         if times > SAME_FAULTS {
-            let engine = self.engine.kind().name();
+            let engine = self.machine.cpu.kind().name();
             return Err(ProcessError::NoProgress {
                 engine,
                 rip: regs.rip,
@@ -245,84 +301,145 @@ impl Process {
     /// leave some of them undefined, which processors fill differently, and SYSCALL copies them to r11; to a
     /// program both are scratch, so clearing them is what keeps engines and hosts equal.
     fn defined_regs(&mut self) -> Result<(), EngineError> {
-        let mut regs = comparable(self.engine.regs());
+        let mut regs = comparable(self.machine.cpu.regs());
         regs.gpr[11] &= !ARITHMETIC_FLAGS;
-        self.engine.set_regs(&regs)
+        self.machine.cpu.set_regs(&regs)
     }
 
     /// Carries out the machine read at rip.
     fn machine_read(&mut self) -> Result<Step, ProcessError> {
-        let mut regs = *self.engine.regs();
+        let mut regs = *self.machine.cpu.regs();
         let mut bytes = [0; LONGEST];
         let within = usize::try_from(crate::ram::PAGE - regs.rip % crate::ram::PAGE).unwrap_or(LONGEST);
-        if !self.space.read_original(self.engine.ram(), regs.rip, &mut bytes) {
+        if !self.read_memory(regs.rip, &mut bytes) {
             // The instruction may be the last before an unmapped page.
             let end = within.min(LONGEST);
-            self.space.read_original(self.engine.ram(), regs.rip, &mut bytes[..end]);
+            self.read_memory(regs.rip, &mut bytes[..end]);
         }
         if let Some(behind) = behind_pause(regs.rip, &bytes) {
             return self.pause(behind);
         }
-        let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs(self.cpu)?)));
+        let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs(self.model)?)));
         let Some((read, needs)) = read else { return self.raise(vector::UNDEFINED, 0, 0) };
-        self.gate.begin(Event::MachineRead, &regs)?;
-        let (linux, mut guest) = self.guest();
+        self.begin(Event::MachineRead)?;
+        let (kernel, mut guest) = self.guest();
         let value = match needs {
             Needs::Nothing => 0,
-            Needs::Tsc => linux.time_stamp(&mut guest)?,
-            Needs::Random => linux.random_word(&mut guest)?,
+            Needs::Tsc => kernel.time_stamp(&mut guest)?,
+            Needs::Random => kernel.random_word(&mut guest)?,
             Needs::ExtendedState => return self.extended_state(&read, regs),
+            Needs::X87State => return self.store_x87_state(&read, regs),
         };
-        if read.execute(self.cpu, &mut regs, value).is_err() {
+        if read.execute(self.model, &mut regs, value).is_err() {
             return self.raise(vector::GENERAL, 0, 0);
         }
-        self.engine.set_regs(&regs)?;
+        self.machine.cpu.set_regs(&regs)?;
         self.go_on()
     }
 
     /// An exception of the instruction at rip.
     fn raise(&mut self, vector: u8, error_code: u32, address: Virt) -> Result<Step, ProcessError> {
         let exception = Exception { vector, error_code, address };
-        let rip = self.engine.regs().rip;
+        let rip = self.machine.cpu.regs().rip;
         self.perform(decide(crate::engine::Exit::Exception(exception), rip, false))
     }
 
+    /// Delivers the signal of an exception.
+    fn fault(&mut self, death: Death) -> Result<Step, ProcessError> {
+        match self.signal(Raised::exception(death), true)? {
+            Step::Running => self.go_on(),
+            step => Ok(step),
+        }
+    }
+
     /// Delivers a signal.
-    fn signal(&mut self, death: Death, synchronous: bool) -> Result<Step, ProcessError> {
-        let regs = *self.engine.regs();
-        self.gate.begin(Event::Signal(death.signal), &regs)?;
-        let (linux, mut guest) = self.guest();
-        Ok(match deliver(linux, &mut guest, death, synchronous)? {
-            Delivery::Handled => Step::Running,
-            Delivery::Fatal(death) => Step::Killed(death),
-        })
+    fn signal(&mut self, raised: Raised, synchronous: bool) -> Result<Step, ProcessError> {
+        self.begin(Event::Signal(raised.signal()))?;
+        let (kernel, mut guest) = self.guest();
+        match deliver(kernel, &mut guest, raised, synchronous)? {
+            Delivery::Handled => Ok(Step::Running),
+            Delivery::Fatal(death) => {
+                kernel.settle(&mut guest)?;
+                Ok(self.died(death))
+            }
+        }
+    }
+
+    /// A signal ends the loaded process. If it is the first and the last, that is the end.
+    fn died(&mut self, death: Death) -> Step {
+        let (first, _) = self.kernel.first();
+        if self.kernel.pid() == first && !self.kernel.has_other_processes() {
+            return Step::Killed(death);
+        }
+        if self.kernel.pid() == first {
+            self.first_death = Some(death);
+        }
+        self.dying = Some(death);
+        Step::Died(death)
+    }
+
+    /// Takes a process that a signal has ended out of the kernel.
+    fn bury(&mut self, death: Death) -> Result<Step, ProcessError> {
+        let status = self.kernel.status_of(&death);
+        self.end_process(status)
+    }
+
+    /// Ends the loaded process with a status as wait tells it, and goes on with another one.
+    fn end_process(&mut self, status: i32) -> Result<Step, ProcessError> {
+        let (kernel, mut guest) = self.guest();
+        match kernel.end_process(&mut guest, status)? {
+            Last::NotYet => self.go_on(),
+            Last::AllEnded => Ok(self.over()),
+        }
+    }
+
+    /// No task is left: the program ended as its first process did.
+    fn over(&self) -> Step {
+        let (_, status) = self.kernel.first();
+        match (self.first_death, status) {
+            (Some(death), _) => Step::Killed(death),
+            (None, status) => Step::Exited(status.unwrap_or(0) >> 8 & 0xff),
+        }
     }
 
     /// The personality, and what it works on.
-    fn guest(&mut self) -> (&mut Linux, Guest<'_>) {
-        let guest =
-            Guest { engine: &mut *self.engine, space: &mut self.space, gate: &mut *self.gate, cpu: self.cpu };
-        (&mut self.linux, guest)
+    fn guest(&mut self) -> (&mut Kernel, Guest<'_>) {
+        let guest = Guest {
+            cpu: &mut *self.machine.cpu,
+            memory: &mut self.machine.memory,
+            spaces: &mut self.spaces,
+            space: &mut self.space,
+            gate: &mut *self.gate,
+            model: self.model,
+        };
+        (&mut self.kernel, guest)
     }
 
     /// The least CPU model that has the instruction at rip, if the program is shown a lesser one.
     #[must_use]
     pub fn needs_model(&self) -> Option<Model> {
-        let (rip, mut bytes) = (self.engine.regs().rip, [0; LONGEST]);
-        self.space.read_original(self.engine.ram(), rip, &mut bytes);
+        let (rip, mut bytes) = (self.machine.cpu.regs().rip, [0; LONGEST]);
+        self.read_memory(rip, &mut bytes);
         let instruction = Decoder::with_ip(64, &bytes, rip, DecoderOptions::NONE).decode();
-        Model::for_instruction(&instruction).filter(|needed| *needed > self.cpu && !instruction.is_invalid())
+        Model::for_instruction(&instruction)
+            .filter(|needed| *needed > self.model && !instruction.is_invalid())
     }
 
-    /// The engine.
+    /// The processor.
     #[must_use]
-    pub fn engine(&self) -> &dyn Engine {
-        &*self.engine
+    pub fn cpu(&self) -> &dyn Cpu {
+        &*self.machine.cpu
     }
 
-    /// The engine, writable.
-    pub fn engine_mut(&mut self) -> &mut dyn Engine {
-        &mut *self.engine
+    /// The processor, writable.
+    pub fn cpu_mut(&mut self) -> &mut dyn Cpu {
+        &mut *self.machine.cpu
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.machine.memory
     }
 
     /// The gate.
@@ -331,120 +448,98 @@ impl Process {
         &*self.gate
     }
 
-    /// The gate, writable.
-    pub fn gate_mut(&mut self) -> &mut dyn Gate {
-        &mut *self.gate
-    }
-
-    /// Empties the branch records whenever another thread gets the processor, as Linux does: those of two threads are no
+    /// Empties the branch records whenever another task gets the processor, as Linux does: those of two tasks are no
     /// path of either.
     pub fn empty_at_switches(&mut self, records: Armed) {
         self.records = Some(records);
     }
 
-    /// The address space.
-    #[must_use]
-    pub fn space(&self) -> &AddressSpace {
-        &self.space
+    /// How often the branch records were emptied because another task got the processor.
+    pub(crate) fn emptied(&self) -> u64 {
+        self.emptied
     }
 
-    /// Ends the guest; gives back what it ran on.
+    /// The loaded address space.
     #[must_use]
-    pub fn into_parts(self) -> (Box<dyn Engine>, Box<dyn Gate>) {
-        (self.engine, self.gate)
+    pub fn space(&self) -> &AddressSpace {
+        self.spaces.get(self.space)
     }
 
     /// Integer, x87 and vector registers.
     pub fn state(&mut self) -> Result<State, ProcessError> {
-        Ok(State { regs: *self.engine.regs(), fpu: self.engine.fpu()? })
+        Ok(State { regs: *self.machine.cpu.regs(), fpu: self.machine.cpu.fpu()? })
     }
 
-    /// The other threads by id, with their registers: where their calls wait, or where they go on.
+    /// The other threads of the loaded process by id, with their registers: where their calls wait, or where they go on.
     pub fn other_threads(&self) -> impl Iterator<Item = (i32, &State)> {
-        self.linux.threads.others()
+        self.kernel.tasks.others()
     }
 
-    /// The thread that runs, or ran last.
+    /// All tasks but the loaded one by id, with their registers.
+    pub fn other_tasks(&self) -> impl Iterator<Item = (i32, &State)> {
+        self.kernel.tasks.all_others()
+    }
+
+    /// The task that runs, or ran last.
     #[must_use]
     pub fn thread(&self) -> i32 {
-        self.linux.threads.id()
+        self.kernel.tasks.id()
     }
 
-    /// How many threads were ever started, the first included.
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.kernel.pid()
+    }
+
+    /// The first process.
+    #[must_use]
+    pub fn first_pid(&self) -> i32 {
+        self.kernel.first().0
+    }
+
+    /// The program and the arguments of the loaded process.
+    #[must_use]
+    pub fn command(&self) -> (&std::ffi::CStr, &[Vec<u8>]) {
+        self.kernel.command()
+    }
+
+    /// How many tasks were ever started, the first included.
     #[must_use]
     pub fn threads_started(&self) -> u64 {
-        self.linux.threads.started()
+        self.kernel.tasks.started()
     }
 
-    /// A digest of the memory: the same on every engine for the same execution (see [`AddressSpace::digest`]).
+    /// What makes the processor come back.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        self.machine.cpu.interrupter()
+    }
+
+    /// A digest of the memory of all processes: the same on every engine for the same execution (see
+    /// [`AddressSpace::digest`]).
     #[must_use]
     pub fn memory_digest(&self) -> u64 {
-        self.space.digest(self.engine.ram())
+        let ram = self.machine.memory.ram();
+        let digests: Vec<u64> = self.spaces.iter().map(|(_, space)| space.digest(ram)).collect();
+        crate::journal::schema::digest_all(&digests)
+    }
+
+    /// The pages of `range` that may not be zero, as ranges in order. Takes no time for what was never touched.
+    #[must_use]
+    pub fn held(&self, range: &std::ops::Range<Virt>) -> Vec<std::ops::Range<Virt>> {
+        self.space().held(&self.machine.memory, range)
     }
 
     /// The address space's parts, in address order.
     #[must_use]
     pub fn mappings(&self) -> Vec<MappingInfo> {
-        self.space.describe()
+        self.space().describe()
     }
 
     /// Reads guest memory whatever its rights are, with the program's own code bytes (without the rewriting of
     /// machine reads). False if a byte is not mapped, or its file has ended.
     pub fn read_memory(&self, address: Virt, bytes: &mut [u8]) -> bool {
-        self.space.read_original(self.engine.ram(), address, bytes)
+        self.space().read_original(&self.machine.memory, address, bytes)
     }
-}
-
-/// Why a program cannot be run, or go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// The file cannot be run.
-    #[error("{path} {error}")]
-    Program {
-        /// The file.
-        path: String,
-        /// Why not.
-        error: elf::ElfError,
-    },
-    /// The arguments or the working directory cannot be given to a program.
-    #[error("the program cannot be started: {0}")]
-    Launch(String),
-    /// The vDSO cannot be assembled.
-    #[error("the vDSO cannot be assembled: {0}")]
-    Vdso(String),
-    /// The engine failed.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// Another thread got the processor, and its branches would be taken for those of the one before.
-    #[error("the branch records cannot be emptied for another thread: {0}")]
-    Records(String),
-    /// The guest's memory is used up.
-    #[error(transparent)]
-    Memory(PagingError),
-    /// The journal, or the replay, ends or fails here.
-    #[error(transparent)]
-    Gate(#[from] GateError),
-    /// An engine faults for memory that is there.
-    #[error(
-        "engine {engine} does not get past the instruction at {rip:#x}: it faulted {times} times for the memory at \
-         {address:#x}, which is mapped for it; another --engine may go on"
-    )]
-    NoProgress {
-        /// The engine's name.
-        engine: &'static str,
-        /// Where.
-        rip: Virt,
-        /// What it cannot use.
-        address: Virt,
-        /// How often it was served.
-        times: u32,
-    },
-    /// The software CPU has no semantics for an instruction.
-    #[error("the software CPU has no semantics for the instruction {bytes} at {rip:#x}")]
-    NoSemantics {
-        /// Where.
-        rip: Virt,
-        /// Its bytes in hexadecimal.
-        bytes: String,
-    },
 }

@@ -1,13 +1,13 @@
-//! What happens between an exit that was served and the next run of the engine: signals are delivered, and the
-//! processor goes to another thread where that is due.
+//! What happens between an exit that was served and the next run of the processor: signals are delivered, and the
+//! processor goes to another task where that is due.
 //!
-//! Threads change places at system calls and machine reads only, by rules that see nothing but the program's own state and
-//! what came through the gate ([`crate::linux`]'s `threads`). So a replay switches where the recording did, on any engine.
+//! Tasks change places at system calls, machine reads and preemptions, by rules that see nothing but the guest's own state and
+//! what came through the gate ([`crate::linux`]'s `tasks`). So a replay switches where the recording did, on any engine.
 
 use super::{Process, ProcessError, Step};
-use crate::engine::Virt;
 use crate::gate::Event;
-use crate::linux::{Again, Next, Outcome, Waited, interrupt};
+use crate::linux::{Again, Interruption, Next, Outcome, Waited, interrupt};
+use crate::ram::Virt;
 
 impl Process {
     /// Serves the system call at which the program stands.
@@ -19,51 +19,67 @@ impl Process {
         }
     }
 
-    /// Serves the system call of the thread that runs, for the first time or again.
+    /// Serves the system call of the task that runs, for the first time or again.
     fn serve(&mut self, again: Again) -> Result<Step, ProcessError> {
-        let regs = *self.engine.regs();
-        let [rax, _, rdx, _, _, _, rsi, rdi, r8, r9, r10, ..] = regs.gpr;
-        self.gate.begin(Event::Syscall(rax), &regs)?;
-        let (linux, mut guest) = self.guest();
-        match linux.syscall(&mut guest, rax, [rdi, rsi, rdx, r10, r8, r9], again)? {
+        let [rax, _, rdx, _, _, _, rsi, rdi, r8, r9, r10, ..] = self.machine.cpu.regs().gpr;
+        self.begin(Event::Syscall(rax))?;
+        let arguments = [rdi, rsi, rdx, r10, r8, r9];
+        self.trace_begin(rax, arguments);
+        let task = self.kernel.tasks.id();
+        let (kernel, mut guest) = self.guest();
+        let outcome = kernel.syscall(&mut guest, rax, arguments, again)?;
+        self.trace_outcome(task, outcome);
+        match outcome {
             Outcome::Return(value) => {
-                let mut regs = *self.engine.regs();
+                let mut regs = *self.machine.cpu.regs();
                 regs.gpr[0] = value;
-                self.engine.set_regs(&regs)?;
+                self.machine.cpu.set_regs(&regs)?;
             }
-            Outcome::Resumed | Outcome::Waits | Outcome::ThreadEnded => {}
-            Outcome::Exit(status) => {
-                let regs = *self.engine.regs();
-                self.gate.begin(Event::Exited(status), &regs)?;
-                return Ok(Step::Exited(status));
-            }
+            Outcome::Resumed | Outcome::Waits | Outcome::TaskEnded => {}
+            Outcome::Exit(status) => return self.exit(status),
         }
         Ok(Step::Running)
     }
 
-    /// Delivers signals, and switches threads, until one can run in the program; or until all wait, which the next step
+    /// The loaded process ends by itself.
+    fn exit(&mut self, status: i32) -> Result<Step, ProcessError> {
+        self.begin(Event::Exited(status))?;
+        let (first, _) = self.kernel.first();
+        if self.kernel.pid() == first && !self.kernel.has_other_processes() {
+            let (kernel, mut guest) = self.guest();
+            kernel.settle(&mut guest)?;
+            return Ok(Step::Exited(status));
+        }
+        self.end_process(status << 8)
+    }
+
+    /// Delivers signals, and switches tasks, until one can run in the program; or until all wait, which the next step
     /// sees to.
     pub(super) fn go_on(&mut self) -> Result<Step, ProcessError> {
         loop {
-            while self.linux.threads.runs()
-                && let Some(death) = self.linux.take_signal()
+            self.kernel.expire(self.kernel.now());
+            while self.kernel.tasks.runs()
+                && let Some(raised) = self.kernel.take_signal()
             {
-                let step = self.signal(death, false)?;
+                let step = self.signal(raised, false)?;
                 if step != Step::Running {
                     return Ok(step);
                 }
+            }
+            if self.kernel.tasks.runs() && self.kernel.restore_mask() {
+                continue;
             }
             if !self.should_switch()? {
                 return Ok(Step::Running);
             }
             let Some(next) = self.switch()? else { return Ok(Step::Running) };
-            let (linux, mut guest) = self.guest();
+            let (kernel, mut guest) = self.guest();
             let again = match next {
                 Next::Program => continue,
                 Next::Call(again) => again,
-                Next::Interrupted(wait) => match interrupt(linux, &mut guest, &wait)? {
-                    true => wait.again_interrupted(),
-                    false => continue,
+                Next::Interrupted(wait) => match interrupt(kernel, &mut guest, &wait)? {
+                    Interruption::Again => wait.again_interrupted(),
+                    Interruption::Told | Interruption::Stopped => continue,
                 },
             };
             let step = self.serve(again)?;
@@ -73,65 +89,71 @@ impl Process {
         }
     }
 
-    /// Gives the processor to the next thread that can run.
+    /// Gives the processor to the next task that can run.
     fn switch(&mut self) -> Result<Option<Next>, ProcessError> {
-        let (before, now) = (self.linux.threads.id(), self.linux.now());
-        let (linux, mut guest) = self.guest();
-        let next = linux.threads.switch(&mut guest, now)?;
+        let (before, now) = (self.kernel.tasks.id(), self.kernel.now());
+        let (kernel, mut guest) = self.guest();
+        let next = kernel.tasks.switch(&mut guest, now)?;
+        self.pace.new_slice(self.retired(), &self.kernel.tasks);
         if let Some(records) = self.records
-            && self.linux.threads.id() != before
+            && self.kernel.tasks.id() != before
         {
-            records.clear(&mut *self.engine).map_err(|error| ProcessError::Records(error.to_string()))?;
+            let cleared = records.clear(&mut *self.machine.cpu);
+            cleared.map_err(|error| ProcessError::Records(error.to_string()))?;
+            self.emptied += 1;
         }
         Ok(next)
     }
 
     /// Carries out PAUSE: whoever else can run does.
     pub(super) fn pause(&mut self, behind: Virt) -> Result<Step, ProcessError> {
-        let mut regs = *self.engine.regs();
-        self.gate.begin(Event::MachineRead, &regs)?;
+        self.begin(Event::MachineRead)?;
+        let mut regs = *self.machine.cpu.regs();
         regs.rip = behind;
-        self.engine.set_regs(&regs)?;
-        let (linux, mut guest) = self.guest();
-        linux.pause(&mut guest)?;
+        self.machine.cpu.set_regs(&regs)?;
+        let (kernel, mut guest) = self.guest();
+        kernel.pause(&mut guest)?;
         self.go_on()
     }
 
-    /// Whether the thread that ran gives the processor away. Sees to it that those whose waits are over are ready.
+    /// Whether the task that ran gives the processor away.
     fn should_switch(&mut self) -> Result<bool, ProcessError> {
-        if self.linux.threads.alone() {
-            return Ok(self.linux.threads.any_ready());
+        let now = self.kernel.now();
+        if self.kernel.tasks.alone() {
+            return Ok(self.kernel.tasks.any_ready());
         }
-        let now = self.linux.now();
-        self.linux.threads.expire(now);
-        let runs = self.linux.threads.runs();
-        if runs && !self.linux.threads.slice_is_over(now) {
+        let runs = self.kernel.tasks.runs();
+        if runs && !self.kernel.tasks.slice_is_over(now) {
             return Ok(false);
         }
-        let (linux, mut guest) = self.guest();
-        linux.look_at_files(&mut guest)?;
-        linux.threads.begin_slice(now);
-        Ok(!runs || linux.threads.any_ready())
+        let (kernel, mut guest) = self.guest();
+        kernel.look_at_files(&mut guest)?;
+        kernel.tasks.begin_slice(now);
+        self.pace.new_slice(self.retired(), &self.kernel.tasks);
+        Ok(!runs || self.kernel.tasks.any_ready())
     }
 
-    /// Whether no thread can run before something comes from outside or time passes: the next step waits for that, and
+    /// Whether no task can run before something comes from outside or time passes: the next step waits for that, and
     /// executes nothing.
     #[must_use]
     pub fn waits(&self) -> bool {
-        self.end.is_none() && self.linux.threads.all_wait()
+        self.end.is_none() && self.dying.is_none() && self.kernel.tasks.all_wait()
     }
 
-    /// From when on a thread that does not run could, by CLOCK_MONOTONIC in nanoseconds: zero if one could now, `None` if
-    /// none could before something comes from outside. While all wait, none is kept from anything.
-    #[must_use]
-    pub fn others_due(&self) -> Option<u64> {
-        if self.waits() { None } else { self.linux.threads.due() }
+    /// Writes what was stored in mapped files to them, and leaves no record of it: the recording has ended where nothing
+    /// replays to.
+    pub(crate) fn abandon(&mut self) {
+        if !self.gate.replaying() {
+            self.kernel.abandon_shared(&self.machine.memory);
+        }
     }
 
-    /// Waits until a thread can run.
+    /// Waits until a task can run.
     pub(super) fn wait(&mut self) -> Result<Step, ProcessError> {
-        let (linux, mut guest) = self.guest();
-        match linux.wait_for_any(&mut guest)? {
+        let (kernel, mut guest) = self.guest();
+        let waited = kernel.wait_for_any(&mut guest)?;
+        self.at_event();
+        match waited {
             Waited::Over => self.go_on(),
             Waited::Interrupted => Ok(Step::Interrupted),
         }

@@ -1,7 +1,7 @@
 //! The executable's code, at the addresses where it runs: its instructions, and what its parts are.
 
+use crate::elf::{ElfError, Image, Segment};
 use crate::engine::Virt;
-use crate::process::elf::{ElfError, Image, Segment};
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
     Register,

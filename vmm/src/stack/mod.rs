@@ -13,8 +13,8 @@ mod rule;
 mod rules;
 mod tables;
 
+use crate::elf::ElfError;
 use crate::engine::Virt;
-use crate::process::elf::ElfError;
 use lbr::context::Site;
 use rule::{Base, Rbp, Rule};
 use rules::{Return, Rules};

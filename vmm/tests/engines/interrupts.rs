@@ -18,7 +18,7 @@ fn an_endless_loop_can_be_interrupted_and_goes_on() {
         });
         let mut last = 0;
         for _ in 0..3 {
-            let interrupter = sandbox.engine().interrupter();
+            let interrupter = sandbox.cpu().interrupter();
             let thread = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(20));
                 interrupter.interrupt();
@@ -47,7 +47,7 @@ fn no_system_call_is_lost_or_repeated_under_a_storm_of_interrupts() {
         });
         let stop = Arc::new(AtomicBool::new(false));
         let storm = {
-            let (interrupter, stop) = (sandbox.engine().interrupter(), Arc::clone(&stop));
+            let (interrupter, stop) = (sandbox.cpu().interrupter(), Arc::clone(&stop));
             std::thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     interrupter.interrupt();
@@ -74,7 +74,7 @@ fn no_system_call_is_lost_or_repeated_under_a_storm_of_interrupts() {
 fn an_interrupt_before_the_run_is_not_lost() {
     each_engine(|sandbox| {
         load(sandbox, |a| a.syscall());
-        sandbox.engine().interrupter().interrupt();
+        sandbox.cpu().interrupter().interrupt();
         assert_eq!(run(sandbox), Exit::Interrupted);
         assert_eq!(regs(sandbox).rip, CODE, "nothing ran");
         assert_eq!(run(sandbox), Exit::Syscall);
@@ -94,7 +94,7 @@ fn a_loop_that_dirties_memory_all_the_time_can_be_interrupted() {
             a.jmp(again)
         });
         sandbox.map(0x1000_0000, &vec![0; 0x4_0000], RW).unwrap();
-        let interrupter = sandbox.engine().interrupter();
+        let interrupter = sandbox.cpu().interrupter();
         let thread = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(30));
             interrupter.interrupt();

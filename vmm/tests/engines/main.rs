@@ -73,7 +73,7 @@ fn run(sandbox: &mut Sandbox) -> Exit {
 }
 
 fn regs(sandbox: &Sandbox) -> Regs {
-    *sandbox.engine().regs()
+    *sandbox.cpu().regs()
 }
 
 fn exception(vector: u8, error_code: u32, address: u64) -> Exit {

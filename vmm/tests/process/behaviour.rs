@@ -119,7 +119,7 @@ fn the_processor_is_the_model() {
         int nonzero = 0; for (int i = 0; i < 300; i++) nonzero += random[i] != 0;
         CHECK(nonzero > 200);
         FAILS(syscall(SYS_rseq, 0, 0, 0, 0), ENOSYS);
-        FAILS(syscall(449), ENOSYS);
+        FAILS(syscall(600), ENOSYS);
         FAILS(syscall(100000), ENOSYS);
     "#,
     );

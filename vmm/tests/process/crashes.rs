@@ -48,7 +48,7 @@ fn a_write_to_a_constant() {
 fn a_division_by_zero() {
     dies("division", "return argc / zero;", |death, ran| {
         assert_eq!((death.signal, death.code), (libc::SIGFPE, 1));
-        assert_eq!(death.address, ran.process.engine().regs().rip);
+        assert_eq!(death.address, ran.process.cpu().regs().rip);
     });
 }
 
@@ -56,10 +56,10 @@ fn a_division_by_zero() {
 fn a_jump_to_data_and_an_undefined_instruction() {
     dies("jump", "((void (*)(void))fixed)();", |death, ran| {
         assert_eq!((death.signal, death.code), (libc::SIGSEGV, SEGV_ACCERR));
-        assert_eq!(death.address, ran.process.engine().regs().rip);
+        assert_eq!(death.address, ran.process.cpu().regs().rip);
     });
     dies("undefined", "__asm__ volatile(\"ud2\");", |death, ran| {
-        assert_eq!((death.signal, death.address), (libc::SIGILL, ran.process.engine().regs().rip));
+        assert_eq!((death.signal, death.address), (libc::SIGILL, ran.process.cpu().regs().rip));
     });
 }
 

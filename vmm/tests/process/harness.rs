@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use vmm::cpu_model::Model;
-use vmm::engine::{Engine, EngineError, EngineKind, kvm::KvmEngine, soft::SoftEngine};
+use vmm::engine::{self, EngineError, EngineKind, Machine};
 use vmm::gate::{Event, Gate, GateError, Input, Time};
-use vmm::process::{Ids, Launch, Process, Step, Streams, comparable};
+use vmm::position::Offset;
+use vmm::process::{Launch, Parents, Process, Step, Streams, comparable};
 use x86::state::Regs;
 
 /// Guest memory: much more than any of the programs touches.
@@ -24,7 +25,7 @@ pub(crate) fn skipped(what: &str, why: &dyn Display) {
 
 /// The engines that this host has.
 pub(crate) fn engines() -> Vec<EngineKind> {
-    match KvmEngine::new(MEMORY) {
+    match engine::open(EngineKind::Kvm, MEMORY) {
         Ok(_) => vec![EngineKind::Soft, EngineKind::Kvm],
         Err(error @ EngineError::KvmUnavailable { .. }) => {
             skipped("engine kvm", &error);
@@ -34,17 +35,17 @@ pub(crate) fn engines() -> Vec<EngineKind> {
     }
 }
 
-fn engine(kind: EngineKind) -> Box<dyn Engine> {
-    match kind {
-        EngineKind::Kvm => Box::new(KvmEngine::new(MEMORY).expect("KVM was there before")),
-        EngineKind::Soft => Box::new(SoftEngine::new(MEMORY).expect("memory")),
-    }
+fn machine(kind: EngineKind) -> Machine {
+    engine::open(kind, MEMORY).expect("it was there before")
 }
+
+/// The process id of every program.
+pub(crate) const PID: i32 = 1000;
 
 /// What a gate was asked, in order.
 #[derive(Clone, Debug, PartialEq)]
 enum Entry {
-    Begin(Event, Regs),
+    Begin(Event, i32, Box<Regs>),
     Input(Input),
     Time(Time),
 }
@@ -75,11 +76,15 @@ impl MemoryGate {
 }
 
 impl Gate for MemoryGate {
-    fn begin(&mut self, event: Event, regs: &Regs) -> Result<(), GateError> {
+    fn begin(&mut self, event: Event, task: i32, regs: &Regs) -> Result<(), GateError> {
         if self.next.is_none() {
-            self.record(Entry::Begin(event, comparable(regs)));
+            self.record(Entry::Begin(event, task, Box::new(comparable(regs))));
         } else {
-            assert_eq!(self.entry(), Entry::Begin(event, comparable(regs)), "the replay diverged");
+            assert_eq!(
+                self.entry(),
+                Entry::Begin(event, task, Box::new(comparable(regs))),
+                "the replay diverged"
+            );
         }
         Ok(())
     }
@@ -99,10 +104,7 @@ impl Gate for MemoryGate {
             let Entry::Time(time) = self.entry() else { panic!("the recording has no time here") };
             return Ok(time);
         }
-        let now =
-            |clock: &dyn Fn() -> std::time::Duration| u64::try_from(clock().as_nanos()).expect("a time");
-        let since_epoch = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("now");
-        let time = Time { real: now(&since_epoch), monotonic: now(&since_epoch) };
+        let time = Time::now();
         self.record(Entry::Time(time));
         Ok(time)
     }
@@ -115,6 +117,14 @@ impl Gate for MemoryGate {
 
     fn replaying(&self) -> bool {
         self.next.is_some()
+    }
+
+    fn preemption(&mut self) -> Result<Option<Offset>, GateError> {
+        let Some(next) = self.next else { return Ok(None) };
+        Ok(match self.shared.borrow().journal.get(next) {
+            Some(Entry::Begin(Event::Preempt(offset), ..)) => Some(*offset),
+            _ => None,
+        })
     }
 }
 
@@ -161,13 +171,16 @@ impl Run {
         Launch {
             executable: fs::read(&self.program).expect("the program is there"),
             path: self.program.to_string_lossy().into_owned(),
-            interpreter: None,
+            name: self.program.to_string_lossy().into_owned().into_bytes(),
             argv: self.argv.iter().map(|text| text.as_bytes().to_vec()).collect(),
             envp: vec![b"PATH=/usr/bin:/bin".to_vec(), b"LC_ALL=C".to_vec()],
             random: *b"not so random...",
             cwd: self.directory.to_string_lossy().into_owned().into_bytes(),
-            ids: Ids::default(),
+            pid: PID,
+            parents: Parents { parent: PID - 1, group: PID, session: PID },
+            umask: 0o22,
             cpu: self.cpu,
+            ..Launch::default()
         }
     }
 
@@ -190,7 +203,7 @@ impl Run {
         let file = || tempfile::tempfile().expect("a file").into();
         let gate = MemoryGate { shared: Rc::default(), next: None };
         let streams = Streams::Given([file(), file(), file()]);
-        Process::start_with(engine(kind), Box::new(gate), &self.launch(), streams)
+        Process::start_with(machine(kind), Box::new(gate), &self.launch(), streams)
             .expect("the program starts")
     }
 
@@ -223,7 +236,7 @@ impl Ran {
     /// How many system calls of this number it made.
     pub(crate) fn calls(&self, number: i64) -> usize {
         let wanted = Event::Syscall(u64::try_from(number).expect("a number"));
-        let is_it = |entry: &&Entry| matches!(entry, Entry::Begin(event, _) if *event == wanted);
+        let is_it = |entry: &&Entry| matches!(entry, Entry::Begin(event, ..) if *event == wanted);
         self.shared.borrow().journal.iter().filter(is_it).count()
     }
 }
@@ -237,10 +250,10 @@ fn run(
 ) -> Ran {
     let gate = MemoryGate { shared: Rc::clone(&shared), next };
     let mut process =
-        Process::start_with(engine(kind), Box::new(gate), &launch, streams).expect("the program starts");
+        Process::start_with(machine(kind), Box::new(gate), &launch, streams).expect("the program starts");
     let end = loop {
         match process.step() {
-            Ok(Step::Running) => {}
+            Ok(Step::Running | Step::Died(_)) => {}
             Ok(end) => break end,
             Err(error) => panic!("{} on {}: {error}", launch.path, kind.name()),
         }

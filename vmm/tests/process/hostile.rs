@@ -2,10 +2,11 @@
 //! make the personality panic. The gate replays, so the host is never called.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use vmm::cpu_model::Model;
-use vmm::engine::soft::SoftEngine;
-use vmm::gate::{Event, Gate, GateError, Input, MemoryWrite, Time};
-use vmm::process::{Ids, Launch, Process, ProcessError, Step};
+use vmm::engine::soft::SoftCpu;
+use vmm::gate::{Event, FileContent, Gate, GateError, Input, MemoryWrite, Time};
+use vmm::process::{Launch, Process, ProcessError, Step};
 use x86::state::Regs;
 
 /// Reproducible numbers (xorshift64).
@@ -55,7 +56,7 @@ impl Random {
 struct Liar(Random);
 
 impl Gate for Liar {
-    fn begin(&mut self, _: Event, _: &Regs) -> Result<(), GateError> {
+    fn begin(&mut self, _: Event, _: i32, _: &Regs) -> Result<(), GateError> {
         Ok(())
     }
 
@@ -63,7 +64,20 @@ impl Gate for Liar {
         let random = &mut self.0;
         let result = i64::from_le_bytes(random.argument().to_le_bytes());
         let write = |random: &mut Random| MemoryWrite { address: random.argument(), bytes: vec![7; 9] };
-        Ok(Input { result, writes: (0..random.below(3)).map(|_| write(random)).collect() })
+        Ok(match random.below(8) {
+            0 => Input::Ready {
+                result,
+                tasks: vec![1000, 1001, random.below(2000).try_into().expect("small")],
+            },
+            1 => Input::Result(result),
+            2 => Input::File(Err(result)),
+            3 => {
+                let bytes = Arc::new(vec![7; usize::try_from(random.below(9000)).expect("small")]);
+                Input::File(Ok(Arc::new(FileContent { name: b"/x".to_vec(), bytes })))
+            }
+            4 => Input::File(Ok(Arc::new(FileContent { name: b"/x".to_vec(), bytes: Arc::new(program()) }))),
+            _ => Input::Bytes { result, writes: (0..random.below(3)).map(|_| write(random)).collect() },
+        })
     }
 
     fn time(&mut self) -> Result<Time, GateError> {
@@ -98,16 +112,15 @@ fn start(seed: u64) -> Process {
     let launch = Launch {
         executable: program(),
         path: "/hostile".to_owned(),
-        interpreter: None,
+        name: b"/hostile".to_vec(),
         argv: vec![b"hostile".to_vec()],
-        envp: Vec::new(),
-        random: [0; 16],
         cwd: b"/".to_vec(),
-        ids: Ids::default(),
+        pid: 1000,
         cpu: Model::V2,
+        ..Launch::default()
     };
-    let engine = Box::new(SoftEngine::new(64 << 20).expect("memory"));
-    Process::start(engine, Box::new(Liar(Random(seed))), &launch).expect("it starts")
+    let machine = SoftCpu::machine(64 << 20).expect("memory").any();
+    Process::start(machine, Box::new(Liar(Random(seed))), &launch).expect("it starts")
 }
 
 #[test]
@@ -116,21 +129,22 @@ fn no_call_with_any_argument_panics() {
     let mut process = start(1);
     let mut served = BTreeSet::new();
     for round in 0..30_000 {
-        let mut regs = *process.engine().regs();
+        let mut regs = *process.cpu().regs();
         let number = random.below(460);
         regs.rip = 0x40_0100;
         for register in [0, 2, 6, 7, 8, 9, 10] {
             regs.gpr[register] = random.argument();
         }
         regs.gpr[0] = number;
-        process.engine_mut().set_regs(&regs).expect("registers");
+        process.cpu_mut().set_regs(&regs).expect("registers");
         // Twice, in case the code page was not resident.
         let ended = (0..2).any(|_| match process.step() {
             Ok(Step::Running) => false,
-            Ok(_) | Err(ProcessError::Memory(_)) => true,
+            // A journal with another kind of input is not of this program, and that is said.
+            Ok(_) | Err(ProcessError::Memory(_) | ProcessError::Gate(GateError::OtherInput(_))) => true,
             Err(error) => panic!("call {number}: {error}"),
         });
-        if *process.engine().regs() != regs {
+        if *process.cpu().regs() != regs {
             served.insert(number);
         }
         // Threads that all wait may do so for ever.

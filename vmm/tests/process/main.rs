@@ -1,15 +1,20 @@
 //! Real programs on both engines: what they print, how they end, and that they replay to the same memory.
 
+mod alarms;
 mod applets;
 mod behaviour;
 mod crashes;
 mod harness;
 mod hostile;
+mod refused;
+mod sharing;
 mod stacks;
 mod stuck;
 mod threads;
+mod upper_half;
 mod vectors;
 mod version;
+mod x87;
 
 use harness::{Run, each_libc, engines};
 use vmm::process::Step;

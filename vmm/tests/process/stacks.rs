@@ -58,7 +58,7 @@ fn compare(process: &mut Process, walker: &mut Walker) -> (usize, Vec<u64>) {
     let mut stack = Vec::new();
     let (mut compared, mut incomplete) = (0, Vec::new());
     loop {
-        let regs = *process.engine().regs();
+        let regs = *process.cpu().regs();
         let word = |address| {
             let mut bytes = [0; 8];
             process.read_memory(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
@@ -74,17 +74,17 @@ fn compare(process: &mut Process, walker: &mut Walker) -> (usize, Vec<u64>) {
         let mut code = [0; 15];
         let end = (1..=15).rev().find(|end| process.read_memory(regs.rip, &mut code[..*end])).unwrap_or(0);
         let instruction = Decoder::with_ip(64, &code[..end], regs.rip, DecoderOptions::NONE).decode();
-        let retired = process.engine().counters().expect("it counts").instructions;
+        let retired = process.cpu().counters().expect("it counts").instructions;
         match process.step_until(Until::Retired(retired + 1)).expect("it goes on") {
             Step::Running | Step::Budget => {}
             Step::Exited(0) => return (compared, incomplete),
             other => panic!("{other:?}"),
         }
         // A page that is brought in starts the instruction again.
-        if process.engine().regs().rip == regs.rip {
+        if process.cpu().regs().rip == regs.rip {
             continue;
         }
-        let rsp = process.engine().regs().gpr[4];
+        let rsp = process.cpu().regs().gpr[4];
         if instruction.is_call_near() || instruction.is_call_near_indirect() {
             shadow.push((rsp, instruction.next_ip()));
         }

@@ -2,49 +2,34 @@
 
 use crate::hostile::program;
 use vmm::cpu_model::Model;
-use vmm::engine::soft::SoftEngine;
+use vmm::engine::soft::SoftCpu;
 use vmm::engine::{
-    Counters, Engine, EngineError, EngineKind, Exception, Exit, Interrupter, Phys, StalePage, Until,
+    Counters, Cpu, EngineError, EngineKind, Exception, Exit, Interrupter, Machine, Phys, Until,
 };
 use vmm::gate::{Event, Gate, GateError, Input, Time};
-use vmm::process::{Ids, Launch, Process, ProcessError, Step};
-use vmm::ram::Ram;
+use vmm::process::{Launch, Process, ProcessError, Step};
+use vmm::ram::Memory;
 use x86::state::{Fpu, Regs};
 
 /// The software CPU until it is to get past `at`.
 struct Stuck {
-    inner: SoftEngine,
+    inner: SoftCpu,
     at: u64,
 }
 
-impl Engine for Stuck {
-    fn run(&mut self, until: Until) -> Result<Exit, EngineError> {
+impl Cpu for Stuck {
+    fn run(&mut self, memory: &mut Memory, until: Until) -> Result<Exit, EngineError> {
         if self.inner.regs().rip == self.at {
             return Ok(Exit::Exception(Exception { vector: 14, error_code: 0x14, address: self.at }));
         }
-        self.inner.run(until)
+        self.inner.run(memory, until)
     }
 
     fn kind(&self) -> EngineKind {
         self.inner.kind()
     }
-    fn ram(&self) -> &Ram {
-        self.inner.ram()
-    }
-    fn ram_mut(&mut self) -> &mut Ram {
-        self.inner.ram_mut()
-    }
-    fn first_free_frame(&self) -> Phys {
-        self.inner.first_free_frame()
-    }
-    fn kernel_entry(&self) -> u64 {
-        self.inner.kernel_entry()
-    }
-    fn set_page_table(&mut self, root: Phys) -> Result<(), EngineError> {
-        self.inner.set_page_table(root)
-    }
-    fn invalidate(&mut self, stale: &[StalePage]) -> Result<(), EngineError> {
-        self.inner.invalidate(stale)
+    fn set_page_table(&mut self, root: Phys) {
+        self.inner.set_page_table(root);
     }
     fn regs(&self) -> &Regs {
         self.inner.regs()
@@ -79,11 +64,11 @@ impl Engine for Stuck {
 struct Nothing;
 
 impl Gate for Nothing {
-    fn begin(&mut self, _: Event, _: &Regs) -> Result<(), GateError> {
+    fn begin(&mut self, _: Event, _: i32, _: &Regs) -> Result<(), GateError> {
         Ok(())
     }
     fn input(&mut self, _: &mut dyn FnMut() -> Input) -> Result<Input, GateError> {
-        Ok(Input::default())
+        Ok(Input::Result(0))
     }
     fn time(&mut self) -> Result<Time, GateError> {
         Ok(Time::default())
@@ -99,17 +84,16 @@ fn an_engine_that_faults_for_ever_is_given_up() {
     let launch = Launch {
         executable: program(),
         path: "/stuck".to_owned(),
-        interpreter: None,
         argv: vec![b"stuck".to_vec()],
-        envp: Vec::new(),
-        random: [0; 16],
         cwd: b"/".to_vec(),
-        ids: Ids::default(),
+        pid: 1000,
         cpu: Model::V2,
+        ..Launch::default()
     };
     // The program is a system call in a loop; the engine sticks at the jump behind the first.
-    let engine = Stuck { inner: SoftEngine::new(64 << 20).expect("memory"), at: 0x40_0102 };
-    let mut process = Process::start(Box::new(engine), Box::new(Nothing), &launch).expect("it starts");
+    let memory = Memory::new(64 << 20).expect("memory");
+    let cpu = Box::new(Stuck { inner: SoftCpu::new().expect("a processor"), at: 0x40_0102 });
+    let mut process = Process::start(Machine { memory, cpu }, Box::new(Nothing), &launch).expect("it starts");
     let error = (0..1000).find_map(|_| match process.step() {
         Ok(Step::Running) => None,
         Ok(other) => panic!("{other:?}"),

@@ -1,8 +1,7 @@
 //! Threads: what they do on each engine is what the host makes of them, and every recording replays on every engine.
 
 use crate::each_engine;
-use crate::harness::{Run, each_libc, engines};
-use vmm::linux::PID;
+use crate::harness::{PID, Run, each_libc, engines};
 use vmm::process::Step;
 
 #[test]
@@ -42,7 +41,7 @@ fn a_crash_leaves_the_registers_of_every_thread() {
             assert_eq!((process.thread(), process.threads_started()), (PID + 1, 3));
             let others: Vec<i32> = process.other_threads().map(|(id, _)| id).collect();
             assert_eq!(others, [PID, PID + 2]);
-            let crashed = process.engine().regs().fs_base;
+            let crashed = process.cpu().regs().fs_base;
             assert!(process.other_threads().all(|(_, state)| state.regs.fs_base != crashed));
         });
     });
@@ -203,7 +202,7 @@ fn threads_that_wait_for_each_other_wait_until_interrupted() {
             while !process.waits() {
                 assert_eq!(process.step().expect("it runs"), Step::Running);
             }
-            process.engine().interrupter().interrupt();
+            process.cpu().interrupter().interrupt();
             assert_eq!(process.step().expect("it waits"), Step::Interrupted, "{}", kind.name());
         }
     });

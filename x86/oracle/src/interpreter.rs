@@ -100,7 +100,7 @@ impl Soft {
     pub fn run(&mut self, case: &Case) -> Outcome {
         self.prepare(case);
         let budget = self.interpreter.counters().instructions + BUDGET;
-        let stop = self.interpreter.run(Until { instructions: budget }, &mut ());
+        let stop = self.interpreter.run(Until::retired(budget), &mut ());
         self.finish(case, Some(stop))
     }
 
@@ -159,7 +159,7 @@ impl Soft {
             Some(Stop::Trap { trap, .. }) => fault_of(trap, fault),
             Some(Stop::NoSemantics { .. }) => Ending::Unsupported,
             Some(Stop::Syscall | Stop::MachineRead { .. }) => Ending::SystemCall,
-            Some(Stop::Budget) | None => Ending::Lost,
+            Some(Stop::Budget | Stop::At) | None => Ending::Lost,
         };
         Outcome { ending, state, writes }
     }

@@ -171,12 +171,8 @@ fn control_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         Code::Fnstsw_m2byte | Code::Fnstsw_AX => control::store_status::<M>,
         Code::Fnclex => control::clear_exceptions::<M>,
         Code::Fninit => control::initialize::<M>,
-        Code::Fnstenv_m28byte => control::store_environment_and_mask::<M, 32>,
-        Code::Fnstenv_m14byte => control::store_environment_and_mask::<M, 16>,
         Code::Fldenv_m28byte => control::load_environment::<M, 32>,
         Code::Fldenv_m14byte => control::load_environment::<M, 16>,
-        Code::Fnsave_m108byte => control::save::<M, 32>,
-        Code::Fnsave_m94byte => control::save::<M, 16>,
         Code::Frstor_m108byte => control::restore::<M, 32>,
         Code::Frstor_m94byte => control::restore::<M, 16>,
         // They were instructions of the 8087 and the 80287.

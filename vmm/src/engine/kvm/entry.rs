@@ -4,8 +4,9 @@
 //! kvm_pvm.
 
 use super::layout::{self, Door};
-use super::{KvmEngine, Landing, failed};
+use super::{KvmCpu, Landing, failed};
 use crate::engine::EngineError;
+use crate::ram::Memory;
 use kvm_bindings::{kvm_regs, kvm_sregs};
 use kvm_ioctls::{SyncReg, VcpuExit};
 use std::fmt;
@@ -52,10 +53,10 @@ impl fmt::Display for Left {
     }
 }
 
-impl KvmEngine {
+impl KvmCpu {
     /// Loads the guest's registers and runs the vCPU once.
-    pub(super) fn enter(&mut self) -> Result<Left, EngineError> {
-        self.load();
+    pub(super) fn enter(&mut self, memory: &mut Memory) -> Result<Left, EngineError> {
+        self.load(memory);
         self.resume()
     }
 
@@ -96,13 +97,13 @@ impl KvmEngine {
     /// Puts the guest's registers where the next KVM_RUN takes them, and the vCPU into ring 3: it is there already,
     /// or an IRETQ of the stub brings it there, or its segments are replaced. IRETQ is the cheapest where ring 0 is
     /// the processor's; where it is emulated, and where bases or page tables change anyway, replacing is.
-    fn load(&mut self) {
+    fn load(&mut self, memory: &mut Memory) {
         let by_iretq = self.level != 3 && self.landing == Landing::Ring0 && self.user_loaded;
         let replace = !by_iretq && (self.level != 3 || !self.user_loaded);
         let mut regs = self.regs;
         if by_iretq {
             let [_, _, _, _, rsp, ..] = self.regs.gpr;
-            regs.gpr[4] = layout::write_return_frame(&mut self.ram, regs.rip, regs.rflags, rsp);
+            regs.gpr[4] = layout::write_return_frame(memory.ram_mut(), regs.rip, regs.rflags, rsp);
             regs.rip = layout::IRETQ;
             regs.rflags = 2;
         }

@@ -1,12 +1,13 @@
 //! The engine's own pages: what ring 0 needs so that ring 3 can run without a kernel.
 //!
 //! The first sixteen frames of guest memory appear at [`BASE`] in every address space, through the top-level
-//! entry 511. Descriptor tables and stack are for ring 0 alone. The stub page holds one OUT for SYSCALL and one
-//! for each exception: the OUT is the exit. Nothing behind an OUT is ever executed, since the registers are
-//! replaced before the guest runs again.
+//! entry 511. Descriptor tables and stack are for ring 0 alone, and so is the stub page, which holds one OUT for each
+//! exception: the OUT is the exit. Nothing behind an OUT is ever executed, since the registers are replaced before the
+//! guest runs again. The OUT for SYSCALL has a page of its own, which is ring 3's where SYSCALL stays there: a program
+//! can jump into it. Each byte of that page but the OUT raises #UD, wherever a jump lands.
 
 use crate::engine::{Phys, Virt};
-use crate::paging::{engine_entry, table_entry};
+use crate::ram::paging::{engine_entry, table_entry};
 use crate::ram::{PAGE, Ram};
 
 /// Where the engine's pages appear.
@@ -24,10 +25,15 @@ const TABLES: [Phys; 3] = [6 * PAGE, 7 * PAGE, 8 * PAGE];
 /// A top level that maps nothing but the engine's pages, used until the first address space is set.
 pub(super) const EMPTY_ROOT: Phys = 9 * PAGE;
 
+/// The page with the OUT for SYSCALL.
+const GATE: Phys = 10 * PAGE;
+
 /// Offsets in the stub page; the entry of exception `v` is at `16 * v`.
-const SYSCALL_ENTRY: u64 = 0x800;
 const RETURN: u64 = 0x810;
+/// Offsets in the gate page.
+const SYSCALL_ENTRY: u64 = 0x800;
 const PROBE: u64 = 0x820;
+const PROBE_CODE: [u8; 4] = [0x74, 0x00, 0x0f, 0x05];
 
 /// Selectors. Their order is what STAR demands: kernel code and data; user code (32-bit), data, code (64-bit).
 pub(super) const KERNEL_CODE: u16 = 0x08;
@@ -37,18 +43,20 @@ pub(super) const TASK: u16 = 0x38;
 /// STAR (Intel SDM vol. 3, 5.8.8): SYSCALL takes CS from bits 47:32, SYSRET from bits 63:48.
 pub(super) const STAR: u64 = (0x23 << 48) | ((KERNEL_CODE as u64) << 32);
 /// Where SYSCALL goes.
-pub(super) const LSTAR: Virt = BASE + STUB + SYSCALL_ENTRY;
+pub(super) const LSTAR: Virt = BASE + GATE + SYSCALL_ENTRY;
 /// An IRETQ.
 pub(super) const IRETQ: Virt = BASE + STUB + RETURN;
 /// A conditional branch and a SYSCALL that the engine itself runs in ring 3, to see what counts the one and where the other
 /// lands.
-pub(super) const PROBE_SYSCALL: Virt = BASE + STUB + PROBE;
+pub(super) const PROBE_SYSCALL: Virt = BASE + GATE + PROBE;
 /// How many conditional branches that is.
 pub(super) const PROBE_CONDITIONALS: u64 = 1;
 
 /// The ports of the stub's OUTs: `EXCEPTION_PORT + vector`, and one for SYSCALL.
 const EXCEPTION_PORT: u8 = 0xc0;
-const SYSCALL_PORT: u8 = 0xe0;
+const SYSCALL_PORT: u8 = 0xea;
+/// An opcode that is none in 64-bit mode, as the port above is none.
+const UNDEFINED: u8 = 0x06;
 /// Exceptions have vectors below this.
 const VECTORS: u8 = 32;
 
@@ -84,23 +92,22 @@ pub(super) enum Door {
 /// The door at which the guest left, if `rip` is in the stub (at an OUT, or behind it: hosts differ) and the port
 /// is that OUT's.
 pub(super) fn door(rip: Virt, port: u16) -> Option<Door> {
-    let offset = stub_offset(rip)?;
     let port = u8::try_from(port).ok()?;
-    let entry = offset & !15;
-    if entry == SYSCALL_ENTRY && port == SYSCALL_PORT {
+    if port == SYSCALL_PORT && offset_in(GATE, rip).is_some_and(|offset| offset & !15 == SYSCALL_ENTRY) {
         return Some(Door::Syscall);
     }
+    let entry = offset_in(STUB, rip)? & !15;
     let vector = port.checked_sub(EXCEPTION_PORT).filter(|v| *v < VECTORS)?;
     (entry == u64::from(vector) * 16).then_some(Door::Exception(vector))
 }
 
-/// Whether `rip` is in the stub page.
+/// Whether `rip` is in the engine's code.
 pub(super) fn in_stub(rip: Virt) -> bool {
-    stub_offset(rip).is_some()
+    [STUB, GATE].iter().any(|frame| offset_in(*frame, rip).is_some())
 }
 
-fn stub_offset(rip: Virt) -> Option<u64> {
-    rip.checked_sub(BASE + STUB).filter(|offset| *offset < PAGE)
+fn offset_in(frame: Phys, rip: Virt) -> Option<u64> {
+    rip.checked_sub(BASE + frame).filter(|offset| *offset < PAGE)
 }
 
 /// What the processor pushed for an exception (Intel SDM vol. 3, 6.14.2), read where ring 0's rsp is.
@@ -143,11 +150,16 @@ pub(super) fn write(ram: &mut Ram) {
     write_tables(ram);
 }
 
-/// Withdraws the stub page from ring 3, on hosts where SYSCALL enters ring 0. Gives the frame whose translations
+/// Takes the probe out of the gate page: it has told what it is there for.
+pub(super) fn remove_probe(ram: &mut Ram) {
+    put(ram, GATE, PROBE, &[UNDEFINED; PROBE_CODE.len()]);
+}
+
+/// Withdraws the gate page from ring 3, on hosts where SYSCALL enters ring 0. Gives the frame whose translations
 /// must be dropped.
-pub(super) fn hide_stub(ram: &mut Ram) -> Phys {
-    ram.set_word(TABLES[2] + STUB / PAGE * 8, engine_entry(STUB, false, false));
-    STUB
+pub(super) fn hide_gate(ram: &mut Ram) -> Phys {
+    ram.set_word(TABLES[2] + GATE / PAGE * 8, engine_entry(GATE, false, false));
+    GATE
 }
 
 fn write_descriptors(ram: &mut Ram) {
@@ -174,29 +186,30 @@ fn write_descriptors(ram: &mut Ram) {
     }
 }
 
+/// Writes code into an engine's page.
+fn put(ram: &mut Ram, frame: Phys, at: u64, bytes: &[u8]) {
+    let at = usize::try_from(at).expect("inside the page");
+    ram.frame_mut(frame)[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
 fn write_stub(ram: &mut Ram) {
-    let page = ram.frame_mut(STUB);
-    page.fill(0xcc);
-    let mut put = |at: u64, bytes: [u8; 2]| {
-        let at = usize::try_from(at).expect("inside the page");
-        page[at..at + 2].copy_from_slice(&bytes);
-    };
+    ram.frame_mut(STUB).fill(0xcc);
     for vector in 0..VECTORS {
-        put(u64::from(vector) * 16, [0xe6, EXCEPTION_PORT + vector]);
+        put(ram, STUB, u64::from(vector) * 16, &[0xe6, EXCEPTION_PORT + vector]);
     }
-    put(SYSCALL_ENTRY, [0xe6, SYSCALL_PORT]);
-    put(RETURN, [0x48, 0xcf]);
-    put(PROBE, [0x74, 0x00]);
-    put(PROBE + 2, [0x0f, 0x05]);
+    put(ram, STUB, RETURN, &[0x48, 0xcf]);
+    ram.frame_mut(GATE).fill(UNDEFINED);
+    put(ram, GATE, SYSCALL_ENTRY, &[0xe6, SYSCALL_PORT]);
+    put(ram, GATE, PROBE, &PROBE_CODE);
 }
 
 fn write_tables(ram: &mut Ram) {
     ram.set_word(EMPTY_ROOT + 511 * 8, kernel_entry());
     ram.set_word(TABLES[0] + 510 * 8, table_entry(TABLES[1]));
     ram.set_word(TABLES[1], table_entry(TABLES[2]));
-    for frame in [GDT, IDT, TSS, STUB, STACK] {
-        // Where SYSCALL stays in ring 3, the stub must be executable there; see `hide_stub`.
-        let entry = engine_entry(frame, frame == STUB, frame != STUB);
+    for frame in [GDT, IDT, TSS, STUB, STACK, GATE] {
+        // Where SYSCALL stays in ring 3, the gate must be executable there; see `hide_gate`.
+        let entry = engine_entry(frame, frame == GATE, !matches!(frame, STUB | GATE));
         ram.set_word(TABLES[2] + frame / PAGE * 8, entry);
     }
 }
@@ -208,13 +221,25 @@ mod tests {
     #[test]
     fn a_door_is_known_by_address_and_port_together() {
         let syscall = LSTAR;
-        assert_eq!(door(syscall, 0xe0), Some(Door::Syscall));
-        assert_eq!(door(syscall + 2, 0xe0), Some(Door::Syscall), "rip behind the OUT");
-        assert_eq!(door(0x40_1000, 0xe0), None, "the program's own OUT");
+        assert_eq!(door(syscall, 0xea), Some(Door::Syscall));
+        assert_eq!(door(syscall + 2, 0xea), Some(Door::Syscall), "rip behind the OUT");
+        assert_eq!(door(0x40_1000, 0xea), None, "the program's own OUT");
         assert_eq!(door(BASE + STUB + 14 * 16, 0xc0 + 14), Some(Door::Exception(14)));
-        assert_eq!(door(BASE + STUB + 14 * 16, 0xe0), None, "a port that is not this door's");
+        assert_eq!(door(BASE + STUB + 14 * 16, 0xea), None, "a port that is not this door's");
         assert_eq!(door(BASE + STUB + 14 * 16, 0x1ce), None, "a port beyond a byte");
-        assert!(!in_stub(BASE + STUB + PAGE) && in_stub(IRETQ));
+        assert!(!in_stub(BASE + STUB + PAGE) && in_stub(IRETQ) && in_stub(syscall));
+    }
+
+    #[test]
+    fn every_byte_of_the_gate_but_the_way_out_is_undefined() {
+        let mut ram = Ram::new(END).unwrap();
+        write(&mut ram);
+        remove_probe(&mut ram);
+        let page = ram.frame(GATE).to_vec();
+        for at in (0..page.len() - 1).filter(|at| *at as u64 != SYSCALL_ENTRY) {
+            let instruction = iced_x86::Decoder::new(64, &page[at..], 0).decode();
+            assert!(instruction.is_invalid(), "at {at:#x}: {instruction}");
+        }
     }
 
     #[test]

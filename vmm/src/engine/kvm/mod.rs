@@ -1,4 +1,4 @@
-//! The process guest on KVM: ring 3 alone, every exit through an OUT of the stub page.
+//! The process guest on KVM: ring 3 alone, every exit through an OUT of the engine's pages.
 //!
 //! Reading order: [`layout`] (the engine's own pages), [`setup`] (the virtual machine), [`entry`] (how the
 //! registers get in, and what they are when the guest came out), [`exit`] (what an exit means), [`cpuid`] (the CPU model),
@@ -19,10 +19,10 @@ mod setup;
 pub use records::Refused;
 
 use super::{
-    Counters, Engine, EngineError, EngineKind, Exit, Interrupter, Phys, StalePage, Until, flags::user_rflags,
+    Counters, Cpu, EngineError, EngineKind, Exit, Interrupter, Machine, Phys, Until, flags::user_rflags,
 };
 use crate::cpu_model::Model;
-use crate::ram::{PAGE, Ram};
+use crate::ram::{Memory, PAGE, Second};
 use kvm_bindings::{Msrs, kvm_msr_entry, kvm_sregs, kvm_xsave};
 use kvm_ioctls::{VcpuFd, VmFd};
 use lbr::crumb::Counts;
@@ -41,11 +41,13 @@ pub enum Landing {
     Ring3,
 }
 
-/// One vCPU of KVM with its memory.
-pub struct KvmEngine {
+/// One vCPU of KVM. Its virtual machine has one memory, against which alone it runs.
+pub struct KvmCpu {
     vcpu: VcpuFd,
     vm: VmFd,
-    ram: Ram,
+    /// The guest's memory as the virtual machine has it.
+    slot: Second,
+    size: u64,
     regs: Regs,
     /// The system registers of ring 3, with the bases and the page table that the guest shall have.
     user: kvm_sregs,
@@ -63,19 +65,29 @@ pub struct KvmEngine {
     components: u64,
 }
 
-impl KvmEngine {
-    /// A vCPU with `bytes` of memory (a multiple of the page size).
-    pub fn new(bytes: u64) -> Result<KvmEngine, EngineError> {
-        setup::engine(bytes)
+impl KvmCpu {
+    /// A vCPU with `bytes` of memory.
+    ///
+    /// # Errors
+    /// When KVM cannot be used, or refuses.
+    pub fn machine(bytes: u64) -> Result<Machine<KvmCpu>, EngineError> {
+        let mut memory = Memory::new(bytes.max(layout::END))?;
+        let cpu = Box::new(setup::vcpu(&mut memory)?);
+        Ok(Machine { memory, cpu })
     }
 
     /// The same, with the processor recording the branches that `filter` lets through; or not recording them, and why. They
-    /// are read by [`Armed::capture`] through [`Engine::read_msrs`].
+    /// are read by [`Armed::capture`] through [`Cpu::read_msrs`].
     ///
     /// # Errors
-    /// As [`KvmEngine::new`].
-    pub fn recording(bytes: u64, filter: Filter) -> Result<(KvmEngine, Result<Armed, Refused>), EngineError> {
-        setup::recording(bytes, filter)
+    /// As [`KvmCpu::machine`].
+    pub fn recording(
+        bytes: u64,
+        filter: Filter,
+    ) -> Result<(Machine<KvmCpu>, Result<Armed, Refused>), EngineError> {
+        let mut memory = Memory::new(bytes.max(layout::END))?;
+        let (cpu, armed) = setup::recording(&mut memory, filter)?;
+        Ok((Machine { memory, cpu: Box::new(cpu) }, armed))
     }
 
     /// What the processor counts of the guest, or why nothing.
@@ -98,45 +110,47 @@ fn failed(call: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> EngineError {
     move |error| EngineError::Kvm { call, error: error.into() }
 }
 
-impl Engine for KvmEngine {
+impl KvmCpu {
+    /// Has KVM forget what is no longer true of the memory. The entries are changed already; KVM forgets what it derived
+    /// from a frame when the host's own translation of it goes away (its MMU notifier), on shadow and on nested paging
+    /// alike.
+    fn forget(&mut self, memory: &mut Memory) -> Result<(), EngineError> {
+        let refused = |error| EngineError::Kvm { call: "madvise(MADV_DONTNEED)", error };
+        let stale = memory.take_stale();
+        if stale.all {
+            let size = memory.ram().size();
+            memory.ram_mut().drop_second(0, size).map_err(refused)?;
+        }
+        let mut frames: Vec<Phys> = stale.pages.iter().map(|page| page.frame).collect();
+        frames.sort_unstable();
+        frames.dedup();
+        for run in frames.chunk_by(|a, b| a + PAGE == *b) {
+            memory.ram_mut().drop_second(run[0], run.len() as u64 * PAGE).map_err(refused)?;
+        }
+        if memory.frames().quarantined() > MOST_QUARANTINED {
+            // A slot that is made anew has no shadow of any table.
+            setup::set_slot(&self.vm, &self.slot, 0, 0)?;
+            setup::set_slot(&self.vm, &self.slot, self.size, 0)?;
+            memory.frames_mut().end_quarantine();
+        }
+        Ok(())
+    }
+}
+
+/// So many former page tables wait before the slot is made anew, which costs all shadow pages (about 0.1 ms, and as much again for
+/// each hundred pages in use).
+const MOST_QUARANTINED: usize = 8192;
+
+impl Cpu for KvmCpu {
     fn kind(&self) -> EngineKind {
         EngineKind::Kvm
     }
 
-    fn ram(&self) -> &Ram {
-        &self.ram
-    }
-
-    fn ram_mut(&mut self) -> &mut Ram {
-        &mut self.ram
-    }
-
-    fn first_free_frame(&self) -> Phys {
-        layout::END
-    }
-
-    fn kernel_entry(&self) -> u64 {
-        layout::kernel_entry()
-    }
-
-    fn set_page_table(&mut self, root: Phys) -> Result<(), EngineError> {
-        self.user.cr3 = root;
-        self.user_loaded = false;
-        Ok(())
-    }
-
-    /// The host has changed the entries already. KVM forgets what it derived from a frame when the host's own
-    /// translation of it goes away (its MMU notifier), on shadow and on nested paging alike.
-    fn invalidate(&mut self, stale: &[StalePage]) -> Result<(), EngineError> {
-        let mut frames: Vec<Phys> = stale.iter().map(|page| page.frame).collect();
-        frames.sort_unstable();
-        frames.dedup();
-        for run in frames.chunk_by(|a, b| a + PAGE == *b) {
-            self.ram
-                .drop_second(run[0], run.len() as u64 * PAGE)
-                .map_err(|error| EngineError::Kvm { call: "madvise(MADV_DONTNEED)", error })?;
+    fn set_page_table(&mut self, root: Phys) {
+        if self.user.cr3 != root {
+            self.user.cr3 = root;
+            self.user_loaded = false;
         }
-        Ok(())
     }
 
     fn regs(&self) -> &Regs {
@@ -179,10 +193,14 @@ impl Engine for KvmEngine {
         unsafe { self.vcpu.set_xsave(&xsave) }.map_err(failed("KVM_SET_XSAVE"))
     }
 
-    fn run(&mut self, until: Until) -> Result<Exit, EngineError> {
+    fn run(&mut self, memory: &mut Memory, until: Until) -> Result<Exit, EngineError> {
+        debug_assert_eq!(memory.ram().size(), self.size, "a virtual machine has one memory");
         match until {
-            Until::Exit => self.run_to_exit(),
-            Until::Retired(_) => Err(EngineError::CannotCount("kvm")),
+            Until::Exit => {
+                self.forget(memory)?;
+                self.run_to_exit(memory)
+            }
+            Until::Retired(_) | Until::At(_) | Until::AtOrRetired(..) => Err(EngineError::CannotCount("kvm")),
         }
     }
 
@@ -243,7 +261,7 @@ fn msr_entry(index: u32, data: u64) -> kvm_msr_entry {
 mod tests {
     use super::*;
     use crate::engine::{Exception, Until};
-    use crate::paging::Rights;
+    use crate::ram::paging::Rights;
     use crate::sandbox::Sandbox;
     use std::io::Write;
 
@@ -251,7 +269,7 @@ mod tests {
     /// be made to take it.
     #[test]
     fn the_way_back_by_iretq_restores_every_register() {
-        let mut engine = match KvmEngine::new(1 << 20) {
+        let mut machine = match KvmCpu::machine(1 << 20) {
             Err(why @ EngineError::KvmUnavailable { .. }) => {
                 // Past the capture of test output, so that it is seen.
                 let _ = writeln!(std::io::stderr(), "skipped: the way back by IRETQ, since {why}");
@@ -259,20 +277,20 @@ mod tests {
             }
             other => other.unwrap(),
         };
-        engine.landing = Landing::Ring0;
-        let mut sandbox = Sandbox::new(Box::new(engine)).unwrap();
+        machine.cpu.landing = Landing::Ring0;
+        let mut sandbox = Sandbox::new(machine).unwrap();
         // UD2 twice, with nothing in between.
         sandbox.map(0x40_0000, &[0x0f, 0x0b, 0x0f, 0x0b], Rights { write: false, execute: true }).unwrap();
         let gpr = std::array::from_fn(|n| 0x0101_0101_0101_0101 * (n as u64 + 1));
         let regs = Regs { gpr, rip: 0x40_0000, rflags: 0xad7 | 0x400, fs_base: 5, gs_base: 6 };
-        sandbox.engine_mut().set_regs(&regs).unwrap();
+        sandbox.cpu_mut().set_regs(&regs).unwrap();
         for at in [0x40_0000, 0x40_0002] {
             let undefined = Exit::Exception(Exception { vector: 6, error_code: 0, address: 0 });
             assert_eq!(sandbox.run(Until::Exit).unwrap(), undefined);
             let here = Regs { rip: at, rflags: regs.rflags | 0x200, ..regs };
-            assert_eq!(*sandbox.engine().regs(), here);
-            assert_eq!(sandbox.engine().level, 0, "the handler runs in ring 0");
-            sandbox.engine_mut().set_regs(&Regs { rip: 0x40_0002, ..here }).unwrap();
+            assert_eq!(*sandbox.cpu().regs(), here);
+            assert_eq!(sandbox.cpu().level, 0, "the handler runs in ring 0");
+            sandbox.cpu_mut().set_regs(&Regs { rip: 0x40_0002, ..here }).unwrap();
         }
     }
 }

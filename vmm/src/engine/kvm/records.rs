@@ -1,11 +1,11 @@
 //! The branch records of the vCPU: what [`lbr::capture::kvm`] asks of KVM.
 //!
-//! The vCPU runs on the thread that made the engine, since [`KvmEngine`] stays on its thread; the kernel wants both to be
+//! The vCPU runs on the thread that made the engine, since [`KvmCpu`] stays on its thread; the kernel wants both to be
 //! the same.
 
-use super::{KvmEngine, cpuid, failed, msr_entry};
-use crate::engine::{Engine, EngineError};
-use crate::probe;
+use super::{KvmCpu, cpuid, failed, msr_entry};
+use crate::engine::{Cpu, EngineError};
+use crate::host;
 use kvm_bindings::{KVM_CAP_PMU_CAPABILITY, KVM_MAX_CPUID_ENTRIES, Msrs};
 use kvm_ioctls::Kvm;
 use lbr::{Armed, CaptureError, Filter, MsrAccess, capture};
@@ -16,12 +16,12 @@ pub type Refused = CaptureError<EngineError>;
 /// The device, and a vCPU that has not run yet.
 struct Sequence<'a> {
     device: &'a Kvm,
-    engine: &'a mut KvmEngine,
+    engine: &'a mut KvmCpu,
 }
 
 /// Switches recording on. A vCPU that is refused it is as it was.
-pub(super) fn arm(device: &Kvm, engine: &mut KvmEngine, filter: Filter) -> Result<Armed, Refused> {
-    let armed = capture::kvm::arm(&mut Sequence { device, engine }, &probe::host(), filter);
+pub(super) fn arm(device: &Kvm, engine: &mut KvmCpu, filter: Filter) -> Result<Armed, Refused> {
+    let armed = capture::kvm::arm(&mut Sequence { device, engine }, &host::host(), filter);
     if armed.is_err() {
         engine
             .vcpu
@@ -62,7 +62,7 @@ impl capture::kvm::Kvm for Sequence<'_> {
             .device
             .get_supported_cpuid(KVM_MAX_CPUID_ENTRIES)
             .map_err(failed("KVM_GET_SUPPORTED_CPUID"))?;
-        let model = cpuid::model_with_pmu(self.engine.components, probe::signature(), &supported);
+        let model = cpuid::model_with_pmu(self.engine.components, host::signature(), &supported);
         match self.engine.vcpu.set_cpuid2(&model) {
             Ok(()) => Ok(true),
             Err(error) if error.errno() == libc::EINVAL => Ok(false),

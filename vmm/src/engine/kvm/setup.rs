@@ -2,11 +2,11 @@
 
 use super::layout::{self, Door};
 use super::records::{self, Refused};
-use super::{KvmEngine, Landing, cpuid, failed, msr_entry};
+use super::{KvmCpu, Landing, cpuid, failed, msr_entry};
 use crate::engine::flags::user_rflags;
-use crate::engine::{Engine, EngineError, Interrupter};
-use crate::probe;
-use crate::ram::{PAGE, Ram};
+use crate::engine::{Cpu, EngineError, Interrupter};
+use crate::host;
+use crate::ram::{Memory, PAGE, Second};
 use kvm_bindings::{Msrs, kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcr, kvm_xcrs};
 use kvm_ioctls::{Kvm, SyncReg, VcpuFd, VmFd};
 use lbr::perf::{GuestCounters, NoCounters};
@@ -18,7 +18,7 @@ use x86::xsave::component;
 const REAL_MODE_TSS: u64 = 0xfffb_d000;
 /// PE, MP, ET, NE, WP, AM, PG (Intel SDM vol. 3, 2.5).
 const CR0: u64 = 0x8005_0033;
-/// PAE, OSFXSR, OSXMMEXCPT, and TSD, so that RDTSC traps. Not FSGSBASE, not SMEP (the stub belongs to ring 3 until the
+/// PAE, OSFXSR, OSXMMEXCPT, and TSD, so that RDTSC traps. Not FSGSBASE, not SMEP (the gate belongs to ring 3 until the
 /// landing is known).
 const CR4: u64 = 1 << 5 | 1 << 9 | 1 << 10 | 1 << 2;
 /// OSXSAVE: XCR0 says which vector registers there are.
@@ -39,46 +39,47 @@ fn open_device() -> Result<Kvm, EngineError> {
         .map_err(|error| EngineError::KvmUnavailable { device: device.into(), error })
 }
 
-/// A vCPU with `bytes` of memory, standing in ring 3.
-pub(super) fn engine(bytes: u64) -> Result<KvmEngine, EngineError> {
-    let mut engine = unused(&open_device()?, bytes)?;
-    look_around(&mut engine)?;
-    Ok(engine)
+/// A vCPU that runs against `memory`, standing in ring 3.
+pub(super) fn vcpu(memory: &mut Memory) -> Result<KvmCpu, EngineError> {
+    let mut cpu = unused(&open_device()?, memory)?;
+    look_around(&mut cpu, memory)?;
+    Ok(cpu)
 }
 
 /// The same, recording its branches, or saying why it cannot.
 pub(super) fn recording(
-    bytes: u64,
+    memory: &mut Memory,
     filter: Filter,
-) -> Result<(KvmEngine, Result<Armed, Refused>), EngineError> {
+) -> Result<(KvmCpu, Result<Armed, Refused>), EngineError> {
     let device = open_device()?;
-    let mut engine = unused(&device, bytes)?;
-    let armed = records::arm(&device, &mut engine, filter);
-    look_around(&mut engine)?;
+    let mut cpu = unused(&device, memory)?;
+    let armed = records::arm(&device, &mut cpu, filter);
+    look_around(&mut cpu, memory)?;
     // What was executed to look around is not the guest's.
     let cleared = armed.and_then(|armed| {
-        armed.clear::<dyn Engine>(&mut engine)?;
+        armed.clear::<dyn Cpu>(&mut cpu)?;
         Ok(armed)
     });
-    Ok((engine, cleared))
+    Ok((cpu, cleared))
 }
 
 /// A vCPU that has not run yet.
-fn unused(kvm: &Kvm, bytes: u64) -> Result<KvmEngine, EngineError> {
+fn unused(kvm: &Kvm, memory: &mut Memory) -> Result<KvmCpu, EngineError> {
     let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
-    let mut ram = Ram::new(bytes.max(layout::END).next_multiple_of(PAGE))?;
-    ram.populate(layout::END);
-    layout::write(&mut ram);
-    set_memory(&vm, &mut ram)?;
+    memory.reserve(layout::END, layout::kernel_entry());
+    layout::write(memory.ram_mut());
+    let size = memory.ram().size();
+    let slot = set_memory(&vm, memory)?;
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
     let (user, components) = set_state_components(&vcpu)?;
     vcpu.set_sync_valid_reg(SyncReg::Register);
     vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
     let immediate_exit = &raw mut vcpu.get_kvm_run().immediate_exit;
-    Ok(KvmEngine {
+    Ok(KvmCpu {
         vcpu,
         vm,
-        ram,
+        slot,
+        size,
         regs: Regs { rflags: user_rflags(0), ..Regs::default() },
         user,
         user_loaded: true,
@@ -92,10 +93,10 @@ fn unused(kvm: &Kvm, bytes: u64) -> Result<KvmEngine, EngineError> {
 }
 
 /// Looks where SYSCALL lands, and whether the processor counts what the guest executes.
-fn look_around(engine: &mut KvmEngine) -> Result<(), EngineError> {
-    let counters = GuestCounters::start(&probe::host());
-    engine.landing = look_where_syscall_lands(engine)?;
-    engine.counters = match (counters, engine.landing) {
+fn look_around(cpu: &mut KvmCpu, memory: &mut Memory) -> Result<(), EngineError> {
+    let counters = GuestCounters::start(&host::host());
+    cpu.landing = look_where_syscall_lands(cpu, memory)?;
+    cpu.counters = match (counters, cpu.landing) {
         (Ok(_), Landing::Ring3) => Err(NoCounters::NoGuest),
         (Ok(counters), Landing::Ring0) => match counters.read().ok().and_then(|c| c.conditional_branches) {
             Some(layout::PROBE_CONDITIONALS) => Ok(counters),
@@ -107,27 +108,28 @@ fn look_around(engine: &mut KvmEngine) -> Result<(), EngineError> {
 }
 
 /// Gives the virtual machine its memory: one slot, on the second mapping.
-fn set_memory(vm: &VmFd, ram: &mut Ram) -> Result<(), EngineError> {
-    ram.map_second()?;
-    set_slot(vm, ram, 0)?;
-    if ram.size() <= REAL_MODE_TSS {
+fn set_memory(vm: &VmFd, memory: &mut Memory) -> Result<Second, EngineError> {
+    let size = memory.ram().size();
+    let second = memory.ram_mut().second()?;
+    set_slot(vm, &second, size, 0)?;
+    if size <= REAL_MODE_TSS {
         // Only processors that cannot run real mode as a guest need it; the others do not mind.
         let at = usize::try_from(REAL_MODE_TSS).expect("a 64-bit host");
         vm.set_tss_address(at).map_err(failed("KVM_SET_TSS_ADDR"))?;
     }
-    Ok(())
+    Ok(second)
 }
 
-/// Sets the one slot, or changes its flags.
-pub(super) fn set_slot(vm: &VmFd, ram: &Ram, flags: u32) -> Result<(), EngineError> {
+/// Sets the one slot, or changes its flags; with a size of zero, takes it away.
+pub(super) fn set_slot(vm: &VmFd, memory: &Second, size: u64, flags: u32) -> Result<(), EngineError> {
     let region = kvm_userspace_memory_region {
         slot: 0,
         guest_phys_addr: 0,
-        memory_size: ram.size(),
-        userspace_addr: ram.second().expect("mapped before the slot is set") as u64,
+        memory_size: size,
+        userspace_addr: memory.as_ptr() as u64,
         flags,
     };
-    // SAFETY: the mapping is as long as the slot, and `Ram` outlives the virtual machine in `KvmEngine`.
+    // SAFETY: the mapping is as long as the slot, and `KvmCpu` owns a count of it beside the virtual machine.
     unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))
 }
 
@@ -188,23 +190,24 @@ fn set_system_registers(vcpu: &VcpuFd, cr4: u64) -> Result<kvm_sregs, EngineErro
     }
 }
 
-/// Runs a branch and a SYSCALL of the engine's own and looks at the privilege level behind it. If that is ring 0, the stub page
+/// Runs a branch and a SYSCALL of the engine's own and looks at the privilege level behind it. If that is ring 0, the gate page
 /// is withdrawn from ring 3.
-fn look_where_syscall_lands(engine: &mut KvmEngine) -> Result<Landing, EngineError> {
-    let before = engine.regs;
-    engine.regs.rip = layout::PROBE_SYSCALL;
-    let left = engine.enter()?;
-    engine.regs = before;
+fn look_where_syscall_lands(cpu: &mut KvmCpu, memory: &mut Memory) -> Result<Landing, EngineError> {
+    let before = cpu.regs;
+    cpu.regs.rip = layout::PROBE_SYSCALL;
+    let left = cpu.enter(memory)?;
+    cpu.regs = before;
     if left.door() != Some(Door::Syscall) {
         return Err(EngineError::UnexpectedExit(format!("{left} at the first SYSCALL")));
     }
-    if engine.level == 3 {
+    layout::remove_probe(memory.ram_mut());
+    if cpu.level == 3 {
         return Ok(Landing::Ring3);
     }
-    let stub = layout::hide_stub(&mut engine.ram);
-    engine
-        .ram
-        .drop_second(stub, PAGE)
+    let gate = layout::hide_gate(memory.ram_mut());
+    memory
+        .ram_mut()
+        .drop_second(gate, PAGE)
         .map_err(|error| EngineError::Kvm { call: "madvise(MADV_DONTNEED)", error })?;
     Ok(Landing::Ring0)
 }

@@ -52,7 +52,6 @@ fn other_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         Code::Crc32_r64_rm64 => crc::crc32::<M, 64>,
         Code::Ldmxcsr_m32 | Code::VEX_Vldmxcsr_m32 => state::ldmxcsr::<M>,
         Code::Stmxcsr_m32 | Code::VEX_Vstmxcsr_m32 => state::stmxcsr::<M>,
-        Code::Fxsave_m512byte | Code::Fxsave64_m512byte => state::fxsave::<M>,
         Code::Fxrstor_m512byte | Code::Fxrstor64_m512byte => state::fxrstor::<M>,
         _ => return None,
     })

@@ -1,0 +1,80 @@
+//! A program at a position of its recording, as `gretel replay --to` shows it.
+
+use crate::core_file::hex;
+use serde_json::{Value, json};
+use std::fmt;
+use vmm::process::Process;
+use x86::op::Gpr;
+
+/// What a program is at a moment.
+pub(crate) struct Moment {
+    position: String,
+    pid: i32,
+    thread: i32,
+    /// What had retired since the program's start, where that is counted.
+    instructions: Option<u64>,
+    place: Option<String>,
+    registers: Vec<(&'static str, u64)>,
+    ended: bool,
+}
+
+impl Moment {
+    /// The program as it stands; `ended` with its recording.
+    pub(crate) fn of(process: &Process, ended: bool) -> Moment {
+        let regs = process.cpu().regs();
+        let mappings = process.mappings();
+        let mapping = mappings.into_iter().find(|mapping| (mapping.start..mapping.end).contains(&regs.rip));
+        let place = mapping.map(|it| {
+            let name = if it.name.is_empty() { "[anonymous]" } else { &it.name };
+            format!("{name}+{:#x}", regs.rip - it.start + it.file_offset)
+        });
+        let general = Gpr::NAMES.into_iter().zip(regs.gpr);
+        let rest = [
+            ("rip", regs.rip),
+            ("rflags", regs.rflags),
+            ("fs_base", regs.fs_base),
+            ("gs_base", regs.gs_base),
+        ];
+        Moment {
+            position: process.position().to_string(),
+            pid: process.pid(),
+            thread: process.thread(),
+            instructions: process.cpu().counters().map(|counters| counters.instructions),
+            place,
+            registers: general.chain(rest).collect(),
+            ended,
+        }
+    }
+
+    /// The same for scripts.
+    pub(crate) fn as_json(&self) -> Value {
+        let registers = self.registers.iter().map(|(name, value)| ((*name).to_owned(), hex(*value)));
+        json!({
+            "position": self.position,
+            "pid": self.pid,
+            "thread": self.thread,
+            "instructions": self.instructions,
+            "place": self.place,
+            "registers": registers.collect::<serde_json::Map<_, _>>(),
+            "ended": self.ended,
+        })
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "position {}: process {}, thread {}", self.position, self.pid, self.thread)?;
+        if let Some(instructions) = self.instructions {
+            write!(f, ", {instructions} instructions since the start")?;
+        }
+        writeln!(f, "{}", if self.ended { ", at the recording's end" } else { "" })?;
+        if let Some(place) = &self.place {
+            writeln!(f, "at {place}")?;
+        }
+        for row in self.registers.chunks(4) {
+            let cells = row.iter().map(|(name, value)| format!("{name:<7} {value:016x}"));
+            writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Standard output and error that cannot be written.
+
+use crate::{Place, WRITE};
+
+const GRETEL: &str = env!("CARGO_BIN_EXE_gretel");
+
+/// The warning of a call that is not served, and the summary, are lost; the recording is whole.
+#[test]
+fn a_recording_goes_on_where_nothing_can_be_said() {
+    let place = Place::new();
+    let source = "#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
+        int main(void) { syscall(1000); puts(\"said\"); return 3; }";
+    let Some(_) = place.compile("asks", source) else { return };
+    let recorded = place.sh(&format!("{GRETEL} -vv record --engine soft -o rec -- ./asks 2>/dev/full"));
+    assert_eq!((recorded.code, recorded.out()), (3, "said\n".to_owned()));
+    assert_eq!(place.replay("rec", "soft")["status_or_signal"], 3);
+    assert_eq!(place.sh(&format!("{GRETEL} record -- ./no-such-program 2>/dev/full")).code, 121);
+}
+
+#[test]
+fn output_that_a_replay_cannot_show_is_an_error() {
+    let place = Place::new();
+    for (n, text) in ["no newline", "a line\n"].into_iter().enumerate() {
+        let recording = format!("rec-{n}");
+        let start = ["record", "--engine", "soft", "-o", &recording, "--", "busybox", "printf"];
+        assert_eq!(place.gretel(&[&start[..], &["%s", text]].concat()).code, 0);
+        let replay = format!("{GRETEL} replay --engine soft --output {recording}");
+        let full = place.sh(&format!("{replay} >/dev/full"));
+        assert_eq!(full.code, WRITE, "{}", full.err);
+        assert!(full.err.contains("No space left on device"), "{}", full.err);
+        assert_eq!(place.sh(&format!("{replay} 2>/dev/null")).out(), text);
+    }
+    let full = place.sh(&format!("{GRETEL} replay --engine soft rec-0 >/dev/full"));
+    assert_eq!(full.code, WRITE, "{}", full.err);
+}

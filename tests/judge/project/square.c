@@ -1,0 +1,3 @@
+#include "sum.h"
+
+int square(int n) { return n * n; }

@@ -1,0 +1,309 @@
+//! Memory: the heap, mmap and its kin. All of it is computed from the guest's own state; only the contents of a
+//! file that is mapped come from outside.
+//!
+//! [`protect`] and [`remap`] change what is mapped, [`advice`] and [`lock`] what is asked for it; [`sync`] writes it to files,
+//! [`peer`] copies it between processes.
+
+mod advice;
+mod lock;
+mod peer;
+mod protect;
+mod remap;
+mod sync;
+
+use super::exit::forgive;
+use super::sharing::File;
+use super::{Guest, Kernel, Served, Stop, errno, host, int};
+use crate::gate::{FileContent, Input};
+use crate::memory::Rights;
+use crate::memory::layout::{MAPPINGS_LIMIT, USER_END, USER_START};
+use crate::memory::vma::{Attributes, Backing, Content, page_up};
+use crate::ram::PAGE;
+use crate::ram::Virt;
+pub(super) use advice::{madvise, mincore};
+pub(super) use lock::{mlock, mlockall, munlock, munlockall};
+pub(super) use peer::{Direction, peer};
+pub(super) use protect::mprotect;
+pub(super) use remap::{mremap, remap_file_pages};
+use std::ops::Range;
+use std::sync::Arc;
+pub(super) use sync::msync;
+
+/// Largest file contents that are taken into a mapping.
+const LARGEST_FILE: u64 = 1 << 30;
+/// Which of a process's limits is that of its address space.
+const RLIMIT_AS: usize = 9;
+
+/// The page-aligned range of `length` bytes at `start`.
+fn range(start: Virt, length: u64) -> Served<Range<Virt>> {
+    let end = page_up(length).and_then(|length| start.checked_add(length)).filter(|&end| end <= USER_END);
+    match end {
+        Some(end) if start.is_multiple_of(PAGE) => Ok(start..end),
+        _ => errno(libc::EINVAL),
+    }
+}
+
+fn rights(protection: i32) -> Rights {
+    Rights {
+        read: protection & libc::PROT_READ != 0,
+        write: protection & libc::PROT_WRITE != 0,
+        execute: protection & libc::PROT_EXEC != 0,
+    }
+}
+
+pub(super) fn brk(kernel: &Kernel, guest: &mut Guest<'_>, end: Virt) -> Served {
+    let now = guest.space().heap().end;
+    if end > now && has_room(kernel, guest, end - now).is_err() {
+        return Ok(now);
+    }
+    let (space, memory) = guest.both();
+    Ok(space.set_heap_end(memory, end)?)
+}
+
+/// Whether the address space may grow by so many bytes (RLIMIT_AS).
+fn has_room(kernel: &Kernel, guest: &Guest<'_>, more: u64) -> Served<()> {
+    let limit = kernel.group().limits[RLIMIT_AS][0];
+    if limit == libc::RLIM_INFINITY {
+        return Ok(());
+    }
+    let used: u64 = guest.space().mappings().iter().map(|(start, mapping)| mapping.end - start).sum();
+    if used.saturating_add(more) > limit { errno(libc::ENOMEM) } else { Ok(()) }
+}
+
+/// What mmap is asked for.
+struct Wanted {
+    rights: Rights,
+    flags: i32,
+    offset: u64,
+    range: Range<Virt>,
+}
+
+impl Wanted {
+    fn has(&self, flag: i32) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn is_shared(&self) -> bool {
+        self.flags & libc::MAP_TYPE != libc::MAP_PRIVATE
+    }
+}
+
+/// The flags that mmap knows, for those who ask for just these (MAP_SHARED_VALIDATE).
+const KNOWN_FLAGS: i32 = libc::MAP_TYPE
+    | libc::MAP_FIXED
+    | libc::MAP_ANONYMOUS
+    | libc::MAP_32BIT
+    | libc::MAP_GROWSDOWN
+    | libc::MAP_DENYWRITE
+    | libc::MAP_EXECUTABLE
+    | libc::MAP_LOCKED
+    | libc::MAP_NORESERVE
+    | libc::MAP_POPULATE
+    | libc::MAP_NONBLOCK
+    | libc::MAP_STACK
+    | libc::MAP_HUGETLB
+    | libc::MAP_FIXED_NOREPLACE;
+
+pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    let [address, length, protection, flags, descriptor, offset] = *a;
+    let (rights, flags) = (rights(int(protection)), int(flags));
+    if !offset.is_multiple_of(PAGE) {
+        return errno(libc::EINVAL);
+    }
+    let file =
+        if flags & libc::MAP_ANONYMOUS == 0 { Some(kernel.files().get(int(descriptor))?) } else { None };
+    if length == 0 {
+        return errno(libc::EINVAL);
+    }
+    if guest.space().mappings().len() >= MAPPINGS_LIMIT {
+        return errno(libc::ENOMEM);
+    }
+    let wanted = Wanted { rights, flags, offset, range: place(guest, address, length, flags)? };
+    let checked = match flags & libc::MAP_TYPE {
+        libc::MAP_SHARED_VALIDATE if file.is_some() && flags & !KNOWN_FLAGS != 0 => errno(libc::EOPNOTSUPP),
+        libc::MAP_SHARED_VALIDATE if file.is_none() => errno(libc::EINVAL),
+        libc::MAP_SHARED_VALIDATE | libc::MAP_SHARED | libc::MAP_PRIVATE => Ok(()),
+        _ => errno(libc::EINVAL),
+    };
+    checked?;
+    if wanted.has(libc::MAP_GROWSDOWN) && (file.is_some() || wanted.is_shared()) {
+        return errno(libc::EINVAL);
+    }
+    has_room(kernel, guest, wanted.range.end - wanted.range.start)?;
+    let locked = wanted.has(libc::MAP_LOCKED) || guest.space().locks_future;
+    if locked {
+        lock::may_lock(kernel, guest, wanted.range.end - wanted.range.start)?;
+    }
+    let backing = match &file {
+        None if wanted.is_shared() => {
+            let length = wanted.range.end - wanted.range.start;
+            Ok((kernel.anonymous_backing(guest.memory, length), Attributes::default()))
+        }
+        None => {
+            let grows_down = wanted.has(libc::MAP_GROWSDOWN);
+            Ok((Backing::Zero(""), Attributes { grows_down, ..Attributes::default() }))
+        }
+        Some(file) => file_backing(kernel, guest, file, &wanted),
+    };
+    let (backing, attributes) = match backing {
+        Ok(found) => found,
+        Err(stop) => {
+            // What was found before the error may be mapped by nobody.
+            kernel.sweep_shared(guest)?;
+            return Err(stop);
+        }
+    };
+    let attributes = Attributes { locked, ..attributes };
+    let range = wanted.range.clone();
+    let replaces = shares(guest, &range);
+    let (space, memory) = guest.both();
+    space.map_as(memory, range.clone(), rights, backing, attributes)?;
+    if replaces {
+        kernel.sweep_shared(guest)?;
+    }
+    if locked || wanted.has(libc::MAP_POPULATE) && !wanted.has(libc::MAP_NONBLOCK) {
+        forgive(lock::populate(guest, &range))?;
+    }
+    Ok(range.start)
+}
+
+/// Whether shared memory is mapped in a range.
+fn shares(guest: &Guest<'_>, range: &Range<Virt>) -> bool {
+    guest.space().mappings().shared(range).next().is_some()
+}
+
+/// Where a new mapping goes.
+fn place(guest: &Guest<'_>, address: Virt, length: u64, flags: i32) -> Served<Range<Virt>> {
+    let Some(length) = page_up(length) else { return errno(libc::ENOMEM) };
+    if flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0 {
+        let range = range(address, length)?;
+        if range.start < USER_START {
+            return errno(libc::EPERM);
+        }
+        if flags & libc::MAP_FIXED_NOREPLACE != 0 && !guest.space().mappings().is_free(&range) {
+            return errno(libc::EEXIST);
+        }
+        return Ok(range);
+    }
+    if let Some(hint) = page_up(address).filter(|&hint| hint >= USER_START)
+        && let Ok(range) = range(hint, length)
+        && guest.space().mappings().is_free(&range)
+    {
+        return Ok(range);
+    }
+    match guest.space().gap(length) {
+        Some(start) => Ok(start..start + length),
+        None => errno(libc::ENOMEM),
+    }
+}
+
+/// What a mapping of a file holds: a copy of its contents, or what all see who map it.
+fn file_backing(
+    kernel: &mut Kernel,
+    guest: &mut Guest<'_>,
+    file: &std::rc::Rc<super::descriptors::OpenFile>,
+    wanted: &Wanted,
+) -> Served<(Backing, Attributes)> {
+    let length = wanted.range.end - wanted.range.start;
+    let offset = wanted.offset;
+    if file.queue().is_some() {
+        return errno(libc::ENODEV);
+    }
+    let mut attributes = Attributes::default();
+    if wanted.is_shared() {
+        match kernel.shared_file(guest, file, (offset, length), wanted.rights)? {
+            File::Zero => return Ok((kernel.anonymous_backing(guest.memory, length), attributes)),
+            // Code is rewritten in copies only. As nobody may write here, this is one.
+            File::Regular(_, found) if wanted.rights.execute && found.never_written => attributes = found,
+            File::Regular(backing, attributes) => return Ok((backing, attributes)),
+        }
+    }
+    let copied = usize::try_from(length).unwrap_or(usize::MAX);
+    kernel.before_read(guest, file, i64::try_from(offset).ok(), copied)?;
+    let content = file_content(guest, file.host(), offset, length)?;
+    let name = String::from_utf8_lossy(&content.name).into_owned();
+    let bytes = Arc::clone(&content.bytes);
+    Ok((Backing::File(Arc::new(Content { name, file_offset: offset, bytes }), 0), attributes))
+}
+
+/// Up to `length` bytes of a file from `offset` on.
+fn file_content(guest: &mut Guest<'_>, file: i32, offset: u64, length: u64) -> Served<Arc<FileContent>> {
+    content(guest, file, length, &mut || read_all(file, offset, length))
+}
+
+/// The same, without the zeroes at the end.
+pub(super) fn sparse_content(
+    guest: &mut Guest<'_>,
+    file: i32,
+    offset: u64,
+    length: u64,
+) -> Served<Arc<FileContent>> {
+    content(guest, file, length, &mut || {
+        let from = i64::try_from(offset).map_err(|_| -i64::from(libc::EOVERFLOW))?;
+        let position = host::seek(file, 0, libc::SEEK_CUR);
+        let data = host::seek(file, from, libc::SEEK_DATA);
+        host::seek(file, position, libc::SEEK_SET);
+        if data == -i64::from(libc::ENXIO) {
+            return Ok(Vec::new());
+        }
+        let mut bytes = read_all(file, offset, length)?;
+        bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
+        Ok(bytes)
+    })
+}
+
+/// The content of a file, as an input.
+fn content(
+    guest: &mut Guest<'_>,
+    file: i32,
+    length: u64,
+    read: &mut dyn FnMut() -> Result<Vec<u8>, i64>,
+) -> Served<Arc<FileContent>> {
+    if length > LARGEST_FILE {
+        return errno(libc::ENOMEM);
+    }
+    let input = guest.gate.input(&mut || {
+        Input::File(read().map(|bytes| {
+            let name = host::path_of(&file).unwrap_or_default();
+            Arc::new(FileContent { name, bytes: Arc::new(bytes) })
+        }))
+    })?;
+    match input {
+        Input::File(Ok(content)) => Ok(content),
+        Input::File(Err(error)) => Err(super::result(error).err().unwrap_or(Stop::Errno(libc::EIO))),
+        other => Err(guest.unexpected(&other)),
+    }
+}
+
+/// Up to `length` bytes of a file.
+fn read_all(file: i32, offset: u64, length: u64) -> Result<Vec<u8>, i64> {
+    let mut bytes = vec![0; usize::try_from(length).map_err(|_| -i64::from(libc::ENOMEM))?];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let at = i64::try_from(offset + filled as u64).map_err(|_| -i64::from(libc::EOVERFLOW))?;
+        match host::read(file, &mut bytes[filled..], Some(at)) {
+            0 => break,
+            count if count < 0 => return Err(count),
+            count => filled += usize::try_from(count).unwrap_or(0),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+pub(super) fn munmap(kernel: &mut Kernel, guest: &mut Guest<'_>, start: Virt, length: u64) -> Served {
+    if length == 0 {
+        return errno(libc::EINVAL);
+    }
+    let range = range(start, length)?;
+    unmap(kernel, guest, &range)?;
+    Ok(0)
+}
+
+/// Unmaps a range; shared memory that nobody maps any more goes.
+pub(super) fn unmap(kernel: &mut Kernel, guest: &mut Guest<'_>, range: &Range<Virt>) -> Served<()> {
+    let shares = shares(guest, range);
+    let (space, memory) = guest.both();
+    space.unmap(memory, range)?;
+    if shares { kernel.sweep_shared(guest) } else { Ok(()) }
+}

@@ -1,0 +1,62 @@
+//! mprotect.
+
+use super::super::{Guest, Served, errno, int};
+use super::rights;
+use crate::memory::vma::page_up;
+use crate::ram::{PAGE, Virt};
+
+/// PROT_SEM, PROT_GROWSDOWN and PROT_GROWSUP.
+const SEM: i32 = 8;
+const GROWS_DOWN: i32 = 0x0100_0000;
+const GROWS_UP: i32 = 0x0200_0000;
+const KNOWN: i32 = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC | SEM | GROWS_DOWN | GROWS_UP;
+
+/// Changes rights up to the first hole, or up to the first mapping that cannot have them (`do_mprotect_pkey` of mm/mprotect.c).
+pub(in super::super) fn mprotect(guest: &mut Guest<'_>, start: Virt, length: u64, protection: u64) -> Served {
+    let protection = int(protection);
+    let grows = protection & (GROWS_DOWN | GROWS_UP);
+    if grows == GROWS_DOWN | GROWS_UP || !start.is_multiple_of(PAGE) {
+        return errno(libc::EINVAL);
+    }
+    if length == 0 {
+        return Ok(0);
+    }
+    let Some(end) = page_up(length).and_then(|length| start.checked_add(length)).filter(|end| *end > start)
+    else {
+        return errno(libc::ENOMEM);
+    };
+    if protection & !KNOWN != 0 {
+        return errno(libc::EINVAL);
+    }
+    let mappings = guest.space().mappings();
+    let Some((first, mapping)) = mappings.at_or_after(start).filter(|(first, _)| *first < end) else {
+        return errno(libc::ENOMEM);
+    };
+    let from = if grows == GROWS_DOWN { first } else { start };
+    match grows {
+        GROWS_DOWN if !mapping.attributes.grows_down => return errno(libc::EINVAL),
+        GROWS_DOWN => {}
+        _ if first > start => return errno(libc::ENOMEM),
+        GROWS_UP => return errno(libc::EINVAL),
+        _ => {}
+    }
+    let rights = rights(protection);
+    let (mut at, mut refused) = (from, None);
+    for (part, mapping) in mappings.parts(&(from..end)) {
+        if part.start != at {
+            break;
+        }
+        if rights.write && mapping.attributes.never_written {
+            refused = Some(libc::EACCES);
+            break;
+        }
+        at = part.end;
+    }
+    let (space, memory) = guest.both();
+    space.protect(memory, &(from..at), rights)?;
+    match refused {
+        Some(error) => errno(error),
+        None if at < end => errno(libc::ENOMEM),
+        None => Ok(0),
+    }
+}

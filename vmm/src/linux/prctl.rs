@@ -1,0 +1,166 @@
+//! prctl: what a process may set about itself.
+
+use super::capabilities::{LAST, SETPCAP};
+use super::{Guest, Kernel, Served, clone, errno, int};
+
+const MCE_KILL_DEFAULT: u64 = 2;
+/// What the time stamp counter does: PR_TSC_ENABLE.
+const TSC_ENABLE: u64 = 1;
+/// PR_CAP_AMBIENT_*.
+const AMBIENT_IS_SET: i32 = 1;
+const AMBIENT_RAISE: i32 = 2;
+const AMBIENT_LOWER: i32 = 3;
+const AMBIENT_CLEAR: i32 = 4;
+
+pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    let [option, value, third, fourth, fifth, _] = *a;
+    let rest = [third, fourth, fifth];
+    let only =
+        |wanted: &[u64]| if wanted.iter().any(|word| *word != 0) { errno(libc::EINVAL) } else { Ok(()) };
+    match int(option) {
+        libc::PR_SET_NAME => clone::set_name(kernel, guest, value),
+        libc::PR_GET_NAME => clone::get_name(kernel, guest, value),
+        libc::PR_SET_PDEATHSIG if value > 64 => errno(libc::EINVAL),
+        libc::PR_SET_PDEATHSIG => {
+            kernel.tasks.current_mut().parent_death_signal = int(value);
+            Ok(0)
+        }
+        libc::PR_GET_PDEATHSIG => {
+            guest.write(value, &kernel.tasks.current().parent_death_signal.to_le_bytes())?;
+            Ok(0)
+        }
+        libc::PR_GET_DUMPABLE => Ok(kernel.group().dumpable.into()),
+        libc::PR_SET_DUMPABLE => flag(value).map(|dumpable| {
+            kernel.group_mut().dumpable = dumpable;
+            0
+        }),
+        libc::PR_GET_KEEPCAPS => Ok(kernel.group().credentials.keeps_capabilities.into()),
+        libc::PR_SET_KEEPCAPS => flag(value).map(|keeps| {
+            kernel.group_mut().credentials.keeps_capabilities = keeps;
+            0
+        }),
+        libc::PR_SET_NO_NEW_PRIVS => {
+            only(&rest)?;
+            if value != 1 {
+                return errno(libc::EINVAL);
+            }
+            kernel.group_mut().credentials.no_new_privileges = true;
+            Ok(0)
+        }
+        libc::PR_GET_NO_NEW_PRIVS => {
+            only(&[value, third, fourth, fifth])?;
+            Ok(kernel.group().credentials.no_new_privileges.into())
+        }
+        libc::PR_SET_CHILD_SUBREAPER => {
+            kernel.group_mut().reaps = value != 0;
+            Ok(0)
+        }
+        libc::PR_GET_CHILD_SUBREAPER => {
+            guest.write(value, &i32::from(kernel.group().reaps).to_le_bytes())?;
+            Ok(0)
+        }
+        libc::PR_SET_TIMERSLACK => {
+            let own = &mut kernel.tasks.current_mut().scheduling;
+            own.slack = if super::long(value) <= 0 { own.default_slack } else { value };
+            Ok(0)
+        }
+        libc::PR_GET_TIMERSLACK => Ok(kernel.tasks.current().scheduling.slack),
+        libc::PR_SET_THP_DISABLE => {
+            only(&rest)?;
+            kernel.group_mut().no_huge_pages = value != 0;
+            Ok(0)
+        }
+        libc::PR_GET_THP_DISABLE => {
+            only(&[value, third, fourth, fifth])?;
+            Ok(kernel.group().no_huge_pages.into())
+        }
+        libc::PR_GET_TSC => {
+            guest.write(value, &int(TSC_ENABLE).to_le_bytes())?;
+            Ok(0)
+        }
+        libc::PR_SET_TSC if value == TSC_ENABLE => Ok(0),
+        libc::PR_SET_TSC => kernel.refuse("prctl PR_SET_TSC (a fault at each RDTSC)", libc::EINVAL),
+        libc::PR_GET_TIMING | libc::PR_GET_SECCOMP => Ok(0),
+        libc::PR_SET_TIMING if value == 0 => Ok(0),
+        libc::PR_SET_SECCOMP => kernel.refuse("prctl PR_SET_SECCOMP", libc::EINVAL),
+        libc::PR_SET_MM => kernel.refuse("prctl PR_SET_MM", libc::EPERM),
+        libc::PR_MCE_KILL_GET => {
+            only(&[value, third, fourth, fifth])?;
+            Ok(MCE_KILL_DEFAULT)
+        }
+        libc::PR_MCE_KILL if value <= 1 => Ok(0),
+        libc::PR_TASK_PERF_EVENTS_DISABLE | libc::PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
+        libc::PR_GET_TID_ADDRESS => {
+            guest.write_words(value, &[kernel.tasks.current().clear_at_end])?;
+            Ok(0)
+        }
+        libc::PR_CAPBSET_READ if value > LAST => errno(libc::EINVAL),
+        libc::PR_CAPBSET_READ => Ok(kernel.group().credentials.capabilities.bounding >> value & 1),
+        libc::PR_GET_SECUREBITS => Ok(kernel.group().credentials.capabilities.securebits.into()),
+        libc::PR_CAPBSET_DROP | libc::PR_SET_SECUREBITS if !kernel.group().credentials.has(SETPCAP) => {
+            errno(libc::EPERM)
+        }
+        libc::PR_CAPBSET_DROP if value > LAST => errno(libc::EINVAL),
+        libc::PR_CAPBSET_DROP => {
+            kernel.group_mut().credentials.capabilities.bounding &= !(1 << value);
+            Ok(0)
+        }
+        libc::PR_SET_SECUREBITS if value > 0xff => errno(libc::EPERM),
+        libc::PR_SET_SECUREBITS => {
+            kernel.group_mut().credentials.capabilities.securebits = int(value).cast_unsigned();
+            Ok(0)
+        }
+        libc::PR_CAP_AMBIENT => ambient(kernel, int(value), third),
+        // As a kernel answers that was built without it, or is older.
+        _ => errno(libc::EINVAL),
+    }
+}
+
+fn flag(value: u64) -> Served<bool> {
+    match value {
+        0 | 1 => Ok(value == 1),
+        _ => errno(libc::EINVAL),
+    }
+}
+
+/// The ambient set: none can be raised, for none is inheritable as programs start.
+fn ambient(kernel: &mut Kernel, what: i32, capability: u64) -> Served {
+    let ambient = &mut kernel.group_mut().credentials.capabilities.ambient;
+    match what {
+        AMBIENT_CLEAR if capability == 0 => {
+            *ambient = 0;
+            Ok(0)
+        }
+        AMBIENT_IS_SET | AMBIENT_RAISE | AMBIENT_LOWER if capability > LAST => errno(libc::EINVAL),
+        AMBIENT_IS_SET => Ok(*ambient >> capability & 1),
+        AMBIENT_LOWER => {
+            *ambient &= !(1 << capability);
+            Ok(0)
+        }
+        AMBIENT_RAISE => errno(libc::EPERM),
+        _ => errno(libc::EINVAL),
+    }
+}
+
+/// kcmp: whether two tasks share something. Different things have no order.
+pub(super) fn kcmp(kernel: &Kernel, a: &[u64; 6]) -> Served {
+    const DIFFERENT: u64 = 3;
+    let task = |id: u64| kernel.tasks.get(int(id)).map_or_else(|| errno(libc::ESRCH), Ok);
+    let (one, other) = (task(a[0])?, task(a[1])?);
+    let same = match int(a[2]) {
+        0 => {
+            let file =
+                |task: &super::tasks::Task, number: u64| kernel.tables.get(task.files).get(int(number));
+            std::rc::Rc::ptr_eq(&file(one, a[3])?, &file(other, a[4])?)
+        }
+        1 => one.space == other.space,
+        2 => one.files == other.files,
+        3 => one.place == other.place,
+        4 => one.handlers == other.handlers,
+        // I/O contexts, and undo lists of semaphores: those of one process.
+        5 | 6 => one.group == other.group,
+        7 => return errno(libc::EOPNOTSUPP),
+        _ => return errno(libc::EINVAL),
+    };
+    Ok(if same { 0 } else { DIFFERENT })
+}

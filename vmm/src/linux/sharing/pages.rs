@@ -1,0 +1,148 @@
+//! Mapping a file shared: what the host says of the file, and the pages that are taken from it.
+
+use super::super::descriptors::OpenFile;
+use super::super::files::open_host;
+use super::super::memory::sparse_content;
+use super::super::{Guest, Kernel, Served, errno, host};
+use super::{Inode, Mapped};
+use crate::memory::Rights;
+use crate::memory::object::Object;
+use crate::memory::vma::{Attributes, Backing};
+use crate::ram::PAGE;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The device that is zeroes: to map it is to map no file.
+const DEV_ZERO: u64 = 0x105;
+/// That a file may be written, in what [`ask`] gives.
+const WRITABLE: u64 = 1;
+
+/// What is mapped.
+pub(in super::super) enum File {
+    /// A regular one.
+    Regular(Backing, Attributes),
+    /// Zeroes.
+    Zero,
+}
+
+/// What the host says of a file that is to be mapped shared: what [`host::stat`] does, and whether it may be written.
+fn ask(file: i32, wants_write: bool) -> Result<Vec<u8>, i64> {
+    let failed = |error: i32| -i64::from(error);
+    let flags = host::fcntl(file, libc::F_GETFL, 0);
+    if flags < 0 {
+        return Err(flags);
+    }
+    if flags & i64::from(libc::O_PATH) != 0 {
+        return Err(failed(libc::EBADF));
+    }
+    let access = flags & i64::from(libc::O_ACCMODE);
+    if access == i64::from(libc::O_WRONLY) {
+        return Err(failed(libc::EACCES));
+    }
+    let mut writable = access == i64::from(libc::O_RDWR);
+    if wants_write && !writable {
+        return Err(failed(libc::EACCES));
+    }
+    // What is no memfd has no seals.
+    let seals = host::fcntl(file, libc::F_GET_SEALS, 0).max(0);
+    if seals & i64::from(libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE) != 0 {
+        if wants_write {
+            return Err(failed(libc::EPERM));
+        }
+        writable = false;
+    }
+    let stat = host::stat(file)?;
+    Ok(stat.into_iter().chain([if writable { WRITABLE } else { 0 }]).flat_map(u64::to_le_bytes).collect())
+}
+
+impl Kernel {
+    /// Has a file mapped shared: `length` bytes from `offset` on.
+    pub(in super::super) fn shared_file(
+        &mut self,
+        guest: &mut Guest<'_>,
+        file: &Rc<OpenFile>,
+        (offset, length): (u64, u64),
+        rights: Rights,
+    ) -> Served<File> {
+        let told = guest.input_bytes(&mut || ask(file.host(), rights.write))?;
+        let mut words = [0; 6];
+        for (word, bytes) in words.iter_mut().zip(told.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        let [device, number, mode, is, size, writable] = words;
+        let stat = [device, number, mode, is, size];
+        let Some(inode) = Inode::of(stat) else {
+            let device = mode & u64::from(libc::S_IFMT) == u64::from(libc::S_IFCHR);
+            return if device && is == DEV_ZERO { Ok(File::Zero) } else { errno(libc::ENODEV) };
+        };
+        let object = self.object_of(guest, inode, file, size)?;
+        if writable == WRITABLE {
+            self.open_writer(guest, inode, file)?;
+        }
+        self.know(guest, inode, offset, length)?;
+        let never_written = writable != WRITABLE;
+        Ok(File::Regular(
+            Backing::Shared(object, offset),
+            Attributes { never_written, ..Attributes::default() },
+        ))
+    }
+
+    /// The object of a file.
+    fn object_of(
+        &mut self,
+        guest: &mut Guest<'_>,
+        inode: Inode,
+        file: &Rc<OpenFile>,
+        size: u64,
+    ) -> Served<Arc<Object>> {
+        if let Some(mapped) = self.shared.files.get(&inode) {
+            let object = Arc::clone(&mapped.object);
+            // Another program of the host may have changed it.
+            if object.size(guest.memory) != size {
+                self.shared_resized(guest, inode, size)?;
+            }
+            return Ok(object);
+        }
+        let name = guest.input_bytes(&mut || Ok(host::path_of(&file.host()).unwrap_or_default()))?;
+        let id = self.new_object();
+        guest.memory.contents_mut().add(id, size);
+        let object = Arc::new(Object::new(id, &String::from_utf8_lossy(&name), Vec::new(), 0));
+        let mapped = Mapped { object: Arc::clone(&object), file: Rc::clone(file), writer: None };
+        self.shared.files.insert(inode, mapped);
+        Ok(object)
+    }
+
+    /// Opens a file a second time, for what is written back: the program's own position and flags are its own.
+    fn open_writer(&mut self, guest: &mut Guest<'_>, inode: Inode, file: &Rc<OpenFile>) -> Served<()> {
+        let Some(mapped) = self.shared.files.get_mut(&inode).filter(|mapped| mapped.writer.is_none()) else {
+            return Ok(());
+        };
+        let opened = open_host(guest, &mut || host::reopen_for_writing(file.host()))?;
+        mapped.writer = Some(OpenFile::new(opened));
+        Ok(())
+    }
+
+    /// Takes the pages of a part of a file from the host that are not known yet.
+    pub(in super::super) fn know(
+        &mut self,
+        guest: &mut Guest<'_>,
+        inode: Inode,
+        offset: u64,
+        length: u64,
+    ) -> Served<()> {
+        let Some(mapped) = self.shared.files.get(&inode) else { return Ok(()) };
+        let (id, file, size) = (mapped.object.id, Rc::clone(&mapped.file), mapped.object.size(guest.memory));
+        let pages = offset / PAGE..offset.saturating_add(length).div_ceil(PAGE);
+        for gap in guest.memory.contents().unknown(id, pages) {
+            let Range { start, end } = gap;
+            let (from, to) = (start.saturating_mul(PAGE), end.saturating_mul(PAGE).min(size));
+            let bytes = match to.checked_sub(from) {
+                None | Some(0) => Arc::default(),
+                Some(length) => Arc::clone(&sparse_content(guest, file.host(), from, length)?.bytes),
+            };
+            guest.memory.contents_mut().know(id, gap, bytes);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! Address spaces, which are values: many at once in one [`crate::ram::Memory`], copied on write.
+//!
+//! [`vma`] says what is mapped where, [`space`] which of it is resident in which frame, [`access`] is how the personality
+//! reads and writes it, [`object`] is memory that several spaces share, [`sharing`] what a space knows of it, [`held`] what a
+//! core has to look at. [`growth`] is the heap and the stack. [`layout`] says where things go. [`sites`] finds the
+//! instructions that read the machine (CPUID, RDTSC; [`rewritten`] says which) and rewrites them when a page becomes
+//! executable; [`ordinary`] is its
+//! judgement of what looks like code.
+//!
+//! Example: `mmap` of 1 MiB adds one entry to the [`vma::Mappings`] and touches no page; the first store there is a page fault,
+//! [`space::AddressSpace::touch`] makes the 64 pages around it resident, and the store is tried again.
+
+pub mod access;
+mod growth;
+mod held;
+pub mod layout;
+pub mod object;
+mod ordinary;
+pub mod rewritten;
+mod sharing;
+pub mod sites;
+pub mod space;
+pub mod vma;
+
+use crate::ram::Virt;
+pub use space::AddressSpace;
+
+/// A part of the address space with the same rights and the same backing, as /proc/PID/maps shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappingInfo {
+    /// First address.
+    pub start: Virt,
+    /// First address after it.
+    pub end: Virt,
+    /// What the guest may do.
+    pub rights: Rights,
+    /// The file's path, `[stack]`, `[heap]`, `[vdso]`, `[vvar]`, or empty.
+    pub name: String,
+    /// Where in the file it begins.
+    pub file_offset: u64,
+}
+
+/// What the guest may do with memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Rights {
+    /// Load from it.
+    pub read: bool,
+    /// Store to it.
+    pub write: bool,
+    /// Execute it.
+    pub execute: bool,
+}

@@ -1,0 +1,307 @@
+//! Where instructions that read the machine are rewritten to UD2, so that they leave the guest on every host.
+//!
+//! They are found by disassembly: byte patterns alone are not proof (nine of ten that look like RDTSC in common
+//! libraries are parts of other instructions). Code is disassembled afresh at each function that the program's tables
+//! name. What no table covers may be data: assembly keeps constants among its functions, as libcrypto does with the
+//! 150 KB of multiples of P-256's base point, and about every 64 KB of random bytes hold a machine read at an
+//! instruction's boundary. There an instruction is rewritten only among others of the kind that programs consist of
+//! ([`is_among_code`]), for a constant that was changed is a wrong result that nobody is told of.
+//!
+//! FNSTENV, FNSAVE and FXSAVE, which store the address of the last x87 instruction, are rewritten with them, and what some
+//! hosts run and others refuse. FNSTENV and FNSAVE have opcodes of one byte, one of 1400 random bytes, so these and what is
+//! refused only where a table says that there is code.
+//!
+//! PAUSE is rewritten with them, but only where a table says that there is code: it reads nothing, and one that is left alone
+//! is only slow. Who executes it waits for another thread, and this is where that one gets the processor.
+//!
+//! Code that the guest writes after a page became executable is not covered.
+
+use super::ordinary::is_ordinary;
+use super::rewritten::Kind;
+use crate::ram::Virt;
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// UD2.
+pub const UD2: [u8; 2] = [0x0f, 0x0b];
+/// What a program's tables say of its code.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// Where functions start, in order.
+    pub functions: &'a [Virt],
+    /// What is certainly code: ranges in order, no two of which touch.
+    pub bodies: &'a [Range<Virt>],
+}
+
+impl Known<'_> {
+    /// Cuts `range` where a function starts, and where what is known begins and ends.
+    fn parts(&self, range: &Range<Virt>) -> Vec<Range<Virt>> {
+        let edges = self.bodies.iter().flat_map(|body| [body.start, body.end]);
+        let mut cuts: Vec<Virt> = edges.chain(self.functions.iter().copied()).collect();
+        cuts.retain(|cut| (range.start + 1..range.end).contains(cut));
+        cuts.extend([range.start, range.end]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
+    }
+
+    /// Whether `address` is certainly code.
+    fn covers(&self, address: Virt) -> bool {
+        let behind = self.bodies.partition_point(|body| body.start <= address);
+        self.bodies[..behind].last().is_some_and(|body| address < body.end)
+    }
+}
+
+/// How many instructions before and behind a machine read must be ordinary where no table says that it is code.
+const NEIGHBOURS: usize = 8;
+
+/// Whether the instruction at `at` stands among ordinary ones, as far as control flows past them in a straight line.
+/// `code` is where they may jump to.
+fn is_among_code(instructions: &[Instruction], at: usize, code: &Range<Virt>) -> bool {
+    let before = instructions[..at].iter().rev().take(NEIGHBOURS);
+    let behind = instructions[at + 1..].iter();
+    let leaves = |instruction: &&Instruction| {
+        matches!(instruction.flow_control(), FlowControl::Return | FlowControl::UnconditionalBranch)
+    };
+    // What follows a return may be anything, the return itself must be ordinary.
+    let mut left = false;
+    let behind = behind.take(NEIGHBOURS).take_while(|i| !std::mem::replace(&mut left, leaves(i)));
+    let before = before.take_while(|i| !leaves(i));
+    before.chain(behind).all(|instruction| is_ordinary(instruction, code))
+}
+
+/// The rewritten instructions by address, each with the two bytes that UD2 replaced.
+#[derive(Clone, Debug, Default)]
+pub struct Sites {
+    originals: BTreeMap<Virt, [u8; 2]>,
+}
+
+impl Sites {
+    /// Whether the instruction at `address` was rewritten.
+    #[must_use]
+    pub fn contains(&self, address: Virt) -> bool {
+        self.originals.contains_key(&address)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.originals.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.originals.is_empty()
+    }
+
+    /// Finds the machine reads in `code`, which is at `start`. Gives the new ones' addresses.
+    pub fn add(&mut self, start: Virt, code: &[u8], known: Known<'_>) -> Vec<Virt> {
+        let mut new = Vec::new();
+        for address in find(start, code, known) {
+            let at = offset(start, address);
+            let bytes = [code[at], code[at + 1]];
+            if bytes != UD2 && self.originals.insert(address, bytes).is_none() {
+                new.push(address);
+            }
+        }
+        new
+    }
+
+    /// Forgets those in a range that is no longer mapped.
+    pub fn remove(&mut self, range: &Range<Virt>) {
+        self.originals.retain(|address, _| !range.contains(address));
+    }
+
+    /// Moves those in a range that was moved by mremap.
+    pub fn relocate(&mut self, range: &Range<Virt>, to: Virt) {
+        let moved: Vec<_> = self.originals.range(range.clone()).map(|(&at, &bytes)| (at, bytes)).collect();
+        self.remove(range);
+        self.originals.extend(moved.into_iter().map(|(at, bytes)| (at - range.start + to, bytes)));
+    }
+
+    /// Writes UD2 into `bytes`, which are what is at `start`, wherever an instruction was rewritten.
+    pub fn hide(&self, start: Virt, bytes: &mut [u8]) {
+        self.overlay(start, bytes, |_| UD2);
+    }
+
+    /// Writes the program's own bytes back into `bytes`.
+    pub fn reveal(&self, start: Virt, bytes: &mut [u8]) {
+        self.overlay(start, bytes, |original| original);
+    }
+
+    fn overlay(&self, start: Virt, bytes: &mut [u8], what: impl Fn([u8; 2]) -> [u8; 2]) {
+        let end = start.saturating_add(bytes.len() as u64);
+        for (&address, &original) in self.originals.range(start.saturating_sub(1)..end) {
+            for (at, byte) in (address..).zip(what(original)) {
+                if (start..end).contains(&at) {
+                    bytes[offset(start, at)] = byte;
+                }
+            }
+        }
+    }
+}
+
+/// The distance of `address` from `start`, which is not above it, inside a slice.
+fn offset(start: Virt, address: Virt) -> usize {
+    usize::try_from(address - start).expect("an offset inside a slice")
+}
+
+/// The addresses of the machine reads in `code`.
+fn find(start: Virt, code: &[u8], known: Known<'_>) -> Vec<Virt> {
+    let range = start..start + code.len() as u64;
+    let mut found = Vec::new();
+    for part in known.parts(&range) {
+        let bytes = &code[offset(start, part.start)..offset(start, part.end)];
+        let certain = known.covers(part.start);
+        if !may_contain(bytes, certain) {
+            continue;
+        }
+        let decoder = Decoder::with_ip(64, bytes, part.start, DecoderOptions::NONE);
+        let instructions: Vec<Instruction> = decoder.into_iter().collect();
+        let wanted = instructions.iter().enumerate().filter(|(at, instruction)| {
+            let kind = Kind::of(instruction);
+            if certain {
+                kind.is_some() || is_pause(instruction)
+            } else {
+                let is_read = matches!(kind, Some(Kind::Machine(_))) || is_fxsave(instruction);
+                is_read && is_among_code(&instructions, *at, &range)
+            }
+        });
+        found.extend(wanted.map(|(_, instruction)| instruction.ip()));
+    }
+    found
+}
+
+/// Whether the opcode bytes of what is looked for occur at all; cheap, and true for little code. FNSTENV and FNSAVE (/6,
+/// with an operand in memory) are looked for where there is `certain`ly code.
+fn may_contain(code: &[u8], certain: bool) -> bool {
+    let begins = |pair: &[u8]| match pair {
+        [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8] | [0xf3, 0x90] => true,
+        [0xd9 | 0xdd, operand] => certain && *operand >> 3 & 7 == 6 && *operand < 0xc0,
+        // INS and OUTS behind REP, which may have other prefixes behind it.
+        [0xf2 | 0xf3 | 0x40..=0x4f | 0x66 | 0x67, 0x6c..=0x6f] => certain,
+        _ => false,
+    };
+    code.windows(2).any(begins)
+}
+
+fn is_fxsave(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Fxsave | Mnemonic::Fxsave64)
+}
+
+fn is_pause(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Pause
+}
+
+/// Where the PAUSE at `rip` ends, if that is what these bytes are.
+#[must_use]
+pub fn behind_pause(rip: Virt, bytes: &[u8]) -> Option<Virt> {
+    let instruction = Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode();
+    is_pause(&instruction).then(|| instruction.next_ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_instructions_at_a_boundary_are_rewritten() {
+        // mov eax, 0x0000310f (holds the bytes of RDTSC); rdtsc; cpuid; ret
+        let code = [0xb8, 0x0f, 0x31, 0x00, 0x00, 0x0f, 0x31, 0x0f, 0xa2, 0xc3];
+        let mut sites = Sites::default();
+        assert_eq!(sites.add(0x1000, &code, Known::default()), [0x1005, 0x1007]);
+        let mut hidden = code;
+        sites.hide(0x1000, &mut hidden);
+        assert_eq!(hidden, [0xb8, 0x0f, 0x31, 0x00, 0x00, 0x0f, 0x0b, 0x0f, 0x0b, 0xc3]);
+        sites.reveal(0x1000, &mut hidden);
+        assert_eq!(hidden, code);
+    }
+
+    #[test]
+    fn pauses_are_rewritten_where_there_is_certainly_code() {
+        // pause; nop; mov eax, 0x90f3; ret
+        let code = [0xf3, 0x90, 0x90, 0xb8, 0xf3, 0x90, 0, 0, 0xc3];
+        let known = Known { functions: &[], bodies: std::slice::from_ref(&(0x1000..0x1009)) };
+        assert_eq!(Sites::default().add(0x1000, &code, known), [0x1000]);
+        assert!(Sites::default().add(0x1000, &code, Known::default()).is_empty());
+        assert_eq!(behind_pause(0x1000, &code), Some(0x1002));
+        assert_eq!(behind_pause(0x1002, &code[2..]), None);
+    }
+
+    #[test]
+    fn what_stores_the_last_x87_instruction_is_rewritten() {
+        // fnstenv [rdi]; fwait; fnstenv [rdi]; o16 fnsave [rdi]; fnstcw [rdi]; fxsave64 [rdi]; ret
+        let code = [0xd9, 0x37, 0x9b, 0xd9, 0x37, 0x66, 0xdd, 0x37, 0xd9, 0x3f, 0x48, 0x0f, 0xae, 0x07, 0xc3];
+        let body = 0x1000..0x1000 + code.len() as u64;
+        let known = Known { functions: &[], bodies: std::slice::from_ref(&body) };
+        assert_eq!(Sites::default().add(0x1000, &code, known), [0x1000, 0x1003, 0x1005, 0x100a]);
+        assert_eq!(Sites::default().add(0x1008, &code[8..], Known::default()), [0_u64; 0]);
+        assert_eq!(Sites::default().add(0x100a, &code[10..], Known::default()), [0x100a]);
+    }
+
+    #[test]
+    fn a_function_symbol_ends_what_was_decoded_before_it() {
+        // A stray byte 0xb8 of data before the function would swallow the CPUID as an immediate.
+        let code = [0xb8, 0x0f, 0xa2, 0xc3, 0x90, 0x90];
+        assert!(Sites::default().add(0x1000, &code, Known::default()).is_empty());
+        assert_eq!(
+            Sites::default().add(0x1000, &code, Known { functions: &[0x1001], bodies: &[] }),
+            [0x1001]
+        );
+    }
+
+    #[test]
+    fn a_rewriting_that_straddles_two_pages_is_seen_from_both() {
+        let mut sites = Sites::default();
+        sites.add(0x1fff, &[0x0f, 0xa2], Known::default());
+        let (mut first, mut second) = ([0x90; 4], [0x90; 4]);
+        sites.hide(0x1ffc, &mut first);
+        sites.hide(0x2000, &mut second);
+        assert_eq!((first, second), ([0x90, 0x90, 0x90, 0x0f], [0x0b, 0x90, 0x90, 0x90]));
+    }
+
+    #[test]
+    fn transactions_are_rewritten() {
+        // xbegin 0x1006; xabort 1; xend; xtest
+        let code = [0xc7, 0xf8, 0, 0, 0, 0, 0xc6, 0xf8, 1, 0x0f, 0x01, 0xd5, 0x0f, 0x01, 0xd6];
+        assert_eq!(Sites::default().add(0x1000, &code, Known::default()), [0x1000, 0x1006, 0x1009, 0x100c]);
+    }
+
+    /// A table of constants among functions, of the kind that cryptography needs.
+    fn table() -> Vec<u8> {
+        let mut x = 0x2545_f491_4f6c_dd1d_u64;
+        let mut next = || {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            x.to_le_bytes()
+        };
+        (0..1 << 17).flat_map(|_| next()).collect()
+    }
+
+    #[test]
+    fn constants_among_code_are_left_alone() {
+        let table = table();
+        let everything = std::slice::from_ref(&(0..u64::MAX));
+        let decoded = Sites::default().add(0x1000, &table, Known { functions: &[], bodies: everything });
+        assert!(decoded.len() > 10, "only {} machine reads to be taken for code", decoded.len());
+        assert_eq!(Sites::default().add(0x1000, &table, Known::default()), [0_u64; 0]);
+    }
+
+    #[test]
+    fn code_beside_constants_is_rewritten_with_tables_and_without() {
+        // mov eax, 7; xor ecx, ecx; cpuid; mov [rdi], ebx; ret
+        let function = [0xb8, 7, 0, 0, 0, 0x31, 0xc9, 0x0f, 0xa2, 0x89, 0x1f, 0xc3];
+        let mut code = table();
+        let start = 0x1000 + code.len() as u64;
+        code.extend(function);
+        // 06 is no instruction.
+        code.extend([0x06; 4]);
+        let body = start..start + function.len() as u64;
+        let known = Known { functions: &[start], bodies: &[body] };
+        assert_eq!(Sites::default().add(0x1000, &code, known), [start + 7]);
+        assert_eq!(Sites::default().add(start, &function, Known::default()), [start + 7]);
+    }
+}

@@ -1,0 +1,524 @@
+//! The address space: what is mapped ([`Mappings`]), and which of its pages are resident, in which frames
+//! ([`PageTables`]; a page that the guest may not touch at all keeps its frame there).
+//!
+//! Pages become resident when they are first touched, never before, and the order of touches does not matter
+//! (see [`layout::PAGES_PER_FAULT`]), so on every engine the same pages are resident at the same point of an
+//! execution.
+
+use super::layout::{self, PAGE_BYTES, PAGES_PER_FAULT};
+use super::sites::{Known, Sites};
+use super::vma::{Attributes, Backing, Mapping, Mappings, page_of};
+use super::{MappingInfo, Rights};
+use crate::ram::paging::{self, Fate, PageTables, PagingError};
+use crate::ram::{Memory, OutOfFrames, PAGE, Phys, Ram, StalePage, Virt};
+use std::ops::Range;
+use xxhash_rust::xxh3::Xxh3;
+
+/// One program's memory.
+pub struct AddressSpace {
+    pub(super) mappings: Mappings,
+    pub(super) sites: Sites,
+    tables: PageTables,
+    /// Where the heap starts.
+    pub(super) heap: Virt,
+    /// Where it ends (the "break"); not a multiple of the page size.
+    pub(super) heap_end: Virt,
+    /// What is mapped from now on is locked (MCL_FUTURE).
+    pub(crate) locks_future: bool,
+    ahead: Ahead,
+}
+
+/// Which pages are copied ahead of the store that would fault for them: those behind the page that was copied last, if the
+/// program walks through its memory.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ahead {
+    /// The page behind the last that was copied.
+    next: Virt,
+    /// How many were copied at once.
+    pages: u64,
+}
+
+impl Ahead {
+    /// How many pages to copy from `page` on.
+    fn pages(self, page: Virt) -> u64 {
+        if page == self.next { (self.pages * 2).clamp(1, PAGES_PER_FAULT) } else { 1 }
+    }
+}
+
+/// How the guest touches memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An instruction fetch.
+    Execute,
+}
+
+/// Why an address cannot be touched: what Linux tells by si_code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing is mapped there: SEGV_MAPERR.
+    NotMapped,
+    /// The mapping does not allow it: SEGV_ACCERR.
+    Forbidden,
+    /// The file that is mapped there has ended: BUS_ADRERR.
+    BehindFile,
+}
+
+/// The guest's memory is used up, or its page tables cannot hold an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct SpaceError(#[from] PagingError);
+
+impl From<OutOfFrames> for SpaceError {
+    fn from(error: OutOfFrames) -> Self {
+        SpaceError(error.into())
+    }
+}
+
+impl AddressSpace {
+    /// An empty address space.
+    ///
+    /// # Errors
+    /// When all frames are in use.
+    pub fn new(memory: &mut Memory) -> Result<AddressSpace, SpaceError> {
+        let tables = PageTables::new(memory)?;
+        Ok(AddressSpace {
+            mappings: Mappings::default(),
+            sites: Sites::default(),
+            tables,
+            heap: 0,
+            heap_end: 0,
+            locks_future: false,
+            ahead: Ahead::default(),
+        })
+    }
+
+    /// The top level of its page tables, for [`crate::engine::Cpu::set_page_table`].
+    #[must_use]
+    pub fn root(&self) -> Phys {
+        self.tables.root()
+    }
+
+    /// A second address space with the same content: private pages are copied when one of the two writes to them, shared ones
+    /// stay shared.
+    ///
+    /// # Errors
+    /// When all frames are in use; then there is no second one, and this one is as it was.
+    pub fn fork(&mut self, memory: &mut Memory) -> Result<AddressSpace, SpaceError> {
+        let tables = self.fork_tables(memory, true)?;
+        let (mappings, mut sites) = (self.mappings.forked(), self.sites.clone());
+        for (start, mapping) in self.mappings.iter().filter(|(_, mapping)| mapping.attributes.not_forked) {
+            sites.remove(&(start..mapping.end));
+        }
+        let (heap, heap_end) = (self.heap, self.heap_end);
+        let ahead = Ahead::default();
+        Ok(AddressSpace { mappings, sites, tables, heap, heap_end, locks_future: false, ahead })
+    }
+
+    /// The same as it is, for a checkpoint: what a fork leaves out is in it.
+    ///
+    /// # Errors
+    /// As [`AddressSpace::fork`].
+    pub fn twin(&mut self, memory: &mut Memory) -> Result<AddressSpace, SpaceError> {
+        let tables = self.fork_tables(memory, false)?;
+        let (mappings, sites) = (self.mappings.clone(), self.sites.clone());
+        let (heap, heap_end, locks_future) = (self.heap, self.heap_end, self.locks_future);
+        Ok(AddressSpace { mappings, sites, tables, heap, heap_end, locks_future, ahead: self.ahead })
+    }
+
+    /// Page tables with the same frames; without those that a fork leaves out, if it is one.
+    fn fork_tables(&mut self, memory: &mut Memory, is_fork: bool) -> Result<PageTables, SpaceError> {
+        let mappings = &self.mappings;
+        // Pages come in order, so most are of the mapping of the one before.
+        let (mut known, mut fate) = (0..0, Fate::Copied);
+        let mut fate_of = |page| {
+            if !known.contains(&page) {
+                let found = mappings.find(page);
+                known = found.map_or(0..0, |(start, mapping)| start..mapping.end);
+                fate = found.map_or(Fate::Left, |(_, mapping)| match &mapping.attributes {
+                    it if is_fork && (it.not_forked || it.wiped_on_fork) => Fate::Left,
+                    _ if mapping.backing.is_shared() => Fate::Shared,
+                    _ => Fate::Copied,
+                });
+            }
+            fate
+        };
+        let (tables, stale) = self.tables.fork(memory, &mut fate_of)?;
+        memory.invalidate(stale);
+        Ok(tables)
+    }
+
+    /// Gives back all that it has of memory. The processor must use other page tables by then.
+    pub fn release(self, memory: &mut Memory) {
+        let frames: Vec<Phys> =
+            self.tables.mapped(memory.ram(), 0, layout::USER_END).map(|(_, mapping)| mapping.frame).collect();
+        frames.into_iter().for_each(|frame| memory.frames_mut().release(frame));
+        self.tables.release(memory);
+    }
+
+    /// What is mapped.
+    #[must_use]
+    pub fn mappings(&self) -> &Mappings {
+        &self.mappings
+    }
+
+    /// The rewritten machine reads.
+    #[must_use]
+    pub fn sites(&self) -> &Sites {
+        &self.sites
+    }
+
+    /// The mappings as /proc/PID/maps shows them.
+    #[must_use]
+    pub fn describe(&self) -> Vec<MappingInfo> {
+        let describe = |(start, mapping): (Virt, &Mapping)| {
+            let (name, file_offset) = match &mapping.backing {
+                Backing::Zero(name) => ((*name).to_owned(), 0),
+                Backing::File(content, at) => (content.name.clone(), content.file_offset + at),
+                Backing::Shared(object, at) => (object.name.clone(), *at),
+            };
+            MappingInfo { start, end: mapping.end, rights: mapping.rights, name, file_offset }
+        };
+        self.mappings.iter().map(describe).collect()
+    }
+
+    /// Maps `range`, in place of what was there.
+    pub fn map(
+        &mut self,
+        memory: &mut Memory,
+        range: Range<Virt>,
+        rights: Rights,
+        backing: Backing,
+    ) -> Result<(), SpaceError> {
+        let grows_down = matches!(backing, Backing::Zero("[stack]"));
+        self.map_as(memory, range, rights, backing, Attributes { grows_down, ..Attributes::default() })
+    }
+
+    /// The same, with what else was asked for.
+    pub fn map_as(
+        &mut self,
+        memory: &mut Memory,
+        range: Range<Virt>,
+        rights: Rights,
+        backing: Backing,
+        attributes: Attributes,
+    ) -> Result<(), SpaceError> {
+        self.unmap(memory, &range)?;
+        self.mappings.insert(range.start, Mapping { end: range.end, rights, backing, attributes });
+        if rights.execute {
+            self.rewrite(memory, range, Known::default())?;
+        }
+        Ok(())
+    }
+
+    /// Gives freshly loaded pages, none of them resident, their rights; their code was rewritten already.
+    pub(crate) fn set_loaded_rights(&mut self, range: Range<Virt>, rights: Rights) {
+        self.mappings.set_rights(&range, rights);
+    }
+
+    /// Unmaps `range`.
+    pub fn unmap(&mut self, memory: &mut Memory, range: &Range<Virt>) -> Result<(), SpaceError> {
+        self.discard(memory, range)?;
+        self.mappings.remove(range);
+        self.sites.remove(range);
+        Ok(())
+    }
+
+    /// Gives `range`, all of which is mapped, other rights.
+    pub fn protect(
+        &mut self,
+        memory: &mut Memory,
+        range: &Range<Virt>,
+        rights: Rights,
+    ) -> Result<(), SpaceError> {
+        let becomes_code: Vec<Range<Virt>> = self
+            .mappings
+            .iter()
+            .filter(|(start, mapping)| rights.execute && !mapping.rights.execute && *start < range.end)
+            .map(|(start, mapping)| start.max(range.start)..mapping.end.min(range.end))
+            .filter(|part| !part.is_empty())
+            .collect();
+        self.mappings.set_rights(range, rights);
+        let mut stale = Vec::new();
+        for (page, frame) in self.resident(memory.ram(), range) {
+            let rights = self.entry_rights(memory, page, frame, rights);
+            stale.extend(self.tables.protect(memory.ram_mut(), page, rights));
+        }
+        memory.invalidate(stale);
+        for part in becomes_code {
+            self.rewrite(memory, part, Known::default())?;
+        }
+        Ok(())
+    }
+
+    /// Drops the resident pages of `range`; touched again, they are as they were first (MADV_DONTNEED).
+    pub fn discard(&mut self, memory: &mut Memory, range: &Range<Virt>) -> Result<(), SpaceError> {
+        for (_, frame) in self.withdraw(memory, range) {
+            memory.frames_mut().release(frame);
+        }
+        Ok(())
+    }
+
+    /// Moves `length` bytes from `from` to `to`, where nothing is mapped (mremap).
+    pub fn relocate(&mut self, memory: &mut Memory, from: &Range<Virt>, to: Virt) -> Result<(), SpaceError> {
+        let place = |address: Virt| address - from.start + to;
+        let pages = self.withdraw(memory, from);
+        for (start, mapping) in self.mappings.remove(from) {
+            self.mappings.insert(place(start), Mapping { end: place(mapping.end), ..mapping });
+        }
+        self.sites.relocate(from, to);
+        for (page, frame) in pages {
+            let rights =
+                self.mappings.find(place(page)).map_or_else(Rights::default, |(_, mapping)| mapping.rights);
+            self.enter(memory, place(page), frame, rights)?;
+        }
+        Ok(())
+    }
+
+    /// Where mmap puts `length` bytes (a multiple of the page size) for which no address was asked.
+    #[must_use]
+    pub fn gap(&self, length: u64) -> Option<Virt> {
+        self.mappings.highest_gap(length, &(layout::USER_START..layout::MMAP_END))
+    }
+
+    /// Makes the page at `address` resident, and its neighbours, if `access` is allowed. For an access that
+    /// the engine refused, and for those of the personality.
+    pub fn touch(
+        &mut self,
+        memory: &mut Memory,
+        address: Virt,
+        access: Access,
+    ) -> Result<Result<(), Refusal>, SpaceError> {
+        self.grow_stack(address);
+        let Some((start, mapping)) = self.mappings.find(address) else { return Ok(Err(Refusal::NotMapped)) };
+        if !allows(mapping.rights, access) {
+            return Ok(Err(Refusal::Forbidden));
+        }
+        if let Some(found) = self.tables.walk(memory.ram(), address) {
+            if access == Access::Write && found.rights.is_some_and(|rights| !rights.write) {
+                let (rights, end) = (mapping.rights, mapping.end);
+                self.unshare(memory, page_of(address), found.frame, rights)?;
+                self.unshare_ahead(memory, page_of(address)..end, rights);
+            }
+            return Ok(Ok(()));
+        }
+        let Mapping { end, rights, backing, .. } = mapping.clone();
+        let group = PAGES_PER_FAULT * PAGE;
+        let first = (address / group * group).max(start);
+        let last = (address / group * group + group).min(end);
+        for page in (first..last).step_by(PAGE_BYTES) {
+            if self.frame(memory.ram(), page).is_some() {
+                continue;
+            }
+            if !self.fill(memory, page, rights, &backing, page - start)? && page == page_of(address) {
+                return Ok(Err(Refusal::BehindFile));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Makes one page resident; false if its file has ended.
+    fn fill(
+        &mut self,
+        memory: &mut Memory,
+        page: Virt,
+        rights: Rights,
+        backing: &Backing,
+        distance: u64,
+    ) -> Result<bool, SpaceError> {
+        if let Backing::Shared(object, at) = backing {
+            let Some(frame) = object.frame(memory, (at + distance) / PAGE)? else { return Ok(false) };
+            memory.frames_mut().share(frame);
+            self.enter(memory, page, frame, rights)?;
+            return Ok(true);
+        }
+        let mut bytes = [0; PAGE_BYTES];
+        if !backing.fill(distance, &mut bytes) {
+            return Ok(false);
+        }
+        self.sites.hide(page, &mut bytes);
+        let frame = memory.allocate()?;
+        *memory.ram_mut().frame_mut(frame) = bytes;
+        self.enter(memory, page, frame, rights)?;
+        Ok(true)
+    }
+
+    /// Makes a private page writable again that a fork has made read-only: in a frame of its own.
+    fn unshare(
+        &mut self,
+        memory: &mut Memory,
+        page: Virt,
+        frame: Phys,
+        rights: Rights,
+    ) -> Result<(), SpaceError> {
+        let own = memory.unshare(frame)?;
+        let rights = paging::Rights { write: rights.write, execute: rights.execute };
+        let stale = self.tables.map(memory, page, own, rights)?;
+        memory.invalidate(stale);
+        Ok(())
+    }
+
+    /// Makes pages behind the first of `range`, which was made writable, writable likewise, where the program seems to
+    /// walk through them.
+    fn unshare_ahead(&mut self, memory: &mut Memory, range: Range<Virt>, rights: Rights) {
+        let pages = self.ahead.pages(range.start);
+        let mut next = range.start + PAGE;
+        while next < range.end && next < range.start + pages * PAGE {
+            let Some(found) = self.tables.walk(memory.ram(), next) else { break };
+            let is_shared = found.rights.is_some_and(|rights| !rights.write);
+            // Without a frame for it, the store that needs it says so.
+            if !is_shared || self.unshare(memory, next, found.frame, rights).is_err() {
+                break;
+            }
+            next += PAGE;
+        }
+        self.ahead = Ahead { next, pages };
+    }
+
+    /// Rights as a page table has them: it cannot refuse reading alone, and a private page whose frame has other owners
+    /// is not written.
+    fn entry_rights(
+        &self,
+        memory: &Memory,
+        page: Virt,
+        frame: Phys,
+        rights: Rights,
+    ) -> Option<paging::Rights> {
+        let shared = || self.mappings.find(page).is_some_and(|(_, mapping)| mapping.backing.is_shared());
+        let write = rights.write && (memory.frames().owners(frame) == 1 || shared());
+        allows(rights, Access::Read).then_some(paging::Rights { write, execute: rights.execute })
+    }
+
+    /// Enters a page, which was not resident, into the page tables.
+    fn enter(
+        &mut self,
+        memory: &mut Memory,
+        page: Virt,
+        frame: Phys,
+        rights: Rights,
+    ) -> Result<(), SpaceError> {
+        let entry = self.entry_rights(memory, page, frame, rights);
+        self.tables.map(memory, page, frame, entry.unwrap_or_default())?;
+        if entry.is_none() {
+            self.tables.protect(memory.ram_mut(), page, None);
+        }
+        Ok(())
+    }
+
+    /// Takes the resident pages of `range` out of the page tables; gives them and their frames.
+    fn withdraw(&mut self, memory: &mut Memory, range: &Range<Virt>) -> Vec<(Virt, Phys)> {
+        let pages = self.resident(memory.ram(), range);
+        let mut stale = Vec::new();
+        for (page, _) in &pages {
+            stale.extend(self.tables.unmap(memory.ram_mut(), *page).and_then(|(_, stale)| stale));
+        }
+        memory.invalidate(stale);
+        pages
+    }
+
+    /// The resident pages of `range` and their frames, in address order.
+    pub(super) fn resident(&self, ram: &Ram, range: &Range<Virt>) -> Vec<(Virt, Phys)> {
+        self.tables.mapped(ram, range.start, range.end).map(|(page, mapping)| (page, mapping.frame)).collect()
+    }
+
+    /// Rewrites the machine reads in `range`, which is executable.
+    pub fn rewrite(
+        &mut self,
+        memory: &mut Memory,
+        range: Range<Virt>,
+        known: Known<'_>,
+    ) -> Result<(), SpaceError> {
+        // What others see as well is left as it is.
+        if self.mappings.find(range.start).is_some_and(|(_, mapping)| mapping.backing.is_shared()) {
+            return Ok(());
+        }
+        let Some(code) = self.code(memory, &range) else { return Ok(()) };
+        let mut stale = Vec::new();
+        for address in self.sites.add(range.start, &code, known) {
+            for page in [page_of(address), page_of(address + 1)] {
+                let Some(mut frame) = self.frame(memory.ram(), page) else { continue };
+                if memory.frames().owners(frame) > 1 {
+                    let rights = self.mappings.find(page).map(|(_, mapping)| mapping.rights);
+                    self.unshare(memory, page, frame, rights.unwrap_or_default())?;
+                    frame = self.frame(memory.ram(), page).unwrap_or(frame);
+                }
+                self.sites.hide(page, memory.ram_mut().frame_mut(frame));
+                stale.push(StalePage { page, frame });
+            }
+        }
+        memory.invalidate(stale);
+        Ok(())
+    }
+
+    /// The bytes of `range`, if a file or a resident page holds any of them: zeroes hold no instruction to
+    /// rewrite.
+    fn code(&self, memory: &Memory, range: &Range<Virt>) -> Option<Vec<u8>> {
+        let file = self
+            .mappings
+            .find(range.start)
+            .is_some_and(|(_, found)| matches!(found.backing, Backing::File(..)));
+        if !file && self.tables.mapped(memory.ram(), range.start, range.end).next().is_none() {
+            return None;
+        }
+        let mut code = vec![0; usize::try_from(range.end - range.start).ok()?];
+        for (page, bytes) in (range.start..).step_by(PAGE_BYTES).zip(code.chunks_mut(PAGE_BYTES)) {
+            self.copy_page(memory, page, bytes);
+        }
+        Some(code)
+    }
+
+    /// Copies from inside one page, resident or not, with the rewritten instructions as the guest sees them.
+    /// False if it is not mapped, or its file has ended.
+    pub(super) fn copy_page(&self, memory: &Memory, address: Virt, bytes: &mut [u8]) -> bool {
+        let page = page_of(address);
+        if let Some(frame) = self.frame(memory.ram(), page) {
+            let from = usize::try_from(address - page).expect("an offset inside a page");
+            bytes.copy_from_slice(&memory.ram().frame(frame)[from..from + bytes.len()]);
+            return true;
+        }
+        let Some((start, mapping)) = self.mappings.find(address) else { return false };
+        if let Backing::Shared(object, at) = &mapping.backing {
+            return object.read(memory, at + (address - start), bytes);
+        }
+        let mapped = mapping.backing.fill(address - start, bytes)
+            || address != page && mapping.backing.fill(page - start, &mut [0]);
+        self.sites.hide(address, bytes);
+        mapped
+    }
+
+    /// A digest of the resident pages that are not all zero, with their addresses, in address order. It
+    /// includes the time page (which changes only at exits, by inputs), the vDSO and the rewritten
+    /// instructions; it does not include the engine's own pages, the page tables, or which pages of zeroes
+    /// are resident.
+    #[must_use]
+    pub fn digest(&self, ram: &Ram) -> u64 {
+        let mut digest = Xxh3::new();
+        for (page, mapping) in self.tables.mapped(ram, 0, layout::USER_END) {
+            let bytes = ram.frame(mapping.frame);
+            if bytes.iter().any(|&byte| byte != 0) {
+                digest.update(&page.to_le_bytes());
+                digest.update(bytes);
+            }
+        }
+        digest.digest()
+    }
+
+    /// The frame of a resident page.
+    #[must_use]
+    pub fn frame(&self, ram: &Ram, page: Virt) -> Option<Phys> {
+        self.tables.walk(ram, page).map(|mapping| mapping.frame)
+    }
+}
+
+/// Whether rights allow an access: as on the processor, what may be written or executed may be read.
+#[must_use]
+pub(super) fn allows(rights: Rights, access: Access) -> bool {
+    match access {
+        Access::Read => rights.read || rights.write || rights.execute,
+        Access::Write => rights.write,
+        Access::Execute => rights.execute,
+    }
+}

@@ -1,0 +1,340 @@
+//! What is mapped where: ranges of the address space with rights and a backing, split and merged as Linux does.
+
+use super::Rights;
+use super::object::Object;
+use crate::ram::{PAGE, Virt};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The bytes of a file that is mapped, taken when it was mapped.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Content {
+    /// The file's path.
+    pub name: String,
+    /// Where in the file `bytes` begin.
+    pub file_offset: u64,
+    /// The bytes; those behind the end are zero up to the page's end, and pages beyond that raise SIGBUS.
+    pub bytes: Arc<Vec<u8>>,
+}
+
+/// What a page holds before it is first touched.
+#[derive(Clone, Debug)]
+pub enum Backing {
+    /// Zeroes.
+    Zero(&'static str),
+    /// The file's bytes; the mapping begins at this index of [`Content::bytes`].
+    File(Arc<Content>, u64),
+    /// Pages that all who map them see; the mapping begins at this byte of the object.
+    Shared(Arc<Object>, u64),
+}
+
+impl Backing {
+    /// The backing of the part that begins `distance` bytes further on.
+    #[must_use]
+    pub fn after(&self, distance: u64) -> Backing {
+        match self {
+            Backing::Zero(name) => Backing::Zero(name),
+            Backing::File(content, at) => Backing::File(Arc::clone(content), at + distance),
+            Backing::Shared(object, at) => Backing::Shared(Arc::clone(object), at + distance),
+        }
+    }
+
+    /// Whether others see what is written here.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Backing::Shared(..))
+    }
+
+    /// Whether `next` is what follows this backing after `distance` bytes.
+    fn continues_in(&self, distance: u64, next: &Backing) -> bool {
+        match (self, next) {
+            (Backing::Zero(a), Backing::Zero(b)) => a == b,
+            (Backing::File(a, at), Backing::File(b, next_at)) => {
+                Arc::ptr_eq(a, b) && at + distance == *next_at
+            }
+            (Backing::Shared(a, at), Backing::Shared(b, next_at)) => {
+                Arc::ptr_eq(a, b) && at + distance == *next_at
+            }
+            _ => false,
+        }
+    }
+
+    /// Fills `page` with what the backing holds `distance` bytes after its start. False where a file has ended.
+    #[must_use]
+    pub fn fill(&self, distance: u64, page: &mut [u8]) -> bool {
+        let (bytes, at) = match self {
+            Backing::Zero(_) => {
+                page.fill(0);
+                return true;
+            }
+            Backing::File(content, at) => (&*content.bytes, at),
+            // Without the memory, there is only what it held at first.
+            Backing::Shared(object, at) => {
+                page.fill(0);
+                if at + distance >= object.size {
+                    return false;
+                }
+                copy_from(&object.initial, at + distance, page);
+                return true;
+            }
+        };
+        let rest = usize::try_from(at + distance).ok().and_then(|from| bytes.get(from..)).unwrap_or(&[]);
+        let length = rest.len().min(page.len());
+        page[..length].copy_from_slice(&rest[..length]);
+        page[length..].fill(0);
+        length > 0
+    }
+}
+
+/// Copies what there is of `bytes` from `at` on.
+fn copy_from(bytes: &[u8], at: u64, page: &mut [u8]) {
+    let rest = usize::try_from(at).ok().and_then(|from| bytes.get(from..)).unwrap_or(&[]);
+    let length = rest.len().min(page.len());
+    page[..length].copy_from_slice(&rest[..length]);
+}
+
+/// What was asked for a mapping besides its rights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attributes {
+    /// It is the stack, or another one that grows downwards.
+    pub grows_down: bool,
+    /// A child does not have it (MADV_DONTFORK).
+    pub not_forked: bool,
+    /// A child has zeroes there (MADV_WIPEONFORK).
+    pub wiped_on_fork: bool,
+    /// It stays in memory (mlock).
+    pub locked: bool,
+    /// It can never be written: it is shared, and its file is not open for writing.
+    pub never_written: bool,
+}
+
+/// A range with one set of rights and one backing.
+#[derive(Clone, Debug)]
+pub struct Mapping {
+    /// First address after it, a multiple of the page size.
+    pub end: Virt,
+    /// What the guest may do.
+    pub rights: Rights,
+    /// What untouched pages hold.
+    pub backing: Backing,
+    /// What else was asked for.
+    pub attributes: Attributes,
+}
+
+/// All mappings by their first address; they never overlap, and both ends are multiples of the page size.
+#[derive(Clone, Debug, Default)]
+pub struct Mappings {
+    by_start: BTreeMap<Virt, Mapping>,
+}
+
+impl Mappings {
+    /// The mapping that holds `address`, and its start.
+    #[must_use]
+    pub fn find(&self, address: Virt) -> Option<(Virt, &Mapping)> {
+        let (&start, mapping) = self.by_start.range(..=address).next_back()?;
+        (address < mapping.end).then_some((start, mapping))
+    }
+
+    /// The first mapping that ends after `address`.
+    #[must_use]
+    pub fn at_or_after(&self, address: Virt) -> Option<(Virt, &Mapping)> {
+        self.find(address)
+            .or_else(|| self.by_start.range(address..).next().map(|(&start, mapping)| (start, mapping)))
+    }
+
+    /// All, in address order.
+    pub fn iter(&self) -> impl Iterator<Item = (Virt, &Mapping)> {
+        self.by_start.iter().map(|(&start, mapping)| (start, mapping))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_start.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_start.is_empty()
+    }
+
+    /// Whether nothing is mapped in `range`.
+    #[must_use]
+    pub fn is_free(&self, range: &Range<Virt>) -> bool {
+        self.at_or_after(range.start).is_none_or(|(start, _)| start >= range.end)
+    }
+
+    /// Whether every byte of `range` is mapped.
+    #[must_use]
+    pub fn is_full(&self, range: &Range<Virt>) -> bool {
+        let mut at = range.start;
+        while at < range.end {
+            let Some((_, mapping)) = self.find(at) else { return false };
+            at = mapping.end;
+        }
+        true
+    }
+
+    /// Maps `start..mapping.end`, which must be free, and merges it with what it continues.
+    pub fn insert(&mut self, start: Virt, mapping: Mapping) {
+        let end = mapping.end;
+        self.by_start.insert(start, mapping);
+        self.merge_at(end);
+        self.merge_at(start);
+    }
+
+    /// Unmaps all of `range`; gives what was there.
+    pub fn remove(&mut self, range: &Range<Virt>) -> Vec<(Virt, Mapping)> {
+        self.split_at(range.start);
+        self.split_at(range.end);
+        let starts: Vec<Virt> = self.by_start.range(range.clone()).map(|(&start, _)| start).collect();
+        starts.into_iter().filter_map(|start| Some((start, self.by_start.remove(&start)?))).collect()
+    }
+
+    /// Gives all of `range` these rights.
+    pub fn set_rights(&mut self, range: &Range<Virt>, rights: Rights) {
+        for (start, mapping) in self.remove(range) {
+            self.insert(start, Mapping { rights, ..mapping });
+        }
+    }
+
+    /// Changes what was asked for all of `range`.
+    pub fn set_attributes(&mut self, range: &Range<Virt>, change: impl Fn(&mut Attributes)) {
+        for (start, mut mapping) in self.remove(range) {
+            change(&mut mapping.attributes);
+            self.insert(start, mapping);
+        }
+    }
+
+    /// The parts of `range` that are mapped, each with its mapping.
+    pub fn parts(&self, range: &Range<Virt>) -> impl Iterator<Item = (Range<Virt>, &Mapping)> {
+        let first = self.find(range.start).map_or(range.start, |(start, _)| start);
+        let (from, to) = (range.start, range.end);
+        self.by_start
+            .range(first..to)
+            .map(move |(start, mapping)| ((*start).max(from)..mapping.end.min(to), mapping))
+            .filter(|(part, _)| !part.is_empty())
+    }
+
+    /// The highest free range of `length` bytes inside `within`.
+    #[must_use]
+    pub fn highest_gap(&self, length: u64, within: &Range<Virt>) -> Option<Virt> {
+        let mut top = within.end;
+        for (&start, mapping) in self.by_start.range(..within.end).rev() {
+            if mapping.end.checked_add(length).is_some_and(|need| need <= top) {
+                break;
+            }
+            top = top.min(start);
+        }
+        top.checked_sub(length).filter(|&start| start >= within.start)
+    }
+
+    /// Makes `address` a boundary, if it lies inside a mapping.
+    fn split_at(&mut self, address: Virt) {
+        let Some((start, mapping)) = self.find(address) else { return };
+        if start == address {
+            return;
+        }
+        let upper = Mapping { backing: mapping.backing.after(address - start), ..mapping.clone() };
+        if let Some(lower) = self.by_start.get_mut(&start) {
+            lower.end = address;
+        }
+        self.by_start.insert(address, upper);
+    }
+
+    /// Merges the mapping that starts at `address` into the one that ends there, if it continues it.
+    fn merge_at(&mut self, address: Virt) {
+        let Some(upper) = self.by_start.get(&address) else { return };
+        let Some((&start, lower)) = self.by_start.range(..address).next_back() else { return };
+        let same = lower.end == address
+            && lower.rights == upper.rights
+            && lower.attributes == upper.attributes
+            && lower.backing.continues_in(address - start, &upper.backing);
+        if !same {
+            return;
+        }
+        let end = upper.end;
+        self.by_start.remove(&address);
+        if let Some(lower) = self.by_start.get_mut(&start) {
+            lower.end = end;
+        }
+    }
+}
+
+/// The page that holds `address`.
+#[must_use]
+pub fn page_of(address: Virt) -> Virt {
+    address & !(PAGE - 1)
+}
+
+/// `address` rounded up to a page, if that is an address.
+#[must_use]
+pub fn page_up(address: Virt) -> Option<Virt> {
+    Some(address.checked_add(PAGE - 1)? & !(PAGE - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RW: Rights = Rights { read: true, write: true, execute: false };
+
+    fn anonymous(end: Virt) -> Mapping {
+        Mapping { end, rights: RW, backing: Backing::Zero(""), attributes: Attributes::default() }
+    }
+
+    fn ranges(mappings: &Mappings) -> Vec<Range<Virt>> {
+        mappings.iter().map(|(start, mapping)| start..mapping.end).collect()
+    }
+
+    #[test]
+    fn neighbours_merge_and_a_hole_splits_them() {
+        let mut mappings = Mappings::default();
+        mappings.insert(0x1000, anonymous(0x3000));
+        mappings.insert(0x5000, anonymous(0x6000));
+        mappings.insert(0x3000, anonymous(0x5000));
+        assert_eq!(ranges(&mappings), vec![0x1000..0x6000]);
+        mappings.remove(&(0x2000..0x3000));
+        assert_eq!(ranges(&mappings), [0x1000..0x2000, 0x3000..0x6000]);
+    }
+
+    #[test]
+    fn a_file_mapping_that_was_split_by_rights_merges_again() {
+        let content =
+            Arc::new(Content { name: "f".into(), file_offset: 0, bytes: Arc::new(vec![7; 0x3000]) });
+        let mut mappings = Mappings::default();
+        let backing = Backing::File(content, 0);
+        mappings
+            .insert(0x1000, Mapping { end: 0x4000, rights: RW, backing, attributes: Attributes::default() });
+        mappings.set_rights(&(0x2000..0x3000), Rights::default());
+        assert_eq!(mappings.len(), 3);
+        let (start, mapping) = mappings.find(0x2fff).expect("mapped");
+        let mut page = [0; 2];
+        assert!(start == 0x2000 && mapping.backing.fill(0x0ffe, &mut page) && page == [7, 7]);
+        mappings.set_rights(&(0x2000..0x3000), RW);
+        assert_eq!(ranges(&mappings), vec![0x1000..0x4000]);
+    }
+
+    #[test]
+    fn the_highest_gap_is_found_below_and_between() {
+        let mut mappings = Mappings::default();
+        mappings.insert(0x8000, anonymous(0x9000));
+        mappings.insert(0x5000, anonymous(0x6000));
+        assert_eq!(mappings.highest_gap(0x1000, &(0x1000..0xa000)), Some(0x9000));
+        assert_eq!(mappings.highest_gap(0x2000, &(0x1000..0xa000)), Some(0x6000));
+        assert_eq!(mappings.highest_gap(0x3000, &(0x1000..0xa000)), Some(0x2000));
+        assert_eq!(mappings.highest_gap(0x5000, &(0x1000..0xa000)), None);
+    }
+
+    #[test]
+    fn a_file_page_behind_the_end_cannot_be_filled() {
+        let content = Arc::new(Content { name: "f".into(), file_offset: 0, bytes: Arc::new(vec![1; 10]) });
+        let backing = Backing::File(content, 0);
+        let mut page = [9; 16];
+        assert!(backing.fill(0, &mut page));
+        assert_eq!(page[9..11], [1, 0]);
+        assert!(!backing.fill(PAGE, &mut page));
+    }
+}

@@ -1,0 +1,350 @@
+//! Preemption: a task is interrupted between two instructions, so that another one gets the processor, or a timer's signal is
+//! delivered.
+//!
+//! While recording, a processor that counts stops at a count; one that does not is kicked by a [`Kicker`], and the event has
+//! the registers and a digest of the memory. While replaying, the gate says at the beginning of a segment that it ends so,
+//! and where ([`crate::gate::Gate::preemption`]); the software CPU runs up to there, whichever processor ran before, and after.
+//!
+//! Example: two threads compute, and one of them has run for 5 ms under KVM. The kick brings the processor back at
+//! `add rax, rbx`; the journal gets the registers and the digest. At replay the software CPU runs the segment, stops each
+//! time it comes to that `add`, and compares.
+
+use super::{Process, ProcessError, Step};
+use crate::engine::soft::SoftCpu;
+use crate::engine::{Cpu, EngineKind, Exit, Interrupter, Until};
+use crate::gate::{Event, Time};
+use crate::linux::Tasks;
+use crate::position::{Offset, Target, comparable};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+use x86::state::State;
+
+/// Nanoseconds of a slice that one instruction of the software CPU stands for.
+const PER_INSTRUCTION: u64 = 2;
+/// The same for what is due at a time: what comes too early is asked for again.
+const PER_INSTRUCTION_UNTIL_DUE: u64 = 8;
+/// A kick comes no sooner than this after the one before: 1 kHz.
+const SOONEST: u64 = 1_000_000;
+/// A kick that comes inside a REP string instruction is repeated so much later.
+const AGAIN: u64 = 50_000;
+/// Digests of memory take at most one part in so many of the time.
+const DIGEST_SHARE: u64 = 20;
+
+/// When tasks are preempted.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// The retired count at which the slice of the task that runs ends, on processors that count.
+    slice_ends: u64,
+    /// Kicks the processor, on those that do not.
+    kicker: Option<Kicker>,
+    /// No preemption before this, by the host's monotonic clock in nanoseconds.
+    earliest: u64,
+    /// The processor that is not in use, while replaying: the other kind.
+    pub(super) spare: Option<Box<dyn Cpu>>,
+    /// The software CPU runs, whichever was asked for.
+    pub(super) exactly: bool,
+    /// The caller of [`Process::step`] wants it to return about then, by the host's monotonic clock in nanoseconds.
+    look: Option<u64>,
+}
+
+impl Pace {
+    /// The task that runs has its share from here on.
+    pub(super) fn new_slice(&mut self, retired: u64, tasks: &Tasks) {
+        self.slice_ends = retired.saturating_add(tasks.slice() / PER_INSTRUCTION);
+    }
+
+    /// How many instructions are left of the slice.
+    pub(super) fn slice_left(&self, retired: u64) -> u64 {
+        self.slice_ends.saturating_sub(retired)
+    }
+
+    /// The slice ends when so many more instructions have retired.
+    pub(super) fn set_slice_left(&mut self, retired: u64, left: u64) {
+        self.slice_ends = retired.saturating_add(left);
+    }
+}
+
+impl Process {
+    /// Runs the processor, and serves its exit.
+    pub(super) fn run(&mut self, until: Until) -> Result<Step, ProcessError> {
+        match self.gate.preemption()? {
+            Some(offset) => self.run_to(offset, until),
+            None if self.gate.replaying() => {
+                self.come_back()?;
+                self.run_and_look(until, None)
+            }
+            None => self.run_and_preempt(until),
+        }
+    }
+
+    /// While recording: runs to an exit, or until the task has had its share or a timer is due.
+    fn run_and_preempt(&mut self, until: Until) -> Result<Step, ProcessError> {
+        let Some(due) = self.kernel.due() else { return self.run_and_look(until, None) };
+        if self.machine.cpu.counters().is_some() {
+            let bound = self.bound(due);
+            let until = match until {
+                Until::Retired(asked) if asked <= bound => Until::Retired(asked),
+                Until::At(_) | Until::AtOrRetired(..) => until,
+                _ => Until::Retired(bound),
+            };
+            if let Some(looked) = self.look_bound(until) {
+                return self.run_bounded(looked);
+            }
+            return match self.machine.run(until)? {
+                Exit::Budget if until == Until::Retired(bound) => {
+                    let retired = self.retired() - self.retired_at_event;
+                    self.preempted(Offset::Retired(retired))
+                }
+                exit => self.serve_exit(exit),
+            };
+        }
+        self.run_and_look(until, Some(due))
+    }
+
+    /// Runs to an exit or bound, or until the caller wants to look; on a processor that is kicked, the task is preempted if
+    /// `due` has come by then.
+    fn run_and_look(&mut self, until: Until, due: Option<u64>) -> Result<Step, ProcessError> {
+        if self.machine.cpu.counters().is_some() {
+            if let Some(looked) = self.look_bound(until) {
+                return self.run_bounded(looked);
+            }
+        } else if let Some(kick) =
+            due.map(|due| due.max(self.pace.earliest)).into_iter().chain(self.pace.look).min()
+        {
+            self.arm(kick);
+        }
+        match self.machine.run(until)? {
+            Exit::Kicked => self.kicked(due.unwrap_or(u64::MAX)),
+            exit => self.serve_exit(exit),
+        }
+    }
+
+    /// Has [`Process::step`] return about then, by the host's monotonic clock in nanoseconds, though nothing has happened; the
+    /// program does not see it.
+    pub(crate) fn come_back_at(&mut self, time: Option<u64>) {
+        self.pace.look = time;
+    }
+
+    /// The retired count at which the caller wants to look, if that is before the bound.
+    fn look_bound(&self, until: Until) -> Option<u64> {
+        let left = self.pace.look?.saturating_sub(Time::now().monotonic).max(SOONEST);
+        let count = self.retired() + left / PER_INSTRUCTION;
+        match until {
+            Until::Exit => Some(count),
+            Until::Retired(bound) if count < bound => Some(count),
+            _ => None,
+        }
+    }
+
+    /// Runs to an exit, or to this count, where nothing happens.
+    fn run_bounded(&mut self, count: u64) -> Result<Step, ProcessError> {
+        match self.machine.run(Until::Retired(count))? {
+            Exit::Budget => Ok(Step::Running),
+            exit => self.serve_exit(exit),
+        }
+    }
+
+    /// The retired count at which the task is preempted, if something is due at this time.
+    fn bound(&self, due: u64) -> u64 {
+        let left = due.saturating_sub(self.kernel.now().monotonic).max(SOONEST);
+        let bound = self.retired() + left / PER_INSTRUCTION_UNTIL_DUE;
+        if self.kernel.tasks.any_ready() {
+            // By count alone if nothing else is due: random slices end so, too.
+            let slice = self.pace.slice_ends.max(self.retired() + 1);
+            return if due < self.kernel.tasks.slice_ends() { bound.min(slice) } else { slice };
+        }
+        bound
+    }
+
+    /// Sees to it that a kick comes at this time of the host's monotonic clock, or soon after.
+    fn arm(&mut self, at: u64) {
+        let interrupter = self.machine.cpu.interrupter();
+        self.pace.kicker.get_or_insert_with(|| Kicker::new(interrupter)).arm(at);
+    }
+
+    /// No kick is on its way any more.
+    fn kick_came(&mut self) {
+        if let Some(kicker) = &mut self.pace.kicker {
+            kicker.armed = None;
+        }
+    }
+
+    /// The processor came back from a kick: the task is preempted if it is time.
+    fn kicked(&mut self, due: u64) -> Result<Step, ProcessError> {
+        let now = Time::now().monotonic;
+        self.kick_came();
+        if now < due.max(self.pace.earliest) {
+            return Ok(Step::Running);
+        }
+        if self.is_inside_rep() {
+            self.pace.earliest = now + AGAIN;
+            return Ok(Step::Running);
+        }
+        let target = self.target();
+        let cost = Time::now().monotonic.saturating_sub(now);
+        self.pace.earliest = now + SOONEST.max(cost * DIGEST_SHARE);
+        self.preempted(Offset::State(target))
+    }
+
+    /// Whether the instruction at rip repeats: it may be half done, and only here.
+    fn is_inside_rep(&self) -> bool {
+        let mut bytes = [0; 15];
+        let rip = self.machine.cpu.regs().rip;
+        (1..=bytes.len()).rev().any(|len| self.read_memory(rip, &mut bytes[..len]));
+        let instruction = iced_x86::Decoder::new(64, &bytes, iced_x86::DecoderOptions::NONE).decode();
+        instruction.is_string_instruction()
+            && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
+    }
+
+    /// The state of the loaded task, to be found again, with all its flags: the program may be about to look at them.
+    fn target(&self) -> Target {
+        Target { regs: *self.machine.cpu.regs(), memory: self.space().digest(self.machine.memory.ram()) }
+    }
+
+    /// Time passes for all, and the task gives the processor away.
+    fn preempted(&mut self, offset: Offset) -> Result<Step, ProcessError> {
+        self.begin(Event::Preempt(offset))?;
+        let (kernel, mut guest) = self.guest();
+        kernel.preempted(&mut guest)?;
+        self.go_on()
+    }
+
+    /// While replaying: runs to a preemption, or to an exit or bound before it.
+    fn run_to(&mut self, offset: Offset, until: Until) -> Result<Step, ProcessError> {
+        if self.machine.cpu.kind() == EngineKind::Kvm {
+            self.exchange()?;
+        }
+        match offset {
+            Offset::Retired(count) => self.run_to_count(count, until),
+            Offset::State(target) => self.run_to_state(&target, until),
+        }
+    }
+
+    fn run_to_count(&mut self, count: u64, until: Until) -> Result<Step, ProcessError> {
+        let bound = self.retired_at_event.saturating_add(count);
+        if self.retired() >= bound {
+            return self.preempted(Offset::Retired(count));
+        }
+        let earlier = match until {
+            Until::Retired(asked) if asked < bound => Some(until),
+            Until::At(_) | Until::AtOrRetired(..) => Some(until),
+            _ => None,
+        };
+        match self.machine.run(earlier.unwrap_or(Until::Retired(bound)))? {
+            Exit::Budget if earlier.is_none() => self.preempted(Offset::Retired(count)),
+            exit => self.serve_exit(exit),
+        }
+    }
+
+    fn run_to_state(&mut self, target: &Target, until: Until) -> Result<Step, ProcessError> {
+        loop {
+            let regs = comparable(self.machine.cpu.regs());
+            if regs == comparable(&target.regs) && self.target().memory == target.memory {
+                // Flags that an instruction leaves undefined differ between processors: the recording's go on.
+                self.machine.cpu.set_regs(&target.regs)?;
+                return self.preempted(Offset::State(*target));
+            }
+            let rip = target.regs.rip;
+            let (stop, last) = match until {
+                Until::Exit => (Until::At(rip), u64::MAX),
+                Until::Retired(count) => (Until::AtOrRetired(rip, count), count),
+                other => (other, 0),
+            };
+            match self.machine.run(stop)? {
+                Exit::Budget if self.retired() < last => {}
+                exit => return self.serve_exit(exit),
+            }
+        }
+    }
+
+    /// Has the software CPU run from here on, where instructions are to be counted; or the processor that was asked for.
+    ///
+    /// # Errors
+    /// When a processor does not give or take the state.
+    pub(crate) fn count_exactly(&mut self, exactly: bool) -> Result<(), ProcessError> {
+        self.pace.exactly = exactly;
+        if exactly && self.machine.cpu.kind() == EngineKind::Kvm { self.exchange() } else { Ok(()) }
+    }
+
+    /// Whether the software CPU runs whichever was asked for.
+    pub(crate) fn is_counting_exactly(&self) -> bool {
+        self.pace.exactly
+    }
+
+    /// Goes on, on the processor that was asked for, where the other one has found a preemption.
+    fn come_back(&mut self) -> Result<(), ProcessError> {
+        match &self.pace.spare {
+            Some(spare) if spare.kind() == EngineKind::Kvm && !self.pace.exactly => self.exchange(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Goes on, on the other processor, from the same state in the same memory.
+    pub(super) fn exchange(&mut self) -> Result<(), ProcessError> {
+        let mut next = match self.pace.spare.take() {
+            Some(next) => next,
+            None => Box::new(SoftCpu::new()?),
+        };
+        let state = State { regs: *self.machine.cpu.regs(), fpu: self.machine.cpu.fpu()? };
+        next.set_regs(&state.regs)?;
+        next.set_fpu(&state.fpu)?;
+        next.set_page_table(self.space().root());
+        self.machine.memory.invalidate_all();
+        let ran = self.position().retired;
+        self.pace.spare = Some(std::mem::replace(&mut self.machine.cpu, next));
+        self.retired_at_event = self.retired().saturating_sub(ran);
+        Ok(())
+    }
+
+    /// Which kind of processor was asked for: the one that runs now may be another one for a while.
+    #[must_use]
+    pub fn engine_kind(&self) -> EngineKind {
+        let spare = self.pace.spare.as_ref().map(|spare| spare.kind());
+        if spare == Some(EngineKind::Kvm) { EngineKind::Kvm } else { self.machine.cpu.kind() }
+    }
+}
+
+/// A thread that kicks a processor at a given time.
+struct Kicker {
+    orders: Sender<Instant>,
+    /// When the next kick comes, by the host's monotonic clock, if one is on its way.
+    armed: Option<u64>,
+}
+
+impl Kicker {
+    fn new(interrupter: Interrupter) -> Kicker {
+        let (orders, received) = mpsc::channel::<Instant>();
+        let wait = move || {
+            let Ok(mut at) = received.recv() else { return };
+            loop {
+                match received.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                    Ok(earlier) => at = at.min(earlier),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        interrupter.kick();
+                        match received.recv() {
+                            Ok(next) => at = next,
+                            Err(_) => return,
+                        }
+                    }
+                }
+            }
+        };
+        // Without the thread nobody is preempted, as on a machine without timers.
+        if let Err(error) = std::thread::Builder::new().name("kicker".to_owned()).spawn(wait) {
+            tracing::warn!("tasks are not preempted: {error}");
+        }
+        Kicker { orders, armed: None }
+    }
+
+    /// Kicks at this time, unless a kick comes sooner.
+    fn arm(&mut self, at: u64) {
+        if self.armed.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        self.armed = Some(at);
+        let left = Duration::from_nanos(at.saturating_sub(Time::now().monotonic));
+        // A thread that is not there is said when it is made.
+        let _ = self.orders.send(Instant::now() + left);
+    }
+}

@@ -1,0 +1,117 @@
+//! FNSTENV, FNSAVE and FXSAVE as the personality carries them out.
+//!
+//! They store the address, the operand and the opcode of the last x87 instruction. Intel's processors keep these always,
+//! AMD's only after an exception, and AMD's FXSAVE leaves their place in memory as it was. A recording made on one
+//! replays on another, so these instructions are rewritten as machine reads are ([`crate::memory::sites`]), and the three fields
+//! are zero. The rest is the instruction's description in [`x86::sem`], which the software CPU runs as well.
+//!
+//! The dynamic linker's resolver is the usual case: it saves the vector registers by FXSAVE at each first call of a
+//! function.
+
+use super::exit::vector;
+use super::machine_reads::Read;
+use super::{Process, ProcessError, Step};
+use crate::memory::access::AccessError;
+use crate::memory::space::Access;
+use crate::memory::vma::page_of;
+use crate::ram::Virt;
+use iced_x86::Code;
+use x86::cpu::Cpu;
+use x86::flat::{Flat, Protection};
+use x86::machine::Trap;
+use x86::op::Op;
+use x86::state::{Fpu, Regs};
+use x86::table::x87_pointers;
+
+/// How many bytes the instruction must be able to write, and how many of them it does write.
+fn sizes(code: Code) -> (u64, usize) {
+    match code {
+        Code::Fnstenv_m14byte => (14, 14),
+        Code::Fnstenv_m28byte => (28, 28),
+        Code::Fnsave_m94byte => (94, 94),
+        Code::Fnsave_m108byte => (108, 108),
+        _ => (512, 416),
+    }
+}
+
+/// The instruction's description on a CPU of its own, whose memory is what the operand may touch.
+struct Alone {
+    cpu: Cpu<Flat>,
+    body: fn(&mut Cpu<Flat>, &Op) -> Result<(), Trap>,
+    op: Op,
+}
+
+impl Alone {
+    /// `pages` are those of the operand, each with what the guest may do there.
+    fn new(
+        read: &Read,
+        regs: &Regs,
+        fpu: &Fpu,
+        pages: impl Iterator<Item = (Virt, Protection)>,
+    ) -> Option<Alone> {
+        let (body, op) = x87_pointers(read.instruction())?;
+        let mut memory = Flat::new();
+        pages.for_each(|(page, protection)| memory.map(page, &[0], protection));
+        let mut cpu = Cpu::new(memory);
+        cpu.set_regs(regs);
+        cpu.set_fpu(fpu);
+        Some(Alone { cpu, body, op })
+    }
+
+    fn run(&mut self) -> Result<(), Trap> {
+        (self.body)(&mut self.cpu, &self.op)
+    }
+
+    /// What it wrote at `address`.
+    fn written(&self, address: Virt, length: usize) -> Vec<u8> {
+        (address..).take(length).map(|at| self.cpu.bus().byte(at).unwrap_or(0)).collect()
+    }
+}
+
+impl Process {
+    /// Carries out the FNSTENV, FNSAVE or FXSAVE at rip.
+    pub(super) fn store_x87_state(&mut self, read: &Read, mut regs: Regs) -> Result<Step, ProcessError> {
+        let address = read.operand(&regs);
+        let (reach, length) = sizes(read.instruction().code());
+        let pages: Vec<_> = self.writable(address, reach).collect();
+        let Some(mut alone) = Alone::new(read, &regs, &self.machine.cpu.fpu()?, pages.into_iter()) else {
+            return self.raise(vector::UNDEFINED, 0, 0);
+        };
+        match alone.run() {
+            Ok(()) => {}
+            Err(Trap::Page) => {
+                let fault = alone.cpu.last_page_fault();
+                return fault
+                    .map_or(Ok(Step::Running), |f| self.raise(vector::PAGE, f.error_code, f.address));
+            }
+            Err(Trap::Stack) => return self.raise(vector::STACK, 0, 0),
+            Err(_) => return self.raise(vector::GENERAL, 0, 0),
+        }
+        let space = self.spaces.get_mut(self.space);
+        match space.write(&mut self.machine.memory, address, &alone.written(address, length)) {
+            Ok(()) => {}
+            Err(AccessError::Space(error)) => return Err(error.into()),
+            Err(AccessError::Bad) => return self.raise(vector::PAGE, 0, address),
+        }
+        self.machine.cpu.set_fpu(&alone.cpu.fpu())?;
+        read.skip(&mut regs);
+        self.machine.cpu.set_regs(&regs)?;
+        Ok(Step::Running)
+    }
+
+    /// The pages that `length` bytes at `address` touch, as far as the guest may read them, with what it may do there.
+    fn writable(&mut self, address: Virt, length: u64) -> impl Iterator<Item = (Virt, Protection)> {
+        let first = page_of(address);
+        let pages = [first, page_of(address.saturating_add(length - 1))];
+        let count = if pages[0] == pages[1] { 1 } else { 2 };
+        pages.into_iter().take(count).filter_map(move |page| {
+            let mut may =
+                |access| self.spaces.get_mut(self.space).accessible(page.max(address), 1, access) == 1;
+            match (may(Access::Write), may(Access::Read)) {
+                (true, _) => Some((page, Protection::DATA)),
+                (false, true) => Some((page, Protection::READ)),
+                (false, false) => None,
+            }
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! What is started, and what it is given: plain data that recorder, journal and personality share.
+
+use crate::cpu_model::Model;
+use std::os::fd::OwnedFd;
+
+/// What to run, and all that it can see of the one who runs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// The program file's bytes.
+    pub executable: Vec<u8>,
+    /// Its absolute path, as the guest sees it (/proc/self/exe).
+    pub path: String,
+    /// The name by which it was started: AT_EXECFN, and the first task's name. For a script, the script's.
+    pub name: Vec<u8>,
+    /// The dynamic linker that it asks for.
+    pub interpreter: Option<Interpreter>,
+    /// The arguments, the program's name first; none may contain a zero byte.
+    pub argv: Vec<Vec<u8>>,
+    /// The environment, each as NAME=value.
+    pub envp: Vec<Vec<u8>>,
+    /// The bytes at AT_RANDOM.
+    pub random: [u8; 16],
+    /// The working directory's path.
+    pub cwd: Vec<u8>,
+    /// Who runs it.
+    pub ids: Ids,
+    /// Its process id; the ids of other tasks follow.
+    pub pid: i32,
+    /// Its parent's, process group's and session's.
+    pub parents: Parents,
+    /// Its supplementary groups.
+    pub groups: Vec<u32>,
+    /// The rights that new files do not get.
+    pub umask: u32,
+    /// What random schedules are drawn from; `None` for an ordinary one.
+    pub seed: Option<u64>,
+    /// The processor.
+    pub cpu: Model,
+}
+
+impl Launch {
+    /// The same with the files' bytes left out, as a journal's header has it.
+    #[must_use]
+    pub fn without_files(&self) -> Launch {
+        let interpreter = self.interpreter.as_ref();
+        let interpreter = interpreter
+            .map(|Interpreter { path, .. }| Interpreter { path: path.clone(), executable: Vec::new() });
+        Launch { executable: Vec::new(), interpreter, ..self.clone() }
+    }
+}
+
+/// The dynamic linker of a program, which is loaded beside it and runs first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interpreter {
+    /// Its path, as the program names it.
+    pub path: String,
+    /// The file's bytes.
+    pub executable: Vec<u8>,
+}
+
+/// The ids that a process has from the one who starts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parents {
+    /// The parent's process id.
+    pub parent: i32,
+    /// The process group.
+    pub group: i32,
+    /// The session.
+    pub session: i32,
+}
+
+/// User and group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// Real user.
+    pub uid: u32,
+    /// Effective user.
+    pub euid: u32,
+    /// Real group.
+    pub gid: u32,
+    /// Effective group.
+    pub egid: u32,
+}
+
+/// The program's standard input, output and error.
+#[derive(Debug)]
+pub enum Streams {
+    /// Ours.
+    Inherited,
+    /// These.
+    Given([OwnedFd; 3]),
+}

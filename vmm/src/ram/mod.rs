@@ -1,0 +1,206 @@
+//! Guest-physical memory: [`Ram`] is the bytes, [`Frames`] who uses which page of them, [`paging`] the page tables that lie in
+//! it, and [`Memory`] the three as one: what every processor of the guest runs against.
+//!
+//! A processor never owns memory. It is handed a `&mut Memory` to run, so the guest is stopped whenever a slice of it is
+//! borrowed, and another processor can go on in the same memory (see [`crate::engine::Cpu`]).
+//!
+//! Example: `fork` counts a second owner for each frame of the parent ([`Frames::share`]) and takes the right to write away;
+//! the first store faults, [`Memory::unshare`] copies the frame, and the store goes on.
+
+mod contents;
+mod frames;
+mod memory;
+mod objects;
+pub mod paging;
+
+pub use contents::{Contents, pieces};
+pub use frames::{Frames, OutOfFrames};
+pub use memory::Memory;
+pub use objects::SavedObjects;
+
+use std::sync::Arc;
+use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, MmapRegion};
+
+/// A guest-physical address, in bytes.
+pub type Phys = u64;
+/// A guest-virtual address.
+pub type Virt = u64;
+
+/// Size of a page and of a frame.
+pub const PAGE: u64 = 4096;
+/// [`PAGE`], as the length of a slice.
+pub const PAGE_LEN: usize = 4096;
+/// How much is populated at once, ahead of use: large enough that the call does not matter, small enough that a small guest
+/// starts at once.
+const POPULATE: u64 = 4 << 20;
+
+/// A page whose translation was withdrawn, narrowed or moved to another frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StalePage {
+    /// The page's first virtual address.
+    pub page: Virt,
+    /// The frame it was mapped to.
+    pub frame: Phys,
+}
+
+/// Guest memory could not be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot get {bytes} bytes of guest memory: {error}")]
+pub struct NoMemory {
+    /// How much was asked for.
+    pub bytes: u64,
+    /// Why not.
+    pub error: std::io::Error,
+}
+
+/// Guest-physical memory from address 0 up: one anonymous file, mapped here, and a second time for the guest of KVM.
+pub struct Ram {
+    guest: GuestMemoryMmap,
+    file: FileOffset,
+    base: *mut u8,
+    len: usize,
+    second: Option<Second>,
+    /// Everything below has been populated.
+    populated: Phys,
+}
+
+/// The mapping that KVM's slot points to; a virtual machine keeps it alive.
+pub type Second = Arc<MmapRegion>;
+
+// SAFETY: `base` points into `guest`, which is a plain shared mapping that any thread may use.
+unsafe impl Send for Ram {}
+
+impl Ram {
+    /// Makes `bytes` of zeroed memory (a multiple of [`PAGE`]); frames cost host memory when first touched.
+    ///
+    /// # Errors
+    /// When the host does not give it.
+    pub fn new(bytes: u64) -> Result<Ram, NoMemory> {
+        let failed = |error| NoMemory { bytes, error };
+        // SAFETY: the name is a NUL-terminated literal; the result is checked.
+        let fd = unsafe { libc::memfd_create(c"gretel-ram".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        // SAFETY: `fd` was just created and nothing else owns it.
+        let file = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+        file.set_len(bytes).map_err(failed)?;
+        let file = FileOffset::new(file, 0);
+        let len = index(bytes);
+        let ranges = [(GuestAddress(0), len, Some(file.clone()))];
+        let guest = GuestMemoryMmap::from_ranges_with_files(ranges)
+            .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
+        let base = guest.get_host_address(GuestAddress(0)).expect("the region begins at zero");
+        Ok(Ram { guest, file, base, len, second: None, populated: 0 })
+    }
+
+    /// The memory as the crates of rust-vmm take it.
+    #[must_use]
+    pub fn guest(&self) -> &GuestMemoryMmap {
+        &self.guest
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is `len` bytes long and lives as long as `self.guest`. The file is anonymous and private to
+        // this process, and the guest writes to it only while a processor runs, which holds the memory by `&mut`.
+        unsafe { std::slice::from_raw_parts(self.base, self.len) }
+    }
+
+    /// All of it, writable.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.base, self.len) }
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.guest.last_addr().raw_value() + 1
+    }
+
+    /// The page-sized frame at `at`, which must be aligned and inside.
+    #[must_use]
+    pub fn frame(&self, at: Phys) -> &[u8; PAGE_LEN] {
+        self.bytes()[index(at)..][..PAGE_LEN].try_into().expect("a frame is one page")
+    }
+
+    /// The page-sized frame at `at`, writable.
+    pub fn frame_mut(&mut self, at: Phys) -> &mut [u8; PAGE_LEN] {
+        (&mut self.bytes_mut()[index(at)..][..PAGE_LEN]).try_into().expect("a frame is one page")
+    }
+
+    /// Gives the frame `to` the bytes of `from`; both must be aligned and inside.
+    pub fn copy_frame(&mut self, from: Phys, to: Phys) {
+        let from = index(from);
+        self.bytes_mut().copy_within(from..from + PAGE_LEN, index(to));
+    }
+
+    /// The 64-bit word at `at`, which must be inside.
+    #[must_use]
+    pub fn word(&self, at: Phys) -> u64 {
+        u64::from_le_bytes(self.bytes()[index(at)..][..8].try_into().expect("eight bytes"))
+    }
+
+    /// Writes the 64-bit word at `at`, which must be inside.
+    pub fn set_word(&mut self, at: Phys, word: u64) {
+        self.bytes_mut()[index(at)..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+
+    /// Has the host back the memory from 0 to at least `end` with pages, in both mappings: done ahead, in large steps, it
+    /// costs a fifth of what the same costs page by page inside KVM's fault handler. A host that cannot do it loses nothing
+    /// but that time.
+    pub fn populate(&mut self, end: Phys) {
+        if end <= self.populated {
+            return;
+        }
+        let end = end.next_multiple_of(POPULATE).min(self.size());
+        let (from, len) = (index(self.populated), index(end - self.populated));
+        let second = self.second.as_ref().map(|second| second.as_ptr());
+        for base in std::iter::once(self.base).chain(second) {
+            // SAFETY: the range is inside the mapping, which is shared and readable and writable: nothing changes but that
+            // pages are there.
+            unsafe { libc::madvise(base.add(from).cast(), len, libc::MADV_POPULATE_WRITE) };
+        }
+        self.populated = end;
+    }
+
+    /// The second mapping, at an address that stays; made when first asked for. The guest of KVM runs on it, so that
+    /// [`Ram::drop_second`] can make KVM forget frames without touching ours.
+    ///
+    /// # Errors
+    /// When the host does not map it.
+    pub fn second(&mut self) -> Result<Second, NoMemory> {
+        if let Some(second) = &self.second {
+            return Ok(Arc::clone(second));
+        }
+        let region = MmapRegion::from_file(self.file.clone(), self.len);
+        let region = region.map_err(|error| NoMemory {
+            bytes: self.len as u64,
+            error: std::io::Error::other(error.to_string()),
+        })?;
+        Ok(Arc::clone(self.second.insert(Arc::new(region))))
+    }
+
+    /// Drops the host translations of `len` bytes at `at` in the second mapping, if there is one. The content stays, since it is
+    /// the file's; KVM is told by its MMU notifier, and forgets what it derived from them.
+    ///
+    /// # Errors
+    /// When the host refuses.
+    pub fn drop_second(&mut self, at: Phys, len: u64) -> std::io::Result<()> {
+        let Some(second) = &self.second else { return Ok(()) };
+        assert!(at + len <= self.len as u64, "inside guest memory");
+        // SAFETY: the range is inside a shared file mapping without private pages: the advice changes no content.
+        match unsafe { libc::madvise(second.as_ptr().add(index(at)).cast(), index(len), libc::MADV_DONTNEED) }
+        {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+}
+
+/// A physical address as an index; RAM is smaller than the host's address space.
+fn index(at: Phys) -> usize {
+    usize::try_from(at).expect("guest memory fits the host's address space")
+}

@@ -1,0 +1,125 @@
+//! Signals as plain data: which one, why, and who sent it.
+
+use crate::engine::Exception;
+use crate::ram::Virt;
+
+/// `si_code` of a signal that the kernel made and that says no more.
+pub const SI_KERNEL: i32 = 0x80;
+
+/// A signal: how it ends a program that does not handle it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// The signal's number.
+    pub signal: i32,
+    /// `si_code`.
+    pub code: i32,
+    /// `si_addr`; zero for a signal that has none.
+    pub address: Virt,
+    /// The exception that raised it, if it was one.
+    pub exception: Option<Exception>,
+}
+
+impl Death {
+    /// Whether the default action of the signal is a core (signal(7)), of those that a crash raises.
+    #[must_use]
+    pub fn leaves_core(&self) -> bool {
+        const CORE_SIGNALS: [i32; 9] = [
+            libc::SIGQUIT,
+            libc::SIGILL,
+            libc::SIGTRAP,
+            libc::SIGABRT,
+            libc::SIGBUS,
+            libc::SIGFPE,
+            libc::SIGSEGV,
+            libc::SIGXCPU,
+            libc::SIGSYS,
+        ];
+        CORE_SIGNALS.contains(&self.signal)
+    }
+}
+
+/// What `siginfo_t` says besides number, code and address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// Nothing more: an exception, or the kernel itself.
+    #[default]
+    Kernel,
+    /// A process sent it: `si_pid`, `si_uid`.
+    Sender {
+        /// Its id.
+        pid: i32,
+        /// Its real user.
+        uid: u32,
+    },
+    /// A process queued it with a value: `si_value`.
+    Queued {
+        /// Its id.
+        pid: i32,
+        /// Its real user.
+        uid: u32,
+        /// The value.
+        value: u64,
+    },
+    /// A child has changed: `si_status` and its user.
+    Child {
+        /// Its id.
+        pid: i32,
+        /// Its real user.
+        uid: u32,
+        /// Exit status, or the signal.
+        status: i32,
+    },
+    /// A POSIX timer has expired: `si_timerid`, `si_overrun`, `si_value`.
+    Timer {
+        /// Its id.
+        id: i32,
+        /// How often it expired besides.
+        overrun: i32,
+        /// The value.
+        value: u64,
+    },
+    /// A system call is refused by a filter: `si_call_addr`, `si_syscall`, `si_errno`.
+    Syscall {
+        /// Where.
+        address: Virt,
+        /// Its number.
+        number: u32,
+        /// The filter's data.
+        data: u32,
+    },
+}
+
+/// A signal that was raised, with all that its handler is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Which.
+    pub death: Death,
+    /// Who, or what.
+    pub cause: Cause,
+}
+
+impl Raised {
+    /// A signal without an address.
+    #[must_use]
+    pub fn new(signal: i32, code: i32, cause: Cause) -> Raised {
+        Raised { death: Death { signal, code, address: 0, exception: None }, cause }
+    }
+
+    /// A signal of the kernel.
+    #[must_use]
+    pub fn by_kernel(signal: i32) -> Raised {
+        Raised::new(signal, SI_KERNEL, Cause::Kernel)
+    }
+
+    /// The signal of an exception.
+    #[must_use]
+    pub fn exception(death: Death) -> Raised {
+        Raised { death, cause: Cause::Kernel }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn signal(&self) -> i32 {
+        self.death.signal
+    }
+}

@@ -1,0 +1,246 @@
+//! The gate of a replay: what enters comes from records, from a journal's or from those that a recorder has kept.
+//!
+//! A [`Tape`] is the records and how far they were played; it can be wound back to a [`Mark`]. [`ReplayGate`] plays it to a
+//! program, and compares at every event.
+
+use crate::crumbs::{Agreement, Check};
+use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
+use crate::journal::reader::Place;
+use crate::journal::schema::digest_regs;
+use crate::journal::{Damage, JournalError, Reader, Record};
+use crate::position::Offset;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use x86::state::Regs;
+
+/// Takes what the program prints: descriptor (1 or 2) and bytes.
+pub type Output = Box<dyn FnMut(i32, &[u8])>;
+
+/// Where records come from.
+enum Source {
+    Journal(Box<Reader>),
+    /// Those that were kept in memory, and which is next.
+    Kept(Rc<[Record]>, usize),
+}
+
+/// Records that are played: what the gate and the driver of a replay share.
+pub(crate) struct Tape {
+    source: RefCell<Source>,
+    /// How many events were begun.
+    events: Cell<u64>,
+    check: RefCell<Check>,
+}
+
+/// How far a tape was played.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    place: Place,
+    events: u64,
+    agreement: Agreement,
+}
+
+impl Mark {
+    /// In front of a record of a list, when so many events have begun.
+    pub(crate) fn of_record(record: usize, events: u64) -> Mark {
+        Mark { place: Place::of_record(record), events, agreement: Agreement::default() }
+    }
+}
+
+impl Tape {
+    /// A journal from its first event on, whose exits are compared with crumbs.
+    pub(crate) fn journal(reader: Reader, check: Check) -> Tape {
+        Tape {
+            source: RefCell::new(Source::Journal(Box::new(reader))),
+            events: Cell::new(0),
+            check: RefCell::new(check),
+        }
+    }
+
+    /// Records that follow `events` others.
+    pub(crate) fn kept(records: Rc<[Record]>, events: u64) -> Tape {
+        Tape {
+            source: RefCell::new(Source::Kept(records, 0)),
+            events: Cell::new(events),
+            check: RefCell::default(),
+        }
+    }
+
+    /// The next record, which stays.
+    pub(crate) fn peek(&self) -> Result<Option<Record>, GateError> {
+        self.look(|record| record.cloned())
+    }
+
+    fn look<T>(&self, see: impl FnOnce(Option<&Record>) -> T) -> Result<T, GateError> {
+        match &mut *self.source.borrow_mut() {
+            Source::Journal(reader) => Ok(see(reader.peek().map_err(unreadable)?)),
+            Source::Kept(records, next) => Ok(see(records.get(*next))),
+        }
+    }
+
+    /// The next record.
+    pub(crate) fn take(&self) -> Result<Record, GateError> {
+        let record = match &mut *self.source.borrow_mut() {
+            Source::Journal(reader) => reader.take().map_err(unreadable)?,
+            Source::Kept(records, next) => {
+                *next += 1;
+                records.get(*next - 1).cloned()
+            }
+        };
+        record.ok_or_else(|| GateError::EndOfJournal { event: self.events.get() })
+    }
+
+    /// How many events were begun.
+    pub(crate) fn events(&self) -> u64 {
+        self.events.get()
+    }
+
+    /// Where it is.
+    pub(crate) fn mark(&self) -> Mark {
+        let place = match &*self.source.borrow() {
+            Source::Journal(reader) => reader.tell(),
+            Source::Kept(_, next) => Place::of_record(*next),
+        };
+        Mark { place, events: self.events.get(), agreement: self.check.borrow().agreement() }
+    }
+
+    /// Winds it to where it was.
+    pub(crate) fn wind(&self, mark: &Mark) -> Result<(), GateError> {
+        match &mut *self.source.borrow_mut() {
+            Source::Journal(reader) => reader.seek_to(mark.place).map_err(unreadable)?,
+            Source::Kept(_, next) => *next = mark.place.record(),
+        }
+        self.events.set(mark.events);
+        self.check.borrow_mut().set_agreement(mark.agreement.clone());
+        Ok(())
+    }
+
+    /// What comparing with crumbs came to.
+    pub(crate) fn agreement(&self) -> Agreement {
+        self.check.borrow().agreement()
+    }
+
+    /// Gives crumbs without counts those of this replay.
+    pub(crate) fn add_counts(&self, crumbs: &mut lbr::Crumbs) {
+        self.check.borrow().add_counts(crumbs);
+    }
+
+    /// Why the records end early, if they do and all were taken.
+    pub(crate) fn damage(&self) -> Option<Damage> {
+        match &*self.source.borrow() {
+            Source::Journal(reader) => reader.damage().cloned(),
+            Source::Kept(..) => None,
+        }
+    }
+
+    /// The error of a difference.
+    pub(crate) fn diverged<T>(
+        &self,
+        what: &'static str,
+        expected: String,
+        found: String,
+    ) -> Result<T, GateError> {
+        Err(GateError::Diverged { event: self.events.get(), what, expected, found })
+    }
+}
+
+fn unreadable(error: JournalError) -> GateError {
+    GateError::Read(error.to_string())
+}
+
+/// The gate of a replay: the tape gives, the host is not asked.
+pub(crate) struct ReplayGate {
+    tape: Rc<Tape>,
+    output: Option<Output>,
+}
+
+impl ReplayGate {
+    /// Plays `tape`, and gives what the program prints to `output`.
+    pub(crate) fn new(tape: Rc<Tape>, output: Option<Output>) -> ReplayGate {
+        ReplayGate { tape, output }
+    }
+}
+
+impl Gate for ReplayGate {
+    fn exit(&mut self, at: &AtExit<'_>) {
+        self.tape.check.borrow_mut().compare(at, self.tape.events.get());
+    }
+
+    fn begin(&mut self, event: Event, task: i32, regs: &Regs) -> Result<(), GateError> {
+        let tape = &self.tape;
+        tape.events.set(tape.events.get() + 1);
+        tracing::trace!(event = tape.events.get(), ?event, rip = format_args!("{:#x}", regs.rip));
+        let crumb = tape.check.borrow().rip(tape.events.get() - 1);
+        let crumb = crumb.map(|rip| format!(", rip {rip:#x} by its crumb")).unwrap_or_default();
+        match tape.take()? {
+            Record::Begin { event: expected, .. } if expected != event => {
+                tape.diverged("the event", describe_event(expected) + &crumb, describe_event(event))
+            }
+            Record::Begin { task: expected, .. } if expected != task => tape.diverged(
+                "the task",
+                format!("{expected} at {}{crumb}", describe_event(event)),
+                task.to_string(),
+            ),
+            Record::Begin { regs: expected, .. } if expected != digest_regs(regs) => tape.diverged(
+                "the registers",
+                format!("digest {expected:#018x} at {}{crumb}", describe_event(event)),
+                format!("digest {:#018x}, rip {:#x}", digest_regs(regs), regs.rip),
+            ),
+            Record::Begin { .. } => Ok(()),
+            other => tape.diverged("the event", describe(&other), describe_event(event)),
+        }
+    }
+
+    fn input(&mut self, _produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError> {
+        match self.tape.take()? {
+            Record::Input(input) => Ok(input),
+            other => self.tape.diverged("an input", describe(&other), "a request for an input".to_owned()),
+        }
+    }
+
+    fn time(&mut self) -> Result<Time, GateError> {
+        match self.tape.take()? {
+            Record::Time(time) => Ok(time),
+            other => self.tape.diverged("a time", describe(&other), "a request for the time".to_owned()),
+        }
+    }
+
+    fn output(&mut self, descriptor: i32, bytes: &[u8]) {
+        if let (Some(show), 1 | 2) = (&mut self.output, descriptor) {
+            show(descriptor, bytes);
+        }
+    }
+
+    fn replaying(&self) -> bool {
+        true
+    }
+
+    fn preemption(&mut self) -> Result<Option<Offset>, GateError> {
+        self.tape.look(|record| match record {
+            Some(Record::Begin { event: Event::Preempt(offset), .. }) => Some(*offset),
+            _ => None,
+        })
+    }
+}
+
+fn describe_event(event: Event) -> String {
+    match event {
+        Event::Syscall(number) => format!("system call {number}"),
+        Event::MachineRead => "an instruction that reads the machine".to_owned(),
+        Event::Signal(signal) => format!("signal {signal}"),
+        Event::Exited(status) => format!("the end with status {status}"),
+        Event::Wait => "a wait of all tasks".to_owned(),
+        Event::Preempt(Offset::Retired(count)) => format!("a preemption after {count} instructions"),
+        Event::Preempt(Offset::State(target)) => format!("a preemption at {:#x}", target.regs.rip),
+    }
+}
+
+/// A record in a message.
+pub(crate) fn describe(record: &Record) -> String {
+    match record {
+        Record::Begin { event, .. } => describe_event(*event),
+        Record::Input(input) => format!("an input ({})", input.kind()),
+        Record::Time(_) => "a time".to_owned(),
+        Record::Digests(_) => "a checkpoint".to_owned(),
+        Record::End(end) => format!("the recording's end ({end:?})"),
+    }
+}

@@ -1,0 +1,234 @@
+//! Time travel: a replay that goes to any position of its recording, forwards and backwards; and the near past of a program that
+//! is being recorded ([`recent`]), from which its crash is run again ([`retrace`]).
+//!
+//! Going forward it keeps checkpoints ([`stops`]); going back it restores the nearest one before the goal, and runs forward
+//! from there. On the software CPU a position is exact to the instruction. Under KVM, which does not count, whole segments run
+//! there, and the software CPU takes over at the last event before the goal.
+//!
+//! Example: a recording of 60 s has some hundred checkpoints when it was run once; `seek` to event 5,000 restores the one at
+//! event 4,712 and runs the 288 events in between.
+
+mod recent;
+mod retrace;
+mod stops;
+
+use crate::engine::{Counters, EngineKind, Machine, Until};
+use crate::position::Position;
+use crate::process::ProcessError;
+use crate::recording::Recording;
+use crate::replay::{Progress, Replay, ReplayError, Replayed};
+pub use recent::Recent;
+pub use retrace::{LastBranches, RetraceError};
+use std::time::{Duration, Instant};
+pub use stops::Pace;
+use stops::{Stop, Stops};
+
+/// So many instructions run at most between two looks at whether a checkpoint is due: some 50 ms.
+const STRETCH: u64 = 1 << 23;
+
+/// A replay that goes to any position.
+pub struct Timeline {
+    replay: Replay,
+    stops: Stops,
+    /// How long it takes to run from the start to here.
+    spent: Duration,
+    /// Whether [`Timeline::position`] is where the program stands: a processor that does not count is behind it once it has
+    /// run without coming to an event.
+    exact: bool,
+    /// The recording's end is reached.
+    ended: bool,
+}
+
+/// Where to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    Position(Position),
+    /// When so many instructions have retired since the program's start.
+    Retired(u64),
+    End,
+}
+
+impl Goal {
+    /// Whether a program at `position` with these counts has come there or further; `None` where the counts do not say.
+    fn compare(self, position: Position, counters: Option<Counters>) -> Option<std::cmp::Ordering> {
+        Some(match self {
+            Goal::Position(goal) => position.cmp(&goal),
+            Goal::Retired(goal) => counters?.instructions.cmp(&goal),
+            Goal::End => std::cmp::Ordering::Less,
+        })
+    }
+}
+
+impl Timeline {
+    /// Opens a recording, before its first instruction.
+    ///
+    /// # Errors
+    /// When the recording cannot be used.
+    pub fn open(recording: &Recording, machine: Machine) -> Result<Timeline, ReplayError> {
+        Timeline::with_pace(recording, machine, Pace::default())
+    }
+
+    /// The same with checkpoints as close as `pace` says.
+    ///
+    /// # Errors
+    /// As [`Timeline::open`].
+    pub fn with_pace(recording: &Recording, machine: Machine, pace: Pace) -> Result<Timeline, ReplayError> {
+        let mut replay = Replay::start(recording, machine, None)?;
+        let mut stops = Stops::new(pace);
+        stops.keep(&mut replay, Duration::ZERO)?;
+        Ok(Timeline { replay, stops, spent: Duration::ZERO, exact: true, ended: false })
+    }
+
+    /// Where it stands: at an event that was served, or so many instructions behind it.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.replay.process().position()
+    }
+
+    /// Whether the program stands where the recording's last record left it.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The replay, as it stands.
+    #[must_use]
+    pub fn replay(&self) -> &Replay {
+        &self.replay
+    }
+
+    /// The replay, for those who look at the program or program its processor. Who runs it does so by
+    /// [`Timeline::step_until`].
+    pub fn replay_mut(&mut self) -> &mut Replay {
+        &mut self.replay
+    }
+
+    /// The replay, where it stands; the checkpoints are given up.
+    #[must_use]
+    pub fn into_replay(mut self) -> Replay {
+        self.stops.clear(&mut self.replay);
+        self.replay
+    }
+
+    /// Where there are checkpoints, in order.
+    pub fn checkpoints(&self) -> impl Iterator<Item = Position> {
+        self.stops.iter().map(Stop::position)
+    }
+
+    /// Goes to a position, or to the first point behind it where the program can stand: an event that was served together with
+    /// the one before it is no such point, nor is an offset behind a segment's end. Gives where it is then; that is before
+    /// the goal if the recording ends there.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn seek(&mut self, position: Position) -> Result<Position, ReplayError> {
+        self.go(Goal::Position(position))?;
+        Ok(self.position())
+    }
+
+    /// Goes to where so many instructions have retired since the program's start.
+    ///
+    /// # Errors
+    /// At the first difference, and on a processor that does not count.
+    pub fn seek_retired(&mut self, count: u64) -> Result<(), ReplayError> {
+        self.go(Goal::Retired(count))
+    }
+
+    /// Goes to the end of the recording.
+    ///
+    /// # Errors
+    /// At the first difference.
+    pub fn run_to_end(&mut self) -> Result<Replayed, ReplayError> {
+        self.go(Goal::End)?;
+        self.replay.report()
+    }
+
+    /// Runs to the next exit or bound, and keeps no checkpoint.
+    ///
+    /// # Errors
+    /// At the first difference, and when the processor does not know the bound.
+    pub fn step_until(&mut self, until: Until) -> Result<Progress, ReplayError> {
+        let events = self.replay.events();
+        let progress = self.replay.step_until(until)?;
+        self.ended = progress == Progress::Done;
+        self.exact = self.counts() || self.replay.events() > events;
+        Ok(progress)
+    }
+
+    /// Whether the processor that runs now counts.
+    fn counts(&self) -> bool {
+        self.replay.process().cpu().counters().is_some()
+    }
+
+    fn go(&mut self, goal: Goal) -> Result<(), ReplayError> {
+        self.approach(goal)?;
+        self.replay.process_mut().count_exactly(false)?;
+        while !self.ended && !self.is_at(goal)? {
+            let (until, before) = (self.bound(goal)?, Instant::now());
+            self.step_until(until)?;
+            self.spent += before.elapsed();
+            // Where it is not exact, a stop would be taken for another place.
+            if self.exact {
+                self.stops.keep_if_due(&mut self.replay, self.spent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Restores the nearest checkpoint before the goal, unless the program stands nearer.
+    fn approach(&mut self, goal: Goal) -> Result<(), ReplayError> {
+        let counters = self.replay.process().cpu().counters();
+        let is_surely_before = match goal {
+            Goal::Position(goal) => self.exact || self.position().event < goal.event,
+            Goal::Retired(_) | Goal::End => true,
+        };
+        let order = goal.compare(self.position(), counters);
+        let is_before = is_surely_before && order.is_some_and(|it| it.is_lt() || it.is_eq() && !self.ended);
+        let from = is_before.then(|| self.position());
+        let restored = self.stops.restore(&mut self.replay, from, |position, counters| {
+            goal.compare(position, counters).is_none_or(std::cmp::Ordering::is_le)
+        })?;
+        if let Some(spent) = restored {
+            (self.spent, self.exact, self.ended) = (spent, true, false);
+        }
+        Ok(())
+    }
+
+    /// Whether the program stands at the goal, or further.
+    fn is_at(&self, goal: Goal) -> Result<bool, ReplayError> {
+        let process = self.replay.process();
+        match goal.compare(process.position(), process.cpu().counters()) {
+            Some(order) => Ok(order.is_ge()),
+            None => {
+                Err(ProcessError::from(crate::engine::EngineError::CannotCount(process.cpu().kind().name()))
+                    .into())
+            }
+        }
+    }
+
+    /// How far to run at most, on the way to the goal.
+    fn bound(&mut self, goal: Goal) -> Result<Until, ReplayError> {
+        let here = self.position();
+        if let Goal::Position(goal) = goal
+            && goal.event == here.event
+        {
+            self.replay.process_mut().count_exactly(true)?;
+        }
+        let process = self.replay.process();
+        let Some(counters) = process.cpu().counters().filter(|_| process.cpu().kind() == EngineKind::Soft)
+        else {
+            return Ok(Until::Exit);
+        };
+        // The other processor goes on with the next step, and knows no bound.
+        if process.engine_kind() == EngineKind::Kvm && !process.is_counting_exactly() {
+            return Ok(Until::Exit);
+        }
+        let now = counters.instructions;
+        let left = match goal {
+            Goal::Position(goal) if goal.event == here.event => goal.retired.saturating_sub(here.retired),
+            Goal::Retired(goal) => goal.saturating_sub(now),
+            _ => u64::MAX,
+        };
+        Ok(Until::Retired(now.saturating_add(left.min(STRETCH))))
+    }
+}

@@ -1,0 +1,192 @@
+//! The near past of a program that is being recorded: its newest checkpoints, and what entered since the older of them.
+//!
+//! From there a crash is run again, in the same memory, without running the whole program again ([`super::retrace`]). Two are
+//! kept, so that there is one which is not too near when the crash comes. They are invisible to the program: nothing is
+//! journaled for one, also where a processor that computes is kicked for it.
+
+use crate::gate::{Input, Time};
+use crate::journal::Record;
+use crate::process::{Checkpoint, Process, ProcessError};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Checkpoints are at least so far apart.
+const NEAREST: Duration = Duration::from_millis(100);
+/// The same while tasks are preempted: such a stretch runs again on the software CPU from its beginning.
+const NEAREST_PREEMPTED: Duration = Duration::from_millis(40);
+/// They cost at most one part in so many of the run time.
+const SHARE: u32 = 64;
+/// How many there are.
+const KEPT: usize = 2;
+/// Records of more bytes than these are not kept: the program reads much, and has no near past until the next checkpoint.
+const MOST_BYTES: usize = 256 << 20;
+
+/// A checkpoint, and where it is among the records.
+pub(super) struct Window {
+    pub(super) checkpoint: Checkpoint,
+    /// How many records had been put, and how many events had begun.
+    pub(super) record: usize,
+    pub(super) events: u64,
+    /// When it was taken.
+    pub(super) at: Instant,
+}
+
+/// The near past. Whoever drops it instead of using it up leaves frames of the memory in use.
+pub struct Recent {
+    pub(super) windows: VecDeque<Window>,
+    /// The records behind the first window.
+    pub(super) records: Vec<Record>,
+    /// The number of the first of them.
+    pub(super) first: usize,
+    bytes: usize,
+    /// A preemption is among those behind the last window.
+    preempted: bool,
+    /// When to look whether there is to be a checkpoint; never, if none are wanted.
+    due: Option<Instant>,
+    /// The program was told of the first time.
+    told: bool,
+    /// What the last checkpoint cost at once, and what had been copied then.
+    pause: Duration,
+    copies: u64,
+    faults: u64,
+}
+
+impl Recent {
+    /// Nothing yet, before the program runs: if checkpoints are wanted, the first comes a while later. Crashes before that are
+    /// run again from the start.
+    #[must_use]
+    pub fn new(wanted: bool) -> Recent {
+        Recent {
+            windows: VecDeque::new(),
+            records: Vec::new(),
+            first: 0,
+            bytes: 0,
+            preempted: false,
+            due: wanted.then(|| Instant::now() + NEAREST),
+            told: false,
+            pause: Duration::ZERO,
+            copies: 0,
+            faults: 0,
+        }
+    }
+
+    /// Keeps a record that was journaled.
+    pub(crate) fn put(&mut self, record: &Record) {
+        if self.windows.is_empty() {
+            return;
+        }
+        self.preempted |= matches!(record, Record::Begin { event: crate::gate::Event::Preempt(_), .. });
+        self.bytes += bytes_of(record);
+        self.records.push(record.clone());
+    }
+
+    /// Keeps an input that was journaled.
+    pub(crate) fn put_input(&mut self, input: &Input) {
+        if !self.windows.is_empty() {
+            self.put(&Record::Input(input.clone()));
+        }
+    }
+
+    /// Between two steps of the program: keeps a checkpoint if one is due, when `events` have begun. Gives the memory of
+    /// all back when the program may need it.
+    ///
+    /// # Errors
+    /// When the processor does not give its state.
+    pub(crate) fn keep_if_due(&mut self, process: &mut Process, events: u64) -> Result<(), ProcessError> {
+        let Some(due) = self.due else { return Ok(()) };
+        let frames = process.memory().frames();
+        let is_scarce = frames.available() < frames.used();
+        if self.bytes > MOST_BYTES || is_scarce && !self.windows.is_empty() {
+            self.clear(process);
+        }
+        let before = Instant::now();
+        if before < due {
+            if !std::mem::replace(&mut self.told, true) {
+                process.come_back_at(Some(clock_after(due - before)));
+            }
+            return Ok(());
+        }
+        if is_scarce || self.is_too_soon(process, before) {
+            self.set_due(process, NEAREST);
+            return Ok(());
+        }
+        let checkpoint = match process.checkpoint() {
+            Ok(checkpoint) => checkpoint,
+            Err(ProcessError::Memory(_)) => {
+                self.set_due(process, NEAREST);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let record = self.first + self.records.len();
+        self.windows.push_back(Window { checkpoint, record, events, at: before });
+        while self.windows.len() > KEPT {
+            self.forget_first(process);
+        }
+        self.pause = before.elapsed();
+        (self.copies, self.faults) = (process.memory().copied(), process.copy_faults());
+        let nearest = if self.preempted { NEAREST_PREEMPTED } else { NEAREST };
+        self.preempted = false;
+        self.set_due(process, nearest);
+        Ok(())
+    }
+
+    /// Whether another checkpoint now would cost too much: the last one has.
+    fn is_too_soon(&self, process: &Process, now: Instant) -> bool {
+        let Some(last) = self.windows.back() else { return false };
+        let copies = process.memory().copied() - self.copies;
+        let faults = process.copy_faults() - self.faults;
+        let (copy, fault) = process.copy_costs();
+        let times =
+            |cost: Duration, count: u64| cost.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+        let cost = self.pause + times(copy, copies) + times(fault, faults);
+        now < last.at + cost.saturating_mul(SHARE)
+    }
+
+    fn set_due(&mut self, process: &mut Process, after: Duration) {
+        self.due = Some(Instant::now() + after);
+        process.come_back_at(Some(clock_after(after)));
+    }
+
+    fn forget_first(&mut self, process: &mut Process) {
+        let Some(gone) = self.windows.pop_front() else { return };
+        process.release(gone.checkpoint);
+        let first = self.windows.front().map_or(self.first + self.records.len(), |window| window.record);
+        for record in self.records.drain(..first - self.first) {
+            self.bytes -= bytes_of(&record);
+        }
+        self.first = first;
+    }
+
+    /// Forgets all, and gives the memory back.
+    pub(crate) fn clear(&mut self, process: &mut Process) {
+        while !self.windows.is_empty() {
+            self.forget_first(process);
+        }
+    }
+
+    /// The windows, the newest first, and the records behind the first of them, whose number is given; then there are none.
+    pub(super) fn take(&mut self) -> (Vec<Window>, Vec<Record>, usize) {
+        let first = self.first;
+        let windows = self.windows.drain(..).rev().collect();
+        let records = std::mem::take(&mut self.records);
+        self.first += records.len();
+        (self.bytes, self.preempted) = (0, false);
+        self.due = self.due.map(|_| Instant::now());
+        (windows, records, first)
+    }
+}
+
+/// The host's monotonic clock so long from now, in nanoseconds.
+pub(super) fn clock_after(after: Duration) -> u64 {
+    Time::now().monotonic.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// About how much memory a record takes.
+fn bytes_of(record: &Record) -> usize {
+    let more = match record {
+        Record::Input(Input::Bytes { writes, .. }) => writes.iter().map(|write| write.bytes.len()).sum(),
+        _ => 0,
+    };
+    size_of::<Record>() + more
+}

@@ -1,0 +1,165 @@
+//! The checkpoints of a timeline: when one is kept, and which go when there are too many.
+//!
+//! Their distance is run time, not events: a seek takes as long as the way from the checkpoint before. They lie closer the
+//! nearer they are to the newest, since that is where one looks; the oldest are some five times as far apart.
+
+use crate::engine::{Counters, EngineKind};
+use crate::position::Position;
+use crate::replay::{Kept, Replay, ReplayError};
+use std::time::{Duration, Instant};
+
+/// How close checkpoints are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Two are no nearer than this, in run time.
+    pub nearest: Duration,
+    /// They cost at most one part in so many of the run time; zero: they may cost anything.
+    pub share: u32,
+}
+
+impl Default for Pace {
+    /// Twenty a second, and a twentieth of the run time.
+    fn default() -> Pace {
+        Pace { nearest: Duration::from_millis(50), share: 20 }
+    }
+}
+
+/// As many are kept at most.
+const MOST: usize = 128;
+/// What the store to a page costs that a checkpoint shares: a fault, and its copy.
+const COPY: Duration = Duration::from_nanos(1000);
+/// The same where a fault leaves the virtual machine.
+const COPY_KVM: Duration = Duration::from_micros(10);
+
+/// A checkpoint of a replay.
+pub(super) struct Stop {
+    kept: Kept,
+    /// How long it takes to run from the start to here.
+    spent: Duration,
+}
+
+impl Stop {
+    pub(super) fn position(&self) -> Position {
+        self.kept.checkpoint.position()
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        self.kept.checkpoint.counters()
+    }
+}
+
+/// All checkpoints, in order.
+#[derive(Default)]
+pub(super) struct Stops {
+    stops: Vec<Stop>,
+    pace: Pace,
+    /// How many frames had been copied when the last was kept, and how long that took.
+    copied: u64,
+    pause: Duration,
+}
+
+impl Stops {
+    pub(super) fn new(pace: Pace) -> Stops {
+        Stops { pace, ..Stops::default() }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Stop> {
+        self.stops.iter()
+    }
+
+    /// Keeps the replay as it stands, `spent` behind the start.
+    pub(super) fn keep(&mut self, replay: &mut Replay, spent: Duration) -> Result<(), ReplayError> {
+        let before = Instant::now();
+        let stop = Stop { kept: replay.keep()?, spent };
+        let at = self.stops.partition_point(|other| other.position() <= stop.position());
+        self.stops.insert(at, stop);
+        self.pause = before.elapsed();
+        self.copied = replay.process().memory().copied();
+        Ok(())
+    }
+
+    /// Keeps the replay if the neighbours are far enough, and there is memory for it. Gives memory back if the program may
+    /// need it.
+    pub(super) fn keep_if_due(&mut self, replay: &mut Replay, spent: Duration) -> Result<(), ReplayError> {
+        self.make_room(replay);
+        let process = replay.process();
+        let position = process.position();
+        let behind = self.stops.partition_point(|stop| stop.position() <= position);
+        let Some(before) = behind.checked_sub(1).and_then(|n| self.stops.get(n)) else { return Ok(()) };
+        // Most of the time this is the answer.
+        if spent < before.spent + self.pace.nearest || before.position() == position {
+            return Ok(());
+        }
+        let copy = if process.engine_kind() == EngineKind::Kvm { COPY_KVM } else { COPY };
+        let copies = u32::try_from(process.memory().copied() - self.copied).unwrap_or(u32::MAX);
+        let distance =
+            self.pace.nearest.max((self.pause + copy.saturating_mul(copies)).saturating_mul(self.pace.share));
+        let is_far = spent >= before.spent + distance
+            && self.stops.get(behind).is_none_or(|next| next.spent >= spent + distance);
+        let frames = process.memory().frames();
+        if !is_far || frames.available() < frames.used() {
+            return Ok(());
+        }
+        self.keep(replay, spent)?;
+        if self.stops.len() > MOST {
+            self.thin(replay);
+        }
+        Ok(())
+    }
+
+    /// Restores the last checkpoint that `is_before` accepts by its position and counts; gives how long it takes to run to
+    /// there. Does nothing if the replay stands at `from`, and that is no earlier.
+    pub(super) fn restore(
+        &mut self,
+        replay: &mut Replay,
+        from: Option<Position>,
+        is_before: impl Fn(Position, Option<Counters>) -> bool,
+    ) -> Result<Option<Duration>, ReplayError> {
+        let nearest = self.stops.iter().rposition(|stop| is_before(stop.position(), stop.counters()));
+        let Some(stop) = self.stops.get_mut(nearest.unwrap_or(0)) else { return Ok(None) };
+        if from.is_some_and(|from| from >= stop.position()) {
+            return Ok(None);
+        }
+        replay.go_back(&mut stop.kept)?;
+        Ok(Some(stop.spent))
+    }
+
+    /// Gives all back.
+    pub(super) fn clear(&mut self, replay: &mut Replay) {
+        for stop in self.stops.drain(..) {
+            replay.process_mut().release(stop.kept.checkpoint);
+        }
+    }
+
+    /// Gives every second checkpoint back while less than a quarter of the memory is free. The first one stays: it
+    /// holds what the program was loaded with.
+    fn make_room(&mut self, replay: &mut Replay) {
+        loop {
+            let frames = replay.process().memory().frames();
+            if self.stops.len() < 2 || frames.available() >= frames.used() / 3 {
+                return;
+            }
+            for n in (1..self.stops.len()).rev().step_by(2) {
+                self.remove(replay, n);
+            }
+        }
+    }
+
+    /// Gives the checkpoint back that is missed least: whose neighbours would be least far apart, by how near to the end
+    /// they are.
+    fn thin(&mut self, replay: &mut Replay) {
+        let Some(last) = self.stops.last().map(|stop| stop.spent) else { return };
+        let gap = |n: usize| (self.stops[n + 1].spent - self.stops[n - 1].spent).as_secs_f64();
+        let age = |n: usize| (last - self.stops[n].spent + last / 4).as_secs_f64();
+        let missed = |n: &usize| gap(*n) / age(*n);
+        let least = (1..self.stops.len().saturating_sub(1)).min_by(|a, b| missed(a).total_cmp(&missed(b)));
+        if let Some(n) = least {
+            self.remove(replay, n);
+        }
+    }
+
+    fn remove(&mut self, replay: &mut Replay, n: usize) {
+        let stop = self.stops.remove(n);
+        replay.process_mut().release(stop.kept.checkpoint);
+    }
+}
