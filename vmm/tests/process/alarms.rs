@@ -338,24 +338,6 @@ fn a_blocking_call_is_interrupted_by_a_timer() {
 }
 
 #[test]
-fn zz_run() {
-    let Ok(file) = std::env::var("ZZ") else { return };
-    let replay = std::env::var("ZZREPLAY").is_ok();
-    for kind in crate::harness::engines() {
-        if std::env::var("ZZENGINE").is_ok_and(|name| name != kind.name()) {
-            continue;
-        }
-        let ran = Run::new(std::path::Path::new(&file), &[]).on(kind);
-        eprintln!("== {} {:?}\n{}", kind.name(), ran.end, String::from_utf8_lossy(&ran.stdout));
-        if replay {
-            for other in crate::harness::engines() {
-                ran.replay_on(other);
-            }
-        }
-    }
-}
-
-#[test]
 fn masks_of_waiting_calls_and_the_time_left() {
     as_natively(
         "masks",
