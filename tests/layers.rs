@@ -142,6 +142,7 @@ const VMM: [&str; 29] = [
     "probe",
     "elfcore",
     "dump",
+    "found",
     "tape",
     "replay",
     "timeline",

@@ -7,6 +7,7 @@ mod crash;
 mod crumbs;
 mod dynamic;
 mod hostile;
+mod preempted;
 mod replay;
 mod streams;
 mod synth;

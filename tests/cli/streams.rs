@@ -1,8 +1,23 @@
 //! Standard output and error that cannot be written.
 
-use crate::{Place, WRITE};
+use crate::{Place, WRITE, engines, ran};
 
 const GRETEL: &str = env!("CARGO_BIN_EXE_gretel");
+
+/// What the starter ignores or blocks, the program does, and gretel does not end by it.
+#[test]
+fn ignored_and_blocked_signals_are_taken_over() {
+    let place = Place::new();
+    let script = "kill -HUP $$; kill -QUIT $$; echo $?; kill -USR1 $$; echo alive; kill -TERM $$";
+    for engine in engines() {
+        let start = ["--ignore-signal=HUP", "--ignore-signal=QUIT", "--block-signal=USR1"];
+        let gretel = [GRETEL, "record", "--engine", engine, "-o", engine, "--"];
+        let program = ["busybox", "sh", "-c", script];
+        let recorded = ran(&mut place.command("env", &[&start[..], &gretel, &program].concat()));
+        assert_eq!((recorded.code, recorded.out().as_str()), (143, "0\nalive\n"), "{}", recorded.err);
+        place.replay(engine, engine);
+    }
+}
 
 /// The warning of a call that is not served, and the summary, are lost; the recording is whole.
 #[test]

@@ -81,6 +81,17 @@ pub struct FileContent {
     pub bytes: Arc<Vec<u8>>,
 }
 
+/// A preemption that a replay comes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Preemption {
+    /// Where it comes.
+    pub offset: Offset,
+    /// The same as a count, if an earlier replay has found it.
+    pub count: Option<u64>,
+    /// The time that the program was shown then.
+    pub time: Option<Time>,
+}
+
 /// A program at an exit, before it is served.
 #[derive(Clone, Copy)]
 pub struct AtExit<'a> {
@@ -113,10 +124,12 @@ pub trait Gate {
     fn output(&mut self, descriptor: i32, bytes: &[u8]);
     /// Whether inputs come from a journal: then nothing of the host may be opened, read or changed.
     fn replaying(&self) -> bool;
-    /// Where the segment that begins now ends by a preemption, while replaying; `None` where it ends by itself.
-    fn preemption(&mut self) -> Result<Option<Offset>, GateError> {
+    /// The preemption that ends the segment in which the program is, while replaying; `None` where it ends by itself.
+    fn preemption(&mut self) -> Result<Option<Preemption>, GateError> {
         Ok(None)
     }
+    /// The preemption, which was searched for, comes so many instructions behind the event before.
+    fn found(&mut self, _count: u64) {}
 }
 
 /// Lets everything through and keeps nothing: a program in a virtual machine, and no recording. The function is

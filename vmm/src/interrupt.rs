@@ -30,8 +30,8 @@ pub fn survive_file_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP interrupt the engine, which runs on the calling thread. For the rest of the
-/// process's life: a command records once.
+/// From now on SIGINT, SIGTERM and SIGHUP interrupt the engine, which runs on the calling thread; those of them that whoever started
+/// gretel has ignored (nohup, a shell's background) stay so. For the rest of the process's life: a command records once.
 ///
 /// # Errors
 /// When a handler cannot be installed.
@@ -46,9 +46,15 @@ pub fn stop_on_signals(interrupter: Interrupter) -> io::Result<()> {
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         let handler: extern "C" fn(libc::c_int) = on_signal;
         action.sa_sigaction = handler as libc::sighandler_t;
-        // SAFETY: `action` is initialised, and its handler does only what a signal handler may.
-        if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
+        // SAFETY: as above.
+        let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: `action` is initialised, and its handler does only what a signal handler may; `before` may be written.
+        if unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } != 0 {
             return Err(io::Error::last_os_error());
+        }
+        if before.sa_sigaction == libc::SIG_IGN {
+            // SAFETY: what the kernel gave is what it takes.
+            unsafe { libc::sigaction(signal, &raw const before, std::ptr::null_mut()) };
         }
     }
     Ok(())

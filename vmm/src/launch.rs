@@ -3,7 +3,7 @@
 use crate::cpu_model::Model;
 use crate::elf::Image;
 use crate::linux::load::script::{DEEPEST, NoInterpreter, Script};
-use crate::program::{Ids, Interpreter, Launch, Parents};
+use crate::program::{Ids, Interpreter, Launch, Parents, Signals};
 use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -58,7 +58,8 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
     let Found { path, executable, argv } = through_scripts(&found, argv)?;
     let path = path.to_string_lossy().into_owned();
     let interpreter = interpreter(&path, &executable)?;
-    let umask = umask().map_err(|error| LaunchError::Surroundings { what: "the umask", error })?;
+    let failed = |error| LaunchError::Surroundings { what: "/proc/thread-self/status", error };
+    let status = fs::read_to_string("/proc/thread-self/status").map_err(failed)?;
     let cwd = env::current_dir();
     let cwd = cwd.map_err(|error| LaunchError::Surroundings { what: "the working directory", error })?;
     let name_value = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
@@ -75,7 +76,8 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         pid: i32::try_from(std::process::id()).unwrap_or(1),
         parents: parents(),
         groups: groups(),
-        umask,
+        umask: umask(&status),
+        signals: signals(&status),
         seed: None,
         cpu,
     })
@@ -120,11 +122,25 @@ fn executable(asked: &Path) -> Result<(PathBuf, Vec<u8>), LaunchError> {
     Ok((path, bytes))
 }
 
+/// The number behind a name in a task's status.
+fn number(status: &str, name: &str, radix: u32) -> Option<u64> {
+    let text = status.lines().find_map(|line| line.strip_prefix(name))?;
+    u64::from_str_radix(text.trim(), radix).ok()
+}
+
 /// The rights that new files of this process do not get.
-fn umask() -> io::Result<u32> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    Ok(line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022))
+fn umask(status: &str) -> u32 {
+    number(status, "Umask:", 8).and_then(|mask| mask.try_into().ok()).unwrap_or(0o022)
+}
+
+/// The signals that this process was told to ignore, and those that the calling thread blocks. That SIGPIPE and SIGXFSZ are ignored is our
+/// own doing: Rust's runtime and [`crate::interrupt::survive_file_size_limit`].
+fn signals(status: &str) -> Signals {
+    let own = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
+    Signals {
+        ignored: number(status, "SigIgn:", 16).unwrap_or(0) & !own,
+        blocked: number(status, "SigBlk:", 16).unwrap_or(0),
+    }
 }
 
 /// This process's parent, process group and session.

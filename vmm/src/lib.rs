@@ -17,6 +17,7 @@ pub mod elf;
 pub mod elfcore;
 pub mod engine;
 pub mod failure;
+mod found;
 pub mod gate;
 pub mod host;
 pub mod interrupt;

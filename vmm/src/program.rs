@@ -32,6 +32,8 @@ pub struct Launch {
     pub groups: Vec<u32>,
     /// The rights that new files do not get.
     pub umask: u32,
+    /// The signals that it ignores and blocks from the start: nohup, for one, has SIGHUP ignored.
+    pub signals: Signals,
     /// What random schedules are drawn from; `None` for an ordinary one.
     pub seed: Option<u64>,
     /// The processor.
@@ -67,6 +69,15 @@ pub struct Parents {
     pub group: i32,
     /// The session.
     pub session: i32,
+}
+
+/// The sets of signals that a program takes over, bit N-1 for signal N.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// It ignores them.
+    pub ignored: u64,
+    /// Its first task blocks them.
+    pub blocked: u64,
 }
 
 /// User and group.

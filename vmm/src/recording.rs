@@ -1,7 +1,8 @@
 //! A recording: a folder that replay needs nothing but.
 //!
 //! `journal` (what happened), `program` (a copy of the executable), `core` (when it crashed), `crumbs-0` (a ring of the
-//! newest exits; replay does without) with `contexts-0` (by which their calling contexts are decoded). All are readable
+//! newest exits; replay does without) with `contexts-0` (by which their calling contexts are decoded), `positions` (where replays
+//! found preemptions; only to save time). All are readable
 //! by their owner only: they hold the program's memory and all that it read.
 
 use crate::cpu_model::Model;
@@ -117,6 +118,7 @@ impl Recording {
             recording.core(),
             recording.crumbs(),
             recording.contexts(),
+            recording.positions(),
         ] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -202,6 +204,12 @@ impl Recording {
     #[must_use]
     pub fn contexts(&self) -> PathBuf {
         self.dir.join("contexts-0")
+    }
+
+    /// The path of the places at which replays found preemptions, whether or not there are any ([`crate::found`]).
+    #[must_use]
+    pub fn positions(&self) -> PathBuf {
+        self.dir.join("positions")
     }
 
     /// Stores the copies of the executable and of its dynamic linker.

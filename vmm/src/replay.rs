@@ -3,6 +3,7 @@
 use crate::crumbs::{Agreement, Check};
 use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine, Until};
+use crate::found::Found;
 use crate::gate::GateError;
 use crate::journal::schema::Digests;
 use crate::journal::{Damage, End, Record};
@@ -98,7 +99,8 @@ impl Replay {
         output: Option<Output>,
     ) -> Result<Replay, ReplayError> {
         let (reader, launch) = recording.load()?;
-        let tape = Rc::new(Tape::journal(reader, Check::load(recording)));
+        let found = Found::load(recording, launch.random);
+        let tape = Rc::new(Tape::journal(reader, Check::load(recording), found));
         let gate = ReplayGate::new(Rc::clone(&tape), output);
         let process = Process::start(machine, Box::new(gate), &launch)?;
         let auxv = auxv_at_start(&process);

@@ -4,7 +4,8 @@
 //! program, and compares at every event.
 
 use crate::crumbs::{Agreement, Check};
-use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
+use crate::found::Found;
+use crate::gate::{AtExit, Event, Gate, GateError, Input, Preemption, Time};
 use crate::journal::reader::Place;
 use crate::journal::schema::digest_regs;
 use crate::journal::{Damage, JournalError, Reader, Record};
@@ -29,6 +30,7 @@ pub(crate) struct Tape {
     /// How many events were begun.
     events: Cell<u64>,
     check: RefCell<Check>,
+    found: RefCell<Found>,
 }
 
 /// How far a tape was played.
@@ -47,12 +49,13 @@ impl Mark {
 }
 
 impl Tape {
-    /// A journal from its first event on, whose exits are compared with crumbs.
-    pub(crate) fn journal(reader: Reader, check: Check) -> Tape {
+    /// A journal from its first event on, whose exits are compared with crumbs, and of whose preemptions some were found.
+    pub(crate) fn journal(reader: Reader, check: Check, found: Found) -> Tape {
         Tape {
             source: RefCell::new(Source::Journal(Box::new(reader))),
             events: Cell::new(0),
             check: RefCell::new(check),
+            found: RefCell::new(found),
         }
     }
 
@@ -62,6 +65,7 @@ impl Tape {
             source: RefCell::new(Source::Kept(records, 0)),
             events: Cell::new(events),
             check: RefCell::default(),
+            found: RefCell::default(),
         }
     }
 
@@ -87,6 +91,21 @@ impl Tape {
             }
         };
         record.ok_or_else(|| GateError::EndOfJournal { event: self.events.get() })
+    }
+
+    /// The preemption that is next, if one is.
+    fn preemption(&self) -> Result<Option<Preemption>, GateError> {
+        let event = |record: Option<&Record>| match record {
+            Some(Record::Begin { event: Event::Preempt(offset), .. }) => Some(*offset),
+            _ => None,
+        };
+        let Some(offset) = self.look(event)? else { return Ok(None) };
+        let count = self.found.borrow().count(self.events.get());
+        let time = match &*self.source.borrow() {
+            Source::Journal(reader) => time_of(reader.second()),
+            Source::Kept(records, next) => time_of(records.get(*next + 1)),
+        };
+        Ok(Some(Preemption { offset, count, time }))
     }
 
     /// How many events were begun.
@@ -140,6 +159,13 @@ impl Tape {
         found: String,
     ) -> Result<T, GateError> {
         Err(GateError::Diverged { event: self.events.get(), what, expected, found })
+    }
+}
+
+fn time_of(record: Option<&Record>) -> Option<Time> {
+    match record {
+        Some(Record::Time(time)) => Some(*time),
+        _ => None,
     }
 }
 
@@ -214,11 +240,12 @@ impl Gate for ReplayGate {
         true
     }
 
-    fn preemption(&mut self) -> Result<Option<Offset>, GateError> {
-        self.tape.look(|record| match record {
-            Some(Record::Begin { event: Event::Preempt(offset), .. }) => Some(*offset),
-            _ => None,
-        })
+    fn preemption(&mut self) -> Result<Option<Preemption>, GateError> {
+        self.tape.preemption()
+    }
+
+    fn found(&mut self, count: u64) {
+        self.tape.found.borrow_mut().put(self.tape.events.get(), count);
     }
 }
 

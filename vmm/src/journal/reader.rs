@@ -108,6 +108,12 @@ impl Reader {
         Ok(self.ready.front())
     }
 
+    /// The record behind the next one, if it is of the same event.
+    #[must_use]
+    pub fn second(&self) -> Option<&Record> {
+        self.ready.get(1)
+    }
+
     /// Takes the next record.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::position::{Offset, Target};
 use crate::process::{Death, Ids, Launch, Parents};
+use crate::program::Signals;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::Path;
@@ -25,6 +26,7 @@ fn header() -> Header {
         parents: Parents { parent: 1, group: 7, session: 2 },
         groups: vec![0, u32::MAX],
         umask: 0o22,
+        signals: Signals { ignored: 1, blocked: u64::MAX },
         seed: Some(u64::MAX),
         cpu: Model::V3,
     };

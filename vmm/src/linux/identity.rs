@@ -75,7 +75,7 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         handlers,
         doing: Doing::Runs,
         stopped: false,
-        signals: TaskSignals::default(),
+        signals: TaskSignals::blocking(launch.signals.blocked),
         name: name_of(launch.path.as_bytes()),
         clear_at_end: 0,
         robust: 0,

@@ -213,7 +213,7 @@ impl Kernel {
         let (mut tables, mut places, mut handlers) = (Arena::default(), Arena::default(), Arena::default());
         let files = tables.insert(Descriptors::new(streams, replaying));
         let place = places.insert(Place::new(&launch.cwd, launch.umask, replaying)?);
-        let handlers_id = handlers.insert(Handlers::new());
+        let handlers_id = handlers.insert(signals::ignoring(launch.signals.ignored));
         let (task, group) = identity::first(launch, space, files, place, handlers_id);
         let mut groups = Groups::default();
         groups.insert(launch.pid, group);

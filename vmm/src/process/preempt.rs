@@ -12,7 +12,7 @@
 use super::{Process, ProcessError, Step};
 use crate::engine::soft::SoftCpu;
 use crate::engine::{Cpu, EngineKind, Exit, Interrupter, Until};
-use crate::gate::{Event, Time};
+use crate::gate::{Event, GateError, Preemption, Time};
 use crate::linux::Tasks;
 use crate::position::{Offset, Target, comparable};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -23,6 +23,8 @@ use x86::state::State;
 const PER_INSTRUCTION: u64 = 2;
 /// The same for what is due at a time: what comes too early is asked for again.
 const PER_INSTRUCTION_UNTIL_DUE: u64 = 8;
+/// No processor retires more instructions in a nanosecond: eight in each of six cycles.
+const MOST_PER_NANOSECOND: u64 = 48;
 /// A kick comes no sooner than this after the one before: 1 kHz.
 const SOONEST: u64 = 1_000_000;
 /// A kick that comes inside a REP string instruction is repeated so much later.
@@ -68,7 +70,7 @@ impl Process {
     /// Runs the processor, and serves its exit.
     pub(super) fn run(&mut self, until: Until) -> Result<Step, ProcessError> {
         match self.gate.preemption()? {
-            Some(offset) => self.run_to(offset, until),
+            Some(preemption) => self.run_to(&preemption, until),
             None if self.gate.replaying() => {
                 self.come_back()?;
                 self.run_and_look(until, None)
@@ -210,13 +212,13 @@ impl Process {
     }
 
     /// While replaying: runs to a preemption, or to an exit or bound before it.
-    fn run_to(&mut self, offset: Offset, until: Until) -> Result<Step, ProcessError> {
+    fn run_to(&mut self, preemption: &Preemption, until: Until) -> Result<Step, ProcessError> {
         if self.machine.cpu.kind() == EngineKind::Kvm {
             self.exchange()?;
         }
-        match offset {
+        match preemption.offset {
             Offset::Retired(count) => self.run_to_count(count, until),
-            Offset::State(target) => self.run_to_state(&target, until),
+            Offset::State(target) => self.run_to_state(&target, preemption, until),
         }
     }
 
@@ -236,24 +238,65 @@ impl Process {
         }
     }
 
-    fn run_to_state(&mut self, target: &Target, until: Until) -> Result<Step, ProcessError> {
+    /// Searches for the state; where it is known to come after a count, nowhere else.
+    fn run_to_state(
+        &mut self,
+        target: &Target,
+        preemption: &Preemption,
+        until: Until,
+    ) -> Result<Step, ProcessError> {
+        let known = preemption.count.map(|count| self.retired_at_event.saturating_add(count));
+        let latest = known.unwrap_or_else(|| self.latest(preemption));
         loop {
-            let regs = comparable(self.machine.cpu.regs());
-            if regs == comparable(&target.regs) && self.target().memory == target.memory {
+            let retired = self.retired();
+            if known.is_none_or(|known| known == retired) && self.is_at(target) {
+                self.gate.found(retired - self.retired_at_event);
                 // Flags that an instruction leaves undefined differ between processors: the recording's go on.
                 self.machine.cpu.set_regs(&target.regs)?;
                 return self.preempted(Offset::State(*target));
             }
-            let rip = target.regs.rip;
-            let (stop, last) = match until {
-                Until::Exit => (Until::At(rip), u64::MAX),
-                Until::Retired(count) => (Until::AtOrRetired(rip, count), count),
-                other => (other, 0),
+            if retired >= latest {
+                return Err(self.not_found(target).into());
+            }
+            let bound = match until {
+                Until::Retired(count) => count.min(latest),
+                _ => latest,
+            };
+            let stop = match until {
+                Until::Exit | Until::Retired(_) if known.is_some() => Until::Retired(bound),
+                Until::Exit | Until::Retired(_) => Until::AtOrRetired(target.regs.rip, bound),
+                other => other,
             };
             match self.machine.run(stop)? {
-                Exit::Budget if self.retired() < last => {}
+                Exit::Budget if matches!(stop, Until::Retired(_) | Until::AtOrRetired(..)) => {
+                    if bound < latest && self.retired() >= bound {
+                        return self.serve_exit(Exit::Budget);
+                    }
+                }
                 exit => return self.serve_exit(exit),
             }
+        }
+    }
+
+    /// Whether the program is in this state.
+    fn is_at(&self, target: &Target) -> bool {
+        let regs = comparable(self.machine.cpu.regs());
+        regs == comparable(&target.regs) && self.target().memory == target.memory
+    }
+
+    /// The retired count that no processor came to before the preemption.
+    fn latest(&self, preemption: &Preemption) -> u64 {
+        let Some(time) = preemption.time else { return u64::MAX };
+        let took = time.monotonic.saturating_sub(self.kernel.now().monotonic);
+        self.retired_at_event.saturating_add(took.saturating_mul(MOST_PER_NANOSECOND))
+    }
+
+    fn not_found(&self, target: &Target) -> GateError {
+        GateError::Diverged {
+            event: self.events + 1,
+            what: "a preemption",
+            expected: format!("one at {:#x}", target.regs.rip),
+            found: format!("{} instructions without its state", self.retired() - self.retired_at_event),
         }
     }
 

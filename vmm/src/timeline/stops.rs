@@ -56,6 +56,9 @@ pub(super) struct Stops {
     /// How many frames had been copied when the last was kept, and how long that took.
     copied: u64,
     pause: Duration,
+    /// Where the last one was kept, though it may be gone. The program has not got on if it is there still: after a checkpoint
+    /// each first store to a page faults, and another checkpoint then would have it fault for ever.
+    last: Option<Position>,
 }
 
 impl Stops {
@@ -72,6 +75,7 @@ impl Stops {
         let before = Instant::now();
         let stop = Stop { kept: replay.keep()?, spent };
         let at = self.stops.partition_point(|other| other.position() <= stop.position());
+        self.last = Some(stop.position());
         self.stops.insert(at, stop);
         self.pause = before.elapsed();
         self.copied = replay.process().memory().copied();
@@ -87,7 +91,10 @@ impl Stops {
         let behind = self.stops.partition_point(|stop| stop.position() <= position);
         let Some(before) = behind.checked_sub(1).and_then(|n| self.stops.get(n)) else { return Ok(()) };
         // Most of the time this is the answer.
-        if spent < before.spent + self.pace.nearest || before.position() == position {
+        if spent < before.spent + self.pace.nearest
+            || before.position() == position
+            || self.last == Some(position)
+        {
             return Ok(());
         }
         let copy = if process.engine_kind() == EngineKind::Kvm { COPY_KVM } else { COPY };

@@ -9,8 +9,7 @@ use std::process::Command;
 use std::rc::Rc;
 use vmm::cpu_model::Model;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
-use vmm::gate::{Event, Gate, GateError, Input, Time};
-use vmm::position::Offset;
+use vmm::gate::{Event, Gate, GateError, Input, Preemption, Time};
 use vmm::process::{Launch, Parents, Process, Step, Streams, comparable};
 use x86::state::Regs;
 
@@ -119,10 +118,12 @@ impl Gate for MemoryGate {
         self.next.is_some()
     }
 
-    fn preemption(&mut self) -> Result<Option<Offset>, GateError> {
+    fn preemption(&mut self) -> Result<Option<Preemption>, GateError> {
         let Some(next) = self.next else { return Ok(None) };
         Ok(match self.shared.borrow().journal.get(next) {
-            Some(Entry::Begin(Event::Preempt(offset), ..)) => Some(*offset),
+            Some(Entry::Begin(Event::Preempt(offset), ..)) => {
+                Some(Preemption { offset: *offset, count: None, time: None })
+            }
             _ => None,
         })
     }

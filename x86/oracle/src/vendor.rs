@@ -256,11 +256,22 @@ fn is_transcendental(i: &Instruction) -> bool {
     )
 }
 
-/// Whether an x87 register differs by one in its last place.
+/// Whether an x87 register differs by one in its last place, which may be what makes one of the two a result that is too
+/// small: with that exception unmasked its exponent is larger by 0x6000 (Intel SDM vol. 1, 8.5.5).
 fn is_last_place(view: &View<'_>, difference: &Difference) -> bool {
     let register = difference.place.strip_prefix("x87_").and_then(|n| n.parse::<usize>().ok());
     let Some(n) = register.filter(|n| *n < 8) else { return false };
-    let [a, b] = [view.native, view.found].map(|outcome| outcome.state.fpu.st[n]);
+    let unscaled = |outcome: &Outcome| {
+        let fpu = &outcome.state.fpu;
+        let (significand, sign_exponent) = fpu.st[n];
+        let is_scaled = u64::from(fpu.status & !fpu.control) & x86::opaque::exception::UNDERFLOW != 0;
+        let exponent = sign_exponent & 0x7fff;
+        match exponent.checked_sub(0x6000).filter(|_| is_scaled) {
+            Some(exponent) => (significand, sign_exponent & 0x8000 | exponent),
+            None => (significand, sign_exponent),
+        }
+    };
+    let [a, b] = [view.native, view.found].map(unscaled);
     // The integer bit is not part of the order: as one number, sign and exponent above the fraction count upwards.
     let key = |(significand, sign_exponent): (u64, u16)| {
         u128::from(sign_exponent) << 63 | u128::from(significand << 1 >> 1)

@@ -79,6 +79,12 @@ impl Action {
 /// Handlers by signal; the rest have their default.
 pub(super) type Handlers = BTreeMap<i32, Action>;
 
+/// No handlers, and these signals are ignored.
+pub(super) fn ignoring(set: u64) -> Handlers {
+    let ignored = (1..=64).filter(|signal| set & bit(*signal) != 0);
+    ignored.map(|signal| (signal, Action { handler: SIG_IGN, ..Action::default() })).collect()
+}
+
 /// What is done about a signal.
 pub(super) fn handler(handlers: &Handlers, signal: i32) -> Action {
     handlers.get(&signal).copied().unwrap_or_default()
@@ -179,6 +185,13 @@ pub(super) struct TaskSignals {
     replaced: Option<u64>,
     /// The last exception of the task: frames of later signals name it again (`thread_struct` of arch/x86 keeps it).
     exception: Option<Exception>,
+}
+
+impl TaskSignals {
+    /// None pending, and these are blocked.
+    pub(super) fn blocking(blocked: u64) -> TaskSignals {
+        TaskSignals { blocked: blocked & !UNSTOPPABLE, ..TaskSignals::default() }
+    }
 }
 
 impl Default for TaskSignals {
