@@ -3,7 +3,7 @@
 use crate::cpu_model::Model;
 use crate::elf::Image;
 use crate::linux::load::script::{DEEPEST, NoInterpreter, Script};
-use crate::program::{Ids, Interpreter, Launch, Parents};
+use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents};
 use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -58,9 +58,9 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
     let Found { path, executable, argv } = through_scripts(&found, argv)?;
     let path = path.to_string_lossy().into_owned();
     let interpreter = interpreter(&path, &executable)?;
-    let umask = umask().map_err(|error| LaunchError::Surroundings { what: "the umask", error })?;
-    let cwd = env::current_dir();
-    let cwd = cwd.map_err(|error| LaunchError::Surroundings { what: "the working directory", error })?;
+    let surroundings = |what| move |error| LaunchError::Surroundings { what, error };
+    let umask = umask().map_err(surroundings("the umask"))?;
+    let cwd = env::current_dir().map_err(surroundings("the working directory"))?;
     let name_value = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
     Ok(Launch {
         executable,
@@ -75,6 +75,7 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         pid: i32::try_from(std::process::id()).unwrap_or(1),
         parents: parents(),
         groups: groups(),
+        capabilities: capabilities().map_err(surroundings("the capabilities"))?,
         umask,
         seed: None,
         cpu,
@@ -125,6 +126,26 @@ fn umask() -> io::Result<u32> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     Ok(line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022))
+}
+
+/// This process's capabilities.
+fn capabilities() -> io::Result<Capabilities> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let set = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let set = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+        set.unwrap_or_default() & Capabilities::ALL
+    };
+    // SAFETY: this option of prctl takes no pointer.
+    let securebits = unsafe { libc::prctl(libc::PR_GET_SECUREBITS, 0, 0, 0, 0) };
+    Ok(Capabilities {
+        effective: set("CapEff:"),
+        permitted: set("CapPrm:"),
+        inheritable: set("CapInh:"),
+        bounding: set("CapBnd:"),
+        ambient: set("CapAmb:"),
+        securebits: u32::try_from(securebits).unwrap_or_default(),
+    })
 }
 
 /// This process's parent, process group and session.

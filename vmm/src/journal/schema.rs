@@ -16,7 +16,7 @@ use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
 use crate::position::{Offset, Target, comparable};
-use crate::program::{Ids, Interpreter, Launch, Parents};
+use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents};
 use crate::signal::Death;
 use std::sync::Arc;
 use x86::state::{Fpu, Regs};
@@ -40,7 +40,8 @@ pub const BEHAVIOUR: u32 = 8;
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
 /// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name `b`,
 /// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, pid `u`, parent `u`,
-/// process group `u`, session `u`, supplementary groups `[u]`, umask `u`, seed (a list of none or one) `u`, digest `d` of the
+/// process group `u`, session `u`, supplementary groups `[u]`, capabilities
+/// (effective, permitted, inheritable, bounding, ambient, securebits: 6 times `u`), umask `u`, seed (a list of none or one) `u`, digest `d` of the
 /// executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files themselves are
 /// `program` and `interpreter` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +181,11 @@ impl Header {
         }
         put_u64(&mut out, launch.groups.len() as u64);
         launch.groups.iter().for_each(|group| put_u64(&mut out, u64::from(*group)));
+        let Capabilities { effective, permitted, inheritable, bounding, ambient, securebits } =
+            launch.capabilities;
+        for set in [effective, permitted, inheritable, bounding, ambient, securebits.into()] {
+            put_u64(&mut out, set);
+        }
         put_u64(&mut out, launch.umask.into());
         put_u64(&mut out, u64::from(launch.seed.is_some()));
         launch.seed.iter().for_each(|seed| put_u64(&mut out, *seed));
@@ -210,6 +216,14 @@ impl Header {
         let (pid, parent, group, session) = (task()?, task()?, task()?, task()?);
         let parents = Parents { parent, group, session };
         let groups = c.list(|c| c.u64()?.try_into().ok())?;
+        let capabilities = Capabilities {
+            effective: c.u64()?,
+            permitted: c.u64()?,
+            inheritable: c.u64()?,
+            bounding: c.u64()?,
+            ambient: c.u64()?,
+            securebits: c.u64()?.try_into().ok()?,
+        };
         let umask = c.u64()?.try_into().ok()?;
         let seed = c.list(Cursor::u64)?.into_iter().next();
         let cpu = Model::named(&model).unwrap_or_default();
@@ -232,6 +246,7 @@ impl Header {
             pid,
             parents,
             groups,
+            capabilities,
             umask,
             seed,
             cpu,

@@ -11,7 +11,7 @@ use vmm::cpu_model::Model;
 use vmm::engine::soft::SoftCpu;
 use vmm::gate::{Event, Gate, GateError, Input, Time};
 use vmm::journal::schema::{BEHAVIOUR, digest_regs};
-use vmm::process::{Ids, Launch, Parents, Process, Step};
+use vmm::process::{Capabilities, Ids, Launch, Parents, Process, Step};
 use x86::state::Regs;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -124,6 +124,7 @@ fn what_programs_see_changes_only_with_the_behaviour_version() {
         parents: Parents { parent: 999, group: 998, session: 998 },
         umask: 0o22,
         cpu: Model::V2,
+        capabilities: Capabilities::usual(false),
         ..Launch::default()
     };
     let asked = Rc::default();
