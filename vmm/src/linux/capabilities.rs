@@ -211,7 +211,9 @@ pub(super) fn set_securebits(kernel: &mut Kernel, value: u64) -> Served {
     let (may, bits) = (credentials.has(SETPCAP), &mut credentials.capabilities.securebits);
     let wanted = u32::try_from(value).ok().filter(|wanted| wanted & !(LOCKS | LOCKS >> 1) == 0);
     match wanted {
-        Some(wanted) if may && (*bits & LOCKS) >> 1 & (*bits ^ wanted) == 0 && *bits & LOCKS & !wanted == 0 => {
+        Some(wanted)
+            if may && (*bits & LOCKS) >> 1 & (*bits ^ wanted) == 0 && *bits & LOCKS & !wanted == 0 =>
+        {
             *bits = wanted;
             Ok(0)
         }

@@ -232,7 +232,11 @@ pub(super) fn fcntl(
         }
         libc::F_ADD_SEALS => sharing::seal(kernel, guest, &file, value),
         libc::F_GET_SEALS => guest.input_number(|| host::fcntl(file.host(), command, 0)),
-        libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_GETLK | libc::F_OFD_SETLK
+        libc::F_GETLK
+        | libc::F_SETLK
+        | libc::F_SETLKW
+        | libc::F_OFD_GETLK
+        | libc::F_OFD_SETLK
         | libc::F_OFD_SETLKW => locks::record(kernel, guest, &file, command, value),
         _ => errno(libc::EINVAL),
     }
@@ -315,8 +319,9 @@ pub(super) fn truncate(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, l
     let directory = kernel.place().directory.host();
     let told = guest.input_bytes(&mut || {
         // A FIFO is no reason to wait, but as natively one not to go on.
-        let file = host::open(directory, &name, libc::O_WRONLY | libc::O_NONBLOCK, 0)
-            .map_err(|error| if error == -i64::from(libc::ENXIO) { -i64::from(libc::EINVAL) } else { error })?;
+        let file = host::open(directory, &name, libc::O_WRONLY | libc::O_NONBLOCK, 0).map_err(|error| {
+            if error == -i64::from(libc::ENXIO) { -i64::from(libc::EINVAL) } else { error }
+        })?;
         match host::truncate(file.as_raw_fd(), length) {
             0 => Ok(Inode::bytes_of(file.as_raw_fd())),
             error => Err(error),

@@ -382,7 +382,8 @@ pub(super) fn is_fifo(directory: RawFd, path: &CStr, follow: bool) -> bool {
     let flags = super::word(i64::from(if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW }));
     let at = pointer(bytes.as_mut_ptr());
     // SAFETY: the path is NUL-terminated, and the kernel writes one `struct stat`; both outlive the call.
-    let result = unsafe { raw(libc::SYS_newfstatat, [fd(directory), pointer(path.as_ptr()), at, flags, 0, 0]) };
+    let result =
+        unsafe { raw(libc::SYS_newfstatat, [fd(directory), pointer(path.as_ptr()), at, flags, 0, 0]) };
     let mode = u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes"));
     result == 0 && mode & libc::S_IFMT == libc::S_IFIFO
 }
@@ -442,12 +443,11 @@ pub(super) fn act_as(rights: &super::users::Rights) -> bool {
 fn set_groups(groups: &[u32]) -> bool {
     let mut now = vec![0_u32; 1 << 16];
     // SAFETY: the kernel writes at most as many words as the vector has.
-    let count = unsafe { raw(libc::SYS_getgroups, [now.len() as u64, pointer(now.as_mut_ptr()), 0, 0, 0, 0]) };
+    let count =
+        unsafe { raw(libc::SYS_getgroups, [now.len() as u64, pointer(now.as_mut_ptr()), 0, 0, 0, 0]) };
     if usize::try_from(count).is_ok_and(|count| now[..count] == *groups) {
         return true;
     }
     // SAFETY: the kernel reads as many words as the vector has.
-    unsafe {
-        raw(libc::SYS_setgroups, [groups.len() as u64, pointer(groups.as_ptr()), 0, 0, 0, 0]) == 0
-    }
+    unsafe { raw(libc::SYS_setgroups, [groups.len() as u64, pointer(groups.as_ptr()), 0, 0, 0, 0]) == 0 }
 }

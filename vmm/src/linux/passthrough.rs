@@ -41,8 +41,7 @@ enum Source {
 }
 
 use Source::{
-    Asked, Buffer, Constant, Directory, File, In, LengthOf, Mode, Out, Path, Value, With,
-    WorkingDirectory,
+    Asked, Buffer, Constant, Directory, File, In, LengthOf, Mode, Out, Path, Value, With, WorkingDirectory,
 };
 
 /// A call of the guest and the host's call for it.

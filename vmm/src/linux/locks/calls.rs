@@ -24,7 +24,8 @@ struct About {
 impl About {
     fn of(guest: &mut Guest<'_>, file: &OpenFile) -> Served<About> {
         let bytes = guest.input_bytes(&mut || Ok(look(file.host())?.map(i64::to_le_bytes).concat()))?;
-        let mut words = bytes.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().expect("eight bytes")));
+        let mut words =
+            bytes.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().expect("eight bytes")));
         let mut next = || words.next().unwrap_or_default();
         let inode = Inode::from_bytes(&[next().to_le_bytes(), next().to_le_bytes()].concat());
         Ok(About {

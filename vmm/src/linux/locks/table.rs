@@ -94,7 +94,9 @@ impl Table {
     /// The same with no host's files.
     pub(super) fn detached(&self, files: &mut Detached) -> Table {
         let locks = self.locks.iter();
-        Table { locks: locks.map(|lock| Lock { owner: lock.owner.detached(files), ..lock.clone() }).collect() }
+        Table {
+            locks: locks.map(|lock| Lock { owner: lock.owner.detached(files), ..lock.clone() }).collect(),
+        }
     }
 
     /// The locks of others that keep one from being given.
@@ -199,8 +201,11 @@ mod tests {
         table.set(&one, Some(false), range(0, 9));
         table.set(&other, Some(false), range(5, 14));
         table.set(&other, Some(true), range(20, i64::MAX));
-        let pieces: Vec<_> =
-            table.strongest(range(3, i64::MAX)).into_iter().map(|(piece, kind)| (piece.first, kind)).collect();
+        let pieces: Vec<_> = table
+            .strongest(range(3, i64::MAX))
+            .into_iter()
+            .map(|(piece, kind)| (piece.first, kind))
+            .collect();
         let (read, write) = (Some(false), Some(true));
         assert_eq!(pieces, [(3, read), (5, read), (10, read), (15, None), (20, write)]);
     }

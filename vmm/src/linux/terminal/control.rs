@@ -1,15 +1,15 @@
 //! Controlling terminals: whose a terminal is, who is in its foreground, who may read from it, and what its end does
 //! (drivers/tty/tty_jobctrl.c).
 
+use super::super::capabilities::SYS_ADMIN;
+use super::super::descriptors::OpenFile;
 use super::super::signals::bit;
 use super::super::wait::{Interrupted, On, Wait, wait};
 use super::super::{Guest, Kernel, Served, errno, host, int};
-use super::super::capabilities::SYS_ADMIN;
-use super::super::descriptors::OpenFile;
 use super::{Side, open_peer};
 use crate::ram::Virt;
-use std::ffi::CString;
 use crate::signal::Raised;
+use std::ffi::CString;
 
 /// Serves the requests that are the guest's own; `None` for others.
 pub(super) fn ioctl(
