@@ -257,7 +257,7 @@ fn a_full_disk_is_reported_and_the_rest_replays() {
 #[test]
 fn a_signal_for_the_program_is_said_not_to_reach_it() {
     let place = Place::new();
-    let mut child = waiting_recorder(&place);
+    let child = waiting_recorder(&place);
     let signal = |name: &str| {
         assert!(place.command("kill", &[name, &child.id().to_string()]).status().unwrap().success());
         sleep(Duration::from_millis(50));

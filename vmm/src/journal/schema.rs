@@ -26,15 +26,15 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
 /// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
 /// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of
-/// several kinds, and there are preemptions.
-pub const VERSION: u32 = 4;
+/// several kinds, and there are preemptions; since 5 the header has the capabilities.
+pub const VERSION: u32 = 5;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 8;
+pub const BEHAVIOUR: u32 = 9;
 
 /// What was recorded, and with what.
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can

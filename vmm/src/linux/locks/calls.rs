@@ -268,7 +268,7 @@ pub(in super::super) fn flock(
     let first = kernel.again.why.is_none();
     let taken = guest.input_number(|| host::flock(file.host(), operation | libc::LOCK_NB));
     // Another kind of lock is given up even if the new one cannot be had.
-    if first && operation & libc::LOCK_EX == 0 || first && taken.is_err() {
+    if first && (operation & libc::LOCK_EX == 0 || taken.is_err()) {
         kernel.wake_attempts(|attempt| matches!(attempt, Attempt::Flock(..)));
     }
     match taken {
