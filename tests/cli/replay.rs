@@ -252,3 +252,19 @@ fn a_full_disk_is_reported_and_the_rest_replays() {
     assert!(done.out().contains(&format!("replay {DAMAGED}\n")), "{}{}", done.out(), done.err);
     assert!(done.err.contains("events before it were replayed and are as recorded"), "{}", done.err);
 }
+
+/// A signal that is not meant to end the recording does not, and it is said that the program does not get it.
+#[test]
+fn a_signal_for_the_program_is_said_not_to_reach_it() {
+    let place = Place::new();
+    let child = waiting_recorder(&place);
+    let signal = |name: &str| {
+        assert!(place.command("kill", &[name, &child.id().to_string()]).status().unwrap().success());
+        sleep(Duration::from_millis(50));
+    };
+    signal("-USR1");
+    signal("-TERM");
+    let recorded = finished(&child.wait_with_output().unwrap());
+    assert_eq!(recorded.code, 128 + 15, "{}", recorded.err);
+    assert!(recorded.err.contains("signals from outside do not reach the program"), "{}", recorded.err);
+}

@@ -23,6 +23,14 @@ pub enum ProcessError {
     /// The vDSO cannot be assembled.
     #[error("the vDSO cannot be assembled: {0}")]
     Vdso(String),
+    /// The program is a user that gretel may not be.
+    #[error("files cannot be opened as user {uid} and group {gid}, which the program has become")]
+    User {
+        /// The user.
+        uid: u32,
+        /// The group.
+        gid: u32,
+    },
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),

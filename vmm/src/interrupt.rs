@@ -1,4 +1,5 @@
-//! Ctrl-C and its like: a signal to gretel makes the engine come back, so that a recording ends in order.
+//! Ctrl-C and its like: a signal to gretel makes the engine come back, so that a recording ends in order. Those that are as a
+//! rule meant for the program, as SIGUSR1, do not reach it; that is said, and the recording goes on.
 
 use crate::engine::Interrupter;
 use std::io;
@@ -42,22 +43,43 @@ pub fn stop_on_signals(interrupter: Interrupter) -> io::Result<()> {
         return Err(io::Error::other("signals already interrupt another engine"));
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: an all-zero sigaction is a valid value (no flags, empty mask, default handler).
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        let handler: extern "C" fn(libc::c_int) = on_signal;
-        action.sa_sigaction = handler as libc::sighandler_t;
-        // SAFETY: as above.
-        let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: `action` is initialised, and its handler does only what a signal handler may; `before` may be written.
-        if unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if before.sa_sigaction == libc::SIG_IGN {
-            // SAFETY: what the kernel gave is what it takes.
-            unsafe { libc::sigaction(signal, &raw const before, std::ptr::null_mut()) };
-        }
+        handle(signal, on_signal)?;
+    }
+    for signal in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGIO] {
+        handle(signal, on_signal_for_the_program)?;
     }
     Ok(())
+}
+
+/// Installs a handler that does only what a signal handler may, unless the signal is ignored.
+fn handle(signal: i32, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
+    // SAFETY: an all-zero sigaction is a valid value (no flags, empty mask, default handler).
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    // SAFETY: as above.
+    let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` is initialised; the handler is one of the two below; `before` may be written.
+    if unsafe { libc::sigaction(signal, &raw const action, &raw mut before) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if before.sa_sigaction == libc::SIG_IGN {
+        // SAFETY: what the kernel gave is what it takes.
+        unsafe { libc::sigaction(signal, &raw const before, std::ptr::null_mut()) };
+    }
+    Ok(())
+}
+
+/// Says that a signal does not reach the program. One system call only, as a signal handler must; errno is as before.
+extern "C" fn on_signal_for_the_program(_signal: libc::c_int) {
+    const SAID: &[u8] =
+        b"gretel: a signal was sent to gretel itself; signals from outside do not reach the program \
+        (SIGINT, SIGTERM and SIGHUP end the recording)\n";
+    // SAFETY: the bytes are readable for their length, and errno's place is this thread's.
+    unsafe {
+        let errno = *libc::__errno_location();
+        libc::write(2, SAID.as_ptr().cast(), SAID.len());
+        *libc::__errno_location() = errno;
+    }
 }
 
 /// Raises the flag, and passes the signal on to the engine's thread if it arrived on another. Atomics and two system

@@ -3,7 +3,7 @@
 use crate::cpu_model::Model;
 use crate::elf::Image;
 use crate::linux::load::script::{DEEPEST, NoInterpreter, Script};
-use crate::program::{Ids, Interpreter, Launch, Parents, Signals};
+use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents, Signals};
 use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -58,10 +58,10 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
     let Found { path, executable, argv } = through_scripts(&found, argv)?;
     let path = path.to_string_lossy().into_owned();
     let interpreter = interpreter(&path, &executable)?;
-    let failed = |error| LaunchError::Surroundings { what: "/proc/thread-self/status", error };
-    let status = fs::read_to_string("/proc/thread-self/status").map_err(failed)?;
-    let cwd = env::current_dir();
-    let cwd = cwd.map_err(|error| LaunchError::Surroundings { what: "the working directory", error })?;
+    let surroundings = |what| move |error| LaunchError::Surroundings { what, error };
+    let status = fs::read_to_string("/proc/thread-self/status");
+    let status = status.map_err(surroundings("/proc/thread-self/status"))?;
+    let cwd = env::current_dir().map_err(surroundings("the working directory"))?;
     let name_value = |(name, value): (OsString, OsString)| [name.as_bytes(), b"=", value.as_bytes()].concat();
     Ok(Launch {
         executable,
@@ -76,6 +76,7 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         pid: i32::try_from(std::process::id()).unwrap_or(1),
         parents: parents(),
         groups: groups(),
+        capabilities: capabilities(&status),
         umask: umask(&status),
         signals: signals(&status),
         seed: None,
@@ -140,6 +141,21 @@ fn signals(status: &str) -> Signals {
     Signals {
         ignored: number(status, "SigIgn:", 16).unwrap_or(0) & !own,
         blocked: number(status, "SigBlk:", 16).unwrap_or(0),
+    }
+}
+
+/// This process's capabilities.
+fn capabilities(status: &str) -> Capabilities {
+    let set = |name: &str| number(status, name, 16).unwrap_or_default() & Capabilities::ALL;
+    // SAFETY: this option of prctl takes no pointer.
+    let securebits = unsafe { libc::prctl(libc::PR_GET_SECUREBITS, 0, 0, 0, 0) };
+    Capabilities {
+        effective: set("CapEff:"),
+        permitted: set("CapPrm:"),
+        inheritable: set("CapInh:"),
+        bounding: set("CapBnd:"),
+        ambient: set("CapAmb:"),
+        securebits: u32::try_from(securebits).unwrap_or_default(),
     }
 }
 

@@ -30,6 +30,8 @@ pub struct Launch {
     pub parents: Parents,
     /// Its supplementary groups.
     pub groups: Vec<u32>,
+    /// What it may do.
+    pub capabilities: Capabilities,
     /// The rights that new files do not get.
     pub umask: u32,
     /// The signals that it ignores and blocks from the start: nohup, for one, has SIGHUP ignored.
@@ -91,6 +93,37 @@ pub struct Ids {
     pub gid: u32,
     /// Effective group.
     pub egid: u32,
+}
+
+/// Sets of capabilities, a bit for each, and the securebits (capabilities(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// What is allowed now.
+    pub effective: u64,
+    /// What may become effective.
+    pub permitted: u64,
+    /// What exec keeps, of files that say so.
+    pub inheritable: u64,
+    /// What exec gives at most.
+    pub bounding: u64,
+    /// What exec keeps.
+    pub ambient: u64,
+    /// How users and capabilities go together.
+    pub securebits: u32,
+}
+
+impl Capabilities {
+    /// The last that there is: CAP_CHECKPOINT_RESTORE.
+    pub const LAST: u32 = 40;
+    /// All.
+    pub const ALL: u64 = (1 << (Self::LAST + 1)) - 1;
+
+    /// Those of root, or of any other user, where nothing was taken away.
+    #[must_use]
+    pub fn usual(root: bool) -> Capabilities {
+        let set = if root { Self::ALL } else { 0 };
+        Capabilities { effective: set, permitted: set, bounding: Self::ALL, ..Capabilities::default() }
+    }
 }
 
 /// The program's standard input, output and error.

@@ -16,7 +16,7 @@ use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
 use crate::position::{Offset, Target, comparable};
-use crate::program::{Ids, Interpreter, Launch, Parents, Signals};
+use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents, Signals};
 use crate::signal::Death;
 use std::sync::Arc;
 use x86::state::{Fpu, Regs};
@@ -26,7 +26,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
 /// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
 /// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of
-/// several kinds, and there are preemptions.
+/// several kinds, there are preemptions, and the header has all that the program takes over.
 pub const VERSION: u32 = 4;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
@@ -34,13 +34,15 @@ pub const VERSION: u32 = 4;
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 8;
+pub const BEHAVIOUR: u32 = 9;
 
 /// What was recorded, and with what.
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
 /// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name `b`,
 /// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, pid `u`, parent `u`,
-/// process group `u`, session `u`, supplementary groups `[u]`, umask `u`, signals ignored `u` and blocked `u`, seed (a list of none or one) `u`, digest `d` of the
+/// process group `u`, session `u`, supplementary groups `[u]`, capabilities
+/// (effective, permitted, inheritable, bounding, ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked
+/// `u`, seed (a list of none or one) `u`, digest `d` of the
 /// executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files themselves are
 /// `program` and `interpreter` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,6 +182,11 @@ impl Header {
         }
         put_u64(&mut out, launch.groups.len() as u64);
         launch.groups.iter().for_each(|group| put_u64(&mut out, u64::from(*group)));
+        let Capabilities { effective, permitted, inheritable, bounding, ambient, securebits } =
+            launch.capabilities;
+        for set in [effective, permitted, inheritable, bounding, ambient, securebits.into()] {
+            put_u64(&mut out, set);
+        }
         put_u64(&mut out, launch.umask.into());
         put_u64(&mut out, launch.signals.ignored);
         put_u64(&mut out, launch.signals.blocked);
@@ -212,6 +219,14 @@ impl Header {
         let (pid, parent, group, session) = (task()?, task()?, task()?, task()?);
         let parents = Parents { parent, group, session };
         let groups = c.list(|c| c.u64()?.try_into().ok())?;
+        let capabilities = Capabilities {
+            effective: c.u64()?,
+            permitted: c.u64()?,
+            inheritable: c.u64()?,
+            bounding: c.u64()?,
+            ambient: c.u64()?,
+            securebits: c.u64()?.try_into().ok()?,
+        };
         let umask = c.u64()?.try_into().ok()?;
         let signals = Signals { ignored: c.u64()?, blocked: c.u64()? };
         let seed = c.list(Cursor::u64)?.into_iter().next();
@@ -235,6 +250,7 @@ impl Header {
             pid,
             parents,
             groups,
+            capabilities,
             umask,
             signals,
             seed,

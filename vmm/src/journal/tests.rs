@@ -4,7 +4,7 @@ use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::position::{Offset, Target};
-use crate::process::{Death, Ids, Launch, Parents};
+use crate::process::{Capabilities, Death, Ids, Launch, Parents};
 use crate::program::Signals;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -25,6 +25,7 @@ fn header() -> Header {
         pid: 7,
         parents: Parents { parent: 1, group: 7, session: 2 },
         groups: vec![0, u32::MAX],
+        capabilities: Capabilities { ambient: 1 << 40, securebits: 0xff, ..Capabilities::usual(true) },
         umask: 0o22,
         signals: Signals { ignored: 1, blocked: u64::MAX },
         seed: Some(u64::MAX),

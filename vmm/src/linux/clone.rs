@@ -221,6 +221,7 @@ impl Kernel {
         let group = Group {
             parent,
             exit_signal: wanted.signal,
+            hung_up: 0,
             pending: Pending::default(),
             ended: None,
             ending: None,

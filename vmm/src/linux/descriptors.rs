@@ -2,6 +2,7 @@
 //! for nothing while replaying.
 
 use super::sharing::Inode;
+use super::terminal::Side;
 use super::{Served, errno, host};
 use crate::failure::ProcessError;
 use crate::program::Streams;
@@ -28,6 +29,8 @@ pub(crate) struct OpenFile {
     queue: Option<u64>,
     /// What is read of it, if that is computed.
     source: Option<Source>,
+    /// Which end of a pseudo-terminal of the guest's it is.
+    terminal: Option<Side>,
 }
 
 /// What is read of a descriptor whose content is computed, by object.
@@ -57,7 +60,15 @@ impl OpenFile {
 
     fn of(host: Option<OwnedFd>) -> OpenFile {
         let host = host.map_or(Host::Absent, Host::Owned);
-        OpenFile { host, standard: None, process: None, inode: None, queue: None, source: None }
+        OpenFile {
+            host,
+            standard: None,
+            process: None,
+            inode: None,
+            queue: None,
+            source: None,
+            terminal: None,
+        }
     }
 
     /// A file that the host opened, of which it is known whether it is a regular one.
@@ -68,6 +79,16 @@ impl OpenFile {
     /// An open message queue; the host's descriptor tells poll what it needs.
     pub(super) fn of_queue(host: Option<OwnedFd>, number: u64) -> Rc<OpenFile> {
         Rc::new(OpenFile { queue: Some(number), ..OpenFile::of(host) })
+    }
+
+    /// An end of a pseudo-terminal of the guest's.
+    pub(super) fn of_terminal(host: Option<OwnedFd>, side: Side) -> Rc<OpenFile> {
+        Rc::new(OpenFile { terminal: Some(side), ..OpenFile::of(host) })
+    }
+
+    /// Which end of a pseudo-terminal of the guest's it is.
+    pub(super) fn terminal(&self) -> Option<Side> {
+        self.terminal
     }
 
     /// The regular file that it is.
@@ -146,6 +167,7 @@ impl Detached {
                 inode: file.inode,
                 queue: file.queue,
                 source: file.source,
+                terminal: file.terminal,
             })
         };
         Rc::clone(self.copies.entry(Rc::as_ptr(file)).or_insert_with(copy))
@@ -222,13 +244,10 @@ impl Descriptors {
         copy
     }
 
-    /// Closes what is not to be open behind an exec.
-    pub(super) fn close_for_exec(&mut self) {
-        for slot in &mut self.table {
-            if slot.as_ref().is_some_and(|descriptor| descriptor.close_on_exec) {
-                *slot = None;
-            }
-        }
+    /// Closes what is not to be open behind an exec, and gives it.
+    pub(super) fn close_for_exec(&mut self) -> Vec<Rc<OpenFile>> {
+        let closed = |slot: &mut Option<Descriptor>| slot.take_if(|descriptor| descriptor.close_on_exec);
+        self.table.iter_mut().filter_map(closed).map(|descriptor| descriptor.file).collect()
     }
 
     /// All open files.

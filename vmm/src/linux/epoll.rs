@@ -3,11 +3,11 @@
 
 use super::descriptors::OpenFile;
 use super::files::open_host;
-use super::passthrough::check;
 use super::signals::calls::with_mask;
 use super::wait::{Deadline, Interrupted, On, WOULD_WAIT, Wait, wait};
 use super::{Guest, Kernel, Served, Stop, errno, host, int};
 use crate::gate::{Input, MemoryWrite};
+use crate::memory::space::Access;
 
 /// The size of `struct epoll_event`, which is packed.
 const EVENT: usize = 12;
@@ -66,14 +66,16 @@ fn events(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], limit: Optio
         ..=0 => return errno(libc::EINVAL),
         count => u64::from(count.unsigned_abs()).min(MOST),
     };
-    check(guest, address, count * EVENT as u64)?;
+    // A buffer that ends too early is told when there is an event for which there is no room.
+    let usable = guest.space_mut().accessible(address, count * EVENT as u64, Access::Write) / EVENT as u64;
     let deadline = kernel.limit(guest, limit)?;
     let may_wait = deadline.is_none_or(|at: Deadline| !kernel.has_passed(at));
-    let room = usize::try_from(count).expect("at most MOST") * EVENT;
+    let room = usize::try_from(usable.max(1)).expect("at most MOST") * EVENT;
     let given = guest.input(&mut || {
         let mut bytes = vec![0; room];
         match host::epoll_wait(set.host(), &mut bytes) {
             0 if may_wait => Input::Bytes { result: -i64::from(WOULD_WAIT), writes: Vec::new() },
+            1.. if usable == 0 => Input::Bytes { result: -i64::from(libc::EFAULT), writes: Vec::new() },
             result => {
                 bytes.truncate(usize::try_from(result).unwrap_or(0) * EVENT);
                 Input::Bytes { result, writes: vec![MemoryWrite { address, bytes }] }

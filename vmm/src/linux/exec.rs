@@ -243,9 +243,10 @@ impl Kernel {
 
         let (files, handlers) = (self.tasks.current().files, self.tasks.current().handlers);
         let mut own = self.tables.get(files).clone();
-        own.close_for_exec();
+        let closed = own.close_for_exec();
         let own = self.tables.insert(own);
         self.tables.release(files);
+        closed.into_iter().for_each(|file| self.unlock_closed(file));
         self.sweep_queues();
         let mut kept = self.handlers.get(handlers).clone();
         kept.retain(|_, action| action.ignores());

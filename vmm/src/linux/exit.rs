@@ -103,6 +103,8 @@ impl Kernel {
         self.tasks.end(id);
         self.timers_end(pid);
         self.ipc_end(pid);
+        self.unlock_ended(pid);
+        self.leave_terminal_at_end(pid);
         let heir = self.groups.heir(pid);
         let children: Vec<i32> = self.groups.children(pid).map(|(child, _)| child).collect();
         for child in children {

@@ -5,12 +5,13 @@ use super::exit::forgive;
 use super::own::{self, Own};
 use super::passthrough::{self, check, path};
 use super::sharing::{self, Inode};
-use super::{Guest, Kernel, Served, errno, host, int, ipc, retry, word};
+use super::{Guest, Kernel, Served, errno, fifo, host, int, ipc, locks, retry, terminal, word};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
 use crate::ram::Virt;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
 
 pub(super) fn open(
     kernel: &mut Kernel,
@@ -20,7 +21,11 @@ pub(super) fn open(
     flags: i32,
     mode: u64,
 ) -> Served {
+    if let Some(attempt) = kernel.again.attempt.take() {
+        return fifo::go_on(kernel, guest, attempt);
+    }
     let name = match path(guest, name)? {
+        name if name.as_c_str() == c"/dev/tty" => kernel.path_of_terminal()?,
         name if !name.to_bytes().starts_with(b"/") => name,
         name => match own::named(&name, kernel) {
             None => name,
@@ -34,8 +39,11 @@ pub(super) fn open(
     let directory = kernel.host_directory(directory);
     let mode = kernel.masked(mode);
     let interrupter = kernel.interrupter.clone();
-    let (file, inode) = open_file(guest, &mut || {
-        let mut file = None;
+    let (mut file, mut hosts) = (None, None);
+    let told = guest.input_bytes(&mut || {
+        if let Some(found) = fifo::Hosts::find(directory, &name, flags)? {
+            return Ok([vec![FIFO], hosts.insert(found).told()].concat());
+        }
         let result = retry(&interrupter, || match host::open(directory, &name, flags, mode) {
             Ok(opened) => {
                 file = Some(opened);
@@ -43,11 +51,33 @@ pub(super) fn open(
             }
             Err(error) => error,
         });
-        file.ok_or(result)
+        let opened = file.as_ref().ok_or(result)?.as_raw_fd();
+        let inode = Inode::bytes_of(opened);
+        Ok(if inode.is_empty() {
+            [vec![SPECIAL], terminal::told(opened)].concat()
+        } else {
+            [vec![REGULAR], inode].concat()
+        })
     })?;
+    let (kind, told) = told.split_first().unwrap_or((&SPECIAL, &[]));
+    let inode = Inode::from_bytes(told);
+    if let (FIFO, Some(inode)) = (*kind, inode) {
+        return fifo::open(kernel, guest, hosts, inode, flags);
+    }
+    if *kind == SPECIAL
+        && let Some(opened) = kernel.terminal_file(told, &mut file)
+    {
+        kernel.take_opened_terminal(&opened, flags);
+        return kernel.files_mut().install(opened, flags & libc::O_CLOEXEC != 0, 0);
+    }
     kernel.after_open(guest, inode, flags)?;
     kernel.files_mut().install(OpenFile::of_file(file, inode), flags & libc::O_CLOEXEC != 0, 0)
 }
+
+/// What a path was found to be: a FIFO, which is not open yet, or something that is: a regular file, or another.
+const FIFO: u8 = b'f';
+const REGULAR: u8 = b'r';
+const SPECIAL: u8 = b's';
 
 /// Asks the host to open a file, and which one it is if it is a regular one.
 pub(super) fn open_file(
@@ -99,6 +129,7 @@ pub(super) fn close(kernel: &mut Kernel, guest: &mut Guest<'_>, descriptor: i32)
     }
     kernel.files_mut().close(descriptor)?;
     kernel.closed(&file);
+    kernel.unlock_closed(file);
     Ok(0)
 }
 
@@ -136,7 +167,17 @@ pub(super) fn dup2(kernel: &mut Kernel, from: i32, to: i32) -> Served {
     if from == to {
         return Ok(word(i64::from(to)));
     }
-    kernel.files_mut().replace(to, file, false)
+    replace(kernel, to, file, false)
+}
+
+/// Makes a number a descriptor of a file; what it was is closed.
+fn replace(kernel: &mut Kernel, to: i32, file: Rc<OpenFile>, close_on_exec: bool) -> Served {
+    let before = kernel.files().get(to).ok();
+    let number = kernel.files_mut().replace(to, file, close_on_exec)?;
+    if let Some(closed) = before {
+        kernel.unlock_closed(closed);
+    }
+    Ok(number)
 }
 
 pub(super) fn dup3(kernel: &mut Kernel, from: i32, to: i32, flags: i32) -> Served {
@@ -144,8 +185,15 @@ pub(super) fn dup3(kernel: &mut Kernel, from: i32, to: i32, flags: i32) -> Serve
         return errno(libc::EINVAL);
     }
     let file = kernel.files().get(from)?;
-    kernel.files_mut().replace(to, file, flags & libc::O_CLOEXEC != 0)
+    replace(kernel, to, file, flags & libc::O_CLOEXEC != 0)
 }
+
+/// Commands of fcntl that libc does not name (asm-generic/fcntl.h).
+const F_SETOWN: i32 = 8;
+const F_GETOWN: i32 = 9;
+const F_SETSIG: i32 = 10;
+const F_GETSIG: i32 = 11;
+const F_SETOWN_EX: i32 = 15;
 
 pub(super) fn fcntl(
     kernel: &mut Kernel,
@@ -169,20 +217,27 @@ pub(super) fn fcntl(
         }
         libc::F_GETFL if let Some(open) = file.queue() => ipc::mq::flags(kernel, open),
         libc::F_SETFL if let Some(open) = file.queue() => ipc::mq::set_flags(kernel, open, int(value)),
+        libc::F_SETFL if int(value) & libc::O_ASYNC != 0 => {
+            kernel.refuse("fcntl F_SETFL O_ASYNC (a signal when a file is ready)", libc::EINVAL)
+        }
+        F_SETSIG | F_SETOWN | F_SETOWN_EX => {
+            kernel.refuse("fcntl F_SETOWN and F_SETSIG (a signal when a file is ready)", libc::EINVAL)
+        }
+        F_GETSIG | F_GETOWN => Ok(0),
+        libc::F_SETLEASE => kernel.refuse("fcntl F_SETLEASE", libc::EINVAL),
+        libc::F_GETLEASE => Ok(u64::from(libc::F_UNLCK.unsigned_abs())),
+        libc::F_NOTIFY => kernel.refuse("fcntl F_NOTIFY", libc::EINVAL),
         libc::F_GETFL | libc::F_SETFL | libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => {
             guest.input_number(|| host::fcntl(file.host(), command, value))
         }
         libc::F_ADD_SEALS => sharing::seal(kernel, guest, &file, value),
         libc::F_GET_SEALS => guest.input_number(|| host::fcntl(file.host(), command, 0)),
-        libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW => {
-            let mut lock = guest.read_array(value)?;
-            guest.input(&mut || {
-                let result = host::fcntl_lock(file.host(), command, &mut lock);
-                let told = command == libc::F_GETLK && result >= 0;
-                let writes = told.then(|| MemoryWrite { address: value, bytes: lock.to_vec() });
-                Input::Bytes { result, writes: writes.into_iter().collect() }
-            })
-        }
+        libc::F_GETLK
+        | libc::F_SETLK
+        | libc::F_SETLKW
+        | libc::F_OFD_GETLK
+        | libc::F_OFD_SETLK
+        | libc::F_OFD_SETLKW => locks::record(kernel, guest, &file, command, value),
         _ => errno(libc::EINVAL),
     }
 }
@@ -263,7 +318,10 @@ pub(super) fn truncate(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, l
     let name = passthrough::path_of_another(kernel, guest, name)?;
     let directory = kernel.place().directory.host();
     let told = guest.input_bytes(&mut || {
-        let file = host::open(directory, &name, libc::O_WRONLY, 0)?;
+        // A FIFO is no reason to wait, but as natively one not to go on.
+        let file = host::open(directory, &name, libc::O_WRONLY | libc::O_NONBLOCK, 0).map_err(|error| {
+            if error == -i64::from(libc::ENXIO) { -i64::from(libc::EINVAL) } else { error }
+        })?;
         match host::truncate(file.as_raw_fd(), length) {
             0 => Ok(Inode::bytes_of(file.as_raw_fd())),
             error => Err(error),

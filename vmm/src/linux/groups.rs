@@ -27,6 +27,10 @@ pub(super) struct Group {
     pub(super) parent: i32,
     pub(super) process_group: i32,
     pub(super) session: i32,
+    /// Its controlling terminal, if that is one of the guest's.
+    pub(super) terminal: Option<u64>,
+    /// Who was in the foreground of the terminal of this session when that was hung up; zero for nobody.
+    pub(super) hung_up: i32,
     /// The signal for its parent at its end; zero for none.
     pub(super) exit_signal: i32,
     /// Signals for the process that all its tasks block.

@@ -33,7 +33,8 @@ pub(super) fn pointer<T>(at: *const T) -> u64 {
 pub(super) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
     // openat ignores what openat2 refuses: a mode without a file to be made, bits it does not know, and with O_PATH most.
     let known = if flags & libc::O_PATH != 0 { PATH_FLAGS } else { KNOWN_FLAGS };
-    let flags = flags & known;
+    // A terminal that the guest opens does not become gretel's own.
+    let flags = flags & known | if flags & libc::O_PATH == 0 { libc::O_NOCTTY } else { 0 };
     let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
     let how = [
         super::word(i64::from(flags | libc::O_CLOEXEC)),
@@ -86,19 +87,26 @@ fn owned(value: i64) -> Result<OwnedFd, i64> {
 
 /// Opens what is open under a descriptor once more, to read it from its start.
 pub(super) fn reopen_for_reading(file: RawFd) -> Result<OwnedFd, i64> {
-    let path = std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no zero byte");
-    let flags = super::word(i64::from(libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK));
-    // SAFETY: the path is NUL-terminated and outlives the call.
-    owned(unsafe { raw(libc::SYS_openat, [fd(libc::AT_FDCWD), pointer(path.as_ptr()), flags, 0, 0, 0]) })
+    reopen(file, libc::O_RDONLY | libc::O_NONBLOCK)
 }
 
 /// The content of a program's file: a regular one that may be executed.
 pub(super) fn executable(file: OwnedFd) -> Result<crate::gate::FileContent, i64> {
     use std::io::Read;
+    use std::os::unix::fs::MetadataExt;
     let failed = |error: std::io::Error| -i64::from(error.raw_os_error().unwrap_or(libc::EIO));
     let mut file = std::fs::File::from(file);
-    if !file.metadata().map_err(failed)?.is_file() {
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
         return Err(-i64::from(libc::EACCES));
+    }
+    // SAFETY: it takes no pointer; for this user, it only asks.
+    let user = unsafe { raw(libc::SYS_setfsuid, [u32::MAX.into(), 0, 0, 0, 0, 0]) };
+    if metadata.mode() & libc::S_ISUID != 0 && i64::from(metadata.uid()) != user {
+        tracing::warn!(
+            "the set-user-id bit of a program of user {} is not supported: it has no effect",
+            metadata.uid()
+        );
     }
     let effective = super::word(i64::from(libc::AT_EACCESS | libc::AT_EMPTY_PATH));
     let mode = super::word(i64::from(libc::X_OK));
@@ -114,8 +122,31 @@ pub(super) fn executable(file: OwnedFd) -> Result<crate::gate::FileContent, i64>
     super::exec::content_of(&file, bytes)
 }
 
+/// What the memory of a transfer without the page cache is aligned to, for any file system.
+const ALIGNED: usize = 4096;
+
+/// Whether a transfer failed because the memory was not aligned as O_DIRECT wants it. The guest's own memory may have been.
+fn wants_alignment(result: i64, file: RawFd, bytes: &[u8]) -> bool {
+    result == -i64::from(libc::EINVAL)
+        && bytes.as_ptr().align_offset(ALIGNED) != 0
+        && fcntl(file, libc::F_GETFL, 0) & i64::from(libc::O_DIRECT) != 0
+}
+
 /// read, or pread at `offset`.
 pub(super) fn read(from: RawFd, bytes: &mut [u8], offset: Option<i64>) -> i64 {
+    let result = read_into(from, bytes, offset);
+    if !wants_alignment(result, from, bytes) {
+        return result;
+    }
+    let mut room = vec![0; bytes.len() + ALIGNED];
+    let start = room.as_ptr().align_offset(ALIGNED);
+    let aligned = &mut room[start..start + bytes.len()];
+    let result = read_into(from, aligned, offset);
+    bytes.copy_from_slice(aligned);
+    result
+}
+
+fn read_into(from: RawFd, bytes: &mut [u8], offset: Option<i64>) -> i64 {
     let (number, offset) =
         offset.map_or((libc::SYS_read, 0), |offset| (libc::SYS_pread64, super::word(offset)));
     // SAFETY: the buffer is writable for its length.
@@ -124,6 +155,18 @@ pub(super) fn read(from: RawFd, bytes: &mut [u8], offset: Option<i64>) -> i64 {
 
 /// write, or pwrite at `offset`.
 pub(super) fn write(to: RawFd, bytes: &[u8], offset: Option<i64>) -> i64 {
+    let result = write_from(to, bytes, offset);
+    if !wants_alignment(result, to, bytes) {
+        return result;
+    }
+    let mut room = vec![0; bytes.len() + ALIGNED];
+    let start = room.as_ptr().align_offset(ALIGNED);
+    let aligned = &mut room[start..start + bytes.len()];
+    aligned.copy_from_slice(bytes);
+    write_from(to, aligned, offset)
+}
+
+fn write_from(to: RawFd, bytes: &[u8], offset: Option<i64>) -> i64 {
     let (number, offset) =
         offset.map_or((libc::SYS_write, 0), |offset| (libc::SYS_pwrite64, super::word(offset)));
     // SAFETY: the buffer is readable for its length.
@@ -165,6 +208,19 @@ pub(super) fn ioctl(descriptor: RawFd, request: u64, bytes: &mut [u8]) -> i64 {
     unsafe { raw(libc::SYS_ioctl, [fd(descriptor), request, pointer(bytes.as_mut_ptr()), 0, 0, 0]) }
 }
 
+/// ioctl with a number as its argument.
+pub(super) fn ioctl_value(descriptor: RawFd, request: u64, value: i32) -> i64 {
+    // SAFETY: only the requests of `terminal::REQUESTS` that take a number are passed.
+    unsafe { raw(libc::SYS_ioctl, [fd(descriptor), request, super::word(i64::from(value)), 0, 0, 0]) }
+}
+
+/// Opens the slave of a pseudo-terminal; it is nobody's controlling terminal by that.
+pub(super) fn open_peer(master: RawFd, flags: i32) -> Result<OwnedFd, i64> {
+    let flags = super::word(i64::from(flags | libc::O_NOCTTY | libc::O_CLOEXEC));
+    // SAFETY: the argument is a number.
+    owned(unsafe { raw(libc::SYS_ioctl, [fd(master), libc::TIOCGPTPEER, flags, 0, 0, 0]) })
+}
+
 /// poll; `milliseconds` is negative to wait for ever.
 pub(super) fn poll(files: &mut [libc::pollfd], milliseconds: i32) -> i64 {
     let timeout = super::word(i64::from(milliseconds));
@@ -184,7 +240,9 @@ pub(super) fn poll_for(files: &mut [libc::pollfd], nanoseconds: u64) -> i64 {
 /// Whether a read (POLLIN) or write (POLLOUT) of a file would wait: it may, and there is nothing to read or no room.
 pub(super) fn would_wait(descriptor: RawFd, events: i16) -> bool {
     let may_wait = fcntl(descriptor, libc::F_GETFL, 0) & i64::from(libc::O_NONBLOCK) == 0;
-    may_wait && poll(&mut [libc::pollfd { fd: descriptor, events, revents: 0 }], 0) == 0
+    let waits = may_wait && poll(&mut [libc::pollfd { fd: descriptor, events, revents: 0 }], 0) == 0;
+    // Of a FIFO that nobody has opened to write, poll says nothing, and a read finds the end.
+    waits && (events != libc::POLLIN || !is_pipe(descriptor) || has_writer(descriptor))
 }
 
 /// Whether a descriptor is a pipe's.
@@ -291,12 +349,7 @@ pub(super) fn memfd(name: &CStr, flags: u32) -> Result<OwnedFd, i64> {
 
 /// Opens what is open under a descriptor once more, to write anywhere in it.
 pub(super) fn reopen_for_writing(file: RawFd) -> Result<OwnedFd, i64> {
-    let path = std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no zero byte");
-    let flags = super::word(i64::from(libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK));
-    // SAFETY: the path is NUL-terminated and outlives the call.
-    let opened =
-        owned(unsafe { raw(libc::SYS_openat, [fd(libc::AT_FDCWD), pointer(path.as_ptr()), flags, 0, 0, 0]) });
-    opened.or_else(|_| owned(fcntl(file, libc::F_DUPFD_CLOEXEC, 0)))
+    reopen(file, libc::O_RDWR | libc::O_NONBLOCK).or_else(|_| owned(fcntl(file, libc::F_DUPFD_CLOEXEC, 0)))
 }
 
 /// What a symbolic link in /proc/self/fd says.
@@ -333,4 +386,80 @@ pub(super) fn statfs(file: RawFd) -> (i64, Vec<u8>) {
     // SAFETY: the kernel writes one `struct statfs`.
     let result = unsafe { raw(libc::SYS_fstatfs, [fd(file), pointer(bytes.as_mut_ptr()), 0, 0, 0, 0]) };
     (result, bytes)
+}
+
+/// Whether a path names a FIFO, as openat would follow it.
+pub(super) fn is_fifo(directory: RawFd, path: &CStr, follow: bool) -> bool {
+    let mut bytes = [0_u8; size_of::<libc::stat>()];
+    let flags = super::word(i64::from(if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW }));
+    let at = pointer(bytes.as_mut_ptr());
+    // SAFETY: the path is NUL-terminated, and the kernel writes one `struct stat`; both outlive the call.
+    let result =
+        unsafe { raw(libc::SYS_newfstatat, [fd(directory), pointer(path.as_ptr()), at, flags, 0, 0]) };
+    let mode = u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes"));
+    result == 0 && mode & libc::S_IFMT == libc::S_IFIFO
+}
+
+/// Opens what is open under a descriptor once more.
+pub(super) fn reopen(file: RawFd, flags: i32) -> Result<OwnedFd, i64> {
+    let path = std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no zero byte");
+    let flags = super::word(i64::from(flags | libc::O_CLOEXEC));
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    owned(unsafe { raw(libc::SYS_openat, [fd(libc::AT_FDCWD), pointer(path.as_ptr()), flags, 0, 0, 0]) })
+}
+
+/// Whether a pipe or FIFO that is open for reading has, or has had since then, one who writes. Poll does not tell of one who has
+/// written nothing; tee does, as it fails instead of finding the end, and takes nothing out.
+pub(super) fn has_writer(fifo: RawFd) -> bool {
+    if poll(&mut [libc::pollfd { fd: fifo, events: libc::POLLIN, revents: 0 }], 0) != 0 {
+        return true;
+    }
+    let Ok([_from, to]) = pipe(libc::O_NONBLOCK) else { return true };
+    let flags = u64::from(libc::SPLICE_F_NONBLOCK);
+    // SAFETY: it takes no pointer.
+    unsafe { raw(libc::SYS_tee, [fd(fifo), fd(to.as_raw_fd()), 1, flags, 0, 0]) != 0 }
+}
+
+/// flock.
+pub(super) fn flock(file: RawFd, operation: i32) -> i64 {
+    // SAFETY: it takes no pointer.
+    unsafe { raw(libc::SYS_flock, [fd(file), super::word(i64::from(operation)), 0, 0, 0, 0]) }
+}
+
+/// Makes this thread one with other rights to files; false if it may not, and then it may have some of them.
+pub(super) fn act_as(rights: &super::users::Rights) -> bool {
+    const VERSION_3: u32 = 0x2008_0522;
+    let half = |set: u64, at: u32| u32::try_from(set >> at & 0xffff_ffff).expect("32 bits");
+    let sets = [rights.effective, rights.permitted, rights.inheritable];
+    let header = [VERSION_3, 0];
+    let set_capabilities = |sets: [u64; 3]| {
+        let data = [0, 32].map(|at| sets.map(|set| half(set, at)));
+        // SAFETY: the kernel reads a header of two words and two structures of three, for the calling thread.
+        unsafe { raw(libc::SYS_capset, [pointer(header.as_ptr()), pointer(data.as_ptr()), 0, 0, 0, 0]) == 0 }
+    };
+    let set_id = |call: i64, id: u32| {
+        // SAFETY: they take no pointer, and change the calling thread alone. The second call only asks.
+        unsafe {
+            raw(call, [id.into(), 0, 0, 0, 0, 0]);
+            raw(call, [u32::MAX.into(), 0, 0, 0, 0, 0]) == i64::from(id)
+        }
+    };
+    // All that is permitted, to change the groups with.
+    let raised = set_capabilities([rights.permitted, rights.permitted, rights.inheritable]);
+    let grouped = set_groups(&rights.groups);
+    let who = set_id(libc::SYS_setfsgid, rights.gid) && set_id(libc::SYS_setfsuid, rights.uid);
+    raised && grouped && who && set_capabilities(sets)
+}
+
+/// Gives this thread other supplementary groups.
+fn set_groups(groups: &[u32]) -> bool {
+    let mut now = vec![0_u32; 1 << 16];
+    // SAFETY: the kernel writes at most as many words as the vector has.
+    let count =
+        unsafe { raw(libc::SYS_getgroups, [now.len() as u64, pointer(now.as_mut_ptr()), 0, 0, 0, 0]) };
+    if usize::try_from(count).is_ok_and(|count| now[..count] == *groups) {
+        return true;
+    }
+    // SAFETY: the kernel reads as many words as the vector has.
+    unsafe { raw(libc::SYS_setgroups, [groups.len() as u64, pointer(groups.as_ptr()), 0, 0, 0, 0]) == 0 }
 }

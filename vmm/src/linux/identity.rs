@@ -2,7 +2,7 @@
 //! or given at launch, so that nothing of it needs the journal.
 
 use super::arena::Id;
-use super::capabilities::{Capabilities, SETGID, SETUID};
+use super::capabilities::{SETGID, SETUID};
 use super::groups::{Group, LIMITS};
 use super::scheduling::Scheduling;
 use super::signals::{Pending, TaskSignals};
@@ -11,7 +11,7 @@ use super::{Guest, Kernel, Served, errno, host, int};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::layout::STACK_LIMIT;
 use crate::memory::space::Access;
-use crate::program::Launch;
+use crate::program::{Capabilities, Launch};
 use crate::ram::Virt;
 use std::ffi::CString;
 
@@ -25,8 +25,6 @@ pub(super) struct Credentials {
     pub(super) groups: Vec<u32>,
     /// PR_SET_NO_NEW_PRIVS.
     pub(super) no_new_privileges: bool,
-    /// PR_SET_KEEPCAPS.
-    pub(super) keeps_capabilities: bool,
     pub(super) capabilities: Capabilities,
 }
 
@@ -42,13 +40,14 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         gid: [ids.gid, ids.egid, ids.egid, ids.egid],
         groups: launch.groups.clone(),
         no_new_privileges: false,
-        keeps_capabilities: false,
-        capabilities: Capabilities::of([ids.uid, ids.euid, ids.euid, ids.euid]),
+        capabilities: launch.capabilities,
     };
     let group = Group {
         parent: 0,
         process_group: launch.pid,
         session: launch.parents.session,
+        terminal: None,
+        hung_up: 0,
         exit_signal: libc::SIGCHLD,
         pending: Pending::default(),
         ended: None,
@@ -159,7 +158,7 @@ pub(super) fn setsid(kernel: &mut Kernel) -> Served {
         return errno(libc::EPERM);
     }
     let group = kernel.group_mut();
-    (group.process_group, group.session) = (own, own);
+    (group.process_group, group.session, group.terminal) = (own, own, None);
     Ok(number(own))
 }
 
@@ -193,11 +192,19 @@ pub(super) fn getgroups(kernel: &Kernel, guest: &mut Guest<'_>, size: i32, addre
     Ok(groups.len() as u64)
 }
 
-/// setuid and its kin: who may become whom is as natively, but files are opened as the one who records.
-pub(super) fn set_ids(kernel: &mut Kernel, call: i64, a: &[u64; 6]) -> Served {
-    let wanted = a.map(int);
-    let [one, two, three, ..] = wanted;
-    let credentials = &mut kernel.group_mut().credentials;
+/// setuid and its kin.
+pub(super) fn set_ids(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Served {
+    let before = kernel.group().credentials.clone();
+    let result = change_ids(&mut kernel.group_mut().credentials, call, a)?;
+    if let Err(stop) = kernel.check_rights(guest) {
+        kernel.group_mut().credentials = before;
+        return Err(stop);
+    }
+    Ok(result)
+}
+
+fn change_ids(credentials: &mut Credentials, call: i64, a: &[u64; 6]) -> Served {
+    let [one, two, three, ..] = a.map(int);
     let groups =
         matches!(call, libc::SYS_setgid | libc::SYS_setregid | libc::SYS_setresgid | libc::SYS_setfsgid);
     let privileged = credentials.has(if groups { SETGID } else { SETUID });
@@ -212,6 +219,9 @@ pub(super) fn set_ids(kernel: &mut Kernel, call: i64, a: &[u64; 6]) -> Served {
         libc::SYS_setfsuid | libc::SYS_setfsgid => {
             if may(one, &before) {
                 ids[3] = or(one, file);
+            }
+            if !groups {
+                credentials.changed_for_files(file);
             }
             return Ok(u64::from(file));
         }
@@ -286,7 +296,11 @@ pub(super) fn getrandom(guest: &mut Guest<'_>, address: Virt, length: u64) -> Se
 }
 
 /// The execution domain: Linux without any of its flags, which cannot be set.
-pub(super) fn personality(persona: u64) -> Served {
+pub(super) fn personality(kernel: &mut Kernel, persona: u64) -> Served {
     const ASK: u64 = 0xffff_ffff;
-    if [0, ASK].contains(&(persona & ASK)) { Ok(0) } else { errno(libc::EINVAL) }
+    if [0, ASK].contains(&(persona & ASK)) {
+        Ok(0)
+    } else {
+        kernel.refuse("personality with flags or of another system", libc::EINVAL)
+    }
 }

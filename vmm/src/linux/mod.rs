@@ -6,14 +6,15 @@
 //! the host, and all that comes from it, passes through [`Guest::input`], so that a replay touches nothing outside.
 //!
 //! [`table`] is the one list of calls; [`passthrough`] serves those that only translate their arguments, the other modules
-//! the rest: [`files`], [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`signals`],
-//! [`polling`], [`epoll`]; [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are
+//! the rest: [`files`], [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`users`], [`signals`],
+//! [`polling`], [`epoll`], [`fifo`], [`locks`]; [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are
 //! how tasks wait. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
 //!
 //! Example: `fork` counts or copies each id of its caller for a new task; the address space is copied on write
 //! ([`crate::memory::AddressSpace::fork`]), and the new task queues behind the ready ones with zero in rax.
 
 mod arena;
+mod attempt;
 mod capabilities;
 mod chance;
 mod children;
@@ -22,6 +23,7 @@ mod descriptors;
 mod epoll;
 mod exec;
 mod exit;
+mod fifo;
 mod files;
 mod futex;
 mod groups;
@@ -31,6 +33,7 @@ mod identity;
 mod ipc;
 mod limits;
 pub(crate) mod load;
+mod locks;
 mod memory;
 mod own;
 mod passthrough;
@@ -49,6 +52,7 @@ mod time;
 mod timers;
 mod transfer;
 mod usage;
+mod users;
 mod wait;
 
 use crate::engine::{EngineError, Interrupter};
@@ -173,6 +177,10 @@ pub struct Kernel {
     timers: timers::Timers,
     /// Files that are mapped shared.
     shared: sharing::Shared,
+    /// The locks of fcntl.
+    locks: locks::Locks,
+    /// Pseudo-terminals.
+    terminals: terminal::Terminals,
     /// System V's, and message queues.
     ipc: ipc::Ipc,
     signal_files: sources::SignalFiles,
@@ -182,6 +190,8 @@ pub struct Kernel {
     again: Again,
     clock: time::Clock,
     interrupter: Interrupter,
+    /// What gretel may do to files.
+    recorder: users::Rights,
     /// The first process, and how it ended.
     first: i32,
     first_ended: Option<i32>,
@@ -191,6 +201,8 @@ pub struct Kernel {
     next_object: u64,
     /// The unknown calls that were already reported.
     reported: BTreeSet<u64>,
+    /// The requests of ioctl that were.
+    reported_ioctls: BTreeSet<u64>,
     /// What else was refused and already reported.
     refused: BTreeSet<&'static str>,
     /// Whether a call of a 32-bit program was reported.
@@ -225,17 +237,21 @@ impl Kernel {
             handlers,
             timers: timers::Timers::default(),
             shared: sharing::Shared::default(),
+            locks: locks::Locks::default(),
+            terminals: terminal::Terminals::default(),
             ipc: ipc::Ipc::default(),
             signal_files: sources::SignalFiles::default(),
             charged: 0,
             again: Again::default(),
             clock,
             interrupter,
+            recorder: users::Rights::of_recorder(launch),
             first: launch.pid,
             first_ended: None,
             outside_parent: launch.parents.parent,
             next_object: 1,
             reported: BTreeSet::new(),
+            reported_ioctls: BTreeSet::new(),
             refused: BTreeSet::new(),
             reported_32_bit: false,
         })
@@ -248,7 +264,9 @@ impl Kernel {
         let tasks = self.tasks.detached(&mut files);
         let tables = self.tables.map(|table| table.detached(&mut files));
         let places = self.places.map(|place| place.detached(&mut files));
-        Kernel { tasks, tables, places, ..self.clone() }
+        let locks = self.locks.detached(&mut files);
+        let terminals = self.terminals.detached(&mut files);
+        Kernel { tasks, tables, places, locks, terminals, ..self.clone() }
     }
 
     /// The process of the task that runs.
@@ -327,7 +345,12 @@ impl Kernel {
         again: Again,
     ) -> Result<Outcome, ProcessError> {
         self.again = again;
+        let other_user = self.become_caller(guest, number, &arguments)?;
         let served = table::serve(self, guest, number, arguments);
+        if other_user {
+            self.become_recorder();
+        }
+        self.again = Again::default();
         let outcome = match served {
             Ok(outcome) => {
                 self.restore_mask();
@@ -450,6 +473,13 @@ impl Kernel {
             tracing::warn!("{what} is not supported: {answer}");
         }
         errno(error)
+    }
+
+    /// Reports a request of ioctl that is not served, once.
+    fn say_ioctl(&mut self, request: u64) {
+        if self.reported_ioctls.insert(request) {
+            tracing::warn!("ioctl {request:#x} is not supported: ENOTTY");
+        }
     }
 
     /// Says, the first time, why INT 0x80 is a fault.

@@ -16,6 +16,8 @@ enum Source {
     Value(usize),
     /// The rights of a new file: those of the umask are taken away.
     Mode(usize),
+    /// The same, with these bits.
+    With(usize, u64),
     /// Always this.
     Constant(u64),
     /// A descriptor.
@@ -39,7 +41,7 @@ enum Source {
 }
 
 use Source::{
-    Asked, Buffer, Constant, Directory, File, In, LengthOf, Mode, Out, Path, Value, WorkingDirectory,
+    Asked, Buffer, Constant, Directory, File, In, LengthOf, Mode, Out, Path, Value, With, WorkingDirectory,
 };
 
 /// A call of the guest and the host's call for it.
@@ -60,6 +62,9 @@ const STAT: usize = size_of::<libc::stat>();
 const STATX: usize = size_of::<libc::statx>();
 const STATFS: usize = size_of::<libc::statfs>();
 const TIMES: usize = 2 * size_of::<libc::timespec>();
+/// This thread is the one who asks ([`super::users`]), as whom its effective user does.
+const EACCESS: u64 = libc::AT_EACCESS as u64;
+const EFFECTIVE: Source = Constant(EACCESS);
 const NO_FOLLOW: Source = Constant(libc::AT_SYMLINK_NOFOLLOW as u64);
 
 /// Sizes and positions here are what makes the call in [`call`] safe.
@@ -70,9 +75,9 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_newfstatat, libc::SYS_newfstatat, &[Directory(0), Asked(1), Out(2, STAT), Value(3)]),
     pass(libc::SYS_statx, libc::SYS_statx, &[Directory(0), Asked(1), Value(2), Value(3), Out(4, STATX)]),
     pass(libc::SYS_fstatfs, libc::SYS_fstatfs, &[File(0), Out(1, STATFS)]),
-    pass(libc::SYS_access, libc::SYS_faccessat, &[WorkingDirectory, Asked(0), Value(1)]),
-    pass(libc::SYS_faccessat, libc::SYS_faccessat, &[Directory(0), Asked(1), Value(2)]),
-    pass(libc::SYS_faccessat2, libc::SYS_faccessat2, &[Directory(0), Asked(1), Value(2), Value(3)]),
+    pass(libc::SYS_access, libc::SYS_faccessat2, &[WorkingDirectory, Asked(0), Value(1), EFFECTIVE]),
+    pass(libc::SYS_faccessat, libc::SYS_faccessat2, &[Directory(0), Asked(1), Value(2), EFFECTIVE]),
+    pass(libc::SYS_faccessat2, libc::SYS_faccessat2, &[Directory(0), Asked(1), Value(2), With(3, EACCESS)]),
     pass(libc::SYS_lseek, libc::SYS_lseek, &[File(0), Value(1), Value(2)]),
     pass(libc::SYS_ftruncate, libc::SYS_ftruncate, &[File(0), Value(1)]),
     pass(libc::SYS_fallocate, libc::SYS_fallocate, &[File(0), Value(1), Value(2), Value(3)]),
@@ -83,7 +88,6 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_syncfs, libc::SYS_syncfs, &[File(0)]),
     pass(libc::SYS_sync_file_range, libc::SYS_sync_file_range, &[File(0), Value(1), Value(2), Value(3)]),
     pass(libc::SYS_readahead, libc::SYS_readahead, &[File(0), Value(1), Value(2)]),
-    pass(libc::SYS_flock, libc::SYS_flock, &[File(0), Value(1)]),
     pass(libc::SYS_getdents, libc::SYS_getdents, &[File(0), Buffer(1, 2), LengthOf(1)]),
     pass(libc::SYS_getdents64, libc::SYS_getdents64, &[File(0), Buffer(1, 2), LengthOf(1)]),
     pass(libc::SYS_mkdir, libc::SYS_mkdirat, &[WorkingDirectory, Path(0), Mode(1)]),
@@ -164,6 +168,7 @@ fn prepare(kernel: &Kernel, guest: &mut Guest<'_>, from: Source, arguments: &[u6
         Value(n) => Prepared::Value(arguments[n]),
         // The file's type is among the mode's bits for mknod.
         Mode(n) => Prepared::Value(arguments[n] & !u64::from(kernel.place().umask)),
+        With(n, bits) => Prepared::Value(arguments[n] | bits),
         Constant(value) => Prepared::Value(value),
         File(n) => descriptor(kernel.files().get(int(arguments[n]))?.host()),
         Directory(n) => descriptor(kernel.host_directory(int(arguments[n]))),

@@ -1,16 +1,10 @@
 //! prctl: what a process may set about itself.
 
-use super::capabilities::{LAST, SETPCAP};
-use super::{Guest, Kernel, Served, clone, errno, int};
+use super::{Guest, Kernel, Served, capabilities, clone, errno, int};
 
 const MCE_KILL_DEFAULT: u64 = 2;
 /// What the time stamp counter does: PR_TSC_ENABLE.
 const TSC_ENABLE: u64 = 1;
-/// PR_CAP_AMBIENT_*.
-const AMBIENT_IS_SET: i32 = 1;
-const AMBIENT_RAISE: i32 = 2;
-const AMBIENT_LOWER: i32 = 3;
-const AMBIENT_CLEAR: i32 = 4;
 
 pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     let [option, value, third, fourth, fifth, _] = *a;
@@ -34,11 +28,8 @@ pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
             kernel.group_mut().dumpable = dumpable;
             0
         }),
-        libc::PR_GET_KEEPCAPS => Ok(kernel.group().credentials.keeps_capabilities.into()),
-        libc::PR_SET_KEEPCAPS => flag(value).map(|keeps| {
-            kernel.group_mut().credentials.keeps_capabilities = keeps;
-            0
-        }),
+        libc::PR_GET_KEEPCAPS => Ok(capabilities::keeps(kernel).into()),
+        libc::PR_SET_KEEPCAPS => capabilities::set_keeps(kernel, flag(value)?),
         libc::PR_SET_NO_NEW_PRIVS => {
             only(&rest)?;
             if value != 1 {
@@ -94,23 +85,11 @@ pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
             guest.write_words(value, &[kernel.tasks.current().clear_at_end])?;
             Ok(0)
         }
-        libc::PR_CAPBSET_READ if value > LAST => errno(libc::EINVAL),
-        libc::PR_CAPBSET_READ => Ok(kernel.group().credentials.capabilities.bounding >> value & 1),
+        libc::PR_CAPBSET_READ => capabilities::bounds(kernel, value),
+        libc::PR_CAPBSET_DROP => capabilities::drop_bound(kernel, value),
         libc::PR_GET_SECUREBITS => Ok(kernel.group().credentials.capabilities.securebits.into()),
-        libc::PR_CAPBSET_DROP | libc::PR_SET_SECUREBITS if !kernel.group().credentials.has(SETPCAP) => {
-            errno(libc::EPERM)
-        }
-        libc::PR_CAPBSET_DROP if value > LAST => errno(libc::EINVAL),
-        libc::PR_CAPBSET_DROP => {
-            kernel.group_mut().credentials.capabilities.bounding &= !(1 << value);
-            Ok(0)
-        }
-        libc::PR_SET_SECUREBITS if value > 0xff => errno(libc::EPERM),
-        libc::PR_SET_SECUREBITS => {
-            kernel.group_mut().credentials.capabilities.securebits = int(value).cast_unsigned();
-            Ok(0)
-        }
-        libc::PR_CAP_AMBIENT => ambient(kernel, int(value), third),
+        libc::PR_SET_SECUREBITS => capabilities::set_securebits(kernel, value),
+        libc::PR_CAP_AMBIENT => capabilities::ambient(kernel, int(value), third, [fourth, fifth]),
         // As a kernel answers that was built without it, or is older.
         _ => errno(libc::EINVAL),
     }
@@ -119,25 +98,6 @@ pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
 fn flag(value: u64) -> Served<bool> {
     match value {
         0 | 1 => Ok(value == 1),
-        _ => errno(libc::EINVAL),
-    }
-}
-
-/// The ambient set: none can be raised, for none is inheritable as programs start.
-fn ambient(kernel: &mut Kernel, what: i32, capability: u64) -> Served {
-    let ambient = &mut kernel.group_mut().credentials.capabilities.ambient;
-    match what {
-        AMBIENT_CLEAR if capability == 0 => {
-            *ambient = 0;
-            Ok(0)
-        }
-        AMBIENT_IS_SET | AMBIENT_RAISE | AMBIENT_LOWER if capability > LAST => errno(libc::EINVAL),
-        AMBIENT_IS_SET => Ok(*ambient >> capability & 1),
-        AMBIENT_LOWER => {
-            *ambient &= !(1 << capability);
-            Ok(0)
-        }
-        AMBIENT_RAISE => errno(libc::EPERM),
         _ => errno(libc::EINVAL),
     }
 }

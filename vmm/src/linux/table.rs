@@ -3,8 +3,8 @@
 use super::signals::calls as signals;
 use super::{
     Guest, Kernel, Outcome, Served, capabilities, children, clone, epoll, errno, exec, exit, files, futex,
-    identity, int, ipc, limits, memory, passthrough, pidfd, polling, prctl, processor, scheduling, sharing,
-    sources, terminal, time, timers, transfer, usage,
+    identity, int, ipc, limits, locks, memory, passthrough, pidfd, polling, prctl, processor, scheduling,
+    sharing, sources, terminal, time, timers, transfer, usage,
 };
 
 /// Serves a call, or says that there is none of this number.
@@ -64,6 +64,7 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_writev => transfer::writev(kernel, guest, a, false),
         libc::SYS_preadv => transfer::readv(kernel, guest, a, true),
         libc::SYS_pwritev => transfer::writev(kernel, guest, a, true),
+        libc::SYS_sendfile => transfer::sendfile(kernel, guest, a),
 
         // Files and descriptors.
         libc::SYS_open => files::open(kernel, guest, libc::AT_FDCWD, a[0], int(a[1]), a[2]),
@@ -74,6 +75,7 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_dup => files::dup(kernel, int(a[0])),
         libc::SYS_dup2 => files::dup2(kernel, int(a[0]), int(a[1])),
         libc::SYS_dup3 => files::dup3(kernel, int(a[0]), int(a[1]), int(a[2])),
+        libc::SYS_flock => locks::flock(kernel, guest, int(a[0]), int(a[1])),
         libc::SYS_fcntl => files::fcntl(kernel, guest, int(a[0]), int(a[1]), a[2]),
         libc::SYS_pipe => files::pipe(kernel, guest, a[0], 0),
         libc::SYS_pipe2 => files::pipe(kernel, guest, a[0], int(a[1])),
@@ -182,7 +184,7 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_getresgid => identity::getresgid(kernel, guest, a),
         libc::SYS_getgroups => identity::getgroups(kernel, guest, int(a[0]), a[1]),
         libc::SYS_setuid | libc::SYS_setgid | libc::SYS_setreuid | libc::SYS_setregid | libc::SYS_setresuid
-        | libc::SYS_setresgid | libc::SYS_setfsuid | libc::SYS_setfsgid => identity::set_ids(kernel, call, a),
+        | libc::SYS_setresgid | libc::SYS_setfsuid | libc::SYS_setfsgid => identity::set_ids(kernel, guest, call, a),
         libc::SYS_uname => identity::uname(guest, a[0]),
         libc::SYS_prlimit64 => limits::prlimit(kernel, guest, a),
         libc::SYS_getrlimit => limits::getrlimit(kernel, guest, a[0], a[1]),
@@ -210,10 +212,12 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_setpriority => scheduling::setpriority(kernel, int(a[0]), int(a[1]), int(a[2])),
         libc::SYS_ioprio_get => scheduling::ioprio_get(kernel, int(a[0]), int(a[1])),
         libc::SYS_ioprio_set => scheduling::ioprio_set(kernel, int(a[0]), int(a[1]), a[2]),
-        libc::SYS_personality => identity::personality(a[0]),
+        libc::SYS_personality => identity::personality(kernel, a[0]),
         // Refused for good, so that libc does without.
-        libc::SYS_rseq | libc::SYS_set_thread_area | libc::SYS_get_thread_area => errno(libc::ENOSYS),
-        libc::SYS_copy_file_range | libc::SYS_sendfile => errno(libc::ENOSYS),
+        libc::SYS_rseq | libc::SYS_copy_file_range => errno(libc::ENOSYS),
+        libc::SYS_set_thread_area | libc::SYS_get_thread_area => {
+            kernel.refuse("set_thread_area, a segment of 32-bit programs", libc::ENOSYS)
+        }
         _ => return None,
     })
 }

@@ -1,5 +1,6 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
+use super::descriptors::OpenFile;
 use super::wait::{WOULD_WAIT, Wait, wait};
 use super::{Guest, Kernel, Served, Stop, errno, host, int, long, retry, sources};
 use crate::engine::{Interrupter, Virt};
@@ -7,6 +8,7 @@ use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
 use crate::ram::PAGE_LEN;
 use std::os::fd::RawFd;
+use std::rc::Rc;
 
 /// A buffer of the guest: address and length.
 pub(super) type Segment = (Virt, u64);
@@ -31,6 +33,7 @@ pub(super) fn read(
     if open.queue().is_some() {
         return errno(libc::EINVAL);
     }
+    kernel.check_reader(&open)?;
     let offset = checked(offset)?;
     let (file, may_wait) = (open.host(), kernel.may_block_in_host() || offset.is_some());
     let segments = usable(guest, segments, Access::Write)?;
@@ -81,7 +84,20 @@ pub(super) fn write(
         guest.read(address, part)?;
         rest = behind;
     }
-    let room = kernel.room_in_file(guest, &file, offset, bytes.len())?;
+    write_bytes(kernel, guest, &file, bytes, offset)
+}
+
+/// Writes bytes to a file, at `offset` or at its position.
+fn write_bytes(
+    kernel: &mut Kernel,
+    guest: &mut Guest<'_>,
+    file: &Rc<OpenFile>,
+    mut bytes: Vec<u8>,
+    offset: Option<i64>,
+) -> Served {
+    kernel.check_writer(guest, file)?;
+    let typing = kernel.before_typing(guest, file)?;
+    let room = kernel.room_in_file(guest, file, offset, bytes.len())?;
     bytes.truncate(room);
     let alone = kernel.may_block_in_host();
     let mut done = kernel.again.done.min(bytes.len());
@@ -92,13 +108,16 @@ pub(super) fn write(
             Ok(count) => {
                 let count = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
                 guest.gate.output(file.output_number(), &rest[..count]);
-                kernel.after_write(guest, &file, at, &rest[..count])?;
+                kernel.after_write(guest, file, at, &rest[..count])?;
+                if let Some(settings) = &typing {
+                    kernel.after_typing(file, settings, &rest[..count]);
+                }
                 done += count;
                 if alone || count == 0 || done == bytes.len() {
                     return Ok(done as u64);
                 }
             }
-            Err(Stop::Errno(WOULD_WAIT)) => return wait(Wait::file(&file, libc::POLLOUT, done)),
+            Err(Stop::Errno(WOULD_WAIT)) => return wait(Wait::file(file, libc::POLLOUT, done)),
             Err(Stop::Errno(_)) if done > 0 => return Ok(done as u64),
             Err(stop) => {
                 if matches!(stop, Stop::Errno(libc::EPIPE)) {
@@ -108,6 +127,36 @@ pub(super) fn write(
             }
         }
     }
+}
+
+/// sendfile: what is read of one file is written to another. The first file's position moves by what was written, if it is from
+/// there that is read.
+pub(super) fn sendfile(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    let (to, from) = (kernel.files().get(int(a[0]))?, kernel.files().get(int(a[1]))?);
+    let known = if a[2] == 0 { None } else { Some(long(guest.read_words::<1>(a[2])?[0])) };
+    let special = |file: &OpenFile| file.source().is_some() || file.queue().is_some();
+    if special(&to) || special(&from) || known.is_some_and(|offset| offset < 0) {
+        return errno(libc::EINVAL);
+    }
+    let length = usize::try_from(a[3].min(LONGEST)).expect("at most LONGEST");
+    kernel.before_read(guest, &from, known, length)?;
+    let bytes = guest.input_bytes(&mut || {
+        let at = known.unwrap_or_else(|| host::seek(from.host(), 0, libc::SEEK_CUR));
+        // What has no position cannot be sent from.
+        let at = if at == -i64::from(libc::ESPIPE) { -i64::from(libc::EINVAL) } else { at };
+        let mut bytes = vec![0; usize::try_from(at).map_or(0, |_| length)];
+        let read = if at < 0 { at } else { host::read(from.host(), &mut bytes, Some(at)) };
+        bytes.truncate(usize::try_from(read).map_err(|_| read)?);
+        Ok(bytes)
+    })?;
+    let written = write_bytes(kernel, guest, &to, bytes, None)?;
+    match known {
+        Some(offset) => guest.write_words(a[2], &[super::word(offset).saturating_add(written)])?,
+        None => {
+            guest.input_number(|| host::seek(from.host(), long(written), libc::SEEK_CUR))?;
+        }
+    }
+    Ok(written)
 }
 
 /// Writes all of it if the thread is alone, and otherwise as much as the host takes without waiting: to a pipe, which has

@@ -1,6 +1,7 @@
 //! Waiting: what a task waits for while others go on, and what all of them wait for in the host. A wait is data.
 
 use super::arena::Id;
+use super::attempt::Attempt;
 use super::descriptors::{Detached, OpenFile};
 use super::futex::Owned;
 use super::{Guest, Kernel, Served, Stop, host, is_raised};
@@ -18,6 +19,9 @@ pub(super) const WOULD_WAIT: i32 = 512;
 
 /// How long the host waits at most before we look whether we are asked to stop, in nanoseconds.
 const LOOK: u64 = 500_000_000;
+
+/// The same while tasks wait for what poll does not tell.
+const LOOK_AT_ATTEMPTS: u64 = 5_000_000;
 
 /// How long a task computes at most before we look whether files that others wait for are ready, in nanoseconds.
 pub(super) const LOOK_AT_FILES: u64 = 5_000_000;
@@ -68,6 +72,8 @@ pub(super) enum On {
     Child,
     /// Any of these files with any of its events (those of poll).
     Files(Vec<(Rc<OpenFile>, i16)>),
+    /// Something of the host that poll does not tell.
+    Attempt(Rc<Attempt>),
     /// One of these signals, blocked or not.
     Signals(u64),
     /// System V's, or a message queue.
@@ -119,15 +125,17 @@ impl Wait {
     /// The same with no host's files.
     pub(super) fn detached(&self, copies: &mut Detached) -> Wait {
         let mut wait = self.clone();
-        if let On::Files(files) = &mut wait.on {
-            files.iter_mut().for_each(|(file, _)| *file = copies.file(file));
+        match &mut wait.on {
+            On::Files(files) => files.iter_mut().for_each(|(file, _)| *file = copies.file(file)),
+            On::Attempt(attempt) => *attempt = Rc::new(attempt.detached(copies)),
+            _ => {}
         }
         wait
     }
 
     /// Whether it is for files of the host.
     pub(crate) fn is_for_files(&self) -> bool {
-        matches!(self.on, On::Files(_))
+        matches!(self.on, On::Files(_) | On::Attempt(_))
     }
 
     /// What the call has to know when it is served again though nothing came of its wait.
@@ -137,7 +145,11 @@ impl Wait {
 
     /// What the call has to know when it is served again.
     pub(super) fn again(&self, why: Option<Why>) -> Again {
-        Again { why, deadline: self.deadline, done: self.done }
+        let attempt = match &self.on {
+            On::Attempt(attempt) => Some(Rc::clone(attempt)),
+            _ => None,
+        };
+        Again { why, deadline: self.deadline, done: self.done, attempt }
     }
 }
 
@@ -153,11 +165,12 @@ pub(super) enum Why {
 }
 
 /// What a call that waited has to know when it is served again; nothing of all that when it is served first.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Again {
     pub(super) why: Option<Why>,
     pub(super) deadline: Option<Deadline>,
     pub(super) done: usize,
+    pub(super) attempt: Option<Rc<Attempt>>,
 }
 
 /// Makes the call wait.
@@ -208,15 +221,17 @@ impl Kernel {
                 }
             }
         }
-        if files.is_empty() && limit == Some(0) {
+        let attempts = self.attempts();
+        if files.is_empty() && attempts.is_empty() && limit == Some(0) {
             return Ok(Waited::Over);
         }
         let interrupter = self.interrupter.clone();
         let input = guest.gate.input(&mut || {
-            let result = poll(&mut files, limit, &interrupter);
+            let (result, attempted) = poll(&mut files, &attempts, limit, &interrupter);
             let ready = owners.iter().zip(&files).filter(|(_, file)| file.revents != 0);
             let mut tasks: Vec<i32> = ready.map(|(id, _)| *id).collect();
             tasks.dedup();
+            tasks.extend(attempted);
             Input::Ready { result, tasks }
         })?;
         let Input::Ready { result, tasks } = input else { return Err(GateError::OtherInput(input.kind())) };
@@ -228,19 +243,31 @@ impl Kernel {
 }
 
 /// Polls for so many nanoseconds or for ever, or until we are asked to stop, which is looked at now and then: a signal that
-/// comes right before the host's call does not interrupt it.
-fn poll(files: &mut [libc::pollfd], limit: Option<u64>, interrupter: &Interrupter) -> i64 {
+/// comes right before the host's call does not interrupt it. With the result, the tasks whose attempts are ready.
+fn poll(
+    files: &mut [libc::pollfd],
+    attempts: &[(i32, Rc<Attempt>)],
+    limit: Option<u64>,
+    interrupter: &Interrupter,
+) -> (i64, Vec<i32>) {
     let end = limit.and_then(|limit| Instant::now().checked_add(Duration::from_nanos(limit)));
+    let look = if attempts.is_empty() { LOOK } else { LOOK_AT_ATTEMPTS };
     loop {
         if is_raised(interrupter) {
-            return -i64::from(libc::EINTR);
+            return (-i64::from(libc::EINTR), Vec::new());
         }
+        let ready = attempts.iter().filter(|(_, attempt)| attempt.is_ready());
+        let ready: Vec<i32> = ready.map(|(id, _)| *id).collect();
         let left = end.map_or(u64::MAX, |end| {
             u64::try_from(end.saturating_duration_since(Instant::now()).as_nanos()).unwrap_or(u64::MAX)
         });
-        let result = host::poll_for(files, left.min(LOOK));
-        if result != -i64::from(libc::EINTR) && (result != 0 || left <= LOOK) {
-            return result;
+        let left = if ready.is_empty() { left } else { 0 };
+        let result = host::poll_for(files, left.min(look));
+        if !ready.is_empty() {
+            return (0, ready);
+        }
+        if result != -i64::from(libc::EINTR) && (result != 0 || left <= look) {
+            return (result, ready);
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::memory::sites::behind_pause;
 pub use crate::memory::{AddressSpace, MappingInfo, Rights};
 pub use crate::position::comparable;
 use crate::position::{ARITHMETIC_FLAGS, Position};
-pub use crate::program::{Ids, Interpreter, Launch, Parents, Streams};
+pub use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents, Streams};
 use crate::ram::{Memory, Virt};
 pub use crate::signal::Death;
 use crate::signal::Raised;

@@ -4,7 +4,7 @@ use super::constants::{RANDOM, RESOURCE, USAGE_OF};
 use super::rows;
 use super::shape::Extent::{ArgTimes, ResultTimes, Struct};
 use super::shape::Kind::{Enum, Flags, Hex, Id, In, InOut, Int, Out, Pid, Size};
-use super::shape::Served::{Fixed, Host, Missing, Ours};
+use super::shape::Served::{Host, Ours};
 use super::structs::{CAP_DATA, CAP_HEADER, NOISE, RLIMIT, RUSAGE, SYSINFO, UNSIGNED, UTSNAME};
 
 rows! {
@@ -21,18 +21,18 @@ rows! {
     113 setreuid(ruid: Id, euid: Id) -> Int, Ours;
     114 setregid(rgid: Id, egid: Id) -> Int, Ours;
     115 getgroups(size: Int,
-        list: Out(ResultTimes(0, &UNSIGNED))) -> Size, Fixed(0, "the process has no other groups");
-    116 setgroups(size: Int, list: In(ArgTimes(0, &UNSIGNED))) -> Int, Missing;
+        list: Out(ResultTimes(0, &UNSIGNED))) -> Size, Ours;
+    116 setgroups(size: Int, list: In(ArgTimes(0, &UNSIGNED))) -> Int, Ours;
     117 setresuid(ruid: Id, euid: Id, suid: Id) -> Int, Ours;
     118 getresuid(ruid: Out(Struct(&UNSIGNED)), euid: Out(Struct(&UNSIGNED)),
         suid: Out(Struct(&UNSIGNED))) -> Int, Ours;
     119 setresgid(rgid: Id, egid: Id, sgid: Id) -> Int, Ours;
     120 getresgid(rgid: Out(Struct(&UNSIGNED)), egid: Out(Struct(&UNSIGNED)),
         sgid: Out(Struct(&UNSIGNED))) -> Int, Ours;
-    122 setfsuid(fsuid: Id) -> Int, Missing;
-    123 setfsgid(fsgid: Id) -> Int, Missing;
-    125 capget(hdrp: InOut(Struct(&CAP_HEADER)), datap: Out(Struct(&CAP_DATA))) -> Int, Missing;
-    126 capset(hdrp: InOut(Struct(&CAP_HEADER)), datap: In(Struct(&CAP_DATA))) -> Int, Missing;
+    122 setfsuid(fsuid: Id) -> Int, Ours;
+    123 setfsgid(fsgid: Id) -> Int, Ours;
+    125 capget(hdrp: InOut(Struct(&CAP_HEADER)), datap: Out(Struct(&CAP_DATA))) -> Int, Ours;
+    126 capset(hdrp: InOut(Struct(&CAP_HEADER)), datap: In(Struct(&CAP_DATA))) -> Int, Ours;
     135 personality(persona: Hex) -> Int, Ours;
     160 setrlimit(resource: Enum(RESOURCE), rlim: In(Struct(&RLIMIT))) -> Int, Ours;
     302 prlimit64(pid: Pid, resource: Enum(RESOURCE), new_limit: In(Struct(&RLIMIT)),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use vmm::cpu_model::Model;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 use vmm::gate::{Event, Gate, GateError, Input, Preemption, Time};
-use vmm::process::{Launch, Parents, Process, Step, Streams, comparable};
+use vmm::process::{Capabilities, Launch, Parents, Process, Step, Streams, comparable};
 use x86::state::Regs;
 
 /// Guest memory: much more than any of the programs touches.
@@ -181,6 +181,7 @@ impl Run {
             parents: Parents { parent: PID - 1, group: PID, session: PID },
             umask: 0o22,
             cpu: self.cpu,
+            capabilities: Capabilities::usual(true),
             ..Launch::default()
         }
     }

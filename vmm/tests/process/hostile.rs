@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vmm::cpu_model::Model;
 use vmm::engine::soft::SoftCpu;
 use vmm::gate::{Event, FileContent, Gate, GateError, Input, MemoryWrite, Time};
-use vmm::process::{Launch, Process, ProcessError, Step};
+use vmm::process::{Capabilities, Launch, Process, ProcessError, Step};
 use x86::state::Regs;
 
 /// Reproducible numbers (xorshift64).
@@ -117,6 +117,7 @@ fn start(seed: u64) -> Process {
         cwd: b"/".to_vec(),
         pid: 1000,
         cpu: Model::V2,
+        capabilities: Capabilities::usual(true),
         ..Launch::default()
     };
     let machine = SoftCpu::machine(64 << 20).expect("memory").any();

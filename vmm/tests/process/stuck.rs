@@ -7,7 +7,7 @@ use vmm::engine::{
     Counters, Cpu, EngineError, EngineKind, Exception, Exit, Interrupter, Machine, Phys, Until,
 };
 use vmm::gate::{Event, Gate, GateError, Input, Time};
-use vmm::process::{Launch, Process, ProcessError, Step};
+use vmm::process::{Capabilities, Launch, Process, ProcessError, Step};
 use vmm::ram::Memory;
 use x86::state::{Fpu, Regs};
 
@@ -88,6 +88,7 @@ fn an_engine_that_faults_for_ever_is_given_up() {
         cwd: b"/".to_vec(),
         pid: 1000,
         cpu: Model::V2,
+        capabilities: Capabilities::usual(true),
         ..Launch::default()
     };
     // The program is a system call in a loop; the engine sticks at the jump behind the first.

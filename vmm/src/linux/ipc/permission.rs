@@ -102,8 +102,7 @@ mod tests {
             gid: [gid; 4],
             groups: groups.to_vec(),
             no_new_privileges: false,
-            keeps_capabilities: false,
-            capabilities: super::super::super::capabilities::Capabilities::of([uid; 4]),
+            capabilities: crate::program::Capabilities::usual(uid == 0),
         }
     }
 

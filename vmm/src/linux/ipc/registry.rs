@@ -148,8 +148,7 @@ mod tests {
             gid: [1; 4],
             groups: Vec::new(),
             no_new_privileges: false,
-            keeps_capabilities: false,
-            capabilities: super::super::super::capabilities::Capabilities::of([1; 4]),
+            capabilities: crate::program::Capabilities::usual(false),
         };
         let who = Who { credentials: &credentials };
         let mut all = Registry::default();

@@ -43,8 +43,17 @@ impl Inode {
 
     /// As an input has it: nothing for what is no regular file.
     pub(super) fn bytes_of(file: i32) -> Vec<u8> {
-        let inode = host::stat(file).ok().and_then(Inode::of);
-        inode.map_or_else(Vec::new, |inode| [inode.device.to_le_bytes(), inode.number.to_le_bytes()].concat())
+        host::stat(file).ok().and_then(Inode::of).map_or_else(Vec::new, Inode::bytes)
+    }
+
+    /// The same, whatever kind of file it is.
+    pub(super) fn bytes_of_any(file: i32) -> Vec<u8> {
+        let inode = host::stat(file).map(|[device, number, ..]| Inode { device, number });
+        inode.map_or_else(|_| Vec::new(), Inode::bytes)
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        [self.device.to_le_bytes(), self.number.to_le_bytes()].concat()
     }
 
     /// The other way round.

@@ -1,0 +1,217 @@
+//! Terminals: ioctl, and pseudo-terminals between processes of the guest.
+//!
+//! What is written and read, the settings and the line discipline are the host's. Sessions and process groups are the guest's
+//! own, which the host knows nothing of, so a terminal that the guest has made has its job control here: whose controlling
+//! terminal it is and who is in the foreground ([`control`]), and the signals of keys ([`keys`]). The terminal that gretel
+//! itself was started on is another one: its signals go to gretel.
+//!
+//! Example: sshd opens a master, and a shell on the slave makes it its controlling terminal and runs a command in a group of
+//! its own. A byte 3 that is written to the master is a SIGINT to that group.
+
+mod control;
+mod keys;
+
+use super::descriptors::OpenFile;
+use super::passthrough::check;
+use super::{Guest, Kernel, Served, errno, host, int};
+use crate::gate::{Input, MemoryWrite};
+use crate::ram::Virt;
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+use std::rc::{Rc, Weak};
+
+/// Which way a request's data goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The host reads it.
+    In,
+    /// The host writes it.
+    Out,
+    /// It is the argument itself.
+    Value,
+}
+
+/// The requests that are passed on: number, direction and size of what the argument points to
+/// (asm-generic/ioctls.h).
+const REQUESTS: &[(u64, Way, usize)] = &[
+    (libc::TCGETS, Way::Out, KERNEL_TERMIOS),
+    (libc::TCSETS, Way::In, KERNEL_TERMIOS),
+    (libc::TCSETSW, Way::In, KERNEL_TERMIOS),
+    (libc::TCSETSF, Way::In, KERNEL_TERMIOS),
+    (libc::TCFLSH, Way::Value, 0),
+    (libc::TCSBRK, Way::Value, 0),
+    (libc::TCXONC, Way::Value, 0),
+    (libc::TIOCGWINSZ, Way::Out, size_of::<libc::winsize>()),
+    (libc::TIOCSWINSZ, Way::In, size_of::<libc::winsize>()),
+    (libc::TIOCGPGRP, Way::Out, 4),
+    (libc::TIOCOUTQ, Way::Out, 4),
+    (libc::TIOCGPTN, Way::Out, 4),
+    (libc::TIOCSPTLCK, Way::In, 4),
+    (TIOCGPTLCK, Way::Out, 4),
+    (libc::TIOCPKT, Way::In, 4),
+    (TIOCGPKT, Way::Out, 4),
+    (libc::TIOCEXCL, Way::Value, 0),
+    (libc::TIOCNXCL, Way::Value, 0),
+    (libc::FIONREAD, Way::Out, 4),
+    (libc::FIONBIO, Way::In, 4),
+];
+
+/// Those that are not passed on while the caller is in the background of its terminal (`tty_ioctl` of drivers/tty).
+const IN_FOREGROUND: [u64; 6] =
+    [libc::TCSETS, libc::TCSETSW, libc::TCSETSF, libc::TCFLSH, libc::TCSBRK, libc::TCXONC];
+
+/// Size of the kernel's `struct termios`, which is not libc's.
+const KERNEL_TERMIOS: usize = 36;
+const TIOCGPTLCK: u64 = 0x8004_5439;
+const TIOCGPKT: u64 = 0x8004_5438;
+
+/// Which end of a pseudo-terminal of the guest's an open file is, by the terminal's number here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Master(u64),
+    Slave(u64),
+}
+
+impl Side {
+    fn terminal(self) -> u64 {
+        match self {
+            Side::Master(terminal) | Side::Slave(terminal) => terminal,
+        }
+    }
+}
+
+/// A pseudo-terminal of the guest's.
+#[derive(Clone, Debug)]
+struct Terminal {
+    /// Its number in /dev/pts.
+    index: u32,
+    /// The terminal is hung up when the master is closed.
+    master: Weak<OpenFile>,
+    /// The session whose controlling terminal it is, or zero, and that session's foreground group.
+    session: i32,
+    foreground: i32,
+    /// The next byte is no key.
+    literal: bool,
+}
+
+/// All of them, by their numbers here: the host's are used again.
+#[derive(Clone, Default)]
+pub(super) struct Terminals {
+    all: BTreeMap<u64, Terminal>,
+}
+
+impl Terminals {
+    /// The same with no host's files.
+    pub(super) fn detached(&self, files: &mut super::descriptors::Detached) -> Terminals {
+        let mut copy = self.clone();
+        for terminal in copy.all.values_mut() {
+            let master = terminal.master.upgrade().map(|file| Rc::downgrade(&files.file(&file)));
+            terminal.master = master.unwrap_or_default();
+        }
+        copy
+    }
+}
+
+/// What an open file of the host is: the kind, and the number in /dev/pts; nothing for what is no pseudo-terminal.
+pub(super) fn told(file: RawFd) -> Vec<u8> {
+    const MULTIPLEXER: u64 = 5 << 8 | 2;
+    const SLAVES: std::ops::RangeInclusive<u32> = 136..=143;
+    let Ok([_, _, mode, device, _]) = host::stat(file) else { return Vec::new() };
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    if mode & u64::from(libc::S_IFMT) != u64::from(libc::S_IFCHR) {
+        return Vec::new();
+    }
+    if device == MULTIPLEXER {
+        let mut index = [0; 4];
+        host::ioctl(file, libc::TIOCGPTN, &mut index);
+        return [&b"m"[..], &index].concat();
+    }
+    match SLAVES.contains(&major) {
+        true => [&b"s"[..], &((major - SLAVES.start()) << 8 | minor).to_le_bytes()].concat(),
+        false => Vec::new(),
+    }
+}
+
+impl Kernel {
+    /// The open file of a pseudo-terminal, from what [`told`] said of it; `None` if it is none of the guest's.
+    pub(super) fn terminal_file(
+        &mut self,
+        told: &[u8],
+        file: &mut Option<std::os::fd::OwnedFd>,
+    ) -> Option<Rc<OpenFile>> {
+        let (kind, index) = told.split_first()?;
+        let index = u32::from_le_bytes(index.try_into().ok()?);
+        if *kind == b's' {
+            let found = self.terminals.all.iter().find(|(_, terminal)| terminal.index == index);
+            let side = Side::Slave(*found?.0);
+            return Some(OpenFile::of_terminal(file.take(), side));
+        }
+        let number = self.new_object();
+        let master = OpenFile::of_terminal(file.take(), Side::Master(number));
+        let terminal =
+            Terminal { index, master: Rc::downgrade(&master), session: 0, foreground: 0, literal: false };
+        self.terminals.all.insert(number, terminal);
+        Some(master)
+    }
+}
+
+pub(super) fn ioctl(
+    kernel: &mut Kernel,
+    guest: &mut Guest<'_>,
+    number: i32,
+    request: u64,
+    address: Virt,
+) -> Served {
+    let file = kernel.files().get(number)?;
+    let request = request & 0xffff_ffff;
+    if request == libc::FIOCLEX || request == libc::FIONCLEX {
+        kernel.files_mut().set_close_on_exec(number, request == libc::FIOCLEX)?;
+        return Ok(0);
+    }
+    if let Some(side) = file.terminal() {
+        if let Some(served) = control::ioctl(kernel, guest, &file, side, request, address) {
+            return served;
+        }
+        if IN_FOREGROUND.contains(&request) && matches!(side, Side::Slave(_)) {
+            kernel.check_foreground(side, libc::SIGTTOU)?;
+        }
+    }
+    pass(kernel, guest, &file, request, address)
+}
+
+/// Passes a request on to the host.
+fn pass(kernel: &mut Kernel, guest: &mut Guest<'_>, file: &OpenFile, request: u64, address: Virt) -> Served {
+    let Some(&(_, way, size)) = REQUESTS.iter().find(|(known, ..)| *known == request) else {
+        kernel.say_ioctl(request);
+        return errno(libc::ENOTTY);
+    };
+    let mut bytes = vec![0; size];
+    match way {
+        Way::In => guest.read(address, &mut bytes)?,
+        Way::Out => check(guest, address, size as u64)?,
+        Way::Value => {}
+    }
+    guest.input(&mut || {
+        let result = match way {
+            Way::Value => host::ioctl_value(file.host(), request, int(address)),
+            _ => host::ioctl(file.host(), request, &mut bytes),
+        };
+        let told = way == Way::Out && result >= 0;
+        let writes = told.then(|| MemoryWrite { address, bytes: bytes.clone() });
+        Input::Bytes { result, writes: writes.into_iter().collect() }
+    })
+}
+
+/// Opens the slave of a master (TIOCGPTPEER).
+fn open_peer(
+    kernel: &mut Kernel,
+    guest: &mut Guest<'_>,
+    master: &OpenFile,
+    terminal: u64,
+    flags: i32,
+) -> Served {
+    kernel.files().free(0)?;
+    let opened = super::files::open_host(guest, &mut || host::open_peer(master.host(), flags))?;
+    let file = OpenFile::of_terminal(opened, Side::Slave(terminal));
+    kernel.files_mut().install(file, flags & libc::O_CLOEXEC != 0, 0)
+}

@@ -1,0 +1,96 @@
+//! Whose files the host opens. A program that has become another user, or has given up capabilities, has that user's rights to
+//! files: what decides about them in the host belongs to the thread that asks, so for a call of such a program, this thread
+//! takes those [`Rights`], and comes back to its own behind the call.
+//!
+//! Example: gretel runs as root, and a server calls setuid(33). Its open of a file of root's is served with 33 as this thread's
+//! user for files and none of root's capabilities, and fails with EACCES.
+
+use super::identity::Credentials;
+use super::{Guest, Kernel, Served, errno, host};
+use crate::failure::ProcessError;
+use crate::program::Launch;
+
+/// What decides in the host about what a call may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rights {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) groups: Vec<u32>,
+    pub(super) effective: u64,
+    /// The sets that stay, as long as what is effective is among them.
+    pub(super) permitted: u64,
+    pub(super) inheritable: u64,
+}
+
+impl Rights {
+    /// Those of gretel itself, as of the program that it starts.
+    pub(super) fn of_recorder(launch: &Launch) -> Rights {
+        let sets = &launch.capabilities;
+        Rights {
+            uid: launch.ids.euid,
+            gid: launch.ids.egid,
+            groups: launch.groups.clone(),
+            effective: sets.effective,
+            permitted: sets.permitted,
+            inheritable: sets.inheritable,
+        }
+    }
+
+    /// Those of a process, or with `real`, those that access asks for.
+    fn of(credentials: &Credentials, real: bool, recorder: &Rights) -> Rights {
+        let Credentials { uid, gid, groups, .. } = credentials;
+        let which = if real { 0 } else { 3 };
+        let effective = if real { credentials.for_access() } else { credentials.capabilities.effective };
+        Rights {
+            uid: uid[which],
+            gid: gid[which],
+            groups: groups.clone(),
+            effective: effective & recorder.permitted,
+            ..*recorder
+        }
+    }
+}
+
+impl Kernel {
+    /// Makes this thread what the process that runs is for the call; whether it is another than before.
+    pub(super) fn become_caller(
+        &self,
+        guest: &Guest<'_>,
+        number: u64,
+        arguments: &[u64; 6],
+    ) -> Result<bool, ProcessError> {
+        if guest.gate.replaying() {
+            return Ok(false);
+        }
+        let real = match i64::try_from(number) {
+            Ok(libc::SYS_access | libc::SYS_faccessat) => true,
+            Ok(libc::SYS_faccessat2) => super::int(arguments[3]) & libc::AT_EACCESS == 0,
+            _ => false,
+        };
+        let rights = Rights::of(&self.group().credentials, real, &self.recorder);
+        let other = rights != self.recorder;
+        if other && !host::act_as(&rights) {
+            return Err(ProcessError::User { uid: rights.uid, gid: rights.gid });
+        }
+        Ok(other)
+    }
+
+    /// Makes this thread gretel's own again.
+    pub(super) fn become_recorder(&self) {
+        assert!(host::act_as(&self.recorder), "a thread may always come back to what it was");
+    }
+
+    /// That the host lets a process be who it has just become; EINVAL if it does not know that user, as in a user namespace.
+    pub(super) fn check_rights(&self, guest: &mut Guest<'_>) -> Served<()> {
+        let rights = Rights::of(&self.group().credentials, false, &self.recorder);
+        if rights == self.recorder {
+            return Ok(());
+        }
+        let allowed = guest.input_number(|| {
+            let allowed = host::act_as(&rights);
+            self.become_recorder();
+            allowed.into()
+        })?;
+        if allowed == 0 { errno(libc::EINVAL) } else { Ok(()) }
+    }
+}
