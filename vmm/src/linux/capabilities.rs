@@ -26,9 +26,9 @@ const NO_SETUID_FIXUP: u32 = 4;
 /// Sets of capabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Capabilities {
-    effective: u64,
-    permitted: u64,
-    inheritable: u64,
+    pub(super) effective: u64,
+    pub(super) permitted: u64,
+    pub(super) inheritable: u64,
     pub(super) bounding: u64,
     pub(super) ambient: u64,
     pub(super) securebits: u32,

@@ -1,7 +1,8 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
+use super::descriptors::Source;
 use super::wait::{WOULD_WAIT, Wait, wait};
-use super::{Guest, Kernel, Served, Stop, errno, host, int, long, retry, sources};
+use super::{Guest, Kernel, Served, Stop, errno, host, int, long, proc, retry, sources};
 use crate::engine::{Interrupter, Virt};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
@@ -25,6 +26,9 @@ pub(super) fn read(
     offset: Option<u64>,
 ) -> Served {
     let open = kernel.files().get(descriptor)?;
+    if let Some(Source::Proc(object)) = open.source() {
+        return proc::open::read(kernel, guest, object, segments, offset);
+    }
     if let Some(source) = open.source() {
         return sources::read(kernel, guest, &open, source, segments, offset);
     }
@@ -70,7 +74,7 @@ pub(super) fn write(
     offset: Option<u64>,
 ) -> Served {
     let (file, offset) = (kernel.files().get(descriptor)?, checked(offset)?);
-    if file.source().is_some() || file.queue().is_some() {
+    if !matches!(file.source(), None | Some(Source::Proc(_))) || file.queue().is_some() {
         return errno(libc::EINVAL);
     }
     let segments = usable(guest, segments, Access::Read)?;
@@ -80,6 +84,9 @@ pub(super) fn write(
         let (part, behind) = rest.split_at_mut(length);
         guest.read(address, part)?;
         rest = behind;
+    }
+    if let Some(Source::Proc(object)) = file.source() {
+        return proc::open::write(kernel, guest, object, &bytes, offset);
     }
     let room = kernel.room_in_file(guest, &file, offset, bytes.len())?;
     bytes.truncate(room);
