@@ -53,14 +53,21 @@ pub(super) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u32) -> Resu
 
 /// openat2 with these flags, mode and rules; links of /proc to open files are not followed, and nothing in a /proc is opened: ENOENT.
 pub(super) fn open_by(directory: RawFd, path: &CStr, how: [u64; 3]) -> Result<OwnedFd, i64> {
+    let missing = -i64::from(libc::ENOENT);
     let [flags, mode, rules] = how;
     let how = [flags | super::word(i64::from(libc::O_CLOEXEC)), mode, rules | libc::RESOLVE_NO_MAGICLINKS];
     // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
     let opened = owned(unsafe {
         let size = size_of_val(&how) as u64;
         raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
-    })?;
-    if is_proc(opened.as_raw_fd()) { Err(-i64::from(libc::ENOENT)) } else { Ok(opened) }
+    });
+    match opened {
+        Ok(file) if is_proc(file.as_raw_fd()) => Err(missing),
+        Err(error) if error == -i64::from(libc::ELOOP) && rules & libc::RESOLVE_NO_SYMLINKS == 0 => {
+            Err(missing)
+        }
+        opened => opened,
+    }
 }
 
 /// Opens a path only to know what it leads to, over no link of /proc to what is open; the flags are O_NOFOLLOW and O_DIRECTORY.
