@@ -196,3 +196,103 @@ fn a_program_under_address_sanitizer_leaves_a_core() {
         assert!(shown.code == 0 && shown.out().contains("main+"), "{}{}", shown.out(), shown.err);
     }
 }
+
+/// Tries every call that takes a path, by several ways, on the folder in /proc of the process whose number it is given, and on its own
+/// descriptors as far as they are not open; says which answers are not ENOENT.
+const REACHES: &str = r#"
+    #define _GNU_SOURCE
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/stat.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    static const char *path;
+    static void is(const char *call, long result) {
+        if (result != -1 || errno != ENOENT) printf("%s %s: %ld %d\n", call, path, result, errno);
+    }
+    static int folder;
+    static void all(const char *way) {
+        char buffer[4096];
+        unsigned long how[3] = {0, 0, 0}, beneath[3] = {0, 0, 0x10}, times[4] = {1, 0, 1, 0};
+        char *none[] = {0};
+        path = way;
+        is("open", syscall(SYS_open, path, O_RDONLY));
+        is("open to write", syscall(SYS_open, path, O_RDWR | O_CREAT, 0600));
+        is("openat", syscall(SYS_openat, folder, path[0] == '/' ? path + 1 : path, O_PATH | O_NOFOLLOW));
+        is("openat2", syscall(SYS_openat2, AT_FDCWD, path, how, sizeof how));
+        is("openat2 below", syscall(SYS_openat2, folder, path[0] == '/' ? path : "/proc/self/none", beneath, sizeof beneath));
+        is("stat", syscall(SYS_stat, path, buffer));
+        is("lstat", syscall(SYS_lstat, path, buffer));
+        is("newfstatat", syscall(SYS_newfstatat, AT_FDCWD, path, buffer, 0));
+        is("statx", syscall(SYS_statx, AT_FDCWD, path, 0, 0x7ff, buffer));
+        is("access", syscall(SYS_access, path, 0));
+        is("faccessat2", syscall(SYS_faccessat2, AT_FDCWD, path, 0, AT_SYMLINK_NOFOLLOW));
+        is("readlink", syscall(SYS_readlink, path, buffer, sizeof buffer));
+        is("chmod", syscall(SYS_chmod, path, 0777));
+        is("fchmodat", syscall(SYS_fchmodat, AT_FDCWD, path, 0777));
+        is("chown", syscall(SYS_chown, path, 0, 0));
+        is("lchown", syscall(SYS_lchown, path, 0, 0));
+        is("fchownat", syscall(SYS_fchownat, AT_FDCWD, path, 0, 0, 0));
+        is("utimensat", syscall(SYS_utimensat, AT_FDCWD, path, times, 0));
+        is("utimes", syscall(SYS_utimes, path, times));
+        is("futimesat", syscall(SYS_futimesat, AT_FDCWD, path, times));
+        is("truncate", syscall(SYS_truncate, path, 0));
+        is("statfs", syscall(SYS_statfs, path, buffer));
+        is("chdir", syscall(SYS_chdir, path));
+        is("execve", syscall(SYS_execve, path, none, none));
+        is("link", syscall(SYS_link, path, "folder/link"));
+        is("linkat", syscall(SYS_linkat, AT_FDCWD, path, AT_FDCWD, "folder/link", AT_SYMLINK_FOLLOW));
+        is("rename", syscall(SYS_rename, path, "folder/name"));
+        is("rename to", syscall(SYS_rename, "way", path));
+        is("unlink", syscall(SYS_unlink, path));
+        is("rmdir", syscall(SYS_rmdir, path));
+        is("mkdir", syscall(SYS_mkdir, path, 0700));
+        is("mknod", syscall(SYS_mknod, path, 0100600, 0));
+        is("symlink", syscall(SYS_symlink, "x", path));
+    }
+    static void every_way(const char *number, const char *name) {
+        const char *ways[] = {"/proc/%s%s", "way/%s%s", "root/proc/%s%s", "folder/../way/%s%s", "/proc/self/../%s%s"};
+        for (unsigned w = 0; w < sizeof ways / sizeof *ways; w++) {
+            char text[200];
+            snprintf(text, sizeof text, ways[w], number, name);
+            all(text);
+        }
+    }
+    int main(int argc, char **argv) {
+        const char *names[] = {"", "/mem", "/exe", "/cwd", "/maps", "/fd", "/fd/0", "/fd/1", "/fd/3", "/fd/4", "/fd/5", "/fd/6", "/task",
+                               "/root/etc/passwd", "/ns/mnt"};
+        char own[20], name[20];
+        if (argc != 2 || symlink("/proc", "way") || symlink("/proc/self/root", "root") || mkdir("folder", 0700)) return 1;
+        folder = open("/", O_PATH | O_DIRECTORY);
+        for (unsigned n = 0; n < sizeof names / sizeof *names; n++) every_way(argv[1], names[n]);
+        snprintf(own, sizeof own, "%d", getpid());
+        for (int n = folder + 1; n < 40; n++) {
+            snprintf(name, sizeof name, "/fd/%d", n);
+            every_way(own, name);
+        }
+        puts("all tried");
+        return 0;
+    }"#;
+
+/// A program reaches no process outside, and of the recorder, which has its number, nothing that is open.
+#[test]
+fn no_process_outside_can_be_reached_through_proc() {
+    let place = Place::new();
+    let Some(_) = place.compile("reaches", REACHES) else { return };
+    for engine in engines() {
+        let folder = place.path(engine);
+        fs::create_dir(&folder).unwrap();
+        let gretel = env!("CARGO_BIN_EXE_gretel");
+        let line = format!(
+            "cd {engine} && {gretel} record --engine {engine} -o ../rec-{engine} -- ../reaches $$; exit $?"
+        );
+        let recorded = place.sh(&line);
+        assert_eq!((recorded.out().as_str(), recorded.code), ("all tried\n", 0), "{}", recorded.err);
+        assert_eq!(fs::read_dir(folder.join("folder")).unwrap().count(), 0, "a link to what gretel has open");
+        for replayer in engines() {
+            assert_eq!(place.replay(&format!("rec-{engine}"), replayer)["status_or_signal"], 0);
+        }
+    }
+}

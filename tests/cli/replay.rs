@@ -57,9 +57,11 @@ fn programs_find_themselves_in_proc_and_not_gretel() {
         for (n, (applet, out, code)) in [
             (&["readlink", "/proc/self/exe"][..], "/busybox\n", 0),
             (&["sh", "-c", "echo said >/dev/stdout"], "said\n", 0),
-            (&["cat", "/proc/self/maps"], "", 1),
-            (&["cat", "/proc/thread-self/mem"], "", 1),
-            (&["sh", "-c", "cd /proc && read line <self/maps"], "", 1),
+            (&["sh", "-c", "grep -c '\\[stack\\]' /proc/self/maps"], "1\n", 0),
+            (&["cat", "/proc/self/comm"], "busybox\n", 0),
+            (&["sh", "-c", "cd /proc && read name rest <self/status && echo $name"], "Name:\n", 0),
+            (&["cat", "/proc/sys/kernel/hostname"], "gretel\n", 0),
+            (&["cat", "/sys/devices/system/cpu/online"], "0\n", 0),
             (&["readlink", "/proc/self/fd/3"], "", 1),
         ]
         .into_iter()

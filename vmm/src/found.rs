@@ -60,10 +60,12 @@ impl Found {
     /// Replaces the file at once: another replay may be reading it.
     fn save(&self, file: &Path) -> io::Result<()> {
         let new = file.with_extension(std::process::id().to_string());
-        private_file(&new)?.write_all(&self.encode()).and_then(|()| fs::rename(&new, file)).inspect_err(|_| {
-            // What cannot be written cannot be left either; the error that counts is the first.
-            let _ = fs::remove_file(&new);
-        })
+        private_file(&new)?.write_all(&self.encode()).and_then(|()| fs::rename(&new, file)).inspect_err(
+            |_| {
+                // What cannot be written cannot be left either; the error that counts is the first.
+                let _ = fs::remove_file(&new);
+            },
+        )
     }
 }
 

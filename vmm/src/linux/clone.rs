@@ -209,6 +209,7 @@ impl Kernel {
             vfork_parent: None,
             parent_death_signal: 0,
             cpu: 0,
+            started: self.clock.shown().monotonic,
             scheduling,
             state: None,
         }
@@ -231,6 +232,7 @@ impl Kernel {
             executed: false,
             cpu: 0,
             children_cpu: 0,
+            started: self.clock.shown().monotonic,
             ..from_group.clone()
         };
         self.groups.insert(id, group);

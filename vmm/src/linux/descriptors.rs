@@ -40,6 +40,8 @@ pub(super) enum Source {
     Timer(u64),
     /// Signals (signalfd).
     Signals(u64),
+    /// A file of /proc.
+    Proc(u64),
 }
 
 #[derive(Debug)]
@@ -74,6 +76,15 @@ impl OpenFile {
     /// A file that the host opened, of which it is known whether it is a regular one.
     pub(super) fn of_file(host: Option<OwnedFd>, inode: Option<Inode>) -> Rc<OpenFile> {
         Rc::new(OpenFile { inode, ..OpenFile::of(host) })
+    }
+
+    /// The same, of what was open before: what goes to a standard stream is its output by this way, too.
+    pub(super) fn opened_again(
+        host: Option<OwnedFd>,
+        inode: Option<Inode>,
+        before: &OpenFile,
+    ) -> Rc<OpenFile> {
+        Rc::new(OpenFile { inode, standard: before.standard, ..OpenFile::of(host) })
     }
 
     /// An open message queue; the host's descriptor tells poll what it needs.

@@ -6,6 +6,8 @@
 
 use super::load::script::{DEEPEST, Script};
 use super::load::{self, Program};
+use super::proc::start::Start;
+use super::proc::{Last, Place, find};
 use super::signals::TaskSignals;
 use super::{Guest, Kernel, Outcome, Served, Stop, errno, host, int};
 use crate::elf::Image;
@@ -114,12 +116,14 @@ fn start(
         Err(ProcessError::Memory(_)) => return errno(libc::ENOMEM),
         Err(error) => return Err(Stop::Fatal(error)),
     };
+    let begin = Start::read(&space, guest.memory, regs.gpr[4]);
     kernel.replace(guest, space)?;
     let task = kernel.tasks.current_mut();
     task.name = super::identity::name_of(request.path.as_bytes());
     let group = kernel.group_mut();
     group.path = CString::new(found.file.name.clone()).unwrap_or_default();
     group.arguments = found.argv;
+    group.start = begin;
     group.executed = true;
     guest.cpu.set_regs(&regs)?;
     guest.cpu.set_fpu(&Fpu::default())?;
@@ -202,25 +206,25 @@ impl Kernel {
         path: &CStr,
         flags: i32,
     ) -> Served<Arc<FileContent>> {
-        use super::own::{self, Own};
-        let named = match own::named(path, self) {
-            Some(Own::Executable) => self.group().path.clone(),
-            Some(Own::Descriptor(number)) => {
-                let file = self.files().get(number)?;
-                return read_input(guest, &mut || host::executable(host::reopen_for_reading(file.host())?));
-            }
-            Some(Own::Other) => return errno(libc::EACCES),
-            None => path.to_owned(),
-        };
-        if named.is_empty() {
+        if path.is_empty() {
             let file = self.files().get(directory)?;
+            if self.proc_file(&file).is_some() {
+                return errno(libc::EACCES);
+            }
             return read_input(guest, &mut || host::executable(host::reopen_for_reading(file.host())?));
         }
-        let directory = self.host_directory(directory);
-        let follow = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { libc::O_NOFOLLOW } else { 0 };
-        read_input(guest, &mut || {
-            host::executable(host::open(directory, &named, libc::O_RDONLY | libc::O_NONBLOCK | follow, 0)?)
-        })
+        let last = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Last::Kept } else { Last::Followed };
+        let follow = if last == Last::Kept { libc::O_NOFOLLOW } else { 0 };
+        match find(self, guest, directory, path, last)? {
+            Place::Proc(_) => errno(libc::EACCES),
+            Place::Open(file) => {
+                read_input(guest, &mut || host::executable(host::reopen_for_reading(file.host())?))
+            }
+            Place::Host(directory, name) => read_input(guest, &mut || {
+                let flags = libc::O_RDONLY | libc::O_NONBLOCK | follow;
+                host::executable(host::open(directory, &name, flags, 0)?)
+            }),
+        }
     }
 
     /// Puts an address space in the place of the loaded task's, which is the only one of its process from then on.

@@ -2,14 +2,13 @@
 
 use super::descriptors::{LIMIT, OpenFile};
 use super::exit::forgive;
-use super::own::{self, Own};
-use super::passthrough::{self, check, path};
+use super::passthrough::{check, path};
+use super::proc::{self, Last, Place, find};
 use super::sharing::{self, Inode};
 use super::{Guest, Kernel, Served, errno, fifo, host, int, ipc, locks, retry, terminal, word};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
 use crate::ram::Virt;
-use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
@@ -25,26 +24,29 @@ pub(super) fn open(
         return fifo::go_on(kernel, guest, attempt);
     }
     let name = match path(guest, name)? {
+        name if name.is_empty() => return errno(libc::ENOENT),
         name if name.as_c_str() == c"/dev/tty" => kernel.path_of_terminal()?,
-        name if !name.to_bytes().starts_with(b"/") => name,
-        name => match own::named(&name, kernel) {
-            None => name,
-            Some(Own::Executable) => kernel.group().path.clone(),
-            // What it shows is opened once more: here, it is the same open file.
-            Some(Own::Descriptor(number)) => return reopen(kernel, number, flags),
-            Some(Own::Other) => return errno(libc::ENOENT),
-        },
+        name => name,
+    };
+    let makes = flags & libc::O_CREAT != 0 && flags & libc::O_EXCL != 0;
+    let last = if makes || flags & libc::O_NOFOLLOW != 0 { Last::Kept } else { Last::Followed };
+    let place = match find(kernel, guest, directory, &name, last)? {
+        Place::Proc(node) => return proc::open::open(kernel, guest, node, flags),
+        place => place,
     };
     kernel.files().free(0)?;
-    let directory = kernel.host_directory(directory);
     let mode = kernel.masked(mode);
     let interrupter = kernel.interrupter.clone();
     let (mut file, mut hosts) = (None, None);
     let told = guest.input_bytes(&mut || {
-        if let Some(found) = fifo::Hosts::find(directory, &name, flags)? {
+        let fifo = match &place {
+            Place::Host(directory, name) => fifo::Hosts::find(*directory, name, flags)?,
+            _ => None,
+        };
+        if let Some(found) = fifo {
             return Ok([vec![FIFO], hosts.insert(found).told()].concat());
         }
-        let result = retry(&interrupter, || match host::open(directory, &name, flags, mode) {
+        let result = retry(&interrupter, || match open_in_host(&place, flags, mode) {
             Ok(opened) => {
                 file = Some(opened);
                 0
@@ -71,7 +73,51 @@ pub(super) fn open(
         return kernel.files_mut().install(opened, flags & libc::O_CLOEXEC != 0, 0);
     }
     kernel.after_open(guest, inode, flags)?;
-    kernel.files_mut().install(OpenFile::of_file(file, inode), flags & libc::O_CLOEXEC != 0, 0)
+    let file = match place {
+        Place::Open(before) => OpenFile::opened_again(file, inode, &before),
+        _ => OpenFile::of_file(file, inode),
+    };
+    kernel.files_mut().install(file, flags & libc::O_CLOEXEC != 0, 0)
+}
+
+/// Opens what a path leads to. /sys is for reading.
+fn open_in_host(place: &Place, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
+    let file = match place {
+        Place::Host(directory, name) => host::open(*directory, name, flags, mode)?,
+        Place::Open(file) => host::open_again(file.host(), flags, mode)?,
+        Place::Proc(_) => return Err(-i64::from(libc::ENOENT)),
+    };
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0;
+    if writes && host::path_of(&file).is_ok_and(|path| path.starts_with(b"/sys/")) {
+        return Err(-i64::from(libc::EROFS));
+    }
+    Ok(file)
+}
+
+/// openat2. With rules of its own for the way, a path leads to nothing in /proc.
+pub(super) fn open_by(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    const SIZE: u64 = 24;
+    let [directory, name, how, size, ..] = *a;
+    if size < SIZE {
+        return errno(libc::EINVAL);
+    }
+    if size > SIZE {
+        return errno(libc::E2BIG);
+    }
+    let how @ [flags, mode, rules] = guest.read_words(how)?;
+    if rules == 0 {
+        let known = i32::try_from(flags).ok().filter(|_| mode & !0o7777 == 0);
+        let Some(flags) = known else { return errno(libc::EINVAL) };
+        return open(kernel, guest, int(directory), name, flags, mode);
+    }
+    let name = path(guest, name)?;
+    let closes = flags & u64::from(libc::O_CLOEXEC.unsigned_abs()) != 0;
+    kernel.files().free(0)?;
+    let directory = kernel.host_directory(int(directory));
+    let how = [flags, mode & !u64::from(kernel.place().umask), how[2]];
+    let (file, inode) = open_file(guest, &mut || host::open_by(directory, &name, how))?;
+    kernel.after_open(guest, inode, int(flags))?;
+    kernel.files_mut().install(OpenFile::of_file(file, inode), closes, 0)
 }
 
 /// What a path was found to be: a FIFO, which is not open yet, or something that is: a regular file, or another.
@@ -106,14 +152,6 @@ pub(super) fn open_host(
         Err(error) => error,
     })?;
     Ok(opened)
-}
-
-/// Opens what the guest has open under another number.
-fn reopen(kernel: &mut Kernel, number: i32, flags: i32) -> Served {
-    match kernel.files().get(number) {
-        Ok(file) => kernel.files_mut().install(file, flags & libc::O_CLOEXEC != 0, 0),
-        Err(_) => errno(libc::ENOENT),
-    }
 }
 
 pub(super) fn create(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, mode: u64) -> Served {
@@ -263,63 +301,15 @@ pub(super) fn pipe(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, fl
     Ok(0)
 }
 
-/// readlink and readlinkat: links to the program's own files are ours, the rest the host's.
-pub(super) fn readlink(
-    kernel: &mut Kernel,
-    guest: &mut Guest<'_>,
-    call: i64,
-    a: &[u64; 6],
-    name: Virt,
-    (buffer, length): (Virt, u64),
-) -> Served {
-    let usable = guest.space_mut().accessible(buffer, length.min(4096), Access::Write);
-    let usable = usize::try_from(usable).unwrap_or(usize::MAX);
-    match own::named(&path(guest, name)?, kernel) {
-        None => passthrough::serve(kernel, guest, call, a).unwrap_or_else(|| errno(libc::ENOSYS)),
-        Some(Own::Executable) => {
-            let target = kernel.group().path.as_bytes();
-            let length = usable.min(target.len());
-            guest.write(buffer, &target[..length])?;
-            Ok(length as u64)
-        }
-        Some(Own::Descriptor(number)) => {
-            let Ok(file) = kernel.files().get(number) else { return errno(libc::ENOENT) };
-            guest.input(&mut || match host::path_of(&file.host()) {
-                Ok(mut bytes) => {
-                    bytes.truncate(usable);
-                    let result = i64::try_from(bytes.len()).unwrap_or(0);
-                    Input::Bytes { result, writes: vec![MemoryWrite { address: buffer, bytes }] }
-                }
-                Err(result) => Input::Bytes { result, writes: Vec::new() },
-            })
-        }
-        Some(Own::Other) => errno(libc::ENOENT),
-    }
-}
-
-/// Runs `call` on a file that is opened by its path for this alone: calls that have no `*at` form.
-fn with_opened(
-    kernel: &Kernel,
-    guest: &mut Guest<'_>,
-    name: Virt,
-    flags: i32,
-    call: &mut dyn FnMut(i32) -> Input,
-) -> Served {
-    let name = passthrough::path_of_another(kernel, guest, name)?;
-    let directory = kernel.place().directory.host();
-    guest.input(&mut || match host::open(directory, &name, flags, 0) {
-        Ok(file) => call(file.as_raw_fd()),
-        Err(result) => Input::Bytes { result, writes: Vec::new() },
-    })
-}
-
 pub(super) fn truncate(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, length: u64) -> Served {
     kernel.check_length(length)?;
-    let name = passthrough::path_of_another(kernel, guest, name)?;
-    let directory = kernel.place().directory.host();
+    let place = place_of(kernel, guest, name)?;
+    if matches!(place, Place::Proc(_)) {
+        return errno(libc::EINVAL);
+    }
     let told = guest.input_bytes(&mut || {
         // A FIFO is no reason to wait, but as natively one not to go on.
-        let file = host::open(directory, &name, libc::O_WRONLY | libc::O_NONBLOCK, 0).map_err(|error| {
+        let file = open_in_host(&place, libc::O_WRONLY | libc::O_NONBLOCK, 0).map_err(|error| {
             if error == -i64::from(libc::ENXIO) { -i64::from(libc::EINVAL) } else { error }
         })?;
         match host::truncate(file.as_raw_fd(), length) {
@@ -333,20 +323,38 @@ pub(super) fn truncate(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, l
     Ok(0)
 }
 
+/// What a path from the working directory leads to, over a link at its end.
+fn place_of(kernel: &Kernel, guest: &mut Guest<'_>, name: Virt) -> Served<Place> {
+    let name = path(guest, name)?;
+    if name.is_empty() {
+        return errno(libc::ENOENT);
+    }
+    find(kernel, guest, libc::AT_FDCWD, &name, Last::Followed)
+}
+
 pub(super) fn statfs(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, address: Virt) -> Served {
     check(guest, address, size_of::<libc::statfs>() as u64)?;
-    with_opened(kernel, guest, name, libc::O_PATH, &mut |file| {
-        let (result, bytes) = host::statfs(file);
+    let place = place_of(kernel, guest, name)?;
+    if matches!(place, Place::Proc(_)) {
+        return proc::attributes::statfs(guest, address);
+    }
+    guest.input(&mut || {
+        let (result, bytes) = match open_in_host(&place, libc::O_PATH, 0) {
+            Ok(file) => host::statfs(file.as_raw_fd()),
+            Err(result) => (result, Vec::new()),
+        };
         let writes = (result >= 0).then_some(MemoryWrite { address, bytes });
         Input::Bytes { result, writes: writes.into_iter().collect() }
     })
 }
 
 pub(super) fn getcwd(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, size: u64) -> Served {
-    let directory = kernel.place().directory.host();
+    let directory = Rc::clone(&kernel.place().directory);
     let usable = guest.space_mut().accessible(address, size.min(4096), Access::Write);
+    let own = kernel.proc_file(&directory).map(|opened| opened.path());
     guest.input(&mut || {
-        let mut bytes = match host::path_of(&directory) {
+        let path = own.clone().map_or_else(|| host::path_of(&directory.host()), Ok);
+        let mut bytes = match path {
             Ok(path) => path,
             Err(result) => return Input::Bytes { result, writes: Vec::new() },
         };
@@ -370,19 +378,25 @@ pub(super) fn getcwd(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, 
 }
 
 pub(super) fn chdir(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt) -> Served {
-    let name = path(guest, name)?;
-    enter(kernel, guest, libc::AT_FDCWD, &name)
+    let place = place_of(kernel, guest, name)?;
+    enter(kernel, guest, &place)
 }
 
 pub(super) fn fchdir(kernel: &mut Kernel, guest: &mut Guest<'_>, descriptor: i32) -> Served {
     kernel.files().get(descriptor)?;
-    enter(kernel, guest, descriptor, c".")
+    let place = find(kernel, guest, descriptor, c".", Last::Followed)?;
+    enter(kernel, guest, &place)
 }
 
 /// Makes a directory the working directory.
-fn enter(kernel: &mut Kernel, guest: &mut Guest<'_>, from: i32, name: &CStr) -> Served {
-    let from = kernel.host_directory(from);
-    let opened = open_host(guest, &mut || host::open(from, name, libc::O_PATH | libc::O_DIRECTORY, 0))?;
-    kernel.place_mut().directory = OpenFile::new(opened);
+fn enter(kernel: &mut Kernel, guest: &mut Guest<'_>, place: &Place) -> Served {
+    let directory = match place {
+        Place::Proc(node) => proc::open::open_directory(kernel, guest, node.clone())?,
+        place => {
+            let flags = libc::O_PATH | libc::O_DIRECTORY;
+            OpenFile::new(open_host(guest, &mut || open_in_host(place, flags, 0))?)
+        }
+    };
+    kernel.place_mut().directory = directory;
     Ok(0)
 }

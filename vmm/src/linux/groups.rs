@@ -2,6 +2,7 @@
 
 use super::children::Change;
 use super::identity::Credentials;
+use super::proc::start::Start;
 use super::signals::Pending;
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -49,6 +50,11 @@ pub(super) struct Group {
     /// The program's file, and the arguments that it was started with.
     pub(super) path: CString,
     pub(super) arguments: Vec<Vec<u8>>,
+    /// Where its first stack holds what /proc shows of it.
+    pub(super) start: Start,
+    /// When it was made, by the monotonic clock.
+    pub(super) started: u64,
+    pub(super) oom_score_adj: i32,
     /// Orphans below it become its children (PR_SET_CHILD_SUBREAPER).
     pub(super) reaps: bool,
     /// PR_SET_DUMPABLE.

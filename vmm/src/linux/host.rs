@@ -48,9 +48,82 @@ pub(super) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u32) -> Resu
     };
     match owned(value) {
         Ok(file) if super::own::is_hosts(&file) => Err(-i64::from(libc::ENOENT)),
-        Err(error) if error == -i64::from(libc::ELOOP) && is_in_proc(path) => Err(-i64::from(libc::ENOENT)),
         opened => opened,
     }
+}
+
+/// openat2 with these flags, mode and rules; links of /proc to open files are not followed, and nothing in a /proc is opened: ENOENT.
+pub(super) fn open_by(directory: RawFd, path: &CStr, how: [u64; 3]) -> Result<OwnedFd, i64> {
+    let missing = -i64::from(libc::ENOENT);
+    let [flags, mode, rules] = how;
+    let how = [flags | super::word(i64::from(libc::O_CLOEXEC)), mode, rules | libc::RESOLVE_NO_MAGICLINKS];
+    // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
+    let opened = owned(unsafe {
+        let size = size_of_val(&how) as u64;
+        raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
+    });
+    match opened {
+        Ok(file) if is_proc(file.as_raw_fd()) => Err(missing),
+        Err(error) if error == -i64::from(libc::ELOOP) && rules & libc::RESOLVE_NO_SYMLINKS == 0 => {
+            Err(missing)
+        }
+        opened => opened,
+    }
+}
+
+/// Opens a path only to know what it leads to, over no link of /proc to what is open; the flags are O_NOFOLLOW and O_DIRECTORY.
+pub(super) fn look_up(directory: RawFd, path: &CStr, flags: i32) -> Result<OwnedFd, i64> {
+    let flags = flags | libc::O_PATH | libc::O_CLOEXEC;
+    let how = [super::word(i64::from(flags)), 0, libc::RESOLVE_NO_MAGICLINKS];
+    // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
+    owned(unsafe {
+        let size = size_of_val(&how) as u64;
+        raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
+    })
+}
+
+/// The kind of file system that a file is in.
+fn file_system(file: RawFd) -> Option<i64> {
+    let (result, bytes) = statfs(file);
+    let kind = bytes.first_chunk().map(|kind| i64::from_le_bytes(*kind));
+    kind.filter(|_| result >= 0)
+}
+
+/// Whether a file is in a /proc.
+pub(super) fn is_proc(file: RawFd) -> bool {
+    file_system(file) == Some(libc::PROC_SUPER_MAGIC)
+}
+
+/// Whether a file is in a /sys.
+pub(super) fn is_sys(file: RawFd) -> bool {
+    file_system(file) == Some(libc::SYSFS_MAGIC)
+}
+
+/// Where the symbolic link leads that is open itself (O_PATH and O_NOFOLLOW); `None` for another file.
+pub(super) fn read_link(link: RawFd) -> Option<Vec<u8>> {
+    let mut target = vec![0; 4096];
+    let to = pointer(target.as_mut_ptr());
+    // SAFETY: the path is a NUL-terminated literal, the buffer writable for its length.
+    let length = unsafe {
+        raw(libc::SYS_readlinkat, [fd(link), pointer(c"".as_ptr()), to, target.len() as u64, 0, 0])
+    };
+    target.truncate(usize::try_from(length).ok()?);
+    Some(target)
+}
+
+/// The name under which the kernel gives what is open once more.
+pub(super) fn name_of_open(file: RawFd) -> std::ffi::CString {
+    std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no zero byte")
+}
+
+/// Opens what is open under a descriptor once more, as a path in /proc/self/fd does.
+pub(super) fn open_again(file: RawFd, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
+    let path = name_of_open(file);
+    let flags = super::word(i64::from(flags | libc::O_CLOEXEC));
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    owned(unsafe {
+        raw(libc::SYS_openat, [fd(libc::AT_FDCWD), pointer(path.as_ptr()), flags, u64::from(mode), 0, 0])
+    })
 }
 
 const PATH_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
@@ -71,10 +144,6 @@ const KNOWN_FLAGS: i32 = libc::O_ACCMODE
     | libc::O_NOFOLLOW
     | libc::O_NOATIME
     | libc::O_TMPFILE;
-
-fn is_in_proc(path: &CStr) -> bool {
-    path.to_bytes().starts_with(b"/proc/")
-}
 
 /// Takes ownership of a descriptor that the kernel just made.
 fn owned(value: i64) -> Result<OwnedFd, i64> {

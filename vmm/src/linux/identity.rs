@@ -4,6 +4,7 @@
 use super::arena::Id;
 use super::capabilities::{SETGID, SETUID};
 use super::groups::{Group, LIMITS};
+use super::proc::start::Start;
 use super::scheduling::Scheduling;
 use super::signals::{Pending, TaskSignals};
 use super::tasks::{Doing, NAME, Task};
@@ -58,6 +59,9 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         limits,
         path: CString::new(launch.path.as_str()).unwrap_or_default(),
         arguments: launch.argv.clone(),
+        start: Start::default(),
+        started: 0,
+        oom_score_adj: 0,
         reaps: false,
         dumpable: true,
         executed: true,
@@ -81,6 +85,7 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         vfork_parent: None,
         parent_death_signal: 0,
         cpu: 0,
+        started: 0,
         scheduling: Scheduling::default(),
         state: None,
     };
@@ -106,9 +111,7 @@ pub(super) fn own_pid(kernel: &Kernel) -> Served {
 }
 
 pub(super) fn parent_pid(kernel: &Kernel) -> Served {
-    let parent = kernel.group().parent;
-    let outside = if kernel.pid() == kernel.first { kernel.outside_parent } else { 1 };
-    Ok(number(if parent == 0 { outside } else { parent }))
+    Ok(number(kernel.parent_of(kernel.pid())))
 }
 
 /// The process that an argument names: zero is the one that runs.
@@ -251,12 +254,14 @@ fn change_ids(credentials: &mut Credentials, call: i64, a: &[u64; 6]) -> Served 
     Ok(0)
 }
 
-/// The system's name is the model's, not the host's.
+/// What uname says: the system's name is the model's, not the host's.
+pub(super) const SYSTEM: [&str; 6] =
+    ["Linux", "gretel", "6.1.0", "#1 gretel process guest", "x86_64", "(none)"];
+
 pub(super) fn uname(guest: &mut Guest<'_>, address: Virt) -> Served {
     const FIELD: usize = 65;
     let mut bytes = [0; 6 * FIELD];
-    let fields = ["Linux", "gretel", "6.1.0", "#1 gretel process guest", "x86_64", "(none)"];
-    for (slot, text) in bytes.chunks_exact_mut(FIELD).zip(fields) {
+    for (slot, text) in bytes.chunks_exact_mut(FIELD).zip(SYSTEM) {
         slot[..text.len()].copy_from_slice(text.as_bytes());
     }
     guest.write(address, &bytes)?;

@@ -7,7 +7,7 @@
 //!
 //! [`table`] is the one list of calls; [`passthrough`] serves those that only translate their arguments, the other modules
 //! the rest: [`files`], [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`users`], [`signals`],
-//! [`polling`], [`epoll`], [`fifo`], [`locks`]; [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are
+//! [`polling`], [`epoll`], [`fifo`], [`locks`], [`proc`] (what a program finds in /proc); [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are
 //! how tasks wait. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
 //!
 //! Example: `fork` counts or copies each id of its caller for a new task; the address space is copied on write
@@ -40,6 +40,7 @@ mod passthrough;
 mod pidfd;
 mod polling;
 mod prctl;
+mod proc;
 mod processor;
 mod scheduling;
 mod sharing;
@@ -72,6 +73,7 @@ pub use crate::syscalls::name as call_name;
 pub(crate) use exit::Last;
 pub(crate) use guest::{Guest, Spaces};
 pub use load::vdso;
+pub(crate) use proc::start::Start;
 pub(crate) use signals::{Delivery, Interruption, deliver, interrupt};
 pub(crate) use tasks::Next;
 pub(crate) use wait::{Again, Wait, Waited};
@@ -184,6 +186,8 @@ pub struct Kernel {
     /// System V's, and message queues.
     ipc: ipc::Ipc,
     signal_files: sources::SignalFiles,
+    /// Open files of /proc.
+    proc_files: proc::Files,
     /// Until when the time that passed was charged to tasks, by the monotonic clock.
     charged: u64,
     /// What the call that is being served has to know of its wait.
@@ -241,6 +245,7 @@ impl Kernel {
             terminals: terminal::Terminals::default(),
             ipc: ipc::Ipc::default(),
             signal_files: sources::SignalFiles::default(),
+            proc_files: proc::Files::default(),
             charged: 0,
             again: Again::default(),
             clock,
@@ -255,6 +260,11 @@ impl Kernel {
             refused: BTreeSet::new(),
             reported_32_bit: false,
         })
+    }
+
+    /// Takes what the first process's stack holds.
+    pub(crate) fn begins_with(&mut self, start: Start) {
+        self.group_mut().start = start;
     }
 
     /// A copy that holds nothing of the host, as at replay: no file stays open for it, and nothing that changes is shared with

@@ -1,7 +1,8 @@
 //! The system calls that the host serves as they are, once descriptors, paths and buffers are translated: a
 //! table of what each argument is.
 
-use super::own::{self, Own};
+use super::descriptors::Source as Sourced;
+use super::proc::{self, Last, Place};
 use super::{Guest, Kernel, Served, host, int};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
@@ -22,14 +23,12 @@ enum Source {
     Constant(u64),
     /// A descriptor.
     File(usize),
-    /// The directory argument of an `*at` call.
-    Directory(usize),
-    /// The working directory, for calls that take none.
-    WorkingDirectory,
-    /// A path; a null pointer is passed on.
-    Path(usize),
-    /// The same, of a file that is only asked about: it may be the link to the program's own.
-    Asked(usize),
+    /// The directory and path arguments of an `*at` call, which the host has as two; a null path is passed on.
+    At(usize, usize, Link),
+    /// A path from the working directory, as the host's `*at` call has it.
+    Here(usize, Link),
+    /// A text that is no path yet.
+    Text(usize),
     /// A pointer to this many bytes that the host reads; may be null.
     In(usize, usize),
     /// A pointer to this many bytes that the host writes if it succeeds; may be null.
@@ -40,9 +39,32 @@ enum Source {
     LengthOf(usize),
 }
 
-use Source::{
-    Asked, Buffer, Constant, Directory, File, In, LengthOf, Mode, Out, Path, Value, With, WorkingDirectory,
-};
+/// Whether a link at a path's end is followed.
+#[derive(Clone, Copy)]
+enum Link {
+    Followed,
+    Kept,
+    /// It is kept if this argument has AT_SYMLINK_NOFOLLOW.
+    KeptBy(usize),
+    /// It is followed if this argument has AT_SYMLINK_FOLLOW.
+    FollowedBy(usize),
+}
+
+impl Link {
+    fn last(self, arguments: &[u64; 6]) -> Last {
+        let has = |n: usize, flag: i32| int(arguments[n]) & flag != 0;
+        let kept = match self {
+            Link::Followed => false,
+            Link::Kept => true,
+            Link::KeptBy(n) => has(n, libc::AT_SYMLINK_NOFOLLOW),
+            Link::FollowedBy(n) => !has(n, libc::AT_SYMLINK_FOLLOW),
+        };
+        if kept { Last::Kept } else { Last::Followed }
+    }
+}
+
+use Link::{Followed, FollowedBy, Kept, KeptBy};
+use Source::{At, Buffer, Constant, File, Here, In, LengthOf, Mode, Out, Text, Value, With};
 
 /// A call of the guest and the host's call for it.
 struct Pass {
@@ -69,15 +91,15 @@ const NO_FOLLOW: Source = Constant(libc::AT_SYMLINK_NOFOLLOW as u64);
 
 /// Sizes and positions here are what makes the call in [`call`] safe.
 const TABLE: &[Pass] = &[
-    pass(libc::SYS_stat, libc::SYS_newfstatat, &[WorkingDirectory, Asked(0), Out(1, STAT), Constant(0)]),
-    pass(libc::SYS_lstat, libc::SYS_newfstatat, &[WorkingDirectory, Path(0), Out(1, STAT), NO_FOLLOW]),
+    pass(libc::SYS_stat, libc::SYS_newfstatat, &[Here(0, Followed), Out(1, STAT), Constant(0)]),
+    pass(libc::SYS_lstat, libc::SYS_newfstatat, &[Here(0, Kept), Out(1, STAT), NO_FOLLOW]),
     pass(libc::SYS_fstat, libc::SYS_fstat, &[File(0), Out(1, STAT)]),
-    pass(libc::SYS_newfstatat, libc::SYS_newfstatat, &[Directory(0), Asked(1), Out(2, STAT), Value(3)]),
-    pass(libc::SYS_statx, libc::SYS_statx, &[Directory(0), Asked(1), Value(2), Value(3), Out(4, STATX)]),
+    pass(libc::SYS_newfstatat, libc::SYS_newfstatat, &[At(0, 1, KeptBy(3)), Out(2, STAT), Value(3)]),
+    pass(libc::SYS_statx, libc::SYS_statx, &[At(0, 1, KeptBy(2)), Value(2), Value(3), Out(4, STATX)]),
     pass(libc::SYS_fstatfs, libc::SYS_fstatfs, &[File(0), Out(1, STATFS)]),
-    pass(libc::SYS_access, libc::SYS_faccessat2, &[WorkingDirectory, Asked(0), Value(1), EFFECTIVE]),
-    pass(libc::SYS_faccessat, libc::SYS_faccessat2, &[Directory(0), Asked(1), Value(2), EFFECTIVE]),
-    pass(libc::SYS_faccessat2, libc::SYS_faccessat2, &[Directory(0), Asked(1), Value(2), With(3, EACCESS)]),
+    pass(libc::SYS_access, libc::SYS_faccessat2, &[Here(0, Followed), Value(1), EFFECTIVE]),
+    pass(libc::SYS_faccessat, libc::SYS_faccessat2, &[At(0, 1, Followed), Value(2), EFFECTIVE]),
+    pass(libc::SYS_faccessat2, libc::SYS_faccessat2, &[At(0, 1, KeptBy(3)), Value(2), With(3, EACCESS)]),
     pass(libc::SYS_lseek, libc::SYS_lseek, &[File(0), Value(1), Value(2)]),
     pass(libc::SYS_ftruncate, libc::SYS_ftruncate, &[File(0), Value(1)]),
     pass(libc::SYS_fallocate, libc::SYS_fallocate, &[File(0), Value(1), Value(2), Value(3)]),
@@ -90,40 +112,32 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_readahead, libc::SYS_readahead, &[File(0), Value(1), Value(2)]),
     pass(libc::SYS_getdents, libc::SYS_getdents, &[File(0), Buffer(1, 2), LengthOf(1)]),
     pass(libc::SYS_getdents64, libc::SYS_getdents64, &[File(0), Buffer(1, 2), LengthOf(1)]),
-    pass(libc::SYS_mkdir, libc::SYS_mkdirat, &[WorkingDirectory, Path(0), Mode(1)]),
-    pass(libc::SYS_mkdirat, libc::SYS_mkdirat, &[Directory(0), Path(1), Mode(2)]),
-    pass(libc::SYS_mknod, libc::SYS_mknodat, &[WorkingDirectory, Path(0), Mode(1), Value(2)]),
-    pass(libc::SYS_mknodat, libc::SYS_mknodat, &[Directory(0), Path(1), Mode(2), Value(3)]),
-    pass(libc::SYS_unlink, libc::SYS_unlinkat, &[WorkingDirectory, Path(0), Constant(0)]),
-    pass(
-        libc::SYS_rmdir,
-        libc::SYS_unlinkat,
-        &[WorkingDirectory, Path(0), Constant(libc::AT_REMOVEDIR as u64)],
-    ),
-    pass(libc::SYS_unlinkat, libc::SYS_unlinkat, &[Directory(0), Path(1), Value(2)]),
-    pass(libc::SYS_rename, libc::SYS_renameat, &[WorkingDirectory, Path(0), WorkingDirectory, Path(1)]),
-    pass(libc::SYS_renameat, libc::SYS_renameat, &[Directory(0), Path(1), Directory(2), Path(3)]),
-    pass(libc::SYS_renameat2, libc::SYS_renameat2, &[Directory(0), Path(1), Directory(2), Path(3), Value(4)]),
-    pass(
-        libc::SYS_link,
-        libc::SYS_linkat,
-        &[WorkingDirectory, Path(0), WorkingDirectory, Path(1), Constant(0)],
-    ),
-    pass(libc::SYS_linkat, libc::SYS_linkat, &[Directory(0), Path(1), Directory(2), Path(3), Value(4)]),
-    pass(libc::SYS_symlink, libc::SYS_symlinkat, &[Path(0), WorkingDirectory, Path(1)]),
-    pass(libc::SYS_symlinkat, libc::SYS_symlinkat, &[Path(0), Directory(1), Path(2)]),
-    pass(libc::SYS_readlink, libc::SYS_readlinkat, &[WorkingDirectory, Path(0), Buffer(1, 2), LengthOf(1)]),
-    pass(libc::SYS_readlinkat, libc::SYS_readlinkat, &[Directory(0), Path(1), Buffer(2, 3), LengthOf(2)]),
-    pass(libc::SYS_chmod, libc::SYS_fchmodat, &[WorkingDirectory, Path(0), Value(1)]),
+    pass(libc::SYS_mkdir, libc::SYS_mkdirat, &[Here(0, Kept), Mode(1)]),
+    pass(libc::SYS_mkdirat, libc::SYS_mkdirat, &[At(0, 1, Kept), Mode(2)]),
+    pass(libc::SYS_mknod, libc::SYS_mknodat, &[Here(0, Kept), Mode(1), Value(2)]),
+    pass(libc::SYS_mknodat, libc::SYS_mknodat, &[At(0, 1, Kept), Mode(2), Value(3)]),
+    pass(libc::SYS_unlink, libc::SYS_unlinkat, &[Here(0, Kept), Constant(0)]),
+    pass(libc::SYS_rmdir, libc::SYS_unlinkat, &[Here(0, Kept), Constant(libc::AT_REMOVEDIR as u64)]),
+    pass(libc::SYS_unlinkat, libc::SYS_unlinkat, &[At(0, 1, Kept), Value(2)]),
+    pass(libc::SYS_rename, libc::SYS_renameat, &[Here(0, Kept), Here(1, Kept)]),
+    pass(libc::SYS_renameat, libc::SYS_renameat, &[At(0, 1, Kept), At(2, 3, Kept)]),
+    pass(libc::SYS_renameat2, libc::SYS_renameat2, &[At(0, 1, Kept), At(2, 3, Kept), Value(4)]),
+    pass(libc::SYS_link, libc::SYS_linkat, &[Here(0, Kept), Here(1, Kept), Constant(0)]),
+    pass(libc::SYS_linkat, libc::SYS_linkat, &[At(0, 1, FollowedBy(4)), At(2, 3, Kept), Value(4)]),
+    pass(libc::SYS_symlink, libc::SYS_symlinkat, &[Text(0), Here(1, Kept)]),
+    pass(libc::SYS_symlinkat, libc::SYS_symlinkat, &[Text(0), At(1, 2, Kept)]),
+    pass(libc::SYS_readlink, libc::SYS_readlinkat, &[Here(0, Kept), Buffer(1, 2), LengthOf(1)]),
+    pass(libc::SYS_readlinkat, libc::SYS_readlinkat, &[At(0, 1, Kept), Buffer(2, 3), LengthOf(2)]),
+    pass(libc::SYS_chmod, libc::SYS_fchmodat, &[Here(0, Followed), Value(1)]),
     pass(libc::SYS_fchmod, libc::SYS_fchmod, &[File(0), Value(1)]),
-    pass(libc::SYS_fchmodat, libc::SYS_fchmodat, &[Directory(0), Path(1), Value(2)]),
-    pass(libc::SYS_chown, libc::SYS_fchownat, &[WorkingDirectory, Path(0), Value(1), Value(2), Constant(0)]),
-    pass(libc::SYS_lchown, libc::SYS_fchownat, &[WorkingDirectory, Path(0), Value(1), Value(2), NO_FOLLOW]),
+    pass(libc::SYS_fchmodat, libc::SYS_fchmodat, &[At(0, 1, Followed), Value(2)]),
+    pass(libc::SYS_chown, libc::SYS_fchownat, &[Here(0, Followed), Value(1), Value(2), Constant(0)]),
+    pass(libc::SYS_lchown, libc::SYS_fchownat, &[Here(0, Kept), Value(1), Value(2), NO_FOLLOW]),
     pass(libc::SYS_fchown, libc::SYS_fchown, &[File(0), Value(1), Value(2)]),
-    pass(libc::SYS_fchownat, libc::SYS_fchownat, &[Directory(0), Path(1), Value(2), Value(3), Value(4)]),
-    pass(libc::SYS_utimensat, libc::SYS_utimensat, &[Directory(0), Path(1), In(2, TIMES), Value(3)]),
-    pass(libc::SYS_utimes, libc::SYS_futimesat, &[WorkingDirectory, Path(0), In(1, TIMES)]),
-    pass(libc::SYS_futimesat, libc::SYS_futimesat, &[Directory(0), Path(1), In(2, TIMES)]),
+    pass(libc::SYS_fchownat, libc::SYS_fchownat, &[At(0, 1, KeptBy(4)), Value(2), Value(3), Value(4)]),
+    pass(libc::SYS_utimensat, libc::SYS_utimensat, &[At(0, 1, KeptBy(3)), In(2, TIMES), Value(3)]),
+    pass(libc::SYS_utimes, libc::SYS_futimesat, &[Here(0, Followed), In(1, TIMES)]),
+    pass(libc::SYS_futimesat, libc::SYS_futimesat, &[At(0, 1, Followed), In(2, TIMES)]),
     pass(libc::SYS_sysinfo, libc::SYS_sysinfo, &[Out(0, size_of::<libc::sysinfo>())]),
 ];
 
@@ -153,13 +167,51 @@ pub(super) fn serve(
     Some(serve_entry(kernel, guest, entry, arguments))
 }
 
-fn serve_entry(kernel: &Kernel, guest: &mut Guest<'_>, entry: &Pass, arguments: &[u64; 6]) -> Served {
-    let mut prepared = Vec::with_capacity(entry.arguments.len());
+fn serve_entry(kernel: &mut Kernel, guest: &mut Guest<'_>, entry: &Pass, arguments: &[u64; 6]) -> Served {
+    if let Some(File(n)) = entry.arguments.first()
+        && let Some(Sourced::Proc(object)) = kernel.files().get(int(arguments[*n]))?.source()
+        && let Some(served) = proc::calls::by_descriptor(kernel, guest, entry.guest, object, arguments)
+    {
+        return served;
+    }
+    let mut prepared = Vec::with_capacity(entry.arguments.len() + 2);
     for from in entry.arguments {
-        let argument = prepare(kernel, guest, *from, arguments)?;
-        prepared.push(argument);
+        let (directory, path, link) = match *from {
+            At(directory, path, link) => (int(arguments[directory]), arguments[path], link),
+            Here(path, link) => (libc::AT_FDCWD, arguments[path], link),
+            other => {
+                prepared.push(prepare(kernel, guest, other, arguments)?);
+                continue;
+            }
+        };
+        match place(kernel, guest, directory, path, link.last(arguments))? {
+            Ok(both) => prepared.extend(both),
+            Err(node) => return proc::calls::by_path(kernel, guest, entry.guest, &node, arguments),
+        }
     }
     guest.input(&mut || call(entry, &mut prepared))
+}
+
+/// What a path leads to, as the two arguments of the host's call; or a file of /proc.
+fn place(
+    kernel: &Kernel,
+    guest: &mut Guest<'_>,
+    directory: i32,
+    address: Virt,
+    last: Last,
+) -> Served<Result<[Prepared; 2], proc::Node>> {
+    let descriptor = |descriptor: RawFd| Prepared::Value(super::word(i64::from(descriptor)));
+    let name = if address == 0 { CString::default() } else { path(guest, address)? };
+    Ok(match proc::find(kernel, guest, directory, &name, last)? {
+        Place::Proc(node) => Err(node),
+        Place::Host(directory, name) => {
+            Ok([descriptor(directory), Prepared::Path((address != 0).then_some(name))])
+        }
+        // gretel's own /proc leads to it, where the call follows the link.
+        Place::Open(file) => {
+            Ok([descriptor(libc::AT_FDCWD), Prepared::Path(Some(host::name_of_open(file.host())))])
+        }
+    })
 }
 
 fn prepare(kernel: &Kernel, guest: &mut Guest<'_>, from: Source, arguments: &[u64; 6]) -> Served<Prepared> {
@@ -171,12 +223,8 @@ fn prepare(kernel: &Kernel, guest: &mut Guest<'_>, from: Source, arguments: &[u6
         With(n, bits) => Prepared::Value(arguments[n] | bits),
         Constant(value) => Prepared::Value(value),
         File(n) => descriptor(kernel.files().get(int(arguments[n]))?.host()),
-        Directory(n) => descriptor(kernel.host_directory(int(arguments[n]))),
-        WorkingDirectory => descriptor(kernel.place().directory.host()),
-        Path(n) if arguments[n] == 0 => Prepared::Path(None),
-        Path(n) => Prepared::Path(Some(path_of_another(kernel, guest, arguments[n])?)),
-        Asked(n) if arguments[n] == 0 => Prepared::Path(None),
-        Asked(n) => Prepared::Path(Some(path_or_executable(kernel, guest, arguments[n])?)),
+        Text(n) => Prepared::Path(Some(path(guest, arguments[n])?)),
+        At(..) | Here(..) => unreachable!("paths become two arguments"),
         In(n, _) if arguments[n] == 0 => Prepared::In(None),
         In(n, size) => {
             let mut bytes = vec![0; size];
@@ -203,22 +251,6 @@ fn prepare(kernel: &Kernel, guest: &mut Guest<'_>, from: Source, arguments: &[u6
 pub(super) fn path(guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
     let path = guest.path(address)?;
     CString::new(path).map_or_else(|_| super::errno(libc::EINVAL), Ok)
-}
-
-/// A path, but not to one of the program's own files in /proc: those would be gretel's.
-pub(super) fn path_of_another(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
-    let path = path(guest, address)?;
-    if own::named(&path, kernel).is_some() { super::errno(libc::ENOENT) } else { Ok(path) }
-}
-
-/// A path; of its own files, the program may ask about its executable.
-fn path_or_executable(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
-    let path = path(guest, address)?;
-    match own::named(&path, kernel) {
-        None => Ok(path),
-        Some(Own::Executable) => Ok(kernel.group().path.clone()),
-        Some(Own::Descriptor(_) | Own::Other) => super::errno(libc::ENOENT),
-    }
 }
 
 /// That the guest may write `length` bytes there.

@@ -24,10 +24,10 @@ const SLACK: u64 = 50_000;
 /// What a task asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scheduling {
-    policy: i32,
+    pub(super) policy: i32,
     priority: i32,
     reset_on_fork: bool,
-    nice: i32,
+    pub(super) nice: i32,
     /// Class and level, as ioprio_set takes them.
     io: u32,
     /// Run time, deadline and period of SCHED_DEADLINE.
@@ -53,6 +53,11 @@ impl Default for Scheduling {
 }
 
 impl Scheduling {
+    /// Its priority as /proc/PID/stat has it: from the nice value, or below zero, and that for real time.
+    pub(super) fn shown(&self) -> (i32, i32) {
+        if is_real_time(self.policy) { (-1 - self.priority, self.priority) } else { (20 + self.nice, 0) }
+    }
+
     /// What a task begins with that this one makes.
     pub(super) fn inherited(self) -> Scheduling {
         let kept = Scheduling { default_slack: self.slack, ..self };

@@ -76,6 +76,8 @@ pub(super) fn read(
     let segments = usable(guest, segments, Access::Write)?;
     let room: usize = segments.iter().map(|(_, length)| length).sum();
     let (bytes, on) = match source {
+        // Those are read by `super::proc`.
+        Source::Proc(_) => return errno(libc::EINVAL),
         Source::Timer(_) if room < 8 => return errno(libc::EINVAL),
         Source::Timer(object) => {
             let times = descriptor::take(kernel, file, object);

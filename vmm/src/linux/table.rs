@@ -69,6 +69,7 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         // Files and descriptors.
         libc::SYS_open => files::open(kernel, guest, libc::AT_FDCWD, a[0], int(a[1]), a[2]),
         libc::SYS_openat => files::open(kernel, guest, int(a[0]), a[1], int(a[2]), a[3]),
+        libc::SYS_openat2 => files::open_by(kernel, guest, a),
         libc::SYS_creat => files::create(kernel, guest, a[0], a[1]),
         libc::SYS_close => files::close(kernel, guest, int(a[0])),
         libc::SYS_close_range => files::close_range(kernel, guest, a[0], a[1], a[2]),
@@ -79,8 +80,6 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_fcntl => files::fcntl(kernel, guest, int(a[0]), int(a[1]), a[2]),
         libc::SYS_pipe => files::pipe(kernel, guest, a[0], 0),
         libc::SYS_pipe2 => files::pipe(kernel, guest, a[0], int(a[1])),
-        libc::SYS_readlink => files::readlink(kernel, guest, call, a, a[0], (a[1], a[2])),
-        libc::SYS_readlinkat => files::readlink(kernel, guest, call, a, a[1], (a[2], a[3])),
         libc::SYS_truncate => files::truncate(kernel, guest, a[0], a[1]),
         libc::SYS_statfs => files::statfs(kernel, guest, a[0], a[1]),
         libc::SYS_getcwd => files::getcwd(kernel, guest, a[0], a[1]),

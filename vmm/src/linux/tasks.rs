@@ -70,6 +70,8 @@ pub(super) struct Task {
     pub(super) scheduling: Scheduling,
     /// Its processor time, in nanoseconds.
     pub(super) cpu: u64,
+    /// When it was made, by the monotonic clock.
+    pub(super) started: u64,
     /// Its registers, while the processor has another one's.
     pub(super) state: Option<Box<State>>,
 }

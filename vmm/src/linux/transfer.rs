@@ -1,8 +1,8 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
-use super::descriptors::OpenFile;
+use super::descriptors::{OpenFile, Source};
 use super::wait::{WOULD_WAIT, Wait, wait};
-use super::{Guest, Kernel, Served, Stop, errno, host, int, long, retry, sources};
+use super::{Guest, Kernel, Served, Stop, errno, host, int, long, proc, retry, sources};
 use crate::engine::{Interrupter, Virt};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
@@ -27,6 +27,9 @@ pub(super) fn read(
     offset: Option<u64>,
 ) -> Served {
     let open = kernel.files().get(descriptor)?;
+    if let Some(Source::Proc(object)) = open.source() {
+        return proc::open::read(kernel, guest, object, segments, offset);
+    }
     if let Some(source) = open.source() {
         return sources::read(kernel, guest, &open, source, segments, offset);
     }
@@ -73,7 +76,7 @@ pub(super) fn write(
     offset: Option<u64>,
 ) -> Served {
     let (file, offset) = (kernel.files().get(descriptor)?, checked(offset)?);
-    if file.source().is_some() || file.queue().is_some() {
+    if !matches!(file.source(), None | Some(Source::Proc(_))) || file.queue().is_some() {
         return errno(libc::EINVAL);
     }
     let segments = usable(guest, segments, Access::Read)?;
@@ -95,6 +98,9 @@ fn write_bytes(
     mut bytes: Vec<u8>,
     offset: Option<i64>,
 ) -> Served {
+    if let Some(Source::Proc(object)) = file.source() {
+        return proc::open::write(kernel, guest, object, &bytes, offset);
+    }
     kernel.check_writer(guest, file)?;
     let typing = kernel.before_typing(guest, file)?;
     let room = kernel.room_in_file(guest, file, offset, bytes.len())?;

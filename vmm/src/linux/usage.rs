@@ -18,7 +18,13 @@ impl Kernel {
         let passed = now.monotonic - self.charged.min(now.monotonic);
         let begins = self.charged == 0;
         self.charged = now.monotonic;
-        if !begins {
+        if begins {
+            let pid = self.pid();
+            self.tasks.current_mut().started = now.monotonic;
+            if let Some(group) = self.groups.get_mut(pid) {
+                group.started = now.monotonic;
+            }
+        } else {
             let task = self.tasks.current_mut();
             task.cpu += passed;
             let pid = task.group;

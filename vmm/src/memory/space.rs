@@ -420,7 +420,7 @@ impl AddressSpace {
     }
 
     /// The resident pages of `range` and their frames, in address order.
-    pub(super) fn resident(&self, ram: &Ram, range: &Range<Virt>) -> Vec<(Virt, Phys)> {
+    pub(crate) fn resident(&self, ram: &Ram, range: &Range<Virt>) -> Vec<(Virt, Phys)> {
         self.tables.mapped(ram, range.start, range.end).map(|(page, mapping)| (page, mapping.frame)).collect()
     }
 

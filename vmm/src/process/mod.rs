@@ -26,7 +26,7 @@ pub use crate::failure::ProcessError;
 use crate::gate::{AtExit, Event, Gate};
 use crate::linux::load::{self, Program};
 use crate::linux::time_of_guest;
-use crate::linux::{Delivery, Guest, Kernel, Last, Spaces, deliver};
+use crate::linux::{Delivery, Guest, Kernel, Last, Spaces, Start, deliver};
 use crate::memory::sites::behind_pause;
 pub use crate::memory::{AddressSpace, MappingInfo, Rights};
 pub use crate::position::comparable;
@@ -134,13 +134,15 @@ impl Process {
             time: clock.page(),
         };
         let (space, regs) = load::load(&mut machine.memory, &program)?;
+        let begin = Start::read(&space, &machine.memory, regs.gpr[4]);
         machine.cpu.set_page_table(space.root());
         machine.cpu.set_regs(&regs)?;
         machine.cpu.set_fpu(&x86::state::Fpu::default())?;
         let mut spaces = Spaces::default();
         let space = spaces.insert(space);
         let interrupter = machine.cpu.interrupter();
-        let kernel = Kernel::new(launch, streams, gate.replaying(), interrupter, space, clock)?;
+        let mut kernel = Kernel::new(launch, streams, gate.replaying(), interrupter, space, clock)?;
+        kernel.begins_with(begin);
         let retired_at_event = machine.cpu.counters().map_or(0, |counters| counters.instructions);
         Ok(Process {
             machine,

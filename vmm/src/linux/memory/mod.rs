@@ -22,7 +22,7 @@ use crate::ram::PAGE;
 use crate::ram::Virt;
 pub(super) use advice::{madvise, mincore};
 pub(super) use lock::{mlock, mlockall, munlock, munlockall};
-pub(super) use peer::{Direction, peer};
+pub(super) use peer::{Direction, may_look, peer};
 pub(super) use protect::mprotect;
 pub(super) use remap::{mremap, remap_file_pages};
 use std::ops::Range;
@@ -206,7 +206,7 @@ fn file_backing(
 ) -> Served<(Backing, Attributes)> {
     let length = wanted.range.end - wanted.range.start;
     let offset = wanted.offset;
-    if file.queue().is_some() {
+    if file.queue().is_some() || kernel.proc_file(file).is_some() {
         return errno(libc::ENODEV);
     }
     let mut attributes = Attributes::default();

@@ -42,7 +42,7 @@ pub(in super::super) fn peer(
 }
 
 /// Whether the process that runs may look into another one (`ptrace_may_access`).
-fn may_look(kernel: &Kernel, pid: i32) -> bool {
+pub(in super::super) fn may_look(kernel: &Kernel, pid: i32) -> bool {
     let own = &kernel.group().credentials;
     let Some(other) = kernel.groups.get(pid) else { return false };
     let same = |id: u32, ids: &[u32; 4]| ids[..3].iter().all(|it| *it == id);
