@@ -1,6 +1,7 @@
 //! The descriptor table: the guest's own numbers, each for a file that the host has open while recording, and
 //! for nothing while replaying.
 
+use super::network::Endpoint;
 use super::sharing::Inode;
 use super::{Served, errno, host};
 use crate::failure::ProcessError;
@@ -28,6 +29,8 @@ pub(crate) struct OpenFile {
     queue: Option<u64>,
     /// What is read of it, if that is computed.
     source: Option<Source>,
+    /// The socket that it is.
+    endpoint: Option<Endpoint>,
 }
 
 /// What is read of a descriptor whose content is computed, by object.
@@ -57,7 +60,7 @@ impl OpenFile {
 
     fn of(host: Option<OwnedFd>) -> OpenFile {
         let host = host.map_or(Host::Absent, Host::Owned);
-        OpenFile { host, standard: None, process: None, inode: None, queue: None, source: None }
+        OpenFile { host, standard: None, process: None, inode: None, queue: None, source: None, endpoint: None }
     }
 
     /// A file that the host opened, of which it is known whether it is a regular one.
@@ -88,6 +91,16 @@ impl OpenFile {
     /// A descriptor whose content is computed; the host's is an eventfd, readable while there is something.
     pub(super) fn computed(host: Option<OwnedFd>, source: Source) -> Rc<OpenFile> {
         Rc::new(OpenFile { source: Some(source), ..OpenFile::of(host) })
+    }
+
+    /// A socket.
+    pub(super) fn of_socket(host: Option<OwnedFd>, endpoint: Endpoint) -> Rc<OpenFile> {
+        Rc::new(OpenFile { endpoint: Some(endpoint), ..OpenFile::of(host) })
+    }
+
+    /// The socket that it is.
+    pub(super) fn endpoint(&self) -> Option<Endpoint> {
+        self.endpoint
     }
 
     /// What is read of it, if that is computed.
@@ -146,6 +159,7 @@ impl Detached {
                 inode: file.inode,
                 queue: file.queue,
                 source: file.source,
+                endpoint: file.endpoint,
             })
         };
         Rc::clone(self.copies.entry(Rc::as_ptr(file)).or_insert_with(copy))

@@ -247,6 +247,7 @@ impl Kernel {
         let own = self.tables.insert(own);
         self.tables.release(files);
         self.sweep_queues();
+        self.sweep_flights(guest)?;
         let mut kept = self.handlers.get(handlers).clone();
         kept.retain(|_, action| action.ignores());
         let kept = self.handlers.insert(kept);

@@ -99,6 +99,11 @@ pub(super) fn close(kernel: &mut Kernel, guest: &mut Guest<'_>, descriptor: i32)
     }
     kernel.files_mut().close(descriptor)?;
     kernel.closed(&file);
+    let socket = file.endpoint().is_some();
+    drop(file);
+    if socket {
+        kernel.sweep_flights(guest)?;
+    }
     Ok(0)
 }
 
@@ -172,6 +177,11 @@ pub(super) fn fcntl(
         libc::F_GETFL | libc::F_SETFL | libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => {
             guest.input_number(|| host::fcntl(file.host(), command, value))
         }
+        libc::F_SETOWN => {
+            kernel.say_once("SIGIO is not sent when something happens on a file (F_SETOWN)");
+            Ok(0)
+        }
+        libc::F_GETOWN => Ok(0),
         libc::F_ADD_SEALS => sharing::seal(kernel, guest, &file, value),
         libc::F_GET_SEALS => guest.input_number(|| host::fcntl(file.host(), command, 0)),
         libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW => {

@@ -7,7 +7,7 @@
 //!
 //! [`table`] is the one list of calls; [`passthrough`] serves those that only translate their arguments, the other modules
 //! the rest: [`files`], [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`signals`],
-//! [`polling`], [`epoll`]; [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are
+//! [`polling`], [`epoll`], [`network`] (sockets), [`sendfile`]; [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are
 //! how tasks wait. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
 //!
 //! Example: `fork` counts or copies each id of its caller for a new task; the address space is copied on write
@@ -32,6 +32,7 @@ mod ipc;
 mod limits;
 pub(crate) mod load;
 mod memory;
+mod network;
 mod own;
 mod passthrough;
 mod pidfd;
@@ -39,6 +40,7 @@ mod polling;
 mod prctl;
 mod processor;
 mod scheduling;
+mod sendfile;
 mod sharing;
 mod signals;
 mod sources;
@@ -176,6 +178,8 @@ pub struct Kernel {
     /// System V's, and message queues.
     ipc: ipc::Ipc,
     signal_files: sources::SignalFiles,
+    /// What sockets have that is not the host's.
+    network: network::Network,
     /// Until when the time that passed was charged to tasks, by the monotonic clock.
     charged: u64,
     /// What the call that is being served has to know of its wait.
@@ -227,6 +231,7 @@ impl Kernel {
             shared: sharing::Shared::default(),
             ipc: ipc::Ipc::default(),
             signal_files: sources::SignalFiles::default(),
+            network: network::Network::default(),
             charged: 0,
             again: Again::default(),
             clock,
@@ -248,7 +253,8 @@ impl Kernel {
         let tasks = self.tasks.detached(&mut files);
         let tables = self.tables.map(|table| table.detached(&mut files));
         let places = self.places.map(|place| place.detached(&mut files));
-        Kernel { tasks, tables, places, ..self.clone() }
+        let network = self.network.detached(&mut files);
+        Kernel { tasks, tables, places, network, ..self.clone() }
     }
 
     /// The process of the task that runs.
@@ -450,6 +456,13 @@ impl Kernel {
             tracing::warn!("{what} is not supported: {answer}");
         }
         errno(error)
+    }
+
+    /// Says once what is not done as kernels do it.
+    fn say_once(&mut self, what: &'static str) {
+        if self.refused.insert(what) {
+            tracing::warn!("{what}");
+        }
     }
 
     /// Says, the first time, why INT 0x80 is a fault.

@@ -1,7 +1,7 @@
 //! ioctl: the requests of terminals, and the few that any file has.
 
 use super::passthrough::check;
-use super::{Guest, Kernel, Served, errno, host};
+use super::{Guest, Kernel, Served, errno, host, network};
 use crate::gate::{Input, MemoryWrite};
 use crate::ram::Virt;
 
@@ -44,6 +44,11 @@ pub(super) fn ioctl(
     if request == libc::FIOCLEX || request == libc::FIONCLEX {
         kernel.files_mut().set_close_on_exec(number, request == libc::FIOCLEX)?;
         return Ok(0);
+    }
+    if file.endpoint().is_some()
+        && let Some(served) = network::requests::serve(kernel, guest, &file, request, address)
+    {
+        return served;
     }
     let Some(&(_, way, size)) = REQUESTS.iter().find(|(known, ..)| *known == request) else {
         tracing::warn!("ioctl {request:#x} is not supported: ENOTTY");

@@ -1,7 +1,7 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
 use super::wait::{WOULD_WAIT, Wait, wait};
-use super::{Guest, Kernel, Served, Stop, errno, host, int, long, retry, sources};
+use super::{Guest, Kernel, Served, Stop, errno, host, int, long, network, retry, sources};
 use crate::engine::{Interrupter, Virt};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
@@ -14,7 +14,7 @@ pub(super) type Segment = (Virt, u64);
 /// As many buffers as the kernel takes (IOV_MAX).
 const SEGMENTS: usize = 1024;
 /// The most that one call transfers; more is a short count, which every program must expect.
-const LONGEST: u64 = 64 << 20;
+pub(super) const LONGEST: u64 = 64 << 20;
 
 /// read and its kin.
 pub(super) fn read(
@@ -30,6 +30,9 @@ pub(super) fn read(
     }
     if open.queue().is_some() {
         return errno(libc::EINVAL);
+    }
+    if let Some(endpoint) = open.endpoint() {
+        return network::read(kernel, guest, &open, endpoint, segments, offset.is_some());
     }
     let offset = checked(offset)?;
     let (file, may_wait) = (open.host(), kernel.may_block_in_host() || offset.is_some());
@@ -72,6 +75,9 @@ pub(super) fn write(
     let (file, offset) = (kernel.files().get(descriptor)?, checked(offset)?);
     if file.source().is_some() || file.queue().is_some() {
         return errno(libc::EINVAL);
+    }
+    if let Some(endpoint) = file.endpoint() {
+        return network::write(kernel, guest, &file, endpoint, segments, offset.is_some());
     }
     let segments = usable(guest, segments, Access::Read)?;
     let mut bytes = vec![0; segments.iter().map(|(_, length)| length).sum()];

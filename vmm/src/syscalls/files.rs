@@ -34,7 +34,7 @@ rows! {
     20 writev(fd: Fd, iov: In(Iovec(2)), iovcnt: Int) -> Size, Mixed;
     21 access(pathname: Path, mode: Flags(&ACCESS)) -> Int, Host;
     40 sendfile(out_fd: Fd, in_fd: Fd, offset: InOut(Struct(&LONG)),
-        count: Size) -> Size, Fixed(libc::ENOSYS, COPIES);
+        count: Size) -> Size, Mixed;
     73 flock(fd: Fd, operation: Flags(&FLOCK)) -> Int, Host;
     74 fsync(fd: Fd) -> Int, Host;
     75 fdatasync(fd: Fd) -> Int, Host;
