@@ -38,6 +38,50 @@ static void refused(void) {
     CHECK(close(waits) == 0 && close(does_not) == 0 && close(accepted) == 0 && close(file) == 0);
 }
 
+static struct sockaddr_un crowd = {.sun_family = AF_UNIX, .sun_path = "crowd"};
+
+static int visitor(void) {
+    int file = socket(AF_UNIX, SOCK_STREAM, 0);
+    return connect(file, (struct sockaddr *)&crowd, sizeof crowd) == 0 && write(file, "v", 1) == 1 ? 0 : 1;
+}
+
+/* More who connect than a listener keeps waiting. */
+static void crowded(void) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0), file;
+    struct sockaddr_in address = loopback(0);
+    struct timeval limit = {0, 50000};
+    socklen_t length = sizeof address;
+    CHECK(bind(listener, (struct sockaddr *)&address, length) == 0 && listen(listener, 0) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &length) == 0);
+    for (int result = 0; result == 0;) {
+        file = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
+        result = connect(file, (struct sockaddr *)&address, length);
+    }
+    printf("too many: %s\n", failure());
+    CHECK(accept(listener, NULL, NULL) >= 0);
+    /* It goes on by itself; waiting for it again is allowed. */
+    limit.tv_sec = 10;
+    CHECK(setsockopt(file, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
+    SHOW(connect(file, (struct sockaddr *)&address, length));
+    CHECK(close(file) == 0 && close(listener) == 0);
+
+    const char *folder = enter_folder();
+    listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(bind(listener, (struct sockaddr *)&crowd, sizeof crowd) == 0 && listen(listener, 0) == 0);
+    pid_t visitors[4];
+    for (int n = 0; n < 4; n++) visitors[n] = start(visitor);
+    usleep(30000);
+    for (int n = 0; n < 4; n++) {
+        char byte;
+        CHECK((file = accept(listener, NULL, NULL)) >= 0 && read(file, &byte, 1) == 1 && close(file) == 0);
+    }
+    for (int n = 0; n < 4; n++) CHECK(finish(visitors[n]) == 0);
+    printf("all came\n");
+    CHECK(close(listener) == 0 && unlink("crowd") == 0);
+    leave_folder(folder);
+}
+
 static void broken(void) {
     int pair[2];
     char byte;
@@ -191,6 +235,7 @@ static void errors(void) {
 int main(void) {
     setvbuf(stdout, NULL, _IOLBF, 1 << 16);
     refused();
+    crowded();
     broken();
     interrupted();
     large();

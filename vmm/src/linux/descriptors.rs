@@ -60,7 +60,15 @@ impl OpenFile {
 
     fn of(host: Option<OwnedFd>) -> OpenFile {
         let host = host.map_or(Host::Absent, Host::Owned);
-        OpenFile { host, standard: None, process: None, inode: None, queue: None, source: None, endpoint: None }
+        OpenFile {
+            host,
+            standard: None,
+            process: None,
+            inode: None,
+            queue: None,
+            source: None,
+            endpoint: None,
+        }
     }
 
     /// A file that the host opened, of which it is known whether it is a regular one.

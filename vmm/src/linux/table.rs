@@ -3,8 +3,8 @@
 use super::signals::calls as signals;
 use super::{
     Guest, Kernel, Outcome, Served, capabilities, children, clone, epoll, errno, exec, exit, files, futex,
-    identity, int, ipc, limits, memory, network, passthrough, pidfd, polling, prctl, processor, scheduling, sendfile, sharing,
-    sources, terminal, time, timers, transfer, usage,
+    identity, int, ipc, limits, memory, network, passthrough, pidfd, polling, prctl, processor, scheduling,
+    sendfile, sharing, sources, terminal, time, timers, transfer, usage,
 };
 
 /// Serves a call, or says that there is none of this number.

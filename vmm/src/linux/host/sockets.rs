@@ -36,7 +36,8 @@ impl Control {
     pub(in crate::linux) fn parse(mut bytes: &[u8]) -> Option<Vec<Control>> {
         let mut messages = Vec::new();
         while let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() {
-            let [length, rights] = [0, 8].map(|at| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or([0; 8])));
+            let [length, rights] =
+                [0, 8].map(|at| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or([0; 8])));
             let data = usize::try_from(length).ok()?.checked_sub(HEADER)?;
             let [level, kind] = [rights, rights >> 32].map(crate::linux::int);
             messages.push(Control { level, kind, data: rest.get(..data)?.to_vec() });
@@ -149,7 +150,10 @@ pub(in crate::linux) fn option(socket: RawFd, level: i32, option: i32, room: usi
     let at = pointer(bytes.as_mut_ptr());
     // SAFETY: the kernel writes at most as many bytes as the length says, and the low half of the length.
     let result = unsafe {
-        raw(libc::SYS_getsockopt, [fd(socket), number(level), number(option), at, pointer(&raw mut length), 0])
+        raw(
+            libc::SYS_getsockopt,
+            [fd(socket), number(level), number(option), at, pointer(&raw mut length), 0],
+        )
     };
     bytes.truncate(usize::try_from(length).unwrap_or(0));
     if result < 0 { Err(result) } else { Ok(bytes) }
@@ -173,7 +177,9 @@ pub(in crate::linux) fn number_option(socket: RawFd, level: i32, name: i32) -> O
 /// How long a call waits at most (SO_RCVTIMEO, SO_SNDTIMEO), in nanoseconds; 0 is for ever.
 pub(in crate::linux) fn time_limit(socket: RawFd, name: i32) -> i64 {
     let bytes = option(socket, libc::SOL_SOCKET, name, 16).unwrap_or_default();
-    let word = |at: usize| bytes.get(at..at + 8).map_or(0, |word| long(u64::from_le_bytes(word.try_into().unwrap_or([0; 8]))));
+    let word = |at: usize| {
+        bytes.get(at..at + 8).map_or(0, |word| long(u64::from_le_bytes(word.try_into().unwrap_or([0; 8]))))
+    };
     word(0).saturating_mul(1_000_000_000).saturating_add(word(8).saturating_mul(1000))
 }
 
@@ -226,7 +232,8 @@ pub(in crate::linux) fn receive(socket: RawFd, to: &mut Incoming, flags: i32, de
     to.flags = header.msg_flags;
     name.truncate(usize::try_from(header.msg_namelen).unwrap_or(0));
     to.name = name;
-    let bytes: Vec<u8> = control.iter().flat_map(|word| word.to_le_bytes()).take(header.msg_controllen).collect();
+    let bytes: Vec<u8> =
+        control.iter().flat_map(|word| word.to_le_bytes()).take(header.msg_controllen).collect();
     to.control = Control::parse(&bytes).unwrap_or_default();
     let rights = |it: &Control| (it.level, it.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
     for message in to.control.extract_if(.., |it| rights(it)) {
@@ -251,7 +258,8 @@ pub(in crate::linux) fn interfaces(socket: RawFd, room: Option<usize>) -> Result
     let mut asked = [list.len() as u64, at];
     // SAFETY: the kernel reads a `struct ifconf`, a length and a pointer; it writes at most as many bytes of a list, and the
     // length.
-    let result = unsafe { raw(libc::SYS_ioctl, [fd(socket), SIOCGIFCONF, pointer(asked.as_mut_ptr()), 0, 0, 0]) };
+    let result =
+        unsafe { raw(libc::SYS_ioctl, [fd(socket), SIOCGIFCONF, pointer(asked.as_mut_ptr()), 0, 0, 0]) };
     let length = crate::linux::int(asked[0]);
     list.truncate(usize::try_from(length).unwrap_or(0));
     match (result, room) {
@@ -295,9 +303,9 @@ pub(in crate::linux) fn in_place(directory: RawFd, umask: u32, call: impl FnOnce
         };
         if moved < 0 { moved } else { call() }
     };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().spawn_scoped(scope, there);
-        thread.map_or(-i64::from(libc::EAGAIN), |thread| thread.join().unwrap_or(-i64::from(libc::EIO)))
+    std::thread::scope(|scope| match std::thread::Builder::new().spawn_scoped(scope, there) {
+        Ok(thread) => thread.join().unwrap_or_else(|_| -i64::from(libc::EIO)),
+        Err(_) => -i64::from(libc::EAGAIN),
     })
 }
 

@@ -32,7 +32,8 @@ impl Here {
     pub(super) fn key(self, name: &[u8]) -> Key {
         if let Some(path) = path(name) {
             let file = sockets::file_at(self.directory, &path);
-            return file.map_or_else(Vec::new, |file| [b"/".to_vec(), file.map(u64::to_le_bytes).concat()].concat());
+            return file
+                .map_or_else(Vec::new, |file| [b"/".to_vec(), file.map(u64::to_le_bytes).concat()].concat());
         }
         match name {
             [1, 0, abstracted @ ..] => abstracted.to_vec(),

@@ -131,7 +131,11 @@ mod tests {
         let whole = fill(48, &[4, 8]);
         assert_eq!((whole.bytes.len(), whole.truncated), (48, false));
         let unaligned = fill(20, &[4]);
-        assert_eq!((unaligned.bytes.len(), unaligned.truncated), (20, false), "what aligns the next is not needed");
+        assert_eq!(
+            (unaligned.bytes.len(), unaligned.truncated),
+            (20, false),
+            "what aligns the next is not needed"
+        );
         let cut = fill(44, &[4, 8]);
         assert_eq!((cut.bytes.len(), cut.truncated), (44, true));
         assert_eq!(cut.bytes[24], 20, "the length of what is there");

@@ -84,7 +84,10 @@ impl Ends {
         let end = self.all.entry(end.object).or_default();
         end.peer = Some(owner);
         if !end.key.is_empty() {
-            self.listeners.entry(end.key.clone()).or_insert(Listener { owner, waiting: VecDeque::new() }).owner = owner;
+            self.listeners
+                .entry(end.key.clone())
+                .or_insert(Listener { owner, waiting: VecDeque::new() })
+                .owner = owner;
         }
     }
 

@@ -7,7 +7,7 @@ use super::{Endpoint, address};
 use crate::linux::descriptors::OpenFile;
 use crate::linux::host::sockets::ADDRESS;
 use crate::linux::transfer::{Segment, segments};
-use crate::linux::wait::{Deadline, Wait};
+use crate::linux::wait::Wait;
 use crate::linux::{Guest, Kernel, Served, Stop, errno, int, time};
 use crate::ram::Virt;
 use std::rc::Rc;
@@ -35,10 +35,10 @@ struct Header {
 impl Header {
     fn read(guest: &mut Guest<'_>, at: Virt) -> Served<Header> {
         let [name, name_length, vector, count, control, control_length, _] = guest.read_words::<7>(at)?;
-        let name_length = match i32::try_from(int(name_length)) {
+        let name_length = match usize::try_from(int(name_length)) {
             _ if name == 0 => 0,
-            Ok(length) if length >= 0 => usize::try_from(length).unwrap_or(0).min(ADDRESS),
-            _ => return errno(libc::EINVAL),
+            Ok(length) => length.min(ADDRESS),
+            Err(_) => return errno(libc::EINVAL),
         };
         if count > MOST {
             return errno(libc::EMSGSIZE);
@@ -121,7 +121,8 @@ pub(super) fn sendmmsg(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6])
     let mut sent = 0;
     for number in 0..u64::from(int(a[2]).cast_unsigned()).min(MOST) {
         let at = a[1].wrapping_add(number * STRIDE);
-        let (flags, done) = if number == 0 { (flags, kernel.again.done) } else { (flags | libc::MSG_DONTWAIT, 0) };
+        let (flags, done) =
+            if number == 0 { (flags, kernel.again.done) } else { (flags | libc::MSG_DONTWAIT, 0) };
         match send_one(kernel, guest, (&file, endpoint), at, flags, done) {
             Ok(count) => tell(guest, at, count)?,
             Err(Stop::Errno(_)) if sent > 0 => break,
@@ -132,24 +133,25 @@ pub(super) fn sendmmsg(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6])
     Ok(sent)
 }
 
-/// recvmmsg: waits for all of them, or with MSG_WAITFORONE for the first. The time is looked at behind each message.
+/// recvmmsg: waits for all of them, or with MSG_WAITFORONE for the first. The time is for all of them.
 pub(super) fn recvmmsg(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     let (file, endpoint) = kernel.socket(int(a[0]))?;
     let (count, flags) = (u64::from(int(a[2]).cast_unsigned()).min(MOST), int(a[3]));
     let limit = time::optional(guest, a[4])?;
-    let deadline = match limit {
-        // The wait of a message has its own deadline; this one is counted from the first time.
-        Some(limit) => Some(Deadline::after(kernel.now(), limit)),
-        None => None,
-    };
+    // The kernel looks at the time behind a message only; here it ends a wait too, as its manual says.
+    let deadline = kernel.limit(guest, limit)?;
     let mut got = kernel.again.done;
     while (got as u64) < count {
         let at = a[1].wrapping_add(got as u64 * STRIDE);
         let once = flags & libc::MSG_WAITFORONE != 0 && got > 0;
-        let flags = flags & !libc::MSG_WAITFORONE & !libc::MSG_WAITALL | if once { libc::MSG_DONTWAIT } else { 0 };
+        let flags =
+            flags & !libc::MSG_WAITFORONE & !libc::MSG_WAITALL | if once { libc::MSG_DONTWAIT } else { 0 };
         match receive_one(kernel, guest, (&file, endpoint), at, flags, 0) {
             Ok(bytes) => tell(guest, at, bytes)?,
-            Err(Stop::Wait(wait)) => return Err(Stop::Wait(Wait { done: got, ..wait })),
+            Err(Stop::Wait(wait)) => {
+                let deadline = wait.deadline.or(deadline);
+                return Err(Stop::Wait(Wait { done: got, deadline, ..wait }));
+            }
             Err(Stop::Errno(_)) if got > 0 => break,
             Err(stop) => return Err(stop),
         }

@@ -133,7 +133,11 @@ const LATER: u64 = 2_000_000;
 fn or_would_wait(socket: i32, result: i64, flags: i32) -> i64 {
     const WAITS: [i32; 3] = [libc::EAGAIN, libc::EINPROGRESS, libc::EALREADY];
     let would = WAITS.iter().any(|error| result == -i64::from(*error));
-    if would && flags & libc::MSG_DONTWAIT == 0 && sockets::waits(socket) { -i64::from(WOULD_WAIT) } else { result }
+    if would && flags & libc::MSG_DONTWAIT == 0 && sockets::waits(socket) {
+        -i64::from(WOULD_WAIT)
+    } else {
+        result
+    }
 }
 
 impl Kernel {

@@ -25,7 +25,9 @@ pub(super) fn socket(
     match family {
         libc::AF_UNIX | libc::AF_INET | libc::AF_INET6 => {}
         libc::AF_NETLINK if NETLINK.contains(&protocol) => {}
-        libc::AF_NETLINK => return kernel.refuse("netlink beyond routes, sockets, devices", libc::EPROTONOSUPPORT),
+        libc::AF_NETLINK => {
+            return kernel.refuse("netlink beyond routes, sockets, devices", libc::EPROTONOSUPPORT);
+        }
         _ => {
             let what = "a socket that is neither unix, IPv4, IPv6 nor netlink";
             return kernel.refuse(what, libc::EAFNOSUPPORT);
@@ -91,7 +93,12 @@ pub(super) fn accept(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], f
     let (file, name) = accepted.map_or((None, Vec::new()), |(file, name)| (Some(file), name));
     let new = kernel.endpoint(endpoint.family, endpoint.kind);
     if wanted || endpoint.is_unix() {
-        let mut parts = guest.input_parts(&mut || vec![name.clone(), vec![u8::from(file.as_ref().is_some_and(|file| credentials::is_inside(file.as_raw_fd())))]])?;
+        let mut parts = guest.input_parts(&mut || {
+            vec![
+                name.clone(),
+                vec![u8::from(file.as_ref().is_some_and(|file| credentials::is_inside(file.as_raw_fd())))],
+            ]
+        })?;
         let name = parts.next().unwrap_or_default();
         if parts.next().is_some_and(|inside| inside == [1]) {
             kernel.network.ends.accepted(endpoint, new);

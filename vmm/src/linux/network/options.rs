@@ -9,8 +9,8 @@ use std::ops::RangeInclusive;
 
 /// The options that are passed on: a level, and numbers (asm-generic/socket.h and the files of linux/ for the others).
 const PLAIN: &[(i32, &[RangeInclusive<i32>])] = &[
-    // Not filters (26, 27, 50 to 52), buffers that the kernel reads later (60), or descriptors (77).
-    (libc::SOL_SOCKET, &[1..=25, 28..=49, 53..=59, 61..=76, 79..=80]),
+    // Not filters (26, 27, 50 to 52), buffers that the kernel reads later (60), descriptors (76, 77), memory of devices.
+    (libc::SOL_SOCKET, &[1..=25, 28..=49, 53..=59, 61..=75, 81..=82]),
     // Not the tables of filters (64 and up).
     (libc::SOL_IP, &[1..=52]),
     // Not memory that the kernel maps (35).
@@ -24,16 +24,22 @@ const PLAIN: &[(i32, &[RangeInclusive<i32>])] = &[
 
 /// The longest value.
 const LONGEST: usize = 1 << 16;
+/// Options of SOL_SOCKET have smaller numbers.
+const LAST: i32 = 128;
 /// SO_ZEROCOPY: the kernel would read our buffers later.
 const ZERO_COPY: i32 = 60;
 
 fn is_plain(level: i32, option: i32) -> bool {
-    PLAIN.iter().any(|(known, options)| *known == level && options.iter().any(|range| range.contains(&option)))
+    PLAIN
+        .iter()
+        .any(|(known, options)| *known == level && options.iter().any(|range| range.contains(&option)))
 }
 
 /// What is said of an option that is not passed on.
 fn refuse(kernel: &mut Kernel, level: i32, option: i32) -> Served {
     let what = match (level, option) {
+        // No kernel has it.
+        (libc::SOL_SOCKET, LAST..) => return errno(libc::ENOPROTOOPT),
         (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER | libc::SO_ATTACH_BPF) => "SO_ATTACH_FILTER",
         (libc::SOL_SOCKET, ZERO_COPY) => "SO_ZEROCOPY",
         (libc::SOL_SOCKET, _) => "an option of sockets",
@@ -98,7 +104,8 @@ mod tests {
             (libc::SOL_SOCKET, libc::SO_ATTACH_FILTER),
             (libc::SOL_SOCKET, libc::SO_ATTACH_BPF),
             (libc::SOL_SOCKET, ZERO_COPY),
-            // SO_PEERPIDFD
+            // SO_PASSPIDFD, SO_PEERPIDFD
+            (libc::SOL_SOCKET, 76),
             (libc::SOL_SOCKET, 77),
             // IPT_SO_SET_REPLACE, IP6T_SO_SET_REPLACE
             (libc::SOL_IP, 64),

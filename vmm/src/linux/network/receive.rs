@@ -74,7 +74,9 @@ pub(super) fn receive(
                 let count = usize::try_from(count).unwrap_or(done);
                 return Ok(Received { count, details: Details::default() });
             }
-            Err(Stop::Errno(_)) if done > 0 => return Ok(Received { count: done, details: Details::default() }),
+            Err(Stop::Errno(_)) if done > 0 => {
+                return Ok(Received { count: done, details: Details::default() });
+            }
             Err(stop) => return Err(stop),
         }
     }
@@ -142,7 +144,8 @@ fn details(
     flags: i32,
 ) -> Served<Details> {
     let is_sender = |it: &Control| (it.level, it.kind) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
-    let sender: Vec<Control> = incoming.control.extract_if(.., |it| endpoint.is_unix() && is_sender(it)).collect();
+    let sender: Vec<Control> =
+        incoming.control.extract_if(.., |it| endpoint.is_unix() && is_sender(it)).collect();
     let mut parts = guest.input_parts(&mut || {
         let mut parts = vec![incoming.flags.to_le_bytes().to_vec(), incoming.name.clone()];
         parts.push(sender.first().map_or_else(Vec::new, |it| told(&it.data)));
@@ -202,7 +205,8 @@ impl Arrived {
     fn from_bytes(bytes: &[u8]) -> Option<Arrived> {
         let (token, rest) = bytes.split_at_checked(16)?;
         let (socket, inode) = rest.split_at_checked(8)?;
-        let [family, kind] = [&socket[..4], &socket[4..]].map(|it| it.try_into().map_or(0, i32::from_le_bytes));
+        let [family, kind] =
+            [&socket[..4], &socket[4..]].map(|it| it.try_into().map_or(0, i32::from_le_bytes));
         let socket = (family != 0).then_some((family, kind));
         Some(Arrived { token: token_from(token)?, socket, inode: inode.to_vec() })
     }
@@ -234,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_file_that_arrived_is_read_as_it_was_written() {
-        let arrived = Arrived { token: [1, 2], socket: Some((libc::AF_INET, libc::SOCK_DGRAM)), inode: vec![9; 16] };
+        let arrived =
+            Arrived { token: [1, 2], socket: Some((libc::AF_INET, libc::SOCK_DGRAM)), inode: vec![9; 16] };
         let read = Arrived::from_bytes(&arrived.bytes()).expect("all of it");
         assert_eq!((read.token, read.socket, read.inode), (arrived.token, arrived.socket, arrived.inode));
         assert!(Arrived::from_bytes(&[0; 23]).is_none());

@@ -10,9 +10,8 @@ use crate::ram::Virt;
 /// `struct ifreq`: a name or a number, and what is asked about it.
 const INTERFACE: usize = 40;
 /// The requests that take one and give it back (linux/sockios.h): names, flags, addresses, sizes, numbers.
-const INTERFACES: [u64; 12] = [
-    0x8910, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8927, 0x8933, 0x8942, 0x8970,
-];
+const INTERFACES: [u64; 12] =
+    [0x8910, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8927, 0x8933, 0x8942, 0x8970];
 /// SIOCGIFCONF: a list of interfaces that have addresses.
 const LIST: u64 = 0x8912;
 /// SIOCATMARK, SIOCGSTAMP, SIOCGSTAMPNS.

@@ -69,7 +69,10 @@ pub(super) fn send(
     loop {
         match send_some(kernel, guest, (file, endpoint), message, flags, done) {
             Ok(count) => {
-                done = message.bytes.len().min(done.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)));
+                done = message
+                    .bytes
+                    .len()
+                    .min(done.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)));
                 if count == 0 || done == message.bytes.len() || !endpoint.is_stream() {
                     return Ok(done as u64);
                 }
