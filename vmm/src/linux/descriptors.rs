@@ -1,6 +1,7 @@
 //! The descriptor table: the guest's own numbers, each for a file that the host has open while recording, and
 //! for nothing while replaying.
 
+use super::network::Endpoint;
 use super::sharing::Inode;
 use super::terminal::Side;
 use super::{Served, errno, host};
@@ -31,6 +32,8 @@ pub(crate) struct OpenFile {
     source: Option<Source>,
     /// Which end of a pseudo-terminal of the guest's it is.
     terminal: Option<Side>,
+    /// The socket that it is.
+    endpoint: Option<Endpoint>,
 }
 
 /// What is read of a descriptor whose content is computed, by object.
@@ -70,6 +73,7 @@ impl OpenFile {
             queue: None,
             source: None,
             terminal: None,
+            endpoint: None,
         }
     }
 
@@ -120,6 +124,16 @@ impl OpenFile {
     /// A descriptor whose content is computed; the host's is an eventfd, readable while there is something.
     pub(super) fn computed(host: Option<OwnedFd>, source: Source) -> Rc<OpenFile> {
         Rc::new(OpenFile { source: Some(source), ..OpenFile::of(host) })
+    }
+
+    /// A socket.
+    pub(super) fn of_socket(host: Option<OwnedFd>, endpoint: Endpoint) -> Rc<OpenFile> {
+        Rc::new(OpenFile { endpoint: Some(endpoint), ..OpenFile::of(host) })
+    }
+
+    /// The socket that it is.
+    pub(super) fn endpoint(&self) -> Option<Endpoint> {
+        self.endpoint
     }
 
     /// What is read of it, if that is computed.
@@ -179,6 +193,7 @@ impl Detached {
                 queue: file.queue,
                 source: file.source,
                 terminal: file.terminal,
+                endpoint: file.endpoint,
             })
         };
         Rc::clone(self.copies.entry(Rc::as_ptr(file)).or_insert_with(copy))

@@ -252,6 +252,7 @@ impl Kernel {
         self.tables.release(files);
         closed.into_iter().for_each(|file| self.unlock_closed(file));
         self.sweep_queues();
+        self.sweep_flights(guest)?;
         let mut kept = self.handlers.get(handlers).clone();
         kept.retain(|_, action| action.ignores());
         let kept = self.handlers.insert(kept);

@@ -45,6 +45,7 @@ impl Kernel {
         self.tables.release(files);
         self.places.release(place);
         self.handlers.release(handlers);
+        self.sweep_flights(guest)?;
         Ok(())
     }
 

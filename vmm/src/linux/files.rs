@@ -167,7 +167,11 @@ pub(super) fn close(kernel: &mut Kernel, guest: &mut Guest<'_>, descriptor: i32)
     }
     kernel.files_mut().close(descriptor)?;
     kernel.closed(&file);
+    let socket = file.endpoint().is_some();
     kernel.unlock_closed(file);
+    if socket {
+        kernel.sweep_flights(guest)?;
+    }
     Ok(0)
 }
 
@@ -258,8 +262,11 @@ pub(super) fn fcntl(
         libc::F_SETFL if int(value) & libc::O_ASYNC != 0 => {
             kernel.refuse("fcntl F_SETFL O_ASYNC (a signal when a file is ready)", libc::EINVAL)
         }
-        F_SETSIG | F_SETOWN | F_SETOWN_EX => {
-            kernel.refuse("fcntl F_SETOWN and F_SETSIG (a signal when a file is ready)", libc::EINVAL)
+        F_SETSIG => kernel.refuse("fcntl F_SETSIG (a signal when a file is ready)", libc::EINVAL),
+        // Who says whose a file is may do without the signal: nginx, for one, ends if this fails.
+        F_SETOWN | F_SETOWN_EX => {
+            kernel.say_once("no signal is sent when a file is ready (fcntl F_SETOWN)");
+            Ok(0)
         }
         F_GETSIG | F_GETOWN => Ok(0),
         libc::F_SETLEASE => kernel.refuse("fcntl F_SETLEASE", libc::EINVAL),

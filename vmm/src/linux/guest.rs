@@ -156,6 +156,24 @@ impl Guest<'_> {
         }
     }
 
+    /// The same for several pieces, in order.
+    pub(super) fn input_parts(
+        &mut self,
+        produce: &mut dyn FnMut() -> Vec<Vec<u8>>,
+    ) -> Served<std::vec::IntoIter<Vec<u8>>> {
+        let input = self.gate.input(&mut || {
+            let writes = (0..).zip(produce()).map(|(address, bytes)| MemoryWrite { address, bytes });
+            Input::Bytes { result: 0, writes: writes.collect() }
+        })?;
+        match input {
+            Input::Bytes { writes, .. } => {
+                let parts: Vec<_> = writes.into_iter().map(|write| write.bytes).collect();
+                Ok(parts.into_iter())
+            }
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
     /// Sixteen random bytes, for AT_RANDOM.
     pub(super) fn random16(&mut self) -> Served<[u8; 16]> {
         let bytes = self.input_bytes(&mut || {

@@ -1,6 +1,8 @@
 //! The host's system calls, each behind a safe function: pointers come from slices, results are the kernel's
 //! (a value, or a negative error number).
 
+pub(super) mod sockets;
+
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -273,7 +275,8 @@ pub(super) fn fcntl_lock(descriptor: RawFd, command: i32, lock: &mut [u8; 32]) -
 
 /// ioctl with a pointer to `bytes`, whose length is that which the request reads or writes.
 pub(super) fn ioctl(descriptor: RawFd, request: u64, bytes: &mut [u8]) -> i64 {
-    // SAFETY: only the requests of `terminal::REQUESTS` are passed, with a buffer of the size listed there.
+    // SAFETY: only the requests of `terminal::REQUESTS` and `network::requests` are passed, with a buffer of the size that
+    // is listed there.
     unsafe { raw(libc::SYS_ioctl, [fd(descriptor), request, pointer(bytes.as_mut_ptr()), 0, 0, 0]) }
 }
 

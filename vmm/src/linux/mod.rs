@@ -6,8 +6,10 @@
 //! the host, and all that comes from it, passes through [`Guest::input`], so that a replay touches nothing outside.
 //!
 //! [`table`] is the one list of calls; [`passthrough`] serves those that only translate their arguments, the other modules
-//! the rest: [`files`], [`transfer`] (reading and writing), [`terminal`], [`memory`], [`time`], [`identity`], [`users`], [`signals`],
-//! [`polling`], [`epoll`], [`fifo`], [`locks`], [`proc`] (what a program finds in /proc); [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are
+//! the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`], [`terminal`], [`memory`], [`time`], [`identity`], [`users`],
+//! [`signals`], [`polling`], [`epoll`], [`fifo`], [`locks`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
+//! memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are
+//! the life of processes. [`futex`] and [`wait`] are
 //! how tasks wait. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
 //!
 //! Example: `fork` counts or copies each id of its caller for a new task; the address space is copied on write
@@ -35,6 +37,7 @@ mod limits;
 pub(crate) mod load;
 mod locks;
 mod memory;
+mod network;
 mod own;
 mod passthrough;
 mod pidfd;
@@ -43,6 +46,7 @@ mod prctl;
 mod proc;
 mod processor;
 mod scheduling;
+mod sendfile;
 mod sharing;
 mod signals;
 mod sources;
@@ -188,6 +192,8 @@ pub struct Kernel {
     signal_files: sources::SignalFiles,
     /// Open files of /proc.
     proc_files: proc::Files,
+    /// What sockets have that is not the host's.
+    network: network::Network,
     /// Until when the time that passed was charged to tasks, by the monotonic clock.
     charged: u64,
     /// What the call that is being served has to know of its wait.
@@ -246,6 +252,7 @@ impl Kernel {
             ipc: ipc::Ipc::default(),
             signal_files: sources::SignalFiles::default(),
             proc_files: proc::Files::default(),
+            network: network::Network::default(),
             charged: 0,
             again: Again::default(),
             clock,
@@ -276,7 +283,8 @@ impl Kernel {
         let places = self.places.map(|place| place.detached(&mut files));
         let locks = self.locks.detached(&mut files);
         let terminals = self.terminals.detached(&mut files);
-        Kernel { tasks, tables, places, locks, terminals, ..self.clone() }
+        let network = self.network.detached(&mut files);
+        Kernel { tasks, tables, places, locks, terminals, network, ..self.clone() }
     }
 
     /// The process of the task that runs.
@@ -489,6 +497,13 @@ impl Kernel {
     fn say_ioctl(&mut self, request: u64) {
         if self.reported_ioctls.insert(request) {
             tracing::warn!("ioctl {request:#x} is not supported: ENOTTY");
+        }
+    }
+
+    /// Says once what is not done as kernels do it.
+    fn say_once(&mut self, what: &'static str) {
+        if self.refused.insert(what) {
+            tracing::warn!("{what}");
         }
     }
 

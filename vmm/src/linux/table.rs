@@ -3,8 +3,8 @@
 use super::signals::calls as signals;
 use super::{
     Guest, Kernel, Outcome, Served, capabilities, children, clone, epoll, errno, exec, exit, files, futex,
-    identity, int, ipc, limits, locks, memory, passthrough, pidfd, polling, prctl, processor, scheduling,
-    sharing, sources, terminal, time, timers, transfer, usage,
+    identity, int, ipc, limits, locks, memory, network, passthrough, pidfd, polling, prctl, processor,
+    scheduling, sendfile, sharing, sources, terminal, time, timers, transfer, usage,
 };
 
 /// Serves a call, or says that there is none of this number.
@@ -20,6 +20,7 @@ pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, number: u64, a: 
     }
     let served = own(kernel, guest, call, &a)
         .or_else(|| ipc::serve(kernel, guest, call, &a))
+        .or_else(|| network::serve(kernel, guest, call, &a))
         .or_else(|| passthrough::serve(kernel, guest, call, &a));
     match served {
         Some(result) => result.map(Outcome::Return),
@@ -62,9 +63,9 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_pwrite64 => transfer::write(kernel, guest, int(a[0]), &[(a[1], a[2])], Some(a[3])),
         libc::SYS_readv => transfer::readv(kernel, guest, a, false),
         libc::SYS_writev => transfer::writev(kernel, guest, a, false),
+        libc::SYS_sendfile => sendfile::sendfile(kernel, guest, a),
         libc::SYS_preadv => transfer::readv(kernel, guest, a, true),
         libc::SYS_pwritev => transfer::writev(kernel, guest, a, true),
-        libc::SYS_sendfile => transfer::sendfile(kernel, guest, a),
 
         // Files and descriptors.
         libc::SYS_open => files::open(kernel, guest, libc::AT_FDCWD, a[0], int(a[1]), a[2]),

@@ -2,7 +2,7 @@
 
 use super::descriptors::{OpenFile, Source};
 use super::wait::{WOULD_WAIT, Wait, wait};
-use super::{Guest, Kernel, Served, Stop, errno, host, int, long, proc, retry, sources};
+use super::{Guest, Kernel, Served, Stop, errno, host, int, long, network, proc, retry, sources};
 use crate::engine::{Interrupter, Virt};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
@@ -16,7 +16,7 @@ pub(super) type Segment = (Virt, u64);
 /// As many buffers as the kernel takes (IOV_MAX).
 const SEGMENTS: usize = 1024;
 /// The most that one call transfers; more is a short count, which every program must expect.
-const LONGEST: u64 = 64 << 20;
+pub(super) const LONGEST: u64 = 64 << 20;
 
 /// read and its kin.
 pub(super) fn read(
@@ -35,6 +35,9 @@ pub(super) fn read(
     }
     if open.queue().is_some() {
         return errno(libc::EINVAL);
+    }
+    if let Some(endpoint) = open.endpoint() {
+        return network::read(kernel, guest, &open, endpoint, segments, offset.is_some());
     }
     kernel.check_reader(&open)?;
     let offset = checked(offset)?;
@@ -78,6 +81,9 @@ pub(super) fn write(
     let (file, offset) = (kernel.files().get(descriptor)?, checked(offset)?);
     if !matches!(file.source(), None | Some(Source::Proc(_))) || file.queue().is_some() {
         return errno(libc::EINVAL);
+    }
+    if let Some(endpoint) = file.endpoint() {
+        return network::write(kernel, guest, &file, endpoint, segments, offset.is_some());
     }
     let segments = usable(guest, segments, Access::Read)?;
     let mut bytes = vec![0; segments.iter().map(|(_, length)| length).sum()];
@@ -137,7 +143,7 @@ fn write_bytes(
 
 /// sendfile: what is read of one file is written to another. The first file's position moves by what was written, if it is from
 /// there that is read.
-pub(super) fn sendfile(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+pub(super) fn copy(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     let (to, from) = (kernel.files().get(int(a[0]))?, kernel.files().get(int(a[1]))?);
     let known = if a[2] == 0 { None } else { Some(long(guest.read_words::<1>(a[2])?[0])) };
     let special = |file: &OpenFile| file.source().is_some() || file.queue().is_some();

@@ -26,7 +26,7 @@ pub(super) enum What {
 
 /// A file of a process's folder.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(in super::super) struct Entry {
     pub(super) name: &'static str,
     pub(super) mode: u32,
     pub(super) what: What,

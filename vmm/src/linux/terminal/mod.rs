@@ -13,7 +13,7 @@ mod keys;
 
 use super::descriptors::OpenFile;
 use super::passthrough::check;
-use super::{Guest, Kernel, Served, errno, host, int};
+use super::{Guest, Kernel, Served, errno, host, int, network};
 use crate::gate::{Input, MemoryWrite};
 use crate::ram::Virt;
 use std::collections::BTreeMap;
@@ -175,6 +175,11 @@ pub(super) fn ioctl(
         if IN_FOREGROUND.contains(&request) && matches!(side, Side::Slave(_)) {
             kernel.check_foreground(side, libc::SIGTTOU)?;
         }
+    }
+    if file.endpoint().is_some()
+        && let Some(served) = network::requests::serve(kernel, guest, &file, request, address)
+    {
+        return served;
     }
     pass(kernel, guest, &file, request, address)
 }
