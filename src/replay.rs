@@ -123,7 +123,7 @@ fn not_shown(error: io::Error) -> Failure {
 
 pub(crate) fn failure(error: ReplayError) -> Failure {
     let code = match &error {
-        ReplayError::Recording(_) => Code::Damaged,
+        ReplayError::Recording(_) | ReplayError::Checkpoint(_) => Code::Damaged,
         ReplayError::Process(ProcessError::Gate(GateError::Diverged { .. })) => Code::Diverged,
         ReplayError::Process(ProcessError::Gate(_)) => Code::Damaged,
         ReplayError::Process(ProcessError::Engine(EngineError::Lacks { .. })) => Code::Host,

@@ -1,11 +1,14 @@
 //! Replay: runs a recorded program from its journal, and compares at every event, and the memory where the journal has digests of it.
 
+use crate::checkpoints::shelf::At;
+use crate::checkpoints::{About, CheckpointError, Shelf};
 use crate::crumbs::{Agreement, Check};
 use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine, Until};
 use crate::gate::GateError;
 use crate::journal::schema::Digests;
 use crate::journal::{Damage, End, Record};
+use crate::position::Position;
 use crate::process::{Checkpoint, Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
 pub use crate::tape::Output;
@@ -19,6 +22,9 @@ pub enum ReplayError {
     /// The recording cannot be used at all.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// The checkpoint that it begins with cannot be used.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// The program diverged ([`GateError::Diverged`]), or the engine failed.
     #[error(transparent)]
     Process(#[from] ProcessError),
@@ -67,6 +73,9 @@ pub struct Replay {
     comparisons: u64,
     launch: Launch,
     auxv: Vec<(u64, u64)>,
+    shelf: Shelf,
+    /// What is known of the checkpoint that the recording begins with, if that is not the program's start.
+    beginning: Option<About>,
 }
 
 /// A replay at a position.
@@ -88,7 +97,7 @@ pub enum Progress {
 }
 
 impl Replay {
-    /// Loads a recording and stands before its first instruction.
+    /// Loads a recording and stands before its first instruction, or where its window begins.
     ///
     /// # Errors
     /// When the recording cannot be used.
@@ -97,12 +106,49 @@ impl Replay {
         machine: Machine,
         output: Option<Output>,
     ) -> Result<Replay, ReplayError> {
-        let (reader, launch) = recording.load()?;
+        let shelf = Shelf::open(recording)?;
+        let (reader, launch) = recording.load(shelf.journals())?;
         let tape = Rc::new(Tape::journal(reader, Check::load(recording)));
         let gate = ReplayGate::new(Rc::clone(&tape), output);
         let process = Process::start(machine, Box::new(gate), &launch)?;
         let auxv = auxv_at_start(&process);
-        Ok(Replay { process, tape, comparisons: 0, launch, auxv })
+        let first = shelf.beginning();
+        let beginning = first.and_then(|at| shelf.about(at));
+        let mut replay = Replay { process, tape, comparisons: 0, launch, auxv, shelf, beginning };
+        if let Some(at) = first {
+            let mut kept = replay.fetch(at)?;
+            replay.go_back(&mut kept)?;
+            replay.process.release(kept.checkpoint);
+        }
+        Ok(replay)
+    }
+
+    /// Brings a checkpoint from disk into the program's memory.
+    ///
+    /// # Errors
+    /// When it is damaged, and when the frames of guest memory are used up.
+    pub(crate) fn fetch(&mut self, at: At) -> Result<Kept, CheckpointError> {
+        let (checkpoint, place, about) = self.shelf.load(at, &mut self.process)?;
+        let mark = Mark::at(place, about.position.event);
+        Ok(Kept { checkpoint, mark, comparisons: about.comparisons })
+    }
+
+    /// What there is on disk.
+    #[must_use]
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// Where the recording begins, if that is not the program's start: it is the window of a flight recorder.
+    #[must_use]
+    pub fn window_begins(&self) -> Option<Position> {
+        self.beginning.map(|about| about.position)
+    }
+
+    /// Whether the counts of a processor that counts are those since the program's start.
+    #[must_use]
+    pub fn counts_from_start(&self) -> bool {
+        self.beginning.is_none_or(|about| about.counters.is_some())
     }
 
     /// What was run.

@@ -42,7 +42,12 @@ pub(crate) struct Mark {
 impl Mark {
     /// In front of a record of a list, when so many events have begun.
     pub(crate) fn of_record(record: usize, events: u64) -> Mark {
-        Mark { place: Place::of_record(record), events, agreement: Agreement::default() }
+        Mark::at(Place::of_record(record), events)
+    }
+
+    /// At a place, when so many events have begun.
+    pub(crate) fn at(place: Place, events: u64) -> Mark {
+        Mark { place, events, agreement: Agreement::default() }
     }
 }
 

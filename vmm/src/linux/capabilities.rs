@@ -1,5 +1,6 @@
 //! Capabilities: root has all, others none. capget and capset, and how user ids change them (capabilities(7)).
 
+use crate::plain::plain;
 use super::identity::Credentials;
 use super::{Guest, Kernel, Served, errno, int};
 use crate::ram::Virt;
@@ -33,6 +34,7 @@ pub(super) struct Capabilities {
     pub(super) ambient: u64,
     pub(super) securebits: u32,
 }
+plain!(struct Capabilities { effective, permitted, inheritable, bounding, ambient, securebits });
 
 impl Capabilities {
     /// Those of a program that these users run.

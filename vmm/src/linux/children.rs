@@ -1,5 +1,6 @@
 //! wait4 and waitid: what a parent is told of its children.
 
+use crate::plain::plain;
 use super::usage::with_time;
 use super::wait::{Interrupted, On, Wait, wait};
 use super::{Guest, Kernel, Served, errno, int};
@@ -13,6 +14,7 @@ pub(super) enum Change {
     /// It goes on.
     Continued,
 }
+plain!(enum Change { 0 = Stopped(a), 1 = Continued });
 
 /// Which children a wait is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The descriptor table: the guest's own numbers, each for a file that the host has open while recording, and
 //! for nothing while replaying.
 
+use crate::plain::{In, Out, Plain, plain, shared};
 use super::sharing::Inode;
 use super::{Served, errno, host};
 use crate::failure::ProcessError;
@@ -38,6 +39,7 @@ pub(super) enum Source {
     /// Signals (signalfd).
     Signals(u64),
 }
+plain!(enum Source { 0 = Timer(a), 1 = Signals(a) });
 
 #[derive(Debug)]
 enum Host {
@@ -47,6 +49,21 @@ enum Host {
     Owned(OwnedFd),
     /// One of the standard streams, which belong to the whole program.
     Standard(RawFd),
+}
+
+shared!(Rc<OpenFile>);
+
+impl Plain for OpenFile {
+    /// What the host has open for it is left out.
+    fn put(&self, out: &mut Out) {
+        let OpenFile { host: _, standard, process, inode, queue, source } = self;
+        ((*standard, *process), (*inode, (*queue, *source))).put(out);
+    }
+
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        let ((standard, process), (inode, (queue, source))) = Plain::take(from)?;
+        Some(OpenFile { host: Host::Absent, standard, process, inode, queue, source })
+    }
 }
 
 impl OpenFile {
@@ -158,6 +175,7 @@ struct Descriptor {
     file: Rc<OpenFile>,
     close_on_exec: bool,
 }
+plain!(struct Descriptor { file, close_on_exec });
 
 /// All descriptors by number.
 #[derive(Clone, Debug)]
@@ -166,6 +184,7 @@ pub(crate) struct Descriptors {
     /// How many there may be.
     limit: usize,
 }
+plain!(struct Descriptors { table, limit });
 
 /// Where relative paths begin, and which rights new files do not get.
 #[derive(Clone, Debug)]
@@ -174,6 +193,7 @@ pub(crate) struct Place {
     pub(super) directory: Rc<OpenFile>,
     pub(super) umask: u32,
 }
+plain!(struct Place { directory, umask });
 
 impl Place {
     /// Opens the working directory, unless this is a replay.

@@ -1,5 +1,6 @@
 //! Processes, which the kernel calls thread groups: who their parents are, and what is left of them when their tasks have ended.
 
+use crate::plain::plain;
 use super::children::Change;
 use super::identity::Credentials;
 use super::signals::Pending;
@@ -59,12 +60,17 @@ pub(super) struct Group {
     pub(super) cpu: u64,
     pub(super) children_cpu: u64,
 }
+plain!(struct Group {
+    parent, process_group, session, exit_signal, pending, ended, ending, stopped, news, credentials,
+    limits, path, arguments, reaps, dumpable, executed, barriers, no_huge_pages, cpu, children_cpu
+});
 
 /// All processes by id, the zombies included.
 #[derive(Clone, Default)]
 pub(super) struct Groups {
     all: BTreeMap<i32, Group>,
 }
+plain!(struct Groups { all });
 
 impl Groups {
     /// Adds a process.

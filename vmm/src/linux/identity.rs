@@ -1,6 +1,7 @@
 //! Who and where the process is: ids, and the system's name. Fixed by the model
 //! or given at launch, so that nothing of it needs the journal.
 
+use crate::plain::plain;
 use super::arena::Id;
 use super::capabilities::{Capabilities, SETGID, SETUID};
 use super::groups::{Group, LIMITS};
@@ -29,6 +30,7 @@ pub(super) struct Credentials {
     pub(super) keeps_capabilities: bool,
     pub(super) capabilities: Capabilities,
 }
+plain!(struct Credentials { uid, gid, groups, no_new_privileges, keeps_capabilities, capabilities });
 
 /// The first task and its process.
 pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: Id) -> (Task, Group) {

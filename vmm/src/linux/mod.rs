@@ -42,6 +42,7 @@ mod scheduling;
 mod sharing;
 mod signals;
 mod sources;
+mod stored;
 mod table;
 mod tasks;
 mod terminal;
@@ -57,7 +58,7 @@ use crate::gate::{GateError, Input, Time};
 use crate::memory::access::AccessError;
 use crate::memory::space::SpaceError;
 use crate::program::{Launch, Streams};
-use arena::{Arena, Id};
+pub(crate) use arena::{Arena, Id};
 use descriptors::{Descriptors, Detached, Place};
 use groups::{Group, Groups};
 use signals::Handlers;
@@ -248,7 +249,8 @@ impl Kernel {
         let tasks = self.tasks.detached(&mut files);
         let tables = self.tables.map(|table| table.detached(&mut files));
         let places = self.places.map(|place| place.detached(&mut files));
-        Kernel { tasks, tables, places, ..self.clone() }
+        let shared = self.shared.detached(&mut files);
+        Kernel { tasks, tables, places, shared, ..self.clone() }
     }
 
     /// The process of the task that runs.

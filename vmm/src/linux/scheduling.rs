@@ -1,6 +1,7 @@
 //! How a task asks to be scheduled: policy, priority, nice value, I/O priority. It is remembered, checked and told; on one
 //! processor whose tasks take turns it changes nothing.
 
+use crate::plain::plain;
 use super::capabilities::SYS_NICE;
 use super::groups::limit;
 use super::time::NANOSECONDS;
@@ -36,6 +37,7 @@ pub(super) struct Scheduling {
     pub(super) slack: u64,
     pub(super) default_slack: u64,
 }
+plain!(struct Scheduling { policy, priority, reset_on_fork, nice, io, periods, slack, default_slack });
 
 impl Default for Scheduling {
     fn default() -> Self {

@@ -1,6 +1,7 @@
 //! Descriptors whose content is computed: timers' and signals' (timerfd, signalfd). The host's side is an eventfd, for poll and
 //! epoll alone.
 
+use crate::plain::plain;
 use super::descriptors::{OpenFile, Source};
 use super::files::open_host;
 use super::signals::calls;
@@ -24,6 +25,7 @@ pub(super) struct SignalFile {
     /// What poll was shown.
     readable: bool,
 }
+plain!(struct SignalFile { mask, readable });
 
 /// The signal descriptors by object.
 pub(super) type SignalFiles = BTreeMap<u64, SignalFile>;

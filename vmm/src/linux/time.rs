@@ -1,5 +1,6 @@
 //! Time: what the gate says, shown in the vDSO's time page and never running backwards.
 
+use crate::plain::plain;
 use super::load::vdso;
 use super::timers::{Base, posix::cpu_clock};
 use super::wait::{Deadline, Interrupted, On, Wait, Why, wait};
@@ -22,6 +23,7 @@ pub(crate) struct Clock {
     stamp: u64,
     page: Arc<Object>,
 }
+plain!(struct Clock { shown, stamp, page });
 
 impl Clock {
     /// A clock that has shown nothing.

@@ -5,9 +5,11 @@
 //! one for each mapping of the page. What a page without a frame holds is in [`crate::ram::Contents`], and so is an object's size
 //! once it can change.
 
+use crate::plain::{plain, shared};
 use super::space::SpaceError;
 use crate::ram::{Memory, PAGE, PAGE_LEN, Phys, pieces};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The number of an object.
 pub type ObjectId = u64;
@@ -24,6 +26,8 @@ pub struct Object {
     /// Its size in bytes, if its content is not in [`crate::ram::Contents`]; pages wholly behind it raise SIGBUS.
     pub size: u64,
 }
+plain!(struct Object { id, name, initial, size });
+shared!(Arc<Object>);
 
 impl Object {
     /// An object of `size` bytes, which begins with `initial`.

@@ -18,18 +18,18 @@ use x86::state::State;
 /// that is dropped instead keeps them from others for as long as that memory lives.
 #[must_use = "its frames are in use until it is released"]
 pub struct Checkpoint {
-    spaces: Spaces,
-    space: u32,
-    objects: SavedObjects,
-    kernel: Kernel,
-    state: State,
-    position: Position,
-    counters: Option<Counters>,
+    pub(super) spaces: Spaces,
+    pub(super) space: u32,
+    pub(super) objects: SavedObjects,
+    pub(super) kernel: Kernel,
+    pub(super) state: State,
+    pub(super) position: Position,
+    pub(super) counters: Option<Counters>,
     /// How much of its slice the task has left, in instructions.
-    slice_left: u64,
-    dying: Option<Death>,
-    first_death: Option<Death>,
-    end: Option<Step>,
+    pub(super) slice_left: u64,
+    pub(super) dying: Option<Death>,
+    pub(super) first_death: Option<Death>,
+    pub(super) end: Option<Step>,
 }
 
 impl Checkpoint {

@@ -17,6 +17,7 @@ pub mod extended_state;
 pub mod machine_reads;
 mod preempt;
 mod schedule;
+pub(crate) mod stored;
 mod trace;
 mod x87_pointers;
 

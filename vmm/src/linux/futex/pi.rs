@@ -3,6 +3,7 @@
 //! A task that lets one go, or ends, hands it to the task that has waited longest, by writing that one's id into the word. On
 //! one processor nobody's priority needs lending.
 
+use crate::plain::plain;
 use super::super::arena::Id;
 use super::super::wait::{Deadline, FutexKey, Interrupted, On, Wait, Why, wait};
 use super::super::{Guest, Kernel, Served, errno};
@@ -21,6 +22,7 @@ pub(in super::super) struct Owned {
     /// Who owns it; zero while the task waits for another futex, from which it is to come here.
     pub(in super::super) owner: i32,
 }
+plain!(struct Owned { key, address, space, owner });
 
 /// Takes a futex that nobody owns; gives who does otherwise.
 fn take(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt) -> Served<Option<i32>> {

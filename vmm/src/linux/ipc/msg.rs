@@ -1,5 +1,6 @@
 //! System V's message queues: msgget, msgsnd, msgrcv and msgctl.
 
+use crate::plain::plain;
 use super::super::wait::{Interrupted, On, Wait, Why, wait};
 use super::super::{Guest, Kernel, Served, errno, long, word};
 use super::{
@@ -27,6 +28,7 @@ struct Message {
     kind: i64,
     text: Vec<u8>,
 }
+plain!(struct Message { kind, text });
 
 /// A queue.
 #[derive(Clone, Debug)]
@@ -39,6 +41,7 @@ pub(super) struct Queue {
     /// Who sent and who received last.
     last: [i32; 2],
 }
+plain!(struct Queue { messages, room, times, last });
 
 impl Queue {
     fn bytes(&self) -> u64 {

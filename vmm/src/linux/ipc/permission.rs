@@ -1,5 +1,6 @@
 //! Who may do what with something that has a key (ipc/util.c).
 
+use crate::plain::plain;
 use super::super::identity::Credentials;
 use super::super::{Guest, Served, errno};
 use super::Record;
@@ -43,6 +44,7 @@ pub(super) struct Permission {
     /// How often the place of its number was used before.
     pub(super) sequence: i32,
 }
+plain!(struct Permission { key, owner, creator, mode, sequence });
 
 impl Permission {
     pub(super) fn new(who: &Who<'_>, key: i32, flags: i32) -> Permission {

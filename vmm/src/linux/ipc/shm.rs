@@ -1,5 +1,6 @@
 //! System V's shared memory: shmget, shmat, shmdt and shmctl.
 
+use crate::plain::plain;
 use super::super::memory::unmap;
 use super::super::sharing::new_object;
 use super::super::{Guest, Kernel, Served, errno};
@@ -45,6 +46,7 @@ pub(super) struct Segment {
     creator: i32,
     last: i32,
 }
+plain!(struct Segment { size, object, removed, times, creator, last });
 
 impl Segment {
     /// Whether it was removed, and none of these objects is its own.

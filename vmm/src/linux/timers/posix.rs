@@ -2,6 +2,7 @@
 //!
 //! A timer's signal is queued once; while it is pending, later expirations are counted in it (`si_overrun`).
 
+use crate::plain::plain;
 use super::super::time::{clock_base, timespecs, write_timespecs};
 use super::super::{Guest, Kernel, Served, errno, int};
 use super::{Base, Effect, Key, Timer, cause};
@@ -27,6 +28,7 @@ pub(in super::super) struct Notice {
     /// How often it had expired besides when its signal was taken last.
     overrun: i32,
 }
+plain!(struct Notice { signal, task, value, overrun });
 
 pub(in super::super) fn create(
     kernel: &mut Kernel,
