@@ -1,7 +1,7 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
 use crate::checkpoints::Rate;
-use crate::checkpoints::keeper::Keeper;
+use crate::checkpoints::keeper::{Journal, Keeper};
 use crate::crumbs::{Keep, Leaver};
 use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine};
@@ -197,8 +197,11 @@ pub fn record(
     }
     let writer = Writer::create(&path, &header).map_err(unwritable)?;
     let rate = checkpoints.or_else(|| flight.map(|_| Rate::default()));
-    let keeper = rate.map(|rate| Keeper::new(recording, &header, rate, flight, !near_past)).transpose();
-    let mut keeper = keeper.map_err(unwritable)?;
+    let keeper = rate.map(|rate| match flight {
+        Some(room) => Keeper::of_flight(recording, &header, rate, room, !near_past),
+        None => Keeper::new(recording.checkpoints(), &header, rate, !near_past),
+    });
+    let mut keeper = keeper.transpose().map_err(unwritable)?;
     let recent = RefCell::new(Recent::new(near_past));
     let (events, digests) = (Cell::new(0), Cell::new(0));
     let shared = Rc::new(Shared { writer, recent, events, digests, path: path.display().to_string() });
@@ -250,7 +253,8 @@ fn drive(
                     pace.digest_if_due(process, shared)?;
                 }
                 if let Some(keeper) = &mut keeper {
-                    keeper.keep_if_due(process, &shared.writer, behind_event, shared.digests.get())?;
+                    let journal = Journal::Written(&shared.writer);
+                    keeper.keep_if_due(process, journal, behind_event, shared.digests.get())?;
                 }
                 continue;
             }

@@ -1,19 +1,22 @@
 //! Replay: runs a recorded program from its journal, and compares at every event, and the memory where the journal has digests of it.
 
 use crate::checkpoints::shelf::At;
-use crate::checkpoints::{About, CheckpointError, Shelf};
+use crate::checkpoints::keeper::{Journal, Keeper};
+use crate::checkpoints::{About, CheckpointError, Rate, Shelf};
 use crate::crumbs::{Agreement, Check};
 use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine, Until};
 use crate::gate::GateError;
 use crate::journal::schema::Digests;
-use crate::journal::{Damage, End, Record};
+use crate::journal::{Damage, End, Header, Record};
 use crate::position::Position;
 use crate::process::{Checkpoint, Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
 pub use crate::tape::Output;
 use crate::tape::{Mark, ReplayGate, Tape, describe};
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Why a replay stops before the recording does.
@@ -72,6 +75,7 @@ pub struct Replay {
     tape: Rc<Tape>,
     comparisons: u64,
     launch: Launch,
+    header: Header,
     auxv: Vec<(u64, u64)>,
     shelf: Shelf,
     /// What is known of the checkpoint that the recording begins with, if that is not the program's start.
@@ -108,13 +112,14 @@ impl Replay {
     ) -> Result<Replay, ReplayError> {
         let shelf = Shelf::open(recording)?;
         let (reader, launch) = recording.load(shelf.journals())?;
+        let header = reader.header().clone();
         let tape = Rc::new(Tape::journal(reader, Check::load(recording)));
         let gate = ReplayGate::new(Rc::clone(&tape), output);
         let process = Process::start(machine, Box::new(gate), &launch)?;
         let auxv = auxv_at_start(&process);
         let first = shelf.beginning();
         let beginning = first.and_then(|at| shelf.about(at));
-        let mut replay = Replay { process, tape, comparisons: 0, launch, auxv, shelf, beginning };
+        let mut replay = Replay { process, tape, comparisons: 0, launch, header, auxv, shelf, beginning };
         if let Some(at) = first {
             let mut kept = replay.fetch(at)?;
             replay.go_back(&mut kept)?;
@@ -143,6 +148,11 @@ impl Replay {
     #[must_use]
     pub fn window_begins(&self) -> Option<Position> {
         self.beginning.map(|about| about.position)
+    }
+
+    /// How much processor time it takes to run to where the recording begins.
+    pub(crate) fn spent_before(&self) -> Duration {
+        self.beginning.map_or(Duration::ZERO, |about| Duration::from_nanos(about.spent))
     }
 
     /// Whether the counts of a processor that counts are those since the program's start.
@@ -276,6 +286,25 @@ impl Replay {
     /// At the first difference.
     pub fn run_to_end(&mut self) -> Result<Replayed, ReplayError> {
         while self.step()? == Progress::Running {}
+        self.report()
+    }
+
+    /// The same, and writes checkpoints to `path`, which must not exist, for later replays.
+    ///
+    /// # Errors
+    /// As [`Replay::run_to_end`], and when there can be no such file.
+    pub fn run_to_end_keeping(&mut self, path: PathBuf, rate: Rate) -> Result<Replayed, ReplayError> {
+        let unwritable = |error| RecordingError::Write { path: path.clone(), error };
+        let mut keeper = Keeper::new(path.clone(), &self.header, rate, true).map_err(unwritable)?;
+        loop {
+            let events = self.events();
+            if self.step()? != Progress::Running {
+                break;
+            }
+            let (behind_event, journal) = (self.events() > events, Journal::Played(self.tape.place()));
+            keeper.keep_if_due(&mut self.process, journal, behind_event, self.comparisons)?;
+        }
+        keeper.finish(&mut self.process);
         self.report()
     }
 

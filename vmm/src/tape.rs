@@ -108,6 +108,11 @@ impl Tape {
         Mark { place, events: self.events.get(), agreement: self.check.borrow().agreement() }
     }
 
+    /// Where it is in its journal.
+    pub(crate) fn place(&self) -> Place {
+        self.mark().place
+    }
+
     /// Winds it to where it was.
     pub(crate) fn wind(&self, mark: &Mark) -> Result<(), GateError> {
         match &mut *self.source.borrow_mut() {

@@ -1,17 +1,19 @@
-//! Taking checkpoints of a program that is being recorded.
+//! Taking checkpoints of a program that is being recorded, or replayed.
 //!
 //! The program stops for as long as it takes to fork its address spaces and to encode the kernel. A thread of its own then
 //! compares, compresses and writes pages, out of frames that stay as they are ([`crate::process::stored`]); the checkpoint before is
 //! kept until then, so that it is known which pages are the same. The program does not see any of it, and the journal only in that
 //! a frame begins there.
 //!
-//! A flight recorder begins a new segment with a checkpoint when the current one has a quarter of the room. Once that checkpoint is
-//! on disk, the oldest segments go, until there is room for another quarter and another checkpoint.
+//! A flight recorder begins a new segment with a checkpoint when the current one has grown by an eighth of the room. Once that
+//! checkpoint is on disk, the oldest segments go, until there is room for another eighth and another checkpoint.
 
 use super::store::Store;
 use super::{About, identity};
 use crate::gate::clock;
+use crate::journal::reader::Place;
 use crate::journal::{Cut, Header, Writer};
+use crate::position::Position;
 use crate::process::stored::Image;
 use crate::process::{Checkpoint, Process, ProcessError};
 use crate::ram::View;
@@ -29,27 +31,63 @@ pub struct Rate {
     pub every: Duration,
     /// They take at most one part in so many of the time, on whichever processor; zero: they may take anything.
     pub share: u32,
+    /// None is taken when those on disk have more bytes than this; a flight recorder has its own bound.
+    pub most: u64,
 }
 
 impl Default for Rate {
-    /// Every five seconds, and a hundredth of the time.
+    /// What is not noticed: every five seconds, a hundredth of the time, and a gigabyte.
     fn default() -> Rate {
-        Rate { every: Duration::from_secs(5), share: 100 }
+        Rate { every: Duration::from_secs(5), share: 100, most: 1 << 30 }
     }
 }
 
-/// A flight recorder's segments have one part in so many of its room.
-const SEGMENTS: u64 = 4;
+impl Rate {
+    /// This often, whatever it costs.
+    #[must_use]
+    pub fn every(every: Duration) -> Rate {
+        Rate { every, share: 0, most: u64::MAX }
+    }
+}
+
+/// A flight recorder's segments have one part in so many of its room, besides the checkpoint that they begin with.
+const SEGMENTS: u64 = 8;
 /// A checkpoint that could not be taken is tried again after this.
 const AGAIN: Duration = Duration::from_millis(500);
+
+/// The journal that a checkpoint belongs to.
+pub(crate) enum Journal<'a> {
+    /// It is being written.
+    Written(&'a Writer),
+    /// It is being played, and goes on here.
+    Played(Place),
+}
+
+/// Where a journal goes on.
+enum Where {
+    /// It is told.
+    Soon(Receiver<Cut>),
+    Here(Place),
+}
+
+impl Where {
+    fn place(self) -> io::Result<(Cut, u64)> {
+        match self {
+            Where::Soon(told) => {
+                let cut = told.recv().map_err(|_| io::Error::other("the journal is not written any more"))?;
+                Ok((cut, 0))
+            }
+            Where::Here(place) => Ok(place.in_file()),
+        }
+    }
+}
 
 /// What is to be written.
 struct Job {
     image: Image,
     view: View,
     about: About,
-    /// Tells where the journal goes on.
-    cut: Receiver<Cut>,
+    goes_on: Where,
     /// The segment that begins with it.
     segment: Option<Segment>,
     /// The frames of the checkpoint before were given back.
@@ -82,25 +120,44 @@ pub(crate) struct Keeper {
     due: Instant,
     /// When the last was taken, what it cost in all, and how many frames had been copied then.
     last: (Instant, Duration, u64),
-    /// How many bytes the file of checkpoints has.
+    /// Where.
+    taken: Option<Position>,
+    /// How many bytes the file of checkpoints has, and how many of a segment are its first checkpoint.
     size: u64,
+    first: u64,
     /// Nobody else has the processor come back.
     kicks: bool,
     is_told: bool,
 }
 
 impl Keeper {
-    /// Checkpoints of a recording that begins now; with `flight`, of a flight recorder that has so much room. If nobody
-    /// else has the processor come back now and then, this does.
-    pub(crate) fn new(
+    /// Checkpoints in a file, which is made with the first of them, for the journal with this header. If nobody else has the
+    /// processor come back now and then, this does.
+    pub(crate) fn new(path: PathBuf, header: &Header, rate: Rate, kicks: bool) -> io::Result<Keeper> {
+        Keeper::start(path, header, rate, None, kicks)
+    }
+
+    /// Those of a flight recorder that has room for so many bytes.
+    pub(crate) fn of_flight(
         recording: &Recording,
         header: &Header,
         rate: Rate,
-        flight: Option<u64>,
+        room: u64,
         kicks: bool,
     ) -> io::Result<Keeper> {
-        let first = if flight.is_some() { recording.segment(0).checkpoints() } else { recording.checkpoints() };
-        let target = Target { path: first, identity: identity(header), store: None, flight: flight.map(|room| (room, recording.clone())) };
+        let first = recording.segment(0).checkpoints();
+        Keeper::start(first, header, Rate { most: u64::MAX, ..rate }, Some((room, recording)), kicks)
+    }
+
+    fn start(
+        path: PathBuf,
+        header: &Header,
+        rate: Rate,
+        flight: Option<(u64, &Recording)>,
+        kicks: bool,
+    ) -> io::Result<Keeper> {
+        let flight = flight.map(|(room, recording)| (room, recording.clone()));
+        let target = Target { path, identity: identity(header), store: None, flight: flight.clone() };
         let (jobs, todo) = mpsc::channel();
         let (tell, done) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -108,15 +165,17 @@ impl Keeper {
             .spawn(move || target.work(&todo, &tell))?;
         Ok(Keeper {
             rate,
-            flight: flight.map(|room| (room, recording.clone(), 0)),
+            flight: flight.map(|(room, recording)| (room, recording, 0)),
             worker: Worker { jobs: Some(jobs), done, thread: Some(thread) },
             held: None,
             writes: false,
             forget: false,
             failed: false,
-            due: Instant::now() + rate.every,
+            due: after(Instant::now(), rate.every),
             last: (Instant::now(), Duration::ZERO, 0),
+            taken: None,
             size: 0,
+            first: 0,
             kicks,
             is_told: false,
         })
@@ -127,7 +186,7 @@ impl Keeper {
     pub(crate) fn keep_if_due(
         &mut self,
         process: &mut Process,
-        writer: &Writer,
+        journal: Journal<'_>,
         behind_event: bool,
         comparisons: u64,
     ) -> Result<(), ProcessError> {
@@ -137,15 +196,16 @@ impl Keeper {
         }
         // Where exactly it is, is known to a processor that counts alone.
         let stands = behind_event || process.cpu().counters().is_some();
-        let fullness = self.fullness(writer);
+        let stands = stands && self.taken.is_none_or(|taken| process.position() > taken);
+        let fullness = self.fullness(&journal);
         if self.writes && fullness >= 2 {
             // The disk is to be bounded: the program waits.
             self.wait_for_worker(process);
         }
         let now = Instant::now();
-        let due = now >= self.due && !self.is_too_soon(process, now);
+        let due = now >= self.due && self.size < self.rate.most && !self.is_too_soon(process, now);
         if !self.writes && stands && (fullness > 0 || due) {
-            return self.keep(process, writer, fullness > 0, comparisons);
+            return self.keep(process, &journal, fullness > 0, comparisons);
         }
         if self.kicks && !self.is_told && now < self.due {
             self.is_told = true;
@@ -154,21 +214,21 @@ impl Keeper {
         Ok(())
     }
 
-    /// How often the current segment has what a segment is to have.
-    fn fullness(&self, writer: &Writer) -> u64 {
-        let Some((room, ..)) = &self.flight else { return 0 };
-        (writer.size() + self.size) / (room / SEGMENTS).max(1)
+    /// How often the current segment has grown by what a segment is to have.
+    fn fullness(&self, journal: &Journal<'_>) -> u64 {
+        let (Some((room, ..)), Journal::Written(writer)) = (&self.flight, journal) else { return 0 };
+        (writer.size() + self.size - self.first) / (room / SEGMENTS).max(1)
     }
 
     fn keep(
         &mut self,
         process: &mut Process,
-        writer: &Writer,
+        journal: &Journal<'_>,
         segment: bool,
         comparisons: u64,
     ) -> Result<(), ProcessError> {
         let before = Instant::now();
-        (self.due, self.is_told) = (before + self.rate.every, false);
+        (self.due, self.is_told) = (after(before, self.rate.every), false);
         let frames = process.memory().frames();
         let is_scarce = frames.available() < frames.used();
         if is_scarce {
@@ -194,19 +254,25 @@ impl Keeper {
             comparisons,
             offset: 0,
             sequence: 0,
+            record: 0,
         };
+        self.taken = Some(about.position);
         let segment = self.next_segment(segment);
-        let cut = writer.cut(segment.as_ref().map(Segment::journal));
+        let goes_on = match journal {
+            Journal::Written(writer) => Where::Soon(writer.cut(segment.as_ref().map(Segment::journal))),
+            Journal::Played(place) => Where::Here(*place),
+        };
         if segment.is_some() {
-            self.size = 0;
+            (self.size, self.first) = (0, 0);
         }
         let forget = std::mem::take(&mut self.forget);
-        let job = Job { image, view: process.memory().ram().view(), about, cut, segment, forget };
+        let job = Job { image, view: process.memory().ram().view(), about, goes_on, segment, forget };
         // The one before is needed no longer: the new one owns all frames of it that are still the same.
         self.give_back(process);
         self.held = Some(checkpoint);
         self.writes = self.worker.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         self.last = (before, before.elapsed(), process.memory().copied());
+        tracing::debug!(position = %about.position, pause = ?self.last.1, "checkpoint");
         Ok(())
     }
 
@@ -258,6 +324,9 @@ impl Keeper {
         self.writes = false;
         match done {
             Ok((took, size)) => {
+                if self.first == 0 && self.flight.as_ref().is_some_and(|(_, _, number)| *number > 0) {
+                    self.first = size;
+                }
                 self.size = size;
                 self.last.1 += took;
             }
@@ -290,6 +359,11 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.join();
     }
+}
+
+/// So long after a moment; where no clock goes that far, in a year.
+fn after(now: Instant, time: Duration) -> Instant {
+    now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
@@ -331,9 +405,8 @@ impl Target {
             store.forget_frames();
         }
         store.add(&job.image, &job.view, || {
-            let gone = |_| io::Error::other("the journal is not written any more");
-            let Cut { offset, sequence } = job.cut.recv().map_err(gone)?;
-            Ok(About { offset, sequence, ..job.about })
+            let (Cut { offset, sequence }, record) = job.goes_on.place()?;
+            Ok(About { offset, sequence, record, ..job.about })
         })?;
         let size = store.size();
         if let (Some((room, recording)), Some(segment)) = (&self.flight, &job.segment) {

@@ -59,8 +59,10 @@ pub struct About {
     pub offset: u64,
     /// See `offset`.
     pub sequence: u32,
+    /// How many records of that frame are before it.
+    pub record: u64,
 }
-plain!(struct About { position, counters, spent, comparisons, offset, sequence });
+plain!(struct About { position, counters, spent, comparisons, offset, sequence, record });
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug, thiserror::Error)]

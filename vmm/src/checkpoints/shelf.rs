@@ -131,7 +131,7 @@ impl Shelf {
         let (index, about) = found.expect("a checkpoint that is on the shelf");
         let checkpoint = index.load(at.number, process)?;
         let cut = Cut { offset: about.offset, sequence: about.sequence };
-        Ok((checkpoint, Place::of_frame(at.file, cut), about))
+        Ok((checkpoint, Place::of_frame(at.file, cut, about.record), about))
     }
 }
 

@@ -32,9 +32,15 @@ impl Place {
         Place { file: 0, offset: 0, sequence: 0, record }
     }
 
-    /// In front of a frame.
-    pub(crate) fn of_frame(file: usize, cut: Cut) -> Place {
-        Place { file, offset: cut.offset, sequence: cut.sequence, record: 0 }
+    /// In a file's frame, behind so many of its records.
+    pub(crate) fn of_frame(file: usize, cut: Cut, record: u64) -> Place {
+        let record = usize::try_from(record).unwrap_or(usize::MAX);
+        Place { file, offset: cut.offset, sequence: cut.sequence, record }
+    }
+
+    /// The frame in its file, and how many of its records are before.
+    pub(crate) fn in_file(self) -> (Cut, u64) {
+        (Cut { offset: self.offset, sequence: self.sequence }, self.record as u64)
     }
 
     /// Its number in such a list.

@@ -78,8 +78,9 @@ impl Timeline {
     pub fn with_pace(recording: &Recording, machine: Machine, pace: Pace) -> Result<Timeline, ReplayError> {
         let mut replay = Replay::start(recording, machine, None)?;
         let mut stops = Stops::new(pace);
-        stops.keep(&mut replay, Duration::ZERO)?;
-        Ok(Timeline { replay, stops, spent: Duration::ZERO, exact: true, ended: false })
+        let spent = replay.spent_before();
+        stops.keep(&mut replay, spent)?;
+        Ok(Timeline { replay, stops, spent, exact: true, ended: false })
     }
 
     /// Where it stands: at an event that was served, or so many instructions behind it.
