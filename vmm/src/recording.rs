@@ -120,6 +120,7 @@ impl Recording {
             recording.crumbs(),
             recording.contexts(),
             recording.checkpoints(),
+            recording.new_checkpoints(),
         ] {
             removed(fs::remove_file(&path), path)?;
         }
@@ -174,6 +175,12 @@ impl Recording {
     #[must_use]
     pub fn checkpoints(&self) -> PathBuf {
         self.dir.join("checkpoints")
+    }
+
+    /// The path of checkpoints that are to be in place of those, while they are written.
+    #[must_use]
+    pub fn new_checkpoints(&self) -> PathBuf {
+        self.dir.join("checkpoints.new")
     }
 
     /// The path of a flight recorder's segments, whether or not there are any.

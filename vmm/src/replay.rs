@@ -155,10 +155,10 @@ impl Replay {
         self.beginning.map_or(Duration::ZERO, |about| Duration::from_nanos(about.spent))
     }
 
-    /// Whether the counts of a processor that counts are those since the program's start.
+    /// Whether all counts begin with the window, since the recorder of what is before it did not count.
     #[must_use]
-    pub fn counts_from_start(&self) -> bool {
-        self.beginning.is_none_or(|about| about.counters.is_some())
+    pub fn window_counts_late(&self) -> bool {
+        self.beginning.is_some_and(|about| about.counters.is_none())
     }
 
     /// What was run.

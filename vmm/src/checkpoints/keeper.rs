@@ -6,7 +6,8 @@
 //! a frame begins there.
 //!
 //! A flight recorder begins a new segment with a checkpoint when the current one has grown by an eighth of the room. Once that
-//! checkpoint is on disk, the oldest segments go, until there is room for another eighth and another checkpoint.
+//! checkpoint is on disk, the oldest segments go, until there is room for what may come before the next look: an eighth of this
+//! segment, the next checkpoint, and an eighth while that is written. There the program waits.
 
 use super::store::Store;
 use super::{About, identity};
@@ -157,7 +158,7 @@ impl Keeper {
         kicks: bool,
     ) -> io::Result<Keeper> {
         let flight = flight.map(|(room, recording)| (room, recording.clone()));
-        let target = Target { path, identity: identity(header), store: None, flight: flight.clone() };
+        let target = Target { path, identity: identity(header), store: None, flight: flight.clone(), said: false };
         let (jobs, todo) = mpsc::channel();
         let (tell, done) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -198,7 +199,7 @@ impl Keeper {
         let stands = behind_event || process.cpu().counters().is_some();
         let stands = stands && self.taken.is_none_or(|taken| process.position() > taken);
         let fullness = self.fullness(&journal);
-        if self.writes && fullness >= 2 {
+        if self.writes && fullness > 0 {
             // The disk is to be bounded: the program waits.
             self.wait_for_worker(process);
         }
@@ -249,7 +250,7 @@ impl Keeper {
         let image = checkpoint.image(process.memory());
         let about = About {
             position: checkpoint.position(),
-            counters: checkpoint.counters(),
+            counters: checkpoint.counters().filter(|_| !checkpoint.counts_late()),
             spent: clock(libc::CLOCK_THREAD_CPUTIME_ID),
             comparisons,
             offset: 0,
@@ -378,6 +379,8 @@ struct Target {
     store: Option<Store>,
     /// The room of a flight recorder, and its recording.
     flight: Option<(u64, Recording)>,
+    /// It was said that checkpoints are too large for the room.
+    said: bool,
 }
 
 impl Target {
@@ -411,23 +414,27 @@ impl Target {
         let size = store.size();
         if let (Some((room, recording)), Some(segment)) = (&self.flight, &job.segment) {
             store.sync()?;
-            drop_oldest(recording, segment, *room, size)?;
+            let fits = drop_oldest(recording, segment, *room, size)?;
+            if !fits && !std::mem::replace(&mut self.said, true) {
+                tracing::warn!("a checkpoint has {size} bytes: the window is larger than {room} bytes, or has one segment");
+            }
         }
         Ok(size)
     }
 }
 
-/// Removes the oldest segments, until there is room for what comes before the next look: the rest of this segment, and a
-/// checkpoint like the one of `checkpoint` bytes that it begins with.
-fn drop_oldest(recording: &Recording, current: &Segment, room: u64, checkpoint: u64) -> io::Result<()> {
+/// Removes the oldest segments, until there is room for what may come before the next look: an eighth of the room in this segment and
+/// in the next, and a checkpoint like the one of `checkpoint` bytes that this one begins with. Whether there is.
+fn drop_oldest(recording: &Recording, current: &Segment, room: u64, checkpoint: u64) -> io::Result<bool> {
+    let reserve = room / SEGMENTS * 2 + checkpoint;
     let segments = recording.segments()?;
     let mut total: u64 = segments.iter().map(Segment::size).sum();
     for segment in segments.iter().filter(|segment| segment.number < current.number) {
-        if total + room / SEGMENTS + checkpoint <= room {
+        if total + reserve <= room {
             break;
         }
         total -= segment.size().min(total);
         segment.remove()?;
     }
-    Ok(())
+    Ok(total + reserve <= room)
 }

@@ -33,7 +33,7 @@ impl Checkpoint {
         let (mut out, mut numbers) = (Out::default(), Numbers::default());
         let Checkpoint { spaces, space, objects, kernel, state, position, counters, .. } = self;
         position.put(&mut out);
-        counters.put(&mut out);
+        counters.filter(|_| !self.counts_late).put(&mut out);
         state.put(&mut out);
         self.slice_left.put(&mut out);
         self.dying.put(&mut out);
@@ -103,7 +103,7 @@ impl Process {
         // A processor that counts does so from somewhere: from here, where the recorder did not.
         let counts = self.machine.cpu.counters().is_some();
         let counters = stored.counters.or_else(|| counts.then(Counters::default));
-        let end = None;
+        let (counts_late, end) = (stored.counters.is_none(), None);
         Ok(Checkpoint {
             spaces,
             space,
@@ -112,6 +112,7 @@ impl Process {
             state,
             position,
             counters,
+            counts_late,
             slice_left,
             dying,
             first_death,

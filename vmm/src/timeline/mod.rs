@@ -14,7 +14,7 @@ mod recent;
 mod retrace;
 mod stops;
 
-use crate::checkpoints::CheckpointError;
+use crate::checkpoints::{About, CheckpointError};
 use crate::engine::{Counters, EngineKind, Machine, Until};
 use crate::position::Position;
 use crate::process::ProcessError;
@@ -59,6 +59,15 @@ impl Goal {
             Goal::Retired(goal) => counters?.instructions.cmp(&goal),
             Goal::End => std::cmp::Ordering::Less,
         })
+    }
+
+    /// Whether a checkpoint is not behind it, as far as is known. Counts that begin elsewhere than those of the whole timeline
+    /// (`late` or not) say nothing.
+    fn may_be_behind(self, stop: &Stop, late: bool) -> bool {
+        if matches!(self, Goal::Retired(_)) && stop.counters().is_some() && stop.counts_late() != late {
+            return false;
+        }
+        self.compare(stop.position(), stop.counters()).is_none_or(std::cmp::Ordering::is_le)
     }
 }
 
@@ -184,15 +193,16 @@ impl Timeline {
         let counters = self.replay.process().cpu().counters();
         let is_surely_before = match goal {
             Goal::Position(goal) => self.exact || self.position().event < goal.event,
-            Goal::Retired(_) | Goal::End => true,
+            Goal::Retired(_) => self.replay.process().counts_late() == self.replay.window_counts_late(),
+            Goal::End => true,
         };
         let order = goal.compare(self.position(), counters);
         let is_before = is_surely_before && order.is_some_and(|it| it.is_lt() || it.is_eq() && !self.ended);
         let from = is_before.then(|| self.position());
         self.fetch(goal, from)?;
-        let restored = self.stops.restore(&mut self.replay, from, |position, counters| {
-            goal.compare(position, counters).is_none_or(std::cmp::Ordering::is_le)
-        })?;
+        let late = self.replay.window_counts_late();
+        let restored =
+            self.stops.restore(&mut self.replay, from, |stop| goal.may_be_behind(stop, late))?;
         if let Some(spent) = restored {
             (self.spent, self.exact, self.ended) = (spent, true, false);
         }
@@ -206,8 +216,10 @@ impl Timeline {
         if goal == Goal::End {
             return Ok(());
         }
-        let is_before = |position, counters| goal.compare(position, counters).is_some_and(|it| it.is_le());
-        let stop = self.stops.nearest(is_before);
+        let late = self.replay.window_counts_late();
+        let is_before =
+            |about: &About| goal.compare(about.position, about.counters).is_some_and(|it| it.is_le());
+        let stop = self.stops.nearest(|stop| goal.may_be_behind(stop, late));
         let near = stop.into_iter().chain(from.map(|from| (from, self.spent))).max_by_key(|(at, _)| *at);
         let (near, spent) = near.unwrap_or_default();
         let least = u64::try_from((spent + self.stops.pace().nearest).as_nanos()).unwrap_or(u64::MAX);
@@ -215,7 +227,7 @@ impl Timeline {
             .replay
             .shelf()
             .newest_first()
-            .filter(|(_, about)| is_before(about.position, about.counters))
+            .filter(|(_, about)| is_before(about))
             .take_while(|(_, about)| about.position > near && about.spent > least)
             .collect();
         for (at, about) in found {

@@ -43,8 +43,12 @@ impl Stop {
         self.kept.checkpoint.position()
     }
 
-    fn counters(&self) -> Option<Counters> {
+    pub(super) fn counters(&self) -> Option<Counters> {
         self.kept.checkpoint.counters()
+    }
+
+    pub(super) fn counts_late(&self) -> bool {
+        self.kept.checkpoint.counts_late()
     }
 }
 
@@ -85,11 +89,8 @@ impl Stops {
     }
 
     /// The last checkpoint that `is_before` accepts, and how long it takes to run to there.
-    pub(super) fn nearest(
-        &self,
-        is_before: impl Fn(Position, Option<Counters>) -> bool,
-    ) -> Option<(Position, Duration)> {
-        let stop = self.stops.iter().rfind(|stop| is_before(stop.position(), stop.counters()))?;
+    pub(super) fn nearest(&self, is_before: impl Fn(&Stop) -> bool) -> Option<(Position, Duration)> {
+        let stop = self.stops.iter().rfind(|stop| is_before(stop))?;
         Some((stop.position(), stop.spent))
     }
 
@@ -127,15 +128,15 @@ impl Stops {
         Ok(())
     }
 
-    /// Restores the last checkpoint that `is_before` accepts by its position and counts; gives how long it takes to run to
+    /// Restores the last checkpoint that `is_before` accepts; gives how long it takes to run to
     /// there. Does nothing if the replay stands at `from`, and that is no earlier.
     pub(super) fn restore(
         &mut self,
         replay: &mut Replay,
         from: Option<Position>,
-        is_before: impl Fn(Position, Option<Counters>) -> bool,
+        is_before: impl Fn(&Stop) -> bool,
     ) -> Result<Option<Duration>, ReplayError> {
-        let nearest = self.stops.iter().rposition(|stop| is_before(stop.position(), stop.counters()));
+        let nearest = self.stops.iter().rposition(is_before);
         let Some(stop) = self.stops.get_mut(nearest.unwrap_or(0)) else { return Ok(None) };
         if from.is_some_and(|from| from >= stop.position()) {
             return Ok(None);

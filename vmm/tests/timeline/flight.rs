@@ -25,7 +25,7 @@ const READER: &str = r"
         return argc > 2 ? *(volatile int *)8 : sum % 100;
     }";
 
-const ROOM: u64 = 2 << 20;
+const ROOM: u64 = 4 << 20;
 
 fn reader() -> Option<Compiled> {
     compiled("reader", READER, &[])
