@@ -47,7 +47,8 @@ pub(crate) fn window(recording: &Recording) -> Option<String> {
 
 /// A number of seconds, with a fraction or without.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is needed, such as 5 or 0.5".to_owned())?;
+    let seconds: f64 =
+        text.parse().map_err(|_| "a number of seconds is needed, such as 5 or 0.5".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 

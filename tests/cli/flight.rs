@@ -29,7 +29,8 @@ const ROOM: u64 = 1 << 20;
 
 fn size(place: &Place, recording: &str) -> u64 {
     let segments = fs::read_dir(place.path(recording).join("flight")).expect("a flight recorder's segments");
-    let files = segments.flat_map(|segment| fs::read_dir(segment.expect("a segment").path()).into_iter().flatten());
+    let files =
+        segments.flat_map(|segment| fs::read_dir(segment.expect("a segment").path()).into_iter().flatten());
     files.map(|file| file.expect("a file").metadata().map_or(0, |found| found.len())).sum()
 }
 
@@ -52,7 +53,8 @@ fn a_window_is_bounded_and_its_crash_is_certified() {
     let place = Place::new();
     let Some(_program) = place.compile("reader", READER) else { return };
     for recorder in engines() {
-        let start = ["record", "--engine", recorder, "--flight", "1M", "-o", recorder, "--", "./reader", "600"];
+        let start =
+            ["record", "--engine", recorder, "--flight", "1M", "-o", recorder, "--", "./reader", "600"];
         let recorded = place.gretel(&start);
         assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
         assert!(recorded.err.contains("the window begins at event"), "{}", recorded.err);
@@ -87,7 +89,8 @@ fn a_recorder_that_is_killed_leaves_a_window_that_replays() {
     for recorder in engines() {
         for (n, milliseconds) in [0, 3, 37, 111, 190].into_iter().enumerate() {
             let name = format!("{recorder}-{n}");
-            let start = ["record", "--engine", recorder, "--flight", "1M", "--checkpoint-every", "0.05", "-o", &name];
+            let start =
+                ["record", "--engine", recorder, "--flight", "1M", "--checkpoint-every", "0.05", "-o", &name];
             let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), &start);
             command.args(["--", "./reader", "100000000"]).stderr(Stdio::null());
             let mut child = command.spawn().expect("the command runs");
@@ -130,10 +133,12 @@ fn checkpoints_are_beside_the_journal_and_change_nothing() {
             fs::rename(&file, place.path("away")).unwrap();
             let without = place.gretel(&to);
             // The processor that did not count from the start does not know the number of instructions.
-            let place_and_registers = |ran: &Ran| ran.out().lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+            let place_and_registers =
+                |ran: &Ran| ran.out().lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
             assert_eq!(with.code, 0, "{}", with.err);
             assert_eq!(place_and_registers(&with), place_and_registers(&without));
-            let again = place.gretel(&["replay", recorder, "--engine", replayer, "--checkpoint-every", "0.01"]);
+            let again =
+                place.gretel(&["replay", recorder, "--engine", replayer, "--checkpoint-every", "0.01"]);
             assert_eq!(again.code, 0, "{}", again.err);
             assert_eq!(place_and_registers(&place.gretel(&to)), place_and_registers(&without));
             fs::rename(place.path("away"), &file).unwrap();
@@ -144,7 +149,8 @@ fn checkpoints_are_beside_the_journal_and_change_nothing() {
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.err.contains("are damaged at offset 0xc"), "{}", ran.err);
         // Replacing the recording removes them.
-        let plain = ["record", "--engine", recorder, "-o", recorder, "--force", "--checkpoint-every", "0", "--"];
+        let plain =
+            ["record", "--engine", recorder, "-o", recorder, "--force", "--checkpoint-every", "0", "--"];
         assert_eq!(place.gretel(&[&plain[..], &["busybox", "true"]].concat()).code, 0);
         assert!(!file.exists());
     }

@@ -1,7 +1,7 @@
 //! Replay: runs a recorded program from its journal, and compares at every event, and the memory where the journal has digests of it.
 
-use crate::checkpoints::shelf::At;
 use crate::checkpoints::keeper::{Journal, Keeper};
+use crate::checkpoints::shelf::At;
 use crate::checkpoints::{About, CheckpointError, Rate, Shelf};
 use crate::crumbs::{Agreement, Check};
 use crate::dump::auxv_at_start;

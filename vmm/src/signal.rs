@@ -1,7 +1,7 @@
 //! Signals as plain data: which one, why, and who sent it.
 
-use crate::plain::plain;
 use crate::engine::Exception;
+use crate::plain::plain;
 use crate::ram::Virt;
 
 /// `si_code` of a signal that the kernel made and that says no more.

@@ -55,12 +55,14 @@ impl Index {
         };
         let mut index = Index { path: path.to_owned(), pages: Vec::new(), all: Vec::new(), damage: None };
         let found = version.try_into().map(u32::from_le_bytes);
-        let found = found.map_err(|_| index.damaged(PREAMBLE, "the file ends before the first frame".into()))?;
+        let found =
+            found.map_err(|_| index.damaged(PREAMBLE, "the file ends before the first frame".into()))?;
         if found != VERSION {
             return Err(CheckpointError::Version { path: path.to_owned(), found });
         }
         let first = frame::unpack_as(IDENTITY, &mut input, 0).map_err(io)?;
-        let first = first.and_then(|first| first.ok_or_else(|| "the file ends before the first frame".into()));
+        let first =
+            first.and_then(|first| first.ok_or_else(|| "the file ends before the first frame".into()));
         let first = first.map_err(|why| index.damaged(PREAMBLE, why))?;
         if first.records != identity.to_le_bytes() {
             return Err(CheckpointError::OtherRecording { path: path.to_owned() });
@@ -174,14 +176,12 @@ impl Index {
     }
 
     /// What files held.
-    fn blobs(
-        &self,
-        input: &mut BufReader<File>,
-        parts: &Parts<'_>,
-    ) -> Result<Vec<Vec<u8>>, CheckpointError> {
-        let mut blobs: Vec<Vec<u8>> = parts.blobs.iter().map(|(_, pages)| vec![0; pages.len() * PAGE_LEN]).collect();
+    fn blobs(&self, input: &mut BufReader<File>, parts: &Parts<'_>) -> Result<Vec<Vec<u8>>, CheckpointError> {
+        let mut blobs: Vec<Vec<u8>> =
+            parts.blobs.iter().map(|(_, pages)| vec![0; pages.len() * PAGE_LEN]).collect();
         let places = parts.blobs.iter().enumerate();
-        let wanted = places.flat_map(|(blob, (_, pages))| (0_usize..).zip(pages).map(move |(at, n)| (*n, (blob, at))));
+        let wanted =
+            places.flat_map(|(blob, (_, pages))| (0_usize..).zip(pages).map(move |(at, n)| (*n, (blob, at))));
         self.each_page(input, wanted.collect(), |(blob, at), page| {
             blobs[blob][at * PAGE_LEN..][..PAGE_LEN].copy_from_slice(page);
         })?;
@@ -206,7 +206,8 @@ impl Index {
             match memory.allocate() {
                 Ok(frame) => frames.push(frame),
                 Err(error) => {
-                    let error = crate::failure::ProcessError::from(crate::memory::space::SpaceError::from(error));
+                    let error =
+                        crate::failure::ProcessError::from(crate::memory::space::SpaceError::from(error));
                     filled = Err(error.into());
                 }
             }
@@ -236,7 +237,8 @@ impl Index {
         let mut wanted = wanted.as_slice();
         while let Some((number, _)) = wanted.first() {
             let behind = self.pages.partition_point(|pages| pages.first <= *number);
-            let Some(pages) = behind.checked_sub(1).map(|n| self.pages[n]).filter(|it| *number - it.first < it.count)
+            let Some(pages) =
+                behind.checked_sub(1).map(|n| self.pages[n]).filter(|it| *number - it.first < it.count)
             else {
                 return Err(self.damaged(PREAMBLE, format!("page {number} is not in the file")));
             };

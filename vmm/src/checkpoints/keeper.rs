@@ -158,7 +158,8 @@ impl Keeper {
         kicks: bool,
     ) -> io::Result<Keeper> {
         let flight = flight.map(|(room, recording)| (room, recording.clone()));
-        let target = Target { path, identity: identity(header), store: None, flight: flight.clone(), said: false };
+        let target =
+            Target { path, identity: identity(header), store: None, flight: flight.clone(), said: false };
         let (jobs, todo) = mpsc::channel();
         let (tell, done) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -416,7 +417,9 @@ impl Target {
             store.sync()?;
             let fits = drop_oldest(recording, segment, *room, size)?;
             if !fits && !std::mem::replace(&mut self.said, true) {
-                tracing::warn!("a checkpoint has {size} bytes: the window is larger than {room} bytes, or has one segment");
+                tracing::warn!(
+                    "a checkpoint has {size} bytes: the window is larger than {room} bytes, or has one segment"
+                );
             }
         }
         Ok(size)

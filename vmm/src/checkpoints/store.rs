@@ -41,12 +41,9 @@ impl Store {
     /// Makes the file, which must not exist, for the journal with this identity.
     pub(super) fn create(path: &Path, identity: u64) -> io::Result<Store> {
         let mut file = private_file(path)?;
-        let start = [
-            &MAGIC[..],
-            &VERSION.to_le_bytes(),
-            &frame::pack_as(IDENTITY, 0, &identity.to_le_bytes())?,
-        ]
-        .concat();
+        let start =
+            [&MAGIC[..], &VERSION.to_le_bytes(), &frame::pack_as(IDENTITY, 0, &identity.to_le_bytes())?]
+                .concat();
         file.write_all(&start)?;
         Ok(Store {
             file,

@@ -16,8 +16,8 @@ pub mod soft;
 
 pub use interrupt::Interrupter;
 
-use crate::plain::plain;
 use crate::cpu_model::Model;
+use crate::plain::plain;
 use crate::ram::{Memory, NoMemory};
 pub use crate::ram::{Phys, StalePage, Virt};
 use lbr::crumb::Counts;

@@ -3,10 +3,10 @@
 //! A flight recorder's journal is a sequence of files; where one ends in order, the next goes on. A place anywhere may be gone to
 //! ([`Reader::seek_to`]): the contents of files that a record refers to, and that were not read on the way, are looked for then.
 
-use crate::plain::numbers::Cursor;
 use super::frame::{self, MAGIC, PREAMBLE_SIZE};
 use super::schema::{Contents, Header, Record, VERSION, recorder};
 use super::{Cut, Damage, JournalError};
+use crate::plain::numbers::Cursor;
 use lbr::regular;
 use std::collections::VecDeque;
 use std::fs::File;

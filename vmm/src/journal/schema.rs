@@ -11,10 +11,10 @@
 //!  * A [`Record::Digests`] stands behind a whole event.
 //!  * [`Record::End`] is last. Without it, the recorder did not end in order (killed, disk full).
 
-use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
+use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::position::{Offset, Target, comparable};
 use crate::program::{Ids, Interpreter, Launch, Parents};
 use crate::signal::Death;

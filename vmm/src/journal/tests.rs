@@ -337,8 +337,7 @@ fn a_journal_may_go_on_in_another_file() {
     assert!(cuts.iter().all(|cut| cut.sequence == 1 && *cut == cuts[0]), "{cuts:?}");
     let all = rest(&mut Reader::open_all(paths.clone()).unwrap());
     let event = |n| [numbered(n), Record::Input(file(5))];
-    let expected: Vec<Record> =
-        (0..3).flat_map(event).chain([Record::End(End::Exited(0))]).collect();
+    let expected: Vec<Record> = (0..3).flat_map(event).chain([Record::End(End::Exited(0))]).collect();
     assert_eq!(all, expected);
     // Each file can be begun with.
     let mut reader = Reader::open_all(paths[1..].to_vec()).unwrap();

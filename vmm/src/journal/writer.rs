@@ -129,7 +129,8 @@ impl Writer {
     #[must_use]
     pub fn size(&self) -> u64 {
         let pending = self.shared.lock();
-        let waiting = pending.wanted.back().map_or(pending.records.len(), |it| pending.records.len() - it.before);
+        let waiting =
+            pending.wanted.back().map_or(pending.records.len(), |it| pending.records.len() - it.before);
         let begins_anew = pending.wanted.iter().any(|wanted| wanted.path.is_some());
         waiting as u64 + if begins_anew { 0 } else { pending.written }
     }

@@ -1,8 +1,8 @@
 //! Capabilities: root has all, others none. capget and capset, and how user ids change them (capabilities(7)).
 
-use crate::plain::plain;
 use super::identity::Credentials;
 use super::{Guest, Kernel, Served, errno, int};
+use crate::plain::plain;
 use crate::ram::Virt;
 
 /// Those that are asked for here (linux/capability.h).

@@ -1,9 +1,9 @@
 //! wait4 and waitid: what a parent is told of its children.
 
-use crate::plain::plain;
 use super::usage::with_time;
 use super::wait::{Interrupted, On, Wait, wait};
 use super::{Guest, Kernel, Served, errno, int};
+use crate::plain::plain;
 use crate::ram::Virt;
 
 /// A change of a child that is not its end.

@@ -1,10 +1,10 @@
 //! The descriptor table: the guest's own numbers, each for a file that the host has open while recording, and
 //! for nothing while replaying.
 
-use crate::plain::{In, Out, Plain, plain, shared};
 use super::sharing::Inode;
 use super::{Served, errno, host};
 use crate::failure::ProcessError;
+use crate::plain::{In, Out, Plain, plain, shared};
 use crate::program::Streams;
 use std::collections::HashMap;
 use std::ffi::CString;

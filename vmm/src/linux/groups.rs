@@ -1,9 +1,9 @@
 //! Processes, which the kernel calls thread groups: who their parents are, and what is left of them when their tasks have ended.
 
-use crate::plain::plain;
 use super::children::Change;
 use super::identity::Credentials;
 use super::signals::Pending;
+use crate::plain::plain;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 

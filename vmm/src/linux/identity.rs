@@ -1,7 +1,6 @@
 //! Who and where the process is: ids, and the system's name. Fixed by the model
 //! or given at launch, so that nothing of it needs the journal.
 
-use crate::plain::plain;
 use super::arena::Id;
 use super::capabilities::{Capabilities, SETGID, SETUID};
 use super::groups::{Group, LIMITS};
@@ -12,6 +11,7 @@ use super::{Guest, Kernel, Served, errno, host, int};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::layout::STACK_LIMIT;
 use crate::memory::space::Access;
+use crate::plain::plain;
 use crate::program::Launch;
 use crate::ram::Virt;
 use std::ffi::CString;

@@ -1,11 +1,11 @@
 //! How a task asks to be scheduled: policy, priority, nice value, I/O priority. It is remembered, checked and told; on one
 //! processor whose tasks take turns it changes nothing.
 
-use crate::plain::plain;
 use super::capabilities::SYS_NICE;
 use super::groups::limit;
 use super::time::NANOSECONDS;
 use super::{Guest, Kernel, Served, errno, int};
+use crate::plain::plain;
 use crate::ram::Virt;
 
 const SCHED_DEADLINE: i32 = 6;

@@ -1,7 +1,6 @@
 //! Descriptors whose content is computed: timers' and signals' (timerfd, signalfd). The host's side is an eventfd, for poll and
 //! epoll alone.
 
-use crate::plain::plain;
 use super::descriptors::{OpenFile, Source};
 use super::files::open_host;
 use super::signals::calls;
@@ -10,6 +9,7 @@ use super::transfer::{Segment, usable};
 use super::wait::{Interrupted, On, Wait, wait};
 use super::{Guest, Kernel, Served, errno, host, int};
 use crate::memory::space::Access;
+use crate::plain::plain;
 use crate::ram::Virt;
 use crate::signal::{Cause, Raised};
 use std::collections::BTreeMap;

@@ -3,8 +3,8 @@
 //! What is read may be anything, and the kernel relies on some of it without asking: that a task that is there has a process,
 //! and that an id that is held names something. [`Kernel::take`] refuses what does not fit together.
 
-use super::{Arena, Id, Kernel};
 use super::tasks::Task;
+use super::{Arena, Id, Kernel};
 use crate::engine::Interrupter;
 use crate::plain::{In, Out, Plain};
 use std::collections::BTreeSet;
@@ -91,6 +91,7 @@ impl Kernel {
                 && self.handlers.owners(task.handlers) > 0
                 && self.groups.get(task.group).is_some()
         };
-        spaces.owners(loaded) > 0 && self.tasks.fits(|task| task.ended() || holds(task), |id| spaces.owners(id) > 0)
+        spaces.owners(loaded) > 0
+            && self.tasks.fits(|task| task.ended() || holds(task), |id| spaces.owners(id) > 0)
     }
 }

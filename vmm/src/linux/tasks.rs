@@ -7,7 +7,6 @@
 //!
 //! A task holds ids ([`super::arena`]): of its process, address space, descriptor table, working directory and handlers.
 
-use crate::plain::plain;
 use super::Guest;
 use super::arena::Id;
 use super::chance::Chance;
@@ -17,6 +16,7 @@ use super::signals::TaskSignals;
 use super::wait::{Again, Wait, Why};
 use crate::engine::EngineError;
 use crate::gate::Time;
+use crate::plain::plain;
 use crate::ram::Virt;
 use std::collections::{BTreeMap, VecDeque};
 use x86::state::State;

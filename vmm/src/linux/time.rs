@@ -1,6 +1,5 @@
 //! Time: what the gate says, shown in the vDSO's time page and never running backwards.
 
-use crate::plain::plain;
 use super::load::vdso;
 use super::timers::{Base, posix::cpu_clock};
 use super::wait::{Deadline, Interrupted, On, Wait, Why, wait};
@@ -9,6 +8,7 @@ use crate::cpu_model::TSC_HZ;
 use crate::failure::ProcessError;
 use crate::gate::{Input, MemoryWrite, Time};
 use crate::memory::object::Object;
+use crate::plain::plain;
 use crate::ram::Virt;
 use crate::ram::{Memory, PAGE};
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! Waiting: what a task waits for while others go on, and what all of them wait for in the host. A wait is data.
 
-use crate::plain::plain;
 use super::arena::Id;
 use super::descriptors::{Detached, OpenFile};
 use super::futex::Owned;
@@ -9,6 +8,7 @@ use crate::engine::Interrupter;
 use crate::failure::ProcessError;
 use crate::gate::{Event, GateError, Input, Time};
 use crate::memory::object::ObjectId;
+use crate::plain::plain;
 use crate::ram::Virt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};

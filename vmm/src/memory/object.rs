@@ -5,8 +5,8 @@
 //! one for each mapping of the page. What a page without a frame holds is in [`crate::ram::Contents`], and so is an object's size
 //! once it can change.
 
-use crate::plain::{plain, shared};
 use super::space::SpaceError;
+use crate::plain::{plain, shared};
 use crate::ram::{Memory, PAGE, PAGE_LEN, Phys, pieces};
 use std::ops::Range;
 use std::sync::Arc;

@@ -64,7 +64,8 @@ impl StoredSpace {
     /// Whether every page is mapped, comes once, and is in one of so many frames.
     pub(crate) fn fits(&self, frames: usize) -> bool {
         let in_order = self.pages.0.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        let fits = |(page, number): &(Virt, u64)| *number < frames as u64 && self.mappings.find(*page).is_some();
+        let fits =
+            |(page, number): &(Virt, u64)| *number < frames as u64 && self.mappings.find(*page).is_some();
         in_order && self.pages.0.iter().all(fits)
     }
 

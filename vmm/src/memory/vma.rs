@@ -1,9 +1,9 @@
 //! What is mapped where: ranges of the address space with rights and a backing, split and merged as Linux does.
 
-use crate::plain::{In, Out, Plain, plain, shared};
 use super::Rights;
 use super::layout::USER_END;
 use super::object::Object;
+use crate::plain::{In, Out, Plain, plain, shared};
 use crate::ram::{PAGE, Virt};
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -3,8 +3,8 @@
 //! For an object that is a file of the host, this is what the host's file holds. A page's frame may differ from it: the program
 //! has stored something there, and the page is dirty. All of this is plain data: a copy of it is a copy of all contents.
 
-use crate::plain::plain;
 use super::{PAGE, PAGE_LEN};
+use crate::plain::plain;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -201,8 +201,7 @@ impl Timeline {
         let from = is_before.then(|| self.position());
         self.fetch(goal, from)?;
         let late = self.replay.window_counts_late();
-        let restored =
-            self.stops.restore(&mut self.replay, from, |stop| goal.may_be_behind(stop, late))?;
+        let restored = self.stops.restore(&mut self.replay, from, |stop| goal.may_be_behind(stop, late))?;
         if let Some(spent) = restored {
             (self.spent, self.exact, self.ended) = (spent, true, false);
         }

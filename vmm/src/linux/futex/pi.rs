@@ -3,11 +3,11 @@
 //! A task that lets one go, or ends, hands it to the task that has waited longest, by writing that one's id into the word. On
 //! one processor nobody's priority needs lending.
 
-use crate::plain::plain;
 use super::super::arena::Id;
 use super::super::wait::{Deadline, FutexKey, Interrupted, On, Wait, Why, wait};
 use super::super::{Guest, Kernel, Served, errno};
 use super::{OWNER, OWNER_DIED, WAITERS, key, word_at};
+use crate::plain::plain;
 use crate::ram::Virt;
 
 pub(super) const LOCK_PI2: i32 = 13;

@@ -13,11 +13,11 @@ mod registry;
 pub(super) mod sem;
 pub(super) mod shm;
 
-use crate::plain::plain;
 use super::descriptors::OpenFile;
 use super::wait::{On, Why};
 use super::{Guest, Kernel, int};
 use crate::memory::object::ObjectId;
+use crate::plain::plain;
 use crate::ram::Memory;
 use permission::{Permission, Who};
 use registry::Registry;

@@ -1,11 +1,11 @@
 //! System V's message queues: msgget, msgsnd, msgrcv and msgctl.
 
-use crate::plain::plain;
 use super::super::wait::{Interrupted, On, Wait, Why, wait};
 use super::super::{Guest, Kernel, Served, errno, long, word};
 use super::{
     Awaits, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number,
 };
+use crate::plain::plain;
 use crate::ram::Virt;
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
 //! Who may do what with something that has a key (ipc/util.c).
 
-use crate::plain::plain;
 use super::super::identity::Credentials;
 use super::super::{Guest, Served, errno};
 use super::Record;
+use crate::plain::plain;
 use crate::ram::Virt;
 
 /// The size of `struct ipc64_perm`, with which every structure of the *ctl calls begins.

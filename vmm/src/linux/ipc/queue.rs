@@ -1,7 +1,7 @@
 //! The state of POSIX's message queues: queues by name, and those that are open.
 
-use crate::plain::plain;
 use super::super::{Served, errno};
+use crate::plain::plain;
 use crate::signal::Cause;
 use std::collections::{BTreeMap, BTreeSet};
 

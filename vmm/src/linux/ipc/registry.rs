@@ -1,8 +1,8 @@
 //! Numbers for what has a key: the lowest free place, and how often places were given again, as Linux makes them (ipc/util.c).
 
-use crate::plain::plain;
 use super::super::{Served, errno};
 use super::{IPC_CREAT, IPC_EXCL, Permission, Who};
+use crate::plain::plain;
 use std::collections::BTreeMap;
 
 /// A number's low bits are its place.

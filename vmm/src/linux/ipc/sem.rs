@@ -3,12 +3,12 @@
 //! The operations of a call are done all at once or not at all. A task whose operations cannot be done waits with them; whoever
 //! changes the set does them for it, the longest-waiting first (`update_queue` of ipc/sem.c), and wakes it when they are done.
 
-use crate::plain::{plain, shared};
 use super::super::wait::{Deadline, Interrupted, On, Wait, Why, wait};
 use super::super::{Guest, Kernel, Served, errno, int};
 use super::{
     Awaits, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number,
 };
+use crate::plain::{plain, shared};
 use crate::ram::Virt;
 use std::collections::BTreeMap;
 use std::sync::Arc;

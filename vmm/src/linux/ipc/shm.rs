@@ -1,6 +1,5 @@
 //! System V's shared memory: shmget, shmat, shmdt and shmctl.
 
-use crate::plain::plain;
 use super::super::memory::unmap;
 use super::super::sharing::new_object;
 use super::super::{Guest, Kernel, Served, errno};
@@ -9,6 +8,7 @@ use crate::memory::Rights;
 use crate::memory::layout::{USER_END, USER_START};
 use crate::memory::object::{Object, ObjectId};
 use crate::memory::vma::{Attributes, Backing};
+use crate::plain::plain;
 use crate::ram::{PAGE, Virt};
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -13,12 +13,12 @@ mod calls;
 mod memfd;
 mod pages;
 
-use crate::plain::plain;
 use super::descriptors::{Detached, OpenFile};
 use super::{Guest, Kernel, Served, Stop, host};
 use crate::memory::layout::USER_END;
 use crate::memory::object::{Object, ObjectId};
 use crate::memory::vma::Backing;
+use crate::plain::plain;
 use crate::ram::{Memory, StalePage};
 pub(super) use calls::{fallocate, ftruncate, settled};
 pub(super) use memfd::{create as memfd_create, seal};

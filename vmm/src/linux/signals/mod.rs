@@ -11,12 +11,12 @@ pub(super) mod calls;
 mod deliver;
 mod frame;
 
-use crate::plain::plain;
 use super::Kernel;
 use super::children::Change;
 use super::groups::limit;
 use super::wait::{Interrupted, On, Wait, Why};
 use crate::engine::Exception;
+use crate::plain::plain;
 use crate::ram::Virt;
 use crate::signal::{Cause, Death, Raised};
 pub(crate) use deliver::{Delivery, Interruption, deliver, interrupt};

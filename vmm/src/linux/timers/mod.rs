@@ -11,11 +11,11 @@ pub(super) mod calls;
 pub(super) mod descriptor;
 pub(super) mod posix;
 
-use crate::plain::plain;
 use super::Kernel;
 use super::groups::limit;
 use super::time::NANOSECONDS;
 use crate::gate::Time;
+use crate::plain::plain;
 use crate::signal::{Cause, Raised};
 use std::collections::BTreeMap;
 

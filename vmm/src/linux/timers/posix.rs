@@ -2,10 +2,10 @@
 //!
 //! A timer's signal is queued once; while it is pending, later expirations are counted in it (`si_overrun`).
 
-use crate::plain::plain;
 use super::super::time::{clock_base, timespecs, write_timespecs};
 use super::super::{Guest, Kernel, Served, errno, int};
 use super::{Base, Effect, Key, Timer, cause};
+use crate::plain::plain;
 use crate::ram::Virt;
 use crate::signal::Raised;
 
