@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use synth::program::{Program, SourceFrame};
 use synth::report::fault::Cause;
+use vmm::checkpoints::Shelf;
 use vmm::dump::leaves_core;
 use vmm::elfcore::unwind::{FoundBy, Frame, backtrace};
 use vmm::elfcore::{AT_ENTRY, Core, CoreError, Module, signal_name};
@@ -167,7 +168,8 @@ fn why_no_core(dir: &Path) -> String {
     let shown = dir.display();
     let end = Recording::open(dir).map_err(|e| e.to_string()).and_then(|recording| {
         let read = |e: JournalError| e.to_string();
-        let mut journal = Reader::open(&recording.journal()).map_err(read)?;
+        let shelf = Shelf::open(&recording).map_err(|e| e.to_string())?;
+        let mut journal = Reader::open_all(shelf.journals()).map_err(read)?;
         while let Some(record) = journal.take().map_err(read)? {
             if let Record::End(end) = record {
                 return Ok(Some(end));

@@ -12,6 +12,7 @@ mod crumbs;
 mod doctor;
 mod engine;
 mod exit;
+mod keeping;
 mod log;
 mod moment;
 mod output;

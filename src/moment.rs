@@ -39,7 +39,11 @@ impl Moment {
             position: process.position().to_string(),
             pid: process.pid(),
             thread: process.thread(),
-            instructions: process.cpu().counters().map(|counters| counters.instructions),
+            instructions: process
+                .cpu()
+                .counters()
+                .filter(|_| !process.counts_late())
+                .map(|counters| counters.instructions),
             place,
             registers: general.chain(rest).collect(),
             ended,

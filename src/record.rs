@@ -4,7 +4,7 @@ use crate::engine::Choice;
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::trail::{self, Branches, Captured};
-use crate::{Outcome, crumbs};
+use crate::{Outcome, crumbs, keeping};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,9 +43,15 @@ Examples:
   gretel record --cpu v3 -o rec -- ./prog
   gretel record --chaos -o rec -- ./races
   gretel record --trace -o rec -- sh -c 'ls | wc -l'
+  gretel record --flight 256M -o rec -- ./server
+  gretel record --checkpoint-every 0.5 -o rec -- ./prog
 
 Ctrl-C ends the recording in order; what was recorded replays up to its last event. So it does when gretel is
 killed, but for the last tenth of a second.
+
+With --flight, the oldest parts of journal and checkpoints are removed as new ones are written, so that both together
+have no more than SIZE bytes; what is left begins with a checkpoint and replays from there. It is more while one input
+is larger than an eighth of SIZE, or a checkpoint larger than a quarter.
 
 A recording holds all that the program read, its environment and its memory: its files are made with mode 0600.
 Treat it as a secret.")]
@@ -66,6 +72,8 @@ pub(crate) struct Args {
     trail: trail::Wanted,
     #[command(flatten)]
     crumbs: crumbs::Options,
+    #[command(flatten)]
+    keeping: keeping::Options,
     /// Leave the processor's counters alone, so that crumbs have no counts (those of the software CPU cost nothing)
     #[arg(long)]
     no_counters: bool,
@@ -138,6 +146,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
         records: branches.armed(),
         near_past: branches.are_derived(),
         trace,
+        checkpoints: args.keeping.rate(),
+        flight: args.keeping.room(),
     };
     let recorded = vmm::record::record(&recording, machine, &launch, options, &mut died);
     let mut recorded =
@@ -290,6 +300,9 @@ fn summarize(recording: &Recording, recorded: &Recorded, crashed: bool) {
         recorded.events,
         recorded.journal_bytes
     );
+    if let Some(window) = keeping::window(recording) {
+        say!("gretel: {window}");
+    }
     let next = if crashed { "core" } else { "replay" };
     say!("gretel: next: gretel {next} {dir}");
 }

@@ -3,15 +3,19 @@
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::keeping;
 use crate::log::say;
 use crate::moment::Moment;
 use crate::output::{print as print_out, written};
 use serde_json::json;
 use std::cell::RefCell;
+use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::Duration;
+use vmm::checkpoints::Rate;
 use vmm::engine::{EngineError, Machine};
 use vmm::gate::GateError;
 use vmm::journal::End;
@@ -35,6 +39,10 @@ Examples:
   gretel replay rec --json | jq -r .digest
   gretel replay rec --to 120              the registers behind event 120
   gretel replay rec --to 120+5000         and 5,000 instructions later
+  gretel replay rec --checkpoint-every 1  write checkpoints, so that --to takes less time
+
+--to begins at the nearest checkpoint that `record` or `replay` wrote. The recording of a flight recorder begins at its
+window's first event.
 
 A recording whose end is missing or damaged is replayed up to there, and the exit code is 123.")]
 pub(crate) struct Args {
@@ -50,6 +58,9 @@ pub(crate) struct Args {
     /// Go to this position and show the registers there: an event by its number, or EVENT+INSTRUCTIONS
     #[arg(long, value_name = "POSITION", conflicts_with = "output")]
     to: Option<Position>,
+    /// Write checkpoints to the recording's folder this often, in place of those that are there
+    #[arg(long, value_name = "SECONDS", value_parser = keeping::seconds, conflicts_with = "to")]
+    checkpoint_every: Option<Duration>,
     /// Print the result as one JSON object
     #[arg(long, conflicts_with = "output")]
     json: bool,
@@ -64,10 +75,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let shown = Rc::new(RefCell::new(Ok(())));
     let to_streams = args.output.then(|| to_own_streams(Rc::clone(&shown)));
     let mut replay = Replay::start(&recording, engine, to_streams).map_err(failure)?;
-    let replayed = replay.run_to_end().map_err(failure)?;
+    replay.shelf().notes().iter().for_each(|note| say!("gretel: {note}"));
+    let replayed = match args.checkpoint_every {
+        Some(every) => keep(&mut replay, &recording, every)?,
+        None => replay.run_to_end().map_err(failure)?,
+    };
+    let begins = replay.window_begins();
     shown.replace(Ok(())).map_err(not_shown)?;
     io::stdout().flush().or_else(if_closed).map_err(not_shown)?;
-    written(print(args, &replayed))?;
+    written(print(args, &replayed, begins))?;
     if replayed.end == Some(End::Stopped) {
         say!("gretel: there the recorder could not go on, and said why (exit code {})", Code::Other as u8);
     }
@@ -83,15 +99,40 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Replays, and writes checkpoints. They take the place of earlier ones when they are whole.
+fn keep(replay: &mut Replay, recording: &Recording, every: Duration) -> Result<Replayed, Failure> {
+    if recording.flight().is_dir() {
+        let why = "the recording of a flight recorder has its checkpoints: --checkpoint-every is for others";
+        return Err(Failure::new(Code::Usage, why));
+    }
+    let unwritable = |error| Failure::new(Code::Write, format!("cannot write checkpoints: {error}"));
+    let (path, new) = (recording.checkpoints(), recording.new_checkpoints());
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritable(error)),
+        _ => {}
+    }
+    let replayed = replay.run_to_end_keeping(new.clone(), Rate::every(every)).map_err(failure)?;
+    match fs::rename(new, path) {
+        // The program ended before the first one was due.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(error)),
+        _ => Ok(replayed),
+    }
+}
+
 /// Shows the program at a position.
 fn show(args: &Args, recording: &Recording, machine: Machine, position: Position) -> Outcome {
     let mut timeline = Timeline::open(recording, machine).map_err(failure)?;
+    timeline.replay().shelf().notes().iter().for_each(|note| say!("gretel: {note}"));
     let arrived = timeline.seek(position).map_err(failure)?;
     let moment = Moment::of(timeline.replay().process(), timeline.ended());
     if args.json {
         print_out(format_args!("{}\n", moment.as_json()))?;
     } else {
         print_out(format_args!("{moment}"))?;
+    }
+    if arrived > position && timeline.replay().window_begins() == Some(arrived) {
+        say!("gretel: the window begins at {arrived}, behind {position}");
+        return Ok(Code::Damaged.into());
     }
     if arrived < position {
         say!("gretel: the recording ends at {arrived}, before {position}");
@@ -123,7 +164,7 @@ fn not_shown(error: io::Error) -> Failure {
 
 pub(crate) fn failure(error: ReplayError) -> Failure {
     let code = match &error {
-        ReplayError::Recording(_) => Code::Damaged,
+        ReplayError::Recording(_) | ReplayError::Checkpoint(_) => Code::Damaged,
         ReplayError::Process(ProcessError::Gate(GateError::Diverged { .. })) => Code::Diverged,
         ReplayError::Process(ProcessError::Gate(_)) => Code::Damaged,
         ReplayError::Process(ProcessError::Engine(EngineError::Lacks { .. })) => Code::Host,
@@ -132,7 +173,7 @@ pub(crate) fn failure(error: ReplayError) -> Failure {
     Failure::new(code, error)
 }
 
-fn print(args: &Args, replayed: &Replayed) -> io::Result<()> {
+fn print(args: &Args, replayed: &Replayed, begins: Option<Position>) -> io::Result<()> {
     let (kind, number) = match replayed.end {
         Some(End::Exited(status)) => ("exited", Some(status)),
         Some(End::Killed(death)) => ("killed", Some(death.signal)),
@@ -147,6 +188,7 @@ fn print(args: &Args, replayed: &Replayed) -> io::Result<()> {
             "equal": replayed.damage.is_none(),
             "end": kind,
             "status_or_signal": number,
+            "begins": begins.map(|begins| begins.to_string()),
             "events": replayed.events,
             "checkpoints": replayed.comparisons,
             "crumbs_compared": replayed.crumbs.compared,
@@ -160,8 +202,10 @@ fn print(args: &Args, replayed: &Replayed) -> io::Result<()> {
     }
     let number = number.map(|n| format!(" {n}")).unwrap_or_default();
     let line = format!(
-        "replayed on {engine}: {} events, {} checkpoints, {kind}{number}, digest {digest}",
-        replayed.events, replayed.comparisons
+        "replayed on {engine}: {} events{}, {} checkpoints, {kind}{number}, digest {digest}",
+        replayed.events,
+        begins.map(|begins| format!(" (from {begins} on)")).unwrap_or_default(),
+        replayed.comparisons
     );
     // With --output, stdout is the program's.
     if args.output { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") }

@@ -6,6 +6,7 @@ mod branches;
 mod crash;
 mod crumbs;
 mod dynamic;
+mod flight;
 mod hostile;
 mod preempted;
 mod replay;

@@ -4,6 +4,7 @@
 //! produce the input and journals it; while replaying, it takes the input from the journal, never calls the
 //! host, and stops at the first difference.
 
+use crate::plain::plain;
 use crate::position::Offset;
 use crate::ram::Virt;
 use lbr::crumb::Counts;
@@ -177,6 +178,7 @@ pub struct Time {
     /// CLOCK_MONOTONIC, nanoseconds.
     pub monotonic: u64,
 }
+plain!(struct Time { real, monotonic });
 
 impl Time {
     /// The host's clocks.

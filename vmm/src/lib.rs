@@ -10,6 +10,7 @@
 //! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free
 //! function on the least state, so it is tested without a virtual machine.
 
+pub mod checkpoints;
 pub mod cpu_model;
 pub mod crumbs;
 pub mod dump;
@@ -25,6 +26,7 @@ pub mod journal;
 pub mod launch;
 pub mod linux;
 pub mod memory;
+mod plain;
 pub mod position;
 pub mod probe;
 pub mod process;

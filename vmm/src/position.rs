@@ -13,6 +13,7 @@
 //! that are equal in registers and memory, with no event between them, are an endless loop, so which of them is meant makes no
 //! difference).
 
+use crate::plain::plain;
 use x86::state::Regs;
 
 /// A point in an execution.
@@ -23,6 +24,7 @@ pub struct Position {
     /// How many instructions retired behind the last of them; where it was served, zero.
     pub retired: u64,
 }
+plain!(struct Position { event, retired });
 
 impl std::fmt::Display for Position {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

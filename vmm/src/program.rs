@@ -1,6 +1,7 @@
 //! What is started, and what it is given: plain data that recorder, journal and personality share.
 
 use crate::cpu_model::Model;
+use crate::plain::plain;
 use std::os::fd::OwnedFd;
 
 /// What to run, and all that it can see of the one who runs it.
@@ -111,6 +112,8 @@ pub struct Capabilities {
     /// How users and capabilities go together.
     pub securebits: u32,
 }
+
+plain!(struct Capabilities { effective, permitted, inheritable, bounding, ambient, securebits });
 
 impl Capabilities {
     /// The last that there is: CAP_CHECKPOINT_RESTORE.

@@ -1,5 +1,7 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
+use crate::checkpoints::Rate;
+use crate::checkpoints::keeper::{Journal, Keeper};
 use crate::crumbs::{Keep, Leaver};
 use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine};
@@ -68,6 +70,8 @@ struct Shared {
     writer: Writer,
     recent: RefCell<Recent>,
     events: Cell<u64>,
+    /// How many digests of the whole program were journaled.
+    digests: Cell<u64>,
     path: String,
 }
 
@@ -80,6 +84,13 @@ impl Shared {
     fn put_event(&self, record: &Record) -> Result<(), GateError> {
         self.put(record)?;
         self.recent.borrow_mut().put(record);
+        Ok(())
+    }
+
+    /// Journals digests of all that the program is now.
+    fn put_digests(&self, process: &mut Process) -> Result<(), ProcessError> {
+        self.put(&Record::Digests(process.digests()?))?;
+        self.digests.set(self.digests.get() + 1);
         Ok(())
     }
 
@@ -144,6 +155,10 @@ pub struct Options {
     pub near_past: bool,
     /// Takes a line for each system call.
     pub trace: Option<Print>,
+    /// Checkpoints are written beside the journal, if they are wanted; a flight recorder always has them.
+    pub checkpoints: Option<Rate>,
+    /// Only so many bytes of journal and checkpoints are kept, the newest (docs/formats.md says how exactly).
+    pub flight: Option<u64>,
 }
 
 /// Runs `launch` on `machine` to its end and records it.
@@ -158,10 +173,10 @@ pub fn record(
     options: Options,
     died: OnDeath<'_>,
 ) -> Result<Recorded, RecordError> {
-    let Options { crumbs, records, near_past, trace } = options;
+    let Options { crumbs, records, near_past, trace, checkpoints, flight } = options;
     let kind = machine.cpu.kind();
     recording.store_programs(launch)?;
-    let path = recording.journal();
+    let path = if flight.is_some() { recording.segment(0).journal() } else { recording.journal() };
     let header = Header {
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
         behaviour: BEHAVIOUR,
@@ -176,10 +191,20 @@ pub fn record(
     };
     // Before the journal: without one there is no recording, and with one it has its crumbs.
     let crumbs = crumbs.map(|keep| Leaver::create(recording, &launch.executable, keep)).transpose()?;
-    let writer = Writer::create(&path, &header)
-        .map_err(|error| RecordingError::Write { path: path.clone(), error })?;
+    let unwritable = |error| RecordingError::Write { path: path.clone(), error };
+    if flight.is_some() {
+        recording.segment(0).create().map_err(unwritable)?;
+    }
+    let writer = Writer::create(&path, &header).map_err(unwritable)?;
+    let rate = checkpoints.or_else(|| flight.map(|_| Rate::default()));
+    let keeper = rate.map(|rate| match flight {
+        Some(room) => Keeper::of_flight(recording, &header, rate, room, !near_past),
+        None => Keeper::new(recording.checkpoints(), &header, rate, !near_past),
+    });
+    let mut keeper = keeper.transpose().map_err(unwritable)?;
     let recent = RefCell::new(Recent::new(near_past));
-    let shared = Rc::new(Shared { writer, recent, events: Cell::new(0), path: path.display().to_string() });
+    let (events, digests) = (Cell::new(0), Cell::new(0));
+    let shared = Rc::new(Shared { writer, recent, events, digests, path: path.display().to_string() });
     let gate = RecordingGate { shared: Rc::clone(&shared), crumbs };
     // The rights of new files are those that the kernel of the guest has masked.
     // SAFETY: umask takes no pointer and cannot fail.
@@ -188,13 +213,14 @@ pub fn record(
     trace.into_iter().for_each(|print| process.trace(print));
     records.into_iter().for_each(|records| process.empty_at_switches(records));
     let auxv = auxv_at_start(&process);
-    let driven = drive(&mut process, &shared, died);
+    let driven = drive(&mut process, &shared, keeper.as_mut(), died);
     if driven.is_err() {
         shared.writer.drop_unfinished();
     }
     let end = *driven.as_ref().unwrap_or(&End::Stopped);
     let ended =
         shared.put(&Record::End(end)).and_then(|()| shared.writer.finish().map_err(|e| shared.failed(e)));
+    keeper.into_iter().for_each(|keeper| keeper.finish(&mut process));
     driven?;
     let journal_bytes = ended.map_err(ProcessError::from)?;
     if !shared.writer.is_in_place() {
@@ -205,7 +231,12 @@ pub fn record(
 }
 
 /// Steps the program to its end, with digests of all that the program is now and then and at the end.
-fn drive(process: &mut Process, shared: &Shared, died: OnDeath<'_>) -> Result<End, ProcessError> {
+fn drive(
+    process: &mut Process,
+    shared: &Shared,
+    mut keeper: Option<&mut Keeper>,
+    died: OnDeath<'_>,
+) -> Result<End, ProcessError> {
     let mut pace = Pace { next: Instant::now() + DIGEST_EVERY };
     loop {
         let events_before = shared.events.get();
@@ -217,8 +248,13 @@ fn drive(process: &mut Process, shared: &Shared, died: OnDeath<'_>) -> Result<En
         let end = match step {
             Step::Running => {
                 // A page fault leaves no record: replay would look for the digests behind the event before it.
-                if shared.events.get() > events_before {
+                let behind_event = shared.events.get() > events_before;
+                if behind_event {
                     pace.digest_if_due(process, shared)?;
+                }
+                if let Some(keeper) = &mut keeper {
+                    let journal = Journal::Written(&shared.writer);
+                    keeper.keep_if_due(process, journal, behind_event, shared.digests.get())?;
                 }
                 continue;
             }
@@ -234,7 +270,7 @@ fn drive(process: &mut Process, shared: &Shared, died: OnDeath<'_>) -> Result<En
                 return Ok(End::Interrupted);
             }
         };
-        shared.put(&Record::Digests(process.digests()?))?;
+        shared.put_digests(process)?;
         return Ok(end);
     }
 }
@@ -250,7 +286,7 @@ impl Pace {
         if before < self.next {
             return Ok(());
         }
-        shared.put(&Record::Digests(process.digests()?))?;
+        shared.put_digests(process)?;
         shared.writer.mark_whole();
         let after = Instant::now();
         self.next = after + DIGEST_EVERY.max((after - before) * DIGEST_COST);

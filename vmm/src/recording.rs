@@ -1,9 +1,10 @@
 //! A recording: a folder that replay needs nothing but.
 //!
 //! `journal` (what happened), `program` (a copy of the executable), `core` (when it crashed), `crumbs-0` (a ring of the
-//! newest exits; replay does without) with `contexts-0` (by which their calling contexts are decoded), `positions` (where replays
-//! found preemptions; only to save time). All are readable
-//! by their owner only: they hold the program's memory and all that it read.
+//! newest exits; replay does without) with `contexts-0` (by which their calling contexts are decoded), `checkpoints` (so that a replay
+//! need not begin at the start), `positions` (where replays found preemptions; only to save time). A flight recorder has a folder
+//! `flight` instead of the journal: numbered segments, each with a `journal` and `checkpoints` of its own, the first of which is
+//! where the segment begins. All are readable by their owner only: they hold the program's memory and all that it read.
 
 use crate::cpu_model::Model;
 use crate::journal::{Header, JournalError, Reader, schema};
@@ -36,7 +37,7 @@ pub enum RecordingError {
         recording: bool,
     },
     /// There is no recording in it.
-    #[error("{} is not a recording: it has no file `journal` (a recorder that is killed at once leaves none)", dir.display())]
+    #[error("{} is not a recording: it has no file `journal`, and no folder `flight` (a recorder that is killed at once leaves none)", dir.display())]
     NotARecording {
         /// The folder.
         dir: PathBuf,
@@ -107,7 +108,7 @@ impl Recording {
         if fs::read_dir(dir).map_err(write)?.next().is_none() {
             return Ok(recording);
         }
-        let earlier = recording.journal().is_file();
+        let earlier = recording.journal().is_file() || recording.flight().is_dir();
         if !(earlier && force) {
             return Err(RecordingError::Occupied { dir: dir.to_owned(), recording: earlier });
         }
@@ -119,14 +120,15 @@ impl Recording {
             recording.crumbs(),
             recording.contexts(),
             recording.positions(),
+            recording.checkpoints(),
+            recording.new_checkpoints(),
         ] {
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(RecordingError::Write { path, error });
-                }
-                _ => {}
-            }
+            removed(fs::remove_file(&path), path)?;
         }
+        for segment in recording.segments().map_err(write)? {
+            segment.remove().map_err(|error| RecordingError::Write { path: segment.dir.clone(), error })?;
+        }
+        removed(fs::remove_dir(recording.flight()), recording.flight())?;
         Ok(recording)
     }
 
@@ -152,7 +154,7 @@ impl Recording {
     /// When there is no journal in `dir`.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let recording = Recording { dir: dir.to_owned() };
-        if !recording.journal().is_file() {
+        if !recording.journal().is_file() && !recording.flight().is_dir() {
             return Err(RecordingError::NotARecording { dir: dir.to_owned() });
         }
         Ok(recording)
@@ -168,6 +170,49 @@ impl Recording {
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.dir.join("journal")
+    }
+
+    /// The path of the checkpoints, whether or not there are any.
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.dir.join("checkpoints")
+    }
+
+    /// The path of checkpoints that are to be in place of those, while they are written.
+    #[must_use]
+    pub fn new_checkpoints(&self) -> PathBuf {
+        self.dir.join("checkpoints.new")
+    }
+
+    /// The path of a flight recorder's segments, whether or not there are any.
+    #[must_use]
+    pub fn flight(&self) -> PathBuf {
+        self.dir.join("flight")
+    }
+
+    /// A segment of a flight recorder, whether or not it is there.
+    #[must_use]
+    pub fn segment(&self, number: u64) -> Segment {
+        Segment { number, dir: self.flight().join(format!("{number:06}")) }
+    }
+
+    /// The segments of a flight recorder, in order.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn segments(&self) -> io::Result<Vec<Segment>> {
+        let entries = match fs::read_dir(self.flight()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut segments = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            let number = name.to_str().filter(|name| name.len() >= 6).and_then(|name| name.parse().ok());
+            segments.extend(number.map(|number| self.segment(number)));
+        }
+        segments.sort_by_key(|segment| segment.number);
+        Ok(segments)
     }
 
     /// The path of the executable's copy.
@@ -225,12 +270,12 @@ impl Recording {
         Ok(())
     }
 
-    /// Opens the journal, and puts together what was launched.
+    /// Opens the journal, which is these files, and puts together what was launched.
     ///
     /// # Errors
     /// When a file is missing, cannot be used, or is not the one that was recorded.
-    pub fn load(&self) -> Result<(Reader, Launch), RecordingError> {
-        let reader = Reader::open(&self.journal())?;
+    pub fn load(&self, journals: Vec<PathBuf>) -> Result<(Reader, Launch), RecordingError> {
+        let reader = Reader::open_all(journals)?;
         self.check_guest(reader.header())?;
         let header = reader.header();
         let mut launch = header.launch.clone();
@@ -254,6 +299,65 @@ impl Recording {
             let (dir, gretel) = (self.dir.clone(), header.gretel.clone());
             Err(RecordingError::OtherGuest { dir, what, recorded, current, gretel })
         })
+    }
+}
+
+/// What came of removing a file or folder that may not have been there.
+fn removed(result: io::Result<()>, path: PathBuf) -> Result<(), RecordingError> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RecordingError::Write { path, error }),
+        _ => Ok(()),
+    }
+}
+
+/// A segment of a flight recorder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its number: zero for the one that begins with the program.
+    pub number: u64,
+    dir: PathBuf,
+}
+
+impl Segment {
+    /// Makes its folder.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create(&self) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
+    }
+
+    /// Its journal.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.dir.join("journal")
+    }
+
+    /// Its checkpoints.
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.dir.join("checkpoints")
+    }
+
+    /// How many bytes its files have.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let size = |path: PathBuf| fs::metadata(path).map_or(0, |found| found.len());
+        size(self.journal()) + size(self.checkpoints())
+    }
+
+    /// Removes it. The journal goes first: without it, what is left is no segment.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn remove(&self) -> io::Result<()> {
+        let is_gone = |result: io::Result<()>| match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        is_gone(fs::remove_file(self.journal()))?;
+        is_gone(fs::remove_file(self.checkpoints()))?;
+        is_gone(fs::remove_dir(&self.dir))
     }
 }
 

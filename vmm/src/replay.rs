@@ -1,17 +1,23 @@
 //! Replay: runs a recorded program from its journal, and compares at every event, and the memory where the journal has digests of it.
 
+use crate::checkpoints::keeper::{Journal, Keeper};
+use crate::checkpoints::shelf::At;
+use crate::checkpoints::{About, CheckpointError, Rate, Shelf};
 use crate::crumbs::{Agreement, Check};
 use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine, Until};
 use crate::found::Found;
 use crate::gate::GateError;
 use crate::journal::schema::Digests;
-use crate::journal::{Damage, End, Record};
+use crate::journal::{Damage, End, Header, Record};
+use crate::position::Position;
 use crate::process::{Checkpoint, Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
 pub use crate::tape::Output;
 use crate::tape::{Mark, ReplayGate, Tape, describe};
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Why a replay stops before the recording does.
@@ -20,6 +26,9 @@ pub enum ReplayError {
     /// The recording cannot be used at all.
     #[error(transparent)]
     Recording(#[from] RecordingError),
+    /// The checkpoint that it begins with cannot be used.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// The program diverged ([`GateError::Diverged`]), or the engine failed.
     #[error(transparent)]
     Process(#[from] ProcessError),
@@ -67,7 +76,11 @@ pub struct Replay {
     tape: Rc<Tape>,
     comparisons: u64,
     launch: Launch,
+    header: Header,
     auxv: Vec<(u64, u64)>,
+    shelf: Shelf,
+    /// What is known of the checkpoint that the recording begins with, if that is not the program's start.
+    beginning: Option<About>,
 }
 
 /// A replay at a position.
@@ -89,7 +102,7 @@ pub enum Progress {
 }
 
 impl Replay {
-    /// Loads a recording and stands before its first instruction.
+    /// Loads a recording and stands before its first instruction, or where its window begins.
     ///
     /// # Errors
     /// When the recording cannot be used.
@@ -98,13 +111,56 @@ impl Replay {
         machine: Machine,
         output: Option<Output>,
     ) -> Result<Replay, ReplayError> {
-        let (reader, launch) = recording.load()?;
+        let shelf = Shelf::open(recording)?;
+        let (reader, launch) = recording.load(shelf.journals())?;
+        let header = reader.header().clone();
         let found = Found::load(recording, launch.random);
         let tape = Rc::new(Tape::journal(reader, Check::load(recording), found));
         let gate = ReplayGate::new(Rc::clone(&tape), output);
         let process = Process::start(machine, Box::new(gate), &launch)?;
         let auxv = auxv_at_start(&process);
-        Ok(Replay { process, tape, comparisons: 0, launch, auxv })
+        let first = shelf.beginning();
+        let beginning = first.and_then(|at| shelf.about(at));
+        let mut replay = Replay { process, tape, comparisons: 0, launch, header, auxv, shelf, beginning };
+        if let Some(at) = first {
+            let mut kept = replay.fetch(at)?;
+            replay.go_back(&mut kept)?;
+            replay.process.release(kept.checkpoint);
+        }
+        Ok(replay)
+    }
+
+    /// Brings a checkpoint from disk into the program's memory.
+    ///
+    /// # Errors
+    /// When it is damaged, and when the frames of guest memory are used up.
+    pub(crate) fn fetch(&mut self, at: At) -> Result<Kept, CheckpointError> {
+        let (checkpoint, place, about) = self.shelf.load(at, &mut self.process)?;
+        let mark = Mark::at(place, about.position.event);
+        Ok(Kept { checkpoint, mark, comparisons: about.comparisons })
+    }
+
+    /// What there is on disk.
+    #[must_use]
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// Where the recording begins, if that is not the program's start: it is the window of a flight recorder.
+    #[must_use]
+    pub fn window_begins(&self) -> Option<Position> {
+        self.beginning.map(|about| about.position)
+    }
+
+    /// How much processor time it takes to run to where the recording begins.
+    pub(crate) fn spent_before(&self) -> Duration {
+        self.beginning.map_or(Duration::ZERO, |about| Duration::from_nanos(about.spent))
+    }
+
+    /// Whether all counts begin with the window, since the recorder of what is before it did not count.
+    #[must_use]
+    pub fn window_counts_late(&self) -> bool {
+        self.beginning.is_some_and(|about| about.counters.is_none())
     }
 
     /// What was run.
@@ -232,6 +288,25 @@ impl Replay {
     /// At the first difference.
     pub fn run_to_end(&mut self) -> Result<Replayed, ReplayError> {
         while self.step()? == Progress::Running {}
+        self.report()
+    }
+
+    /// The same, and writes checkpoints to `path`, which must not exist, for later replays.
+    ///
+    /// # Errors
+    /// As [`Replay::run_to_end`], and when there can be no such file.
+    pub fn run_to_end_keeping(&mut self, path: PathBuf, rate: Rate) -> Result<Replayed, ReplayError> {
+        let unwritable = |error| RecordingError::Write { path: path.clone(), error };
+        let mut keeper = Keeper::new(path.clone(), &self.header, rate, true).map_err(unwritable)?;
+        loop {
+            let events = self.events();
+            if self.step()? != Progress::Running {
+                break;
+            }
+            let (behind_event, journal) = (self.events() > events, Journal::Played(self.tape.place()));
+            keeper.keep_if_due(&mut self.process, journal, behind_event, self.comparisons)?;
+        }
+        keeper.finish(&mut self.process);
         self.report()
     }
 

@@ -1,6 +1,7 @@
 //! Signals as plain data: which one, why, and who sent it.
 
 use crate::engine::Exception;
+use crate::plain::plain;
 use crate::ram::Virt;
 
 /// `si_code` of a signal that the kernel made and that says no more.
@@ -18,6 +19,7 @@ pub struct Death {
     /// The exception that raised it, if it was one.
     pub exception: Option<Exception>,
 }
+plain!(struct Death { signal, code, address, exception });
 
 impl Death {
     /// Whether the default action of the signal is a core (signal(7)), of those that a crash raises.
@@ -88,6 +90,10 @@ pub enum Cause {
         data: u32,
     },
 }
+plain!(enum Cause {
+    0 = Kernel, 1 = Sender { pid, uid }, 2 = Queued { pid, uid, value }, 3 = Child { pid, uid, status },
+    4 = Timer { id, overrun, value }, 5 = Syscall { address, number, data }
+});
 
 /// A signal that was raised, with all that its handler is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +103,7 @@ pub struct Raised {
     /// Who, or what.
     pub cause: Cause,
 }
+plain!(struct Raised { death, cause });
 
 impl Raised {
     /// A signal without an address.

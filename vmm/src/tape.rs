@@ -44,7 +44,12 @@ pub(crate) struct Mark {
 impl Mark {
     /// In front of a record of a list, when so many events have begun.
     pub(crate) fn of_record(record: usize, events: u64) -> Mark {
-        Mark { place: Place::of_record(record), events, agreement: Agreement::default() }
+        Mark::at(Place::of_record(record), events)
+    }
+
+    /// At a place, when so many events have begun.
+    pub(crate) fn at(place: Place, events: u64) -> Mark {
+        Mark { place, events, agreement: Agreement::default() }
     }
 }
 
@@ -120,6 +125,11 @@ impl Tape {
             Source::Kept(_, next) => Place::of_record(*next),
         };
         Mark { place, events: self.events.get(), agreement: self.check.borrow().agreement() }
+    }
+
+    /// Where it is in its journal.
+    pub(crate) fn place(&self) -> Place {
+        self.mark().place
     }
 
     /// Winds it to where it was.

@@ -104,7 +104,7 @@ impl Derived {
             auxv: self.replay.auxv().to_vec(),
             origin: origin.to_owned(),
             trail: Some(self.trail.to_bytes()),
-            counters: Some(self.counters),
+            counters: (!self.replay.window_counts_late()).then_some(self.counters),
             crumbs,
             contexts: crumbs::contexts_of_core(recording),
         };

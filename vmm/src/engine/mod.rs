@@ -17,6 +17,7 @@ pub mod soft;
 pub use interrupt::Interrupter;
 
 use crate::cpu_model::Model;
+use crate::plain::plain;
 use crate::ram::{Memory, NoMemory};
 pub use crate::ram::{Phys, StalePage, Virt};
 use lbr::crumb::Counts;
@@ -129,6 +130,7 @@ pub struct Exception {
     /// CR2, for #PF; else zero.
     pub address: Virt,
 }
+plain!(struct Exception { vector, error_code, address });
 
 /// Exact counts of what the guest's user mode has retired since the engine was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -140,6 +142,7 @@ pub struct Counters {
     /// Conditional branches, taken or not.
     pub conditional_branches: u64,
 }
+plain!(struct Counters { instructions, taken_branches, conditional_branches });
 
 impl From<Counters> for Counts {
     fn from(counters: Counters) -> Counts {

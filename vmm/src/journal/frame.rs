@@ -40,12 +40,17 @@ pub fn preamble() -> Vec<u8> {
 /// # Errors
 /// When they are longer than a frame can be.
 pub fn pack(sequence: u32, records: &[u8]) -> std::io::Result<Vec<u8>> {
+    pack_as(MARKER, sequence, records)
+}
+
+/// The same for a frame of another kind, of which other files consist.
+pub(crate) fn pack_as(marker: &[u8; 4], sequence: u32, records: &[u8]) -> std::io::Result<Vec<u8>> {
     let too_long = || std::io::Error::other("a single input is too long for a journal frame");
     let length = u32::try_from(records.len()).ok().filter(|n| *n <= MAX_LENGTH).ok_or_else(too_long)?;
     let payload = zstd::bulk::compress(records, ZSTD_LEVEL)?;
     let payload_length = u32::try_from(payload.len()).map_err(|_| too_long())?;
     let mut out = Vec::with_capacity(FRAME_HEADER_SIZE + payload.len());
-    out.extend(MARKER);
+    out.extend(marker);
     for number in [sequence, length, payload_length] {
         out.extend(number.to_le_bytes());
     }
@@ -65,6 +70,15 @@ fn checksum(lengths: &[u8], payload: &[u8]) -> u32 {
 /// Reads the next frame and unpacks its records. `Ok(None)` at the end of the file; the error says what is wrong
 /// with the frame.
 pub(super) fn unpack(input: &mut impl Read, sequence: u32) -> std::io::Result<Result<Option<Frame>, String>> {
+    unpack_as(MARKER, input, sequence)
+}
+
+/// The same for a frame of another kind.
+pub(crate) fn unpack_as(
+    marker: &[u8; 4],
+    input: &mut impl Read,
+    sequence: u32,
+) -> std::io::Result<Result<Option<Frame>, String>> {
     let mut header = Vec::new();
     input.take(FRAME_HEADER_SIZE as u64).read_to_end(&mut header)?;
     if header.is_empty() {
@@ -73,8 +87,8 @@ pub(super) fn unpack(input: &mut impl Read, sequence: u32) -> std::io::Result<Re
     let Some(header) = header.first_chunk::<FRAME_HEADER_SIZE>() else {
         return Ok(Err("the file ends inside a frame".to_owned()));
     };
-    let number = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    if &header[..4] != MARKER {
+    let number = |at: usize| number(header, at);
+    if &header[..4] != marker {
         return Ok(Err("there is no frame here (its marker is missing)".to_owned()));
     }
     let (length, payload_length) = (number(8), number(12));
@@ -97,10 +111,39 @@ pub(super) fn unpack(input: &mut impl Read, sequence: u32) -> std::io::Result<Re
 }
 
 /// An unpacked frame.
-pub(super) struct Frame {
-    pub(super) records: Vec<u8>,
+pub(crate) struct Frame {
+    pub(crate) records: Vec<u8>,
     /// Its size in the file.
-    pub(super) size: u64,
+    pub(crate) size: u64,
+}
+
+fn number(header: &[u8; FRAME_HEADER_SIZE], at: usize) -> u32 {
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+/// What precedes a frame's payload, unchecked.
+pub(crate) struct Outline {
+    pub(crate) marker: [u8; 4],
+    pub(crate) sequence: u32,
+    /// How long its content is before compression.
+    pub(crate) length: u32,
+    /// Its size in the file.
+    pub(crate) size: u64,
+}
+
+impl Outline {
+    /// Reads what precedes a payload, and leaves that; `None` at the end of the file, and where it is cut.
+    pub(crate) fn read(input: &mut impl Read) -> std::io::Result<Option<Outline>> {
+        let mut header = Vec::new();
+        input.take(FRAME_HEADER_SIZE as u64).read_to_end(&mut header)?;
+        let Some(header) = header.first_chunk::<FRAME_HEADER_SIZE>() else { return Ok(None) };
+        Ok(Some(Outline {
+            marker: [header[0], header[1], header[2], header[3]],
+            sequence: number(header, 4),
+            length: number(header, 8),
+            size: FRAME_HEADER_SIZE as u64 + u64::from(number(header, 12)),
+        }))
+    }
 }
 
 /// Decompresses, and never makes more than was announced.

@@ -4,7 +4,6 @@
 //! appends them while the guest runs, [`reader`] gives them back. A recorder that is killed, or a disk that is full,
 //! costs at most the last unfinished frame: everything before it replays (docs/formats.md).
 
-mod codec;
 pub mod frame;
 pub mod reader;
 pub mod schema;
@@ -15,7 +14,7 @@ mod tests;
 
 pub use reader::Reader;
 pub use schema::{End, Header, Record};
-pub use writer::Writer;
+pub use writer::{Cut, Writer};
 
 use std::path::PathBuf;
 

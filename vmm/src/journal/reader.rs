@@ -1,19 +1,23 @@
 //! Reading a journal back, one record at a time, up to its end or its first damage.
+//!
+//! A flight recorder's journal is a sequence of files; where one ends in order, the next goes on. A place anywhere may be gone to
+//! ([`Reader::seek_to`]): the contents of files that a record refers to, and that were not read on the way, are looked for then.
 
-use super::codec::Cursor;
 use super::frame::{self, MAGIC, PREAMBLE_SIZE};
 use super::schema::{Contents, Header, Record, VERSION, recorder};
-use super::{Damage, JournalError};
+use super::{Cut, Damage, JournalError};
+use crate::plain::numbers::Cursor;
 use lbr::regular;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// Where a record is in its journal. The contents of files that records before it have stay known to the reader that
-/// gave it.
+/// Where a record is in its journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
+    /// The number of its file, among those that were opened.
+    file: usize,
     /// Where its frame begins, in bytes from the file's start.
     offset: u64,
     /// The frame's number.
@@ -25,7 +29,18 @@ pub struct Place {
 impl Place {
     /// The place of a record in a list of records that is no file.
     pub(crate) fn of_record(record: usize) -> Place {
-        Place { offset: 0, sequence: 0, record }
+        Place { file: 0, offset: 0, sequence: 0, record }
+    }
+
+    /// In a file's frame, behind so many of its records.
+    pub(crate) fn of_frame(file: usize, cut: Cut, record: u64) -> Place {
+        let record = usize::try_from(record).unwrap_or(usize::MAX);
+        Place { file, offset: cut.offset, sequence: cut.sequence, record }
+    }
+
+    /// The frame in its file, and how many of its records are before.
+    pub(crate) fn in_file(self) -> (Cut, u64) {
+        (Cut { offset: self.offset, sequence: self.sequence }, self.record as u64)
     }
 
     /// Its number in such a list.
@@ -36,7 +51,9 @@ impl Place {
 
 /// A journal being read.
 pub struct Reader {
-    path: PathBuf,
+    /// Its files, of which this one is read.
+    paths: Vec<PathBuf>,
+    file: usize,
     input: BufReader<File>,
     header: Header,
     /// Records of the current frame that were not taken yet.
@@ -44,6 +61,8 @@ pub struct Reader {
     /// Where the current frame begins, its number, and how many records it has.
     frame: (u64, u32, usize),
     contents: Contents,
+    /// All frames of the file up to this offset were read since its beginning: their contents are known.
+    known_to: u64,
     /// Where the next frame begins, and its number.
     offset: u64,
     sequence: u32,
@@ -57,38 +76,37 @@ impl Reader {
     /// # Errors
     /// When it cannot be read, is something else, or is damaged before the first event.
     pub fn open(path: &Path) -> Result<Reader, JournalError> {
-        let io = |error| JournalError::Io { path: path.to_owned(), error };
-        let mut input = BufReader::with_capacity(1 << 16, regular::open(path).map_err(io)?);
-        let mut preamble = Vec::new();
-        (&mut input).take(PREAMBLE_SIZE as u64).read_to_end(&mut preamble).map_err(io)?;
-        let Some(version) = preamble.strip_prefix(MAGIC) else {
-            return Err(JournalError::NotAJournal { path: path.to_owned() });
-        };
-        let no_header =
-            |why| JournalError::NoHeader { path: path.to_owned(), offset: PREAMBLE_SIZE as u64, why };
-        let cut = || no_header("the file ends before the first frame".to_owned());
-        let found = version.try_into().map(u32::from_le_bytes).map_err(|_| cut())?;
-        let first = frame::unpack(&mut input, 0).map_err(io)?;
-        if found != VERSION {
-            let gretel = first.ok().flatten().and_then(|first| recorder(&first.records));
-            return Err(JournalError::Version { path: path.to_owned(), found, gretel });
-        }
-        let first = first.map_err(no_header)?.ok_or_else(cut)?;
-        let header = Header::decode(&first.records)
-            .ok_or_else(|| no_header("the header does not decode".to_owned()))?;
-        let offset = PREAMBLE_SIZE as u64 + first.size;
-        let path = path.to_owned();
+        Reader::open_all(vec![path.to_owned()])
+    }
+
+    /// Opens a journal that is these files, one at least, one behind the other.
+    ///
+    /// # Errors
+    /// As [`Reader::open`], for the first of them.
+    pub fn open_all(paths: Vec<PathBuf>) -> Result<Reader, JournalError> {
+        let Begun { input, header, offset } = begin(paths.first().expect("a journal has a file"))?;
         Ok(Reader {
-            path,
+            paths,
+            file: 0,
             input,
             header,
             ready: VecDeque::new(),
             frame: (offset, 1, 0),
             contents: Contents::default(),
+            known_to: offset,
             offset,
             sequence: 1,
             end: None,
         })
+    }
+
+    /// The file that is read.
+    fn path(&self) -> &PathBuf {
+        &self.paths[self.file]
+    }
+
+    fn io(&self, error: io::Error) -> JournalError {
+        JournalError::Io { path: self.path().clone(), error }
     }
 
     /// What was recorded.
@@ -128,18 +146,20 @@ impl Reader {
     pub fn tell(&self) -> Place {
         let (offset, sequence, records) = self.frame;
         match self.ready.len() {
-            0 => Place { offset: self.offset, sequence: self.sequence, record: 0 },
-            left => Place { offset, sequence, record: records - left },
+            0 => Place { file: self.file, offset: self.offset, sequence: self.sequence, record: 0 },
+            left => Place { file: self.file, offset, sequence, record: records - left },
         }
     }
 
-    /// Goes on from a place that [`Reader::tell`] gave.
+    /// Goes on from a place that [`Reader::tell`] gave, of this journal or when it was written.
     ///
     /// # Errors
     /// As [`Reader::peek`].
     pub fn seek_to(&mut self, place: Place) -> Result<(), JournalError> {
-        let io = |error| JournalError::Io { path: self.path.clone(), error };
-        self.input.seek(SeekFrom::Start(place.offset)).map_err(io)?;
+        if place.file != self.file {
+            self.enter(place.file)?;
+        }
+        self.input.seek(SeekFrom::Start(place.offset)).map_err(|error| self.io(error))?;
         (self.offset, self.sequence, self.end) = (place.offset, place.sequence, None);
         self.frame = (place.offset, place.sequence, 0);
         self.ready.clear();
@@ -147,6 +167,19 @@ impl Reader {
             self.fill()?;
             self.ready.drain(..place.record.min(self.ready.len()));
         }
+        Ok(())
+    }
+
+    /// Stands at the beginning of another file.
+    fn enter(&mut self, file: usize) -> Result<(), JournalError> {
+        let Begun { input, header, offset } = begin(&self.paths[file])?;
+        if header != self.header {
+            let why = "it is of another recording than the file before it".to_owned();
+            return Err(JournalError::NoHeader { path: self.paths[file].clone(), offset: PREAMBLE, why });
+        }
+        (self.file, self.input) = (file, input);
+        (self.offset, self.sequence, self.frame) = (offset, 1, (offset, 1, 0));
+        (self.contents, self.known_to) = (Contents::default(), offset);
         Ok(())
     }
 
@@ -161,35 +194,105 @@ impl Reader {
     fn behind_end(&self) -> io::Result<Option<Damage>> {
         let lost = self.input.get_ref().metadata()?.len().saturating_sub(self.offset);
         let why = "it goes on behind its end record, where nothing was recorded".to_owned();
-        Ok((lost > 0).then(|| Damage { path: self.path.clone(), offset: self.offset, lost, why }))
+        Ok((lost > 0).then(|| Damage { path: self.path().clone(), offset: self.offset, lost, why }))
     }
 
     /// Reads the next frame.
     fn fill(&mut self) -> Result<(), JournalError> {
-        let io = |error| JournalError::Io { path: self.path.clone(), error };
-        let damage = match frame::unpack(&mut self.input, self.sequence).map_err(io)? {
-            Ok(Some(frame)) => match decode_all(&frame.records, &mut self.contents) {
-                Some(records) => {
-                    let is_last = matches!(records.back(), Some(Record::End(_)));
-                    self.frame = (self.offset, self.sequence, records.len());
-                    self.ready = records;
-                    self.offset += frame.size;
-                    if is_last {
-                        self.end = Some(self.behind_end().map_err(io)?.map_or(Ok(()), Err));
-                    }
-                    self.sequence = self.sequence.wrapping_add(1);
-                    return Ok(());
-                }
+        let unpacked = frame::unpack(&mut self.input, self.sequence).map_err(|error| self.io(error))?;
+        let damage = match unpacked {
+            Ok(Some(frame)) => match self.decode(&frame.records)? {
+                Some(records) => return self.take_up(records, frame.size),
                 None => "a frame holds something that is no record".to_owned(),
+            },
+            Ok(None) if self.file + 1 < self.paths.len() => match self.enter(self.file + 1) {
+                Ok(()) => return Ok(()),
+                Err(error) => error.to_string(),
             },
             Ok(None) => "there is no end record, the recorder was killed".to_owned(),
             Err(why) => why,
         };
-        let size = self.input.get_ref().metadata().map_err(io)?.len();
+        let size = self.input.get_ref().metadata().map_err(|error| self.io(error))?.len();
         let lost = size.saturating_sub(self.offset);
-        self.end = Some(Err(Damage { path: self.path.clone(), offset: self.offset, lost, why: damage }));
+        self.end = Some(Err(Damage { path: self.path().clone(), offset: self.offset, lost, why: damage }));
         Ok(())
     }
+
+    /// Has the records of the frame ready that was read.
+    fn take_up(&mut self, records: VecDeque<Record>, size: u64) -> Result<(), JournalError> {
+        let is_last = matches!(records.back(), Some(Record::End(_)));
+        self.frame = (self.offset, self.sequence, records.len());
+        self.ready = records;
+        if self.known_to == self.offset {
+            self.known_to += size;
+        }
+        self.offset += size;
+        if is_last {
+            let behind = self.behind_end().map_err(|error| self.io(error))?;
+            self.end = Some(behind.map_or(Ok(()), Err));
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        Ok(())
+    }
+
+    /// The records of a frame; `None` if there are none in it. If one refers to a content that is not known, the frames that were
+    /// left out are looked through first.
+    fn decode(&mut self, bytes: &[u8]) -> Result<Option<VecDeque<Record>>, JournalError> {
+        if let Some(records) = decode_all(bytes, &mut self.contents) {
+            return Ok(Some(records));
+        }
+        if self.known_to >= self.offset {
+            return Ok(None);
+        }
+        let Begun { mut input, offset, .. } = begin(self.path())?;
+        let (mut at, mut sequence) = (offset, 1);
+        while at < self.offset {
+            match frame::unpack(&mut input, sequence).map_err(|error| self.io(error))? {
+                Ok(Some(frame)) => {
+                    at += frame.size;
+                    decode_all(&frame.records, &mut self.contents);
+                    sequence = sequence.wrapping_add(1);
+                }
+                // What the record refers to may have been before.
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.known_to = self.known_to.max(at);
+        Ok(decode_all(bytes, &mut self.contents))
+    }
+}
+
+/// A file whose header was read.
+struct Begun {
+    input: BufReader<File>,
+    header: Header,
+    /// Where the next frame begins.
+    offset: u64,
+}
+
+const PREAMBLE: u64 = PREAMBLE_SIZE as u64;
+
+/// Opens a file and reads its header.
+fn begin(path: &Path) -> Result<Begun, JournalError> {
+    let io = |error| JournalError::Io { path: path.to_owned(), error };
+    let mut input = BufReader::with_capacity(1 << 16, regular::open(path).map_err(io)?);
+    let mut preamble = Vec::new();
+    (&mut input).take(PREAMBLE).read_to_end(&mut preamble).map_err(io)?;
+    let Some(version) = preamble.strip_prefix(MAGIC) else {
+        return Err(JournalError::NotAJournal { path: path.to_owned() });
+    };
+    let no_header = |why| JournalError::NoHeader { path: path.to_owned(), offset: PREAMBLE, why };
+    let cut = || no_header("the file ends before the first frame".to_owned());
+    let found = version.try_into().map(u32::from_le_bytes).map_err(|_| cut())?;
+    let first = frame::unpack(&mut input, 0).map_err(io)?;
+    if found != VERSION {
+        let gretel = first.ok().flatten().and_then(|first| recorder(&first.records));
+        return Err(JournalError::Version { path: path.to_owned(), found, gretel });
+    }
+    let first = first.map_err(no_header)?.ok_or_else(cut)?;
+    let header =
+        Header::decode(&first.records).ok_or_else(|| no_header("the header does not decode".to_owned()))?;
+    Ok(Begun { input, header, offset: PREAMBLE + first.size })
 }
 
 /// All records of a frame, or `None` if they do not decode to its last byte, or go on behind an end record.

@@ -11,10 +11,10 @@
 //!  * A [`Record::Digests`] stands behind a whole event.
 //!  * [`Record::End`] is last. Without it, the recorder did not end in order (killed, disk full).
 
-use super::codec::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
+use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::position::{Offset, Target, comparable};
 use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents, Signals};
 use crate::signal::Death;
@@ -79,7 +79,7 @@ pub enum Record {
         regs: u64,
     },
     /// Tag 2: bytes, result `i`, writes `[address u, bytes b]`. Tag 6: a number `i`. Tag 7: a file, name `b`, digest `d`
-    /// (XXH3-64 of its bytes) and (a list of none or one) bytes `b`, which are left out if an earlier input has them. Tag 8: no
+    /// (XXH3-64 of its bytes) and (a list of none or one) bytes `b`, which are left out if an earlier input in the same file has them. Tag 8: no
     /// file, error `i`. Tag 9: what is ready, result `i`, tasks `[u]`.
     Input(Input),
     /// Tag 3, real `u`, monotonic `i` (its difference to real, which is a smaller number).

@@ -266,3 +266,90 @@ fn other_files_and_other_versions_are_refused_by_name() {
     std::fs::write(&path, frame::preamble()).unwrap();
     assert!(matches!(Reader::open(&path), Err(JournalError::NoHeader { .. })));
 }
+
+/// A begin of an event, known by its digest.
+fn numbered(n: u64) -> Record {
+    Record::Begin { event: Event::Syscall(n), task: 7, regs: n }
+}
+
+fn file(byte: u8) -> Input {
+    let bytes = std::sync::Arc::new(vec![byte; 5000]);
+    Input::File(Ok(std::sync::Arc::new(crate::gate::FileContent { name: b"f".to_vec(), bytes })))
+}
+
+fn put(writer: &Writer, n: u64, input: &Input) {
+    writer.put(&numbered(n)).unwrap();
+    writer.put_input(input).unwrap();
+    writer.mark_whole();
+}
+
+fn rest(reader: &mut Reader) -> Vec<Record> {
+    std::iter::from_fn(|| reader.take().unwrap()).collect()
+}
+
+#[test]
+fn a_cut_is_where_reading_can_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let writer = Writer::create(&path, &header()).unwrap();
+    put(&writer, 1, &file(1));
+    put(&writer, 2, &file(2));
+    let cut = writer.cut(None).recv().unwrap();
+    put(&writer, 3, &file(1));
+    writer.put(&Record::End(End::Exited(0))).unwrap();
+    writer.finish().unwrap();
+    let place = reader::Place::of_frame(0, cut, 0);
+    assert_eq!(place.in_file(), (cut, 0));
+    // The content of the first file, which was left out behind the cut, is found before it.
+    let mut reader = Reader::open(&path).unwrap();
+    reader.seek_to(place).unwrap();
+    assert_eq!(rest(&mut reader), [numbered(3), Record::Input(file(1)), Record::End(End::Exited(0))]);
+    assert!(reader.damage().is_none());
+    let mut whole = Reader::open(&path).unwrap();
+    assert_eq!(rest(&mut whole).len(), 7);
+    // What refers to nothing is damage wherever one begins.
+    let bytes = std::fs::read(&path).unwrap();
+    let start = frame::PREAMBLE_SIZE + frame::pack(0, &header().encode()).unwrap().len();
+    let mut lost = bytes[..start].to_vec();
+    lost.extend(frame::pack(1, &[]).unwrap());
+    let offset = lost.len() as u64;
+    lost.extend(&bytes[usize::try_from(cut.offset).unwrap()..]);
+    std::fs::write(&path, lost).unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    reader.seek_to(reader::Place::of_frame(0, Cut { offset, ..cut }, 0)).unwrap();
+    assert_eq!(rest(&mut reader), []);
+    assert!(reader.damage().unwrap().why.contains("no record"));
+}
+
+#[test]
+fn a_journal_may_go_on_in_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths: Vec<PathBuf> = (0..3).map(|n| dir.path().join(n.to_string())).collect();
+    let writer = Writer::create(&paths[0], &header()).unwrap();
+    put(&writer, 0, &file(5));
+    let mut cuts = Vec::new();
+    for n in [1, 2] {
+        cuts.push(writer.cut(Some(paths[n].clone())));
+        put(&writer, n as u64, &file(5));
+    }
+    writer.put(&Record::End(End::Exited(0))).unwrap();
+    let written = writer.finish().unwrap();
+    assert_eq!(written, paths.iter().map(|path| std::fs::metadata(path).unwrap().len()).sum::<u64>());
+    assert!(writer.is_in_place());
+    let cuts: Vec<Cut> = cuts.into_iter().map(|cut| cut.recv().unwrap()).collect();
+    assert!(cuts.iter().all(|cut| cut.sequence == 1 && *cut == cuts[0]), "{cuts:?}");
+    let all = rest(&mut Reader::open_all(paths.clone()).unwrap());
+    let event = |n| [numbered(n), Record::Input(file(5))];
+    let expected: Vec<Record> = (0..3).flat_map(event).chain([Record::End(End::Exited(0))]).collect();
+    assert_eq!(all, expected);
+    // Each file can be begun with.
+    let mut reader = Reader::open_all(paths[1..].to_vec()).unwrap();
+    assert_eq!(rest(&mut reader), expected[2..]);
+    reader.seek_to(reader::Place::of_frame(1, cuts[1], 0)).unwrap();
+    assert_eq!(rest(&mut reader), expected[4..]);
+    // One that is missing ends it.
+    std::fs::write(&paths[1], b"").unwrap();
+    let mut reader = Reader::open_all(paths).unwrap();
+    assert_eq!(rest(&mut reader), expected[..2]);
+    assert!(reader.damage().is_some());
+}

@@ -3,16 +3,20 @@
 //! The guest's thread only encodes records into a buffer. A thread of its own compresses and writes what is
 //! whole, when there is enough for a frame and at the latest [`FLUSH_EVERY`] after it was recorded, also while the
 //! guest computes or waits in a system call. So a recorder that is killed loses no more than that.
+//!
+//! A [`Cut`] makes a frame begin at a certain record, so that a checkpoint can name it; or a file, with which a flight recorder
+//! begins a new segment.
 
 use super::frame;
 use super::schema::{Header, Record, encode_input};
 use crate::gate::Input;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,6 +29,25 @@ const FRAME_TARGET: usize = 128 << 10;
 /// Bytes of records that may wait: beyond them the guest waits for the disk.
 const BACKLOG_LIMIT: usize = 16 << 20;
 
+/// Where a frame begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// In bytes from the file's start.
+    pub offset: u64,
+    /// Its number.
+    pub sequence: u32,
+}
+
+/// A frame, or a file, that is to begin in front of the next record.
+struct Wanted {
+    /// So many encoded bytes are before it.
+    before: usize,
+    /// The file, if it is to be another one.
+    path: Option<PathBuf>,
+    /// Is told where it begins.
+    tell: Sender<Cut>,
+}
+
 /// What the guest's thread and the writing thread share.
 #[derive(Default)]
 struct Pending {
@@ -36,8 +59,15 @@ struct Pending {
     closed: bool,
     /// Why the file cannot be written any more.
     failed: Option<io::Error>,
+    /// The frames that are to begin at a certain record.
+    wanted: VecDeque<Wanted>,
     /// Bytes in the file.
     written: u64,
+    /// The file, its device and its number.
+    path: PathBuf,
+    file: (u64, u64),
+    /// Bytes in the files before it.
+    earlier: u64,
     /// Somebody else has changed the file's size.
     altered: bool,
 }
@@ -58,9 +88,6 @@ impl Shared {
 
 /// A journal being written.
 pub struct Writer {
-    path: PathBuf,
-    /// Device and number of the file.
-    file: (u64, u64),
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     /// The digests of the files whose bytes were put.
@@ -73,24 +100,39 @@ impl Writer {
     /// # Errors
     /// What the file system says.
     pub fn create(path: &Path, header: &Header) -> io::Result<Writer> {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         let start = [frame::preamble(), frame::pack(0, &header.encode())?].concat();
-        file.write_all(&start)?;
-        let made = identity(&file.metadata()?);
         let shared = Arc::new(Shared::default());
-        shared.lock().written = start.len() as u64;
+        let file = begin(&shared, path, &start)?;
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
-            .spawn(move || write_frames(&theirs, file))?;
-        let path = path.to_owned();
-        Ok(Writer {
-            path,
-            file: made,
-            shared,
-            thread: Mutex::new(Some(thread)),
-            known_contents: RefCell::default(),
-        })
+            .spawn(move || write_frames(&theirs, file, &start))?;
+        Ok(Writer { shared, thread: Mutex::new(Some(thread)), known_contents: RefCell::default() })
+    }
+
+    /// Has the next record begin a frame, and with `path` a file of its own, which begins with the same header. What was put so
+    /// far must be whole. The frame's place is told when it is known; never, if the journal cannot be written any more.
+    #[must_use]
+    pub fn cut(&self, path: Option<PathBuf>) -> Receiver<Cut> {
+        if path.is_some() {
+            self.known_contents.borrow_mut().clear();
+        }
+        let (tell, told) = mpsc::channel();
+        let mut pending = self.shared.lock();
+        let before = pending.whole;
+        pending.wanted.push_back(Wanted { before, path, tell });
+        self.shared.bell.notify_all();
+        told
+    }
+
+    /// How many bytes the file that is written has, with those that wait, which will be fewer.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let pending = self.shared.lock();
+        let waiting =
+            pending.wanted.back().map_or(pending.records.len(), |it| pending.records.len() - it.before);
+        let begins_anew = pending.wanted.iter().any(|wanted| wanted.path.is_some());
+        waiting as u64 + if begins_anew { 0 } else { pending.written }
     }
 
     /// Adds a record to the event that is going on.
@@ -129,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// Writes what is left and closes the file; gives its size.
+    /// Writes what is left and closes the file; gives how much was written to it and to those before it.
     ///
     /// # Errors
     /// When anything could not be written.
@@ -137,7 +179,7 @@ impl Writer {
         self.mark_whole();
         self.close();
         let mut pending = self.shared.lock();
-        pending.failed.take().map_or(Ok(pending.written), Err)
+        pending.failed.take().map_or(Ok(pending.earlier + pending.written), Err)
     }
 
     /// Whether the file is still where it was made, with as many bytes as were written: it is the user's, and so the
@@ -146,7 +188,7 @@ impl Writer {
     pub fn is_in_place(&self) -> bool {
         let pending = self.shared.lock();
         let is_whole = |found: &Metadata| !pending.altered && found.len() == pending.written;
-        fs::metadata(&self.path).is_ok_and(|found| identity(&found) == self.file && is_whole(&found))
+        fs::metadata(&pending.path).is_ok_and(|found| identity(&found) == pending.file && is_whole(&found))
     }
 
     fn append(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
@@ -192,40 +234,83 @@ fn again(error: &io::Error) -> io::Error {
         .map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
 }
 
+/// Makes a file that begins so; it must not exist.
+fn begin(shared: &Shared, path: &Path, start: &[u8]) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(start)?;
+    let made = identity(&file.metadata()?);
+    let mut pending = shared.lock();
+    pending.earlier += pending.written;
+    (pending.written, pending.file, pending.path) = (start.len() as u64, made, path.to_owned());
+    Ok(file)
+}
+
+/// What the writing thread does next.
+enum Batch {
+    /// Writes these records.
+    Records(Vec<u8>),
+    /// Begins a frame.
+    Cut(Wanted),
+}
+
 /// The writing thread: until closed, takes what is whole and writes it as a frame.
-fn write_frames(shared: &Shared, mut file: File) {
+fn write_frames(shared: &Shared, mut file: File, start: &[u8]) {
     let mut sequence = 1;
-    let mut written = shared.lock().written;
-    loop {
-        let Some(records) = next_batch(shared) else { return };
-        let altered = file.metadata().is_ok_and(|found| found.len() != written);
-        let result = frame::pack(sequence, &records).and_then(|frame| {
-            file.write_all(&frame)?;
-            Ok(frame.len() as u64)
-        });
-        let mut pending = shared.lock();
-        pending.altered |= altered;
-        match result {
-            Ok(size) => {
+    while let Some(batch) = next_batch(shared) {
+        let result = match batch {
+            Batch::Records(records) => write_frame(shared, &mut file, sequence, &records).map(|()| {
                 sequence = sequence.wrapping_add(1);
-                written += size;
-                pending.written = written;
+            }),
+            Batch::Cut(Wanted { path, tell, .. }) => {
+                let begun = path.map_or(Ok(None), |path| begin(shared, &path, start).map(Some));
+                begun.map(|begun| {
+                    if let Some(begun) = begun {
+                        (file, sequence) = (begun, 1);
+                    }
+                    // Whoever asked may have gone.
+                    let _ = tell.send(Cut { offset: shared.lock().written, sequence });
+                })
             }
-            Err(error) => {
-                // Cut off what a full disk left of the frame; if that fails too, the reader does it.
-                let _ = file.set_len(written);
-                pending.failed = Some(error);
-            }
+        };
+        let failed = result.is_err();
+        let mut pending = shared.lock();
+        if result.is_err() {
+            pending.wanted.clear();
         }
+        pending.failed = result.err();
+        drop(pending);
         shared.bell.notify_all();
-        if pending.failed.is_some() {
+        if failed {
             return;
         }
     }
 }
 
+/// Appends a frame.
+fn write_frame(shared: &Shared, file: &mut File, sequence: u32, records: &[u8]) -> io::Result<()> {
+    let written = shared.lock().written;
+    let altered = file.metadata().is_ok_and(|found| found.len() != written);
+    let result = frame::pack(sequence, records).and_then(|frame| {
+        file.write_all(&frame)?;
+        Ok(frame.len() as u64)
+    });
+    let mut pending = shared.lock();
+    pending.altered |= altered;
+    match result {
+        Ok(size) => {
+            pending.written = written + size;
+            Ok(())
+        }
+        Err(error) => {
+            // Cut off what a full disk left of the frame; if that fails too, the reader does it.
+            let _ = file.set_len(written);
+            Err(error)
+        }
+    }
+}
+
 /// Waits for whole events; `None` when there will be no more.
-fn next_batch(shared: &Shared) -> Option<Vec<u8>> {
+fn next_batch(shared: &Shared) -> Option<Batch> {
     let mut pending = shared.lock();
     loop {
         let mut timed_out = false;
@@ -234,10 +319,15 @@ fn next_batch(shared: &Shared) -> Option<Vec<u8>> {
             let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
             (pending, timed_out) = (guard, result.timed_out());
         }
+        if let Some(wanted) = pending.wanted.pop_front_if(|wanted| wanted.before == 0) {
+            return Some(Batch::Cut(wanted));
+        }
         if pending.whole > 0 && (timed_out || is_due(&pending)) {
-            let whole = std::mem::take(&mut pending.whole);
-            let rest = pending.records.split_off(whole);
-            return Some(std::mem::replace(&mut pending.records, rest));
+            let now = pending.wanted.front().map_or(pending.whole, |wanted| wanted.before);
+            pending.whole -= now;
+            pending.wanted.iter_mut().for_each(|wanted| wanted.before -= now);
+            let rest = pending.records.split_off(now);
+            return Some(Batch::Records(std::mem::replace(&mut pending.records, rest)));
         }
         if pending.closed {
             return None;
@@ -247,5 +337,5 @@ fn next_batch(shared: &Shared) -> Option<Vec<u8>> {
 
 /// Whether there is a reason not to wait for more.
 fn is_due(pending: &Pending) -> bool {
-    pending.closed || pending.whole >= FRAME_TARGET
+    pending.closed || pending.whole >= FRAME_TARGET || !pending.wanted.is_empty()
 }

@@ -3,6 +3,7 @@
 //! A CLONE_* flag is "count one more owner of this id" ([`Arena::share`]) or "copy what it names to a new id"
 //! ([`Arena::insert`]). Ids are never used again, so that a stale one is noticed.
 
+use crate::plain::plain;
 use std::collections::BTreeMap;
 
 /// The number of a thing in an [`Arena`].
@@ -14,6 +15,7 @@ pub(crate) struct Arena<T> {
     things: BTreeMap<Id, (T, u32)>,
     next: Id,
 }
+plain!(struct Arena<T> { things, next });
 
 impl<T> Default for Arena<T> {
     fn default() -> Self {

@@ -9,6 +9,7 @@ use super::fifo::Opening;
 use super::locks::Request;
 use super::wait::{On, Why};
 use super::{Kernel, host};
+use crate::plain::{plain, shared};
 use std::rc::Rc;
 
 /// What a task waits for.
@@ -21,6 +22,8 @@ pub(super) enum Attempt {
     /// A lock of fcntl.
     Record(Request),
 }
+plain!(enum Attempt { 0 = Fifo(a), 1 = Flock(a, b), 2 = Record(a) });
+shared!(Rc<Attempt>);
 
 impl Attempt {
     /// Whether the call would go on. Asks the host.

@@ -2,6 +2,8 @@
 //!
 //! The numbers are a function of the seed, which is in the journal's header, so a replay draws the same.
 
+use crate::plain::{In, Out, Plain};
+
 /// How long slices are, in nanoseconds of shown time: most are ordinary, some are very short.
 const SHORTEST: u64 = 20_000;
 const LONGEST: u64 = 5_000_000;
@@ -9,6 +11,16 @@ const LONGEST: u64 = 5_000_000;
 /// A stream of random numbers (splitmix64; Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
+
+impl Plain for Chance {
+    fn put(&self, out: &mut Out) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        u64::take(from).map(Chance)
+    }
+}
 
 impl Chance {
     /// The stream of a seed.

@@ -3,6 +3,7 @@
 use super::usage::with_time;
 use super::wait::{Interrupted, On, Wait, wait};
 use super::{Guest, Kernel, Served, errno, int};
+use crate::plain::plain;
 use crate::ram::Virt;
 
 /// A change of a child that is not its end.
@@ -13,6 +14,7 @@ pub(super) enum Change {
     /// It goes on.
     Continued,
 }
+plain!(enum Change { 0 = Stopped(a), 1 = Continued });
 
 /// Which children a wait is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

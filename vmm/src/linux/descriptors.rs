@@ -6,11 +6,12 @@ use super::sharing::Inode;
 use super::terminal::Side;
 use super::{Served, errno, host};
 use crate::failure::ProcessError;
+use crate::plain::{In, Out, Plain, plain, shared};
 use crate::program::Streams;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// How many descriptors a process may have (the usual RLIMIT_NOFILE).
 pub(super) const LIMIT: usize = 1024;
@@ -46,6 +47,7 @@ pub(super) enum Source {
     /// A file of /proc.
     Proc(u64),
 }
+plain!(enum Source { 0 = Timer(a), 1 = Signals(a), 2 = Proc(a) });
 
 #[derive(Debug)]
 enum Host {
@@ -55,6 +57,35 @@ enum Host {
     Owned(OwnedFd),
     /// One of the standard streams, which belong to the whole program.
     Standard(RawFd),
+}
+
+shared!(Rc<OpenFile>);
+
+impl Plain for OpenFile {
+    /// What the host has open for it is left out.
+    fn put(&self, out: &mut Out) {
+        let OpenFile { host: _, standard, process, inode, queue, source, terminal, endpoint } = self;
+        ((*standard, *process), (*inode, (*queue, *source))).put(out);
+        (*terminal, *endpoint).put(out);
+    }
+
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        let ((standard, process), (inode, (queue, source))) = Plain::take(from)?;
+        let (terminal, endpoint) = Plain::take(from)?;
+        Some(OpenFile { host: Host::Absent, standard, process, inode, queue, source, terminal, endpoint })
+    }
+}
+
+impl Plain for Weak<OpenFile> {
+    /// One that leads to nothing any more is written as none.
+    fn put(&self, out: &mut Out) {
+        self.upgrade().put(out);
+    }
+
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        let file: Option<Rc<OpenFile>> = Plain::take(from)?;
+        Some(file.map(|file| Rc::downgrade(&file)).unwrap_or_default())
+    }
 }
 
 impl OpenFile {
@@ -206,6 +237,7 @@ struct Descriptor {
     file: Rc<OpenFile>,
     close_on_exec: bool,
 }
+plain!(struct Descriptor { file, close_on_exec });
 
 /// All descriptors by number.
 #[derive(Clone, Debug)]
@@ -214,6 +246,7 @@ pub(crate) struct Descriptors {
     /// How many there may be.
     limit: usize,
 }
+plain!(struct Descriptors { table, limit });
 
 /// Where relative paths begin, and which rights new files do not get.
 #[derive(Clone, Debug)]
@@ -222,6 +255,7 @@ pub(crate) struct Place {
     pub(super) directory: Rc<OpenFile>,
     pub(super) umask: u32,
 }
+plain!(struct Place { directory, umask });
 
 impl Place {
     /// Opens the working directory, unless this is a replay.

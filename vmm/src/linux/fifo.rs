@@ -10,6 +10,7 @@ use super::descriptors::OpenFile;
 use super::sharing::Inode;
 use super::wait::{Interrupted, On, Wait, wait};
 use super::{Guest, Kernel, Served, host};
+use crate::plain::{In, Out, Plain};
 use std::cell::RefCell;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -29,6 +30,18 @@ pub(super) struct Opening {
     flags: i32,
     /// None at replay.
     hosts: Option<Hosts>,
+}
+
+impl Plain for Opening {
+    /// The host's side is left out.
+    fn put(&self, out: &mut Out) {
+        (self.inode, self.flags).put(out);
+    }
+
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        let (inode, flags) = Plain::take(from)?;
+        Some(Opening { inode, flags, hosts: None })
+    }
 }
 
 /// The host's side of it.

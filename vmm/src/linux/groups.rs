@@ -4,6 +4,7 @@ use super::children::Change;
 use super::identity::Credentials;
 use super::proc::start::Start;
 use super::signals::Pending;
+use crate::plain::plain;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 
@@ -69,12 +70,18 @@ pub(super) struct Group {
     pub(super) cpu: u64,
     pub(super) children_cpu: u64,
 }
+plain!(struct Group {
+    parent, process_group, session, terminal, hung_up, exit_signal, pending, ended, ending, stopped, news,
+    credentials, limits, path, arguments, start, started, oom_score_adj, reaps, dumpable, executed, barriers,
+    no_huge_pages, cpu, children_cpu
+});
 
 /// All processes by id, the zombies included.
 #[derive(Clone, Default)]
 pub(super) struct Groups {
     all: BTreeMap<i32, Group>,
 }
+plain!(struct Groups { all });
 
 impl Groups {
     /// Adds a process.

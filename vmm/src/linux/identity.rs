@@ -12,6 +12,7 @@ use super::{Guest, Kernel, Served, errno, host, int};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::layout::STACK_LIMIT;
 use crate::memory::space::Access;
+use crate::plain::plain;
 use crate::program::{Capabilities, Launch};
 use crate::ram::Virt;
 use std::ffi::CString;
@@ -28,6 +29,7 @@ pub(super) struct Credentials {
     pub(super) no_new_privileges: bool,
     pub(super) capabilities: Capabilities,
 }
+plain!(struct Credentials { uid, gid, groups, no_new_privileges, capabilities });
 
 /// The first task and its process.
 pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: Id) -> (Task, Group) {

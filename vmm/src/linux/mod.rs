@@ -50,6 +50,7 @@ mod sendfile;
 mod sharing;
 mod signals;
 mod sources;
+mod stored;
 mod table;
 mod tasks;
 mod terminal;
@@ -66,7 +67,7 @@ use crate::gate::{GateError, Input, Time};
 use crate::memory::access::AccessError;
 use crate::memory::space::SpaceError;
 use crate::program::{Launch, Streams};
-use arena::{Arena, Id};
+pub(crate) use arena::{Arena, Id};
 use descriptors::{Descriptors, Detached, Place};
 use groups::{Group, Groups};
 use signals::Handlers;
@@ -284,7 +285,8 @@ impl Kernel {
         let locks = self.locks.detached(&mut files);
         let terminals = self.terminals.detached(&mut files);
         let network = self.network.detached(&mut files);
-        Kernel { tasks, tables, places, locks, terminals, network, ..self.clone() }
+        let shared = self.shared.detached(&mut files);
+        Kernel { tasks, tables, places, locks, terminals, network, shared, ..self.clone() }
     }
 
     /// The process of the task that runs.

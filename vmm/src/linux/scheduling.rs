@@ -5,6 +5,7 @@ use super::capabilities::SYS_NICE;
 use super::groups::limit;
 use super::time::NANOSECONDS;
 use super::{Guest, Kernel, Served, errno, int};
+use crate::plain::plain;
 use crate::ram::Virt;
 
 const SCHED_DEADLINE: i32 = 6;
@@ -36,6 +37,7 @@ pub(super) struct Scheduling {
     pub(super) slack: u64,
     pub(super) default_slack: u64,
 }
+plain!(struct Scheduling { policy, priority, reset_on_fork, nice, io, periods, slack, default_slack });
 
 impl Default for Scheduling {
     fn default() -> Self {

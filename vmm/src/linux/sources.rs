@@ -9,6 +9,7 @@ use super::transfer::{Segment, usable};
 use super::wait::{Interrupted, On, Wait, wait};
 use super::{Guest, Kernel, Served, errno, host, int};
 use crate::memory::space::Access;
+use crate::plain::plain;
 use crate::ram::Virt;
 use crate::signal::{Cause, Raised};
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub(super) struct SignalFile {
     /// What poll was shown.
     readable: bool,
 }
+plain!(struct SignalFile { mask, readable });
 
 /// The signal descriptors by object.
 pub(super) type SignalFiles = BTreeMap<u64, SignalFile>;

@@ -16,6 +16,7 @@ use super::signals::TaskSignals;
 use super::wait::{Again, Wait, Why};
 use crate::engine::EngineError;
 use crate::gate::Time;
+use crate::plain::plain;
 use crate::ram::Virt;
 use std::collections::{BTreeMap, VecDeque};
 use x86::state::State;
@@ -43,6 +44,7 @@ pub(super) enum Doing {
     /// It has ended. It stays until another one's registers are loaded.
     Ended,
 }
+plain!(enum Doing { 0 = Runs, 1 = Waits(a), 2 = Woken(a, b), 3 = Ended });
 
 /// What Linux keeps for a task.
 #[derive(Clone)]
@@ -75,6 +77,10 @@ pub(super) struct Task {
     /// Its registers, while the processor has another one's.
     pub(super) state: Option<Box<State>>,
 }
+plain!(struct Task {
+    group, space, files, place, handlers, doing, stopped, signals, name, clear_at_end, robust,
+    vfork_parent, parent_death_signal, scheduling, cpu, started, state
+});
 
 impl Task {
     /// What it waits for.
@@ -130,6 +136,7 @@ pub(crate) struct Tasks {
     /// Draws slices and successors, if they are to be random.
     chance: Option<Chance>,
 }
+plain!(struct Tasks { all, loaded, queue, last_id, started, since, slice, yields, waits, left, chance });
 
 impl Tasks {
     /// The first task alone.
@@ -158,6 +165,16 @@ impl Tasks {
             }
         }
         copy
+    }
+
+    /// Whether the loaded task and those that queue are there, `holds` is true of all, and the address space that is left
+    /// names something.
+    pub(super) fn fits(&self, holds: impl Fn(&Task) -> bool, names: impl Fn(Id) -> bool) -> bool {
+        let queued = |id: &i32| self.all.get(id).is_some_and(|task| !task.ended());
+        self.all.contains_key(&self.loaded)
+            && self.queue.iter().all(queued)
+            && self.all.values().all(holds)
+            && self.left.is_none_or(names)
     }
 
     /// Whether there is one task only: then calls may wait in the host.

@@ -8,6 +8,7 @@ use crate::cpu_model::TSC_HZ;
 use crate::failure::ProcessError;
 use crate::gate::{Input, MemoryWrite, Time};
 use crate::memory::object::Object;
+use crate::plain::plain;
 use crate::ram::Virt;
 use crate::ram::{Memory, PAGE};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub(crate) struct Clock {
     stamp: u64,
     page: Arc<Object>,
 }
+plain!(struct Clock { shown, stamp, page });
 
 impl Clock {
     /// A clock that has shown nothing.

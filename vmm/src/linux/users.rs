@@ -8,6 +8,7 @@
 use super::identity::Credentials;
 use super::{Guest, Kernel, Served, errno, host};
 use crate::failure::ProcessError;
+use crate::plain::plain;
 use crate::program::Launch;
 
 /// What decides in the host about what a call may do.
@@ -21,6 +22,8 @@ pub(super) struct Rights {
     pub(super) permitted: u64,
     pub(super) inheritable: u64,
 }
+
+plain!(struct Rights { uid, gid, groups, effective, permitted, inheritable });
 
 impl Rights {
     /// Those of gretel itself, as of the program that it starts.

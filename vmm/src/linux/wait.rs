@@ -9,6 +9,7 @@ use crate::engine::Interrupter;
 use crate::failure::ProcessError;
 use crate::gate::{Event, GateError, Input, Time};
 use crate::memory::object::ObjectId;
+use crate::plain::plain;
 use crate::ram::Virt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ pub(crate) enum FutexKey {
     /// In shared memory, at this byte of the object.
     Shared(ObjectId, u64),
 }
+plain!(enum FutexKey { 0 = Private(a, b), 1 = Shared(a, b) });
 
 /// A time at which a wait ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,7 @@ pub(super) struct Deadline {
     pub(super) real: bool,
     pub(super) nanoseconds: u64,
 }
+plain!(struct Deadline { real, nanoseconds });
 
 impl Deadline {
     /// `nanoseconds` of CLOCK_MONOTONIC from now.
@@ -79,6 +82,10 @@ pub(super) enum On {
     /// System V's, or a message queue.
     Ipc(super::ipc::Awaits),
 }
+plain!(enum On {
+    0 = Nothing, 1 = Futex(a, b), 2 = Futexes(a), 3 = Owned(a), 4 = ToBeOwned(a, b), 5 = Child,
+    6 = Files(a), 7 = Signals(a), 8 = Ipc(a), 9 = Attempt(a)
+});
 
 /// What a signal's handler makes of the call that it interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +105,10 @@ pub(super) enum Interrupted {
     /// Nothing: signals wait until it is over (vfork).
     Never,
 }
+plain!(enum Interrupted {
+    0 = Fails, 1 = MayRestart, 2 = FailsEvenStopped, 3 = Restarts, 4 = TellsTimeLeft(a),
+    5 = LeavesTimeLeft(a, b), 6 = Never
+});
 
 /// A call that waits.
 #[derive(Clone, Debug)]
@@ -110,6 +121,7 @@ pub(crate) struct Wait {
     /// Its place among all waits.
     pub(super) since: u64,
 }
+plain!(struct Wait { on, deadline, interrupted, done, since });
 
 impl Wait {
     pub(super) fn new(on: On, deadline: Option<Deadline>, interrupted: Interrupted) -> Wait {
@@ -163,6 +175,7 @@ pub(super) enum Why {
     /// A signal is to be delivered.
     Signal,
 }
+plain!(enum Why { 0 = Ready, 1 = TimedOut, 2 = Signal });
 
 /// What a call that waited has to know when it is served again; nothing of all that when it is served first.
 #[derive(Clone, Debug, Default)]
@@ -172,6 +185,7 @@ pub(crate) struct Again {
     pub(super) done: usize,
     pub(super) attempt: Option<Rc<Attempt>>,
 }
+plain!(struct Again { why, deadline, done, attempt });
 
 /// Makes the call wait.
 pub(super) fn wait<T>(wait: Wait) -> Served<T> {

@@ -20,8 +20,10 @@ pub mod rewritten;
 mod sharing;
 pub mod sites;
 pub mod space;
+pub(crate) mod stored;
 pub mod vma;
 
+use crate::plain::plain;
 use crate::ram::Virt;
 pub use space::AddressSpace;
 
@@ -50,3 +52,4 @@ pub struct Rights {
     /// Execute it.
     pub execute: bool,
 }
+plain!(struct Rights { read, write, execute });

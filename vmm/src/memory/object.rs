@@ -6,8 +6,10 @@
 //! once it can change.
 
 use super::space::SpaceError;
+use crate::plain::{plain, shared};
 use crate::ram::{Memory, PAGE, PAGE_LEN, Phys, pieces};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The number of an object.
 pub type ObjectId = u64;
@@ -24,6 +26,8 @@ pub struct Object {
     /// Its size in bytes, if its content is not in [`crate::ram::Contents`]; pages wholly behind it raise SIGBUS.
     pub size: u64,
 }
+plain!(struct Object { id, name, initial, size });
+shared!(Arc<Object>);
 
 impl Object {
     /// An object of `size` bytes, which begins with `initial`.

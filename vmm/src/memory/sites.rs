@@ -18,6 +18,7 @@
 
 use super::ordinary::is_ordinary;
 use super::rewritten::Kind;
+use crate::plain::plain;
 use crate::ram::Virt;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use std::collections::BTreeMap;
@@ -76,6 +77,7 @@ fn is_among_code(instructions: &[Instruction], at: usize, code: &Range<Virt>) ->
 pub struct Sites {
     originals: BTreeMap<Virt, [u8; 2]>,
 }
+plain!(struct Sites { originals });
 
 impl Sites {
     /// Whether the instruction at `address` was rewritten.

@@ -393,7 +393,7 @@ impl AddressSpace {
     }
 
     /// Enters a page, which was not resident, into the page tables.
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         memory: &mut Memory,
         page: Virt,

@@ -1,7 +1,9 @@
 //! What is mapped where: ranges of the address space with rights and a backing, split and merged as Linux does.
 
 use super::Rights;
+use super::layout::USER_END;
 use super::object::Object;
+use crate::plain::{In, Out, Plain, plain, shared};
 use crate::ram::{PAGE, Virt};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,6 +19,8 @@ pub struct Content {
     /// The bytes; those behind the end are zero up to the page's end, and pages beyond that raise SIGBUS.
     pub bytes: Arc<Vec<u8>>,
 }
+plain!(struct Content { name, file_offset, bytes });
+shared!(Arc<Content>);
 
 /// What a page holds before it is first touched.
 #[derive(Clone, Debug)]
@@ -27,6 +31,31 @@ pub enum Backing {
     File(Arc<Content>, u64),
     /// Pages that all who map them see; the mapping begins at this byte of the object.
     Shared(Arc<Object>, u64),
+}
+
+/// The names of mappings of zeroes.
+const ZEROES: [&str; 3] = ["", "[stack]", "[heap]"];
+
+impl Plain for Backing {
+    fn put(&self, out: &mut Out) {
+        match self {
+            Backing::Zero(name) => {
+                let number = ZEROES.iter().position(|known| known == name);
+                (0_u8, number.expect("ZEROES has every name that is given")).put(out);
+            }
+            Backing::File(content, at) => (1_u8, (Arc::clone(content), *at)).put(out),
+            Backing::Shared(object, at) => (2_u8, (Arc::clone(object), *at)).put(out),
+        }
+    }
+
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        Some(match u8::take(from)? {
+            0 => Backing::Zero(ZEROES.get(usize::take(from)?)?),
+            1 => Backing::File(Plain::take(from)?, Plain::take(from)?),
+            2 => Backing::Shared(Plain::take(from)?, Plain::take(from)?),
+            _ => return None,
+        })
+    }
 }
 
 impl Backing {
@@ -108,6 +137,7 @@ pub struct Attributes {
     /// It can never be written: it is shared, and its file is not open for writing.
     pub never_written: bool,
 }
+plain!(struct Attributes { grows_down, not_forked, wiped_on_fork, locked, never_written });
 
 /// A range with one set of rights and one backing.
 #[derive(Clone, Debug)]
@@ -121,11 +151,32 @@ pub struct Mapping {
     /// What else was asked for.
     pub attributes: Attributes,
 }
+plain!(struct Mapping { end, rights, backing, attributes });
 
 /// All mappings by their first address; they never overlap, and both ends are multiples of the page size.
 #[derive(Clone, Debug, Default)]
 pub struct Mappings {
     by_start: BTreeMap<Virt, Mapping>,
+}
+
+impl Plain for Mappings {
+    fn put(&self, out: &mut Out) {
+        self.by_start.put(out);
+    }
+
+    /// What overlaps or is no page of the guest's is refused.
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        let by_start: BTreeMap<Virt, Mapping> = Plain::take(from)?;
+        let mut free = 0;
+        for (start, mapping) in &by_start {
+            let is_whole = start % PAGE == 0 && mapping.end % PAGE == 0;
+            if *start < free || mapping.end <= *start || mapping.end > USER_END || !is_whole {
+                return None;
+            }
+            free = mapping.end;
+        }
+        Some(Mappings { by_start })
+    }
 }
 
 impl Mappings {

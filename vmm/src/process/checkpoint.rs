@@ -18,18 +18,19 @@ use x86::state::State;
 /// that is dropped instead keeps them from others for as long as that memory lives.
 #[must_use = "its frames are in use until it is released"]
 pub struct Checkpoint {
-    spaces: Spaces,
-    space: u32,
-    objects: SavedObjects,
-    kernel: Kernel,
-    state: State,
-    position: Position,
-    counters: Option<Counters>,
+    pub(super) spaces: Spaces,
+    pub(super) space: u32,
+    pub(super) objects: SavedObjects,
+    pub(super) kernel: Kernel,
+    pub(super) state: State,
+    pub(super) position: Position,
+    pub(super) counters: Option<Counters>,
+    pub(super) counts_late: bool,
     /// How much of its slice the task has left, in instructions.
-    slice_left: u64,
-    dying: Option<Death>,
-    first_death: Option<Death>,
-    end: Option<Step>,
+    pub(super) slice_left: u64,
+    pub(super) dying: Option<Death>,
+    pub(super) first_death: Option<Death>,
+    pub(super) end: Option<Step>,
 }
 
 impl Checkpoint {
@@ -39,10 +40,16 @@ impl Checkpoint {
         self.position
     }
 
-    /// What had retired since the program's start, if the processor counts.
+    /// What had retired since the program's start, if the processor counts; or since later ([`Process::counts_late`]).
     #[must_use]
     pub fn counters(&self) -> Option<Counters> {
         self.counters
+    }
+
+    /// As [`Process::counts_late`].
+    #[must_use]
+    pub fn counts_late(&self) -> bool {
+        self.counts_late
     }
 
     /// The registers of the loaded task.
@@ -92,6 +99,7 @@ impl Process {
             state,
             position: self.position(),
             counters: self.machine.cpu.counters(),
+            counts_late: self.counts_late,
             slice_left: self.pace.slice_left(retired),
             dying: self.dying,
             first_death: self.first_death,
@@ -120,6 +128,7 @@ impl Process {
         if let Some(counters) = checkpoint.counters {
             cpu.set_counters(counters);
         }
+        self.counts_late = checkpoint.counts_late;
         checkpoint.objects.restore(&mut self.machine.memory);
         gone.into_things().for_each(|space| space.release(&mut self.machine.memory));
         self.kernel = checkpoint.kernel.detached();

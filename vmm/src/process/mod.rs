@@ -17,6 +17,7 @@ pub mod extended_state;
 pub mod machine_reads;
 mod preempt;
 mod schedule;
+pub(crate) mod stored;
 mod trace;
 mod x87_pointers;
 
@@ -86,6 +87,8 @@ pub struct Process {
     /// How many events had begun at the last that was served, and what had retired then.
     events: u64,
     retired_at_event: u64,
+    /// The processor's counts do not begin with the program, but with a checkpoint of one that did not count.
+    counts_late: bool,
     /// The process whose registers are loaded was ended by this signal, and is looked at.
     dying: Option<Death>,
     /// How the first process died, if a signal ended it before others.
@@ -158,6 +161,7 @@ impl Process {
             pace: Pace::default(),
             events: 0,
             retired_at_event,
+            counts_late: false,
             dying: None,
             first_death: None,
             trace: None,
@@ -214,6 +218,12 @@ impl Process {
     #[must_use]
     pub fn position(&self) -> Position {
         Position { event: self.events, retired: self.retired().saturating_sub(self.retired_at_event) }
+    }
+
+    /// Whether the counts of a processor that counts begin behind the program's start.
+    #[must_use]
+    pub fn counts_late(&self) -> bool {
+        self.counts_late
     }
 
     /// Serves an exit.

@@ -4,6 +4,7 @@
 //! has stored something there, and the page is dirty. All of this is plain data: a copy of it is a copy of all contents.
 
 use super::{PAGE, PAGE_LEN};
+use crate::plain::plain;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 pub struct Contents {
     all: BTreeMap<u64, Content>,
 }
+plain!(struct Contents { all });
 
 /// The content of one.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,7 @@ struct Content {
     /// Pages that have changed since.
     pages: BTreeMap<u64, Arc<[u8; PAGE_LEN]>>,
 }
+plain!(struct Content { size, parts, pages });
 
 /// Consecutive pages.
 #[derive(Clone, Debug)]
@@ -34,6 +37,7 @@ struct Part {
     /// How many of the bytes count.
     valid: usize,
 }
+plain!(struct Part { pages, bytes, valid });
 
 impl Content {
     fn part(&self, page: u64) -> Option<(u64, &Part)> {

@@ -12,6 +12,7 @@ mod frames;
 mod memory;
 mod objects;
 pub mod paging;
+pub(crate) mod stored;
 
 pub use contents::{Contents, pieces};
 pub use frames::{Frames, OutOfFrames};
@@ -64,6 +65,21 @@ pub struct Ram {
     populated: Phys,
 }
 
+/// Reads guest-physical memory by its file, on whichever thread.
+pub(crate) struct View {
+    file: Arc<std::fs::File>,
+}
+
+impl View {
+    /// Reads the frames from `at` on that fit `bytes`.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub(crate) fn read(&self, at: Phys, bytes: &mut [u8]) -> std::io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(&*self.file, bytes, at)
+    }
+}
+
 /// The mapping that KVM's slot points to; a virtual machine keeps it alive.
 pub type Second = Arc<MmapRegion>;
 
@@ -92,6 +108,11 @@ impl Ram {
             .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
         let base = guest.get_host_address(GuestAddress(0)).expect("the region begins at zero");
         Ok(Ram { guest, file, base, len, second: None, populated: 0 })
+    }
+
+    /// The same bytes for another thread, which reads frames that nobody writes to meanwhile.
+    pub(crate) fn view(&self) -> View {
+        View { file: self.file.arc().clone() }
     }
 
     /// The memory as the crates of rust-vmm take it.

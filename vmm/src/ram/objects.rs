@@ -6,19 +6,19 @@ use super::{Contents, Memory, OutOfFrames, Phys};
 /// [`SavedObjects::release`] gives them back.
 #[derive(Debug, Default)]
 pub struct SavedObjects {
-    pages: Vec<Saved>,
+    pub(super) pages: Vec<Saved>,
     /// What the pages held that had no frame.
-    contents: Contents,
+    pub(super) contents: Contents,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Saved {
-    object: u64,
-    page: u64,
+pub(super) struct Saved {
+    pub(super) object: u64,
+    pub(super) page: u64,
     /// The frame that mappings of the page have.
-    frame: Phys,
+    pub(super) frame: Phys,
     /// What it held.
-    copy: Phys,
+    pub(super) copy: Phys,
 }
 
 impl SavedObjects {

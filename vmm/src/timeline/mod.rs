@@ -5,6 +5,8 @@
 //! from there. On the software CPU a position is exact to the instruction. Under KVM, which does not count, whole segments run
 //! there, and the software CPU takes over at the last event before the goal.
 //!
+//! What the recorder has written of checkpoints to disk ([`crate::checkpoints`]) is used where it is nearer than what is in memory.
+//!
 //! Example: a recording of 60 s has some hundred checkpoints when it was run once; `seek` to event 5,000 restores the one at
 //! event 4,712 and runs the 288 events in between.
 
@@ -12,6 +14,7 @@ mod recent;
 mod retrace;
 mod stops;
 
+use crate::checkpoints::{About, CheckpointError};
 use crate::engine::{Counters, EngineKind, Machine, Until};
 use crate::position::Position;
 use crate::process::ProcessError;
@@ -57,6 +60,15 @@ impl Goal {
             Goal::End => std::cmp::Ordering::Less,
         })
     }
+
+    /// Whether a checkpoint is not behind it, as far as is known. Counts that begin elsewhere than those of the whole timeline
+    /// (`late` or not) say nothing.
+    fn may_be_behind(self, stop: &Stop, late: bool) -> bool {
+        if matches!(self, Goal::Retired(_)) && stop.counters().is_some() && stop.counts_late() != late {
+            return false;
+        }
+        self.compare(stop.position(), stop.counters()).is_none_or(std::cmp::Ordering::is_le)
+    }
 }
 
 impl Timeline {
@@ -75,8 +87,9 @@ impl Timeline {
     pub fn with_pace(recording: &Recording, machine: Machine, pace: Pace) -> Result<Timeline, ReplayError> {
         let mut replay = Replay::start(recording, machine, None)?;
         let mut stops = Stops::new(pace);
-        stops.keep(&mut replay, Duration::ZERO)?;
-        Ok(Timeline { replay, stops, spent: Duration::ZERO, exact: true, ended: false })
+        let spent = replay.spent_before();
+        stops.keep(&mut replay, spent)?;
+        Ok(Timeline { replay, stops, spent, exact: true, ended: false })
     }
 
     /// Where it stands: at an event that was served, or so many instructions behind it.
@@ -180,16 +193,51 @@ impl Timeline {
         let counters = self.replay.process().cpu().counters();
         let is_surely_before = match goal {
             Goal::Position(goal) => self.exact || self.position().event < goal.event,
-            Goal::Retired(_) | Goal::End => true,
+            Goal::Retired(_) => self.replay.process().counts_late() == self.replay.window_counts_late(),
+            Goal::End => true,
         };
         let order = goal.compare(self.position(), counters);
         let is_before = is_surely_before && order.is_some_and(|it| it.is_lt() || it.is_eq() && !self.ended);
         let from = is_before.then(|| self.position());
-        let restored = self.stops.restore(&mut self.replay, from, |position, counters| {
-            goal.compare(position, counters).is_none_or(std::cmp::Ordering::is_le)
-        })?;
+        self.fetch(goal, from)?;
+        let late = self.replay.window_counts_late();
+        let restored = self.stops.restore(&mut self.replay, from, |stop| goal.may_be_behind(stop, late))?;
         if let Some(spent) = restored {
             (self.spent, self.exact, self.ended) = (spent, true, false);
+        }
+        Ok(())
+    }
+
+    /// Brings the nearest checkpoint before the goal from disk, if it is much nearer than those in memory, and than where the program
+    /// stands. One that is damaged is told, and the one before it taken.
+    fn fetch(&mut self, goal: Goal, from: Option<Position>) -> Result<(), ReplayError> {
+        // The end is where all was compared.
+        if goal == Goal::End {
+            return Ok(());
+        }
+        let late = self.replay.window_counts_late();
+        let is_before =
+            |about: &About| goal.compare(about.position, about.counters).is_some_and(|it| it.is_le());
+        let stop = self.stops.nearest(|stop| goal.may_be_behind(stop, late));
+        let near = stop.into_iter().chain(from.map(|from| (from, self.spent))).max_by_key(|(at, _)| *at);
+        let (near, spent) = near.unwrap_or_default();
+        let least = u64::try_from((spent + self.stops.pace().nearest).as_nanos()).unwrap_or(u64::MAX);
+        let found: Vec<_> = self
+            .replay
+            .shelf()
+            .newest_first()
+            .filter(|(_, about)| is_before(about))
+            .take_while(|(_, about)| about.position > near && about.spent > least)
+            .collect();
+        for (at, about) in found {
+            match self.replay.fetch(at) {
+                Ok(kept) => {
+                    self.stops.insert(kept, Duration::from_nanos(about.spent));
+                    return Ok(());
+                }
+                Err(CheckpointError::Process(error)) => return Err(error.into()),
+                Err(error) => tracing::warn!("{error}; an earlier one is used"),
+            }
         }
         Ok(())
     }

@@ -43,8 +43,12 @@ impl Stop {
         self.kept.checkpoint.position()
     }
 
-    fn counters(&self) -> Option<Counters> {
+    pub(super) fn counters(&self) -> Option<Counters> {
         self.kept.checkpoint.counters()
+    }
+
+    pub(super) fn counts_late(&self) -> bool {
+        self.kept.checkpoint.counts_late()
     }
 }
 
@@ -73,13 +77,30 @@ impl Stops {
     /// Keeps the replay as it stands, `spent` behind the start.
     pub(super) fn keep(&mut self, replay: &mut Replay, spent: Duration) -> Result<(), ReplayError> {
         let before = Instant::now();
-        let stop = Stop { kept: replay.keep()?, spent };
-        let at = self.stops.partition_point(|other| other.position() <= stop.position());
-        self.last = Some(stop.position());
-        self.stops.insert(at, stop);
+        let kept = replay.keep()?;
+        self.last = Some(kept.checkpoint.position());
+        self.insert(kept, spent);
         self.pause = before.elapsed();
         self.copied = replay.process().memory().copied();
         Ok(())
+    }
+
+    /// Adds a checkpoint, `spent` behind the start.
+    pub(super) fn insert(&mut self, kept: Kept, spent: Duration) {
+        let stop = Stop { kept, spent };
+        let at = self.stops.partition_point(|other| other.position() <= stop.position());
+        self.stops.insert(at, stop);
+    }
+
+    /// The last checkpoint that `is_before` accepts, and how long it takes to run to there.
+    pub(super) fn nearest(&self, is_before: impl Fn(&Stop) -> bool) -> Option<(Position, Duration)> {
+        let stop = self.stops.iter().rfind(|stop| is_before(stop))?;
+        Some((stop.position(), stop.spent))
+    }
+
+    /// Two checkpoints are no nearer than this.
+    pub(super) fn pace(&self) -> Pace {
+        self.pace
     }
 
     /// Keeps the replay if the neighbours are far enough, and there is memory for it. Gives memory back if the program may
@@ -114,15 +135,15 @@ impl Stops {
         Ok(())
     }
 
-    /// Restores the last checkpoint that `is_before` accepts by its position and counts; gives how long it takes to run to
+    /// Restores the last checkpoint that `is_before` accepts; gives how long it takes to run to
     /// there. Does nothing if the replay stands at `from`, and that is no earlier.
     pub(super) fn restore(
         &mut self,
         replay: &mut Replay,
         from: Option<Position>,
-        is_before: impl Fn(Position, Option<Counters>) -> bool,
+        is_before: impl Fn(&Stop) -> bool,
     ) -> Result<Option<Duration>, ReplayError> {
-        let nearest = self.stops.iter().rposition(|stop| is_before(stop.position(), stop.counters()));
+        let nearest = self.stops.iter().rposition(is_before);
         let Some(stop) = self.stops.get_mut(nearest.unwrap_or(0)) else { return Ok(None) };
         if from.is_some_and(|from| from >= stop.position()) {
             return Ok(None);
@@ -156,8 +177,10 @@ impl Stops {
     /// they are.
     fn thin(&mut self, replay: &mut Replay) {
         let Some(last) = self.stops.last().map(|stop| stop.spent) else { return };
-        let gap = |n: usize| (self.stops[n + 1].spent - self.stops[n - 1].spent).as_secs_f64();
-        let age = |n: usize| (last - self.stops[n].spent + last / 4).as_secs_f64();
+        // Times of another run are among them, which need not be in order.
+        let between = |a: Duration, b: Duration| b.saturating_sub(a);
+        let gap = |n: usize| between(self.stops[n - 1].spent, self.stops[n + 1].spent).as_secs_f64();
+        let age = |n: usize| (between(self.stops[n].spent, last) + last / 4).as_secs_f64();
         let missed = |n: &usize| gap(*n) / age(*n);
         let least = (1..self.stops.len().saturating_sub(1)).min_by(|a, b| missed(a).total_cmp(&missed(b)));
         if let Some(n) = least {

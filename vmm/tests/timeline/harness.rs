@@ -26,12 +26,16 @@ impl Compiled {
 
     /// Records it with these arguments.
     pub(crate) fn record(&self, kind: EngineKind, arguments: &[&str]) -> Recording {
+        self.record_with(kind, arguments, Options::default())
+    }
+
+    /// The same with other options.
+    pub(crate) fn record_with(&self, kind: EngineKind, arguments: &[&str], options: Options) -> Recording {
         let recording =
             Recording::create(&self.folder.path().join(format!("rec-{}", kind.name())), true).unwrap();
         let mut launch = launch(self.path());
         launch.argv.extend(arguments.iter().map(|argument| argument.as_bytes().to_vec()));
-        vmm::record::record(&recording, machine(kind), &launch, Options::default(), &mut |_, _, _| ())
-            .unwrap();
+        vmm::record::record(&recording, machine(kind), &launch, options, &mut |_, _, _| ()).unwrap();
         recording
     }
 }

@@ -1,8 +1,10 @@
 //! Checkpoints and time travel: a program that goes back is, bit for bit, what it was, on each engine.
 
+mod flight;
 mod harness;
 mod retracing;
 mod seeking;
+mod stored;
 
 use harness::{compiled, engines, launch, machine};
 use std::time::Instant;

@@ -53,14 +53,14 @@ const BUSY: &str = r#"
     }"#;
 
 /// Everything that a program is, as far as engines agree.
-fn state(timeline: &Timeline) -> (Position, i32, Regs, u64) {
+pub(crate) fn state(timeline: &Timeline) -> (Position, i32, Regs, u64) {
     let process = timeline.replay().process();
     (timeline.position(), process.thread(), comparable(process.cpu().regs()), process.memory_digest())
 }
 
-const OFTEN: Pace = Pace { nearest: Duration::from_micros(500), share: 0 };
+pub(crate) const OFTEN: Pace = Pace { nearest: Duration::from_micros(500), share: 0 };
 
-fn busy() -> Option<Compiled> {
+pub(crate) fn busy() -> Option<Compiled> {
     compiled("busy", BUSY, &["-pthread"])
 }
 
@@ -128,7 +128,7 @@ fn an_offset_behind_an_event_is_exact_on_each_engine() {
 }
 
 /// Computes for about a second, with a call now and then.
-const LONG: &str = r"
+pub(crate) const LONG: &str = r"
     #include <unistd.h>
     #include <sys/syscall.h>
     static unsigned table[20000];

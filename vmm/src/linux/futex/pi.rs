@@ -7,6 +7,7 @@ use super::super::arena::Id;
 use super::super::wait::{Deadline, FutexKey, Interrupted, On, Wait, Why, wait};
 use super::super::{Guest, Kernel, Served, errno};
 use super::{OWNER, OWNER_DIED, WAITERS, key, word_at};
+use crate::plain::plain;
 use crate::ram::Virt;
 
 pub(super) const LOCK_PI2: i32 = 13;
@@ -21,6 +22,7 @@ pub(in super::super) struct Owned {
     /// Who owns it; zero while the task waits for another futex, from which it is to come here.
     pub(in super::super) owner: i32,
 }
+plain!(struct Owned { key, address, space, owner });
 
 /// Takes a futex that nobody owns; gives who does otherwise.
 fn take(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt) -> Served<Option<i32>> {

@@ -17,6 +17,7 @@ use super::descriptors::OpenFile;
 use super::wait::{On, Why};
 use super::{Guest, Kernel, int};
 use crate::memory::object::ObjectId;
+use crate::plain::plain;
 use crate::ram::Memory;
 use permission::{Permission, Who};
 use registry::Registry;
@@ -46,6 +47,7 @@ pub(super) struct Ipc {
     messages: Registry<msg::Queue>,
     queues: queue::Queues,
 }
+plain!(struct Ipc { segments, sets, undo, messages, queues });
 
 /// What a task waits for.
 #[derive(Clone, Debug)]
@@ -59,6 +61,7 @@ pub(super) enum Awaits {
     /// Room in a POSIX queue.
     Room(u64),
 }
+plain!(enum Awaits { 0 = Semaphores(a), 1 = Messages(a), 2 = Mail(a), 3 = Room(a) });
 
 impl Ipc {
     /// Whether there is shared memory of System V.

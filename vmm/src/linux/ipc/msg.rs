@@ -5,6 +5,7 @@ use super::super::{Guest, Kernel, Served, errno, long, word};
 use super::{
     Awaits, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number,
 };
+use crate::plain::plain;
 use crate::ram::Virt;
 use std::collections::VecDeque;
 
@@ -27,6 +28,7 @@ struct Message {
     kind: i64,
     text: Vec<u8>,
 }
+plain!(struct Message { kind, text });
 
 /// A queue.
 #[derive(Clone, Debug)]
@@ -39,6 +41,7 @@ pub(super) struct Queue {
     /// Who sent and who received last.
     last: [i32; 2],
 }
+plain!(struct Queue { messages, room, times, last });
 
 impl Queue {
     fn bytes(&self) -> u64 {

@@ -3,6 +3,7 @@
 use super::super::identity::Credentials;
 use super::super::{Guest, Served, errno};
 use super::Record;
+use crate::plain::plain;
 use crate::ram::Virt;
 
 /// The size of `struct ipc64_perm`, with which every structure of the *ctl calls begins.
@@ -43,6 +44,7 @@ pub(super) struct Permission {
     /// How often the place of its number was used before.
     pub(super) sequence: i32,
 }
+plain!(struct Permission { key, owner, creator, mode, sequence });
 
 impl Permission {
     pub(super) fn new(who: &Who<'_>, key: i32, flags: i32) -> Permission {

@@ -1,6 +1,7 @@
 //! The state of POSIX's message queues: queues by name, and those that are open.
 
 use super::super::{Served, errno};
+use crate::plain::plain;
 use crate::signal::Cause;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +12,7 @@ pub(super) struct Told {
     /// The signal and its value; `None` for nothing (SIGEV_NONE).
     pub(super) signal: Option<(i32, u64)>,
 }
+plain!(struct Told { pid, signal });
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +20,7 @@ pub(super) struct Message {
     pub(super) priority: u32,
     pub(super) text: Vec<u8>,
 }
+plain!(struct Message { priority, text });
 
 /// A queue.
 #[derive(Clone, Debug)]
@@ -32,6 +35,7 @@ pub(super) struct Queue {
     pub(super) owner: [u32; 2],
     pub(super) mode: u32,
 }
+plain!(struct Queue { name, most, longest, messages, told, owner, mode });
 
 impl Queue {
     pub(super) fn new(name: Vec<u8>, most: usize, longest: u64, owner: [u32; 2], mode: u32) -> Queue {
@@ -81,6 +85,7 @@ pub(super) struct Open {
     pub(super) writes: bool,
     pub(super) nonblocking: bool,
 }
+plain!(struct Open { queue, reads, writes, nonblocking });
 
 /// All queues, and all open ones.
 #[derive(Clone, Default)]
@@ -89,6 +94,7 @@ pub(in super::super) struct Queues {
     open: BTreeMap<u64, Open>,
     next: u64,
 }
+plain!(struct Queues { queues, open, next });
 
 impl Queues {
     pub(super) fn is_empty(&self) -> bool {

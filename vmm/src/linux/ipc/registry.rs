@@ -2,6 +2,7 @@
 
 use super::super::{Served, errno};
 use super::{IPC_CREAT, IPC_EXCL, Permission, Who};
+use crate::plain::plain;
 use std::collections::BTreeMap;
 
 /// A number's low bits are its place.
@@ -15,6 +16,7 @@ pub(super) struct Entry<T> {
     pub(super) permission: Permission,
     pub(super) it: T,
 }
+plain!(struct Entry<T> { permission, it });
 
 /// All of a kind.
 #[derive(Clone, Debug)]
@@ -23,6 +25,7 @@ pub(super) struct Registry<T> {
     last_place: i32,
     sequence: i32,
 }
+plain!(struct Registry<T> { by_place, last_place, sequence });
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {

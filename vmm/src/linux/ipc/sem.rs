@@ -8,6 +8,7 @@ use super::super::{Guest, Kernel, Served, errno, int};
 use super::{
     Awaits, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number,
 };
+use crate::plain::{plain, shared};
 use crate::ram::Virt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ struct Semaphore {
     value: i32,
     last: i32,
 }
+plain!(struct Semaphore { value, last });
 
 /// Semaphores with one number.
 #[derive(Clone, Debug)]
@@ -46,6 +48,7 @@ pub(super) struct Set {
     operated: u64,
     changed: u64,
 }
+plain!(struct Set { all, operated, changed });
 
 /// What is added to semaphores when a process ends, by process and set.
 pub(super) type Undo = BTreeMap<(i32, i32), BTreeMap<usize, i32>>;
@@ -57,6 +60,7 @@ struct Operation {
     change: i32,
     flags: i32,
 }
+plain!(struct Operation { semaphore, change, flags });
 
 /// The operations of a call, and whose they are.
 #[derive(Clone, Debug)]
@@ -67,6 +71,8 @@ pub(in super::super) struct Operations {
     /// The one that cannot be done.
     blocked: Operation,
 }
+plain!(struct Operations { set, pid, all, blocked });
+shared!(Arc<Operations>);
 
 /// How operations go.
 enum Tried {

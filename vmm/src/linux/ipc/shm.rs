@@ -8,6 +8,7 @@ use crate::memory::Rights;
 use crate::memory::layout::{USER_END, USER_START};
 use crate::memory::object::{Object, ObjectId};
 use crate::memory::vma::{Attributes, Backing};
+use crate::plain::plain;
 use crate::ram::{PAGE, Virt};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -45,6 +46,7 @@ pub(super) struct Segment {
     creator: i32,
     last: i32,
 }
+plain!(struct Segment { size, object, removed, times, creator, last });
 
 impl Segment {
     /// Whether it was removed, and none of these objects is its own.

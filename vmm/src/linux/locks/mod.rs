@@ -16,6 +16,7 @@ use super::attempt::Attempt;
 use super::descriptors::{Detached, OpenFile};
 use super::sharing::Inode;
 use super::{Kernel, host};
+use crate::plain::{In, Out, Plain, plain};
 pub(super) use calls::{flock, record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
@@ -26,6 +27,7 @@ use table::{Owner, Range, Table};
 pub(super) struct Locks {
     files: BTreeMap<Inode, Locked>,
 }
+plain!(struct Locks { files });
 
 /// The locks of a file.
 #[derive(Clone)]
@@ -35,11 +37,22 @@ struct Locked {
     /// Open files that were there from the start, of which only a lock tells which file they are.
     known: Vec<Weak<OpenFile>>,
 }
+plain!(struct Locked { table, holder, known });
 
 /// The open file by which the host holds the guest's locks of one file; one without a host's descriptor holds none, which is so
 /// at replay, and of what is no regular file.
 #[derive(Clone, Debug)]
 struct Holder(Rc<OpenFile>);
+
+impl Plain for Holder {
+    fn put(&self, out: &mut Out) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        Plain::take(from).map(Holder)
+    }
+}
 
 /// A lock that a task waits for.
 #[derive(Debug)]
@@ -52,6 +65,7 @@ pub(super) struct Request {
     /// Whether it is one of the guest that has it: then there is nothing to ask the host.
     blocked_here: bool,
 }
+plain!(struct Request { inode, owner, write, range, holder, blocked_here });
 
 impl Request {
     /// Whether nobody outside has it.

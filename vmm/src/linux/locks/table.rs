@@ -1,6 +1,7 @@
 //! The locks that the guest holds of one file, in the order in which Linux keeps them: those of an owner together, by range.
 
 use super::super::descriptors::{Detached, OpenFile};
+use crate::plain::plain;
 use std::rc::{Rc, Weak};
 
 /// Bytes of a file, both ends included.
@@ -9,6 +10,7 @@ pub(super) struct Range {
     pub(super) first: i64,
     pub(super) last: i64,
 }
+plain!(struct Range { first, last });
 
 impl Range {
     pub(super) const ALL: Range = Range { first: 0, last: i64::MAX };
@@ -44,6 +46,7 @@ pub(super) enum Owner {
     /// An open file; the lock goes with it.
     File(Weak<OpenFile>),
 }
+plain!(enum Owner { 0 = Process(a), 1 = File(a) });
 
 impl PartialEq for Owner {
     fn eq(&self, other: &Owner) -> bool {
@@ -79,12 +82,14 @@ pub(super) struct Lock {
     pub(super) write: bool,
     pub(super) range: Range,
 }
+plain!(struct Lock { owner, write, range });
 
 /// The locks of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     locks: Vec<Lock>,
 }
+plain!(struct Table { locks });
 
 impl Table {
     pub(super) fn is_empty(&self) -> bool {

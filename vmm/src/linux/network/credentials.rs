@@ -7,6 +7,7 @@ use super::Endpoint;
 use super::address::Key;
 use crate::linux::host::sockets;
 use crate::linux::{Kernel, Served, capabilities, errno};
+use crate::plain::plain;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::RawFd;
 
@@ -17,6 +18,8 @@ pub(super) struct Ucred {
     pub(super) uid: u32,
     pub(super) gid: u32,
 }
+
+plain!(struct Ucred { pid, uid, gid });
 
 impl Ucred {
     pub(super) const SIZE: usize = 12;
@@ -55,6 +58,7 @@ struct End {
     key: Key,
     peer: Option<Ucred>,
 }
+plain!(struct End { key, peer });
 
 /// A name that is listened at.
 #[derive(Clone, Debug)]
@@ -63,6 +67,7 @@ struct Listener {
     /// Those that have connected and were not accepted.
     waiting: VecDeque<Ucred>,
 }
+plain!(struct Listener { owner, waiting });
 
 /// The ends of unix sockets in the guest.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +79,8 @@ pub(super) struct Ends {
     /// How many there were when those that are gone were last forgotten.
     swept: usize,
 }
+
+plain!(struct Ends { all, listeners, senders_wanted, swept });
 
 impl Ends {
     pub(super) fn named(&mut self, end: Endpoint, key: Key) {

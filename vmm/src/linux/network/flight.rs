@@ -11,6 +11,7 @@ use super::credentials::{Ucred, is_inside};
 use crate::linux::descriptors::{Detached, OpenFile};
 use crate::linux::host::{self, sockets};
 use crate::linux::{Guest, Kernel, Served};
+use crate::plain::plain;
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
@@ -21,6 +22,7 @@ pub(super) struct Cargo {
     pub(super) files: Vec<Rc<OpenFile>>,
     pub(super) sender: Option<Ucred>,
 }
+plain!(struct Cargo { files, sender });
 
 /// Device and number of a token.
 pub(super) type Token = [u64; 2];
@@ -37,12 +39,15 @@ struct Flight {
     /// Our end of the token.
     lifeline: Rc<OpenFile>,
 }
+plain!(struct Flight { cargo, lifeline });
 
 /// All of them, by token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flights {
     all: BTreeMap<Token, Flight>,
 }
+
+plain!(struct Flights { all });
 
 impl Flights {
     /// The same with no host's files.

@@ -28,6 +28,7 @@ use super::host::sockets;
 use super::transfer::Segment;
 use super::wait::{Deadline, Interrupted, On, WOULD_WAIT, Wait, wait};
 use super::{Guest, Kernel, Served, errno, int};
+use crate::plain::plain;
 use std::rc::Rc;
 
 /// A socket, as it was made.
@@ -40,6 +41,8 @@ pub(super) struct Endpoint {
     /// Its own number.
     object: u64,
 }
+
+plain!(struct Endpoint { family, kind, object });
 
 impl Endpoint {
     fn is_unix(self) -> bool {
@@ -57,6 +60,8 @@ pub(super) struct Network {
     ends: credentials::Ends,
     flights: flight::Flights,
 }
+
+plain!(struct Network { ends, flights });
 
 impl Network {
     /// The same with no host's files.

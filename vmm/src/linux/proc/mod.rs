@@ -28,6 +28,7 @@ mod walk;
 use super::descriptors::{OpenFile, Source};
 use super::tasks::Task;
 use super::{Guest, Kernel, Served, errno};
+use crate::plain::plain;
 use std::collections::BTreeMap;
 use tree::Entry;
 pub(super) use walk::{Last, Place, find};
@@ -38,6 +39,8 @@ pub(super) struct Of {
     group: i32,
     thread: Option<i32>,
 }
+
+plain!(struct Of { group, thread });
 
 impl Of {
     /// The task that is shown: a process's first one for its own folder.
@@ -62,6 +65,8 @@ pub(super) enum Kind {
     Info,
 }
 
+plain!(enum Kind { 0 = Link, 1 = Info });
+
 impl Kind {
     fn folder(self) -> &'static str {
         match self {
@@ -77,7 +82,7 @@ pub(super) enum Node {
     /// /proc.
     Root,
     /// A link in there: its name, and where it leads.
-    RootLink(&'static str, String),
+    RootLink(String, String),
     /// The folder of a process or task.
     Task(Of),
     /// The folder of a process's tasks.
@@ -93,6 +98,11 @@ pub(super) enum Node {
     /// The list of processors, by its path.
     Processors(String),
 }
+
+plain!(enum Node {
+    0 = Root, 1 = RootLink(a, b), 2 = Task(a), 3 = Tasks(a), 4 = Descriptors(a, b), 5 = Descriptor(a, b, c), 6 = Entry(a, b),
+    7 = System(a), 8 = Processors(a)
+});
 
 impl Node {
     /// Its path.

@@ -10,6 +10,7 @@ use super::super::{Guest, Kernel, Served, errno, host, int, long};
 use super::tree::{What, file, list, parent};
 use super::{Kind, Node, attributes, gone, memory, system, tasks};
 use crate::memory::space::Access;
+use crate::plain::plain;
 use crate::ram::Virt;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -25,6 +26,8 @@ pub(in super::super) struct Opened {
     /// What is read: of a folder, its records as getdents64 gives them.
     text: Option<Arc<Vec<u8>>>,
 }
+
+plain!(struct Opened { node, flags, position, text });
 
 impl Opened {
     /// Its path.

@@ -6,6 +6,7 @@
 use super::super::{Guest, Kernel, Served};
 use super::Of;
 use crate::memory::AddressSpace;
+use crate::plain::plain;
 use crate::ram::{Memory, Virt};
 use std::ops::Range;
 
@@ -23,6 +24,8 @@ pub(crate) struct Start {
     pub(super) environment: Range<Virt>,
     auxiliary: Vec<u8>,
 }
+
+plain!(struct Start { stack, arguments, environment, auxiliary });
 
 impl Start {
     /// That of a program that was just loaded, whose stack pointer is `stack`.

@@ -4,6 +4,7 @@ use super::super::descriptors::OpenFile;
 use super::super::{Guest, Kernel, Served, errno};
 use super::walk::own;
 use super::{Kind, Node, Of, maps, memory, start, status, system, tasks};
+use crate::plain::{In, Out, Plain};
 use std::rc::Rc;
 
 /// Makes the text of a file of a process or task.
@@ -73,6 +74,18 @@ const ENTRIES: &[Entry] = &[
 /// The links in /proc; where some lead depends on who looks.
 const LINKS: [&str; 3] = ["mounts", "self", "thread-self"];
 
+impl Plain for &'static Entry {
+    /// By its name, which is one of [`ENTRIES`].
+    fn put(&self, out: &mut Out) {
+        self.name.to_owned().put(out);
+    }
+
+    fn take(from: &mut In<'_>) -> Option<Self> {
+        let name = String::take(from)?;
+        ENTRIES.iter().find(|entry| entry.name == name)
+    }
+}
+
 /// Where a link leads.
 #[derive(Debug)]
 pub(super) enum Target {
@@ -135,7 +148,7 @@ fn in_root(kernel: &Kernel, name: &[u8]) -> Option<Node> {
             "thread-self" => format!("{}/task/{}", of.group, of.task()),
             link => format!("self/{link}"),
         };
-        return Some(Node::RootLink(link, to));
+        return Some(Node::RootLink(link.to_owned(), to));
     }
     Some(Node::System(name.to_owned()))
 }

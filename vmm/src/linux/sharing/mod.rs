@@ -13,11 +13,12 @@ mod calls;
 mod memfd;
 mod pages;
 
-use super::descriptors::OpenFile;
+use super::descriptors::{Detached, OpenFile};
 use super::{Guest, Kernel, Served, Stop, host};
 use crate::memory::layout::USER_END;
 use crate::memory::object::{Object, ObjectId};
 use crate::memory::vma::Backing;
+use crate::plain::plain;
 use crate::ram::{Memory, StalePage};
 pub(super) use calls::{fallocate, ftruncate, settled};
 pub(super) use memfd::{create as memfd_create, seal};
@@ -33,6 +34,7 @@ pub(crate) struct Inode {
     device: u64,
     number: u64,
 }
+plain!(struct Inode { device, number });
 
 impl Inode {
     /// A regular file, from what [`host::stat`] says.
@@ -73,12 +75,26 @@ struct Mapped {
     /// By which it is written to, if it may be.
     writer: Option<Rc<OpenFile>>,
 }
+plain!(struct Mapped { object, file, writer });
 
 /// All memory that processes share by mapping it.
 #[derive(Clone, Default)]
 pub(super) struct Shared {
     files: BTreeMap<Inode, Mapped>,
     anonymous: BTreeSet<ObjectId>,
+}
+plain!(struct Shared { files, anonymous });
+
+impl Shared {
+    /// The same with no host's files.
+    pub(super) fn detached(&self, files: &mut Detached) -> Shared {
+        let mut copy = self.clone();
+        for mapped in copy.files.values_mut() {
+            mapped.file = files.file(&mapped.file);
+            mapped.writer = mapped.writer.as_ref().map(|writer| files.file(writer));
+        }
+        copy
+    }
 }
 
 /// The bytes of an object, from the first on.

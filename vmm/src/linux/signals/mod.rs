@@ -16,6 +16,7 @@ use super::children::Change;
 use super::groups::limit;
 use super::wait::{Interrupted, On, Wait, Why};
 use crate::engine::Exception;
+use crate::plain::plain;
 use crate::ram::Virt;
 use crate::signal::{Cause, Death, Raised};
 pub(crate) use deliver::{Delivery, Interruption, deliver, interrupt};
@@ -63,6 +64,7 @@ pub(super) struct Action {
     pub(super) restorer: Virt,
     pub(super) mask: u64,
 }
+plain!(struct Action { handler, flags, restorer, mask });
 
 impl Action {
     /// Whether the program said to ignore the signal.
@@ -97,6 +99,7 @@ pub(super) struct Stack {
     pub(super) flags: u64,
     pub(super) size: u64,
 }
+plain!(struct Stack { start, flags, size });
 
 impl Stack {
     /// There is none.
@@ -117,6 +120,7 @@ impl Stack {
 pub(super) struct Pending {
     by_signal: BTreeMap<i32, Vec<Raised>>,
 }
+plain!(struct Pending { by_signal });
 
 impl Pending {
     /// Adds a signal; of those that are not queued, the first one stays.
@@ -186,6 +190,7 @@ pub(super) struct TaskSignals {
     /// The last exception of the task: frames of later signals name it again (`thread_struct` of arch/x86 keeps it).
     exception: Option<Exception>,
 }
+plain!(struct TaskSignals { blocked, pending, stack, replaced, exception });
 
 impl TaskSignals {
     /// None pending, and these are blocked.

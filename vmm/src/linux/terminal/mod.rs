@@ -15,6 +15,7 @@ use super::descriptors::OpenFile;
 use super::passthrough::check;
 use super::{Guest, Kernel, Served, errno, host, int, network};
 use crate::gate::{Input, MemoryWrite};
+use crate::plain::plain;
 use crate::ram::Virt;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -71,6 +72,7 @@ pub(super) enum Side {
     Master(u64),
     Slave(u64),
 }
+plain!(enum Side { 0 = Master(a), 1 = Slave(a) });
 
 impl Side {
     fn terminal(self) -> u64 {
@@ -93,12 +95,14 @@ struct Terminal {
     /// The next byte is no key.
     literal: bool,
 }
+plain!(struct Terminal { index, master, session, foreground, literal });
 
 /// All of them, by their numbers here: the host's are used again.
 #[derive(Clone, Default)]
 pub(super) struct Terminals {
     all: BTreeMap<u64, Terminal>,
 }
+plain!(struct Terminals { all });
 
 impl Terminals {
     /// The same with no host's files.

@@ -15,6 +15,7 @@ use super::Kernel;
 use super::groups::limit;
 use super::time::NANOSECONDS;
 use crate::gate::Time;
+use crate::plain::plain;
 use crate::signal::{Cause, Raised};
 use std::collections::BTreeMap;
 
@@ -30,6 +31,7 @@ pub(super) enum Base {
     /// The processor time of a task.
     Task(i32),
 }
+plain!(enum Base { 0 = Real, 1 = Monotonic, 2 = Process(a), 3 = Task(a) });
 
 /// Whose timer it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +43,7 @@ pub(super) enum Key {
     /// Of a timer descriptor, by its object.
     File(u64),
 }
+plain!(enum Key { 0 = Interval(a, b), 1 = Posix(a, b), 2 = File(a) });
 
 /// What a timer does when it expires.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +55,7 @@ pub(super) enum Effect {
     /// Counts how often, for who reads the descriptor.
     Counts(u64),
 }
+plain!(enum Effect { 0 = Alarm(a), 1 = Posix(a), 2 = Counts(a) });
 
 /// A timer.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +70,7 @@ pub(super) struct Timer {
     pub(super) interval: u64,
     pub(super) effect: Effect,
 }
+plain!(struct Timer { clock, base, next, interval, effect });
 
 impl Timer {
     pub(super) fn new(clock: Base, effect: Effect) -> Timer {
@@ -78,6 +83,7 @@ impl Timer {
 pub(super) struct Timers {
     pub(super) all: BTreeMap<Key, Timer>,
 }
+plain!(struct Timers { all });
 
 impl Timers {
     /// Whether any of them is to expire.

@@ -5,6 +5,7 @@
 use super::super::time::{clock_base, timespecs, write_timespecs};
 use super::super::{Guest, Kernel, Served, errno, int};
 use super::{Base, Effect, Key, Timer, cause};
+use crate::plain::plain;
 use crate::ram::Virt;
 use crate::signal::Raised;
 
@@ -27,6 +28,7 @@ pub(in super::super) struct Notice {
     /// How often it had expired besides when its signal was taken last.
     overrun: i32,
 }
+plain!(struct Notice { signal, task, value, overrun });
 
 pub(in super::super) fn create(
     kernel: &mut Kernel,

@@ -1,0 +1,93 @@
+//! The options of `record` and `replay` that say what is kept of the past: checkpoints, and a flight recorder's window.
+
+use std::time::Duration;
+use vmm::checkpoints::{Rate, Shelf};
+use vmm::recording::Recording;
+
+/// The least room of a flight recorder: a checkpoint of a small program fits.
+const LEAST_ROOM: u64 = 1 << 20;
+
+/// What `record` keeps.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Write a checkpoint this often, so that later seeks begin there; 0 for none (default: every 5 seconds, less often where
+    /// checkpoints would take more than a hundredth of the time, and a gigabyte at most)
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    checkpoint_every: Option<Duration>,
+    /// Keep the newest part of the recording only, in so many bytes (256M, 2G; at least 1M): for programs that run for long
+    #[arg(long, value_name = "SIZE", value_parser = room)]
+    flight: Option<u64>,
+}
+
+impl Options {
+    /// How often checkpoints are taken, if any are.
+    pub(crate) fn rate(self) -> Option<Rate> {
+        match self.checkpoint_every {
+            None => Some(Rate::default()),
+            // A window begins with one all the same.
+            Some(Duration::ZERO) => self.flight.map(|_| Rate::every(Duration::MAX)),
+            Some(every) => Some(Rate::every(every)),
+        }
+    }
+
+    /// The room of a flight recorder.
+    pub(crate) fn room(self) -> Option<u64> {
+        self.flight
+    }
+}
+
+/// What to say of a window.
+pub(crate) fn window(recording: &Recording) -> Option<String> {
+    let shelf = Shelf::open(recording).ok()?;
+    let begins = shelf.about(shelf.beginning()?)?.position;
+    let segments = recording.segments().ok()?;
+    let bytes: u64 = segments.iter().map(vmm::recording::Segment::size).sum();
+    Some(format!("the window begins at event {begins} and has {bytes} bytes"))
+}
+
+/// A number of seconds, with a fraction or without.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 =
+        text.parse().map_err(|_| "a number of seconds is needed, such as 5 or 0.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// A number of bytes, perhaps in K, M, G or T.
+fn room(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err("a size is needed, such as 256M".to_owned()),
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    match bytes {
+        None => Err("a size is needed, such as 256M".to_owned()),
+        Some(..LEAST_ROOM) => Err("a window has 1M at least".to_owned()),
+        Some(bytes) => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(room("256M"), Ok(256 << 20));
+        assert_eq!(room("2g"), Ok(2 << 30));
+        assert_eq!(room("1048576"), Ok(1 << 20));
+        for refused in ["", "M", "1X", "10K", "99999999999T", "-1M", "1.5G"] {
+            assert!(room(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn seconds_may_be_parts_of_one() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert!(seconds("-1").is_err() && seconds("soon").is_err() && seconds("1e99").is_err());
+    }
+}

@@ -1,0 +1,443 @@
+//! Taking checkpoints of a program that is being recorded, or replayed.
+//!
+//! The program stops for as long as it takes to fork its address spaces and to encode the kernel. A thread of its own then
+//! compares, compresses and writes pages, out of frames that stay as they are ([`crate::process::stored`]); the checkpoint before is
+//! kept until then, so that it is known which pages are the same. The program does not see any of it, and the journal only in that
+//! a frame begins there.
+//!
+//! A flight recorder begins a new segment with a checkpoint when the current one has grown by an eighth of the room. Once that
+//! checkpoint is on disk, the oldest segments go, until there is room for what may come before the next look: an eighth of this
+//! segment, the next checkpoint, and an eighth while that is written. There the program waits.
+
+use super::store::Store;
+use super::{About, identity};
+use crate::gate::clock;
+use crate::journal::reader::Place;
+use crate::journal::{Cut, Header, Writer};
+use crate::position::Position;
+use crate::process::stored::Image;
+use crate::process::{Checkpoint, Process, ProcessError};
+use crate::ram::View;
+use crate::recording::{Recording, Segment};
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How often checkpoints are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Two are no nearer than this.
+    pub every: Duration,
+    /// They take at most one part in so many of the time, on whichever processor; zero: they may take anything.
+    pub share: u32,
+    /// None is taken when those on disk have more bytes than this; a flight recorder has its own bound.
+    pub most: u64,
+}
+
+impl Default for Rate {
+    /// What is not noticed: every five seconds, a hundredth of the time, and a gigabyte.
+    fn default() -> Rate {
+        Rate { every: Duration::from_secs(5), share: 100, most: 1 << 30 }
+    }
+}
+
+impl Rate {
+    /// This often, whatever it costs.
+    #[must_use]
+    pub fn every(every: Duration) -> Rate {
+        Rate { every, share: 0, most: u64::MAX }
+    }
+}
+
+/// A flight recorder's segments have one part in so many of its room, besides the checkpoint that they begin with.
+const SEGMENTS: u64 = 8;
+/// A checkpoint that could not be taken is tried again after this.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// The journal that a checkpoint belongs to.
+pub(crate) enum Journal<'a> {
+    /// It is being written.
+    Written(&'a Writer),
+    /// It is being played, and goes on here.
+    Played(Place),
+}
+
+/// Where a journal goes on.
+enum Where {
+    /// It is told.
+    Soon(Receiver<Cut>),
+    Here(Place),
+}
+
+impl Where {
+    fn place(self) -> io::Result<(Cut, u64)> {
+        match self {
+            Where::Soon(told) => {
+                let cut = told.recv().map_err(|_| io::Error::other("the journal is not written any more"))?;
+                Ok((cut, 0))
+            }
+            Where::Here(place) => Ok(place.in_file()),
+        }
+    }
+}
+
+/// What is to be written.
+struct Job {
+    image: Image,
+    view: View,
+    about: About,
+    goes_on: Where,
+    /// The segment that begins with it.
+    segment: Option<Segment>,
+    /// The frames of the checkpoint before were given back.
+    forget: bool,
+}
+
+/// What came of it: how long it took and how many bytes the file has, or why no more checkpoints can be written.
+type Done = io::Result<(Duration, u64)>;
+
+/// The thread that writes.
+struct Worker {
+    jobs: Option<Sender<Job>>,
+    done: Receiver<Done>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Takes checkpoints.
+pub(crate) struct Keeper {
+    rate: Rate,
+    /// The room of a flight recorder in bytes, its recording and the number of its segment.
+    flight: Option<(u64, Recording, u64)>,
+    worker: Worker,
+    /// The newest checkpoint, which is being written or was.
+    held: Option<Checkpoint>,
+    writes: bool,
+    /// The one before was given back before there was another: its frames may hold something else.
+    forget: bool,
+    /// Writing has failed.
+    failed: bool,
+    due: Instant,
+    /// When the last was taken, what it cost in all, and how many frames had been copied then.
+    last: (Instant, Duration, u64),
+    /// Where.
+    taken: Option<Position>,
+    /// How many bytes the file of checkpoints has, and how many of a segment are its first checkpoint.
+    size: u64,
+    first: u64,
+    /// Nobody else has the processor come back.
+    kicks: bool,
+    is_told: bool,
+}
+
+impl Keeper {
+    /// Checkpoints in a file, which is made with the first of them, for the journal with this header. If nobody else has the
+    /// processor come back now and then, this does.
+    pub(crate) fn new(path: PathBuf, header: &Header, rate: Rate, kicks: bool) -> io::Result<Keeper> {
+        Keeper::start(path, header, rate, None, kicks)
+    }
+
+    /// Those of a flight recorder that has room for so many bytes.
+    pub(crate) fn of_flight(
+        recording: &Recording,
+        header: &Header,
+        rate: Rate,
+        room: u64,
+        kicks: bool,
+    ) -> io::Result<Keeper> {
+        let first = recording.segment(0).checkpoints();
+        Keeper::start(first, header, Rate { most: u64::MAX, ..rate }, Some((room, recording)), kicks)
+    }
+
+    fn start(
+        path: PathBuf,
+        header: &Header,
+        rate: Rate,
+        flight: Option<(u64, &Recording)>,
+        kicks: bool,
+    ) -> io::Result<Keeper> {
+        let flight = flight.map(|(room, recording)| (room, recording.clone()));
+        let target =
+            Target { path, identity: identity(header), store: None, flight: flight.clone(), said: false };
+        let (jobs, todo) = mpsc::channel();
+        let (tell, done) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("checkpoints".to_owned())
+            .spawn(move || target.work(&todo, &tell))?;
+        Ok(Keeper {
+            rate,
+            flight: flight.map(|(room, recording)| (room, recording, 0)),
+            worker: Worker { jobs: Some(jobs), done, thread: Some(thread) },
+            held: None,
+            writes: false,
+            forget: false,
+            failed: false,
+            due: after(Instant::now(), rate.every),
+            last: (Instant::now(), Duration::ZERO, 0),
+            taken: None,
+            size: 0,
+            first: 0,
+            kicks,
+            is_told: false,
+        })
+    }
+
+    /// Between two steps of the program, where the journal is whole: takes a checkpoint if one is due. It stands right
+    /// `behind_event`, or further; `comparisons` digests are in the journal.
+    pub(crate) fn keep_if_due(
+        &mut self,
+        process: &mut Process,
+        journal: Journal<'_>,
+        behind_event: bool,
+        comparisons: u64,
+    ) -> Result<(), ProcessError> {
+        self.look_at_worker(process);
+        if self.failed {
+            return Ok(());
+        }
+        // Where exactly it is, is known to a processor that counts alone.
+        let stands = behind_event || process.cpu().counters().is_some();
+        let stands = stands && self.taken.is_none_or(|taken| process.position() > taken);
+        let fullness = self.fullness(&journal);
+        if self.writes && fullness > 0 {
+            // The disk is to be bounded: the program waits.
+            self.wait_for_worker(process);
+        }
+        let now = Instant::now();
+        let due = now >= self.due && self.size < self.rate.most && !self.is_too_soon(process, now);
+        if !self.writes && stands && (fullness > 0 || due) {
+            return self.keep(process, &journal, fullness > 0, comparisons);
+        }
+        if self.kicks && !self.is_told && now < self.due {
+            self.is_told = true;
+            process.come_back_at(Some(clock(libc::CLOCK_MONOTONIC) + nanoseconds(self.due - now)));
+        }
+        Ok(())
+    }
+
+    /// How often the current segment has grown by what a segment is to have.
+    fn fullness(&self, journal: &Journal<'_>) -> u64 {
+        let (Some((room, ..)), Journal::Written(writer)) = (&self.flight, journal) else { return 0 };
+        (writer.size() + self.size - self.first) / (room / SEGMENTS).max(1)
+    }
+
+    fn keep(
+        &mut self,
+        process: &mut Process,
+        journal: &Journal<'_>,
+        segment: bool,
+        comparisons: u64,
+    ) -> Result<(), ProcessError> {
+        let before = Instant::now();
+        (self.due, self.is_told) = (after(before, self.rate.every), false);
+        let frames = process.memory().frames();
+        let is_scarce = frames.available() < frames.used();
+        if is_scarce {
+            self.give_back(process);
+            self.forget = true;
+            if !segment {
+                return Ok(());
+            }
+        }
+        let checkpoint = match process.checkpoint() {
+            Ok(checkpoint) => checkpoint,
+            Err(ProcessError::Memory(_)) => {
+                self.due = before + AGAIN;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let image = checkpoint.image(process.memory());
+        let about = About {
+            position: checkpoint.position(),
+            counters: checkpoint.counters().filter(|_| !checkpoint.counts_late()),
+            spent: clock(libc::CLOCK_THREAD_CPUTIME_ID),
+            comparisons,
+            offset: 0,
+            sequence: 0,
+            record: 0,
+        };
+        self.taken = Some(about.position);
+        let segment = self.next_segment(segment);
+        let goes_on = match journal {
+            Journal::Written(writer) => Where::Soon(writer.cut(segment.as_ref().map(Segment::journal))),
+            Journal::Played(place) => Where::Here(*place),
+        };
+        if segment.is_some() {
+            (self.size, self.first) = (0, 0);
+        }
+        let forget = std::mem::take(&mut self.forget);
+        let job = Job { image, view: process.memory().ram().view(), about, goes_on, segment, forget };
+        // The one before is needed no longer: the new one owns all frames of it that are still the same.
+        self.give_back(process);
+        self.held = Some(checkpoint);
+        self.writes = self.worker.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        self.last = (before, before.elapsed(), process.memory().copied());
+        tracing::debug!(position = %about.position, pause = ?self.last.1, "checkpoint");
+        Ok(())
+    }
+
+    /// Makes the folder of the next segment, if one is to begin.
+    fn next_segment(&mut self, begins: bool) -> Option<Segment> {
+        let (_, recording, number) = self.flight.as_mut().filter(|_| begins)?;
+        let segment = recording.segment(*number + 1);
+        match segment.create() {
+            Ok(()) => {
+                *number += 1;
+                Some(segment)
+            }
+            Err(error) => {
+                tracing::warn!("the flight recorder's window grows: no segment can be begun: {error}");
+                self.failed = true;
+                None
+            }
+        }
+    }
+
+    /// Whether the last one has cost so much that another one would be too much.
+    fn is_too_soon(&self, process: &Process, now: Instant) -> bool {
+        let (at, cost, copied) = self.last;
+        let (copy, _) = process.copy_costs();
+        let copies = u32::try_from(process.memory().copied() - copied).unwrap_or(u32::MAX);
+        now < at + (cost + copy.saturating_mul(copies)).saturating_mul(self.rate.share)
+    }
+
+    fn give_back(&mut self, process: &mut Process) {
+        self.held.take().into_iter().for_each(|checkpoint| process.release(checkpoint));
+    }
+
+    fn look_at_worker(&mut self, process: &mut Process) {
+        if self.writes
+            && let Ok(done) = self.worker.done.try_recv()
+        {
+            self.take(done, process);
+        }
+    }
+
+    fn wait_for_worker(&mut self, process: &mut Process) {
+        match self.worker.done.recv() {
+            Ok(done) => self.take(done, process),
+            Err(_) => self.failed = true,
+        }
+    }
+
+    fn take(&mut self, done: Done, process: &mut Process) {
+        self.writes = false;
+        match done {
+            Ok((took, size)) => {
+                if self.first == 0 && self.flight.as_ref().is_some_and(|(_, _, number)| *number > 0) {
+                    self.first = size;
+                }
+                self.size = size;
+                self.last.1 += took;
+            }
+            Err(error) => {
+                tracing::warn!("no more checkpoints are written: {error}");
+                self.failed = true;
+                self.give_back(process);
+            }
+        }
+    }
+
+    /// Waits until what was taken is written, and gives its frames back.
+    pub(crate) fn finish(mut self, process: &mut Process) {
+        self.worker.join();
+        self.give_back(process);
+    }
+}
+
+impl Worker {
+    fn join(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            // If it panicked, its message is on stderr and the file ends with its last whole checkpoint.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// So long after a moment; where no clock goes that far, in a year.
+fn after(now: Instant, time: Duration) -> Instant {
+    now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Where the thread writes to.
+struct Target {
+    /// The file that is begun with the first checkpoint.
+    path: PathBuf,
+    identity: u64,
+    store: Option<Store>,
+    /// The room of a flight recorder, and its recording.
+    flight: Option<(u64, Recording)>,
+    /// It was said that checkpoints are too large for the room.
+    said: bool,
+}
+
+impl Target {
+    /// Writes until there will be no more, or it cannot be done.
+    fn work(mut self, todo: &Receiver<Job>, tell: &Sender<Done>) {
+        while let Ok(job) = todo.recv() {
+            let before = Instant::now();
+            let done = self.write(job).map(|size| (before.elapsed(), size));
+            let failed = done.is_err();
+            if tell.send(done).is_err() || failed {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, job: Job) -> io::Result<u64> {
+        if let Some(segment) = &job.segment {
+            (self.path, self.store) = (segment.checkpoints(), None);
+        }
+        let store = match &mut self.store {
+            Some(store) => store,
+            none => none.insert(Store::create(&self.path, self.identity)?),
+        };
+        if job.forget {
+            store.forget_frames();
+        }
+        store.add(&job.image, &job.view, || {
+            let (Cut { offset, sequence }, record) = job.goes_on.place()?;
+            Ok(About { offset, sequence, record, ..job.about })
+        })?;
+        let size = store.size();
+        if let (Some((room, recording)), Some(segment)) = (&self.flight, &job.segment) {
+            store.sync()?;
+            let fits = drop_oldest(recording, segment, *room, size)?;
+            if !fits && !std::mem::replace(&mut self.said, true) {
+                tracing::warn!(
+                    "a checkpoint has {size} bytes: the window is larger than {room} bytes, or has one segment"
+                );
+            }
+        }
+        Ok(size)
+    }
+}
+
+/// Removes the oldest segments, until there is room for what may come before the next look: an eighth of the room in this segment and
+/// in the next, and a checkpoint like the one of `checkpoint` bytes that this one begins with. Whether there is.
+fn drop_oldest(recording: &Recording, current: &Segment, room: u64, checkpoint: u64) -> io::Result<bool> {
+    let reserve = room / SEGMENTS * 2 + checkpoint;
+    let segments = recording.segments()?;
+    let mut total: u64 = segments.iter().map(Segment::size).sum();
+    for segment in segments.iter().filter(|segment| segment.number < current.number) {
+        if total + reserve <= room {
+            break;
+        }
+        total -= segment.size().min(total);
+        segment.remove()?;
+    }
+    Ok(total + reserve <= room)
+}

@@ -1,0 +1,174 @@
+//! All that a recording has of the past: the files of its journal, and the checkpoints beside them.
+//!
+//! A whole recording is one journal, and perhaps checkpoints, which it does without if they are damaged. A window is the segments
+//! that a flight recorder has left: it begins at the first one that begins with a whole checkpoint, or with the program; what is
+//! before that is not used, and [`Shelf::notes`] says so.
+
+use super::index::Index;
+use super::{About, CheckpointError, identity};
+use crate::journal::reader::Place;
+use crate::journal::{Cut, JournalError, Reader};
+use crate::process::{Checkpoint, Process};
+use crate::recording::{Recording, Segment};
+use std::path::{Path, PathBuf};
+
+/// The journal's files and their checkpoints.
+pub struct Shelf {
+    journals: Vec<PathBuf>,
+    /// By journal.
+    indexes: Vec<Option<Index>>,
+    /// Whether there is a checkpoint that the window begins with.
+    is_window: bool,
+    notes: Vec<String>,
+}
+
+/// A checkpoint on the shelf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    file: usize,
+    number: usize,
+}
+
+impl Shelf {
+    /// Looks at what a recording has.
+    ///
+    /// # Errors
+    /// When it is a window that cannot be begun with.
+    pub fn open(recording: &Recording) -> Result<Shelf, CheckpointError> {
+        if recording.journal().is_file() {
+            return Ok(Shelf::whole(recording));
+        }
+        let io = |error| CheckpointError::Io { path: recording.flight(), error };
+        let mut segments = recording.segments().map_err(io)?;
+        let (mut notes, mut first_error) = (Vec::new(), None);
+        while let Some(segment) = segments.first() {
+            match begin(segment) {
+                Ok(index) => return Ok(Shelf::window(&segments, index, notes)),
+                Err(Unusable::Incomplete(why)) => {
+                    notes.push(format!("segment {} is not used: {why}", segment.journal().display()));
+                }
+                Err(Unusable::Damaged(error)) => {
+                    notes.push(format!("segment {} is not used: {error}", segment.journal().display()));
+                    first_error = first_error.or(Some(error));
+                }
+            }
+            segments.remove(0);
+        }
+        Err(first_error.unwrap_or_else(|| CheckpointError::NoBeginning { path: recording.flight() }))
+    }
+
+    fn whole(recording: &Recording) -> Shelf {
+        let (journal, checkpoints) = (recording.journal(), recording.checkpoints());
+        let mut notes = Vec::new();
+        let index = index_of(&journal, &checkpoints).unwrap_or_else(|error| {
+            notes.push(format!("{error}; replay does without"));
+            None
+        });
+        let damage = index.iter().filter_map(Index::damage);
+        notes.extend(damage.map(|damage| format!("{damage}; checkpoints before that are used")));
+        Shelf { journals: vec![journal], indexes: vec![index], is_window: false, notes }
+    }
+
+    fn window(segments: &[Segment], first: Option<Index>, notes: Vec<String>) -> Shelf {
+        let is_window = segments.first().is_some_and(|segment| segment.number > 0);
+        // A recorder that was killed at once may have left a folder without a journal behind the last.
+        let segments = segments.iter().take_while(|segment| segment.journal().is_file());
+        let (mut journals, mut indexes, mut first) = (Vec::new(), Vec::new(), Some(first));
+        for segment in segments {
+            // Those behind the first only save time.
+            let index = |()| index_of(&segment.journal(), &segment.checkpoints()).unwrap_or_default();
+            indexes.push(first.take().unwrap_or_else(|| index(())));
+            journals.push(segment.journal());
+        }
+        Shelf { journals, indexes, is_window, notes }
+    }
+
+    /// The files of the journal.
+    #[must_use]
+    pub fn journals(&self) -> Vec<PathBuf> {
+        self.journals.clone()
+    }
+
+    /// What is not used, and why: to be told.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The checkpoint that the window begins with; `None` if the recording begins with the program.
+    #[must_use]
+    pub fn beginning(&self) -> Option<At> {
+        self.is_window.then_some(At { file: 0, number: 0 })
+    }
+
+    /// The checkpoints, the last one first.
+    pub fn newest_first(&self) -> impl Iterator<Item = (At, About)> {
+        let files = self.indexes.iter().enumerate().rev();
+        files.flat_map(|(file, index)| {
+            let all = index.iter().flat_map(|index| index.all().copied().enumerate());
+            let mut all: Vec<_> = all.map(|(number, about)| (At { file, number }, about)).collect();
+            all.reverse();
+            all
+        })
+    }
+
+    /// What is known of a checkpoint.
+    #[must_use]
+    pub fn about(&self, at: At) -> Option<About> {
+        self.indexes.get(at.file)?.as_ref()?.all().nth(at.number).copied()
+    }
+
+    /// Brings a checkpoint into a program's memory; with it, where the journal goes on.
+    ///
+    /// # Errors
+    /// When it is damaged, and when the frames of memory are used up.
+    pub(crate) fn load(
+        &self,
+        at: At,
+        process: &mut Process,
+    ) -> Result<(Checkpoint, Place, About), CheckpointError> {
+        let found = self.indexes.get(at.file).and_then(Option::as_ref).zip(self.about(at));
+        let (index, about) = found.expect("a checkpoint that is on the shelf");
+        let checkpoint = index.load(at.number, process)?;
+        let cut = Cut { offset: about.offset, sequence: about.sequence };
+        Ok((checkpoint, Place::of_frame(at.file, cut, about.record), about))
+    }
+}
+
+/// Why a window does not begin with a segment.
+enum Unusable {
+    /// It was being made, or removed, when the recorder ended.
+    Incomplete(String),
+    /// It is not what was written.
+    Damaged(CheckpointError),
+}
+
+/// The checkpoints of the segment, if a window can begin with it.
+fn begin(segment: &Segment) -> Result<Option<Index>, Unusable> {
+    if !segment.journal().is_file() {
+        return Err(Unusable::Incomplete("it has no journal".to_owned()));
+    }
+    let index = index_of(&segment.journal(), &segment.checkpoints());
+    if segment.number == 0 {
+        return Ok(index.unwrap_or_default());
+    }
+    match index {
+        Ok(Some(index)) if index.all().next().is_some_and(|first| first.sequence == 1) => Ok(Some(index)),
+        Ok(Some(index)) => Err(Unusable::Incomplete(match index.damage() {
+            Some(damage) => format!("its first checkpoint is not whole: {damage}"),
+            None => "it does not begin with a checkpoint".to_owned(),
+        })),
+        Ok(None) => Err(Unusable::Incomplete("it has no checkpoints".to_owned())),
+        Err(error) => Err(Unusable::Damaged(error)),
+    }
+}
+
+/// The checkpoints beside a journal, if there are any.
+fn index_of(journal: &Path, checkpoints: &Path) -> Result<Option<Index>, CheckpointError> {
+    if !checkpoints.is_file() {
+        return Ok(None);
+    }
+    // What is wrong with the journal is said when it is opened.
+    let opened: Result<Reader, JournalError> = Reader::open(journal);
+    opened.map_or(Ok(None), |reader| Index::open(checkpoints, identity(reader.header())).map(Some))
+}

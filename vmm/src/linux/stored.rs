@@ -1,0 +1,115 @@
+//! The kernel as a checkpoint on disk has it: all of it but what is the host's.
+//!
+//! What is read may be anything, and the kernel relies on some of it without asking: that a task that is there has a process,
+//! and that an id that is held names something. [`Kernel::take`] refuses what does not fit together.
+
+use super::tasks::Task;
+use super::{Arena, Id, Kernel};
+use crate::engine::Interrupter;
+use crate::plain::{In, Out, Plain};
+use std::collections::BTreeSet;
+
+impl Kernel {
+    /// Appends it. What was refused and reported is not in it: it is reported again.
+    pub(crate) fn put(&self, out: &mut Out) {
+        let Kernel {
+            tasks,
+            groups,
+            tables,
+            places,
+            handlers,
+            timers,
+            shared,
+            locks,
+            terminals,
+            ipc,
+            signal_files,
+            proc_files,
+            network,
+            charged,
+            again,
+            clock,
+            interrupter: _,
+            recorder,
+            first,
+            first_ended,
+            outside_parent,
+            next_object,
+            reported,
+            reported_ioctls,
+            refused: _,
+            reported_32_bit,
+        } = self;
+        tasks.put(out);
+        groups.put(out);
+        tables.put(out);
+        places.put(out);
+        handlers.put(out);
+        timers.put(out);
+        shared.put(out);
+        locks.put(out);
+        terminals.put(out);
+        ipc.put(out);
+        signal_files.put(out);
+        proc_files.put(out);
+        network.put(out);
+        charged.put(out);
+        again.put(out);
+        clock.put(out);
+        recorder.put(out);
+        first.put(out);
+        first_ended.put(out);
+        outside_parent.put(out);
+        next_object.put(out);
+        reported.put(out);
+        reported_ioctls.put(out);
+        reported_32_bit.put(out);
+    }
+
+    /// Takes one off, for a processor that `interrupter` interrupts; `None` if there is none.
+    pub(crate) fn take(from: &mut In<'_>, interrupter: Interrupter) -> Option<Kernel> {
+        let kernel = Kernel {
+            tasks: Plain::take(from)?,
+            groups: Plain::take(from)?,
+            tables: Plain::take(from)?,
+            places: Plain::take(from)?,
+            handlers: Plain::take(from)?,
+            timers: Plain::take(from)?,
+            shared: Plain::take(from)?,
+            locks: Plain::take(from)?,
+            terminals: Plain::take(from)?,
+            ipc: Plain::take(from)?,
+            signal_files: Plain::take(from)?,
+            proc_files: Plain::take(from)?,
+            network: Plain::take(from)?,
+            charged: Plain::take(from)?,
+            again: Plain::take(from)?,
+            clock: Plain::take(from)?,
+            interrupter,
+            recorder: Plain::take(from)?,
+            first: Plain::take(from)?,
+            first_ended: Plain::take(from)?,
+            outside_parent: Plain::take(from)?,
+            next_object: Plain::take(from)?,
+            reported: Plain::take(from)?,
+            reported_ioctls: Plain::take(from)?,
+            refused: BTreeSet::new(),
+            reported_32_bit: Plain::take(from)?,
+        };
+        Some(kernel)
+    }
+
+    /// Whether what holds an id holds one that names something, `spaces` being the address spaces and `loaded` the one that
+    /// the processor has.
+    pub(crate) fn fits<T>(&self, spaces: &Arena<T>, loaded: Id) -> bool {
+        let holds = |task: &Task| {
+            spaces.owners(task.space) > 0
+                && self.tables.owners(task.files) > 0
+                && self.places.owners(task.place) > 0
+                && self.handlers.owners(task.handlers) > 0
+                && self.groups.get(task.group).is_some()
+        };
+        spaces.owners(loaded) > 0
+            && self.tasks.fits(|task| task.ended() || holds(task), |id| spaces.owners(id) > 0)
+    }
+}

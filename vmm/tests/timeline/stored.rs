@@ -1,0 +1,174 @@
+//! Checkpoints on disk: a replay that begins at one is, bit for bit, what one from the start is.
+
+use crate::harness::{compiled, engines, machine};
+use crate::seeking::{LONG, OFTEN, busy, state};
+use std::fs;
+use std::time::{Duration, Instant};
+use vmm::checkpoints::{Rate, Shelf};
+use vmm::engine::EngineKind;
+use vmm::position::Position;
+use vmm::record::Options;
+use vmm::recording::Recording;
+use vmm::replay::Replay;
+use vmm::timeline::{Pace, Timeline};
+
+/// As often as they can be written.
+const ALWAYS: Rate = Rate { every: Duration::ZERO, share: 0, most: u64::MAX };
+/// No checkpoint is kept in memory.
+const NEVER: Pace = Pace { nearest: Duration::from_micros(1), share: u32::MAX };
+
+fn with_checkpoints() -> Options {
+    Options { checkpoints: Some(ALWAYS), ..Options::default() }
+}
+
+fn stored(recording: &Recording) -> Vec<Position> {
+    let shelf = Shelf::open(recording).unwrap();
+    assert!(shelf.notes().is_empty(), "{:?}", shelf.notes());
+    shelf.newest_first().map(|(_, about)| about.position).collect()
+}
+
+#[test]
+fn a_replay_from_disk_is_the_same_at_every_position() {
+    let Some(program) = busy() else { return };
+    for recorder in engines() {
+        let recording = program.record_with(recorder, &[], with_checkpoints());
+        let count = stored(&recording).len();
+        assert!(count > 5, "{count} checkpoints on {}", recorder.name());
+        for replayer in engines() {
+            let mut forward = Timeline::with_pace(&recording, machine(replayer), OFTEN).unwrap();
+            let mut states = Vec::new();
+            while !forward.ended() {
+                let next = forward.position().event + 11;
+                // One event after the other is nearer than what is on disk.
+                forward.seek(Position { event: next, retired: 0 }).unwrap();
+                states.push(state(&forward));
+            }
+            let end = forward.run_to_end().unwrap();
+            assert!(end.end.is_some() && end.damage.is_none());
+            states.pop();
+            for n in (0..states.len()).step_by(states.len() / 12 + 1) {
+                let mut from_disk = Timeline::with_pace(&recording, machine(replayer), NEVER).unwrap();
+                from_disk.seek(states[n].0).unwrap();
+                let names = (recorder.name(), replayer.name());
+                assert_eq!(state(&from_disk), states[n], "recorded and replayed on {names:?}");
+                let again = from_disk.run_to_end().unwrap();
+                assert_eq!((again.digest(), again.events), (end.digest(), end.events), "on {names:?}");
+                assert_eq!(again.comparisons, end.comparisons);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_offset_behind_a_stored_checkpoint_is_exact() {
+    let Some(program) = busy() else { return };
+    for recorder in engines() {
+        let recording = program.record_with(recorder, &[], with_checkpoints());
+        let middle = stored(&recording)[stored(&recording).len() / 2];
+        let goal = Position { event: middle.event, retired: middle.retired + 3 };
+        let copy = without_checkpoints(&recording);
+        let mut expected = None;
+        for replayer in engines() {
+            for recording in [&copy, &recording] {
+                let mut timeline = Timeline::with_pace(recording, machine(replayer), NEVER).unwrap();
+                timeline.seek(goal).unwrap();
+                let state = state(&timeline);
+                assert_eq!(*expected.get_or_insert_with(|| state), state, "on {}", replayer.name());
+            }
+        }
+    }
+}
+
+/// A copy of a recording, without its checkpoints.
+fn without_checkpoints(recording: &Recording) -> Recording {
+    let dir = recording.dir().with_extension("copy");
+    let _ = fs::remove_dir_all(&dir);
+    fs::create_dir(&dir).unwrap();
+    for name in ["journal", "program"] {
+        fs::copy(recording.dir().join(name), dir.join(name)).unwrap();
+    }
+    Recording::open(&dir).unwrap()
+}
+
+#[test]
+fn damage_costs_checkpoints_and_never_more() {
+    let Some(program) = compiled("long", LONG, &[]) else { return };
+    let recording = program.record_with(EngineKind::Soft, &[], with_checkpoints());
+    let whole = fs::read(recording.checkpoints()).unwrap();
+    let goal = *stored(&recording).first().unwrap();
+    let expected = {
+        let mut timeline = Timeline::with_pace(&recording, machine(EngineKind::Soft), NEVER).unwrap();
+        timeline.seek(goal).unwrap();
+        state(&timeline)
+    };
+    // The last checkpoint's frame, in front of its mark, and places all over the file.
+    for n in 0..10 {
+        let at = if n < 4 { n * 7 } else { whole.len() / 10 * n + n };
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x55;
+        if n % 4 == 3 {
+            damaged.truncate(at);
+        }
+        fs::write(recording.checkpoints(), &damaged).unwrap();
+        let mut timeline = Timeline::with_pace(&recording, machine(EngineKind::Soft), NEVER).unwrap();
+        timeline.seek(goal).unwrap();
+        assert_eq!(state(&timeline), expected, "byte {at} was changed");
+    }
+}
+
+/// Checkpoints of another recording are not used.
+#[test]
+fn checkpoints_are_of_one_recording() {
+    let Some(program) = busy() else { return };
+    let one = program.record_with(EngineKind::Soft, &["one"], with_checkpoints());
+    let kept = fs::read(one.checkpoints()).unwrap();
+    let other = program.record_with(EngineKind::Soft, &["other"], with_checkpoints());
+    fs::write(other.checkpoints(), kept).unwrap();
+    let shelf = Shelf::open(&other).unwrap();
+    assert_eq!(shelf.newest_first().count(), 0);
+    assert!(shelf.notes()[0].contains("of another recording"), "{:?}", shelf.notes());
+    Timeline::open(&other, machine(EngineKind::Soft)).unwrap().run_to_end().unwrap();
+}
+
+#[test]
+fn seeking_from_disk_costs_a_part_of_the_way() {
+    let Some(program) = compiled("long", LONG, &[]) else { return };
+    let rate = Some(Rate::every(Duration::from_millis(100)));
+    let options = Options { checkpoints: rate, ..Options::default() };
+    let recording = program.record_with(EngineKind::Soft, &[], options);
+    let goal = Position { event: 150, retired: 1000 };
+    let copy = without_checkpoints(&recording);
+    let timed = |recording| {
+        let before = Instant::now();
+        let mut timeline = Timeline::open(recording, machine(EngineKind::Soft)).unwrap();
+        assert_eq!(timeline.seek(goal).unwrap(), goal);
+        before.elapsed()
+    };
+    let (with, without) = (timed(&recording), timed(&copy));
+    println!("to the middle: {with:.2?} with checkpoints on disk, {without:.2?} without");
+    assert!(with * 2 < without, "{with:?} of {without:?}");
+}
+
+#[test]
+fn a_replay_leaves_checkpoints_for_the_next() {
+    let Some(program) = busy() else { return };
+    for recorder in engines() {
+        let recording = program.record(recorder, &[]);
+        let plain = Replay::start(&recording, machine(recorder), None).unwrap().run_to_end().unwrap();
+        let goal = Position { event: plain.events / 2, retired: 0 };
+        for replayer in engines() {
+            let _ = fs::remove_file(recording.checkpoints());
+            let mut timeline = Timeline::with_pace(&recording, machine(replayer), NEVER).unwrap();
+            timeline.seek(goal).unwrap();
+            let expected = state(&timeline);
+            let mut replay = Replay::start(&recording, machine(replayer), None).unwrap();
+            let kept = replay.run_to_end_keeping(recording.checkpoints(), ALWAYS).unwrap();
+            assert_eq!((kept.digest(), kept.comparisons), (plain.digest(), plain.comparisons));
+            assert!(stored(&recording).len() > 5);
+            let mut timeline = Timeline::with_pace(&recording, machine(replayer), NEVER).unwrap();
+            timeline.seek(goal).unwrap();
+            assert_eq!(state(&timeline), expected, "on {}", replayer.name());
+            assert_eq!(timeline.run_to_end().unwrap().digest(), plain.digest());
+        }
+    }
+}
