@@ -42,5 +42,9 @@ pub(in super::super) fn seal(
     if int(seals) & libc::F_SEAL_WRITE != 0 && written {
         return errno(libc::EBUSY);
     }
+    if int(seals) & libc::F_SEAL_FUTURE_WRITE != 0 && written {
+        // What is stored from then on could not be written to the host's file.
+        return kernel.refuse("F_SEAL_FUTURE_WRITE of a file that is mapped to write", libc::EINVAL);
+    }
     guest.input_number(|| host::fcntl(file.host(), libc::F_ADD_SEALS, seals))
 }
