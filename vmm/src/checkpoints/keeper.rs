@@ -55,6 +55,8 @@ impl Rate {
 const SEGMENTS: u64 = 8;
 /// A checkpoint that could not be taken is tried again after this.
 const AGAIN: Duration = Duration::from_millis(500);
+/// One that is due while another one is written is tried again no sooner than this.
+const SOON: Duration = Duration::from_millis(1);
 
 /// The journal that a checkpoint belongs to.
 pub(crate) enum Journal<'a> {
@@ -119,6 +121,8 @@ pub(crate) struct Keeper {
     /// Writing has failed.
     failed: bool,
     due: Instant,
+    /// No segment begins before this: there was no memory for its checkpoint.
+    not_before: Instant,
     /// When the last was taken, what it cost in all, and how many frames had been copied then.
     last: (Instant, Duration, u64),
     /// Where.
@@ -174,6 +178,7 @@ impl Keeper {
             forget: false,
             failed: false,
             due: after(Instant::now(), rate.every),
+            not_before: Instant::now(),
             last: (Instant::now(), Duration::ZERO, 0),
             taken: None,
             size: 0,
@@ -196,24 +201,68 @@ impl Keeper {
         if self.failed {
             return Ok(());
         }
-        // Where exactly it is, is known to a processor that counts alone.
-        let stands = behind_event || process.cpu().counters().is_some();
-        let stands = stands && self.taken.is_none_or(|taken| process.position() > taken);
+        self.make_room(process);
         let fullness = self.fullness(&journal);
         if self.writes && fullness > 0 {
             // The disk is to be bounded: the program waits.
             self.wait_for_worker(process);
         }
         let now = Instant::now();
-        let due = now >= self.due && self.size < self.rate.most && !self.is_too_soon(process, now);
-        if !self.writes && stands && (fullness > 0 || due) {
-            return self.keep(process, &journal, fullness > 0, comparisons);
+        let begins_segment = fullness > 0 && now >= self.not_before;
+        if !begins_segment && now < self.due {
+            self.have_it_come_back(process, now);
+            return Ok(());
         }
-        if self.kicks && !self.is_told && now < self.due {
+        // Where exactly it is, is known to a processor that counts alone.
+        let stands = behind_event || process.cpu().counters().is_some();
+        if !stands || self.taken.is_some_and(|taken| process.position() <= taken) {
+            return Ok(());
+        }
+        if !begins_segment && let Some(later) = self.later(process, now) {
+            self.put_off(later);
+            return Ok(());
+        }
+        self.keep(process, &journal, begins_segment, comparisons)
+    }
+
+    /// Gives the frames of the last one back if the program may need them.
+    fn make_room(&mut self, process: &mut Process) {
+        if self.held.is_none() || !is_scarce(process) {
+            return;
+        }
+        if self.writes {
+            self.wait_for_worker(process);
+        }
+        self.give_back(process);
+        self.forget = true;
+    }
+
+    /// Has the processor come back when the next one is due, where nobody else does, and where that helps.
+    fn have_it_come_back(&mut self, process: &mut Process, now: Instant) {
+        if self.kicks && !self.is_told && process.cpu().counters().is_some() {
             self.is_told = true;
             process.come_back_at(Some(clock(libc::CLOCK_MONOTONIC) + nanoseconds(self.due - now)));
         }
-        Ok(())
+    }
+
+    /// When there may be one that is due now, if that is later: another one is being written, the last has cost much, or there
+    /// are too many bytes.
+    fn later(&self, process: &Process, now: Instant) -> Option<Instant> {
+        if self.writes {
+            return Some(after(now, self.rate.every.clamp(SOON, AGAIN)));
+        }
+        if self.size >= self.rate.most {
+            return Some(after(now, Duration::MAX));
+        }
+        let (at, cost, copied) = self.last;
+        let (copy, _) = process.copy_costs();
+        let copies = u32::try_from(process.memory().copied() - copied).unwrap_or(u32::MAX);
+        let free = after(at, (cost + copy.saturating_mul(copies)).saturating_mul(self.rate.share));
+        (free > now).then_some(free)
+    }
+
+    fn put_off(&mut self, due: Instant) {
+        (self.due, self.is_told) = (due, false);
     }
 
     /// How often the current segment has grown by what a segment is to have.
@@ -230,20 +279,15 @@ impl Keeper {
         comparisons: u64,
     ) -> Result<(), ProcessError> {
         let before = Instant::now();
-        (self.due, self.is_told) = (after(before, self.rate.every), false);
-        let frames = process.memory().frames();
-        let is_scarce = frames.available() < frames.used();
-        if is_scarce {
-            self.give_back(process);
-            self.forget = true;
-            if !segment {
-                return Ok(());
-            }
+        self.put_off(after(before, self.rate.every));
+        if is_scarce(process) && !segment {
+            return Ok(());
         }
         let checkpoint = match process.checkpoint() {
             Ok(checkpoint) => checkpoint,
             Err(ProcessError::Memory(_)) => {
-                self.due = before + AGAIN;
+                self.put_off(before + AGAIN);
+                self.not_before = before + AGAIN;
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -293,14 +337,6 @@ impl Keeper {
                 None
             }
         }
-    }
-
-    /// Whether the last one has cost so much that another one would be too much.
-    fn is_too_soon(&self, process: &Process, now: Instant) -> bool {
-        let (at, cost, copied) = self.last;
-        let (copy, _) = process.copy_costs();
-        let copies = u32::try_from(process.memory().copied() - copied).unwrap_or(u32::MAX);
-        now < at + (cost + copy.saturating_mul(copies)).saturating_mul(self.rate.share)
     }
 
     fn give_back(&mut self, process: &mut Process) {
@@ -361,6 +397,12 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.join();
     }
+}
+
+/// Whether less memory is free than in use.
+fn is_scarce(process: &Process) -> bool {
+    let frames = process.memory().frames();
+    frames.available() < frames.used()
 }
 
 /// So long after a moment; where no clock goes that far, in a year.
