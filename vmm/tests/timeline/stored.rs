@@ -73,7 +73,7 @@ fn an_offset_behind_a_stored_checkpoint_is_exact() {
                 let mut timeline = Timeline::with_pace(recording, machine(replayer), NEVER).unwrap();
                 timeline.seek(goal).unwrap();
                 let state = state(&timeline);
-                assert_eq!(*expected.get_or_insert_with(|| state), state, "on {}", replayer.name());
+                assert_eq!(*expected.get_or_insert(state), state, "on {}", replayer.name());
             }
         }
     }
