@@ -9,7 +9,7 @@ const LEAST_ROOM: u64 = 1 << 20;
 
 /// What `record` keeps.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Options {
+pub(crate) struct Kept {
     /// Write a checkpoint this often, so that later seeks begin there; 0 for none (default: every 5 seconds, less often where
     /// checkpoints would take more than a hundredth of the time, and a gigabyte at most)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -19,7 +19,7 @@ pub(crate) struct Options {
     flight: Option<u64>,
 }
 
-impl Options {
+impl Kept {
     /// How often checkpoints are taken, if any are.
     pub(crate) fn rate(self) -> Option<Rate> {
         match self.checkpoint_every {

@@ -73,7 +73,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     crumbs: crumbs::Options,
     #[command(flatten)]
-    keeping: keeping::Options,
+    keeping: keeping::Kept,
     /// Leave the processor's counters alone, so that crumbs have no counts (those of the software CPU cost nothing)
     #[arg(long)]
     no_counters: bool,

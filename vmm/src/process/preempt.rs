@@ -255,21 +255,24 @@ impl Process {
                 self.machine.cpu.set_regs(&target.regs)?;
                 return self.preempted(Offset::State(*target));
             }
-            if retired >= latest {
+            if retired > latest {
                 return Err(self.not_found(target).into());
             }
+            // Behind the count there may be a page fault of the next instruction before the state is there.
             let bound = match until {
-                Until::Retired(count) => count.min(latest),
-                _ => latest,
+                Until::Retired(count) => count.min(latest.saturating_add(1)),
+                _ => latest.saturating_add(1),
             };
-            let stop = match until {
-                Until::Exit | Until::Retired(_) if known.is_some() => Until::Retired(bound),
-                Until::Exit | Until::Retired(_) => Until::AtOrRetired(target.regs.rip, bound),
-                other => other,
+            let stop = match (until, known) {
+                (Until::Exit | Until::Retired(_), Some(known)) if retired < known => {
+                    Until::Retired(bound.min(known))
+                }
+                (Until::Exit | Until::Retired(_), _) => Until::AtOrRetired(target.regs.rip, bound),
+                (other, _) => other,
             };
             match self.machine.run(stop)? {
                 Exit::Budget if matches!(stop, Until::Retired(_) | Until::AtOrRetired(..)) => {
-                    if bound < latest && self.retired() >= bound {
+                    if matches!(until, Until::Retired(count) if self.retired() >= count) {
                         return self.serve_exit(Exit::Budget);
                     }
                 }
