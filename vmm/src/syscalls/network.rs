@@ -8,7 +8,7 @@ use super::sockets::{ACCEPT, FAMILY, HOW, LEVEL, MESSAGE, OPTION_NAME, PROTOCOL,
 use super::structs::{INT, OPTION, SOCKADDR, TIMESPEC, TWO_FDS};
 
 rows! {
-    41 socket(domain: Enum(FAMILY), kind: Flags(&TYPE), protocol: By(&PROTOCOL)) -> Fd, Host;
+    41 socket(domain: Enum(FAMILY), kind: Flags(&TYPE), protocol: By(&PROTOCOL)) -> Fd, Mixed;
     42 connect(sockfd: Fd, addr: In(Sized(&SOCKADDR, 2)), addrlen: Int) -> Int, Mixed;
     43 accept(sockfd: Fd, addr: Out(PointedBy(2, &SOCKADDR)), addrlen: InOut(Struct(&INT))) -> Fd, Mixed;
     44 sendto(sockfd: Fd, buf: In(Arg(2)), len: Size, flags: Flags(&MESSAGE),
@@ -17,13 +17,13 @@ rows! {
         src_addr: Out(PointedBy(5, &SOCKADDR)), addrlen: InOut(Struct(&INT))) -> Size, Mixed;
     46 sendmsg(sockfd: Fd, msg: In(Message), flags: Flags(&MESSAGE)) -> Size, Mixed;
     47 recvmsg(sockfd: Fd, msg: Out(Message), flags: Flags(&MESSAGE)) -> Size, Mixed;
-    48 shutdown(sockfd: Fd, how: Enum(HOW)) -> Int, Host;
+    48 shutdown(sockfd: Fd, how: Enum(HOW)) -> Int, Mixed;
     49 bind(sockfd: Fd, addr: In(Sized(&SOCKADDR, 2)), addrlen: Int) -> Int, Mixed;
     50 listen(sockfd: Fd, backlog: Int) -> Int, Mixed;
     51 getsockname(sockfd: Fd, addr: Out(PointedBy(2, &SOCKADDR)), addrlen: InOut(Struct(&INT))) -> Int,
-        Host;
+        Mixed;
     52 getpeername(sockfd: Fd, addr: Out(PointedBy(2, &SOCKADDR)), addrlen: InOut(Struct(&INT))) -> Int,
-        Host;
+        Mixed;
     53 socketpair(domain: Enum(FAMILY), kind: Flags(&TYPE), protocol: By(&PROTOCOL),
         sv: Out(Struct(&TWO_FDS))) -> Int, Mixed;
     54 setsockopt(sockfd: Fd, level: Enum(LEVEL), optname: By(&OPTION_NAME), optval: In(Sized(&OPTION, 4)),

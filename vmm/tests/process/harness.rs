@@ -10,7 +10,8 @@ use std::rc::Rc;
 use vmm::cpu_model::Model;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 use vmm::gate::{Event, Gate, GateError, Input, Preemption, Time};
-use vmm::process::{Capabilities, Launch, Parents, Process, Step, Streams, comparable};
+use vmm::launch::launch_here;
+use vmm::process::{Launch, Parents, Process, Step, Streams, comparable};
 use x86::state::Regs;
 
 /// Guest memory: much more than any of the programs touches.
@@ -169,6 +170,7 @@ impl Run {
     }
 
     fn launch(&self) -> Launch {
+        let here = launch_here(self.program.as_os_str(), &[], self.cpu).expect("the program is there");
         Launch {
             executable: fs::read(&self.program).expect("the program is there"),
             path: self.program.to_string_lossy().into_owned(),
@@ -181,7 +183,9 @@ impl Run {
             parents: Parents { parent: PID - 1, group: PID, session: PID },
             umask: 0o22,
             cpu: self.cpu,
-            capabilities: Capabilities::usual(true),
+            ids: here.ids,
+            groups: here.groups,
+            capabilities: here.capabilities,
             ..Launch::default()
         }
     }
