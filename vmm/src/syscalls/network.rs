@@ -3,7 +3,7 @@
 use super::rows;
 use super::shape::Extent::{Arg, Message, Messages, PointedBy, Result, Sized, Struct};
 use super::shape::Kind::{By, Enum, Fd, Flags, In, InOut, Int, Out, Size, Unsigned};
-use super::shape::Served::{Host, Mixed};
+use super::shape::Served::Mixed;
 use super::sockets::{ACCEPT, FAMILY, HOW, LEVEL, MESSAGE, OPTION_NAME, PROTOCOL, TYPE};
 use super::structs::{INT, OPTION, SOCKADDR, TIMESPEC, TWO_FDS};
 
