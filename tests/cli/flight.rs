@@ -25,7 +25,8 @@ const READER: &str = r"
         return crash((int *)8);
     }";
 
-const ROOM: u64 = 1 << 20;
+/// Room for several segments of a program whose checkpoint has half a million bytes.
+const ROOM: u64 = 4 << 20;
 
 fn size(place: &Place, recording: &str) -> u64 {
     let segments = fs::read_dir(place.path(recording).join("flight")).expect("a flight recorder's segments");
@@ -54,7 +55,7 @@ fn a_window_is_bounded_and_its_crash_is_certified() {
     let Some(_program) = place.compile("reader", READER) else { return };
     for recorder in engines() {
         let start =
-            ["record", "--engine", recorder, "--flight", "1M", "-o", recorder, "--", "./reader", "600"];
+            ["record", "--engine", recorder, "--flight", "4M", "-o", recorder, "--", "./reader", "600"];
         let recorded = place.gretel(&start);
         assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
         assert!(recorded.err.contains("the window begins at event"), "{}", recorded.err);

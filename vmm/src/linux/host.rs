@@ -54,16 +54,25 @@ pub(super) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u32) -> Resu
     }
 }
 
+/// So often a path is tried again that something else was renamed under.
+const MOST_RACES: usize = 16;
+
 /// openat2 with these flags, mode and rules; links of /proc to open files are not followed, and nothing in a /proc is opened: ENOENT.
 pub(super) fn open_by(directory: RawFd, path: &CStr, how: [u64; 3]) -> Result<OwnedFd, i64> {
     let missing = -i64::from(libc::ENOENT);
     let [flags, mode, rules] = how;
     let how = [flags | super::word(i64::from(libc::O_CLOEXEC)), mode, rules | libc::RESOLVE_NO_MAGICLINKS];
-    // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
-    let opened = owned(unsafe {
-        let size = size_of_val(&how) as u64;
-        raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
-    });
+    let open = || {
+        // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
+        owned(unsafe {
+            let size = size_of_val(&how) as u64;
+            raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
+        })
+    };
+    // With rules, a way over `..` is to be tried again while somewhere in the system something is renamed (openat2(2)).
+    let again =
+        |opened: &Result<OwnedFd, i64>| matches!(opened, Err(error) if *error == -i64::from(libc::EAGAIN));
+    let opened = (0..MOST_RACES).map(|_| open()).find(|opened| !again(opened)).unwrap_or_else(open);
     match opened {
         Ok(file) if is_proc(file.as_raw_fd()) => Err(missing),
         Err(error) if error == -i64::from(libc::ELOOP) && rules & libc::RESOLVE_NO_SYMLINKS == 0 => {
