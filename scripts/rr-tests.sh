@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the test programs of rr natively and under gretel, and says where they differ.
 #
-#   scripts/rr-tests.sh SRC [--engine soft|kvm|both] [--limit SECONDS] [--out DIR] [--only REGEX] [--gretel FILE]
+#   scripts/rr-tests.sh SRC [--engine soft|kvm|both] [--limit SECONDS] [--jobs N] [--out DIR] [--only REGEX]
+#                       [--gretel FILE]
 #
 # SRC is a checkout of rr (https://github.com/rr-debugger/rr); its src/test/*.c and src/test/x86/*.c are the programs.
 # Each is compiled dynamically and run natively, as an ordinary user in an empty folder, with the arguments and the
@@ -17,7 +18,7 @@
 set -euo pipefail
 
 readonly columns=$'test\tnative\tsoft\tkvm\tsoft>soft\tsoft>kvm\tkvm>soft\tkvm>kvm\tnote'
-readonly first_user=61001 # of two that nobody else is
+readonly first_user=61001 # of as many as there are jobs, that nobody else is
 
 say() { echo "rr-tests: $*" >&2; }
 die() { say "$*"; exit 120; }
@@ -239,13 +240,14 @@ summarize() {
 }
 
 main() {
-    local only=. engine=both
+    local only=. engine=both jobs=2
     SRC= LIMIT=60 OUT=rr-tests-out
     GRETEL=$(dirname "$0")/../${CARGO_TARGET_DIR:-target}/release/gretel
     while [ $# -gt 0 ]; do
         case $1 in
         --engine) engine=${2:?} && shift 2 ;;
         --limit) LIMIT=${2:?} && shift 2 ;;
+        --jobs) jobs=${2:?} && shift 2 ;;
         --out) OUT=${2:?} && shift 2 ;;
         --only) only=${2:?} && shift 2 ;;
         --gretel) GRETEL=${2:?} && shift 2 ;;
@@ -275,7 +277,7 @@ main() {
     export SRC LIMIT OUT GRETEL ENGINES DEVICE
     find "$SRC/src/test" "$SRC/src/test/x86" -maxdepth 1 -name '*.c' | sort | grep -E "$only" >"$OUT/sources" ||
         die "no program matches $only"
-    xargs -a "$OUT/sources" -P 2 --process-slot-var=SLOT -d '\n' -n 1 "$0" --one
+    xargs -a "$OUT/sources" -P "$jobs" --process-slot-var=SLOT -d '\n' -n 1 "$0" --one
     summarize
 }
 
