@@ -8,7 +8,7 @@ use crate::found::Found;
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Preemption, Time};
 use crate::journal::reader::Place;
 use crate::journal::schema::digest_regs;
-use crate::journal::{Damage, JournalError, Reader, Record};
+use crate::journal::{Damage, End, JournalError, Reader, Record};
 use crate::position::Offset;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -106,11 +106,20 @@ impl Tape {
         };
         let Some(offset) = self.look(event)? else { return Ok(None) };
         let count = self.found.borrow().count(self.events.get());
-        let time = match &*self.source.borrow() {
-            Source::Journal(reader) => time_of(reader.second()),
-            Source::Kept(records, next) => time_of(records.get(*next + 1)),
-        };
-        Ok(Some(Preemption { offset, count, time }))
+        Ok(Some(Preemption { offset, count, time: self.look_behind(time_of) }))
+    }
+
+    /// Whether the program ends behind the next record.
+    pub(crate) fn ends_behind_next(&self) -> bool {
+        self.look_behind(|record| matches!(record, Some(Record::End(End::Exited(_) | End::Killed(_)))))
+    }
+
+    /// The record behind the next one, if it is of the same event.
+    fn look_behind<T>(&self, see: impl FnOnce(Option<&Record>) -> T) -> T {
+        match &*self.source.borrow() {
+            Source::Journal(reader) => see(reader.second()),
+            Source::Kept(records, next) => see(records.get(*next + 1)),
+        }
     }
 
     /// How many events were begun.
