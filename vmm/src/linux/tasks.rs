@@ -273,6 +273,11 @@ impl Tasks {
         self.slice
     }
 
+    /// Whether slices are random.
+    pub(crate) fn slices_are_random(&self) -> bool {
+        self.chance.is_some()
+    }
+
     /// Whether the one that runs has had its share. Random slices end by preemption alone, so that they do not depend on
     /// what time it was shown.
     pub(crate) fn slice_is_over(&self, now: Time) -> bool {

@@ -72,7 +72,7 @@ impl Process {
     /// What has retired since the program's start, if the processor that recorded counts exactly.
     pub(crate) fn counted_since_start(&self) -> Option<Counters> {
         let recorder = self.pace.spare.as_ref().map_or_else(|| self.machine.cpu.kind(), |spare| spare.kind());
-        self.machine.cpu.counters().filter(|_| recorder == EngineKind::Soft)
+        self.machine.cpu.counters().filter(|_| recorder == EngineKind::Soft && !self.counts_late)
     }
 
     /// How often a store found its page shared with a checkpoint or another process.

@@ -40,6 +40,7 @@ pub use checkpoint::Checkpoint;
 use exit::{Action, decide, vector};
 use iced_x86::{Decoder, DecoderOptions};
 use lbr::Armed;
+use lbr::crumb::Counts;
 use machine_reads::{LONGEST, Needs, Read};
 use preempt::Pace;
 use std::cell::Cell;
@@ -208,6 +209,7 @@ impl Process {
     fn at_event(&mut self) {
         self.events += 1;
         self.retired_at_event = self.retired();
+        self.pace.segment_begins = true;
     }
 
     fn retired(&self) -> u64 {
@@ -236,7 +238,8 @@ impl Process {
 
     /// Tells the gate of an exit.
     fn tell(&mut self, action: &Action) {
-        let (regs, counts) = (self.machine.cpu.regs(), self.machine.cpu.counts());
+        let regs = self.machine.cpu.regs();
+        let counts = if self.pace.lent { Counts::default() } else { self.machine.cpu.counts() };
         if let Some(exit) = action.crumb(regs) {
             let resident = Cell::new(None);
             let space = self.spaces.get(self.space);

@@ -45,6 +45,11 @@ pub(super) struct Pace {
     pub(super) spare: Option<Box<dyn Cpu>>,
     /// The software CPU runs, whichever was asked for.
     pub(super) exactly: bool,
+    /// While recording: it runs a slice that is too short for the processor that was asked for. What it has counted is not
+    /// all that retired.
+    pub(super) lent: bool,
+    /// An event has been served, and nothing has run since.
+    pub(super) segment_begins: bool,
     /// The caller of [`Process::step`] wants it to return about then, by the host's monotonic clock in nanoseconds.
     look: Option<u64>,
 }
@@ -69,14 +74,41 @@ impl Pace {
 impl Process {
     /// Runs the processor, and serves its exit.
     pub(super) fn run(&mut self, until: Until) -> Result<Step, ProcessError> {
+        let begins = std::mem::take(&mut self.pace.segment_begins);
         match self.gate.preemption()? {
             Some(preemption) => self.run_to(&preemption, until),
             None if self.gate.replaying() => {
                 self.come_back()?;
                 self.run_and_look(until, None)
             }
-            None => self.run_and_preempt(until),
+            None => {
+                if begins {
+                    self.suit_slice()?;
+                }
+                self.run_and_preempt(until)
+            }
         }
+    }
+
+    /// While recording, at the beginning of a segment: random slices that end before a kick could come are run by count, on the
+    /// software CPU; not where the other one fills branch records.
+    fn suit_slice(&mut self) -> Result<(), ProcessError> {
+        let tasks = &self.kernel.tasks;
+        let short = tasks.slices_are_random()
+            && tasks.slice() < SOONEST
+            && tasks.any_ready()
+            && self.records.is_none();
+        if !short && !self.pace.lent || short && self.machine.cpu.counters().is_some() {
+            return Ok(());
+        }
+        // Nobody counts what the other one retires.
+        self.machine.cpu.stop_counting();
+        self.counts_late = true;
+        let left = self.pace.slice_left(self.retired());
+        self.exchange()?;
+        self.pace.set_slice_left(self.retired(), left);
+        self.pace.lent = short;
+        Ok(())
     }
 
     /// While recording: runs to an exit, or until the task has had its share or a timer is due.
