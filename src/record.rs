@@ -205,6 +205,9 @@ fn write_core(
     if !dump::leaves_core(&death) {
         return Ok(false);
     }
+    if recorded.process.first_died_before() {
+        return Ok(recording.core().exists());
+    }
     let captured = branches.capture(recorded.process.cpu_mut(), wanted);
     let origin = format!(
         "gretel: {}\nrecorded on: {}\nevents: {}\n{}",
@@ -228,14 +231,14 @@ fn write_core(
     Ok(true)
 }
 
-/// Writes the core of a process that a signal ended while others went on.
+/// Writes the core of a process that a signal ended while others went on: of the first, that of the recording.
 fn write_other_core(recording: &Recording, process: &mut Process, death: Death, branches: Option<Captured>) {
     if !death.leaves_core() {
         return;
     }
     let about = About {
         death,
-        auxv: Vec::new(),
+        auxv: process.auxv(),
         origin: format!(
             "gretel: {}\nrecorded on: {}\n{}",
             env!("CARGO_PKG_VERSION"),
@@ -247,7 +250,7 @@ fn write_other_core(recording: &Recording, process: &mut Process, death: Death, 
         crumbs: of_core(recording),
         contexts: contexts_of_core(recording),
     };
-    let path = recording.core_of(process.pid());
+    let path = if process.is_first() { recording.core() } else { recording.core_of(process.pid()) };
     if let Err(error) = dump::write_core(&path, process, &about) {
         eprintln!("gretel: process {} left no core: {error}", process.pid());
     }
@@ -280,7 +283,8 @@ fn summarize(recording: &Recording, recorded: &Recorded, crashed: bool) {
         End::Killed(death) => {
             let name = vmm::elfcore::signal_name(death.signal).unwrap_or("a signal");
             match death.code {
-                SI_KERNEL => format!("ended by {name}"),
+                // Of a sender, or of the kernel: there is no address.
+                SI_KERNEL | i32::MIN..=0 => format!("ended by {name}"),
                 _ => format!("ended by {name} (address {:#x})", death.address),
             }
         }

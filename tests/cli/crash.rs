@@ -97,6 +97,38 @@ int main(int argc, char **argv) { return outer(argc + 4) + 1; }
 "#;
 
 /// Functions that were inlined have frames of their own, with the lines that gdb shows.
+/// The recording's core is that of its first process where it died, whatever ends last; and it has branch records, though the
+/// program has only begun.
+#[test]
+fn the_first_process_may_die_while_others_go_on() {
+    let place = Place::new();
+    for engine in engines() {
+        let script = "(sleep 0.3; kill -ABRT $(sh -c 'echo $PPID')) & kill -SEGV $$";
+        for force in [&["-o", engine][..], &["-o", engine, "--force"]] {
+            let start = [&["record", "--engine", engine], force, &["--", "busybox", "sh", "-c", script]];
+            let recorded = place.gretel(&start.concat());
+            assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+            assert!(!recorded.err.contains("has no branch records"), "{}", recorded.err);
+        }
+        for replayer in engines() {
+            assert_eq!(place.replay(engine, replayer)["status_or_signal"], 11);
+        }
+        let (first, cores) = (core(&place, &[engine]), other_cores(&place, engine));
+        assert_eq!(first["signal"]["name"], "SIGSEGV");
+        let [other] = &cores[..] else { panic!("one other core, of the last recording: {cores:?}") };
+        assert_eq!(core(&place, &[other])["signal"]["name"], "SIGABRT");
+        assert!(!other.ends_with(&format!("core.{}", first["process"]["pid"])), "{other}");
+        let synth = place.gretel(&["synth", engine, "--time", "5"]);
+        assert!(!synth.err.contains("panicked"), "{}", synth.err);
+    }
+}
+
+fn other_cores(place: &Place, recording: &str) -> Vec<String> {
+    let names = fs::read_dir(place.path(recording)).expect("the recording's folder");
+    let names = names.map(|entry| entry.expect("an entry").path().to_string_lossy().into_owned());
+    names.filter(|name| name.contains("core.")).collect()
+}
+
 #[test]
 fn inlined_functions_are_in_the_stack_as_in_gdb() {
     let place = Place::new();

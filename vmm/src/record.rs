@@ -238,10 +238,15 @@ fn drive(
     died: OnDeath<'_>,
 ) -> Result<End, ProcessError> {
     let mut pace = Pace { next: Instant::now() + DIGEST_EVERY };
+    let mut told = false;
     loop {
         let events_before = shared.events.get();
         let step = process.step()?;
         shared.writer.mark_whole();
+        if !told && process.first_has_ended() {
+            told = true;
+            tracing::warn!("the first process has ended; others go on, and the recording until they end");
+        }
         if step == Step::Running {
             shared.recent.borrow_mut().keep_if_due(process, shared.events.get())?;
         }

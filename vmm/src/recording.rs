@@ -112,6 +112,9 @@ impl Recording {
         if !(earlier && force) {
             return Err(RecordingError::Occupied { dir: dir.to_owned(), recording: earlier });
         }
+        for path in recording.other_cores().map_err(write)? {
+            removed(fs::remove_file(&path), path)?;
+        }
         for path in [
             recording.journal(),
             recording.program(),
@@ -237,6 +240,19 @@ impl Recording {
     #[must_use]
     pub fn core_of(&self, pid: i32) -> PathBuf {
         self.dir.join(format!("core.{pid}"))
+    }
+
+    /// The cores of processes that are not the first.
+    fn other_cores(&self) -> io::Result<Vec<PathBuf>> {
+        let is_pid = |name: &str| name.strip_prefix("core.").is_some_and(|pid| pid.parse::<i32>().is_ok());
+        let mut cores = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            if entry.file_name().to_str().is_some_and(is_pid) {
+                cores.push(entry.path());
+            }
+        }
+        Ok(cores)
     }
 
     /// The path of the one virtual CPU's crumbs, whether or not there are any.

@@ -25,6 +25,12 @@ pub enum TrailError {
     /// The model of the branch records refuses.
     #[error("the model of the branch records: {0}")]
     Capture(String),
+    /// The first process died while others went on.
+    #[error(
+        "the crash is not at the end of the recording, since other processes went on: \
+         its branch records, if there are any, are in its core"
+    )]
+    DiedBefore,
     /// The recorded program did not crash.
     #[error("the recording does not end in a crash, so there are no last branches before one")]
     NoCrash,
@@ -50,6 +56,7 @@ pub struct Derived {
 pub fn derive(recording: &Recording, records: u32, filter: Filter) -> Result<Derived, TrailError> {
     let mut timeline = on_software_cpu(recording)?;
     let Some(End::Killed(death)) = timeline.run_to_end()?.end else { return Err(TrailError::NoCrash) };
+    crashed_at_end(&timeline)?;
     let counters = timeline.replay().process().cpu().counters().unwrap_or_default();
     // A call stack begins with the program.
     let mut back = if filter.is_call_stack() { u64::MAX } else { FIRST_LOOK_BACK };
@@ -128,6 +135,7 @@ impl Tail {
     pub fn open(recording: &Recording, count: u64) -> Result<Tail, TrailError> {
         let mut timeline = on_software_cpu(recording)?;
         timeline.run_to_end()?;
+        crashed_at_end(&timeline)?;
         let total = retired(&timeline);
         timeline.seek_retired(total.saturating_sub(count))?;
         Ok(Tail { timeline, total })
@@ -192,6 +200,11 @@ pub fn tail_log(recording: &Recording, count: u64) -> Result<Vec<u64>, TrailErro
     }
     let surplus = log.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
     Ok(log.split_off(surplus))
+}
+
+/// Whether the end of a recording is where its first process ended.
+fn crashed_at_end(timeline: &Timeline) -> Result<(), TrailError> {
+    if timeline.replay().process().first_died_before() { Err(TrailError::DiedBefore) } else { Ok(()) }
 }
 
 fn on_software_cpu(recording: &Recording) -> Result<Timeline, TrailError> {

@@ -22,7 +22,12 @@ const EMPTY: Entry = Entry { page: u64::MAX, frame: 0 };
 #[derive(Clone)]
 pub(crate) struct Tlb {
     entries: Box<[Entry; ENTRIES]>,
+    /// The slots that were filled since the last [`Tlb::clear`], if they are no more than [`FEW`]; then one more.
+    filled: Vec<u16>,
 }
+
+/// So many entries are cleared one by one: whoever asks often what was written finds few.
+const FEW: usize = 32;
 
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
 #[inline(always)]
@@ -32,7 +37,7 @@ const fn slot(page: u64) -> usize {
 
 impl Tlb {
     pub(crate) fn new() -> Tlb {
-        Tlb { entries: Box::new([EMPTY; ENTRIES]) }
+        Tlb { entries: Box::new([EMPTY; ENTRIES]), filled: Vec::with_capacity(FEW + 1) }
     }
 
     /// The RAM offset of `va` if its page is cached.
@@ -54,6 +59,9 @@ impl Tlb {
     pub(crate) fn insert(&mut self, va: u64, frame: u64) {
         let page = va / PAGE_SIZE;
         self.entries[slot(page)] = Entry { page, frame: frame / PAGE_SIZE };
+        if self.filled.len() <= FEW {
+            self.filled.push(u16::try_from(slot(page)).expect("there are fewer entries"));
+        }
     }
 
     pub(crate) fn remove(&mut self, va: u64) {
@@ -72,6 +80,11 @@ impl Tlb {
     }
 
     pub(crate) fn clear(&mut self) {
-        self.entries.fill(EMPTY);
+        if self.filled.len() > FEW {
+            self.entries.fill(EMPTY);
+        }
+        for slot in self.filled.drain(..) {
+            self.entries[usize::from(slot)] = EMPTY;
+        }
     }
 }

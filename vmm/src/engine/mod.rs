@@ -196,6 +196,10 @@ pub trait Cpu {
     fn read_msrs(&mut self, indices: &[u32]) -> Result<Vec<u64>, EngineError>;
     /// Writes model-specific registers as KVM_SET_MSRS does: gives the number written before the first refusal.
     fn write_msrs(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError>;
+    /// The frames that the guest has written since the last call, or ever, where the processor knows them.
+    fn take_written(&mut self) -> Option<Vec<Phys>> {
+        None
+    }
     /// A handle by which another thread, or a signal handler, makes [`Cpu::run`] come back.
     fn interrupter(&self) -> Interrupter;
 }

@@ -306,6 +306,10 @@ impl Cpu for SoftCpu {
         Ok(entries.iter().take_while(|(index, value)| self.branches.write(*index, *value)).count())
     }
 
+    fn take_written(&mut self) -> Option<Vec<Phys>> {
+        Some(self.interpreter.cpu_mut().take_written())
+    }
+
     fn interrupter(&self) -> Interrupter {
         self.interrupter.clone()
     }

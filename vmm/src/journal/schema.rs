@@ -26,8 +26,9 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
 /// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
 /// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of
-/// several kinds, there are preemptions, and the header has all that the program takes over.
-pub const VERSION: u32 = 4;
+/// several kinds, there are preemptions, and the header has all that the program takes over; since 5 the digest of memory is a
+/// sum over lines.
+pub const VERSION: u32 = 5;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the

@@ -50,7 +50,8 @@ impl Chance {
     pub(crate) fn slice(&mut self) -> u64 {
         if self.alike == 0 {
             self.alike = 1 + self.next() % ALIKE;
-            let (least, most) = if self.next() % LONG_IN == 0 { (SHORT, LONGEST) } else { (SHORTEST, SHORT) };
+            let (least, most) =
+                if self.next().is_multiple_of(LONG_IN) { (SHORT, LONGEST) } else { (SHORTEST, SHORT) };
             let doublings = (most / least).ilog2();
             self.scale = least << (self.next() % u64::from(doublings + 1));
         }

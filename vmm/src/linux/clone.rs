@@ -89,6 +89,49 @@ pub(super) fn vfork(kernel: &mut Kernel, guest: &mut Guest<'_>) -> Served {
     start(kernel, guest, &Wanted { flags, signal: libc::SIGCHLD, ..Wanted::default() })
 }
 
+/// unshare: the task that runs gets copies of what it shared. Namespaces are those of a kernel that has none for its users.
+pub(super) fn unshare(kernel: &mut Kernel, flags: u64) -> Served {
+    const OWN: i32 = libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SYSVSEM;
+    const OF_THREADS: i32 = libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_VM;
+    const NAMESPACES: i32 = libc::CLONE_NEWNS
+        | libc::CLONE_NEWCGROUP
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET;
+    let (wanted, task) = (int(flags), kernel.tasks.current());
+    let (files, place, group) = (task.files, task.place, task.group);
+    if flags >> 32 != 0 || wanted & !(OWN | OF_THREADS | NAMESPACES | libc::CLONE_NEWUSER) != 0 {
+        return errno(libc::EINVAL);
+    }
+    if wanted & OF_THREADS != 0 && kernel.tasks.of_group(group).count() > 1 {
+        return errno(libc::EINVAL);
+    }
+    if wanted & libc::CLONE_NEWUSER != 0 {
+        return kernel.refuse("unshare of a user namespace", libc::EINVAL);
+    }
+    if wanted & NAMESPACES != 0 {
+        return kernel.refuse("unshare of a namespace", libc::EPERM);
+    }
+    if wanted & libc::CLONE_FILES != 0 {
+        let own = kernel.tables.insert(kernel.tables.get(files).clone());
+        kernel.tables.release(files);
+        kernel.tasks.current_mut().files = own;
+    }
+    if wanted & libc::CLONE_FS != 0 {
+        let own = kernel.places.insert(kernel.places.get(place).clone());
+        kernel.places.release(place);
+        kernel.tasks.current_mut().place = own;
+    }
+    Ok(0)
+}
+
+/// setns: there is one namespace of each kind, and who may enter one is told that it may not.
+pub(super) fn setns(kernel: &mut Kernel, file: i32) -> Served {
+    kernel.files().get(file)?;
+    kernel.refuse("setns", libc::EPERM)
+}
+
 /// Whether the flags fit together, as the kernel wants it (`copy_process` of kernel/fork.c).
 fn check(wanted: &Wanted) -> Served<()> {
     let has = |flag| wanted.has(flag);
@@ -174,7 +217,7 @@ impl Kernel {
         let group = if wanted.has(libc::CLONE_THREAD) { creator.group } else { id };
         let keeps_stack = !wanted.has(libc::CLONE_VM) || wanted.has(libc::CLONE_VFORK);
         let (name, own, scheduling) = (creator.name, creator.group, creator.scheduling.inherited());
-        let signals = creator.signals.inherited(keeps_stack);
+        let (signals, sieve) = (creator.signals.inherited(keeps_stack), creator.sieve.clone());
         let files = match wanted.has(libc::CLONE_FILES) {
             true => self.tables.share(files),
             false => self.tables.insert(self.tables.get(files).clone()),
@@ -211,6 +254,7 @@ impl Kernel {
             cpu: 0,
             started: self.clock.shown().monotonic,
             scheduling,
+            sieve,
             state: None,
         }
     }

@@ -23,6 +23,11 @@ pub(super) fn create(kernel: &mut Kernel, guest: &mut Guest<'_>, flags: i32) -> 
     kernel.files_mut().install(OpenFile::new(file), flags & libc::EPOLL_CLOEXEC != 0, 0)
 }
 
+/// epoll_create, whose size only has to be above zero.
+pub(super) fn create_sized(kernel: &mut Kernel, guest: &mut Guest<'_>, size: i32) -> Served {
+    if size <= 0 { errno(libc::EINVAL) } else { create(kernel, guest, 0) }
+}
+
 pub(super) fn eventfd(kernel: &mut Kernel, guest: &mut Guest<'_>, value: u64, flags: i32) -> Served {
     kernel.files().free(0)?;
     let value = u32::from_le_bytes(int(value).to_le_bytes());

@@ -66,6 +66,8 @@ pub(super) struct Group {
     pub(super) barriers: i32,
     /// PR_SET_THP_DISABLE.
     pub(super) no_huge_pages: bool,
+    /// What PR_MCE_KILL chose.
+    pub(super) machine_check: u8,
     /// Processor time, in nanoseconds: its own, and of the children that it has waited for.
     pub(super) cpu: u64,
     pub(super) children_cpu: u64,
@@ -73,7 +75,7 @@ pub(super) struct Group {
 plain!(struct Group {
     parent, process_group, session, terminal, hung_up, exit_signal, pending, ended, ending, stopped, news,
     credentials, limits, path, arguments, start, started, oom_score_adj, reaps, dumpable, executed, barriers,
-    no_huge_pages, cpu, children_cpu
+    no_huge_pages, machine_check, cpu, children_cpu
 });
 
 /// All processes by id, the zombies included.

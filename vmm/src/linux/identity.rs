@@ -4,8 +4,10 @@
 use super::arena::Id;
 use super::capabilities::{SETGID, SETUID};
 use super::groups::{Group, LIMITS};
+use super::prctl::MCE_KILL_DEFAULT;
 use super::proc::start::Start;
 use super::scheduling::Scheduling;
+use super::seccomp::Sieve;
 use super::signals::{Pending, TaskSignals};
 use super::tasks::{Doing, NAME, Task};
 use super::{Guest, Kernel, Served, errno, host, int};
@@ -69,6 +71,7 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         executed: true,
         barriers: 0,
         no_huge_pages: false,
+        machine_check: MCE_KILL_DEFAULT,
         cpu: 0,
         children_cpu: 0,
     };
@@ -86,6 +89,7 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         robust: 0,
         vfork_parent: None,
         parent_death_signal: 0,
+        sieve: Sieve::default(),
         cpu: 0,
         started: 0,
         scheduling: Scheduling::default(),

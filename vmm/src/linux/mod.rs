@@ -46,6 +46,7 @@ mod prctl;
 mod proc;
 mod processor;
 mod scheduling;
+mod seccomp;
 mod sendfile;
 mod sharing;
 mod signals;
@@ -82,6 +83,9 @@ pub(crate) use proc::start::Start;
 pub(crate) use signals::{Delivery, Interruption, deliver, interrupt};
 pub(crate) use tasks::Next;
 pub(crate) use wait::{Again, Wait, Waited};
+
+/// Linux has no call of this number or above.
+const NO_CALLS: u64 = 1024;
 
 /// A clock that no program has seen yet.
 pub(crate) fn time_of_guest() -> time::Clock {
@@ -350,6 +354,11 @@ impl Kernel {
         (&group.path, &group.arguments)
     }
 
+    /// The auxiliary vector that the loaded process was started with, as it lay on its stack.
+    pub(crate) fn auxiliary(&self) -> &[u8] {
+        &self.group().start.auxiliary
+    }
+
     /// Whether there are tasks of other processes.
     pub(crate) fn has_other_processes(&self) -> bool {
         let own = self.tasks.current().group;
@@ -366,7 +375,11 @@ impl Kernel {
     ) -> Result<Outcome, ProcessError> {
         self.again = again;
         let other_user = self.become_caller(guest, number, &arguments)?;
-        let served = table::serve(self, guest, number, arguments);
+        let served = match self.sifted(guest, number, &arguments) {
+            Ok(None) => table::serve(self, guest, number, arguments),
+            Ok(Some(outcome)) => Ok(outcome),
+            Err(stop) => Err(stop),
+        };
         if other_user {
             self.become_recorder();
         }
@@ -396,6 +409,19 @@ impl Kernel {
             self.show(guest)?;
         }
         Ok(outcome)
+    }
+
+    /// What the task's own filters make of a call that it begins.
+    fn sifted(
+        &mut self,
+        guest: &mut Guest<'_>,
+        number: u64,
+        arguments: &[u64; 6],
+    ) -> Served<Option<Outcome>> {
+        if self.again.why.is_some() {
+            return Ok(None);
+        }
+        seccomp::sift(self, guest, number, arguments)
     }
 
     /// The time stamp counter at a machine read that was begun at the gate.
@@ -478,9 +504,9 @@ impl Kernel {
         self.next_object
     }
 
-    /// Reports a system call that is not served, once.
+    /// Answers a system call that is not served, and says so once; but not of numbers that no kernel knows.
     fn unknown(&mut self, number: u64) -> Served<Outcome> {
-        if self.reported.insert(number) {
+        if number < NO_CALLS && self.reported.insert(number) {
             tracing::warn!("system call {} ({number}) is not supported: ENOSYS", call_name(number));
         }
         errno(libc::ENOSYS)

@@ -1,8 +1,12 @@
 //! prctl: what a process may set about itself.
 
-use super::{Guest, Kernel, Served, capabilities, clone, errno, int};
+use super::{Guest, Kernel, Served, capabilities, clone, errno, int, seccomp};
 
-const MCE_KILL_DEFAULT: u64 = 2;
+/// What a process does at a machine check of its memory (PR_MCE_KILL_*).
+const MCE_KILL_LATE: u64 = 0;
+pub(super) const MCE_KILL_DEFAULT: u8 = 2;
+const MCE_KILL_CLEAR: u64 = 0;
+const MCE_KILL_SET: u64 = 1;
 /// What the time stamp counter does: PR_TSC_ENABLE.
 const TSC_ENABLE: u64 = 1;
 
@@ -71,15 +75,16 @@ pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
         }
         libc::PR_SET_TSC if value == TSC_ENABLE => Ok(0),
         libc::PR_SET_TSC => kernel.refuse("prctl PR_SET_TSC (a fault at each RDTSC)", libc::EINVAL),
-        libc::PR_GET_TIMING | libc::PR_GET_SECCOMP => Ok(0),
+        libc::PR_GET_TIMING => Ok(0),
+        libc::PR_GET_SECCOMP => Ok(kernel.tasks.current().sieve.mode()),
         libc::PR_SET_TIMING if value == 0 => Ok(0),
-        libc::PR_SET_SECCOMP => kernel.refuse("prctl PR_SET_SECCOMP", libc::EINVAL),
+        libc::PR_SET_SECCOMP => seccomp::set_mode(kernel, guest, value, third),
         libc::PR_SET_MM => kernel.refuse("prctl PR_SET_MM", libc::EPERM),
         libc::PR_MCE_KILL_GET => {
             only(&[value, third, fourth, fifth])?;
-            Ok(MCE_KILL_DEFAULT)
+            Ok(kernel.group().machine_check.into())
         }
-        libc::PR_MCE_KILL if value <= 1 => Ok(0),
+        libc::PR_MCE_KILL => set_machine_check(kernel, value, &rest),
         libc::PR_TASK_PERF_EVENTS_DISABLE | libc::PR_TASK_PERF_EVENTS_ENABLE => Ok(0),
         libc::PR_GET_TID_ADDRESS => {
             guest.write_words(value, &[kernel.tasks.current().clear_at_end])?;
@@ -93,6 +98,17 @@ pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
         // As a kernel answers that was built without it, or is older.
         _ => errno(libc::EINVAL),
     }
+}
+
+/// PR_MCE_KILL: kept, for no machine check comes.
+fn set_machine_check(kernel: &mut Kernel, operation: u64, rest: &[u64; 3]) -> Served {
+    let policy = match (operation, rest) {
+        (MCE_KILL_CLEAR, [0, 0, 0]) => MCE_KILL_DEFAULT,
+        (MCE_KILL_SET, [policy @ MCE_KILL_LATE..=2, 0, 0]) => u8::try_from(*policy).expect("at most two"),
+        _ => return errno(libc::EINVAL),
+    };
+    kernel.group_mut().machine_check = policy;
+    Ok(0)
 }
 
 fn flag(value: u64) -> Served<bool> {

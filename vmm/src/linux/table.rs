@@ -1,15 +1,51 @@
-//! The one list of system calls: which function serves which.
+//! Which function serves which system call. What a call is, and whether and by whom it is served, its row in
+//! [`crate::syscalls`] says; here are the functions, and what holds the two together.
 
 use super::signals::calls as signals;
 use super::{
     Guest, Kernel, Outcome, Served, capabilities, children, clone, epoll, errno, exec, exit, files, futex,
     identity, int, ipc, limits, locks, memory, network, passthrough, pidfd, polling, prctl, processor,
-    scheduling, sendfile, sharing, sources, terminal, time, timers, transfer, usage,
+    scheduling, seccomp, sendfile, sharing, sources, terminal, time, timers, transfer, usage,
 };
+use crate::syscalls::{self, shape::Served as By};
 
-/// Serves a call, or says that there is none of this number.
+/// Makes of a list of calls the numbers in it, `SERVED`, and the function that serves one of them.
+macro_rules! calls {
+    ($(#[$meta:meta])* fn $serve:ident($kernel:ident, $guest:ident, $call:ident, $a:ident)
+        { $($($number:path)|+ => $server:expr),* $(,)? }) => {
+        /// The calls of this list.
+        pub(in crate::linux) const SERVED: &[i64] = &[$($($number),+),*];
+
+        $(#[$meta])*
+        pub(in crate::linux) fn $serve(
+            $kernel: &mut $crate::linux::Kernel,
+            $guest: &mut $crate::linux::Guest<'_>,
+            $call: i64,
+            $a: &[u64; 6],
+        ) -> Option<$crate::linux::Served> {
+            Some(match $call {
+                $($($number)|+ => $server,)*
+                _ => return None,
+            })
+        }
+    };
+}
+pub(super) use calls;
+
+/// The calls after which the task does not go on as after another.
+const TURNS: &[i64] =
+    &[libc::SYS_exit, libc::SYS_exit_group, libc::SYS_rt_sigreturn, libc::SYS_execve, libc::SYS_execveat];
+
+/// Serves a call as its row in the table says.
 pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, number: u64, a: [u64; 6]) -> Served<Outcome> {
-    let Ok(call) = i64::try_from(number) else { return kernel.unknown(number) };
+    let Some(row) = syscalls::find(number) else { return kernel.unknown(number) };
+    let call = i64::from(row.number);
+    match row.served {
+        By::Missing => return kernel.unknown(number),
+        By::Fixed(0, _) => return Ok(Outcome::Return(0)),
+        By::Fixed(error, _) => return errno(error),
+        By::Ours | By::Host | By::Mixed => {}
+    }
     match call {
         libc::SYS_exit => return exit::exit(kernel, guest, int(a[0]) & 0xff),
         libc::SYS_exit_group => return Ok(Outcome::Exit(int(a[0]) & 0xff)),
@@ -22,16 +58,12 @@ pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, number: u64, a: 
         .or_else(|| ipc::serve(kernel, guest, call, &a))
         .or_else(|| network::serve(kernel, guest, call, &a))
         .or_else(|| passthrough::serve(kernel, guest, call, &a));
-    match served {
-        Some(result) => result.map(Outcome::Return),
-        None => kernel.unknown(number),
-    }
+    served.expect("a call that is served has a server").map(Outcome::Return)
 }
 
-/// The calls that are more than a translation of arguments.
-#[rustfmt::skip]
-fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Option<Served> {
-    Some(match call {
+calls! {
+    /// The calls that are more than a translation of arguments.
+    fn own(kernel, guest, call, a) {
         // Memory.
         libc::SYS_brk => memory::brk(kernel, guest, a[0]),
         libc::SYS_mmap => memory::mmap(kernel, guest, a),
@@ -54,7 +86,7 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_fallocate => sharing::fallocate(kernel, guest, a),
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync | libc::SYS_syncfs | libc::SYS_sync_file_range => {
             sharing::settled(kernel, guest, call, a)
-        }
+        },
 
         // Reading and writing.
         libc::SYS_read => transfer::read(kernel, guest, int(a[0]), &[(a[1], a[2])], None),
@@ -66,6 +98,8 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_sendfile => sendfile::sendfile(kernel, guest, a),
         libc::SYS_preadv => transfer::readv(kernel, guest, a, true),
         libc::SYS_pwritev => transfer::writev(kernel, guest, a, true),
+        libc::SYS_preadv2 => transfer::readv2(kernel, guest, a),
+        libc::SYS_pwritev2 => transfer::writev2(kernel, guest, a),
 
         // Files and descriptors.
         libc::SYS_open => files::open(kernel, guest, libc::AT_FDCWD, a[0], int(a[1]), a[2]),
@@ -87,21 +121,18 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_umask => {
             let mask = u32::try_from(a[0] & 0o777).expect("nine bits");
             Ok(std::mem::replace(&mut kernel.place_mut().umask, mask).into())
-        }
+        },
         libc::SYS_chdir => files::chdir(kernel, guest, a[0]),
         libc::SYS_fchdir => files::fchdir(kernel, guest, int(a[0])),
-        libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => errno(libc::ENODATA),
-        libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => Ok(0),
         libc::SYS_ioctl => terminal::ioctl(kernel, guest, int(a[0]), a[1], a[2]),
         libc::SYS_poll => {
             let milliseconds = u64::try_from(int(a[2])).ok();
             polling::poll(kernel, guest, a[0], a[1], milliseconds.map(|time| time * 1_000_000))
-        }
+        },
         libc::SYS_ppoll => polling::ppoll(kernel, guest, a),
         libc::SYS_select => polling::select(kernel, guest, a, 1000),
         libc::SYS_pselect6 => polling::pselect(kernel, guest, a),
-        libc::SYS_epoll_create if int(a[0]) <= 0 => errno(libc::EINVAL),
-        libc::SYS_epoll_create => epoll::create(kernel, guest, 0),
+        libc::SYS_epoll_create => epoll::create_sized(kernel, guest, int(a[0])),
         libc::SYS_epoll_create1 => epoll::create(kernel, guest, int(a[0])),
         libc::SYS_epoll_ctl => epoll::control(kernel, guest, a),
         libc::SYS_epoll_wait => epoll::wait_for(kernel, guest, a),
@@ -117,6 +148,8 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_time => time::time(kernel, guest, a[0]),
         libc::SYS_nanosleep => time::sleep(kernel, guest, libc::CLOCK_MONOTONIC, 0, a[0], a[1]),
         libc::SYS_clock_nanosleep => time::sleep(kernel, guest, int(a[0]), int(a[1]), a[2], a[3]),
+        libc::SYS_settimeofday => time::settimeofday(kernel, a),
+        libc::SYS_clock_settime => time::clock_settime(kernel, guest, int(a[0]), a[1]),
         libc::SYS_getrusage => usage::getrusage(kernel, guest, int(a[0]), a[1]),
         libc::SYS_times => usage::times(kernel, guest, a[0]),
 
@@ -143,8 +176,6 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_rt_sigsuspend => signals::suspend(kernel, guest, a[0], a[1]),
         libc::SYS_rt_sigtimedwait => signals::timed_wait(kernel, guest, a),
         libc::SYS_pause => signals::pause(),
-        // Only the kernel calls it, for a call that nothing interrupted.
-        libc::SYS_restart_syscall => errno(libc::EINTR),
         libc::SYS_kill => signals::kill(kernel, int(a[0]), int(a[1])),
         libc::SYS_tkill => signals::tkill(kernel, int(a[0]), int(a[1])),
         libc::SYS_tgkill => signals::tgkill(kernel, int(a[0]), int(a[1]), int(a[2])),
@@ -154,6 +185,8 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         // Threads.
         libc::SYS_clone => clone::clone(kernel, guest, a),
         libc::SYS_clone3 => clone::clone3(kernel, guest, a[0], a[1]),
+        libc::SYS_unshare => clone::unshare(kernel, a[0]),
+        libc::SYS_setns => clone::setns(kernel, int(a[0])),
         libc::SYS_fork => clone::fork(kernel, guest),
         libc::SYS_vfork => clone::vfork(kernel, guest),
         libc::SYS_wait4 => children::wait4(kernel, guest, a),
@@ -190,6 +223,7 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_getrlimit => limits::getrlimit(kernel, guest, a[0], a[1]),
         libc::SYS_setrlimit => limits::setrlimit(kernel, guest, a[0], a[1]),
         libc::SYS_prctl => prctl::prctl(kernel, guest, a),
+        libc::SYS_seccomp => seccomp::seccomp(kernel, guest, a),
         libc::SYS_kcmp => prctl::kcmp(kernel, a),
         libc::SYS_capget => capabilities::capget(kernel, guest, a[0], a[1]),
         libc::SYS_capset => capabilities::capset(kernel, guest, a[0], a[1]),
@@ -213,11 +247,39 @@ fn own(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> O
         libc::SYS_ioprio_get => scheduling::ioprio_get(kernel, int(a[0]), int(a[1])),
         libc::SYS_ioprio_set => scheduling::ioprio_set(kernel, int(a[0]), int(a[1]), a[2]),
         libc::SYS_personality => identity::personality(kernel, a[0]),
-        // Refused for good, so that libc does without.
-        libc::SYS_rseq | libc::SYS_copy_file_range => errno(libc::ENOSYS),
-        libc::SYS_set_thread_area | libc::SYS_get_thread_area => {
-            kernel.refuse("set_thread_area, a segment of 32-bit programs", libc::ENOSYS)
+    }
+}
+
+/// A row says that a call is served where it has a server, and nowhere else: other rows do not compile.
+const _: () = {
+    let mut group = 0;
+    while group < syscalls::GROUPS.len() {
+        let rows = syscalls::GROUPS[group].1;
+        let mut n = 0;
+        while n < rows.len() {
+            let says = matches!(rows[n].served, By::Ours | By::Host | By::Mixed);
+            assert!(says == has_server(rows[n].number as i64), "a row and its server disagree");
+            n += 1;
         }
-        _ => return None,
-    })
+        group += 1;
+    }
+};
+
+const fn has_server(number: i64) -> bool {
+    contains(TURNS, number)
+        || contains(SERVED, number)
+        || contains(ipc::SERVED, number)
+        || contains(network::SERVED, number)
+        || passthrough::passes(number)
+}
+
+const fn contains(list: &[i64], number: i64) -> bool {
+    let mut n = 0;
+    while n < list.len() {
+        if list[n] == number {
+            return true;
+        }
+        n += 1;
+    }
+    false
 }

@@ -12,6 +12,7 @@ use super::arena::Id;
 use super::chance::Chance;
 use super::descriptors::Detached;
 use super::scheduling::Scheduling;
+use super::seccomp::Sieve;
 use super::signals::TaskSignals;
 use super::wait::{Again, Wait, Why};
 use crate::engine::EngineError;
@@ -70,6 +71,8 @@ pub(super) struct Task {
     /// The signal at its parent's death (PR_SET_PDEATHSIG), or zero.
     pub(super) parent_death_signal: i32,
     pub(super) scheduling: Scheduling,
+    /// What its calls pass.
+    pub(super) sieve: Sieve,
     /// Its processor time, in nanoseconds.
     pub(super) cpu: u64,
     /// When it was made, by the monotonic clock.
@@ -79,7 +82,7 @@ pub(super) struct Task {
 }
 plain!(struct Task {
     group, space, files, place, handlers, doing, stopped, signals, name, clear_at_end, robust,
-    vfork_parent, parent_death_signal, scheduling, cpu, started, state
+    vfork_parent, parent_death_signal, scheduling, sieve, cpu, started, state
 });
 
 impl Task {

@@ -1,5 +1,6 @@
 //! Time: what the gate says, shown in the vDSO's time page and never running backwards.
 
+use super::capabilities::SYS_TIME;
 use super::load::vdso;
 use super::timers::{Base, posix::cpu_clock};
 use super::wait::{Deadline, Interrupted, On, Wait, Why, wait};
@@ -69,6 +70,27 @@ impl Clock {
         self.stamp = now.max(self.stamp + 1);
         Ok(self.stamp)
     }
+}
+
+/// clock_settime, which is for those who may set the host's clock: a recorded program may not.
+pub(super) fn clock_settime(kernel: &mut Kernel, guest: &mut Guest<'_>, clock: i32, at: Virt) -> Served {
+    let [seconds, nanoseconds] = guest.read_words(at)?;
+    if clock != libc::CLOCK_REALTIME || i64::try_from(seconds).is_err() || nanoseconds >= NANOSECONDS {
+        return errno(libc::EINVAL);
+    }
+    set_time(kernel)
+}
+
+/// settimeofday, likewise.
+pub(super) fn settimeofday(kernel: &mut Kernel, a: &[u64; 6]) -> Served {
+    if a[0] == 0 && a[1] == 0 { Ok(0) } else { set_time(kernel) }
+}
+
+fn set_time(kernel: &mut Kernel) -> Served {
+    if kernel.group().credentials.has(SYS_TIME) {
+        return kernel.refuse("setting the clock", libc::EPERM);
+    }
+    errno(libc::EPERM)
 }
 
 /// A clock that the time page shows.

@@ -196,6 +196,26 @@ pub(super) fn writev(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], p
     write(kernel, guest, int(a[0]), &segments, positioned.then_some(a[3]))
 }
 
+/// preadv2.
+pub(super) fn readv2(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    check_flags(kernel, a[5])?;
+    readv(kernel, guest, a, long(a[3]) != -1)
+}
+
+/// pwritev2.
+pub(super) fn writev2(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    check_flags(kernel, a[5])?;
+    writev(kernel, guest, a, long(a[3]) != -1)
+}
+
+/// The flags of preadv2 and pwritev2: a wish for speed is granted without more; others are not served.
+fn check_flags(kernel: &mut Kernel, flags: u64) -> Served<()> {
+    match int(flags) & !libc::RWF_HIPRI {
+        0 => Ok(()),
+        _ => kernel.refuse("preadv2 or pwritev2 with RWF_ flags", libc::EOPNOTSUPP).map(|_| ()),
+    }
+}
+
 /// A position in a file: not negative.
 fn checked(offset: Option<u64>) -> Served<Option<i64>> {
     match offset.map(long) {

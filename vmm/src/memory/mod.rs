@@ -2,7 +2,7 @@
 //!
 //! [`vma`] says what is mapped where, [`space`] which of it is resident in which frame, [`access`] is how the personality
 //! reads and writes it, [`object`] is memory that several spaces share, [`sharing`] what a space knows of it, [`held`] what a
-//! core has to look at. [`growth`] is the heap and the stack. [`layout`] says where things go. [`sites`] finds the
+//! core has to look at, [`digest`] its content as one number. [`growth`] is the heap and the stack. [`layout`] says where things go. [`sites`] finds the
 //! instructions that read the machine (CPUID, RDTSC; [`rewritten`] says which) and rewrites them when a page becomes
 //! executable; [`ordinary`] is its
 //! judgement of what looks like code.
@@ -11,6 +11,7 @@
 //! [`space::AddressSpace::touch`] makes the 64 pages around it resident, and the store is tried again.
 
 pub mod access;
+mod digest;
 mod growth;
 mod held;
 pub mod layout;
@@ -25,6 +26,7 @@ pub mod vma;
 
 use crate::plain::plain;
 use crate::ram::Virt;
+pub(crate) use digest::PageDigests;
 pub use space::AddressSpace;
 
 /// A part of the address space with the same rights and the same backing, as /proc/PID/maps shows it.

@@ -12,13 +12,12 @@ use super::{MappingInfo, Rights};
 use crate::ram::paging::{self, Fate, PageTables, PagingError};
 use crate::ram::{Memory, OutOfFrames, PAGE, Phys, Ram, StalePage, Virt};
 use std::ops::Range;
-use xxhash_rust::xxh3::Xxh3;
 
 /// One program's memory.
 pub struct AddressSpace {
     pub(super) mappings: Mappings,
     pub(super) sites: Sites,
-    tables: PageTables,
+    pub(super) tables: PageTables,
     /// Where the heap starts.
     pub(super) heap: Virt,
     /// Where it ends (the "break"); not a multiple of the page size.
@@ -487,23 +486,6 @@ impl AddressSpace {
             || address != page && mapping.backing.fill(page - start, &mut [0]);
         self.sites.hide(address, bytes);
         mapped
-    }
-
-    /// A digest of the resident pages that are not all zero, with their addresses, in address order. It
-    /// includes the time page (which changes only at exits, by inputs), the vDSO and the rewritten
-    /// instructions; it does not include the engine's own pages, the page tables, or which pages of zeroes
-    /// are resident.
-    #[must_use]
-    pub fn digest(&self, ram: &Ram) -> u64 {
-        let mut digest = Xxh3::new();
-        for (page, mapping) in self.tables.mapped(ram, 0, layout::USER_END) {
-            let bytes = ram.frame(mapping.frame);
-            if bytes.iter().any(|&byte| byte != 0) {
-                digest.update(&page.to_le_bytes());
-                digest.update(bytes);
-            }
-        }
-        digest.digest()
     }
 
     /// The frame of a resident page.

@@ -501,6 +501,38 @@ impl Process {
         self.kernel.tasks.id()
     }
 
+    /// Whether its process is the first.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.kernel.pid() == self.kernel.first().0
+    }
+
+    /// Whether the first process died of a signal while others went on, so that the end is not where it crashed.
+    #[must_use]
+    pub fn first_died_before(&self) -> bool {
+        self.first_death.is_some()
+    }
+
+    /// Whether the first process has ended and others go on.
+    pub(crate) fn first_has_ended(&self) -> bool {
+        self.end.is_none() && self.kernel.first().1.is_some()
+    }
+
+    /// Whether there are other processes than the loaded one.
+    pub(crate) fn has_other_processes(&self) -> bool {
+        self.kernel.has_other_processes()
+    }
+
+    /// The auxiliary vector that the loaded process was started with.
+    #[must_use]
+    pub fn auxv(&self) -> Vec<(u64, u64)> {
+        let words = self.kernel.auxiliary().chunks_exact(8);
+        let words: Vec<u64> =
+            words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect();
+        let pairs = words.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        pairs.take_while(|(kind, _)| *kind != 0).collect()
+    }
+
     /// Its process.
     #[must_use]
     pub fn pid(&self) -> i32 {

@@ -14,6 +14,7 @@ use crate::engine::soft::SoftCpu;
 use crate::engine::{Cpu, EngineKind, Exit, Interrupter, Until};
 use crate::gate::{Event, GateError, Preemption, Time};
 use crate::linux::Tasks;
+use crate::memory::PageDigests;
 use crate::position::{Offset, Target, comparable};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -279,9 +280,10 @@ impl Process {
     ) -> Result<Step, ProcessError> {
         let known = preemption.count.map(|count| self.retired_at_event.saturating_add(count));
         let latest = known.unwrap_or_else(|| self.latest(preemption));
+        let mut pages = None;
         loop {
             let retired = self.retired();
-            if known.is_none_or(|known| known == retired) && self.is_at(target) {
+            if known.is_none_or(|known| known == retired) && self.is_at(target, &mut pages) {
                 self.gate.found(retired - self.retired_at_event);
                 // Flags that an instruction leaves undefined differ between processors: the recording's go on.
                 self.machine.cpu.set_regs(&target.regs)?;
@@ -313,10 +315,21 @@ impl Process {
         }
     }
 
-    /// Whether the program is in this state.
-    fn is_at(&self, target: &Target) -> bool {
-        let regs = comparable(self.machine.cpu.regs());
-        regs == comparable(&target.regs) && self.target().memory == target.memory
+    /// Whether the program is in this state. What its pages were when that was asked before, `pages` keeps: a loop that changes
+    /// memory alone comes here with these registers each time round.
+    fn is_at(&mut self, target: &Target, pages: &mut Option<PageDigests>) -> bool {
+        if comparable(self.machine.cpu.regs()) != comparable(&target.regs) {
+            return false;
+        }
+        let (written, ram) = (self.machine.cpu.take_written(), self.machine.memory.ram());
+        let sum = match (pages.as_mut(), written) {
+            (Some(pages), Some(written)) => {
+                pages.rewritten(ram, &written);
+                pages.sum()
+            }
+            _ => pages.insert(self.spaces.get(self.space).page_digests(ram)).sum(),
+        };
+        sum == target.memory
     }
 
     /// The retired count that no processor came to before the preemption.

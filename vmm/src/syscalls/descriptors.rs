@@ -50,13 +50,13 @@ rows! {
         sigmask: In(Struct(&SIGSET)), sigsetsize: Size) -> Ready, Mixed;
     281 epoll_pwait(epfd: Fd, events: Out(ResultTimes(2, &EPOLL_EVENT)), maxevents: Int, timeout: Int,
         sigmask: In(Struct(&SIGSET)), sigsetsize: Size) -> Size, Mixed;
-    282 signalfd(fd: Fd, mask: In(Struct(&SIGSET)), sizemask: Size) -> Fd, Missing;
-    283 timerfd_create(clockid: Clock, flags: Flags(&TIMERFD)) -> Fd, Missing;
+    282 signalfd(fd: Fd, mask: In(Struct(&SIGSET)), sizemask: Size) -> Fd, Mixed;
+    283 timerfd_create(clockid: Clock, flags: Flags(&TIMERFD)) -> Fd, Mixed;
     284 eventfd(initval: Unsigned) -> Fd, Mixed;
     286 timerfd_settime(fd: Fd, flags: Flags(&TIMERFD_SET), new_value: In(Struct(&ITIMERSPEC)),
-        old_value: Out(Struct(&ITIMERSPEC))) -> Int, Missing;
-    287 timerfd_gettime(fd: Fd, curr_value: Out(Struct(&ITIMERSPEC))) -> Int, Missing;
-    289 signalfd4(fd: Fd, mask: In(Struct(&SIGSET)), sizemask: Size, flags: Flags(&SIGNALFD)) -> Fd, Missing;
+        old_value: Out(Struct(&ITIMERSPEC))) -> Int, Ours;
+    287 timerfd_gettime(fd: Fd, curr_value: Out(Struct(&ITIMERSPEC))) -> Int, Ours;
+    289 signalfd4(fd: Fd, mask: In(Struct(&SIGSET)), sizemask: Size, flags: Flags(&SIGNALFD)) -> Fd, Mixed;
     290 eventfd2(initval: Unsigned, flags: Flags(&EVENTFD)) -> Fd, Mixed;
     291 epoll_create1(flags: Flags(&EPOLL_CREATE)) -> Fd, Mixed;
     292 dup3(oldfd: Fd, newfd: Fd, flags: Flags(&PIPE)) -> Fd, Ours;
@@ -64,7 +64,7 @@ rows! {
     294 inotify_init1(flags: Flags(&INOTIFY_INIT)) -> Fd, Missing;
     300 fanotify_init(flags: Hex, event_f_flags: Flags(&OPEN)) -> Fd, Missing;
     301 fanotify_mark(fanotify_fd: Fd, flags: Hex, mask: Hex, dirfd: DirFd, pathname: Path) -> Int, Missing;
-    319 memfd_create(name: Path, flags: Flags(&MEMFD)) -> Fd, Missing;
+    319 memfd_create(name: Path, flags: Flags(&MEMFD)) -> Fd, Mixed;
     333 io_pgetevents(ctx_id: Hex, min_nr: Long, nr: Long, events: Out(ResultTimes(2, &IO_EVENT)),
         timeout: In(Struct(&TIMESPEC)), sig: In(Struct(&SIGSET_ARGUMENT))) -> Size, Missing, Memory;
     425 io_uring_setup(entries: Unsigned, params: InOut(Struct(&IO_URING_PARAMS))) -> Fd, Missing;

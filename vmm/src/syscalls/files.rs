@@ -11,7 +11,7 @@ use super::shape::Kind::{
     By, Device, DirFd, Enum, Fd, FileType, Flags, Hex, Id, In, InOut, Int, Mode, Off, Out, Path, Size,
     Unsigned,
 };
-use super::shape::Served::{Fixed, Host, Missing, Mixed};
+use super::shape::Served::{Fixed, Host, Missing, Mixed, Ours};
 use super::structs::{
     BYTE, BYTES, CACHE_RANGE, CACHESTAT, FILE_HANDLE, INT, LONG, OPEN_HOW, STAT, STATFS, STATX, TIMESPECS,
     TIMEVALS, UTIMBUF,
@@ -36,12 +36,12 @@ rows! {
     40 sendfile(out_fd: Fd, in_fd: Fd, offset: InOut(Struct(&LONG)),
         count: Size) -> Size, Mixed;
     73 flock(fd: Fd, operation: Flags(&FLOCK)) -> Int, Mixed;
-    74 fsync(fd: Fd) -> Int, Host;
-    75 fdatasync(fd: Fd) -> Int, Host;
-    76 truncate(path: Path, length: Off) -> Int, Host;
-    77 ftruncate(fd: Fd, length: Off) -> Int, Host;
+    74 fsync(fd: Fd) -> Int, Mixed;
+    75 fdatasync(fd: Fd) -> Int, Mixed;
+    76 truncate(path: Path, length: Off) -> Int, Mixed;
+    77 ftruncate(fd: Fd, length: Off) -> Int, Mixed;
     78 getdents(fd: Fd, dirp: Out(ResultTimes(2, &BYTES)), count: Size) -> Size, Host;
-    79 getcwd(buf: Out(ResultTimes(1, &BYTE)), size: Size) -> Size, Host;
+    79 getcwd(buf: Out(ResultTimes(1, &BYTE)), size: Size) -> Size, Mixed;
     80 chdir(path: Path) -> Int, Mixed;
     81 fchdir(fd: Fd) -> Int, Mixed;
     82 rename(oldpath: Path, newpath: Path) -> Int, Host;
@@ -57,12 +57,12 @@ rows! {
     92 chown(pathname: Path, owner: Id, group: Id) -> Int, Host;
     93 fchown(fd: Fd, owner: Id, group: Id) -> Int, Host;
     94 lchown(pathname: Path, owner: Id, group: Id) -> Int, Host;
-    95 umask(mask: Mode) -> Mode, Host;
+    95 umask(mask: Mode) -> Mode, Ours;
     132 utime(filename: Path, times: In(Struct(&UTIMBUF))) -> Int, Missing;
     133 mknod(pathname: Path, mode: FileType, dev: Device) -> Int, Host;
-    137 statfs(path: Path, buf: Out(Struct(&STATFS))) -> Int, Host;
+    137 statfs(path: Path, buf: Out(Struct(&STATFS))) -> Int, Mixed;
     138 fstatfs(fd: Fd, buf: Out(Struct(&STATFS))) -> Int, Host;
-    162 sync() -> Int, Host;
+    162 sync() -> Int, Mixed;
     187 readahead(fd: Fd, offset: Off, count: Size) -> Int, Host;
     188 setxattr(path: Path, name: Path, value: In(Arg(3)), size: Size, flags: Flags(&XATTR)) -> Int, Missing;
     189 lsetxattr(path: Path, name: Path, value: In(Arg(3)), size: Size, flags: Flags(&XATTR)) -> Int,
@@ -100,27 +100,27 @@ rows! {
     275 splice(fd_in: Fd, off_in: InOut(Struct(&LONG)), fd_out: Fd, off_out: InOut(Struct(&LONG)),
         len: Size, flags: Flags(&SPLICE)) -> Size, Missing;
     276 tee(fd_in: Fd, fd_out: Fd, len: Size, flags: Flags(&SPLICE)) -> Size, Missing;
-    277 sync_file_range(fd: Fd, offset: Off, nbytes: Off, flags: Flags(&SYNC_RANGE)) -> Int, Host;
+    277 sync_file_range(fd: Fd, offset: Off, nbytes: Off, flags: Flags(&SYNC_RANGE)) -> Int, Mixed;
     280 utimensat(dirfd: DirFd, pathname: Path, times: In(Struct(&TIMESPECS)),
         flags: Flags(&AT)) -> Int, Host;
-    285 fallocate(fd: Fd, mode: Flags(&FALLOCATE), offset: Off, len: Off) -> Int, Host;
+    285 fallocate(fd: Fd, mode: Flags(&FALLOCATE), offset: Off, len: Off) -> Int, Mixed;
     295 preadv(fd: Fd, iov: Out(Iovec(2)), iovcnt: Int, offset: Off, offset_high: Off) -> Size, Mixed;
     296 pwritev(fd: Fd, iov: In(Iovec(2)), iovcnt: Int, offset: Off, offset_high: Off) -> Size, Mixed;
     303 name_to_handle_at(dirfd: DirFd, pathname: Path, handle: Out(Unknown), mount_id: Out(Struct(&INT)),
         flags: Flags(&AT)) -> Int, Missing;
     304 open_by_handle_at(mount_fd: Fd, handle: In(Struct(&FILE_HANDLE)), flags: Flags(&OPEN)) -> Fd, Missing;
-    306 syncfs(fd: Fd) -> Int, Host;
+    306 syncfs(fd: Fd) -> Int, Mixed;
     316 renameat2(olddirfd: DirFd, oldpath: Path, newdirfd: DirFd, newpath: Path,
         flags: Flags(&RENAME)) -> Int, Host;
     326 copy_file_range(fd_in: Fd, off_in: InOut(Struct(&LONG)), fd_out: Fd, off_out: InOut(Struct(&LONG)),
         len: Size, flags: Hex) -> Size, Fixed(libc::ENOSYS, COPIES);
     327 preadv2(fd: Fd, iov: Out(Iovec(2)), iovcnt: Int, offset: Off, offset_high: Off,
-        flags: Flags(&RWF)) -> Size, Missing;
+        flags: Flags(&RWF)) -> Size, Mixed;
     328 pwritev2(fd: Fd, iov: In(Iovec(2)), iovcnt: Int, offset: Off, offset_high: Off,
-        flags: Flags(&RWF)) -> Size, Missing;
+        flags: Flags(&RWF)) -> Size, Mixed;
     332 statx(dirfd: DirFd, pathname: Path, flags: Flags(&STATX_AT), mask: Flags(&STATX_MASK),
         statxbuf: Out(Struct(&STATX))) -> Int, Host;
-    437 openat2(dirfd: DirFd, pathname: Path, how: In(Sized(&OPEN_HOW, 3)), size: Size) -> Fd, Missing;
+    437 openat2(dirfd: DirFd, pathname: Path, how: In(Sized(&OPEN_HOW, 3)), size: Size) -> Fd, Mixed;
     439 faccessat2(dirfd: DirFd, pathname: Path, mode: Flags(&ACCESS), flags: Flags(&ACCESS_AT)) -> Int, Host;
     451 cachestat(fd: Fd, range: In(Struct(&CACHE_RANGE)), cstat: Out(Struct(&CACHESTAT)),
         flags: Unsigned) -> Int, Missing;

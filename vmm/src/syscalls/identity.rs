@@ -4,13 +4,13 @@ use super::constants::{RANDOM, RESOURCE, USAGE_OF};
 use super::rows;
 use super::shape::Extent::{ArgTimes, ResultTimes, Struct};
 use super::shape::Kind::{Enum, Flags, Hex, Id, In, InOut, Int, Out, Pid, Size};
-use super::shape::Served::{Host, Ours};
+use super::shape::Served::{Host, Mixed, Ours};
 use super::structs::{CAP_DATA, CAP_HEADER, NOISE, RLIMIT, RUSAGE, SYSINFO, UNSIGNED, UTSNAME};
 
 rows! {
     63 uname(buf: Out(Struct(&UTSNAME))) -> Int, Ours;
     97 getrlimit(resource: Enum(RESOURCE), rlim: Out(Struct(&RLIMIT))) -> Int, Ours;
-    98 getrusage(who: Enum(USAGE_OF), usage: Out(Struct(&RUSAGE))) -> Int, Host;
+    98 getrusage(who: Enum(USAGE_OF), usage: Out(Struct(&RUSAGE))) -> Int, Ours;
     99 sysinfo(info: Out(Struct(&SYSINFO))) -> Int, Host;
     102 getuid() -> Int, Ours;
     104 getgid() -> Int, Ours;
@@ -37,5 +37,5 @@ rows! {
     160 setrlimit(resource: Enum(RESOURCE), rlim: In(Struct(&RLIMIT))) -> Int, Ours;
     302 prlimit64(pid: Pid, resource: Enum(RESOURCE), new_limit: In(Struct(&RLIMIT)),
         old_limit: Out(Struct(&RLIMIT))) -> Int, Ours;
-    318 getrandom(buf: Out(ResultTimes(1, &NOISE)), buflen: Size, flags: Flags(&RANDOM)) -> Size, Host;
+    318 getrandom(buf: Out(ResultTimes(1, &NOISE)), buflen: Size, flags: Flags(&RANDOM)) -> Size, Mixed;
 }

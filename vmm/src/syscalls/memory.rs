@@ -23,10 +23,10 @@ rows! {
     28 madvise(addr: Address, length: Size, advice: Enum(MADVICE)) -> Int, Ours, Mappings(Discard);
     149 mlock(addr: Address, len: Size) -> Int, Ours;
     150 munlock(addr: Address, len: Size) -> Int, Ours;
-    151 mlockall(flags: Flags(&MLOCKALL)) -> Int, Missing;
-    152 munlockall() -> Int, Missing;
+    151 mlockall(flags: Flags(&MLOCKALL)) -> Int, Ours;
+    152 munlockall() -> Int, Ours;
     216 remap_file_pages(addr: Address, size: Size, prot: Flags(&PROTECTION), pgoff: Size,
-        flags: Flags(&MAP)) -> Int, Missing, Mappings(Attach);
+        flags: Flags(&MAP)) -> Int, Ours, Mappings(Attach);
     237 mbind(addr: Address, len: Size, mode: Flags(&MEMPOLICY), nodemask: Address, maxnode: Size,
         flags: Hex) -> Int, Missing;
     238 set_mempolicy(mode: Flags(&MEMPOLICY), nodemask: Address, maxnode: Size) -> Int, Missing;
@@ -36,11 +36,11 @@ rows! {
     279 move_pages(pid: Pid, count: Size, pages: Address, nodes: Address, status: Out(ArgTimes(1, &INT)),
         flags: Hex) -> Int, Missing;
     310 process_vm_readv(pid: Pid, local_iov: Out(Iovec(2)), liovcnt: Size, remote_iov: Address,
-        riovcnt: Size, flags: Hex) -> Size, Missing;
+        riovcnt: Size, flags: Hex) -> Size, Ours;
     311 process_vm_writev(pid: Pid, local_iov: In(Iovec(2)), liovcnt: Size, remote_iov: Address,
-        riovcnt: Size, flags: Hex) -> Size, Missing, Memory;
+        riovcnt: Size, flags: Hex) -> Size, Ours, Memory;
     323 userfaultfd(flags: Hex) -> Fd, Missing;
-    325 mlock2(addr: Address, len: Size, flags: Flags(&MLOCK2)) -> Int, Missing;
+    325 mlock2(addr: Address, len: Size, flags: Flags(&MLOCK2)) -> Int, Ours;
     329 pkey_mprotect(addr: Address, len: Size, prot: Flags(&PROTECTION), pkey: Int) -> Int, Missing,
         Mappings(Protect);
     330 pkey_alloc(flags: Hex, access_rights: Hex) -> Int, Missing, Registers;

@@ -19,11 +19,11 @@ rows! {
     127 rt_sigpending(set: Out(Struct(&SIGSET)), sigsetsize: Size) -> Int, Ours;
     128 rt_sigtimedwait(set: In(Struct(&SIGSET)), info: Out(Struct(&SIGINFO)),
         timeout: In(Struct(&TIMESPEC)), sigsetsize: Size) -> Int, Mixed;
-    129 rt_sigqueueinfo(tgid: Pid, sig: Signal, info: In(Struct(&SIGINFO))) -> Int, Missing;
+    129 rt_sigqueueinfo(tgid: Pid, sig: Signal, info: In(Struct(&SIGINFO))) -> Int, Ours;
     130 rt_sigsuspend(mask: In(Struct(&SIGSET)), sigsetsize: Size) -> Int, Ours, Handler;
     131 sigaltstack(ss: In(Struct(&STACK)), old_ss: Out(Struct(&STACK))) -> Int, Ours;
     200 tkill(tid: Pid, sig: Signal) -> Int, Ours;
     219 restart_syscall() -> Int, Missing, Memory;
     234 tgkill(tgid: Pid, tid: Pid, sig: Signal) -> Int, Ours;
-    297 rt_tgsigqueueinfo(tgid: Pid, tid: Pid, sig: Signal, info: In(Struct(&SIGINFO))) -> Int, Missing;
+    297 rt_tgsigqueueinfo(tgid: Pid, tid: Pid, sig: Signal, info: In(Struct(&SIGINFO))) -> Int, Ours;
 }

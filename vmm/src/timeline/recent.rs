@@ -100,7 +100,9 @@ impl Recent {
             self.clear(process);
         }
         let before = Instant::now();
-        if before < due {
+        // Where there are processes, one may die early, and the others cannot be run again from the start.
+        let first_fork = self.windows.is_empty() && !is_scarce && process.has_other_processes();
+        if before < due && !first_fork {
             if !std::mem::replace(&mut self.told, true) {
                 process.come_back_at(Some(clock_after(due - before)));
             }

@@ -15,7 +15,7 @@ pub(super) mod shm;
 
 use super::descriptors::OpenFile;
 use super::wait::{On, Why};
-use super::{Guest, Kernel, int};
+use super::{Kernel, int};
 use crate::memory::object::ObjectId;
 use crate::plain::plain;
 use crate::ram::Memory;
@@ -158,14 +158,9 @@ fn number(value: i32) -> u64 {
     u64::from(value.unsigned_abs())
 }
 
-/// The calls of System V whose arguments are numbers and addresses alone.
-pub(super) fn serve(
-    kernel: &mut Kernel,
-    guest: &mut Guest<'_>,
-    call: i64,
-    a: &[u64; 6],
-) -> Option<super::Served> {
-    Some(match call {
+super::table::calls! {
+    /// The calls of System V whose arguments are numbers and addresses alone.
+    fn serve(kernel, guest, call, a) {
         libc::SYS_shmget => shm::get(kernel, guest, int(a[0]), a[1], int(a[2])),
         libc::SYS_shmat => shm::attach(kernel, guest, int(a[0]), a[1], int(a[2])),
         libc::SYS_shmdt => shm::detach(kernel, guest, a[0]),
@@ -178,7 +173,7 @@ pub(super) fn serve(
         libc::SYS_msgsnd => msg::send(kernel, guest, int(a[0]), (a[1], a[2]), int(a[3])),
         libc::SYS_msgrcv => {
             msg::receive(kernel, guest, int(a[0]), (a[1], a[2]), super::long(a[3]), int(a[4]))
-        }
+        },
         libc::SYS_msgctl => msg::control(kernel, guest, int(a[0]), int(a[1]), a[2]),
         libc::SYS_mq_open => mq::open(kernel, guest, a),
         libc::SYS_mq_unlink => mq::unlink(kernel, guest, a[0]),
@@ -186,6 +181,5 @@ pub(super) fn serve(
         libc::SYS_mq_timedreceive => mq::receive(kernel, guest, a),
         libc::SYS_mq_notify => mq::notify(kernel, guest, int(a[0]), a[1]),
         libc::SYS_mq_getsetattr => mq::attributes(kernel, guest, int(a[0]), a[1], a[2]),
-        _ => return None,
-    })
+    }
 }

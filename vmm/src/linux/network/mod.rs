@@ -70,10 +70,9 @@ impl Network {
     }
 }
 
-/// Serves a call on sockets.
-#[rustfmt::skip]
-pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -> Option<Served> {
-    Some(match call {
+super::table::calls! {
+    /// Serves a call on sockets.
+    fn serve(kernel, guest, call, a) {
         libc::SYS_socket => open::socket(kernel, guest, int(a[0]), int(a[1]), int(a[2])),
         libc::SYS_socketpair => open::pair(kernel, guest, a),
         libc::SYS_accept => open::accept(kernel, guest, a, 0),
@@ -91,8 +90,7 @@ pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[
         libc::SYS_recvmsg => message::recvmsg(kernel, guest, a),
         libc::SYS_sendmmsg => message::sendmmsg(kernel, guest, a),
         libc::SYS_recvmmsg => message::recvmmsg(kernel, guest, a),
-        _ => return None,
-    })
+    }
 }
 
 /// read and its kin.

@@ -22,7 +22,7 @@ pub(crate) struct Start {
     pub(super) stack: Virt,
     pub(super) arguments: Range<Virt>,
     pub(super) environment: Range<Virt>,
-    auxiliary: Vec<u8>,
+    pub(crate) auxiliary: Vec<u8>,
 }
 
 plain!(struct Start { stack, arguments, environment, auxiliary });

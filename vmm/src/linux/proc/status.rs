@@ -188,6 +188,7 @@ fn rest(text: &mut String, kernel: &Kernel, of: Of) -> Served<()> {
     let group = kernel.group_of(of)?;
     let Signals { own, shared, blocked, ignored, caught } = signals(kernel, of);
     let threads = kernel.tasks.ids_of_group(of.group).len();
+    let sieve = kernel.tasks.get(of.task()).map(|task| task.sieve.clone()).unwrap_or_default();
     let queued = group.pending.count();
     let limit = group.limits[super::super::groups::limit::SIGPENDING][0];
     // Writing to a String cannot fail.
@@ -209,10 +210,12 @@ fn rest(text: &mut String, kernel: &Kernel, of: Of) -> Served<()> {
     }
     let _ = write!(
         text,
-        "NoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\nSpeculation_Store_Bypass:\tunknown\n\
+        "NoNewPrivs:\t{}\nSeccomp:\t{}\nSeccomp_filters:\t{}\nSpeculation_Store_Bypass:\tunknown\n\
          Cpus_allowed:\t1\nCpus_allowed_list:\t0\nMems_allowed:\t00000001\nMems_allowed_list:\t0\n\
          voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0\n",
         u8::from(group.credentials.no_new_privileges),
+        sieve.mode(),
+        sieve.filters(),
     );
     Ok(())
 }

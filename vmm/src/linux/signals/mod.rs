@@ -505,13 +505,25 @@ impl Kernel {
 
     /// Raises a signal of the task that runs that it can neither block nor ignore: then it has no handler.
     pub(super) fn force(&mut self, death: Death) {
-        let signal = death.signal;
+        self.force_with(Raised { death, cause: Cause::Kernel });
+    }
+
+    /// The same, and no handler keeps it from ending the process.
+    pub(super) fn force_end(&mut self, raised: Raised) {
+        let task = self.tasks.current();
+        self.handlers.get_mut(task.handlers).remove(&raised.signal());
+        self.force_with(raised);
+    }
+
+    /// Raises a signal of the task that runs that it can neither block nor ignore, with all that a handler is told.
+    pub(super) fn force_with(&mut self, raised: Raised) {
+        let signal = raised.signal();
         let task = self.tasks.current_mut();
         if task.signals.blocks(signal) || handler(self.handlers.get(task.handlers), signal).ignores() {
             self.handlers.get_mut(task.handlers).remove(&signal);
             task.signals.blocked &= !bit(signal);
         }
-        self.signal_task(self.tasks.id(), Raised { death, cause: Cause::Kernel });
+        self.signal_task(self.tasks.id(), raised);
     }
 
     /// Whether a process may queue no more signals, counted with those of all processes of its user.

@@ -185,6 +185,10 @@ pub(super) fn ioctl(
     {
         return served;
     }
+    if request == libc::TIOCSTI {
+        // As kernels since 6.2 answer whose dev.tty.legacy_tiocsti is off.
+        return errno(libc::EIO);
+    }
     pass(kernel, guest, &file, request, address)
 }
 
