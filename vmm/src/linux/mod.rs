@@ -38,6 +38,7 @@ pub(crate) mod load;
 mod locks;
 mod memory;
 mod network;
+mod outcome;
 mod own;
 mod passthrough;
 mod pidfd;
@@ -62,11 +63,9 @@ mod usage;
 mod users;
 mod wait;
 
-use crate::engine::{EngineError, Interrupter};
+use crate::engine::Interrupter;
 use crate::failure::ProcessError;
 use crate::gate::{GateError, Input, Time};
-use crate::memory::access::AccessError;
-use crate::memory::space::SpaceError;
 use crate::program::{Launch, Streams};
 pub(crate) use arena::{Arena, Id};
 use descriptors::{Descriptors, Detached, Place};
@@ -79,6 +78,9 @@ pub use crate::syscalls::name as call_name;
 pub(crate) use exit::Last;
 pub(crate) use guest::{Guest, Spaces};
 pub use load::vdso;
+pub use outcome::Outcome;
+use outcome::result;
+pub(crate) use outcome::{Served, Stop, errno, int, long, word};
 pub(crate) use proc::start::Start;
 pub(crate) use signals::{Delivery, Interruption, deliver, interrupt};
 pub(crate) use tasks::Next;
@@ -90,91 +92,6 @@ const NO_CALLS: u64 = 1024;
 /// A clock that no program has seen yet.
 pub(crate) fn time_of_guest() -> time::Clock {
     time::Clock::new()
-}
-
-/// What a system call came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// This goes into rax.
-    Return(u64),
-    /// The registers are what they shall be (rt_sigreturn).
-    Resumed,
-    /// The process ends with this status.
-    Exit(i32),
-    /// The call waits: it is served again when its task goes on.
-    Waits,
-    /// The task has ended, and others of its process have not.
-    TaskEnded,
-}
-
-/// Why a system call did not succeed.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The program gets this error number, positive.
-    Errno(i32),
-    /// The call waits, and is served again.
-    Wait(Wait),
-    /// The process cannot go on.
-    Fatal(ProcessError),
-}
-
-/// The result of a system call for the program.
-pub(crate) type Served<T = u64> = Result<T, Stop>;
-
-impl From<AccessError> for Stop {
-    fn from(error: AccessError) -> Self {
-        match error {
-            AccessError::Bad => Stop::Errno(libc::EFAULT),
-            AccessError::Space(error) => error.into(),
-        }
-    }
-}
-
-impl From<SpaceError> for Stop {
-    fn from(error: SpaceError) -> Self {
-        Stop::Fatal(error.into())
-    }
-}
-
-impl From<GateError> for Stop {
-    fn from(error: GateError) -> Self {
-        Stop::Fatal(error.into())
-    }
-}
-
-impl From<EngineError> for Stop {
-    fn from(error: EngineError) -> Self {
-        Stop::Fatal(error.into())
-    }
-}
-
-/// An error for the program.
-pub(crate) fn errno<T>(number: i32) -> Served<T> {
-    Err(Stop::Errno(number))
-}
-
-/// The kernel's convention: -4095 to -1 are errors, everything else is a value.
-fn result(value: i64) -> Served {
-    match i32::try_from(value) {
-        Ok(error @ -4095..=-1) => errno(-error),
-        _ => Ok(word(value)),
-    }
-}
-
-/// The low half of an argument, as the kernel takes an `int`.
-pub(crate) fn int(argument: u64) -> i32 {
-    let [a, b, c, d, ..] = argument.to_le_bytes();
-    i32::from_le_bytes([a, b, c, d])
-}
-
-/// An argument as the kernel takes a `long`.
-pub(crate) fn long(argument: u64) -> i64 {
-    i64::from_le_bytes(argument.to_le_bytes())
-}
-
-/// A number for the host's `long` arguments, bit for bit.
-pub(crate) fn word(number: i64) -> u64 {
-    u64::from_le_bytes(number.to_le_bytes())
 }
 
 /// What Linux keeps, as far as it is ours.

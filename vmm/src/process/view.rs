@@ -1,0 +1,174 @@
+//! What can be asked of a program that stands between two steps: who runs, its registers, its memory.
+
+use super::machine_reads::LONGEST;
+use super::{Process, ProcessError};
+use crate::cpu_model::Model;
+use crate::engine::{Cpu, Interrupter};
+use crate::gate::Gate;
+use crate::memory::{AddressSpace, MappingInfo};
+use crate::ram::{Memory, Virt};
+use iced_x86::{Decoder, DecoderOptions};
+use lbr::Armed;
+use x86::state::State;
+
+impl Process {
+    /// The least CPU model that has the instruction at rip, if the program is shown a lesser one.
+    #[must_use]
+    pub fn needs_model(&self) -> Option<Model> {
+        let (rip, mut bytes) = (self.machine.cpu.regs().rip, [0; LONGEST]);
+        self.read_memory(rip, &mut bytes);
+        let instruction = Decoder::with_ip(64, &bytes, rip, DecoderOptions::NONE).decode();
+        Model::for_instruction(&instruction)
+            .filter(|needed| *needed > self.model && !instruction.is_invalid())
+    }
+
+    /// The processor.
+    #[must_use]
+    pub fn cpu(&self) -> &dyn Cpu {
+        &*self.machine.cpu
+    }
+
+    /// The processor, writable.
+    pub fn cpu_mut(&mut self) -> &mut dyn Cpu {
+        &mut *self.machine.cpu
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.machine.memory
+    }
+
+    /// The gate.
+    #[must_use]
+    pub fn gate(&self) -> &dyn Gate {
+        &*self.gate
+    }
+
+    /// Empties the branch records whenever another task gets the processor, as Linux does: those of two tasks are no
+    /// path of either.
+    pub fn empty_at_switches(&mut self, records: Armed) {
+        self.records = Some(records);
+    }
+
+    /// How often the branch records were emptied because another task got the processor.
+    pub(crate) fn emptied(&self) -> u64 {
+        self.emptied
+    }
+
+    /// The loaded address space.
+    #[must_use]
+    pub fn space(&self) -> &AddressSpace {
+        self.spaces.get(self.space)
+    }
+
+    /// Integer, x87 and vector registers.
+    pub fn state(&mut self) -> Result<State, ProcessError> {
+        Ok(State { regs: *self.machine.cpu.regs(), fpu: self.machine.cpu.fpu()? })
+    }
+
+    /// The other threads of the loaded process by id, with their registers: where their calls wait, or where they go on.
+    pub fn other_threads(&self) -> impl Iterator<Item = (i32, &State)> {
+        self.kernel.tasks.others()
+    }
+
+    /// All tasks but the loaded one by id, with their registers.
+    pub fn other_tasks(&self) -> impl Iterator<Item = (i32, &State)> {
+        self.kernel.tasks.all_others()
+    }
+
+    /// The task that runs, or ran last.
+    #[must_use]
+    pub fn thread(&self) -> i32 {
+        self.kernel.tasks.id()
+    }
+
+    /// Whether its process is the first.
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        self.kernel.pid() == self.kernel.first().0
+    }
+
+    /// Whether the first process died of a signal while others went on, so that the end is not where it crashed.
+    #[must_use]
+    pub fn first_died_before(&self) -> bool {
+        self.first_death.is_some()
+    }
+
+    /// Whether the first process has ended and others go on.
+    pub(crate) fn first_has_ended(&self) -> bool {
+        self.end.is_none() && self.kernel.first().1.is_some()
+    }
+
+    /// Whether there are other processes than the loaded one.
+    pub(crate) fn has_other_processes(&self) -> bool {
+        self.kernel.has_other_processes()
+    }
+
+    /// The auxiliary vector that the loaded process was started with.
+    #[must_use]
+    pub fn auxv(&self) -> Vec<(u64, u64)> {
+        let words = self.kernel.auxiliary().chunks_exact(8);
+        let words: Vec<u64> =
+            words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect();
+        let pairs = words.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        pairs.take_while(|(kind, _)| *kind != 0).collect()
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.kernel.pid()
+    }
+
+    /// The first process.
+    #[must_use]
+    pub fn first_pid(&self) -> i32 {
+        self.kernel.first().0
+    }
+
+    /// The program and the arguments of the loaded process.
+    #[must_use]
+    pub fn command(&self) -> (&std::ffi::CStr, &[Vec<u8>]) {
+        self.kernel.command()
+    }
+
+    /// How many tasks were ever started, the first included.
+    #[must_use]
+    pub fn threads_started(&self) -> u64 {
+        self.kernel.tasks.started()
+    }
+
+    /// What makes the processor come back.
+    #[must_use]
+    pub fn interrupter(&self) -> Interrupter {
+        self.machine.cpu.interrupter()
+    }
+
+    /// A digest of the memory of all processes: the same on every engine for the same execution (see
+    /// [`AddressSpace::digest`]).
+    #[must_use]
+    pub fn memory_digest(&self) -> u64 {
+        let ram = self.machine.memory.ram();
+        let digests: Vec<u64> = self.spaces.iter().map(|(_, space)| space.digest(ram)).collect();
+        crate::journal::schema::digest_all(&digests)
+    }
+
+    /// The pages of `range` that may not be zero, as ranges in order. Takes no time for what was never touched.
+    #[must_use]
+    pub fn held(&self, range: &std::ops::Range<Virt>) -> Vec<std::ops::Range<Virt>> {
+        self.space().held(&self.machine.memory, range)
+    }
+
+    /// The address space's parts, in address order.
+    #[must_use]
+    pub fn mappings(&self) -> Vec<MappingInfo> {
+        self.space().describe()
+    }
+
+    /// Reads guest memory whatever its rights are, with the program's own code bytes (without the rewriting of
+    /// machine reads). False if a byte is not mapped, or its file has ended.
+    pub fn read_memory(&self, address: Virt, bytes: &mut [u8]) -> bool {
+        self.space().read_original(&self.machine.memory, address, bytes)
+    }
+}
