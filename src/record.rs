@@ -46,8 +46,9 @@ Examples:
   gretel record --flight 256M -o rec -- ./server
   gretel record --checkpoint-every 0.5 -o rec -- ./prog
 
-Ctrl-C ends the recording in order; what was recorded replays up to its last event. So it does when gretel is
-killed, but for the last tenth of a second.
+Ctrl-C and other signals are the program's, as they would be without gretel. The third of SIGINT, SIGTERM and SIGHUP
+ends the recording in order, for a program that ignores them. What was recorded replays up to its last event; so it
+does when gretel is killed, but for the last tenth of a second.
 
 With --flight, the oldest parts of journal and checkpoints are removed as new ones are written, so that both together
 have no more than SIZE bytes; what is left begins with a checkpoint and replays from there. It is more while one input
@@ -133,7 +134,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         machine.cpu.stop_counting();
     }
     let recording = folder(args, program)?;
-    interrupt::stop_on_signals(machine.cpu.interrupter())
+    interrupt::pass_on_signals(machine.cpu.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
     let mut died = |process: &mut Process, death: Death, recent: &mut Recent| {
         let branches = branches.of_other(process, death, recent, &args.trail);
@@ -148,6 +149,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         trace,
         checkpoints: args.keeping.rate(),
         flight: args.keeping.room(),
+        signals: true,
     };
     let recorded = vmm::record::record(&recording, machine, &launch, options, &mut died);
     let mut recorded =

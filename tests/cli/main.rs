@@ -10,6 +10,7 @@ mod flight;
 mod hostile;
 mod preempted;
 mod replay;
+mod signals;
 mod streams;
 mod synth;
 mod trail;

@@ -185,18 +185,24 @@ fn a_killed_recorder_leaves_what_it_recorded() {
     }
 }
 
-/// Ctrl-C is an end in order.
+/// A signal to the recorder is the program's, which ends by it as natively.
 #[test]
-fn an_interrupted_recording_is_complete() {
-    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+fn a_signal_ends_the_program_and_its_recording_is_complete() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129), ("-USR1", 138)] {
         let place = Place::new();
         let child = waiting_recorder(&place);
         let pid = child.id().to_string();
         assert!(place.command("kill", &[signal, &pid]).status().unwrap().success());
         let recorded = finished(&child.wait_with_output().unwrap());
         assert_eq!(recorded.code, code, "{signal}: {}", recorded.err);
-        assert!(recorded.err.contains("interrupted"), "{}", recorded.err);
-        assert_eq!(place.replay("rec", "soft")["end"], "interrupted");
+        assert!(recorded.err.contains("ended by SIG"), "{}", recorded.err);
+        for engine in engines() {
+            let replayed = place.replay("rec", engine);
+            assert_eq!(
+                (&replayed["end"], &replayed["status_or_signal"]),
+                (&"killed".into(), &(code - 128).into())
+            );
+        }
     }
 }
 
@@ -253,20 +259,4 @@ fn a_full_disk_is_reported_and_the_rest_replays() {
     assert!(done.err.contains("cannot write the journal small/rec/journal: No space left"), "{}", done.err);
     assert!(done.out().contains(&format!("replay {DAMAGED}\n")), "{}{}", done.out(), done.err);
     assert!(done.err.contains("events before it were replayed and are as recorded"), "{}", done.err);
-}
-
-/// A signal that is not meant to end the recording does not, and it is said that the program does not get it.
-#[test]
-fn a_signal_for_the_program_is_said_not_to_reach_it() {
-    let place = Place::new();
-    let child = waiting_recorder(&place);
-    let signal = |name: &str| {
-        assert!(place.command("kill", &[name, &child.id().to_string()]).status().unwrap().success());
-        sleep(Duration::from_millis(50));
-    };
-    signal("-USR1");
-    signal("-TERM");
-    let recorded = finished(&child.wait_with_output().unwrap());
-    assert_eq!(recorded.code, 128 + 15, "{}", recorded.err);
-    assert!(recorded.err.contains("signals from outside do not reach the program"), "{}", recorded.err);
 }

@@ -7,6 +7,7 @@
 use crate::plain::plain;
 use crate::position::Offset;
 use crate::ram::Virt;
+use crate::signal::Arrived;
 use lbr::crumb::Counts;
 use std::sync::Arc;
 use x86::state::Regs;
@@ -120,6 +121,14 @@ pub trait Gate {
     /// The time to show in the vDSO's time page from this exit on, nanoseconds of CLOCK_REALTIME and of
     /// CLOCK_MONOTONIC. An input like any other.
     fn time(&mut self) -> Result<Time, GateError>;
+    /// The signals that came from outside with the last time, once.
+    fn arrived(&mut self) -> Arrived {
+        Arrived::default()
+    }
+    /// Whether signals came from outside that no time has brought yet.
+    fn is_signalled(&self) -> bool {
+        false
+    }
     /// Tells of output that the program made to a descriptor that is a terminal, pipe or file of the host (while replaying,
     /// the host does not see it otherwise).
     fn output(&mut self, descriptor: i32, bytes: &[u8]);

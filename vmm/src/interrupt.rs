@@ -1,10 +1,26 @@
-//! Ctrl-C and its like: a signal to gretel makes the engine come back, so that a recording ends in order. Those that are as a
-//! rule meant for the program, as SIGUSR1, do not reach it; that is said, and the recording goes on.
+//! Signals to gretel: those that end what it does in order, and those that are for the program that it records.
+//!
+//! While a program is recorded, all that it could be sent is for it ([`pass_on_signals`]): the handler notes the signal and
+//! kicks the processor, and the next time that the program is shown brings it ([`crate::gate::Gate::arrived`]). What ends a program by itself, as
+//! SIGINT, ends the recording when it comes for the [`ENOUGH`]th time: a program may ignore it. Everything else that gretel does
+//! is interrupted by the first.
 
 use crate::engine::Interrupter;
+use crate::signal::Arrived;
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+/// So many signals that would end a program end its recording, whatever the program makes of them.
+const ENOUGH: u32 = 3;
+/// What ends gretel: the signals that a user sends to end a program.
+const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+/// What else is for the program. Not here: what the kernel raises for what gretel itself does, and stop and continue,
+/// which whoever started gretel means for it.
+const FOR_THE_PROGRAM: [i32; 6] =
+    [libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGIO, libc::SIGWINCH];
+/// `si_code` of a signal that a terminal sent.
+const OF_TERMINAL: i32 = libc::SI_KERNEL;
 
 /// What the signal handler needs: set once, before the handler is installed.
 struct Target {
@@ -15,13 +31,32 @@ struct Target {
 
 static TARGET: OnceLock<Target> = OnceLock::new();
 
-/// The first signal that arrived, or zero.
+/// The signal that ends what gretel does, or zero.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
+/// Those for the program, as [`Arrived`] has them.
+static FOR_FIRST: AtomicU64 = AtomicU64::new(0);
+static FOR_GROUP: AtomicU64 = AtomicU64::new(0);
+/// How many of [`ENDING`] the program was sent.
+static SENT: AtomicU32 = AtomicU32::new(0);
 
 /// The signal that interrupted the engine, if one did.
 #[must_use]
 pub fn arrived() -> Option<i32> {
     Some(ARRIVED.load(Ordering::Relaxed)).filter(|&signal| signal != 0)
+}
+
+/// Takes the signals that came for the program.
+pub(crate) fn take_for_program() -> Arrived {
+    // Cheap where there is none: this is asked at every time that is shown.
+    if !is_any_for_program() {
+        return Arrived::default();
+    }
+    Arrived { first: FOR_FIRST.swap(0, Ordering::SeqCst), group: FOR_GROUP.swap(0, Ordering::SeqCst) }
+}
+
+/// Whether there are any.
+pub(crate) fn is_any_for_program() -> bool {
+    FOR_FIRST.load(Ordering::SeqCst) | FOR_GROUP.load(Ordering::SeqCst) != 0
 }
 
 /// From now on a file that would outgrow `ulimit -f` is an error (EFBIG) to who writes it, not the end of the process.
@@ -37,25 +72,35 @@ pub fn survive_file_size_limit() {
 /// # Errors
 /// When a handler cannot be installed.
 pub fn stop_on_signals(interrupter: Interrupter) -> io::Result<()> {
-    // SAFETY: gettid has no preconditions.
-    let thread = unsafe { libc::gettid() };
-    if TARGET.set(Target { interrupter, thread }).is_err() {
-        return Err(io::Error::other("signals already interrupt another engine"));
-    }
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        handle(signal, on_signal)?;
-    }
-    for signal in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGIO] {
-        handle(signal, on_signal_for_the_program)?;
-    }
-    Ok(())
+    aim(interrupter)?;
+    ENDING.into_iter().try_for_each(|signal| handle(signal, on_signal))
 }
 
+/// From now on signals to this process are for the program whose engine runs on the calling thread, and which takes them over; those
+/// that whoever started gretel has ignored stay so. For the rest of the process's life.
+///
+/// # Errors
+/// When a handler cannot be installed.
+pub fn pass_on_signals(interrupter: Interrupter) -> io::Result<()> {
+    aim(interrupter)?;
+    ENDING.into_iter().chain(FOR_THE_PROGRAM).try_for_each(|signal| handle(signal, on_signal_for_program))
+}
+
+fn aim(interrupter: Interrupter) -> io::Result<()> {
+    // SAFETY: gettid has no preconditions.
+    let thread = unsafe { libc::gettid() };
+    let aimed = TARGET.set(Target { interrupter, thread });
+    aimed.map_err(|_| io::Error::other("signals already interrupt another engine"))
+}
+
+type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
 /// Installs a handler that does only what a signal handler may, unless the signal is ignored.
-fn handle(signal: i32, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
+fn handle(signal: i32, handler: Handler) -> io::Result<()> {
     // SAFETY: an all-zero sigaction is a valid value (no flags, empty mask, default handler).
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_SIGINFO;
     // SAFETY: as above.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: `action` is initialised; the handler is one of the two below; `before` may be written.
@@ -69,29 +114,45 @@ fn handle(signal: i32, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
     Ok(())
 }
 
-/// Says that a signal does not reach the program. One system call only, as a signal handler must; errno is as before.
-extern "C" fn on_signal_for_the_program(_signal: libc::c_int) {
-    const SAID: &[u8] =
-        b"gretel: a signal was sent to gretel itself; signals from outside do not reach the program \
-        (SIGINT, SIGTERM and SIGHUP end the recording)\n";
-    // SAFETY: the bytes are readable for their length, and errno's place is this thread's.
-    unsafe {
-        let errno = *libc::__errno_location();
-        libc::write(2, SAID.as_ptr().cast(), SAID.len());
-        *libc::__errno_location() = errno;
+/// Notes a signal for the program, and has the engine come back. Atomics and system calls only, as a signal handler must.
+extern "C" fn on_signal_for_program(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let Some(target) = TARGET.get() else { return };
+    // SAFETY: gettid has no preconditions.
+    let is_passed_on = unsafe { libc::gettid() } != target.thread;
+    // SAFETY: the kernel gives a handler with SA_SIGINFO what it points to.
+    let code = unsafe { (*info).si_code };
+    // What another thread passes on is noted already.
+    if code != libc::SI_TKILL {
+        if ENDING.contains(&signal) && SENT.fetch_add(1, Ordering::SeqCst) + 1 >= ENOUGH {
+            return on_signal(signal, info, context);
+        }
+        let set = if code == OF_TERMINAL { &FOR_GROUP } else { &FOR_FIRST };
+        set.fetch_or(1 << (signal - 1), Ordering::SeqCst);
+    }
+    target.interrupter.kick();
+    if is_passed_on {
+        pass_on(target, signal);
     }
 }
 
-/// Raises the flag, and passes the signal on to the engine's thread if it arrived on another. Atomics and two system
+/// Raises the flag, and passes the signal on to the engine's thread if it arrived on another. Atomics and system
 /// calls only, as a signal handler must.
-extern "C" fn on_signal(signal: libc::c_int) {
+extern "C" fn on_signal(signal: libc::c_int, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     let Some(target) = TARGET.get() else { return };
     let _ = ARRIVED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     target.interrupter.interrupt();
-    // SAFETY: these calls have no memory preconditions; the thread is this process's main flow and outlives it.
-    unsafe {
-        if libc::gettid() != target.thread {
-            libc::syscall(libc::SYS_tgkill, libc::getpid(), target.thread, signal);
-        }
+    // SAFETY: gettid has no preconditions.
+    if unsafe { libc::gettid() } != target.thread {
+        pass_on(target, signal);
     }
+}
+
+/// Sends a signal on to the engine's thread, so that a system call there comes back.
+fn pass_on(target: &Target, signal: i32) {
+    // SAFETY: no memory preconditions; the thread is this process's main flow and outlives it.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), target.thread, signal) };
 }

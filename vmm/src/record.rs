@@ -6,11 +6,13 @@ use crate::crumbs::{Keep, Leaver};
 use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine};
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
+use crate::interrupt;
 use crate::journal::schema::{BEHAVIOUR, digest_executable, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
 use crate::process::Print;
 use crate::process::{Death, Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
+use crate::signal::Arrived;
 use crate::timeline::{LastBranches, Recent, RetraceError};
 use lbr::{Armed, Filter};
 use std::cell::{Cell, RefCell};
@@ -103,6 +105,10 @@ impl Shared {
 struct RecordingGate {
     shared: Rc<Shared>,
     crumbs: Option<Leaver>,
+    /// Whether signals to this process are for the program.
+    takes_signals: bool,
+    /// Those of the last time.
+    arrived: Arrived,
 }
 
 impl Gate for RecordingGate {
@@ -129,7 +135,22 @@ impl Gate for RecordingGate {
     fn time(&mut self) -> Result<Time, GateError> {
         let time = Time::now();
         self.shared.put_event(&Record::Time(time))?;
+        if self.takes_signals {
+            let arrived = interrupt::take_for_program();
+            if !arrived.is_empty() {
+                self.shared.put_event(&Record::Signals(arrived))?;
+                self.arrived = arrived;
+            }
+        }
         Ok(time)
+    }
+
+    fn arrived(&mut self) -> Arrived {
+        std::mem::take(&mut self.arrived)
+    }
+
+    fn is_signalled(&self) -> bool {
+        self.takes_signals && interrupt::is_any_for_program()
     }
 
     fn output(&mut self, _descriptor: i32, _bytes: &[u8]) {}
@@ -159,6 +180,8 @@ pub struct Options {
     pub checkpoints: Option<Rate>,
     /// Only so many bytes of journal and checkpoints are kept, the newest (docs/formats.md says how exactly).
     pub flight: Option<u64>,
+    /// Signals that this process gets are for the program ([`interrupt::pass_on_signals`]).
+    pub signals: bool,
 }
 
 /// Runs `launch` on `machine` to its end and records it.
@@ -173,7 +196,7 @@ pub fn record(
     options: Options,
     died: OnDeath<'_>,
 ) -> Result<Recorded, RecordError> {
-    let Options { crumbs, records, near_past, trace, checkpoints, flight } = options;
+    let Options { crumbs, records, near_past, trace, checkpoints, flight, signals } = options;
     let kind = machine.cpu.kind();
     recording.store_programs(launch)?;
     let path = if flight.is_some() { recording.segment(0).journal() } else { recording.journal() };
@@ -205,7 +228,12 @@ pub fn record(
     let recent = RefCell::new(Recent::new(near_past));
     let (events, digests) = (Cell::new(0), Cell::new(0));
     let shared = Rc::new(Shared { writer, recent, events, digests, path: path.display().to_string() });
-    let gate = RecordingGate { shared: Rc::clone(&shared), crumbs };
+    let gate = RecordingGate {
+        shared: Rc::clone(&shared),
+        crumbs,
+        takes_signals: signals,
+        arrived: Arrived::default(),
+    };
     // The rights of new files are those that the kernel of the guest has masked.
     // SAFETY: umask takes no pointer and cannot fail.
     unsafe { libc::umask(0) };

@@ -130,3 +130,25 @@ impl Raised {
         self.death.signal
     }
 }
+
+/// Signals that came from outside of the guest, as sets: bit n - 1 is signal n.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// Those that somebody sent to the recorder, which stands for the first process.
+    pub first: u64,
+    /// Those of the terminal, for all of its process group.
+    pub group: u64,
+}
+
+impl Arrived {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self == Arrived::default()
+    }
+}
+
+/// The signals in a set, in order.
+pub(crate) fn in_set(set: u64) -> impl Iterator<Item = i32> {
+    (1..=64).filter(move |signal| set >> (signal - 1) & 1 == 1)
+}

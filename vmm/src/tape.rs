@@ -10,6 +10,7 @@ use crate::journal::reader::Place;
 use crate::journal::schema::digest_regs;
 use crate::journal::{Damage, End, JournalError, Reader, Record};
 use crate::position::Offset;
+use crate::signal::Arrived;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use x86::state::Regs;
@@ -188,6 +189,13 @@ fn time_of(record: Option<&Record>) -> Option<Time> {
     }
 }
 
+fn signals_of(record: Option<&Record>) -> Option<Arrived> {
+    match record {
+        Some(Record::Signals(arrived)) => Some(*arrived),
+        _ => None,
+    }
+}
+
 fn unreadable(error: JournalError) -> GateError {
     GateError::Read(error.to_string())
 }
@@ -196,12 +204,13 @@ fn unreadable(error: JournalError) -> GateError {
 pub(crate) struct ReplayGate {
     tape: Rc<Tape>,
     output: Option<Output>,
+    arrived: Arrived,
 }
 
 impl ReplayGate {
     /// Plays `tape`, and gives what the program prints to `output`.
     pub(crate) fn new(tape: Rc<Tape>, output: Option<Output>) -> ReplayGate {
-        ReplayGate { tape, output }
+        ReplayGate { tape, output, arrived: Arrived::default() }
     }
 }
 
@@ -244,9 +253,19 @@ impl Gate for ReplayGate {
 
     fn time(&mut self) -> Result<Time, GateError> {
         match self.tape.take()? {
-            Record::Time(time) => Ok(time),
+            Record::Time(time) => {
+                if let Some(arrived) = self.tape.look(signals_of)? {
+                    self.tape.take()?;
+                    self.arrived = arrived;
+                }
+                Ok(time)
+            }
             other => self.tape.diverged("a time", describe(&other), "a request for the time".to_owned()),
         }
+    }
+
+    fn arrived(&mut self) -> Arrived {
+        std::mem::take(&mut self.arrived)
     }
 
     fn output(&mut self, descriptor: i32, bytes: &[u8]) {
@@ -286,6 +305,7 @@ pub(crate) fn describe(record: &Record) -> String {
         Record::Begin { event, .. } => describe_event(*event),
         Record::Input(input) => format!("an input ({})", input.kind()),
         Record::Time(_) => "a time".to_owned(),
+        Record::Signals(_) => "signals from outside".to_owned(),
         Record::Digests(_) => "a checkpoint".to_owned(),
         Record::End(end) => format!("the recording's end ({end:?})"),
     }

@@ -52,6 +52,12 @@ impl Interrupter {
         self.signal();
     }
 
+    /// Whether it was kicked.
+    #[must_use]
+    pub fn is_kicked(&self) -> bool {
+        self.shared.kicked.load(Ordering::SeqCst)
+    }
+
     /// Whether it was kicked; lowers the flag.
     #[must_use]
     pub fn take_kick(&self) -> bool {

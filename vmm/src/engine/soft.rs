@@ -119,10 +119,13 @@ impl SoftCpu {
     }
 
     /// Runs until the bound or a stop, looking at the interrupter now and then.
-    fn run_sliced(&mut self, bound: u64, at: Option<Virt>) -> Option<Stop> {
+    fn run_sliced(&mut self, bound: u64, at: Option<Virt>) -> Result<Stop, Exit> {
         loop {
             if self.interrupter.is_raised() && self.interrupter.take() {
-                return None;
+                return Err(Exit::Interrupted);
+            }
+            if self.interrupter.is_kicked() && self.interrupter.take_kick() {
+                return Err(Exit::Kicked);
             }
             let slice = self.interpreter.counters().instructions.saturating_add(SLICE);
             let until = interpreter::Until { instructions: bound.min(slice), at };
@@ -132,7 +135,7 @@ impl SoftCpu {
             };
             match stop {
                 Stop::Budget if until.instructions < bound => {}
-                stop => return Some(stop),
+                stop => return Ok(stop),
             }
         }
     }
@@ -270,11 +273,11 @@ impl Cpu for SoftCpu {
             self.branches.branch(&Transfer::to_user(KERNEL, self.regs.rip));
         }
         let exit = match self.run_sliced(bound, at) {
-            Some(stop) => self.exit(stop),
-            None => {
+            Ok(stop) => self.exit(stop),
+            Err(exit) => {
                 let regs = self.interpreter.cpu().regs();
                 self.regs = Regs { rflags: user_rflags(regs.rflags), ..regs };
-                Exit::Interrupted
+                exit
             }
         };
         memory.swap_ram(&mut self.interpreter.cpu_mut().bus_mut().ram);

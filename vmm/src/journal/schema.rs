@@ -17,7 +17,7 @@ use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
 use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::position::{Offset, Target, comparable};
 use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents, Signals};
-use crate::signal::Death;
+use crate::signal::{Arrived, Death};
 use std::sync::Arc;
 use x86::state::{Fpu, Regs};
 use x86::xsave::{Layout, component};
@@ -27,7 +27,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
 /// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of
 /// several kinds, there are preemptions, and the header has all that the program takes over; since 5 the digest of memory is a
-/// sum over lines.
+/// sum over lines, and there are signals from outside.
 pub const VERSION: u32 = 5;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
@@ -85,6 +85,8 @@ pub enum Record {
     Input(Input),
     /// Tag 3, real `u`, monotonic `i` (its difference to real, which is a smaller number).
     Time(Time),
+    /// Tag 10, those for the first process `u`, those for its group `u`: behind a time.
+    Signals(Arrived),
     /// Tag 4, registers `d`, fpu `d` ([`digest_fpu`]), memory `d` (`Process::memory_digest`).
     Digests(Digests),
     /// Tag 5, kind `u` (0 exited, 1 killed, 2 interrupted, 3 stopped), then the kind's fields (see [`End`]). Nothing follows.
@@ -290,6 +292,11 @@ impl Record {
                 put_u64(out, time.real);
                 put_i64(out, time.monotonic.wrapping_sub(time.real).cast_signed());
             }
+            Record::Signals(Arrived { first, group }) => {
+                out.push(10);
+                put_u64(out, *first);
+                put_u64(out, *group);
+            }
             Record::Digests(digests) => {
                 out.push(4);
                 for digest in [digests.regs, digests.fpu, digests.memory] {
@@ -338,6 +345,7 @@ impl Record {
                 Record::Input(Input::File(Ok(Arc::new(FileContent { name, bytes }))))
             }
             8 => Record::Input(Input::File(Err(c.i64()?))),
+            10 => Record::Signals(Arrived { first: c.u64()?, group: c.u64()? }),
             9 => {
                 let result = c.i64()?;
                 let tasks = c.list(|c| c.u64()?.try_into().ok())?;

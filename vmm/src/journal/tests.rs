@@ -6,6 +6,7 @@ use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::position::{Offset, Target};
 use crate::process::{Capabilities, Death, Ids, Launch, Parents};
 use crate::program::Signals;
+use crate::signal::Arrived;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::Path;
@@ -72,6 +73,7 @@ fn record() -> impl Strategy<Value = Record> {
         }),
         input.prop_map(Record::Input),
         any::<(u64, u64)>().prop_map(|(real, monotonic)| Record::Time(Time { real, monotonic })),
+        any::<(u64, u64)>().prop_map(|(first, group)| Record::Signals(Arrived { first, group })),
         any::<(u64, u64, u64)>().prop_map(|(regs, fpu, memory)| Record::Digests(Digests {
             regs,
             fpu,

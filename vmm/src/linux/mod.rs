@@ -343,7 +343,9 @@ impl Kernel {
 
     /// The time stamp counter at a machine read that was begun at the gate.
     pub(crate) fn time_stamp(&mut self, guest: &mut Guest<'_>) -> Result<u64, ProcessError> {
-        self.clock.time_stamp(guest)
+        let stamp = self.clock.time_stamp(guest)?;
+        self.take_arrived(guest);
+        Ok(stamp)
     }
 
     /// The task that runs has nothing to do until another one has done something: it yields, and time passes.
@@ -386,7 +388,7 @@ impl Kernel {
         Some(now.monotonic.saturating_add(left))
     }
 
-    /// Whether a call may wait in the host: nothing else goes on meanwhile, and no timer ends the wait.
+    /// Whether a write may wait in the host: nothing else goes on meanwhile, and no timer ends the wait.
     fn may_block_in_host(&self) -> bool {
         let limited = self.group().limits[groups::limit::CPU][0] != libc::RLIM_INFINITY;
         self.tasks.alone() && !self.timers.any_armed() && !limited
@@ -460,11 +462,11 @@ impl Kernel {
     }
 }
 
-/// Repeats a call of the host that a signal interrupted, unless the signal is there to stop us.
+/// Repeats a call of the host that a signal interrupted, unless the signal is there to stop us, or for the program.
 fn retry(interrupter: &Interrupter, mut call: impl FnMut() -> i64) -> i64 {
     loop {
         let result = call();
-        if result != -i64::from(libc::EINTR) || is_raised(interrupter) {
+        if result != -i64::from(libc::EINTR) || is_raised(interrupter) || interrupter.is_kicked() {
             return result;
         }
     }

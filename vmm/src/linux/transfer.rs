@@ -41,7 +41,7 @@ pub(super) fn read(
     }
     kernel.check_reader(&open)?;
     let offset = checked(offset)?;
-    let (file, may_wait) = (open.host(), kernel.may_block_in_host() || offset.is_some());
+    let (file, may_wait) = (open.host(), offset.is_some());
     let segments = usable(guest, segments, Access::Write)?;
     let total = segments.iter().map(|(_, length)| length).sum();
     kernel.before_read(guest, &open, offset, total)?;
@@ -175,7 +175,11 @@ pub(super) fn copy(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
 /// room for a page when it has any, that much at a time.
 fn write_some(interrupter: &Interrupter, file: RawFd, bytes: &[u8], at: Option<i64>, alone: bool) -> i64 {
     if alone || at.is_some() {
-        return retry(interrupter, || host::write(file, bytes, at));
+        return match retry(interrupter, || host::write(file, bytes, at)) {
+            // A signal for the program, which the wait brings.
+            result if result == -i64::from(libc::EINTR) && interrupter.is_kicked() => -i64::from(WOULD_WAIT),
+            result => result,
+        };
     }
     if host::would_wait(file, libc::POLLOUT) {
         return -i64::from(WOULD_WAIT);

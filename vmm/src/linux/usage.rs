@@ -32,6 +32,7 @@ impl Kernel {
                 group.cpu += passed;
             }
         }
+        self.take_arrived(guest);
         Ok(now)
     }
 
@@ -39,6 +40,7 @@ impl Kernel {
     pub(super) fn show_after_wait(&mut self, guest: &mut Guest<'_>) -> Result<Time, ProcessError> {
         let now = self.clock.show(guest)?;
         self.charged = now.monotonic;
+        self.take_arrived(guest);
         Ok(now)
     }
 }

@@ -270,6 +270,10 @@ fn poll(
         if is_raised(interrupter) {
             return (-i64::from(libc::EINTR), Vec::new());
         }
+        // A signal for the program: the time that is shown next brings it.
+        if interrupter.take_kick() {
+            return (0, Vec::new());
+        }
         let ready = attempts.iter().filter(|(_, attempt)| attempt.is_ready());
         let ready: Vec<i32> = ready.map(|(id, _)| *id).collect();
         let left = end.map_or(u64::MAX, |end| {

@@ -210,6 +210,7 @@ impl Process {
         self.events += 1;
         self.retired_at_event = self.retired();
         self.pace.segment_begins = true;
+        self.pace.signal_by = None;
     }
 
     fn retired(&self) -> u64 {

@@ -30,6 +30,9 @@ const MOST_PER_NANOSECOND: u64 = 48;
 const SOONEST: u64 = 1_000_000;
 /// A kick that comes inside a REP string instruction is repeated so much later.
 const AGAIN: u64 = 50_000;
+/// A processor that does not count is given so long to come to an event by itself, which brings a signal from outside as well: the
+/// position of a preemption has to be searched for.
+const SIGNALS_WAIT: u64 = 20_000_000;
 /// Digests of memory take at most one part in so many of the time.
 const DIGEST_SHARE: u64 = 20;
 
@@ -42,6 +45,8 @@ pub(super) struct Pace {
     kicker: Option<Kicker>,
     /// No preemption before this, by the host's monotonic clock in nanoseconds.
     earliest: u64,
+    /// A signal from outside preempts the task from then on, by the same clock, if no event brings it before.
+    pub(super) signal_by: Option<u64>,
     /// The processor that is not in use, while replaying: the other kind.
     pub(super) spare: Option<Box<dyn Cpu>>,
     /// The software CPU runs, whichever was asked for.
@@ -130,6 +135,7 @@ impl Process {
                     let retired = self.retired() - self.retired_at_event;
                     self.preempted(Offset::Retired(retired))
                 }
+                Exit::Kicked => self.kicked(u64::MAX),
                 exit => self.serve_exit(exit),
             };
         }
@@ -175,6 +181,7 @@ impl Process {
     fn run_bounded(&mut self, count: u64) -> Result<Step, ProcessError> {
         match self.machine.run(Until::Retired(count))? {
             Exit::Budget => Ok(Step::Running),
+            Exit::Kicked => self.kicked(u64::MAX),
             exit => self.serve_exit(exit),
         }
     }
@@ -204,15 +211,28 @@ impl Process {
         }
     }
 
-    /// The processor came back from a kick: the task is preempted if it is time.
+    /// The processor came back from a kick: the task is preempted if it is time, or if a signal came from outside.
     fn kicked(&mut self, due: u64) -> Result<Step, ProcessError> {
         let now = Time::now().monotonic;
         self.kick_came();
-        if now < due.max(self.pace.earliest) {
+        let is_signalled = self.gate.is_signalled();
+        if !is_signalled && now < due.max(self.pace.earliest) {
             return Ok(Step::Running);
+        }
+        if self.machine.cpu.counters().is_some() {
+            let retired = self.retired() - self.retired_at_event;
+            return if is_signalled { self.preempted(Offset::Retired(retired)) } else { Ok(Step::Running) };
+        }
+        if is_signalled && now < due {
+            let by = *self.pace.signal_by.get_or_insert(now + SIGNALS_WAIT);
+            if now < by {
+                self.arm(by);
+                return Ok(Step::Running);
+            }
         }
         if self.is_inside_rep() {
             self.pace.earliest = now + AGAIN;
+            self.arm(now + AGAIN);
             return Ok(Step::Running);
         }
         let target = self.target();
@@ -239,6 +259,7 @@ impl Process {
     /// Time passes for all, and the task gives the processor away.
     fn preempted(&mut self, offset: Offset) -> Result<Step, ProcessError> {
         self.begin(Event::Preempt(offset))?;
+        self.pace.signal_by = None;
         let (kernel, mut guest) = self.guest();
         kernel.preempted(&mut guest)?;
         self.go_on()

@@ -12,13 +12,13 @@ mod deliver;
 mod frame;
 mod kept;
 
-use super::Kernel;
 use super::children::Change;
 use super::groups::limit;
 use super::wait::{Interrupted, On, Wait, Why};
+use super::{Guest, Kernel};
 use crate::plain::plain;
 use crate::ram::Virt;
-use crate::signal::{Cause, Death, Raised};
+use crate::signal::{Cause, Death, Raised, in_set};
 pub(crate) use deliver::{Delivery, Interruption, deliver, interrupt};
 pub(super) use kept::{Pending, Stack, TaskSignals};
 use std::collections::BTreeMap;
@@ -370,6 +370,29 @@ impl Kernel {
             task.signals.blocked &= !bit(signal);
         }
         self.signal_task(self.tasks.id(), raised);
+    }
+
+    /// Takes the signals that came from outside with the time that was just shown: for the first process, or for all when that
+    /// has ended.
+    pub(super) fn take_arrived(&mut self, guest: &mut Guest<'_>) {
+        let arrived = guest.gate.arrived();
+        if arrived.is_empty() {
+            return;
+        }
+        let (first, ended) = self.first();
+        // As Linux tells of a sender in another namespace.
+        let raised = |signal| Raised::new(signal, libc::SI_USER, Cause::Sender { pid: 0, uid: 0 });
+        let foreground = self.groups.get(first).map(|group| group.process_group);
+        for signal in in_set(arrived.group) {
+            if let Some(foreground) = foreground {
+                self.signal_process_group(foreground, Raised::by_kernel(signal));
+            }
+        }
+        let all: Vec<i32> = self.groups.iter().map(|(id, _)| id).collect();
+        for signal in in_set(arrived.first) {
+            let to = if ended.is_some() { &all[..] } else { &[first] };
+            to.iter().for_each(|process| self.signal_group(*process, raised(signal)));
+        }
     }
 
     /// Whether a process may queue no more signals, counted with those of all processes of its user.
