@@ -466,7 +466,10 @@ impl Kernel {
 fn retry(interrupter: &Interrupter, mut call: impl FnMut() -> i64) -> i64 {
     loop {
         let result = call();
-        if result != -i64::from(libc::EINTR) || is_raised(interrupter) || interrupter.is_kicked() {
+        if result != -i64::from(libc::EINTR)
+            || is_raised(interrupter)
+            || crate::interrupt::is_any_for_program()
+        {
             return result;
         }
     }

@@ -5,6 +5,7 @@ use super::wait::{WOULD_WAIT, Wait, wait};
 use super::{Guest, Kernel, Served, Stop, errno, host, int, long, network, proc, retry, sources};
 use crate::engine::{Interrupter, Virt};
 use crate::gate::{Input, MemoryWrite};
+use crate::interrupt;
 use crate::memory::space::Access;
 use crate::ram::PAGE_LEN;
 use std::os::fd::RawFd;
@@ -177,7 +178,9 @@ fn write_some(interrupter: &Interrupter, file: RawFd, bytes: &[u8], at: Option<i
     if alone || at.is_some() {
         return match retry(interrupter, || host::write(file, bytes, at)) {
             // A signal for the program, which the wait brings.
-            result if result == -i64::from(libc::EINTR) && interrupter.is_kicked() => -i64::from(WOULD_WAIT),
+            result if result == -i64::from(libc::EINTR) && interrupt::is_any_for_program() => {
+                -i64::from(WOULD_WAIT)
+            }
             result => result,
         };
     }

@@ -8,6 +8,7 @@ use super::{Guest, Kernel, Served, Stop, host, is_raised};
 use crate::engine::Interrupter;
 use crate::failure::ProcessError;
 use crate::gate::{Event, GateError, Input, Time};
+use crate::interrupt;
 use crate::memory::object::ObjectId;
 use crate::plain::plain;
 use crate::ram::Virt;
@@ -271,7 +272,7 @@ fn poll(
             return (-i64::from(libc::EINTR), Vec::new());
         }
         // A signal for the program: the time that is shown next brings it.
-        if interrupter.take_kick() {
+        if interrupt::is_any_for_program() {
             return (0, Vec::new());
         }
         let ready = attempts.iter().filter(|(_, attempt)| attempt.is_ready());
