@@ -64,6 +64,10 @@ pub struct Target {
     pub regs: Regs,
     /// Digest of the task's address space.
     pub memory: u64,
+    /// How many conditional branches had retired in ring 3 since the event before, where the processor has a counter of them:
+    /// the one that processors count best (O'Callahan et al., "Engineering Record and Replay for Deployability", 2017, §2.4.1), but not
+    /// without error. Memory is compared only near it.
+    pub branches: Option<u64>,
 }
 
 /// CF, PF, AF, ZF, SF and OF.

@@ -70,7 +70,7 @@ pub enum Record {
     /// Tag 1, kind `u` (0 system call, 1 machine read, 2 signal, 3 exited, 4 wait, 5 preempted at a count, 6 preempted at a
     /// state), argument `i` (the system call's number, zero, the signal, the status, zero, the count, zero), task `u`,
     /// registers `d` ([`digest_regs`]); then, for kind 6, rax to r15 by hardware number, rip, rflags, fs base and gs base
-    /// (20 times `u`), and the memory's digest `d`.
+    /// (20 times `u`), the memory's digest `d`, and the conditional branches since the event before (a list of none or one `u`).
     Begin {
         /// What kind of event.
         event: Event,
@@ -284,6 +284,8 @@ impl Record {
                 if let Event::Preempt(Offset::State(target)) = event {
                     words(&target.regs).for_each(|word| put_u64(out, word));
                     put_digest(out, target.memory);
+                    put_u64(out, target.branches.is_some().into());
+                    target.branches.iter().for_each(|branches| put_u64(out, *branches));
                 }
             }
             Record::Input(input) => encode_input(input, true, out),
@@ -423,7 +425,8 @@ fn decode_target(c: &mut Cursor<'_>) -> Option<Target> {
         *gpr = c.u64()?;
     }
     (regs.rip, regs.rflags, regs.fs_base, regs.gs_base) = (c.u64()?, c.u64()?, c.u64()?, c.u64()?);
-    Some(Target { regs, memory: c.digest()? })
+    let (memory, branches) = (c.digest()?, c.list(Cursor::u64)?);
+    Some(Target { regs, memory, branches: branches.first().copied() })
 }
 
 fn split_event(event: Event) -> (u64, i64) {

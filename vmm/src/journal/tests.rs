@@ -53,10 +53,10 @@ fn event() -> impl Strategy<Value = Event> {
         any::<i32>().prop_map(Event::Exited),
         Just(Event::Wait),
         any::<u64>().prop_map(|count| Event::Preempt(Offset::Retired(count))),
-        any::<(u64, u64, u64)>().prop_map(|(rip, rax, memory)| {
+        any::<(u64, u64, u64, Option<u64>)>().prop_map(|(rip, rax, memory, branches)| {
             let mut regs = Regs { rip, ..Regs::default() };
             regs.gpr[0] = rax;
-            Event::Preempt(Offset::State(Target { regs, memory }))
+            Event::Preempt(Offset::State(Target { regs, memory, branches }))
         }),
     ]
 }

@@ -137,6 +137,7 @@ impl Process {
         let retired = self.retired();
         self.retired_at_event = retired.saturating_sub(checkpoint.position.retired);
         self.pace.set_slice_left(retired, checkpoint.slice_left);
+        self.note_counts(checkpoint.position.retired == 0);
         (self.dying, self.first_death, self.end) = (checkpoint.dying, checkpoint.first_death, checkpoint.end);
         Ok(())
     }

@@ -210,6 +210,8 @@ impl Process {
         self.events += 1;
         self.retired_at_event = self.retired();
         self.pace.segment_begins = true;
+        let exactly = self.machine.cpu.counters().map(|counters| counters.conditional_branches);
+        self.pace.counted_at_event = exactly.or(self.pace.counted);
         self.pace.signal_by = None;
     }
 
@@ -241,6 +243,7 @@ impl Process {
     fn tell(&mut self, action: &Action) {
         let regs = self.machine.cpu.regs();
         let counts = if self.pace.lent { Counts::default() } else { self.machine.cpu.counts() };
+        self.pace.counted = counts.conditional_branches;
         if let Some(exit) = action.crumb(regs) {
             let resident = Cell::new(None);
             let space = self.spaces.get(self.space);

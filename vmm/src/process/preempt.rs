@@ -33,6 +33,8 @@ const AGAIN: u64 = 50_000;
 /// A processor that does not count is given so long to come to an event by itself, which brings a signal from outside as well: the
 /// position of a preemption has to be searched for.
 const SIGNALS_WAIT: u64 = 20_000_000;
+/// A counter of branches may be wrong by so many, and by one in so many of what it counted.
+const MISCOUNTED: u64 = 1_000;
 /// Digests of memory take at most one part in so many of the time.
 const DIGEST_SHARE: u64 = 20;
 
@@ -45,6 +47,9 @@ pub(super) struct Pace {
     kicker: Option<Kicker>,
     /// No preemption before this, by the host's monotonic clock in nanoseconds.
     earliest: u64,
+    /// What the processor had counted at the last exit, and where the segment began: conditional branches.
+    pub(super) counted: Option<u64>,
+    pub(super) counted_at_event: Option<u64>,
     /// A signal from outside preempts the task from then on, by the same clock, if no event brings it before.
     pub(super) signal_by: Option<u64>,
     /// The processor that is not in use, while replaying: the other kind.
@@ -215,6 +220,7 @@ impl Process {
     fn kicked(&mut self, due: u64) -> Result<Step, ProcessError> {
         let now = Time::now().monotonic;
         self.kick_came();
+        self.pace.counted = self.machine.cpu.counts().conditional_branches;
         let is_signalled = self.gate.is_signalled();
         if !is_signalled && now < due.max(self.pace.earliest) {
             return Ok(Step::Running);
@@ -253,7 +259,11 @@ impl Process {
 
     /// The state of the loaded task, to be found again, with all its flags: the program may be about to look at them.
     fn target(&self) -> Target {
-        Target { regs: *self.machine.cpu.regs(), memory: self.space().digest(self.machine.memory.ram()) }
+        let regs = *self.machine.cpu.regs();
+        let memory = self.space().digest(self.machine.memory.ram());
+        let base = self.pace.counted_at_event;
+        let branches = self.pace.counted.zip(base).map(|(now, base)| now.saturating_sub(base));
+        Target { regs, memory, branches }
     }
 
     /// Time passes for all, and the task gives the processor away.
@@ -339,7 +349,7 @@ impl Process {
     /// Whether the program is in this state. What its pages were when that was asked before, `pages` keeps: a loop that changes
     /// memory alone comes here with these registers each time round.
     fn is_at(&mut self, target: &Target, pages: &mut Option<PageDigests>) -> bool {
-        if comparable(self.machine.cpu.regs()) != comparable(&target.regs) {
+        if comparable(self.machine.cpu.regs()) != comparable(&target.regs) || self.is_before(target) {
             return false;
         }
         let (written, ram) = (self.machine.cpu.take_written(), self.machine.memory.ram());
@@ -351,6 +361,16 @@ impl Process {
             _ => pages.insert(self.spaces.get(self.space).page_digests(ram)).sum(),
         };
         sum == target.memory
+    }
+
+    /// Whether the processor that recorded had counted more branches than have retired, by more than it may have been wrong.
+    fn is_before(&self, target: &Target) -> bool {
+        let now = self.machine.cpu.counters().map(|counters| counters.conditional_branches);
+        let (Some(wanted), Some((now, base))) = (target.branches, now.zip(self.pace.counted_at_event)) else {
+            return false;
+        };
+        let allowed = MISCOUNTED.saturating_add(wanted / MISCOUNTED);
+        now.saturating_sub(base).saturating_add(allowed) < wanted
     }
 
     /// The retired count that no processor came to before the preemption.
@@ -405,7 +425,14 @@ impl Process {
         let ran = self.position().retired;
         self.pace.spare = Some(std::mem::replace(&mut self.machine.cpu, next));
         self.retired_at_event = self.retired().saturating_sub(ran);
+        self.note_counts(ran == 0);
         Ok(())
+    }
+
+    /// Another processor runs from here on, where a segment begins or inside of one.
+    pub(super) fn note_counts(&mut self, begins: bool) {
+        self.pace.counted = self.machine.cpu.counts().conditional_branches;
+        self.pace.counted_at_event = self.pace.counted.filter(|_| begins);
     }
 
     /// Which kind of processor was asked for: the one that runs now may be another one for a while.

@@ -1,5 +1,6 @@
 //! Checkpoints and time travel: a program that goes back is, bit for bit, what it was, on each engine.
 
+mod counted;
 mod flight;
 mod harness;
 mod retracing;
