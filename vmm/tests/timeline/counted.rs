@@ -16,7 +16,7 @@ const COUNTS: &str = r#"
     static volatile unsigned long counts[2][16];
     static void *count(void *own) {
         volatile unsigned long *at = own;
-        while (*at < 20000000) __asm__ volatile("incq %0" : "+m"(*at));
+        while (*at < 6000000) __asm__ volatile("incq %0" : "+m"(*at));
         return 0;
     }
     int main(void) {
