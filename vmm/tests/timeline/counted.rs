@@ -82,13 +82,16 @@ fn a_preemption_is_found_near_the_branches_that_were_counted() {
     check(&program);
 }
 
+/// What a counter says where this is true.
+type Counted = fn(u64) -> u64;
+
 fn check(program: &Compiled) {
     let recording = program.record(EngineKind::Kvm, &[]);
     let digest = replayed(&recording).unwrap();
     let (header, mut records) = all_records(&recording.journal());
     let events = records.iter().filter(|record| matches!(record, Record::Begin { .. })).count();
     let branches = branches(&recording, events as u64 - 1);
-    let counts: [(&str, fn(u64) -> u64); 4] = [
+    let counts: [(&str, Counted); 4] = [
         ("exactly", |true_count| true_count),
         ("some too many", |true_count| true_count + true_count / 1000 + 900),
         ("some too few", |true_count| true_count.saturating_sub(900)),
