@@ -8,6 +8,9 @@ use super::shape::Kind::{Enum, In, Out, Pid, Signal, Size};
 use super::shape::Served::{Missing, Mixed, Ours};
 use super::structs::{SIGACTION, SIGINFO, SIGSET, STACK, TIMESPEC};
 
+/// Why restart_syscall always fails: a program calls it for a call that nothing interrupted.
+const RESTARTS: &str = "only the kernel calls it";
+
 rows! {
     13 rt_sigaction(signum: Signal, act: In(Struct(&SIGACTION)), oldact: Out(Struct(&SIGACTION)),
         sigsetsize: Size) -> Int, Ours;
