@@ -5,7 +5,7 @@ use super::rows;
 use super::shape::Beyond::{Handler, Memory, Sigreturn};
 use super::shape::Extent::Struct;
 use super::shape::Kind::{Enum, In, Out, Pid, Signal, Size};
-use super::shape::Served::{Missing, Mixed, Ours};
+use super::shape::Served::{Fixed, Mixed, Ours};
 use super::structs::{SIGACTION, SIGINFO, SIGSET, STACK, TIMESPEC};
 
 /// Why restart_syscall always fails: a program calls it for a call that nothing interrupted.
@@ -26,7 +26,7 @@ rows! {
     130 rt_sigsuspend(mask: In(Struct(&SIGSET)), sigsetsize: Size) -> Int, Ours, Handler;
     131 sigaltstack(ss: In(Struct(&STACK)), old_ss: Out(Struct(&STACK))) -> Int, Ours;
     200 tkill(tid: Pid, sig: Signal) -> Int, Ours;
-    219 restart_syscall() -> Int, Missing, Memory;
+    219 restart_syscall() -> Int, Fixed(libc::EINTR, RESTARTS), Memory;
     234 tgkill(tgid: Pid, tid: Pid, sig: Signal) -> Int, Ours;
     297 rt_tgsigqueueinfo(tgid: Pid, tid: Pid, sig: Signal, info: In(Struct(&SIGINFO))) -> Int, Ours;
 }
