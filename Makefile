@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: demo test long-test page setup guests unicorn
+.PHONY: demo test services long-test page setup guests unicorn
 
 demo: guests
 	cargo build --release --locked
@@ -17,6 +17,11 @@ test: guests
 	cargo test --workspace --locked
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo "skipped: deny.toml is not checked, since cargo-deny is not installed"; fi
+
+# Servers of Debian, installed first, natively and recorded.
+services: guests
+	cargo build --release --locked
+	@scripts/services.sh --install
 
 # Ten million random cases of the semantics against this processor, and all directed ones.
 long-test: setup

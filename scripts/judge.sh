@@ -37,23 +37,8 @@ while [ $# -gt 0 ]; do
     *) die "unknown argument $1" ;;
     esac
 done
-case $engine in
-soft | kvm) engines=("$engine") ;;
-both)
-    engines=(soft)
-    device=${GRETEL_KVM_DEVICE:-/dev/kvm}
-    if [ -r "$device" ] && [ -w "$device" ]; then
-        engines+=(kvm)
-    else
-        echo "skipped: engine kvm, since this user cannot open $device" >&2
-    fi
-    ;;
-*) die "--engine takes soft, kvm or both, not $engine" ;;
-esac
-[ -x "$gretel" ] || die "$gretel is not there: build it, or name another with --gretel"
-gretel=$(realpath "$gretel")
-mkdir -p "$out"
-out=$(realpath "$out")
+# shellcheck source=engines.sh
+source "$root/scripts/engines.sh"
 export LC_ALL=C PYTHONDONTWRITEBYTECODE=1 GOMAXPROCS=4
 export GIT_AUTHOR_NAME=A GIT_COMMITTER_NAME=A GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_EMAIL=a@b
 export GIT_AUTHOR_DATE="1000000000 +0000" GIT_COMMITTER_DATE="1000000000 +0000"

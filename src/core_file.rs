@@ -5,6 +5,7 @@ use crate::crumbs;
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::output::written;
+use crate::sandbox;
 use crate::shown_trail::{self, Format, FormatArgs};
 use lbr::Trail;
 use lbr::code::name_kinds;
@@ -50,6 +51,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    sandbox::enter();
     if args.crumbs {
         return match args.format.get() {
             Format::PerfScript => Err(Failure::new(Code::Usage, "perf script has no form for crumbs")),
@@ -135,14 +137,58 @@ pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> 
     }
     let damaged = |e: CoreError| Failure::new(Code::Damaged, e);
     let core = Core::open(&path).map_err(damaged)?;
-    let beside = path.with_file_name("program");
-    let exe = exe.map(Path::to_owned).or_else(|| beside.is_file().then_some(beside));
-    let Some(exe) = exe else { return Ok(Opened { core, executable: None, libraries: Vec::new() }) };
+    let Some(exe) = executable(&core, &path, exe)? else {
+        return Ok(Opened { core, executable: None, libraries: Vec::new() });
+    };
     let mut core = core.with_executable(&exe).map_err(damaged)?;
     let bytes = regular::read(&exe)
         .map_err(|e| Failure::new(Code::Damaged, format!("cannot read {}: {e}", exe.display())))?;
     let libraries = libraries(&mut core);
     Ok(Opened { core, executable: Some((bytes, exe)), libraries })
+}
+
+/// A core with fewer bytes of code that are not its program's is damaged; with more it is another program's.
+const FEW: usize = 64;
+
+/// The program that left the core: the one that was named, else the one beside it, else the one that the core names, since
+/// a program that was started executed it.
+fn executable(core: &Core, path: &Path, named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    let damaged = |e: CoreError| Failure::new(Code::Damaged, e);
+    if let Some(named) = named {
+        let (differing, first) = core.differing_code(named).map_err(damaged)?;
+        if differing >= FEW {
+            let (core, named) = (path.display(), named.display());
+            let why =
+                format!("{named} is not the program that left {core}: {differing} bytes of its code differ");
+            return Err(Failure::new(Code::Usage, why));
+        }
+        warn_of_code(path, named, differing, first);
+        return Ok(Some(named.to_owned()));
+    }
+    let beside = path.with_file_name("program");
+    let candidates = [Some(beside.as_path()), core.executable_path()];
+    for candidate in candidates.into_iter().flatten().filter(|candidate| candidate.is_file()) {
+        match core.differing_code(candidate) {
+            Ok((differing, first)) if differing < FEW => {
+                warn_of_code(path, candidate, differing, first);
+                return Ok(Some(candidate.to_owned()));
+            }
+            Err(error) if candidate == beside => return Err(damaged(error)),
+            _ => {}
+        }
+    }
+    Ok(None)
+}
+
+/// Says that a part of the code is not as it is in the program's file.
+fn warn_of_code(core: &Path, executable: &Path, differing: usize, first: Option<u64>) {
+    if let Some(first) = first {
+        say!(
+            "gretel: core {} is damaged: {differing} bytes of code are not as in {}, the first at {first:#x}",
+            core.display(),
+            executable.display()
+        );
+    }
 }
 
 /// The libraries that were loaded, as far as their files are here; of the others it is said what that means.
@@ -188,6 +234,7 @@ fn why_no_core(dir: &Path) -> String {
         Ok(Some(End::Stopped)) => {
             "the recorded program did not crash, the recorder could not go on and said why".to_owned()
         }
+        Ok(Some(End::Full)) => "the recording ended at its room on disk, before the program did".to_owned(),
         Ok(Some(End::Killed(death))) => {
             let signal = signal_name(death.signal).unwrap_or("a signal");
             if leaves_core(&death) {

@@ -6,6 +6,7 @@ use lbr::Provenance;
 use lbr::perf::retired::Counted;
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use vmm::confine::{Confined, offered};
 use vmm::cpu_model::Model;
 use vmm::engine::kvm::Landing;
 use vmm::probe::{Kvm, Report};
@@ -48,6 +49,7 @@ fn as_text(report: &Report) -> String {
         }],
     };
     findings.extend(perf_findings(report));
+    findings.extend(sandbox_findings());
     let mut text = String::new();
     for Finding { name, found, follows } in findings {
         text.push_str(&format!("{name:<16} {found}\n"));
@@ -154,6 +156,28 @@ fn perf_findings(report: &Report) -> [Finding; 5] {
     ]
 }
 
+fn sandbox_findings() -> [Finding; 2] {
+    let Confined { calls, files } = offered();
+    let finding = |name, layer: Result<(), String>, takes, follows| match layer {
+        Ok(()) => Finding { name, found: format!("yes: {takes}"), follows: "" },
+        Err(why) => Finding { name, found: format!("no: {why}"), follows },
+    };
+    [
+        finding(
+            "sandbox calls",
+            calls,
+            "gretel may not start programs, trace processes, mount or the like while a program runs (seccomp)",
+            "a program that breaks out into gretel could make all system calls",
+        ),
+        finding(
+            "sandbox files",
+            files,
+            "gretel may execute no file while a program runs (landlock)",
+            "that gretel starts no program rests on the filter of system calls alone",
+        ),
+    ]
+}
+
 fn names(counted: &[Counted]) -> String {
     counted.iter().map(|counted| counted.name()).collect::<Vec<_>>().join(", ")
 }
@@ -184,7 +208,11 @@ fn as_json(report: &Report) -> Value {
     };
     let names =
         |counted: &Vec<Counted>| json!(counted.iter().map(|counted| counted.name()).collect::<Vec<_>>());
-    let perf = &report.perf;
+    let available = |layer: Result<(), String>| match layer {
+        Ok(()) => json!({ "available": true }),
+        Err(why) => json!({ "available": false, "reason": why }),
+    };
+    let (perf, sandbox) = (&report.perf, offered());
     let kvm = match &report.kvm {
         Err(why) => json!({ "available": false, "reason": why }),
         Ok(kvm) => json!({
@@ -213,6 +241,7 @@ fn as_json(report: &Report) -> Value {
             "flight_recorder": result(perf.flight_recorder.as_ref().map(|n| ("samples", json!(n)))),
             "paranoid": perf.paranoid,
         },
+        "sandbox": { "seccomp": available(sandbox.calls), "landlock": available(sandbox.files) },
         "use": { "engine": report.engine().name(), "branch_records": report.branch_records().name() },
     })
 }

@@ -4,9 +4,6 @@ use crate::exit::{Code, Failure};
 use crate::log::say;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 
-/// Guest memory in bytes; the host gives a page when the guest first touches it.
-pub(crate) const GUEST_MEMORY: u64 = 4 << 30;
-
 /// What runs the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Choice {
@@ -18,26 +15,26 @@ pub(crate) enum Choice {
     Auto,
 }
 
-/// Makes the engine that was asked for, and says on stderr where `auto` has to do without KVM.
-pub(crate) fn open(choice: Choice) -> Result<Machine, Failure> {
+/// Makes the engine that was asked for, with so much guest memory (the host gives a page when the guest first touches it), and says on stderr where `auto` has to do without KVM.
+pub(crate) fn open(choice: Choice, memory: u64) -> Result<Machine, Failure> {
     match choice {
-        Choice::Soft => soft(),
+        Choice::Soft => soft(memory),
         Choice::Kvm | Choice::Auto => {
-            engine::open(EngineKind::Kvm, GUEST_MEMORY).or_else(|error| without_kvm(choice, &error))
+            engine::open(EngineKind::Kvm, memory).or_else(|error| without_kvm(choice, memory, &error))
         }
     }
 }
 
 /// What follows where KVM cannot be used.
-pub(crate) fn without_kvm(choice: Choice, error: &EngineError) -> Result<Machine, Failure> {
+pub(crate) fn without_kvm(choice: Choice, memory: u64, error: &EngineError) -> Result<Machine, Failure> {
     if choice != Choice::Auto {
         return Err(Failure::new(Code::Host, error));
     }
     say!("gretel: {error}");
     say!("gretel: using the software CPU instead");
-    soft()
+    soft(memory)
 }
 
-fn soft() -> Result<Machine, Failure> {
-    engine::open(EngineKind::Soft, GUEST_MEMORY).map_err(|error| Failure::new(Code::Host, error))
+fn soft(memory: u64) -> Result<Machine, Failure> {
+    engine::open(EngineKind::Soft, memory).map_err(|error| Failure::new(Code::Host, error))
 }

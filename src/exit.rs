@@ -12,7 +12,7 @@ Exit codes:
   128+N    record: the program was ended by signal N, as shells say it
   128+N    record: interrupted by signal N: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP; what was recorded replays
   0        all other commands: done; replay: equal to the recording, also where that ended in a crash
-  120      the command line is wrong
+  120      the command line is wrong, or what it names is in use: a folder with other things in it, a recording in the making
   121      PROG cannot be run: not found, not an x86-64 ELF program, no permission
   122      this host lacks what was asked for (no KVM with --engine kvm)
   123      a file is damaged, cut, not what it should be, or of another version; what precedes the damage was used

@@ -1,11 +1,20 @@
-//! The options of `record` and `replay` that say what is kept of the past: checkpoints, and a flight recorder's window.
+//! What is kept of the past, and where: the options of `record` and `replay` for checkpoints and a flight recorder's window, and the
+//! stores of files that recordings share.
 
 use std::time::Duration;
 use vmm::checkpoints::{Rate, Shelf};
+use vmm::contents::Stores;
+use vmm::ram::PAGE;
 use vmm::recording::Recording;
 
 /// The least room of a flight recorder: a checkpoint of a small program fits.
 const LEAST_ROOM: u64 = 1 << 20;
+
+/// The least room of a recording: its crumbs and a small program fit.
+const LEAST_DISK: u64 = 1 << 20;
+
+/// The least memory of a program: one that prints a line uses a few.
+const LEAST_MEMORY: u64 = 16 << 20;
 
 /// What `record` keeps.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -17,6 +26,24 @@ pub(crate) struct Kept {
     /// Keep the newest part of the recording only, in so many bytes (256M, 2G; at least 1M): for programs that run for long
     #[arg(long, value_name = "SIZE", value_parser = room)]
     flight: Option<u64>,
+    /// The most that the recording's folder may have on disk, but for cores (500M, 10G; at least 1M): there the recording ends, and the
+    /// program goes on without
+    #[arg(long, value_name = "SIZE", value_parser = disk, conflicts_with = "flight")]
+    disk: Option<u64>,
+    /// The signal to gretel that keeps the window of --flight as it is now, in DIR/kept-1 and so on; the program does not get it
+    #[arg(long, value_name = "SIGNAL", value_enum, default_value = "usr1", requires = "flight")]
+    keep_on: KeepOn,
+}
+
+/// A signal that the program can do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum KeepOn {
+    /// SIGUSR1
+    Usr1,
+    /// SIGUSR2
+    Usr2,
+    /// No signal: all are the program's
+    Never,
 }
 
 impl Kept {
@@ -30,10 +57,32 @@ impl Kept {
         }
     }
 
+    /// The signal that keeps the window.
+    pub(crate) fn window_signal(self) -> Option<i32> {
+        const SIGUSR1: i32 = 10;
+        const SIGUSR2: i32 = 12;
+        self.flight?;
+        match self.keep_on {
+            KeepOn::Usr1 => Some(SIGUSR1),
+            KeepOn::Usr2 => Some(SIGUSR2),
+            KeepOn::Never => None,
+        }
+    }
+
+    /// The room of a recording that ends when that is used up.
+    pub(crate) fn disk(self) -> Option<u64> {
+        self.disk
+    }
+
     /// The room of a flight recorder.
     pub(crate) fn room(self) -> Option<u64> {
         self.flight
     }
+}
+
+/// Where files may be that recordings share.
+pub(crate) fn stores() -> Stores {
+    Stores::of_environment(|name| std::env::var_os(name))
 }
 
 /// What to say of a window.
@@ -52,8 +101,32 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
-/// A number of bytes, perhaps in K, M, G or T.
+/// The room of a window.
 fn room(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        ..LEAST_ROOM => Err("a window has 1M at least".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// The room of a recording.
+fn disk(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        ..LEAST_DISK => Err("a recording has 1M at least".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// The memory of a program.
+pub(crate) fn memory(text: &str) -> Result<u64, String> {
+    match size(text)? {
+        ..LEAST_MEMORY => Err("a program has 16M at least".to_owned()),
+        bytes => Ok(bytes / PAGE * PAGE),
+    }
+}
+
+/// A number of bytes, perhaps in K, M, G or T.
+fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
         "" => 0,
@@ -64,11 +137,7 @@ fn room(text: &str) -> Result<u64, String> {
         _ => return Err("a size is needed, such as 256M".to_owned()),
     };
     let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
-    match bytes {
-        None => Err("a size is needed, such as 256M".to_owned()),
-        Some(..LEAST_ROOM) => Err("a window has 1M at least".to_owned()),
-        Some(bytes) => Ok(bytes),
-    }
+    bytes.ok_or_else(|| "a size is needed, such as 256M".to_owned())
 }
 
 #[cfg(test)]
@@ -83,6 +152,12 @@ mod tests {
         for refused in ["", "M", "1X", "10K", "99999999999T", "-1M", "1.5G"] {
             assert!(room(refused).is_err(), "{refused}");
         }
+    }
+
+    #[test]
+    fn memory_is_whole_pages() {
+        assert_eq!(memory("16777217"), Ok(16 << 20));
+        assert!(memory("1M").is_err() && memory("x").is_err());
     }
 
     #[test]

@@ -5,23 +5,31 @@
 
 #![forbid(unsafe_code)]
 
+mod at_crash;
 mod bench;
 mod contexts;
 mod core_file;
 mod crumbs;
 mod doctor;
+mod ending;
 mod engine;
 mod exit;
 mod keeping;
 mod log;
+mod ls;
 mod moment;
 mod output;
+mod pack;
 mod record;
 mod replay;
+mod rm;
+mod sandbox;
 mod shown_trail;
+mod summary;
 mod synth;
 mod trail;
 mod trail_file;
+mod units;
 mod watch;
 
 use clap::{ArgAction, Parser, Subcommand};
@@ -56,7 +64,9 @@ Examples:
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
   gretel core rec                      its crash: signal, stack, last branches
-  gretel synth rec                     how it got there, with a certificate";
+  gretel synth rec                     how it got there, with a certificate
+  gretel ls                            the recordings in this folder
+  gretel pack rec                      one file of it, for another machine";
 
 #[derive(Subcommand)]
 enum Command {
@@ -65,9 +75,15 @@ enum Command {
     Core(core_file::Args),
     Synth(synth::Args),
     Watch(watch::Args),
+    Ls(ls::Args),
+    Rm(rm::Args),
+    Pack(pack::Args),
+    Unpack(pack::UnpackArgs),
     Trail(trail_file::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    #[command(hide = true)]
+    RunAtCrash(at_crash::Args),
 }
 
 fn main() -> ExitCode {
@@ -75,8 +91,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(message) => return exit::for_usage(&message),
     };
-    // What `bench` starts is to have the signals that it has without gretel.
-    if !matches!(cli.command, Command::Bench(_)) {
+    // What these start is to have the signals that it has without gretel.
+    if !matches!(cli.command, Command::Bench(_) | Command::RunAtCrash(_)) {
         vmm::interrupt::survive_file_size_limit();
     }
     log::to_stderr(cli.verbose, !matches!(cli.command, Command::Synth(_)));
@@ -86,9 +102,14 @@ fn main() -> ExitCode {
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Watch(args) => watch::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Rm(args) => rm::run(&args),
+        Command::Pack(args) => pack::run(&args),
+        Command::Unpack(args) => pack::unpack(&args),
         Command::Trail(args) => trail_file::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::RunAtCrash(args) => at_crash::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())
 }

@@ -1,10 +1,13 @@
 //! `gretel record`: runs a program in a virtual machine, and records it.
 
+use crate::at_crash::AtCrash;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
 use crate::log::say;
+use crate::summary::Summary;
 use crate::trail::{self, Branches, Captured};
-use crate::{Outcome, crumbs, keeping};
+use crate::{Outcome, crumbs, keeping, sandbox};
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,16 +18,14 @@ use vmm::elf::{ElfError, Image};
 use vmm::journal::End;
 use vmm::launch::launch_here;
 use vmm::process::{Death, Print, Process, ProcessError};
+use vmm::ram::{for_recording, with_reserve};
 use vmm::record::{Options, RecordError, Recorded};
 use vmm::recording::{Recording, RecordingError};
-use vmm::signal::SI_KERNEL;
 use vmm::timeline::Recent;
 use vmm::{gate::GateError, interrupt};
 
 /// Ctrl-C.
 const SIGINT: i32 = 2;
-/// Illegal instruction.
-const SIGILL: i32 = 4;
 
 /// Run a program in a virtual machine and record it; if it crashes, write a core with its last branches
 ///
@@ -45,16 +46,23 @@ Examples:
   gretel record --trace -o rec -- sh -c 'ls | wc -l'
   gretel record --flight 256M -o rec -- ./server
   gretel record --checkpoint-every 0.5 -o rec -- ./prog
+  gretel record --strict --json summary.json -o rec -- ./prog
+  gretel record --attach-on-crash 'gretel core $1' -o rec -- ./prog
 
-Ctrl-C and other signals are the program's, as they would be without gretel. The third of SIGINT, SIGTERM and SIGHUP
-ends the recording in order, for a program that ignores them. What was recorded replays up to its last event; so it
-does when gretel is killed, but for the last tenth of a second.
+Ctrl-C and other signals are the program's, as they would be without gretel. Three of SIGINT, SIGTERM and
+SIGHUP, each within a second of the one before, end the recording in order, for a program that ignores them. What was
+recorded replays up to its last event; so it does when gretel is killed, but for the last tenth of a second.
 
 With --flight, the oldest parts of journal and checkpoints are removed as new ones are written, so that both together
 have no more than SIZE bytes; what is left begins with a checkpoint and replays from there. It is more while one input
-is larger than an eighth of SIZE, or a checkpoint larger than a quarter.
+is larger than an eighth of SIZE, or a checkpoint larger than a quarter. SIGUSR1 to gretel keeps the window as it is then, as
+a recording of its own, DIR/kept-1, and the recording goes on; --keep-on names another signal for that.
 
-A recording holds all that the program read, its environment and its memory: its files are made with mode 0600.
+The program, its libraries and other files that it maps are kept once for all recordings on a file system, by their
+content: as hard links to a store, which is $GRETEL_STORE, else gretel/files in $XDG_DATA_HOME (~/.local/share), else
+.gretel-files beside DIR. Each recording is whole without the store; `gretel ls` shows what it shares, `gretel rm` removes both.
+
+A recording holds all that the program read, its environment and its memory: its files are made with mode 0600 or 0400.
 Treat it as a secret.")]
 pub(crate) struct Args {
     /// The recording's folder: new, or empty (default: gretel-PROG-N here)
@@ -75,6 +83,9 @@ pub(crate) struct Args {
     crumbs: crumbs::Options,
     #[command(flatten)]
     keeping: keeping::Kept,
+    /// The memory that the program's processes may use together (512M, 8G; default: three quarters of this host's)
+    #[arg(long, value_name = "SIZE", value_parser = keeping::memory)]
+    memory: Option<u64>,
     /// Leave the processor's counters alone, so that crumbs have no counts (those of the software CPU cost nothing)
     #[arg(long)]
     no_counters: bool,
@@ -88,6 +99,16 @@ pub(crate) struct Args {
     /// schedule again, for the same inputs
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// End the recording at the first thing that the program asks for and gretel does not serve
+    #[arg(long)]
+    strict: bool,
+    /// Write the summary of the end to FILE as well, as JSON: how it ended, what was recorded, what was not served
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Run this command of the shell when a process of the program has left a core: $1 is the recording, and the environment has
+    /// GRETEL_RECORDING, GRETEL_CORE, GRETEL_PID and GRETEL_SIGNAL; its output goes to stderr, and gretel waits for it at its end
+    #[arg(long, value_name = "CMD")]
+    attach_on_crash: Option<OsString>,
     /// The program (searched in PATH) and its arguments
     #[arg(last = true, required = true, value_name = "PROG")]
     program: Vec<OsString>,
@@ -129,16 +150,29 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if let Some(interpreter) = &launch.interpreter {
         Image::parse_interpreter(&interpreter.executable).map_err(|e| not_run(&interpreter.path, e))?;
     }
-    let (mut machine, branches) = args.trail.open(args.engine)?;
+    launch.memory = args.memory.unwrap_or_else(for_recording);
+    let (mut machine, branches) = args.trail.open(args.engine, with_reserve(launch.memory))?;
     if args.no_counters {
         machine.cpu.stop_counting();
     }
     let recording = folder(args, program)?;
+    let helper = args.attach_on_crash.as_ref().map(|command| AtCrash::start(command, recording.dir()));
+    let helper = RefCell::new(helper.transpose()?);
+    let at_crash = |core: &Path, death: Death, pid: i32| {
+        helper.borrow_mut().iter_mut().for_each(|helper| helper.run(core, pid, death.signal));
+    };
+    args.keeping.window_signal().into_iter().for_each(interrupt::keep_window_on);
     interrupt::pass_on_signals(machine.cpu.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
+    let store = recording.store(&keeping::stores());
     let mut died = |process: &mut Process, death: Death, recent: &mut Recent| {
+        if !death.leaves_core() {
+            return;
+        }
         let branches = branches.of_other(process, death, recent, &args.trail);
-        write_other_core(&recording, process, death, branches);
+        if let Some(core) = write_other_core(&recording, process, death, branches) {
+            at_crash(&core, death, process.pid());
+        }
     };
     let trace: Option<Print> =
         args.trace.then(|| -> Print { Box::new(|task, line| say!("[{task}] {line}")) });
@@ -149,8 +183,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         trace,
         checkpoints: args.keeping.rate(),
         flight: args.keeping.room(),
+        disk: args.keeping.disk(),
+        store: store.clone(),
         signals: true,
+        strict: args.strict,
     };
+    sandbox::enter();
     let recorded = vmm::record::record(&recording, machine, &launch, options, &mut died);
     let mut recorded =
         recorded.map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
@@ -161,7 +199,20 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
         crash => crash?,
     };
-    summarize(&recording, &recorded, crash);
+    if let (true, End::Killed(death)) = (crash, recorded.end)
+        && !recorded.process.first_died_before()
+    {
+        at_crash(&recording.core(), death, recorded.process.pid());
+    }
+    let summary = Summary::of(&recording, &recorded, crash);
+    summary.say();
+    if let Some(file) = &args.json {
+        let written = std::fs::write(file, format!("{}\n", summary.as_json()));
+        written.map_err(|e| Failure::new(Code::Write, format!("cannot write {}: {e}", file.display())))?;
+    }
+    // What recordings used that were removed by other means than `gretel rm`. Next time, if it cannot be done now.
+    let _ = store.map(|store| store.sweep());
+    helper.take().into_iter().for_each(AtCrash::finish);
     Ok(exit_code(&recorded.end))
 }
 
@@ -173,7 +224,8 @@ fn folder(args: &Args, program: &OsStr) -> Result<Recording, Failure> {
         None => Recording::create_numbered(&name),
     };
     made.map_err(|e| {
-        let code = if matches!(e, RecordingError::Occupied { .. }) { Code::Usage } else { Code::Write };
+        let is_refused = matches!(e, RecordingError::Occupied { .. } | RecordingError::Busy { .. });
+        let code = if is_refused { Code::Usage } else { Code::Write };
         Failure::new(code, e)
     })
 }
@@ -189,6 +241,7 @@ fn stopped(error: &RecordError, recording: &Recording) -> String {
 
 fn code_for(error: &RecordError) -> Code {
     match error {
+        RecordError::Recording(RecordingError::Inherited { .. }) => Code::Usage,
         RecordError::Recording(_) | RecordError::Process(ProcessError::Gate(GateError::Write { .. })) => {
             Code::Write
         }
@@ -220,7 +273,6 @@ fn write_core(
     );
     let about = About {
         death,
-        auxv: recorded.auxv.clone(),
         origin: origin.clone() + captured.as_ref().map_or("", |captured| &captured.origin),
         trail: captured.map(|captured| captured.trail),
         counters: None,
@@ -233,14 +285,16 @@ fn write_core(
     Ok(true)
 }
 
-/// Writes the core of a process that a signal ended while others went on: of the first, that of the recording.
-fn write_other_core(recording: &Recording, process: &mut Process, death: Death, branches: Option<Captured>) {
-    if !death.leaves_core() {
-        return;
-    }
+/// Writes the core of a process that a signal ended while others went on: of the first, that of the recording. Its path, if there
+/// is one.
+fn write_other_core(
+    recording: &Recording,
+    process: &mut Process,
+    death: Death,
+    branches: Option<Captured>,
+) -> Option<PathBuf> {
     let about = About {
         death,
-        auxv: process.auxv(),
         origin: format!(
             "gretel: {}\nrecorded on: {}\n{}",
             env!("CARGO_PKG_VERSION"),
@@ -254,8 +308,10 @@ fn write_other_core(recording: &Recording, process: &mut Process, death: Death, 
     };
     let path = if process.is_first() { recording.core() } else { recording.core_of(process.pid()) };
     if let Err(error) = dump::write_core(&path, process, &about) {
-        eprintln!("gretel: process {} left no core: {error}", process.pid());
+        say!("gretel: process {} left no core: {error}", process.pid());
+        return None;
     }
+    Some(path)
 }
 
 /// What the processor has counted, if it has: not exact, so not in the note of counters.
@@ -273,53 +329,13 @@ fn counted(engine: &dyn vmm::engine::Cpu) -> String {
     counted.into_iter().filter_map(line).collect()
 }
 
-fn is_illegal_instruction(end: &End) -> bool {
-    matches!(end, End::Killed(death) if death.signal == SIGILL)
-}
-
-/// One line on what was recorded, and what to do next.
-fn summarize(recording: &Recording, recorded: &Recorded, crashed: bool) {
-    let dir = recording.dir().display();
-    let how = match recorded.end {
-        End::Exited(status) => format!("exited with status {status}"),
-        End::Killed(death) => {
-            let name = vmm::elfcore::signal_name(death.signal).unwrap_or("a signal");
-            match death.code {
-                // Of a sender, or of the kernel: there is no address.
-                SI_KERNEL | i32::MIN..=0 => format!("ended by {name}"),
-                _ => format!("ended by {name} (address {:#x})", death.address),
-            }
-        }
-        End::Interrupted => "interrupted".to_owned(),
-        End::Stopped => "stopped".to_owned(),
-    };
-    if let (true, Some(needed)) = (is_illegal_instruction(&recorded.end), recorded.process.needs_model()) {
-        let cpu = needed.name().trim_start_matches("x86-64-");
-        say!(
-            "gretel: it was stopped at an instruction of {}: --cpu {cpu} shows it that processor",
-            needed.name()
-        );
-    }
-    let engine = recorded.engine.name();
-    say!(
-        "gretel: {how}; {} events, {} bytes of journal, engine {engine}; recorded in {dir}",
-        recorded.events,
-        recorded.journal_bytes
-    );
-    if let Some(window) = keeping::window(recording) {
-        say!("gretel: {window}");
-    }
-    let next = if crashed { "core" } else { "replay" };
-    say!("gretel: next: gretel {next} {dir}");
-}
-
 /// The guest's own status; 128 and the signal as shells say it.
 fn exit_code(end: &End) -> ExitCode {
     let number = match end {
         End::Exited(status) => *status,
         End::Killed(death) => 128 + death.signal,
         End::Interrupted => 128 + interrupt::arrived().unwrap_or(SIGINT),
-        End::Stopped => i32::from(Code::Other as u8),
+        End::Stopped | End::Full => i32::from(Code::Other as u8),
     };
     // A status has eight bits: what exit_group was given is cut so by Linux, too.
     let [low, ..] = number.to_le_bytes();

@@ -1,12 +1,14 @@
 //! `gretel replay`: runs a recording again, and checks that it goes as recorded.
 
 use crate::Outcome;
+use crate::ending;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::keeping;
 use crate::log::say;
 use crate::moment::Moment;
 use crate::output::{print as print_out, written};
+use crate::sandbox;
 use serde_json::json;
 use std::cell::RefCell;
 use std::fs;
@@ -21,6 +23,7 @@ use vmm::gate::GateError;
 use vmm::journal::End;
 use vmm::position::Position;
 use vmm::process::ProcessError;
+use vmm::ram::for_replay;
 use vmm::recording::Recording;
 use vmm::replay::{Output, Replay, ReplayError, Replayed};
 use vmm::timeline::Timeline;
@@ -68,7 +71,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
-    let engine = engine::open(args.engine)?;
+    let engine = engine::open(args.engine, for_replay())?;
+    sandbox::enter();
     if let Some(position) = args.to {
         return show(args, &recording, engine, position);
     }
@@ -86,6 +90,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     written(print(args, &replayed, begins))?;
     if replayed.end == Some(End::Stopped) {
         say!("gretel: there the recorder could not go on, and said why (exit code {})", Code::Other as u8);
+    }
+    if replayed.end == Some(End::Full) {
+        say!("gretel: there the recording had all the room on disk that --disk gave it; the program went on");
     }
     if let Some(difference) = &replayed.crumbs.difference {
         say!("gretel: the replay is as the journal has it, but the ring of crumbs is not: {difference}");
@@ -174,13 +181,7 @@ pub(crate) fn failure(error: ReplayError) -> Failure {
 }
 
 fn print(args: &Args, replayed: &Replayed, begins: Option<Position>) -> io::Result<()> {
-    let (kind, number) = match replayed.end {
-        Some(End::Exited(status)) => ("exited", Some(status)),
-        Some(End::Killed(death)) => ("killed", Some(death.signal)),
-        Some(End::Interrupted) => ("interrupted", None),
-        Some(End::Stopped) => ("stopped", None),
-        None => ("incomplete", None),
-    };
+    let (kind, number) = ending::word(replayed.end.as_ref());
     let engine = replayed.engine.name();
     let digest = format!("{:016x}", replayed.digest());
     if args.json {

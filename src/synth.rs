@@ -1,7 +1,7 @@
 //! `gretel synth`: works backwards from a core to a certified execution suffix.
 
 use crate::Outcome;
-use crate::core_file::{self, Opened};
+use crate::core_file;
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::output::print;
@@ -74,7 +74,7 @@ pub(crate) struct Args {
 }
 
 /// A span of time. A year is more than anyone waits, and less than what clocks can count.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let span = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     span.filter(|span| *span <= LONGEST)
         .ok_or_else(|| "give seconds, such as 9 or 0.5, a year at most".to_owned())
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn run_deep(args: &Args) -> Outcome {
     let limits = Limits { instructions: args.instructions, time: args.time };
-    let opened = open(args)?;
+    let opened = core_file::open(&args.input, args.exe.as_deref())?;
     let of_core = |why: &str| format!("{}: {why}", opened.core.path.display());
     core_file::warn_of_damage(&opened.core);
     if opened.core.had_parallel_threads() {
@@ -128,21 +128,6 @@ fn run_deep(args: &Args) -> Outcome {
     };
     let synthesis = synthesize(&request, &mut progress()).map_err(|e| Failure::new(Code::Host, e))?;
     report(args, &core, &program, synthesis)
-}
-
-/// The core and its executable; a core that the kernel wrote says where that was.
-fn open(args: &Args) -> Result<Opened, Failure> {
-    let opened = core_file::open(&args.input, args.exe.as_deref())?;
-    if opened.executable.is_some() {
-        return Ok(opened);
-    }
-    let entry = opened.core.aux(AT_ENTRY).unwrap_or(0);
-    let mapped =
-        opened.core.files.iter().find(|f| (f.start..f.end).contains(&entry)).map(|f| PathBuf::from(&f.path));
-    match mapped.filter(|path| path.is_file()) {
-        Some(path) => core_file::open(&args.input, Some(&path)),
-        None => Ok(opened),
-    }
 }
 
 /// The branch records to use: the core's own, or, of a recording, those that other options would have given.
@@ -222,7 +207,7 @@ fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> 
             if let Some(path) = &args.output {
                 suffix.save(path).map_err(|e| Failure::new(Code::Write, e))?;
             }
-            show(args, core, program, &suffix, &certificate, (stop, &statistics))?;
+            show(args, core, program, &suffix, &certificate, (searched, stop, &statistics))?;
             if suffix.len() < searched && !args.json {
                 let certified = suffix.len();
                 say!(
@@ -236,15 +221,18 @@ fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> 
                 "every way back dies within {depth} instructions: no execution of this program ends in this core. A hardware \
                  error, a damaged core or another build of the program is likely"
             );
-            without_suffix(args, "infeasible", &why, (stop, &statistics))?;
+            without_suffix(args, "infeasible", &why, (searched, stop, &statistics))?;
             Ok(ExitCode::from(1))
         }
         Verdict::Inconclusive { why } => {
-            without_suffix(args, "inconclusive", &why, (stop, &statistics))?;
+            without_suffix(args, "inconclusive", &why, (searched, stop, &statistics))?;
             Ok(ExitCode::from(2))
         }
     }
 }
+
+/// How many instructions back the search came, why it stopped, and what it did.
+type Searched<'a> = (usize, Stop, &'a Statistics);
 
 fn show(
     args: &Args,
@@ -252,7 +240,7 @@ fn show(
     program: &Program,
     suffix: &Suffix,
     certificate: &Certificate,
-    search: (Stop, &Statistics),
+    search: Searched<'_>,
 ) -> Result<(), Failure> {
     let listing =
         Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
@@ -284,7 +272,7 @@ fn measure(args: &Args, suffix: &Suffix, listing: &Listing) -> Option<Metrics> {
     measured.inspect_err(|why| say!("gretel: the suffix is not compared with the recording: {why}")).ok()
 }
 
-fn without_suffix(args: &Args, verdict: &str, why: &str, search: (Stop, &Statistics)) -> Result<(), Failure> {
+fn without_suffix(args: &Args, verdict: &str, why: &str, search: Searched<'_>) -> Result<(), Failure> {
     if args.json {
         print(format_args!(
             "{}\n",
@@ -306,7 +294,7 @@ fn stop_text(stop: Stop) -> &'static str {
     }
 }
 
-fn say_why_it_stopped((stop, statistics): (Stop, &Statistics)) {
+fn say_why_it_stopped((_, stop, statistics): Searched<'_>) {
     say!(
         "gretel: {}; {} instructions tried, {} refuted at once, {} questions to the solver ({} refuted, {} unanswered)",
         stop_text(stop),
@@ -323,8 +311,9 @@ fn say_why_it_stopped((stop, statistics): (Stop, &Statistics)) {
     }
 }
 
-fn search_json((stop, statistics): (Stop, &Statistics)) -> serde_json::Value {
+fn search_json((searched, stop, statistics): Searched<'_>) -> serde_json::Value {
     json!({
+        "searched": searched,
         "stopped": stop_text(stop),
         "instructions_tried": statistics.prepended,
         "refuted_by_propagation": statistics.refuted,

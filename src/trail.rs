@@ -1,6 +1,6 @@
 //! Branch records of a crash: the options that ask for them, where they come from, and the core that gets them.
 
-use crate::engine::{self, Choice, GUEST_MEMORY};
+use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use lbr::{Armed, Filter, Provenance};
@@ -76,9 +76,9 @@ pub(crate) fn parse_records(text: &str) -> Result<u32, String> {
 
 impl Wanted {
     /// Makes the engine that was asked for, recording branches if it is to.
-    pub(crate) fn open(&self, choice: Choice) -> Result<(Machine, Branches), Failure> {
+    pub(crate) fn open(&self, choice: Choice, memory: u64) -> Result<(Machine, Branches), Failure> {
         if self.records == 0 {
-            return Ok((engine::open(choice)?, Branches::None));
+            return Ok((engine::open(choice, memory)?, Branches::None));
         }
         match (self.branch_records, choice) {
             (Source::Perf, _) => Err(no_perf(choice)),
@@ -86,22 +86,22 @@ impl Wanted {
                 Err(Failure::new(Code::Usage, "--branch-records kvm needs --engine kvm"))
             }
             (Source::Derived, _) | (Source::Auto, Choice::Soft) => {
-                Ok((engine::open(choice)?, Branches::Derived(None)))
+                Ok((engine::open(choice, memory)?, Branches::Derived(None)))
             }
-            (Source::Kvm | Source::Auto, _) => self.open_recording(choice),
+            (Source::Kvm | Source::Auto, _) => self.open_recording(choice, memory),
         }
     }
 
-    fn open_recording(&self, choice: Choice) -> Result<(Machine, Branches), Failure> {
+    fn open_recording(&self, choice: Choice, memory: u64) -> Result<(Machine, Branches), Failure> {
         let only_kvm = self.branch_records == Source::Kvm;
         let choice = if only_kvm { Choice::Kvm } else { choice };
-        match KvmCpu::recording(GUEST_MEMORY, self.filter) {
+        match KvmCpu::recording(memory, self.filter) {
             Ok((machine, Ok(armed))) => Ok((machine.any(), Branches::Armed(armed))),
             Ok((_, Err(why))) if only_kvm => {
                 Err(Failure::new(Code::Host, format!("{why} (--branch-records derived does without)")))
             }
             Ok((machine, Err(why))) => Ok((machine.any(), Branches::Derived(Some(why)))),
-            Err(error) => Ok((engine::without_kvm(choice, &error)?, Branches::Derived(None))),
+            Err(error) => Ok((engine::without_kvm(choice, memory, &error)?, Branches::Derived(None))),
         }
     }
 }

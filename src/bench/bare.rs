@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let (program, arguments) = args.program.split_first().expect("clap requires a program");
     let launch =
         launch_here(program, arguments, Model::default()).map_err(|e| Failure::new(Code::Program, e))?;
-    let engine = engine::open(args.engine)?;
+    let engine = engine::open(args.engine, vmm::ram::for_recording())?;
     let failed = |error: ProcessError| Failure::new(Code::Other, error);
     let mut process =
         Process::start(engine, Box::new(Unrecorded(|_: &AtExit<'_>| {})), &launch).map_err(failed)?;

@@ -1,14 +1,16 @@
-//! `gretel bench`: what gretel costs on this machine.
+//! `gretel bench`: what gretel costs on this machine, and what it finds.
 
 mod bare;
 mod measure;
 mod programs;
+mod reach;
 mod record;
+mod synth;
 mod table;
 
 use crate::Outcome;
 
-/// Measure what recording costs on this machine
+/// Measure what recording costs on this machine, and what branch records buy
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -18,12 +20,14 @@ pub(crate) struct Args {
 #[derive(clap::Subcommand)]
 enum What {
     Record(record::Args),
+    Synth(synth::Args),
     Bare(bare::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     match &args.what {
         What::Record(args) => record::run(args),
+        What::Synth(args) => synth::run(args),
         What::Bare(args) => bare::run(args),
     }
 }

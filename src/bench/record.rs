@@ -296,6 +296,8 @@ impl Bench<'_> {
         let gretel = |words: &[&str]| {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(words).args(["--engine", self.engine.name()]);
+            // What is measured leaves nothing behind.
+            command.env("GRETEL_STORE", self.dir.join("store"));
             Ok::<_, io::Error>(command)
         };
         let command = match how {

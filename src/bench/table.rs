@@ -3,6 +3,7 @@
 use super::record::{Cost, Results};
 use crate::exit::Failure;
 use crate::output::{self, Printed};
+use crate::units::size;
 use serde_json::{Value, json};
 
 /// Prints the table, or the same as one JSON object.
@@ -50,15 +51,6 @@ fn line(name: &str, cost: &Cost) -> String {
     format!("  {name:<34} {:>7.3} s  {ratio:<22} {memory:>11} {journal:>11}\n", cost.seconds.median)
 }
 
-/// Bytes, in a unit that suits.
-fn size(bytes: f64) -> String {
-    match bytes {
-        _ if bytes < 1e3 => format!("{bytes:.0} B"),
-        _ if bytes < 1e6 => format!("{:.1} kB", bytes / 1e3),
-        _ => format!("{:.1} MB", bytes / 1e6),
-    }
-}
-
 fn json(results: &Results) -> Value {
     let programs = results.programs.iter().map(|measured| {
         let costs = measured.costs.iter().map(|(name, cost)| cost_json(name, cost.as_ref()));
@@ -91,15 +83,5 @@ fn cost_json(name: &str, cost: Result<&Cost, &String>) -> Value {
                 "journal_bytes_per_second": cost.journal_per_second(),
             })
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size;
-
-    #[test]
-    fn sizes_have_a_unit_that_suits() {
-        assert_eq!([999.0, 1500.0, 2e6].map(size), ["999 B", "1.5 kB", "2.0 MB"]);
     }
 }

@@ -1,27 +1,93 @@
-//! Where the values at a suffix's start come from: the core, what the path forces, or a choice.
+//! Where the values of a suffix come from: the core, what its forced end forces, or a choice.
 //!
-//! Judged on a hypothesis of the path in which nothing was assumed: a value that follows only from an address that
-//! was chosen is a choice itself.
+//! Judged where the forced end begins, on a hypothesis of that end alone in which nothing was assumed: a value that follows only from a
+//! step or an address that was chosen is a choice itself.
 
+use crate::certificate::CertificateError;
+use crate::certificate::forward::Forward;
 use crate::past::history::Step;
 use crate::past::hypothesis::Hypothesis;
 use crate::past::snapshot::STATUS_TOP;
 use crate::smt::{self, Budget};
-use crate::suffix::{Origin, RegisterOrigins, Suffix};
+use crate::suffix::{Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
 use crate::term::{Term, Terms};
 use std::rc::Rc;
+use vmm::elfcore::Core;
 
 /// Asking whether a value is forced costs up to a millisecond each.
 const MOST_QUESTIONS: usize = 200;
 
-/// Sets every origin in `suffix`, whose path is the whole of the hypothesis.
-pub fn judge(hypothesis: &mut Hypothesis<'_>, suffix: &mut Suffix) {
+/// Sets every origin in `suffix`: the hypothesis is that of its forced end, on which nothing was chosen. What lies before that is one
+/// possibility, and counts as chosen.
+///
+/// # Errors
+/// When the suffix does not run, which its certificate excludes.
+pub fn judge(
+    hypothesis: &mut Hypothesis<'_>,
+    core: &Core,
+    suffix: &mut Suffix,
+) -> Result<(), CertificateError> {
     let terms = Rc::clone(hypothesis.terms());
     let constraints = hypothesis.facts().unsolved(&terms);
+    let mut end = end_of(hypothesis, core, suffix)?;
     let mut judge = Judge { hypothesis, terms, constraints, questions: MOST_QUESTIONS };
-    suffix.registers = judge.registers(suffix);
-    judge.memory(suffix);
-    judge.inputs(suffix);
+    end.registers = judge.registers(&end);
+    judge.memory(&mut end);
+    judge.inputs(&mut end);
+    apply(end, suffix);
+    Ok(())
+}
+
+/// The end of a suffix that is as long as the hypothesis, as a suffix of its own: the run of the whole one tells where it begins.
+fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<Suffix, CertificateError> {
+    let (len, from) = (hypothesis.len(), suffix.len() - hypothesis.len());
+    let mut run = Forward::new(core, suffix)?;
+    while let Some(ahead) = run.ahead().filter(|ahead| ahead.index < from) {
+        run.run(&ahead)?;
+    }
+    let step = Step::try_from(len).expect("paths are shorter than 2^32");
+    let sandbox = run.sandbox();
+    let mut end = Suffix { start: sandbox.state()?, path: suffix.path[from..].to_vec(), ..Suffix::default() };
+    for va in hypothesis.memory().overwritten(step) {
+        let mut byte = [0];
+        sandbox.read(va, &mut byte)?;
+        match end.memory.last_mut() {
+            Some(piece) if piece.address + piece.bytes.len() as u64 == va => {
+                piece.bytes.push(byte[0]);
+                piece.origins.push(Origin::Chosen);
+            }
+            _ => end.memory.push(StartMemory {
+                address: va,
+                bytes: byte.to_vec(),
+                origins: vec![Origin::Chosen],
+            }),
+        }
+    }
+    let inputs = suffix.inputs.iter().filter(|input| input.step >= from);
+    end.inputs = inputs.map(|input| SuffixInput { step: input.step - from, ..input.clone() }).collect();
+    Ok(end)
+}
+
+/// Takes over what was found of the forced end.
+fn apply(end: Suffix, suffix: &mut Suffix) {
+    let from = suffix.len() - end.len();
+    for input in &mut suffix.inputs {
+        let judged = end.inputs.iter().find(|judged| judged.step + from == input.step);
+        input.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
+    }
+    let memory: Vec<_> = end.memory.into_iter().map(|piece| (piece.address, piece.origins)).collect();
+    let is_all = from == 0;
+    let of = |va: u64| {
+        let piece = memory.iter().rev().find(|(at, origins)| (*at..*at + origins.len() as u64).contains(&va));
+        piece.and_then(|(at, origins)| origins.get(usize::try_from(va - at).ok()?).copied())
+    };
+    for piece in &mut suffix.memory {
+        for (va, origin) in (piece.address..).zip(&mut piece.origins) {
+            *origin = of(va).filter(|_| is_all).unwrap_or(Origin::Chosen);
+        }
+    }
+    suffix.registers = if is_all { end.registers.clone() } else { RegisterOrigins::all(Origin::Chosen) };
+    suffix.forced = Forced { steps: end.path.len(), registers: end.registers, memory };
 }
 
 struct Judge<'h, 'i> {

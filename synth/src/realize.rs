@@ -8,7 +8,7 @@ use crate::past::history::Step;
 use crate::past::hypothesis::Hypothesis;
 use crate::past::snapshot::{STATUS_TOP, Snapshot};
 use crate::smt::{self, Answer, Budget, Effort, Preference};
-use crate::suffix::{Coverage, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
+use crate::suffix::{Coverage, Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
@@ -148,7 +148,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
         let memory = self.memory();
         let inputs = self.inputs();
         let path = self.hypothesis.path()[..self.depth].iter().rev().map(|s| s.address).collect();
-        Suffix { start, registers: RegisterOrigins::default(), memory, path, inputs, coverage }
+        let (registers, forced) = (RegisterOrigins::default(), Forced::default());
+        Suffix { start, registers, memory, path, inputs, coverage, forced }
     }
 
     fn registers(&mut self) -> State {

@@ -17,7 +17,7 @@ pub enum Origin {
     /// It is in the core, or follows from constants of the program.
     #[default]
     Core,
-    /// It is not in the core, but no other value leads there on this path.
+    /// It is not in the core, but no other value leads there.
     Forced,
     /// Others would lead there too: this one was chosen.
     Chosen,
@@ -36,6 +36,20 @@ pub struct RegisterOrigins {
     pub opmask: Origin,
     /// Of the x87 registers and the control registers together.
     pub fpu: Origin,
+}
+
+impl RegisterOrigins {
+    /// All the same.
+    #[must_use]
+    pub fn all(origin: Origin) -> RegisterOrigins {
+        RegisterOrigins {
+            gpr: [origin; 16],
+            flags: origin,
+            vector: [origin; 32],
+            opmask: origin,
+            fpu: origin,
+        }
+    }
 }
 
 /// Memory at the start that is not simply what the core has there.
@@ -72,7 +86,7 @@ pub struct Coverage {
 }
 
 /// An execution that ends in the core.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Suffix {
     /// The registers at the start.
     pub start: State,
@@ -87,6 +101,21 @@ pub struct Suffix {
     pub inputs: Vec<SuffixInput>,
     /// What the branch records cover.
     pub coverage: Coverage,
+    /// The end of the path that nothing was chosen for.
+    pub forced: Forced,
+}
+
+/// The end of a path in which each step, and each address that was stored to, is forced. What lies before it is one
+/// possibility of several, and so are all values there.
+#[derive(Clone, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Forced {
+    /// How many instructions.
+    pub steps: usize,
+    /// The origins of the registers where it begins.
+    pub registers: RegisterOrigins,
+    /// Pieces of memory there that are not simply the core's: the first address, and an origin for each byte.
+    pub memory: Vec<(u64, Vec<Origin>)>,
 }
 
 impl Suffix {

@@ -3,7 +3,7 @@
 use crate::certificate::{self, Certificate, CertificateError, Difference};
 use crate::origins;
 use crate::past::addresses::Patience;
-use crate::past::deferred::Choice;
+use crate::past::deferred::{Choice, Early};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
@@ -69,7 +69,7 @@ pub enum Verdict {
 }
 
 /// The core's memory as the search sees it.
-struct CoreImage<'a>(&'a Core);
+struct CoreImage<'a>(&'a Core, usize);
 
 impl Image for CoreImage<'_> {
     fn bytes(&self, va: u64) -> &[u8] {
@@ -87,6 +87,9 @@ impl Image for CoreImage<'_> {
     fn is_shared(&self) -> bool {
         self.0.had_threads()
     }
+    fn calls_alone(&self) -> usize {
+        self.1
+    }
 }
 
 /// Synthesizes the longest suffix that can be certified within the limits. Needs [`STACK_BYTES`] of stack.
@@ -98,20 +101,26 @@ pub fn synthesize(
     request: &Request<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Synthesis, CertificateError> {
-    let image = CoreImage(request.core);
+    let image = CoreImage(request.core, calls_alone(request.core));
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
     let mut search =
         Search::new(request.program, &cfg, &image, &request.core.state, &records, Kernel::of(request.core));
-    if request.program.is_linked() || runs_unknown_code(request) {
+    if request.core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
         search = search.with_partial_map();
     }
     let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
     let found = search.run(limits, progress);
     let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
-    let verdict =
-        Attempts { request, deadline, image: &image, cfg: &cfg, found: &found }.certify_longest()?;
+    let verdict = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found }
+        .certify_longest()?;
     Ok(Synthesis { verdict, searched: found.path.len(), stop: found.stop, statistics: found.statistics })
+}
+
+/// How many of the newest system calls no other thread ran behind: what the crumbs of the core say.
+fn calls_alone(core: &Core) -> usize {
+    let thread = core.threads.first().map_or(0, |(id, _)| id.unsigned_abs());
+    core.crumbs().ok().flatten().map_or(0, |crumbs| crumbs.calls_alone(thread))
 }
 
 /// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
@@ -131,6 +140,7 @@ struct Attempts<'a> {
     deadline: Instant,
     image: &'a dyn Image,
     cfg: &'a Cfg<'a>,
+    records: &'a Records,
     found: &'a Found,
 }
 
@@ -149,26 +159,60 @@ impl Attempts<'_> {
         if refuted && !self.request.core.had_parallel_threads() {
             return Ok(Verdict::Infeasible { depth: self.found.path.len() });
         }
-        let path = &self.found.path;
-        let mut depth = self.solved_depth(path);
+        let full = self.solved_depth(&self.found.path);
+        let mut best: Option<(Suffix, Certificate)> = None;
+        let (mut certified, mut failed) = (0, full + 1);
         let mut why = String::from("no instruction before the crash could be found");
-        while depth > 0 && Instant::now() < self.deadline {
-            // With chosen addresses a longer part of the path can start; without, what is left is surer.
-            for choose in [true, false] {
-                let (reached, failure) = match self.attempt(&path[..depth], choose)? {
-                    Ok((suffix, certificate)) => {
-                        return Ok(Verdict::Certified(Box::new(suffix), certificate));
+        // What the records cover is the surest.
+        let mut depth = if (1..full).contains(&self.found.covered) { self.found.covered } else { full };
+        while certified < depth && depth < failed && Instant::now() < self.deadline {
+            match self.certify_at_most(depth)? {
+                Ok(found) => {
+                    if found.0.len() < depth {
+                        failed = failed.min(depth);
                     }
-                    Err(failed) => failed,
-                };
-                tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
-                why = failure.to_string();
-                if !choose {
-                    depth = failure.next_depth(reached);
+                    if found.0.len() > certified {
+                        certified = found.0.len();
+                        best = Some(found);
+                    }
+                    depth = if failed > full { full } else { certified.midpoint(failed) };
+                }
+                Err((next, failure)) => {
+                    why = failure;
+                    failed = failed.min(depth);
+                    depth = if next > certified { next } else { certified.midpoint(failed) };
                 }
             }
+            if failed - certified <= STEP.max(certified / STEP) {
+                break;
+            }
         }
-        Ok(Verdict::Inconclusive { why })
+        let Some((mut suffix, certificate)) = best else { return Ok(Verdict::Inconclusive { why }) };
+        origins::judge(&mut self.forced_end(certified), self.request.core, &mut suffix)?;
+        Ok(Verdict::Certified(Box::new(suffix), certificate))
+    }
+
+    /// Certifies the newest `depth` steps, or those of them whose addresses are known; else says how many to try next.
+    #[expect(
+        clippy::type_complexity,
+        reason = "an error of ours around a failed attempt, each with its parts"
+    )]
+    fn certify_at_most(
+        &self,
+        depth: usize,
+    ) -> Result<Result<(Suffix, Certificate), (usize, String)>, CertificateError> {
+        let mut next = 0;
+        let mut why = String::new();
+        // With chosen addresses a longer part of the path can start; without, what is left is surer.
+        for choose in [true, false] {
+            let (reached, failure) = match self.attempt(&self.found.path[..depth], choose)? {
+                Ok(found) => return Ok(Ok(found)),
+                Err(failed) => failed,
+            };
+            tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
+            (next, why) = (failure.next_depth(reached), failure.to_string());
+        }
+        Ok(Err((next, why)))
     }
 
     /// How many steps to begin with: those for which a solution is known, if the solver gave up on some question of the
@@ -177,7 +221,7 @@ impl Attempts<'_> {
         if self.found.statistics.solver_unknown == 0 {
             return path.len();
         }
-        let (_, solved) = self.rebuild(path, &self.found.choices);
+        let (_, solved) = self.rebuild(path, &self.found.choices, &self.found.early);
         if solved * 4 >= path.len() * 3 { solved } else { path.len() }
     }
 
@@ -192,9 +236,11 @@ impl Attempts<'_> {
         choose: bool,
     ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
         let choices = if choose { &self.found.choices[..] } else { &[] };
-        let (mut hypothesis, _) = self.rebuild(path, choices);
+        let (mut hypothesis, _) = self.rebuild(path, choices, &self.found.early);
         if choose {
-            hypothesis.set_deadline(self.deadline);
+            // Half of what is left, so that what could not be placed does not cost all of it.
+            hypothesis
+                .set_deadline(Instant::now() + self.deadline.saturating_duration_since(Instant::now()) / 2);
             hypothesis.choose_addresses(0, path.len(), Patience::FINAL);
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
@@ -207,7 +253,7 @@ impl Attempts<'_> {
         let coverage =
             Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
         let core = &self.request.core.state;
-        let mut suffix = match realize(&mut hypothesis, depth, core, coverage) {
+        let suffix = match realize(&mut hypothesis, depth, core, coverage) {
             Ok(suffix) => suffix,
             Err(error) => return Ok(Err((depth, Failure::Unrealizable(error)))),
         };
@@ -220,10 +266,7 @@ impl Attempts<'_> {
             kvm: self.request.kvm,
         })?;
         Ok(match verdict {
-            certificate::Verdict::Certified(certificate) => {
-                origins::judge(&mut self.rebuild(&path[..depth], &[]).0, &mut suffix);
-                Ok((suffix, certificate))
-            }
+            certificate::Verdict::Certified(certificate) => Ok((suffix, certificate)),
             certificate::Verdict::Rejected(difference) => Err((depth, Failure::Rejected(difference))),
             certificate::Verdict::Refused { step, reason } => {
                 Err((depth, Failure::Refused(Some(step), reason)))
@@ -231,16 +274,53 @@ impl Attempts<'_> {
         })
     }
 
+    /// The hypothesis of those of the newest `certified` steps that are forced, without any store whose address they do not tell.
+    fn forced_end(&self, certified: usize) -> Hypothesis<'_> {
+        let path = &self.found.path[..certified];
+        let deadline = Instant::now() + self.request.limits.time.mul_f64(JUDGE_SHARE);
+        // Other processors may have stored at any moment.
+        let mut steps = match self.request.core.had_parallel_threads() {
+            true => 0,
+            false => self.search().forced(path, &self.early_on(certified), deadline),
+        };
+        loop {
+            while (1..certified).contains(&steps) && path[steps - 1].0.address == path[steps].0.address {
+                // The iterations of a repeated string instruction are one.
+                steps -= 1;
+            }
+            let (hypothesis, _) = self.rebuild(&path[..steps], &[], &self.early_on(steps));
+            let known =
+                hypothesis.newest_unresolved_store().map_or(hypothesis.len(), |step| step as usize - 1);
+            if known == steps {
+                return hypothesis;
+            }
+            steps = known;
+        }
+    }
+
+    /// A search that has found nothing yet.
+    fn search(&self) -> Search<'_> {
+        let core = self.request.core;
+        Search::new(self.request.program, self.cfg, self.image, &core.state, self.records, Kernel::of(core))
+    }
+
+    /// The addresses that the newest `depth` steps tell.
+    fn early_on(&self, depth: usize) -> Vec<Early> {
+        self.found.early.iter().copied().filter(|early| (1..=depth).contains(&early.since)).collect()
+    }
+
     /// The hypothesis of these steps alone, with these choices: what older steps taught is not used. And for how many of the
     /// steps, if it was looked for, it has a solution.
-    fn rebuild(&self, path: &[(PathStep, Option<u64>)], choices: &[Choice]) -> (Hypothesis<'_>, usize) {
+    fn rebuild(
+        &self,
+        path: &[(PathStep, Option<u64>)],
+        choices: &[Choice],
+        early: &[Early],
+    ) -> (Hypothesis<'_>, usize) {
         let terms = Rc::new(Terms::new());
-        let mut hypothesis = Hypothesis::new(
-            Rc::clone(&terms),
-            self.image,
-            &self.request.core.state,
-            Kernel::of(self.request.core),
-        );
+        let (core, kernel) = (&self.request.core.state, Kernel::of(self.request.core));
+        let hypothesis = Hypothesis::new(Rc::clone(&terms), self.image, core, kernel);
+        let mut hypothesis = hypothesis.emptied(early.to_vec());
         let stack = Stack::new(self.request.program);
         let was_hard = self.found.statistics.solver_unknown > 0;
         let (mut solved, mut place) = (0, 0);
@@ -270,8 +350,14 @@ impl Attempts<'_> {
     }
 }
 
+/// Where the certified length is known to within so many steps, or within one part in so many, it is long enough.
+const STEP: usize = 16;
+
 /// This much of the time is for the search, the rest for the certificate.
 const SEARCH_SHARE: f64 = 0.75;
+
+/// This much of the time beside it is for finding out what of it is forced.
+const JUDGE_SHARE: f64 = 0.1;
 
 /// How long a suffix may run natively: it is thousands of instructions, so this is for one that runs wild.
 const NATIVE_TIME: Duration = Duration::from_secs(2);

@@ -3,6 +3,7 @@
 use crate::{DAMAGED, Place, Ran, USAGE, engines};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -163,5 +164,46 @@ fn what_is_no_size_or_time_is_refused() {
     for wrong in [["--flight", "12"], ["--flight", "much"], ["--checkpoint-every", "-1"]] {
         let ran = place.gretel(&[&["record"], &wrong[..], &["--", "busybox", "true"]].concat());
         assert_eq!(ran.code, USAGE, "{wrong:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_window_that_is_kept_stays_when_the_recorder_goes_on() {
+    let place = Place::new();
+    let Some(_program) = place.compile("reader", READER) else { return };
+    for recorder in engines() {
+        let start =
+            ["record", "--engine", recorder, "--flight", "1M", "--checkpoint-every", "0.05", "-o", recorder];
+        let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), &start);
+        command.args(["--", "./reader", "100000000"]).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the command runs");
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let comes_to = |segment: &str| {
+            let (wanted, since) = (place.path(recorder).join("flight").join(segment), Instant::now());
+            while segments(&place, recorder).last().is_none_or(|last| *last < wanted) {
+                assert!(since.elapsed() < Duration::from_secs(120));
+                sleep(Duration::from_millis(1));
+            }
+        };
+        comes_to("000003");
+        let pid = child.id().to_string();
+        assert!(place.command("kill", &["-USR1", &pid]).status().unwrap().success());
+        let kept = format!("{recorder}/kept-1");
+        assert!(said.any(|line| line == format!("gretel: the window is kept: gretel replay {kept}")));
+        let newest = segments(&place, &kept).last().cloned().expect("a segment");
+        comes_to("000009");
+        assert!(!place.path(recorder).join("flight").join(newest.file_name().unwrap()).exists());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut digests = Vec::new();
+        for replayer in engines() {
+            let (ran, value) = replayed(&place, &kept, replayer);
+            assert!(ran.err.contains("were replayed and are as recorded"), "{}", ran.err);
+            digests.push((value["digest"].clone(), value["events"].clone()));
+        }
+        assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "{digests:?}");
+        let removed = place.gretel(&["rm", recorder]);
+        assert_eq!(removed.code, 0, "{}", removed.err);
+        assert!(!place.path(recorder).exists());
     }
 }

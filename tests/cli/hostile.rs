@@ -1,39 +1,39 @@
-//! Programs that work against their own recording, and recordings that somebody else has altered.
+//! Recordings that somebody has altered, programs that want too much, and what leads to gretel itself.
 
-use crate::{DAMAGED, HOST, OTHER, PROGRAM, Place, WRITE, engines, skipped};
+use crate::{DAMAGED, HOST, OTHER, PROGRAM, Place, Ran, WRITE, engines, skipped};
 use serde_json::Value;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 
-/// Cuts or removes the files that it is given, then makes system calls.
-const ALTERS: &str = r#"
-    #include <string.h>
-    #include <unistd.h>
-    int main(int argc, char **argv) {
-        for (int i = 2; i < argc; i++)
-            if (!strcmp(argv[1], "cut") ? truncate(argv[i], 0) : unlink(argv[i])) return 1;
-        for (int i = 0; i < 20000; i++) getppid();
-        return 7;
-    }"#;
+/// Makes system calls for a second.
+const GOES_ON: &str = "#include <unistd.h>\n\
+    int main(void) { for (int i = 0; i < 1000; i++) usleep(1000); return 7; }";
+
+/// Records a program that goes on for a while, and runs a line of shell meanwhile, when the recording has begun.
+fn altered(place: &Place, recording: &str, line: &str) -> Ran {
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    place.sh(&format!(
+        "{gretel} record --engine soft --contexts -o {recording} -- ./goes-on & \
+         until test -s {recording}/journal; do sleep 0.01; done; {line}; wait $!"
+    ))
+}
 
 #[test]
-fn crumbs_that_the_program_cuts_are_lost_and_the_recording_is_not() {
+fn crumbs_that_somebody_cuts_are_lost_and_the_recording_is_not() {
     let place = Place::new();
-    let Some(_) = place.compile("alters", ALTERS) else { return };
-    let start = ["record", "--engine", "soft", "--contexts", "-o", "rec", "--", "./alters"];
-    let recorded = place.gretel(&[&start[..], &["cut", "rec/crumbs-0", "rec/contexts-0"]].concat());
+    let Some(_) = place.compile("goes-on", GOES_ON) else { return };
+    let recorded = altered(&place, "rec", "truncate -s 0 rec/crumbs-0 rec/contexts-0");
     assert_eq!(recorded.code, 7, "{}", recorded.err);
     assert!(recorded.err.contains("truncated while they are written"), "{}", recorded.err);
     assert_eq!(place.replay("rec", "soft")["status_or_signal"], 7);
 }
 
 #[test]
-fn a_journal_that_the_program_takes_away_is_no_recording() {
+fn a_journal_that_somebody_takes_away_is_no_recording() {
     let place = Place::new();
-    let Some(_) = place.compile("alters", ALTERS) else { return };
-    for how in ["cut", "remove"] {
-        let start = ["record", "--engine", "soft", "-o", how, "--", "./alters", how];
-        let recorded = place.gretel(&[&start[..], &[&format!("{how}/journal")]].concat());
+    let Some(_) = place.compile("goes-on", GOES_ON) else { return };
+    for (name, how) in [("cut", "truncate -s 0"), ("removed", "rm")] {
+        let recorded = altered(&place, name, &format!("{how} {name}/journal"));
         assert_eq!(recorded.code, WRITE, "{}", recorded.err);
         assert!(recorded.err.contains("journal was removed, replaced or cut"), "{}", recorded.err);
         assert!(!recorded.err.contains("recorded in"), "{}", recorded.err);

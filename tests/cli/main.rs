@@ -3,17 +3,23 @@
 mod bad_input;
 mod bench;
 mod branches;
+mod breakout;
 mod crash;
 mod crumbs;
+mod disk;
 mod dynamic;
 mod flight;
 mod hostile;
+mod listing;
+mod memory;
 mod preempted;
 mod replay;
 mod signals;
+mod store;
 mod streams;
 mod synth;
 mod trail;
+mod unserved;
 
 use serde_json::Value;
 use std::fs;
@@ -61,6 +67,17 @@ impl Place {
         self.dir.path().join(name)
     }
 
+    /// The store of the recordings that are made here, whether or not there is one.
+    fn store(&self) -> PathBuf {
+        self.path(".store")
+    }
+
+    /// Replaces a file: in a recording it may be a link, and nobody can write to it.
+    fn replace(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::remove_file(self.path(name)).expect("a file to replace");
+        self.write(name, bytes);
+    }
+
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, bytes).expect("a file in a temporary directory");
@@ -70,6 +87,8 @@ impl Place {
     fn command(&self, program: impl AsRef<Path>, arguments: &[&str]) -> Command {
         let mut command = Command::new(program.as_ref());
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
+        // Not the store of whoever runs the tests.
+        command.env("GRETEL_STORE", self.store());
         command
     }
 

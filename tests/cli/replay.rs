@@ -214,7 +214,7 @@ fn another_program_is_noticed() {
     let mut program = fs::read(place.path("rec/program")).unwrap();
     let last = program.len() - 1;
     program[last] ^= 1;
-    fs::write(place.path("rec/program"), program).unwrap();
+    place.replace("rec/program", program);
     let replayed = place.gretel(&["replay", "rec"]);
     assert_eq!(replayed.code, DAMAGED);
     assert!(replayed.err.contains("not the program that was recorded"), "{}", replayed.err);
@@ -227,9 +227,9 @@ fn recordings_are_private() {
     let place = Place::new();
     let script = format!("umask 0; exec {} record -o rec -- busybox true", env!("CARGO_BIN_EXE_gretel"));
     assert_eq!(ran(&mut place.command("sh", &["-c", &script])).code, 0);
-    for name in ["rec/journal", "rec/program", "rec/crumbs-0"] {
+    for (name, private) in [("rec/journal", 0o600), ("rec/program", 0o400), ("rec/crumbs-0", 0o600)] {
         let mode = fs::metadata(place.path(name)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600, "{name}");
+        assert_eq!(mode & 0o777, private, "{name}");
     }
     let mode = fs::metadata(place.path("rec")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);

@@ -19,7 +19,9 @@ pub(crate) fn usable(test: &str) -> Vec<&'static str> {
 }
 
 fn gretel() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_gretel"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gretel"));
+    command.env("GRETEL_STORE", concat!(env!("CARGO_TARGET_TMPDIR"), "/store"));
+    command
 }
 
 /// Records `guest` into `recording`.

@@ -29,6 +29,8 @@ fn outcome(output: Output) -> Outcome {
 }
 
 fn run(command: &mut Command, limit: Duration) -> Result<Output, String> {
+    // Natively too, since a program may show its environment.
+    command.env("GRETEL_STORE", concat!(env!("CARGO_TARGET_TMPDIR"), "/store"));
     limited::output(command.current_dir(folder()), limit)
 }
 

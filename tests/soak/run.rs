@@ -131,6 +131,7 @@ impl Place {
         command.envs([("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_AUTHOR_NAME", "A"), ("GIT_COMMITTER_NAME", "A")]);
         command.envs([("GIT_AUTHOR_EMAIL", "a@b"), ("GIT_COMMITTER_EMAIL", "a@b")]);
         command.envs([("GIT_AUTHOR_DATE", "1000000000 +0000"), ("GIT_COMMITTER_DATE", "1000000000 +0000")]);
+        command.env("GRETEL_STORE", concat!(env!("CARGO_TARGET_TMPDIR"), "/store"));
         if self.early_binding {
             command.env("LD_BIND_NOW", "1");
         }

@@ -1,7 +1,7 @@
 //! Commands that may take only so long. Each runs in a process group of its own; when its time is over, all of the
 //! group is killed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -24,10 +24,12 @@ fn run(command: &mut Command, limit: Duration) -> Result<Output, String> {
     let status = match wait(&mut child, limit)? {
         Some(status) => status,
         None => {
+            let doing = doing(child.id());
             kill_group(child.id());
             child.wait().map_err(|error| error.to_string())?;
-            let said = String::from_utf8_lossy(&content(&mut stderr)?).into_owned();
-            return Err(format!("not done after {} s\n{said}", limit.as_secs()));
+            let wrote = [content(&mut stdout)?, content(&mut stderr)?];
+            let [out, err] = wrote.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            return Err(format!("not done after {} s\n{doing}{out}{err}", limit.as_secs()));
         }
     };
     Ok(Output { status, stdout: content(&mut stdout)?, stderr: content(&mut stderr)? })
@@ -60,6 +62,29 @@ fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>, String
         thread::sleep(pause);
         pause = (pause * 2).min(LOOKS.1);
     }
+}
+
+/// What each thread of a process is at, a line for each: its state, the time that it has used in ticks, and where it
+/// waits in the kernel.
+fn doing(process: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    threads
+        .map(|thread| {
+            let read = |name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+            let stat = read("stat");
+            let fields: Vec<_> =
+                stat.rsplit_once(')').map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
+            let field = |n: usize| fields.get(n).copied().unwrap_or("?");
+            format!(
+                "thread {}: state {}, user {}, system {}, in {}\n",
+                thread.file_name().display(),
+                field(1),
+                field(12),
+                field(13),
+                read("wchan")
+            )
+        })
+        .collect()
 }
 
 /// Kills the group that this process leads.

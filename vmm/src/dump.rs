@@ -12,9 +12,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// No auxiliary vector has more entries than this.
-const MAX_AUXV: u64 = 64;
-
 /// Why there is no core.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
@@ -42,8 +39,6 @@ pub fn leaves_core(death: &Death) -> bool {
 pub struct About {
     /// How it died.
     pub death: Death,
-    /// The auxiliary vector, see [`auxv_at_start`].
-    pub auxv: Vec<(u64, u64)>,
     /// How the core was made: `key: value` lines.
     pub origin: String,
     /// The bytes of the branch trail.
@@ -54,27 +49,6 @@ pub struct About {
     pub crumbs: Option<Crumbs>,
     /// The words of call sites by which their contexts are decoded.
     pub contexts: Option<Table>,
-}
-
-/// The auxiliary vector of a program that stands before its first instruction: it lies on the stack behind
-/// arguments and environment (System V ABI, figure 3.9). Later the program may have overwritten it.
-#[must_use]
-pub fn auxv_at_start(process: &Process) -> Vec<(u64, u64)> {
-    let word = |at: u64| {
-        let mut bytes = [0; 8];
-        process.read_memory(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
-    };
-    let skip_list = |mut at: u64| {
-        while word(at)? != 0 {
-            at = at.checked_add(8)?;
-        }
-        at.checked_add(8)
-    };
-    let rsp = process.cpu().regs().gpr[4];
-    let start = rsp.checked_add(8).and_then(skip_list).and_then(skip_list);
-    let Some(start) = start else { return Vec::new() };
-    let pair = |n: u64| Some((word(start.checked_add(16 * n)?)?, word(start.checked_add(16 * n + 8)?)?));
-    (0..MAX_AUXV).map_while(pair).take_while(|(kind, _)| *kind != 0).collect()
 }
 
 /// Writes the core of a program that has died to `path`, in place of what is there.
@@ -109,7 +83,7 @@ pub fn write_core(path: &Path, process: &mut Process, about: &About) -> Result<(
             address: about.death.address,
         },
         process: ProcessInfo { pid: process.pid(), name: name.to_owned(), arguments: command.join(" ") },
-        auxv: about.auxv.clone(),
+        auxv: process.auxv(),
         files: mappings.iter().filter(|m| m.name.starts_with('/')).map(file).collect(),
         trail: about.trail.clone(),
         counters: about.counters,

@@ -20,6 +20,14 @@ pub enum ProcessError {
     /// The arguments or the working directory cannot be given to a program.
     #[error("the program cannot be started: {0}")]
     Launch(String),
+    /// The program asked for what is not served, and was to get everything or nothing.
+    #[error("the recording ends here, by --strict: {what} is not supported; first at {first}")]
+    NotServed {
+        /// What.
+        what: String,
+        /// The call.
+        first: String,
+    },
     /// The vDSO cannot be assembled.
     #[error("the vDSO cannot be assembled: {0}")]
     Vdso(String),

@@ -27,6 +27,8 @@ pub enum Event {
     Wait,
     /// The task was interrupted between two instructions, at this offset behind the event before.
     Preempt(Offset),
+    /// The guest's memory is used up, and this process is killed for it, right behind the event before.
+    OutOfMemory(i32),
 }
 
 /// Bytes that the host put into guest memory.
@@ -137,6 +139,11 @@ pub trait Gate {
     /// The preemption that ends the segment in which the program is, while replaying; `None` where it ends by itself.
     fn preemption(&mut self) -> Result<Option<Preemption>, GateError> {
         Ok(None)
+    }
+    /// The process that is killed at this moment since memory is used up: `worst`, if one is to be, or while replaying the one that the
+    /// recording killed here.
+    fn victim(&mut self, worst: Option<i32>) -> Result<Option<i32>, GateError> {
+        Ok(worst)
     }
     /// The preemption, which was searched for, comes so many instructions behind the event before.
     fn found(&mut self, _count: u64) {}

@@ -1,8 +1,10 @@
-//! The host's processor and KVM modules, as far as branch records and counters depend on them.
+//! The host: its processor and KVM modules, as far as branch records and counters depend on them, and its memory.
 
 use lbr::capture::host::Host;
 use lbr::perf::retired::{Cpu, Vendor};
 use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::fs;
+use std::path::Path;
 
 /// Looks at CPUID and at the parameters of the modules.
 #[must_use]
@@ -34,10 +36,40 @@ pub(crate) fn signature() -> u32 {
 
 /// A parameter of a kernel module that is yes or no.
 fn parameter(module: &str, name: &str) -> Option<bool> {
-    let text = std::fs::read_to_string(format!("/sys/module/{module}/parameters/{name}")).ok()?;
+    let text = fs::read_to_string(format!("/sys/module/{module}/parameters/{name}")).ok()?;
     match text.trim() {
         "Y" | "1" => Some(true),
         "N" | "0" => Some(false),
         _ => None,
     }
+}
+
+/// How much memory this process may use, in bytes: the host's, or what its control group or its limit of address space leave.
+#[must_use]
+pub fn memory() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:")?.strip_suffix("kB"));
+    let total = total.and_then(|total| total.trim().parse::<u64>().ok()).map_or(LEAST, |total| total << 10);
+    let group = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = group.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").to_owned();
+    // The limit of each group above holds as well.
+    let groups = std::iter::successors(Some(Path::new(&group)), |group| group.parent());
+    let limits = groups.filter_map(|group| {
+        let file = format!("/sys/fs/cgroup{}/memory.max", group.display());
+        fs::read_to_string(file).ok()?.trim().parse::<u64>().ok()
+    });
+    limits.chain([total, address_space() / MAPPED]).min().unwrap_or(total).max(LEAST)
+}
+
+/// What is assumed where nothing is known, and the least that is of use.
+const LEAST: u64 = 64 << 20;
+/// Guest memory is mapped twice, and a part of the address space is for the rest.
+const MAPPED: u64 = 4;
+
+/// RLIMIT_AS.
+fn address_space() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel writes one `struct rlimit`.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    limit.rlim_cur
 }

@@ -2,23 +2,43 @@
 //!
 //! While a program is recorded, all that it could be sent is for it ([`pass_on_signals`]): the handler notes the signal and
 //! kicks the processor, and the next time that the program is shown brings it ([`crate::gate::Gate::arrived`]). What ends a program by itself, as
-//! SIGINT, ends the recording when it comes for the [`ENOUGH`]th time: a program may ignore it. Everything else that gretel does
-//! is interrupted by the first.
+//! SIGINT, ends the recording when it comes for the [`ENOUGH`]th time in quick succession: a program may ignore it, and a service
+//! is told to reload by SIGHUP time and again. Everything else that gretel does is interrupted by the first.
 
-use crate::engine::Interrupter;
+use crate::engine::{Interrupter, kick_signal};
+use crate::gate::clock;
 use crate::signal::Arrived;
 use std::io;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// So many signals that would end a program end its recording, whatever the program makes of them.
+/// So many signals that would end a program end its recording, whatever the program makes of them, if each comes soon after the
+/// one before.
 const ENOUGH: u32 = 3;
+/// So soon, in nanoseconds.
+const SOON: u64 = 1_000_000_000;
 /// What ends gretel: the signals that a user sends to end a program.
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
-/// What else is for the program. Not here: what the kernel raises for what gretel itself does, and stop and continue,
-/// which whoever started gretel means for it.
-const FOR_THE_PROGRAM: [i32; 6] =
-    [libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM, libc::SIGIO, libc::SIGWINCH];
+/// What else is for the program, and the signals for real time. Not here: what the kernel raises for what gretel itself does, among it
+/// SIGTTIN and SIGTTOU, and SIGSTOP, which nobody can handle. SIGABRT is, since systemd's watchdog sends it for a core; when gretel itself
+/// aborts, the C library raises it once more without a handler.
+const FOR_THE_PROGRAM: [i32; 15] = [
+    libc::SIGQUIT,
+    libc::SIGABRT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGIO,
+    libc::SIGWINCH,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGURG,
+    libc::SIGPWR,
+    libc::SIGSTKFLT,
+    libc::SIGXCPU,
+];
 /// `si_code` of a signal that a terminal sent.
 const OF_TERMINAL: i32 = libc::SI_KERNEL;
 
@@ -36,8 +56,12 @@ static ARRIVED: AtomicI32 = AtomicI32::new(0);
 /// Those for the program, as [`Arrived`] has them.
 static FOR_FIRST: AtomicU64 = AtomicU64::new(0);
 static FOR_GROUP: AtomicU64 = AtomicU64::new(0);
-/// How many of [`ENDING`] the program was sent.
+/// The signal that is for gretel itself, to keep a flight recorder's window, or zero; and whether it came.
+static KEEPS_WINDOW: AtomicI32 = AtomicI32::new(0);
+static WINDOW_ASKED: AtomicBool = AtomicBool::new(false);
+/// How many of [`ENDING`] the program was sent in quick succession, and when the last, by the monotonic clock.
 static SENT: AtomicU32 = AtomicU32::new(0);
+static SENT_LAST: AtomicU64 = AtomicU64::new(0);
 
 /// The signal that interrupted the engine, if one did.
 #[must_use]
@@ -54,9 +78,30 @@ pub(crate) fn take_for_program() -> Arrived {
     Arrived { first: FOR_FIRST.swap(0, Ordering::SeqCst), group: FOR_GROUP.swap(0, Ordering::SeqCst) }
 }
 
+/// From now on this signal, SIGUSR1 or SIGUSR2, is not for the program: it asks for the window to be kept.
+pub fn keep_window_on(signal: i32) {
+    KEEPS_WINDOW.store(signal, Ordering::SeqCst);
+}
+
+/// Whether the window is to be kept: told once for each time that it was asked for.
+pub(crate) fn take_window_request() -> bool {
+    WINDOW_ASKED.load(Ordering::SeqCst) && WINDOW_ASKED.swap(false, Ordering::SeqCst)
+}
+
+/// Whether a signal came that the recording has to be looked at for: one for the program, or for the window.
+pub(crate) fn is_any() -> bool {
+    is_any_for_program() || WINDOW_ASKED.load(Ordering::SeqCst)
+}
+
 /// Whether there are any.
 pub(crate) fn is_any_for_program() -> bool {
     FOR_FIRST.load(Ordering::SeqCst) | FOR_GROUP.load(Ordering::SeqCst) != 0
+}
+
+/// Stops this process, as the program that it records has stopped: whoever started it is told, and lets it go on by SIGCONT.
+pub(crate) fn stop_as_the_program() {
+    // SAFETY: no memory preconditions.
+    unsafe { libc::raise(libc::SIGSTOP) };
 }
 
 /// From now on a file that would outgrow `ulimit -f` is an error (EFBIG) to who writes it, not the end of the process.
@@ -83,7 +128,9 @@ pub fn stop_on_signals(interrupter: Interrupter) -> io::Result<()> {
 /// When a handler cannot be installed.
 pub fn pass_on_signals(interrupter: Interrupter) -> io::Result<()> {
     aim(interrupter)?;
-    ENDING.into_iter().chain(FOR_THE_PROGRAM).try_for_each(|signal| handle(signal, on_signal_for_program))
+    let real_time = (libc::SIGRTMIN()..=libc::SIGRTMAX()).filter(|&signal| signal != kick_signal());
+    let mut all = ENDING.into_iter().chain(FOR_THE_PROGRAM).chain(real_time);
+    all.try_for_each(|signal| handle(signal, on_signal_for_program))
 }
 
 fn aim(interrupter: Interrupter) -> io::Result<()> {
@@ -126,17 +173,33 @@ extern "C" fn on_signal_for_program(
     // SAFETY: the kernel gives a handler with SA_SIGINFO what it points to.
     let code = unsafe { (*info).si_code };
     // What another thread passes on is noted already.
-    if code != libc::SI_TKILL {
-        if ENDING.contains(&signal) && SENT.fetch_add(1, Ordering::SeqCst) + 1 >= ENOUGH {
+    if signal == KEEPS_WINDOW.load(Ordering::SeqCst) {
+        if code != libc::SI_TKILL {
+            WINDOW_ASKED.store(true, Ordering::SeqCst);
+        }
+    } else if code != libc::SI_TKILL {
+        if ENDING.contains(&signal) && is_enough() {
             return on_signal(signal, info, context);
         }
-        let set = if code == OF_TERMINAL { &FOR_GROUP } else { &FOR_FIRST };
+        // A shell lets a whole job go on.
+        let is_for_group = code == OF_TERMINAL || signal == libc::SIGCONT;
+        let set = if is_for_group { &FOR_GROUP } else { &FOR_FIRST };
         set.fetch_or(1 << (signal - 1), Ordering::SeqCst);
     }
     target.interrupter.kick();
     if is_passed_on {
         pass_on(target, signal);
     }
+}
+
+/// Counts a signal that would end a program; whether it ends the recording.
+fn is_enough() -> bool {
+    let now = clock(libc::CLOCK_MONOTONIC);
+    let before = SENT_LAST.swap(now, Ordering::SeqCst);
+    if now.saturating_sub(before) > SOON {
+        SENT.store(0, Ordering::SeqCst);
+    }
+    SENT.fetch_add(1, Ordering::SeqCst) + 1 >= ENOUGH
 }
 
 /// Raises the flag, and passes the signal on to the engine's thread if it arrived on another. Atomics and system

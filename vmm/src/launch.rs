@@ -3,11 +3,11 @@
 use crate::cpu_model::Model;
 use crate::elf::Image;
 use crate::linux::load::script::{DEEPEST, NoInterpreter, Script};
-use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents, Signals};
+use crate::program::{Capabilities, Ids, Interpreter, Launch, OuterTerminal, Parents, Signals};
 use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -75,11 +75,13 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         name,
         pid: i32::try_from(std::process::id()).unwrap_or(1),
         parents: parents(),
+        terminal: terminal(),
         groups: groups(),
         capabilities: capabilities(&status),
         umask: umask(&status),
         signals: signals(&status),
         seed: None,
+        memory: 0,
         cpu,
     })
 }
@@ -163,6 +165,32 @@ fn capabilities(status: &str) -> Capabilities {
 fn parents() -> Parents {
     // SAFETY: these calls take no pointer; they cannot fail for the calling process.
     unsafe { Parents { parent: libc::getppid(), group: libc::getpgrp(), session: libc::getsid(0) } }
+}
+
+/// The terminal of this process's session.
+fn terminal() -> Option<OuterTerminal> {
+    /// The device /dev/tty, which is that terminal for whoever opens it.
+    const OWN: libc::dev_t = libc::makedev(5, 0);
+    const SLAVES: std::ops::RangeInclusive<u32> = 136..=143;
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, behind_name) = text.rsplit_once(')')?;
+    // As the kernel's new_encode_dev has it: twelve bits of the major number within the minor's.
+    let encoded: i32 = behind_name.split_ascii_whitespace().nth(4)?.parse().ok()?;
+    let encoded = encoded.cast_unsigned();
+    let (major, minor) = (encoded >> 8 & 0xfff, encoded & 0xff | encoded >> 12 & 0xf_ff00);
+    if encoded == 0 {
+        return None;
+    }
+    let is_it = |stream: &str| {
+        let metadata = fs::metadata(format!("/proc/self/fd/{stream}"));
+        metadata.is_ok_and(|it| {
+            it.file_type().is_char_device() && [OWN, libc::makedev(major, minor)].contains(&it.rdev())
+        })
+    };
+    Some(OuterTerminal {
+        index: SLAVES.contains(&major).then(|| (major - SLAVES.start()) << 8 | minor),
+        streams: ["0", "1", "2"].map(is_it),
+    })
 }
 
 /// This process's supplementary groups.

@@ -29,6 +29,8 @@ pub struct Launch {
     pub pid: i32,
     /// Its parent's, process group's and session's.
     pub parents: Parents,
+    /// The terminal of its session.
+    pub terminal: Option<OuterTerminal>,
     /// Its supplementary groups.
     pub groups: Vec<u32>,
     /// What it may do.
@@ -39,6 +41,8 @@ pub struct Launch {
     pub signals: Signals,
     /// What random schedules are drawn from; `None` for an ordinary one.
     pub seed: Option<u64>,
+    /// How many bytes of memory its processes may use; zero if it does not matter.
+    pub memory: u64,
     /// The processor.
     pub cpu: Model,
 }
@@ -72,6 +76,15 @@ pub struct Parents {
     pub group: i32,
     /// The session.
     pub session: i32,
+}
+
+/// The terminal of the session that a program is started in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OuterTerminal {
+    /// Its number in /dev/pts, if it is there.
+    pub index: Option<u32>,
+    /// Which of the standard streams are it.
+    pub streams: [bool; 3],
 }
 
 /// The sets of signals that a program takes over, bit N-1 for signal N.

@@ -1,14 +1,15 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
 use crate::checkpoints::Rate;
-use crate::checkpoints::keeper::{Journal, Keeper};
+use crate::checkpoints::keeper::{Flight, Journal, Keeper};
+use crate::contents::Store;
 use crate::crumbs::{Keep, Leaver};
-use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine};
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
 use crate::interrupt;
 use crate::journal::schema::{BEHAVIOUR, digest_executable, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
+use crate::linux::Guarded;
 use crate::process::Print;
 use crate::process::{Death, Launch, Process, ProcessError, Step};
 use crate::recording::{Recording, RecordingError};
@@ -39,8 +40,10 @@ pub enum RecordError {
 
 /// A recording that came to its end.
 pub struct Recorded {
-    /// How it ended.
+    /// How the program ended.
     pub end: End,
+    /// The recording ended before the program did, at its room on disk.
+    pub is_full: bool,
     /// The number of events.
     pub events: u64,
     /// The size of the journal.
@@ -51,8 +54,6 @@ pub struct Recorded {
     pub process: Process,
     /// Its near past.
     recent: Recent,
-    /// The auxiliary vector that it was started with.
-    pub auxv: Vec<(u64, u64)>,
 }
 
 impl Recorded {
@@ -74,6 +75,8 @@ struct Shared {
     events: Cell<u64>,
     /// How many digests of the whole program were journaled.
     digests: Cell<u64>,
+    /// The recording has ended behind so many events, and the program goes on without.
+    full_at: Cell<Option<u64>>,
     path: String,
 }
 
@@ -91,13 +94,66 @@ impl Shared {
 
     /// Journals digests of all that the program is now.
     fn put_digests(&self, process: &mut Process) -> Result<(), ProcessError> {
+        if self.is_full() {
+            return Ok(());
+        }
         self.put(&Record::Digests(process.digests()?))?;
         self.digests.set(self.digests.get() + 1);
         Ok(())
     }
 
     fn put(&self, record: &Record) -> Result<(), GateError> {
+        if self.is_full() {
+            return Ok(());
+        }
         self.writer.put(record).map_err(|e| self.failed(e))
+    }
+
+    /// Journals an input of an event, and keeps it for the near past.
+    fn put_input(&self, input: &Input) -> Result<(), GateError> {
+        if !self.is_full() {
+            self.writer.put_input(input).map_err(|e| self.failed(e))?;
+        }
+        self.recent.borrow_mut().put_input(input);
+        Ok(())
+    }
+
+    /// Whether the recording has ended and the program goes on.
+    fn is_full(&self) -> bool {
+        self.full_at.get().is_some()
+    }
+
+    /// Ends the recording behind the event that is complete.
+    fn end_here(&self, process: &mut Process) -> Result<(), ProcessError> {
+        self.put_digests(process)?;
+        self.put(&Record::End(End::Full))?;
+        self.full_at.set(Some(self.events.get()));
+        self.writer.finish().map_err(|e| self.failed(e))?;
+        Ok(())
+    }
+}
+
+/// The room of a recording on disk.
+struct Room {
+    bytes: u64,
+    /// What the recording has besides its journal, the contents that this names, and checkpoints.
+    others: u64,
+}
+
+/// Checkpoints have one part in so many of that.
+const CHECKPOINTS: u64 = 4;
+
+impl Room {
+    fn new(bytes: u64, recording: &Recording, writer: &Writer) -> Room {
+        Room { bytes, others: recording.size().saturating_sub(writer.size()) }
+    }
+
+    /// Whether the recording has all of it. What waits to be written counts uncompressed.
+    fn is_used_up(&self, writer: &Writer, keeper: Option<&mut Keeper>, process: &mut Process) -> bool {
+        let without = self.others + writer.size();
+        let checkpoints = || keeper.map_or(0, |keeper| keeper.written(process));
+        // Asked only where it matters: the program waits for what is being written.
+        without >= self.bytes - self.bytes / CHECKPOINTS && without + checkpoints() >= self.bytes
     }
 }
 
@@ -127,8 +183,7 @@ impl Gate for RecordingGate {
 
     fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError> {
         let input = produce();
-        self.shared.writer.put_input(&input).map_err(|e| self.shared.failed(e))?;
-        self.shared.recent.borrow_mut().put_input(&input);
+        self.shared.put_input(&input)?;
         Ok(input)
     }
 
@@ -180,8 +235,14 @@ pub struct Options {
     pub checkpoints: Option<Rate>,
     /// Only so many bytes of journal and checkpoints are kept, the newest (docs/formats.md says how exactly).
     pub flight: Option<u64>,
+    /// The recording ends when it has so many bytes on disk, and the program goes on; not of a flight recorder.
+    pub disk: Option<u64>,
+    /// The store with which the recording shares the files that do not change; without one it has them for itself.
+    pub store: Option<Store>,
     /// Signals that this process gets are for the program ([`interrupt::pass_on_signals`]).
     pub signals: bool,
+    /// The recording ends at the first thing that is not served.
+    pub strict: bool,
 }
 
 /// Runs `launch` on `machine` to its end and records it.
@@ -196,9 +257,11 @@ pub fn record(
     options: Options,
     died: OnDeath<'_>,
 ) -> Result<Recorded, RecordError> {
-    let Options { crumbs, records, near_past, trace, checkpoints, flight, signals } = options;
+    let Options { crumbs, records, near_past, trace, checkpoints, flight, disk, store, signals, strict } =
+        options;
     let kind = machine.cpu.kind();
-    recording.store_programs(launch)?;
+    let guarded = guarded(recording)?;
+    recording.store_programs(launch, store.as_ref())?;
     let path = if flight.is_some() { recording.segment(0).journal() } else { recording.journal() };
     let header = Header {
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
@@ -218,16 +281,24 @@ pub fn record(
     if flight.is_some() {
         recording.segment(0).create().map_err(unwritable)?;
     }
-    let writer = Writer::create(&path, &header).map_err(unwritable)?;
+    let writer = Writer::create(&path, &header, store.clone()).map_err(unwritable)?;
     let rate = checkpoints.or_else(|| flight.map(|_| Rate::default()));
     let keeper = rate.map(|rate| match flight {
-        Some(room) => Keeper::of_flight(recording, &header, rate, room, !near_past),
-        None => Keeper::new(recording.checkpoints(), &header, rate, !near_past),
+        Some(room) => {
+            let flight = Flight { recording: recording.clone(), room, store };
+            Keeper::of_flight(flight, &header, rate, !near_past)
+        }
+        None => {
+            let rate = disk.map_or(rate, |room| rate.within(room / CHECKPOINTS));
+            Keeper::new(recording.checkpoints(), &header, rate, !near_past)
+        }
     });
     let mut keeper = keeper.transpose().map_err(unwritable)?;
     let recent = RefCell::new(Recent::new(near_past));
-    let (events, digests) = (Cell::new(0), Cell::new(0));
-    let shared = Rc::new(Shared { writer, recent, events, digests, path: path.display().to_string() });
+    let room = disk.map(|bytes| Room::new(bytes, recording, &writer));
+    let (events, digests, full_at) = (Cell::new(0), Cell::new(0), Cell::new(None));
+    let shared =
+        Rc::new(Shared { writer, recent, events, digests, full_at, path: path.display().to_string() });
     let gate = RecordingGate {
         shared: Rc::clone(&shared),
         crumbs,
@@ -238,10 +309,11 @@ pub fn record(
     // SAFETY: umask takes no pointer and cannot fail.
     unsafe { libc::umask(0) };
     let mut process = Process::start(machine, Box::new(gate), launch)?;
+    process.guard(guarded);
     trace.into_iter().for_each(|print| process.trace(print));
     records.into_iter().for_each(|records| process.empty_at_switches(records));
-    let auxv = auxv_at_start(&process);
-    let driven = drive(&mut process, &shared, keeper.as_mut(), died);
+    let watch = Watch { window_of: flight.map(|_| recording), room, strict, died };
+    let driven = drive(&mut process, &shared, &mut keeper, watch);
     if driven.is_err() {
         shared.writer.drop_unfinished();
     }
@@ -251,26 +323,67 @@ pub fn record(
     keeper.into_iter().for_each(|keeper| keeper.finish(&mut process));
     driven?;
     let journal_bytes = ended.map_err(ProcessError::from)?;
-    if !shared.writer.is_in_place() {
+    let is_full = shared.is_full();
+    // Whoever removes one that has ended means that.
+    if !is_full && !shared.writer.is_in_place() {
         return Err(RecordingError::Lost { path }.into());
     }
     let recent = shared.recent.replace(Recent::new(false));
-    Ok(Recorded { end, events: shared.events.get(), journal_bytes, engine: kind, process, recent, auxv })
+    let events = shared.full_at.get().unwrap_or_else(|| shared.events.get());
+    Ok(Recorded { end, is_full, events, journal_bytes, engine: kind, process, recent })
+}
+
+/// The recording's files, from which the program is kept; it may not begin with one of them.
+fn guarded(recording: &Recording) -> Result<Guarded, RecordingError> {
+    let dir = recording.dir();
+    let guarded =
+        Guarded::folder(dir).map_err(|error| RecordingError::Write { path: dir.to_owned(), error })?;
+    match guarded.inherited() {
+        Some(what) => Err(RecordingError::Inherited { dir: dir.to_owned(), what }),
+        None => Ok(guarded),
+    }
+}
+
+/// What is looked at besides the program.
+struct Watch<'a> {
+    /// A flight recorder's recording, whose window may be asked for.
+    window_of: Option<&'a Recording>,
+    /// The room on disk, if it is bounded.
+    room: Option<Room>,
+    /// The recording ends at the first thing that is not served.
+    strict: bool,
+    died: OnDeath<'a>,
+}
+
+/// Keeps the window that a signal has asked for.
+fn keep_window(recording: &Recording) {
+    match recording.keep_window() {
+        Ok(kept) => tracing::warn!("the window is kept: gretel replay {}", kept.dir().display()),
+        Err(error) => tracing::warn!("the window is not kept: {error}"),
+    }
 }
 
 /// Steps the program to its end, with digests of all that the program is now and then and at the end.
 fn drive(
     process: &mut Process,
     shared: &Shared,
-    mut keeper: Option<&mut Keeper>,
-    died: OnDeath<'_>,
+    keeper: &mut Option<Keeper>,
+    watch: Watch<'_>,
 ) -> Result<End, ProcessError> {
+    let Watch { window_of, room, strict, died } = watch;
     let mut pace = Pace { next: Instant::now() + DIGEST_EVERY };
     let mut told = false;
     loop {
         let events_before = shared.events.get();
         let step = process.step()?;
         shared.writer.mark_whole();
+        if let Some(recording) = window_of.filter(|_| interrupt::take_window_request()) {
+            keep_window(recording);
+        }
+        if let (true, Some(unserved)) = (strict, process.unserved().first()) {
+            let (what, first) = (unserved.what.clone(), unserved.first.clone());
+            return Err(ProcessError::NotServed { what, first });
+        }
         if !told && process.first_has_ended() {
             told = true;
             tracing::warn!("the first process has ended; others go on, and the recording until they end");
@@ -284,8 +397,9 @@ fn drive(
                 let behind_event = shared.events.get() > events_before;
                 if behind_event {
                     pace.digest_if_due(process, shared)?;
+                    end_if_full(process, shared, room.as_ref(), keeper)?;
                 }
-                if let Some(keeper) = &mut keeper {
+                if let Some(keeper) = keeper {
                     let journal = Journal::Written(&shared.writer);
                     keeper.keep_if_due(process, journal, behind_event, shared.digests.get())?;
                 }
@@ -306,6 +420,26 @@ fn drive(
         shared.put_digests(process)?;
         return Ok(end);
     }
+}
+
+/// Behind an event: ends the recording if its room on disk is used up. The program goes on, and so does its near past, so that the core of a
+/// crash has its branch records.
+fn end_if_full(
+    process: &mut Process,
+    shared: &Shared,
+    room: Option<&Room>,
+    keeper: &mut Option<Keeper>,
+) -> Result<(), ProcessError> {
+    let Some(room) = room.filter(|_| !shared.is_full()) else { return Ok(()) };
+    if room.is_used_up(&shared.writer, keeper.as_mut(), process) {
+        shared.end_here(process)?;
+        keeper.take().into_iter().for_each(|keeper| keeper.finish(process));
+        let event = shared.events.get();
+        tracing::warn!(
+            "the recording has all its room on disk and ends at event {event}; the program goes on"
+        );
+    }
+    Ok(())
 }
 
 /// When the next digests are due.

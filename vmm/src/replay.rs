@@ -4,7 +4,6 @@ use crate::checkpoints::keeper::{Journal, Keeper};
 use crate::checkpoints::shelf::At;
 use crate::checkpoints::{About, CheckpointError, Rate, Shelf};
 use crate::crumbs::{Agreement, Check};
-use crate::dump::auxv_at_start;
 use crate::engine::{EngineKind, Machine, Until};
 use crate::found::Found;
 use crate::gate::GateError;
@@ -77,7 +76,6 @@ pub struct Replay {
     comparisons: u64,
     launch: Launch,
     header: Header,
-    auxv: Vec<(u64, u64)>,
     shelf: Shelf,
     /// What is known of the checkpoint that the recording begins with, if that is not the program's start.
     beginning: Option<About>,
@@ -118,10 +116,9 @@ impl Replay {
         let tape = Rc::new(Tape::journal(reader, Check::load(recording), found));
         let gate = ReplayGate::new(Rc::clone(&tape), output);
         let process = Process::start(machine, Box::new(gate), &launch)?;
-        let auxv = auxv_at_start(&process);
         let first = shelf.beginning();
         let beginning = first.and_then(|at| shelf.about(at));
-        let mut replay = Replay { process, tape, comparisons: 0, launch, header, auxv, shelf, beginning };
+        let mut replay = Replay { process, tape, comparisons: 0, launch, header, shelf, beginning };
         if let Some(at) = first {
             let mut kept = replay.fetch(at)?;
             replay.go_back(&mut kept)?;
@@ -167,12 +164,6 @@ impl Replay {
     #[must_use]
     pub fn launch(&self) -> &Launch {
         &self.launch
-    }
-
-    /// The auxiliary vector that the program was started with.
-    #[must_use]
-    pub fn auxv(&self) -> &[(u64, u64)] {
-        &self.auxv
     }
 
     /// The program.
@@ -238,7 +229,7 @@ impl Replay {
                 Ok(Progress::Running)
             }
             // Behind the last event the program may compute for ever: nothing says where it was stopped.
-            None | Some(Record::End(End::Interrupted | End::Stopped)) => Ok(Progress::Done),
+            None | Some(Record::End(End::Interrupted | End::Stopped | End::Full)) => Ok(Progress::Done),
             // An End is taken when the program ends by itself; one that stands here is a divergence to come.
             Some(_) => self.step_process(until),
         }

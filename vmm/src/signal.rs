@@ -25,7 +25,7 @@ impl Death {
     /// Whether the default action of the signal is a core (signal(7)), of those that a crash raises.
     #[must_use]
     pub fn leaves_core(&self) -> bool {
-        const CORE_SIGNALS: [i32; 9] = [
+        const CORE_SIGNALS: [i32; 10] = [
             libc::SIGQUIT,
             libc::SIGILL,
             libc::SIGTRAP,
@@ -34,6 +34,7 @@ impl Death {
             libc::SIGFPE,
             libc::SIGSEGV,
             libc::SIGXCPU,
+            libc::SIGXFSZ,
             libc::SIGSYS,
         ];
         CORE_SIGNALS.contains(&self.signal)

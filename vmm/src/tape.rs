@@ -110,6 +110,14 @@ impl Tape {
         Ok(Some(Preemption { offset, count, time: self.look_behind(time_of) }))
     }
 
+    /// The process that is killed next for want of memory, if one is.
+    fn victim(&self) -> Result<Option<i32>, GateError> {
+        self.look(|record| match record {
+            Some(Record::Begin { event: Event::OutOfMemory(pid), .. }) => Some(*pid),
+            _ => None,
+        })
+    }
+
     /// Whether the program ends behind the next record.
     pub(crate) fn ends_behind_next(&self) -> bool {
         self.look_behind(|record| matches!(record, Some(Record::End(End::Exited(_) | End::Killed(_)))))
@@ -282,6 +290,10 @@ impl Gate for ReplayGate {
         self.tape.preemption()
     }
 
+    fn victim(&mut self, _worst: Option<i32>) -> Result<Option<i32>, GateError> {
+        self.tape.victim()
+    }
+
     fn found(&mut self, count: u64) {
         self.tape.found.borrow_mut().put(self.tape.events.get(), count);
     }
@@ -296,6 +308,7 @@ fn describe_event(event: Event) -> String {
         Event::Wait => "a wait of all tasks".to_owned(),
         Event::Preempt(Offset::Retired(count)) => format!("a preemption after {count} instructions"),
         Event::Preempt(Offset::State(target)) => format!("a preemption at {:#x}", target.regs.rip),
+        Event::OutOfMemory(pid) => format!("the end of process {pid} for want of memory"),
     }
 }
 

@@ -13,9 +13,6 @@ use crate::replay::{Progress, Replay, ReplayError};
 use crate::timeline::Timeline;
 use lbr::{Armed, Filter, Provenance, Trail};
 
-/// Memory of the software CPU's guest: as large as any guest that records.
-const GUEST_MEMORY: u64 = 4 << 30;
-
 /// Why there is no trail.
 #[derive(Debug, thiserror::Error)]
 pub enum TrailError {
@@ -108,7 +105,6 @@ impl Derived {
         crumbs.iter_mut().for_each(|crumbs| self.replay.add_counts(crumbs));
         let about = About {
             death: self.death,
-            auxv: self.replay.auxv().to_vec(),
             origin: origin.to_owned(),
             trail: Some(self.trail.to_bytes()),
             counters: (!self.replay.window_counts_late()).then_some(self.counters),
@@ -208,7 +204,8 @@ fn crashed_at_end(timeline: &Timeline) -> Result<(), TrailError> {
 }
 
 fn on_software_cpu(recording: &Recording) -> Result<Timeline, TrailError> {
-    let machine = engine::open(EngineKind::Soft, GUEST_MEMORY).map_err(crate::process::ProcessError::from);
+    let machine =
+        engine::open(EngineKind::Soft, crate::ram::for_replay()).map_err(crate::process::ProcessError::from);
     Ok(Timeline::open(recording, machine.map_err(ReplayError::from)?)?)
 }
 

@@ -1,12 +1,16 @@
 //! A journal whose checksums are right and whose content is not: someone made it so. Replay may say anything about it,
 //! but it does not panic, and it does not run on past a difference.
 
+#[path = "support/journals.rs"]
+mod journals;
+
+use journals::{all_records, write_records};
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use vmm::cpu_model::Model;
 use vmm::engine::{self, EngineKind, Machine, Until};
 use vmm::gate::{Event, Input, MemoryWrite};
-use vmm::journal::{Header, Reader, Record, frame};
+use vmm::journal::{Header, Record};
 use vmm::launch::launch_here;
 use vmm::recording::Recording;
 use vmm::replay::{Progress, Replay};
@@ -57,24 +61,6 @@ fn recorded(dir: &Path, arguments: &[OsString]) -> Option<Recording> {
     vmm::record::record(&recording, soft(), &launch, vmm::record::Options::default(), &mut |_, _, _| {})
         .unwrap();
     Some(recording)
-}
-
-fn all_records(path: &Path) -> (Header, Vec<Record>) {
-    let mut reader = Reader::open(path).unwrap();
-    let header = reader.header().clone();
-    let mut records = Vec::new();
-    while let Some(record) = reader.take().unwrap() {
-        records.push(record);
-    }
-    (header, records)
-}
-
-fn write_records(path: &Path, header: &Header, records: &[Record]) {
-    let mut bytes = Vec::new();
-    records.iter().for_each(|record| record.encode(&mut bytes));
-    let file =
-        [frame::preamble(), frame::pack(0, &header.encode()).unwrap(), frame::pack(1, &bytes).unwrap()];
-    std::fs::write(path, file.concat()).unwrap();
 }
 
 fn change(records: &mut Vec<Record>, random: &mut Random) {

@@ -1,7 +1,7 @@
 //! The newest crumbs of a run as a core holds them.
 
 use super::reader::Snapshot;
-use super::record::{Counts, Entry, RECORD};
+use super::record::{Counts, Entry, Exit, RECORD};
 use super::ring::Origin;
 
 /// Crumbs before a moment.
@@ -38,6 +38,30 @@ const VERSION: u32 = 1;
 const HEADER: usize = 40;
 
 impl Crumbs {
+    /// How many of the newest system calls were `thread`'s, with nothing of another thread behind them: each exit left a crumb, and between
+    /// two of them no event began that left none, such as a preemption.
+    #[must_use]
+    pub fn calls_alone(&self, thread: u32) -> usize {
+        let mut calls = 0;
+        let mut newer = None;
+        for crumb in self.entries.iter().rev().map(|entry| &entry.crumb) {
+            // What begins an event, and what none.
+            let events = match crumb.exit {
+                Exit::Syscall { .. } | Exit::MachineRead => 1,
+                Exit::PageFault { .. } => 0,
+                // The crash itself.
+                Exit::Exception { .. } if newer.is_none() => 0,
+                _ => break,
+            };
+            if crumb.thread != thread || newer.is_some_and(|newer: u64| newer != crumb.event + events) {
+                break;
+            }
+            calls += usize::from(matches!(crumb.exit, Exit::Syscall { .. }));
+            newer = Some(crumb.event);
+        }
+        calls
+    }
+
     /// The newest `count` crumbs of a ring.
     #[must_use]
     pub fn newest(origin: Origin, mut snapshot: Snapshot, count: usize) -> Crumbs {
@@ -105,5 +129,38 @@ impl Crumbs {
             crumbs.entries.push(entry.ok_or(CrumbsError::Record(HEADER + RECORD * n))?);
         }
         Ok(crumbs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crumb::Crumb;
+
+    fn crumbs(all: &[(Exit, u64, u32)]) -> Crumbs {
+        let entry = |(number, &(exit, event, thread))| {
+            let (rip, rsp, counts) = (0x1000, 0x2000, Counts::default());
+            Entry {
+                number,
+                crumb: Crumb { exit, event, thread, rip, rsp, time: None, counts, context: None },
+            }
+        };
+        Crumbs { entries: (1..).zip(all).map(entry).collect(), ..Crumbs::default() }
+    }
+
+    #[test]
+    fn calls_are_alone_while_each_event_left_a_crumb_of_the_thread() {
+        let call = Exit::Syscall { number: 1 };
+        let fault = Exit::PageFault { address: 0x5000, error_code: 4 };
+        let own = [(call, 10, 7), (fault, 11, 7), (Exit::MachineRead, 11, 7), (call, 12, 7), (fault, 13, 7)];
+        assert_eq!(crumbs(&own).calls_alone(7), 2);
+        assert_eq!(crumbs(&own).calls_alone(8), 0);
+        let preempted = [(call, 10, 7), (fault, 12, 7), (call, 12, 7), (fault, 13, 7)];
+        assert_eq!(crumbs(&preempted).calls_alone(7), 1, "an event between that left no crumb");
+        let other = [(call, 10, 7), (fault, 11, 8), (call, 11, 7)];
+        assert_eq!(crumbs(&other).calls_alone(7), 1);
+        let crash = [(call, 10, 7), (Exit::Exception { vector: 6, error_code: 0 }, 11, 7)];
+        assert_eq!(crumbs(&crash).calls_alone(7), 1);
+        assert_eq!(Crumbs::default().calls_alone(7), 0);
     }
 }

@@ -15,6 +15,7 @@ use crate::term::{Node, Term, Terms};
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::rc::Rc;
+use std::time::Instant;
 use x86::domain::Bin;
 
 /// How hard to look.
@@ -58,6 +59,16 @@ impl Hypothesis<'_> {
     /// over, and accesses older than step `upto` are left. Gives the number of the one that was taken for the newest.
     pub fn choose_addresses(&mut self, skip: usize, upto: usize, patience: Patience) -> Option<usize> {
         let (number, access) = self.newest_unresolved_access(upto)?;
+        if skip == 0 {
+            // Most of the time the first that fits is the right one.
+            let before = self.mark();
+            if self.choose_greedily(upto, patience) {
+                return Some(0);
+            }
+            self.undo(before);
+        }
+        let deadline = self.deadline;
+        self.hurry();
         let mut questions = patience.questions;
         let assumptions = self.assumptions(number.step, access).into_iter().enumerate().skip(skip);
         for (place, (t, value)) in assumptions.take(patience.tries) {
@@ -65,16 +76,24 @@ impl Hypothesis<'_> {
             let before = self.mark();
             if questions > 0 && !self.is_late() && self.choose_for(number, t, value) {
                 if self.choose(&mut questions, upto, patience.tries) {
+                    self.deadline = deadline;
                     return Some(place);
                 }
                 self.undo(before);
             }
         }
+        self.deadline = deadline;
         if skip == 0 {
             self.choose_greedily(upto, patience);
             self.log_what_is_left(upto);
         }
         None
+    }
+
+    /// From now on there is half as much time.
+    fn hurry(&mut self) {
+        let now = Instant::now();
+        self.deadline = self.deadline.map(|deadline| now + deadline.saturating_duration_since(now) / 2);
     }
 
     /// Assumes again what another hypothesis of the same path assumed when it was as long as this one is now.
@@ -122,7 +141,8 @@ impl Hypothesis<'_> {
         false
     }
 
-    fn choose_greedily(&mut self, upto: usize, patience: Patience) {
+    /// Chooses the first that fits for each; whether all have an address then.
+    fn choose_greedily(&mut self, upto: usize, patience: Patience) -> bool {
         let mut questions = patience.questions;
         while let Some((number, access)) = self.newest_unresolved_access(upto) {
             let fits =
@@ -131,9 +151,10 @@ impl Hypothesis<'_> {
                     questions > 0 && !self.is_late() && self.choose_for(number, t, value)
                 });
             if !fits {
-                return;
+                return false;
             }
         }
+        true
     }
 
     /// What could be assumed so that the access has an address, the likeliest first: the address itself, or a part
@@ -189,7 +210,7 @@ impl Hypothesis<'_> {
             .chain(self.image().regions().into_iter().map(|r| ((r.start + (r.end - r.start) / 2) & !15, 4)))
             .filter(|&(va, _)| seen.insert(va))
             .filter_map(|(va, class)| {
-                let told = traces.fit(self, va)?;
+                let told = if self.is_late() { None } else { traces.fit(self, va) }?;
                 let told = if told < TELLING { 0 } else { told };
                 Some(((Reverse(told), class, distance(va.wrapping_sub(offset))), va))
             })
@@ -202,17 +223,22 @@ impl Hypothesis<'_> {
     /// the first.
     fn places_in_table(&mut self, address: Term, table: u64, size: u64) -> Vec<u64> {
         let traces = Traces::of(self, address);
+        let near = (0..MOST_ELEMENTS).map(|n| table.wrapping_add(n.wrapping_mul(size)));
+        let near = near.take_while(|&va| self.image().is_mapped(va)).collect::<Vec<_>>();
+        // A table may be larger than that.
+        let is_element = |va: &u64| *va >= table && (va - table).is_multiple_of(size);
+        let far = traces.places_like(self.image()).into_iter().filter(is_element);
         let mut telling = Vec::new();
-        for n in 0..MOST_ELEMENTS {
-            let va = table.wrapping_add(n.wrapping_mul(size));
-            if !self.image().is_mapped(va) {
-                break;
+        for va in near.into_iter().chain(far) {
+            if self.is_late() {
+                return Vec::new();
             }
             if let Some(told) = traces.fit(self, va).filter(|&told| told > 0) {
                 telling.push((Reverse(told), va));
             }
         }
         telling.sort_unstable();
+        telling.dedup();
         let any = COUNTS.into_iter().chain(0..64).map(|n| table.wrapping_add(n.wrapping_mul(size)));
         let mut found: Vec<u64> = telling.into_iter().take(MOST_TELLING).map(|(_, va)| va).collect();
         found.extend(any.filter(|&va| traces.fit(self, va).is_some()));

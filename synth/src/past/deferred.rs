@@ -1,7 +1,7 @@
 //! Accesses whose addresses are not known yet, and what is assumed so that they have some.
 
 use super::history::Step;
-use super::hypothesis::{Hypothesis, Refusal};
+use super::hypothesis::{Hypothesis, Refusal, STALE};
 use super::machine::Access;
 use super::pointers::Pointers;
 use crate::smt::{self, Answer, Budget, Effort};
@@ -29,6 +29,17 @@ pub struct Choice {
     pub value: u64,
 }
 
+/// The address of an access that older steps tell, known from the start in a hypothesis that was built for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Early {
+    /// How long the path is that tells it: on a shorter one it is assumed.
+    pub since: usize,
+    /// The access.
+    pub access: AccessNumber,
+    /// Its address.
+    pub address: u64,
+}
+
 /// One of the accesses of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessNumber {
@@ -38,11 +49,17 @@ pub struct AccessNumber {
     pub number: u16,
 }
 
-impl Hypothesis<'_> {
+impl<'i> Hypothesis<'i> {
     /// The newest step whose memory address is still unknown: a suffix must start after it.
     #[must_use]
     pub fn newest_unresolved(&self) -> Option<Step> {
         self.deferred.iter().filter(|d| !d.done).map(|d| d.step).min()
+    }
+
+    /// The newest step with a store whose address is still unknown: what older steps read may be what it overwrote.
+    #[must_use]
+    pub fn newest_unresolved_store(&self) -> Option<Step> {
+        self.deferred.iter().filter(|d| !d.done && d.access.store).map(|d| d.step).min()
     }
 
     /// The accesses whose addresses are still unknown, and their steps.
@@ -54,6 +71,27 @@ impl Hypothesis<'_> {
     pub(super) fn newest_unresolved_access(&self, upto: usize) -> Option<(AccessNumber, Access)> {
         let newest = self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step);
         newest.filter(|d| d.step as usize <= upto).map(|d| (d.number, d.access))
+    }
+
+    /// The empty path again, with the same core, in which these addresses are known as soon as their steps are.
+    #[must_use]
+    pub fn emptied(&self, early: Vec<Early>) -> Hypothesis<'i> {
+        let mut emptied =
+            Hypothesis::at(Rc::clone(&self.terms), self.image, self.snapshot(0).clone(), self.kernel);
+        (emptied.start, emptied.early) = (self.start, early);
+        (emptied.pointers, emptied.deadline) = (self.pointers.clone(), self.deadline);
+        emptied
+    }
+
+    /// What older steps told.
+    #[must_use]
+    pub fn early(&self) -> &[Early] {
+        &self.early
+    }
+
+    /// Nothing tells them any more: they are assumed.
+    pub fn assume_early(&mut self) {
+        self.early.iter_mut().for_each(|early| early.since = 0);
     }
 
     /// What was assumed, in order.
@@ -139,8 +177,11 @@ impl Hypothesis<'_> {
             let Some((n, va)) = known else { return Ok(()) };
             self.deferred[n].done = true;
             self.settled.push(n);
-            let Deferred { step, access, .. } = self.deferred[n];
-            self.access_at(step, access, va)?;
+            let Deferred { step, number, access, .. } = self.deferred[n];
+            self.access_at(step, access, va).map_err(|refusal| match refusal {
+                STALE => Refusal::Late(number, va),
+                other => other,
+            })?;
         }
     }
 }

@@ -6,6 +6,7 @@
 use super::image::Image;
 use crate::term::{Term, Terms};
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 
 /// A step number: 1 is the last instruction before the crash.
 pub type Step = u32;
@@ -107,6 +108,21 @@ impl History {
     #[must_use]
     pub fn is_overwritten(&self, va: u64) -> bool {
         self.overwritten.get(&va).is_some_and(|stores| !stores.is_empty())
+    }
+
+    /// Whether a step from the newest to `step` overwrote the byte at `va`.
+    #[must_use]
+    pub fn is_overwritten_since(&self, va: u64, step: Step) -> bool {
+        self.overwritten.get(&va).and_then(|stores| stores.first()).is_some_and(|&(at, _)| at <= step)
+    }
+
+    /// The bytes of `place` that a step from the newest to `step` overwrote, in address order.
+    #[must_use]
+    pub fn overwritten_in(&self, place: &Range<u64>, step: Step) -> Vec<u64> {
+        let mut all: Vec<u64> = self.overwritten.keys().copied().filter(|va| place.contains(va)).collect();
+        all.retain(|&va| self.is_overwritten_since(va, step));
+        all.sort_unstable();
+        all
     }
 
     /// The bytes that some step up to `step` overwrote, in address order.

@@ -1,8 +1,9 @@
 //! A path that ends in the core, grown backwards one instruction at a time, and all that it implies.
 
-use super::deferred::{AccessNumber, Choice, Deferred};
+use super::deferred::{AccessNumber, Choice, Deferred, Early};
 use super::history::{self, History, Step};
 use super::image::Image;
+use super::kernel::Remapped;
 use super::machine::{Access, StepMachine};
 use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
@@ -25,6 +26,9 @@ pub enum Refusal {
     Contradiction,
     /// The search does not go past it, though the program may have.
     Barrier(&'static str),
+    /// It tells where an access went, after an older one had been answered without that: the hypothesis has to be built again
+    /// with this known from the start.
+    Late(AccessNumber, u64),
 }
 
 impl From<Contradiction> for Refusal {
@@ -63,6 +67,7 @@ pub(super) struct Mark {
     deferred: usize,
     settled: usize,
     calls: usize,
+    remapped: usize,
     choices: usize,
 }
 
@@ -89,8 +94,12 @@ pub struct Hypothesis<'i> {
     /// Indices of deferred accesses that were settled, in order, for undoing.
     pub(super) settled: Vec<usize>,
     pub(super) calls: Vec<Call>,
+    /// What the calls mapped and unmapped.
+    pub(super) remapped: Vec<Remapped>,
     pub(super) choices: Vec<Choice>,
-    start: u64,
+    /// What older steps tell of the addresses of newer ones.
+    pub(super) early: Vec<Early>,
+    pub(super) start: u64,
     pub(super) kernel: Kernel,
     /// Found when they are first asked for.
     pub(super) pointers: Option<Rc<Pointers>>,
@@ -103,6 +112,16 @@ impl<'i> Hypothesis<'i> {
     #[must_use]
     pub fn new(terms: Rc<Terms>, image: &'i dyn Image, core: &State, kernel: Kernel) -> Hypothesis<'i> {
         let snapshot = Snapshot::of_state(&terms, core);
+        Hypothesis { start: core.regs.rip, ..Hypothesis::at(terms, image, snapshot, kernel) }
+    }
+
+    /// The empty path at a core whose registers are `snapshot`.
+    pub(super) fn at(
+        terms: Rc<Terms>,
+        image: &'i dyn Image,
+        snapshot: Snapshot,
+        kernel: Kernel,
+    ) -> Hypothesis<'i> {
         Hypothesis {
             terms,
             facts: Facts::default(),
@@ -114,8 +133,10 @@ impl<'i> Hypothesis<'i> {
             deferred: Vec::new(),
             settled: Vec::new(),
             calls: Vec::new(),
+            remapped: Vec::new(),
             choices: Vec::new(),
-            start: core.regs.rip,
+            early: Vec::new(),
+            start: 0,
             kernel,
             pointers: None,
             deadline: None,
@@ -218,7 +239,7 @@ impl<'i> Hypothesis<'i> {
         let mark = self.mark();
         let next = self.start();
         let tried = match prepared.effect {
-            _ if prepared.yields && self.image.is_shared() => {
+            _ if prepared.yields && self.image.is_shared() && !self.is_alone_behind(prepared) => {
                 Err(Refusal::Barrier("another thread may have run here"))
             }
             Effect::Barrier(why) => Err(Refusal::Barrier(why)),
@@ -241,6 +262,11 @@ impl<'i> Hypothesis<'i> {
                 Err(refusal)
             }
         }
+    }
+
+    /// Whether no other thread ran behind this step.
+    fn is_alone_behind(&self, prepared: &Prepared) -> bool {
+        matches!(prepared.effect, Effect::Syscall) && self.calls.len() < self.image.calls_alone()
     }
 
     /// Learns that before the oldest step the stack pointer was so many bytes above the frame pointer.
@@ -271,6 +297,7 @@ impl<'i> Hypothesis<'i> {
             deferred: self.deferred.len(),
             settled: self.settled.len(),
             calls: self.calls.len(),
+            remapped: self.remapped.len(),
             choices: self.choices.len(),
         }
     }
@@ -283,6 +310,7 @@ impl<'i> Hypothesis<'i> {
         }
         self.deferred.truncate(mark.deferred);
         self.calls.truncate(mark.calls);
+        self.remapped.truncate(mark.remapped);
         self.choices.truncate(mark.choices);
     }
 
@@ -423,7 +451,15 @@ impl<'i> Hypothesis<'i> {
     /// Matches an access with the history of memory, or keeps it until its address is known.
     pub(super) fn access(&mut self, step: Step, number: u16, access: Access) -> Result<(), Refusal> {
         let address = self.facts.resolve(&self.terms, access.address);
-        match self.terms.value(address) {
+        let known = self.terms.value(address);
+        let known = match self.early.iter().find(|early| early.access == AccessNumber { step, number }) {
+            Some(early) if known.is_none() => {
+                self.facts.equate(&self.terms, address, self.terms.lit_term(64, early.address))?;
+                Some(early.address)
+            }
+            _ => known,
+        };
+        match known {
             Some(va) => self.access_at(step, access, va),
             None => {
                 self.deferred.push(Deferred {
@@ -440,6 +476,9 @@ impl<'i> Hypothesis<'i> {
     pub(super) fn access_at(&mut self, step: Step, access: Access, va: u64) -> Result<(), Refusal> {
         let terms = Rc::clone(&self.terms);
         let last = va.checked_add(u64::from(access.bytes) - 1).ok_or(Refusal::Contradiction)?;
+        if !access.by_kernel {
+            self.was_mapped(step, va)?;
+        }
         if access.store {
             if !self.image.is_writable(va) || !self.image.is_writable(last) {
                 return if access.by_kernel { Ok(()) } else { Err(Refusal::Contradiction) };
@@ -462,4 +501,4 @@ impl<'i> Hypothesis<'i> {
 }
 
 /// A store at an address that became known late, and that an earlier answer did not reckon with.
-const STALE: Refusal = Refusal::Barrier("a store whose address became known too late");
+pub const STALE: Refusal = Refusal::Barrier("a store whose address became known too late");

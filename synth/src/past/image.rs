@@ -19,6 +19,11 @@ pub trait Image {
         false
     }
 
+    /// How many of the newest system calls it is known of that no other thread ran behind them.
+    fn calls_alone(&self) -> usize {
+        0
+    }
+
     /// A byte.
     fn byte(&self, va: u64) -> Option<u8> {
         self.bytes(va).first().copied()

@@ -6,6 +6,7 @@ use super::machine::Access;
 use super::prepared::Prepared;
 use super::snapshot::Snapshot;
 use crate::term::{Term, Terms};
+use std::ops::Range;
 use std::rc::Rc;
 use vmm::syscalls::effects::{ARGUMENTS, Effects, Known, Place, Unbounded, Written, effects};
 use vmm::syscalls::shape::Mapping;
@@ -73,13 +74,16 @@ impl Hypothesis<'_> {
         match mapping {
             // Rights, and where the heap ends, are those of the core.
             None | Some(Mapping::Heap | Mapping::Protect) => {}
-            Some(Mapping::Map) => {
-                let anonymous = values[3].is_some_and(|flags| flags & MAP_ANONYMOUS != 0);
-                // Of a mapping whose length is not known, the first page is enough to go on.
-                let size = values[1].unwrap_or(1).checked_next_multiple_of(4096).unwrap_or(u64::MAX);
-                return self.kernel_stores(step, result, size, anonymous, 0);
+            Some(Mapping::Map) => return self.kernel_maps(step, values, result),
+            Some(Mapping::Unmap) => {
+                let (Some(start), Some(size)) = (values[0], values[1]) else {
+                    return Err(Refusal::Barrier("a system call that unmapped memory, where is not known"));
+                };
+                let end = start.saturating_add(size.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX));
+                self.remapped.push(Remapped { step, place: start..end, born: false });
+                return Ok(Vec::new());
             }
-            Some(Mapping::Attach | Mapping::Unmap | Mapping::Move | Mapping::Discard) => {
+            Some(Mapping::Attach | Mapping::Move | Mapping::Discard) => {
                 return Err(Refusal::Barrier("a system call that changed what is mapped"));
             }
         }
@@ -93,6 +97,68 @@ impl Hypothesis<'_> {
             stores.extend(self.kernel_stores(step, base, length, false, number)?);
         }
         Ok(stores)
+    }
+
+    /// A mapping was made at `step`. Where its address is known, no older step can have used it; anonymous memory was zero
+    /// then. Else it is as if its pages had been written.
+    fn kernel_maps(
+        &mut self,
+        step: Step,
+        arguments: [Option<u64>; 6],
+        result: Term,
+    ) -> Result<Vec<Access>, Refusal> {
+        let terms = Rc::clone(&self.terms);
+        let flags = arguments[3];
+        let anonymous = flags.is_some_and(|flags| flags & MAP_ANONYMOUS != 0);
+        let fixed = flags.is_none_or(|flags| flags & MAP_FIXED != 0);
+        // Of a mapping whose length is not known, the first page is enough to go on.
+        let size = arguments[1].unwrap_or(1).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        match terms.value(self.facts.resolve(&terms, result)) {
+            Some(start) => {
+                let failed = start > ERRORS;
+                let place = start..if failed { start } else { start.saturating_add(size) };
+                if anonymous {
+                    self.require_zeroes(step, &place)?;
+                }
+                // What was there before, if it was to be replaced, is gone.
+                self.remapped.push(Remapped { step, place, born: !fixed });
+                Ok(Vec::new())
+            }
+            None => self.kernel_stores(step, result, size, anonymous, 0),
+        }
+    }
+
+    /// All bytes of this memory were zero right after `step`.
+    fn require_zeroes(&mut self, step: Step, place: &Range<u64>) -> Result<(), Refusal> {
+        let terms = Rc::clone(&self.terms);
+        let zero = terms.lit_term(8, 0);
+        for va in self.memory.overwritten_in(place, step - 1) {
+            let byte = self.memory.byte(&terms, self.image, va, step - 1).expect("it was overwritten");
+            self.facts.equate(&terms, byte, zero)?;
+        }
+        let mut at = place.start;
+        while at < place.end {
+            let bytes = self.image.bytes(at);
+            let bytes = &bytes[..bytes.len().min(usize::try_from(place.end - at).unwrap_or(usize::MAX))];
+            let not_zero = (at..).zip(bytes).filter(|(_, byte)| **byte != 0).map(|(va, _)| va);
+            for va in not_zero {
+                if !self.memory.is_overwritten_since(va, step - 1) {
+                    return Err(Refusal::Contradiction);
+                }
+            }
+            at = if bytes.is_empty() { (at | (PAGE - 1)).saturating_add(1) } else { at + bytes.len() as u64 };
+        }
+        Ok(())
+    }
+
+    /// Whether a step can have used memory, for what became of its mapping later.
+    pub(super) fn was_mapped(&self, step: Step, va: u64) -> Result<(), Refusal> {
+        // The first call that was still to come tells.
+        match self.remapped.iter().rev().find(|it| it.step <= step && it.place.contains(&va)) {
+            None => Ok(()),
+            Some(Remapped { born: false, .. }) => Err(Refusal::Barrier("memory that was unmapped later")),
+            Some(Remapped { born: true, .. }) => Err(Refusal::Contradiction),
+        }
     }
 
     /// Stores of `size` bytes at `base`; the first is access `number` of the step.
@@ -123,8 +189,23 @@ impl Hypothesis<'_> {
     }
 }
 
+/// Memory that a call of the path mapped or unmapped.
+#[derive(Clone, Debug)]
+pub(super) struct Remapped {
+    step: Step,
+    place: Range<u64>,
+    /// It was mapped; else it was unmapped.
+    born: bool,
+}
+
 /// In the flags of mmap: zeroed memory, no file.
 const MAP_ANONYMOUS: u64 = 0x20;
+/// In the flags of mmap: at the address that was asked for, whatever is there.
+const MAP_FIXED: u64 = 0x10;
+/// Results above this are errors.
+const ERRORS: u64 = 0xffff_ffff_ffff_f000;
+/// Mappings are of whole pages.
+const PAGE: u64 = 4096;
 
 /// No system call writes more than this in the cases of interest.
 const MOST_KERNEL_BYTES: u64 = 1 << 20;

@@ -303,10 +303,17 @@ impl<'p> Cfg<'p> {
             let instruction = code.get(number);
             match instruction.flow_control() {
                 FlowControl::Return => found.rets.push(va),
-                FlowControl::IndirectBranch => match self.resolved.get(&va) {
-                    Some(targets) => work.extend(targets),
-                    None => found.through_pointer = true,
-                },
+                FlowControl::IndirectBranch => {
+                    match self.resolved.get(&va) {
+                        Some(targets) => work.extend(targets),
+                        None => found.through_pointer = true,
+                    }
+                    // Where a jump leads is not known: to anywhere in its function.
+                    let function = self.program.function_at(va);
+                    let function = function.filter(|function| self.doubtful.contains(&function.start));
+                    let whole = function.map(|function| code.between(function.start, function.end));
+                    work.extend(whole.into_iter().flatten().map(Instruction::ip));
+                }
                 FlowControl::Call | FlowControl::IndirectCall
                     if instruction.mnemonic() != Mnemonic::Syscall =>
                 {

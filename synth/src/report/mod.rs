@@ -43,6 +43,8 @@ pub struct Summary {
     pub without_kvm: Option<String>,
     /// Instructions.
     pub instructions: usize,
+    /// How many of the last of them are forced: nothing else leads to the core.
+    pub forced: usize,
     /// Branch records that it reproduces.
     pub records: usize,
     /// Branch records that there were to reproduce: more than `records` if the suffix ends before the oldest.
@@ -75,6 +77,8 @@ pub struct Step {
     pub iterations: usize,
     /// Whether the branch records cover it.
     pub covered: bool,
+    /// Whether it, and all that follows, is forced: else it is one possibility of several.
+    pub forced: bool,
     /// Whether a conditional branch was taken.
     pub taken: Option<bool>,
     /// What it read.
@@ -161,6 +165,7 @@ impl Listing {
             engines: certificate.engines.iter().map(|engine| engine.name()).collect(),
             without_kvm: certificate.without_kvm.clone(),
             instructions: suffix.len(),
+            forced: suffix.forced.steps,
             records: certificate.records,
             given: suffix.coverage.records,
             covered: suffix.coverage.instructions,

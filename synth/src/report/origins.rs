@@ -1,7 +1,7 @@
 //! Where each value comes from, followed forward: the result of an instruction is as uncertain as the most
 //! uncertain value that it was computed from.
 
-use crate::suffix::{Origin, Suffix};
+use crate::suffix::{Forced, Origin};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashMap;
 
@@ -14,14 +14,20 @@ pub(super) struct Origins {
     fpu: Origin,
     /// Bytes of memory that are not [`Origin::Core`], or were overwritten.
     memory: HashMap<u64, Origin>,
+    /// Nothing is surer than this.
+    least: Origin,
 }
 
 impl Origins {
-    /// At the start of the suffix.
-    pub(super) fn of(suffix: &Suffix) -> Origins {
-        let registers = &suffix.registers;
-        let bytes =
-            suffix.memory.iter().flat_map(|piece| (piece.address..).zip(piece.origins.iter().copied()));
+    /// Before the forced end: all is chosen.
+    pub(super) fn chosen() -> Origins {
+        Origins { least: Origin::Chosen, ..Origins::of(&Forced::default()) }
+    }
+
+    /// Where the forced end begins.
+    pub(super) fn of(forced: &Forced) -> Origins {
+        let registers = &forced.registers;
+        let bytes = forced.memory.iter().flat_map(|(at, origins)| (*at..).zip(origins.iter().copied()));
         Origins {
             gpr: registers.gpr,
             vector: registers.vector,
@@ -29,30 +35,32 @@ impl Origins {
             flags: registers.flags,
             fpu: registers.fpu,
             memory: bytes.collect(),
+            least: Origin::Core,
         }
     }
 
     /// Of a register.
     pub(super) fn register(&self, register: Register) -> Origin {
         let full = register.full_register();
-        match () {
+        let origin = match () {
             () if full.is_gpr64() => self.gpr[full.number()],
             () if register.is_vector_register() => self.vector[register.number() & 31],
             () if register.is_k() => self.opmask,
             () if register.is_st() || register.is_mm() => self.fpu,
             () => Origin::Core,
-        }
+        };
+        origin.max(self.least)
     }
 
     /// Of memory.
     pub(super) fn memory(&self, address: u64, len: usize) -> Origin {
         let bytes = (address..).take(len).filter_map(|at| self.memory.get(&at));
-        bytes.max().copied().unwrap_or(Origin::Core)
+        bytes.max().copied().unwrap_or(Origin::Core).max(self.least)
     }
 
     /// Of the flags.
     pub(super) fn flags(&self) -> Origin {
-        self.flags
+        self.flags.max(self.least)
     }
 
     /// Writes a register; a part of one keeps the rest.

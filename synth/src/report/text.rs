@@ -22,6 +22,9 @@ impl Display for Listing {
                     self.summary.records
                 )?;
             }
+            if step.forced && previous.is_some_and(|previous| !previous.forced) {
+                writeln!(f, "        -- below: forced; above: one possibility of several --")?;
+            }
             instruction(f, step)?;
             previous = Some(step);
         }
@@ -48,6 +51,15 @@ impl Display for Summary {
                 writeln!(f, ", which cover {} of the {} branch records", self.records, self.given)?;
             }
             None => writeln!(f, ", without branch records")?,
+        }
+        match self.forced {
+            all if all == self.instructions => {
+                writeln!(f, "all of them are forced: nothing else leads to the core")?
+            }
+            forced => writeln!(
+                f,
+                "the last {forced} are forced: nothing else leads to the core; the rest is one possibility"
+            )?,
         }
         if let Some(reason) = &self.without_kvm {
             wrapped(f, "not run under KVM: ", reason)?;

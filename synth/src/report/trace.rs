@@ -8,7 +8,9 @@ use crate::certificate::CertificateError;
 use crate::certificate::forward::{Ahead, Forward, Outcome};
 use crate::program::Program;
 use crate::suffix::{Origin, Suffix, SuffixInput};
-use iced_x86::{FlowControl, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, Register};
+use iced_x86::{
+    FlowControl, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, Mnemonic, Register,
+};
 use vmm::elfcore::Core;
 use x86::state::State;
 
@@ -24,16 +26,20 @@ pub(super) fn collect(
     let mut trace = Trace {
         program,
         forward: Forward::new(core, suffix)?,
-        origins: Origins::of(suffix),
+        origins: Origins::chosen(),
         factory: InstructionInfoFactory::new(),
         formatter: formatter(),
     };
     let mut steps = Vec::new();
     let total = suffix.len();
+    let forced_from = total.saturating_sub(suffix.forced.steps);
     while let Some(ahead) = trace.forward.ahead() {
+        if ahead.index == forced_from {
+            trace.origins = Origins::of(&suffix.forced);
+        }
         let step = trace.step(&ahead, total)?;
         let (retired, covered) = (step.retired, ahead.index + suffix.coverage.instructions >= total);
-        steps.push(Step { covered, ..step });
+        steps.push(Step { covered, forced: ahead.index >= forced_from, ..step });
         if !retired {
             break;
         }
@@ -69,9 +75,11 @@ impl Trace<'_> {
         let before = self.forward.sandbox().state()?;
         let uses = Uses::of(&mut self.factory, &instruction, &before, ahead.span);
         let shown = |place: &&Used| is_shown(&instruction, place);
+        let address = self.address_origin(&instruction);
         let used: Vec<Use> =
-            uses.reads.iter().filter(shown).filter_map(|used| self.used(*used, &before)).collect();
-        let reads = uses.reads.iter().filter(shown).map(|place| self.value(*place, &before)).collect();
+            uses.reads.iter().filter(shown).filter_map(|used| self.used(*used, &before, address)).collect();
+        let read = |place: &Used| self.value(*place, &before, address);
+        let reads = uses.reads.iter().filter(shown).map(read).collect();
         let origin = self.result_origin(&instruction, &uses.reads);
         let outcome = self.forward.run(ahead)?;
         let after = self.forward.sandbox().state()?;
@@ -80,6 +88,12 @@ impl Trace<'_> {
                 Used::Register(register) if !keeps_origin(register) => {
                     self.origins.set_register(register, origin);
                 }
+                Used::Register(register) if register.full_register() == Register::RSP => {
+                    if let Some(from) = stack_pointer_source(&instruction) {
+                        let from = from.map_or(origin, |register| self.origins.register(register));
+                        self.origins.set_register(Register::RSP, from);
+                    }
+                }
                 Used::Register(_) => {}
                 Used::Memory { address, len } => self.origins.set_memory(address, len, origin),
             }
@@ -87,7 +101,8 @@ impl Trace<'_> {
         if instruction.rflags_modified() != 0 {
             self.origins.set_flags(origin);
         }
-        let writes = uses.writes.iter().filter(shown).map(|place| self.value(*place, &after)).collect();
+        let written = |place: &Used| self.value(*place, &after, address);
+        let writes = uses.writes.iter().filter(shown).map(written).collect();
         let call = match &outcome {
             Outcome::Answered(input) => Some(self.call(before.regs.gpr[0], input)),
             _ => None,
@@ -102,6 +117,7 @@ impl Trace<'_> {
             text: self.format(&instruction),
             iterations: ahead.span,
             covered: false,
+            forced: false,
             taken: conditional.then(|| after.regs.rip != instruction.next_ip()),
             reads,
             uses: used,
@@ -136,18 +152,26 @@ impl Trace<'_> {
         reads.iter().map(of).fold(flags, Origin::max)
     }
 
-    /// A value that is used at `state`; `None` if it is memory that is not there.
-    fn used(&mut self, used: Used, state: &State) -> Option<Use> {
+    /// The most uncertain of what the addresses that an instruction uses are computed from.
+    fn address_origin(&mut self, instruction: &Instruction) -> Origin {
+        let used = self.factory.info(instruction).used_memory().iter();
+        let registers = used.flat_map(|memory| [memory.base(), memory.index()]);
+        let registers = registers.filter(|register| register.is_gpr());
+        registers.map(|register| self.origins.register(register)).max().unwrap_or_default()
+    }
+
+    /// A value that is used at `state`, memory at an address of this origin; `None` if it is memory that is not there.
+    fn used(&mut self, used: Used, state: &State, at: Origin) -> Option<Use> {
         let sandbox = self.forward.sandbox();
         let bytes = bytes_of(used, state, &|va, bytes| sandbox.read(va, bytes).is_ok())?;
         let origin = match used {
             Used::Register(register) => self.origins.register(register),
-            Used::Memory { address, len } => self.origins.memory(address, len),
+            Used::Memory { address, len } => self.origins.memory(address, len).max(at),
         };
         Some(Use { used, bytes, origin })
     }
 
-    fn value(&mut self, place: Used, state: &State) -> Value {
+    fn value(&mut self, place: Used, state: &State, at: Origin) -> Value {
         match place {
             Used::Register(register) => Value {
                 place: format!("{register:?}").to_lowercase(),
@@ -165,7 +189,8 @@ impl Trace<'_> {
                     true if digits.is_empty() => "0x0".to_owned(),
                     true => format!("0x{digits}"),
                 };
-                Value { place: format!("[{address:#x}]"), value, origin: self.origins.memory(address, len) }
+                let origin = self.origins.memory(address, len).max(at);
+                Value { place: format!("[{address:#x}]"), value, origin }
             }
         }
     }
@@ -194,6 +219,23 @@ impl Trace<'_> {
         let accessed = cause.and_then(Cause::address);
         let cause = cause.map(|cause| cause.to_string());
         Crash { signal: core.signal.name(), address, accessed, cause, place, text }
+    }
+}
+
+/// Where an instruction takes a new stack pointer from: a register, or (`None`) what it reads. Those that move it by so many bytes
+/// leave it as sure as it was.
+fn stack_pointer_source(instruction: &Instruction) -> Option<Option<Register>> {
+    let is_set = instruction.op0_register().full_register() == Register::RSP;
+    match instruction.mnemonic() {
+        Mnemonic::Leave => Some(Some(Register::RBP)),
+        Mnemonic::Mov | Mnemonic::Xchg if is_set && instruction.op1_register() != Register::None => {
+            Some(Some(instruction.op1_register()))
+        }
+        Mnemonic::Mov | Mnemonic::Pop if is_set => Some(None),
+        Mnemonic::Lea if is_set && instruction.memory_base().full_register() != Register::RSP => {
+            Some(Some(instruction.memory_base()))
+        }
+        _ => None,
     }
 }
 

@@ -5,12 +5,14 @@
 //! The solver is asked only where there was a choice, and only about the constraints that the choice touched.
 
 mod candidates;
+mod forced;
+mod late;
 mod trail;
 
 pub use trail::{Records, Window};
 
 use crate::past::addresses::Patience;
-use crate::past::deferred::Choice;
+use crate::past::deferred::{Choice, Early};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
@@ -74,6 +76,8 @@ pub struct Found {
     pub path: Vec<(PathStep, Option<u64>)>,
     /// What was assumed on the way.
     pub choices: Vec<Choice>,
+    /// What older steps tell of the addresses of newer ones.
+    pub early: Vec<Early>,
     /// How many of the steps the branch records cover.
     pub covered: usize,
     /// Why the search stopped.
@@ -101,6 +105,8 @@ pub struct Search<'p> {
     is_on_longest: bool,
     /// What was assumed on the longest path.
     choices: Vec<Choice>,
+    /// What was known early on it.
+    early: Vec<Early>,
     covered: usize,
     statistics: Statistics,
     /// Instructions prepended since the longest path grew, or since the last jump back.
@@ -113,6 +119,8 @@ pub struct Search<'p> {
     jumped: bool,
     /// The solver is asked once more, with more effort, where it gave up and nothing else is left.
     insists: bool,
+    /// How often the hypothesis was built again.
+    rebuilds: u32,
 }
 
 /// So many instructions may be tried at first without getting further back before the search jumps.
@@ -176,6 +184,7 @@ impl<'p> Search<'p> {
             most_used: 0,
             is_on_longest: false,
             choices: Vec::new(),
+            early: Vec::new(),
             covered: 0,
             statistics: Statistics::default(),
             fruitless: 0,
@@ -183,6 +192,7 @@ impl<'p> Search<'p> {
             jump: FIRST_JUMP,
             jumped: false,
             insists: false,
+            rebuilds: 0,
         }
     }
 
@@ -226,6 +236,7 @@ impl<'p> Search<'p> {
         Found {
             path: self.longest,
             choices: self.choices,
+            early: self.early,
             covered: self.covered,
             stop,
             statistics: self.statistics,
@@ -280,15 +291,14 @@ impl<'p> Search<'p> {
         while let Some(frame) = self.frames.last_mut() {
             let Some(candidate) = frame.candidates.get(frame.next).cloned() else { return false };
             frame.next += 1;
-            let had_choice = frame.candidates.len() > 1;
+            let (had_choice, before) = (frame.candidates.len() > 1, frame.window);
             self.statistics.prepended += 1;
             self.statistics.assumed |= candidate.prepared.assumes_top;
             self.fruitless += 1;
-            let prepended = self.hypothesis.prepend(&candidate.prepared, candidate.call);
-            match prepended.and_then(|()| self.relate_stack()) {
+            match self.prepend(&candidate) {
                 Ok(()) => {
                     // A step that the records give was taken: it is left only when it is refuted.
-                    let given = candidate.window.used < self.records.len();
+                    let given = before.used < self.records.len();
                     let doubtful = !given && !self.addresses_hold(&candidate);
                     let feasible = if doubtful || !had_choice {
                         Some(!doubtful)
@@ -304,22 +314,36 @@ impl<'p> Search<'p> {
                     // may be easier.
                     if feasible == Some(false) || feasible.is_none() && !given {
                         self.hypothesis.pop();
+                        self.forget_late();
                         continue;
                     }
                     self.note_progress(&candidate);
                     return true;
                 }
                 Err(refusal) => {
+                    self.forget_late();
                     let depth = self.hypothesis.len();
                     tracing::trace!(depth, address = candidate.prepared.address(), ?refusal, "refused");
                     match refusal {
                         Refusal::Contradiction => self.statistics.refuted += 1,
+                        Refusal::Late(..) => unreachable!("it was learned"),
                         Refusal::Barrier(why) => *self.statistics.barriers.entry(why).or_default() += 1,
                     }
                 }
             }
         }
         false
+    }
+
+    /// Prepends a candidate; if it tells an address late, to a hypothesis that knew it.
+    fn prepend(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+        loop {
+            let prepended = self.hypothesis.prepend(&candidate.prepared, candidate.call);
+            match prepended.and_then(|()| self.relate_stack()) {
+                Err(Refusal::Late(access, address)) => self.learn_late(access, address)?,
+                other => return other,
+            }
+        }
     }
 
     /// An epilogue that takes the stack pointer from the frame pointer does not say how deep the stack was; the rest of
@@ -339,6 +363,7 @@ impl<'p> Search<'p> {
         }
         self.hypothesis.pop();
         self.taken.pop();
+        self.forget_late();
         true
     }
 
@@ -346,6 +371,7 @@ impl<'p> Search<'p> {
     fn keep_choices(&mut self) {
         if std::mem::take(&mut self.is_on_longest) {
             self.choices = self.hypothesis.choices().to_vec();
+            self.early = self.hypothesis.early().to_vec();
         }
     }
 

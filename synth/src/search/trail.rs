@@ -65,6 +65,12 @@ impl Records {
         }
     }
 
+    /// Whether each near branch that was taken right before would be among the records.
+    #[must_use]
+    pub fn shows_all(&self, window: Window) -> bool {
+        self.recorded.len() >= ALL_NEAR && self.next(window).is_some()
+    }
+
     /// Whether a path at `address` can only have come by the next record: every taken branch is recorded, and
     /// straight-line code passes an address once.
     #[must_use]

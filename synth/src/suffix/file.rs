@@ -1,6 +1,6 @@
 //! The file format of a suffix: JSON, version 2. Everything read from it is checked.
 
-use super::{Coverage, Origin, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput};
+use super::{Coverage, Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,7 +12,7 @@ use x86::xsave::{Layout, component};
 /// What the file says it is.
 const FORMAT: &str = "gretel-suffix";
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// A 64-bit number as a hexadecimal string.
 #[derive(Clone, Copy)]
@@ -67,6 +67,16 @@ struct Document {
     path: Vec<Hex>,
     inputs: Vec<Input>,
     coverage: Coverage,
+    forced: ForcedEnd,
+}
+
+/// As [`Forced`], with addresses as they are written here.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForcedEnd {
+    steps: usize,
+    register_origins: RegisterOrigins,
+    memory: Vec<(Hex, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -149,6 +159,8 @@ fn document(suffix: &Suffix) -> Document {
         writes: input.writes.iter().map(|(at, bytes)| (Hex(*at), HexBytes(bytes.clone()))).collect(),
         origin: input.origin,
     });
+    let forced = suffix.forced.memory.iter();
+    let forced = forced.map(|(at, origins)| (Hex(*at), origins.iter().copied().map(letter).collect()));
     Document {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -158,6 +170,11 @@ fn document(suffix: &Suffix) -> Document {
         path: suffix.path.iter().copied().map(Hex).collect(),
         inputs: inputs.collect(),
         coverage: suffix.coverage.clone(),
+        forced: ForcedEnd {
+            steps: suffix.forced.steps,
+            register_origins: suffix.forced.registers.clone(),
+            memory: forced.collect(),
+        },
     }
 }
 
@@ -185,6 +202,12 @@ fn checked(document: Document) -> Result<Suffix, String> {
     if document.coverage.instructions > steps {
         return Err("the records cover more than the path".to_owned());
     }
+    let forced = document.forced;
+    if forced.steps > steps {
+        return Err("more is forced than the path has".to_owned());
+    }
+    let forced_memory: Result<Vec<_>, String> =
+        forced.memory.into_iter().map(|(at, letters)| Ok((at.0, origins(&letters)?))).collect();
     let memory: Result<Vec<StartMemory>, String> = document.memory.into_iter().map(checked_piece).collect();
     let inputs = document.inputs.into_iter().map(|input| SuffixInput {
         step: input.step,
@@ -199,22 +222,27 @@ fn checked(document: Document) -> Result<Suffix, String> {
         path: document.path.into_iter().map(|rip| rip.0).collect(),
         inputs: inputs.collect(),
         coverage: document.coverage,
+        forced: Forced { steps: forced.steps, registers: forced.register_origins, memory: forced_memory? },
     })
 }
 
 fn checked_piece(piece: Piece) -> Result<StartMemory, String> {
+    let (address, bytes, origins) = (piece.address.0, piece.bytes.0, origins(&piece.origins)?);
+    if bytes.len() != origins.len() || address.checked_add(bytes.len() as u64).is_none() {
+        return Err(format!("memory at {address:#x} does not match its origins"));
+    }
+    Ok(StartMemory { address, bytes, origins })
+}
+
+/// Those of bytes, from their letters.
+fn origins(letters: &str) -> Result<Vec<Origin>, String> {
     let origin = |letter| match letter {
         'k' => Ok(Origin::Core),
         'f' => Ok(Origin::Forced),
         'c' => Ok(Origin::Chosen),
         other => Err(format!("an origin {other:?}")),
     };
-    let origins: Result<Vec<Origin>, String> = piece.origins.chars().map(origin).collect();
-    let (address, bytes, origins) = (piece.address.0, piece.bytes.0, origins?);
-    if bytes.len() != origins.len() || address.checked_add(bytes.len() as u64).is_none() {
-        return Err(format!("memory at {address:#x} does not match its origins"));
-    }
-    Ok(StartMemory { address, bytes, origins })
+    letters.chars().map(origin).collect()
 }
 
 #[cfg(test)]
@@ -244,6 +272,11 @@ mod tests {
                 origin: Origin::Forced,
             }],
             coverage: Coverage { records: 16, instructions: 1 },
+            forced: Forced {
+                steps: 1,
+                registers: RegisterOrigins { opmask: Origin::Forced, ..RegisterOrigins::default() },
+                memory: vec![(0x7fff_0001, vec![Origin::Forced, Origin::Chosen])],
+            },
         }
     }
 
@@ -265,7 +298,8 @@ mod tests {
         sample().save(&path).expect("saved");
         let good = std::fs::read_to_string(&path).expect("text");
         let cases = [
-            ("\"version\":2", "\"version\":1", "version 1"),
+            ("\"version\":3", "\"version\":1", "version 1"),
+            ("\"steps\":1", "\"steps\":3", "more is forced"),
             ("\"step\":1", "\"step\":2", "not on the path"),
             ("\"origins\":\"kfc\"", "\"origins\":\"kf\"", "origins"),
             ("\"instructions\":1", "\"instructions\":3", "cover more"),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use synth::certificate::{Request, Verdict, certify};
 use synth::program::Program;
 use synth::report::{self, Listing};
-use synth::suffix::{Coverage, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
+use synth::suffix::{Coverage, Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
 use vmm::elfcore::write::{Area, Contents, write};
 use vmm::elfcore::{Core, SignalInfo};
 use x86::op::BranchKind;
@@ -123,6 +123,7 @@ fn true_suffix(states: &[State], before: &Pages, after: &Pages) -> Suffix {
         inputs: inputs.collect(),
         path,
         coverage: Coverage { records: 16, instructions: 150 },
+        forced: Forced::default(),
     }
 }
 

@@ -10,7 +10,8 @@
 //! segment, the next checkpoint, and an eighth while that is written. There the program waits.
 
 use super::store::Store;
-use super::{About, identity};
+use super::{About, Rate, identity};
+use crate::contents;
 use crate::gate::clock;
 use crate::journal::reader::Place;
 use crate::journal::{Cut, Header, Writer};
@@ -24,32 +25,6 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// How often checkpoints are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Two are no nearer than this.
-    pub every: Duration,
-    /// They take at most one part in so many of the time, on whichever processor; zero: they may take anything.
-    pub share: u32,
-    /// None is taken when those on disk have more bytes than this; a flight recorder has its own bound.
-    pub most: u64,
-}
-
-impl Default for Rate {
-    /// What is not noticed: every five seconds, a hundredth of the time, and a gigabyte.
-    fn default() -> Rate {
-        Rate { every: Duration::from_secs(5), share: 100, most: 1 << 30 }
-    }
-}
-
-impl Rate {
-    /// This often, whatever it costs.
-    #[must_use]
-    pub fn every(every: Duration) -> Rate {
-        Rate { every, share: 0, most: u64::MAX }
-    }
-}
 
 /// A flight recorder's segments have one part in so many of its room, besides the checkpoint that they begin with.
 const SEGMENTS: u64 = 8;
@@ -85,6 +60,17 @@ impl Where {
     }
 }
 
+/// A flight recorder's window.
+#[derive(Clone, Debug)]
+pub(crate) struct Flight {
+    /// Whose segments there are.
+    pub(crate) recording: Recording,
+    /// How many bytes they may have.
+    pub(crate) room: u64,
+    /// The store that has their files as well.
+    pub(crate) store: Option<contents::Store>,
+}
+
 /// What is to be written.
 struct Job {
     image: Image,
@@ -110,8 +96,8 @@ struct Worker {
 /// Takes checkpoints.
 pub(crate) struct Keeper {
     rate: Rate,
-    /// The room of a flight recorder in bytes, its recording and the number of its segment.
-    flight: Option<(u64, Recording, u64)>,
+    /// A flight recorder's window, and the number of its segment.
+    flight: Option<(Flight, u64)>,
     worker: Worker,
     /// The newest checkpoint, which is being written or was.
     held: Option<Checkpoint>,
@@ -142,28 +128,27 @@ impl Keeper {
         Keeper::start(path, header, rate, None, kicks)
     }
 
-    /// Those of a flight recorder that has room for so many bytes.
-    pub(crate) fn of_flight(
-        recording: &Recording,
-        header: &Header,
-        rate: Rate,
-        room: u64,
-        kicks: bool,
-    ) -> io::Result<Keeper> {
-        let first = recording.segment(0).checkpoints();
-        Keeper::start(first, header, Rate { most: u64::MAX, ..rate }, Some((room, recording)), kicks)
+    /// Those of a flight recorder.
+    pub(crate) fn of_flight(flight: Flight, header: &Header, rate: Rate, kicks: bool) -> io::Result<Keeper> {
+        let first = flight.recording.segment(0).checkpoints();
+        Keeper::start(first, header, Rate { most: u64::MAX, ..rate }, Some(flight), kicks)
     }
 
     fn start(
         path: PathBuf,
         header: &Header,
         rate: Rate,
-        flight: Option<(u64, &Recording)>,
+        flight: Option<Flight>,
         kicks: bool,
     ) -> io::Result<Keeper> {
-        let flight = flight.map(|(room, recording)| (room, recording.clone()));
-        let target =
-            Target { path, identity: identity(header), store: None, flight: flight.clone(), said: false };
+        let target = Target {
+            path,
+            identity: identity(header),
+            room: rate.room,
+            store: None,
+            flight: flight.clone(),
+            said: false,
+        };
         let (jobs, todo) = mpsc::channel();
         let (tell, done) = mpsc::channel();
         let thread = std::thread::Builder::new()
@@ -171,7 +156,7 @@ impl Keeper {
             .spawn(move || target.work(&todo, &tell))?;
         Ok(Keeper {
             rate,
-            flight: flight.map(|(room, recording)| (room, recording, 0)),
+            flight: flight.map(|flight| (flight, 0)),
             worker: Worker { jobs: Some(jobs), done, thread: Some(thread) },
             held: None,
             writes: false,
@@ -267,8 +252,8 @@ impl Keeper {
 
     /// How often the current segment has grown by what a segment is to have.
     fn fullness(&self, journal: &Journal<'_>) -> u64 {
-        let (Some((room, ..)), Journal::Written(writer)) = (&self.flight, journal) else { return 0 };
-        (writer.size() + self.size - self.first) / (room / SEGMENTS).max(1)
+        let (Some((flight, _)), Journal::Written(writer)) = (&self.flight, journal) else { return 0 };
+        (writer.size() + self.size - self.first) / (flight.room / SEGMENTS).max(1)
     }
 
     fn keep(
@@ -324,8 +309,8 @@ impl Keeper {
 
     /// Makes the folder of the next segment, if one is to begin.
     fn next_segment(&mut self, begins: bool) -> Option<Segment> {
-        let (_, recording, number) = self.flight.as_mut().filter(|_| begins)?;
-        let segment = recording.segment(*number + 1);
+        let (flight, number) = self.flight.as_mut().filter(|_| begins)?;
+        let segment = flight.recording.segment(*number + 1);
         match segment.create() {
             Ok(()) => {
                 *number += 1;
@@ -362,7 +347,7 @@ impl Keeper {
         self.writes = false;
         match done {
             Ok((took, size)) => {
-                if self.first == 0 && self.flight.as_ref().is_some_and(|(_, _, number)| *number > 0) {
+                if self.first == 0 && self.flight.as_ref().is_some_and(|(_, number)| *number > 0) {
                     self.first = size;
                 }
                 self.size = size;
@@ -374,6 +359,14 @@ impl Keeper {
                 self.give_back(process);
             }
         }
+    }
+
+    /// How many bytes are on disk when what was taken is written.
+    pub(crate) fn written(&mut self, process: &mut Process) -> u64 {
+        if self.writes {
+            self.wait_for_worker(process);
+        }
+        self.size
     }
 
     /// Waits until what was taken is written, and gives its frames back.
@@ -419,9 +412,10 @@ struct Target {
     /// The file that is begun with the first checkpoint.
     path: PathBuf,
     identity: u64,
+    /// How many bytes the file may have.
+    room: u64,
     store: Option<Store>,
-    /// The room of a flight recorder, and its recording.
-    flight: Option<(u64, Recording)>,
+    flight: Option<Flight>,
     /// It was said that checkpoints are too large for the room.
     said: bool,
 }
@@ -445,7 +439,7 @@ impl Target {
         }
         let store = match &mut self.store {
             Some(store) => store,
-            none => none.insert(Store::create(&self.path, self.identity)?),
+            none => none.insert(Store::create(&self.path, self.identity, self.room)?),
         };
         if job.forget {
             store.forget_frames();
@@ -455,10 +449,11 @@ impl Target {
             Ok(About { offset, sequence, record, ..job.about })
         })?;
         let size = store.size();
-        if let (Some((room, recording)), Some(segment)) = (&self.flight, &job.segment) {
+        if let (Some(flight), Some(segment)) = (&self.flight, &job.segment) {
             store.sync()?;
-            let fits = drop_oldest(recording, segment, *room, size)?;
+            let fits = flight.drop_oldest(segment, size)?;
             if !fits && !std::mem::replace(&mut self.said, true) {
+                let room = flight.room;
                 tracing::warn!(
                     "a checkpoint has {size} bytes: the window is larger than {room} bytes, or has one segment"
                 );
@@ -468,18 +463,21 @@ impl Target {
     }
 }
 
-/// Removes the oldest segments, until there is room for what may come before the next look: an eighth of the room in this segment and
-/// in the next, and a checkpoint like the one of `checkpoint` bytes that this one begins with. Whether there is.
-fn drop_oldest(recording: &Recording, current: &Segment, room: u64, checkpoint: u64) -> io::Result<bool> {
-    let reserve = room / SEGMENTS * 2 + checkpoint;
-    let segments = recording.segments()?;
-    let mut total: u64 = segments.iter().map(Segment::size).sum();
-    for segment in segments.iter().filter(|segment| segment.number < current.number) {
-        if total + reserve <= room {
-            break;
+impl Flight {
+    /// Removes the oldest segments, until there is room for what may come before the next look: an eighth of the room in this
+    /// segment and in the next, and a checkpoint like the one of `checkpoint` bytes that this one begins with. Whether there is.
+    fn drop_oldest(&self, current: &Segment, checkpoint: u64) -> io::Result<bool> {
+        let Flight { recording, room, store } = self;
+        let reserve = room / SEGMENTS * 2 + checkpoint;
+        let segments = recording.segments()?;
+        let mut total: u64 = segments.iter().map(Segment::size).sum();
+        for segment in segments.iter().filter(|segment| segment.number < current.number) {
+            if total + reserve <= *room {
+                break;
+            }
+            total -= segment.size().min(total);
+            segment.remove(store.as_ref())?;
         }
-        total -= segment.size().min(total);
-        segment.remove()?;
+        Ok(total + reserve <= *room)
     }
-    Ok(total + reserve <= room)
 }

@@ -130,9 +130,19 @@ impl Shelf {
         let found = self.indexes.get(at.file).and_then(Option::as_ref).zip(self.about(at));
         let (index, about) = found.expect("a checkpoint that is on the shelf");
         let checkpoint = index.load(at.number, process)?;
-        let cut = Cut { offset: about.offset, sequence: about.sequence };
-        Ok((checkpoint, Place::of_frame(at.file, cut, about.record), about))
+        Ok((checkpoint, goes_on(at, about), about))
     }
+
+    /// The newest checkpoint: where the journal goes on behind it, and how many events are before.
+    pub(crate) fn newest(&self) -> Option<(Place, u64)> {
+        self.newest_first().next().map(|(at, about)| (goes_on(at, about), about.position.event))
+    }
+}
+
+/// Where the journal goes on behind a checkpoint.
+fn goes_on(at: At, about: About) -> Place {
+    let cut = Cut { offset: about.offset, sequence: about.sequence };
+    Place::of_frame(at.file, cut, about.record)
 }
 
 /// Why a window does not begin with a segment.

@@ -23,8 +23,9 @@ const TOGETHER: usize = 64;
 /// A file of checkpoints that is written.
 pub(super) struct Store {
     file: File,
-    /// Bytes in the file.
+    /// Bytes in the file, and how many it may have.
     size: u64,
+    most: u64,
     /// The number of the next frame.
     sequence: u32,
     /// The numbers of pages by their digests.
@@ -38,8 +39,8 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Makes the file, which must not exist, for the journal with this identity.
-    pub(super) fn create(path: &Path, identity: u64) -> io::Result<Store> {
+    /// Makes the file, which must not exist, for the journal with this identity; it will have no more than `most` bytes.
+    pub(super) fn create(path: &Path, identity: u64, most: u64) -> io::Result<Store> {
         let mut file = private_file(path)?;
         let start =
             [&MAGIC[..], &VERSION.to_le_bytes(), &frame::pack_as(IDENTITY, 0, &identity.to_le_bytes())?]
@@ -48,6 +49,7 @@ impl Store {
         Ok(Store {
             file,
             size: start.len() as u64,
+            most,
             sequence: 1,
             known: FxHashMap::default(),
             waiting: Vec::new(),
@@ -167,6 +169,10 @@ impl Store {
 
     fn append(&mut self, marker: &[u8; 4], content: &[u8]) -> io::Result<()> {
         let frame = frame::pack_as(marker, self.sequence, content)?;
+        if self.size + frame.len() as u64 > self.most {
+            let why = format!("the next would not fit into the {} bytes that they may have", self.most);
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, why));
+        }
         self.file.write_all(&frame)?;
         self.sequence = self.sequence.wrapping_add(1);
         self.size += frame.len() as u64;

@@ -37,7 +37,7 @@ fn about(event: u64) -> io::Result<About> {
 fn a_page_that_is_stored_is_not_stored_twice() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("checkpoints");
-    let (mut ram, mut store) = (ram(), Store::create(&path, IDENTITY).unwrap());
+    let (mut ram, mut store) = (ram(), Store::create(&path, IDENTITY, u64::MAX).unwrap());
     let mut grown = |ram: &Ram, image: &Image, event| {
         let before = store.size();
         store.add(image, &ram.view(), || about(event)).unwrap();
@@ -64,7 +64,7 @@ fn a_page_that_is_stored_is_not_stored_twice() {
 fn a_checkpoint_that_is_not_whole_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("checkpoints");
-    let (ram, mut store) = (ram(), Store::create(&path, IDENTITY).unwrap());
+    let (ram, mut store) = (ram(), Store::create(&path, IDENTITY, u64::MAX).unwrap());
     store.add(&image(1..9), &ram.view(), || about(1)).unwrap();
     let whole = fs::read(&path).unwrap();
     // The journal is not written any more: the file is as it was.
@@ -82,10 +82,23 @@ fn a_checkpoint_that_is_not_whole_is_not_there() {
 }
 
 #[test]
+fn a_checkpoint_that_does_not_fit_is_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("checkpoints");
+    let (ram, mut store) = (ram(), Store::create(&path, IDENTITY, 14 * PAGE).unwrap());
+    store.add(&image(1..9), &ram.view(), || about(1)).unwrap();
+    let whole = fs::read(&path).unwrap();
+    let error = store.add(&image(9..30), &ram.view(), || about(2)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
+    assert_eq!(fs::read(&path).unwrap(), whole);
+    assert_eq!(Index::open(&path, IDENTITY).unwrap().all().len(), 1);
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_offset() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("checkpoints");
-    let mut store = Store::create(&path, IDENTITY).unwrap();
+    let mut store = Store::create(&path, IDENTITY, u64::MAX).unwrap();
     let ram = ram();
     for event in [3, 8] {
         store.add(&image(event..event + 2), &ram.view(), || about(event)).unwrap();

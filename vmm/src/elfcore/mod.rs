@@ -211,6 +211,28 @@ impl Core {
         Ok(self)
     }
 
+    /// Where the core has other code than this executable: how many bytes, and the first address.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is not an x86-64 ELF program.
+    pub fn differing_code(&self, executable: &Path) -> Result<(usize, Option<u64>), CoreError> {
+        let pieces = parse::backing(executable, &self.auxv)?;
+        let code = pieces.iter().filter(|piece| piece.rights.execute);
+        let mut differing = code.flat_map(|piece| self.differing(piece)).peekable();
+        let first = differing.peek().copied();
+        Ok((differing.count(), first))
+    }
+
+    /// The file that the program's entry point was mapped from, if the core says so.
+    #[must_use]
+    pub fn executable_path(&self) -> Option<&Path> {
+        let entry = self.aux(AT_ENTRY)?;
+        self.files
+            .iter()
+            .find(|file| (file.start..file.end).contains(&entry))
+            .map(|file| Path::new(&file.path))
+    }
+
     /// The files beside the executable of which code was mapped, by address.
     #[must_use]
     pub fn libraries(&self) -> Vec<Library> {
@@ -372,15 +394,18 @@ impl Core {
 impl Core {
     /// Whether the core itself has other bytes where `piece` is.
     fn contradicts(&self, piece: &Segment) -> bool {
+        self.differing(piece).next().is_some()
+    }
+
+    /// Where it has.
+    fn differing<'a>(&'a self, piece: &'a Segment) -> impl Iterator<Item = u64> + 'a {
         let overlapping = self.segments.iter().filter(|own| own.start < piece.end && piece.start < own.end);
-        let differs = |own: &Segment| {
+        overlapping.flat_map(move |own| {
             let start = own.start.max(piece.start);
-            let (Some(own), Some(other)) = (bytes_at(own, start), bytes_at(piece, start)) else {
-                return false;
-            };
-            own.iter().zip(other).any(|(own, other)| own != other)
-        };
-        overlapping.into_iter().any(differs)
+            let [own, other] = [own, piece].map(|segment| bytes_at(segment, start).unwrap_or_default());
+            let pairs = (start..).zip(own.iter().zip(other));
+            pairs.filter(|(_, (own, other))| own != other).map(|(va, _)| va)
+        })
     }
 }
 

@@ -113,7 +113,7 @@ impl Drop for Inside {
 }
 
 /// A real-time signal that nothing else in the process uses.
-fn kick_signal() -> i32 {
+pub(crate) fn kick_signal() -> i32 {
     libc::SIGRTMIN() + 1
 }
 

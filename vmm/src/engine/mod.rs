@@ -15,6 +15,7 @@ pub mod kvm;
 pub mod soft;
 
 pub use interrupt::Interrupter;
+pub(crate) use interrupt::kick_signal;
 
 use crate::cpu_model::Model;
 use crate::plain::plain;

@@ -1,9 +1,10 @@
 //! The journal: what the guest could not have computed, in order, and the digests that replay checks.
 //!
-//! [`schema`] says what is recorded, byte by byte; [`frame`] packs records into checksummed blocks; [`writer`]
+//! [`schema`] says what is recorded, byte by byte, and [`contents`] where the bytes of files are; [`frame`] packs records into checksummed blocks; [`writer`]
 //! appends them while the guest runs, [`reader`] gives them back. A recorder that is killed, or a disk that is full,
 //! costs at most the last unfinished frame: everything before it replays (docs/formats.md).
 
+mod contents;
 pub mod frame;
 pub mod reader;
 pub mod schema;
@@ -16,6 +17,7 @@ pub use reader::Reader;
 pub use schema::{End, Header, Record};
 pub use writer::{Cut, Writer};
 
+use crate::contents::ContentError;
 use std::path::PathBuf;
 
 /// Why a journal cannot be used, or goes no further.
@@ -48,6 +50,9 @@ pub enum JournalError {
         /// The version of gretel that recorded it, where that can be read.
         gretel: Option<String>,
     },
+    /// A file beside it is missing, or is another one.
+    #[error(transparent)]
+    Content(#[from] ContentError),
     /// Not even the first frame, which says what was run, is whole.
     #[error("journal {} is damaged at offset {offset:#x}: {why}; nothing of it can be replayed, record again",
         path.display())]

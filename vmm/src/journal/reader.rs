@@ -1,10 +1,11 @@
 //! Reading a journal back, one record at a time, up to its end or its first damage.
 //!
 //! A flight recorder's journal is a sequence of files; where one ends in order, the next goes on. A place anywhere may be gone to
-//! ([`Reader::seek_to`]): the contents of files that a record refers to, and that were not read on the way, are looked for then.
+//! ([`Reader::seek_to`]): contents that stand in an earlier record, which was not read on the way, are looked for then.
 
+use super::contents::Contents;
 use super::frame::{self, MAGIC, PREAMBLE_SIZE};
-use super::schema::{Contents, Header, Record, VERSION, recorder};
+use super::schema::{Header, Record, VERSION, recorder};
 use super::{Cut, Damage, JournalError};
 use crate::plain::numbers::Cursor;
 use lbr::regular;
@@ -84,7 +85,9 @@ impl Reader {
     /// # Errors
     /// As [`Reader::open`], for the first of them.
     pub fn open_all(paths: Vec<PathBuf>) -> Result<Reader, JournalError> {
-        let Begun { input, header, offset } = begin(paths.first().expect("a journal has a file"))?;
+        let first = paths.first().expect("a journal has a file");
+        let Begun { input, header, offset } = begin(first)?;
+        let contents = Contents::of(first);
         Ok(Reader {
             paths,
             file: 0,
@@ -92,12 +95,17 @@ impl Reader {
             header,
             ready: VecDeque::new(),
             frame: (offset, 1, 0),
-            contents: Contents::default(),
+            contents,
             known_to: offset,
             offset,
             sequence: 1,
             end: None,
         })
+    }
+
+    /// From here on the contents of files beside the journal are not read, and are empty: for those who only count.
+    pub fn leave_files(&mut self) {
+        self.contents.leaves_files = true;
     }
 
     /// The file that is read.
@@ -179,7 +187,8 @@ impl Reader {
         }
         (self.file, self.input) = (file, input);
         (self.offset, self.sequence, self.frame) = (offset, 1, (offset, 1, 0));
-        (self.contents, self.known_to) = (Contents::default(), offset);
+        self.contents.go_on(&self.paths[file]);
+        self.known_to = offset;
         Ok(())
     }
 
@@ -241,9 +250,23 @@ impl Reader {
         if let Some(records) = decode_all(bytes, &mut self.contents) {
             return Ok(Some(records));
         }
+        if let Some(failure) = self.contents.take_failure() {
+            return Err(failure.into());
+        }
         if self.known_to >= self.offset {
             return Ok(None);
         }
+        // What is looked for stands in the journal.
+        let leaves_files = std::mem::replace(&mut self.contents.leaves_files, true);
+        let known_to = self.look_back();
+        self.contents.leaves_files = leaves_files;
+        self.known_to = self.known_to.max(known_to?);
+        let records = decode_all(bytes, &mut self.contents);
+        self.contents.take_failure().map_or(Ok(records), |failure| Err(failure.into()))
+    }
+
+    /// Reads the frames of the file that were left out, for their contents; gives how far.
+    fn look_back(&mut self) -> Result<u64, JournalError> {
         let Begun { mut input, offset, .. } = begin(self.path())?;
         let (mut at, mut sequence) = (offset, 1);
         while at < self.offset {
@@ -257,8 +280,7 @@ impl Reader {
                 Ok(None) | Err(_) => break,
             }
         }
-        self.known_to = self.known_to.max(at);
-        Ok(decode_all(bytes, &mut self.contents))
+        Ok(at)
     }
 }
 

@@ -11,12 +11,13 @@
 //!  * A [`Record::Digests`] stands behind a whole event.
 //!  * [`Record::End`] is last. Without it, the recorder did not end in order (killed, disk full).
 
+use super::contents::{self, Contents, Held};
 use crate::cpu_model::Model;
 use crate::engine::Exception;
 use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
 use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::position::{Offset, Target, comparable};
-use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents, Signals};
+use crate::program::{Capabilities, Ids, Interpreter, Launch, OuterTerminal, Parents, Signals};
 use crate::signal::{Arrived, Death};
 use std::sync::Arc;
 use x86::state::{Fpu, Regs};
@@ -27,23 +28,25 @@ use xxhash_rust::xxh3::xxh3_64;
 /// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
 /// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of
 /// several kinds, there are preemptions, and the header has all that the program takes over; since 5 the digest of memory is a
-/// sum over lines, and there are signals from outside.
-pub const VERSION: u32 = 5;
+/// sum over lines, and there are signals from outside; since 6 the header has the terminal and the size of memory, and contents are files
+/// beside the journal; since 7 a process may be killed for want of memory, and a recording may end at its room on disk.
+pub const VERSION: u32 = 7;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 10;
+pub const BEHAVIOUR: u32 = 12;
 
 /// What was recorded, and with what.
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
 /// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name `b`,
 /// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, pid `u`, parent `u`,
-/// process group `u`, session `u`, supplementary groups `[u]`, capabilities
+/// process group `u`, session `u`, terminal (a list of none or one: its number in /dev/pts (a list of none or one) `u`, bits 0 to 2 for
+/// the standard streams that are it `u`), supplementary groups `[u]`, capabilities
 /// (effective, permitted, inheritable, bounding, ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked
-/// `u`, seed (a list of none or one) `u`, digest `d` of the
+/// `u`, seed (a list of none or one) `u`, memory `u`, digest `d` of the
 /// executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files themselves are
 /// `program` and `interpreter` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +71,8 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// Tag 1, kind `u` (0 system call, 1 machine read, 2 signal, 3 exited, 4 wait, 5 preempted at a count, 6 preempted at a
-    /// state), argument `i` (the system call's number, zero, the signal, the status, zero, the count, zero), task `u`,
+    /// state, 7 out of memory), argument `i` (the system call's number, zero, the signal, the status, zero, the count, zero, the process
+    /// that is killed), task `u`,
     /// registers `d` ([`digest_regs`]); then, for kind 6, rax to r15 by hardware number, rip, rflags, fs base and gs base
     /// (20 times `u`), the memory's digest `d`, and the conditional branches since the event before (a list of none or one `u`).
     Begin {
@@ -80,8 +84,9 @@ pub enum Record {
         regs: u64,
     },
     /// Tag 2: bytes, result `i`, writes `[address u, bytes b]`. Tag 6: a number `i`. Tag 7: a file, name `b`, digest `d`
-    /// (XXH3-64 of its bytes) and (a list of none or one) bytes `b`, which are left out if an earlier input in the same file has them. Tag 8: no
-    /// file, error `i`. Tag 9: what is ready, result `i`, tasks `[u]`.
+    /// (XXH3-64 of its bytes), and where these are, kind `u`: 0 in an earlier input of kind 1 in the same journal file; 1 here, `b`; 2 in
+    /// the file `files/DIGEST` beside the journal (16 hexadecimal digits); 3 a part of such a file, its digest `d`, offset `u`, length `u`.
+    /// Tag 8: no file, error `i`. Tag 9: what is ready, result `i`, tasks `[u]`.
     Input(Input),
     /// Tag 3, real `u`, monotonic `i` (its difference to real, which is a smaller number).
     Time(Time),
@@ -89,7 +94,7 @@ pub enum Record {
     Signals(Arrived),
     /// Tag 4, registers `d`, fpu `d` ([`digest_fpu`]), memory `d` (`Process::memory_digest`).
     Digests(Digests),
-    /// Tag 5, kind `u` (0 exited, 1 killed, 2 interrupted, 3 stopped), then the kind's fields (see [`End`]). Nothing follows.
+    /// Tag 5, kind `u` (0 exited, 1 killed, 2 interrupted, 3 stopped, 4 full), then the kind's fields (see [`End`]). Nothing follows.
     End(End),
 }
 
@@ -116,6 +121,8 @@ pub enum End {
     Interrupted,
     /// The recorder could not go on: an instruction that the engine cannot run, or no memory. No fields.
     Stopped,
+    /// The recording had as many bytes on disk as it was given; the program went on without being recorded. No fields.
+    Full,
 }
 
 /// Digest of the integer registers: XXH3-64 of rax … r15 by hardware number, rip, rflags, fs base and gs base, eight
@@ -183,6 +190,12 @@ impl Header {
         for id in [launch.pid, parent, group, session] {
             put_u64(&mut out, id.unsigned_abs().into());
         }
+        put_u64(&mut out, launch.terminal.is_some().into());
+        if let Some(OuterTerminal { index, streams }) = launch.terminal {
+            put_u64(&mut out, index.is_some().into());
+            index.iter().for_each(|index| put_u64(&mut out, (*index).into()));
+            put_u64(&mut out, streams.iter().rev().fold(0, |bits, is_it| bits << 1 | u64::from(*is_it)));
+        }
         put_u64(&mut out, launch.groups.len() as u64);
         launch.groups.iter().for_each(|group| put_u64(&mut out, u64::from(*group)));
         let Capabilities { effective, permitted, inheritable, bounding, ambient, securebits } =
@@ -195,6 +208,7 @@ impl Header {
         put_u64(&mut out, launch.signals.blocked);
         put_u64(&mut out, u64::from(launch.seed.is_some()));
         launch.seed.iter().for_each(|seed| put_u64(&mut out, *seed));
+        put_u64(&mut out, launch.memory);
         put_digest(&mut out, self.executable_digest);
         put_u64(&mut out, u64::from(launch.interpreter.is_some()));
         if let Some(interpreter) = &launch.interpreter {
@@ -221,6 +235,12 @@ impl Header {
         let mut task = || c.u64()?.try_into().ok();
         let (pid, parent, group, session) = (task()?, task()?, task()?, task()?);
         let parents = Parents { parent, group, session };
+        let terminal = |c: &mut Cursor<'_>| {
+            let index = c.list(|c| c.u64()?.try_into().ok())?.into_iter().next();
+            let streams = c.u64()?;
+            Some(OuterTerminal { index, streams: [0, 1, 2].map(|stream| streams >> stream & 1 != 0) })
+        };
+        let terminal = c.list(terminal)?.into_iter().next();
         let groups = c.list(|c| c.u64()?.try_into().ok())?;
         let capabilities = Capabilities {
             effective: c.u64()?,
@@ -233,6 +253,7 @@ impl Header {
         let umask = c.u64()?.try_into().ok()?;
         let signals = Signals { ignored: c.u64()?, blocked: c.u64()? };
         let seed = c.list(Cursor::u64)?.into_iter().next();
+        let memory = c.u64()?;
         let cpu = Model::named(&model).unwrap_or_default();
         let executable_digest = c.digest()?;
         let interpreter = c.list(|c| Some((c.string()?, c.digest()?)))?.into_iter().next();
@@ -252,11 +273,13 @@ impl Header {
             ids,
             pid,
             parents,
+            terminal,
             groups,
             capabilities,
             umask,
             signals,
             seed,
+            memory,
             cpu,
         };
         let header =
@@ -288,7 +311,7 @@ impl Record {
                     target.branches.iter().for_each(|branches| put_u64(out, *branches));
                 }
             }
-            Record::Input(input) => encode_input(input, true, out),
+            Record::Input(input) => encode_input(input, out),
             Record::Time(time) => {
                 out.push(3);
                 put_u64(out, time.real);
@@ -340,12 +363,7 @@ impl Record {
             }
             5 => Record::End(decode_end(c)?),
             6 => Record::Input(Input::Result(c.i64()?)),
-            7 => {
-                let (name, digest) = (c.bytes()?.to_vec(), c.digest()?);
-                let given = c.list(|c| c.bytes().map(<[u8]>::to_vec))?.into_iter().next();
-                let bytes = contents.take(digest, given)?;
-                Record::Input(Input::File(Ok(Arc::new(FileContent { name, bytes }))))
-            }
+            7 => Record::Input(Input::File(Ok(Arc::new(contents.decode(c)?)))),
             8 => Record::Input(Input::File(Err(c.i64()?))),
             10 => Record::Signals(Arrived { first: c.u64()?, group: c.u64()? }),
             9 => {
@@ -358,26 +376,8 @@ impl Record {
     }
 }
 
-/// The contents of files that a journal has so far, by digest.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Contents(std::collections::HashMap<u64, Arc<Vec<u8>>>);
-
-impl Contents {
-    /// The content of a digest: given here, or before; `None` if neither is so.
-    fn take(&mut self, digest: u64, given: Option<Vec<u8>>) -> Option<Arc<Vec<u8>>> {
-        match given {
-            Some(bytes) if xxh3_64(&bytes) == digest => {
-                Some(Arc::clone(self.0.entry(digest).or_insert_with(|| Arc::new(bytes))))
-            }
-            Some(_) => None,
-            None => self.0.get(&digest).map(Arc::clone),
-        }
-    }
-}
-
-/// An input by reference, so that large reads are not copied on the way to the journal. A file's bytes are left out unless
-/// they are `new`.
-pub(super) fn encode_input(input: &Input, new: bool, out: &mut Vec<u8>) {
+/// An input by reference, so that large reads are not copied on the way to the journal. A file's bytes stand in it.
+pub(super) fn encode_input(input: &Input, out: &mut Vec<u8>) {
     match input {
         Input::Result(value) => {
             out.push(6);
@@ -392,15 +392,7 @@ pub(super) fn encode_input(input: &Input, new: bool, out: &mut Vec<u8>) {
                 put_bytes(out, &write.bytes);
             }
         }
-        Input::File(Ok(file)) => {
-            out.push(7);
-            put_bytes(out, &file.name);
-            put_digest(out, xxh3_64(&file.bytes));
-            put_u64(out, u64::from(new));
-            if new {
-                put_bytes(out, &file.bytes);
-            }
-        }
+        Input::File(Ok(file)) => encode_file(file, (xxh3_64(&file.bytes), Held::Here), out),
         Input::File(Err(error)) => {
             out.push(8);
             put_i64(out, *error);
@@ -412,6 +404,12 @@ pub(super) fn encode_input(input: &Input, new: bool, out: &mut Vec<u8>) {
             tasks.iter().for_each(|task| put_u64(out, task.unsigned_abs().into()));
         }
     }
+}
+
+/// A file input whose bytes are held so, with their digest.
+pub(super) fn encode_file(file: &FileContent, (digest, held): (u64, Held), out: &mut Vec<u8>) {
+    out.push(7);
+    contents::encode(file, digest, held, out);
 }
 
 /// The registers as words, in the order of the encoding.
@@ -438,6 +436,7 @@ fn split_event(event: Event) -> (u64, i64) {
         Event::Wait => (4, 0),
         Event::Preempt(Offset::Retired(count)) => (5, count.cast_signed()),
         Event::Preempt(Offset::State(_)) => (6, 0),
+        Event::OutOfMemory(pid) => (7, pid.into()),
     }
 }
 
@@ -449,6 +448,7 @@ fn join_event(kind: u64, argument: i64) -> Option<Event> {
         3 => Event::Exited(argument.try_into().ok()?),
         4 => Event::Wait,
         5 => Event::Preempt(Offset::Retired(argument.cast_unsigned())),
+        7 => Event::OutOfMemory(argument.try_into().ok()?),
         _ => return None,
     })
 }
@@ -473,6 +473,7 @@ fn encode_end(end: &End, out: &mut Vec<u8>) {
         }
         End::Interrupted => put_u64(out, 2),
         End::Stopped => put_u64(out, 3),
+        End::Full => put_u64(out, 4),
     }
 }
 
@@ -489,6 +490,7 @@ fn decode_end(c: &mut Cursor<'_>) -> Option<End> {
         }
         2 => End::Interrupted,
         3 => End::Stopped,
+        4 => End::Full,
         _ => return None,
     })
 }

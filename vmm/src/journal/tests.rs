@@ -5,6 +5,7 @@ use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::position::{Offset, Target};
 use crate::process::{Capabilities, Death, Ids, Launch, Parents};
+use crate::program::OuterTerminal;
 use crate::program::Signals;
 use crate::signal::Arrived;
 use proptest::collection::vec;
@@ -25,11 +26,13 @@ fn header() -> Header {
         ids: Ids { uid: 1, euid: 2, gid: 3, egid: u32::MAX },
         pid: 7,
         parents: Parents { parent: 1, group: 7, session: 2 },
+        terminal: Some(OuterTerminal { index: Some(300), streams: [true, false, true] }),
         groups: vec![0, u32::MAX],
         capabilities: Capabilities { ambient: 1 << 40, securebits: 0xff, ..Capabilities::usual(true) },
         umask: 0o22,
         signals: Signals { ignored: 1, blocked: u64::MAX },
         seed: Some(u64::MAX),
+        memory: 5 << 30,
         cpu: Model::V3,
     };
     let (model, engine) = (Model::V3.name().into(), "soft".into());
@@ -53,6 +56,7 @@ fn event() -> impl Strategy<Value = Event> {
         any::<i32>().prop_map(Event::Exited),
         Just(Event::Wait),
         any::<u64>().prop_map(|count| Event::Preempt(Offset::Retired(count))),
+        any::<i32>().prop_map(Event::OutOfMemory),
         any::<(u64, u64, u64, Option<u64>)>().prop_map(|(rip, rax, memory, branches)| {
             let mut regs = Regs { rip, ..Regs::default() };
             regs.gpr[0] = rax;
@@ -91,8 +95,7 @@ fn end() -> impl Strategy<Value = End> {
     let death = (any::<(i32, i32, u64)>(), proptest::option::of(exception));
     prop_oneof![
         any::<i32>().prop_map(End::Exited),
-        Just(End::Interrupted),
-        Just(End::Stopped),
+        proptest::sample::select(vec![End::Interrupted, End::Stopped, End::Full]),
         death.prop_map(|((signal, code, address), exception)| {
             End::Killed(Death { signal, code, address, exception })
         }),
@@ -195,7 +198,7 @@ proptest! {
 fn the_writer_writes_what_it_is_given() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
-    let writer = Writer::create(&path, &header()).unwrap();
+    let writer = Writer::create(&path, &header(), None).unwrap();
     let mut expected = Vec::new();
     for n in 0..5000 {
         let begin = Record::Begin { event: Event::Syscall(n), task: 7, regs: n };
@@ -220,7 +223,7 @@ fn the_writer_writes_what_it_is_given() {
 fn whole_events_reach_the_file_while_the_guest_waits() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
-    let writer = Writer::create(&path, &header()).unwrap();
+    let writer = Writer::create(&path, &header(), None).unwrap();
     let done = Record::Begin { event: Event::Syscall(1), task: 7, regs: 1 };
     writer.put(&done).unwrap();
     writer.mark_whole();
@@ -238,7 +241,7 @@ fn whole_events_reach_the_file_while_the_guest_waits() {
 fn a_writer_that_is_dropped_leaves_whole_events() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
-    let writer = Writer::create(&path, &header()).unwrap();
+    let writer = Writer::create(&path, &header(), None).unwrap();
     let done = Record::Begin { event: Event::MachineRead, task: 7, regs: 1 };
     writer.put(&done).unwrap();
     // The writing thread waits by now, and is woken to the end of all.
@@ -246,7 +249,7 @@ fn a_writer_that_is_dropped_leaves_whole_events() {
     writer.mark_whole();
     drop(writer);
     assert_eq!(read(&path).unwrap(), (vec![done], true));
-    assert!(Writer::create(&path, &header()).is_err(), "never over a journal that exists");
+    assert!(Writer::create(&path, &header(), None).is_err(), "never over a journal that exists");
 }
 
 #[test]
@@ -293,7 +296,7 @@ fn rest(reader: &mut Reader) -> Vec<Record> {
 fn a_cut_is_where_reading_can_go_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
-    let writer = Writer::create(&path, &header()).unwrap();
+    let writer = Writer::create(&path, &header(), None).unwrap();
     put(&writer, 1, &file(1));
     put(&writer, 2, &file(2));
     let cut = writer.cut(None).recv().unwrap();
@@ -327,7 +330,7 @@ fn a_cut_is_where_reading_can_go_on() {
 fn a_journal_may_go_on_in_another_file() {
     let dir = tempfile::tempdir().unwrap();
     let paths: Vec<PathBuf> = (0..3).map(|n| dir.path().join(n.to_string())).collect();
-    let writer = Writer::create(&paths[0], &header()).unwrap();
+    let writer = Writer::create(&paths[0], &header(), None).unwrap();
     put(&writer, 0, &file(5));
     let mut cuts = Vec::new();
     for n in [1, 2] {
@@ -354,4 +357,142 @@ fn a_journal_may_go_on_in_another_file() {
     let mut reader = Reader::open_all(paths).unwrap();
     assert_eq!(rest(&mut reader), expected[..2]);
     assert!(reader.damage().is_some());
+}
+
+/// A file's input, of so many bytes that follow one another.
+fn large(name: &str, bytes: std::ops::Range<usize>) -> Input {
+    let bytes = bytes.map(|n| (n * n / 7).to_le_bytes()[0]).collect::<Vec<u8>>();
+    let name = name.as_bytes().to_vec();
+    Input::File(Ok(std::sync::Arc::new(crate::gate::FileContent { name, bytes: std::sync::Arc::new(bytes) })))
+}
+
+fn contents_in(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir.join("files")).into_iter().flatten();
+    let mut all: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn large_contents_are_files_and_parts_of_them_are_told_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let writer = Writer::create(&path, &header(), None).unwrap();
+    let inputs = [
+        large("lib", 0..200_000),
+        large("lib", 4096..150_000),
+        large("other", 0..150_000),
+        large("lib", 1..90_000),
+    ];
+    for (n, input) in (0..).zip(inputs.iter().chain(&inputs)) {
+        put(&writer, n, input);
+    }
+    writer.put(&Record::End(End::Exited(0))).unwrap();
+    let written = writer.finish().unwrap();
+    assert!(written < 2000, "{written} bytes of journal");
+    // The second is a part of the first; the last begins at no page.
+    assert_eq!(contents_in(dir.path()).len(), 3);
+    let mut reader = Reader::open(&path).unwrap();
+    let all = rest(&mut reader);
+    assert!(reader.damage().is_none());
+    let expected =
+        (0..).zip(inputs.iter().chain(&inputs)).flat_map(|(n, i)| [numbered(n), Record::Input(i.clone())]);
+    assert_eq!(all, expected.chain([Record::End(End::Exited(0))]).collect::<Vec<_>>());
+    // Who only counts needs none of them.
+    std::fs::remove_dir_all(dir.path().join("files")).unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    reader.leave_files();
+    assert_eq!(rest(&mut reader).len(), all.len());
+}
+
+#[test]
+fn a_content_that_is_missing_or_altered_is_an_error_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let writer = Writer::create(&path, &header(), None).unwrap();
+    put(&writer, 0, &file(1));
+    let cut = writer.cut(None).recv().unwrap();
+    put(&writer, 1, &large("lib", 0..50_000));
+    writer.finish().unwrap();
+    let content = contents_in(dir.path()).pop().unwrap();
+    let whole = std::fs::read(&content).unwrap();
+    let error = || {
+        let mut reader = Reader::open(&path).unwrap();
+        assert_eq!(reader.take().unwrap(), Some(numbered(0)));
+        reader.take().unwrap();
+        let error = reader.take().expect_err("no content").to_string();
+        // And when it is begun with.
+        let mut reader = Reader::open(&path).unwrap();
+        reader.seek_to(reader::Place::of_frame(0, cut, 0)).unwrap();
+        assert_eq!(reader.take().expect_err("no content").to_string(), error);
+        error
+    };
+    let name = content.file_name().unwrap().to_str().unwrap();
+    std::fs::remove_file(&content).unwrap();
+    assert!(error().contains(name) && error().contains("put back"), "{}", error());
+    std::fs::write(&content, &whole[1..]).unwrap();
+    assert!(error().contains(name) && error().contains("is not what was recorded"), "{}", error());
+    std::fs::write(&content, &whole).unwrap();
+    assert_eq!(rest(&mut Reader::open(&path).unwrap()).len(), 4);
+}
+
+#[test]
+fn each_file_of_a_journal_has_its_contents_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let folders = ["0", "1"].map(|name| dir.path().join(name));
+    folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    let paths = folders.clone().map(|folder| folder.join("journal"));
+    let writer = Writer::create(&paths[0], &header(), None).unwrap();
+    put(&writer, 0, &large("lib", 0..50_000));
+    assert!(writer.size() >= 50_000, "contents count");
+    let cut = writer.cut(Some(paths[1].clone()));
+    put(&writer, 1, &large("lib", 4096..50_000));
+    writer.put(&Record::End(End::Exited(0))).unwrap();
+    writer.finish().unwrap();
+    cut.recv().unwrap();
+    assert!(folders.iter().all(|folder| contents_in(folder).len() == 1));
+    assert_eq!(rest(&mut Reader::open_all(paths.to_vec()).unwrap()).len(), 5);
+    std::fs::remove_dir_all(&folders[0]).unwrap();
+    assert_eq!(rest(&mut Reader::open(&paths[1]).unwrap()).len(), 3);
+}
+
+#[test]
+fn contents_stay_in_the_journal_where_no_file_can_be_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    std::fs::write(dir.path().join("files"), "no folder").unwrap();
+    let writer = Writer::create(&path, &header(), None).unwrap();
+    (0..2).for_each(|n| put(&writer, n, &large("lib", 0..50_000)));
+    writer.finish().unwrap();
+    let expected = (0..2).flat_map(|n| [numbered(n), Record::Input(large("lib", 0..50_000))]);
+    assert_eq!(rest(&mut Reader::open(&path).unwrap()), expected.collect::<Vec<_>>());
+}
+
+/// What is no content of a digest, and parts that are none, do not decode and do not panic.
+#[test]
+fn forged_parts_are_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let whole = vec![5; 20_000];
+    let digest = xxhash_rust::xxh3::xxh3_64(&whole);
+    std::fs::create_dir(dir.path().join("files")).unwrap();
+    std::fs::write(dir.path().join("files").join(crate::contents::name(digest)), &whole).unwrap();
+    let read = |of_part: u64, offset: u64, length: u64| {
+        let mut records = vec![7];
+        crate::plain::numbers::put_bytes(&mut records, b"name");
+        crate::plain::numbers::put_digest(&mut records, of_part);
+        records.push(3);
+        crate::plain::numbers::put_digest(&mut records, digest);
+        crate::plain::numbers::put_u64(&mut records, offset);
+        crate::plain::numbers::put_u64(&mut records, length);
+        let frames = [frame::pack(0, &header().encode()).unwrap(), frame::pack(1, &records).unwrap()];
+        std::fs::write(&path, [frame::preamble(), frames.concat()].concat()).unwrap();
+        Reader::open(&path).unwrap().take().unwrap()
+    };
+    let right = xxhash_rust::xxh3::xxh3_64(&whole[..100]);
+    assert!(read(right, 19_900, 100).is_some());
+    for (offset, length) in [(19_901, 100), (u64::MAX, 100), (1, u64::MAX), (0, 101)] {
+        assert_eq!(read(right, offset, length), None, "{offset} {length}");
+    }
+    assert_eq!(read(right + 1, 0, 100), None);
 }

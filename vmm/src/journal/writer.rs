@@ -7,11 +7,13 @@
 //! A [`Cut`] makes a frame begin at a certain record, so that a checkpoint can name it; or a file, with which a flight recorder
 //! begins a new segment.
 
+use super::contents::Filing;
 use super::frame;
-use super::schema::{Header, Record, encode_input};
+use super::schema::{Header, Record, encode_file, encode_input};
+use crate::contents::Store;
 use crate::gate::Input;
 use std::cell::RefCell;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -20,7 +22,6 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// How long a whole event may wait to be written.
 pub const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -90,16 +91,17 @@ impl Shared {
 pub struct Writer {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// The digests of the files whose bytes were put.
-    known_contents: RefCell<HashSet<u64>>,
+    /// Where the contents of files go.
+    filing: RefCell<Filing>,
 }
 
 impl Writer {
-    /// Makes the file (which must not exist), readable by its owner only, and writes the header.
+    /// Makes the file (which must not exist), readable by its owner only, locks it, and writes the header. Contents of files go
+    /// into a folder beside it, which shares them with the store.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn create(path: &Path, header: &Header) -> io::Result<Writer> {
+    pub fn create(path: &Path, header: &Header, store: Option<Store>) -> io::Result<Writer> {
         let start = [frame::preamble(), frame::pack(0, &header.encode())?].concat();
         let shared = Arc::new(Shared::default());
         let file = begin(&shared, path, &start)?;
@@ -107,16 +109,15 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || write_frames(&theirs, file, &start))?;
-        Ok(Writer { shared, thread: Mutex::new(Some(thread)), known_contents: RefCell::default() })
+        let filing = RefCell::new(Filing::new(path, store));
+        Ok(Writer { shared, thread: Mutex::new(Some(thread)), filing })
     }
 
     /// Has the next record begin a frame, and with `path` a file of its own, which begins with the same header. What was put so
     /// far must be whole. The frame's place is told when it is known; never, if the journal cannot be written any more.
     #[must_use]
     pub fn cut(&self, path: Option<PathBuf>) -> Receiver<Cut> {
-        if path.is_some() {
-            self.known_contents.borrow_mut().clear();
-        }
+        path.iter().for_each(|path| self.filing.borrow_mut().go_on(path));
         let (tell, told) = mpsc::channel();
         let mut pending = self.shared.lock();
         let before = pending.whole;
@@ -125,14 +126,15 @@ impl Writer {
         told
     }
 
-    /// How many bytes the file that is written has, with those that wait, which will be fewer.
+    /// How many bytes the file that is written has, with those that wait, which will be fewer, and with the contents that were
+    /// written beside it.
     #[must_use]
     pub fn size(&self) -> u64 {
         let pending = self.shared.lock();
         let waiting =
             pending.wanted.back().map_or(pending.records.len(), |it| pending.records.len() - it.before);
         let begins_anew = pending.wanted.iter().any(|wanted| wanted.path.is_some());
-        waiting as u64 + if begins_anew { 0 } else { pending.written }
+        self.filing.borrow().written() + waiting as u64 + if begins_anew { 0 } else { pending.written }
     }
 
     /// Adds a record to the event that is going on.
@@ -148,11 +150,14 @@ impl Writer {
     /// # Errors
     /// As [`Writer::put`].
     pub fn put_input(&self, input: &Input) -> io::Result<()> {
-        let new = match input {
-            Input::File(Ok(file)) => self.known_contents.borrow_mut().insert(xxh3_64(&file.bytes)),
-            _ => true,
-        };
-        self.append(|out| encode_input(input, new, out))
+        match input {
+            Input::File(Ok(file)) => {
+                // The file is whole before a record names it.
+                let held = self.filing.borrow_mut().hold(file);
+                self.append(|out| encode_file(file, held, out))
+            }
+            _ => self.append(|out| encode_input(input, out)),
+        }
     }
 
     /// Drops what was put since the last whole event: the recorder cannot finish the event that is going on.
@@ -237,6 +242,8 @@ fn again(error: &io::Error) -> io::Error {
 /// Makes a file that begins so; it must not exist.
 fn begin(shared: &Shared, path: &Path, start: &[u8]) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    // By the lock others know that the recorder lives. A file system without locks costs them that, and nothing else.
+    let _ = file.try_lock();
     file.write_all(start)?;
     let made = identity(&file.metadata()?);
     let mut pending = shared.lock();

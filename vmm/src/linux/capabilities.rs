@@ -10,6 +10,7 @@ pub(super) const KILL: u32 = 5;
 pub(super) const SETGID: u32 = 6;
 pub(super) const SETUID: u32 = 7;
 pub(super) const SETPCAP: u32 = 8;
+pub(super) const SYS_CHROOT: u32 = 18;
 pub(super) const SYS_ADMIN: u32 = 21;
 pub(super) const SYS_NICE: u32 = 23;
 pub(super) const SYS_RESOURCE: u32 = 24;

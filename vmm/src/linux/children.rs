@@ -2,7 +2,7 @@
 
 use super::usage::with_time;
 use super::wait::{Interrupted, On, Wait, wait};
-use super::{Guest, Kernel, Served, errno, int};
+use super::{Guest, Kernel, Served, Stop, errno, host, int};
 use crate::plain::plain;
 use crate::ram::Virt;
 
@@ -175,7 +175,8 @@ pub(super) fn waitid(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -
     if options & !(changes | libc::WNOHANG | libc::WNOWAIT | CLONE_FLAGS) != 0 || options & changes == 0 {
         return errno(libc::EINVAL);
     }
-    let which = match u32::try_from(int(kind)) {
+    let kind = u32::try_from(int(kind));
+    let which = match kind {
         Ok(libc::P_ALL) => Which::Any,
         Ok(libc::P_PID) if id > 0 => Which::Process(id),
         Ok(libc::P_PGID) if id == 0 => Which::ProcessGroup(kernel.group().process_group),
@@ -183,7 +184,16 @@ pub(super) fn waitid(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -
         Ok(libc::P_PIDFD) => Which::Process(kernel.pid_of_descriptor(id)?),
         _ => return errno(libc::EINVAL),
     };
-    let told = kernel.wait_for_child(which, options)?;
+    let told = kernel.wait_for_child(which, options);
+    if let (Err(Stop::Wait(_)), Ok(libc::P_PIDFD)) = (&told, kind) {
+        // PIDFD_NONBLOCK.
+        let file = kernel.files().get(id)?;
+        let flags = guest.input_number(|| host::fcntl(file.host(), libc::F_GETFL, 0))?;
+        if int(flags) & libc::O_NONBLOCK != 0 {
+            return errno(libc::EAGAIN);
+        }
+    }
+    let told = told?;
     if info != 0 {
         write_info(guest, info, told)?;
     }

@@ -31,9 +31,9 @@ const KNOWN: u64 = (libc::CLONE_VM
     .cast_unsigned() as u64;
 /// clone3's flag for handlers that begin with their defaults.
 const CLEAR_SIGHAND: u64 = 0x1_0000_0000;
-/// The sizes that `struct clone_args` has had.
-const ARGUMENTS: u64 = 64;
-const LARGEST_ARGUMENTS: u64 = 4096;
+/// The first size of `struct clone_args`, and the one that is known here.
+const FIRST_ARGUMENTS: u64 = 64;
+const ARGUMENTS: usize = 88;
 /// The size of `struct robust_list_head`.
 const LIST_HEAD: u64 = 24;
 
@@ -59,6 +59,10 @@ impl Wanted {
 pub(super) fn clone(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     let [flags, stack, parent_id, child_id, tls, _] = *a;
     let signal = int(flags & 0xff);
+    let asked = |flag: i32| flags & u64::from(flag.unsigned_abs()) != 0;
+    if asked(libc::CLONE_PIDFD) && (asked(libc::CLONE_PARENT_SETTID) || asked(libc::CLONE_DETACHED)) {
+        return errno(libc::EINVAL);
+    }
     // For clone, the pidfd goes where the parent's copy of the id would.
     let wanted =
         Wanted { flags: flags & 0xffff_ff00, signal, stack, parent_id, child_id, tls, pidfd: parent_id };
@@ -66,15 +70,26 @@ pub(super) fn clone(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
 }
 
 pub(super) fn clone3(kernel: &mut Kernel, guest: &mut Guest<'_>, at: Virt, size: u64) -> Served {
-    if !(ARGUMENTS..=LARGEST_ARGUMENTS).contains(&size) {
+    if size < FIRST_ARGUMENTS {
         return errno(libc::EINVAL);
     }
-    let [flags, pidfd, child_id, parent_id, signal, stack, stack_size, tls] = guest.read_words(at)?;
+    let mut words = [0; ARGUMENTS / 8];
+    for (word, bytes) in words.iter_mut().zip(guest.grown(at, size, ARGUMENTS)?.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    let [flags, pidfd, child_id, parent_id, signal, stack, stack_size, tls, ids, count, _] = words;
+    let asked = |flag: i32| flags & u64::from(flag.unsigned_abs()) != 0;
+    let no_end_of_its_own = asked(libc::CLONE_THREAD) || asked(libc::CLONE_PARENT);
     if signal > 64
+        || signal != 0 && no_end_of_its_own
         || (stack == 0) != (stack_size == 0)
-        || flags & u64::from(libc::CLONE_DETACHED.unsigned_abs()) != 0
+        || (ids == 0) != (count == 0)
+        || asked(libc::CLONE_DETACHED)
     {
         return errno(libc::EINVAL);
+    }
+    if count != 0 {
+        return kernel.refuse("clone3 with numbers for the new task (set_tid)", libc::EPERM);
     }
     let stack = stack.wrapping_add(stack_size);
     start(kernel, guest, &Wanted { flags, signal: int(signal), stack, parent_id, child_id, tls, pidfd })
@@ -100,7 +115,7 @@ pub(super) fn unshare(kernel: &mut Kernel, flags: u64) -> Served {
         | libc::CLONE_NEWPID
         | libc::CLONE_NEWNET;
     let (wanted, task) = (int(flags), kernel.tasks.current());
-    let (files, place, group) = (task.files, task.place, task.group);
+    let (place, group) = (task.place, task.group);
     if flags >> 32 != 0 || wanted & !(OWN | OF_THREADS | NAMESPACES | libc::CLONE_NEWUSER) != 0 {
         return errno(libc::EINVAL);
     }
@@ -114,9 +129,7 @@ pub(super) fn unshare(kernel: &mut Kernel, flags: u64) -> Served {
         return kernel.refuse("unshare of a namespace", libc::EPERM);
     }
     if wanted & libc::CLONE_FILES != 0 {
-        let own = kernel.tables.insert(kernel.tables.get(files).clone());
-        kernel.tables.release(files);
-        kernel.tasks.current_mut().files = own;
+        own_files(kernel);
     }
     if wanted & libc::CLONE_FS != 0 {
         let own = kernel.places.insert(kernel.places.get(place).clone());
@@ -124,6 +137,14 @@ pub(super) fn unshare(kernel: &mut Kernel, flags: u64) -> Served {
         kernel.tasks.current_mut().place = own;
     }
     Ok(0)
+}
+
+/// Gives the task that runs a descriptor table of its own, with what the one has that it shares.
+pub(super) fn own_files(kernel: &mut Kernel) {
+    let files = kernel.tasks.current().files;
+    let own = kernel.tables.insert(kernel.tables.get(files).clone());
+    kernel.tables.release(files);
+    kernel.tasks.current_mut().files = own;
 }
 
 /// setns: there is one namespace of each kind, and who may enter one is told that it may not.
@@ -135,6 +156,9 @@ pub(super) fn setns(kernel: &mut Kernel, file: i32) -> Served {
 /// Whether the flags fit together, as the kernel wants it (`copy_process` of kernel/fork.c).
 fn check(wanted: &Wanted) -> Served<()> {
     let has = |flag| wanted.has(flag);
+    if has(libc::CLONE_FS) && (has(libc::CLONE_NEWNS) || has(libc::CLONE_NEWUSER)) {
+        return errno(libc::EINVAL);
+    }
     let unknown = wanted.flags & !(KNOWN | CLEAR_SIGHAND);
     if unknown != 0 {
         tracing::warn!("clone with flags {unknown:#x} is not supported: EPERM");
@@ -155,6 +179,9 @@ fn start(kernel: &mut Kernel, guest: &mut Guest<'_>, wanted: &Wanted) -> Served 
         return Ok(kernel.again.done as u64);
     }
     check(wanted)?;
+    if wanted.has(libc::CLONE_PIDFD) {
+        super::passthrough::check(guest, wanted.pidfd, 4)?;
+    }
     if !kernel.tasks.has_room() || kernel.user_is_full() {
         return errno(libc::EAGAIN);
     }
@@ -200,7 +227,7 @@ fn tell_ids(kernel: &mut Kernel, guest: &mut Guest<'_>, wanted: &Wanted, id: i32
         forgive(guest.write(wanted.parent_id, &bytes))?;
     }
     if wanted.has(libc::CLONE_PIDFD) {
-        let number = kernel.open_pidfd(guest, id)?;
+        let number = kernel.open_pidfd(guest, id, 0)?;
         forgive(guest.write(wanted.pidfd, &int(number).to_le_bytes()))?;
     }
     if wanted.has(libc::CLONE_CHILD_SETTID) {

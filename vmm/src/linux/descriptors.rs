@@ -3,11 +3,11 @@
 
 use super::network::Endpoint;
 use super::sharing::Inode;
-use super::terminal::Side;
+use super::terminal::{self, Side};
 use super::{Served, errno, host};
 use crate::failure::ProcessError;
 use crate::plain::{In, Out, Plain, plain, shared};
-use crate::program::Streams;
+use crate::program::{OuterTerminal, Streams};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -253,36 +253,41 @@ plain!(struct Descriptors { table, limit });
 pub(crate) struct Place {
     /// The working directory.
     pub(super) directory: Rc<OpenFile>,
+    /// The root directory, if that is not the host's (chroot).
+    pub(super) root: Option<Rc<OpenFile>>,
     pub(super) umask: u32,
 }
-plain!(struct Place { directory, umask });
+plain!(struct Place { directory, root, umask });
 
 impl Place {
     /// Opens the working directory, unless this is a replay.
     pub(super) fn new(directory: &[u8], umask: u32, replaying: bool) -> Result<Place, ProcessError> {
         let directory = if replaying { None } else { Some(open_directory(directory)?) };
-        Ok(Place { directory: OpenFile::new(directory), umask })
+        Ok(Place { directory: OpenFile::new(directory), root: None, umask })
     }
 
     /// The same with no host's file.
     pub(super) fn detached(&self, files: &mut Detached) -> Place {
-        Place { directory: files.file(&self.directory), umask: self.umask }
+        let root = self.root.as_ref().map(|root| files.file(root));
+        Place { directory: files.file(&self.directory), root, umask: self.umask }
     }
 }
 
 impl Descriptors {
-    /// The three standard streams, which are not the host's at replay.
-    pub(super) fn new(streams: Streams, replaying: bool) -> Descriptors {
+    /// The three standard streams, some of which may be the terminal that gretel was started on; they are not the host's at replay.
+    pub(super) fn new(streams: Streams, outer: Option<OuterTerminal>, replaying: bool) -> Descriptors {
         let hosts = match streams {
             _ if replaying => [Host::Absent, Host::Absent, Host::Absent],
             Streams::Inherited => [0, 1, 2].map(Host::Standard),
             Streams::Given(files) => files.map(Host::Owned),
         };
-        let standard = |(host, number)| {
-            let file = Rc::new(OpenFile { host, standard: Some(number), ..OpenFile::of(None) });
+        let is_outer = outer.map_or([false; 3], |outer| outer.streams);
+        let standard = |((host, number), is_outer): ((Host, i32), bool)| {
+            let terminal = is_outer.then_some(Side::Slave(terminal::OUTER));
+            let file = Rc::new(OpenFile { host, standard: Some(number), terminal, ..OpenFile::of(None) });
             Some(Descriptor { file, close_on_exec: false })
         };
-        Descriptors { table: hosts.into_iter().zip(0..).map(standard).collect(), limit: LIMIT }
+        Descriptors { table: hosts.into_iter().zip(0..).zip(is_outer).map(standard).collect(), limit: LIMIT }
     }
 
     /// Sets how many there may be; those that are open stay.
@@ -406,7 +411,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_from_the_lowest_and_shared_by_dup() {
-        let mut files = Descriptors::new(Streams::Inherited, true);
+        let mut files = Descriptors::new(Streams::Inherited, None, true);
         let first = files.install(OpenFile::new(None), false, 0).expect("a number");
         let second = files.install(OpenFile::new(None), true, 0).expect("a number");
         assert_eq!((first, second), (3, 4));
@@ -419,7 +424,7 @@ mod tests {
 
     #[test]
     fn files_that_are_detached_stay_one() {
-        let mut files = Descriptors::new(Streams::Inherited, false);
+        let mut files = Descriptors::new(Streams::Inherited, None, false);
         let output = files.get(1).expect("standard output");
         files.replace(5, output, false).expect("a number");
         let mut detached = Detached::default();
@@ -431,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_standard_stream_is_known_under_another_number() {
-        let mut files = Descriptors::new(Streams::Inherited, true);
+        let mut files = Descriptors::new(Streams::Inherited, None, true);
         let output = files.get(1).expect("standard output");
         files.replace(9, output, false).expect("a number");
         assert_eq!(files.get(9).expect("it is open").output_number(), 1);

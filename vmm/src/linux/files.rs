@@ -1,11 +1,12 @@
 //! Opening, closing and duplicating files, and what goes by paths beyond [`super::passthrough`].
 
+use super::capabilities::SYS_CHROOT;
 use super::descriptors::{LIMIT, OpenFile};
 use super::exit::forgive;
 use super::passthrough::{check, path};
 use super::proc::{self, Last, Place, find};
 use super::sharing::{self, Inode};
-use super::{Guest, Kernel, Served, errno, fifo, host, int, ipc, locks, retry, terminal, word};
+use super::{Guest, Kernel, Served, clone, errno, fifo, host, int, ipc, locks, retry, terminal, word};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
 use crate::ram::Virt;
@@ -96,15 +97,18 @@ fn open_in_host(place: &Place, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
 
 /// openat2. With rules of its own for the way, a path leads to nothing in /proc.
 pub(super) fn open_by(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    const SIZE: u64 = 24;
-    let [directory, name, how, size, ..] = *a;
-    if size < SIZE {
+    const SIZE: usize = 24;
+    const MAKES: u64 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY).cast_unsigned() as u64;
+    let [directory, name, at, size, ..] = *a;
+    if size < SIZE as u64 {
         return errno(libc::EINVAL);
     }
-    if size > SIZE {
-        return errno(libc::E2BIG);
+    let mut how @ [flags, mode, rules] = guest.read_words(at)?;
+    // It is read again for what is behind, which must be zero.
+    guest.grown(at, size, SIZE)?;
+    if mode != 0 && flags & MAKES == 0 {
+        return errno(libc::EINVAL);
     }
-    let how @ [flags, mode, rules] = guest.read_words(how)?;
     if rules == 0 {
         let known = i32::try_from(flags).ok().filter(|_| mode & !0o7777 == 0);
         let Some(flags) = known else { return errno(libc::EINVAL) };
@@ -114,8 +118,15 @@ pub(super) fn open_by(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) 
     let closes = flags & u64::from(libc::O_CLOEXEC.unsigned_abs()) != 0;
     kernel.files().free(0)?;
     let directory = kernel.host_directory(int(directory));
-    let how = [flags, mode & !u64::from(kernel.place().umask), how[2]];
-    let (file, inode) = open_file(guest, &mut || host::open_by(directory, &name, how))?;
+    how[1] = mode & !u64::from(kernel.place().umask);
+    let guarded = kernel.guarded.clone();
+    let (file, inode) = open_file(guest, &mut || match guarded.open_by(directory, &name, how) {
+        // What may not be looked at in the host's /proc is not there either.
+        Err(error) if error == -i64::from(libc::EACCES) && proc::is_in_proc(directory, &name) => {
+            Err(-i64::from(libc::ENOENT))
+        }
+        opened => opened,
+    })?;
     kernel.after_open(guest, inode, int(flags))?;
     kernel.files_mut().install(OpenFile::of_file(file, inode), closes, 0)
 }
@@ -183,8 +194,12 @@ pub(super) fn close_range(
     flags: u64,
 ) -> Served {
     const CLOEXEC: u64 = libc::CLOSE_RANGE_CLOEXEC as u64;
-    if first > last || flags & !CLOEXEC != 0 {
+    const UNSHARE: u64 = libc::CLOSE_RANGE_UNSHARE as u64;
+    if first > last || flags & !(CLOEXEC | UNSHARE) != 0 {
         return errno(libc::EINVAL);
+    }
+    if flags & UNSHARE != 0 {
+        clone::own_files(kernel);
     }
     for number in first..=last.min(LIMIT as u64) {
         let number = int(number);
@@ -359,8 +374,13 @@ pub(super) fn getcwd(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, 
     let directory = Rc::clone(&kernel.place().directory);
     let usable = guest.space_mut().accessible(address, size.min(4096), Access::Write);
     let own = kernel.proc_file(&directory).map(|opened| opened.path());
+    let root = kernel.root();
     guest.input(&mut || {
         let path = own.clone().map_or_else(|| host::path_of(&directory.host()), Ok);
+        let path = match root {
+            Some(root) => path.and_then(|path| proc::rooted::seen_from(root, path)),
+            None => path,
+        };
         let mut bytes = match path {
             Ok(path) => path,
             Err(result) => return Input::Bytes { result, writes: Vec::new() },
@@ -399,11 +419,33 @@ pub(super) fn fchdir(kernel: &mut Kernel, guest: &mut Guest<'_>, descriptor: i32
 fn enter(kernel: &mut Kernel, guest: &mut Guest<'_>, place: &Place) -> Served {
     let directory = match place {
         Place::Proc(node) => proc::open::open_directory(kernel, guest, node.clone())?,
-        place => {
-            let flags = libc::O_PATH | libc::O_DIRECTORY;
-            OpenFile::new(open_host(guest, &mut || open_in_host(place, flags, 0))?)
-        }
+        place => open_directory(guest, place)?,
     };
     kernel.place_mut().directory = directory;
+    Ok(0)
+}
+
+/// A directory of the host's in which names are looked up, by one who may.
+fn open_directory(guest: &mut Guest<'_>, place: &Place) -> Served<Rc<OpenFile>> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY;
+    let opened = open_host(guest, &mut || {
+        let directory = open_in_host(place, flags, 0)?;
+        // The way to a directory does not ask for the right to search it, the way on does.
+        host::open(directory.as_raw_fd(), c".", flags, 0)
+    })?;
+    Ok(OpenFile::new(opened))
+}
+
+/// Makes a directory of the host's the root: paths are followed from there ([`proc::rooted`]).
+pub(super) fn chroot(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt) -> Served {
+    let place = place_of(kernel, guest, name)?;
+    if matches!(place, Place::Proc(_)) {
+        return kernel.refuse("chroot into /proc", libc::EACCES);
+    }
+    let root = open_directory(guest, &place)?;
+    if !kernel.group().credentials.has(SYS_CHROOT) {
+        return errno(libc::EPERM);
+    }
+    kernel.place_mut().root = Some(root);
     Ok(0)
 }

@@ -6,7 +6,7 @@ use crate::cpu_model::Model;
 use crate::engine::Cpu;
 use crate::gate::{Gate, GateError, Input, MemoryWrite};
 use crate::memory::AddressSpace;
-use crate::ram::{Memory, Virt};
+use crate::ram::{Memory, PAGE_LEN, Virt};
 
 /// All address spaces.
 pub(crate) type Spaces = Arena<AddressSpace>;
@@ -102,6 +102,19 @@ impl Guest<'_> {
     pub(crate) fn write_words(&mut self, address: Virt, words: &[u64]) -> Served<()> {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.write(address, &bytes)
+    }
+
+    /// Reads a structure that has grown over time, `size` bytes as the program knows it and `known` as it is known here: what the program's
+    /// has not is zero, and what is not known of it must be (`copy_struct_from_user` of the kernel).
+    pub(crate) fn grown(&mut self, address: Virt, size: u64, known: usize) -> Served<Vec<u8>> {
+        let size = usize::try_from(size).ok().filter(|size| *size <= PAGE_LEN);
+        let Some(size) = size else { return errno(libc::E2BIG) };
+        let mut bytes = vec![0; size.max(known)];
+        self.read(address, &mut bytes[..size])?;
+        if bytes.drain(known..).any(|byte| byte != 0) {
+            return errno(libc::E2BIG);
+        }
+        Ok(bytes)
     }
 
     /// Reads a text up to its zero byte; `None` if it is longer than `limit` with it.

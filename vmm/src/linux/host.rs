@@ -1,8 +1,14 @@
 //! The host's system calls, each behind a safe function: pointers come from slices, results are the kernel's
 //! (a value, or a negative error number).
 
+pub(super) mod opening;
+pub(super) mod paths;
+pub(super) mod pipes;
 pub(super) mod sockets;
 
+pub(super) use opening::{
+    by_name, file_system, is_proc, look_up, name_of_open, open, open_again, open_by, read_link,
+};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -29,132 +35,6 @@ fn fd(descriptor: RawFd) -> u64 {
 pub(super) fn pointer<T>(at: *const T) -> u64 {
     at.addr() as u64
 }
-
-/// openat; the descriptor is closed on exec. The links in /proc that lead to open files are not followed, and nothing that is
-/// gretel's own in there is opened: ENOENT.
-pub(super) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
-    // openat ignores what openat2 refuses: a mode without a file to be made, bits it does not know, and with O_PATH most.
-    let known = if flags & libc::O_PATH != 0 { PATH_FLAGS } else { KNOWN_FLAGS };
-    // A terminal that the guest opens does not become gretel's own.
-    let flags = flags & known | if flags & libc::O_PATH == 0 { libc::O_NOCTTY } else { 0 };
-    let makes = flags & libc::O_CREAT != 0 || flags & libc::O_TMPFILE == libc::O_TMPFILE;
-    let how = [
-        super::word(i64::from(flags | libc::O_CLOEXEC)),
-        if makes { u64::from(mode) } else { 0 },
-        libc::RESOLVE_NO_MAGICLINKS,
-    ];
-    // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
-    let value = unsafe {
-        let size = size_of_val(&how) as u64;
-        raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
-    };
-    match owned(value) {
-        Ok(file) if super::own::is_hosts(&file) => Err(-i64::from(libc::ENOENT)),
-        opened => opened,
-    }
-}
-
-/// So often a path is tried again that something else was renamed under.
-const MOST_RACES: usize = 16;
-
-/// openat2 with these flags, mode and rules; links of /proc to open files are not followed, and nothing in a /proc is opened: ENOENT.
-pub(super) fn open_by(directory: RawFd, path: &CStr, how: [u64; 3]) -> Result<OwnedFd, i64> {
-    let missing = -i64::from(libc::ENOENT);
-    let [flags, mode, rules] = how;
-    let how = [flags | super::word(i64::from(libc::O_CLOEXEC)), mode, rules | libc::RESOLVE_NO_MAGICLINKS];
-    let open = || {
-        // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
-        owned(unsafe {
-            let size = size_of_val(&how) as u64;
-            raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
-        })
-    };
-    // With rules, a way over `..` is to be tried again while somewhere in the system something is renamed (openat2(2)).
-    let again =
-        |opened: &Result<OwnedFd, i64>| matches!(opened, Err(error) if *error == -i64::from(libc::EAGAIN));
-    let opened = (0..MOST_RACES).map(|_| open()).find(|opened| !again(opened)).unwrap_or_else(open);
-    match opened {
-        Ok(file) if is_proc(file.as_raw_fd()) => Err(missing),
-        Err(error) if error == -i64::from(libc::ELOOP) && rules & libc::RESOLVE_NO_SYMLINKS == 0 => {
-            Err(missing)
-        }
-        opened => opened,
-    }
-}
-
-/// Opens a path only to know what it leads to, over no link of /proc to what is open; the flags are O_NOFOLLOW and O_DIRECTORY.
-pub(super) fn look_up(directory: RawFd, path: &CStr, flags: i32) -> Result<OwnedFd, i64> {
-    let flags = flags | libc::O_PATH | libc::O_CLOEXEC;
-    let how = [super::word(i64::from(flags)), 0, libc::RESOLVE_NO_MAGICLINKS];
-    // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
-    owned(unsafe {
-        let size = size_of_val(&how) as u64;
-        raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
-    })
-}
-
-/// The kind of file system that a file is in.
-fn file_system(file: RawFd) -> Option<i64> {
-    let (result, bytes) = statfs(file);
-    let kind = bytes.first_chunk().map(|kind| i64::from_le_bytes(*kind));
-    kind.filter(|_| result >= 0)
-}
-
-/// Whether a file is in a /proc.
-pub(super) fn is_proc(file: RawFd) -> bool {
-    file_system(file) == Some(libc::PROC_SUPER_MAGIC)
-}
-
-/// Whether a file is in a /sys.
-pub(super) fn is_sys(file: RawFd) -> bool {
-    file_system(file) == Some(libc::SYSFS_MAGIC)
-}
-
-/// Where the symbolic link leads that is open itself (O_PATH and O_NOFOLLOW); `None` for another file.
-pub(super) fn read_link(link: RawFd) -> Option<Vec<u8>> {
-    let mut target = vec![0; 4096];
-    let to = pointer(target.as_mut_ptr());
-    // SAFETY: the path is a NUL-terminated literal, the buffer writable for its length.
-    let length = unsafe {
-        raw(libc::SYS_readlinkat, [fd(link), pointer(c"".as_ptr()), to, target.len() as u64, 0, 0])
-    };
-    target.truncate(usize::try_from(length).ok()?);
-    Some(target)
-}
-
-/// The name under which the kernel gives what is open once more.
-pub(super) fn name_of_open(file: RawFd) -> std::ffi::CString {
-    std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no zero byte")
-}
-
-/// Opens what is open under a descriptor once more, as a path in /proc/self/fd does.
-pub(super) fn open_again(file: RawFd, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
-    let path = name_of_open(file);
-    let flags = super::word(i64::from(flags | libc::O_CLOEXEC));
-    // SAFETY: the path is NUL-terminated and outlives the call.
-    owned(unsafe {
-        raw(libc::SYS_openat, [fd(libc::AT_FDCWD), pointer(path.as_ptr()), flags, u64::from(mode), 0, 0])
-    })
-}
-
-const PATH_FLAGS: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-
-/// What openat knows.
-const KNOWN_FLAGS: i32 = libc::O_ACCMODE
-    | libc::O_CREAT
-    | libc::O_EXCL
-    | libc::O_NOCTTY
-    | libc::O_TRUNC
-    | libc::O_APPEND
-    | libc::O_NONBLOCK
-    | libc::O_DSYNC
-    | libc::O_SYNC
-    | libc::O_ASYNC
-    | libc::O_DIRECT
-    | libc::O_DIRECTORY
-    | libc::O_NOFOLLOW
-    | libc::O_NOATIME
-    | libc::O_TMPFILE;
 
 /// Takes ownership of a descriptor that the kernel just made.
 fn owned(value: i64) -> Result<OwnedFd, i64> {
@@ -295,6 +175,13 @@ pub(super) fn ioctl_value(descriptor: RawFd, request: u64, value: i32) -> i64 {
     unsafe { raw(libc::SYS_ioctl, [fd(descriptor), request, super::word(i64::from(value)), 0, 0, 0]) }
 }
 
+/// The process group in the foreground of gretel's own terminal; zero if that is gretel's.
+pub(super) fn other_foreground(terminal: RawFd) -> i32 {
+    // SAFETY: these calls take no pointer; they cannot fail for a terminal of the session, and -1 is told as nobody.
+    let (foreground, own) = unsafe { (libc::tcgetpgrp(terminal), libc::getpgrp()) };
+    if foreground == own { 0 } else { foreground.max(0) }
+}
+
 /// Opens the slave of a pseudo-terminal; it is nobody's controlling terminal by that.
 pub(super) fn open_peer(master: RawFd, flags: i32) -> Result<OwnedFd, i64> {
     let flags = super::word(i64::from(flags | libc::O_NOCTTY | libc::O_CLOEXEC));
@@ -318,9 +205,13 @@ pub(super) fn poll_for(files: &mut [libc::pollfd], nanoseconds: u64) -> i64 {
     unsafe { raw(libc::SYS_ppoll, [pointer(files.as_mut_ptr()), files.len() as u64, limit, 0, 0, 0]) }
 }
 
-/// Whether a read (POLLIN) or write (POLLOUT) of a file would wait: it may, and there is nothing to read or no room.
+/// Whether a read (POLLIN) or write (POLLOUT) of a file would wait: it may, and there is nothing to read or no room. What is not open
+/// for that fails at once.
 pub(super) fn would_wait(descriptor: RawFd, events: i16) -> bool {
-    let may_wait = fcntl(descriptor, libc::F_GETFL, 0) & i64::from(libc::O_NONBLOCK) == 0;
+    let flags = fcntl(descriptor, libc::F_GETFL, 0);
+    let other_way = if events == libc::POLLIN { libc::O_WRONLY } else { libc::O_RDONLY };
+    let is_open_for_it = flags & i64::from(libc::O_ACCMODE) != i64::from(other_way);
+    let may_wait = is_open_for_it && flags & i64::from(libc::O_NONBLOCK) == 0;
     let waits = may_wait && poll(&mut [libc::pollfd { fd: descriptor, events, revents: 0 }], 0) == 0;
     // Of a FIFO that nobody has opened to write, poll says nothing, and a read finds the end.
     waits && (events != libc::POLLIN || !is_pipe(descriptor) || has_writer(descriptor))

@@ -34,6 +34,11 @@ pub(super) struct Credentials {
 plain!(struct Credentials { uid, gid, groups, no_new_privileges, capabilities });
 
 /// The first task and its process.
+/// The process group of the first process: of those outside of its namespace the kernel says zero.
+pub(super) fn process_group(launch: &Launch) -> i32 {
+    if launch.parents.group == 0 { launch.pid } else { launch.parents.group }
+}
+
 pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: Id) -> (Task, Group) {
     let mut limits = [[UNLIMITED; 2]; LIMITS];
     limits[3] = [STACK_LIMIT, UNLIMITED]; // RLIMIT_STACK
@@ -49,9 +54,9 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
     };
     let group = Group {
         parent: 0,
-        process_group: launch.pid,
+        process_group: process_group(launch),
         session: launch.parents.session,
-        terminal: None,
+        terminal: launch.terminal.map(|_| super::terminal::OUTER),
         hung_up: 0,
         exit_signal: libc::SIGCHLD,
         pending: Pending::default(),
@@ -274,12 +279,14 @@ pub(super) fn uname(guest: &mut Guest<'_>, address: Virt) -> Served {
     Ok(0)
 }
 
-/// The bases of FS and GS (asm/prctl.h).
+/// The bases of FS and GS, and whether CPUID faults, which it cannot be made to (asm/prctl.h).
 pub(super) fn arch_prctl(guest: &mut Guest<'_>, option: i32, value: u64) -> Served {
     const SET_GS: i32 = 0x1001;
     const SET_FS: i32 = 0x1002;
     const GET_FS: i32 = 0x1003;
     const GET_GS: i32 = 0x1004;
+    const GET_CPUID: i32 = 0x1011;
+    const SET_CPUID: i32 = 0x1012;
     let mut regs = *guest.cpu.regs();
     match option {
         SET_GS | SET_FS if value >= crate::memory::layout::USER_END => return errno(libc::EPERM),
@@ -287,13 +294,20 @@ pub(super) fn arch_prctl(guest: &mut Guest<'_>, option: i32, value: u64) -> Serv
         SET_FS => regs.fs_base = value,
         GET_FS => guest.write_words(value, &[regs.fs_base])?,
         GET_GS => guest.write_words(value, &[regs.gs_base])?,
+        GET_CPUID => return Ok(1),
+        SET_CPUID => return errno(libc::ENODEV),
         _ => return errno(libc::EINVAL),
     }
     guest.cpu.set_regs(&regs)?;
     Ok(0)
 }
 
-pub(super) fn getrandom(guest: &mut Guest<'_>, address: Virt, length: u64) -> Served {
+pub(super) fn getrandom(guest: &mut Guest<'_>, address: Virt, length: u64, flags: u64) -> Served {
+    const WHICH: i32 = (libc::GRND_RANDOM | libc::GRND_INSECURE).cast_signed();
+    let flags = int(flags);
+    if flags & !(WHICH | libc::GRND_NONBLOCK.cast_signed()) != 0 || flags & WHICH == WHICH {
+        return errno(libc::EINVAL);
+    }
     let usable = guest.space_mut().accessible(address, length.min(1 << 20), Access::Write);
     if usable == 0 && length > 0 {
         return errno(libc::EFAULT);

@@ -5,18 +5,20 @@
 //! numbers are its own structures, computed again at replay. Files, terminals and the like are the host's: every effect on
 //! the host, and all that comes from it, passes through [`Guest::input`], so that a replay touches nothing outside.
 //!
-//! [`table`] is the one list of calls; [`passthrough`] serves those that only translate their arguments, the other modules
-//! the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`], [`terminal`], [`memory`], [`time`], [`identity`], [`users`],
+//! [`table`] leads from a call to the function that serves it; [`passthrough`] serves those that only translate their arguments, the other modules
+//! the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`terminal`], [`memory`], [`time`],
+//! [`identity`], [`users`], [`guarded`] (the recording's own files),
 //! [`signals`], [`polling`], [`epoll`], [`fifo`], [`locks`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
 //! memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are
 //! the life of processes. [`futex`] and [`wait`] are
-//! how tasks wait. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
+//! how tasks wait, [`oom`] says who is killed for memory. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
 //!
 //! Example: `fork` counts or copies each id of its caller for a new task; the address space is copied on write
 //! ([`crate::memory::AddressSpace::fork`]), and the new task queues behind the ready ones with zero in rax.
 
 mod arena;
 mod attempt;
+mod attributes;
 mod capabilities;
 mod chance;
 mod children;
@@ -29,15 +31,18 @@ mod fifo;
 mod files;
 mod futex;
 mod groups;
+mod guarded;
 mod guest;
 mod host;
 mod identity;
+mod inotify;
 mod ipc;
 mod limits;
 pub(crate) mod load;
 mod locks;
 mod memory;
 mod network;
+mod oom;
 mod outcome;
 mod own;
 mod passthrough;
@@ -52,6 +57,7 @@ mod sendfile;
 mod sharing;
 mod signals;
 mod sources;
+mod splice;
 mod stored;
 mod table;
 mod tasks;
@@ -59,6 +65,7 @@ mod terminal;
 mod time;
 mod timers;
 mod transfer;
+mod unserved;
 mod usage;
 mod users;
 mod wait;
@@ -71,19 +78,21 @@ pub(crate) use arena::{Arena, Id};
 use descriptors::{Descriptors, Detached, Place};
 use groups::{Group, Groups};
 use signals::Handlers;
-use std::collections::BTreeSet;
 pub(crate) use tasks::Tasks;
 
 pub use crate::syscalls::name as call_name;
 pub(crate) use exit::Last;
+pub(crate) use guarded::Guarded;
 pub(crate) use guest::{Guest, Spaces};
 pub use load::vdso;
+pub use oom::KilledForMemory;
 pub use outcome::Outcome;
 use outcome::result;
 pub(crate) use outcome::{Served, Stop, errno, int, long, word};
 pub(crate) use proc::start::Start;
 pub(crate) use signals::{Delivery, Interruption, deliver, interrupt};
 pub(crate) use tasks::Next;
+pub use unserved::Unserved;
 pub(crate) use wait::{Again, Wait, Waited};
 
 /// Linux has no call of this number or above.
@@ -122,6 +131,10 @@ pub struct Kernel {
     again: Again,
     clock: time::Clock,
     interrupter: Interrupter,
+    /// How many bytes of memory there are; zero if that does not matter.
+    memory: u64,
+    /// The recording's own files.
+    guarded: Guarded,
     /// What gretel may do to files.
     recorder: users::Rights,
     /// The first process, and how it ended.
@@ -131,14 +144,14 @@ pub struct Kernel {
     outside_parent: i32,
     /// The number of the next shared object.
     next_object: u64,
-    /// The unknown calls that were already reported.
-    reported: BTreeSet<u64>,
-    /// The requests of ioctl that were.
-    reported_ioctls: BTreeSet<u64>,
-    /// What else was refused and already reported.
-    refused: BTreeSet<&'static str>,
-    /// Whether a call of a 32-bit program was reported.
-    reported_32_bit: bool,
+    /// What was not served.
+    unserved: Vec<Unserved>,
+    /// Who was killed because memory was used up.
+    killed: Vec<KilledForMemory>,
+    /// The call that is being served, or was last.
+    called: (u64, [u64; 6]),
+    /// At replay nothing of that is said again.
+    is_silent: bool,
 }
 
 impl Kernel {
@@ -155,7 +168,7 @@ impl Kernel {
         clock: time::Clock,
     ) -> Result<Kernel, ProcessError> {
         let (mut tables, mut places, mut handlers) = (Arena::default(), Arena::default(), Arena::default());
-        let files = tables.insert(Descriptors::new(streams, replaying));
+        let files = tables.insert(Descriptors::new(streams, launch.terminal, replaying));
         let place = places.insert(Place::new(&launch.cwd, launch.umask, replaying)?);
         let handlers_id = handlers.insert(signals::ignoring(launch.signals.ignored));
         let (task, group) = identity::first(launch, space, files, place, handlers_id);
@@ -170,7 +183,7 @@ impl Kernel {
             timers: timers::Timers::default(),
             shared: sharing::Shared::default(),
             locks: locks::Locks::default(),
-            terminals: terminal::Terminals::default(),
+            terminals: terminal::Terminals::outside(launch),
             ipc: ipc::Ipc::default(),
             signal_files: sources::SignalFiles::default(),
             proc_files: proc::Files::default(),
@@ -179,16 +192,23 @@ impl Kernel {
             again: Again::default(),
             clock,
             interrupter,
+            memory: launch.memory,
+            guarded: Guarded::default(),
             recorder: users::Rights::of_recorder(launch),
             first: launch.pid,
             first_ended: None,
             outside_parent: launch.parents.parent,
             next_object: 1,
-            reported: BTreeSet::new(),
-            reported_ioctls: BTreeSet::new(),
-            refused: BTreeSet::new(),
-            reported_32_bit: false,
+            unserved: Vec::new(),
+            killed: Vec::new(),
+            called: (0, [0; 6]),
+            is_silent: replaying,
         })
+    }
+
+    /// Keeps the guest from these files from now on.
+    pub(crate) fn guard(&mut self, files: Guarded) {
+        self.guarded = files;
     }
 
     /// Takes what the first process's stack holds.
@@ -291,6 +311,7 @@ impl Kernel {
         again: Again,
     ) -> Result<Outcome, ProcessError> {
         self.again = again;
+        self.called = (number, arguments);
         let other_user = self.become_caller(guest, number, &arguments)?;
         let served = match self.sifted(guest, number, &arguments) {
             Ok(None) => table::serve(self, guest, number, arguments),
@@ -421,44 +442,6 @@ impl Kernel {
     fn new_object(&mut self) -> u64 {
         self.next_object += 1;
         self.next_object
-    }
-
-    /// Answers a system call that is not served, and says so once; but not of numbers that no kernel knows.
-    fn unknown(&mut self, number: u64) -> Served<Outcome> {
-        if number < NO_CALLS && self.reported.insert(number) {
-            tracing::warn!("system call {} ({number}) is not supported: ENOSYS", call_name(number));
-        }
-        errno(libc::ENOSYS)
-    }
-
-    /// Refuses what kernels do, and says so once.
-    fn refuse(&mut self, what: &'static str, error: i32) -> Served {
-        if self.refused.insert(what) {
-            let answer = std::io::Error::from_raw_os_error(error);
-            tracing::warn!("{what} is not supported: {answer}");
-        }
-        errno(error)
-    }
-
-    /// Reports a request of ioctl that is not served, once.
-    fn say_ioctl(&mut self, request: u64) {
-        if self.reported_ioctls.insert(request) {
-            tracing::warn!("ioctl {request:#x} is not supported: ENOTTY");
-        }
-    }
-
-    /// Says once what is not done as kernels do it.
-    fn say_once(&mut self, what: &'static str) {
-        if self.refused.insert(what) {
-            tracing::warn!("{what}");
-        }
-    }
-
-    /// Says, the first time, why INT 0x80 is a fault.
-    pub(crate) fn report_32_bit_call(&mut self) {
-        if !std::mem::replace(&mut self.reported_32_bit, true) {
-            tracing::warn!("INT 0x80, the system call of 32-bit programs, is not supported: SIGSEGV");
-        }
     }
 }
 

@@ -83,6 +83,10 @@ const LONGEST: u64 = 1 << 20;
 const STAT: usize = size_of::<libc::stat>();
 const STATX: usize = size_of::<libc::statx>();
 const STATFS: usize = size_of::<libc::statfs>();
+/// As libc does not have them: the call, `struct cachestat_range` and `struct cachestat`.
+const SYS_CACHESTAT: i64 = 451;
+const CACHE_RANGE: usize = 16;
+const CACHESTAT: usize = 40;
 const TIMES: usize = 2 * size_of::<libc::timespec>();
 /// This thread is the one who asks ([`super::users`]), as whom its effective user does.
 const EACCESS: u64 = libc::AT_EACCESS as u64;
@@ -110,6 +114,7 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_syncfs, libc::SYS_syncfs, &[File(0)]),
     pass(libc::SYS_sync_file_range, libc::SYS_sync_file_range, &[File(0), Value(1), Value(2), Value(3)]),
     pass(libc::SYS_readahead, libc::SYS_readahead, &[File(0), Value(1), Value(2)]),
+    pass(SYS_CACHESTAT, SYS_CACHESTAT, &[File(0), In(1, CACHE_RANGE), Out(2, CACHESTAT), Value(3)]),
     pass(libc::SYS_getdents, libc::SYS_getdents, &[File(0), Buffer(1, 2), LengthOf(1)]),
     pass(libc::SYS_getdents64, libc::SYS_getdents64, &[File(0), Buffer(1, 2), LengthOf(1)]),
     pass(libc::SYS_mkdir, libc::SYS_mkdirat, &[Here(0, Kept), Mode(1)]),
@@ -131,6 +136,7 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_chmod, libc::SYS_fchmodat, &[Here(0, Followed), Value(1)]),
     pass(libc::SYS_fchmod, libc::SYS_fchmod, &[File(0), Value(1)]),
     pass(libc::SYS_fchmodat, libc::SYS_fchmodat, &[At(0, 1, Followed), Value(2)]),
+    pass(libc::SYS_fchmodat2, libc::SYS_fchmodat2, &[At(0, 1, KeptBy(3)), Value(2), Value(3)]),
     pass(libc::SYS_chown, libc::SYS_fchownat, &[Here(0, Followed), Value(1), Value(2), Constant(0)]),
     pass(libc::SYS_lchown, libc::SYS_fchownat, &[Here(0, Kept), Value(1), Value(2), NO_FOLLOW]),
     pass(libc::SYS_fchown, libc::SYS_fchown, &[File(0), Value(1), Value(2)]),
@@ -201,7 +207,31 @@ fn serve_entry(kernel: &mut Kernel, guest: &mut Guest<'_>, entry: &Pass, argumen
             Err(node) => return proc::calls::by_path(kernel, guest, entry.guest, &node, arguments),
         }
     }
-    guest.input(&mut || call(entry, &mut prepared))
+    let takes_away = matches!(entry.host, libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_unlinkat);
+    guest.input(&mut || {
+        if takes_away && is_on_the_way(kernel, &prepared) {
+            return Input::Result(-i64::from(libc::EBUSY));
+        }
+        match (entry.host, prepared.first()) {
+            (libc::SYS_getdents64, Some(&Prepared::Value(folder))) => {
+                kernel.guarded.list(int(folder), 19, &mut || call(entry, &mut prepared))
+            }
+            (libc::SYS_getdents, Some(&Prepared::Value(folder))) => {
+                kernel.guarded.list(int(folder), 18, &mut || call(entry, &mut prepared))
+            }
+            _ => call(entry, &mut prepared),
+        }
+    })
+}
+
+/// Whether one of the paths of a call is on the way to the recording.
+fn is_on_the_way(kernel: &Kernel, prepared: &[Prepared]) -> bool {
+    prepared.windows(2).any(|pair| match pair {
+        [Prepared::Value(directory), Prepared::Path(Some(path))] => {
+            kernel.guarded.is_on_the_way(int(*directory), path)
+        }
+        _ => false,
+    })
 }
 
 /// What a path leads to, as the two arguments of the host's call; or a file of /proc.

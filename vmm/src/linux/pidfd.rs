@@ -1,10 +1,11 @@
-//! Descriptors of processes: pidfd_open and pidfd_send_signal. The host's side is an eventfd, which becomes readable when the
+//! Descriptors of processes: pidfd_open, pidfd_send_signal and pidfd_getfd. The host's side is an eventfd, which becomes readable when the
 //! process has ended, so that poll and epoll work on it as on any file.
 
 use super::descriptors::OpenFile;
 use super::files::open_host;
+use super::memory::may_look;
 use super::signals::calls;
-use super::{Guest, Kernel, Served, errno, host};
+use super::{Guest, Kernel, Served, errno, host, int};
 use crate::ram::Virt;
 
 /// PIDFD_NONBLOCK.
@@ -18,7 +19,23 @@ pub(super) fn open(kernel: &mut Kernel, guest: &mut Guest<'_>, pid: i32, flags: 
         let thread = kernel.tasks.get(pid).is_some();
         return errno(if thread { libc::EINVAL } else { libc::ESRCH });
     }
-    kernel.open_pidfd(guest, pid)
+    kernel.open_pidfd(guest, pid, flags)
+}
+
+/// pidfd_getfd: a descriptor of another process's file.
+pub(super) fn get_file(kernel: &mut Kernel, descriptor: i32, number: i32, flags: u64) -> Served {
+    if int(flags) != 0 {
+        return errno(libc::EINVAL);
+    }
+    let pid = kernel.pid_of_descriptor(descriptor)?;
+    let Some(files) = kernel.tasks.of_group(pid).next().map(|(_, task)| task.files) else {
+        return errno(libc::ESRCH);
+    };
+    if pid != kernel.pid() && !may_look(kernel, pid) {
+        return errno(libc::EPERM);
+    }
+    let file = kernel.tables.get(files).get(number)?;
+    kernel.files_mut().install(file, true, 0)
 }
 
 pub(super) fn send_signal(
@@ -37,10 +54,10 @@ pub(super) fn send_signal(
 
 impl Kernel {
     /// Opens a descriptor of a process that exists.
-    pub(super) fn open_pidfd(&mut self, guest: &mut Guest<'_>, pid: i32) -> Served {
+    pub(super) fn open_pidfd(&mut self, guest: &mut Guest<'_>, pid: i32, flags: i32) -> Served {
         self.files().free(0)?;
         let ended = self.groups.get(pid).is_none_or(|group| group.ended.is_some());
-        let file = open_host(guest, &mut || host::eventfd(u32::from(ended), 0))?;
+        let file = open_host(guest, &mut || host::eventfd(u32::from(ended), flags))?;
         self.files_mut().install(OpenFile::of_process(file, pid), true, 0)
     }
 

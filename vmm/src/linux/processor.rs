@@ -1,6 +1,6 @@
 //! The single processor, as programs ask about it: getcpu, affinity, membarrier.
 
-use super::scheduling::named;
+use super::scheduling::{may_schedule, named};
 use super::{Guest, Kernel, Served, errno, int};
 use crate::ram::Virt;
 
@@ -38,7 +38,8 @@ pub(super) fn setaffinity(
     let mut bytes = [0; 8];
     let length = usize::try_from(size & 0xffff_ffff).unwrap_or(8).min(8);
     guest.read(address, &mut bytes[..length])?;
-    named(kernel, id).or_else(|stop| if id < 0 { errno(libc::ESRCH) } else { Err(stop) })?;
+    let task = named(kernel, id).or_else(|stop| if id < 0 { errno(libc::ESRCH) } else { Err(stop) })?;
+    may_schedule(kernel, task)?;
     if bytes[0] & 1 == 0 { errno(libc::EINVAL) } else { Ok(0) }
 }
 

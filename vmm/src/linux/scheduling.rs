@@ -98,6 +98,14 @@ fn of(kernel: &Kernel, id: i32) -> Served<Scheduling> {
     kernel.tasks.get(id).map_or_else(|| errno(libc::ESRCH), |task| Ok(task.scheduling))
 }
 
+/// That the program may say how a task is scheduled: one of its user's, or it has the right to do so of any.
+pub(super) fn may_schedule(kernel: &Kernel, id: i32) -> Served<()> {
+    let own = &kernel.group().credentials;
+    let of = kernel.tasks.get(id).and_then(|task| kernel.groups.get(task.group));
+    let is_own = of.is_none_or(|of| of.credentials.uid[..2].contains(&own.uid[1]));
+    if is_own || own.has(SYS_NICE) { Ok(()) } else { errno(libc::EPERM) }
+}
+
 /// Sets policy and priority, if the program may.
 fn set(kernel: &mut Kernel, id: i32, new: Scheduling) -> Served {
     let id = named(kernel, id)?;
@@ -113,6 +121,7 @@ fn set(kernel: &mut Kernel, id: i32, new: Scheduling) -> Served {
     if !fits {
         return errno(libc::EINVAL);
     }
+    may_schedule(kernel, id)?;
     let privileged = kernel.group().credentials.has(SYS_NICE);
     let most = kernel.group().limits[limit::RTPRIO][0];
     let Some(task) = kernel.tasks.get_mut(id) else { return errno(libc::ESRCH) };
@@ -293,6 +302,7 @@ fn may_be_nice(kernel: &Kernel, old: i32, new: i32) -> Served<i32> {
 pub(super) fn setpriority(kernel: &mut Kernel, which: i32, who: i32, nice: i32) -> Served {
     let nice = nice.clamp(-20, 19);
     for id in tasks_of(kernel, which, who, KINDS)? {
+        may_schedule(kernel, id)?;
         let old = kernel.tasks.get(id).map_or(0, |task| task.scheduling.nice);
         let new = may_be_nice(kernel, old, nice)?;
         if let Some(task) = kernel.tasks.get_mut(id) {
@@ -322,6 +332,7 @@ pub(super) fn ioprio_set(kernel: &mut Kernel, which: i32, who: i32, priority: u6
         _ => return errno(libc::EINVAL),
     }
     for id in tasks_of(kernel, which, who, IO_KINDS)? {
+        may_schedule(kernel, id)?;
         if let Some(task) = kernel.tasks.get_mut(id) {
             task.scheduling.io = priority;
         }

@@ -4,13 +4,12 @@
 //! and that an id that is held names something. [`Kernel::take`] refuses what does not fit together.
 
 use super::tasks::Task;
-use super::{Arena, Id, Kernel};
+use super::{Arena, Guarded, Id, Kernel};
 use crate::engine::Interrupter;
 use crate::plain::{In, Out, Plain};
-use std::collections::BTreeSet;
 
 impl Kernel {
-    /// Appends it. What was refused and reported is not in it: it is reported again.
+    /// Appends it. What was not served and who was killed is not in it: that is for the recording.
     pub(crate) fn put(&self, out: &mut Out) {
         let Kernel {
             tasks,
@@ -30,15 +29,17 @@ impl Kernel {
             again,
             clock,
             interrupter: _,
+            memory,
+            guarded: _,
             recorder,
             first,
             first_ended,
             outside_parent,
             next_object,
-            reported,
-            reported_ioctls,
-            refused: _,
-            reported_32_bit,
+            unserved: _,
+            killed: _,
+            called: _,
+            is_silent: _,
         } = self;
         tasks.put(out);
         groups.put(out);
@@ -56,14 +57,12 @@ impl Kernel {
         charged.put(out);
         again.put(out);
         clock.put(out);
+        memory.put(out);
         recorder.put(out);
         first.put(out);
         first_ended.put(out);
         outside_parent.put(out);
         next_object.put(out);
-        reported.put(out);
-        reported_ioctls.put(out);
-        reported_32_bit.put(out);
     }
 
     /// Takes one off, for a processor that `interrupter` interrupts; `None` if there is none.
@@ -86,15 +85,17 @@ impl Kernel {
             again: Plain::take(from)?,
             clock: Plain::take(from)?,
             interrupter,
+            memory: Plain::take(from)?,
+            guarded: Guarded::default(),
             recorder: Plain::take(from)?,
             first: Plain::take(from)?,
             first_ended: Plain::take(from)?,
             outside_parent: Plain::take(from)?,
             next_object: Plain::take(from)?,
-            reported: Plain::take(from)?,
-            reported_ioctls: Plain::take(from)?,
-            refused: BTreeSet::new(),
-            reported_32_bit: Plain::take(from)?,
+            unserved: Vec::new(),
+            killed: Vec::new(),
+            called: (0, [0; 6]),
+            is_silent: true,
         };
         Some(kernel)
     }

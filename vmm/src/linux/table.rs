@@ -3,9 +3,10 @@
 
 use super::signals::calls as signals;
 use super::{
-    Guest, Kernel, Outcome, Served, capabilities, children, clone, epoll, errno, exec, exit, files, futex,
-    identity, int, ipc, limits, locks, memory, network, passthrough, pidfd, polling, prctl, processor,
-    scheduling, seccomp, sendfile, sharing, sources, terminal, time, timers, transfer, usage,
+    Guest, Kernel, Outcome, Served, attributes, capabilities, children, clone, epoll, errno, exec, exit,
+    files, futex, identity, inotify, int, ipc, limits, locks, memory, network, passthrough, pidfd, polling,
+    prctl, processor, scheduling, seccomp, sendfile, sharing, sources, splice, terminal, time, timers,
+    transfer, usage,
 };
 use crate::syscalls::{self, shape::Served as By};
 
@@ -38,10 +39,10 @@ const TURNS: &[i64] =
 
 /// Serves a call as its row in the table says.
 pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, number: u64, a: [u64; 6]) -> Served<Outcome> {
-    let Some(row) = syscalls::find(number) else { return kernel.unknown(number) };
+    let Some(row) = syscalls::find(number) else { return kernel.unknown(guest, number) };
     let call = i64::from(row.number);
     match row.served {
-        By::Missing => return kernel.unknown(number),
+        By::Missing => return kernel.unknown(guest, number),
         By::Fixed(0, _) => return Ok(Outcome::Return(0)),
         By::Fixed(error, _) => return errno(error),
         By::Ours | By::Host | By::Mixed => {}
@@ -96,6 +97,10 @@ calls! {
         libc::SYS_readv => transfer::readv(kernel, guest, a, false),
         libc::SYS_writev => transfer::writev(kernel, guest, a, false),
         libc::SYS_sendfile => sendfile::sendfile(kernel, guest, a),
+        libc::SYS_splice => splice::splice(kernel, guest, a),
+        libc::SYS_tee => splice::tee(kernel, guest, a),
+        libc::SYS_vmsplice => splice::vmsplice(kernel, guest, a),
+        libc::SYS_copy_file_range => splice::copy_file_range(kernel, guest, a),
         libc::SYS_preadv => transfer::readv(kernel, guest, a, true),
         libc::SYS_pwritev => transfer::writev(kernel, guest, a, true),
         libc::SYS_preadv2 => transfer::readv2(kernel, guest, a),
@@ -113,6 +118,16 @@ calls! {
         libc::SYS_dup3 => files::dup3(kernel, int(a[0]), int(a[1]), int(a[2])),
         libc::SYS_flock => locks::flock(kernel, guest, int(a[0]), int(a[1])),
         libc::SYS_fcntl => files::fcntl(kernel, guest, int(a[0]), int(a[1]), a[2]),
+        libc::SYS_getxattr | libc::SYS_lgetxattr | libc::SYS_fgetxattr => attributes::get(kernel, guest, call, a),
+        libc::SYS_setxattr | libc::SYS_lsetxattr | libc::SYS_fsetxattr => attributes::set(kernel, guest, call, a),
+        libc::SYS_listxattr | libc::SYS_llistxattr | libc::SYS_flistxattr => attributes::list(kernel, guest, call, a),
+        libc::SYS_removexattr | libc::SYS_lremovexattr | libc::SYS_fremovexattr => {
+            attributes::remove(kernel, guest, call, a)
+        },
+        libc::SYS_inotify_init => inotify::create(kernel, guest, 0),
+        libc::SYS_inotify_init1 => inotify::create(kernel, guest, int(a[0])),
+        libc::SYS_inotify_add_watch => inotify::add_watch(kernel, guest, a),
+        libc::SYS_inotify_rm_watch => inotify::remove_watch(kernel, guest, a),
         libc::SYS_pipe => files::pipe(kernel, guest, a[0], 0),
         libc::SYS_pipe2 => files::pipe(kernel, guest, a[0], int(a[1])),
         libc::SYS_truncate => files::truncate(kernel, guest, a[0], a[1]),
@@ -123,6 +138,7 @@ calls! {
             Ok(std::mem::replace(&mut kernel.place_mut().umask, mask).into())
         },
         libc::SYS_chdir => files::chdir(kernel, guest, a[0]),
+        libc::SYS_chroot => files::chroot(kernel, guest, a[0]),
         libc::SYS_fchdir => files::fchdir(kernel, guest, int(a[0])),
         libc::SYS_ioctl => terminal::ioctl(kernel, guest, int(a[0]), a[1], a[2]),
         libc::SYS_poll => {
@@ -192,6 +208,7 @@ calls! {
         libc::SYS_wait4 => children::wait4(kernel, guest, a),
         libc::SYS_waitid => children::waitid(kernel, guest, a),
         libc::SYS_pidfd_open => pidfd::open(kernel, guest, int(a[0]), int(a[1])),
+        libc::SYS_pidfd_getfd => pidfd::get_file(kernel, int(a[0]), int(a[1]), a[2]),
         libc::SYS_pidfd_send_signal => pidfd::send_signal(kernel, guest, int(a[0]), int(a[1]), a[2]),
         libc::SYS_gettid => clone::gettid(kernel),
         libc::SYS_set_tid_address => clone::set_tid_address(kernel, a[0]),
@@ -229,7 +246,7 @@ calls! {
         libc::SYS_capset => capabilities::capset(kernel, guest, a[0], a[1]),
         libc::SYS_setgroups => capabilities::setgroups(kernel, guest, a[0], a[1]),
         libc::SYS_arch_prctl => identity::arch_prctl(guest, int(a[0]), a[1]),
-        libc::SYS_getrandom => identity::getrandom(guest, a[0], a[1]),
+        libc::SYS_getrandom => identity::getrandom(guest, a[0], a[1], a[2]),
         libc::SYS_getcpu => processor::getcpu(guest, a[0], a[1]),
         libc::SYS_sched_getaffinity => processor::getaffinity(kernel, guest, int(a[0]), a[1], a[2]),
         libc::SYS_sched_setaffinity => processor::setaffinity(kernel, guest, int(a[0]), a[1], a[2]),

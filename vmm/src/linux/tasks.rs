@@ -447,6 +447,11 @@ impl Tasks {
         Ok(())
     }
 
+    /// Whether an address space goes when another task is loaded.
+    pub(super) fn leaves_space(&self) -> bool {
+        self.left.is_some()
+    }
+
     /// The loaded task's process has ended: its address space goes when another one is loaded.
     pub(super) fn leave_space(&mut self, space: Id) {
         self.left = Some(space);

@@ -255,8 +255,12 @@ pub(super) fn sleep(
             let base = clock_base(kernel, clock)?;
             base == Base::Real
         }
-        // Sleeping until others have used the processor.
-        libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_MONOTONIC_RAW | 5 | 6 => return errno(libc::EOPNOTSUPP),
+        // Sleeping until others have used the processor, and clocks that nobody sleeps by.
+        libc::CLOCK_PROCESS_CPUTIME_ID
+        | libc::CLOCK_THREAD_CPUTIME_ID
+        | libc::CLOCK_MONOTONIC_RAW
+        | libc::CLOCK_REALTIME_COARSE
+        | libc::CLOCK_MONOTONIC_COARSE => return errno(libc::EOPNOTSUPP),
         _ => return errno(libc::EINVAL),
     };
     let time = nanoseconds(guest, request)?;

@@ -86,6 +86,12 @@ pub(super) fn write(
     if let Some(endpoint) = file.endpoint() {
         return network::write(kernel, guest, &file, endpoint, segments, offset.is_some());
     }
+    let bytes = gathered(guest, segments)?;
+    write_bytes(kernel, guest, &file, bytes, offset)
+}
+
+/// The bytes of several buffers, as far as the guest may read them.
+pub(super) fn gathered(guest: &mut Guest<'_>, segments: &[Segment]) -> Served<Vec<u8>> {
     let segments = usable(guest, segments, Access::Read)?;
     let mut bytes = vec![0; segments.iter().map(|(_, length)| length).sum()];
     let mut rest = &mut bytes[..];
@@ -94,7 +100,7 @@ pub(super) fn write(
         guest.read(address, part)?;
         rest = behind;
     }
-    write_bytes(kernel, guest, &file, bytes, offset)
+    Ok(bytes)
 }
 
 /// Writes bytes to a file, at `offset` or at its position.

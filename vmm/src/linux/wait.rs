@@ -237,11 +237,15 @@ impl Kernel {
             }
         }
         let attempts = self.attempts();
+        let all_stopped = self.tasks.living().all(|(_, task)| task.stopped);
         if files.is_empty() && attempts.is_empty() && limit == Some(0) {
             return Ok(Waited::Over);
         }
         let interrupter = self.interrupter.clone();
         let input = guest.gate.input(&mut || {
+            if all_stopped && !interrupt::is_any_for_program() {
+                interrupt::stop_as_the_program();
+            }
             let (result, attempted) = poll(&mut files, &attempts, limit, &interrupter);
             let ready = owners.iter().zip(&files).filter(|(_, file)| file.revents != 0);
             let mut tasks: Vec<i32> = ready.map(|(id, _)| *id).collect();
@@ -271,8 +275,8 @@ fn poll(
         if is_raised(interrupter) {
             return (-i64::from(libc::EINTR), Vec::new());
         }
-        // A signal for the program: the time that is shown next brings it.
-        if interrupt::is_any_for_program() {
+        // The time that is shown next brings a signal for the program; the recorder looks after each wait what else is asked of it.
+        if interrupt::is_any() {
             return (0, Vec::new());
         }
         let ready = attempts.iter().filter(|(_, attempt)| attempt.is_ready());

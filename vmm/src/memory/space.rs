@@ -9,7 +9,7 @@ use super::layout::{self, PAGE_BYTES, PAGES_PER_FAULT};
 use super::sites::{Known, Sites};
 use super::vma::{Attributes, Backing, Mapping, Mappings, page_of};
 use super::{MappingInfo, Rights};
-use crate::ram::paging::{self, Fate, PageTables, PagingError};
+use crate::ram::paging::{self, PageTables, PagingError};
 use crate::ram::{Memory, OutOfFrames, PAGE, Phys, Ram, StalePage, Virt};
 use std::ops::Range;
 
@@ -24,13 +24,13 @@ pub struct AddressSpace {
     pub(super) heap_end: Virt,
     /// What is mapped from now on is locked (MCL_FUTURE).
     pub(crate) locks_future: bool,
-    ahead: Ahead,
+    pub(super) ahead: Ahead,
 }
 
 /// Which pages are copied ahead of the store that would fault for them: those behind the page that was copied last, if the
 /// program walks through its memory.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ahead {
+pub(super) struct Ahead {
     /// The page behind the last that was copied.
     next: Virt,
     /// How many were copied at once.
@@ -99,55 +99,6 @@ impl AddressSpace {
     #[must_use]
     pub fn root(&self) -> Phys {
         self.tables.root()
-    }
-
-    /// A second address space with the same content: private pages are copied when one of the two writes to them, shared ones
-    /// stay shared.
-    ///
-    /// # Errors
-    /// When all frames are in use; then there is no second one, and this one is as it was.
-    pub fn fork(&mut self, memory: &mut Memory) -> Result<AddressSpace, SpaceError> {
-        let tables = self.fork_tables(memory, true)?;
-        let (mappings, mut sites) = (self.mappings.forked(), self.sites.clone());
-        for (start, mapping) in self.mappings.iter().filter(|(_, mapping)| mapping.attributes.not_forked) {
-            sites.remove(&(start..mapping.end));
-        }
-        let (heap, heap_end) = (self.heap, self.heap_end);
-        let ahead = Ahead::default();
-        Ok(AddressSpace { mappings, sites, tables, heap, heap_end, locks_future: false, ahead })
-    }
-
-    /// The same as it is, for a checkpoint: what a fork leaves out is in it.
-    ///
-    /// # Errors
-    /// As [`AddressSpace::fork`].
-    pub fn twin(&mut self, memory: &mut Memory) -> Result<AddressSpace, SpaceError> {
-        let tables = self.fork_tables(memory, false)?;
-        let (mappings, sites) = (self.mappings.clone(), self.sites.clone());
-        let (heap, heap_end, locks_future) = (self.heap, self.heap_end, self.locks_future);
-        Ok(AddressSpace { mappings, sites, tables, heap, heap_end, locks_future, ahead: self.ahead })
-    }
-
-    /// Page tables with the same frames; without those that a fork leaves out, if it is one.
-    fn fork_tables(&mut self, memory: &mut Memory, is_fork: bool) -> Result<PageTables, SpaceError> {
-        let mappings = &self.mappings;
-        // Pages come in order, so most are of the mapping of the one before.
-        let (mut known, mut fate) = (0..0, Fate::Copied);
-        let mut fate_of = |page| {
-            if !known.contains(&page) {
-                let found = mappings.find(page);
-                known = found.map_or(0..0, |(start, mapping)| start..mapping.end);
-                fate = found.map_or(Fate::Left, |(_, mapping)| match &mapping.attributes {
-                    it if is_fork && (it.not_forked || it.wiped_on_fork) => Fate::Left,
-                    _ if mapping.backing.is_shared() => Fate::Shared,
-                    _ => Fate::Copied,
-                });
-            }
-            fate
-        };
-        let (tables, stale) = self.tables.fork(memory, &mut fate_of)?;
-        memory.invalidate(stale);
-        Ok(tables)
     }
 
     /// Gives back all that it has of memory. The processor must use other page tables by then.
@@ -317,6 +268,16 @@ impl AddressSpace {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Whether [`AddressSpace::touch`] would need frames to allow the access; not asked of a stack that is to grow, which is small.
+    pub(crate) fn takes_memory(&self, memory: &Memory, address: Virt, access: Access) -> bool {
+        let Some((_, mapping)) = self.mappings.find(address) else { return false };
+        allows(mapping.rights, access)
+            && self.tables.walk(memory.ram(), address).is_none_or(|found| {
+                let writable = found.rights.is_some_and(|rights| rights.write);
+                access == Access::Write && !writable && memory.frames().owners(found.frame) > 1
+            })
     }
 
     /// Makes one page resident; false if its file has ended.

@@ -4,7 +4,7 @@
 //! that out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
 //! [`x87_pointers`] FXSAVE and its like.
 //! [`schedule`] is what happens before the processor runs again, [`preempt`] how a task is interrupted between two
-//! instructions, [`checkpoint`] all of a program as it was. System calls, signals and tasks are [`crate::linux`].
+//! instructions, [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was. System calls, signals and tasks are [`crate::linux`].
 //!
 //! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
 //! loaded.
@@ -14,7 +14,9 @@ mod digests;
 mod excursion;
 pub mod exit;
 pub mod extended_state;
+mod kicker;
 pub mod machine_reads;
+mod oom;
 mod preempt;
 mod schedule;
 pub(crate) mod stored;
@@ -28,8 +30,9 @@ pub use crate::failure::ProcessError;
 use crate::gate::{AtExit, Event, Gate};
 use crate::linux::load::{self, Program};
 use crate::linux::time_of_guest;
-use crate::linux::{Delivery, Guest, Kernel, Last, Spaces, Start, deliver};
+use crate::linux::{Delivery, Guarded, Guest, Kernel, Last, Spaces, Start, deliver};
 use crate::memory::sites::behind_pause;
+use crate::memory::space::Access;
 pub use crate::memory::{AddressSpace, MappingInfo, Rights};
 pub use crate::position::comparable;
 use crate::position::{ARITHMETIC_FLAGS, Position};
@@ -142,6 +145,9 @@ impl Process {
         machine.cpu.set_page_table(space.root());
         machine.cpu.set_regs(&regs)?;
         machine.cpu.set_fpu(&x86::state::Fpu::default())?;
+        if launch.memory != 0 && !gate.replaying() {
+            machine.memory.frames_mut().set_limit(launch.memory);
+        }
         let mut spaces = Spaces::default();
         let space = spaces.insert(space);
         let interrupter = machine.cpu.interrupter();
@@ -168,6 +174,11 @@ impl Process {
             trace: None,
             end: None,
         })
+    }
+
+    /// Keeps the program from these files.
+    pub(crate) fn guard(&mut self, files: Guarded) {
+        self.kernel.guard(files);
     }
 
     /// Runs to the next exit, and serves it.
@@ -263,16 +274,7 @@ impl Process {
         let faults = self.faults.take();
         match action {
             Action::Syscall => self.syscall(),
-            Action::Touch { address, access, exception } => {
-                let space = self.spaces.get_mut(self.space);
-                let copied = self.machine.memory.copied();
-                let touched = space.touch(&mut self.machine.memory, address, access)?;
-                self.copy_faults += u64::from(self.machine.memory.copied() > copied);
-                match touched {
-                    Ok(()) => self.fault_served(exception, faults),
-                    Err(refusal) => self.fault(exit::refused(refusal, exception)),
-                }
-            }
+            Action::Touch { address, access, exception } => self.touch(address, access, exception, faults),
             Action::MachineRead => self.machine_read(),
             Action::Signal(death) => {
                 if exit::is_32_bit_call(&death) {
@@ -291,6 +293,27 @@ impl Process {
                 let bytes: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
                 Err(ProcessError::NoSemantics { rip: self.machine.cpu.regs().rip, bytes: bytes.join(" ") })
             }
+        }
+    }
+
+    /// Serves a page fault; where there is no memory for it, that comes first.
+    fn touch(
+        &mut self,
+        address: Virt,
+        access: Access,
+        exception: Exception,
+        before: Option<(Exception, Regs, u32)>,
+    ) -> Result<Step, ProcessError> {
+        if self.lacks_memory_for(address, access) {
+            return self.give_way(before.map(|(_, at, _)| at));
+        }
+        let space = self.spaces.get_mut(self.space);
+        let copied = self.machine.memory.copied();
+        let touched = space.touch(&mut self.machine.memory, address, access)?;
+        self.copy_faults += u64::from(self.machine.memory.copied() > copied);
+        match touched {
+            Ok(()) => self.fault_served(exception, before),
+            Err(refusal) => self.fault(exit::refused(refusal, exception)),
         }
     }
 

@@ -9,15 +9,14 @@
 //! `add rax, rbx`; the journal gets the registers and the digest. At replay the software CPU runs the segment, stops each
 //! time it comes to that `add`, and compares.
 
+use super::kicker::Kicker;
 use super::{Process, ProcessError, Step};
 use crate::engine::soft::SoftCpu;
-use crate::engine::{Cpu, EngineKind, Exit, Interrupter, Until};
+use crate::engine::{Cpu, EngineKind, Exit, Until};
 use crate::gate::{Event, GateError, Preemption, Time};
 use crate::linux::Tasks;
 use crate::memory::PageDigests;
 use crate::position::{Offset, Target, comparable};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::time::{Duration, Instant};
 use x86::state::State;
 
 /// Nanoseconds of a slice that one instruction of the software CPU stands for.
@@ -191,10 +190,11 @@ impl Process {
         }
     }
 
-    /// The retired count at which the task is preempted, if something is due at this time.
+    /// The retired count at which the task is preempted, if something is due at this time. It is counted from the last event, at which the
+    /// time is known: from where the caller last looked, it would never be reached.
     fn bound(&self, due: u64) -> u64 {
         let left = due.saturating_sub(self.kernel.now().monotonic).max(SOONEST);
-        let bound = self.retired() + left / PER_INSTRUCTION_UNTIL_DUE;
+        let bound = self.retired_at_event + left / PER_INSTRUCTION_UNTIL_DUE;
         if self.kernel.tasks.any_ready() {
             // By count alone if nothing else is due: random slices end so, too.
             let slice = self.pace.slice_ends.max(self.retired() + 1);
@@ -226,8 +226,7 @@ impl Process {
             return Ok(Step::Running);
         }
         if self.machine.cpu.counters().is_some() {
-            let retired = self.retired() - self.retired_at_event;
-            return if is_signalled { self.preempted(Offset::Retired(retired)) } else { Ok(Step::Running) };
+            return if is_signalled { self.preempted_at_count(now) } else { Ok(Step::Running) };
         }
         if is_signalled && now < due {
             let by = *self.pace.signal_by.get_or_insert(now + SIGNALS_WAIT);
@@ -247,8 +246,20 @@ impl Process {
         self.preempted(Offset::State(target))
     }
 
+    /// The task is preempted where it is; a little later if a page fault of the next instruction has just been served: a replay that
+    /// stops at the count does not come to that.
+    fn preempted_at_count(&mut self, now: u64) -> Result<Step, ProcessError> {
+        let regs = self.machine.cpu.regs();
+        if matches!(&self.faults, Some((_, faulted, _)) if faulted == regs) {
+            self.arm(now + AGAIN);
+            return Ok(Step::Running);
+        }
+        let retired = self.retired() - self.retired_at_event;
+        self.preempted(Offset::Retired(retired))
+    }
+
     /// Whether the instruction at rip repeats: it may be half done, and only here.
-    fn is_inside_rep(&self) -> bool {
+    pub(super) fn is_inside_rep(&self) -> bool {
         let mut bytes = [0; 15];
         let rip = self.machine.cpu.regs().rip;
         (1..=bytes.len()).rev().any(|len| self.read_memory(rip, &mut bytes[..len]));
@@ -258,7 +269,7 @@ impl Process {
     }
 
     /// The state of the loaded task, to be found again, with all its flags: the program may be about to look at them.
-    fn target(&self) -> Target {
+    pub(super) fn target(&self) -> Target {
         let regs = *self.machine.cpu.regs();
         let memory = self.space().digest(self.machine.memory.ram());
         let base = self.pace.counted_at_event;
@@ -267,9 +278,8 @@ impl Process {
     }
 
     /// Time passes for all, and the task gives the processor away.
-    fn preempted(&mut self, offset: Offset) -> Result<Step, ProcessError> {
+    pub(super) fn preempted(&mut self, offset: Offset) -> Result<Step, ProcessError> {
         self.begin(Event::Preempt(offset))?;
-        self.pace.signal_by = None;
         let (kernel, mut guest) = self.guest();
         kernel.preempted(&mut guest)?;
         self.go_on()
@@ -314,7 +324,7 @@ impl Process {
         let mut pages = None;
         loop {
             let retired = self.retired();
-            if known.is_none_or(|known| known == retired) && self.is_at(target, &mut pages) {
+            if self.is_there(known, target, &mut pages) {
                 self.gate.found(retired - self.retired_at_event);
                 // Flags that an instruction leaves undefined differ between processors: the recording's go on.
                 self.machine.cpu.set_regs(&target.regs)?;
@@ -341,9 +351,16 @@ impl Process {
                         return self.serve_exit(Exit::Budget);
                     }
                 }
+                // A string instruction that repeats is in its midst at its page faults alone.
+                Exit::Exception(_) if self.is_there(known, target, &mut pages) => {}
                 exit => return self.serve_exit(exit),
             }
         }
+    }
+
+    /// Whether the program is in this state, and has come as far as is known.
+    fn is_there(&mut self, known: Option<u64>, target: &Target, pages: &mut Option<PageDigests>) -> bool {
+        known.is_none_or(|known| known == self.retired()) && self.is_at(target, pages)
     }
 
     /// Whether the program is in this state. What its pages were when that was asked before, `pages` keeps: a loop that changes
@@ -440,50 +457,5 @@ impl Process {
     pub fn engine_kind(&self) -> EngineKind {
         let spare = self.pace.spare.as_ref().map(|spare| spare.kind());
         if spare == Some(EngineKind::Kvm) { EngineKind::Kvm } else { self.machine.cpu.kind() }
-    }
-}
-
-/// A thread that kicks a processor at a given time.
-struct Kicker {
-    orders: Sender<Instant>,
-    /// When the next kick comes, by the host's monotonic clock, if one is on its way.
-    armed: Option<u64>,
-}
-
-impl Kicker {
-    fn new(interrupter: Interrupter) -> Kicker {
-        let (orders, received) = mpsc::channel::<Instant>();
-        let wait = move || {
-            let Ok(mut at) = received.recv() else { return };
-            loop {
-                match received.recv_timeout(at.saturating_duration_since(Instant::now())) {
-                    Ok(earlier) => at = at.min(earlier),
-                    Err(RecvTimeoutError::Disconnected) => return,
-                    Err(RecvTimeoutError::Timeout) => {
-                        interrupter.kick();
-                        match received.recv() {
-                            Ok(next) => at = next,
-                            Err(_) => return,
-                        }
-                    }
-                }
-            }
-        };
-        // Without the thread nobody is preempted, as on a machine without timers.
-        if let Err(error) = std::thread::Builder::new().name("kicker".to_owned()).spawn(wait) {
-            tracing::warn!("tasks are not preempted: {error}");
-        }
-        Kicker { orders, armed: None }
-    }
-
-    /// Kicks at this time, unless a kick comes sooner.
-    fn arm(&mut self, at: u64) {
-        if self.armed.is_some_and(|armed| armed <= at) {
-            return;
-        }
-        self.armed = Some(at);
-        let left = Duration::from_nanos(at.saturating_sub(Time::now().monotonic));
-        // A thread that is not there is said when it is made.
-        let _ = self.orders.send(Instant::now() + left);
     }
 }

@@ -56,6 +56,7 @@ impl Process {
     /// Delivers signals, and switches tasks, until one can run in the program; or until all wait, which the next step
     /// sees to.
     pub(super) fn go_on(&mut self) -> Result<Step, ProcessError> {
+        self.kill_if_exhausted()?;
         loop {
             self.kernel.expire(self.kernel.now());
             while self.kernel.tasks.runs()

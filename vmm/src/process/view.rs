@@ -5,6 +5,7 @@ use super::{Process, ProcessError};
 use crate::cpu_model::Model;
 use crate::engine::{Cpu, Interrupter};
 use crate::gate::Gate;
+use crate::linux::{KilledForMemory, Unserved};
 use crate::memory::{AddressSpace, MappingInfo};
 use crate::ram::{Memory, Virt};
 use iced_x86::{Decoder, DecoderOptions};
@@ -93,6 +94,18 @@ impl Process {
     #[must_use]
     pub fn first_died_before(&self) -> bool {
         self.first_death.is_some()
+    }
+
+    /// What the program asked for and was not given, in the order in which it was asked for first.
+    #[must_use]
+    pub fn unserved(&self) -> &[Unserved] {
+        self.kernel.unserved()
+    }
+
+    /// The processes that were killed because memory was used up, in order.
+    #[must_use]
+    pub fn killed_for_memory(&self) -> &[KilledForMemory] {
+        self.kernel.killed_for_memory()
     }
 
     /// Whether the first process has ended and others go on.

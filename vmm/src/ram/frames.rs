@@ -4,7 +4,7 @@ use super::{PAGE, Phys};
 
 /// Every frame is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the guest needs more than the {bytes} bytes of memory that it has; let it use less")]
+#[error("the guest needs more than the {bytes} bytes of memory that it has; give it more with --memory")]
 pub struct OutOfFrames {
     /// The size of guest memory.
     pub bytes: u64,
@@ -16,6 +16,10 @@ pub struct Frames {
     /// The first frame that was never given out; everything above is zero.
     next: Phys,
     end: Phys,
+    /// How many bytes may be in use before memory counts as exhausted.
+    limit: u64,
+    /// How many frames were in use at most.
+    most: u64,
     /// Frames without an owner, below `next`.
     free: Vec<Phys>,
     /// Former page tables: not to be used before the processor has forgotten what it derived from them.
@@ -28,7 +32,8 @@ impl Frames {
     /// All frames from `first` to `end`, both multiples of [`PAGE`].
     #[must_use]
     pub fn new(first: Phys, end: Phys) -> Frames {
-        Frames { next: first, end, free: Vec::new(), quarantine: Vec::new(), owners: Vec::new() }
+        let (free, quarantine, owners) = (Vec::new(), Vec::new(), Vec::new());
+        Frames { next: first, end, limit: end, most: 0, free, quarantine, owners }
     }
 
     /// Keeps the frames below `end` for a processor; they must not have been given out.
@@ -37,24 +42,30 @@ impl Frames {
         self.next = self.next.max(end);
     }
 
+    /// Counts memory as exhausted when so many bytes are in use; what is above is given out all the same, so that a call is served
+    /// to its end.
+    pub fn set_limit(&mut self, bytes: u64) {
+        self.limit = bytes.min(self.end);
+    }
+
     /// A frame with one owner; true if it was used before, so that it may hold anything.
     pub fn take(&mut self) -> Result<(Phys, bool), OutOfFrames> {
         let (frame, used) = match self.free.pop() {
             Some(frame) => (frame, true),
             None => (self.take_fresh()?, false),
         };
-        self.set_owners(frame, 1);
+        self.given(frame);
         Ok((frame, used))
     }
 
     /// A frame that was never used, with one owner.
     pub fn take_fresh(&mut self) -> Result<Phys, OutOfFrames> {
         if self.next >= self.end {
-            return Err(OutOfFrames { bytes: self.end });
+            return Err(self.exhausted());
         }
         let frame = self.next;
         self.next += PAGE;
-        self.set_owners(frame, 1);
+        self.given(frame);
         Ok(frame)
     }
 
@@ -98,16 +109,45 @@ impl Frames {
         self.owners.get(number(frame)).copied().unwrap_or(0)
     }
 
-    /// How many frames could still be given out.
+    /// How many frames could still be given out before memory is exhausted.
     #[must_use]
     pub fn available(&self) -> u64 {
-        self.end.saturating_sub(self.next) / PAGE + (self.free.len() + self.quarantine.len()) as u64
+        (self.limit / PAGE).saturating_sub(self.used())
+    }
+
+    /// Whether as much is in use as may be.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.available() == 0
+    }
+
+    /// The error of that.
+    #[must_use]
+    pub fn exhausted(&self) -> OutOfFrames {
+        OutOfFrames { bytes: self.limit }
+    }
+
+    /// How many bytes may be in use.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// How many bytes were in use at most: what has several owners counts once, and what checkpoints hold counts as well.
+    #[must_use]
+    pub fn most_used(&self) -> u64 {
+        self.most * PAGE
     }
 
     /// How many frames are in use.
     #[must_use]
     pub fn used(&self) -> u64 {
-        self.end / PAGE - self.available()
+        self.next / PAGE - (self.free.len() + self.quarantine.len()) as u64
+    }
+
+    fn given(&mut self, frame: Phys) {
+        self.set_owners(frame, 1);
+        self.most = self.most.max(self.used());
     }
 
     fn set_owners(&mut self, frame: Phys, owners: u32) {
@@ -137,6 +177,22 @@ mod tests {
         assert_eq!(frames.owners(frame), 1);
         frames.release(frame);
         assert_eq!(frames.take().unwrap(), (frame, true));
+    }
+
+    #[test]
+    fn memory_is_exhausted_at_its_limit_and_goes_on_behind_it() {
+        let mut frames = Frames::new(PAGE, 8 * PAGE);
+        frames.set_limit(3 * PAGE);
+        let (first, _) = frames.take().unwrap();
+        assert_eq!((frames.available(), frames.is_exhausted()), (1, false));
+        frames.share(first);
+        assert!(!frames.is_exhausted(), "a frame counts once");
+        frames.take().unwrap();
+        frames.take().unwrap();
+        assert!(frames.is_exhausted());
+        frames.release(first);
+        frames.release(first);
+        assert_eq!((frames.used(), frames.most_used()), (3, 4 * PAGE));
     }
 
     #[test]

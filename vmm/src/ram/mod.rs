@@ -35,6 +35,27 @@ pub const PAGE_LEN: usize = 4096;
 /// starts at once.
 const POPULATE: u64 = 4 << 20;
 
+/// How much memory a replay's guest may use, in bytes: whatever a recorder's may, and room for what the replay keeps besides.
+#[must_use]
+pub fn for_replay() -> u64 {
+    const LEAST: u64 = 4 << 30;
+    crate::host::memory().max(LEAST) / PAGE * PAGE
+}
+
+/// How much memory a recorded guest may use unless it is said: three quarters of what this process may.
+#[must_use]
+pub fn for_recording() -> u64 {
+    crate::host::memory() / 4 * 3 / PAGE * PAGE
+}
+
+/// How much memory there has to be for a recorded guest that may use `limit` bytes: the call in which it uses them up is served to
+/// its end before a process is killed for that.
+#[must_use]
+pub fn with_reserve(limit: u64) -> u64 {
+    const LEAST: u64 = 128 << 20;
+    limit.saturating_add(limit / 4).saturating_add(LEAST) / PAGE * PAGE
+}
+
 /// A page whose translation was withdrawn, narrowed or moved to another frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StalePage {

@@ -276,9 +276,12 @@ pub enum Reach {
 }
 
 /// What a processor in ring 3 makes of the page of `va` under the tables at `root`: rights are the least that
-/// any level grants.
+/// any level grants. The pages of another processor's own, in the upper half, are not there for this one.
 #[must_use]
 pub fn translate_user(ram: &Ram, root: Phys, va: Virt) -> Reach {
+    if va >= USER_END {
+        return Reach::Absent;
+    }
     let mut table = root;
     let mut all = WRITE | USER;
     let mut no_execute = 0;

@@ -41,9 +41,9 @@ rows! {
     232 epoll_wait(epfd: Fd, events: Out(ResultTimes(2, &EPOLL_EVENT)), maxevents: Int,
         timeout: Int) -> Size, Mixed;
     233 epoll_ctl(epfd: Fd, op: Enum(EPOLL_OPERATION), fd: Fd, event: In(Struct(&EPOLL_EVENT))) -> Int, Mixed;
-    253 inotify_init() -> Fd, Missing;
-    254 inotify_add_watch(fd: Fd, pathname: Path, mask: Flags(&INOTIFY)) -> Int, Missing;
-    255 inotify_rm_watch(fd: Fd, wd: Int) -> Int, Missing;
+    253 inotify_init() -> Fd, Mixed;
+    254 inotify_add_watch(fd: Fd, pathname: Path, mask: Flags(&INOTIFY)) -> Int, Mixed;
+    255 inotify_rm_watch(fd: Fd, wd: Int) -> Int, Mixed;
     270 pselect6(nfds: Int, readfds: InOut(Bits(0)), writefds: InOut(Bits(0)), exceptfds: InOut(Bits(0)),
         timeout: InOut(Struct(&TIMESPEC)), sigmask: In(Struct(&SIGSET_ARGUMENT))) -> Size, Mixed;
     271 ppoll(fds: InOut(ArgTimes(1, &POLLFD)), nfds: Unsigned, timeout: InOut(Struct(&TIMESPEC)),
@@ -61,7 +61,7 @@ rows! {
     291 epoll_create1(flags: Flags(&EPOLL_CREATE)) -> Fd, Mixed;
     292 dup3(oldfd: Fd, newfd: Fd, flags: Flags(&PIPE)) -> Fd, Ours;
     293 pipe2(pipefd: Out(Struct(&TWO_FDS)), flags: Flags(&PIPE)) -> Int, Mixed;
-    294 inotify_init1(flags: Flags(&INOTIFY_INIT)) -> Fd, Missing;
+    294 inotify_init1(flags: Flags(&INOTIFY_INIT)) -> Fd, Mixed;
     300 fanotify_init(flags: Hex, event_f_flags: Flags(&OPEN)) -> Fd, Missing;
     301 fanotify_mark(fanotify_fd: Fd, flags: Hex, mask: Hex, dirfd: DirFd, pathname: Path) -> Int, Missing;
     319 memfd_create(name: Path, flags: Flags(&MEMFD)) -> Fd, Mixed;

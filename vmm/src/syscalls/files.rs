@@ -11,14 +11,11 @@ use super::shape::Kind::{
     By, Device, DirFd, Enum, Fd, FileType, Flags, Hex, Id, In, InOut, Int, Mode, Off, Out, Path, Size,
     Unsigned,
 };
-use super::shape::Served::{Fixed, Host, Missing, Mixed, Ours};
+use super::shape::Served::{Host, Missing, Mixed, Ours};
 use super::structs::{
     BYTE, BYTES, CACHE_RANGE, CACHESTAT, FILE_HANDLE, INT, LONG, OPEN_HOW, STAT, STATFS, STATX, TIMESPECS,
     TIMEVALS, UTIMBUF,
 };
-
-const ATTRIBUTES: &str = "no file has extended attributes";
-const COPIES: &str = "programs go on with read and write";
 
 rows! {
     0 read(fd: Fd, buf: Out(Result(2)), count: Size) -> Size, Mixed;
@@ -64,22 +61,22 @@ rows! {
     138 fstatfs(fd: Fd, buf: Out(Struct(&STATFS))) -> Int, Host;
     162 sync() -> Int, Mixed;
     187 readahead(fd: Fd, offset: Off, count: Size) -> Int, Host;
-    188 setxattr(path: Path, name: Path, value: In(Arg(3)), size: Size, flags: Flags(&XATTR)) -> Int, Missing;
+    188 setxattr(path: Path, name: Path, value: In(Arg(3)), size: Size, flags: Flags(&XATTR)) -> Int, Mixed;
     189 lsetxattr(path: Path, name: Path, value: In(Arg(3)), size: Size, flags: Flags(&XATTR)) -> Int,
-        Missing;
-    190 fsetxattr(fd: Fd, name: Path, value: In(Arg(3)), size: Size, flags: Flags(&XATTR)) -> Int, Missing;
+        Mixed;
+    190 fsetxattr(fd: Fd, name: Path, value: In(Arg(3)), size: Size, flags: Flags(&XATTR)) -> Int, Mixed;
     191 getxattr(path: Path, name: Path, value: Out(Result(3)),
-        size: Size) -> Size, Fixed(libc::ENODATA, ATTRIBUTES);
+        size: Size) -> Size, Mixed;
     192 lgetxattr(path: Path, name: Path, value: Out(Result(3)),
-        size: Size) -> Size, Fixed(libc::ENODATA, ATTRIBUTES);
+        size: Size) -> Size, Mixed;
     193 fgetxattr(fd: Fd, name: Path, value: Out(Result(3)),
-        size: Size) -> Size, Fixed(libc::ENODATA, ATTRIBUTES);
-    194 listxattr(path: Path, list: Out(Result(2)), size: Size) -> Size, Fixed(0, ATTRIBUTES);
-    195 llistxattr(path: Path, list: Out(Result(2)), size: Size) -> Size, Fixed(0, ATTRIBUTES);
-    196 flistxattr(fd: Fd, list: Out(Result(2)), size: Size) -> Size, Fixed(0, ATTRIBUTES);
-    197 removexattr(path: Path, name: Path) -> Int, Missing;
-    198 lremovexattr(path: Path, name: Path) -> Int, Missing;
-    199 fremovexattr(fd: Fd, name: Path) -> Int, Missing;
+        size: Size) -> Size, Mixed;
+    194 listxattr(path: Path, list: Out(Result(2)), size: Size) -> Size, Mixed;
+    195 llistxattr(path: Path, list: Out(Result(2)), size: Size) -> Size, Mixed;
+    196 flistxattr(fd: Fd, list: Out(Result(2)), size: Size) -> Size, Mixed;
+    197 removexattr(path: Path, name: Path) -> Int, Mixed;
+    198 lremovexattr(path: Path, name: Path) -> Int, Mixed;
+    199 fremovexattr(fd: Fd, name: Path) -> Int, Mixed;
     217 getdents64(fd: Fd, dirp: Out(ResultTimes(2, &BYTES)), count: Size) -> Size, Host;
     221 fadvise64(fd: Fd, offset: Off, len: Size, advice: Enum(FADVICE)) -> Int, Host;
     235 utimes(filename: Path, times: In(Struct(&TIMEVALS))) -> Int, Host;
@@ -98,8 +95,8 @@ rows! {
     268 fchmodat(dirfd: DirFd, pathname: Path, mode: Mode) -> Int, Host;
     269 faccessat(dirfd: DirFd, pathname: Path, mode: Flags(&ACCESS)) -> Int, Host;
     275 splice(fd_in: Fd, off_in: InOut(Struct(&LONG)), fd_out: Fd, off_out: InOut(Struct(&LONG)),
-        len: Size, flags: Flags(&SPLICE)) -> Size, Missing;
-    276 tee(fd_in: Fd, fd_out: Fd, len: Size, flags: Flags(&SPLICE)) -> Size, Missing;
+        len: Size, flags: Flags(&SPLICE)) -> Size, Mixed;
+    276 tee(fd_in: Fd, fd_out: Fd, len: Size, flags: Flags(&SPLICE)) -> Size, Mixed;
     277 sync_file_range(fd: Fd, offset: Off, nbytes: Off, flags: Flags(&SYNC_RANGE)) -> Int, Mixed;
     280 utimensat(dirfd: DirFd, pathname: Path, times: In(Struct(&TIMESPECS)),
         flags: Flags(&AT)) -> Int, Host;
@@ -113,7 +110,7 @@ rows! {
     316 renameat2(olddirfd: DirFd, oldpath: Path, newdirfd: DirFd, newpath: Path,
         flags: Flags(&RENAME)) -> Int, Host;
     326 copy_file_range(fd_in: Fd, off_in: InOut(Struct(&LONG)), fd_out: Fd, off_out: InOut(Struct(&LONG)),
-        len: Size, flags: Hex) -> Size, Fixed(libc::ENOSYS, COPIES);
+        len: Size, flags: Hex) -> Size, Mixed;
     327 preadv2(fd: Fd, iov: Out(Iovec(2)), iovcnt: Int, offset: Off, offset_high: Off,
         flags: Flags(&RWF)) -> Size, Mixed;
     328 pwritev2(fd: Fd, iov: In(Iovec(2)), iovcnt: Int, offset: Off, offset_high: Off,
@@ -123,6 +120,6 @@ rows! {
     437 openat2(dirfd: DirFd, pathname: Path, how: In(Sized(&OPEN_HOW, 3)), size: Size) -> Fd, Mixed;
     439 faccessat2(dirfd: DirFd, pathname: Path, mode: Flags(&ACCESS), flags: Flags(&ACCESS_AT)) -> Int, Host;
     451 cachestat(fd: Fd, range: In(Struct(&CACHE_RANGE)), cstat: Out(Struct(&CACHESTAT)),
-        flags: Unsigned) -> Int, Missing;
-    452 fchmodat2(dirfd: DirFd, pathname: Path, mode: Mode, flags: Flags(&AT)) -> Int, Missing;
+        flags: Unsigned) -> Int, Host;
+    452 fchmodat2(dirfd: DirFd, pathname: Path, mode: Mode, flags: Flags(&AT)) -> Int, Host;
 }

@@ -80,7 +80,7 @@ rows! {
     424 pidfd_send_signal(pidfd: Fd, sig: Signal, info: In(Struct(&SIGINFO)), flags: Hex) -> Int, Ours;
     434 pidfd_open(pid: Pid, flags: Flags(&PIDFD)) -> Fd, Mixed;
     435 clone3(cl_args: InOut(Sized(&CLONE_ARGS, 1)), size: Size) -> Int, Ours, Task;
-    438 pidfd_getfd(pidfd: Fd, targetfd: Fd, flags: Hex) -> Fd, Missing;
+    438 pidfd_getfd(pidfd: Fd, targetfd: Fd, flags: Hex) -> Fd, Ours;
     448 process_mrelease(pidfd: Fd, flags: Hex) -> Int, Missing;
     449 futex_waitv(waiters: In(ArgTimes(1, &FUTEX_WAITV)), nr_futexes: Unsigned, flags: Hex,
         timeout: In(Struct(&TIMESPEC)), clockid: Clock) -> Int, Ours;

@@ -158,7 +158,7 @@ pub(super) static CPUS: Struct = shown("cpu_set_t", 8, Form::Members);
 pub(super) static CPUS_BYTES: Struct = shown("cpu_set_t", 1, Form::Members);
 
 opaque! {
-    ATTR "attr" 64, CACHESTAT "cachestat" 32, CACHE_RANGE "cachestat_range" 16,
+    ATTR "attr" 64, CACHESTAT "cachestat" 40, CACHE_RANGE "cachestat_range" 16,
     CAP_DATA "cap_user_data" 24, CAP_HEADER "cap_user_header" 8, FILE_HANDLE "file_handle" 8,
     FUTEX_WAITV "futex_waitv" 24, IO_EVENT "io_event" 32, IO_URING_PARAMS "io_uring_params" 120,
     KEXEC_SEGMENT "kexec_segment" 32, LANDLOCK_ATTR "landlock_ruleset_attr" 16, LSM_CONTEXT "lsm_ctx" 32,

@@ -7,7 +7,7 @@ use super::shape::Extent::{
     Arg, ArgTimes, Iovec, PointedBy, Result, ResultTimes, Sized, String, Struct, Unknown,
 };
 use super::shape::Kind::{Address, DirFd, Fd, Flags, Hex, In, InOut, Int, Out, Path, Pid, Size, Unsigned};
-use super::shape::Served::Missing;
+use super::shape::Served::{Missing, Mixed};
 use super::structs::{
     ATTR, KEXEC_SEGMENT, LANDLOCK_ATTR, LSM_CONTEXT, MNT_ID_REQ, MOUNT_ATTR, PERF_ATTR, STATMOUNT, UNSIGNED,
     USTAT, WORD, WORDS,
@@ -22,7 +22,7 @@ rows! {
     154 modify_ldt(func: Int, ptr: Out(Result(2)), bytecount: Size) -> Int, Missing, Registers;
     155 pivot_root(new_root: Path, put_old: Path) -> Int, Missing;
     156 _sysctl(args: Address) -> Int, Missing;
-    161 chroot(path: Path) -> Int, Missing;
+    161 chroot(path: Path) -> Int, Mixed;
     163 acct(filename: Path) -> Int, Missing;
     165 mount(source: Path, target: Path, filesystemtype: Path, mountflags: Flags(&MOUNT),
         data: Address) -> Int, Missing;
@@ -55,7 +55,7 @@ rows! {
     248 add_key(kind: Path, description: Path, payload: In(Arg(3)), plen: Size, keyring: Int) -> Int, Missing;
     249 request_key(kind: Path, description: Path, callout_info: Path, dest_keyring: Int) -> Int, Missing;
     250 keyctl(operation: Int, arg2: Hex, arg3: Hex, arg4: Hex, arg5: Hex) -> Int, Missing, Memory;
-    278 vmsplice(fd: Fd, iov: In(Iovec(2)), nr_segs: Size, flags: Flags(&SPLICE)) -> Size, Missing, Memory;
+    278 vmsplice(fd: Fd, iov: In(Iovec(2)), nr_segs: Size, flags: Flags(&SPLICE)) -> Size, Mixed;
     298 perf_event_open(attr: In(Struct(&PERF_ATTR)), pid: Pid, cpu: Int, group_fd: Fd, flags: Hex) -> Fd,
         Missing;
     313 finit_module(fd: Fd, param_values: In(String), flags: Hex) -> Int, Missing;

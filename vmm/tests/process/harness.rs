@@ -11,7 +11,7 @@ use vmm::cpu_model::Model;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 use vmm::gate::{Event, Gate, GateError, Input, Preemption, Time};
 use vmm::launch::launch_here;
-use vmm::process::{Launch, Parents, Process, Step, Streams, comparable};
+use vmm::process::{Capabilities, Launch, Parents, Process, Step, Streams, comparable};
 use x86::state::Regs;
 
 /// Guest memory: much more than any of the programs touches.
@@ -119,6 +119,14 @@ impl Gate for MemoryGate {
         self.next.is_some()
     }
 
+    fn victim(&mut self, worst: Option<i32>) -> Result<Option<i32>, GateError> {
+        let Some(next) = self.next else { return Ok(worst) };
+        Ok(match self.shared.borrow().journal.get(next) {
+            Some(Entry::Begin(Event::OutOfMemory(pid), ..)) => Some(*pid),
+            _ => None,
+        })
+    }
+
     fn preemption(&mut self) -> Result<Option<Preemption>, GateError> {
         let Some(next) = self.next else { return Ok(None) };
         Ok(match self.shared.borrow().journal.get(next) {
@@ -158,6 +166,10 @@ pub(crate) struct Run {
     pub(crate) directory: PathBuf,
     /// The processor that it sees.
     pub(crate) cpu: Model,
+    /// How much memory it may use; zero for all that there is.
+    pub(crate) memory: u64,
+    /// It has root's capabilities, whoever runs the tests.
+    pub(crate) privileged: bool,
 }
 
 impl Run {
@@ -166,7 +178,9 @@ impl Run {
         let name = program.file_name().expect("a file").to_string_lossy().into_owned();
         let argv = std::iter::once(name).chain(arguments.iter().map(|text| (*text).to_owned())).collect();
         let directory = std::env::temp_dir();
-        Run { program: program.to_owned(), argv, stdin: Vec::new(), directory, cpu: Model::V2 }
+        let program = program.to_owned();
+        let stdin = Vec::new();
+        Run { program, argv, stdin, directory, cpu: Model::V2, memory: 0, privileged: false }
     }
 
     fn launch(&self) -> Launch {
@@ -181,11 +195,13 @@ impl Run {
             cwd: self.directory.to_string_lossy().into_owned().into_bytes(),
             pid: PID,
             parents: Parents { parent: PID - 1, group: PID, session: PID },
+            terminal: None,
             umask: 0o22,
             cpu: self.cpu,
             ids: here.ids,
             groups: here.groups,
-            capabilities: here.capabilities,
+            capabilities: if self.privileged { Capabilities::usual(true) } else { here.capabilities },
+            memory: self.memory,
             ..Launch::default()
         }
     }

@@ -2,10 +2,10 @@
 //! is put into the journal of one that has none.
 
 use crate::harness::{Compiled, compiled, engines, machine};
-use std::path::Path;
+use crate::journals::{all_records, write_records};
 use vmm::engine::EngineKind;
 use vmm::gate::Event;
-use vmm::journal::{Header, Reader, Record, frame};
+use vmm::journal::Record;
 use vmm::position::{Offset, Position};
 use vmm::recording::Recording;
 use vmm::timeline::Timeline;
@@ -16,7 +16,7 @@ const COUNTS: &str = r#"
     static volatile unsigned long counts[2][16];
     static void *count(void *own) {
         volatile unsigned long *at = own;
-        while (*at < 6000000) __asm__ volatile("incq %0" : "+m"(*at));
+        while (*at < 40000000) __asm__ volatile("incq %0" : "+m"(*at));
         return 0;
     }
     int main(void) {
@@ -27,20 +27,6 @@ const COUNTS: &str = r#"
         pthread_join(other, 0);
         return 0;
     }"#;
-
-fn all_records(path: &Path) -> (Header, Vec<Record>) {
-    let mut reader = Reader::open(path).unwrap();
-    let header = reader.header().clone();
-    (header, std::iter::from_fn(|| reader.take().unwrap()).collect())
-}
-
-fn write_records(path: &Path, header: &Header, records: &[Record]) {
-    let mut bytes = Vec::new();
-    records.iter().for_each(|record| record.encode(&mut bytes));
-    let file =
-        [frame::preamble(), frame::pack(0, &header.encode()).unwrap(), frame::pack(1, &bytes).unwrap()];
-    std::fs::write(path, file.concat()).unwrap();
-}
 
 /// How many conditional branches retired before each event.
 fn branches(recording: &Recording, events: u64) -> Vec<u64> {

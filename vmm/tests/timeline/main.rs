@@ -3,6 +3,8 @@
 mod counted;
 mod flight;
 mod harness;
+#[path = "../support/journals.rs"]
+mod journals;
 mod retracing;
 mod seeking;
 mod stored;

@@ -13,7 +13,7 @@ use vmm::replay::Replay;
 use vmm::timeline::{Pace, Timeline};
 
 /// As often as they can be written.
-const ALWAYS: Rate = Rate { every: Duration::ZERO, share: 0, most: u64::MAX };
+const ALWAYS: Rate = Rate { every: Duration::ZERO, share: 0, most: u64::MAX, room: u64::MAX };
 /// No checkpoint is kept in memory.
 const NEVER: Pace = Pace { nearest: Duration::from_micros(1), share: u32::MAX };
 

@@ -34,6 +34,13 @@ pub(super) fn futex(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
     }
     let half = |word: u64| u32::from_le_bytes(int(word).to_le_bytes());
     let count = |word: u64| usize::try_from(int(word)).unwrap_or(0);
+    if operation & libc::FUTEX_PRIVATE_FLAG == 0 {
+        reach(guest, command, [address, second])?;
+    }
+    let requeues = [libc::FUTEX_REQUEUE, libc::FUTEX_CMP_REQUEUE, libc::FUTEX_CMP_REQUEUE_PI];
+    if requeues.contains(&command) && (int(value) < 0 || int(fourth) < 0) {
+        return errno(libc::EINVAL);
+    }
     match command {
         libc::FUTEX_WAIT => {
             let deadline = kernel.deadline(guest, fourth)?;
@@ -78,6 +85,19 @@ pub(super) fn futex(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
             pi::requeue(kernel, guest, address, second, count(fourth))
         }
         _ => errno(libc::ENOSYS),
+    }
+}
+
+/// A futex that others may share is found by the memory that it is in, which must be there; one of the process's own is but an
+/// address. Those who wait have read theirs, and may find it gone when they are woken.
+fn reach(guest: &mut Guest<'_>, command: i32, [first, second]: [Virt; 2]) -> Served<()> {
+    match command {
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => word_at(guest, first).map(drop),
+        libc::FUTEX_WAKE_OP | libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => {
+            word_at(guest, first)?;
+            word_at(guest, second).map(drop)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -275,7 +275,7 @@ pub(in crate::linux) fn waits(file: RawFd) -> bool {
 }
 
 /// Calls while nothing that is done on a file waits.
-fn without_waiting(file: RawFd, call: impl FnOnce() -> i64) -> i64 {
+pub(super) fn without_waiting(file: RawFd, call: impl FnOnce() -> i64) -> i64 {
     let flags = fcntl(file, libc::F_GETFL, 0);
     let waits = flags >= 0 && flags & i64::from(libc::O_NONBLOCK) == 0;
     if waits {

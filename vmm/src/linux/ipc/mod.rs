@@ -20,7 +20,7 @@ use crate::memory::object::ObjectId;
 use crate::plain::plain;
 use crate::ram::Memory;
 use permission::{Permission, Who};
-use registry::Registry;
+use registry::{Entry, Registry};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 use super::super::wait::{Interrupted, On, Wait, Why, wait};
 use super::super::{Guest, Kernel, Served, errno, long, word};
 use super::{
-    Awaits, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number,
+    Awaits, Entry, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number,
 };
 use crate::plain::plain;
 use crate::ram::Virt;
@@ -236,6 +236,20 @@ fn info(kernel: &Kernel, guest: &mut Guest<'_>, command: i32, address: Virt) -> 
     }
     guest.write(address, &record.bytes)?;
     Ok(number(queues.last_place()))
+}
+
+/// /proc/sysvipc/msg.
+pub(in super::super) fn listing(kernel: &mut Kernel, _: &mut Guest<'_>) -> Served<Vec<u8>> {
+    let mut text = "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n".to_owned();
+    for (id, Entry { permission, it }) in kernel.ipc.messages.iter() {
+        let (Permission { key, mode, .. }, ids) = (permission, permission.shown());
+        let ([sent, received, changed], [sender, receiver]) = (it.times, it.last);
+        let (bytes, count) = (it.bytes(), it.messages.len());
+        text += &format!(
+            "{key:10} {id:10}  {mode:4o}  {bytes:10} {count:10} {sender:5} {receiver:5} {ids} {sent:10} {received:10} {changed:10}\n"
+        );
+    }
+    Ok(text.into_bytes())
 }
 
 #[cfg(test)]

@@ -52,6 +52,12 @@ impl Permission {
         Permission { key, owner: ids, creator: ids, mode: flags.unsigned_abs() & RIGHTS, sequence: 0 }
     }
 
+    /// Owner and creator, as /proc/sysvipc shows them.
+    pub(super) fn shown(&self) -> String {
+        let [[uid, gid], [creator, creators_group]] = [self.owner, self.creator];
+        format!("{uid:5} {gid:5} {creator:5} {creators_group:5}")
+    }
+
     /// That somebody may do what the bits of `wanted` say, those for the owner, the group or all others.
     pub(super) fn allows(&self, who: &Who<'_>, wanted: i32) -> Served<()> {
         let wanted = wanted.unsigned_abs();

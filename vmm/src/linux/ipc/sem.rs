@@ -6,7 +6,7 @@
 use super::super::wait::{Deadline, Interrupted, On, Wait, Why, wait};
 use super::super::{Guest, Kernel, Served, errno, int};
 use super::{
-    Awaits, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number,
+    Awaits, Entry, IPC_INFO, IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number,
 };
 use crate::plain::{plain, shared};
 use crate::ram::Virt;
@@ -377,4 +377,17 @@ fn info(kernel: &Kernel, guest: &mut Guest<'_>, command: i32, address: Virt) -> 
     }
     guest.write(address, &record.bytes)?;
     Ok(number(sets.last_place()))
+}
+
+/// /proc/sysvipc/sem.
+pub(in super::super) fn listing(kernel: &mut Kernel, _: &mut Guest<'_>) -> Served<Vec<u8>> {
+    let mut text =
+        "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime\n".to_owned();
+    for (id, Entry { permission, it }) in kernel.ipc.sets.iter() {
+        let (Permission { key, mode, .. }, ids) = (permission, permission.shown());
+        let Set { all, operated, changed } = it;
+        let count = all.len();
+        text += &format!("{key:10} {id:10}  {mode:4o} {count:10} {ids} {operated:10} {changed:10}\n");
+    }
+    Ok(text.into_bytes())
 }

@@ -3,7 +3,7 @@
 use super::super::memory::unmap;
 use super::super::sharing::new_object;
 use super::super::{Guest, Kernel, Served, errno};
-use super::{IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number};
+use super::{Entry, IPC_INFO, IPC_RMID, IPC_SET, IPC_STAT, Permission, READ, Record, WRITE, number};
 use crate::memory::Rights;
 use crate::memory::layout::{USER_END, USER_START};
 use crate::memory::object::{Object, ObjectId};
@@ -245,4 +245,21 @@ fn info(kernel: &Kernel, guest: &mut Guest<'_>, command: i32, address: Virt) -> 
     };
     guest.write(address, &record.bytes)?;
     Ok(number(segments.last_place()))
+}
+
+/// /proc/sysvipc/shm.
+pub(in super::super) fn listing(kernel: &mut Kernel, guest: &mut Guest<'_>) -> Served<Vec<u8>> {
+    let mut text = "       key      shmid perms                  size  cpid  lpid nattch   uid   gid  cuid  cgid      atime      dtime      ctime                   rss                  swap\n".to_owned();
+    for (id, Entry { permission, it }) in kernel.ipc.segments.iter() {
+        let (Permission { key, mode, .. }, ids) = (permission, permission.shown());
+        let Segment { size, object, times: [attach, detach, change], creator, last, .. } = it;
+        let attached = attached(guest, object.id);
+        let resident = guest.memory.object_pages(object.id, 0).count() as u64 * PAGE;
+        text += &format!(
+            "{key:10} {id:10}  {mode:4o} {size:21} {creator:5} {last:5}  {attached:5} {ids} {attach:10} {detach:10} {change:10} \
+             {resident:21} {:21}\n",
+            0
+        );
+    }
+    Ok(text.into_bytes())
 }

@@ -31,6 +31,9 @@ pub(super) use sync::msync;
 
 /// Largest file contents that are taken into a mapping.
 const LARGEST_FILE: u64 = 1 << 30;
+/// How a file is open (F_GETFL), and that it is for writing alone.
+const ACCESS: i64 = libc::O_ACCMODE as i64;
+const WRITES: i64 = libc::O_WRONLY as i64;
 /// Which of a process's limits is that of its address space.
 const RLIMIT_AS: usize = 9;
 
@@ -53,7 +56,7 @@ fn rights(protection: i32) -> Rights {
 
 pub(super) fn brk(kernel: &Kernel, guest: &mut Guest<'_>, end: Virt) -> Served {
     let now = guest.space().heap().end;
-    if end > now && has_room(kernel, guest, end - now).is_err() {
+    if end > now && (has_room(kernel, guest, end - now).is_err() || kernel.overcommits(end - now)) {
         return Ok(now);
     }
     let (space, memory) = guest.both();
@@ -68,6 +71,14 @@ fn has_room(kernel: &Kernel, guest: &Guest<'_>, more: u64) -> Served<()> {
     }
     let used: u64 = guest.space().mappings().iter().map(|(start, mapping)| mapping.end - start).sum();
     if used.saturating_add(more) > limit { errno(libc::ENOMEM) } else { Ok(()) }
+}
+
+impl Kernel {
+    /// Whether so many bytes at once are more than there can ever be: what Linux refuses unless it is told to
+    /// (`vm.overcommit_memory` 0).
+    fn overcommits(&self, bytes: u64) -> bool {
+        self.memory != 0 && bytes > self.memory
+    }
 }
 
 /// What mmap is asked for.
@@ -104,6 +115,9 @@ const KNOWN_FLAGS: i32 = libc::MAP_TYPE
     | libc::MAP_HUGETLB
     | libc::MAP_FIXED_NOREPLACE;
 
+/// Where MAP_32BIT puts mappings (`find_start_end` of arch/x86/kernel/sys_x86_64.c).
+const IN_32_BITS: Range<Virt> = 0x4000_0000..0x8000_0000;
+
 pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     let [address, length, protection, flags, descriptor, offset] = *a;
     let (rights, flags) = (rights(int(protection)), int(flags));
@@ -118,6 +132,10 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
     if guest.space().mappings().len() >= MAPPINGS_LIMIT {
         return errno(libc::ENOMEM);
     }
+    if flags & libc::MAP_HUGETLB != 0 {
+        // As where no huge pages are set aside.
+        return errno(if file.is_some() { libc::EINVAL } else { libc::ENOMEM });
+    }
     let wanted = Wanted { rights, flags, offset, range: place(guest, address, length, flags)? };
     let checked = match flags & libc::MAP_TYPE {
         libc::MAP_SHARED_VALIDATE if file.is_some() && flags & !KNOWN_FLAGS != 0 => errno(libc::EOPNOTSUPP),
@@ -129,7 +147,12 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
     if wanted.has(libc::MAP_GROWSDOWN) && (file.is_some() || wanted.is_shared()) {
         return errno(libc::EINVAL);
     }
-    has_room(kernel, guest, wanted.range.end - wanted.range.start)?;
+    let length = wanted.range.end - wanted.range.start;
+    has_room(kernel, guest, length)?;
+    let counts = file.is_none() && (wanted.rights.write || wanted.is_shared());
+    if counts && !wanted.has(libc::MAP_NORESERVE) && kernel.overcommits(length) {
+        return errno(libc::ENOMEM);
+    }
     let locked = wanted.has(libc::MAP_LOCKED) || guest.space().locks_future;
     if locked {
         lock::may_lock(kernel, guest, wanted.range.end - wanted.range.start)?;
@@ -191,7 +214,11 @@ fn place(guest: &Guest<'_>, address: Virt, length: u64, flags: i32) -> Served<Ra
     {
         return Ok(range);
     }
-    match guest.space().gap(length) {
+    let gap = match flags & libc::MAP_32BIT {
+        0 => guest.space().gap(length),
+        _ => guest.space().mappings().highest_gap(length, &IN_32_BITS),
+    };
+    match gap {
         Some(start) => Ok(start..start + length),
         None => errno(libc::ENOMEM),
     }
@@ -212,7 +239,9 @@ fn file_backing(
     let mut attributes = Attributes::default();
     if wanted.is_shared() {
         match kernel.shared_file(guest, file, (offset, length), wanted.rights)? {
-            File::Zero => return Ok((kernel.anonymous_backing(guest.memory, length), attributes)),
+            File::Zero(attributes) => {
+                return Ok((kernel.anonymous_backing(guest.memory, length), attributes));
+            }
             // Code is rewritten in copies only. As nobody may write here, this is one.
             File::Regular(_, found) if wanted.rights.execute && found.never_written => attributes = found,
             File::Regular(backing, attributes) => return Ok((backing, attributes)),
@@ -228,7 +257,15 @@ fn file_backing(
 
 /// Up to `length` bytes of a file from `offset` on.
 fn file_content(guest: &mut Guest<'_>, file: i32, offset: u64, length: u64) -> Served<Arc<FileContent>> {
-    content(guest, file, length, &mut || read_all(file, offset, length))
+    content(guest, file, length, &mut || match read_all(file, offset, length) {
+        // A file that is open for writing alone.
+        Err(error)
+            if error == -i64::from(libc::EBADF) && host::fcntl(file, libc::F_GETFL, 0) & ACCESS == WRITES =>
+        {
+            Err(-i64::from(libc::EACCES))
+        }
+        read => read,
+    })
 }
 
 /// The same, without the zeroes at the end.

@@ -63,9 +63,16 @@ pub(super) fn read(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt, length
     guest.read(address, &mut name)?;
     let Some(path) = path(&name) else { return Ok(name) };
     match find(kernel, guest, libc::AT_FDCWD, &path, Last::Followed)? {
+        Place::Host(_, path) if kernel.root().is_some() => within_root(path),
         Place::Host(..) => Ok(name),
         Place::Proc(_) | Place::Open(_) => errno(libc::ENOENT),
     }
+}
+
+/// The name by which the host finds the socket of who has another root.
+fn within_root(path: CString) -> Served<Vec<u8>> {
+    let name = [&[1, 0], path.as_bytes_with_nul()].concat();
+    if name.len() > ADDRESS { errno(libc::ENAMETOOLONG) } else { Ok(name) }
 }
 
 /// Writes a name as far as there is room, and its length.

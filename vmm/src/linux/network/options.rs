@@ -22,6 +22,9 @@ const PLAIN: &[(i32, &[RangeInclusive<i32>])] = &[
     (libc::SOL_NETLINK, &[1..=12]),
 ];
 
+/// The numbers that a level may have: all protocols', and those of SOL_* (linux/socket.h).
+const LEVELS: RangeInclusive<i32> = 0..=300;
+
 /// The longest value.
 const LONGEST: usize = 1 << 16;
 /// Options of SOL_SOCKET have smaller numbers.
@@ -35,8 +38,11 @@ fn is_plain(level: i32, option: i32) -> bool {
         .any(|(known, options)| *known == level && options.iter().any(|range| range.contains(&option)))
 }
 
-/// What is said of an option that is not passed on.
-fn refuse(kernel: &mut Kernel, level: i32, option: i32) -> Served {
+/// What is said of an option that is not passed on; `no_level`: what the call says where there is no such level.
+fn refuse(kernel: &mut Kernel, level: i32, option: i32, no_level: i32) -> Served {
+    if !LEVELS.contains(&level) {
+        return errno(no_level);
+    }
     let what = match (level, option) {
         // No kernel has it.
         (libc::SOL_SOCKET, LAST..) => return errno(libc::ENOPROTOOPT),
@@ -54,7 +60,7 @@ pub(super) fn set(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> S
     let (level, option) = (int(a[1]), int(a[2]));
     let Ok(length) = usize::try_from(int(a[4])) else { return errno(libc::EINVAL) };
     if !is_plain(level, option) {
-        return refuse(kernel, level, option);
+        return refuse(kernel, level, option, libc::ENOPROTOOPT);
     }
     let mut bytes = vec![0; length.min(LONGEST)];
     guest.read(a[3], &mut bytes)?;
@@ -72,7 +78,7 @@ pub(super) fn get(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> S
         return errno(libc::EINVAL);
     };
     if !is_plain(level, option) {
-        return refuse(kernel, level, option);
+        return refuse(kernel, level, option, libc::EOPNOTSUPP);
     }
     check(guest, a[4], 4)?;
     let socket = file.host();

@@ -1,6 +1,6 @@
 //! The host's part of a path: whether it leads to /proc, which is not the host's for the guest.
 
-use super::super::host;
+use super::super::{Guarded, host};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,27 +16,46 @@ pub(super) fn number(error: &std::io::Error) -> i64 {
     -i64::from(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// Where `path` leads from `directory`, if that is what the guest has of its own: an absolute path, of which nothing was looked up
-/// beyond /proc. `None` if it stays with the host, also where there is no such file.
-pub(super) fn leads(directory: RawFd, path: &CStr, follow: bool) -> Option<Vec<u8>> {
+/// Where a path leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Leads {
+    /// To a file of the host's, or to none.
+    Host,
+    /// To what the guest has of its own: an absolute path, of which nothing was looked up beyond /proc.
+    Own(Vec<u8>),
+    /// Into the recording.
+    Guarded,
+}
+
+/// Where `path` leads from `directory`.
+pub(super) fn leads(directory: RawFd, path: &CStr, follow: bool, guarded: &Guarded) -> Leads {
     let flags = if follow { 0 } else { libc::O_NOFOLLOW };
-    match host::look_up(directory, path, flags) {
-        Ok(file) if !host::is_proc(file.as_raw_fd()) => own(&file),
-        _ => step_by_step(directory, path.to_bytes(), follow),
+    let found = host::look_up(directory, path, flags);
+    match found.as_ref().map(|file| (file, host::file_system(file.as_raw_fd()))) {
+        Ok((file, kind)) if kind != Some(libc::PROC_SUPER_MAGIC) => {
+            if guarded.hides(file.as_raw_fd()) {
+                return Leads::Guarded;
+            }
+            let own = if kind == Some(libc::SYSFS_MAGIC) { own(file) } else { None };
+            own.map_or(Leads::Host, Leads::Own)
+        }
+        _ => step_by_step(directory, path.to_bytes(), follow, guarded).unwrap_or(Leads::Host),
     }
 }
 
-/// The path of a file that the guest has of its own outside /proc.
+/// Whether `path` leads to the host's /proc.
+pub(in super::super) fn is_in_proc(directory: RawFd, path: &CStr) -> bool {
+    matches!(leads(directory, path, false, &Guarded::default()), Leads::Own(_))
+}
+
+/// The path of a file in /sys that the guest has of its own.
 fn own(file: &OwnedFd) -> Option<Vec<u8>> {
-    if !host::is_sys(file.as_raw_fd()) {
-        return None;
-    }
     let path = host::path_of(file).ok()?;
     PROCESSORS.iter().any(|own| own.as_bytes() == path).then_some(path)
 }
 
-/// The same, name by name.
-fn step_by_step(directory: RawFd, path: &[u8], follow: bool) -> Option<Vec<u8>> {
+/// The same, name by name; `None` for a file of the host's, or none.
+fn step_by_step(directory: RawFd, path: &[u8], follow: bool, guarded: &Guarded) -> Option<Leads> {
     let follow = follow || path.ends_with(b"/");
     let start = if path.starts_with(b"/") { c"/" } else { c"." };
     let mut at = host::look_up(directory, start, libc::O_DIRECTORY).ok()?;
@@ -44,7 +63,11 @@ fn step_by_step(directory: RawFd, path: &[u8], follow: bool) -> Option<Vec<u8>> 
     for _ in 0..=LINKS {
         loop {
             if host::is_proc(at.as_raw_fd()) {
-                return Some(inside(&at, &rest));
+                return Some(Leads::Own(inside(&at, &rest)));
+            }
+            // A name that would be made there, if it is not on the way to somewhere else.
+            if rest.len() <= 1 && guarded.hides(at.as_raw_fd()) {
+                return Some(Leads::Guarded);
             }
             let name = CString::new(rest.pop_front()?).ok()?;
             let next = host::look_up(at.as_raw_fd(), &name, libc::O_NOFOLLOW).ok()?;
@@ -90,7 +113,46 @@ mod tests {
     fn from(directory: &std::path::Path, path: &str, follow: bool) -> Option<String> {
         let directory = std::fs::File::open(directory).expect("a folder");
         let path = CString::new(path).expect("no zero byte");
-        leads(directory.as_raw_fd(), &path, follow).map(|path| String::from_utf8(path).expect("text"))
+        match leads(directory.as_raw_fd(), &path, follow, &Guarded::default()) {
+            Leads::Own(path) => Some(String::from_utf8(path).expect("text")),
+            Leads::Host | Leads::Guarded => None,
+        }
+    }
+
+    #[test]
+    fn no_way_leads_into_what_is_guarded() {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(dir.path().join("rec/flight")).expect("a folder");
+        std::fs::create_dir(dir.path().join("sub")).expect("a folder");
+        std::fs::write(dir.path().join("rec/journal"), "x").expect("a file");
+        for (name, target) in [("journal", "rec/journal"), ("rec2", "sub/../rec"), ("made", "rec/made")] {
+            symlink(target, dir.path().join(name)).expect("a link");
+        }
+        let guarded = Guarded::folder(&dir.path().join("rec")).expect("it is there");
+        let top = std::fs::File::open(dir.path()).expect("a folder");
+        for (path, follow, is) in [
+            (c"rec", false, true),
+            (c"rec/", true, true),
+            (c"rec/journal", false, true),
+            (c"rec/missing", false, true),
+            (c"rec/flight/missing", true, true),
+            (c"sub/../rec/journal", true, true),
+            (c"rec2", true, true),
+            (c"rec2/missing", false, true),
+            (c"journal", true, true),
+            (c"made", true, true),
+            (c"made", false, false),
+            (c"journal", false, false),
+            (c"rec2", false, false),
+            (c"rec/../sub", true, false),
+            (c"rec/../missing", true, false),
+            (c"sub/missing", true, false),
+        ] {
+            let leads = leads(top.as_raw_fd(), path, follow, &guarded);
+            assert_eq!(leads == Leads::Guarded, is, "{path:?}");
+        }
+        let inside = std::fs::File::open(dir.path().join("rec")).expect("a folder");
+        assert_eq!(leads(inside.as_raw_fd(), c"made", true, &guarded), Leads::Guarded);
     }
 
     #[test]

@@ -58,7 +58,8 @@ fn terminal(kernel: &Kernel, guest: &mut Guest<'_>, session: i32) -> Served<[i64
         Ok(terminal.to_le_bytes().to_vec())
     })?;
     let terminal = told.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
-    Ok([terminal, if terminal == 0 { -1 } else { i64::from(kernel.pid()) }])
+    let foreground = kernel.outer_foreground().unwrap_or_else(|| kernel.pid());
+    Ok([terminal, if terminal == 0 { -1 } else { i64::from(foreground) }])
 }
 
 pub(super) fn stat(kernel: &mut Kernel, guest: &mut Guest<'_>, of: Of) -> Served<Vec<u8>> {

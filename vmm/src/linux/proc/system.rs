@@ -1,7 +1,7 @@
 //! What /proc says of the system: of the processor, the name and the time what the guest has, else what the host says.
 
 use super::super::time::{NANOSECONDS, show};
-use super::super::{Guest, Kernel, Served, errno, identity};
+use super::super::{Guest, Kernel, Served, errno, identity, ipc};
 use super::status::ticks;
 use super::{Of, outside, read_host};
 use crate::cpu_model::{Model, TSC_HZ};
@@ -23,12 +23,15 @@ const OWN: &[(&str, Make)] = &[
     ("sys/kernel/pid_max", |_, _| Ok(b"4194304\n".to_vec())),
     ("sys/kernel/randomize_va_space", |_, _| Ok(b"0\n".to_vec())),
     ("sys/kernel/version", |_, _| name(3)),
+    ("sysvipc/msg", ipc::msg::listing),
+    ("sysvipc/sem", ipc::sem::listing),
+    ("sysvipc/shm", ipc::shm::listing),
     ("uptime", uptime),
     ("version", version),
 ];
 
 /// What is shown of the host's: files, and folders with all that they hold.
-const HOSTS: [&str; 17] = [
+const HOSTS: [&str; 18] = [
     "cgroups",
     "devices",
     "diskstats",
@@ -45,6 +48,7 @@ const HOSTS: [&str; 17] = [
     "sys/kernel",
     "sys/net",
     "sys/vm",
+    "sysvipc",
     "vmstat",
 ];
 
@@ -58,6 +62,8 @@ fn is_hosts(path: &str) -> bool {
     let top = parts.next().unwrap_or_default();
     // Of `sys`, only some folders.
     let folder = match (top, parts.next()) {
+        // All that there may be in it is the guest's own.
+        ("sysvipc", Some(_)) => return false,
         ("sys", Some(below)) => format!("sys/{below}"),
         (top, _) => top.to_owned(),
     };

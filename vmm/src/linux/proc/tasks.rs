@@ -109,10 +109,10 @@ pub(super) fn limits(kernel: &mut Kernel, _guest: &mut Guest<'_>, of: Of) -> Ser
     Ok(text.into_bytes())
 }
 
-pub(super) fn oom_score(kernel: &mut Kernel, _guest: &mut Guest<'_>, of: Of) -> Served<Vec<u8>> {
-    // Of a process that takes next to nothing of the memory: two thirds of a thousand, moved by the adjustment.
+pub(super) fn oom_score(kernel: &mut Kernel, guest: &mut Guest<'_>, of: Of) -> Served<Vec<u8>> {
+    let pages = super::memory::resident(kernel, guest, of)?.iter().sum();
     let adjustment = kernel.group_of(of)?.oom_score_adj;
-    Ok(format!("{}\n", (1000 + adjustment) * 2 / 3).into_bytes())
+    Ok(format!("{}\n", kernel.oom_score(pages, adjustment)).into_bytes())
 }
 
 pub(super) fn oom_score_adj(kernel: &mut Kernel, _guest: &mut Guest<'_>, of: Of) -> Served<Vec<u8>> {

@@ -5,7 +5,8 @@
 
 use super::super::descriptors::OpenFile;
 use super::super::{Guest, Kernel, Served, errno};
-use super::outside::{self, LINKS, PROCESSORS};
+use super::outside::{self, LINKS, Leads, PROCESSORS};
+use super::rooted::resolve;
 use super::tree::{Target, child, parent, target};
 use super::{Node, Of};
 use std::ffi::{CStr, CString};
@@ -21,7 +22,7 @@ pub(in super::super) enum Last {
     Kept,
 }
 
-/// What a path leads to.
+/// What a path leads to; one that leads into the recording is not found.
 #[derive(Debug)]
 pub(in super::super) enum Place {
     /// The host's file of this path, from this directory on.
@@ -67,9 +68,16 @@ pub(in super::super) fn find(
             at = At::Proc(node);
         }
     }
+    if let (At::Host(directory), Some(root)) = (&at, kernel.root())
+        && !path.is_empty()
+    {
+        let (directory, asked) = (*directory, std::mem::take(&mut path));
+        path = guest.input_bytes(&mut || resolve(root, directory, &asked, last == Last::Followed))?;
+        at = At::Host(libc::AT_FDCWD);
+    }
     for _ in 0..LINKS {
         let step = match at {
-            At::Host(directory) => in_host(guest, directory, path, last)?,
+            At::Host(directory) => in_host(kernel, guest, directory, path, last)?,
             At::Proc(node) => in_proc(kernel, guest, node, &path, last)?,
         };
         match step {
@@ -92,7 +100,13 @@ fn in_dev(path: &[u8], last: Last) -> Option<Vec<u8>> {
     (last == Last::Followed).then(|| [&b"/proc/self/fd/"[..], number].concat())
 }
 
-fn in_host(guest: &mut Guest<'_>, directory: RawFd, path: Vec<u8>, last: Last) -> Served<Step> {
+fn in_host(
+    kernel: &Kernel,
+    guest: &mut Guest<'_>,
+    directory: RawFd,
+    path: Vec<u8>,
+    last: Last,
+) -> Served<Step> {
     let path = in_dev(&path, last).unwrap_or(path);
     if let Some(rest) = below_proc(&path) {
         let rest = rest.to_vec();
@@ -106,7 +120,12 @@ fn in_host(guest: &mut Guest<'_>, directory: RawFd, path: Vec<u8>, last: Last) -
         return Ok(Step::Found(Place::Host(directory, name)));
     }
     let follow = last == Last::Followed;
-    let told = guest.input_bytes(&mut || Ok(outside::leads(directory, &name, follow).unwrap_or_default()))?;
+    let told =
+        guest.input_bytes(&mut || match outside::leads(directory, &name, follow, &kernel.guarded) {
+            Leads::Host => Ok(Vec::new()),
+            Leads::Own(path) => Ok(path),
+            Leads::Guarded => Err(-i64::from(libc::ENOENT)),
+        })?;
     if told.is_empty() {
         return Ok(Step::Found(Place::Host(directory, name)));
     }

@@ -23,7 +23,7 @@ pub(in super::super) enum File {
     /// A regular one.
     Regular(Backing, Attributes),
     /// Zeroes.
-    Zero,
+    Zero(Attributes),
 }
 
 /// What the host says of a file that is to be mapped shared: what [`host::stat`] does, and whether it may be written.
@@ -72,20 +72,17 @@ impl Kernel {
         }
         let [device, number, mode, is, size, writable] = words;
         let stat = [device, number, mode, is, size];
+        let attributes = Attributes { never_written: writable != WRITABLE, ..Attributes::default() };
         let Some(inode) = Inode::of(stat) else {
             let device = mode & u64::from(libc::S_IFMT) == u64::from(libc::S_IFCHR);
-            return if device && is == DEV_ZERO { Ok(File::Zero) } else { errno(libc::ENODEV) };
+            return if device && is == DEV_ZERO { Ok(File::Zero(attributes)) } else { errno(libc::ENODEV) };
         };
         let object = self.object_of(guest, inode, file, size)?;
         if writable == WRITABLE {
             self.open_writer(guest, inode, file)?;
         }
         self.know(guest, inode, offset, length)?;
-        let never_written = writable != WRITABLE;
-        Ok(File::Regular(
-            Backing::Shared(object, offset),
-            Attributes { never_written, ..Attributes::default() },
-        ))
+        Ok(File::Regular(Backing::Shared(object, offset), attributes))
     }
 
     /// The object of a file.

@@ -188,7 +188,7 @@ pub(in super::super) fn kill(kernel: &mut Kernel, pid: i32, signal: i32) -> Serv
         -1 => kernel.groups.iter().map(|(id, _)| id).filter(|id| *id != own).collect(),
         0 => kernel.groups.in_process_group(kernel.group().process_group),
         ..-1 => pid.checked_neg().map_or_else(Vec::new, |group| kernel.groups.in_process_group(group)),
-        _ => kernel.groups.get(pid).map(|_| pid).into_iter().collect(),
+        _ => process_of(kernel, pid).into_iter().collect(),
     };
     if targets.is_empty() {
         return errno(libc::ESRCH);
@@ -201,6 +201,11 @@ pub(in super::super) fn kill(kernel: &mut Kernel, pid: i32, signal: i32) -> Serv
         allowed.into_iter().for_each(|id| kernel.signal_group(id, raised));
     }
     Ok(0)
+}
+
+/// The process that is sent a signal by this number, which may also be that of one of its threads.
+fn process_of(kernel: &Kernel, id: i32) -> Option<i32> {
+    kernel.groups.get(id).map(|_| id).or_else(|| kernel.tasks.get(id).map(|task| task.group))
 }
 
 pub(in super::super) fn tkill(kernel: &mut Kernel, task: i32, signal: i32) -> Served {
@@ -249,9 +254,9 @@ pub(in super::super) fn queue(
     if (code >= 0 || code == libc::SI_TKILL) && pid != own {
         return errno(libc::EPERM);
     }
-    if kernel.groups.get(pid).is_none()
-        || task.is_some_and(|id| kernel.tasks.get(id).is_none_or(|task| task.group != pid))
-    {
+    let found = if task.is_some() { kernel.groups.get(pid).map(|_| pid) } else { process_of(kernel, pid) };
+    let Some(pid) = found else { return errno(libc::ESRCH) };
+    if task.is_some_and(|id| kernel.tasks.get(id).is_none_or(|task| task.group != pid)) {
         return errno(libc::ESRCH);
     }
     if !kernel.may_signal(pid, signal) {

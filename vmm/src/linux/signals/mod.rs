@@ -380,15 +380,18 @@ impl Kernel {
             return;
         }
         let (first, ended) = self.first();
+        let all: Vec<i32> = self.groups.iter().map(|(id, _)| id).collect();
+        let foreground =
+            self.outer_foreground().or_else(|| self.groups.get(first).map(|group| group.process_group));
+        let of_terminal = match foreground {
+            Some(foreground) if ended.is_none() => self.groups.in_process_group(foreground),
+            _ => all.clone(),
+        };
+        for signal in in_set(arrived.group) {
+            of_terminal.iter().for_each(|process| self.signal_group(*process, Raised::by_kernel(signal)));
+        }
         // As Linux tells of a sender in another namespace.
         let raised = |signal| Raised::new(signal, libc::SI_USER, Cause::Sender { pid: 0, uid: 0 });
-        let foreground = self.groups.get(first).map(|group| group.process_group);
-        for signal in in_set(arrived.group) {
-            if let Some(foreground) = foreground {
-                self.signal_process_group(foreground, Raised::by_kernel(signal));
-            }
-        }
-        let all: Vec<i32> = self.groups.iter().map(|(id, _)| id).collect();
         for signal in in_set(arrived.first) {
             let to = if ended.is_some() { &all[..] } else { &[first] };
             to.iter().for_each(|process| self.signal_group(*process, raised(signal)));

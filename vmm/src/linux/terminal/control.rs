@@ -6,7 +6,7 @@ use super::super::descriptors::OpenFile;
 use super::super::signals::bit;
 use super::super::wait::{Interrupted, On, Wait, wait};
 use super::super::{Guest, Kernel, Served, errno, host, int};
-use super::{Side, open_peer};
+use super::{OUTER, Side, open_peer};
 use crate::ram::Virt;
 use crate::signal::Raised;
 use std::ffi::CString;
@@ -23,7 +23,7 @@ pub(super) fn ioctl(
     Some(match request {
         libc::TIOCSCTTY => kernel.take_terminal(side, int(argument) == 1),
         libc::TIOCNOTTY => kernel.leave_terminal(side),
-        libc::TIOCGPGRP => foreground(kernel, guest, side, argument),
+        libc::TIOCGPGRP => foreground(kernel, guest, file, side, argument),
         libc::TIOCSPGRP => set_foreground(kernel, guest, side, argument),
         libc::TIOCGSID => session(kernel, guest, side, argument),
         libc::TIOCSWINSZ => resize(kernel, guest, file, side, argument),
@@ -36,9 +36,17 @@ pub(super) fn ioctl(
 }
 
 /// TIOCGPGRP: of the caller's own terminal, or through its master.
-fn foreground(kernel: &Kernel, guest: &mut Guest<'_>, side: Side, address: Virt) -> Served {
-    let terminal = kernel.visible(side)?;
-    guest.write(address, &terminal.foreground.to_le_bytes())?;
+///
+/// Of the terminal that gretel was started on, somebody outside is in the foreground while gretel is not.
+fn foreground(kernel: &Kernel, guest: &mut Guest<'_>, file: &OpenFile, side: Side, address: Virt) -> Served {
+    let mut foreground = kernel.visible(side)?.foreground;
+    if side.terminal() == OUTER {
+        let outside = guest.input_number(|| host::other_foreground(file.host()).into())?;
+        if outside != 0 {
+            foreground = int(outside);
+        }
+    }
+    guest.write(address, &foreground.to_le_bytes())?;
     Ok(0)
 }
 
@@ -91,7 +99,8 @@ fn resize(kernel: &mut Kernel, guest: &mut Guest<'_>, file: &OpenFile, side: Sid
             error => error,
         }
     })?;
-    if changed != 0 {
+    // Of the one that gretel was started on the host tells gretel.
+    if changed != 0 && side.terminal() != OUTER {
         kernel.signal_foreground(side.terminal(), libc::SIGWINCH);
     }
     Ok(0)
@@ -107,9 +116,14 @@ impl Kernel {
         }
     }
 
-    /// The number in /dev/pts of the caller's own terminal.
-    fn own_terminal(&self) -> Option<u32> {
+    /// The caller's own terminal, if it has one: its number in /dev/pts, if it is there.
+    fn own_terminal(&self) -> Option<Option<u32>> {
         Some(self.terminals.all.get(&self.group().terminal?)?.index)
+    }
+
+    /// Who is in the foreground of the terminal that gretel was started on.
+    pub(in super::super) fn outer_foreground(&self) -> Option<i32> {
+        self.terminals.all.get(&OUTER).map(|terminal| terminal.foreground).filter(|group| *group != 0)
     }
 
     /// Sends a signal to the processes in the foreground of a terminal.
@@ -165,11 +179,10 @@ impl Kernel {
 
     /// The path that /dev/tty is for the caller.
     pub(in super::super) fn path_of_terminal(&self) -> Served<CString> {
-        let first = self.groups.get(self.first).map(|group| group.session);
         match self.own_terminal() {
-            Some(index) => Ok(CString::new(format!("/dev/pts/{index}")).expect("no zero byte")),
-            // That of the session in which gretel was started.
-            None if first == Some(self.group().session) => Ok(c"/dev/tty".to_owned()),
+            Some(Some(index)) => Ok(CString::new(format!("/dev/pts/{index}")).expect("no zero byte")),
+            // It is that of gretel's session.
+            Some(None) => Ok(c"/dev/tty".to_owned()),
             None => errno(libc::ENXIO),
         }
     }
@@ -258,7 +271,8 @@ impl Kernel {
 
     /// Hangs up the terminals whose masters are closed: the leader of the session gets SIGHUP.
     pub(in super::super) fn hang_up_terminals(&mut self) {
-        let closed = self.terminals.all.iter().filter(|(_, terminal)| terminal.master.strong_count() == 0);
+        let of_guest = self.terminals.all.iter().filter(|(number, _)| **number != OUTER);
+        let closed = of_guest.filter(|(_, terminal)| terminal.master.strong_count() == 0);
         let closed: Vec<u64> = closed.map(|(number, _)| *number).collect();
         for number in closed {
             let Some(terminal) = self.terminals.all.get(&number) else { continue };

@@ -2,8 +2,9 @@
 //!
 //! What is written and read, the settings and the line discipline are the host's. Sessions and process groups are the guest's
 //! own, which the host knows nothing of, so a terminal that the guest has made has its job control here: whose controlling
-//! terminal it is and who is in the foreground ([`control`]), and the signals of keys ([`keys`]). The terminal that gretel
-//! itself was started on is another one: its signals go to gretel.
+//! terminal it is and who is in the foreground ([`control`]), and the signals of keys ([`keys`]). The terminal of the session that gretel
+//! itself was started in is one more ([`OUTER`]): who of the guest is in its foreground is kept here, too, while to the host that is
+//! gretel as a whole; the host sends its signals to gretel, which passes them on to them.
 //!
 //! Example: sshd opens a master, and a shell on the slave makes it its controlling terminal and runs a command in a group of
 //! its own. A byte 3 that is written to the master is a SIGINT to that group.
@@ -13,9 +14,10 @@ mod keys;
 
 use super::descriptors::OpenFile;
 use super::passthrough::check;
-use super::{Guest, Kernel, Served, errno, host, int, network};
+use super::{Guest, Kernel, Served, errno, host, identity, int, network};
 use crate::gate::{Input, MemoryWrite};
 use crate::plain::plain;
+use crate::program::{Launch, OuterTerminal};
 use crate::ram::Virt;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -55,6 +57,9 @@ const REQUESTS: &[(u64, Way, usize)] = &[
     (libc::TIOCNXCL, Way::Value, 0),
     (libc::FIONREAD, Way::Out, 4),
     (libc::FIONBIO, Way::In, 4),
+    (FIGETBSZ, Way::Out, 4),
+    (FS_IOC_GETFLAGS, Way::Out, 4),
+    (FS_IOC_SETFLAGS, Way::In, 4),
 ];
 
 /// Those that are not passed on while the caller is in the background of its terminal (`tty_ioctl` of drivers/tty).
@@ -63,10 +68,17 @@ const IN_FOREGROUND: [u64; 6] =
 
 /// Size of the kernel's `struct termios`, which is not libc's.
 const KERNEL_TERMIOS: usize = 36;
+/// Requests of files (linux/fs.h); the flags are an `int`, whatever the numbers say.
+const FIGETBSZ: u64 = 2;
+const FS_IOC_GETFLAGS: u64 = 0x8008_6601;
+const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
 const TIOCGPTLCK: u64 = 0x8004_5439;
 const TIOCGPKT: u64 = 0x8004_5438;
 
-/// Which end of a pseudo-terminal of the guest's an open file is, by the terminal's number here.
+/// The number here of the terminal that gretel was started on; the guest's own have others.
+pub(super) const OUTER: u64 = 0;
+
+/// Which end of a pseudo-terminal of the guest's an open file is, by the terminal's number here; of [`OUTER`] it is always the slave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Master(u64),
@@ -82,12 +94,12 @@ impl Side {
     }
 }
 
-/// A pseudo-terminal of the guest's.
+/// A terminal that the guest knows.
 #[derive(Clone, Debug)]
 struct Terminal {
-    /// Its number in /dev/pts.
-    index: u32,
-    /// The terminal is hung up when the master is closed.
+    /// Its number in /dev/pts, if it is there.
+    index: Option<u32>,
+    /// The terminal is hung up when the master is closed; nothing here is the master of [`OUTER`].
     master: Weak<OpenFile>,
     /// The session whose controlling terminal it is, or zero, and that session's foreground group.
     session: i32,
@@ -105,6 +117,18 @@ pub(super) struct Terminals {
 plain!(struct Terminals { all });
 
 impl Terminals {
+    /// What is there when the first process begins: the terminal of its session.
+    pub(super) fn outside(launch: &Launch) -> Terminals {
+        let outer = launch.terminal.map(|OuterTerminal { index, .. }| Terminal {
+            index,
+            master: Weak::new(),
+            session: launch.parents.session,
+            foreground: identity::process_group(launch),
+            literal: false,
+        });
+        Terminals { all: outer.into_iter().map(|outer| (OUTER, outer)).collect() }
+    }
+
     /// The same with no host's files.
     pub(super) fn detached(&self, files: &mut super::descriptors::Detached) -> Terminals {
         let mut copy = self.clone();
@@ -116,8 +140,9 @@ impl Terminals {
     }
 }
 
-/// What an open file of the host is: the kind, and the number in /dev/pts; nothing for what is no pseudo-terminal.
+/// What an open file of the host is: the kind, and the number in /dev/pts; nothing for what is no terminal.
 pub(super) fn told(file: RawFd) -> Vec<u8> {
+    const OWN: u64 = 5 << 8;
     const MULTIPLEXER: u64 = 5 << 8 | 2;
     const SLAVES: std::ops::RangeInclusive<u32> = 136..=143;
     let Ok([_, _, mode, device, _]) = host::stat(file) else { return Vec::new() };
@@ -130,6 +155,9 @@ pub(super) fn told(file: RawFd) -> Vec<u8> {
         host::ioctl(file, libc::TIOCGPTN, &mut index);
         return [&b"m"[..], &index].concat();
     }
+    if device == OWN {
+        return b"o".to_vec();
+    }
     match SLAVES.contains(&major) {
         true => [&b"s"[..], &((major - SLAVES.start()) << 8 | minor).to_le_bytes()].concat(),
         false => Vec::new(),
@@ -137,23 +165,32 @@ pub(super) fn told(file: RawFd) -> Vec<u8> {
 }
 
 impl Kernel {
-    /// The open file of a pseudo-terminal, from what [`told`] said of it; `None` if it is none of the guest's.
+    /// The open file of a terminal, from what [`told`] said of it; `None` if it is none that the guest knows.
     pub(super) fn terminal_file(
         &mut self,
         told: &[u8],
         file: &mut Option<std::os::fd::OwnedFd>,
     ) -> Option<Rc<OpenFile>> {
         let (kind, index) = told.split_first()?;
+        if *kind == b'o' {
+            let file = self.terminals.all.contains_key(&OUTER).then(|| file.take());
+            return Some(OpenFile::of_terminal(file?, Side::Slave(OUTER)));
+        }
         let index = u32::from_le_bytes(index.try_into().ok()?);
         if *kind == b's' {
-            let found = self.terminals.all.iter().find(|(_, terminal)| terminal.index == index);
+            let found = self.terminals.all.iter().find(|(_, terminal)| terminal.index == Some(index));
             let side = Side::Slave(*found?.0);
             return Some(OpenFile::of_terminal(file.take(), side));
         }
         let number = self.new_object();
         let master = OpenFile::of_terminal(file.take(), Side::Master(number));
-        let terminal =
-            Terminal { index, master: Rc::downgrade(&master), session: 0, foreground: 0, literal: false };
+        let terminal = Terminal {
+            index: Some(index),
+            master: Rc::downgrade(&master),
+            session: 0,
+            foreground: 0,
+            literal: false,
+        };
         self.terminals.all.insert(number, terminal);
         Some(master)
     }
@@ -176,7 +213,9 @@ pub(super) fn ioctl(
         if let Some(served) = control::ioctl(kernel, guest, &file, side, request, address) {
             return served;
         }
-        if IN_FOREGROUND.contains(&request) && matches!(side, Side::Slave(_)) {
+        // The settings are those of the slave, by whichever end they are set.
+        let by_either = [libc::TCSETS, libc::TCSETSW, libc::TCSETSF].contains(&request);
+        if IN_FOREGROUND.contains(&request) && (by_either || matches!(side, Side::Slave(_))) {
             kernel.check_foreground(side, libc::SIGTTOU)?;
         }
     }

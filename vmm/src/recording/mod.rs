@@ -1,17 +1,27 @@
 //! A recording: a folder that replay needs nothing but.
 //!
-//! `journal` (what happened), `program` (a copy of the executable), `core` (when it crashed), `crumbs-0` (a ring of the
-//! newest exits; replay does without) with `contexts-0` (by which their calling contexts are decoded), `checkpoints` (so that a replay
-//! need not begin at the start), `positions` (where replays found preemptions; only to save time). A flight recorder has a folder
-//! `flight` instead of the journal: numbered segments, each with a `journal` and `checkpoints` of its own, the first of which is
-//! where the segment begins. All are readable by their owner only: they hold the program's memory and all that it read.
+//! `journal` (what happened), `program` (a copy of the executable), `files` (the contents that the journal names), `core` (when it
+//! crashed), `crumbs-0` (a ring of the newest exits; replay does without) with `contexts-0` (by which their calling contexts are
+//! decoded), `checkpoints` (so that a replay need not begin at the start), `positions` (where replays found preemptions; only to save
+//! time). A flight recorder has a folder `flight` instead of the journal: numbered segments ([`Segment`]), each with a `journal`,
+//! `files` and `checkpoints` of its own. All are readable by their owner only: they hold the program's memory and all that it read.
+//!
+//! [`own`] says which files are a recording's own, and removes them. While it is recorded, its journal is locked.
 
+pub mod own;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use crate::contents::{Store, Stores, place};
 use crate::cpu_model::Model;
 use crate::journal::{Header, JournalError, Reader, schema};
 use crate::program::Launch;
 use lbr::regular;
+pub use segment::Segment;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -36,6 +46,14 @@ pub enum RecordingError {
         /// Whether it holds an earlier recording.
         recording: bool,
     },
+    /// The program would begin in it.
+    #[error("{} is the {what} of the program, which is kept from its recording; give another folder with -o", dir.display())]
+    Inherited {
+        /// The folder.
+        dir: PathBuf,
+        /// What the program has open of it.
+        what: &'static str,
+    },
     /// There is no recording in it.
     #[error("{} is not a recording: it has no file `journal`, and no folder `flight` (a recorder that is killed at once leaves none)", dir.display())]
     NotARecording {
@@ -55,6 +73,20 @@ pub enum RecordingError {
     Lost {
         /// The journal.
         path: PathBuf,
+    },
+    /// It is being recorded.
+    #[error("{} is still being recorded: end the program first, or wait", dir.display())]
+    Busy {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// There is something in it that is not its own.
+    #[error("{} is left as it is: {} in it is no file of a recording; move it away first", dir.display(), other.display())]
+    OtherThings {
+        /// The folder.
+        dir: PathBuf,
+        /// What is in it.
+        other: PathBuf,
     },
     /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
@@ -112,26 +144,7 @@ impl Recording {
         if !(earlier && force) {
             return Err(RecordingError::Occupied { dir: dir.to_owned(), recording: earlier });
         }
-        for path in recording.other_cores().map_err(write)? {
-            removed(fs::remove_file(&path), path)?;
-        }
-        for path in [
-            recording.journal(),
-            recording.program(),
-            recording.interpreter(),
-            recording.core(),
-            recording.crumbs(),
-            recording.contexts(),
-            recording.positions(),
-            recording.checkpoints(),
-            recording.new_checkpoints(),
-        ] {
-            removed(fs::remove_file(&path), path)?;
-        }
-        for segment in recording.segments().map_err(write)? {
-            segment.remove().map_err(|error| RecordingError::Write { path: segment.dir.clone(), error })?;
-        }
-        removed(fs::remove_dir(recording.flight()), recording.flight())?;
+        recording.remove_own(&[])?;
         Ok(recording)
     }
 
@@ -140,9 +153,14 @@ impl Recording {
     /// # Errors
     /// When it cannot be made.
     pub fn create_numbered(program: &str) -> Result<Recording, RecordingError> {
-        let mut number = 1_u64;
+        Recording::create_first(|number| PathBuf::from(format!("gretel-{program}-{number}")))
+    }
+
+    /// Makes the first of these folders, by number from 1 up, that does not exist.
+    fn create_first(named: impl Fn(u64) -> PathBuf) -> Result<Recording, RecordingError> {
+        let mut number = 1;
         loop {
-            let dir = PathBuf::from(format!("gretel-{program}-{number}"));
+            let dir = named(number);
             match DirBuilder::new().mode(0o700).create(&dir) {
                 Ok(()) => return Ok(Recording { dir }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
@@ -167,6 +185,16 @@ impl Recording {
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// How many bytes its files have.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let files =
+            fs::read_dir(&self.dir).into_iter().flatten().flatten().filter_map(|file| file.metadata().ok());
+        let files: u64 = files.filter(|file| file.is_file()).map(|file| file.len()).sum();
+        let segments = self.segments().unwrap_or_default();
+        files + segments.iter().map(Segment::size).sum::<u64>()
     }
 
     /// The journal's path.
@@ -196,7 +224,7 @@ impl Recording {
     /// A segment of a flight recorder, whether or not it is there.
     #[must_use]
     pub fn segment(&self, number: u64) -> Segment {
-        Segment { number, dir: self.flight().join(format!("{number:06}")) }
+        Segment::new(&self.flight(), number)
     }
 
     /// The segments of a flight recorder, in order.
@@ -242,19 +270,6 @@ impl Recording {
         self.dir.join(format!("core.{pid}"))
     }
 
-    /// The cores of processes that are not the first.
-    fn other_cores(&self) -> io::Result<Vec<PathBuf>> {
-        let is_pid = |name: &str| name.strip_prefix("core.").is_some_and(|pid| pid.parse::<i32>().is_ok());
-        let mut cores = Vec::new();
-        for entry in fs::read_dir(&self.dir)? {
-            let entry = entry?;
-            if entry.file_name().to_str().is_some_and(is_pid) {
-                cores.push(entry.path());
-            }
-        }
-        Ok(cores)
-    }
-
     /// The path of the one virtual CPU's crumbs, whether or not there are any.
     #[must_use]
     pub fn crumbs(&self) -> PathBuf {
@@ -273,17 +288,23 @@ impl Recording {
         self.dir.join("positions")
     }
 
-    /// Stores the copies of the executable and of its dynamic linker.
+    /// Puts the executable and its dynamic linker into the folder: links to those in the store, or copies.
     ///
     /// # Errors
     /// When they cannot be written.
-    pub fn store_programs(&self, launch: &Launch) -> Result<(), RecordingError> {
+    pub fn store_programs(&self, launch: &Launch, store: Option<&Store>) -> Result<(), RecordingError> {
         let interpreter = launch.interpreter.iter().map(|i| (self.interpreter(), &i.executable));
         for (path, bytes) in std::iter::once((self.program(), &launch.executable)).chain(interpreter) {
-            let stored = private_file(&path).and_then(|mut file| file.write_all(bytes));
-            stored.map_err(|error| RecordingError::Write { path, error })?;
+            let placed = place(store, &path, schema::digest_executable(bytes), bytes);
+            placed.map_err(|error| RecordingError::Write { path, error })?;
         }
         Ok(())
+    }
+
+    /// The store that it shares files with, made where it is to be.
+    #[must_use]
+    pub fn store(&self, stores: &Stores) -> Option<Store> {
+        stores.make(&self.dir)
     }
 
     /// Opens the journal, which is these files, and puts together what was launched.
@@ -318,65 +339,6 @@ impl Recording {
     }
 }
 
-/// What came of removing a file or folder that may not have been there.
-fn removed(result: io::Result<()>, path: PathBuf) -> Result<(), RecordingError> {
-    match result {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(RecordingError::Write { path, error }),
-        _ => Ok(()),
-    }
-}
-
-/// A segment of a flight recorder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Its number: zero for the one that begins with the program.
-    pub number: u64,
-    dir: PathBuf,
-}
-
-impl Segment {
-    /// Makes its folder.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn create(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)
-    }
-
-    /// Its journal.
-    #[must_use]
-    pub fn journal(&self) -> PathBuf {
-        self.dir.join("journal")
-    }
-
-    /// Its checkpoints.
-    #[must_use]
-    pub fn checkpoints(&self) -> PathBuf {
-        self.dir.join("checkpoints")
-    }
-
-    /// How many bytes its files have.
-    #[must_use]
-    pub fn size(&self) -> u64 {
-        let size = |path: PathBuf| fs::metadata(path).map_or(0, |found| found.len());
-        size(self.journal()) + size(self.checkpoints())
-    }
-
-    /// Removes it. The journal goes first: without it, what is left is no segment.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn remove(&self) -> io::Result<()> {
-        let is_gone = |result: io::Result<()>| match result {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
-        is_gone(fs::remove_file(self.journal()))?;
-        is_gone(fs::remove_file(self.checkpoints()))?;
-        is_gone(fs::remove_dir(&self.dir))
-    }
-}
-
 /// Reads the copy of a program, which has this digest.
 fn stored(path: PathBuf, expected: u64) -> Result<Vec<u8>, RecordingError> {
     let bytes = regular::read(&path).map_err(|error| RecordingError::Read { path: path.clone(), error })?;
@@ -394,31 +356,4 @@ pub(crate) fn private_file(path: &Path) -> io::Result<File> {
 /// Makes such a file for writing through memory.
 pub(crate) fn shared_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_with_other_things_in_it_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("mine"), "x").unwrap();
-        for force in [false, true] {
-            let refused = Recording::create(dir.path(), force);
-            assert!(matches!(refused, Err(RecordingError::Occupied { recording: false, .. })));
-        }
-        assert_eq!(fs::read(dir.path().join("mine")).unwrap(), b"x");
-    }
-
-    #[test]
-    fn an_earlier_recording_is_replaced_only_by_force() {
-        let dir = tempfile::tempdir().unwrap();
-        let recording = Recording::create(&dir.path().join("new/dir"), false).unwrap();
-        fs::write(recording.journal(), "x").unwrap();
-        let refused = Recording::create(recording.dir(), false);
-        assert!(matches!(refused, Err(RecordingError::Occupied { recording: true, .. })));
-        Recording::create(recording.dir(), true).unwrap();
-        assert!(!recording.journal().exists());
-    }
 }

@@ -1,0 +1,219 @@
+//! `gretel bench synth`: what each kind of branch record buys in synthesis.
+
+use super::measure::{self, Spread};
+use super::reach;
+use crate::Outcome;
+use crate::exit::{Code, Failure};
+use lbr::Filter;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+use vmm::engine::Interrupter;
+use vmm::interrupt;
+
+/// Measure what each kind of branch record buys: how far back synthesis comes, and how much of it is true
+///
+/// Every crash is synthesized with every kind of records, each time by a `gretel synth` of its own, and what it finds is
+/// compared with the recording. The figures are over all crashes: a crash of which nothing was certified counts with no true
+/// instruction.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel bench synth crashes/
+  gretel bench synth --records 0,32,32:ret-ind --time 20 gretel-prog-1 gretel-prog-2
+  gretel bench synth --json crashes/ > reach.json
+
+A value is unmarked when it is wrong and the suffix does not say that it was chosen: each is a bug of gretel's.
+
+Exit codes:
+  0    all was measured
+  120  the command line is wrong
+  123  there is no recording of a crash
+  125  what synth finds cannot be kept
+  126  it was interrupted")]
+pub(crate) struct Args {
+    /// The kinds of records: how many, and which branches they record if not all (as `gretel synth` has them)
+    #[arg(
+        long,
+        value_name = "N[:FILTER],...",
+        value_delimiter = ',',
+        default_value = "0,16,32,32:no-jcc,32:ret-ind"
+    )]
+    records: Vec<Evidence>,
+    /// What one synthesis may take
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = crate::synth::seconds)]
+    time: std::time::Duration,
+    /// So many instructions back are enough
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    instructions: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Recordings of programs that crashed, or folders of such
+    #[arg(required = true, value_name = "DIR")]
+    crashes: Vec<PathBuf>,
+}
+
+/// A kind of records.
+#[derive(Clone, Debug)]
+pub(super) struct Evidence {
+    records: u32,
+    filter: Option<String>,
+}
+
+impl std::str::FromStr for Evidence {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Evidence, String> {
+        let (records, filter) = text.split_once(':').map_or((text, None), |(n, filter)| (n, Some(filter)));
+        if let Some(filter) = filter {
+            filter.parse::<Filter>().map_err(|error| error.to_string())?;
+        }
+        Ok(Evidence { records: crate::trail::parse_records(records)?, filter: filter.map(str::to_owned) })
+    }
+}
+
+impl std::fmt::Display for Evidence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.records, &self.filter) {
+            (0, _) => f.write_str("none"),
+            (records, None) => write!(f, "{records}"),
+            (records, Some(filter)) => write!(f, "{records} of {filter}"),
+        }
+    }
+}
+
+/// What came of one crash with one kind of records.
+pub(super) struct Case {
+    pub(super) crash: PathBuf,
+    /// What synth printed; `None` if that was nothing of use, as it is said in `failed`.
+    pub(super) found: Option<Value>,
+    pub(super) failed: Option<String>,
+    pub(super) seconds: f64,
+    /// The most memory that it had, in bytes.
+    pub(super) peak_memory: Option<u64>,
+}
+
+impl Case {
+    fn number(&self, path: &str) -> Option<u64> {
+        self.found.as_ref()?.pointer(path)?.as_u64()
+    }
+
+    /// How it was judged.
+    pub(super) fn verdict(&self) -> &str {
+        self.found.as_ref().and_then(|found| found.get("verdict")?.as_str()).unwrap_or("failed")
+    }
+
+    /// The length of the suffix, in instructions.
+    pub(super) fn certified(&self) -> u64 {
+        self.number("/listing/summary/instructions").unwrap_or(0)
+    }
+
+    /// How many of the last instructions are the true ones; `None` if there was nothing to compare with.
+    pub(super) fn is_true(&self) -> Option<u64> {
+        if self.certified() == 0 { Some(0) } else { self.number("/metrics/path/common") }
+    }
+
+    /// Whether all the records are covered, and there were some.
+    pub(super) fn covers_all(&self) -> bool {
+        let records = |name| self.number(&format!("/listing/summary/{name}"));
+        records("given").is_some_and(|given| given > 0 && records("records") >= Some(given))
+    }
+
+    /// Values used: right, wrong, and of these unmarked.
+    pub(super) fn values(&self) -> [u64; 3] {
+        let [right, wrong, chosen] = ["right", "wrong", "chosen"]
+            .map(|name| self.number(&format!("/metrics/uses/{name}")).unwrap_or(0));
+        [right, wrong, wrong - chosen.min(wrong)]
+    }
+}
+
+/// All crashes with one kind of records.
+pub(super) struct Results {
+    pub(super) evidence: Evidence,
+    pub(super) cases: Vec<Case>,
+}
+
+impl Results {
+    /// The median, the least and the most of a figure.
+    pub(super) fn spread(&self, figure: impl Fn(&Case) -> Option<f64>) -> Option<Spread> {
+        Spread::of(self.cases.iter().filter_map(figure))
+    }
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let crashes = crashes(&args.crashes)?;
+    let dir = tempfile::Builder::new().prefix("gretel-bench-").tempdir().map_err(cannot_keep)?;
+    let progress = if io::stderr().is_terminal() {
+        indicatif::ProgressBar::new((crashes.len() * args.records.len()) as u64)
+    } else {
+        indicatif::ProgressBar::hidden()
+    };
+    let stop = Interrupter::new();
+    interrupt::stop_on_signals(stop.clone())
+        .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
+    let mut results = Vec::new();
+    for evidence in &args.records {
+        let mut cases = Vec::new();
+        for crash in &crashes {
+            cases.push(synthesize(args, evidence, crash, &dir.path().join("found")).map_err(cannot_keep)?);
+            if stop.is_raised() {
+                let message = "interrupted: nothing is shown of what was measured";
+                return Err(Failure::new(Code::Other, message));
+            }
+            progress.inc(1);
+        }
+        results.push(Results { evidence: evidence.clone(), cases });
+    }
+    progress.finish_and_clear();
+    reach::print(&results, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The recordings of crashes among these folders and right below them.
+fn crashes(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let is_crash = |dir: &Path| dir.join("core").is_file() && dir.join("journal").is_file();
+    let mut found = Vec::new();
+    for dir in given {
+        if is_crash(dir) {
+            found.push(dir.clone());
+            continue;
+        }
+        let entries = fs::read_dir(dir).map_err(|error| {
+            Failure::new(Code::Damaged, format!("cannot read {}: {error}", dir.display()))
+        })?;
+        let before = found.len();
+        found.extend(entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_crash(path)));
+        found[before..].sort();
+        if found.len() == before {
+            let why = format!("{} is no recording of a crash, and has none in it", dir.display());
+            return Err(Failure::new(Code::Damaged, why));
+        }
+    }
+    Ok(found)
+}
+
+/// Runs `gretel synth` on a crash; what it prints goes through this file.
+fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io::Result<Case> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["synth", "--json", "--records", &evidence.records.to_string()]);
+    command.args(["--time", &args.time.as_secs_f64().to_string()]);
+    command.args(["--instructions", &args.instructions.to_string()]);
+    command.args(evidence.filter.iter().flat_map(|filter| ["--filter", filter]));
+    let messages = file.with_extension("messages");
+    command.arg(crash).stdin(Stdio::null()).stdout(File::create(file)?).stderr(File::create(&messages)?);
+    let start = Instant::now();
+    let peak_memory = measure::peak_memory(&mut command)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let found: Option<Value> = serde_json::from_slice(&fs::read(file)?).ok();
+    let said = || String::from_utf8_lossy(&fs::read(&messages).unwrap_or_default()).trim().to_owned();
+    let failed = found.is_none().then(said);
+    Ok(Case { crash: crash.to_owned(), found, failed, seconds, peak_memory })
+}
+
+fn cannot_keep(error: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::Write, format!("cannot measure: {error}"))
+}

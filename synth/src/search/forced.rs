@@ -1,0 +1,63 @@
+//! Which steps of a path are forced: every other way to come to the same place was refuted.
+//!
+//! A step that the branch records give has no other; elsewhere each of the other predecessors must contradict the core at
+//! once, on a hypothesis in which nothing is chosen. What would die only further back counts as another way.
+
+use super::Search;
+use super::candidates::Candidate;
+use super::trail::Window;
+use crate::past::deferred::Early;
+use crate::past::hypothesis::{PathStep, Refusal};
+use crate::smt::Effort;
+use std::time::Instant;
+
+impl Search<'_> {
+    /// How many of the newest steps of a path that a search found are forced; as far as it is known by the deadline.
+    #[must_use]
+    pub fn forced(mut self, path: &[(PathStep, Option<u64>)], early: &[Early], deadline: Instant) -> usize {
+        self.hypothesis = self.hypothesis.emptied(early.to_vec());
+        for (n, &(step, call)) in path.iter().enumerate() {
+            self.statistics.assumed = false;
+            self.open_frame();
+            let frame = self.frames.last().expect("it was opened");
+            let (window, candidates) = (frame.window, frame.candidates.clone());
+            let is_taken = |c: &Candidate| c.prepared.address() == step.address && c.call == call;
+            let Some(taken) = candidates.iter().position(is_taken) else { return n };
+            let alone = candidates.len() == 1;
+            let trusted = alone || self.hypothesis.newest_unresolved_store().is_none();
+            let assumed = self.statistics.assumed && !(alone && call.is_some());
+            if Instant::now() >= deadline || !trusted || assumed || !self.knows_all_ways(window) {
+                return n;
+            }
+            if candidates.iter().enumerate().any(|(at, other)| at != taken && !self.is_refuted(other)) {
+                return n;
+            }
+            self.frames.last_mut().expect("it was opened").next = taken + 1;
+            let prepended = self.hypothesis.prepend(&candidates[taken].prepared, call);
+            if prepended.and_then(|()| self.relate_stack()).is_err() {
+                return n;
+            }
+            self.taken.push((step, call));
+        }
+        path.len()
+    }
+
+    /// Whether the candidates at the present start are all that there can be: a branch that the map does not have would
+    /// have been recorded.
+    fn knows_all_ways(&self, window: Window) -> bool {
+        self.records.shows_all(window) || self.cfg.is_complete(self.hypothesis.start())
+    }
+
+    /// Whether a candidate contradicts the core.
+    fn is_refuted(&mut self, other: &Candidate) -> bool {
+        let prepended = self.hypothesis.prepend(&other.prepared, other.call);
+        match prepended.and_then(|()| self.relate_stack()) {
+            Err(refusal) => refusal == Refusal::Contradiction,
+            Ok(()) => {
+                let refuted = self.is_satisfiable(Effort::Plain) == Some(false);
+                self.hypothesis.pop();
+                refuted
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Addresses that became known late.
+//!
+//! An access whose address is not known is passed over, as if it had touched nothing that older steps use. When an older step
+//! tells the address, and a step in between was answered from those very bytes, that was wrong, and all that was learned
+//! from the answer with it. Then the hypothesis is built again, with this address known from the start.
+
+use super::Search;
+use crate::past::deferred::{AccessNumber, Early};
+use crate::past::hypothesis::{Hypothesis, Refusal, STALE};
+
+/// So often a hypothesis is built again. Each time costs as much as the path is long.
+const MOST_REBUILDS: u32 = 256;
+/// So many addresses can turn up while it is built.
+const MOST_AT_ONCE: usize = 32;
+
+impl<'p> Search<'p> {
+    /// Builds the hypothesis again, since the step that is about to be prepended tells an address.
+    ///
+    /// # Errors
+    /// When the path contradicts the core with that address, and so that step does; or when this was done too often.
+    pub(super) fn learn_late(&mut self, access: AccessNumber, address: u64) -> Result<(), Refusal> {
+        let since = self.hypothesis.len() + 1;
+        let mut early = self.hypothesis.early().to_vec();
+        early.push(Early { since, access, address });
+        for _ in 0..MOST_AT_ONCE {
+            match self.rebuilt(&early) {
+                Ok(hypothesis) => {
+                    self.take_over(hypothesis);
+                    return Ok(());
+                }
+                Err(Refusal::Late(access, address)) => early.push(Early { since, access, address }),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        Err(STALE)
+    }
+
+    /// Forgets the addresses that only steps told which have been taken back.
+    pub(super) fn forget_late(&mut self) {
+        let len = self.hypothesis.len();
+        let early = self.hypothesis.early();
+        let kept: Vec<Early> = early.iter().copied().filter(|early| early.since <= len).collect();
+        if kept.len() == early.len() {
+            return;
+        }
+        match self.rebuilt(&kept) {
+            Ok(hypothesis) => self.take_over(hypothesis),
+            Err(_) => {
+                self.hypothesis.assume_early();
+                self.statistics.assumed = true;
+            }
+        }
+    }
+
+    /// The hypothesis of the present path with these addresses.
+    fn rebuilt(&mut self, early: &[Early]) -> Result<Hypothesis<'p>, Refusal> {
+        self.rebuilds += 1;
+        if self.rebuilds > MOST_REBUILDS {
+            return Err(STALE);
+        }
+        let mut hypothesis = self.hypothesis.emptied(early.to_vec());
+        let choices = self.hypothesis.choices().to_vec();
+        for n in 0..self.taken.len() {
+            let (step, call) = self.taken[n];
+            let prepared = self.prepare(step.address).expect("the search went through it");
+            hypothesis.prepend(&prepared, call)?;
+            if let Some(above) = self.stack.above_frame_at_epilogue(step.address) {
+                hypothesis.relate_stack(above)?;
+            }
+            hypothesis.choose_again(&choices);
+        }
+        Ok(hypothesis)
+    }
+
+    fn take_over(&mut self, hypothesis: Hypothesis<'p>) {
+        self.hypothesis = hypothesis;
+        // Its constraints are others.
+        self.frames.iter_mut().for_each(|frame| frame.checked = 0);
+    }
+}

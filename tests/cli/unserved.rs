@@ -1,0 +1,48 @@
+//! What a program asks for and is not given: said at once and at the end, in the JSON, and by `--strict`.
+
+use crate::{OTHER, Place};
+use serde_json::{Value, json};
+use std::fs;
+
+const ASKS: &str = r#"
+    #include <fcntl.h>
+    #include <unistd.h>
+    int main(void) {
+        for (int n = 0; n < 3; n++) acct("/nowhere");
+        fcntl(0, F_NOTIFY, 1);
+        return 5;
+    }"#;
+
+#[test]
+fn what_was_not_served_is_counted_in_the_summary() {
+    let place = Place::new();
+    let Some(_) = place.compile("asks", ASKS) else { return };
+    let recorded = place.gretel(&["record", "--json", "summary.json", "-o", "rec", "--", "./asks"]);
+    assert_eq!(recorded.code, 5, "{}", recorded.err);
+    for line in [
+        "gretel: system call acct (163) is not supported: ENOSYS; first at acct(\"/nowhere\")",
+        "gretel: not served: system call acct (163): ENOSYS, 3 times",
+        "gretel: not served: fcntl F_NOTIFY: Invalid argument (os error 22), once",
+    ] {
+        assert_eq!(recorded.err.lines().filter(|it| *it == line).count(), 1, "{line}: {}", recorded.err);
+    }
+    let summary: Value = serde_json::from_slice(&fs::read(place.path("summary.json")).unwrap()).unwrap();
+    assert_eq!((&summary["end"], &summary["status"]), (&json!("exited"), &json!(5)), "{summary}");
+    let acct = &summary["unserved"][0];
+    assert_eq!(acct["times"], 3, "{summary}");
+    assert_eq!(acct["first"], "acct(\"/nowhere\")", "{summary}");
+    let replayed = place.gretel(&["replay", "rec"]);
+    assert_eq!((replayed.code, replayed.err.as_str()), (0, ""), "a replay says nothing of it again");
+}
+
+#[test]
+fn a_strict_recording_ends_at_the_first_thing_that_is_not_served() {
+    let place = Place::new();
+    let Some(_) = place.compile("asks", ASKS) else { return };
+    let recorded = place.gretel(&["record", "--strict", "-o", "rec", "--", "./asks"]);
+    assert_eq!(recorded.code, OTHER, "{}", recorded.err);
+    assert!(recorded.err.contains("by --strict: system call acct (163)"), "{}", recorded.err);
+    assert_eq!(place.replay("rec", "soft")["end"], "stopped");
+    let plain = place.gretel(&["record", "--strict", "-o", "plain", "--", "busybox", "true"]);
+    assert_eq!(plain.code, 0, "{}", plain.err);
+}

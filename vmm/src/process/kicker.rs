@@ -1,0 +1,51 @@
+//! The thread by which a processor that does not count is interrupted after a time.
+
+use crate::engine::Interrupter;
+use crate::gate::Time;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+/// A thread that kicks a processor at a given time.
+pub(super) struct Kicker {
+    orders: Sender<Instant>,
+    /// When the next kick comes, by the host's monotonic clock, if one is on its way.
+    pub(super) armed: Option<u64>,
+}
+
+impl Kicker {
+    pub(super) fn new(interrupter: Interrupter) -> Kicker {
+        let (orders, received) = mpsc::channel::<Instant>();
+        let wait = move || {
+            let Ok(mut at) = received.recv() else { return };
+            loop {
+                match received.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                    Ok(earlier) => at = at.min(earlier),
+                    Err(RecvTimeoutError::Disconnected) => return,
+                    Err(RecvTimeoutError::Timeout) => {
+                        interrupter.kick();
+                        match received.recv() {
+                            Ok(next) => at = next,
+                            Err(_) => return,
+                        }
+                    }
+                }
+            }
+        };
+        // Without the thread nobody is preempted, as on a machine without timers.
+        if let Err(error) = std::thread::Builder::new().name("kicker".to_owned()).spawn(wait) {
+            tracing::warn!("tasks are not preempted: {error}");
+        }
+        Kicker { orders, armed: None }
+    }
+
+    /// Kicks at this time, unless a kick comes sooner.
+    pub(super) fn arm(&mut self, at: u64) {
+        if self.armed.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        self.armed = Some(at);
+        let left = Duration::from_nanos(at.saturating_sub(Time::now().monotonic));
+        // A thread that is not there is said when it is made.
+        let _ = self.orders.send(Instant::now() + left);
+    }
+}
