@@ -49,10 +49,9 @@ row() { printf '%-14s %-8s %-9s %-20s %s\n' "$@"; }
 
 # A service's file sets these; what it leaves out is as here.
 defaults() {
-    packages='' is_quick='' expected=0 service=()
+    packages='' is_quick='' expected=0 service=() terminal='' limited=(timeout --foreground -k 5 -s KILL "$limit")
     prepare() { :; }
-    # How the command line is run: with another one around it, for a terminal.
-    run() { exec "$@"; }
+    run() { exec "${limited[@]}" "$@"; }
     ready() { answers "$port"; }
     load() { :; }
     stop() { kill -TERM "$pid"; }
@@ -63,6 +62,28 @@ answers() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # What a URL of the service answers; with `-i` and the like before the path.
 get() { curl -sS --max-time 20 "${@:2}" "http://127.0.0.1:$port$1"; }
+
+# How the command line is run on a terminal whose keys come from the FIFO `keys`. Nobody else is in its process group: who
+# is gets the signals of the keys as well, and `timeout` passes them on.
+run_on_terminal() {
+    mkfifo keys
+    exec "${limited[@]}" script -qefc "stty cols 80 rows 24 $terminal; exec $(printf '%q ' "$@")" /dev/null <keys
+}
+
+# What is on the terminal, without the switches of bracketed paste.
+said() { tr -d '\r' <"$place/../output" | sed 's/\x1b\[?2004[hl]//g'; }
+
+# Types keys once this was said last, so that a slow program is not typed ahead of.
+typed() { # pattern of the last line, keys
+    local n
+    for ((n = 0; n < 600; n++)); do
+        # shellcheck disable=SC2053 # it is a pattern
+        [[ $(said | tail -n 1) != $1 ]] || break
+        kill -0 "$runner" 2>/dev/null || break
+        sleep 0.05
+    done
+    printf '%b' "$2"
+}
 
 port_of() { echo $((20000 + ($(cksum <<<"$1" | cut -d' ' -f1) + $2) % 10000)); }
 
@@ -76,7 +97,7 @@ once() { # folder, words before it...
     # shellcheck source=/dev/null
     source "$sources/$name.sh"
     prepare >"$folder/prepared" 2>&1 || { echo "not prepared" >"$folder/answers"; return 1; }
-    (run timeout --foreground -k 5 -s KILL "$limit" "$@" "${service[@]}") >"$folder/output" 2>"$folder/errors" &
+    (run "$@" "${service[@]}") >"$folder/output" 2>"$folder/errors" &
     runner=$!
     pid=$runner
     for ((n = 0; n < 600; n++)); do

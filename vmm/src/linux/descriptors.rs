@@ -180,7 +180,7 @@ impl OpenFile {
         }
         if readable {
             host::write(eventfd, &1_u64.to_le_bytes(), None);
-        } else if host::poll(&mut [libc::pollfd { fd: eventfd, events: libc::POLLIN, revents: 0 }], 0) > 0 {
+        } else if host::poll(&mut [libc::pollfd { fd: eventfd, events: libc::POLLIN, revents: 0 }]) > 0 {
             host::read(eventfd, &mut [0; 8], None);
         }
     }

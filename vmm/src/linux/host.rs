@@ -189,11 +189,16 @@ pub(super) fn open_peer(master: RawFd, flags: i32) -> Result<OwnedFd, i64> {
     owned(unsafe { raw(libc::SYS_ioctl, [fd(master), libc::TIOCGPTPEER, flags, 0, 0, 0]) })
 }
 
-/// poll; `milliseconds` is negative to wait for ever.
-pub(super) fn poll(files: &mut [libc::pollfd], milliseconds: i32) -> i64 {
-    let timeout = super::word(i64::from(milliseconds));
-    // SAFETY: the vector is writable for its length.
-    unsafe { raw(libc::SYS_poll, [pointer(files.as_mut_ptr()), files.len() as u64, timeout, 0, 0, 0]) }
+/// poll without waiting. Where nothing is ready and a signal is on its way, the host tells of that instead; it is asked again.
+pub(super) fn poll(files: &mut [libc::pollfd]) -> i64 {
+    loop {
+        // SAFETY: the vector is writable for its length.
+        let ready =
+            unsafe { raw(libc::SYS_poll, [pointer(files.as_mut_ptr()), files.len() as u64, 0, 0, 0, 0]) };
+        if ready != -i64::from(libc::EINTR) {
+            return ready;
+        }
+    }
 }
 
 /// ppoll for so many nanoseconds.
@@ -212,7 +217,7 @@ pub(super) fn would_wait(descriptor: RawFd, events: i16) -> bool {
     let other_way = if events == libc::POLLIN { libc::O_WRONLY } else { libc::O_RDONLY };
     let is_open_for_it = flags & i64::from(libc::O_ACCMODE) != i64::from(other_way);
     let may_wait = is_open_for_it && flags & i64::from(libc::O_NONBLOCK) == 0;
-    let waits = may_wait && poll(&mut [libc::pollfd { fd: descriptor, events, revents: 0 }], 0) == 0;
+    let waits = may_wait && poll(&mut [libc::pollfd { fd: descriptor, events, revents: 0 }]) == 0;
     // Of a FIFO that nobody has opened to write, poll says nothing, and a read finds the end.
     waits && (events != libc::POLLIN || !is_pipe(descriptor) || has_writer(descriptor))
 }
@@ -383,7 +388,7 @@ pub(super) fn reopen(file: RawFd, flags: i32) -> Result<OwnedFd, i64> {
 /// Whether a pipe or FIFO that is open for reading has, or has had since then, one who writes. Poll does not tell of one who has
 /// written nothing; tee does, as it fails instead of finding the end, and takes nothing out.
 pub(super) fn has_writer(fifo: RawFd) -> bool {
-    if poll(&mut [libc::pollfd { fd: fifo, events: libc::POLLIN, revents: 0 }], 0) != 0 {
+    if poll(&mut [libc::pollfd { fd: fifo, events: libc::POLLIN, revents: 0 }]) != 0 {
         return true;
     }
     let Ok([_from, to]) = pipe(libc::O_NONBLOCK) else { return true };

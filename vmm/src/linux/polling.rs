@@ -88,7 +88,7 @@ pub(super) fn poll(
     let deadline = kernel.limit(guest, limit)?;
     let may_wait = !closed.contains(&true) && deadline.is_none_or(|at| !kernel.has_passed(at));
     let given = guest.input(&mut || {
-        let mut result = host::poll(&mut polled, 0);
+        let mut result = host::poll(&mut polled);
         if result == 0 && may_wait {
             return would_wait();
         }
@@ -182,7 +182,7 @@ fn select_until(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], limit:
     let deadline = kernel.limit(guest, limit)?;
     let may_wait = deadline.is_none_or(|at| !kernel.has_passed(at));
     let given = guest.input(&mut || {
-        match host::poll(&mut polled, 0) {
+        match host::poll(&mut polled) {
             0 if may_wait => return would_wait(),
             result @ ..0 => return Input::Bytes { result, writes: Vec::new() },
             _ => {}

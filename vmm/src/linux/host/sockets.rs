@@ -323,7 +323,7 @@ pub(in crate::linux) fn lifeline() -> Result<[OwnedFd; 2], i64> {
 /// Whether no copy of the other end is left.
 pub(in crate::linux) fn is_cut(lifeline: RawFd) -> bool {
     let mut polled = [libc::pollfd { fd: lifeline, events: 0, revents: 0 }];
-    poll(&mut polled, 0) > 0 && polled[0].revents & libc::POLLHUP != 0
+    poll(&mut polled) > 0 && polled[0].revents & libc::POLLHUP != 0
 }
 
 #[cfg(test)]
