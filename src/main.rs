@@ -30,6 +30,7 @@ mod synth;
 mod trail;
 mod trail_file;
 mod units;
+mod verify;
 mod watch;
 
 use clap::{ArgAction, Parser, Subcommand};
@@ -65,6 +66,7 @@ Examples:
   gretel replay rec                    run it again, bit for bit
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate
+  gretel verify suffix.json rec        a suffix that was kept, checked again
   gretel ls                            the recordings in this folder
   gretel pack rec                      one file of it, for another machine";
 
@@ -74,6 +76,7 @@ enum Command {
     Replay(replay::Args),
     Core(core_file::Args),
     Synth(synth::Args),
+    Verify(verify::Args),
     Watch(watch::Args),
     Ls(ls::Args),
     Rm(rm::Args),
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Rm(args) => rm::run(&args),

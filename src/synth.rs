@@ -11,7 +11,7 @@ use ::synth::report::Listing;
 use ::synth::report::metrics::{self, Metrics};
 use ::synth::search::{Limits, Statistics, Stop};
 use ::synth::suffix::Suffix;
-use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, Verdict, synthesize};
+use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, Use, Verdict, synthesize};
 use lbr::{Filter, Trail};
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -19,6 +19,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use vmm::elfcore::{AT_ENTRY, Core};
+use vmm::engine::Interrupter;
+use vmm::interrupt;
 use vmm::recording::Recording;
 use vmm::trail::derive;
 use x86::op::BranchKind;
@@ -29,6 +31,7 @@ use x86::op::BranchKind;
 /// a path of instructions that ends in exactly this core. It is shown only with its certificate: it was run forward on
 /// the software CPU, and under KVM where it can be used, and every byte and register came out as the core has them.
 /// Of a recording, the end is run again to say how much of the suffix is what really happened.
+/// Ctrl-C ends the search and shows what of it can be certified; a second one takes the best certificate so far.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -56,6 +59,9 @@ pub(crate) struct Args {
     /// core)
     #[arg(long, value_name = "FILTER")]
     filter: Option<Filter>,
+    /// What of the core's crumbs to use: nothing, the system calls, or also what had retired at each
+    #[arg(long, value_name = "none|calls|counts", default_value = "counts", value_parser = use_of_crumbs)]
+    crumbs: Use,
     /// Stop at this many instructions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     instructions: usize,
@@ -73,6 +79,16 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What of the crumbs is to be used.
+pub(crate) fn use_of_crumbs(text: &str) -> Result<Use, String> {
+    match text {
+        "none" => Ok(Use::Nothing),
+        "calls" => Ok(Use::Calls),
+        "counts" => Ok(Use::Counts),
+        _ => Err("give none, calls or counts".to_owned()),
+    }
+}
+
 /// A span of time. A year is more than anyone waits, and less than what clocks can count.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let span = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -84,10 +100,15 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    deep(|| run_deep(args))
+}
+
+/// Runs with the stack that synthesis needs.
+pub(crate) fn deep(work: impl FnOnce() -> Outcome + Send) -> Outcome {
     std::thread::scope(|scope| {
         std::thread::Builder::new()
             .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, || run_deep(args))
+            .spawn_scoped(scope, work)
             .map_err(|e| Failure::new(Code::Host, format!("cannot get a stack of {STACK_BYTES} bytes: {e}")))?
             .join()
             .unwrap_or_else(|_| Err(Failure::new(Code::Other, "synthesis failed; please report this core")))
@@ -118,13 +139,18 @@ fn run_deep(args: &Args) -> Outcome {
     let core = opened.core;
     let trail = trail(args, &core)?;
     let (records, recorded) = usable(trail.as_ref())?;
+    let interrupter = Interrupter::new();
+    interrupt::stop_on_signals(interrupter.clone())
+        .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
     let request = Request {
         core: &core,
         program: &program,
         records: &records,
         recorded: &recorded,
+        crumbs: args.crumbs,
         limits,
         kvm: !args.no_kvm,
+        interrupter: &interrupter,
     };
     let synthesis = synthesize(&request, &mut progress()).map_err(|e| Failure::new(Code::Host, e))?;
     report(args, &core, &program, synthesis)
@@ -161,10 +187,10 @@ fn trail(args: &Args, core: &Core) -> Result<Option<Trail>, Failure> {
 }
 
 /// Branches (from, to), newest first, and the kinds of branches that are recorded.
-type Usable = (Vec<(u64, u64)>, Vec<BranchKind>);
+pub(crate) type Usable = (Vec<(u64, u64)>, Vec<BranchKind>);
 
 /// The records as the search takes them: newest first, up to the first gap.
-fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
+pub(crate) fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
     let Some((trail, filter)) = trail.and_then(|trail| Some((trail, trail.filter?))) else {
         return Ok((Vec::new(), Vec::new()));
     };
@@ -289,6 +315,7 @@ fn stop_text(stop: Stop) -> &'static str {
     match stop {
         Stop::Instructions => "the search came as far back as --instructions allows",
         Stop::Time => "the time of --time is over",
+        Stop::Interrupted => "the search was interrupted",
         Stop::Exhausted => "every way further back was tried",
         Stop::ProgramStart => "the search came to the program's first instruction",
     }

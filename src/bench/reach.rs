@@ -18,7 +18,7 @@ pub(super) fn print(results: &[Results], as_json: bool) -> Result<Printed, Failu
 
 fn text(results: &[Results]) -> String {
     let mut text = format!(
-        "{:<16} {:>8} {:>9} {:>10} {:>11} {:>18} {:>12} {:>24} {:>15} {:>9}\n",
+        "{:<20} {:>8} {:>9} {:>10} {:>11} {:>18} {:>12} {:>24} {:>15} {:>9}\n",
         "records",
         "crashes",
         "certified",
@@ -58,7 +58,7 @@ fn line(result: &Results) -> String {
     let memory =
         result.spread(|case| case.peak_memory.map(lossy)).map_or_else(String::new, |it| size(it.most));
     format!(
-        "{:<16} {crashes:>8} {certified:>9} {infeasible:>10} {all_records:>11} {truth:>18} {made_up:>12} {:>24} {seconds:>15} {memory:>9}\n",
+        "{:<20} {crashes:>8} {certified:>9} {infeasible:>10} {all_records:>11} {truth:>18} {made_up:>12} {:>24} {seconds:>15} {memory:>9}\n",
         result.evidence.to_string(),
         format!("{right}/{wrong}/{unmarked}"),
     )

@@ -35,12 +35,13 @@ Exit codes:
   125  what synth finds cannot be kept
   126  it was interrupted")]
 pub(crate) struct Args {
-    /// The kinds of records: how many, and which branches they record if not all (as `gretel synth` has them)
+    /// The kinds of records: how many, which branches they record if not all, and what of the crumbs goes with them (as
+    /// `gretel synth` has them)
     #[arg(
         long,
-        value_name = "N[:FILTER],...",
+        value_name = "N[:FILTER][+calls|+counts],...",
         value_delimiter = ',',
-        default_value = "0,16,32,32:no-jcc,32:ret-ind"
+        default_value = "0,0+counts,16,32,32+counts,32:no-jcc,32:ret-ind,32:ret-ind+counts"
     )]
     records: Vec<Evidence>,
     /// What one synthesis may take
@@ -62,27 +63,33 @@ pub(crate) struct Args {
 pub(super) struct Evidence {
     records: u32,
     filter: Option<String>,
+    /// What of the crumbs is used, as `gretel synth` has it.
+    crumbs: String,
 }
 
 impl std::str::FromStr for Evidence {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Evidence, String> {
+        let (text, crumbs) = text.split_once('+').unwrap_or((text, "none"));
+        crate::synth::use_of_crumbs(crumbs)?;
         let (records, filter) = text.split_once(':').map_or((text, None), |(n, filter)| (n, Some(filter)));
         if let Some(filter) = filter {
             filter.parse::<Filter>().map_err(|error| error.to_string())?;
         }
-        Ok(Evidence { records: crate::trail::parse_records(records)?, filter: filter.map(str::to_owned) })
+        let (filter, crumbs) = (filter.map(str::to_owned), crumbs.to_owned());
+        Ok(Evidence { records: crate::trail::parse_records(records)?, filter, crumbs })
     }
 }
 
 impl std::fmt::Display for Evidence {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.records, &self.filter) {
-            (0, _) => f.write_str("none"),
-            (records, None) => write!(f, "{records}"),
-            (records, Some(filter)) => write!(f, "{records} of {filter}"),
+            (0, _) => f.write_str("none")?,
+            (records, None) => write!(f, "{records}")?,
+            (records, Some(filter)) => write!(f, "{records} of {filter}")?,
         }
+        if self.crumbs == "none" { Ok(()) } else { write!(f, ", {}", self.crumbs) }
     }
 }
 
@@ -200,6 +207,7 @@ fn crashes(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io::Result<Case> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["synth", "--json", "--records", &evidence.records.to_string()]);
+    command.args(["--crumbs", &evidence.crumbs]);
     command.args(["--time", &args.time.as_secs_f64().to_string()]);
     command.args(["--instructions", &args.instructions.to_string()]);
     command.args(evidence.filter.iter().flat_map(|filter| ["--filter", filter]));

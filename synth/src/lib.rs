@@ -7,6 +7,7 @@
 //! forward run that proves it), [`report`] (what people and scripts see), [`synthesis`] (all of it, in order).
 
 pub mod certificate;
+pub mod evidence;
 pub mod facts;
 pub mod origins;
 pub mod past;

@@ -138,13 +138,18 @@ impl Suffix {
         (self.coverage.instructions > 0).then(|| count(self.len()) / count(self.coverage.instructions))
     }
 
-    /// The shares of the start's general registers and listed memory bytes with each origin: core, forced,
-    /// chosen.
+    /// How many of the general registers and listed memory bytes have each origin, core, forced and chosen, where the
+    /// forced part begins: before it all are chosen.
     #[must_use]
     pub fn origins(&self) -> [usize; 3] {
-        let bytes = self.memory.iter().flat_map(|piece| &piece.origins);
+        let whole = self.forced.steps == self.len();
+        let registers = if whole { &self.registers } else { &self.forced.registers };
+        let pieces: Vec<&Vec<Origin>> = match whole {
+            true => self.memory.iter().map(|piece| &piece.origins).collect(),
+            false => self.forced.memory.iter().map(|(_, origins)| origins).collect(),
+        };
         let mut counts = [0; 3];
-        for origin in self.registers.gpr.iter().chain(bytes) {
+        for origin in registers.gpr.iter().chain(pieces.into_iter().flatten()) {
             counts[*origin as usize] += 1;
         }
         counts

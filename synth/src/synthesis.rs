@@ -1,6 +1,7 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
+use crate::evidence::{Anchor, Anchors};
 use crate::origins;
 use crate::past::addresses::Patience;
 use crate::past::deferred::{Choice, Early};
@@ -19,6 +20,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use vmm::elfcore::{AT_SYSINFO_EHDR, Core};
+use vmm::engine::Interrupter;
 use x86::op::BranchKind;
 
 /// The stack that synthesis needs: terms are as deep as the computations that they describe.
@@ -34,10 +36,26 @@ pub struct Request<'a> {
     pub records: &'a [(u64, u64)],
     /// The kinds of branches that the records' filter lets through.
     pub recorded: &'a [BranchKind],
+    /// What of the core's crumbs may be used.
+    pub crumbs: Use,
     /// Where to stop.
     pub limits: Limits,
     /// Whether KVM may be used for the certificate.
     pub kvm: bool,
+    /// Interrupted once, the search ends, and what it found is certified; once more, no further certificate is tried.
+    pub interrupter: &'a Interrupter,
+}
+
+/// What of the core's crumbs is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Use {
+    /// Nothing.
+    Nothing,
+    /// Which calls were made, where, in which order.
+    Calls,
+    /// And what had retired until then.
+    #[default]
+    Counts,
 }
 
 /// What came out.
@@ -68,27 +86,41 @@ pub enum Verdict {
     },
 }
 
-/// The core's memory as the search sees it.
-struct CoreImage<'a>(&'a Core, usize);
+/// The core as the search sees it.
+struct CoreImage<'a> {
+    core: &'a Core,
+    anchors: &'a Anchors,
+    calls: Vec<Anchor>,
+}
+
+impl<'a> CoreImage<'a> {
+    fn new(core: &'a Core, anchors: &'a Anchors) -> CoreImage<'a> {
+        let calls = (0..anchors.len()).filter_map(|n| anchors.get(n)).filter(|it| it.call.is_some());
+        CoreImage { core, anchors, calls: calls.copied().collect() }
+    }
+}
 
 impl Image for CoreImage<'_> {
     fn bytes(&self, va: u64) -> &[u8] {
-        self.0.bytes(va)
+        self.core.bytes(va)
     }
     fn is_mapped(&self, va: u64) -> bool {
-        self.0.segment(va).is_some()
+        self.core.segment(va).is_some()
     }
     fn is_writable(&self, va: u64) -> bool {
-        self.0.segment(va).is_some_and(|s| s.rights.write)
+        self.core.segment(va).is_some_and(|s| s.rights.write)
     }
     fn regions(&self) -> Vec<Range<u64>> {
-        self.0.segments.iter().map(|s| s.start..s.end).collect()
+        self.core.segments.iter().map(|s| s.start..s.end).collect()
     }
     fn is_shared(&self) -> bool {
-        self.0.had_threads()
+        self.core.had_threads()
+    }
+    fn call(&self, n: usize) -> Option<&Anchor> {
+        self.calls.get(n)
     }
     fn calls_alone(&self) -> usize {
-        self.1
+        self.anchors.calls_alone()
     }
 }
 
@@ -101,26 +133,44 @@ pub fn synthesize(
     request: &Request<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Synthesis, CertificateError> {
-    let image = CoreImage(request.core, calls_alone(request.core));
+    let anchors = anchors(request);
+    let image = CoreImage::new(request.core, &anchors);
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
-    let mut search =
-        Search::new(request.program, &cfg, &image, &request.core.state, &records, Kernel::of(request.core));
+    let mut search = Search::new(
+        request.program,
+        &cfg,
+        &image,
+        &request.core.state,
+        (&records, &anchors),
+        Kernel::of(request.core),
+    );
     if request.core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
         search = search.with_partial_map();
     }
     let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
-    let found = search.run(limits, progress);
+    let found = search.run(limits, request.interrupter, progress);
     let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
-    let verdict = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found }
-        .certify_longest()?;
+    let verdict = Attempts {
+        request,
+        deadline,
+        image: &image,
+        cfg: &cfg,
+        records: &records,
+        anchors: &anchors,
+        found: &found,
+    }
+    .certify_longest()?;
     Ok(Synthesis { verdict, searched: found.path.len(), stop: found.stop, statistics: found.statistics })
 }
 
-/// How many of the newest system calls no other thread ran behind: what the crumbs of the core say.
-fn calls_alone(core: &Core) -> usize {
-    let thread = core.threads.first().map_or(0, |(id, _)| id.unsigned_abs());
-    core.crumbs().ok().flatten().map_or(0, |crumbs| crumbs.calls_alone(thread))
+/// The anchors that the request lets the search use.
+fn anchors(request: &Request<'_>) -> Anchors {
+    match request.crumbs {
+        Use::Nothing => Anchors::NONE,
+        Use::Calls => Anchors::of_core(request.core).without_counts(),
+        Use::Counts => Anchors::of_core(request.core),
+    }
 }
 
 /// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
@@ -141,6 +191,7 @@ struct Attempts<'a> {
     image: &'a dyn Image,
     cfg: &'a Cfg<'a>,
     records: &'a Records,
+    anchors: &'a Anchors,
     found: &'a Found,
 }
 
@@ -165,7 +216,7 @@ impl Attempts<'_> {
         let mut why = String::from("no instruction before the crash could be found");
         // What the records cover is the surest.
         let mut depth = if (1..full).contains(&self.found.covered) { self.found.covered } else { full };
-        while certified < depth && depth < failed && Instant::now() < self.deadline {
+        while certified < depth && depth < failed && !self.is_over() {
             match self.certify_at_most(depth)? {
                 Ok(found) => {
                     if found.0.len() < depth {
@@ -190,6 +241,11 @@ impl Attempts<'_> {
         let Some((mut suffix, certificate)) = best else { return Ok(Verdict::Inconclusive { why }) };
         origins::judge(&mut self.forced_end(certified), self.request.core, &mut suffix)?;
         Ok(Verdict::Certified(Box::new(suffix), certificate))
+    }
+
+    /// Whether nothing more is to be begun.
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.deadline || self.request.interrupter.is_raised()
     }
 
     /// Certifies the newest `depth` steps, or those of them whose addresses are known; else says how many to try next.
@@ -262,6 +318,7 @@ impl Attempts<'_> {
             suffix: &suffix,
             records: self.request.records,
             recorded: self.request.recorded,
+            anchors: self.anchors,
             time: NATIVE_TIME,
             kvm: self.request.kvm,
         })?;
@@ -301,7 +358,8 @@ impl Attempts<'_> {
     /// A search that has found nothing yet.
     fn search(&self) -> Search<'_> {
         let core = self.request.core;
-        Search::new(self.request.program, self.cfg, self.image, &core.state, self.records, Kernel::of(core))
+        let evidence = (self.records, self.anchors);
+        Search::new(self.request.program, self.cfg, self.image, &core.state, evidence, Kernel::of(core))
     }
 
     /// The addresses that the newest `depth` steps tell.

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 use synth::certificate::{Request, Verdict, certify};
+use synth::evidence::Anchors;
 use synth::program::Program;
 use synth::report::Listing;
 use synth::report::metrics::{Counts, measure};
@@ -252,7 +253,8 @@ fn values_are_measured_against_the_recording() {
     let recording = Recording::open(&place.path("rec")).unwrap();
     let suffix = Suffix::load(&place.path("suffix")).unwrap();
     let (records, time) = (&[][..], Duration::from_secs(1));
-    let request = Request { core: &core, suffix: &suffix, records, recorded: &[], time, kvm: false };
+    let anchors = &Anchors::NONE;
+    let request = Request { core: &core, suffix: &suffix, records, recorded: &[], anchors, time, kvm: false };
     let Verdict::Certified(certificate) = certify(&request).unwrap() else { panic!("certified above") };
     let measured = |suffix: &Suffix| {
         let listing = Listing::new(&program, &core, suffix, &certificate).unwrap();

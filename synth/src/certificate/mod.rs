@@ -10,6 +10,7 @@ pub(crate) mod forward;
 mod native;
 mod stage;
 
+use crate::evidence::{Anchors, Retired};
 use crate::past::hypothesis::Kernel;
 use crate::suffix::Suffix;
 use compare::Undefined;
@@ -32,6 +33,8 @@ pub struct Request<'a> {
     pub records: &'a [(u64, u64)],
     /// The kinds of branches that the records' filter lets through.
     pub recorded: &'a [BranchKind],
+    /// The exits of the thread that crashed.
+    pub anchors: &'a Anchors,
     /// How long the run under KVM may take.
     pub time: Duration,
     /// Whether KVM may be used.
@@ -97,6 +100,8 @@ pub struct Certificate {
     pub without_kvm: Option<String>,
     /// How many branch records the run reproduced.
     pub records: usize,
+    /// How many system calls it made as the crumbs have them, and between how many of them as much retired as was counted.
+    pub crumbs: [usize; 2],
     /// How many bytes of memory are equal.
     pub compared_bytes: u64,
     /// What was not compared.
@@ -155,6 +160,7 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
         engines,
         without_kvm,
         records: run.records,
+        crumbs: run.crumbs,
         compared_bytes,
         dont_care,
     }))
@@ -219,15 +225,41 @@ struct Stepped<'a> {
     undefined: Undefined,
     /// Taken branches of the recorded kinds, oldest first, with the step.
     taken: Vec<(usize, (u64, u64))>,
+    /// The system calls, oldest first.
+    calls: Vec<Call>,
+    /// What retired.
+    retired: Retired,
     /// How many branch records were compared.
     records: usize,
+    /// How many crumbs were, and how many counts.
+    crumbs: [usize; 2],
+}
+
+/// A system call that the run made.
+struct Call {
+    /// The index in the path.
+    step: usize,
+    number: u64,
+    /// Behind the instruction.
+    rip: u64,
+    rsp: u64,
+    /// What had retired before.
+    retired: Retired,
 }
 
 impl<'a> Stepped<'a> {
     /// Follows the path, then the end, then compares the branch records.
     fn run(request: &Request<'a>) -> Result<Result<Stepped<'a>, Verdict>, CertificateError> {
         let forward = Forward::new(request.core, request.suffix)?;
-        let mut run = Stepped { forward, undefined: Undefined::default(), taken: Vec::new(), records: 0 };
+        let mut run = Stepped {
+            forward,
+            undefined: Undefined::default(),
+            taken: Vec::new(),
+            calls: Vec::new(),
+            retired: Retired::default(),
+            records: 0,
+            crumbs: [0; 2],
+        };
         while let Some(ahead) = run.forward.ahead() {
             let expected = request.suffix.path[ahead.index];
             if run.forward.regs().rip != expected {
@@ -239,9 +271,11 @@ impl<'a> Stepped<'a> {
                     format!("{found:#x}"),
                 )));
             }
+            let rax = run.forward.regs().gpr[usize::from(Gpr::RAX.0)];
             match run.forward.run(&ahead)? {
                 Outcome::Retired => run.note(request, &ahead),
                 Outcome::Answered(_) => {
+                    run.note_call(ahead.index, rax);
                     let r11 = run.forward.regs().gpr[usize::from(Gpr::R11.0)];
                     run.undefined.call(Kernel::of(request.core), r11);
                 }
@@ -250,7 +284,7 @@ impl<'a> Stepped<'a> {
                         && ahead.index + ahead.span == request.suffix.len();
                     let step = if interrupted_repeat { request.suffix.len() } else { ahead.index };
                     return Ok(match end(request, step, run.forward.regs().rip, &exit) {
-                        Ok(()) if interrupted_repeat => run.check_records(request),
+                        Ok(()) if interrupted_repeat => run.check(request),
                         Ok(()) => Err(rejected(
                             ahead.index,
                             "end",
@@ -268,11 +302,13 @@ impl<'a> Stepped<'a> {
                 return Ok(Err(verdict));
             }
         }
-        Ok(run.check_records(request))
+        Ok(run.check(request))
     }
 
     fn note(&mut self, request: &Request<'_>, ahead: &Ahead) {
         self.undefined.retire(&ahead.instruction);
+        self.retired.instructions += 1;
+        self.retired.conditional_branches += u64::from(is_conditional(&ahead.instruction));
         let to = self.forward.regs().rip;
         if let Some(kind) = taken_branch(&ahead.instruction, to)
             && request.recorded.contains(&kind)
@@ -281,7 +317,51 @@ impl<'a> Stepped<'a> {
         }
     }
 
-    fn check_records(mut self, request: &Request<'_>) -> Result<Stepped<'a>, Verdict> {
+    fn note_call(&mut self, step: usize, number: u64) {
+        let (regs, retired) = (self.forward.regs(), self.retired);
+        let (rip, rsp) = (regs.rip, regs.gpr[usize::from(Gpr::RSP.0)]);
+        self.calls.push(Call { step, number, rip, rsp, retired });
+        self.retired.instructions += 1;
+    }
+
+    /// Compares what the run passed through with the records and the crumbs.
+    fn check(mut self, request: &Request<'_>) -> Result<Stepped<'a>, Verdict> {
+        self.check_records(request)?;
+        self.check_crumbs(request)?;
+        Ok(self)
+    }
+
+    fn check_crumbs(&mut self, request: &Request<'_>) -> Result<(), Verdict> {
+        let mut newer = self.retired;
+        for (n, call) in self.calls.iter().rev().enumerate() {
+            let Some(anchor) = request.anchors.get(n) else { break };
+            let text = |number: Option<u64>, rip: u64, rsp: u64| match number {
+                Some(number) => format!("call {number} at {rip:#x} with rsp {rsp:#x}"),
+                None => format!("an instruction that reads the machine at {rip:#x}"),
+            };
+            let (expected, found) =
+                (text(anchor.call, anchor.rip, anchor.rsp), text(Some(call.number), call.rip, call.rsp));
+            if expected != found {
+                return Err(rejected(call.step, "crumb", expected, found));
+            }
+            self.crumbs[0] += 1;
+            let found = Retired {
+                instructions: newer.instructions - call.retired.instructions,
+                conditional_branches: newer.conditional_branches - call.retired.conditional_branches,
+            };
+            if let Some(expected) = anchor.retired {
+                if expected != found {
+                    let what = "what retired behind a crumb";
+                    return Err(rejected(call.step, what, expected.to_string(), found.to_string()));
+                }
+                self.crumbs[1] += 1;
+            }
+            newer = call.retired;
+        }
+        Ok(())
+    }
+
+    fn check_records(&mut self, request: &Request<'_>) -> Result<(), Verdict> {
         for (record, (step, branch)) in request.records.iter().zip(self.taken.iter().rev()) {
             if record != branch {
                 let text = |(from, to): &(u64, u64)| format!("{from:#x} to {to:#x}");
@@ -289,7 +369,7 @@ impl<'a> Stepped<'a> {
             }
             self.records += 1;
         }
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -334,6 +414,11 @@ fn name(exit: &Exit) -> String {
         Exit::Interrupted => "no end in the time allowed".to_owned(),
         other => format!("{other:?}"),
     }
+}
+
+/// Whether it counts as a conditional branch: Jcc, JRCXZ and LOOP, taken or not.
+fn is_conditional(instruction: &Instruction) -> bool {
+    instruction.flow_control() == FlowControl::ConditionalBranch
 }
 
 /// The kind of the branch if `instruction`, which went on at `to`, took one.

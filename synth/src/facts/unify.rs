@@ -167,7 +167,7 @@ impl Facts {
                 self.unify(terms, x, low)?;
             }
             Node::Extract { low, of } => return self.solve_extract(terms, u32::from(low), of, a, b),
-            Node::Bin(op, x, y) => return self.solve_bin(terms, op, (x, y), b),
+            Node::Bin(op, x, y) => return self.solve_bin(terms, op, (x, y), a, b),
             Node::Ite(c, x, y) => return self.solve_ite(terms, c, (x, y), b),
             _ => return Ok(false),
         }
@@ -216,9 +216,10 @@ impl Facts {
         }
     }
 
-    fn solve_bin(&mut self, terms: &Terms, op: Bin, (x, y): (Term, Term), b: Term) -> Learned<bool> {
+    /// `a == b` where `a` is `x op y`.
+    fn solve_bin(&mut self, terms: &Terms, op: Bin, (x, y): (Term, Term), a: Term, b: Term) -> Learned<bool> {
         if terms.value(y).is_some() && !self.is_worth_inverting(terms, x, b) {
-            return Ok(false);
+            return Ok(op == Bin::Add && self.solve_sum(terms, a, b));
         }
         if op == Bin::Sub && terms.value(x).is_some() && self.is_worth_inverting(terms, y, b) {
             self.unify(terms, y, terms.build_bin(Bin::Sub, x, b))?;
@@ -229,39 +230,40 @@ impl Facts {
             (Bin::Xor, Some(_)) => self.unify(terms, x, terms.build_bin(Bin::Xor, b, y))?,
             (Bin::And | Bin::Or, Some(m)) => return self.solve_mask(terms, op, (x, m), b),
             (Bin::Mul, Some(m)) => return self.solve_product(terms, (x, m), b),
-            (Bin::Add | Bin::Sub | Bin::Xor, None) => return self.solve_two(terms, op, (x, y), b),
+            (Bin::Add | Bin::Sub, None) => return Ok(self.solve_sum(terms, a, b)),
+            (Bin::Xor, None) => return Ok(self.solve_difference(terms, (x, y), b)),
             _ => return Ok(false),
         }
         Ok(true)
     }
 
-    /// `x op y == b` with two unknown operands: solved for one that is a lone variable.
-    fn solve_two(&mut self, terms: &Terms, op: Bin, (x, y): (Term, Term), b: Term) -> Learned<bool> {
-        if let Node::Var(var) = terms.node(x)
-            && !self.occurs(terms, var, y)
-            && !self.occurs(terms, var, b)
-        {
-            let inverse = match op {
-                Bin::Add => Bin::Sub,
-                Bin::Sub => Bin::Add,
-                _ => Bin::Xor,
-            };
-            self.bind(var, terms.build_bin(inverse, b, y));
-            return Ok(true);
+    /// `a == b` for a sum `a`: solved for the first addend that is a lone variable.
+    fn solve_sum(&mut self, terms: &Terms, a: Term, b: Term) -> bool {
+        for (addend, is_taken) in terms.addends(a) {
+            let Node::Var(var) = terms.node(addend) else { continue };
+            let rest = terms.build_bin(if is_taken { Bin::Add } else { Bin::Sub }, a, addend);
+            if self.occurs(terms, var, rest) || self.occurs(terms, var, b) {
+                continue;
+            }
+            let (minuend, subtrahend) = if is_taken { (rest, b) } else { (b, rest) };
+            self.bind(var, terms.build_bin(Bin::Sub, minuend, subtrahend));
+            return true;
         }
-        if let Node::Var(var) = terms.node(y)
-            && !self.occurs(terms, var, x)
-            && !self.occurs(terms, var, b)
-        {
-            let value = match op {
-                Bin::Add => terms.build_bin(Bin::Sub, b, x),
-                Bin::Sub => terms.build_bin(Bin::Sub, x, b),
-                _ => terms.build_bin(Bin::Xor, b, x),
-            };
-            self.bind(var, value);
-            return Ok(true);
+        false
+    }
+
+    /// `x ^ y == b` with two unknown operands: solved for one that is a lone variable.
+    fn solve_difference(&mut self, terms: &Terms, (x, y): (Term, Term), b: Term) -> bool {
+        for (x, y) in [(x, y), (y, x)] {
+            if let Node::Var(var) = terms.node(x)
+                && !self.occurs(terms, var, y)
+                && !self.occurs(terms, var, b)
+            {
+                self.bind(var, terms.build_bin(Bin::Xor, b, y));
+                return true;
+            }
         }
-        Ok(false)
+        false
     }
 
     /// `x & m == b` or `x | m == b` for a literal `b`: run by run of equal bits in the mask.

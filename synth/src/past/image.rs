@@ -1,5 +1,6 @@
 //! What the core gives to the search.
 
+use crate::evidence::Anchor;
 use std::ops::Range;
 
 /// Memory at the moment of the crash.
@@ -22,6 +23,11 @@ pub trait Image {
     /// How many of the newest system calls it is known of that no other thread ran behind them.
     fn calls_alone(&self) -> usize {
         0
+    }
+
+    /// The `n`th newest system call of the thread, counted from zero, if its crumb is there.
+    fn call(&self, _n: usize) -> Option<&Anchor> {
+        None
     }
 
     /// A byte.

@@ -22,7 +22,8 @@ impl Hypothesis<'_> {
         number: u64,
         next: u64,
     ) -> Result<(), Refusal> {
-        if prepared.op.next != next {
+        let made = self.image.call(self.calls.len());
+        if prepared.op.next != next || made.is_some_and(|it| (it.call, it.rip) != (Some(number), next)) {
             return Err(Refusal::Contradiction);
         }
         let terms = Rc::clone(&self.terms);
@@ -44,6 +45,9 @@ impl Hypothesis<'_> {
         let flags = saved_flags(&terms, &after);
         self.facts.equate(&terms, after.gpr[usize::from(Gpr::R11.0)], flags)?;
         self.facts.equate(&terms, before.gpr[usize::from(Gpr::RAX.0)], terms.lit_term(64, number))?;
+        if let Some(made) = made {
+            self.facts.equate(&terms, after.gpr[usize::from(Gpr::RSP.0)], terms.lit_term(64, made.rsp))?;
+        }
         self.snapshots.push(before.clone());
         let step = self.step() + 1;
         let result = after.gpr[usize::from(Gpr::RAX.0)];

@@ -98,7 +98,8 @@ fn summarize(steps: &[Step], truth: &[Option<(u64, Counts)>], start: Counts, suf
     let start = if path.equal {
         start
     } else {
-        Counts { unknown: suffix.origins().iter().sum(), ..Counts::default() }
+        let bytes: usize = suffix.memory.iter().map(|piece| piece.bytes.len()).sum();
+        Counts { unknown: suffix.registers.gpr.len() + bytes, ..Counts::default() }
     };
     Metrics { path, uses, start }
 }

@@ -49,6 +49,8 @@ pub struct Summary {
     pub records: usize,
     /// Branch records that there were to reproduce: more than `records` if the suffix ends before the oldest.
     pub given: usize,
+    /// System calls that it makes as the crumbs have them, and between how many of them as much retires as was counted.
+    pub crumbs: [usize; 2],
     /// Instructions that the branch records cover.
     pub covered: usize,
     /// Length in multiples of that; absent without records.
@@ -57,7 +59,7 @@ pub struct Summary {
     pub compared_bytes: u64,
     /// What was not compared.
     pub dont_care: Vec<DontCare>,
-    /// Values at the start (general registers and listed bytes) that are in the core, inferred, chosen.
+    /// Values where the forced part begins (general registers and listed bytes) that are in the core, inferred, chosen.
     pub origins: [usize; 3],
 }
 
@@ -168,6 +170,7 @@ impl Listing {
             forced: suffix.forced.steps,
             records: certificate.records,
             given: suffix.coverage.records,
+            crumbs: certificate.crumbs,
             covered: suffix.coverage.instructions,
             reach: suffix.reach(),
             compared_bytes: certificate.compared_bytes,

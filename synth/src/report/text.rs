@@ -52,6 +52,13 @@ impl Display for Summary {
             }
             None => writeln!(f, ", without branch records")?,
         }
+        match self.crumbs {
+            [0, _] => {}
+            [calls, counted] => writeln!(
+                f,
+                "its {calls} system calls are those of the crumbs, and {counted} times as much retires behind as was counted"
+            )?,
+        }
         match self.forced {
             all if all == self.instructions => {
                 writeln!(f, "all of them are forced: nothing else leads to the core")?
@@ -72,7 +79,8 @@ impl Display for Summary {
         let [core, forced, chosen] = self.origins;
         writeln!(
             f,
-            "at the start, of general registers and listed bytes: {core} in the core, {forced} inferred, {chosen} chosen"
+            "where the forced part begins, of general registers and listed bytes: {core} in the core, {forced} inferred, \
+             {chosen} chosen"
         )?;
         writeln!(
             f,

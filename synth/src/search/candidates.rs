@@ -42,8 +42,23 @@ const USUAL_CALLS: [u64; 8] = [20, 1, 0, 3, 8, 16, 74, 202];
 const NUMBER_LOOK_BACK: usize = 16;
 
 impl Search<'_> {
-    /// The candidates at the present start.
+    /// The candidates at the present start that neither the records nor the crumbs exclude.
     pub(super) fn candidates(&mut self, window: Window) -> Vec<Candidate> {
+        let start = self.hypothesis.start();
+        let mut found = self.predecessors(window);
+        let listed = found.len();
+        found.retain_mut(|candidate| match self.anchors.pass(candidate, start) {
+            Some(window) => {
+                candidate.window = window;
+                true
+            }
+            None => false,
+        });
+        self.statistics.refuted += (listed - found.len()) as u64;
+        found
+    }
+
+    fn predecessors(&mut self, window: Window) -> Vec<Candidate> {
         let start = self.hypothesis.start();
         let next_record = self.records.next(window);
         let mut found = Vec::new();
@@ -158,6 +173,7 @@ impl Search<'_> {
     fn straight(&mut self, from: u64, window: Window) -> Vec<Candidate> {
         let Some(prepared) = self.prepare(from) else { return Vec::new() };
         let calls: Vec<Option<u64>> = match prepared.effect {
+            Effect::Syscall if let Some(anchor) = self.anchors.get(window.passed) => vec![anchor.call],
             Effect::Syscall => {
                 // The number is that of the straight line before it, or one of the usual ones: not a proof.
                 self.statistics.assumed = true;
@@ -189,7 +205,7 @@ impl Search<'_> {
         };
         let kind = prepared.branch?;
         let window = match self.records.judge(window, kind, from, to) {
-            Verdict::Recorded => Window { used: window.used + 1 },
+            Verdict::Recorded => Window { used: window.used + 1, ..window },
             Verdict::Open => window,
             Verdict::Excluded => return None,
         };

@@ -4,6 +4,7 @@
 //! predecessor is tried, the likeliest first ([`candidates`]), and given up as soon as it contradicts the core.
 //! The solver is asked only where there was a choice, and only about the constraints that the choice touched.
 
+mod anchored;
 mod candidates;
 mod forced;
 mod late;
@@ -11,6 +12,7 @@ mod trail;
 
 pub use trail::{Records, Window};
 
+use crate::evidence::Anchors;
 use crate::past::addresses::Patience;
 use crate::past::deferred::{Choice, Early};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
@@ -25,6 +27,7 @@ use candidates::Candidate;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use vmm::engine::Interrupter;
 use x86::op::BranchKind;
 use x86::state::State;
 
@@ -44,6 +47,8 @@ pub enum Stop {
     Instructions,
     /// The time is over.
     Time,
+    /// It was asked to stop.
+    Interrupted,
     /// Every way back was tried: either all of them contradict the core, or they end at barriers.
     Exhausted,
     /// The suffix reached the program's first instruction.
@@ -92,6 +97,7 @@ pub struct Search<'p> {
     cfg: &'p Cfg<'p>,
     stack: Stack<'p>,
     records: &'p Records,
+    anchors: &'p Anchors,
     hypothesis: Hypothesis<'p>,
     prepared: FxHashMap<u64, Option<Rc<Prepared>>>,
     /// Whether the second instruction can follow the first within a function.
@@ -167,7 +173,7 @@ impl<'p> Search<'p> {
         cfg: &'p Cfg<'p>,
         image: &'p dyn Image,
         core: &State,
-        records: &'p Records,
+        (records, anchors): (&'p Records, &'p Anchors),
         kernel: Kernel,
     ) -> Search<'p> {
         Search {
@@ -175,6 +181,7 @@ impl<'p> Search<'p> {
             cfg,
             stack: Stack::new(program),
             records,
+            anchors,
             hypothesis: Hypothesis::new(Rc::new(Terms::new()), image, core, kernel),
             prepared: FxHashMap::default(),
             loops: FxHashMap::default(),
@@ -203,8 +210,13 @@ impl<'p> Search<'p> {
         self
     }
 
-    /// Searches until a limit. `progress` is told the present and the longest length from time to time.
-    pub fn run(mut self, limits: Limits, progress: &mut dyn FnMut(usize, usize)) -> Found {
+    /// Searches until a limit, or until it is interrupted, which is taken notice of. `progress` is told the present and the longest length from time to time.
+    pub fn run(
+        mut self,
+        limits: Limits,
+        interrupter: &Interrupter,
+        progress: &mut dyn FnMut(usize, usize),
+    ) -> Found {
         let deadline = Instant::now() + limits.time;
         self.hypothesis.set_deadline(deadline);
         let stop = loop {
@@ -217,6 +229,9 @@ impl<'p> Search<'p> {
             // One question to the solver can take longer than a thousand steps.
             if Instant::now() >= deadline {
                 break Stop::Time;
+            }
+            if interrupter.take() {
+                break Stop::Interrupted;
             }
             if self.statistics.prepended.is_multiple_of(64) {
                 progress(self.hypothesis.len(), self.longest.len());

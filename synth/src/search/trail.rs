@@ -1,5 +1,6 @@
 //! How the branch records steer the search.
 
+use crate::evidence::Retired;
 use x86::op::BranchKind;
 
 /// The branch records that the search may use, newest first, with the filter under which they were taken.
@@ -11,11 +12,15 @@ pub struct Records {
     recorded: Vec<BranchKind>,
 }
 
-/// How far into the records a path has come.
+/// How far into the records and the crumbs a path has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// How many records the path has used.
     pub used: usize,
+    /// How many anchors it has passed.
+    pub passed: usize,
+    /// What retired since the last of them.
+    pub retired: Retired,
 }
 
 /// What the records say of a taken branch.
@@ -93,6 +98,9 @@ mod tests {
         assert_eq!(records.judge(window, BranchKind::Conditional, 1, 2), Verdict::Open);
         assert_eq!(records.judge(window, BranchKind::Return, 0x10, 0x40), Verdict::Recorded);
         assert_eq!(records.judge(window, BranchKind::Return, 0x11, 0x40), Verdict::Excluded);
-        assert_eq!(records.judge(Window { used: 1 }, BranchKind::Return, 0x11, 0x40), Verdict::Open);
+        assert_eq!(
+            records.judge(Window { used: 1, ..window }, BranchKind::Return, 0x11, 0x40),
+            Verdict::Open
+        );
     }
 }

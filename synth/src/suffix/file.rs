@@ -1,4 +1,4 @@
-//! The file format of a suffix: JSON, version 2. Everything read from it is checked.
+//! The file format of a suffix: JSON. Everything read from it is checked.
 
 use super::{Coverage, Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput};
 use serde::{Deserialize, Serialize};

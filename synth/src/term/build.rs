@@ -21,7 +21,7 @@ impl Terms {
         self.intern(Node::Bool(b), 0, false)
     }
 
-    fn make(&self, node: Node, w: u32) -> Term {
+    pub(super) fn make(&self, node: Node, w: u32) -> Term {
         let t = self.intern(node, w, false);
         let mut open = false;
         self.operands(t, |o| open |= self.is_open(o));
@@ -43,6 +43,7 @@ impl Terms {
             {
                 return self.build_bin(op, b, a);
             }
+            (None, None) if op == Bin::Add && b < a => return self.build_bin(op, b, a),
             (None, Some(y)) => {
                 if let Some(t) = self.bin_literal(op, w, a, y) {
                     return t;
@@ -57,18 +58,16 @@ impl Terms {
                 _ => {}
             }
         }
-        self.cancel(op, a, b).unwrap_or_else(|| self.make(Node::Bin(op, a, b), w))
+        self.build_sum(op, a, b)
+            .or_else(|| self.cancel(op, a, b))
+            .unwrap_or_else(|| self.make(Node::Bin(op, a, b), w))
     }
 
-    /// `(x + y) - y`, `(x - y) + y`, `(x ^ y) ^ y`: what inverting an equation leaves behind.
+    /// `(x ^ y) ^ y`: what inverting an equation leaves behind.
     fn cancel(&self, op: Bin, a: Term, b: Term) -> Option<Term> {
-        match (op, self.node(a), self.node(b)) {
-            (Bin::Sub, Node::Bin(Bin::Add, x, y), _) if y == b => Some(x),
-            (Bin::Sub, Node::Bin(Bin::Add, x, y), _) if x == b => Some(y),
-            (Bin::Add, Node::Bin(Bin::Sub, x, y), _) if y == b => Some(x),
-            (Bin::Add, _, Node::Bin(Bin::Sub, x, y)) if y == a => Some(x),
-            (Bin::Xor, Node::Bin(Bin::Xor, x, y), _) if y == b => Some(x),
-            (Bin::Xor, Node::Bin(Bin::Xor, x, y), _) if x == b => Some(y),
+        match (op, self.node(a)) {
+            (Bin::Xor, Node::Bin(Bin::Xor, x, y)) if y == b => Some(x),
+            (Bin::Xor, Node::Bin(Bin::Xor, x, y)) if x == b => Some(y),
             _ => None,
         }
     }
@@ -84,7 +83,8 @@ impl Terms {
             (Bin::Or, y) if y == ones => self.lit_term(w, ones),
             (Bin::Shl | Bin::Shr, y) if y >= u64::from(w) => self.lit_term(w, 0),
             (Bin::Sub, y) => self.build_bin(Bin::Add, a, self.lit_term(w, y.wrapping_neg())),
-            (Bin::Add | Bin::Xor | Bin::And | Bin::Or, y) => match self.node(a) {
+            (Bin::Add, y) => self.build_sum(op, a, self.lit_term(w, y))?,
+            (Bin::Xor | Bin::And | Bin::Or, y) => match self.node(a) {
                 Node::Bin(inner, x, c) if inner == op && self.value(c).is_some() => {
                     let folded = Concrete.bin(op, w, self.value(c)?, y);
                     self.build_bin(op, x, self.lit_term(w, folded))

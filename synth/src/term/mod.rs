@@ -3,7 +3,7 @@
 //! A [`Term`] is an index into [`Terms`], so it is `Copy` and equal terms are equal indices. Canonical forms,
 //! on which the propagation relies: no operation has only literal operands (it is folded with the concrete
 //! domain, the same code that the software CPU runs); the literal of a commutative operation stands on the
-//! right; `x - c` is `x + (-c)`; `a or b` is `not (not a and not b)`; an extraction never sits on a
+//! right; `x - c` is `x + (-c)`; sums are flat and ordered (sum.rs); `a or b` is `not (not a and not b)`; an extraction never sits on a
 //! concatenation, an extension or another extraction; adjacent extractions of one term are never concatenated.
 
 mod build;
@@ -11,6 +11,7 @@ mod domain;
 mod evaluate;
 mod plan;
 mod show;
+mod sum;
 
 pub(crate) use build::mask;
 pub use evaluate::Assignment;

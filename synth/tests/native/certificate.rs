@@ -9,6 +9,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 use synth::certificate::{Request, Verdict, certify};
+use synth::evidence::Anchors;
 use synth::program::Program;
 use synth::report::{self, Listing};
 use synth::suffix::{Coverage, Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
@@ -127,10 +128,13 @@ fn true_suffix(states: &[State], before: &Pages, after: &Pages) -> Suffix {
     }
 }
 
+static NO_CRUMBS: Anchors = Anchors::NONE;
+
 fn request<'a>(watched: &'a Watched, suffix: &'a Suffix) -> Request<'a> {
     let records = &watched.branches[..watched.branches.len().min(16)];
     let time = Duration::from_secs(5);
-    Request { core: &watched.core, suffix, records, recorded: &BranchKind::ALL[..6], time, kvm: true }
+    let recorded = &BranchKind::ALL[..6];
+    Request { core: &watched.core, suffix, records, recorded, anchors: &NO_CRUMBS, time, kvm: true }
 }
 
 fn check(name: &str, flags: &[&str]) -> Option<(tempfile::TempDir, Watched)> {
