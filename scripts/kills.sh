@@ -34,7 +34,7 @@ for program in redis-server redis-benchmark; do
 done
 mkdir -p "$out" && out=$(realpath "$out")
 
-load() { while :; do redis-benchmark -p "$port" -q -n 2000 -c 20 -r 10000 -t set,get,incr,lpush,lrange_100,mset >/dev/null 2>&1 || sleep 0.2; done; }
+load() { while :; do timeout 20 redis-benchmark -p "$port" -q -n 2000 -c 20 -r 10000 -t set,get,incr,lpush,lrange_100,mset >/dev/null 2>&1 || sleep 0.2; done; }
 
 printf '%-5s %-8s %-8s %s\n' kill seconds replay said
 for n in $(seq "$kills"); do
@@ -48,10 +48,16 @@ for n in $(seq "$kills"); do
     ran=$((RANDOM % seconds + 1)).$((RANDOM % 1000))
     sleep "$ran"
     kill -KILL "$recorder"
-    kill "$loader"
+    # What it runs tries to connect for ever, but for its time limit.
+    kill -STOP "$loader"
+    pkill -TERM -P "$loader" || true
+    kill -KILL "$loader"
     wait "$recorder" "$loader" 2>/dev/null || true
+    # 123: the journal has no end, which is said.
+    status=0
+    said=$(timeout 600 "$gretel" replay "$recording" --engine "$engine" 2>&1) || status=$?
     verdict=equal
-    said=$(timeout 600 "$gretel" replay "$recording" --engine "$engine" 2>&1) || verdict=differs failed=1
+    [ "$status" = 123 ] && grep -q 'were replayed and are as recorded' <<<"$said" || verdict=differs failed=1
     printf '%-5s %-8s %-8s %s\n' "$n" "$ran" "$verdict" "$(tail -n 1 <<<"$said" | cut -c 1-150)"
     [ "$verdict" = differs ] || rm -rf "$recording"
 done

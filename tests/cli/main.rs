@@ -20,6 +20,7 @@ mod streams;
 mod synth;
 mod trail;
 mod unserved;
+mod verify;
 
 use serde_json::Value;
 use std::fs;

@@ -7,7 +7,7 @@ use super::snapshot::{STATUS_TOP, Snapshot};
 use crate::term::{Node, Term, Terms};
 use std::cell::Cell;
 use std::rc::Rc;
-use x86::domain::Bin;
+use x86::domain::{Bin, Cmp};
 use x86::flags::{By, Flags};
 use x86::machine::{Control, Exec, Machine, Trap};
 use x86::op::{Gpr, Segment};
@@ -79,8 +79,8 @@ pub struct StepMachine {
     pub accesses: Vec<Access>,
     /// What must hold for it not to trap.
     pub assumptions: Vec<Term>,
-    /// It loaded the x87 TOP from somewhere.
-    pub top_from_memory: bool,
+    /// It loaded the x87 TOP from somewhere: that it is what it was is assumed.
+    pub assumed_top: bool,
     /// It made an access under a condition that is not known.
     pub conditional_access: bool,
 }
@@ -98,7 +98,7 @@ impl StepMachine {
             written: Written::default(),
             accesses: Vec::new(),
             assumptions: Vec::new(),
-            top_from_memory: false,
+            assumed_top: false,
             conditional_access: false,
         }
     }
@@ -254,7 +254,14 @@ impl Machine for StepMachine {
                 // Known whenever the control word is, which it is but right after it was overwritten.
                 match known_top(&self.terms, v) {
                     Some(top) => self.now.x87_top = top.to_le_bytes()[0],
-                    None => self.top_from_memory = true,
+                    // What it was before is lost. It was the same, as a rule: what is restored was saved a moment ago.
+                    None => {
+                        self.assumed_top = true;
+                        let top =
+                            self.terms.build_extract(STATUS_TOP.trailing_zeros(), STATUS_TOP.count_ones(), v);
+                        let same = self.terms.lit_term(STATUS_TOP.count_ones(), self.now.x87_top.into());
+                        self.assumptions.push(self.terms.build_cmp(Cmp::Eq, top, same));
+                    }
                 }
                 let rest = self.terms.lit_term(16, u64::from(!STATUS_TOP));
                 self.terms.build_bin(Bin::And, v, rest)

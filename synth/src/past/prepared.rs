@@ -38,7 +38,7 @@ pub struct Prepared {
     pub top_change: u8,
     /// Whether another thread of the program may get the processor here: a system call, or PAUSE.
     pub yields: bool,
-    /// Whether it makes TOP zero, as MMX does: that it was zero before is assumed.
+    /// Whether it makes TOP zero, as MMX does, or restores it: that it was the same before is assumed.
     pub assumes_top: bool,
 }
 
@@ -83,9 +83,8 @@ impl Prepared {
         }
         prepared.written = machine.written;
         prepared.top_change = machine.now.x87_top;
-        if machine.top_from_memory {
-            prepared.effect = Effect::Barrier("an x87 state from memory");
-        } else if prepared.written.x87 | prepared.written.controls != 0 && sets_top(&instruction) {
+        prepared.assumes_top |= machine.assumed_top;
+        if prepared.written.x87 | prepared.written.controls != 0 && sets_top(&instruction) {
             prepared.effect = Effect::Barrier("an x87 reset");
         }
         prepared

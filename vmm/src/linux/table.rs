@@ -44,6 +44,7 @@ pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, number: u64, a: 
     match row.served {
         By::Missing => return kernel.unknown(guest, number),
         By::Fixed(0, _) => return Ok(Outcome::Return(0)),
+        By::Fixed(error @ libc::EPERM, _) => return kernel.forbid(guest, number, error),
         By::Fixed(error, _) => return errno(error),
         By::Ours | By::Host | By::Mixed => {}
     }
@@ -159,6 +160,8 @@ calls! {
 
         // Time.
         libc::SYS_clock_gettime => time::clock_gettime(kernel, guest, int(a[0]), a[1]),
+        libc::SYS_clock_adjtime => time::clock_adjtime(kernel, guest, int(a[0]), a[1]),
+        libc::SYS_adjtimex => time::clock_adjtime(kernel, guest, libc::CLOCK_REALTIME, a[0]),
         libc::SYS_clock_getres => time::clock_getres(kernel, guest, int(a[0]), a[1]),
         libc::SYS_gettimeofday => time::gettimeofday(kernel, guest, a[0], a[1]),
         libc::SYS_time => time::time(kernel, guest, a[0]),

@@ -144,6 +144,40 @@ pub(super) fn clock_getres(kernel: &Kernel, guest: &mut Guest<'_>, clock: i32, a
     Ok(0)
 }
 
+/// clock_adjtime and adjtimex, which say that nobody keeps the clock in step with others; nobody in the guest may.
+pub(super) fn clock_adjtime(kernel: &mut Kernel, guest: &mut Guest<'_>, clock: i32, address: Virt) -> Served {
+    /// STA_UNSYNC, and the result that goes with it, TIME_ERROR (linux/timex.h).
+    const UNSYNCHRONIZED: u64 = 0x40;
+    const ERROR: u64 = 5;
+    /// The errors of a clock that is not in step, in microseconds (kernel/time/ntp.c).
+    const MOST_ERROR: u64 = 16_000_000;
+
+    if clock != libc::CLOCK_REALTIME {
+        return errno(if (0..=libc::CLOCK_TAI).contains(&clock) { libc::EOPNOTSUPP } else { libc::EINVAL });
+    }
+    let mut modes = [0; 4];
+    guest.read(address, &mut modes)?;
+    if modes != [0; 4] {
+        return kernel.refuse("adjusting the clock", libc::EPERM);
+    }
+    let now = show(kernel, guest)?.real;
+    let mut timex = [0; size_of::<libc::timex>() / 8];
+    // Behind modes, offset and frequency: the errors, status, time constant, precision, tolerance, time and length of a tick.
+    timex[3..12].copy_from_slice(&[
+        MOST_ERROR,
+        MOST_ERROR,
+        UNSYNCHRONIZED,
+        2,
+        1,
+        500 << 16,
+        now / NANOSECONDS,
+        now % NANOSECONDS / 1000,
+        10_000,
+    ]);
+    guest.write_words(address, &timex)?;
+    Ok(ERROR)
+}
+
 pub(super) fn gettimeofday(kernel: &mut Kernel, guest: &mut Guest<'_>, time: Virt, zone: Virt) -> Served {
     let now = show(kernel, guest)?.real;
     if time != 0 {

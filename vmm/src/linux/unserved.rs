@@ -34,6 +34,14 @@ impl Kernel {
         errno(libc::ENOSYS)
     }
 
+    /// Answers a call that nobody in the guest may make.
+    pub(super) fn forbid(&mut self, guest: &Guest<'_>, number: u64, error: i32) -> Served<Outcome> {
+        let read = |at: Virt, bytes: &mut [u8]| guest.space().read_original(guest.memory, at, bytes);
+        let answer = std::io::Error::from_raw_os_error(error).to_string();
+        self.note(format!("system call {} ({number})", call_name(number)), answer, &read);
+        errno(error)
+    }
+
     /// Refuses what kernels do.
     pub(super) fn refuse(&mut self, what: &str, error: i32) -> Served {
         let answer = std::io::Error::from_raw_os_error(error).to_string();

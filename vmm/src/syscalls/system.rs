@@ -7,36 +7,39 @@ use super::shape::Extent::{
     Arg, ArgTimes, Iovec, PointedBy, Result, ResultTimes, Sized, String, Struct, Unknown,
 };
 use super::shape::Kind::{Address, DirFd, Fd, Flags, Hex, In, InOut, Int, Out, Path, Pid, Size, Unsigned};
-use super::shape::Served::{Missing, Mixed};
+use super::shape::Served::{Fixed, Missing, Mixed};
 use super::structs::{
     ATTR, KEXEC_SEGMENT, LANDLOCK_ATTR, LSM_CONTEXT, MNT_ID_REQ, MOUNT_ATTR, PERF_ATTR, STATMOUNT, UNSIGNED,
     USTAT, WORD, WORDS,
 };
 
+/// Why the calls of administrators fail.
+const FORBIDDEN: &str = "as without the capability that it takes: it would change the host";
+
 rows! {
-    103 syslog(kind: Int, bufp: Out(Result(2)), len: Int) -> Int, Missing;
+    103 syslog(kind: Int, bufp: Out(Result(2)), len: Int) -> Int, Fixed(libc::EPERM, FORBIDDEN);
     134 uselib(library: Path) -> Int, Missing;
     136 ustat(dev: Hex, ubuf: Out(Struct(&USTAT))) -> Int, Missing;
     139 sysfs(option: Int, arg1: Hex, arg2: Out(Unknown)) -> Int, Missing;
-    153 vhangup() -> Int, Missing;
+    153 vhangup() -> Int, Fixed(libc::EPERM, FORBIDDEN);
     154 modify_ldt(func: Int, ptr: Out(Result(2)), bytecount: Size) -> Int, Missing, Registers;
-    155 pivot_root(new_root: Path, put_old: Path) -> Int, Missing;
+    155 pivot_root(new_root: Path, put_old: Path) -> Int, Fixed(libc::EPERM, FORBIDDEN);
     156 _sysctl(args: Address) -> Int, Missing;
     161 chroot(path: Path) -> Int, Mixed;
-    163 acct(filename: Path) -> Int, Missing;
+    163 acct(filename: Path) -> Int, Fixed(libc::EPERM, FORBIDDEN);
     165 mount(source: Path, target: Path, filesystemtype: Path, mountflags: Flags(&MOUNT),
-        data: Address) -> Int, Missing;
-    166 umount2(target: Path, flags: Flags(&UMOUNT)) -> Int, Missing;
-    167 swapon(path: Path, swapflags: Hex) -> Int, Missing;
-    168 swapoff(path: Path) -> Int, Missing;
-    169 reboot(magic: Hex, magic2: Hex, op: Hex, arg: Address) -> Int, Missing;
-    170 sethostname(name: In(Arg(1)), len: Size) -> Int, Missing;
-    171 setdomainname(name: In(Arg(1)), len: Size) -> Int, Missing;
-    172 iopl(level: Int) -> Int, Missing;
-    173 ioperm(from: Hex, num: Hex, turn_on: Int) -> Int, Missing;
+        data: Address) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    166 umount2(target: Path, flags: Flags(&UMOUNT)) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    167 swapon(path: Path, swapflags: Hex) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    168 swapoff(path: Path) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    169 reboot(magic: Hex, magic2: Hex, op: Hex, arg: Address) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    170 sethostname(name: In(Arg(1)), len: Size) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    171 setdomainname(name: In(Arg(1)), len: Size) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    172 iopl(level: Int) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    173 ioperm(from: Hex, num: Hex, turn_on: Int) -> Int, Fixed(libc::EPERM, FORBIDDEN);
     174 create_module(name: Path, size: Size) -> Address, Missing;
-    175 init_module(module_image: Address, len: Size, param_values: In(String)) -> Int, Missing;
-    176 delete_module(name: Path, flags: Hex) -> Int, Missing;
+    175 init_module(module_image: Address, len: Size, param_values: In(String)) -> Int, Fixed(libc::EPERM, FORBIDDEN);
+    176 delete_module(name: Path, flags: Hex) -> Int, Fixed(libc::EPERM, FORBIDDEN);
     177 get_kernel_syms(table: Address) -> Int, Missing;
     178 query_module(name: Path, which: Int, buf: Address, bufsize: Size, ret: Address) -> Int, Missing;
     179 quotactl(op: Hex, special: Path, id: Int, addr: Out(Unknown)) -> Int, Missing;
@@ -51,16 +54,16 @@ rows! {
     212 lookup_dcookie(cookie: Hex, buffer: Out(Result(2)), len: Size) -> Size, Missing;
     236 vserver() -> Int, Missing;
     246 kexec_load(entry: Hex, nr_segments: Size, segments: In(ArgTimes(1, &KEXEC_SEGMENT)),
-        flags: Hex) -> Int, Missing;
+        flags: Hex) -> Int, Fixed(libc::EPERM, FORBIDDEN);
     248 add_key(kind: Path, description: Path, payload: In(Arg(3)), plen: Size, keyring: Int) -> Int, Missing;
     249 request_key(kind: Path, description: Path, callout_info: Path, dest_keyring: Int) -> Int, Missing;
     250 keyctl(operation: Int, arg2: Hex, arg3: Hex, arg4: Hex, arg5: Hex) -> Int, Missing, Memory;
     278 vmsplice(fd: Fd, iov: In(Iovec(2)), nr_segs: Size, flags: Flags(&SPLICE)) -> Size, Mixed;
     298 perf_event_open(attr: In(Struct(&PERF_ATTR)), pid: Pid, cpu: Int, group_fd: Fd, flags: Hex) -> Fd,
         Missing;
-    313 finit_module(fd: Fd, param_values: In(String), flags: Hex) -> Int, Missing;
+    313 finit_module(fd: Fd, param_values: In(String), flags: Hex) -> Int, Fixed(libc::EPERM, FORBIDDEN);
     320 kexec_file_load(kernel_fd: Fd, initrd_fd: Fd, cmdline_len: Size, cmdline: In(Arg(2)),
-        flags: Hex) -> Int, Missing;
+        flags: Hex) -> Int, Fixed(libc::EPERM, FORBIDDEN);
     321 bpf(cmd: Int, attr: In(Sized(&ATTR, 2)), size: Unsigned) -> Int, Missing, Memory;
     428 open_tree(dirfd: DirFd, pathname: Path, flags: Hex) -> Fd, Missing;
     429 move_mount(from_dirfd: DirFd, from_pathname: Path, to_dirfd: DirFd, to_pathname: Path,

@@ -4,7 +4,7 @@ use super::constants::{ITIMER, TIMER};
 use super::rows;
 use super::shape::Extent::Struct;
 use super::shape::Kind::{Clock, Enum, Flags, In, InOut, Int, Left, Out, Unsigned};
-use super::shape::Served::{Missing, Mixed, Ours};
+use super::shape::Served::{Mixed, Ours};
 use super::structs::{INT, ITIMERSPEC, ITIMERVAL, LONG, SIGEVENT, TIMESPEC, TIMEVAL, TIMEX, TIMEZONE, TMS};
 
 rows! {
@@ -15,7 +15,7 @@ rows! {
         old_value: Out(Struct(&ITIMERVAL))) -> Int, Ours;
     96 gettimeofday(tv: Out(Struct(&TIMEVAL)), tz: Out(Struct(&TIMEZONE))) -> Int, Mixed;
     100 times(buf: Out(Struct(&TMS))) -> Int, Ours;
-    159 adjtimex(buf: InOut(Struct(&TIMEX))) -> Int, Missing;
+    159 adjtimex(buf: InOut(Struct(&TIMEX))) -> Int, Ours;
     164 settimeofday(tv: In(Struct(&TIMEVAL)), tz: In(Struct(&TIMEZONE))) -> Int, Ours;
     201 time(tloc: Out(Struct(&LONG))) -> Int, Mixed;
     222 timer_create(clockid: Clock, sevp: In(Struct(&SIGEVENT)), timerid: Out(Struct(&INT))) -> Int, Ours;
@@ -29,5 +29,5 @@ rows! {
     229 clock_getres(clockid: Clock, res: Out(Struct(&TIMESPEC))) -> Int, Ours;
     230 clock_nanosleep(clockid: Clock, flags: Flags(&TIMER), request: In(Struct(&TIMESPEC)),
         remain: Left(Struct(&TIMESPEC))) -> Int, Mixed;
-    305 clock_adjtime(clockid: Clock, buf: InOut(Struct(&TIMEX))) -> Int, Missing;
+    305 clock_adjtime(clockid: Clock, buf: InOut(Struct(&TIMEX))) -> Int, Ours;
 }

@@ -53,6 +53,8 @@ const REQUESTS: &[(u64, Way, usize)] = &[
     (TIOCGPTLCK, Way::Out, 4),
     (libc::TIOCPKT, Way::In, 4),
     (TIOCGPKT, Way::Out, 4),
+    (TIOCGEXCL, Way::Out, 4),
+    (RNDGETENTCNT, Way::Out, 4),
     (libc::TIOCEXCL, Way::Value, 0),
     (libc::TIOCNXCL, Way::Value, 0),
     (libc::FIONREAD, Way::Out, 4),
@@ -74,6 +76,9 @@ const FS_IOC_GETFLAGS: u64 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
 const TIOCGPTLCK: u64 = 0x8004_5439;
 const TIOCGPKT: u64 = 0x8004_5438;
+const TIOCGEXCL: u64 = 0x8004_5440;
+/// Of /dev/random: how much it has gathered, in bits (linux/random.h).
+const RNDGETENTCNT: u64 = 0x8004_5200;
 
 /// The number here of the terminal that gretel was started on; the guest's own have others.
 pub(super) const OUTER: u64 = 0;
