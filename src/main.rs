@@ -18,6 +18,7 @@ mod keeping;
 mod log;
 mod ls;
 mod moment;
+mod outline;
 mod output;
 mod pack;
 mod record;

@@ -4,8 +4,10 @@ use crate::Outcome;
 use crate::core_file;
 use crate::exit::{Code, Failure};
 use crate::log::say;
+use crate::outline::Outline;
 use crate::output::print;
 use ::synth::certificate::Certificate;
+use ::synth::evidence::Anchors;
 use ::synth::program::Program;
 use ::synth::report::Listing;
 use ::synth::report::metrics::{self, Metrics};
@@ -271,15 +273,21 @@ fn show(
     let listing =
         Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
     let metrics = measure(args, suffix, &listing);
+    let anchors = if args.crumbs == Use::Nothing { Anchors::NONE } else { Anchors::of_core(core) };
+    let outline = Outline::new(&anchors, certificate.crumbs[0], program);
     if args.json {
         let listing = serde_json::to_value(&listing).map_err(|e| Failure::new(Code::Other, e))?;
         let object = json!({
-            "verdict": "certified", "search": search_json(search), "listing": listing, "metrics": metrics
+            "verdict": "certified", "search": search_json(search), "listing": listing, "outline": outline.to_json(),
+            "metrics": metrics
         });
         print(format_args!("{object}\n"))?;
         Ok(())
     } else {
         print(format_args!("{listing}"))?;
+        if !outline.is_empty() {
+            print(format_args!("\n{outline}"))?;
+        }
         if let Some(metrics) = &metrics {
             print(format_args!("\n{metrics}"))?;
         }

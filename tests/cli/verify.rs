@@ -38,6 +38,14 @@ fn the_calls_of_a_suffix_are_those_of_the_crumbs_and_what_retires_between_them_i
     let [calls, counts] = crumbs(&counted);
     assert!(calls >= 1, "{counted}");
     assert_eq!(counts, calls, "{counted}");
+    // The suffix ends behind the older writes, which are in the outline with their distances.
+    let outline = counted["outline"].as_array().unwrap();
+    let older = outline.iter().take(3 - usize::try_from(calls).unwrap());
+    let distances: Vec<u64> = older
+        .inspect(|exit| assert_eq!(exit["name"], "write", "{counted}"))
+        .map(|exit| exit["before_crash"].as_u64().unwrap())
+        .collect();
+    assert!(distances.is_sorted() && distances.iter().all(|distance| *distance > 60), "{counted}");
     let Some(called) = synthesized(&place, &["--records", "0", "--crumbs", "calls"]) else { return };
     assert!(crumbs(&called)[0] >= 1, "{called}");
     assert_eq!(crumbs(&called)[1], 0, "{called}");
