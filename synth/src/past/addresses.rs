@@ -113,6 +113,9 @@ impl Hypothesis<'_> {
     }
 
     fn log_what_is_left(&mut self, upto: usize) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
         let Some((number, access)) = self.newest_unresolved_access(upto) else { return };
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
@@ -160,6 +163,9 @@ impl Hypothesis<'_> {
     /// What could be assumed so that the access has an address, the likeliest first: the address itself, or a part
     /// of what it is computed from.
     fn assumptions(&mut self, step: Step, access: Access) -> Vec<(Term, u64)> {
+        if self.is_late() {
+            return Vec::new();
+        }
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
         let places = match self.shape_of(address) {
@@ -204,15 +210,18 @@ impl Hypothesis<'_> {
             .iter()
             .copied()
             .map(|r| (r, 0))
-            .chain(pointers.values().map(|va| (va, if is_linked(va) { 1 } else { 2 })))
+            .chain(pointers.values().map(|va| (va, 1)))
             .map(|(base, class)| (base.wrapping_add(offset), class))
             .chain(traces.places_like(self.image()).into_iter().map(|va| (va, 3)))
             .chain(self.image().regions().into_iter().map(|r| ((r.start + (r.end - r.start) / 2) & !15, 4)))
             .filter(|&(va, _)| seen.insert(va))
-            .filter_map(|(va, class)| {
-                let told = if self.is_late() { None } else { traces.fit(self, va) }?;
+            .map_while(|(va, class)| (!self.is_late()).then(|| Some((traces.fit(self, va)?, va, class))))
+            .flatten()
+            .map(|(told, va, class)| {
                 let told = if told < TELLING { 0 } else { told };
-                Some(((Reverse(told), class, distance(va.wrapping_sub(offset))), va))
+                let base = va.wrapping_sub(offset);
+                let class = if class == 1 && !is_linked(base) { 2 } else { class };
+                ((Reverse(told), class, distance(base)), va)
             })
             .collect();
         found.sort_unstable();
