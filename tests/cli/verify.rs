@@ -70,7 +70,7 @@ fn a_kept_suffix_is_verified_and_one_that_was_changed_is_not() {
     let mut suffix: Value = serde_json::from_slice(&fs::read(place.path("suffix")).unwrap()).unwrap();
     // rbp, which the program computes all its addresses from.
     suffix["registers"]["gpr"][5] = "0x10".into();
-    place.write("changed", &suffix.to_string());
+    place.write("changed", suffix.to_string());
     let changed = place.gretel(&["verify", "changed", "rec"]);
     assert_eq!(changed.code, 1, "{}", changed.err);
     assert!(changed.out().starts_with("rejected: "), "{}", changed.out());
