@@ -20,8 +20,8 @@ fn what_was_not_served_is_counted_in_the_summary() {
     let recorded = place.gretel(&["record", "--json", "summary.json", "-o", "rec", "--", "./asks"]);
     assert_eq!(recorded.code, 5, "{}", recorded.err);
     for line in [
-        "gretel: system call acct (163) is not supported: ENOSYS; first at acct(\"/nowhere\")",
-        "gretel: not served: system call acct (163): ENOSYS, 3 times",
+        "gretel: system call acct (163) is not supported: EPERM; first at acct(\"/nowhere\")",
+        "gretel: not served: system call acct (163): EPERM, 3 times",
         "gretel: not served: fcntl F_NOTIFY: Invalid argument (os error 22), once",
     ] {
         assert_eq!(recorded.err.lines().filter(|it| *it == line).count(), 1, "{line}: {}", recorded.err);

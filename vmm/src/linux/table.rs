@@ -44,7 +44,7 @@ pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, number: u64, a: 
     match row.served {
         By::Missing => return kernel.unknown(guest, number),
         By::Fixed(0, _) => return Ok(Outcome::Return(0)),
-        By::Fixed(error @ libc::EPERM, _) => return kernel.forbid(guest, number, error),
+        By::Fixed(libc::EPERM, _) => return kernel.forbid(guest, number),
         By::Fixed(error, _) => return errno(error),
         By::Ours | By::Host | By::Mixed => {}
     }

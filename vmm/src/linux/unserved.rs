@@ -35,11 +35,10 @@ impl Kernel {
     }
 
     /// Answers a call that nobody in the guest may make.
-    pub(super) fn forbid(&mut self, guest: &Guest<'_>, number: u64, error: i32) -> Served<Outcome> {
+    pub(super) fn forbid(&mut self, guest: &Guest<'_>, number: u64) -> Served<Outcome> {
         let read = |at: Virt, bytes: &mut [u8]| guest.space().read_original(guest.memory, at, bytes);
-        let answer = std::io::Error::from_raw_os_error(error).to_string();
-        self.note(format!("system call {} ({number})", call_name(number)), answer, &read);
-        errno(error)
+        self.note(format!("system call {} ({number})", call_name(number)), "EPERM".to_owned(), &read);
+        errno(libc::EPERM)
     }
 
     /// Refuses what kernels do.
