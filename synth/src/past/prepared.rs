@@ -84,7 +84,9 @@ impl Prepared {
         prepared.written = machine.written;
         prepared.top_change = machine.now.x87_top;
         prepared.assumes_top |= machine.assumed_top;
-        if prepared.written.x87 | prepared.written.controls != 0 && sets_top(&instruction) {
+        if machine.assumed_top && !restores_x87(&instruction) {
+            prepared.effect = Effect::Barrier("an x87 TOP that depends on a result");
+        } else if prepared.written.x87 | prepared.written.controls != 0 && sets_top(&instruction) {
             prepared.effect = Effect::Barrier("an x87 reset");
         }
         prepared
@@ -100,6 +102,15 @@ impl Prepared {
 /// Whether an operand is an MMX register.
 fn has_mmx(op: &Op) -> bool {
     [op.a, op.b].iter().any(|loc| matches!(loc, Loc::Mmx(_)))
+}
+
+/// Whether the instruction loads the x87 state that another one saved.
+#[must_use]
+pub fn restores_x87(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.mnemonic(),
+        Mnemonic::Fxrstor | Mnemonic::Fxrstor64 | Mnemonic::Frstor | Mnemonic::Fldenv
+    )
 }
 
 /// Whether the instruction sets TOP rather than changing it by a fixed amount: what it was before is then lost.
