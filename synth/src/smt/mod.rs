@@ -3,6 +3,7 @@
 //! Budgets are counted in Z3's resource units (`rlimit`), not in time, so that an answer is the same on a slow
 //! day; a wall-clock limit stands behind them only for the paths on which Z3 does not count.
 
+mod expansion;
 mod guess;
 mod likely;
 mod linear;
@@ -78,6 +79,10 @@ pub fn solve(
     budget: Budget,
     effort: Effort,
 ) -> Answer {
+    let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
+    if expansion::is_too_long(terms, constraints) {
+        return guessed().map_or(Answer::Unknown, Answer::Satisfiable);
+    }
     let solver = new_solver(budget);
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
@@ -87,7 +92,6 @@ pub fn solve(
     match solver.check() {
         SatResult::Unsat => return Answer::Infeasible,
         SatResult::Unknown => {
-            let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
             let found = match effort {
                 Effort::Plain => guessed(),
                 Effort::Persistent => {
@@ -132,6 +136,9 @@ pub fn solve(
 
 /// Whether `constraints` leave `t`, which has `value` in one solution, no other value. `None`: not decided.
 pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budget: Budget) -> Option<bool> {
+    if expansion::is_too_long(terms, constraints) {
+        return None;
+    }
     let solver = new_solver(budget);
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
