@@ -1,4 +1,4 @@
-//! What is known of the time before a suffix: the exits that left crumbs.
+//! What is known of the time before a suffix: the system calls that left crumbs.
 
 use crate::core_file::place;
 use serde_json::{Value, json};
@@ -7,55 +7,48 @@ use synth::evidence::{Anchor, Anchors};
 use synth::program::Program;
 use vmm::linux::call_name;
 
-/// So many exits are shown.
+/// So many are shown.
 const MOST: usize = 12;
 
-/// An exit before the suffix.
-struct Exit {
+/// A system call before the suffix.
+struct Call {
     /// How many instructions before the crash it retired, if that is known.
     before_crash: Option<u64>,
-    /// The system call's number and name; none for an instruction that reads the machine.
-    call: Option<(u64, String)>,
+    /// The system call's number.
+    number: u64,
     rip: u64,
     rsp: u64,
     place: String,
 }
 
-/// The newest exits before the suffix, newest first.
-pub(crate) struct Outline(Vec<Exit>);
+/// The newest calls before the suffix, newest first.
+pub(crate) struct Outline(Vec<Call>);
 
 impl Outline {
-    /// The exits before a suffix that has the newest `passed` in it.
+    /// The calls before a suffix that has the newest `passed` in it.
     pub(crate) fn new(anchors: &Anchors, passed: usize, program: &Program) -> Outline {
         let mut before_crash = Some(0);
-        let mut exits = Vec::new();
+        let mut calls = Vec::new();
         for (n, anchor) in (0..anchors.len().min(passed + MOST)).filter_map(|n| Some((n, anchors.get(n)?))) {
-            let &Anchor { call, rip, rsp, retired } = anchor;
+            let &Anchor { number, rip, rsp, retired } = anchor;
             before_crash = before_crash.zip(retired).map(|(sum, retired)| sum + retired.instructions);
             if n < passed {
                 continue;
             }
-            exits.push(Exit {
-                before_crash,
-                call: call.map(|number| (number, call_name(number).to_owned())),
-                rip,
-                rsp,
-                place: place(Some(program), rip),
-            });
+            calls.push(Call { before_crash, number, rip, rsp, place: place(Some(program), rip) });
         }
-        Outline(exits)
+        Outline(calls)
     }
 
     /// As an array, newest first.
     pub(crate) fn to_json(&self) -> Value {
-        let of_exit = |exit: &Exit| {
-            let (number, name) = exit.call.clone().unzip();
+        let of_call = |call: &Call| {
             json!({
-                "before_crash": exit.before_crash, "call": number, "name": name, "place": exit.place,
-                "rip": format!("{:#x}", exit.rip), "rsp": format!("{:#x}", exit.rsp),
+                "before_crash": call.before_crash, "call": call.number, "name": call_name(call.number), "place": call.place,
+                "rip": format!("{:#x}", call.rip), "rsp": format!("{:#x}", call.rsp),
             })
         };
-        self.0.iter().map(of_exit).collect()
+        self.0.iter().map(of_call).collect()
     }
 
     /// Whether nothing is known.
@@ -67,13 +60,10 @@ impl Outline {
 impl Display for Outline {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "before the suffix, newest first, as crumbs tell (the ways between them are open):")?;
-        for exit in &self.0 {
-            let before = exit.before_crash.map_or_else(|| "?".to_owned(), |before| format!("-{before}"));
-            let what = match &exit.call {
-                Some((number, name)) => format!("system call {number} {name}"),
-                None => "reads the machine".to_owned(),
-            };
-            writeln!(f, "{before:>9}  {what:<32} {}", exit.place)?;
+        for call in &self.0 {
+            let before = call.before_crash.map_or_else(|| "?".to_owned(), |before| format!("-{before}"));
+            let what = format!("system call {} {}", call.number, call_name(call.number));
+            writeln!(f, "{before:>9}  {what:<32} {}", call.place)?;
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use ::synth::report::Listing;
 use ::synth::report::metrics::{self, Metrics};
 use ::synth::search::{Limits, Statistics, Stop};
 use ::synth::suffix::Suffix;
-use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, Use, Verdict, synthesize};
+use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, Verdict, synthesize};
 use lbr::{Filter, Trail};
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -81,6 +81,33 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What of a core's crumbs is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Nothing.
+    Nothing,
+    /// Which calls were made, where, in which order.
+    Calls,
+    /// And what had retired until then.
+    Counts,
+}
+
+/// The system calls that the crumbs of a core tell of.
+pub(crate) fn anchors(core: &Core, used: Use) -> Result<Anchors, Failure> {
+    let of_core = || {
+        let damaged = |e| {
+            let message = format!("{}: {e} (`gretel synth --crumbs none` does without)", core.path.display());
+            Failure::new(Code::Damaged, message)
+        };
+        Anchors::of_core(core).map_err(damaged)
+    };
+    match used {
+        Use::Nothing => Ok(Anchors::NONE),
+        Use::Calls => of_core().map(Anchors::without_counts),
+        Use::Counts => of_core(),
+    }
+}
+
 /// What of the crumbs is to be used.
 pub(crate) fn use_of_crumbs(text: &str) -> Result<Use, String> {
     match text {
@@ -141,6 +168,7 @@ fn run_deep(args: &Args) -> Outcome {
     let core = opened.core;
     let trail = trail(args, &core)?;
     let (records, recorded) = usable(trail.as_ref())?;
+    let anchors = anchors(&core, args.crumbs)?;
     let interrupter = Interrupter::new();
     interrupt::stop_on_signals(interrupter.clone())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
@@ -149,7 +177,7 @@ fn run_deep(args: &Args) -> Outcome {
         program: &program,
         records: &records,
         recorded: &recorded,
-        crumbs: args.crumbs,
+        anchors: &anchors,
         limits,
         kvm: !args.no_kvm,
         interrupter: &interrupter,
@@ -273,8 +301,7 @@ fn show(
     let listing =
         Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
     let metrics = measure(args, suffix, &listing);
-    let anchors = if args.crumbs == Use::Nothing { Anchors::NONE } else { Anchors::of_core(core) };
-    let outline = Outline::new(&anchors, certificate.crumbs[0], program);
+    let outline = Outline::new(&anchors(core, args.crumbs)?, certificate.crumbs[0], program);
     if args.json {
         let listing = serde_json::to_value(&listing).map_err(|e| Failure::new(Code::Other, e))?;
         let object = json!({

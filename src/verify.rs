@@ -4,13 +4,12 @@ use crate::Outcome;
 use crate::core_file;
 use crate::exit::{Code, Failure};
 use crate::output::print;
-use crate::synth::{deep, usable};
+use crate::synth::{Use, anchors, deep, usable};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use synth::certificate::{Certificate, CertificateError, Request, Verdict, certify};
-use synth::evidence::Anchors;
 use synth::report::Listing;
 use synth::suffix::Suffix;
 
@@ -65,7 +64,7 @@ fn run_deep(args: &Args) -> Outcome {
         |why: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
     let trail = core.trail().map_err(|e| damaged(&e))?;
     let (records, recorded) = usable(trail.as_ref())?;
-    let anchors = Anchors::of_core(&core);
+    let anchors = anchors(&core, Use::Counts)?;
     let verdict = certify(&Request {
         core: &core,
         suffix: &suffix,

@@ -1,10 +1,11 @@
-//! What a core knows of the past by its crumbs: the exits of the thread that crashed, newest first.
+//! What a core knows of the past by its crumbs: the system calls of the thread that crashed, newest first.
 //!
-//! Each system call and each read of the machine left a crumb, so a path that ends in the core makes exactly these calls,
-//! in this order, each at its address and with its stack pointer. Where the engine counted, and no other thread ran in
-//! between, it is known how many instructions retired from one to the next.
+//! Each system call left a crumb, so a path that ends in the core makes exactly these calls, in this order, each at its
+//! address and with its stack pointer. Where the engine counted, and nothing else happened in between, it is known how
+//! many instructions retired from one to the next. Other exits are no anchors: which page faults and which instructions
+//! that the personality carries out leave crumbs depends on the engine.
 
-use lbr::crumb::{Counts, Crumbs, Entry, Exit};
+use lbr::crumb::{Counts, Crumbs, CrumbsError, Entry, Exit};
 use vmm::elfcore::Core;
 
 /// What retired.
@@ -22,16 +23,16 @@ impl std::fmt::Display for Retired {
     }
 }
 
-/// A system call or a read of the machine.
+/// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// The system call's number; none for a read of the machine.
-    pub call: Option<u64>,
-    /// For a call the address of the instruction behind it, else that of the instruction itself.
+    /// Its number.
+    pub number: u64,
+    /// The address of the instruction behind it.
     pub rip: u64,
     /// The stack pointer.
     pub rsp: u64,
-    /// What retired behind it, up to the next newer anchor or the crash, if that is known; itself included.
+    /// What retired behind it, up to the next newer call or the crash, if that is known; itself included.
     pub retired: Option<Retired>,
 }
 
@@ -46,14 +47,15 @@ impl Anchors {
     /// No crumb is known.
     pub const NONE: Anchors = Anchors { newest_first: Vec::new(), calls_alone: 0 };
 
-    /// Those that a core has; none if its crumbs are damaged.
-    #[must_use]
-    pub fn of_core(core: &Core) -> Anchors {
+    /// Those that a core has.
+    ///
+    /// # Errors
+    /// When its crumbs are damaged.
+    pub fn of_core(core: &Core) -> Result<Anchors, CrumbsError> {
         let thread = core.threads.first().map_or(0, |(id, _)| id.unsigned_abs());
-        let crumbs = core.crumbs().ok().flatten();
-        crumbs.map_or(Anchors::NONE, |crumbs| {
-            Anchors::of(&crumbs, thread, core.state.regs.rip, core.counters.is_some())
-        })
+        let exact = core.counters.is_some();
+        let crumbs = core.crumbs()?;
+        Ok(crumbs.map_or(Anchors::NONE, |it| Anchors::of(&it, thread, core.state.regs.rip, exact)))
     }
 
     /// Those of `thread`, which crashed at `rip`; as far back as no crumb is missing. Counts that a processor's counters gave
@@ -72,12 +74,10 @@ impl Anchors {
             let of_this = crumb.thread == thread;
             let counts = (exact || crumb.counts.derived).then_some(crumb.counts);
             match crumb.exit {
-                Exit::Syscall { .. } | Exit::MachineRead if of_this => {
-                    let call = if let Exit::Syscall { number } = crumb.exit { Some(number) } else { None };
+                Exit::Syscall { number } if of_this => {
                     let retired =
                         newer.zip(counts).and_then(|(newer, counts)| newer.since(crumb.event, &counts));
-                    newest_first.push(Anchor { call, rip: crumb.rip, rsp: crumb.rsp, retired });
-                    // A call has retired when its crumb is left. No path goes past a read of the machine.
+                    newest_first.push(Anchor { number, rip: crumb.rip, rsp: crumb.rsp, retired });
                     newer = counts.map(|counts| Boundary { event: crumb.event, counts, has_retired: true });
                 }
                 Exit::PageFault { .. } | Exit::Exception { .. }
@@ -87,7 +87,7 @@ impl Anchors {
                 }
                 // A page that was not there yet.
                 Exit::PageFault { .. } if of_this => {}
-                // Something ran in between that is not of the path.
+                // Something ran in between that is not of the path, or is not counted as the path counts it.
                 _ => newer = None,
             }
         }
@@ -131,7 +131,7 @@ impl Anchors {
 struct Boundary {
     event: u64,
     counts: Counts,
-    /// Its instruction is among those that are counted.
+    /// Its instruction is among those that are counted, as a call's is.
     has_retired: bool,
 }
 
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(retired(0), Some(Some(Retired { instructions: 21, conditional_branches: 2 })));
         assert_eq!(retired(1), Some(Some(Retired { instructions: 50, conditional_branches: 5 })));
         assert_eq!(retired(2), None);
-        assert_eq!(found.get(1).map(|anchor| (anchor.call, anchor.rip)), Some((Some(1), 0x1002)));
+        assert_eq!(found.get(1).map(|anchor| (anchor.number, anchor.rip)), Some((1, 0x1002)));
     }
 
     #[test]
@@ -196,6 +196,13 @@ mod tests {
             entry(5, 7, FAULT, 3, 170),
         ]);
         assert_eq!((other.len(), other.get(0).and_then(|anchor| anchor.retired)), (1, None));
+        // An instruction that the personality carries out.
+        let read = of(vec![
+            entry(2, 7, WRITE, 0, 100),
+            entry(3, 7, Exit::MachineRead, 1, 120),
+            entry(4, 7, WRITE, 2, 150),
+        ]);
+        assert_eq!((read.len(), read.get(1).and_then(|anchor| anchor.retired)), (2, None));
         let preempted = of(vec![entry(4, 7, WRITE, 0, 100), entry(5, 7, FAULT, 2, 170)]);
         assert_eq!(preempted.get(0).map(|anchor| anchor.retired), Some(None));
     }

@@ -1,7 +1,7 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
-use crate::evidence::{Anchor, Anchors};
+use crate::evidence::Anchors;
 use crate::origins;
 use crate::past::addresses::Patience;
 use crate::past::deferred::{Choice, Early};
@@ -36,26 +36,14 @@ pub struct Request<'a> {
     pub records: &'a [(u64, u64)],
     /// The kinds of branches that the records' filter lets through.
     pub recorded: &'a [BranchKind],
-    /// What of the core's crumbs may be used.
-    pub crumbs: Use,
+    /// The system calls that the thread made, as far as they may be used.
+    pub anchors: &'a Anchors,
     /// Where to stop.
     pub limits: Limits,
     /// Whether KVM may be used for the certificate.
     pub kvm: bool,
     /// Interrupted once, the search ends, and what it found is certified; once more, no further certificate is tried.
     pub interrupter: &'a Interrupter,
-}
-
-/// What of the core's crumbs is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Use {
-    /// Nothing.
-    Nothing,
-    /// Which calls were made, where, in which order.
-    Calls,
-    /// And what had retired until then.
-    #[default]
-    Counts,
 }
 
 /// What came out.
@@ -90,14 +78,6 @@ pub enum Verdict {
 struct CoreImage<'a> {
     core: &'a Core,
     anchors: &'a Anchors,
-    calls: Vec<Anchor>,
-}
-
-impl<'a> CoreImage<'a> {
-    fn new(core: &'a Core, anchors: &'a Anchors) -> CoreImage<'a> {
-        let calls = (0..anchors.len()).filter_map(|n| anchors.get(n)).filter(|it| it.call.is_some());
-        CoreImage { core, anchors, calls: calls.copied().collect() }
-    }
 }
 
 impl Image for CoreImage<'_> {
@@ -116,11 +96,8 @@ impl Image for CoreImage<'_> {
     fn is_shared(&self) -> bool {
         self.core.had_threads()
     }
-    fn call(&self, n: usize) -> Option<&Anchor> {
-        self.calls.get(n)
-    }
-    fn calls_alone(&self) -> usize {
-        self.anchors.calls_alone()
+    fn anchors(&self) -> &Anchors {
+        self.anchors
     }
 }
 
@@ -133,44 +110,20 @@ pub fn synthesize(
     request: &Request<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Synthesis, CertificateError> {
-    let anchors = anchors(request);
-    let image = CoreImage::new(request.core, &anchors);
+    let image = CoreImage { core: request.core, anchors: request.anchors };
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
-    let mut search = Search::new(
-        request.program,
-        &cfg,
-        &image,
-        &request.core.state,
-        (&records, &anchors),
-        Kernel::of(request.core),
-    );
+    let mut search =
+        Search::new(request.program, &cfg, &image, &request.core.state, &records, Kernel::of(request.core));
     if request.core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
         search = search.with_partial_map();
     }
     let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
     let found = search.run(limits, request.interrupter, progress);
     let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
-    let verdict = Attempts {
-        request,
-        deadline,
-        image: &image,
-        cfg: &cfg,
-        records: &records,
-        anchors: &anchors,
-        found: &found,
-    }
-    .certify_longest()?;
+    let verdict = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found }
+        .certify_longest()?;
     Ok(Synthesis { verdict, searched: found.path.len(), stop: found.stop, statistics: found.statistics })
-}
-
-/// The anchors that the request lets the search use.
-fn anchors(request: &Request<'_>) -> Anchors {
-    match request.crumbs {
-        Use::Nothing => Anchors::NONE,
-        Use::Calls => Anchors::of_core(request.core).without_counts(),
-        Use::Counts => Anchors::of_core(request.core),
-    }
 }
 
 /// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
@@ -191,7 +144,6 @@ struct Attempts<'a> {
     image: &'a dyn Image,
     cfg: &'a Cfg<'a>,
     records: &'a Records,
-    anchors: &'a Anchors,
     found: &'a Found,
 }
 
@@ -318,7 +270,7 @@ impl Attempts<'_> {
             suffix: &suffix,
             records: self.request.records,
             recorded: self.request.recorded,
-            anchors: self.anchors,
+            anchors: self.request.anchors,
             time: NATIVE_TIME,
             kvm: self.request.kvm,
         })?;
@@ -358,8 +310,7 @@ impl Attempts<'_> {
     /// A search that has found nothing yet.
     fn search(&self) -> Search<'_> {
         let core = self.request.core;
-        let evidence = (self.records, self.anchors);
-        Search::new(self.request.program, self.cfg, self.image, &core.state, evidence, Kernel::of(core))
+        Search::new(self.request.program, self.cfg, self.image, &core.state, self.records, Kernel::of(core))
     }
 
     /// The addresses that the newest `depth` steps tell.
@@ -385,6 +336,7 @@ impl Attempts<'_> {
         for (n, (step, call)) in (1..).zip(path) {
             let instruction = self.request.program.instruction_at(step.address);
             let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
+            let prepared = if step.skips { prepared.skipping() } else { prepared };
             if hypothesis.prepend(&prepared, *call).is_err() {
                 break;
             }

@@ -28,10 +28,10 @@ int main(int argc, char **argv) {
 "#;
 
 /// Compiles a program that needs its C library at run time.
-fn link(place: &Place, name: &str, source: &str) -> Option<()> {
+fn link(place: &Place, name: &str, options: &[&str], source: &str) -> Option<()> {
     let file = place.write(&format!("{name}.c"), source);
     let file = file.to_str().expect("temporary directories have plain names");
-    let done = place.command("gcc", &["-g", "-O1", "-o", name, file]).status();
+    let done = place.command("gcc", &[&["-g", "-O1", "-o", name, file], options].concat()).status();
     if !done.is_ok_and(|status| status.success()) {
         skipped(name, "gcc cannot make a program here");
         return None;
@@ -42,7 +42,7 @@ fn link(place: &Place, name: &str, source: &str) -> Option<()> {
 #[test]
 fn a_crash_beside_libraries_is_recorded_replayed_shown_and_synthesized() {
     let place = Place::new();
-    let Some(()) = link(&place, "crashes", CRASHES) else { return };
+    let Some(()) = link(&place, "crashes", &[], CRASHES) else { return };
     for engine in engines() {
         let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./crashes"]);
         assert_eq!((recorded.code, recorded.out()), (128 + 11, "135\n".to_owned()), "{}", recorded.err);
@@ -90,10 +90,35 @@ fn programs_that_are_bound_lazily_replay_on_the_other_engine() {
     }
 }
 
+/// Calls a function for the first time shortly before the crash.
+const BINDS: &str = "\
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv) {
+    volatile int zero = argc - 1;
+    write(1, \"begin\", 5);
+    return (rand() & 0xff) / zero;
+}
+";
+
+/// The records lead through the linker, which finds the function, as it was bound lazily.
+#[test]
+fn a_suffix_goes_through_the_resolver_of_the_dynamic_linker() {
+    let place = Place::new();
+    let Some(()) = link(&place, "binds", &["-Wl,-z,lazy"], BINDS) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./binds"]);
+    assert_eq!(recorded.code, 128 + 8, "{}", recorded.err);
+    let ran = place.gretel(&["synth", "--json", "--records", "32", "--instructions", "300", "rec"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+    let path = &result["metrics"]["path"];
+    assert!(path["common"].as_u64() > Some(150) && path["common"] == path["length"], "{path} {}", ran.err);
+}
+
 #[test]
 fn a_recording_needs_the_linker_that_it_was_made_with() {
     let place = Place::new();
-    let Some(()) = link(&place, "crashes", CRASHES) else { return };
+    let Some(()) = link(&place, "crashes", &[], CRASHES) else { return };
     let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./crashes"]);
     assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
     let copy = place.path("rec/interpreter");

@@ -222,6 +222,32 @@ fn a_crash_inside_a_repeated_string_instruction_is_certified() {
     }
 }
 
+/// Runs a repeated string instruction whose count is zero.
+const COPIES_NOTHING: &str = r#"
+int main(int argc, char **argv) {
+    char from[8] = "nothing", to[8];
+    char *at = to, *source = from;
+    long count = argc - 1;
+    volatile int zero = argc - 1;
+    asm volatile("rep movsb" : "+D"(at), "+S"(source), "+c"(count) :: "memory");
+    return argc / zero;
+}
+"#;
+
+#[test]
+fn a_repeated_string_instruction_with_nothing_to_do_is_gone_past() {
+    let place = Place::new();
+    let Some(_program) = place.compile("copies", COPIES_NOTHING) else { return };
+    place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./copies"]);
+    let ran = place.gretel(&["synth", "--json", "--records", "0", "--instructions", "12", "rec"]);
+    let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+    assert_eq!((ran.code, &result["verdict"]), (0, &"certified".into()), "{result} {}", ran.err);
+    let steps = result["listing"]["steps"].as_array().unwrap();
+    let copy = steps.iter().find(|step| step["text"].as_str().unwrap().starts_with("rep movsb"));
+    assert_eq!(copy.expect("the suffix goes past it")["iterations"], 0, "{result}");
+    assert_eq!(result["metrics"]["path"]["equal"], true, "{}", result["metrics"]);
+}
+
 /// Every value that the listing shows as read is right, wrong or unknown, and here the path is the true one.
 fn agrees_with_the_listing(result: &Value) {
     let steps = result["listing"]["steps"].as_array().unwrap();

@@ -164,6 +164,12 @@ pub(super) fn dont_care(core: &Core, compared: u64, undefined: &Undefined) -> Ve
     add("RF in rflags".to_owned(), "processors set it in the image that an exception pushes");
     add("address and opcode of the last x87 instruction".to_owned(), "not part of any result");
     add("contents of empty x87 registers".to_owned(), "not part of any result");
+    if matches!(core.crumbs(), Ok(Some(_))) {
+        add(
+            "of crumbs: page faults, times, taken branches, contexts".to_owned(),
+            "nothing here computes them",
+        );
+    }
     let mapped: u64 = core.segments.iter().map(|segment| segment.end.saturating_sub(segment.start)).sum();
     if mapped > compared {
         add(format!("{} bytes of mappings", mapped - compared), "the core does not hold them");

@@ -31,6 +31,8 @@ pub(crate) struct Ahead {
     pub(crate) instruction: Instruction,
     /// How many entries of the path it is: the iterations of a repeated string instruction.
     pub(crate) span: usize,
+    /// How often it does its work: as often, or not at all where the count of a repeated string instruction is zero.
+    pub(crate) iterations: usize,
 }
 
 /// What became of it.
@@ -67,7 +69,15 @@ impl<'a> Forward<'a> {
         let instruction = self.decode(self.regs().rip);
         let same = self.suffix.path[self.at..].iter().take_while(|address| **address == rip).count();
         let span = if repeats(&instruction) { same } else { 1 };
-        Some(Ahead { index: self.at, instruction, span })
+        let iterations = if repeats(&instruction) && self.count(&instruction) == 0 { 0 } else { span };
+        Some(Ahead { index: self.at, instruction, span, iterations })
+    }
+
+    /// The count of a repeated string instruction.
+    fn count(&self, instruction: &Instruction) -> u64 {
+        let rcx = self.regs().gpr[usize::from(Gpr::RCX.0)];
+        let is_short = x86::decode::op(instruction).mem.addr32;
+        if is_short { rcx & u64::from(u32::MAX) } else { rcx }
     }
 
     /// The instruction at `va` in the memory of the run; an invalid one where nothing is mapped.

@@ -335,14 +335,13 @@ impl<'a> Stepped<'a> {
         let mut newer = self.retired;
         for (n, call) in self.calls.iter().rev().enumerate() {
             let Some(anchor) = request.anchors.get(n) else { break };
-            let text = |number: Option<u64>, rip: u64, rsp: u64| match number {
-                Some(number) => format!("call {number} at {rip:#x} with rsp {rsp:#x}"),
-                None => format!("an instruction that reads the machine at {rip:#x}"),
-            };
             let (expected, found) =
-                (text(anchor.call, anchor.rip, anchor.rsp), text(Some(call.number), call.rip, call.rsp));
+                ((anchor.number, anchor.rip, anchor.rsp), (call.number, call.rip, call.rsp));
             if expected != found {
-                return Err(rejected(call.step, "crumb", expected, found));
+                let text = |(number, rip, rsp): (u64, u64, u64)| {
+                    format!("call {number} at {rip:#x} with rsp {rsp:#x}")
+                };
+                return Err(rejected(call.step, "crumb", text(expected), text(found)));
             }
             self.crumbs[0] += 1;
             let found = Retired {

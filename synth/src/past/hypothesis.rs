@@ -4,19 +4,17 @@ use super::deferred::{AccessNumber, Choice, Deferred, Early};
 use super::history::{self, History, Step};
 use super::image::Image;
 use super::kernel::Remapped;
-use super::machine::{Access, StepMachine};
+use super::machine::Access;
 use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
 use crate::facts::{self, Contradiction, Facts};
 use crate::smt::{Effort, Witness};
-use crate::term::{Node, Term, Terms};
+use crate::term::{Term, Terms};
 use std::rc::Rc;
 use std::time::Instant;
 use x86::domain::Bin;
-use x86::flags::Flag;
-use x86::machine::{Exec, Flow, Trap};
-use x86::op::{Condition, Gpr, Rep};
+use x86::op::Gpr;
 use x86::state::State;
 
 /// Why an instruction cannot be prepended.
@@ -44,6 +42,8 @@ pub struct PathStep {
     pub address: u64,
     /// Where it went.
     pub next: u64,
+    /// It is a repeated string instruction that found its count to be zero.
+    pub skips: bool,
 }
 
 /// A system call inside the path.
@@ -248,11 +248,12 @@ impl<'i> Hypothesis<'i> {
                 None => Err(Refusal::Barrier("a system call whose number is not known")),
             },
             Effect::Body(_) | Effect::Last(_) => self.prepend_instruction(prepared, next),
+            Effect::Skip => self.prepend_skip(prepared, next),
         };
         let tried = tried.and_then(|()| self.settle_deferred());
         match tried {
             Ok(()) => {
-                self.path.push(PathStep { address: prepared.address(), next });
+                self.path.push(PathStep { address: prepared.address(), next, skips: prepared.skips() });
                 self.marks.push(mark);
                 Ok(())
             }
@@ -266,7 +267,7 @@ impl<'i> Hypothesis<'i> {
 
     /// Whether no other thread ran behind this step.
     fn is_alone_behind(&self, prepared: &Prepared) -> bool {
-        matches!(prepared.effect, Effect::Syscall) && self.calls.len() < self.image.calls_alone()
+        matches!(prepared.effect, Effect::Syscall) && self.calls.len() < self.image.anchors().calls_alone()
     }
 
     /// Learns that before the oldest step the stack pointer was so many bytes above the frame pointer.
@@ -312,140 +313,6 @@ impl<'i> Hypothesis<'i> {
         self.calls.truncate(mark.calls);
         self.remapped.truncate(mark.remapped);
         self.choices.truncate(mark.choices);
-    }
-
-    fn prepend_instruction(&mut self, prepared: &Prepared, next: u64) -> Result<(), Refusal> {
-        let after = self.snapshots.last().expect("the core's snapshot").clone();
-        let mut before = after.before(&self.terms, &prepared.written, prepared.top_change);
-        let mut machine = StepMachine::new(Rc::clone(&self.terms), before.clone());
-        self.require_count(prepared, &machine)?;
-        let flow = match prepared.effect {
-            Effect::Body(body) => body(&mut machine, &prepared.op).map(|()| None),
-            Effect::Last(last) => last(&mut machine, &prepared.op).map(Some),
-            Effect::Syscall | Effect::Barrier(_) => {
-                return Err(Refusal::Barrier("not an instruction to run"));
-            }
-        };
-        self.require_flow(prepared, flow, next)?;
-        if machine.now.x87_top != after.x87_top {
-            return Err(Refusal::Barrier("an x87 exception that is not masked"));
-        }
-        if machine.conditional_access {
-            return Err(Refusal::Barrier("a masked access whose mask is not known"));
-        }
-        for &assumption in &machine.assumptions {
-            self.facts.assert(&self.terms, assumption)?;
-        }
-        self.equate_registers(&machine, &after)?;
-        if prepared.written.flags && after.flags_observed {
-            self.equate_flags(&machine, &after)?;
-        }
-        before.flags_observed |= machine.flags_read.get();
-        self.snapshots.push(before);
-        let step = self.step() + 1;
-        let (stores, loads): (Vec<Access>, Vec<Access>) = machine.accesses.iter().partition(|a| a.store);
-        // Stores first: a load of the same instruction sees what the store is about to destroy.
-        for (number, access) in (0..).zip(stores.into_iter().chain(loads)) {
-            self.access(step, number, access)?;
-        }
-        Ok(())
-    }
-
-    /// A repeated string instruction that ran an iteration had rcx != 0.
-    fn require_count(&mut self, prepared: &Prepared, machine: &StepMachine) -> Result<(), Refusal> {
-        if prepared.op.rep == Rep::None {
-            return Ok(());
-        }
-        let width = if prepared.op.mem.addr32 { 32 } else { 64 };
-        let count = self.terms.build_extract(0, width, machine.now.gpr[usize::from(Gpr::RCX.0)]);
-        let zero = self.terms.build_cmp(x86::domain::Cmp::Eq, count, self.terms.lit_term(width, 0));
-        Ok(self.facts.assert(&self.terms, self.terms.build_not(zero))?)
-    }
-
-    /// Control went to `next`.
-    fn require_flow(
-        &mut self,
-        prepared: &Prepared,
-        flow: Exec<Option<Flow<Term, Term>>>,
-        next: u64,
-    ) -> Result<(), Refusal> {
-        let terms = &self.terms;
-        let falls_through = prepared.op.next == next;
-        let holds = match flow {
-            Err(Trap::Infeasible) | Ok(None) if !falls_through => return Err(Refusal::Contradiction),
-            Err(_) => return Err(Refusal::Contradiction),
-            Ok(None) => return Ok(()),
-            Ok(Some(Flow::Jump(to))) => {
-                self.facts.equate(terms, to, terms.lit_term(64, next))?;
-                return Ok(());
-            }
-            Ok(Some(Flow::Branch { taken, to })) => match (to == next, falls_through) {
-                (true, true) => return Ok(()),
-                (true, false) => taken,
-                (false, true) => terms.build_not(taken),
-                (false, false) => return Err(Refusal::Contradiction),
-            },
-            Ok(Some(Flow::Repeat { again })) if next == prepared.address() => again,
-            Ok(Some(Flow::Repeat { again })) if falls_through => terms.build_not(again),
-            Ok(Some(_)) => return Err(Refusal::Contradiction),
-        };
-        Ok(self.facts.assert(terms, holds)?)
-    }
-
-    /// What the instruction wrote is what the state after it holds.
-    fn equate_registers(&mut self, machine: &StepMachine, after: &Snapshot) -> Result<(), Refusal> {
-        let (now, written) = (&machine.now, &machine.written);
-        let mut pairs: Vec<(Term, Term)> = Vec::new();
-        pairs.extend((0..16).filter(|n| written.gpr >> n & 1 == 1).map(|n| (now.gpr[n], after.gpr[n])));
-        let parts = written.parts();
-        pairs.extend(parts.map(|(n, part)| (now.vector.part(n, part), after.vector.part(n, part))));
-        pairs.extend(written.opmasks().map(|n| (now.vector.opmask(n), after.vector.opmask(n))));
-        for n in (0..8).filter(|n| written.x87 >> n & 1 == 1) {
-            pairs.push((now.x87[n].0, after.x87[n].0));
-            pairs.push((now.x87[n].1, after.x87[n].1));
-        }
-        pairs.extend(
-            (0..4).filter(|n| written.controls >> n & 1 == 1).map(|n| (now.controls[n], after.controls[n])),
-        );
-        pairs.extend(
-            (0..2)
-                .filter(|n| written.segments >> n & 1 == 1)
-                .map(|n| (now.segment_bases[n], after.segment_bases[n])),
-        );
-        if written.direction {
-            pairs.push((now.direction, after.direction));
-        }
-        for (computed, found) in pairs {
-            self.facts.equate(&self.terms, computed, found)?;
-        }
-        Ok(())
-    }
-
-    /// The flags that the instruction computed are those that later instructions saw. Conditions made of two
-    /// flags get their clear meaning first (`a < b` rather than `SF != OF`), since constraints may wait on them.
-    fn equate_flags(&mut self, machine: &StepMachine, after: &Snapshot) -> Result<(), Refusal> {
-        let terms = Rc::clone(&self.terms);
-        let flag = |f: Flag| after.flags[f as usize];
-        let less = terms.build_xor(flag(Flag::Sign), flag(Flag::Overflow));
-        let combined = [
-            (terms.build_or(flag(Flag::Carry), flag(Flag::Zero)), Condition(6)),
-            (less, Condition(12)),
-            (terms.build_or(less, flag(Flag::Zero)), Condition(14)),
-        ];
-        for (shape, condition) in combined {
-            let meaning = machine.lazy_flags.holds(&*terms, condition);
-            let (shape, meaning) = match terms.node(shape) {
-                Node::Not(inner) => (inner, terms.build_not(meaning)),
-                _ => (shape, meaning),
-            };
-            if matches!(terms.node(shape), Node::Xor(..) | Node::And(..)) {
-                self.facts.define(&terms, shape, meaning)?;
-            }
-        }
-        for f in Flag::ALL {
-            self.facts.equate(&terms, machine.lazy_flags.get(&*terms, f), flag(f))?;
-        }
-        Ok(())
     }
 
     /// Matches an access with the history of memory, or keeps it until its address is known.

@@ -1,6 +1,6 @@
 //! What the core gives to the search.
 
-use crate::evidence::Anchor;
+use crate::evidence::Anchors;
 use std::ops::Range;
 
 /// Memory at the moment of the crash.
@@ -20,14 +20,10 @@ pub trait Image {
         false
     }
 
-    /// How many of the newest system calls it is known of that no other thread ran behind them.
-    fn calls_alone(&self) -> usize {
-        0
-    }
-
-    /// The `n`th newest system call of the thread, counted from zero, if its crumb is there.
-    fn call(&self, _n: usize) -> Option<&Anchor> {
-        None
+    /// The system calls that the thread made, as far as crumbs tell.
+    fn anchors(&self) -> &Anchors {
+        static NONE: Anchors = Anchors::NONE;
+        &NONE
     }
 
     /// A byte.

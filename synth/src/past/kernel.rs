@@ -22,8 +22,8 @@ impl Hypothesis<'_> {
         number: u64,
         next: u64,
     ) -> Result<(), Refusal> {
-        let made = self.image.call(self.calls.len());
-        if prepared.op.next != next || made.is_some_and(|it| (it.call, it.rip) != (Some(number), next)) {
+        let made = self.image.anchors().get(self.calls.len());
+        if prepared.op.next != next || made.is_some_and(|it| (it.number, it.rip) != (number, next)) {
             return Err(Refusal::Contradiction);
         }
         let terms = Rc::clone(&self.terms);

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`image`] (what the core gives), [`snapshot`] (the registers at a point of the past, as
 //! terms), [`history`] (memory at every point of the past), [`machine`] (one instruction, run on terms),
-//! [`prepared`] (what of an instruction does not depend on the point), `kernel` (what a system call did in
-//! between, by the table in [`vmm::syscalls`]), [`hypothesis`] (a path that grows backwards, and shrinks again), [`deferred`] (accesses whose addresses
+//! [`prepared`] (what of an instruction does not depend on the point), `instruction` (what one implies that ran) and `kernel` (what a
+//! system call did in between, by the table in [`vmm::syscalls`]), [`hypothesis`] (a path that grows backwards, and shrinks again), [`deferred`] (accesses whose addresses
 //! are not known yet), [`addresses`] (what to do about
 //! addresses that nothing determines: [`pointers`] and `traces` say where to look first).
 //!
@@ -14,6 +14,7 @@ pub mod deferred;
 pub mod history;
 pub mod hypothesis;
 pub mod image;
+mod instruction;
 mod kernel;
 pub mod machine;
 pub mod pointers;

@@ -15,6 +15,8 @@ pub enum Effect {
     Body(Body<StepMachine>),
     /// It ends a block.
     Last(Last<StepMachine>),
+    /// It does nothing: a repeated string instruction whose count is zero.
+    Skip,
     /// The kernel runs in between.
     Syscall,
     /// The search does not go past it: no semantics, it reads the machine, or it always traps.
@@ -90,6 +92,18 @@ impl Prepared {
             prepared.effect = Effect::Barrier("an x87 reset");
         }
         prepared
+    }
+
+    /// The same repeated string instruction, as it runs where its count is zero.
+    #[must_use]
+    pub fn skipping(&self) -> Prepared {
+        Prepared { effect: Effect::Skip, written: Written::default(), ..*self }
+    }
+
+    /// Whether it is one that finds its count to be zero.
+    #[must_use]
+    pub fn skips(&self) -> bool {
+        matches!(self.effect, Effect::Skip)
     }
 
     /// Its address.

@@ -117,7 +117,7 @@ impl Display for Place {
 
 fn instruction(f: &mut Formatter<'_>, step: &Step) -> fmt::Result {
     let mut text = format!("{:>7}  {:<10x}  {}", format!("-{}", step.before_crash), step.address, step.text);
-    if step.iterations > 1 {
+    if step.iterations != 1 {
         text.push_str(&format!("  x{}", step.iterations));
     }
     let mut values: Vec<String> = step.reads.iter().map(Value::to_string).collect();

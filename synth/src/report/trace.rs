@@ -73,7 +73,7 @@ impl Trace<'_> {
     fn step(&mut self, ahead: &Ahead, total: usize) -> Result<Step, CertificateError> {
         let instruction = ahead.instruction;
         let before = self.forward.sandbox().state()?;
-        let uses = Uses::of(&mut self.factory, &instruction, &before, ahead.span);
+        let uses = Uses::of(&mut self.factory, &instruction, &before, ahead.iterations);
         let shown = |place: &&Used| is_shown(&instruction, place);
         let address = self.address_origin(&instruction);
         let used: Vec<Use> =
@@ -115,7 +115,7 @@ impl Trace<'_> {
             address: instruction.ip(),
             place,
             text: self.format(&instruction),
-            iterations: ahead.span,
+            iterations: ahead.iterations,
             covered: false,
             forced: false,
             taken: conditional.then(|| after.regs.rip != instruction.next_ip()),

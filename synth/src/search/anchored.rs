@@ -21,7 +21,7 @@ impl Anchors {
                 + u64::from(prepared.branch == Some(BranchKind::Conditional)),
         };
         if is_call {
-            let is_it = (anchor.call, anchor.rip) == (candidate.call, start) && candidate.call.is_some();
+            let is_it = (Some(anchor.number), anchor.rip) == (candidate.call, start);
             let counts = anchor.retired.is_none_or(|known| known == retired);
             return (is_it && counts).then_some(Window {
                 passed: window.passed + 1,

@@ -8,7 +8,7 @@ use crate::smt::Effort;
 use iced_x86::{Code, FlowControl, Mnemonic, OpKind, Register};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
-use x86::op::{BranchKind, Gpr};
+use x86::op::{BranchKind, Gpr, Rep};
 
 /// An instruction that may have run right before.
 #[derive(Clone)]
@@ -31,6 +31,13 @@ pub(super) struct Candidate {
     pub(super) rank: u8,
 }
 
+impl Candidate {
+    fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: u8) -> Candidate {
+        let effort = Effort::Plain;
+        Candidate { prepared, call, window, skip: 0, choices: 0, goes_round: false, effort, rank }
+    }
+}
+
 /// How many steps of the path count as lately.
 const RECENT: usize = 256;
 
@@ -44,10 +51,10 @@ const NUMBER_LOOK_BACK: usize = 16;
 impl Search<'_> {
     /// The candidates at the present start that neither the records nor the crumbs exclude.
     pub(super) fn candidates(&mut self, window: Window) -> Vec<Candidate> {
-        let start = self.hypothesis.start();
+        let (start, anchors) = (self.hypothesis.start(), self.hypothesis.image().anchors());
         let mut found = self.predecessors(window);
         let listed = found.len();
-        found.retain_mut(|candidate| match self.anchors.pass(candidate, start) {
+        found.retain_mut(|candidate| match anchors.pass(candidate, start) {
             Some(window) => {
                 candidate.window = window;
                 true
@@ -173,7 +180,9 @@ impl Search<'_> {
     fn straight(&mut self, from: u64, window: Window) -> Vec<Candidate> {
         let Some(prepared) = self.prepare(from) else { return Vec::new() };
         let calls: Vec<Option<u64>> = match prepared.effect {
-            Effect::Syscall if let Some(anchor) = self.anchors.get(window.passed) => vec![anchor.call],
+            Effect::Syscall if let Some(anchor) = self.hypothesis.image().anchors().get(window.passed) => {
+                vec![Some(anchor.number)]
+            }
             Effect::Syscall => {
                 // The number is that of the straight line before it, or one of the usual ones: not a proof.
                 self.statistics.assumed = true;
@@ -184,17 +193,13 @@ impl Search<'_> {
             }
             _ => vec![None],
         };
-        let candidate = |call| Candidate {
-            prepared: Rc::clone(&prepared),
-            call,
-            window,
-            skip: 0,
-            choices: 0,
-            goes_round: false,
-            effort: Effort::Plain,
-            rank: 1,
-        };
-        calls.into_iter().map(candidate).collect()
+        let mut found: Vec<Candidate> =
+            calls.into_iter().map(|call| Candidate::new(Rc::clone(&prepared), call, window, 1)).collect();
+        if prepared.op.rep != Rep::None && self.hypothesis.start() != from {
+            // Its count may have been zero.
+            found.push(Candidate::new(Rc::new(prepared.skipping()), None, window, 6));
+        }
+        found
     }
 
     /// A branch that was taken from `from` to `to`, unless the records exclude it.
@@ -209,16 +214,7 @@ impl Search<'_> {
             Verdict::Open => window,
             Verdict::Excluded => return None,
         };
-        Some(Candidate {
-            prepared,
-            call: None,
-            window,
-            skip: 0,
-            choices: 0,
-            goes_round: false,
-            effort: Effort::Plain,
-            rank,
-        })
+        Some(Candidate::new(prepared, None, window, rank))
     }
 
     /// The return address on top of the stack, if it is known.

@@ -21,7 +21,9 @@ impl Search<'_> {
             self.open_frame();
             let frame = self.frames.last().expect("it was opened");
             let (window, candidates) = (frame.window, frame.candidates.clone());
-            let is_taken = |c: &Candidate| c.prepared.address() == step.address && c.call == call;
+            let is_taken = |c: &Candidate| {
+                (c.prepared.address(), c.prepared.skips(), c.call) == (step.address, step.skips, call)
+            };
             let Some(taken) = candidates.iter().position(is_taken) else { return n };
             let alone = candidates.len() == 1;
             let trusted = alone || self.hypothesis.newest_unresolved_store().is_none();

@@ -62,7 +62,7 @@ impl<'p> Search<'p> {
         let choices = self.hypothesis.choices().to_vec();
         for n in 0..self.taken.len() {
             let (step, call) = self.taken[n];
-            let prepared = self.prepare(step.address).expect("the search went through it");
+            let prepared = self.prepare_again(step);
             hypothesis.prepend(&prepared, call)?;
             if let Some(above) = self.stack.above_frame_at_epilogue(step.address) {
                 hypothesis.relate_stack(above)?;

@@ -12,7 +12,6 @@ mod trail;
 
 pub use trail::{Records, Window};
 
-use crate::evidence::Anchors;
 use crate::past::addresses::Patience;
 use crate::past::deferred::{Choice, Early};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
@@ -97,7 +96,6 @@ pub struct Search<'p> {
     cfg: &'p Cfg<'p>,
     stack: Stack<'p>,
     records: &'p Records,
-    anchors: &'p Anchors,
     hypothesis: Hypothesis<'p>,
     prepared: FxHashMap<u64, Option<Rc<Prepared>>>,
     /// Whether the second instruction can follow the first within a function.
@@ -173,7 +171,7 @@ impl<'p> Search<'p> {
         cfg: &'p Cfg<'p>,
         image: &'p dyn Image,
         core: &State,
-        (records, anchors): (&'p Records, &'p Anchors),
+        records: &'p Records,
         kernel: Kernel,
     ) -> Search<'p> {
         Search {
@@ -181,7 +179,6 @@ impl<'p> Search<'p> {
             cfg,
             stack: Stack::new(program),
             records,
-            anchors,
             hypothesis: Hypothesis::new(Rc::new(Terms::new()), image, core, kernel),
             prepared: FxHashMap::default(),
             loops: FxHashMap::default(),
@@ -210,7 +207,8 @@ impl<'p> Search<'p> {
         self
     }
 
-    /// Searches until a limit, or until it is interrupted, which is taken notice of. `progress` is told the present and the longest length from time to time.
+    /// Searches until a limit, or until it is interrupted; then the interrupter is lowered. `progress` is told the present and the
+    /// longest length from time to time.
     pub fn run(
         mut self,
         limits: Limits,
@@ -292,7 +290,9 @@ impl<'p> Search<'p> {
             }
             // longjmp leaves any number of calls at once.
             Some(BranchKind::IndirectJump) if self.cfg.call_before(next).is_some() => None,
-            _ => frame.context.clone(),
+            // Records lead out of what the map has of the called function: through the dynamic linker to one that is called
+            // for the first time.
+            _ => frame.context.clone().filter(|context| self.cfg.is_inside(newest.address(), context.call)),
         }
     }
 
@@ -488,6 +488,12 @@ impl<'p> Search<'p> {
             }
         }
         Some(true)
+    }
+
+    /// The instruction of a step that was taken.
+    fn prepare_again(&mut self, step: PathStep) -> Rc<Prepared> {
+        let prepared = self.prepare(step.address).expect("the search went through it");
+        if step.skips { Rc::new(prepared.skipping()) } else { prepared }
     }
 
     fn prepare(&mut self, address: u64) -> Option<Rc<Prepared>> {
