@@ -6,7 +6,7 @@
 //! (from any file to trails), [`code`] (what the program's bytes add to one), [`model`] (those registers in
 //! software, fed by the software CPU), [`capture`] (arm, run, read back, decode: one path for hardware and model),
 //! [`crumb`] (one record for each exit, in a ring that outlives its writer), [`context`] (a calling context in one
-//! word, and back), [`perf`] (the kernel's counters, samples and branch stacks); [`regular`] (files that are read whole).
+//! word, and back), [`perf`] (the kernel's counters, samples and branch stacks); [`regular`] (files that are read whole), [`View`] (one that is mapped).
 //!
 //! What a host does not have is an error with a reason, never a trail of zeros.
 #![deny(unsafe_code)]
@@ -33,6 +33,7 @@ pub use crumb::{Crumb, Crumbs};
 pub use dump::Dump;
 pub use filter::Filter;
 pub use kind::Kind;
+pub use mapped::View;
 pub use model::{Model, Processor};
 pub use registers::Registers;
 pub use trail::{BranchRecord, Family, Provenance, Trail};

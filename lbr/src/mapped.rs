@@ -1,8 +1,11 @@
 //! A file of 64-bit words that is written through memory: no system call for a write, and what was written outlives
-//! the process however it ends, since the pages are the file's. With perf's system calls the
+//! the process however it ends, since the pages are the file's. A [`View`] reads a file in the same way. With perf's system calls the
 //! one place with unsafe code in this crate.
 
 mod cut;
+mod view;
+
+pub use view::View;
 
 use cut::Guarded;
 use memmap2::{MmapOptions, MmapRaw};

@@ -13,6 +13,7 @@ use crate::suffix::{Forced, Origin, RegisterOrigins, StartMemory, Suffix, Suffix
 use crate::term::{Term, Terms};
 use std::rc::Rc;
 use vmm::elfcore::Core;
+use vmm::sandbox::SandboxError;
 
 /// Asking whether a value is forced costs up to a millisecond each.
 const MOST_QUESTIONS: usize = 200;
@@ -46,11 +47,13 @@ fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<S
         run.run(&ahead)?;
     }
     let step = Step::try_from(len).expect("paths are shorter than 2^32");
-    let sandbox = run.sandbox();
-    let mut end = Suffix { start: sandbox.state()?, path: suffix.path[from..].to_vec(), ..Suffix::default() };
+    let stage = run.stage();
+    let mut end = Suffix { start: stage.state()?, path: suffix.path[from..].to_vec(), ..Suffix::default() };
     for va in hypothesis.memory().overwritten(step) {
         let mut byte = [0];
-        sandbox.read(va, &mut byte)?;
+        if !stage.read(va, &mut byte) {
+            return Err(SandboxError::NotMapped(va).into());
+        }
         match end.memory.last_mut() {
             Some(piece) if piece.address + piece.bytes.len() as u64 == va => {
                 piece.bytes.push(byte[0]);

@@ -1,6 +1,6 @@
 //! Files that are cut while they are mapped. The file is the user's, and so the recorded program's: it may truncate it,
-//! and the next store is a SIGBUS. A handler puts a page of zeros in place of the one that is gone, notes it, and the
-//! store goes on: it is lost, and nothing else.
+//! and the next access is a SIGBUS. A handler puts a page of zeros in place of the one that is gone, notes it, and the
+//! access goes on: what was stored is lost, and nothing else.
 
 use std::io;
 use std::mem::zeroed;
@@ -91,7 +91,7 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         // SAFETY: the page is of a mapping that is guarded, and so there until it is no longer; it is seen as atomics
-        // only, which may change at any time.
+        // only, which may change at any time, or is a file's bytes, which were not the reader's either.
         if unsafe { libc::mmap(page, PAGE, rights, flags, -1, 0) } != libc::MAP_FAILED {
             place.cut.store(true, Relaxed);
             return;

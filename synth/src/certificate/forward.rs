@@ -1,13 +1,13 @@
 //! The suffix run forward, one instruction at a time, on the software CPU.
 
-use super::{CertificateError, stage};
+use super::CertificateError;
+use super::stage::{self, Stage};
 use crate::past::hypothesis::Kernel;
 use crate::suffix::{Suffix, SuffixInput};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use vmm::elfcore::Core;
 use vmm::engine::soft::SoftCpu;
 use vmm::engine::{Exit, Until};
-use vmm::sandbox::Sandbox;
 use x86::op::Gpr;
 use x86::state::Regs;
 
@@ -16,7 +16,7 @@ const ARITHMETIC: u64 = 0x8d5;
 
 /// A run of a suffix that stands between two instructions.
 pub(crate) struct Forward<'a> {
-    sandbox: Sandbox,
+    stage: Stage<'a>,
     suffix: &'a Suffix,
     at: usize,
     inputs: &'a [SuffixInput],
@@ -47,20 +47,20 @@ pub(crate) enum Outcome<'a> {
 
 impl<'a> Forward<'a> {
     /// A run that stands at the start.
-    pub(crate) fn new(core: &Core, suffix: &'a Suffix) -> Result<Forward<'a>, CertificateError> {
+    pub(crate) fn new(core: &'a Core, suffix: &'a Suffix) -> Result<Forward<'a>, CertificateError> {
         let machine = SoftCpu::machine(stage::memory_needed(core))?;
-        let sandbox = stage::set(machine.any(), core, suffix)?;
-        Ok(Forward { sandbox, suffix, at: 0, inputs: &suffix.inputs, kernel: Kernel::of(core) })
+        let stage = Stage::new(machine.any(), core, suffix)?;
+        Ok(Forward { stage, suffix, at: 0, inputs: &suffix.inputs, kernel: Kernel::of(core) })
     }
 
     /// The registers.
     pub(crate) fn regs(&self) -> &Regs {
-        self.sandbox.cpu().regs()
+        self.stage.regs()
     }
 
     /// The memory and all the rest.
-    pub(crate) fn sandbox(&mut self) -> &mut Sandbox {
-        &mut self.sandbox
+    pub(crate) fn stage(&mut self) -> &mut Stage<'a> {
+        &mut self.stage
     }
 
     /// The instruction that runs next; `None` at the end of the path.
@@ -82,7 +82,7 @@ impl<'a> Forward<'a> {
 
     /// The instruction at `va` in the memory of the run; an invalid one where nothing is mapped.
     pub(crate) fn decode(&self, va: u64) -> Instruction {
-        decode(va, |va, bytes| self.sandbox.read(va, bytes).is_ok())
+        decode(va, |va, bytes| self.stage.read(va, bytes))
     }
 
     /// Runs it.
@@ -92,7 +92,7 @@ impl<'a> Forward<'a> {
             Exit::Syscall => match self.inputs.split_first() {
                 Some((input, rest)) if input.step == ahead.index => {
                     self.inputs = rest;
-                    self.kernel.answer(&mut self.sandbox, input)?;
+                    self.kernel.answer(&mut self.stage, input)?;
                     Outcome::Answered(input)
                 }
                 _ => return Err(CertificateError::NoInput { step: ahead.index }),
@@ -105,8 +105,8 @@ impl<'a> Forward<'a> {
 
     /// Runs what follows the path: the instruction that faults.
     pub(crate) fn step(&mut self) -> Result<Exit, CertificateError> {
-        let retired = self.sandbox.cpu().counters().map_or(0, |counters| counters.instructions);
-        Ok(self.sandbox.run(Until::Retired(retired + 1))?)
+        let retired = self.stage.cpu().counters().map_or(0, |counters| counters.instructions);
+        self.stage.run(Until::Retired(retired + 1))
     }
 }
 
@@ -118,17 +118,17 @@ impl Kernel {
     }
 
     /// Answers a system call.
-    pub(super) fn answer(self, sandbox: &mut Sandbox, input: &SuffixInput) -> Result<(), CertificateError> {
+    pub(super) fn answer(self, stage: &mut Stage<'_>, input: &SuffixInput) -> Result<(), CertificateError> {
         for (address, bytes) in &input.writes {
-            sandbox.write(*address, bytes)?;
+            stage.write(*address, bytes)?;
         }
-        let mut regs = *sandbox.cpu().regs();
+        let mut regs = *stage.regs();
         regs.gpr[usize::from(Gpr::RAX.0)] = input.result;
         if self == Kernel::Gretel {
             regs.rflags &= !ARITHMETIC;
             regs.gpr[usize::from(Gpr::R11.0)] &= !ARITHMETIC;
         }
-        Ok(sandbox.cpu_mut().set_regs(&regs)?)
+        stage.set_regs(&regs)
     }
 }
 

@@ -8,7 +8,7 @@
 mod compare;
 pub(crate) mod forward;
 mod native;
-mod stage;
+pub(crate) mod stage;
 
 use crate::evidence::{Anchors, Retired};
 use crate::past::hypothesis::Kernel;
@@ -16,6 +16,7 @@ use crate::suffix::Suffix;
 use compare::Undefined;
 use forward::{Ahead, Forward, Outcome};
 use iced_x86::{FlowControl, Instruction};
+use std::path::PathBuf;
 use std::time::Duration;
 use vmm::elfcore::{Core, SignalInfo};
 use vmm::engine::{EngineError, EngineKind, Exception, Exit};
@@ -123,6 +124,9 @@ pub enum CertificateError {
         /// Where.
         address: u64,
     },
+    /// The core is no longer what it was.
+    #[error("{} was truncated while it was read: nothing can be said of it", .0.display())]
+    CutCore(PathBuf),
     /// A system call without an answer.
     #[error("the suffix has no result for the system call at instruction {step}")]
     NoInput {
@@ -141,8 +145,8 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
         Ok(run) => run,
         Err(verdict) => return Ok(verdict),
     };
-    let sandbox = run.forward.sandbox();
-    let compared_bytes = match compare::with_core(EngineKind::Soft, sandbox, request.core, &run.undefined)? {
+    let stage = run.forward.stage();
+    let compared_bytes = match compare::with_core(EngineKind::Soft, stage, request.core, &run.undefined)? {
         Ok(bytes) => bytes,
         Err(difference) => return Ok(Verdict::Rejected(difference)),
     };
@@ -155,6 +159,9 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
         native::Native::Different(difference) => return Ok(Verdict::Rejected(difference)),
         native::Native::Unavailable(reason) => Some(reason),
     };
+    if request.core.was_cut() {
+        return Err(CertificateError::CutCore(request.core.path.clone()));
+    }
     let dont_care = compare::dont_care(request.core, compared_bytes, &run.undefined);
     Ok(Verdict::Certified(Certificate {
         engines,

@@ -2,13 +2,13 @@
 
 use super::compare::{self, Undefined};
 use super::forward::decode;
-use super::{CertificateError, Difference, Ending, Request, name, stage};
+use super::stage::{self, Stage};
+use super::{CertificateError, Difference, Ending, Request, name};
 use crate::past::hypothesis::Kernel;
 use std::sync::mpsc;
 use std::time::Duration;
 use vmm::engine::kvm::KvmCpu;
 use vmm::engine::{EngineKind, Exit, Interrupter, Until};
-use vmm::sandbox::Sandbox;
 use x86::decode::stores_x87_pointers as stores_pointers;
 
 /// The length of SYSCALL in bytes: at its exit rip is behind it.
@@ -38,19 +38,19 @@ pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native
         Ok(machine) => machine.any(),
         Err(error) => return Ok(Native::Unavailable(error.to_string())),
     };
-    let mut sandbox = stage::set(machine, request.core, request.suffix)?;
-    if stores_x87_pointers(request, &sandbox) {
+    let mut stage = Stage::new(machine, request.core, request.suffix)?;
+    if stores_x87_pointers(request, &stage) {
         return Ok(Native::Unavailable(
             "a processor stores the address of the last x87 instruction, and programs are shown zero"
                 .to_owned(),
         ));
     }
-    let interrupter = sandbox.cpu().interrupter();
-    let ran = within(request.time, interrupter, || to_the_end(request, ending, &mut sandbox))?;
+    let interrupter = stage.cpu().interrupter();
+    let ran = within(request.time, interrupter, || to_the_end(request, ending, &mut stage))?;
     if let Some(difference) = ran {
         return Ok(Native::Different(difference));
     }
-    Ok(match compare::with_core(EngineKind::Kvm, &mut sandbox, request.core, undefined)? {
+    Ok(match compare::with_core(EngineKind::Kvm, &mut stage, request.core, undefined)? {
         Ok(_) => Native::Same,
         Err(difference) => Native::Different(difference),
     })
@@ -58,11 +58,11 @@ pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native
 
 /// Whether an instruction on the path stores what processors differ in: where the program runs, it is rewritten
 /// (`vmm::process::sites`), and here it is not.
-fn stores_x87_pointers(request: &Request<'_>, sandbox: &Sandbox) -> bool {
+fn stores_x87_pointers(request: &Request<'_>, stage: &Stage<'_>) -> bool {
     let mut path = request.suffix.path.clone();
     path.sort_unstable();
     path.dedup();
-    let at = |rip| decode(rip, |va, bytes| sandbox.read(va, bytes).is_ok());
+    let at = |rip| decode(rip, |va, bytes| stage.read(va, bytes));
     path.into_iter().any(|rip| stores_pointers(&at(rip)))
 }
 
@@ -70,22 +70,22 @@ fn stores_x87_pointers(request: &Request<'_>, sandbox: &Sandbox) -> bool {
 fn to_the_end(
     request: &Request<'_>,
     ending: Ending,
-    sandbox: &mut Sandbox,
+    stage: &mut Stage<'_>,
 ) -> Result<Option<Difference>, CertificateError> {
     for input in &request.suffix.inputs {
-        let exit = sandbox.run(Until::Exit)?;
+        let exit = stage.run(Until::Exit)?;
         let expected = request.suffix.path[input.step];
-        let found = sandbox.cpu().regs().rip.wrapping_sub(SYSCALL_LENGTH);
+        let found = stage.regs().rip.wrapping_sub(SYSCALL_LENGTH);
         if exit != Exit::Syscall || found != expected {
-            let found = format!("{} before {:#x}", name(&exit), sandbox.cpu().regs().rip);
+            let found = format!("{} before {:#x}", name(&exit), stage.regs().rip);
             return Ok(Some(different(input.step, format!("a system call at {expected:#x}"), found)));
         }
-        Kernel::of(request.core).answer(sandbox, input)?;
+        Kernel::of(request.core).answer(stage, input)?;
     }
     if ending == Ending::Sent {
         return Ok(None);
     }
-    let exit = sandbox.run(Until::Exit)?;
+    let exit = stage.run(Until::Exit)?;
     let died = matches!(&exit, Exit::Exception(exception) if ending.matches(exception));
     let expected = || request.core.signal.name();
     Ok((!died).then(|| different(request.suffix.len(), expected(), name(&exit))))

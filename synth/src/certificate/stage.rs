@@ -1,20 +1,143 @@
 //! The start image of a suffix on an engine: the core's memory, with the suffix's over it.
+//!
+//! A page is brought in when the suffix touches it, so that time and memory follow the suffix, and not the core.
 
 use super::CertificateError;
 use crate::suffix::Suffix;
 use std::ops::Range;
 use vmm::elfcore::{Core, Segment};
-use vmm::engine::Machine;
+use vmm::engine::{Cpu, Exit, Machine, Until};
 use vmm::paging::{Rights, USER_END};
 use vmm::ram::{PAGE, PAGE_LEN};
 use vmm::sandbox::Sandbox;
+use x86::state::{Regs, State};
 
 /// What the engine needs beside the program's own pages: page tables and its own pages.
 const OVERHEAD: u64 = 8 << 20;
 /// One page table maps this much: more tables for memory that lies scattered.
 const TABLE_SPAN: u64 = 2 << 20;
-/// As many bytes are mapped at once.
-const RUN: usize = 64 * PAGE_LEN;
+/// The vector of a page fault.
+const PAGE_FAULT: u8 = 14;
+
+/// A suffix's program on an engine.
+pub(crate) struct Stage<'a> {
+    sandbox: Sandbox,
+    core: &'a Core,
+}
+
+impl<'a> Stage<'a> {
+    /// Puts the start image of `suffix` on `machine`.
+    pub(super) fn new(
+        machine: Machine,
+        core: &'a Core,
+        suffix: &Suffix,
+    ) -> Result<Stage<'a>, CertificateError> {
+        let mut stage = Stage { sandbox: Sandbox::new(machine)?, core };
+        for piece in &suffix.memory {
+            refuse_constant(core, piece.address, &piece.bytes)?;
+            stage.write(piece.address, &piece.bytes)?;
+        }
+        stage.sandbox.load(&suffix.start)?;
+        Ok(stage)
+    }
+
+    /// Runs to the next exit that is not for want of a page that the core has.
+    pub(super) fn run(&mut self, until: Until) -> Result<Exit, CertificateError> {
+        loop {
+            let exit = self.sandbox.run(until)?;
+            match &exit {
+                Exit::Exception(fault) if fault.vector == PAGE_FAULT && self.bring_in(fault.address)? => {}
+                _ => return Ok(exit),
+            }
+        }
+    }
+
+    /// Reads memory, whatever its rights are; false, with nothing promised about `bytes`, if any is not there.
+    pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        if self.sandbox.read(address, bytes).is_ok() {
+            return true;
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let Some(at) = address.checked_add(done as u64) else { return false };
+            let left = PAGE_LEN - usize::try_from(at % PAGE).unwrap_or(0);
+            let part = &mut bytes[done..];
+            let len = left.min(part.len());
+            let part = &mut part[..len];
+            if self.sandbox.read(at, part).is_err()
+                && !(page_of(self.core, at).is_some() && self.core.read(at, part))
+            {
+                return false;
+            }
+            done += len;
+        }
+        true
+    }
+
+    /// Writes memory, whatever its rights are.
+    pub(super) fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), CertificateError> {
+        let behind = address.saturating_add(bytes.len() as u64);
+        for page in (address / PAGE * PAGE..behind).step_by(PAGE_LEN) {
+            self.bring_in(page)?;
+        }
+        Ok(self.sandbox.write(address, bytes)?)
+    }
+
+    /// The general registers.
+    pub(crate) fn regs(&self) -> &Regs {
+        self.sandbox.cpu().regs()
+    }
+
+    /// Loads the general registers.
+    pub(super) fn set_regs(&mut self, regs: &Regs) -> Result<(), CertificateError> {
+        Ok(self.sandbox.cpu_mut().set_regs(regs)?)
+    }
+
+    /// All registers.
+    pub(crate) fn state(&mut self) -> Result<State, CertificateError> {
+        Ok(self.sandbox.state()?)
+    }
+
+    /// The pages that were touched.
+    pub(super) fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.sandbox.pages()
+    }
+
+    /// The processor.
+    pub(super) fn cpu(&self) -> &dyn Cpu {
+        self.sandbox.cpu()
+    }
+
+    /// Brings in the page of `address`; false if it is there, or the core does not have it.
+    fn bring_in(&mut self, address: u64) -> Result<bool, CertificateError> {
+        let page = address / PAGE * PAGE;
+        if self.sandbox.read(page, &mut [0]).is_ok() {
+            return Ok(false);
+        }
+        let mut bytes = [0; PAGE_LEN];
+        let rights = page_of(self.core, page).filter(|_| self.core.read(page, &mut bytes));
+        let Some(rights) = rights else { return Ok(false) };
+        self.sandbox.map(page, &bytes, rights)?;
+        Ok(true)
+    }
+}
+
+/// The rights of the page of `address`, if a program has some there.
+fn page_of(core: &Core, address: u64) -> Option<Rights> {
+    let page = address / PAGE * PAGE;
+    let rights = core.segment(page).filter(|_| page < USER_END)?.rights;
+    let any = rights.read || rights.write || rights.execute;
+    any.then_some(Rights { write: rights.write, execute: rights.execute })
+}
+
+/// How many bytes of whole pages the core holds.
+pub(super) fn held(core: &Core) -> u64 {
+    core.segments
+        .iter()
+        .flat_map(|segment| whole_pages(core, segment))
+        .map(|held| held.end - held.start)
+        .sum()
+}
 
 /// How much memory an engine needs to hold the core's.
 pub(super) fn memory_needed(core: &Core) -> u64 {
@@ -26,7 +149,7 @@ pub(super) fn memory_needed(core: &Core) -> u64 {
     bytes.next_multiple_of(PAGE)
 }
 
-/// The pages of a segment that the core holds in whole, counted from the segment's start; none of one without rights.
+/// The pages of a segment that the core holds in whole; none of one without rights.
 fn whole_pages(core: &Core, segment: &Segment) -> Vec<Range<u64>> {
     let rights = segment.rights;
     let (start, end) = (segment.start, segment.end.min(USER_END));
@@ -34,40 +157,15 @@ fn whole_pages(core: &Core, segment: &Segment) -> Vec<Range<u64>> {
         return Vec::new();
     }
     let mut pieces: Vec<Range<u64>> = Vec::new();
-    for (at, bytes) in core.known(start..start + (end - start).next_multiple_of(PAGE)) {
+    for (at, bytes) in core.known(start..end.next_multiple_of(PAGE)) {
         let behind = at + bytes.len() as u64;
         match pieces.last_mut() {
             Some(last) if last.end == at => last.end = behind,
             _ => pieces.push(at..behind),
         }
     }
-    let page = |at: u64| start + (at - start) / PAGE * PAGE;
-    let whole = pieces.into_iter().map(|piece| page(piece.start + (PAGE - 1))..page(piece.end));
+    let whole = pieces.into_iter().map(|piece| piece.start.next_multiple_of(PAGE)..piece.end / PAGE * PAGE);
     whole.filter(|piece| piece.start < piece.end).collect()
-}
-
-/// Puts the start image of `suffix` on `machine`.
-pub(super) fn set(machine: Machine, core: &Core, suffix: &Suffix) -> Result<Sandbox, CertificateError> {
-    let mut sandbox = Sandbox::new(machine)?;
-    for segment in &core.segments {
-        let rights = Rights { write: segment.rights.write, execute: segment.rights.execute };
-        for held in whole_pages(core, segment) {
-            let mut at = held.start;
-            while at < held.end {
-                let mut bytes = vec![0; RUN.min(usize::try_from(held.end - at).unwrap_or(RUN))];
-                let all = core.read(at, &mut bytes);
-                debug_assert!(all, "these pages are known");
-                sandbox.map(at, &bytes, rights)?;
-                at += bytes.len() as u64;
-            }
-        }
-    }
-    for piece in &suffix.memory {
-        refuse_constant(core, piece.address, &piece.bytes)?;
-        sandbox.write(piece.address, &piece.bytes)?;
-    }
-    sandbox.load(&suffix.start)?;
-    Ok(sandbox)
 }
 
 /// A suffix may not begin with other bytes than the core's where the program could not have changed them.
@@ -84,28 +182,56 @@ fn refuse_constant(core: &Core, address: u64, bytes: &[u8]) -> Result<(), Certif
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
     use vmm::elfcore::write::{Area, Contents, write};
+    use vmm::engine::soft::SoftCpu;
+
+    const START: u64 = 0x60_0000;
+
+    /// A core with so many writable pages of sevens.
+    fn write_core(path: &Path, pages: u64) {
+        let rights = vmm::elfcore::Rights { read: true, write: true, execute: false };
+        let area = Area { start: START, end: START + pages * PAGE, rights };
+        let file = std::fs::File::create(path).unwrap();
+        write(file, &Contents::default(), &[area], &mut |_, page| {
+            page.fill(7);
+            true
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn pages_come_when_they_are_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("core");
+        write_core(&path, 4);
+        let core = Core::open(&path).unwrap();
+        let machine = SoftCpu::machine(memory_needed(&core)).unwrap().any();
+        let mut stage = Stage::new(machine, &core, &Suffix::default()).unwrap();
+        let mut bytes = [0; 4];
+        assert!(stage.read(START + PAGE - 2, &mut bytes) && bytes == [7; 4]);
+        assert_eq!(stage.pages().count(), 0);
+        stage.write(START + PAGE - 1, &[1]).unwrap();
+        assert!(stage.read(START + PAGE - 2, &mut bytes) && bytes == [7, 1, 7, 7]);
+        let touched: Vec<u64> = stage.pages().map(|(page, _)| page).collect();
+        assert_eq!((touched, held(&core)), (vec![START], 4 * PAGE));
+        assert!(!stage.read(START + 4 * PAGE - 2, &mut bytes), "the last two are not in the core");
+        assert!(stage.write(START + 4 * PAGE, &[1]).is_err());
+    }
 
     /// A mapping of 64 TiB of which the core has a page, as sanitizers make them.
     #[test]
     fn memory_is_needed_for_what_the_core_holds() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("core");
-        let rights = vmm::elfcore::Rights { read: true, write: true, execute: false };
-        let area = Area { start: 0x60_0000, end: 0x60_1000, rights };
-        let file = std::fs::File::create(&path).unwrap();
-        write(file, &Contents::default(), &[area], &mut |_, page| {
-            page.fill(7);
-            true
-        })
-        .unwrap();
+        write_core(&path, 1);
         let mut bytes = std::fs::read(&path).unwrap();
         // The second program header's p_memsz.
         bytes[64 + 56 + 40..][..8].copy_from_slice(&(1_u64 << 46).to_le_bytes());
         std::fs::write(&path, bytes).unwrap();
         let core = Core::open(&path).unwrap();
-        assert_eq!(core.segments[0].end, 0x60_0000 + (1 << 46));
+        assert_eq!(core.segments[0].end, START + (1 << 46));
         assert_eq!(memory_needed(&core), OVERHEAD + 5 * PAGE);
-        assert_eq!(whole_pages(&core, &core.segments[0]), std::slice::from_ref(&(0x60_0000..0x60_1000)));
+        assert_eq!(whole_pages(&core, &core.segments[0]), std::slice::from_ref(&(START..START + PAGE)));
     }
 }

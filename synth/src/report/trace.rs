@@ -72,7 +72,7 @@ impl Trace<'_> {
     /// Runs the instruction ahead, which may not retire (a repeated one that faults half-way).
     fn step(&mut self, ahead: &Ahead, total: usize) -> Result<Step, CertificateError> {
         let instruction = ahead.instruction;
-        let before = self.forward.sandbox().state()?;
+        let before = self.forward.stage().state()?;
         let uses = Uses::of(&mut self.factory, &instruction, &before, ahead.iterations);
         let shown = |place: &&Used| is_shown(&instruction, place);
         let address = self.address_origin(&instruction);
@@ -82,7 +82,7 @@ impl Trace<'_> {
         let reads = uses.reads.iter().filter(shown).map(read).collect();
         let origin = self.result_origin(&instruction, &uses.reads);
         let outcome = self.forward.run(ahead)?;
-        let after = self.forward.sandbox().state()?;
+        let after = self.forward.stage().state()?;
         for place in &uses.writes {
             match *place {
                 Used::Register(register) if !keeps_origin(register) => {
@@ -162,8 +162,8 @@ impl Trace<'_> {
 
     /// A value that is used at `state`, memory at an address of this origin; `None` if it is memory that is not there.
     fn used(&mut self, used: Used, state: &State, at: Origin) -> Option<Use> {
-        let sandbox = self.forward.sandbox();
-        let bytes = bytes_of(used, state, &|va, bytes| sandbox.read(va, bytes).is_ok())?;
+        let stage = self.forward.stage();
+        let bytes = bytes_of(used, state, &|va, bytes| stage.read(va, bytes))?;
         let origin = match used {
             Used::Register(register) => self.origins.register(register),
             Used::Memory { address, len } => self.origins.memory(address, len).max(at),
@@ -180,7 +180,7 @@ impl Trace<'_> {
             },
             Used::Memory { address, len } => {
                 let mut bytes = vec![0; len.min(LONGEST_VALUE)];
-                let there = self.forward.sandbox().read(address, &mut bytes).is_ok();
+                let there = self.forward.stage().read(address, &mut bytes);
                 let digits: String = bytes.iter().rev().map(|byte| format!("{byte:02x}")).collect();
                 let digits = digits.trim_start_matches('0');
                 let value = match there {

@@ -1,10 +1,11 @@
 //! ELF core files: gretel's own, and those that the Linux kernel wrote.
 //!
 //! [`parse`] reads one (hostile input: every offset is checked, and what a cut file lacks is listed rather than
-//! guessed), [`write`](mod@write) makes one as Linux does, so that gdb opens it as it is. [`notes`] holds the
+//! guessed; memory is mapped, not copied), [`write`](mod@write) makes one as Linux does, so that gdb opens it as it is. [`notes`] holds the
 //! layouts of the note records that both use. The layouts are those of Linux's `fs/binfmt_elf.c` and
 //! `include/uapi/linux/elfcore.h`; gretel's own notes carry the owner name `gretel` (docs/formats.md).
 
+mod bytes;
 pub mod notes;
 mod parse;
 mod pieces;
@@ -15,10 +16,13 @@ pub mod write;
 mod tests;
 
 pub use crate::memory::Rights;
+pub use bytes::Bytes;
 pub use parse::CoreError;
 
+use lbr::View;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use x86::state::{Regs, State};
 
 /// The signal that ended the program.
@@ -86,7 +90,7 @@ pub struct Segment {
     /// What was allowed there.
     pub rights: Rights,
     /// The bytes from `start` on that the core holds: all up to `dumped`, or, in a cut file, some.
-    pub data: Vec<u8>,
+    pub data: Bytes,
 }
 
 /// A file that was mapped.
@@ -161,6 +165,8 @@ pub struct Core {
     pub damage: Vec<Damage>,
     /// Bytes from the executable for what the core leaves out, by address.
     backing: Vec<Segment>,
+    /// The file, if it is mapped.
+    view: Option<Arc<View>>,
 }
 
 /// The line of [`Core::origin`] with the number of threads that were ever started, the first included.
@@ -198,6 +204,12 @@ impl Core {
     /// later is read as far as it goes; see [`Core::damage`].
     pub fn open(path: &Path) -> Result<Core, CoreError> {
         parse::open(path)
+    }
+
+    /// Whether somebody truncated the file since it was opened: zeros were seen in place of what is gone.
+    #[must_use]
+    pub fn was_cut(&self) -> bool {
+        self.view.as_ref().is_some_and(|view| view.is_cut())
     }
 
     /// Takes what the core leaves out from the executable that ran: Linux writes no pages that are as they are

@@ -1,11 +1,12 @@
 //! Reading a core: headers, then notes, then memory, each checked against the length of the file.
 
 use super::notes::{self, word};
-use super::{AT_PHDR, Core, Damage, Library, ProcessInfo, Rights, Segment, SignalInfo};
-use lbr::regular;
+use super::{AT_PHDR, Bytes, Core, Damage, Library, ProcessInfo, Rights, Segment, SignalInfo};
+use lbr::{View, regular};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use x86::state::{Fpu, State};
 
 const ET_CORE: u64 = 4;
@@ -62,6 +63,8 @@ struct Source {
     path: PathBuf,
     file: File,
     size: u64,
+    /// The file, if it is mapped.
+    view: Option<Arc<View>>,
 }
 
 impl Source {
@@ -69,7 +72,19 @@ impl Source {
         let failed = |error| CoreError::Read { path: path.to_owned(), error };
         let mut file = regular::open(path).map_err(failed)?;
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        Ok(Source { path: path.to_owned(), file, size })
+        Ok(Source { path: path.to_owned(), file, size, view: None })
+    }
+
+    /// Maps the file, so that memory is seen and not copied; where it cannot be mapped, it is copied.
+    fn map(&mut self) {
+        self.view = View::of(&self.file).ok().map(Arc::new);
+    }
+
+    /// As many of the `count` bytes at `offset` as the file has.
+    fn contents(&mut self, offset: u64, count: u64) -> Result<Bytes, CoreError> {
+        let Some(view) = &self.view else { return Ok(self.bytes(offset, count)?.into()) };
+        let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(view.len());
+        Ok(Bytes::seen(view, at(offset)..at(offset.saturating_add(count))))
     }
 
     /// As many of the `count` bytes at `offset` as the file has.
@@ -153,6 +168,7 @@ fn headers(source: &mut Source, expected: &'static str) -> Result<Headers, CoreE
 pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
     const EXPECTED: &str = "an x86-64 ELF core";
     let mut source = Source::open(path)?;
+    source.map();
     let headers = headers(&mut source, EXPECTED)?;
     if headers.kind != ET_CORE {
         let why = format!("its ELF type is {}, not ET_CORE (4)", headers.kind);
@@ -195,6 +211,7 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
         origin: found.origin,
         damage,
         backing: Vec::new(),
+        view: source.view,
     })
 }
 
@@ -222,7 +239,7 @@ fn segments(
             damage.push(refuse("shares its bytes with others"));
             continue;
         }
-        let data = source.bytes(header.offset, wanted.min(budget))?;
+        let data = source.contents(header.offset, wanted.min(budget))?;
         budget -= data.len() as u64;
         if (data.len() as u64) < wanted {
             let known = header.address + data.len() as u64;
@@ -388,7 +405,7 @@ fn pieces(source: &mut Source, headers: &Headers, bias: u64) -> Result<Vec<Segme
             expected: LOADABLE,
             why: format!("its segment at {:#x} shares its bytes with others", header.address),
         })?;
-        let data = source.bytes(offset, size)?;
+        let data = source.contents(offset, size)?;
         let start = address.wrapping_add(bias);
         let Some(end) = start.checked_add(data.len() as u64) else { continue };
         pieces.push(Segment { start, end, dumped: end, rights: header.rights(), data });
