@@ -2,6 +2,7 @@
 
 mod bare;
 mod measure;
+mod plots;
 mod programs;
 mod reach;
 mod record;

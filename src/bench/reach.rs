@@ -18,12 +18,13 @@ pub(super) fn print(results: &[Results], as_json: bool) -> Result<Printed, Failu
 
 fn text(results: &[Results]) -> String {
     let mut text = format!(
-        "{:<20} {:>8} {:>9} {:>10} {:>11} {:>18} {:>12} {:>24} {:>15} {:>9}\n",
+        "{:<20} {:>8} {:>9} {:>10} {:>11} {:>14} {:>18} {:>12} {:>24} {:>15} {:>9}\n",
         "records",
         "crashes",
         "certified",
         "infeasible",
         "all records",
+        "forced, median",
         "true, median (most)",
         "made up",
         "values right/wrong/unmarked",
@@ -32,6 +33,16 @@ fn text(results: &[Results]) -> String {
     );
     for result in results {
         text.push_str(&line(result));
+    }
+    text.push_str(&format!(
+        "\n{:<20} {:>8} {:>10} {:>8}\n",
+        "debugging", "fidelity", "efficiency", "utility"
+    ));
+    for result in results {
+        let [fidelity, efficiency, utility] =
+            debugging(result).map(|mean| mean.map_or_else(|| "-".to_owned(), |mean| format!("{mean:.3}")));
+        let name = result.evidence.to_string();
+        text.push_str(&format!("{name:<20} {fidelity:>8} {efficiency:>10} {utility:>8}\n"));
     }
     for result in results {
         for case in result.cases.iter().filter(|case| case.certified() == 0) {
@@ -53,15 +64,27 @@ fn line(result: &Results) -> String {
     let truth = result
         .spread(|case| case.is_true().map(lossy))
         .map_or_else(String::new, |truth| format!("{:.0} ({:.0})", truth.median, truth.most));
+    let forced = result.spread(|case| Some(lossy(case.forced())));
+    let forced = forced.map_or_else(String::new, |forced| format!("{:.0}", forced.median));
     let seconds = result.spread(|case| Some(case.seconds));
     let seconds = seconds.map_or_else(String::new, |it| format!("{:.1} ({:.1})", it.median, it.most));
     let memory =
         result.spread(|case| case.peak_memory.map(lossy)).map_or_else(String::new, |it| size(it.most));
     format!(
-        "{:<20} {crashes:>8} {certified:>9} {infeasible:>10} {all_records:>11} {truth:>18} {made_up:>12} {:>24} {seconds:>15} {memory:>9}\n",
+        "{:<20} {crashes:>8} {certified:>9} {infeasible:>10} {all_records:>11} {forced:>14} {truth:>18} {made_up:>12} {:>24} {seconds:>15} {memory:>9}\n",
         result.evidence.to_string(),
         format!("{right}/{wrong}/{unmarked}"),
     )
+}
+
+/// Fidelity, efficiency and utility: means over the crashes of which they are known.
+fn debugging(result: &Results) -> [Option<f64>; 3] {
+    let mean = |figure: &dyn Fn(&Case) -> Option<f64>| {
+        let known: Vec<f64> = result.cases.iter().filter_map(figure).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / lossy(known.len() as u64))
+    };
+    let utility = |case: &Case| Some(case.fidelity()? * case.efficiency()?);
+    [mean(&Case::fidelity), mean(&Case::efficiency), mean(&utility)]
 }
 
 /// Sums over the crashes.
@@ -109,18 +132,30 @@ fn json_of(result: &Results) -> Value {
             "verdict": case.verdict(),
             "why": (case.certified() == 0).then(|| why(case)),
             "certified": case.certified(),
+            "forced": case.forced(),
             "true": case.is_true(),
             "all_records": case.covers_all(),
             "values": { "right": right, "wrong": wrong, "unmarked": unmarked },
             "search": case.found.as_ref().and_then(|found| found.get("search")),
+            "fidelity": case.fidelity(),
+            "efficiency": case.efficiency(),
+            "distances": case.bands(),
             "seconds": case.seconds,
+            "replay_seconds": case.original,
             "peak_memory_bytes": case.peak_memory,
         })
     });
-    json!({ "records": result.evidence.to_string(), "crashes": cases.collect::<Vec<_>>() })
+    let [fidelity, efficiency, utility] = debugging(result);
+    json!({
+        "records": result.evidence.to_string(),
+        "fidelity": fidelity,
+        "efficiency": efficiency,
+        "utility": utility,
+        "crashes": cases.collect::<Vec<_>>(),
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn lossy(number: u64) -> f64 {
+pub(super) fn lossy(number: u64) -> f64 {
     number as f64
 }

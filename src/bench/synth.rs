@@ -1,9 +1,10 @@
 //! `gretel bench synth`: what each kind of branch record buys in synthesis.
 
 use super::measure::{self, Spread};
-use super::reach;
+use super::{plots, reach};
 use crate::Outcome;
 use crate::exit::{Code, Failure};
+use ::synth::report::metrics::Band;
 use lbr::Filter;
 use serde_json::Value;
 use std::fs::{self, File};
@@ -27,6 +28,10 @@ Examples:
   gretel bench synth --json crashes/ > reach.json
 
 A value is unmarked when it is wrong and the suffix does not say that it was chosen: each is a bug of gretel's.
+
+Debugging fidelity is 1 where the suffix is what happened, 1/2 where it is another way to the same crash, 0 where there is
+none; efficiency is what a replay takes, in place of the execution itself, by what synthesis takes; utility is their product
+(Zamfir's thesis, 3.2). They are means over the crashes.
 
 Exit codes:
   0    all was measured
@@ -53,6 +58,9 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Draw reach.svg and values.svg in this folder
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Recordings of programs that crashed, or folders of such
     #[arg(required = true, value_name = "DIR")]
     crashes: Vec<PathBuf>,
@@ -100,6 +108,8 @@ pub(super) struct Case {
     pub(super) found: Option<Value>,
     pub(super) failed: Option<String>,
     pub(super) seconds: f64,
+    /// What a replay takes, in seconds; `None` if the recording does not replay.
+    pub(super) original: Option<f64>,
     /// The most memory that it had, in bytes.
     pub(super) peak_memory: Option<u64>,
 }
@@ -117,6 +127,31 @@ impl Case {
     /// The length of the suffix, in instructions.
     pub(super) fn certified(&self) -> u64 {
         self.number("/listing/summary/instructions").unwrap_or(0)
+    }
+
+    /// How many of the last instructions are forced.
+    pub(super) fn forced(&self) -> u64 {
+        self.number("/listing/summary/forced").unwrap_or(0)
+    }
+
+    /// The debugging fidelity; `None` if there was nothing to compare with.
+    pub(super) fn fidelity(&self) -> Option<f64> {
+        match self.is_true()? {
+            _ if self.certified() == 0 => Some(0.0),
+            common if common == self.certified() => Some(1.0),
+            _ => Some(0.5),
+        }
+    }
+
+    /// The debugging efficiency.
+    pub(super) fn efficiency(&self) -> Option<f64> {
+        self.original.map(|original| original / self.seconds)
+    }
+
+    /// The values that were used, by how far from the crash.
+    pub(super) fn bands(&self) -> Vec<Band> {
+        let bands = self.found.as_ref().and_then(|found| found.pointer("/metrics/distances"));
+        bands.and_then(|bands| serde_json::from_value(bands.clone()).ok()).unwrap_or_default()
     }
 
     /// How many of the last instructions are the true ones; `None` if there was nothing to compare with.
@@ -162,11 +197,14 @@ pub(super) fn run(args: &Args) -> Outcome {
     let stop = Interrupter::new();
     interrupt::stop_on_signals(stop.clone())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
+    let originals: Vec<_> =
+        crashes.iter().map(|crash| replay(crash)).collect::<io::Result<_>>().map_err(cannot_keep)?;
     let mut results = Vec::new();
     for evidence in &args.records {
         let mut cases = Vec::new();
-        for crash in &crashes {
-            cases.push(synthesize(args, evidence, crash, &dir.path().join("found")).map_err(cannot_keep)?);
+        for (crash, original) in crashes.iter().zip(&originals) {
+            let case = synthesize(args, evidence, crash, &dir.path().join("found")).map_err(cannot_keep)?;
+            cases.push(Case { original: *original, ..case });
             if stop.is_raised() {
                 let message = "interrupted: nothing is shown of what was measured";
                 return Err(Failure::new(Code::Other, message));
@@ -176,6 +214,11 @@ pub(super) fn run(args: &Args) -> Outcome {
         results.push(Results { evidence: evidence.clone(), cases });
     }
     progress.finish_and_clear();
+    if let Some(dir) = &args.plots {
+        plots::draw(&results, dir).map_err(|error| {
+            Failure::new(Code::Write, format!("cannot draw in {}: {error}", dir.display()))
+        })?;
+    }
     reach::print(&results, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -203,6 +246,14 @@ fn crashes(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
+/// How long a replay takes, in seconds, if it succeeds.
+fn replay(crash: &Path) -> io::Result<Option<f64>> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("replay").arg(crash).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let (seconds, status) = measure::time(&mut command)?;
+    Ok((status == 0).then_some(seconds))
+}
+
 /// Runs `gretel synth` on a crash; what it prints goes through this file.
 fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io::Result<Case> {
     let mut command = Command::new(std::env::current_exe()?);
@@ -219,7 +270,7 @@ fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io
     let found: Option<Value> = serde_json::from_slice(&fs::read(file)?).ok();
     let said = || String::from_utf8_lossy(&fs::read(&messages).unwrap_or_default()).trim().to_owned();
     let failed = found.is_none().then(said);
-    Ok(Case { crash: crash.to_owned(), found, failed, seconds, peak_memory })
+    Ok(Case { crash: crash.to_owned(), found, failed, seconds, original: None, peak_memory })
 }
 
 fn cannot_keep(error: impl std::fmt::Display) -> Failure {

@@ -113,3 +113,40 @@ fn what_cannot_be_measured_is_refused() {
     assert_eq!(run.code, HOST, "{}", run.err);
     assert!(run.out.is_empty());
 }
+
+/// Synthesis of a crash with several kinds of records: figures for each, and two drawings.
+#[test]
+fn what_each_kind_of_record_buys_is_measured_and_drawn() {
+    let place = Place::new();
+    let source = "int main(int argc, char **argv) { volatile int n = argc; \
+                  for (int i = 0; i < 5; i++) n += i; volatile int zero = argc - 1; return n / zero; }";
+    let Some(_program) = place.compile("divides", source) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./divides"]);
+    assert_eq!(recorded.code, 128 + 8, "{}", recorded.err);
+    let options = ["--records", "0,16:no-jcc", "--instructions", "40", "--time", "5"];
+    let run =
+        place.gretel(&[&["bench", "synth", "--json", "--plots", "drawn", "rec"], &options[..]].concat());
+    assert_eq!(run.code, 0, "{}", run.err);
+    let shown = measured(&run);
+    for (kind, name) in shown["results"].as_array().unwrap().iter().zip(["none", "16 of no-jcc"]) {
+        assert_eq!(kind["records"], name, "{shown}");
+        let [fidelity, efficiency, utility] =
+            ["fidelity", "efficiency", "utility"].map(|figure| kind[figure].as_f64().unwrap());
+        assert!([0.5, 1.0].contains(&fidelity) && (utility - fidelity * efficiency).abs() < 1e-9, "{kind}");
+        let crash = &kind["crashes"][0];
+        let lengths = ["forced", "true", "certified"].map(|length| crash[length].as_u64().unwrap());
+        assert!(lengths.is_sorted() && lengths[2] >= 40, "{crash}");
+        let bands: Vec<u64> = crash["distances"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|band| band["upto"].as_u64().unwrap())
+            .collect();
+        assert_eq!(bands, [16, 32, 64], "{crash}");
+    }
+    for drawing in ["reach.svg", "values.svg"] {
+        let svg = std::fs::read_to_string(place.path("drawn").join(drawing)).unwrap();
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>"), "{drawing}");
+        assert!(["none", "16 of no-jcc"].iter().all(|name| svg.contains(&format!(">{name}<"))), "{drawing}");
+    }
+}

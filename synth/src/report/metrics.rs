@@ -9,7 +9,7 @@ use super::{Listing, Step};
 use crate::certificate::forward::decode;
 use crate::suffix::{Origin, Suffix};
 use iced_x86::InstructionInfoFactory;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
 use vmm::process::Process;
 use vmm::recording::Recording;
@@ -17,18 +17,32 @@ use vmm::replay::ReplayError;
 use vmm::trail::{Tail, TrailError};
 
 /// A suffix against the truth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Metrics {
     /// The path, in instructions: a repeated string instruction is one.
     pub path: PathMetrics,
     /// The values that its instructions used.
     pub uses: Counts,
+    /// The same by how far from the crash they were used, the nearest first.
+    pub distances: Vec<Band>,
     /// The general registers and the listed bytes at its start.
     pub start: Counts,
 }
 
+/// The values that were used so far from the crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Band {
+    /// At most so many instructions before it, and more than half as many.
+    pub upto: usize,
+    /// The values.
+    pub uses: Counts,
+}
+
+/// The nearest band ends so many instructions before the crash; each of the others is twice as long as what lies before it.
+const NEAREST: usize = 16;
+
 /// Values by what the truth says of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// They are the true ones.
     pub right: usize,
@@ -92,16 +106,33 @@ fn summarize(steps: &[Step], truth: &[Option<(u64, Counts)>], start: Counts, suf
     let executed: Vec<u64> = truth.iter().flatten().map(|(address, _)| *address).collect();
     let path = compare_paths(&found, &executed);
     let differing = steps.len() - path.common;
-    let mut uses =
-        Counts { unknown: steps[..differing].iter().map(|step| step.uses.len()).sum(), ..Counts::default() };
-    truth[differing..].iter().flatten().for_each(|(_, counts)| uses += *counts);
+    let of_step = |n: usize| match truth[n] {
+        Some((_, counts)) if n >= differing => counts,
+        _ => Counts { unknown: steps[n].uses.len(), ..Counts::default() },
+    };
+    let distances = bands((0..steps.len()).rev().map(of_step));
+    let mut uses = Counts::default();
+    distances.iter().for_each(|band| uses += band.uses);
     let start = if path.equal {
         start
     } else {
         let bytes: usize = suffix.memory.iter().map(|piece| piece.bytes.len()).sum();
         Counts { unknown: suffix.registers.gpr.len() + bytes, ..Counts::default() }
     };
-    Metrics { path, uses, start }
+    Metrics { path, uses, distances, start }
+}
+
+/// The values of the steps, the newest first, by how far they are from the crash.
+fn bands(newest_first: impl Iterator<Item = Counts>) -> Vec<Band> {
+    let mut bands: Vec<Band> = Vec::new();
+    for (distance, uses) in (1..).zip(newest_first) {
+        let upto = NEAREST.max(usize::next_power_of_two(distance));
+        match bands.last_mut() {
+            Some(band) if band.upto == upto => band.uses += uses,
+            _ => bands.push(Band { upto, uses }),
+        }
+    }
+    bands
 }
 
 /// Compares what a step used with what the instruction at which `process` stands is about to use.
@@ -149,7 +180,7 @@ impl Display for Counts {
 
 impl Display for Metrics {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Metrics { path: PathMetrics { common, length, .. }, uses, start } = self;
+        let Metrics { path: PathMetrics { common, length, .. }, uses, start, .. } = self;
         writeln!(f, "against the recording: the last {common} of {length} instructions are the true ones")?;
         writeln!(f, "  values used:                             {uses}")?;
         writeln!(f, "  general registers and listed bytes at the start: {start}")
@@ -179,6 +210,14 @@ pub fn compare_paths(suffix: &[u64], truth: &[u64]) -> PathMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_counted_in_bands_that_double() {
+        let one = Counts { right: 1, ..Counts::default() };
+        let bands = bands(std::iter::repeat_n(one, 40));
+        let found: Vec<_> = bands.iter().map(|band| (band.upto, band.uses.right)).collect();
+        assert_eq!(found, [(16, 16), (32, 16), (64, 8)]);
+    }
 
     #[test]
     fn the_common_end_is_counted_from_the_crash() {
