@@ -8,6 +8,7 @@ use crate::outline::Outline;
 use crate::output::print;
 use ::synth::certificate::Certificate;
 use ::synth::evidence::Anchors;
+use ::synth::flips::{Flip, Flips};
 use ::synth::program::Program;
 use ::synth::report::Listing;
 use ::synth::report::metrics::{self, Metrics};
@@ -257,13 +258,14 @@ fn progress() -> impl FnMut(usize, usize) {
 }
 
 fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> Outcome {
-    let Synthesis { verdict, searched, stop, statistics } = synthesis;
+    let Synthesis { verdict, flips, searched, stop, statistics } = synthesis;
+    let search = Searched { searched, stop, statistics: &statistics, flips: flips.as_ref() };
     match verdict {
         Verdict::Certified(suffix, certificate) => {
             if let Some(path) = &args.output {
                 suffix.save(path).map_err(|e| Failure::new(Code::Write, e))?;
             }
-            show(args, core, program, &suffix, &certificate, (searched, stop, &statistics))?;
+            show(args, core, program, &suffix, &certificate, search)?;
             if suffix.len() < searched && !args.json {
                 let certified = suffix.len();
                 say!(
@@ -277,18 +279,27 @@ fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> 
                 "every way back dies within {depth} instructions: no execution of this program ends in this core. A hardware \
                  error, a damaged core or another build of the program is likely"
             );
-            without_suffix(args, "infeasible", &why, (searched, stop, &statistics))?;
+            without_suffix(args, "infeasible", &why, search)?;
             Ok(ExitCode::from(1))
         }
         Verdict::Inconclusive { why } => {
-            without_suffix(args, "inconclusive", &why, (searched, stop, &statistics))?;
+            without_suffix(args, "inconclusive", &why, search)?;
             Ok(ExitCode::from(2))
         }
     }
 }
 
-/// How many instructions back the search came, why it stopped, and what it did.
-type Searched<'a> = (usize, Stop, &'a Statistics);
+/// What the search did.
+#[derive(Clone, Copy)]
+struct Searched<'a> {
+    /// How many instructions back it came.
+    searched: usize,
+    /// Why it stopped.
+    stop: Stop,
+    statistics: &'a Statistics,
+    /// The bits that would explain the core, if it found that it cannot be.
+    flips: Option<&'a Flips>,
+}
 
 fn show(
     args: &Args,
@@ -356,7 +367,7 @@ fn stop_text(stop: Stop) -> &'static str {
     }
 }
 
-fn say_why_it_stopped((_, stop, statistics): Searched<'_>) {
+fn say_why_it_stopped(Searched { stop, statistics, flips, .. }: Searched<'_>) {
     say!(
         "gretel: {}; {} instructions tried, {} refuted at once, {} questions to the solver ({} refuted, {} unanswered)",
         stop_text(stop),
@@ -371,9 +382,32 @@ fn say_why_it_stopped((_, stop, statistics): Searched<'_>) {
     for (why, times) in barriers {
         say!("gretel: the search did not go past: {why} ({times} times)");
     }
+    if let Some(flips) = flips {
+        say_flips(flips);
+    }
 }
 
-fn search_json((searched, stop, statistics): Searched<'_>) -> serde_json::Value {
+/// Which single bit may be wrong.
+fn say_flips(Flips { explain, tried, all }: &Flips) {
+    for Flip { bit, certified } in explain {
+        say!("gretel: {bit} turned explains this core: {certified} instructions are certified with it");
+    }
+    if explain.is_empty() {
+        say!("gretel: no single bit explains this core ({tried} of {all} were turned)");
+    } else if tried < all {
+        say!("gretel: {tried} of {all} bits were turned");
+    }
+}
+
+fn flips_json(Flips { explain, tried, all }: &Flips) -> serde_json::Value {
+    let explain: Vec<_> = explain
+        .iter()
+        .map(|flip| json!({ "bit": flip.bit.to_string(), "certified": flip.certified }))
+        .collect();
+    json!({ "explain": explain, "tried": tried, "all": all })
+}
+
+fn search_json(Searched { searched, stop, statistics, flips }: Searched<'_>) -> serde_json::Value {
     json!({
         "searched": searched,
         "stopped": stop_text(stop),
@@ -382,6 +416,7 @@ fn search_json((searched, stop, statistics): Searched<'_>) -> serde_json::Value 
         "solver_questions": statistics.solver_calls,
         "solver_refuted": statistics.solver_refuted,
         "solver_unanswered": statistics.solver_unknown,
+        "flips": flips.map(flips_json),
         "barriers": statistics.barriers.iter().map(|(why, times)| ((*why).to_owned(), json!(times))).collect::<serde_json::Map<_, _>>(),
     })
 }

@@ -4,11 +4,12 @@
 //! (values), [`facts`] (what is known, propagated both ways), [`smt`] (the solver on what propagation leaves
 //! over), [`past`] (a path and what it implies), [`search`] (which paths are tried, in which order),
 //! [`realize`] (values for all that is still unknown), [`origins`] (which of them were forced), [`suffix`] (the result as data), [`certificate`] (the
-//! forward run that proves it), [`report`] (what people and scripts see), [`synthesis`] (all of it, in order).
+//! forward run that proves it), [`flips`] (a core that is damaged by one bit), [`report`] (what people and scripts see), [`synthesis`] (all of it, in order).
 
 pub mod certificate;
 pub mod evidence;
 pub mod facts;
+pub mod flips;
 pub mod origins;
 pub mod past;
 pub mod program;

@@ -2,6 +2,7 @@
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
 use crate::evidence::Anchors;
+use crate::flips::{Flips, Turner};
 use crate::origins;
 use crate::past::addresses::Patience;
 use crate::past::deferred::{Choice, Early};
@@ -50,6 +51,8 @@ pub struct Request<'a> {
 pub struct Synthesis {
     /// The verdict.
     pub verdict: Verdict,
+    /// Which bits, turned, would explain a core that the search found no way to; `None` where they were not tried.
+    pub flips: Option<Flips>,
     /// How many instructions back the search came: what is certified may be shorter.
     pub searched: usize,
     /// Why the search stopped.
@@ -121,9 +124,16 @@ pub fn synthesize(
     let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
     let found = search.run(limits, request.interrupter, progress);
     let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
-    let verdict = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found }
-        .certify_longest()?;
-    Ok(Synthesis { verdict, searched: found.path.len(), stop: found.stop, statistics: found.statistics })
+    let attempts = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found };
+    let verdict = attempts.certify_longest()?;
+    let flips = if found.is_dead_end() { Some(attempts.flips()?) } else { None };
+    Ok(Synthesis {
+        verdict,
+        flips,
+        searched: found.path.len(),
+        stop: found.stop,
+        statistics: found.statistics,
+    })
 }
 
 /// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
@@ -193,6 +203,21 @@ impl Attempts<'_> {
         let Some((mut suffix, certificate)) = best else { return Ok(Verdict::Inconclusive { why }) };
         origins::judge(&mut self.forced_end(certified), self.request.core, &mut suffix)?;
         Ok(Verdict::Certified(Box::new(suffix), certificate))
+    }
+
+    /// The bits that, turned, would explain the core.
+    fn flips(&self) -> Result<Flips, CertificateError> {
+        let (request, cfg, image, records) = (self.request, self.cfg, self.image, self.records);
+        let turner = Turner { request, cfg, image, records, deadline: self.deadline };
+        turner.explain(self.found, &mut |core, found| {
+            let image = CoreImage { core, anchors: request.anchors };
+            let request = Request { core, ..*request };
+            let attempts = Attempts { request: &request, image: &image, found, ..*self };
+            Ok(match attempts.certify_longest()? {
+                Verdict::Certified(suffix, _) => suffix.len(),
+                Verdict::Infeasible { .. } | Verdict::Inconclusive { .. } => 0,
+            })
+        })
     }
 
     /// Whether nothing more is to be begun.

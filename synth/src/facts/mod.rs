@@ -114,7 +114,11 @@ impl Facts {
                 None => t,
             }
         } else {
-            terms.rebuild(t, &mut |operand| self.resolve_within(terms, operand))
+            let rebuilt = terms.rebuild(t, &mut |operand| self.resolve_within(terms, operand));
+            match self.overrides.get(&rebuilt) {
+                Some(&stands_for) if rebuilt != t => self.resolve_within(terms, stands_for),
+                _ => rebuilt,
+            }
         };
         self.memo.insert(t, done);
         done

@@ -22,16 +22,18 @@ use x86::domain::Bin;
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// How many addresses are tried for one access.
+    listed: usize,
+    /// How many of them may be looked at more closely than by propagation.
     tries: usize,
-    /// How many are tried in all: each may cost a question to the solver.
+    /// How many in all.
     questions: usize,
 }
 
 impl Patience {
     /// At a place that the search may leave for another.
-    pub const SEARCH: Patience = Patience { tries: 72, questions: 160 };
+    pub const SEARCH: Patience = Patience { listed: 1200, tries: 72, questions: 160 };
     /// Where what is not found shortens the suffix.
-    pub const FINAL: Patience = Patience { tries: 600, questions: 4000 };
+    pub const FINAL: Patience = Patience { listed: 20_000, tries: 600, questions: 4000 };
 }
 
 /// Fewer bytes than this are found everywhere.
@@ -40,6 +42,10 @@ const TELLING: usize = 3;
 const COUNTS: [u64; 4] = [64, 256, 1024, 4096];
 /// Elements of a table that are tried because of what they hold.
 const MOST_TELLING: usize = 36;
+/// Elements of a table that are tried because they are near.
+const MOST_NEAR: u64 = 1024;
+/// Elements that are so many bytes away from what a register points to are tried.
+const MOST_AROUND: u64 = 128;
 /// Elements of a table that are looked at.
 const MOST_ELEMENTS: u64 = 1 << 16;
 
@@ -47,7 +53,7 @@ const MOST_ELEMENTS: u64 = 1 << 16;
 enum Shape {
     /// So many bytes away from an unknown pointer.
     Pointer { offset: u64 },
-    /// An unknown number of elements away from a known place.
+    /// An unknown number of elements away from a known place; a negative size is modulo 2^64.
     Element { table: u64, size: u64 },
     /// From an unknown pointer and this unknown, or from several.
     Computed { from: Term },
@@ -70,12 +76,18 @@ impl Hypothesis<'_> {
         let deadline = self.deadline;
         self.hurry();
         let mut questions = patience.questions;
-        let assumptions = self.assumptions(number.step, access).into_iter().enumerate().skip(skip);
-        for (place, (t, value)) in assumptions.take(patience.tries) {
-            questions = questions.saturating_sub(1);
-            let before = self.mark();
-            if questions > 0 && !self.is_late() && self.choose_for(number, t, value) {
-                if self.choose(&mut questions, upto, patience.tries) {
+        let assumptions =
+            self.assumptions(number.step, access).into_iter().take(patience.listed).enumerate().skip(skip);
+        let asked = self.asked;
+        for (place, (t, value)) in assumptions {
+            if self.asked - asked >= patience.tries || questions == 0 || self.is_late() {
+                break;
+            }
+            let (before, asked) = (self.mark(), self.asked);
+            let fits = self.choose_for(number, t, value);
+            questions = questions.saturating_sub(self.asked - asked);
+            if fits {
+                if self.choose(&mut questions, upto, patience) {
                     self.deadline = deadline;
                     return Some(place);
                 }
@@ -126,16 +138,21 @@ impl Hypothesis<'_> {
     }
 
     /// Chooses with backtracking; false, and nothing is assumed, if nothing suits or the questions run out.
-    fn choose(&mut self, questions: &mut usize, upto: usize, tries: usize) -> bool {
+    fn choose(&mut self, questions: &mut usize, upto: usize, patience: Patience) -> bool {
         let Some((number, access)) = self.newest_unresolved_access(upto) else { return true };
-        for (t, value) in self.assumptions(number.step, access).into_iter().take(tries) {
+        let first = self.asked;
+        for (t, value) in self.assumptions(number.step, access).into_iter().take(patience.listed) {
             if *questions == 0 || self.is_late() {
                 return false;
             }
-            *questions -= 1;
-            let before = self.mark();
-            if self.choose_for(number, t, value) {
-                if self.choose(questions, upto, tries) {
+            if self.asked - first >= patience.tries {
+                break;
+            }
+            let (before, asked) = (self.mark(), self.asked);
+            let fits = self.choose_for(number, t, value);
+            *questions = questions.saturating_sub(self.asked - asked);
+            if fits {
+                if self.choose(questions, upto, patience) {
                     return true;
                 }
                 self.undo(before);
@@ -148,11 +165,15 @@ impl Hypothesis<'_> {
     fn choose_greedily(&mut self, upto: usize, patience: Patience) -> bool {
         let mut questions = patience.questions;
         while let Some((number, access)) = self.newest_unresolved_access(upto) {
-            let fits =
-                self.assumptions(number.step, access).into_iter().take(patience.tries).any(|(t, value)| {
-                    questions = questions.saturating_sub(1);
-                    questions > 0 && !self.is_late() && self.choose_for(number, t, value)
-                });
+            let first = self.asked;
+            let listed = self.assumptions(number.step, access).into_iter().take(patience.listed);
+            let fits = listed.into_iter().any(|(t, value)| {
+                let asked = self.asked;
+                let may = questions > 0 && asked - first < patience.tries && !self.is_late();
+                let fits = may && self.choose_for(number, t, value);
+                questions = questions.saturating_sub(self.asked - asked);
+                fits
+            });
             if !fits {
                 return false;
             }
@@ -170,7 +191,7 @@ impl Hypothesis<'_> {
         let address = self.facts().resolve(&terms, access.address);
         let places = match self.shape_of(address) {
             Shape::Pointer { offset } => self.places_of_pointer(step, address, offset),
-            Shape::Element { table, size } => self.places_in_table(address, table, size),
+            Shape::Element { table, size } => self.places_in_table(step, address, table, size),
             Shape::Computed { from } => {
                 return COUNTS.into_iter().chain(0..64).map(|value| (from, value)).collect();
             }
@@ -183,6 +204,11 @@ impl Hypothesis<'_> {
         let (rest, offset) = match terms.node(address) {
             Node::Bin(Bin::Add, rest, literal) if terms.value(literal).is_some() => {
                 (rest, terms.value(literal).unwrap_or(0))
+            }
+            Node::Bin(Bin::Sub, literal, rest)
+                if let Some(table) = terms.value(literal).filter(|&it| self.image().is_mapped(it)) =>
+            {
+                return Shape::Element { table, size: stride(&terms, rest).wrapping_neg() };
             }
             _ => (address, 0),
         };
@@ -230,12 +256,15 @@ impl Hypothesis<'_> {
 
     /// Elements that fit: where the content says something the first of those first, else some in the middle, then
     /// the first.
-    fn places_in_table(&mut self, address: Term, table: u64, size: u64) -> Vec<u64> {
+    fn places_in_table(&mut self, step: Step, address: Term, table: u64, size: u64) -> Vec<u64> {
         let traces = Traces::of(self, address);
         let near = (0..MOST_ELEMENTS).map(|n| table.wrapping_add(n.wrapping_mul(size)));
         let near = near.take_while(|&va| self.image().is_mapped(va)).collect::<Vec<_>>();
         // A table may be larger than that.
-        let is_element = |va: &u64| *va >= table && (va - table).is_multiple_of(size);
+        let is_element = |va: &u64| match size.cast_signed() {
+            ..0 => *va <= table && (table - va).is_multiple_of(size.wrapping_neg()),
+            _ => *va >= table && (va - table).is_multiple_of(size),
+        };
         let far = traces.places_like(self.image()).into_iter().filter(is_element);
         let mut telling = Vec::new();
         for va in near.into_iter().chain(far) {
@@ -248,8 +277,14 @@ impl Hypothesis<'_> {
         }
         telling.sort_unstable();
         telling.dedup();
-        let any = COUNTS.into_iter().chain(0..64).map(|n| table.wrapping_add(n.wrapping_mul(size)));
+        // Where a number that is subtracted elsewhere is in the table's address, its elements are near what registers point to.
+        let around =
+            |at: u64| (0..2 * MOST_AROUND).map(move |n| at.wrapping_add(n).wrapping_sub(MOST_AROUND));
+        let pointed = self.registers_at(step).into_iter().flat_map(around).filter(is_element);
+        let pointed: Vec<u64> = pointed.filter(|&va| traces.fit(self, va).is_some()).collect();
+        let any = COUNTS.into_iter().chain(0..MOST_NEAR).map(|n| table.wrapping_add(n.wrapping_mul(size)));
         let mut found: Vec<u64> = telling.into_iter().take(MOST_TELLING).map(|(_, va)| va).collect();
+        found.extend(pointed);
         found.extend(any.filter(|&va| traces.fit(self, va).is_some()));
         let mut seen = FxHashSet::default();
         found.retain(|&va| seen.insert(va));
@@ -282,15 +317,66 @@ fn base_of(terms: &Terms, t: Term) -> Option<Term> {
     }
 }
 
-/// A number that the term is a multiple of.
+/// A number that the term is a multiple of: how often its one variable is in it, or what all its parts are multiples of.
 fn stride(terms: &Terms, t: Term) -> u64 {
+    match coefficient(terms, t) {
+        Some((_, 0)) | None => divisor(terms, t),
+        Some((_, coefficient)) => coefficient,
+    }
+}
+
+/// How often a variable, or what is computed from it otherwise, is in the term, if there is but one. An extended value that has a
+/// number added is one of its own: where it wraps around is not known.
+fn coefficient(terms: &Terms, t: Term) -> Option<(Term, u64)> {
+    match terms.node(t) {
+        Node::Bin(Bin::Add, x, y) if terms.value(y).is_some() => coefficient(terms, x),
+        Node::Bin(Bin::Add, x, y) => {
+            let ((of, x), (other, y)) = (coefficient(terms, x)?, coefficient(terms, y)?);
+            (of == other).then_some((of, x.wrapping_add(y)))
+        }
+        Node::Bin(Bin::Sub, x, y) if terms.value(x).is_some() => {
+            let (of, y) = coefficient(terms, y)?;
+            Some((of, y.wrapping_neg()))
+        }
+        Node::Bin(Bin::Sub, x, y) => {
+            let ((of, x), (other, y)) = (coefficient(terms, x)?, coefficient(terms, y)?);
+            (of == other).then_some((of, x.wrapping_sub(y)))
+        }
+        Node::Bin(Bin::Mul, x, factor) => {
+            let (of, x) = coefficient(terms, x)?;
+            Some((of, x.wrapping_mul(terms.value(factor)?)))
+        }
+        Node::Concat(high, low) if terms.value(low) == Some(0) => {
+            let (of, high) = coefficient(terms, high)?;
+            Some((of, high.wrapping_shl(terms.width(low))))
+        }
+        Node::Sext(of) | Node::Zext(of) if !has_literal(terms, of) => coefficient(terms, of),
+        Node::Lit(_) => None,
+        _ => Some((t, 1)),
+    }
+}
+
+/// Whether a number is added to the term.
+fn has_literal(terms: &Terms, t: Term) -> bool {
+    match terms.node(t) {
+        Node::Bin(Bin::Add | Bin::Sub, x, y) => {
+            [x, y].into_iter().any(|part| terms.value(part).is_some() || has_literal(terms, part))
+        }
+        _ => false,
+    }
+}
+
+/// A number that all parts of the term are multiples of.
+fn divisor(terms: &Terms, t: Term) -> u64 {
     match terms.node(t) {
         Node::Bin(Bin::Mul, _, factor) => terms.value(factor).filter(|&f| f != 0).unwrap_or(1),
         Node::Bin(Bin::Shl, _, amount) => terms.value(amount).map_or(1, |bits| 1 << (bits & 63)),
-        Node::Concat(_, low) if terms.value(low) == Some(0) => 1 << (terms.width(low) & 63),
-        Node::Concat(_, low) | Node::Zext(low) | Node::Sext(low) => stride(terms, low),
+        Node::Concat(high, low) if terms.value(low) == Some(0) => {
+            divisor(terms, high).wrapping_shl(terms.width(low))
+        }
+        Node::Concat(_, low) | Node::Zext(low) | Node::Sext(low) => divisor(terms, low),
         Node::Bin(Bin::Add, x, y) => {
-            let (x, y) = (stride(terms, x), terms.value(y).unwrap_or_else(|| stride(terms, y)));
+            let (x, y) = (divisor(terms, x), terms.value(y).unwrap_or_else(|| divisor(terms, y)));
             greatest_common_divisor(x, y)
         }
         _ => 1,

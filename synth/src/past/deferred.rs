@@ -146,8 +146,15 @@ impl<'i> Hypothesis<'i> {
         let mark = self.mark();
         let place = self.facts.constraints();
         let terms = Rc::clone(&self.terms);
-        let learned = self.facts.equate(&terms, t, terms.lit_term(terms.width(t), value));
-        let fits = learned.is_ok() && self.settle_deferred().is_ok() && self.is_satisfiable_since(place);
+        let value = terms.lit_term(terms.width(t), value);
+        let learned = self.facts.equate(&terms, t, value).and_then(|()| {
+            // What cannot be solved for stays a constraint; the term itself is known all the same.
+            let t = self.facts.resolve(&terms, t);
+            if terms.is_open(t) { self.facts.define(&terms, t, value) } else { Ok(()) }
+        });
+        let stands = learned.is_ok() && self.settle_deferred().is_ok();
+        self.asked += usize::from(stands);
+        let fits = stands && self.is_satisfiable_since(place);
         if !fits {
             self.undo(mark);
         }
@@ -158,7 +165,13 @@ impl<'i> Hypothesis<'i> {
     /// they share variables with.
     fn is_satisfiable_since(&mut self, place: usize) -> bool {
         let Err(question) = self.fit_witness(place, Effort::Plain) else { return true };
-        match smt::solve(&self.terms, &question, &[], Budget::SEARCH, Effort::Plain) {
+        let answer = smt::solve(&self.terms, &question, &[], Budget::SEARCH, Effort::Plain);
+        tracing::trace!(
+            constraints = question.len(),
+            answer = answer.name(),
+            "an assumption was asked about"
+        );
+        match answer {
             Answer::Satisfiable(model) => {
                 self.witness.learn(&model);
                 true

@@ -5,7 +5,7 @@
 
 use super::image::Image;
 use crate::term::{Term, Terms};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// A step number: 1 is the last instruction before the crash.
@@ -33,6 +33,8 @@ pub struct History {
     /// For each byte: the steps that read it.
     read: FxHashMap<u64, Vec<Step>>,
     changes: Vec<Change>,
+    /// Where accesses went, also those that were taken back, and how many bytes they took.
+    touched: FxHashSet<(u64, u32)>,
 }
 
 impl History {
@@ -75,6 +77,21 @@ impl History {
             value = terms.build_concat(next, value);
         }
         Some(value)
+    }
+
+    /// Notes an access, for good.
+    pub fn note_access(&mut self, va: u64, bytes: u32) {
+        self.touched.insert((va, bytes));
+    }
+
+    /// All bytes that accesses touched, also those that were taken back, in address order.
+    #[must_use]
+    pub fn touched(&self) -> Vec<u64> {
+        let bytes = |&(va, bytes): &(u64, u32)| (0..u64::from(bytes)).map(move |n| va.wrapping_add(n));
+        let mut all: Vec<u64> = self.touched.iter().flat_map(bytes).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Notes that `step` read these bytes.

@@ -104,6 +104,8 @@ pub struct Hypothesis<'i> {
     /// Found when they are first asked for.
     pub(super) pointers: Option<Rc<Pointers>>,
     pub(super) deadline: Option<Instant>,
+    /// How many assumptions propagation did not refute at once.
+    pub(super) asked: usize,
     pub(super) witness: Witness,
 }
 
@@ -140,6 +142,7 @@ impl<'i> Hypothesis<'i> {
             kernel,
             pointers: None,
             deadline: None,
+            asked: 0,
             witness: Witness::default(),
         }
     }
@@ -342,6 +345,7 @@ impl<'i> Hypothesis<'i> {
 
     pub(super) fn access_at(&mut self, step: Step, access: Access, va: u64) -> Result<(), Refusal> {
         let terms = Rc::clone(&self.terms);
+        self.memory.note_access(va, access.bytes);
         let last = va.checked_add(u64::from(access.bytes) - 1).ok_or(Refusal::Contradiction)?;
         if !access.by_kernel {
             self.was_mapped(step, va)?;

@@ -7,9 +7,11 @@
 mod anchored;
 mod candidates;
 mod forced;
+mod found;
 mod late;
 mod trail;
 
+pub use found::{Found, Limits, Statistics, Stop};
 pub use trail::{Records, Window};
 
 use crate::past::addresses::Patience;
@@ -25,70 +27,10 @@ use crate::term::Terms;
 use candidates::Candidate;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use vmm::engine::Interrupter;
 use x86::op::BranchKind;
 use x86::state::State;
-
-/// Where to stop.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Instructions of the suffix.
-    pub instructions: usize,
-    /// Wall-clock time.
-    pub time: Duration,
-}
-
-/// Why the search stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The suffix is as long as it was allowed to get.
-    Instructions,
-    /// The time is over.
-    Time,
-    /// It was asked to stop.
-    Interrupted,
-    /// Every way back was tried: either all of them contradict the core, or they end at barriers.
-    Exhausted,
-    /// The suffix reached the program's first instruction.
-    ProgramStart,
-}
-
-/// What the search did.
-#[derive(Clone, Debug, Default)]
-pub struct Statistics {
-    /// Instructions prepended, over all branches of the search.
-    pub prepended: u64,
-    /// Candidates that propagation alone refuted.
-    pub refuted: u64,
-    /// Questions to the solver.
-    pub solver_calls: u64,
-    /// Choices that the solver refuted.
-    pub solver_refuted: u64,
-    /// Questions that the solver could not answer within its budget.
-    pub solver_unknown: u64,
-    /// Something was assumed that may have been otherwise: what contradicts it is not refuted.
-    pub assumed: bool,
-    /// Barriers met: what it would take to go on, and how often.
-    pub barriers: FxHashMap<&'static str, u64>,
-}
-
-/// The longest path found.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// Its steps, newest first, with the numbers of the system calls among them.
-    pub path: Vec<(PathStep, Option<u64>)>,
-    /// What was assumed on the way.
-    pub choices: Vec<Choice>,
-    /// What older steps tell of the addresses of newer ones.
-    pub early: Vec<Early>,
-    /// How many of the steps the branch records cover.
-    pub covered: usize,
-    /// Why the search stopped.
-    pub stop: Stop,
-    /// What it did.
-    pub statistics: Statistics,
-}
 
 /// A search in progress.
 pub struct Search<'p> {
@@ -153,14 +95,6 @@ struct Frame {
 struct Context {
     call: u64,
     outer: Option<Rc<Context>>,
-}
-
-impl Statistics {
-    /// Whether something was given up that no proof excludes.
-    #[must_use]
-    pub fn is_incomplete(&self) -> bool {
-        self.assumed || self.solver_unknown > 0 || !self.barriers.is_empty()
-    }
 }
 
 impl<'p> Search<'p> {
@@ -251,6 +185,7 @@ impl<'p> Search<'p> {
             choices: self.choices,
             early: self.early,
             covered: self.covered,
+            touched: self.hypothesis.memory().touched(),
             stop,
             statistics: self.statistics,
         }

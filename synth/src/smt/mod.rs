@@ -47,6 +47,18 @@ pub enum Answer {
     Unknown,
 }
 
+impl Answer {
+    /// In a message.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Answer::Satisfiable(_) => "satisfiable",
+            Answer::Infeasible => "infeasible",
+            Answer::Unknown => "unknown",
+        }
+    }
+}
+
 /// A value that a variable should rather have than another.
 #[derive(Clone, Copy, Debug)]
 pub struct Preference {

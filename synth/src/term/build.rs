@@ -79,6 +79,7 @@ impl Terms {
             (Bin::Add | Bin::Sub | Bin::Or | Bin::Xor | Bin::Shl | Bin::Shr | Bin::Sar, 0) => a,
             (Bin::And | Bin::Mul | Bin::MulHiU | Bin::MulHiS, 0) => self.lit_term(w, 0),
             (Bin::Mul, 1) => a,
+            (Bin::Mul, y) => self.scale(a, y)?,
             (Bin::And, y) if y == ones => a,
             (Bin::Or, y) if y == ones => self.lit_term(w, ones),
             (Bin::Shl | Bin::Shr, y) if y >= u64::from(w) => self.lit_term(w, 0),
@@ -92,6 +93,7 @@ impl Terms {
                 _ if op == Bin::And && (y & y.wrapping_add(1)) == 0 => {
                     self.build_zext(w, self.build_extract(0, y.trailing_ones(), a))
                 }
+                _ if op != Bin::Xor => self.masked(op, w, a, y)?,
                 _ => return None,
             },
             (Bin::Shl, y) => {
@@ -108,6 +110,28 @@ impl Terms {
             }
             _ => return None,
         })
+    }
+
+    /// `a & y` or `a | y` by the runs of equal bits of `y`, if they are few: a pointer that is rounded down, a flag that is set.
+    fn masked(&self, op: Bin, w: u32, a: Term, y: u64) -> Option<Term> {
+        const MOST_RUNS: u32 = 3;
+        let changes = (y ^ y >> 1) & mask(w - 1);
+        if changes.count_ones() >= MOST_RUNS {
+            return None;
+        }
+        let (mut low, mut whole) = (0, None);
+        while low < w {
+            let rest = y >> low;
+            let is_one = rest & 1 == 1;
+            let run = if is_one { rest.trailing_ones() } else { rest.trailing_zeros() }.min(w - low);
+            let part = match (op, is_one) {
+                (Bin::And, true) | (Bin::Or, false) => self.build_extract(low, run, a),
+                _ => self.lit_term(run, if is_one { mask(run) } else { 0 }),
+            };
+            whole = Some(whole.map_or(part, |below| self.build_concat(part, below)));
+            low += run;
+        }
+        whole
     }
 
     /// A one-operand operation.

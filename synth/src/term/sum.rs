@@ -30,6 +30,41 @@ impl Terms {
         Some(self.term_of(&sum, self.width(a)))
     }
 
+    /// `a * factor`, where `a` is a multiple of something already: the size of an element and its inverse, which a difference of
+    /// pointers is multiplied by, come to one.
+    pub(super) fn scale(&self, a: Term, factor: u64) -> Option<Term> {
+        let (of, times) = self.multiple(a);
+        let literal = self.lit_term(self.width(a), times.wrapping_mul(factor));
+        (of != a).then(|| self.build_bin(Bin::Mul, of, literal))
+    }
+
+    /// What a term is a multiple of, and how often it is in it, modulo 2 to its width.
+    fn multiple(&self, t: Term) -> (Term, u64) {
+        let w = self.width(t);
+        match self.node(t) {
+            Node::Bin(Bin::Mul, x, factor) if let Some(factor) = self.value(factor) => {
+                let (of, times) = self.multiple(x);
+                (of, times.wrapping_mul(factor))
+            }
+            Node::Bin(op @ (Bin::Add | Bin::Sub), x, y) => {
+                let ((of, x), (other, y)) = (self.multiple(x), self.multiple(y));
+                let times = if op == Bin::Add { x.wrapping_add(y) } else { x.wrapping_sub(y) };
+                if of == other { (of, times) } else { (t, 1) }
+            }
+            Node::Concat(high, low) if self.value(low) == Some(0) => {
+                let whole = match self.node(high) {
+                    Node::Extract { low: 0, of } if self.width(of) == w => of,
+                    Node::Sext(of) => self.build_sext(w, of),
+                    Node::Zext(of) => self.build_zext(w, of),
+                    _ => return (t, 1),
+                };
+                let (of, times) = self.multiple(whole);
+                (of, times.wrapping_shl(self.width(low)))
+            }
+            _ => (t, 1),
+        }
+    }
+
     /// The addends of a sum that are no literals, each with whether it is taken away; of another term, itself.
     pub(crate) fn addends(&self, t: Term) -> Vec<(Term, bool)> {
         let (mut addends, mut todo) = (Vec::new(), vec![(t, false)]);
@@ -89,6 +124,22 @@ impl Sum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_multiplied_by_a_number_and_its_inverse_is_itself() {
+        let terms = Terms::new();
+        let x = terms.fresh(32);
+        let [one, inverse] = [1, 0xaaaa_aaab].map(|v| terms.lit_term(32, v));
+        let double = terms.build_bin(Bin::Shl, x, one);
+        let triple = terms.build_bin(Bin::Add, x, double);
+        assert_eq!(terms.build_bin(Bin::Mul, triple, inverse), x);
+        let seven = terms.build_bin(Bin::Sub, terms.build_bin(Bin::Shl, x, terms.lit_term(32, 3)), x);
+        assert_eq!(terms.node(terms.build_bin(Bin::Mul, seven, one)), terms.node(seven));
+        assert_eq!(terms.build_bin(Bin::Mul, seven, inverse), {
+            let product = terms.lit_term(32, u64::from(7_u32.wrapping_mul(0xaaaa_aaab)));
+            terms.build_bin(Bin::Mul, x, product)
+        });
+    }
 
     #[test]
     fn one_address_added_up_in_two_ways_is_one_term() {

@@ -342,6 +342,21 @@ impl Core {
         self.run(va).map(|bytes| bytes[0])
     }
 
+    /// Changes the byte at `va`, if the core (or the executable) has it: a copy is made of the bytes around it.
+    pub fn set_byte(&mut self, va: u64, byte: u8) {
+        let has = |segment: &&mut Segment| {
+            let at = va.checked_sub(segment.start).and_then(|at| usize::try_from(at).ok());
+            at.is_some_and(|at| at < segment.data.len())
+        };
+        if let Some(segment) = self.segments.iter_mut().chain(&mut self.backing).find(has) {
+            let mut bytes = segment.data.to_vec();
+            if let Some(at) = usize::try_from(va - segment.start).ok().and_then(|at| bytes.get_mut(at)) {
+                *at = byte;
+            }
+            segment.data = bytes.into();
+        }
+    }
+
     /// Reads `out.len()` bytes at `va`; false, with nothing promised about `out`, if any is not there.
     #[must_use]
     pub fn read(&self, va: u64, out: &mut [u8]) -> bool {
