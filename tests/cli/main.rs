@@ -12,6 +12,8 @@ mod flight;
 mod hostile;
 mod listing;
 mod memory;
+mod notices;
+mod personas;
 mod preempted;
 mod replay;
 mod signals;

@@ -81,6 +81,13 @@ pub enum Cause {
         /// The value.
         value: u64,
     },
+    /// A file is ready, or a directory has changed: `si_band`, `si_fd`.
+    File {
+        /// The descriptor that was named.
+        number: i32,
+        /// The events of poll.
+        band: i64,
+    },
     /// A system call is refused by a filter: `si_call_addr`, `si_syscall`, `si_errno`.
     Syscall {
         /// Where.
@@ -93,7 +100,7 @@ pub enum Cause {
 }
 plain!(enum Cause {
     0 = Kernel, 1 = Sender { pid, uid }, 2 = Queued { pid, uid, value }, 3 = Child { pid, uid, status },
-    4 = Timer { id, overrun, value }, 5 = Syscall { address, number, data }
+    4 = Timer { id, overrun, value }, 5 = Syscall { address, number, data }, 6 = File { number, band }
 });
 
 /// A signal that was raised, with all that its handler is told.

@@ -244,6 +244,7 @@ impl Kernel {
         let group = if wanted.has(libc::CLONE_THREAD) { creator.group } else { id };
         let keeps_stack = !wanted.has(libc::CLONE_VM) || wanted.has(libc::CLONE_VFORK);
         let (name, own, scheduling) = (creator.name, creator.group, creator.scheduling.inherited());
+        let (persona, no_time_stamps) = (creator.persona, creator.no_time_stamps);
         let (signals, sieve) = (creator.signals.inherited(keeps_stack), creator.sieve.clone());
         let files = match wanted.has(libc::CLONE_FILES) {
             true => self.tables.share(files),
@@ -278,6 +279,8 @@ impl Kernel {
             robust: 0,
             vfork_parent: None,
             parent_death_signal: 0,
+            persona,
+            no_time_stamps,
             cpu: 0,
             started: self.clock.shown().monotonic,
             scheduling,

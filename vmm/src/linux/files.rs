@@ -6,6 +6,7 @@ use super::exit::forgive;
 use super::passthrough::{check, path};
 use super::proc::{self, Last, Place, find};
 use super::sharing::{self, Inode};
+use super::sigio::calls as sigio;
 use super::{Guest, Kernel, Served, clone, errno, fifo, host, int, ipc, locks, retry, terminal, word};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
@@ -245,13 +246,6 @@ pub(super) fn dup3(kernel: &mut Kernel, from: i32, to: i32, flags: i32) -> Serve
     replace(kernel, to, file, flags & libc::O_CLOEXEC != 0)
 }
 
-/// Commands of fcntl that libc does not name (asm-generic/fcntl.h).
-const F_SETOWN: i32 = 8;
-const F_GETOWN: i32 = 9;
-const F_SETSIG: i32 = 10;
-const F_GETSIG: i32 = 11;
-const F_SETOWN_EX: i32 = 15;
-
 pub(super) fn fcntl(
     kernel: &mut Kernel,
     guest: &mut Guest<'_>,
@@ -274,20 +268,18 @@ pub(super) fn fcntl(
         }
         libc::F_GETFL if let Some(open) = file.queue() => ipc::mq::flags(kernel, open),
         libc::F_SETFL if let Some(open) = file.queue() => ipc::mq::set_flags(kernel, open, int(value)),
-        libc::F_SETFL if int(value) & libc::O_ASYNC != 0 => {
-            kernel.refuse("fcntl F_SETFL O_ASYNC (a signal when a file is ready)", libc::EINVAL)
-        }
-        F_SETSIG => kernel.refuse("fcntl F_SETSIG (a signal when a file is ready)", libc::EINVAL),
-        // Who says whose a file is may do without the signal: nginx, for one, ends if this fails.
-        F_SETOWN | F_SETOWN_EX => {
-            kernel.say_once("no signal is sent when a file is ready (fcntl F_SETOWN)");
-            Ok(0)
-        }
-        F_GETSIG | F_GETOWN => Ok(0),
+        sigio::F_SETSIG
+        | sigio::F_GETSIG
+        | sigio::F_SETOWN
+        | sigio::F_GETOWN
+        | sigio::F_SETOWN_EX
+        | sigio::F_GETOWN_EX => sigio::fcntl(kernel, guest, &file, command, value),
         libc::F_SETLEASE => kernel.refuse("fcntl F_SETLEASE", libc::EINVAL),
         libc::F_GETLEASE => Ok(u64::from(libc::F_UNLCK.unsigned_abs())),
-        libc::F_NOTIFY => kernel.refuse("fcntl F_NOTIFY", libc::EINVAL),
-        libc::F_GETFL | libc::F_SETFL | libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => {
+        libc::F_NOTIFY => sigio::notify(kernel, guest, number, &file, value),
+        libc::F_GETFL => sigio::flags(kernel, guest, &file),
+        libc::F_SETFL => sigio::set_flags(kernel, guest, number, &file, value),
+        libc::F_GETPIPE_SZ | libc::F_SETPIPE_SZ => {
             guest.input_number(|| host::fcntl(file.host(), command, value))
         }
         libc::F_ADD_SEALS => sharing::seal(kernel, guest, &file, value),

@@ -95,6 +95,8 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         vfork_parent: None,
         parent_death_signal: 0,
         sieve: Sieve::default(),
+        persona: 0,
+        no_time_stamps: false,
         cpu: 0,
         started: 0,
         scheduling: Scheduling::default(),
@@ -269,10 +271,13 @@ fn change_ids(credentials: &mut Credentials, call: i64, a: &[u64; 6]) -> Served 
 pub(super) const SYSTEM: [&str; 6] =
     ["Linux", "gretel", "6.1.0", "#1 gretel process guest", "x86_64", "(none)"];
 
-pub(super) fn uname(guest: &mut Guest<'_>, address: Virt) -> Served {
+pub(super) fn uname(kernel: &Kernel, guest: &mut Guest<'_>, address: Virt) -> Served {
     const FIELD: usize = 65;
+    let [system, node, release, version, machine, domain] = SYSTEM;
+    let [release, machine] = kernel.release_and_machine(release, machine);
     let mut bytes = [0; 6 * FIELD];
-    for (slot, text) in bytes.chunks_exact_mut(FIELD).zip(SYSTEM) {
+    let texts = [system, node, &release, version, &machine, domain];
+    for (slot, text) in bytes.chunks_exact_mut(FIELD).zip(texts) {
         slot[..text.len()].copy_from_slice(text.as_bytes());
     }
     guest.write(address, &bytes)?;
@@ -318,14 +323,4 @@ pub(super) fn getrandom(guest: &mut Guest<'_>, address: Virt, length: u64, flags
         bytes.truncate(usize::try_from(result).unwrap_or(0));
         Input::Bytes { result, writes: vec![MemoryWrite { address, bytes }] }
     })
-}
-
-/// The execution domain: Linux without any of its flags, which cannot be set.
-pub(super) fn personality(kernel: &mut Kernel, persona: u64) -> Served {
-    const ASK: u64 = 0xffff_ffff;
-    if [0, ASK].contains(&(persona & ASK)) {
-        Ok(0)
-    } else {
-        kernel.refuse("personality with flags or of another system", libc::EINVAL)
-    }
 }

@@ -7,8 +7,8 @@
 //!
 //! [`table`] leads from a call to the function that serves it; [`passthrough`] serves those that only translate their arguments, the other modules
 //! the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`terminal`], [`memory`], [`time`],
-//! [`identity`], [`users`], [`guarded`] (the recording's own files),
-//! [`signals`], [`polling`], [`epoll`], [`fifo`], [`locks`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
+//! [`identity`], [`persona`], [`users`], [`guarded`] (the recording's own files),
+//! [`signals`], [`sigio`] (those that tell of files), [`polling`], [`epoll`], [`fifo`], [`locks`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
 //! memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are
 //! the life of processes. [`futex`] and [`wait`] are
 //! how tasks wait, [`oom`] says who is killed for memory. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
@@ -46,6 +46,7 @@ mod oom;
 mod outcome;
 mod own;
 mod passthrough;
+mod persona;
 mod pidfd;
 mod polling;
 mod prctl;
@@ -55,6 +56,7 @@ mod scheduling;
 mod seccomp;
 mod sendfile;
 mod sharing;
+mod sigio;
 mod signals;
 mod sources;
 mod splice;
@@ -121,6 +123,8 @@ pub struct Kernel {
     /// System V's, and message queues.
     ipc: ipc::Ipc,
     signal_files: sources::SignalFiles,
+    /// Files that signals tell of.
+    sigio: sigio::Sigio,
     /// Open files of /proc.
     proc_files: proc::Files,
     /// What sockets have that is not the host's.
@@ -186,6 +190,7 @@ impl Kernel {
             terminals: terminal::Terminals::outside(launch),
             ipc: ipc::Ipc::default(),
             signal_files: sources::SignalFiles::default(),
+            sigio: sigio::Sigio::default(),
             proc_files: proc::Files::default(),
             network: network::Network::default(),
             charged: 0,
@@ -227,7 +232,8 @@ impl Kernel {
         let terminals = self.terminals.detached(&mut files);
         let network = self.network.detached(&mut files);
         let shared = self.shared.detached(&mut files);
-        Kernel { tasks, tables, places, locks, terminals, network, shared, ..self.clone() }
+        let sigio = self.sigio.detached(&mut files);
+        Kernel { tasks, tables, places, locks, terminals, network, shared, sigio, ..self.clone() }
     }
 
     /// The process of the task that runs.
@@ -344,6 +350,7 @@ impl Kernel {
         };
         tracing::trace!(call = call_name(number), ?arguments, ?outcome);
         if !matches!(outcome, Outcome::Exit(_)) {
+            self.tell_of_files(guest)?;
             self.show(guest)?;
         }
         Ok(outcome)
@@ -380,6 +387,7 @@ impl Kernel {
 
     /// Time passes, between two instructions of the task that runs.
     pub(crate) fn preempted(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
+        self.tell_of_files(guest)?;
         let now = self.show(guest)?;
         self.expire(now);
         if !self.tasks.alone() {
@@ -398,14 +406,15 @@ impl Kernel {
     /// another task could run now.
     pub(crate) fn due(&self) -> Option<u64> {
         let now = self.clock.shown();
+        let told = self.sigio.watches().then_some(wait::LOOK_AT_FILES);
         if self.tasks.any_ready() {
-            let left = self.timers_left(now).min().map(|left| now.monotonic.saturating_add(left));
+            let left = self.timers_left(now).chain(told).min().map(|left| now.monotonic.saturating_add(left));
             return Some(left.unwrap_or(u64::MAX).min(self.tasks.slice_ends()));
         }
         let waits = self.tasks.living().filter_map(|(_, task)| Some(task.wait()?.deadline?.left(now)));
         let files = self.tasks.living().any(|(_, task)| task.wait().is_some_and(Wait::is_for_files));
         let look = files.then_some(wait::LOOK_AT_FILES);
-        let left = waits.chain(self.timers_left(now)).chain(look).min()?;
+        let left = waits.chain(self.timers_left(now)).chain(look).chain(told).min()?;
         Some(now.monotonic.saturating_add(left))
     }
 
@@ -413,6 +422,11 @@ impl Kernel {
     fn may_block_in_host(&self) -> bool {
         let limited = self.group().limits[groups::limit::CPU][0] != libc::RLIM_INFINITY;
         self.tasks.alone() && !self.timers.any_armed() && !limited
+    }
+
+    /// Whether the task that runs asked for a fault at each read of the time stamp counter.
+    pub(crate) fn has_no_time_stamps(&self) -> bool {
+        self.tasks.current().no_time_stamps
     }
 
     /// Random bits for a machine read that was begun at the gate.

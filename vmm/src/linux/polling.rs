@@ -29,7 +29,7 @@ fn tell_left(
     at: Virt,
     unit: u64,
 ) -> Served {
-    let Some(limit) = limit else { return served };
+    let Some(limit) = limit.filter(|_| !kernel.keeps_timeouts()) else { return served };
     match served {
         Err(Stop::Wait(waits)) => wait(Wait { interrupted: Interrupted::LeavesTimeLeft(at, unit), ..waits }),
         Err(Stop::Fatal(error)) => Err(Stop::Fatal(error)),

@@ -1,14 +1,15 @@
 //! prctl: what a process may set about itself.
 
-use super::{Guest, Kernel, Served, capabilities, clone, errno, int, seccomp};
+use super::{Guest, Kernel, Served, capabilities, clone, errno, int, persona, seccomp};
 
 /// What a process does at a machine check of its memory (PR_MCE_KILL_*).
 const MCE_KILL_LATE: u64 = 0;
 pub(super) const MCE_KILL_DEFAULT: u8 = 2;
 const MCE_KILL_CLEAR: u64 = 0;
 const MCE_KILL_SET: u64 = 1;
-/// What the time stamp counter does: PR_TSC_ENABLE.
-const TSC_ENABLE: u64 = 1;
+/// PR_SET_MM: the request for the size of `struct prctl_mm_map`, and that size.
+const MM_MAP_SIZE: u64 = 15;
+const MM_MAP: u32 = 104;
 
 pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     let [option, value, third, fourth, fifth, _] = *a;
@@ -69,16 +70,16 @@ pub(super) fn prctl(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) ->
             only(&[value, third, fourth, fifth])?;
             Ok(kernel.group().no_huge_pages.into())
         }
-        libc::PR_GET_TSC => {
-            guest.write(value, &int(TSC_ENABLE).to_le_bytes())?;
-            Ok(0)
-        }
-        libc::PR_SET_TSC if value == TSC_ENABLE => Ok(0),
-        libc::PR_SET_TSC => kernel.refuse("prctl PR_SET_TSC (a fault at each RDTSC)", libc::EINVAL),
+        libc::PR_GET_TSC => persona::time_stamps(kernel, guest, value),
+        libc::PR_SET_TSC => persona::set_time_stamps(kernel, value),
         libc::PR_GET_TIMING => Ok(0),
         libc::PR_GET_SECCOMP => Ok(kernel.tasks.current().sieve.mode()),
         libc::PR_SET_TIMING if value == 0 => Ok(0),
         libc::PR_SET_SECCOMP => seccomp::set_mode(kernel, guest, value, third),
+        libc::PR_SET_MM if value == MM_MAP_SIZE && fifth == 0 => {
+            guest.write(third, &MM_MAP.to_le_bytes())?;
+            Ok(0)
+        }
         libc::PR_SET_MM => kernel.refuse("prctl PR_SET_MM", libc::EPERM),
         libc::PR_MCE_KILL_GET => {
             only(&[value, third, fourth, fifth])?;

@@ -141,6 +141,11 @@ fn info(raised: &Raised) -> [u8; SIGNAL] {
             put(32, &overrun.to_le_bytes());
             (None, Some(value))
         }
+        Cause::File { number, band } => {
+            put(20, &number.to_le_bytes());
+            put(28, &int(super::word(band)).to_le_bytes());
+            (None, None)
+        }
         Cause::Syscall { address, .. } => {
             put(72, &address.to_le_bytes());
             (None, None)

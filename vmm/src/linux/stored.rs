@@ -23,6 +23,7 @@ impl Kernel {
             terminals,
             ipc,
             signal_files,
+            sigio,
             proc_files,
             network,
             charged,
@@ -52,6 +53,7 @@ impl Kernel {
         terminals.put(out);
         ipc.put(out);
         signal_files.put(out);
+        sigio.put(out);
         proc_files.put(out);
         network.put(out);
         charged.put(out);
@@ -79,6 +81,7 @@ impl Kernel {
             terminals: Plain::take(from)?,
             ipc: Plain::take(from)?,
             signal_files: Plain::take(from)?,
+            sigio: Plain::take(from)?,
             proc_files: Plain::take(from)?,
             network: Plain::take(from)?,
             charged: Plain::take(from)?,

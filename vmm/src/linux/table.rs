@@ -4,9 +4,9 @@
 use super::signals::calls as signals;
 use super::{
     Guest, Kernel, Outcome, Served, attributes, capabilities, children, clone, epoll, errno, exec, exit,
-    files, futex, identity, inotify, int, ipc, limits, locks, memory, network, passthrough, pidfd, polling,
-    prctl, processor, scheduling, seccomp, sendfile, sharing, sources, splice, terminal, time, timers,
-    transfer, usage,
+    files, futex, identity, inotify, int, ipc, limits, locks, memory, network, passthrough, persona, pidfd,
+    polling, prctl, processor, scheduling, seccomp, sendfile, sharing, sources, splice, terminal,
+    time, timers, transfer, usage,
 };
 use crate::syscalls::{self, shape::Served as By};
 
@@ -238,7 +238,7 @@ calls! {
         libc::SYS_getgroups => identity::getgroups(kernel, guest, int(a[0]), a[1]),
         libc::SYS_setuid | libc::SYS_setgid | libc::SYS_setreuid | libc::SYS_setregid | libc::SYS_setresuid
         | libc::SYS_setresgid | libc::SYS_setfsuid | libc::SYS_setfsgid => identity::set_ids(kernel, guest, call, a),
-        libc::SYS_uname => identity::uname(guest, a[0]),
+        libc::SYS_uname => identity::uname(kernel, guest, a[0]),
         libc::SYS_prlimit64 => limits::prlimit(kernel, guest, a),
         libc::SYS_getrlimit => limits::getrlimit(kernel, guest, a[0], a[1]),
         libc::SYS_setrlimit => limits::setrlimit(kernel, guest, a[0], a[1]),
@@ -266,7 +266,7 @@ calls! {
         libc::SYS_setpriority => scheduling::setpriority(kernel, int(a[0]), int(a[1]), int(a[2])),
         libc::SYS_ioprio_get => scheduling::ioprio_get(kernel, int(a[0]), int(a[1])),
         libc::SYS_ioprio_set => scheduling::ioprio_set(kernel, int(a[0]), int(a[1]), a[2]),
-        libc::SYS_personality => identity::personality(kernel, a[0]),
+        libc::SYS_personality => persona::personality(kernel, a[0]),
     }
 }
 

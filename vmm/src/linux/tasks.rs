@@ -73,6 +73,10 @@ pub(super) struct Task {
     pub(super) scheduling: Scheduling,
     /// What its calls pass.
     pub(super) sieve: Sieve,
+    /// Which system it takes this one for (personality).
+    pub(super) persona: u32,
+    /// RDTSC is a fault (PR_SET_TSC).
+    pub(super) no_time_stamps: bool,
     /// Its processor time, in nanoseconds.
     pub(super) cpu: u64,
     /// When it was made, by the monotonic clock.
@@ -82,7 +86,8 @@ pub(super) struct Task {
 }
 plain!(struct Task {
     group, space, files, place, handlers, doing, stopped, signals, name, clear_at_end, robust,
-    vfork_parent, parent_death_signal, scheduling, sieve, cpu, started, state
+    vfork_parent, parent_death_signal, scheduling, sieve, persona, no_time_stamps,
+    cpu, started, state
 });
 
 impl Task {

@@ -212,6 +212,7 @@ impl Kernel {
         let waits = self.tasks.living().filter_map(|(_, task)| left(task));
         let nearest = waits.chain(self.timers_left(now)).min();
         let waited = self.ask_host(guest, nearest)?;
+        self.tell_of_files(guest)?;
         let now = self.show_after_wait(guest)?;
         self.expire(now);
         Ok(waited)
@@ -240,6 +241,9 @@ impl Kernel {
         let all_stopped = self.tasks.living().all(|(_, task)| task.stopped);
         if files.is_empty() && attempts.is_empty() && limit == Some(0) {
             return Ok(Waited::Over);
+        }
+        if limit != Some(0) {
+            files.extend(self.sigio.polled());
         }
         let interrupter = self.interrupter.clone();
         let input = guest.gate.input(&mut || {

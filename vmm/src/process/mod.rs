@@ -363,6 +363,9 @@ impl Process {
         }
         let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs(self.model)?)));
         let Some((read, needs)) = read else { return self.raise(vector::UNDEFINED, 0, 0) };
+        if needs == Needs::Tsc && self.kernel.has_no_time_stamps() {
+            return self.raise(vector::GENERAL, 0, 0);
+        }
         self.begin(Event::MachineRead)?;
         let (kernel, mut guest) = self.guest();
         let value = match needs {

@@ -269,6 +269,15 @@ pub(in crate::linux) fn interfaces(socket: RawFd, room: Option<usize>) -> Result
     }
 }
 
+/// SIOCETHTOOL about an interface of this name.
+pub(in crate::linux) fn ask_driver(socket: RawFd, name: [u64; 2], question: &mut [u8]) -> i64 {
+    const SIOCETHTOOL: u64 = 0x8946;
+    let mut request = [name[0], name[1], pointer(question.as_mut_ptr()), 0, 0];
+    // SAFETY: the kernel reads a `struct ifreq`, five words with the pointer in the third. Only the questions of
+    // `network::requests::QUESTIONS` are asked, with a buffer of the size that is listed there.
+    unsafe { raw(libc::SYS_ioctl, [fd(socket), SIOCETHTOOL, pointer(request.as_mut_ptr()), 0, 0, 0]) }
+}
+
 /// Whether calls on a file wait.
 pub(in crate::linux) fn waits(file: RawFd) -> bool {
     fcntl(file, libc::F_GETFL, 0) & i64::from(libc::O_NONBLOCK) == 0

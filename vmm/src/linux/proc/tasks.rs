@@ -134,8 +134,9 @@ pub(super) fn set_oom_score_adj(kernel: &mut Kernel, of: Of, bytes: &[u8]) -> Se
     Ok(bytes.len() as u64)
 }
 
-pub(super) fn personality(_: &mut Kernel, _: &mut Guest<'_>, _: Of) -> Served<Vec<u8>> {
-    Ok(b"00000000\n".to_vec())
+pub(super) fn personality(kernel: &mut Kernel, _: &mut Guest<'_>, of: Of) -> Served<Vec<u8>> {
+    let persona = kernel.shown(of).map_or(0, |task| task.persona);
+    Ok(format!("{persona:08x}\n").into_bytes())
 }
 
 pub(super) fn wchan(_: &mut Kernel, _: &mut Guest<'_>, _: Of) -> Served<Vec<u8>> {

@@ -199,6 +199,10 @@ pub(super) fn siginfo(raised: &Raised) -> [u8; SIGINFO] {
             put(20, &overrun.to_le_bytes());
             put(24, &value.to_le_bytes());
         }
+        Cause::File { number, band } => {
+            put(16, &band.to_le_bytes());
+            put(24, &number.to_le_bytes());
+        }
         Cause::Syscall { address, number, data } => {
             put(4, &data.to_le_bytes());
             put(16, &address.to_le_bytes());

@@ -399,7 +399,7 @@ impl Kernel {
     }
 
     /// Whether a process may queue no more signals, counted with those of all processes of its user.
-    fn queue_is_full(&self, pid: i32) -> bool {
+    pub(super) fn queue_is_full(&self, pid: i32) -> bool {
         let Some(group) = self.groups.get(pid) else { return false };
         let most = group.limits[limit::SIGPENDING][0];
         if most == libc::RLIM_INFINITY {

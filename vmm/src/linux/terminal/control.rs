@@ -126,6 +126,12 @@ impl Kernel {
         self.terminals.all.get(&OUTER).map(|terminal| terminal.foreground).filter(|group| *group != 0)
     }
 
+    /// Who is in the foreground of the terminal that a file is; zero for nobody.
+    pub(in super::super) fn foreground_of(&self, file: &OpenFile) -> i32 {
+        let terminal = file.terminal().and_then(|side| self.terminals.all.get(&side.terminal()));
+        terminal.map_or(0, |terminal| terminal.foreground)
+    }
+
     /// Sends a signal to the processes in the foreground of a terminal.
     pub(super) fn signal_foreground(&mut self, terminal: u64, signal: i32) {
         let foreground = self.terminals.all.get(&terminal).map_or(0, |terminal| terminal.foreground);

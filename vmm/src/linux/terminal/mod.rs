@@ -14,6 +14,7 @@ mod keys;
 
 use super::descriptors::OpenFile;
 use super::passthrough::check;
+use super::sigio::calls as sigio;
 use super::{Guest, Kernel, Served, errno, host, identity, int, network};
 use crate::gate::{Input, MemoryWrite};
 use crate::plain::plain;
@@ -47,6 +48,8 @@ const REQUESTS: &[(u64, Way, usize)] = &[
     (libc::TIOCGWINSZ, Way::Out, size_of::<libc::winsize>()),
     (libc::TIOCSWINSZ, Way::In, size_of::<libc::winsize>()),
     (libc::TIOCGPGRP, Way::Out, 4),
+    (libc::TIOCGETD, Way::Out, 4),
+    (libc::TIOCSETD, Way::In, 4),
     (libc::TIOCOUTQ, Way::Out, 4),
     (libc::TIOCGPTN, Way::Out, 4),
     (libc::TIOCSPTLCK, Way::In, 4),
@@ -65,8 +68,8 @@ const REQUESTS: &[(u64, Way, usize)] = &[
 ];
 
 /// Those that are not passed on while the caller is in the background of its terminal (`tty_ioctl` of drivers/tty).
-const IN_FOREGROUND: [u64; 6] =
-    [libc::TCSETS, libc::TCSETSW, libc::TCSETSF, libc::TCFLSH, libc::TCSBRK, libc::TCXONC];
+const IN_FOREGROUND: [u64; 7] =
+    [libc::TCSETS, libc::TCSETSW, libc::TCSETSF, libc::TCFLSH, libc::TCSBRK, libc::TCXONC, libc::TIOCSETD];
 
 /// Size of the kernel's `struct termios`, which is not libc's.
 const KERNEL_TERMIOS: usize = 36;
@@ -213,6 +216,9 @@ pub(super) fn ioctl(
     if request == libc::FIOCLEX || request == libc::FIONCLEX {
         kernel.files_mut().set_close_on_exec(number, request == libc::FIOCLEX)?;
         return Ok(0);
+    }
+    if let Some(served) = sigio::ioctl(kernel, guest, number, &file, request, address) {
+        return served;
     }
     if let Some(side) = file.terminal() {
         if let Some(served) = control::ioctl(kernel, guest, &file, side, request, address) {
