@@ -5,8 +5,8 @@ use super::signals::calls as signals;
 use super::{
     Guest, Kernel, Outcome, Served, attributes, capabilities, children, clone, epoll, errno, exec, exit,
     files, futex, identity, inotify, int, ipc, limits, locks, memory, network, passthrough, persona, pidfd,
-    polling, prctl, processor, scheduling, seccomp, sendfile, sharing, sources, splice, terminal,
-    time, timers, transfer, usage,
+    polling, prctl, processor, scheduling, seccomp, sendfile, sharing, sources, splice, terminal, time,
+    timers, transfer, usage,
 };
 use crate::syscalls::{self, shape::Served as By};
 

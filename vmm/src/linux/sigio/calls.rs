@@ -232,7 +232,8 @@ pub(in super::super) fn notify(
         kernel.sigio.entry(file).changes = None;
         return Ok(0);
     }
-    let before = kernel.sigio.find(file).and_then(|asked| asked.changes.as_ref()).map_or(0, Watch::events);
+    let (before, often) =
+        kernel.sigio.find(file).and_then(|asked| asked.changes.as_ref()).map_or((0, false), Watch::wanted);
     let chosen = CHANGES.iter().filter(|(change, _)| wanted & change != 0);
     let events = chosen.fold(before, |events, (_, of)| events | of);
     let inotify = open_host(guest, &mut || {
@@ -246,7 +247,7 @@ pub(in super::super) fn notify(
     if kernel.sigio.entry(file).owner.id == 0 {
         kernel.choose_owner(file, Kind::Process, kernel.pid())?;
     }
-    let watch = Watch::changes(number, OpenFile::new(inotify), events, wanted & OFTEN != 0);
+    let watch = Watch::changes(number, OpenFile::new(inotify), events, often || wanted & OFTEN != 0);
     kernel.sigio.entry(file).changes = Some(watch);
     Ok(0)
 }

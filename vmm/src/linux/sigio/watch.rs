@@ -57,11 +57,11 @@ impl Watch {
         Watch { number, teller, kind: Kind::Changes { events, often } }
     }
 
-    /// Which changes of a directory it waits for.
-    pub(super) fn events(&self) -> u32 {
+    /// Which changes of a directory it waits for, and whether for more than one.
+    pub(super) fn wanted(&self) -> (u32, bool) {
         match self.kind {
-            Kind::Changes { events, .. } => events,
-            Kind::Ready { .. } => 0,
+            Kind::Changes { events, often } => (events, often),
+            Kind::Ready { .. } => (0, false),
         }
     }
 
@@ -102,7 +102,7 @@ impl Watch {
                 }
                 told | if is_full(file) { FULL } else { 0 }
             }
-            Kind::Changes { .. } => u8::from(take_changes(&self.teller)) << POLL_MSG,
+            Kind::Changes { events, .. } => u8::from(take_changes(&self.teller, events)) << POLL_MSG,
         }
     }
 
@@ -139,14 +139,28 @@ fn is_full(file: &OpenFile) -> bool {
     host::poll(&mut [libc::pollfd { fd: file.host(), events: libc::POLLOUT, revents: 0 }]) == 0
 }
 
-/// Whether an inotify has events, which are taken away.
-fn take_changes(inotify: &OpenFile) -> bool {
+/// Whether an inotify has some of these events; all that it has are taken away.
+fn take_changes(inotify: &OpenFile, wanted: u32) -> bool {
     let mut bytes = [0; 4096];
     let mut any = false;
-    while host::read(inotify.host(), &mut bytes, None) > 0 {
-        any = true;
+    while let Ok(length @ 1..) = usize::try_from(host::read(inotify.host(), &mut bytes, None)) {
+        any |= has_event(bytes.get(..length).unwrap_or_default(), wanted);
     }
     any
+}
+
+/// Whether one of a row of `struct inotify_event`s is wanted, or some were lost. That the directory itself is gone is told, too,
+/// and is no change in it.
+fn has_event(mut row: &[u8], wanted: u32) -> bool {
+    while let Some((head, behind)) = row.split_first_chunk::<16>() {
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        if word(4) & (wanted | libc::IN_Q_OVERFLOW) != 0 {
+            return true;
+        }
+        let name = usize::try_from(word(12)).unwrap_or(usize::MAX);
+        row = behind.get(name..).unwrap_or_default();
+    }
+    false
 }
 
 #[cfg(test)]
@@ -160,6 +174,23 @@ mod tests {
         assert_eq!(watch.take(FULL), (vec![], true));
         assert_eq!(watch.take(1 << POLL_IN), (vec![POLL_IN, POLL_OUT], true));
         assert_eq!(watch.take(0), (vec![], true));
+    }
+
+    #[test]
+    fn events_that_nobody_wants_are_no_change() {
+        let event = |mask: u32, name: &[u8]| {
+            let words = [1, mask, 0, u32::try_from(name.len()).expect("short")];
+            [words.map(u32::to_le_bytes).as_flattened(), name].concat()
+        };
+        let row = [
+            event(libc::IN_IGNORED, b""),
+            event(libc::IN_CREATE, b"name\0\0\0\0"),
+            event(libc::IN_DELETE, b""),
+        ]
+        .concat();
+        assert!(has_event(&row, libc::IN_DELETE) && has_event(&row, libc::IN_CREATE));
+        assert!(!has_event(&row, libc::IN_ACCESS) && !has_event(&[], u32::MAX));
+        assert!(has_event(&event(libc::IN_Q_OVERFLOW, b""), libc::IN_ACCESS));
     }
 
     #[test]
