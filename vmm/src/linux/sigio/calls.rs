@@ -88,10 +88,10 @@ fn told(owner: Owner) -> i32 {
 
 /// F_SETOWN: a process, or a negative process group.
 fn set_owner(kernel: &mut Kernel, file: &Rc<OpenFile>, who: i32) -> Served {
-    match who {
-        i32::MIN => errno(libc::EINVAL),
-        ..0 => kernel.choose_owner(file, Kind::ProcessGroup, -who),
-        _ => kernel.choose_owner(file, Kind::Process, who),
+    match who.checked_neg() {
+        None => errno(libc::EINVAL),
+        Some(group @ 1..) => kernel.choose_owner(file, Kind::ProcessGroup, group),
+        Some(_) => kernel.choose_owner(file, Kind::Process, who),
     }
 }
 
