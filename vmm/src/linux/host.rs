@@ -10,6 +10,7 @@ pub(super) use opening::{
     by_name, file_system, is_proc, look_up, name_of_open, open, open_again, open_by, read_link,
 };
 use std::ffi::CStr;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// A raw system call.
@@ -315,6 +316,30 @@ pub(super) fn stat(file: RawFd) -> Result<[u64; 5], i64> {
 pub(super) fn seek(file: RawFd, offset: i64, whence: i32) -> i64 {
     // SAFETY: it takes no pointer.
     unsafe { raw(libc::SYS_lseek, [fd(file), super::word(offset), super::word(i64::from(whence)), 0, 0, 0]) }
+}
+
+/// Where a part of a file holds data, as far as its file system says; its position stays.
+pub(super) fn data(file: RawFd, part: Range<u64>) -> Result<Vec<Range<u64>>, i64> {
+    let position = seek(file, 0, libc::SEEK_CUR);
+    let find = |at: u64, whence| match seek(file, i64::try_from(at).unwrap_or(i64::MAX), whence) {
+        found if found == -i64::from(libc::ENXIO) => Ok(part.end),
+        found => u64::try_from(found).map(|found| found.min(part.end)).map_err(|_| found),
+    };
+    let mut runs = Vec::new();
+    let mut at = part.start;
+    let complete = loop {
+        let run = find(at, libc::SEEK_DATA).and_then(|start| Ok(start..find(start, libc::SEEK_HOLE)?));
+        match run {
+            Ok(run) if run.is_empty() => break Ok(runs),
+            Ok(run) => {
+                at = run.end;
+                runs.push(run);
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    seek(file, position, libc::SEEK_SET);
+    complete
 }
 
 /// memfd_create; the descriptor is closed on exec.

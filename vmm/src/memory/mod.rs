@@ -12,6 +12,7 @@
 
 pub mod access;
 mod digest;
+mod forced;
 mod fork;
 mod growth;
 mod held;

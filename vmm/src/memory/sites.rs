@@ -116,6 +116,14 @@ impl Sites {
         self.originals.retain(|address, _| !range.contains(address));
     }
 
+    /// Forgets those of which a range has a part; gives them, with what the program has there.
+    pub(super) fn take(&mut self, range: &Range<Virt>) -> Vec<(Virt, [u8; 2])> {
+        let overlapping = range.start.saturating_sub(1)..range.end;
+        let taken = self.originals.range(overlapping.clone()).map(|(&at, &bytes)| (at, bytes)).collect();
+        self.remove(&overlapping);
+        taken
+    }
+
     /// Moves those in a range that was moved by mremap.
     pub fn relocate(&mut self, range: &Range<Virt>, to: Virt) {
         let moved: Vec<_> = self.originals.range(range.clone()).map(|(&at, &bytes)| (at, bytes)).collect();

@@ -243,7 +243,7 @@ impl AddressSpace {
         access: Access,
     ) -> Result<Result<(), Refusal>, SpaceError> {
         self.grow_stack(address);
-        let Some((start, mapping)) = self.mappings.find(address) else { return Ok(Err(Refusal::NotMapped)) };
+        let Some((_, mapping)) = self.mappings.find(address) else { return Ok(Err(Refusal::NotMapped)) };
         if !allows(mapping.rights, access) {
             return Ok(Err(Refusal::Forbidden));
         }
@@ -255,6 +255,16 @@ impl AddressSpace {
             }
             return Ok(Ok(()));
         }
+        self.bring(memory, address)
+    }
+
+    /// Makes the page at `address`, which is not resident, resident, and its neighbours, whatever its rights are.
+    pub(super) fn bring(
+        &mut self,
+        memory: &mut Memory,
+        address: Virt,
+    ) -> Result<Result<(), Refusal>, SpaceError> {
+        let Some((start, mapping)) = self.mappings.find(address) else { return Ok(Err(Refusal::NotMapped)) };
         let Mapping { end, rights, backing, .. } = mapping.clone();
         let group = PAGES_PER_FAULT * PAGE;
         let first = (address / group * group).max(start);
@@ -307,7 +317,7 @@ impl AddressSpace {
     }
 
     /// Makes a private page writable again that a fork has made read-only: in a frame of its own.
-    fn unshare(
+    pub(super) fn unshare(
         &mut self,
         memory: &mut Memory,
         page: Virt,
@@ -315,9 +325,13 @@ impl AddressSpace {
         rights: Rights,
     ) -> Result<(), SpaceError> {
         let own = memory.unshare(frame)?;
-        let rights = paging::Rights { write: rights.write, execute: rights.execute };
-        let stale = self.tables.map(memory, page, own, rights)?;
+        let entry = paging::Rights { write: rights.write, execute: rights.execute };
+        let stale = self.tables.map(memory, page, own, entry)?;
         memory.invalidate(stale);
+        if !allows(rights, Access::Read) {
+            let stale = self.tables.protect(memory.ram_mut(), page, None);
+            memory.invalidate(stale);
+        }
         Ok(())
     }
 

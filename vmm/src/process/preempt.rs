@@ -42,6 +42,8 @@ const DIGEST_SHARE: u64 = 20;
 pub(super) struct Pace {
     /// The retired count at which the slice of the task that runs ends, on processors that count.
     slice_ends: u64,
+    /// When that slice ends by the clock: what tells it from the next.
+    slice_due: u64,
     /// Kicks the processor, on those that do not.
     kicker: Option<Kicker>,
     /// No preemption before this, by the host's monotonic clock in nanoseconds.
@@ -68,6 +70,14 @@ impl Pace {
     /// The task that runs has its share from here on.
     pub(super) fn new_slice(&mut self, retired: u64, tasks: &Tasks) {
         self.slice_ends = retired.saturating_add(tasks.slice() / PER_INSTRUCTION);
+        self.slice_due = tasks.slice_ends();
+    }
+
+    /// The same if a slice began by the clock, as when a task that was alone has started another one.
+    pub(super) fn follow_slice(&mut self, retired: u64, tasks: &Tasks) {
+        if self.slice_due != tasks.slice_ends() {
+            self.new_slice(retired, tasks);
+        }
     }
 
     /// How many instructions are left of the slice.

@@ -123,6 +123,7 @@ impl Process {
         if self.kernel.tasks.alone() {
             return Ok(self.kernel.tasks.any_ready());
         }
+        self.pace.follow_slice(self.retired(), &self.kernel.tasks);
         let runs = self.kernel.tasks.runs();
         if runs && !self.kernel.tasks.slice_is_over(now) {
             return Ok(false);

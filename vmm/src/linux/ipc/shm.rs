@@ -140,25 +140,23 @@ fn unmap_others(
 
 pub(super) fn detach(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt) -> Served {
     let (now, pid) = (kernel.seconds(), kernel.pid());
+    if !address.is_multiple_of(PAGE) {
+        return errno(libc::EINVAL);
+    }
+    // The program may have unmapped parts, the first as well: what counts is where the segment would begin.
     let mappings = guest.space().mappings();
-    let first = mappings
-        .shared(&(address..address.saturating_add(1)))
-        .next()
-        .map(|(part, id, at, _)| (part.start, id, at));
-    let segments = kernel.ipc.segments.iter_mut();
-    let found = first.filter(|(start, _, at)| (*start, *at) == (address, 0)).and_then(|(_, object, _)| {
-        segments.map(|(_, entry)| &mut entry.it).find(|segment| segment.object.id == object)
-    });
-    let Some(segment) = found.filter(|_| address.is_multiple_of(PAGE)) else { return errno(libc::EINVAL) };
-    (segment.times[1], segment.last) = (now, pid);
-    let object = segment.object.id;
-    let all = address..address.saturating_add(segment.size.next_multiple_of(PAGE));
-    let parts: Vec<Range<Virt>> = mappings
-        .shared(&all)
-        .filter(|(part, id, at, _)| *id == object && part.start - address == *at)
-        .map(|(part, ..)| part)
+    let parts: Vec<(Range<Virt>, ObjectId)> = mappings
+        .shared(&(address..USER_END))
+        .filter(|(part, _, at, _)| part.start - address == *at)
+        .map(|(part, id, ..)| (part, id))
         .collect();
-    parts.iter().try_for_each(|part| unmap(kernel, guest, part))?;
+    let is_segment = |id: &ObjectId| kernel.ipc.segments.iter().any(|(_, entry)| entry.it.id() == *id);
+    let Some(object) = parts.iter().map(|(_, id)| *id).find(is_segment) else { return errno(libc::EINVAL) };
+    for (_, entry) in kernel.ipc.segments.iter_mut().filter(|(_, entry)| entry.it.id() == object) {
+        (entry.it.times[1], entry.it.last) = (now, pid);
+    }
+    let its = parts.iter().filter(|(_, id)| *id == object);
+    its.map(|(part, _)| part).try_for_each(|part| unmap(kernel, guest, part))?;
     Ok(0)
 }
 

@@ -30,7 +30,7 @@ use std::sync::Arc;
 pub(super) use sync::msync;
 
 /// Largest file contents that are taken into a mapping.
-const LARGEST_FILE: u64 = 1 << 30;
+pub(super) const LARGEST_FILE: u64 = 1 << 30;
 /// How a file is open (F_GETFL), and that it is for writing alone.
 const ACCESS: i64 = libc::O_ACCMODE as i64;
 const WRITES: i64 = libc::O_WRONLY as i64;

@@ -2,7 +2,7 @@
 
 use super::super::{Guest, Kernel, Served, errno};
 use super::{Of, gone};
-use crate::memory::space::Access;
+use crate::memory::access::AccessError;
 use crate::memory::vma::Backing;
 use crate::ram::{PAGE, PAGE_LEN, Virt};
 
@@ -112,23 +112,18 @@ pub(super) fn read(
     Ok(done)
 }
 
-/// Writes a process's memory. What the process itself may not write, which Linux would let through, is refused.
-pub(super) fn write(kernel: &mut Kernel, guest: &mut Guest<'_>, of: Of, at: Virt, bytes: &[u8]) -> Served {
+/// Writes a process's memory: what the process itself may not write as well, as a debugger does, unless others would see it.
+pub(super) fn write(kernel: &Kernel, guest: &mut Guest<'_>, of: Of, at: Virt, bytes: &[u8]) -> Served {
     let Some(task) = kernel.shown(of) else { return gone() };
     let theirs = task.space;
     let mut done = 0;
     for (address, part) in pieces(at, bytes.len()) {
-        let room = guest.spaces.get_mut(theirs).accessible(address, part as u64, Access::Write);
-        if room < part as u64 {
-            let mapped = guest.spaces.get(theirs).mappings().find(address).is_some();
-            return match done {
-                0 if mapped => kernel.refuse("writing to read-only memory by /proc/PID/mem", libc::EIO),
-                0 => errno(libc::EIO),
-                done => Ok(done as u64),
-            };
+        match guest.spaces.get_mut(theirs).force(guest.memory, address, &bytes[done..done + part]) {
+            Ok(()) => done += part,
+            Err(AccessError::Bad) if done == 0 => return errno(libc::EIO),
+            Err(AccessError::Bad) => break,
+            Err(AccessError::Space(error)) => return Err(error.into()),
         }
-        guest.write_to_space(theirs, address, &bytes[done..done + part])?;
-        done += part;
     }
     Ok(done as u64)
 }

@@ -2,7 +2,7 @@
 
 use super::super::descriptors::OpenFile;
 use super::super::files::open_host;
-use super::super::memory::sparse_content;
+use super::super::memory::{LARGEST_FILE, sparse_content};
 use super::super::{Guest, Kernel, Served, errno, host};
 use super::{Inode, Mapped};
 use crate::memory::Rights;
@@ -132,14 +132,43 @@ impl Kernel {
         let (id, file, size) = (mapped.object.id, Rc::clone(&mapped.file), mapped.object.size(guest.memory));
         let pages = offset / PAGE..offset.saturating_add(length).div_ceil(PAGE);
         for gap in guest.memory.contents().unknown(id, pages) {
-            let Range { start, end } = gap;
-            let (from, to) = (start.saturating_mul(PAGE), end.saturating_mul(PAGE).min(size));
-            let bytes = match to.checked_sub(from) {
-                None | Some(0) => Arc::default(),
-                Some(length) => Arc::clone(&sparse_content(guest, file.host(), from, length)?.bytes),
-            };
-            guest.memory.contents_mut().know(id, gap, bytes);
+            let inside = gap.start..gap.end.min(size.div_ceil(PAGE)).max(gap.start);
+            let mut known = gap.start;
+            for data in data_pages(guest, file.host(), &inside)? {
+                let (from, to) = (data.start * PAGE, (data.end * PAGE).min(size));
+                let bytes = Arc::clone(&sparse_content(guest, file.host(), from, to - from)?.bytes);
+                guest.memory.contents_mut().know(id, known..data.start, Arc::default());
+                known = data.end;
+                guest.memory.contents_mut().know(id, data, bytes);
+            }
+            guest.memory.contents_mut().know(id, known..gap.end, Arc::default());
         }
         Ok(())
     }
+}
+
+/// The pages of a part of a file that hold anything, in order. Holes are looked for where the part is too large to be taken at
+/// once: databases map files of a terabyte that hold a few pages.
+fn data_pages(guest: &mut Guest<'_>, file: i32, pages: &Range<u64>) -> Served<Vec<Range<u64>>> {
+    if pages.is_empty() {
+        return Ok(Vec::new());
+    }
+    if pages.end - pages.start <= LARGEST_FILE / PAGE {
+        return Ok(vec![pages.clone()]);
+    }
+    let told = guest.input_bytes(&mut || {
+        let runs = host::data(file, pages.start * PAGE..pages.end * PAGE)?;
+        Ok(runs.iter().flat_map(|run| [run.start, run.end]).flat_map(u64::to_le_bytes).collect())
+    })?;
+    let mut found: Vec<Range<u64>> = Vec::new();
+    for bounds in told.chunks_exact(16) {
+        let number = |at: usize| u64::from_le_bytes(bounds[at..at + 8].try_into().expect("eight bytes"));
+        let behind = found.last().map_or(pages.start, |run| run.end);
+        let run = (number(0) / PAGE).max(behind)..number(8).div_ceil(PAGE).min(pages.end);
+        if !run.is_empty() {
+            found.push(run);
+        }
+    }
+    let total: u64 = found.iter().map(|run| run.end - run.start).sum();
+    if total > LARGEST_FILE / PAGE { errno(libc::ENOMEM) } else { Ok(found) }
 }
