@@ -11,6 +11,8 @@ pub enum Kind {
     Machine(MachineRead),
     /// FNSTENV, FNSAVE or FXSAVE.
     X87Pointers,
+    /// LAR, LSL, VERR or VERW, which tell of descriptor tables.
+    Selector,
     /// INS or OUTS with a count: #GP, but hosts that let ring 3 use ports look at the count first.
     PortString,
     /// One that no CPU model has, and that some processors and hosts run, or refuse in another way.
@@ -23,12 +25,17 @@ impl Kind {
     pub fn of(instruction: &Instruction) -> Option<Kind> {
         let other = || match instruction {
             i if stores_x87_pointers(i) => Some(Kind::X87Pointers),
+            i if asks_for_selector(i) => Some(Kind::Selector),
             i if is_counted_port_string(i) => Some(Kind::PortString),
             i if is_of_no_model(i) => Some(Kind::Undefined),
             _ => None,
         };
         machine_read(instruction).map(Kind::Machine).or_else(other)
     }
+}
+
+fn asks_for_selector(i: &Instruction) -> bool {
+    matches!(i.mnemonic(), Mnemonic::Lar | Mnemonic::Lsl | Mnemonic::Verr | Mnemonic::Verw)
 }
 
 fn is_counted_port_string(i: &Instruction) -> bool {

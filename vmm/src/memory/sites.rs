@@ -8,8 +8,8 @@
 //! ([`is_among_code`]), for a constant that was changed is a wrong result that nobody is told of.
 //!
 //! FNSTENV, FNSAVE and FXSAVE, which store the address of the last x87 instruction, are rewritten with them, and what some
-//! hosts run and others refuse. FNSTENV and FNSAVE have opcodes of one byte, one of 1400 random bytes, so these and what is
-//! refused only where a table says that there is code.
+//! hosts run and others refuse, and what tells of descriptor tables. FNSTENV and FNSAVE have opcodes of one byte, one of 1400
+//! random bytes, so these, what is refused and what tells of descriptors only where a table says that there is code.
 //!
 //! PAUSE is rewritten with them, but only where a table says that there is code: it reads nothing, and one that is left alone
 //! is only slow. Who executes it waits for another thread, and this is where that one gets the processor.
@@ -189,6 +189,8 @@ fn find(start: Virt, code: &[u8], known: Known<'_>) -> Vec<Virt> {
 fn may_contain(code: &[u8], certain: bool) -> bool {
     let begins = |pair: &[u8]| match pair {
         [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8] | [0xf3, 0x90] => true,
+        // LAR, LSL, VERR and VERW.
+        [0x0f, 0x00 | 0x02 | 0x03] => certain,
         [0xd9 | 0xdd, operand] => certain && *operand >> 3 & 7 == 6 && *operand < 0xc0,
         // INS and OUTS behind REP, which may have other prefixes behind it.
         [0xf2 | 0xf3 | 0x40..=0x4f | 0x66 | 0x67, 0x6c..=0x6f] => certain,

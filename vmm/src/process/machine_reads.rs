@@ -1,6 +1,6 @@
 //! Instructions that read the machine, made deterministic: rewritten to UD2 ([`crate::memory::sites`]), served from the CPU
 //! model and the gate. Those that store the address of the last x87 instruction are among them
-//! ([`super::x87_pointers`]).
+//! ([`super::x87_pointers`]), and those that tell of descriptor tables ([`super::selectors`]).
 //!
 //! Not every host traps them (kvm_pvm traps none), so they are rewritten wherever the engine may run; both
 //! engines see the same memory.
@@ -9,7 +9,7 @@ use super::extended_state::BadImage;
 use crate::cpu_model::Model;
 pub use crate::memory::rewritten::Kind;
 use crate::ram::Virt;
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use x86::machine::MachineRead;
 use x86::state::Regs;
 
@@ -46,6 +46,8 @@ pub enum Needs {
     ExtendedState,
     /// The x87 registers and the memory operand: it is FNSTENV, FNSAVE or FXSAVE.
     X87State,
+    /// The memory operand, or nothing: it is LAR, LSL, VERR or VERW.
+    Selector,
 }
 
 impl Read {
@@ -62,6 +64,7 @@ impl Read {
         let kind = match self.kind {
             Kind::Machine(kind) => kind,
             Kind::X87Pointers => return Some(Needs::X87State),
+            Kind::Selector => return Some(Needs::Selector),
             Kind::PortString => return Some(Needs::Nothing),
             Kind::Undefined => return None,
         };
@@ -96,7 +99,9 @@ impl Read {
     /// The linear address of its memory operand.
     #[must_use]
     pub fn operand(&self, regs: &Regs) -> Virt {
-        let address = self.instruction.virtual_address(0, 0, |register, _, _| match register {
+        let in_memory = |operand: &u32| self.instruction.op_kind(*operand) == OpKind::Memory;
+        let operand = (0..self.instruction.op_count()).find(in_memory).unwrap_or(0);
+        let address = self.instruction.virtual_address(operand, 0, |register, _, _| match register {
             Register::FS => Some(regs.fs_base),
             Register::GS => Some(regs.gs_base),
             _ if register.is_segment_register() => Some(0),

@@ -19,6 +19,7 @@ pub mod machine_reads;
 mod oom;
 mod preempt;
 mod schedule;
+mod selectors;
 pub(crate) mod stored;
 mod trace;
 mod view;
@@ -374,6 +375,7 @@ impl Process {
             Needs::Random => kernel.random_word(&mut guest)?,
             Needs::ExtendedState => return self.extended_state(&read, regs),
             Needs::X87State => return self.store_x87_state(&read, regs),
+            Needs::Selector => return self.ask_for_selector(&read, regs),
         };
         if read.execute(self.model, &mut regs, value).is_err() {
             return self.raise(vector::GENERAL, 0, 0);
