@@ -46,7 +46,7 @@ impl AddressSpace {
                 // Where a shared object ends, its memory knows: see `read` and `write`.
                 Backing::Zero(_) | Backing::Shared(..) => mapping.end,
                 Backing::File(content, from) => {
-                    let rest = (content.bytes.len() as u64).saturating_sub(*from);
+                    let rest = content.size.saturating_sub(*from);
                     page_up(rest).map_or(mapping.end, |rest| mapping.end.min(start.saturating_add(rest)))
                 }
             };

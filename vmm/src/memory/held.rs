@@ -15,15 +15,22 @@ impl AddressSpace {
         for (start, mapping) in
             self.mappings().iter().filter(|(start, m)| *start < range.end && m.end > range.start)
         {
-            let bytes = match &mapping.backing {
-                Backing::Zero(_) => 0,
-                Backing::File(content, from) => (content.bytes.len() as u64).saturating_sub(*from),
+            let part = start.max(range.start)..mapping.end.min(range.end);
+            match &mapping.backing {
+                Backing::Zero(_) => {}
+                Backing::File(content, from) => {
+                    let bytes = (content.bytes.len() as u64).saturating_sub(*from);
+                    let end = page_up(bytes).and_then(|bytes| start.checked_add(bytes));
+                    runs.push(part.start..end.map_or(part.end, |end| part.end.min(end)));
+                }
                 // Another process may have touched what is not resident here.
-                Backing::Shared(object, from) => object.size(memory).saturating_sub(*from),
-            };
-            let end =
-                page_up(bytes).map_or(mapping.end, |bytes| mapping.end.min(start.saturating_add(bytes)));
-            runs.push(start.max(range.start)..end.min(range.end));
+                Backing::Shared(object, from) => {
+                    let pages = (from + (part.start - start)) / PAGE..(from + (part.end - start)) / PAGE;
+                    let held = object.held(memory, &pages).into_iter();
+                    let at = |page: u64| part.start + (page - pages.start) * PAGE;
+                    runs.extend(held.map(|page| at(page)..at(page) + PAGE));
+                }
+            }
         }
         joined(runs)
     }

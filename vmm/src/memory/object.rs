@@ -8,6 +8,7 @@
 use super::space::SpaceError;
 use crate::plain::{plain, shared};
 use crate::ram::{Memory, PAGE, PAGE_LEN, Phys, pieces};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -106,11 +107,21 @@ impl Object {
     /// Fills a range with zeroes, in the same way; the object does not grow.
     pub fn zero(&self, memory: &mut Memory, range: Range<u64>) {
         let end = range.end.min(self.size(memory));
-        for page in range.start / PAGE..end.div_ceil(PAGE) {
+        for page in self.held(memory, &(range.start / PAGE..end.div_ceil(PAGE))) {
             let (from, to) = (range.start.max(page * PAGE), end.min(page * PAGE + PAGE));
             let length = usize::try_from(to.saturating_sub(from)).expect("at most a page");
             self.write(memory, from, &[0; PAGE_LEN][..length]);
         }
+    }
+
+    /// The pages of a range that may hold anything but zeroes, in order. Most of a large file may be holes.
+    #[must_use]
+    pub fn held(&self, memory: &Memory, pages: &Range<u64>) -> BTreeSet<u64> {
+        let framed = memory.object_pages(self.id, pages.start).map(|(page, _)| page);
+        let mut held = memory.contents().held(self.id, pages);
+        held.extend(framed.take_while(|page| *page < pages.end));
+        held.extend(pages.start..pages.end.min((self.initial.len() as u64).div_ceil(PAGE)));
+        held
     }
 
     /// Changes the size. Pages that are cut off must not be mapped any more.

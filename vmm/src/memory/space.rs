@@ -13,6 +13,9 @@ use crate::ram::paging::{self, PageTables, PagingError};
 use crate::ram::{Memory, OutOfFrames, PAGE, Phys, Ram, StalePage, Virt};
 use std::ops::Range;
 
+/// What is larger is not searched for instructions.
+const LARGEST_CODE: u64 = 1 << 30;
+
 /// One program's memory.
 pub struct AddressSpace {
     pub(super) mappings: Mappings,
@@ -428,8 +431,11 @@ impl AddressSpace {
     }
 
     /// The bytes of `range`, if a file or a resident page holds any of them: zeroes hold no instruction to
-    /// rewrite.
+    /// rewrite. No code fills a range that is larger than memory.
     fn code(&self, memory: &Memory, range: &Range<Virt>) -> Option<Vec<u8>> {
+        if range.end - range.start > LARGEST_CODE {
+            return None;
+        }
         let file = self
             .mappings
             .find(range.start)

@@ -16,10 +16,12 @@ pub struct Content {
     pub name: String,
     /// Where in the file `bytes` begin.
     pub file_offset: u64,
-    /// The bytes; those behind the end are zero up to the page's end, and pages beyond that raise SIGBUS.
+    /// The first of the bytes; those behind are zero.
     pub bytes: Arc<Vec<u8>>,
+    /// How many bytes there are; those behind are zero up to the page's end, and pages beyond that raise SIGBUS.
+    pub size: u64,
 }
-plain!(struct Content { name, file_offset, bytes });
+plain!(struct Content { name, file_offset, bytes, size });
 shared!(Arc<Content>);
 
 /// What a page holds before it is first touched.
@@ -92,12 +94,12 @@ impl Backing {
     /// Fills `page` with what the backing holds `distance` bytes after its start. False where a file has ended.
     #[must_use]
     pub fn fill(&self, distance: u64, page: &mut [u8]) -> bool {
-        let (bytes, at) = match self {
+        let (bytes, size, at) = match self {
             Backing::Zero(_) => {
                 page.fill(0);
                 return true;
             }
-            Backing::File(content, at) => (&*content.bytes, at),
+            Backing::File(content, at) => (&*content.bytes, content.size, at),
             // Without the memory, there is only what it held at first.
             Backing::Shared(object, at) => {
                 page.fill(0);
@@ -112,7 +114,7 @@ impl Backing {
         let length = rest.len().min(page.len());
         page[..length].copy_from_slice(&rest[..length]);
         page[length..].fill(0);
-        length > 0
+        at.saturating_add(distance) < size
     }
 }
 
@@ -353,8 +355,12 @@ mod tests {
 
     #[test]
     fn a_file_mapping_that_was_split_by_rights_merges_again() {
-        let content =
-            Arc::new(Content { name: "f".into(), file_offset: 0, bytes: Arc::new(vec![7; 0x3000]) });
+        let content = Arc::new(Content {
+            name: "f".into(),
+            file_offset: 0,
+            bytes: Arc::new(vec![7; 0x3000]),
+            size: 0x3000,
+        });
         let mut mappings = Mappings::default();
         let backing = Backing::File(content, 0);
         mappings
@@ -381,11 +387,21 @@ mod tests {
 
     #[test]
     fn a_file_page_behind_the_end_cannot_be_filled() {
-        let content = Arc::new(Content { name: "f".into(), file_offset: 0, bytes: Arc::new(vec![1; 10]) });
+        let content =
+            Arc::new(Content { name: "f".into(), file_offset: 0, bytes: Arc::new(vec![1; 10]), size: 10 });
         let backing = Backing::File(content, 0);
         let mut page = [9; 16];
         assert!(backing.fill(0, &mut page));
         assert_eq!(page[9..11], [1, 0]);
         assert!(!backing.fill(PAGE, &mut page));
+    }
+
+    #[test]
+    fn zeroes_at_a_files_end_are_its_own() {
+        let content = Content { name: "f".into(), file_offset: 0, bytes: Arc::new(vec![1]), size: PAGE + 1 };
+        let backing = Backing::File(Arc::new(content), 0);
+        let mut page = [9; 16];
+        assert!(backing.fill(PAGE, &mut page) && page == [0; 16]);
+        assert!(!backing.fill(2 * PAGE, &mut page));
     }
 }

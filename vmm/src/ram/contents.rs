@@ -5,7 +5,7 @@
 
 use super::{PAGE, PAGE_LEN};
 use crate::plain::plain;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -100,6 +100,19 @@ impl Contents {
         gaps
     }
 
+    /// The pages of a range that may hold anything but zeroes, in order.
+    #[must_use]
+    pub fn held(&self, object: u64, pages: &Range<u64>) -> BTreeSet<u64> {
+        let Some(content) = self.all.get(&object) else { return BTreeSet::new() };
+        let within = |(first, part): (&u64, &Part)| {
+            let end = first + (part.valid as u64).div_ceil(PAGE).min(part.pages);
+            pages.start.max(*first)..pages.end.min(end)
+        };
+        let taken = content.parts.iter().flat_map(within);
+        let changed = content.pages.keys().copied().filter(|page| pages.contains(page));
+        taken.chain(changed).collect()
+    }
+
     /// What a page holds, if that is known, without the zeroes behind.
     #[must_use]
     pub fn page(&self, object: u64, page: u64) -> Option<&[u8]> {
@@ -168,6 +181,17 @@ mod tests {
         assert_eq!(contents.page(1, 1), Some(&[7; 5][..]));
         assert_eq!(contents.page(1, 2), None);
         assert_eq!(contents.unknown(2, 0..4), []);
+    }
+
+    #[test]
+    fn holes_hold_nothing_however_large() {
+        let mut contents = Contents::default();
+        contents.add(1, u64::MAX);
+        contents.know(1, 0..1 << 40, Arc::default());
+        contents.know(1, 1 << 40..1 << 50, Arc::new(vec![7; PAGE_LEN + 1]));
+        contents.write(1, 5 * PAGE, &[1]);
+        assert_eq!(contents.held(1, &(0..1 << 50)), BTreeSet::from([5, 1 << 40, (1 << 40) + 1]));
+        assert_eq!(contents.held(1, &(6..(1 << 40) + 1)), BTreeSet::from([1 << 40]));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod handlers;
 mod harness;
 mod hostile;
 mod itself;
+mod mappings;
 mod oom;
 mod owners;
 mod queues;

@@ -118,7 +118,9 @@ fn map_image(
         let to = segment.offset + (segment.file_end - segment.start);
         let bytes = file.get(index(from)..index(to)).unwrap_or(&[]).to_vec();
         let file_end = page_up(start + bytes.len() as u64).unwrap_or(end).min(end);
-        let content = Arc::new(Content { name: path.to_owned(), file_offset: from, bytes: Arc::new(bytes) });
+        let size = bytes.len() as u64;
+        let content =
+            Arc::new(Content { name: path.to_owned(), file_offset: from, bytes: Arc::new(bytes), size });
         if file_end > start {
             // Code is rewritten below, by the sections and symbols, which know better than the segment where
             // it begins.
@@ -148,7 +150,9 @@ fn map_image(
 
 fn map_vdso(memory: &mut Memory, space: &mut AddressSpace, time: &Arc<Object>) -> Result<(), ProcessError> {
     let bytes = vdso::image().map_err(|error| ProcessError::Vdso(error.to_string()))?;
-    let content = Arc::new(Content { name: "[vdso]".to_owned(), file_offset: 0, bytes: Arc::new(bytes) });
+    let size = bytes.len() as u64;
+    let content =
+        Arc::new(Content { name: "[vdso]".to_owned(), file_offset: 0, bytes: Arc::new(bytes), size });
     space.map(memory, VDSO..VDSO + PAGE, CODE, Backing::File(content, 0))?;
     space.map(memory, TIME_PAGE..VDSO, DATA, Backing::Shared(Arc::clone(time), 0))?;
     Ok(())

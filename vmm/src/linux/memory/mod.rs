@@ -249,10 +249,35 @@ fn file_backing(
     }
     let copied = usize::try_from(length).unwrap_or(usize::MAX);
     kernel.before_read(guest, file, i64::try_from(offset).ok(), copied)?;
-    let content = file_content(guest, file.host(), offset, length)?;
+    let extent = extent(guest, file.host(), offset, length)?;
+    // One byte at the least, which says whether the program may read at all.
+    let taken = extent.map_or(length, |[data, _]| data.max(1));
+    let content = file_content(guest, file.host(), offset, taken)?;
     let name = String::from_utf8_lossy(&content.name).into_owned();
     let bytes = Arc::clone(&content.bytes);
-    Ok((Backing::File(Arc::new(Content { name, file_offset: offset, bytes }), 0), attributes))
+    let size = extent.map_or(bytes.len() as u64, |[_, size]| size);
+    Ok((Backing::File(Arc::new(Content { name, file_offset: offset, bytes, size }), 0), attributes))
+}
+
+/// How far a part of a file holds data, and how much of the part there is; asked where it is too large to be read to its end.
+fn extent(guest: &mut Guest<'_>, file: i32, offset: u64, length: u64) -> Served<Option<[u64; 2]>> {
+    if length <= LARGEST_FILE {
+        return Ok(None);
+    }
+    let told = guest.input_bytes(&mut || {
+        let [_, _, mode, _, size] = host::stat(file)?;
+        if mode & u64::from(libc::S_IFMT) != u64::from(libc::S_IFREG) {
+            return Err(-i64::from(libc::ENOMEM));
+        }
+        let size = size.saturating_sub(offset).min(length);
+        let runs = host::data(file, offset..offset + size)?;
+        let data = runs.last().map_or(0, |run| run.end - offset);
+        Ok([data, size].into_iter().flat_map(u64::to_le_bytes).collect())
+    })?;
+    match told.as_chunks() {
+        ([data, size], []) => Ok(Some([data, size].map(|bytes| u64::from_le_bytes(*bytes)))),
+        _ => errno(libc::EIO),
+    }
 }
 
 /// Up to `length` bytes of a file from `offset` on.
