@@ -75,8 +75,8 @@ impl Contents {
 
     /// Says what pages hold of which nothing was known: these bytes, and zeroes behind.
     pub fn know(&mut self, object: u64, pages: Range<u64>, bytes: Arc<Vec<u8>>) {
-        let Some(content) = self.all.get_mut(&object) else { return };
-        let count = pages.end.saturating_sub(pages.start);
+        let Some(content) = self.all.get_mut(&object).filter(|_| !pages.is_empty()) else { return };
+        let count = pages.end - pages.start;
         let most = usize::try_from(count.saturating_mul(PAGE)).unwrap_or(usize::MAX);
         let valid = bytes.len().min(most);
         content.parts.insert(pages.start, Part { pages: count, bytes, valid });
@@ -181,6 +181,8 @@ mod tests {
         assert_eq!(contents.page(1, 1), Some(&[7; 5][..]));
         assert_eq!(contents.page(1, 2), None);
         assert_eq!(contents.unknown(2, 0..4), []);
+        contents.know(1, 3..3, Arc::default());
+        assert_eq!(contents.unknown(1, 2..4), vec![2..4]);
     }
 
     #[test]

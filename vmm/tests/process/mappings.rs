@@ -1,4 +1,4 @@
-//! Memory in unusual ways, as on Linux: written from beside its rights, larger than what there is, unmapped in parts.
+//! Memory in unusual ways, as on Linux: written whatever its rights are, larger than what there is, unmapped in parts.
 
 use crate::alarms::as_natively;
 use crate::harness::{Run, each_libc};
