@@ -57,10 +57,10 @@ fn bytes_behind_the_end_of_a_journal_are_reported() {
 #[test]
 fn a_recorder_that_cannot_go_on_was_not_killed() {
     let place = Place::new();
-    let source = "#include <stdio.h>\nint main(void) { unsigned limit = 0; puts(\"before\"); fflush(stdout);\n\
-        asm volatile(\"lsl %1, %0\" : \"+r\"(limit) : \"r\"(0x2b)); return 0; }";
-    let Some(_) = place.compile("limit", source) else { return };
-    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./limit"]);
+    let source = "#include <stdio.h>\nint main(void) { unsigned table = 0; puts(\"before\"); fflush(stdout);\n\
+        asm volatile(\"sldt %0\" : \"=r\"(table)); return 0; }";
+    let Some(_) = place.compile("table", source) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./table"]);
     assert_eq!((recorded.code, recorded.out()), (OTHER, "before\n".to_owned()), "{}", recorded.err);
     for engine in engines() {
         let replayed = place.gretel(&["replay", "--json", "--engine", engine, "rec"]);

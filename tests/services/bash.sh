@@ -13,7 +13,7 @@ load() {
         typed '2> ' 'echo $((6 * 7))\n'
         typed '3> ' 'sleep 100 &\n'
         typed '4> ' 'jobs\n'
-        typed '5> ' 'kill %1; wait\n'
+        typed '5> ' 'kill %1; sleep 0.2\n'
         typed '6> ' 'seq 3 | sort -r\n'
         typed '7> ' 'tty | sed "s/[0-9]*$//"\n'
         typed '8> ' 'stty size\n'

@@ -116,7 +116,8 @@ impl Facts {
         } else {
             let rebuilt = terms.rebuild(t, &mut |operand| self.resolve_within(terms, operand));
             match self.overrides.get(&rebuilt) {
-                Some(&stands_for) if rebuilt != t => self.resolve_within(terms, stands_for),
+                // A meaning that is no number might speak of this term by now.
+                Some(&stands_for) if rebuilt != t && !terms.is_open(stands_for) => stands_for,
                 _ => rebuilt,
             }
         };

@@ -11,10 +11,17 @@ use x86::flags::Flag;
 use x86::machine::{Exec, Flow, Trap};
 use x86::op::{Condition, Gpr, Rep};
 
+/// The exception masks of the x87 control word (SDM volume 1, 8.1.5).
+const ALL_MASKS: u64 = 0x3f;
+/// Where the snapshot has the control word and the status word.
+const CONTROL: usize = 1;
+const STATUS: usize = 2;
+
 impl Hypothesis<'_> {
     /// Prepends an instruction that ran and went on to `next`.
     pub(super) fn prepend_instruction(&mut self, prepared: &Prepared, next: u64) -> Result<(), Refusal> {
         let after = self.snapshots.last().expect("the core's snapshot").clone();
+        self.require_masked(prepared, &after)?;
         let mut before = after.before(&self.terms, &prepared.written, prepared.top_change);
         let mut machine = StepMachine::new(Rc::clone(&self.terms), before.clone());
         self.require_count(prepared, &machine)?;
@@ -59,6 +66,16 @@ impl Hypothesis<'_> {
         let has_ended = self.has_ended(prepared, &before);
         self.snapshots.push(before);
         Ok(self.facts.assert(&self.terms, has_ended)?)
+    }
+
+    /// An x87 instruction that raises an exception which is not masked retires, and leaves its result and the stack as they were.
+    fn require_masked(&self, prepared: &Prepared, after: &Snapshot) -> Result<(), Refusal> {
+        let may_raise = prepared.written.controls >> STATUS & 1 == 1;
+        let masks = self.terms.value(after.controls[CONTROL]).unwrap_or(ALL_MASKS) & ALL_MASKS;
+        if may_raise && masks != ALL_MASKS {
+            return Err(Refusal::Barrier("an x87 exception that is not masked"));
+        }
+        Ok(())
     }
 
     /// A repeated string instruction that ran an iteration had rcx != 0.

@@ -350,7 +350,7 @@ impl Kernel {
         };
         tracing::trace!(call = call_name(number), ?arguments, ?outcome);
         if !matches!(outcome, Outcome::Exit(_)) {
-            self.tell_of_files(guest)?;
+            self.tell_of_files_after_call(guest)?;
             self.show(guest)?;
         }
         Ok(outcome)

@@ -1,7 +1,7 @@
 //! Signals that tell of files: that one is ready (O_ASYNC), and that something in a directory has changed (F_NOTIFY).
 //!
 //! Linux sends them the moment that it happens. Here the host is looked at where the personality has the processor anyway: at the end of
-//! each call, when all wait, and when a task that computes is preempted. What was found is an input; who gets which signal is
+//! calls, when all wait, and when a task that computes is preempted. What was found is an input; who gets which signal is
 //! computed. For readiness the host's side is an epoll that tells of each edge, for a directory an inotify ([`watch`]); [`calls`] are the
 //! commands of fcntl and ioctl.
 //!
@@ -12,6 +12,7 @@ pub(super) mod calls;
 mod watch;
 
 use super::descriptors::{Detached, OpenFile};
+use super::wait::LOOK_AT_FILES;
 use super::{Guest, Kernel, Stop};
 use crate::failure::ProcessError;
 use crate::plain::plain;
@@ -57,8 +58,10 @@ plain!(struct Asked { file, owner, signal, ready, changes });
 #[derive(Clone, Default)]
 pub(super) struct Sigio {
     files: Vec<Asked>,
+    /// When the host was looked at last, by the monotonic clock.
+    looked: u64,
 }
-plain!(struct Sigio { files });
+plain!(struct Sigio { files, looked });
 
 impl Sigio {
     /// The same with no host's files.
@@ -118,12 +121,31 @@ struct News {
 }
 
 impl Kernel {
+    /// Looks at the host at the end of a call: of whoever is told of files at each, of the others when it has not been looked at for
+    /// a while. A server's workers do not pay for what its master wants to know.
+    pub(super) fn tell_of_files_after_call(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
+        let is_due = self.clock.shown().monotonic >= self.sigio.looked.saturating_add(LOOK_AT_FILES);
+        if is_due || self.is_told_of_files() { self.tell_of_files(guest) } else { Ok(()) }
+    }
+
+    /// Whether the process that runs is told of some file, or nobody is: what happens before there is an owner is lost.
+    fn is_told_of_files(&self) -> bool {
+        let (pid, process_group) = (self.tasks.current().group, self.group().process_group);
+        self.sigio.files.iter().any(|asked| match asked.owner.kind {
+            _ if asked.owner.id == 0 => true,
+            Kind::Task => self.tasks.get(asked.owner.id).is_some_and(|task| task.group == pid),
+            Kind::Process => asked.owner.id == pid,
+            Kind::ProcessGroup => asked.owner.id == process_group,
+        })
+    }
+
     /// Looks at the host, and sends the signals of what has happened.
     pub(super) fn tell_of_files(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
         self.sigio.files.retain(|asked| asked.file.strong_count() > 0);
         if !self.sigio.watches() {
             return Ok(());
         }
+        self.sigio.looked = self.clock.shown().monotonic;
         let watches: Vec<_> = self.sigio.all().map(|(file, watch)| (file, watch.clone())).collect();
         let told =
             guest.input_bytes(&mut || Ok(watches.iter().map(|(file, watch)| watch.look(file)).collect()));
