@@ -82,7 +82,8 @@ impl Bit {
         let of = |place, bits| (0..bits).map(move |number| Bit { place, number });
         let registers = (0..16).map(Place::Register).chain([Place::Rip]);
         let memory = touched.iter().map(|&va| Place::Memory(va));
-        registers.flat_map(|place| of(place, 64)).chain(memory.flat_map(|place| of(place, 8))).collect()
+        // Memory loses more bits than processors do.
+        memory.flat_map(|place| of(place, 8)).chain(registers.flat_map(|place| of(place, 64))).collect()
     }
 
     /// The core with this bit turned.

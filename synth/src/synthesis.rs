@@ -126,7 +126,8 @@ pub fn synthesize(
     let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
     let attempts = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found };
     let verdict = attempts.certify_longest()?;
-    let flips = if found.is_dead_end() { Some(attempts.flips()?) } else { None };
+    let cannot_be = matches!(verdict, Verdict::Infeasible { .. }) || found.is_dead_end();
+    let flips = if cannot_be { Some(attempts.flips()?) } else { None };
     Ok(Synthesis {
         verdict,
         flips,

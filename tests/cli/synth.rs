@@ -153,6 +153,10 @@ fn what_another_thread_may_have_stored_refutes_nothing() {
     let alone = synth(Vec::new());
     assert_eq!(alone.code, 1, "{}{}", alone.out(), alone.err);
     assert!(!alone.err.contains("threads"), "{}", alone.err);
+    // The one bit that was changed explains the core.
+    let explains =
+        |line: &str| line.contains("bit 0 of the byte at 0x") && line.contains("turned explains this core");
+    assert!(alone.err.lines().any(explains), "{}", alone.err);
     let raced = synth(vec![(core.process.pid + 1, core.state)]);
     assert_eq!(raced.code, 0, "{}{}", raced.out(), raced.err);
     assert!(raced.err.contains("2 threads may have run at the same time"), "{}", raced.err);

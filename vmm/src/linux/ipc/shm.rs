@@ -140,7 +140,7 @@ fn unmap_others(
 
 pub(super) fn detach(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt) -> Served {
     let (now, pid) = (kernel.seconds(), kernel.pid());
-    if !address.is_multiple_of(PAGE) {
+    if !address.is_multiple_of(PAGE) || address >= USER_END {
         return errno(libc::EINVAL);
     }
     // The program may have unmapped parts, the first as well: what counts is where the segment would begin.

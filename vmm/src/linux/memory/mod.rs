@@ -129,6 +129,10 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
     if length == 0 {
         return errno(libc::EINVAL);
     }
+    let is_in_a_file = offset.checked_add(length).is_some_and(|end| i64::try_from(end).is_ok());
+    if file.is_some() && !is_in_a_file {
+        return errno(libc::EOVERFLOW);
+    }
     if guest.space().mappings().len() >= MAPPINGS_LIMIT {
         return errno(libc::ENOMEM);
     }
