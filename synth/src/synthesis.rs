@@ -122,8 +122,11 @@ pub fn synthesize(
         search = search.with_partial_map();
     }
     let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
+    let certificates = request.limits.time.saturating_sub(limits.time);
+    let begin = Instant::now();
     let found = search.run(limits, request.interrupter, progress);
-    let deadline = Instant::now() + request.limits.time.saturating_sub(limits.time);
+    // One question at the search's end may have taken longer than there was left.
+    let deadline = (begin + request.limits.time).max(Instant::now() + certificates);
     let attempts = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found };
     let verdict = attempts.certify_longest()?;
     let cannot_be = matches!(verdict, Verdict::Infeasible { .. }) || found.is_dead_end();
@@ -173,7 +176,7 @@ impl Attempts<'_> {
         if refuted && !self.request.core.had_parallel_threads() {
             return Ok(Verdict::Infeasible { depth: self.found.path.len() });
         }
-        let full = self.solved_depth(&self.found.path);
+        let (full, solved) = self.solved_depth(&self.found.path);
         let mut best: Option<(Suffix, Certificate)> = None;
         let (mut certified, mut failed) = (0, full + 1);
         let mut why = String::from("no instruction before the crash could be found");
@@ -194,7 +197,12 @@ impl Attempts<'_> {
                 Err((next, failure)) => {
                     why = failure;
                     failed = failed.min(depth);
-                    depth = if next > certified { next } else { certified.midpoint(failed) };
+                    depth = match next {
+                        // What the solver gives up on begins where no solution was known any more.
+                        _ if (certified + 1..next).contains(&solved) => solved,
+                        _ if next > certified => next,
+                        _ => certified.midpoint(failed),
+                    };
                 }
             }
             if failed - certified <= STEP.max(certified / STEP) {
@@ -249,14 +257,14 @@ impl Attempts<'_> {
         Ok(Err((next, why)))
     }
 
-    /// How many steps to begin with: those for which a solution is known, if the solver gave up on some question of the
-    /// search (it would again, and take its time) and they are most of the path; else all.
-    fn solved_depth(&self, path: &[(PathStep, Option<u64>)]) -> usize {
+    /// How many steps to begin with, and for how many a solution is known, if the solver gave up on some question of the
+    /// search: it would again, and take its time. If those are most of the path, they are what to begin with; else all.
+    fn solved_depth(&self, path: &[(PathStep, Option<u64>)]) -> (usize, usize) {
         if self.found.statistics.solver_unknown == 0 {
-            return path.len();
+            return (path.len(), 0);
         }
         let (_, solved) = self.rebuild(path, &self.found.choices, &self.found.early);
-        if solved * 4 >= path.len() * 3 { solved } else { path.len() }
+        (if solved * 4 >= path.len() * 3 { solved } else { path.len() }, solved)
     }
 
     /// Realizes and certifies these steps, or those of them whose addresses are known.
@@ -409,6 +417,8 @@ impl Failure {
             {
                 depth - (step + 1)
             }
+            // Each such question costs its whole budget.
+            Failure::Unrealizable(Unrealizable::Unknown) => depth / 2,
             _ => shorter,
         }
     }

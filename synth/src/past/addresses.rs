@@ -124,6 +124,24 @@ impl Hypothesis<'_> {
         }
     }
 
+    /// Whether the oldest step found or left a pointer at an address that is not known, and no word of memory is that pointer
+    /// now. Something may have replaced it since, where the path stores to another place that is not known.
+    pub fn lost_a_pointer(&mut self) -> bool {
+        let (terms, oldest) = (Rc::clone(&self.terms), self.step());
+        let unresolved = self.unresolved_accesses();
+        if unresolved.iter().any(|(step, access)| access.store && *step < oldest) {
+            return false;
+        }
+        let of_oldest = unresolved.into_iter().filter(|(step, access)| *step == oldest && access.bytes == 8);
+        of_oldest.into_iter().any(|(_, access)| {
+            let value = self.facts.resolve(&terms, access.value);
+            let Some(value) = terms.value(value).filter(|&va| self.image.is_mapped(va)) else { return false };
+            let address = self.facts.resolve(&terms, access.address);
+            let (traces, pointers) = (Traces::of(self, address), Rc::clone(self.pointers()));
+            !pointers.places_of(value).any(|va| traces.fit(self, va).is_some())
+        })
+    }
+
     fn log_what_is_left(&mut self, upto: usize) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
@@ -132,9 +150,12 @@ impl Hypothesis<'_> {
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
         let value = self.facts().resolve(&terms, access.value);
+        let (late, deadline) = (self.is_late(), self.deadline.take());
         let (step, tries) = (number.step, self.assumptions(number.step, access).len());
+        self.deadline = deadline;
+        let instruction = format_args!("{:#x}", self.path[step as usize - 1].address);
         let (address, value) = (terms.show(address), terms.show(value));
-        tracing::debug!(step, store = access.store, %address, %value, tries, "no address was found");
+        tracing::debug!(step, %instruction, store = access.store, %address, %value, tries, late, "no address was found");
     }
 
     /// Chooses with backtracking; false, and nothing is assumed, if nothing suits or the questions run out.
@@ -229,6 +250,9 @@ impl Hypothesis<'_> {
         let traces = Traces::of(self, address);
         let registers = self.registers_at(step);
         let pointers = Rc::clone(self.pointers());
+        // What the path itself replaced may have been anything.
+        let replaced = self.memory.overwritten(step);
+        let replaced = replaced.chunk_by(|a, b| b - a == 1).flat_map(|run| run.iter().step_by(8));
         let is_linked = |va: u64| pointers.places_of(va).any(|at| pointers.contains(at.wrapping_sub(offset)));
         let distance = |va: u64| registers.iter().map(|r| r.abs_diff(va)).min().unwrap_or(u64::MAX);
         let mut seen = FxHashSet::default();
@@ -238,6 +262,7 @@ impl Hypothesis<'_> {
             .map(|r| (r, 0))
             .chain(pointers.values().map(|va| (va, 1)))
             .map(|(base, class)| (base.wrapping_add(offset), class))
+            .chain(replaced.map(|&va| (va, 2)))
             .chain(traces.places_like(self.image()).into_iter().map(|va| (va, 3)))
             .chain(self.image().regions().into_iter().map(|r| ((r.start + (r.end - r.start) / 2) & !15, 4)))
             .filter(|&(va, _)| seen.insert(va))

@@ -347,7 +347,7 @@ fn is_indirect(instruction: &Instruction) -> bool {
 }
 
 /// Whether the next instruction can be the next to run, calls apart.
-fn falls_through(instruction: &Instruction) -> bool {
+pub(crate) fn falls_through(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
         FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => true,
         FlowControl::Call => instruction.mnemonic() == Mnemonic::Syscall,

@@ -129,7 +129,7 @@ impl Code {
 }
 
 /// The target of a direct jump, conditional jump or call.
-pub(super) fn direct_target(instruction: &Instruction) -> Option<u64> {
+pub(crate) fn direct_target(instruction: &Instruction) -> Option<u64> {
     (instruction.op0_kind() == OpKind::NearBranch64).then(|| instruction.near_branch64())
 }
 

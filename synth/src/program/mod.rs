@@ -6,7 +6,7 @@
 //! All addresses that leave this module are run-time addresses: the load biases are added.
 
 pub mod cfg;
-mod code;
+pub(crate) mod code;
 mod elf;
 mod functions;
 mod lines;

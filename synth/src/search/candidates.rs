@@ -49,7 +49,7 @@ const USUAL_CALLS: [u64; 8] = [20, 1, 0, 3, 8, 16, 74, 202];
 const NUMBER_LOOK_BACK: usize = 16;
 
 impl Search<'_> {
-    /// The candidates at the present start that neither the records nor the crumbs exclude.
+    /// The candidates at the present start that neither the records nor the crumbs exclude, and that the next record can have led to.
     pub(super) fn candidates(&mut self, window: Window) -> Vec<Candidate> {
         let (start, anchors) = (self.hypothesis.start(), self.hypothesis.image().anchors());
         let mut found = self.predecessors(window);
@@ -60,6 +60,11 @@ impl Search<'_> {
                 true
             }
             None => false,
+        });
+        let (reach, records) = (&mut self.reach, self.records);
+        found.retain(|candidate| {
+            let next = records.next(candidate.window);
+            next.is_none_or(|(_, to)| reach.leads(to, candidate.prepared.address()))
         });
         self.statistics.refuted += (listed - found.len()) as u64;
         found
@@ -102,7 +107,11 @@ impl Search<'_> {
                 }
                 EdgeKind::Branch | EdgeKind::Return | EdgeKind::IndirectJump => {
                     let backwards = edge.from >= start && edge.kind == EdgeKind::Branch;
-                    found.extend(self.taken_branch(edge.from, start, window, if backwards { 4 } else { 3 }));
+                    // Any function may be reached through a pointer whose address is taken.
+                    let anywhere =
+                        edge.kind == EdgeKind::IndirectJump && self.cfg.indirect_targets(edge.from).is_none();
+                    let rank = if backwards || anywhere { 4 } else { 3 };
+                    found.extend(self.taken_branch(edge.from, start, window, rank));
                 }
             }
         }
@@ -117,6 +126,7 @@ impl Search<'_> {
                 candidate.goes_round = self.leads_to(start, candidate.prepared.address());
             }
         }
+        self.prefer_likely_way(&mut found, called_by);
         found.sort_by_cached_key(|c| {
             // Of many functions that a pointer may have led to, one of the same source is likeliest.
             let distance = c.prepared.address().abs_diff(start);
@@ -125,6 +135,31 @@ impl Search<'_> {
             (c.rank > 0, c.goes_round, visits, c.rank, distance)
         });
         found
+    }
+
+    /// Of the returns of many functions, those of the one that was most likely called are tried first, and at its entry the
+    /// branch by which it was most likely reached.
+    fn prefer_likely_way(&mut self, found: &mut [Candidate], called_by: Option<u64>) {
+        let is_open = |c: &Candidate, kinds: &[BranchKind]| {
+            c.rank > 0 && c.prepared.branch.is_some_and(|kind| kinds.contains(&kind))
+        };
+        let returns = |c: &Candidate| is_open(c, &[BranchKind::Return]);
+        let arrives = |c: &Candidate| is_open(c, &[BranchKind::IndirectJump]);
+        let several = |is: &dyn Fn(&Candidate) -> bool| found.iter().filter(|c| is(c)).nth(1).is_some();
+        let start = self.hypothesis.start();
+        if several(&returns) {
+            let Some(way) = self.likely_way(start) else { return };
+            let program = self.program;
+            let of_callee = |c: &&mut Candidate| {
+                returns(c) && program.function_at(c.prepared.address()).is_some_and(|f| f.start == way.callee)
+            };
+            found.iter_mut().filter(of_callee).for_each(|c| c.rank = 1);
+        } else if several(&arrives) {
+            let back = called_by.and_then(|call| self.next_of(call));
+            let Some(way) = back.and_then(|back| self.likely_way(back)) else { return };
+            let is_way = |c: &&mut Candidate| way.callee == start && c.prepared.address() == way.branch;
+            found.iter_mut().filter(is_way).for_each(|c| c.rank = 1);
+        }
     }
 
     /// Whether the program can get from `start` to `end` without leaving the function: then an edge from `end` to

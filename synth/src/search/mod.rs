@@ -5,10 +5,12 @@
 //! The solver is asked only where there was a choice, and only about the constraints that the choice touched.
 
 mod anchored;
+mod callee;
 mod candidates;
 mod forced;
 mod found;
 mod late;
+mod reach;
 mod trail;
 
 pub use found::{Found, Limits, Statistics, Stop};
@@ -25,6 +27,7 @@ use crate::program::stack::Stack;
 use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::Terms;
 use candidates::Candidate;
+use reach::Reach;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use std::time::Instant;
@@ -37,6 +40,7 @@ pub struct Search<'p> {
     program: &'p Program,
     cfg: &'p Cfg<'p>,
     stack: Stack<'p>,
+    reach: Reach<'p>,
     records: &'p Records,
     hypothesis: Hypothesis<'p>,
     prepared: FxHashMap<u64, Option<Rc<Prepared>>>,
@@ -112,6 +116,7 @@ impl<'p> Search<'p> {
             program,
             cfg,
             stack: Stack::new(program),
+            reach: Reach::new(program, records.recorded()),
             records,
             hypothesis: Hypothesis::new(Rc::new(Terms::new()), image, core, kernel),
             prepared: FxHashMap::default(),
@@ -376,6 +381,10 @@ impl<'p> Search<'p> {
     /// program computed from what it still had would have been found by now.
     fn addresses_hold(&mut self, candidate: &Candidate) -> bool {
         // Inside the records nothing was chosen, so the wait of what lies there begins at their end.
+        if self.hypothesis.lost_a_pointer() {
+            *self.statistics.barriers.entry("a pointer that lies nowhere any more").or_default() += 1;
+            return false;
+        }
         if self.hypothesis.len() < self.covered + ADDRESS_PATIENCE {
             return true;
         }

@@ -47,6 +47,12 @@ impl Records {
         self.branches.len()
     }
 
+    /// The kinds of branches that leave one.
+    #[must_use]
+    pub fn recorded(&self) -> &[BranchKind] {
+        &self.recorded
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -1,16 +1,29 @@
-//! Products of sums of products, which Z3 multiplies out.
+//! Products that cost more than any budget: of sums and of products, which Z3 multiplies out, and many at once.
 //!
-//! It does so when a constraint is asserted, where no budget of its own holds: a chain of them, as a hash or a generator
-//! of random numbers is, has cost minutes, all memory, and in the end the process. Such questions are not asked.
+//! It multiplies out when a constraint is asserted, where no budget of its own holds: a chain of products, as a hash or a
+//! generator of random numbers is, has cost minutes, all memory, and in the end the process. Many products, as long numbers
+//! are multiplied with, cost the same when they are made into gates, which is not counted either. Such questions are not asked.
 
 use crate::term::{Node, Term, Terms};
 use rustc_hash::{FxHashMap, FxHashSet};
 use x86::domain::Bin;
 
-/// A product with more monomials than this is not given to the solver.
-const MOST_MONOMIALS: u64 = 4096;
+/// A product that has more factors than this when it is multiplied out, all its monomials together, is not given to the
+/// solver.
+const MOST_FACTORS: u64 = 4096;
 
-/// Whether one of the constraints has a product that is too long when it is multiplied out.
+/// Products and quotients of more gates than this, all together, are not given to the solver.
+const MOST_GATES: u64 = 1 << 19;
+
+/// What a term is when it is multiplied out.
+#[derive(Clone, Copy)]
+struct Size {
+    monomials: u64,
+    /// Of the longest monomial.
+    factors: u64,
+}
+
+/// Whether one of the constraints has a product that is too long when it is multiplied out, or all together have too many.
 pub(super) fn is_too_long(terms: &Terms, constraints: &[Term]) -> bool {
     let (mut todo, mut reached) = (constraints.to_vec(), FxHashSet::default());
     while let Some(t) = todo.pop() {
@@ -21,19 +34,45 @@ pub(super) fn is_too_long(terms: &Terms, constraints: &[Term]) -> bool {
     // Operands stand before what they are used in.
     let mut order: Vec<Term> = reached.into_iter().collect();
     order.sort_unstable();
-    let mut monomials: FxHashMap<Term, u64> = FxHashMap::default();
+    let gates: u64 = order.iter().map(|&t| gates(terms, t)).sum();
+    if gates > MOST_GATES {
+        return true;
+    }
+    let mut sizes: FxHashMap<Term, Size> = FxHashMap::default();
     for t in order {
-        let count = match terms.node(t) {
-            Node::Bin(Bin::Add | Bin::Sub, a, b) => monomials[&a].saturating_add(monomials[&b]),
-            Node::Bin(Bin::Mul, a, b) => monomials[&a].saturating_mul(monomials[&b]),
-            _ => 1,
+        let size = match terms.node(t) {
+            Node::Bin(Bin::Add | Bin::Sub, a, b) => Size {
+                monomials: sizes[&a].monomials.saturating_add(sizes[&b].monomials),
+                factors: sizes[&a].factors.max(sizes[&b].factors),
+            },
+            Node::Bin(Bin::Mul, a, b) => Size {
+                monomials: sizes[&a].monomials.saturating_mul(sizes[&b].monomials),
+                factors: sizes[&a].factors.saturating_add(sizes[&b].factors),
+            },
+            _ => Size { monomials: 1, factors: 1 },
         };
-        if count > MOST_MONOMIALS && matches!(terms.node(t), Node::Bin(Bin::Mul, ..)) {
+        let is_product = matches!(terms.node(t), Node::Bin(Bin::Mul, ..));
+        if is_product && size.monomials.saturating_mul(size.factors) > MOST_FACTORS {
             return true;
         }
-        monomials.insert(t, count);
+        sizes.insert(t, size);
     }
     false
+}
+
+/// How many gates a product or a quotient of unknowns is made of, in full adders; other operations need few.
+fn gates(terms: &Terms, t: Term) -> u64 {
+    let width = u64::from(terms.width(t));
+    match terms.node(t) {
+        Node::Bin(op, a, b) if terms.is_open(a) && terms.is_open(b) => match op {
+            Bin::Mul => width * width,
+            // The whole product is made, and its low half is not used.
+            Bin::MulHiU | Bin::MulHiS => 4 * width * width,
+            _ => 0,
+        },
+        Node::Divide { divisor, .. } if terms.is_open(divisor) => 4 * width * width,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -49,6 +88,25 @@ mod tests {
         let factor = |n| terms.build_bin(Bin::Add, sum, terms.lit_term(64, n));
         let product = (1..=factors).map(factor).fold(x, |a, b| terms.build_bin(Bin::Mul, a, b));
         terms.build_cmp(Cmp::Eq, product, terms.lit_term(64, 0))
+    }
+
+    #[test]
+    fn a_power_is_not_asked() {
+        let terms = Terms::new();
+        let power = |squarings| (0..squarings).fold(terms.fresh(64), |x, _| terms.build_bin(Bin::Mul, x, x));
+        let is_zero = |t| terms.build_cmp(Cmp::Eq, t, terms.lit_term(64, 0));
+        assert!(!is_too_long(&terms, &[is_zero(power(4))]));
+        assert!(is_too_long(&terms, &[is_zero(power(40))]));
+    }
+
+    #[test]
+    fn many_products_are_not_asked_for_together() {
+        let terms = Terms::new();
+        let product = |_| terms.build_bin(Bin::MulHiU, terms.fresh(64), terms.fresh(64));
+        let is_zero = |t| terms.build_cmp(Cmp::Eq, t, terms.lit_term(64, 0));
+        let products: Vec<Term> = (0..200).map(product).map(is_zero).collect();
+        assert!(!is_too_long(&terms, &products[..4]));
+        assert!(is_too_long(&terms, &products));
     }
 
     #[test]

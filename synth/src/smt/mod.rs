@@ -108,7 +108,10 @@ pub fn solve(
                 Effort::Plain => guessed(),
                 Effort::Persistent => {
                     // Neither of these gets as much work as the whole question had.
-                    set_budget(&solver, Budget { units: budget.units / 6, ..budget });
+                    set_budget(
+                        &solver,
+                        Budget { units: budget.units / 6, milliseconds: budget.milliseconds / 6 },
+                    );
                     let linear = |lowering: &mut _| linear::solve(&solver, lowering, constraints);
                     let small = small::solve(&solver, &mut lowering);
                     small.or_else(|| linear(&mut lowering)).or_else(guessed)
