@@ -49,8 +49,8 @@ pub struct Search<'p> {
     frames: Vec<Frame>,
     taken: Vec<(PathStep, Option<u64>)>,
     longest: Vec<(PathStep, Option<u64>)>,
-    /// How many records the longest path uses.
-    most_used: usize,
+    /// How many records the longest path uses, how many of its newest steps have all their addresses, and its length.
+    best: (usize, usize, usize),
     /// The hypothesis is that of the longest path.
     is_on_longest: bool,
     /// What was assumed on the longest path.
@@ -124,7 +124,7 @@ impl<'p> Search<'p> {
             frames: Vec::new(),
             taken: Vec::new(),
             longest: Vec::new(),
-            most_used: 0,
+            best: (0, 0, 0),
             is_on_longest: false,
             choices: Vec::new(),
             early: Vec::new(),
@@ -361,10 +361,14 @@ impl<'p> Search<'p> {
     fn note_progress(&mut self, candidate: &Candidate) {
         let step = *self.hypothesis.path().last().expect("something was prepended");
         self.taken.push((step, candidate.call));
-        // Of two paths the one that used more of the records is nearer to the truth.
-        if (candidate.window.used, self.taken.len()) > (self.most_used, self.longest.len()) {
+        // Of two paths the one that used more of the records is nearer to the truth; a suffix begins behind the newest access
+        // that has no address.
+        let length = self.taken.len();
+        let placed = self.hypothesis.newest_unresolved().map_or(length, |step| step as usize - 1);
+        let reached = (candidate.window.used, placed, length);
+        if reached > self.best {
             self.longest.clone_from(&self.taken);
-            self.most_used = candidate.window.used;
+            self.best = reached;
             self.is_on_longest = true;
             self.fruitless = 0;
             self.jump = FIRST_JUMP;

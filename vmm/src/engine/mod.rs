@@ -2,7 +2,7 @@
 //!
 //! A processor holds registers, the root of the page tables, model-specific registers and counts. Memory is not its own: it is
 //! handed a `&mut Memory` to run against, until an exit, a retired count or a given instruction. So one processor can go
-//! on where another one stopped ([`Machine::exchange`]). Everything that the program cannot do alone comes back as
+//! on where another one stopped, with its state. Everything that the program cannot do alone comes back as
 //! an [`Exit`]. The personality, the journal and the tests never ask which processor runs.
 //!
 //! Example: `mov [rdi], al` to a page that is not there leaves the guest as
