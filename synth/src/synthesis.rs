@@ -176,32 +176,40 @@ impl Attempts<'_> {
         if refuted && !self.request.core.had_parallel_threads() {
             return Ok(Verdict::Infeasible { depth: self.found.path.len() });
         }
-        let (full, solved) = self.solved_depth(&self.found.path);
+        let path = &self.found.path;
         let mut best: Option<(Suffix, Certificate)> = None;
-        let (mut certified, mut failed) = (0, full + 1);
         let mut why = String::from("no instruction before the crash could be found");
-        // What the records cover is the surest.
-        let mut depth = if (1..full).contains(&self.found.covered) { self.found.covered } else { full };
+        // What the records cover is the surest; a long path that used only some of them is mostly made up.
+        let sure = if self.found.covered > 0 { self.found.covered } else { SURE };
+        if sure < path.len() {
+            match self.certify_at_most(sure)? {
+                Ok(found) => best = Some(found),
+                Err((_, failure)) => why = failure,
+            }
+        }
+        let mut certified = best.as_ref().map_or(0, |(suffix, _)| suffix.len());
+        let (mut depth, solved) = self.solved_depth(path);
+        let mut failed = depth + 1;
         while certified < depth && depth < failed && !self.is_over() {
             match self.certify_at_most(depth)? {
                 Ok(found) => {
                     if found.0.len() < depth {
-                        failed = failed.min(depth);
+                        failed = depth;
                     }
                     if found.0.len() > certified {
                         certified = found.0.len();
                         best = Some(found);
                     }
-                    depth = if failed > full { full } else { certified.midpoint(failed) };
+                    depth = between(certified, failed);
                 }
                 Err((next, failure)) => {
                     why = failure;
-                    failed = failed.min(depth);
+                    failed = depth;
                     depth = match next {
                         // What the solver gives up on begins where no solution was known any more.
                         _ if (certified + 1..next).contains(&solved) => solved,
                         _ if next > certified => next,
-                        _ => certified.midpoint(failed),
+                        _ => between(certified, failed),
                     };
                 }
             }
@@ -252,7 +260,7 @@ impl Attempts<'_> {
                 Err(failed) => failed,
             };
             tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
-            (next, why) = (failure.next_depth(reached), failure.to_string());
+            (next, why) = (failure.next_depth(reached, depth), failure.to_string());
         }
         Ok(Err((next, why)))
     }
@@ -397,6 +405,16 @@ impl Attempts<'_> {
 /// Where the certified length is known to within so many steps, or within one part in so many, it is long enough.
 const STEP: usize = 16;
 
+/// So many steps are certified first, where the records do not say how many are sure.
+const SURE: usize = 64;
+
+/// What to try between a depth that was certified and one that failed: as many times the one as the other is times it, while
+/// they are far apart.
+fn between(certified: usize, failed: usize) -> usize {
+    let least = certified.max(1);
+    if failed / 4 > least { (least * failed).isqrt() } else { certified.midpoint(failed) }
+}
+
 /// This much of the time is for the search, the rest for the certificate.
 const SEARCH_SHARE: f64 = 0.75;
 
@@ -407,19 +425,18 @@ const JUDGE_SHARE: f64 = 0.1;
 const NATIVE_TIME: Duration = Duration::from_secs(2);
 
 impl Failure {
-    /// How many of the newest steps to try next, after `depth` of them failed.
-    fn next_depth(&self, depth: usize) -> usize {
-        let shorter = depth * 3 / 4;
+    /// How many of the newest steps may do, after `reached` of `depth` failed; 0 where it does not tell.
+    fn next_depth(&self, reached: usize, depth: usize) -> usize {
         match self {
             // What follows the first wrong instruction may be right.
             Failure::Rejected(Difference { step: Some(step), .. }) | Failure::Refused(Some(step), _)
-                if *step < depth =>
+                if *step < reached =>
             {
-                depth - (step + 1)
+                reached - (step + 1)
             }
-            // Each such question costs its whole budget.
-            Failure::Unrealizable(Unrealizable::Unknown) => depth / 2,
-            _ => shorter,
+            // Those alone, without what the older ones demand.
+            _ if reached < depth => reached,
+            _ => 0,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The predecessors of an instruction, the likeliest first.
 
 use super::Search;
+use super::reach::Way;
 use super::trail::{Verdict, Window};
 use crate::past::prepared::{Effect, Prepared};
 use crate::program::cfg::{Edge, EdgeKind};
@@ -25,6 +26,10 @@ pub(super) struct Candidate {
     pub(super) choices: usize,
     /// It closes a loop.
     pub(super) goes_round: bool,
+    /// How often the path went this way since the newest record.
+    pub(super) rounds: usize,
+    /// How it can be come to from the next record.
+    pub(super) way: Way,
     /// How far to go to find out whether it is possible.
     pub(super) effort: Effort,
     /// Smaller is tried earlier.
@@ -34,7 +39,18 @@ pub(super) struct Candidate {
 impl Candidate {
     fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: u8) -> Candidate {
         let effort = Effort::Plain;
-        Candidate { prepared, call, window, skip: 0, choices: 0, goes_round: false, effort, rank }
+        Candidate {
+            prepared,
+            call,
+            window,
+            skip: 0,
+            choices: 0,
+            goes_round: false,
+            rounds: 0,
+            way: Way::Unknown,
+            effort,
+            rank,
+        }
     }
 }
 
@@ -62,11 +78,13 @@ impl Search<'_> {
             None => false,
         });
         let (reach, records) = (&mut self.reach, self.records);
-        found.retain(|candidate| {
-            let next = records.next(candidate.window);
-            next.is_none_or(|(_, to)| reach.leads(to, candidate.prepared.address()))
+        found.retain_mut(|candidate| {
+            let Some((_, to)) = records.next(candidate.window) else { return true };
+            candidate.way = reach.way(to, candidate.prepared.address());
+            candidate.way != Way::None
         });
         self.statistics.refuted += (listed - found.len()) as u64;
+        self.sort(&mut found);
         found
     }
 
@@ -127,14 +145,31 @@ impl Search<'_> {
             }
         }
         self.prefer_likely_way(&mut found, called_by);
+        found
+    }
+
+    /// Puts the likeliest first.
+    fn sort(&self, found: &mut [Candidate]) {
+        let start = self.hypothesis.start();
+        let last = self.last_way_to(start);
+        if last.is_some() {
+            found.iter_mut().for_each(|c| c.rounds = self.rounds_of(c.prepared.address(), start));
+        }
         found.sort_by_cached_key(|c| {
             // Of many functions that a pointer may have led to, one of the same source is likeliest.
             let distance = c.prepared.address().abs_diff(start);
             let returns = c.prepared.branch == Some(BranchKind::Return);
             let visits = if returns { 0 } else { self.recent_visits(c.prepared.address()) };
-            (c.rank > 0, c.goes_round, visits, c.rank, distance)
+            let is_other = last != Some(c.prepared.address());
+            let rounds = self.restarts.are_many_rounds(c.rounds);
+            (c.rank > 0, rounds, is_other, c.way.steps(), c.goes_round, visits, c.rank, distance)
         });
-        found
+    }
+
+    /// The instruction that ran before the one at `start` when the path came by there last.
+    fn last_way_to(&self, start: u64) -> Option<u64> {
+        let step = self.hypothesis.path().iter().rev().find(|step| step.next == start)?;
+        Some(step.address)
     }
 
     /// Of the returns of many functions, those of the one that was most likely called are tried first, and at its entry the
@@ -160,6 +195,12 @@ impl Search<'_> {
             let is_way = |c: &&mut Candidate| way.callee == start && c.prepared.address() == way.branch;
             found.iter_mut().filter(is_way).for_each(|c| c.rank = 1);
         }
+    }
+
+    /// How often the path went from `from` to `to` since the newest record.
+    fn rounds_of(&self, from: u64, to: u64) -> usize {
+        let since = self.frames.last().map_or(0, |frame| frame.segment);
+        self.hypothesis.path()[since..].iter().filter(|s| s.address == from && s.next == to).count()
     }
 
     /// Whether the program can get from `start` to `end` without leaving the function: then an edge from `end` to

@@ -11,6 +11,7 @@ mod forced;
 mod found;
 mod late;
 mod reach;
+mod restarts;
 mod trail;
 
 pub use found::{Found, Limits, Statistics, Stop};
@@ -28,6 +29,7 @@ use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::Terms;
 use candidates::Candidate;
 use reach::Reach;
+use restarts::Restarts;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use std::time::Instant;
@@ -59,24 +61,10 @@ pub struct Search<'p> {
     early: Vec<Early>,
     covered: usize,
     statistics: Statistics,
-    /// Instructions prepended since the longest path grew, or since the last jump back.
-    fruitless: u32,
-    /// So many may be, before it jumps.
-    patience: u32,
-    /// How far the next jump back goes.
-    jump: usize,
-    /// Something was left by a jump.
-    jumped: bool,
-    /// The solver is asked once more, with more effort, where it gave up and nothing else is left.
-    insists: bool,
+    restarts: Restarts,
     /// How often the hypothesis was built again.
     rebuilds: u32,
 }
-
-/// So many instructions may be tried at first without getting further back before the search jumps.
-const FIRST_PATIENCE: u32 = 2048;
-/// The first jump back, in instructions; each further one is twice as far.
-const FIRST_JUMP: usize = 16;
 
 /// For so many instructions, the search waits for older ones to tell an address; then it chooses one.
 const ADDRESS_PATIENCE: usize = 96;
@@ -93,6 +81,10 @@ struct Frame {
     context: Option<Rc<Context>>,
     /// How many constraints there were when the solver was last asked before this instruction.
     checked: usize,
+    /// How long the path was when it came to the newest record.
+    segment: usize,
+    /// How long it got behind one of the choices that were left.
+    deepest: usize,
 }
 
 /// A call whose return the path has gone back through, and not yet the call itself.
@@ -130,11 +122,7 @@ impl<'p> Search<'p> {
             early: Vec::new(),
             covered: 0,
             statistics: Statistics::default(),
-            fruitless: 0,
-            patience: FIRST_PATIENCE,
-            jump: FIRST_JUMP,
-            jumped: false,
-            insists: false,
+            restarts: Restarts::new(),
             rebuilds: 0,
         }
     }
@@ -174,13 +162,16 @@ impl<'p> Search<'p> {
                 progress(self.hypothesis.len(), self.longest.len());
             }
             if self.frames.len() == self.hypothesis.len() {
-                if self.fruitless > self.patience {
+                if self.restarts.are_due() {
                     self.jump_back();
                 } else {
                     self.open_frame();
                 }
             }
-            if !self.advance() && !self.retreat() && !self.start_over() {
+            if !self.advance()
+                && !self.retreat()
+                && !self.restarts.start_over(self.statistics.solver_unknown > 0)
+            {
                 break Stop::Exhausted;
             }
         };
@@ -205,7 +196,18 @@ impl<'p> Search<'p> {
             None => 0,
         };
         let context = self.next_context();
-        self.frames.push(Frame { candidates: Vec::new(), next: 0, window, checked, context });
+        let len = self.hypothesis.len();
+        let same = self.frames.last().filter(|frame| frame.window.used == window.used);
+        let segment = same.map_or(len, |frame| frame.segment);
+        self.frames.push(Frame {
+            candidates: Vec::new(),
+            next: 0,
+            window,
+            checked,
+            context,
+            segment,
+            deepest: len,
+        });
         let candidates = self.candidates(window);
         if let Some(frame) = self.frames.last_mut() {
             frame.candidates = candidates;
@@ -246,28 +248,33 @@ impl<'p> Search<'p> {
         while let Some(frame) = self.frames.last_mut() {
             let Some(candidate) = frame.candidates.get(frame.next).cloned() else { return false };
             frame.next += 1;
+            let other_ways = frame.deepest - self.hypothesis.len();
+            if self.restarts.leave_loop(candidate.rounds, other_ways) {
+                continue;
+            }
             let (had_choice, before) = (frame.candidates.len() > 1, frame.window);
             self.statistics.prepended += 1;
             self.statistics.assumed |= candidate.prepared.assumes_top;
-            self.fruitless += 1;
             match self.prepend(&candidate) {
                 Ok(()) => {
                     // A step that the records give was taken: it is left only when it is refuted.
-                    let given = before.used < self.records.len();
+                    let is_inside = before.used < self.records.len();
+                    let given = is_inside && !had_choice;
                     let doubtful = !given && !self.addresses_hold(&candidate);
                     let feasible = if doubtful || !had_choice {
                         Some(!doubtful)
                     } else {
                         self.is_satisfiable(candidate.effort)
                     };
-                    if feasible.is_none() && self.insists && candidate.effort == Effort::Plain {
+                    if feasible.is_none() && self.restarts.insists() && candidate.effort == Effort::Plain {
                         // What is hard to solve comes after what is not.
                         let again = Candidate { effort: Effort::Persistent, ..candidate.clone() };
                         self.frames.last_mut().expect("its frame").candidates.push(again);
                     }
                     // A path on which the solver gives up is left too: no suffix could be made of it, and another
                     // may be easier.
-                    if feasible == Some(false) || feasible.is_none() && !given {
+                    if feasible == Some(false) || feasible.is_none() && !is_inside {
+                        self.restarts.note_refusal();
                         self.hypothesis.pop();
                         self.forget_late();
                         continue;
@@ -276,6 +283,7 @@ impl<'p> Search<'p> {
                     return true;
                 }
                 Err(refusal) => {
+                    self.restarts.note_refusal();
                     self.forget_late();
                     let depth = self.hypothesis.len();
                     tracing::trace!(depth, address = candidate.prepared.address(), ?refusal, "refused");
@@ -312,10 +320,14 @@ impl<'p> Search<'p> {
     /// Takes the oldest instruction back, to try another. False: the search is over.
     fn retreat(&mut self) -> bool {
         self.keep_choices();
-        self.frames.pop();
+        let left = self.frames.pop();
         if self.hypothesis.is_empty() {
             return false;
         }
+        if let (Some(left), Some(frame)) = (left, self.frames.last_mut()) {
+            frame.deepest = frame.deepest.max(left.deepest);
+        }
+        self.restarts.note_refusal();
         self.hypothesis.pop();
         self.taken.pop();
         self.forget_late();
@@ -332,30 +344,13 @@ impl<'p> Search<'p> {
 
     /// Leaves a region that leads nowhere: its first wrong turn lies well after the dead ends it is found by.
     fn jump_back(&mut self) {
-        let to = self.hypothesis.len().saturating_sub(self.jump).max(1);
+        let to = self.hypothesis.len().saturating_sub(self.restarts.jump()).max(1);
         // The oldest instruction's own choices are not listed yet: it is left as the last of those before it.
         self.keep_choices();
         self.hypothesis.pop();
         self.taken.pop();
         while self.hypothesis.len() > to && self.retreat() {}
         *self.statistics.barriers.entry("a region that seemed to lead nowhere").or_default() += 1;
-        self.fruitless = 0;
-        self.jumped = true;
-        self.jump *= 2;
-    }
-
-    /// Begins again with more patience, if something was left for want of it, and more effort, if the solver gave up.
-    /// False: nothing was.
-    fn start_over(&mut self) -> bool {
-        let insists = self.statistics.solver_unknown > 0;
-        if !std::mem::take(&mut self.jumped) && insists == self.insists {
-            return false;
-        }
-        self.insists = insists;
-        self.patience *= 8;
-        self.fruitless = 0;
-        self.jump = FIRST_JUMP;
-        true
     }
 
     fn note_progress(&mut self, candidate: &Candidate) {
@@ -367,11 +362,13 @@ impl<'p> Search<'p> {
         let placed = self.hypothesis.newest_unresolved().map_or(length, |step| step as usize - 1);
         let reached = (candidate.window.used, placed, length);
         if reached > self.best {
+            // Going round a loop is no progress while there are records to come to.
+            if reached.0 > self.best.0 || reached.0 == self.records.len() {
+                self.restarts.note_progress();
+            }
             self.longest.clone_from(&self.taken);
             self.best = reached;
             self.is_on_longest = true;
-            self.fruitless = 0;
-            self.jump = FIRST_JUMP;
         }
         if candidate.window.used > 0 && candidate.window.used == self.records.len() {
             let entered = self.frames.last().is_some_and(|f| f.window.used < self.records.len());

@@ -8,7 +8,8 @@ use crate::program::Program;
 use crate::program::cfg::falls_through;
 use crate::program::code::direct_target;
 use iced_x86::{FlowControl, Instruction};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 use x86::op::BranchKind;
 
 /// The instructions that can run between a record and the next one, by where the older leads to.
@@ -16,7 +17,7 @@ pub(super) struct Reach<'p> {
     program: &'p Program,
     /// The direct branches that leave no record; none, where others leave none either.
     hidden: Option<Vec<BranchKind>>,
-    known: FxHashMap<u64, FxHashSet<u64>>,
+    known: FxHashMap<u64, FxHashMap<u64, u32>>,
 }
 
 /// The branches whose targets the code does not tell.
@@ -33,26 +34,54 @@ impl<'p> Reach<'p> {
         shown.then(|| BranchKind::ALL.into_iter().filter(|kind| !recorded.contains(kind)).collect())
     }
 
-    /// Whether the instruction at `address` can run after a record that leads to `to`, before any other leaves one.
-    pub(super) fn leads(&mut self, to: u64, address: u64) -> bool {
-        let Some(hidden) = &self.hidden else { return true };
+    /// How the instruction at `address` can run after a record that leads to `to`, before any other leaves one.
+    pub(super) fn way(&mut self, to: u64, address: u64) -> Way {
+        let Some(hidden) = &self.hidden else { return Way::Unknown };
         if self.program.instruction_at(to).is_none() {
-            return true;
+            return Way::Unknown;
         }
         let program = self.program;
         let at = |va| program.instruction_at(va);
-        self.known.entry(to).or_insert_with(|| follow(&at, hidden, to)).contains(&address)
+        let distances = self.known.entry(to).or_insert_with(|| follow(&at, hidden, to));
+        distances.get(&address).map_or(Way::None, |&steps| Way::Shortest(steps))
     }
 }
 
-/// All that runs from `start` on through these branches; `at` gives the instruction at an address.
-fn follow(at: &dyn Fn(u64) -> Option<Instruction>, hidden: &[BranchKind], start: u64) -> FxHashSet<u64> {
-    let (mut found, mut work) = (FxHashSet::default(), vec![start]);
-    while let Some(va) = work.pop() {
-        let Some(instruction) = at(va).filter(|_| found.insert(va)) else { continue };
-        work.extend(falls_through(&instruction).then(|| instruction.next_ip()));
+/// What is known of the ways from a record to an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// There is none.
+    None,
+    /// The shortest has so many instructions before it.
+    Shortest(u32),
+    /// Nothing.
+    Unknown,
+}
+
+impl Way {
+    /// The length of the shortest; 0 if it is not known.
+    pub(super) fn steps(self) -> u32 {
+        match self {
+            Way::Shortest(steps) => steps,
+            Way::None | Way::Unknown => 0,
+        }
+    }
+}
+
+/// All that runs from `start` on through these branches, and how many instructions run before it at least; `at` gives the
+/// instruction at an address.
+fn follow(at: &dyn Fn(u64) -> Option<Instruction>, hidden: &[BranchKind], start: u64) -> FxHashMap<u64, u32> {
+    let (mut found, mut work) = (FxHashMap::default(), VecDeque::from([(start, 0)]));
+    while let Some((va, steps)) = work.pop_front() {
+        if found.contains_key(&va) {
+            continue;
+        }
+        let Some(instruction) = at(va) else { continue };
+        found.insert(va, steps);
+        work.extend(falls_through(&instruction).then(|| (instruction.next_ip(), steps + 1)));
         let kind = kind_of(&instruction);
-        work.extend(direct_target(&instruction).filter(|_| kind.is_some_and(|kind| hidden.contains(&kind))));
+        let target = direct_target(&instruction).filter(|_| kind.is_some_and(|kind| hidden.contains(&kind)));
+        work.extend(target.map(|target| (target, steps + 1)));
     }
     found
 }
@@ -80,14 +109,14 @@ mod tests {
         BranchKind::Return,
     ];
 
-    /// Which of these instructions, by number, run from the first on while these kinds leave no record.
-    fn reached(a: &mut CodeAssembler, hidden: &[BranchKind]) -> Vec<usize> {
+    /// Which of these instructions, by number, run from the first on while these kinds leave no record, and after how many.
+    fn reached(a: &mut CodeAssembler, hidden: &[BranchKind]) -> Vec<(usize, u32)> {
         let code = a.assemble(0x1000).expect("code");
         let decoder = iced_x86::Decoder::with_ip(64, &code, 0x1000, 0);
         let all: Vec<Instruction> = decoder.into_iter().collect();
         let at = |va| all.iter().find(|i| i.ip() == va).copied();
         let found = follow(&at, hidden, 0x1000);
-        (0..all.len()).filter(|&n| found.contains(&all[n].ip())).collect()
+        (0..all.len()).filter_map(|n| Some((n, *found.get(&all[n].ip())?))).collect()
     }
 
     #[test]
@@ -103,11 +132,11 @@ mod tests {
         a.set_label(&mut callee)?;
         a.dec(eax)?;
         a.ret()?;
-        assert_eq!(reached(&mut a, &[BranchKind::Conditional]), [0, 1, 2, 4]);
+        assert_eq!(reached(&mut a, &[BranchKind::Conditional]), [(0, 0), (1, 1), (2, 2), (4, 2)]);
         // What is behind the call runs only after a return, which leaves a record.
         let direct = [BranchKind::Conditional, BranchKind::RelativeJump, BranchKind::RelativeCall];
-        assert_eq!(reached(&mut a, &direct), [0, 1, 2, 4, 5, 6]);
-        assert_eq!(reached(&mut a, &[]), [0, 1, 2]);
+        assert_eq!(reached(&mut a, &direct), [(0, 0), (1, 1), (2, 2), (4, 2), (5, 3), (6, 4)]);
+        assert_eq!(reached(&mut a, &[]), [(0, 0), (1, 1), (2, 2)]);
         Ok(())
     }
 
