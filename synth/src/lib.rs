@@ -7,6 +7,7 @@
 //! forward run that proves it), [`flips`] (a core that is damaged by one bit), [`report`] (what people and scripts see), [`synthesis`] (all of it, in order).
 
 pub mod certificate;
+mod core_image;
 pub mod evidence;
 pub mod facts;
 pub mod flips;

@@ -1,6 +1,7 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
+use crate::core_image::CoreImage;
 use crate::evidence::Anchors;
 use crate::flips::{Flips, Turner};
 use crate::origins;
@@ -17,7 +18,6 @@ use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
 use crate::smt::Effort;
 use crate::suffix::{Coverage, Suffix};
 use crate::term::Terms;
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use vmm::elfcore::{AT_SYSINFO_EHDR, Core};
@@ -77,33 +77,6 @@ pub enum Verdict {
     },
 }
 
-/// The core as the search sees it.
-struct CoreImage<'a> {
-    core: &'a Core,
-    anchors: &'a Anchors,
-}
-
-impl Image for CoreImage<'_> {
-    fn bytes(&self, va: u64) -> &[u8] {
-        self.core.bytes(va)
-    }
-    fn is_mapped(&self, va: u64) -> bool {
-        self.core.segment(va).is_some()
-    }
-    fn is_writable(&self, va: u64) -> bool {
-        self.core.segment(va).is_some_and(|s| s.rights.write)
-    }
-    fn regions(&self) -> Vec<Range<u64>> {
-        self.core.segments.iter().map(|s| s.start..s.end).collect()
-    }
-    fn is_shared(&self) -> bool {
-        self.core.had_threads()
-    }
-    fn anchors(&self) -> &Anchors {
-        self.anchors
-    }
-}
-
 /// Synthesizes the longest suffix that can be certified within the limits. Needs [`STACK_BYTES`] of stack.
 /// `progress` is told the present and the longest length from time to time.
 ///
@@ -113,7 +86,7 @@ pub fn synthesize(
     request: &Request<'_>,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Synthesis, CertificateError> {
-    let image = CoreImage { core: request.core, anchors: request.anchors };
+    let image = CoreImage::new(request.core, request.anchors);
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
     let mut search =
@@ -227,7 +200,7 @@ impl Attempts<'_> {
         let (request, cfg, image, records) = (self.request, self.cfg, self.image, self.records);
         let turner = Turner { request, cfg, image, records, deadline: self.deadline };
         turner.explain(self.found, &mut |core, found| {
-            let image = CoreImage { core, anchors: request.anchors };
+            let image = CoreImage::new(core, request.anchors);
             let request = Request { core, ..*request };
             let attempts = Attempts { request: &request, image: &image, found, ..*self };
             Ok(match attempts.certify_longest()? {
@@ -382,8 +355,8 @@ impl Attempts<'_> {
             if hypothesis.prepend(&prepared, *call).is_err() {
                 break;
             }
-            let above = stack.above_frame_at_epilogue(step.address);
-            if above.is_some_and(|above| hypothesis.relate_stack(above).is_err()) {
+            let relation = stack.before_epilogue(step.address);
+            if relation.is_some_and(|relation| hypothesis.relate_stack(&relation).is_err()) {
                 hypothesis.pop();
                 break;
             }

@@ -48,6 +48,8 @@ const MOST_NEAR: u64 = 1024;
 const MOST_AROUND: u64 = 128;
 /// Elements of a table that are looked at.
 const MOST_ELEMENTS: u64 = 1 << 16;
+/// After so many places the clock is looked at.
+const LOOKS: usize = 256;
 
 /// How an address is computed from what is not known.
 enum Shape {
@@ -255,6 +257,8 @@ impl Hypothesis<'_> {
         let replaced = replaced.chunk_by(|a, b| b - a == 1).flat_map(|run| run.iter().step_by(8));
         let is_linked = |va: u64| pointers.places_of(va).any(|at| pointers.contains(at.wrapping_sub(offset)));
         let distance = |va: u64| registers.iter().map(|r| r.abs_diff(va)).min().unwrap_or(u64::MAX);
+        let deadline = self.deadline;
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
         let mut seen = FxHashSet::default();
         let mut found: Vec<_> = registers
             .iter()
@@ -263,11 +267,12 @@ impl Hypothesis<'_> {
             .chain(pointers.values().map(|va| (va, 1)))
             .map(|(base, class)| (base.wrapping_add(offset), class))
             .chain(replaced.map(|&va| (va, 2)))
-            .chain(traces.places_like(self.image()).into_iter().map(|va| (va, 3)))
+            .chain(traces.places_like(self).into_iter().map(|va| (va, 3)))
             .chain(self.image().regions().into_iter().map(|r| ((r.start + (r.end - r.start) / 2) & !15, 4)))
             .filter(|&(va, _)| seen.insert(va))
-            .map_while(|(va, class)| (!self.is_late()).then(|| Some((traces.fit(self, va)?, va, class))))
-            .flatten()
+            .enumerate()
+            .take_while(|(n, _)| n % LOOKS > 0 || !is_late())
+            .filter_map(|(_, (va, class))| Some((traces.fit(self, va)?, va, class)))
             .map(|(told, va, class)| {
                 let told = if told < TELLING { 0 } else { told };
                 let base = va.wrapping_sub(offset);
@@ -283,17 +288,18 @@ impl Hypothesis<'_> {
     /// the first.
     fn places_in_table(&mut self, step: Step, address: Term, table: u64, size: u64) -> Vec<u64> {
         let traces = Traces::of(self, address);
-        let near = (0..MOST_ELEMENTS).map(|n| table.wrapping_add(n.wrapping_mul(size)));
+        let most = if traces.can_tell() { MOST_ELEMENTS } else { 0 };
+        let near = (0..most).map(|n| table.wrapping_add(n.wrapping_mul(size)));
         let near = near.take_while(|&va| self.image().is_mapped(va)).collect::<Vec<_>>();
         // A table may be larger than that.
         let is_element = |va: &u64| match size.cast_signed() {
             ..0 => *va <= table && (table - va).is_multiple_of(size.wrapping_neg()),
             _ => *va >= table && (va - table).is_multiple_of(size),
         };
-        let far = traces.places_like(self.image()).into_iter().filter(is_element);
+        let far = traces.places_like(self).into_iter().filter(is_element);
         let mut telling = Vec::new();
-        for va in near.into_iter().chain(far) {
-            if self.is_late() {
+        for (n, va) in near.into_iter().chain(far).enumerate() {
+            if n % LOOKS == 0 && self.is_late() {
                 return Vec::new();
             }
             if let Some(told) = traces.fit(self, va).filter(|&told| told > 0) {

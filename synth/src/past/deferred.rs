@@ -79,7 +79,8 @@ impl<'i> Hypothesis<'i> {
         let mut emptied =
             Hypothesis::at(Rc::clone(&self.terms), self.image, self.snapshot(0).clone(), self.kernel);
         (emptied.start, emptied.early) = (self.start, early);
-        (emptied.pointers, emptied.deadline) = (self.pointers.clone(), self.deadline);
+        (emptied.pointers, emptied.contents) = (self.pointers.clone(), Rc::clone(&self.contents));
+        emptied.deadline = self.deadline;
         emptied
     }
 

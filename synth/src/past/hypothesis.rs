@@ -1,5 +1,6 @@
 //! A path that ends in the core, grown backwards one instruction at a time, and all that it implies.
 
+use super::contents::Contents;
 use super::deferred::{AccessNumber, Choice, Deferred, Early};
 use super::history::{self, History, Step};
 use super::image::Image;
@@ -9,6 +10,7 @@ use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
 use crate::facts::{self, Contradiction, Facts};
+use crate::program::stack::Relation;
 use crate::smt::{Effort, Witness};
 use crate::term::{Term, Terms};
 use std::rc::Rc;
@@ -103,6 +105,7 @@ pub struct Hypothesis<'i> {
     pub(super) kernel: Kernel,
     /// Found when they are first asked for.
     pub(super) pointers: Option<Rc<Pointers>>,
+    pub(super) contents: Rc<Contents>,
     pub(super) deadline: Option<Instant>,
     /// How many assumptions propagation did not refute at once.
     pub(super) asked: usize,
@@ -141,6 +144,7 @@ impl<'i> Hypothesis<'i> {
             start: 0,
             kernel,
             pointers: None,
+            contents: Rc::default(),
             deadline: None,
             asked: 0,
             witness: Witness::default(),
@@ -273,15 +277,20 @@ impl<'i> Hypothesis<'i> {
         matches!(prepared.effect, Effect::Syscall) && self.calls.len() < self.image.anchors().calls_alone()
     }
 
-    /// Learns that before the oldest step the stack pointer was so many bytes above the frame pointer.
+    /// Learns where the stack pointer was before the oldest step.
     ///
     /// # Errors
     /// When that contradicts the core; then the hypothesis is of no use but to be taken back.
-    pub fn relate_stack(&mut self, above_frame: i64) -> Result<(), Refusal> {
+    pub fn relate_stack(&mut self, relation: &Relation) -> Result<(), Refusal> {
         let terms = Rc::clone(&self.terms);
-        let (stack, frame) = (self.register(Gpr::RSP), self.register(Gpr::RBP));
-        let distance = terms.lit_term(64, above_frame.cast_unsigned());
-        self.facts.equate(&terms, stack, terms.build_bin(Bin::Add, frame, distance))?;
+        let (stack, frame) = (self.register(Gpr::RSP), self.register(relation.frame));
+        let plus = |t, by: i64| terms.build_bin(Bin::Add, t, terms.lit_term(64, by.cast_unsigned()));
+        let mut place = plus(frame, relation.above);
+        if let Some(aligned) = relation.aligned {
+            let mask = terms.lit_term(64, aligned.multiple.wrapping_neg());
+            place = plus(terms.build_bin(Bin::And, place, mask), aligned.offset);
+        }
+        self.facts.equate(&terms, stack, place)?;
         self.settle_deferred()
     }
 

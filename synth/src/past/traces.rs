@@ -2,15 +2,12 @@
 
 use super::history::Step;
 use super::hypothesis::Hypothesis;
-use super::image::Image;
 use super::machine::Access;
 use crate::term::Term;
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
 use x86::domain::Bin;
 
-/// More places with the right content are not looked for.
-const MOST_MATCHES: usize = 4096;
 /// A shorter run of known bytes is found everywhere.
 const SHORTEST_NEEDLE: usize = 4;
 
@@ -44,6 +41,11 @@ impl Traces {
         Traces(traces)
     }
 
+    /// Whether any place can have a byte that speaks for it.
+    pub(super) fn can_tell(&self) -> bool {
+        self.0.iter().any(|trace| trace.bytes.iter().flatten().any(|&byte| byte != 0))
+    }
+
     /// How many bytes that are not zero speak for `va`; `None` if something speaks against it.
     pub(super) fn fit(&self, hypothesis: &mut Hypothesis<'_>, va: u64) -> Option<usize> {
         let mut told = 0;
@@ -54,7 +56,7 @@ impl Traces {
     }
 
     /// Addresses around which the core looks as the accesses left it.
-    pub(super) fn places_like(&self, image: &dyn Image) -> Vec<u64> {
+    pub(super) fn places_like(&self, hypothesis: &Hypothesis<'_>) -> Vec<u64> {
         let known = |t: &Trace| t.bytes.iter().map_while(|&b| b).collect::<Vec<u8>>();
         let needles = self.0.iter().map(|t| (t.distance, known(t)));
         let told = |needle: &[u8]| needle.iter().filter(|&&b| b != 0).count();
@@ -62,11 +64,8 @@ impl Traces {
         let Some((distance, needle)) = telling.max_by_key(|(_, needle)| told(needle)) else {
             return Vec::new();
         };
-        let finder = memchr::memmem::Finder::new(&needle);
-        let places = image.regions().into_iter().flat_map(|region| {
-            finder.find_iter(image.bytes(region.start)).map(move |at| region.start + at as u64)
-        });
-        places.map(|va| va.wrapping_sub(distance)).take(MOST_MATCHES).collect()
+        let places = hypothesis.contents.places(hypothesis.image(), &needle);
+        places.iter().map(|va| va.wrapping_sub(distance)).collect()
     }
 }
 

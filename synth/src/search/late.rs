@@ -64,8 +64,8 @@ impl<'p> Search<'p> {
             let (step, call) = self.taken[n];
             let prepared = self.prepare_again(step);
             hypothesis.prepend(&prepared, call)?;
-            if let Some(above) = self.stack.above_frame_at_epilogue(step.address) {
-                hypothesis.relate_stack(above)?;
+            if let Some(relation) = self.stack.before_epilogue(step.address) {
+                hypothesis.relate_stack(&relation)?;
             }
             hypothesis.choose_again(&choices);
         }

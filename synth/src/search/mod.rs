@@ -309,11 +309,11 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// An epilogue that takes the stack pointer from the frame pointer does not say how deep the stack was; the rest of
+    /// An epilogue that takes the stack pointer from another register does not say how deep the stack was; the rest of
     /// its function does. On refusal the instruction is taken back.
     fn relate_stack(&mut self) -> Result<(), Refusal> {
-        let above = self.stack.above_frame_at_epilogue(self.hypothesis.start());
-        let related = above.map_or(Ok(()), |above| self.hypothesis.relate_stack(above));
+        let relation = self.stack.before_epilogue(self.hypothesis.start());
+        let related = relation.map_or(Ok(()), |relation| self.hypothesis.relate_stack(&relation));
         related.inspect_err(|_| self.hypothesis.pop())
     }
 
