@@ -98,8 +98,10 @@ pub fn synthesize(
     let certificates = request.limits.time.saturating_sub(limits.time);
     let begin = Instant::now();
     let found = search.run(limits, request.interrupter, progress);
-    // One question at the search's end may have taken longer than there was left.
-    let deadline = (begin + request.limits.time).max(Instant::now() + certificates);
+    // One question at the search's end may have taken longer than there was left; and who interrupts it waits for its certificate
+    // alone.
+    let planned = if found.stop == Stop::Interrupted { begin } else { begin + request.limits.time };
+    let deadline = planned.max(Instant::now() + certificates);
     let attempts = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found };
     let verdict = attempts.certify_longest()?;
     let cannot_be = matches!(verdict, Verdict::Infeasible { .. }) || found.is_dead_end();
@@ -149,19 +151,19 @@ impl Attempts<'_> {
         if refuted && !self.request.core.had_parallel_threads() {
             return Ok(Verdict::Infeasible { depth: self.found.path.len() });
         }
-        let path = &self.found.path;
-        let mut best: Option<(Suffix, Certificate)> = None;
-        let mut why = String::from("no instruction before the crash could be found");
-        // What the records cover is the surest; a long path that used only some of them is mostly made up.
-        let sure = if self.found.covered > 0 { self.found.covered } else { SURE };
-        if sure < path.len() {
-            match self.certify_at_most(sure)? {
-                Ok(found) => best = Some(found),
-                Err((_, failure)) => why = failure,
-            }
-        }
+        let (mut suffix, certificate) = match self.longest()? {
+            Ok(best) => best,
+            Err(why) => return Ok(Verdict::Inconclusive { why }),
+        };
+        origins::judge(&mut self.forced_end(suffix.len()), self.request.core, &mut suffix)?;
+        Ok(Verdict::Certified(Box::new(suffix), certificate))
+    }
+
+    /// The longest suffix that a certificate was found for, or why there is none.
+    fn longest(&self) -> Result<Result<(Suffix, Certificate), String>, CertificateError> {
+        let mut best = self.sure()?;
         let mut certified = best.as_ref().map_or(0, |(suffix, _)| suffix.len());
-        let (mut depth, solved) = self.solved_depth(path);
+        let (mut depth, solved) = self.solved_depth(&self.found.path);
         let mut failed = depth + 1;
         while certified < depth && depth < failed && !self.is_over() {
             match self.certify_at_most(depth)? {
@@ -171,12 +173,12 @@ impl Attempts<'_> {
                     }
                     if found.0.len() > certified {
                         certified = found.0.len();
-                        best = Some(found);
+                        best = Ok(found);
                     }
                     depth = between(certified, failed);
                 }
-                Err((next, failure)) => {
-                    why = failure;
+                Err((next, why)) => {
+                    best = best.or(Err(why));
                     failed = depth;
                     depth = match next {
                         // What the solver gives up on begins where no solution was known any more.
@@ -190,9 +192,17 @@ impl Attempts<'_> {
                 break;
             }
         }
-        let Some((mut suffix, certificate)) = best else { return Ok(Verdict::Inconclusive { why }) };
-        origins::judge(&mut self.forced_end(certified), self.request.core, &mut suffix)?;
-        Ok(Verdict::Certified(Box::new(suffix), certificate))
+        Ok(best)
+    }
+
+    /// The suffix of what is surest: of what the records cover, or else of the last steps; a long path that used only some of the
+    /// records is mostly made up, and may take all the time.
+    fn sure(&self) -> Result<Result<(Suffix, Certificate), String>, CertificateError> {
+        let depth = if self.found.covered > 0 { self.found.covered } else { SURE };
+        if depth >= self.found.path.len() || self.is_over() {
+            return Ok(Err("no instruction before the crash could be found".to_owned()));
+        }
+        Ok(self.certify_at_most(depth)?.map_err(|(_, why)| why))
     }
 
     /// The bits that, turned, would explain the core.
@@ -264,6 +274,7 @@ impl Attempts<'_> {
             // Half of what is left, so that what could not be placed does not cost all of it.
             hypothesis
                 .set_deadline(Instant::now() + self.deadline.saturating_duration_since(Instant::now()) / 2);
+            hypothesis.stop_on(self.request.interrupter.clone());
             hypothesis.choose_addresses(0, path.len(), Patience::FINAL);
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
@@ -381,8 +392,8 @@ const STEP: usize = 16;
 /// So many steps are certified first, where the records do not say how many are sure.
 const SURE: usize = 64;
 
-/// What to try between a depth that was certified and one that failed: as many times the one as the other is times it, while
-/// they are far apart.
+/// What to try between a depth that was certified and one that failed: their geometric mean while they are far apart, then the
+/// middle.
 fn between(certified: usize, failed: usize) -> usize {
     let least = certified.max(1);
     if failed / 4 > least { (least * failed).isqrt() } else { certified.midpoint(failed) }

@@ -18,7 +18,7 @@ use crate::engines;
 use crate::images::{self, Guest};
 use crate::skipped;
 
-/// No suffix that these tests ask for is longer.
+/// No suffix that is compared with the truth is longer.
 const INSTRUCTIONS: u64 = 300;
 /// How many branch records are used.
 const RECORDS: usize = 16;
@@ -83,7 +83,12 @@ impl Crashed {
 
     /// Works backwards from the crash.
     fn synthesize(&self, options: &[&str]) -> Synthesized {
-        let mut command = synth_command(&self.recording(), options);
+        self.synthesize_up_to(INSTRUCTIONS, options)
+    }
+
+    /// So many instructions, if it comes that far.
+    fn synthesize_up_to(&self, instructions: u64, options: &[&str]) -> Synthesized {
+        let mut command = synth_command(&self.recording(), instructions, options);
         Synthesized::of(&self.name, &command.arg("-o").arg(self.suffix_file()).output().expect("gretel runs"))
     }
 
@@ -96,14 +101,14 @@ impl Crashed {
     }
 }
 
-fn synth_command(input: &Path, options: &[&str]) -> Command {
+fn synth_command(input: &Path, instructions: u64, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gretel"));
     command
         .arg("synth")
         .arg(input)
         .args(options)
         .arg("--json")
-        .args(["--instructions", &INSTRUCTIONS.to_string()]);
+        .args(["--instructions", &instructions.to_string()]);
     command
 }
 
@@ -173,6 +178,7 @@ fn is_true_where_recorded(crashed: &Crashed) {
         "{name}: {metrics:?} differs within the {covered} covered"
     );
     assert!(measured["uses"]["right"].as_u64() > Some(0), "{name}: no value is the true one: {measured}");
+    assert_eq!(measured["uses"]["wrong"], measured["uses"]["chosen"], "{name}: a wrong value has no mark");
     // A repeated string instruction is one instruction there, and several entries of the path here.
     if synthesized.steps().iter().all(|step| step["iterations"] == 1) {
         assert_eq!(measured["path"]["common"], metrics.common, "{name}: two ways to compare paths differ");
@@ -187,6 +193,28 @@ fn suffixes_are_true_where_recorded_glibc() {
 #[test]
 fn suffixes_are_true_where_recorded_musl() {
     crashed("musl").iter().for_each(is_true_where_recorded);
+}
+
+/// Records of returns and indirect branches alone leave the ways between them open, and are crossed all the same in some crashes.
+#[test]
+fn filtered_records_are_crossed() {
+    let crashed = crashed("glibc");
+    let mut crossed = 0;
+    for crashed in &crashed {
+        let options = ["--records", "16", "--filter", "ret-ind", "--time", "3"];
+        let synthesized = crashed.synthesize_up_to(3000, &options);
+        assert!(synthesized.is_certified(), "{}: {}", crashed.name, synthesized.result);
+        let (coverage, length) = (crashed.suffix().coverage, crashed.suffix().len());
+        tell(&format!("{} with ret-ind: {length} instructions, {coverage:?}", crashed.name));
+        let measured = &synthesized.result["metrics"]["uses"];
+        assert_eq!(measured["wrong"], measured["chosen"], "{}: a wrong value has no mark", crashed.name);
+        crossed += usize::from(coverage.instructions > 0 && coverage.instructions < length);
+    }
+    assert!(
+        crossed * 2 >= crashed.len(),
+        "all records are covered in {crossed} of {} crashes",
+        crashed.len()
+    );
 }
 
 /// Most crashes have a suffix even where no branch was recorded.
@@ -327,7 +355,7 @@ fn cores_of_the_kernel_have_suffixes() {
                 continue;
             };
             let program = guest.program(libc).display().to_string();
-            let mut command = synth_command(&core, &["--exe", &program, "--time", "3"]);
+            let mut command = synth_command(&core, INSTRUCTIONS, &["--exe", &program, "--time", "3"]);
             let synthesized = Synthesized::of(&name, &command.output().expect("gretel runs"));
             assert!(synthesized.is_certified(), "{name}: {}", synthesized.result);
             tell(&format!("{name}, a core of the kernel: {} lines", synthesized.steps().len()));

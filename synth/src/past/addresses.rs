@@ -15,7 +15,6 @@ use crate::term::{Node, Term, Terms};
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::rc::Rc;
-use std::time::Instant;
 use x86::domain::Bin;
 
 /// How hard to look.
@@ -27,13 +26,15 @@ pub struct Patience {
     tries: usize,
     /// How many in all.
     questions: usize,
+    /// One part in so many of the time that is left may be taken.
+    parts: u32,
 }
 
 impl Patience {
     /// At a place that the search may leave for another.
-    pub const SEARCH: Patience = Patience { listed: 1200, tries: 72, questions: 160 };
+    pub const SEARCH: Patience = Patience { listed: 1200, tries: 72, questions: 160, parts: 8 };
     /// Where what is not found shortens the suffix.
-    pub const FINAL: Patience = Patience { listed: 20_000, tries: 600, questions: 4000 };
+    pub const FINAL: Patience = Patience { listed: 20_000, tries: 600, questions: 4000, parts: 2 };
 }
 
 /// Fewer bytes than this are found everywhere.
@@ -66,6 +67,19 @@ impl Hypothesis<'_> {
     /// far as it goes, if no choice was found that suits all. The first `skip` choices for the newest are passed
     /// over, and accesses older than step `upto` are left. Gives the number of the one that was taken for the newest.
     pub fn choose_addresses(&mut self, skip: usize, upto: usize, patience: Patience) -> Option<usize> {
+        let whole = self.until.clone();
+        self.until = whole.part(patience.parts);
+        let chosen = self.choose_newest(skip, upto, patience);
+        if chosen.is_none() && skip == 0 {
+            self.until = whole.part(patience.parts);
+            self.choose_greedily(upto, patience);
+            self.log_what_is_left(upto);
+        }
+        self.until = whole;
+        chosen
+    }
+
+    fn choose_newest(&mut self, skip: usize, upto: usize, patience: Patience) -> Option<usize> {
         let (number, access) = self.newest_unresolved_access(upto)?;
         if skip == 0 {
             // Most of the time the first that fits is the right one.
@@ -75,14 +89,12 @@ impl Hypothesis<'_> {
             }
             self.undo(before);
         }
-        let deadline = self.deadline;
-        self.hurry();
         let mut questions = patience.questions;
         let assumptions =
             self.assumptions(number.step, access).into_iter().take(patience.listed).enumerate().skip(skip);
         let asked = self.asked;
         for (place, (t, value)) in assumptions {
-            if self.asked - asked >= patience.tries || questions == 0 || self.is_late() {
+            if self.asked - asked >= patience.tries || questions == 0 || self.until.is_over() {
                 break;
             }
             let (before, asked) = (self.mark(), self.asked);
@@ -90,24 +102,12 @@ impl Hypothesis<'_> {
             questions = questions.saturating_sub(self.asked - asked);
             if fits {
                 if self.choose(&mut questions, upto, patience) {
-                    self.deadline = deadline;
                     return Some(place);
                 }
                 self.undo(before);
             }
         }
-        self.deadline = deadline;
-        if skip == 0 {
-            self.choose_greedily(upto, patience);
-            self.log_what_is_left(upto);
-        }
         None
-    }
-
-    /// From now on there is half as much time.
-    fn hurry(&mut self) {
-        let now = Instant::now();
-        self.deadline = self.deadline.map(|deadline| now + deadline.saturating_duration_since(now) / 2);
     }
 
     /// Assumes again what another hypothesis of the same path assumed when it was as long as this one is now.
@@ -152,9 +152,10 @@ impl Hypothesis<'_> {
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
         let value = self.facts().resolve(&terms, access.value);
-        let (late, deadline) = (self.is_late(), self.deadline.take());
+        let late = self.until.is_over();
+        let until = std::mem::take(&mut self.until);
         let (step, tries) = (number.step, self.assumptions(number.step, access).len());
-        self.deadline = deadline;
+        self.until = until;
         let instruction = format_args!("{:#x}", self.path[step as usize - 1].address);
         let (address, value) = (terms.show(address), terms.show(value));
         tracing::debug!(step, %instruction, store = access.store, %address, %value, tries, late, "no address was found");
@@ -165,7 +166,7 @@ impl Hypothesis<'_> {
         let Some((number, access)) = self.newest_unresolved_access(upto) else { return true };
         let first = self.asked;
         for (t, value) in self.assumptions(number.step, access).into_iter().take(patience.listed) {
-            if *questions == 0 || self.is_late() {
+            if *questions == 0 || self.until.is_over() {
                 return false;
             }
             if self.asked - first >= patience.tries {
@@ -192,7 +193,7 @@ impl Hypothesis<'_> {
             let listed = self.assumptions(number.step, access).into_iter().take(patience.listed);
             let fits = listed.into_iter().any(|(t, value)| {
                 let asked = self.asked;
-                let may = questions > 0 && asked - first < patience.tries && !self.is_late();
+                let may = questions > 0 && asked - first < patience.tries && !self.until.is_over();
                 let fits = may && self.choose_for(number, t, value);
                 questions = questions.saturating_sub(self.asked - asked);
                 fits
@@ -207,7 +208,7 @@ impl Hypothesis<'_> {
     /// What could be assumed so that the access has an address, the likeliest first: the address itself, or a part
     /// of what it is computed from.
     fn assumptions(&mut self, step: Step, access: Access) -> Vec<(Term, u64)> {
-        if self.is_late() {
+        if self.until.is_over() {
             return Vec::new();
         }
         let terms = Rc::clone(self.terms());
@@ -257,8 +258,7 @@ impl Hypothesis<'_> {
         let replaced = replaced.chunk_by(|a, b| b - a == 1).flat_map(|run| run.iter().step_by(8));
         let is_linked = |va: u64| pointers.places_of(va).any(|at| pointers.contains(at.wrapping_sub(offset)));
         let distance = |va: u64| registers.iter().map(|r| r.abs_diff(va)).min().unwrap_or(u64::MAX);
-        let deadline = self.deadline;
-        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let until = self.until.clone();
         let mut seen = FxHashSet::default();
         let mut found: Vec<_> = registers
             .iter()
@@ -271,7 +271,7 @@ impl Hypothesis<'_> {
             .chain(self.image().regions().into_iter().map(|r| ((r.start + (r.end - r.start) / 2) & !15, 4)))
             .filter(|&(va, _)| seen.insert(va))
             .enumerate()
-            .take_while(|(n, _)| n % LOOKS > 0 || !is_late())
+            .take_while(|(n, _)| n % LOOKS > 0 || !until.is_over())
             .filter_map(|(_, (va, class))| Some((traces.fit(self, va)?, va, class)))
             .map(|(told, va, class)| {
                 let told = if told < TELLING { 0 } else { told };
@@ -299,7 +299,7 @@ impl Hypothesis<'_> {
         let far = traces.places_like(self).into_iter().filter(is_element);
         let mut telling = Vec::new();
         for (n, va) in near.into_iter().chain(far).enumerate() {
-            if n % LOOKS == 0 && self.is_late() {
+            if n % LOOKS == 0 && self.until.is_over() {
                 return Vec::new();
             }
             if let Some(told) = traces.fit(self, va).filter(|&told| told > 0) {

@@ -8,6 +8,7 @@ use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::Term;
 use std::rc::Rc;
 use std::time::Instant;
+use vmm::engine::Interrupter;
 
 /// An access whose address is not known yet.
 #[derive(Clone, Copy)]
@@ -80,7 +81,7 @@ impl<'i> Hypothesis<'i> {
             Hypothesis::at(Rc::clone(&self.terms), self.image, self.snapshot(0).clone(), self.kernel);
         (emptied.start, emptied.early) = (self.start, early);
         (emptied.pointers, emptied.contents) = (self.pointers.clone(), Rc::clone(&self.contents));
-        emptied.deadline = self.deadline;
+        emptied.until = self.until.clone();
         emptied
     }
 
@@ -134,12 +135,12 @@ impl<'i> Hypothesis<'i> {
 
     /// Nothing is chosen after this time.
     pub fn set_deadline(&mut self, deadline: Instant) {
-        self.deadline = Some(deadline);
+        self.until = std::mem::take(&mut self.until).with_deadline(deadline);
     }
 
-    /// Whether the time is over.
-    pub(super) fn is_late(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    /// Nothing is chosen while this is raised.
+    pub fn stop_on(&mut self, interrupter: Interrupter) {
+        self.until = std::mem::take(&mut self.until).with_interrupter(interrupter);
     }
 
     /// Assumes that `t` was `value`; false, and nothing is assumed, if that contradicts the core.

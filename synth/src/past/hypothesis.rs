@@ -9,12 +9,12 @@ use super::machine::Access;
 use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
+use super::until::Until;
 use crate::facts::{self, Contradiction, Facts};
 use crate::program::stack::Relation;
 use crate::smt::{Effort, Witness};
 use crate::term::{Term, Terms};
 use std::rc::Rc;
-use std::time::Instant;
 use x86::domain::Bin;
 use x86::op::Gpr;
 use x86::state::State;
@@ -106,7 +106,8 @@ pub struct Hypothesis<'i> {
     /// Found when they are first asked for.
     pub(super) pointers: Option<Rc<Pointers>>,
     pub(super) contents: Rc<Contents>,
-    pub(super) deadline: Option<Instant>,
+    /// How long addresses are looked for.
+    pub(super) until: Until,
     /// How many assumptions propagation did not refute at once.
     pub(super) asked: usize,
     pub(super) witness: Witness,
@@ -145,7 +146,7 @@ impl<'i> Hypothesis<'i> {
             kernel,
             pointers: None,
             contents: Rc::default(),
-            deadline: None,
+            until: Until::default(),
             asked: 0,
             witness: Witness::default(),
         }

@@ -144,6 +144,7 @@ impl<'p> Search<'p> {
     ) -> Found {
         let deadline = Instant::now() + limits.time;
         self.hypothesis.set_deadline(deadline);
+        self.hypothesis.stop_on(interrupter.clone());
         let stop = loop {
             if self.hypothesis.len() >= limits.instructions {
                 break Stop::Instructions;
@@ -257,7 +258,7 @@ impl<'p> Search<'p> {
             self.statistics.assumed |= candidate.prepared.assumes_top;
             match self.prepend(&candidate) {
                 Ok(()) => {
-                    // A step that the records give was taken: it is left only when it is refuted.
+                    // A step that the records alone give was taken: it is left only when it is refuted.
                     let is_inside = before.used < self.records.len();
                     let given = is_inside && !had_choice;
                     let doubtful = !given && !self.addresses_hold(&candidate);
@@ -381,7 +382,7 @@ impl<'p> Search<'p> {
     /// Whether every access that lies well behind has an address, or could be given one. An address that the
     /// program computed from what it still had would have been found by now.
     fn addresses_hold(&mut self, candidate: &Candidate) -> bool {
-        // Inside the records nothing was chosen, so the wait of what lies there begins at their end.
+        // What the records alone give was not chosen, so the wait of what lies there begins at their end.
         if self.hypothesis.lost_a_pointer() {
             *self.statistics.barriers.entry("a pointer that lies nowhere any more").or_default() += 1;
             return false;

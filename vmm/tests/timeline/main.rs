@@ -49,9 +49,9 @@ fn at_call(process: &Process) -> bool {
     code[..5] == [0xb8, 110, 0, 0, 0]
 }
 
-/// Prints what a checkpoint of 100 MB costs. `cargo test -p vmm --test timeline -- --ignored --nocapture pause`
+/// Prints what a checkpoint of 100 MB costs.
 #[test]
-#[ignore = "prints a measurement"]
+#[ignore = "a measurement: cargo test -p vmm --test timeline -- --ignored --nocapture pause"]
 fn pause_of_100_megabytes() {
     let Some(program) = compiled("large", LARGE, &[]) else { return };
     for kind in engines() {

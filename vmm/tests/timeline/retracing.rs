@@ -118,9 +118,9 @@ fn a_process_that_dies_has_its_branches_and_the_others_go_on() {
     }
 }
 
-/// Prints what the near past costs and saves. `cargo test -p vmm --test timeline -- --ignored --nocapture cost_of`
+/// Prints what the near past costs and saves.
 #[test]
-#[ignore = "prints a measurement"]
+#[ignore = "a measurement: cargo test -p vmm --test timeline -- --ignored --nocapture cost_of"]
 fn cost_of_the_near_past() {
     let Some(program) = compiled("crash", CRASH, &[]) else { return };
     for kind in engines() {
