@@ -26,7 +26,7 @@ Examples:
   gretel ls rec /var/lib/recordings
   gretel ls --json | jq -r '.recordings[] | select(.end == \"killed\") | .dir'
 
-Folders in the folder are looked at, those in them are not. Times are UTC. In JSON, `end` is exited, killed, interrupted,
+Folders in the folder are looked at, those in them are not. Times are UTC. In JSON, `end` is exited, killed, interrupted, \
 stopped, incomplete (the recorder was killed), recording (it is at work) or unreadable, of which `why` tells more.")]
 pub(crate) struct Args {
     /// Folders of recordings, or recordings (default: the current directory)

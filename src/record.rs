@@ -49,20 +49,20 @@ Examples:
   gretel record --strict --json summary.json -o rec -- ./prog
   gretel record --attach-on-crash 'gretel core $1' -o rec -- ./prog
 
-Ctrl-C and other signals are the program's, as they would be without gretel. Three of SIGINT, SIGTERM and
-SIGHUP, each within a second of the one before, end the recording in order, for a program that ignores them. What was
+Ctrl-C and other signals are the program's, as they would be without gretel. Three of SIGINT, SIGTERM and \
+SIGHUP, each within a second of the one before, end the recording in order, for a program that ignores them. What was \
 recorded replays up to its last event; so it does when gretel is killed, but for the last tenth of a second.
 
-With --flight, the oldest parts of journal and checkpoints are removed as new ones are written, so that both together
-have no more than SIZE bytes; what is left begins with a checkpoint and replays from there. It is more while one input
-is larger than an eighth of SIZE, or a checkpoint larger than a quarter. SIGUSR1 to gretel keeps the window as it is then, as
+With --flight, the oldest parts of journal and checkpoints are removed as new ones are written, so that both together \
+have no more than SIZE bytes; what is left begins with a checkpoint and replays from there. It is more while one input \
+is larger than an eighth of SIZE, or a checkpoint larger than a quarter. SIGUSR1 to gretel keeps the window as it is then, as \
 a recording of its own, DIR/kept-1, and the recording goes on; --keep-on names another signal for that.
 
-The program, its libraries and other files that it maps are kept once for all recordings on a file system, by their
-content: as hard links to a store, which is $GRETEL_STORE, else gretel/files in $XDG_DATA_HOME (~/.local/share), else
+The program, its libraries and other files that it maps are kept once for all recordings on a file system, by their \
+content: as hard links to a store, which is $GRETEL_STORE, else gretel/files in $XDG_DATA_HOME (~/.local/share), else \
 .gretel-files beside DIR. Each recording is whole without the store; `gretel ls` shows what it shares, `gretel rm` removes both.
 
-A recording holds all that the program read, its environment and its memory: its files are made with mode 0600 or 0400.
+A recording holds all that the program read, its environment and its memory: its files are made with mode 0600 or 0400. \
 Treat it as a secret.")]
 pub(crate) struct Args {
     /// The recording's folder: new, or empty (default: gretel-PROG-N here)

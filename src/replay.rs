@@ -44,7 +44,7 @@ Examples:
   gretel replay rec --to 120+5000         and 5,000 instructions later
   gretel replay rec --checkpoint-every 1  write checkpoints, so that --to takes less time
 
---to begins at the nearest checkpoint that `record` or `replay` wrote. The recording of a flight recorder begins at its
+--to begins at the nearest checkpoint that `record` or `replay` wrote. The recording of a flight recorder begins at its \
 window's first event.
 
 A recording whose end is missing or damaged is replayed up to there, and the exit code is 123.")]

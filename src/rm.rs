@@ -23,7 +23,7 @@ Examples:
   gretel rm --older 7d /var/recordings those there that ended more than a week ago
   gretel rm --all                      all recordings here
 
-With --all, --older and --keep, a recording that cannot be removed is told and left. One that is named is a failure: exit
+With --all, --older and --keep, a recording that cannot be removed is told and left. One that is named is a failure: exit \
 code 120 if it is being recorded or has other things in its folder, 123 if it is no recording, 125 if files cannot be removed.")]
 pub(crate) struct Args {
     /// Recordings; with --all, --older or --keep, folders of them (default: the current directory)

@@ -30,8 +30,8 @@ Examples:
   gretel bench record --engine soft --rounds 1 -- ./prog input.txt
   gretel bench record --stdin names -- busybox sort
 
-What this host does not have is listed with the reason, and not measured. The journal is written
-with all but the first two. Peak memory is the most that a process has resident, taken in a round
+What this host does not have is listed with the reason, and not measured. The journal is written \
+with all but the first two. Peak memory is the most that a process has resident, taken in a round \
 of its own; under KVM the program's memory is mapped twice and counts twice.
 
 Exit codes:

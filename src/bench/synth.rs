@@ -29,8 +29,8 @@ Examples:
 
 A value is unmarked when it is wrong and the suffix does not say that it was chosen: each is a bug of gretel's.
 
-Debugging fidelity is 1 where the suffix is what happened, 1/2 where it is another way to the same crash, 0 where there is
-none; efficiency is what a replay takes, in place of the execution itself, by what synthesis takes; utility is their product
+Debugging fidelity is 1 where the suffix is what happened, 1/2 where it is another way to the same crash, 0 where there is \
+none; efficiency is what a replay takes, in place of the execution itself, by what synthesis takes; utility is their product \
 (Zamfir's thesis, 3.2). They are means over the crashes.
 
 Exit codes:

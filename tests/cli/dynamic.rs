@@ -152,3 +152,38 @@ fn a_program_whose_linker_is_missing_is_refused() {
     assert!(refused.err.contains("no-linker is not an ELF program"), "{}", refused.err);
     assert!(!place.path("rec").exists(), "nothing is left behind");
 }
+
+/// Asks for the processor's name among instructions that are rare where there are constants: by the unwind tables alone it is code.
+const NAMES: &str = r#"
+#include <string.h>
+__attribute__((noinline)) void name(char *to) {
+    unsigned a = 0, b, c, d;
+    __asm__ volatile("cld; std; cld; fninit; emms; sfence; lfence; cpuid; sfence; lfence; emms; fninit"
+        : "+a"(a), "=b"(b), "=c"(c), "=d"(d));
+    memcpy(to, &a, 4); memcpy(to + 4, &b, 4); memcpy(to + 8, &d, 4); memcpy(to + 12, &c, 4);
+}
+"#;
+
+#[test]
+fn a_library_sees_the_processor_that_the_program_sees() {
+    let place = Place::new();
+    let Some(()) = link(&place, "libnames.so", &["-shared", "-fPIC", "-s"], NAMES) else { return };
+    let source = r#"
+        #include <stdio.h>
+        void name(char *);
+        int main(void) { char it[16]; name(it); fwrite(it, 16, 1, stdout); }
+    "#;
+    let Some(()) = link(&place, "asks", &["-L.", "-lnames", "-Wl,-rpath,$ORIGIN"], source) else { return };
+    let said: Vec<Vec<u8>> = engines()
+        .into_iter()
+        .map(|engine| {
+            let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./asks"]);
+            assert_eq!(recorded.code, 0, "{}", recorded.err);
+            for replayer in engines() {
+                place.replay(engine, replayer);
+            }
+            recorded.out
+        })
+        .collect();
+    assert!(said.iter().all(|name| *name == said[0] && name.len() == 16), "{said:?}");
+}

@@ -9,6 +9,8 @@ use crate::position::Offset;
 use crate::ram::Virt;
 use crate::signal::Arrived;
 use lbr::crumb::Counts;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
 use x86::state::Regs;
 
@@ -226,10 +228,17 @@ pub enum GateError {
         event: u64,
     },
     /// The journal cannot be written.
-    #[error("cannot write the journal {path}: {error} (what was recorded before stays usable)")]
+    #[error("cannot write the journal {} from offset {offset:#x} on: {error}; what was recorded before stays usable{}",
+        path.display(), if has_no_room(error) {
+            "; free some space there, or bound the recording with --flight SIZE or --disk SIZE"
+        } else {
+            ""
+        })]
     Write {
         /// The file.
-        path: String,
+        path: PathBuf,
+        /// How many bytes it has.
+        offset: u64,
         /// Why not.
         error: std::io::Error,
     },
@@ -239,4 +248,8 @@ pub enum GateError {
     /// The journal cannot be read.
     #[error("{0}")]
     Read(String),
+}
+
+fn has_no_room(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }

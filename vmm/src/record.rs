@@ -77,12 +77,12 @@ struct Shared {
     digests: Cell<u64>,
     /// The recording has ended behind so many events, and the program goes on without.
     full_at: Cell<Option<u64>>,
-    path: String,
 }
 
 impl Shared {
     fn failed(&self, error: io::Error) -> GateError {
-        GateError::Write { path: self.path.clone(), error }
+        let (path, offset) = self.writer.place();
+        GateError::Write { path, offset, error }
     }
 
     /// Journals a record of an event, and keeps it for the near past.
@@ -297,8 +297,7 @@ pub fn record(
     let recent = RefCell::new(Recent::new(near_past));
     let room = disk.map(|bytes| Room::new(bytes, recording, &writer));
     let (events, digests, full_at) = (Cell::new(0), Cell::new(0), Cell::new(None));
-    let shared =
-        Rc::new(Shared { writer, recent, events, digests, full_at, path: path.display().to_string() });
+    let shared = Rc::new(Shared { writer, recent, events, digests, full_at });
     let gate = RecordingGate {
         shared: Rc::clone(&shared),
         crumbs,

@@ -2,8 +2,8 @@
 //! damaged is taken as not there.
 
 use super::{ENDIAN, Sections};
+use crate::memory::tables::{covered, union};
 use crate::ram::Virt;
-use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use object::elf;
 use object::read::elf::{SectionHeader, Sym};
 use std::ops::Range;
@@ -62,29 +62,5 @@ type Sym64 = elf::Sym64<object::LittleEndian>;
 fn unwind_entries(sections: &Sections<'_>, file: &[u8], bias: u64) -> Vec<Range<Virt>> {
     let Some((_, section)) = sections.section_by_name(ENDIAN, b".eh_frame") else { return Vec::new() };
     let Ok(bytes) = section.data(ENDIAN, file) else { return Vec::new() };
-    let tables = EhFrame::new(bytes, LittleEndian);
-    let bases = BaseAddresses::default().set_eh_frame(section.sh_addr(ENDIAN));
-    let mut entries = tables.entries(&bases);
-    let mut bodies = Vec::new();
-    while let Ok(Some(entry)) = entries.next() {
-        let CieOrFde::Fde(partial) = entry else { continue };
-        let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else { continue };
-        let start = entry.initial_address().wrapping_add(bias);
-        bodies.extend(start.checked_add(entry.len()).map(|end| start..end));
-    }
-    bodies
-}
-
-/// The same addresses as ranges in order, no two of which touch.
-fn union(mut ranges: Vec<Range<Virt>>) -> Vec<Range<Virt>> {
-    ranges.retain(|range| !range.is_empty());
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut union: Vec<Range<Virt>> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match union.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => union.push(range),
-        }
-    }
-    union
+    covered(bytes, section.sh_addr(ENDIAN), bias)
 }

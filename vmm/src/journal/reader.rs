@@ -218,7 +218,7 @@ impl Reader {
                 Ok(()) => return Ok(()),
                 Err(error) => error.to_string(),
             },
-            Ok(None) => "there is no end record, the recorder was killed".to_owned(),
+            Ok(None) => "there is no end record: the recorder was killed, or could not write".to_owned(),
             Err(why) => why,
         };
         let size = self.input.get_ref().metadata().map_err(|error| self.io(error))?.len();

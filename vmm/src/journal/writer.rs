@@ -137,6 +137,13 @@ impl Writer {
         self.filing.borrow().written() + waiting as u64 + if begins_anew { 0 } else { pending.written }
     }
 
+    /// The file that is written, and how many bytes it has.
+    #[must_use]
+    pub fn place(&self) -> (PathBuf, u64) {
+        let pending = self.shared.lock();
+        (pending.path.clone(), pending.written)
+    }
+
     /// Adds a record to the event that is going on.
     ///
     /// # Errors

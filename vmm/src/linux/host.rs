@@ -266,16 +266,6 @@ pub(super) fn clock(clock: i32) -> (i64, [u64; 2]) {
     (value, time)
 }
 
-/// getrusage: the bytes of the `struct rusage`.
-pub(super) fn rusage(who: i32) -> Result<Vec<u8>, i64> {
-    let mut bytes = vec![0; size_of::<libc::rusage>()];
-    // SAFETY: the kernel writes one `struct rusage`.
-    let result = unsafe {
-        raw(libc::SYS_getrusage, [super::word(i64::from(who)), pointer(bytes.as_mut_ptr()), 0, 0, 0, 0])
-    };
-    if result < 0 { Err(result) } else { Ok(bytes) }
-}
-
 /// Where a write to a regular file begins: at `offset`, its position, or its end. EINVAL for another kind of file.
 pub(super) fn position_in_regular(file: RawFd, offset: Option<i64>) -> i64 {
     // SAFETY: all zero is a `struct stat`.

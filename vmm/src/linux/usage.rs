@@ -3,10 +3,10 @@
 //! All of it counts as user time. A call that the host serves while its caller is alone counts, too, however long it waits there.
 
 use super::time::{NANOSECONDS, show};
-use super::{Guest, Kernel, Served, errno, host};
+use super::{Guest, Kernel, Served, errno};
 use crate::failure::ProcessError;
 use crate::gate::Time;
-use crate::ram::Virt;
+use crate::ram::{PAGE, Virt};
 
 /// Clock ticks a second, as `times` counts (USER_HZ).
 const TICKS: u64 = 100;
@@ -54,12 +54,29 @@ pub(super) fn getrusage(kernel: &mut Kernel, guest: &mut Guest<'_>, who: i32, at
         libc::RUSAGE_THREAD => kernel.tasks.current().cpu,
         _ => return errno(libc::EINVAL),
     };
-    let bytes = guest.input_bytes(&mut || host::rusage(who))?;
+    let resident = if who == libc::RUSAGE_CHILDREN { 0 } else { resident(guest) };
+    // Which pages are in memory is what this run came to.
+    let bytes = guest.input_bytes(&mut || Ok(with_most_memory(resident)))?;
     guest.write(at, &with_time(bytes, time))?;
     Ok(0)
 }
 
-/// A `struct rusage` with so many nanoseconds of processor time; memory and the rest are what the host says of gretel.
+/// How many bytes of the running process are in memory.
+fn resident(guest: &Guest<'_>) -> u64 {
+    let (space, ram) = (guest.space(), guest.memory.ram());
+    let pages = space.mappings().iter().map(|(start, it)| space.resident(ram, &(start..it.end)).len() as u64);
+    pages.sum::<u64>() * PAGE
+}
+
+/// A `struct rusage` with so many bytes of memory at most, and zeroes. The peak is not kept: it is what there is now.
+fn with_most_memory(bytes: u64) -> Vec<u8> {
+    let mut usage = vec![0; size_of::<libc::rusage>()];
+    let field = std::mem::offset_of!(libc::rusage, ru_maxrss);
+    usage[field..field + 8].copy_from_slice(&(bytes / 1024).to_le_bytes());
+    usage
+}
+
+/// The same `struct rusage` with so many nanoseconds of processor time.
 pub(super) fn with_time(mut bytes: Vec<u8>, time: u64) -> Vec<u8> {
     bytes.resize(size_of::<libc::rusage>(), 0);
     let words = [time / NANOSECONDS, time % NANOSECONDS / 1000, 0, 0];

@@ -2,15 +2,15 @@
 //!
 //! [`vma`] says what is mapped where, [`space`] which of it is resident in which frame, [`access`] is how the personality
 //! reads and writes it, [`object`] is memory that several spaces share, [`sharing`] what a space knows of it, [`held`] what a
-//! core has to look at, [`digest`] its content as one number. [`growth`] is the heap and the stack. [`layout`] says where things go. [`sites`] finds the
-//! instructions that read the machine (CPUID, RDTSC; [`rewritten`] says which) and rewrites them when a page becomes
-//! executable; [`ordinary`] is its
-//! judgement of what looks like code.
+//! core has to look at, [`digest`] its content as one number. [`growth`] is the heap and the stack. [`layout`] says where things go.
+//! `code` rewrites the instructions that read the machine (CPUID, RDTSC; [`rewritten`] says which) when a page becomes executable:
+//! [`sites`] finds them, [`tables`] says what is certainly code, and [`ordinary`] judges the rest.
 //!
 //! Example: `mmap` of 1 MiB adds one entry to the [`vma::Mappings`] and touches no page; the first store there is a page fault,
 //! [`space::AddressSpace::touch`] makes the 64 pages around it resident, and the store is tried again.
 
 pub mod access;
+mod code;
 mod digest;
 mod forced;
 mod fork;
@@ -24,6 +24,7 @@ mod sharing;
 pub mod sites;
 pub mod space;
 pub(crate) mod stored;
+pub(crate) mod tables;
 pub mod vma;
 
 use crate::plain::plain;

@@ -6,15 +6,12 @@
 //! execution.
 
 use super::layout::{self, PAGE_BYTES, PAGES_PER_FAULT};
-use super::sites::{Known, Sites};
+use super::sites::Sites;
 use super::vma::{Attributes, Backing, Mapping, Mappings, page_of};
 use super::{MappingInfo, Rights};
 use crate::ram::paging::{self, PageTables, PagingError};
-use crate::ram::{Memory, OutOfFrames, PAGE, Phys, Ram, StalePage, Virt};
+use crate::ram::{Memory, OutOfFrames, PAGE, Phys, Ram, Virt};
 use std::ops::Range;
-
-/// What is larger is not searched for instructions.
-const LARGEST_CODE: u64 = 1 << 30;
 
 /// One program's memory.
 pub struct AddressSpace {
@@ -162,7 +159,7 @@ impl AddressSpace {
         self.unmap(memory, &range)?;
         self.mappings.insert(range.start, Mapping { end: range.end, rights, backing, attributes });
         if rights.execute {
-            self.rewrite(memory, range, Known::default())?;
+            self.rewrite_by_tables(memory, range)?;
         }
         Ok(())
     }
@@ -202,7 +199,7 @@ impl AddressSpace {
         }
         memory.invalidate(stale);
         for part in becomes_code {
-            self.rewrite(memory, part, Known::default())?;
+            self.rewrite_by_tables(memory, part)?;
         }
         Ok(())
     }
@@ -399,55 +396,6 @@ impl AddressSpace {
     /// The resident pages of `range` and their frames, in address order.
     pub(crate) fn resident(&self, ram: &Ram, range: &Range<Virt>) -> Vec<(Virt, Phys)> {
         self.tables.mapped(ram, range.start, range.end).map(|(page, mapping)| (page, mapping.frame)).collect()
-    }
-
-    /// Rewrites the machine reads in `range`, which is executable.
-    pub fn rewrite(
-        &mut self,
-        memory: &mut Memory,
-        range: Range<Virt>,
-        known: Known<'_>,
-    ) -> Result<(), SpaceError> {
-        // What others see as well is left as it is.
-        if self.mappings.find(range.start).is_some_and(|(_, mapping)| mapping.backing.is_shared()) {
-            return Ok(());
-        }
-        let Some(code) = self.code(memory, &range) else { return Ok(()) };
-        let mut stale = Vec::new();
-        for address in self.sites.add(range.start, &code, known) {
-            for page in [page_of(address), page_of(address + 1)] {
-                let Some(mut frame) = self.frame(memory.ram(), page) else { continue };
-                if memory.frames().owners(frame) > 1 {
-                    let rights = self.mappings.find(page).map(|(_, mapping)| mapping.rights);
-                    self.unshare(memory, page, frame, rights.unwrap_or_default())?;
-                    frame = self.frame(memory.ram(), page).unwrap_or(frame);
-                }
-                self.sites.hide(page, memory.ram_mut().frame_mut(frame));
-                stale.push(StalePage { page, frame });
-            }
-        }
-        memory.invalidate(stale);
-        Ok(())
-    }
-
-    /// The bytes of `range`, if a file or a resident page holds any of them: zeroes hold no instruction to
-    /// rewrite. No code fills a range that is larger than memory.
-    fn code(&self, memory: &Memory, range: &Range<Virt>) -> Option<Vec<u8>> {
-        if range.end - range.start > LARGEST_CODE {
-            return None;
-        }
-        let file = self
-            .mappings
-            .find(range.start)
-            .is_some_and(|(_, found)| matches!(found.backing, Backing::File(..)));
-        if !file && self.tables.mapped(memory.ram(), range.start, range.end).next().is_none() {
-            return None;
-        }
-        let mut code = vec![0; usize::try_from(range.end - range.start).ok()?];
-        for (page, bytes) in (range.start..).step_by(PAGE_BYTES).zip(code.chunks_mut(PAGE_BYTES)) {
-            self.copy_page(memory, page, bytes);
-        }
-        Some(code)
     }
 
     /// Copies from inside one page, resident or not, with the rewritten instructions as the guest sees them.

@@ -131,6 +131,9 @@ fn processor_time_is_counted_while_the_program_runs() {
             TRY(getrusage(RUSAGE_SELF, &usage));
             SAY("%d %d\n", usage.ru_utime.tv_sec * 1000000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec > 20000, times(&tms) > 0 && tms.tms_utime + tms.tms_stime > 1);
             TRY(getrusage(5, &usage));
+            volatile char *large = malloc(40 << 20); for (int i = 0; i < 40 << 20; i += 4096) large[i] = 1;
+            TRY(getrusage(RUSAGE_SELF, &usage));
+            SAY("%d\n", usage.ru_maxrss >= 40 << 10 && usage.ru_maxrss < 800 << 10);
             // The limit of processor time: SIGXCPU, and a child that has had too much.
             if (fork() == 0) { struct rlimit one = { 1, 60 }; setrlimit(RLIMIT_CPU, &one); for (;;); }
             int status; wait(&status);

@@ -1,0 +1,89 @@
+//! Code that is mapped, or becomes executable: the instructions in it that read the machine are rewritten.
+
+use super::layout::PAGE_BYTES;
+use super::sites::Known;
+use super::space::{AddressSpace, SpaceError};
+use super::tables;
+use super::vma::{Backing, Mapping, page_of};
+use crate::ram::{Memory, StalePage, Virt};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What is larger is not searched for instructions.
+const LARGEST_CODE: u64 = 1 << 30;
+
+impl AddressSpace {
+    /// Rewrites the machine reads in `range`, which has become executable, by what the tables of its file say.
+    pub(super) fn rewrite_by_tables(
+        &mut self,
+        memory: &mut Memory,
+        range: Range<Virt>,
+    ) -> Result<(), SpaceError> {
+        let bodies = self.start_of_file(range.start).map(|(base, bytes)| tables::bodies(&bytes, base));
+        let mut bodies = bodies.unwrap_or_default();
+        // Where an instruction begins is known from the start of a function on.
+        bodies.retain(|body| body.start >= range.start);
+        self.rewrite(memory, range, Known { functions: &[], bodies: &bodies })
+    }
+
+    /// Where the start of the file is mapped that is mapped at `address`, and its bytes from there on.
+    fn start_of_file(&self, address: Virt) -> Option<(Virt, Arc<Vec<u8>>)> {
+        let Backing::File(file, _) = &self.mappings.find(address)?.1.backing else { return None };
+        let begins = |(start, mapping): (Virt, &Mapping)| match &mapping.backing {
+            Backing::File(found, 0) if found.file_offset == 0 && found.name == file.name => {
+                Some((start, Arc::clone(&found.bytes)))
+            }
+            _ => None,
+        };
+        self.mappings.iter().take_while(|(start, _)| *start <= address).filter_map(begins).last()
+    }
+
+    /// Rewrites the machine reads in `range`, which is executable.
+    pub fn rewrite(
+        &mut self,
+        memory: &mut Memory,
+        range: Range<Virt>,
+        known: Known<'_>,
+    ) -> Result<(), SpaceError> {
+        // What others see as well is left as it is.
+        if self.mappings.find(range.start).is_some_and(|(_, mapping)| mapping.backing.is_shared()) {
+            return Ok(());
+        }
+        let Some(code) = self.code(memory, &range) else { return Ok(()) };
+        let mut stale = Vec::new();
+        for address in self.sites.add(range.start, &code, known) {
+            for page in [page_of(address), page_of(address + 1)] {
+                let Some(mut frame) = self.frame(memory.ram(), page) else { continue };
+                if memory.frames().owners(frame) > 1 {
+                    let rights = self.mappings.find(page).map(|(_, mapping)| mapping.rights);
+                    self.unshare(memory, page, frame, rights.unwrap_or_default())?;
+                    frame = self.frame(memory.ram(), page).unwrap_or(frame);
+                }
+                self.sites.hide(page, memory.ram_mut().frame_mut(frame));
+                stale.push(StalePage { page, frame });
+            }
+        }
+        memory.invalidate(stale);
+        Ok(())
+    }
+
+    /// The bytes of `range`, if a file or a resident page holds any of them: zeroes hold no instruction to
+    /// rewrite. No code fills a range that is larger than memory.
+    fn code(&self, memory: &Memory, range: &Range<Virt>) -> Option<Vec<u8>> {
+        if range.end - range.start > LARGEST_CODE {
+            return None;
+        }
+        let file = self
+            .mappings
+            .find(range.start)
+            .is_some_and(|(_, found)| matches!(found.backing, Backing::File(..)));
+        if !file && self.tables.mapped(memory.ram(), range.start, range.end).next().is_none() {
+            return None;
+        }
+        let mut code = vec![0; usize::try_from(range.end - range.start).ok()?];
+        for (page, bytes) in (range.start..).step_by(PAGE_BYTES).zip(code.chunks_mut(PAGE_BYTES)) {
+            self.copy_page(memory, page, bytes);
+        }
+        Some(code)
+    }
+}
