@@ -9,6 +9,7 @@ use crate::output::print;
 use ::synth::certificate::Certificate;
 use ::synth::evidence::Anchors;
 use ::synth::flips::{Flip, Flips};
+use ::synth::fuel::UNITS_A_SECOND;
 use ::synth::program::Program;
 use ::synth::report::Listing;
 use ::synth::report::metrics::{self, Metrics};
@@ -68,9 +69,12 @@ pub(crate) struct Args {
     /// Stop at this many instructions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     instructions: usize,
-    /// Take about this time, search and certificate together
-    #[arg(long, value_name = "SECONDS", default_value = "9", value_parser = seconds)]
-    time: Duration,
+    /// Do so much work, search and certificate together: about so many seconds of a processor, and the same on every machine
+    #[arg(long, value_name = "N", default_value = "9", value_parser = fuel)]
+    fuel: u64,
+    /// Stop after this time, whatever was found by then: what comes out depends on the machine
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    time: Option<Duration>,
     /// Certify on the software CPU alone, even where KVM can be used
     #[arg(long)]
     no_kvm: bool,
@@ -126,6 +130,19 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "give seconds, such as 9 or 0.5, a year at most".to_owned())
 }
 
+/// Work, in units of [`::synth::fuel`].
+pub(crate) fn fuel(text: &str) -> Result<u64, String> {
+    let span = seconds(text).map_err(|_| "give a number, such as 9 or 0.5".to_owned())?;
+    let microseconds = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+    Ok(microseconds.saturating_mul(UNITS_A_SECOND / 1_000_000))
+}
+
+/// Work as [`fuel`] reads it.
+#[expect(clippy::cast_precision_loss, reason = "it is shown, and not computed with")]
+fn seconds_of(units: u64) -> f64 {
+    units as f64 / UNITS_A_SECOND as f64
+}
+
 /// What [`seconds`] takes at most.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
@@ -146,7 +163,7 @@ pub(crate) fn deep(work: impl FnOnce() -> Outcome + Send) -> Outcome {
 }
 
 fn run_deep(args: &Args) -> Outcome {
-    let limits = Limits { instructions: args.instructions, time: args.time };
+    let limits = Limits { instructions: args.instructions, fuel: args.fuel, time: args.time };
     let opened = core_file::open(&args.input, args.exe.as_deref())?;
     let of_core = |why: &str| format!("{}: {why}", opened.core.path.display());
     core_file::warn_of_damage(&opened.core);
@@ -258,8 +275,8 @@ fn progress() -> impl FnMut(usize, usize) {
 }
 
 fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> Outcome {
-    let Synthesis { verdict, flips, searched, stop, statistics } = synthesis;
-    let search = Searched { searched, stop, statistics: &statistics, flips: flips.as_ref() };
+    let Synthesis { verdict, flips, searched, stop, statistics, fuel } = synthesis;
+    let search = Searched { searched, stop, statistics: &statistics, flips: flips.as_ref(), fuel };
     match verdict {
         Verdict::Certified(suffix, certificate) => {
             if let Some(path) = &args.output {
@@ -299,6 +316,8 @@ struct Searched<'a> {
     statistics: &'a Statistics,
     /// The bits that would explain the core, if it found that it cannot be.
     flips: Option<&'a Flips>,
+    /// All the work, in units of [`::synth::fuel`].
+    fuel: u64,
 }
 
 fn show(
@@ -360,6 +379,7 @@ fn without_suffix(args: &Args, verdict: &str, why: &str, search: Searched<'_>) -
 fn stop_text(stop: Stop) -> &'static str {
     match stop {
         Stop::Instructions => "the search came as far back as --instructions allows",
+        Stop::Fuel => "the fuel of --fuel is used up",
         Stop::Time => "the time of --time is over",
         Stop::Interrupted => "the search was interrupted",
         Stop::Exhausted => "every way further back was tried",
@@ -407,10 +427,11 @@ fn flips_json(Flips { explain, tried, all }: &Flips) -> serde_json::Value {
     json!({ "explain": explain, "tried": tried, "all": all })
 }
 
-fn search_json(Searched { searched, stop, statistics, flips }: Searched<'_>) -> serde_json::Value {
+fn search_json(Searched { searched, stop, statistics, flips, fuel }: Searched<'_>) -> serde_json::Value {
     json!({
         "searched": searched,
         "stopped": stop_text(stop),
+        "fuel": seconds_of(fuel),
         "instructions_tried": statistics.prepended,
         "refuted_by_propagation": statistics.refuted,
         "solver_questions": statistics.solver_calls,

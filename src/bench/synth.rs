@@ -24,7 +24,7 @@ use vmm::interrupt;
 #[command(after_long_help = "\
 Examples:
   gretel bench synth crashes/
-  gretel bench synth --records 0,32,32:ret-ind --time 20 gretel-prog-1 gretel-prog-2
+  gretel bench synth --records 0,32,32:ret-ind --fuel 20 gretel-prog-1 gretel-prog-2
   gretel bench synth --json crashes/ > reach.json
 
 A value is unmarked when it is wrong and the suffix does not say that it was chosen: each is a bug of gretel's.
@@ -49,9 +49,9 @@ pub(crate) struct Args {
         default_value = "0,0+counts,16,32,32+counts,32:no-jcc,32:ret-ind,32:ret-ind+counts"
     )]
     records: Vec<Evidence>,
-    /// What one synthesis may take
-    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = crate::synth::seconds)]
-    time: std::time::Duration,
+    /// The work that one synthesis may do, as `gretel synth` counts it
+    #[arg(long, value_name = "N", default_value = "20", value_parser = crate::synth::seconds)]
+    fuel: std::time::Duration,
     /// So many instructions back are enough
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     instructions: usize,
@@ -259,7 +259,7 @@ fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["synth", "--json", "--records", &evidence.records.to_string()]);
     command.args(["--crumbs", &evidence.crumbs]);
-    command.args(["--time", &args.time.as_secs_f64().to_string()]);
+    command.args(["--fuel", &args.fuel.as_secs_f64().to_string()]);
     command.args(["--instructions", &args.instructions.to_string()]);
     command.args(evidence.filter.iter().flat_map(|filter| ["--filter", filter]));
     let messages = file.with_extension("messages");

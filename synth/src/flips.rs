@@ -6,16 +6,15 @@
 //! against the core so changed. Several bits may explain a core: these are possibilities, ordered by how far they reach.
 
 use crate::evidence::Anchors;
+use crate::fuel::{UNITS_A_SECOND, Until};
 use crate::past::hypothesis::Kernel;
 use crate::past::image::Image;
 use crate::program::cfg::Cfg;
-use crate::search::{Found, Limits, Records, Search, Stop};
+use crate::search::{Found, Records, Search, Stop};
 use crate::synthesis::Request;
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
-use std::time::{Duration, Instant};
 use vmm::elfcore::Core;
-use vmm::engine::Interrupter;
 use x86::op::Gpr;
 
 /// A place in a core.
@@ -71,8 +70,8 @@ impl Display for Bit {
 
 /// A bit explains a core if the search comes so many instructions further with it turned.
 const FURTHER: usize = 16;
-/// The search for one bit may take no longer.
-const TIME_OF_ONE: Duration = Duration::from_millis(250);
+/// The search for one bit may take no more fuel.
+const FUEL_OF_ONE: u64 = UNITS_A_SECOND / 4;
 /// So many are certified at most.
 const MOST: usize = 8;
 
@@ -143,8 +142,8 @@ pub(crate) struct Turner<'a> {
     pub(crate) cfg: &'a Cfg<'a>,
     pub(crate) image: &'a dyn Image,
     pub(crate) records: &'a Records,
-    /// Nothing is begun after this time.
-    pub(crate) deadline: Instant,
+    /// Nothing is begun when this is over.
+    pub(crate) until: Until,
 }
 
 impl Turner<'_> {
@@ -159,10 +158,7 @@ impl Turner<'_> {
         let mut flips = Flips { all: bits.len(), ..Flips::default() };
         let goal = refuted.path.len() + FURTHER;
         for bit in bits {
-            if Instant::now() >= self.deadline
-                || self.request.interrupter.is_raised()
-                || flips.explain.len() == MOST
-            {
+            if self.until.is_over() || flips.explain.len() == MOST {
                 break;
             }
             flips.tried += 1;
@@ -193,9 +189,8 @@ impl Turner<'_> {
         }
         let image = Turned { image: self.image, changed };
         let kernel = Kernel::of(self.request.core);
-        let search = Search::new(self.request.program, self.cfg, &image, &state, self.records, kernel);
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let limits = Limits { instructions: goal, time: left.min(TIME_OF_ONE) };
-        search.run(limits, &Interrupter::new(), &mut |_, _| ())
+        let fuel = self.until.fuel();
+        let search = Search::new(self.request.program, self.cfg, &image, &state, self.records, kernel, fuel);
+        search.run(goal, &self.until.at_most(FUEL_OF_ONE), &mut |_, _| ())
     }
 }

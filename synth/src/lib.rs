@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`program`] (the executable: instructions, symbols, who can come before whom), [`term`]
 //! (values), [`facts`] (what is known, propagated both ways), [`smt`] (the solver on what propagation leaves
-//! over), [`past`] (a path and what it implies), [`search`] (which paths are tried, in which order),
+//! over), [`fuel`] (how much work all this may be), [`past`] (a path and what it implies), [`search`] (which paths are tried, in which order),
 //! [`realize`] (values for all that is still unknown), [`origins`] (which of them were forced), [`suffix`] (the result as data), [`certificate`] (the
 //! forward run that proves it), [`flips`] (a core that is damaged by one bit), [`report`] (what people and scripts see), [`synthesis`] (all of it, in order).
 
@@ -11,6 +11,7 @@ mod core_image;
 pub mod evidence;
 pub mod facts;
 pub mod flips;
+pub mod fuel;
 pub mod origins;
 pub mod past;
 pub mod program;

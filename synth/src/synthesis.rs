@@ -4,9 +4,10 @@ use crate::certificate::{self, Certificate, CertificateError, Difference};
 use crate::core_image::CoreImage;
 use crate::evidence::Anchors;
 use crate::flips::{Flips, Turner};
+use crate::fuel::{Fuel, UNITS_A_SECOND, Until};
 use crate::origins;
 use crate::past::addresses::Patience;
-use crate::past::deferred::{Choice, Early};
+use crate::past::deferred::Early;
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
@@ -59,6 +60,8 @@ pub struct Synthesis {
     pub stop: Stop,
     /// What the search did.
     pub statistics: Statistics,
+    /// The work that it took, in units of [`crate::fuel`].
+    pub fuel: u64,
 }
 
 /// Three verdicts, never blurred.
@@ -89,20 +92,23 @@ pub fn synthesize(
     let image = CoreImage::new(request.core, request.anchors);
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
-    let mut search =
-        Search::new(request.program, &cfg, &image, &request.core.state, &records, Kernel::of(request.core));
+    let fuel = Fuel::default();
+    let deadline = request.limits.time.map(|time| Instant::now() + time);
+    let until = Until::new(&fuel, request.limits.fuel)
+        .with_deadline(deadline)
+        .with_interrupter(request.interrupter.clone());
+    let kernel = Kernel::of(request.core);
+    let mut search = Search::new(request.program, &cfg, &image, &request.core.state, &records, kernel, &fuel);
     if request.core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
         search = search.with_partial_map();
     }
-    let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
-    let certificates = request.limits.time.saturating_sub(limits.time);
-    let begin = Instant::now();
-    let found = search.run(limits, request.interrupter, progress);
-    // One question at the search's end may have taken longer than there was left; and who interrupts it waits for its certificate
-    // alone.
-    let planned = if found.stop == Stop::Interrupted { begin } else { begin + request.limits.time };
-    let deadline = planned.max(Instant::now() + certificates);
-    let attempts = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found };
+    let found = search.run(request.limits.instructions, &search_share(request, &until), progress);
+    if found.stop == Stop::Interrupted {
+        // It stays raised for the certificates only if somebody asks again.
+        let _asked = request.interrupter.take();
+    }
+    let until = certificate_share(request, &until, found.stop);
+    let attempts = Attempts { request, until, image: &image, cfg: &cfg, records: &records, found: &found };
     let verdict = attempts.certify_longest()?;
     let cannot_be = matches!(verdict, Verdict::Infeasible { .. }) || found.is_dead_end();
     let flips = if cannot_be { Some(attempts.flips()?) } else { None };
@@ -112,7 +118,28 @@ pub fn synthesize(
         searched: found.path.len(),
         stop: found.stop,
         statistics: found.statistics,
+        fuel: fuel.burnt(),
     })
+}
+
+/// What of the fuel and of the time is the search's.
+fn search_share(request: &Request<'_>, until: &Until) -> Until {
+    let [search, whole] = SEARCH_SHARE;
+    let time = request.limits.time.map(|time| Instant::now() + time * search / whole);
+    until.share(search.into(), whole.into()).with_deadline(time)
+}
+
+/// What is left for the certificates: their share at least, since one question at the search's end may have taken more than there
+/// was; and who interrupted the search waits for them alone.
+fn certificate_share(request: &Request<'_>, until: &Until, stop: Stop) -> Until {
+    let [search, whole] = SEARCH_SHARE;
+    let (fuel, rest) = (request.limits.fuel, whole - search);
+    let share = fuel / u64::from(whole) * u64::from(rest);
+    let until = if stop == Stop::Interrupted { until.at_most(share) } else { until.at_least(share) };
+    let time = request.limits.time.map(|time| Instant::now() + time * rest / whole);
+    // What the search did not use is theirs, too.
+    let later = time.into_iter().chain(until.deadline()).max();
+    until.with_deadline(if stop == Stop::Interrupted { time } else { later })
 }
 
 /// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
@@ -128,8 +155,8 @@ fn runs_unknown_code(request: &Request<'_>) -> bool {
 /// The search for the longest part of a path that a certificate holds for.
 struct Attempts<'a> {
     request: &'a Request<'a>,
-    /// Nothing is begun after this time.
-    deadline: Instant,
+    /// Nothing is begun when this is over.
+    until: Until,
     image: &'a dyn Image,
     cfg: &'a Cfg<'a>,
     records: &'a Records,
@@ -208,11 +235,12 @@ impl Attempts<'_> {
     /// The bits that, turned, would explain the core.
     fn flips(&self) -> Result<Flips, CertificateError> {
         let (request, cfg, image, records) = (self.request, self.cfg, self.image, self.records);
-        let turner = Turner { request, cfg, image, records, deadline: self.deadline };
+        let turner = Turner { request, cfg, image, records, until: self.until.clone() };
         turner.explain(self.found, &mut |core, found| {
             let image = CoreImage::new(core, request.anchors);
             let request = Request { core, ..*request };
-            let attempts = Attempts { request: &request, image: &image, found, ..*self };
+            let until = self.until.clone();
+            let attempts = Attempts { request: &request, image: &image, found, until, ..*self };
             Ok(match attempts.certify_longest()? {
                 Verdict::Certified(suffix, _) => suffix.len(),
                 Verdict::Infeasible { .. } | Verdict::Inconclusive { .. } => 0,
@@ -222,7 +250,7 @@ impl Attempts<'_> {
 
     /// Whether nothing more is to be begun.
     fn is_over(&self) -> bool {
-        Instant::now() >= self.deadline || self.request.interrupter.is_raised()
+        self.until.is_over()
     }
 
     /// Certifies the newest `depth` steps, or those of them whose addresses are known; else says how many to try next.
@@ -254,7 +282,7 @@ impl Attempts<'_> {
         if self.found.statistics.solver_unknown == 0 {
             return (path.len(), 0);
         }
-        let (_, solved) = self.rebuild(path, &self.found.choices, &self.found.early);
+        let (_, solved) = self.rebuild(path, &self.found.early);
         (if solved * 4 >= path.len() * 3 { solved } else { path.len() }, solved)
     }
 
@@ -268,14 +296,11 @@ impl Attempts<'_> {
         path: &[(PathStep, Option<u64>)],
         choose: bool,
     ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
-        let choices = if choose { &self.found.choices[..] } else { &[] };
-        let (mut hypothesis, _) = self.rebuild(path, choices, &self.found.early);
+        let (mut hypothesis, _) = self.rebuild(path, &self.found.early);
         if choose {
             // Half of what is left, so that what could not be placed does not cost all of it.
-            hypothesis
-                .set_deadline(Instant::now() + self.deadline.saturating_duration_since(Instant::now()) / 2);
-            hypothesis.stop_on(self.request.interrupter.clone());
-            hypothesis.choose_addresses(0, path.len(), Patience::FINAL);
+            hypothesis.stop_at(self.until.share(1, 2));
+            hypothesis.choose_addresses(&(1..path.len() + 1), Patience::FINAL);
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
         if depth == 0 {
@@ -291,6 +316,7 @@ impl Attempts<'_> {
             Ok(suffix) => suffix,
             Err(error) => return Ok(Err((depth, Failure::Unrealizable(error)))),
         };
+        self.until.fuel().burn(FUEL_OF_A_CERTIFICATE + suffix.len() as u64 * FUEL_OF_A_CERTIFIED_STEP);
         let verdict = certificate::certify(&certificate::Request {
             core: self.request.core,
             suffix: &suffix,
@@ -312,18 +338,18 @@ impl Attempts<'_> {
     /// The hypothesis of those of the newest `certified` steps that are forced, without any store whose address they do not tell.
     fn forced_end(&self, certified: usize) -> Hypothesis<'_> {
         let path = &self.found.path[..certified];
-        let deadline = Instant::now() + self.request.limits.time.mul_f64(JUDGE_SHARE);
+        let until = Until::new(self.until.fuel(), self.request.limits.fuel / JUDGE_SHARE);
         // Other processors may have stored at any moment.
         let mut steps = match self.request.core.had_parallel_threads() {
             true => 0,
-            false => self.search().forced(path, &self.early_on(certified), deadline),
+            false => self.search().forced(path, &self.early_on(certified), &until),
         };
         loop {
             while (1..certified).contains(&steps) && path[steps - 1].0.address == path[steps].0.address {
                 // The iterations of a repeated string instruction are one.
                 steps -= 1;
             }
-            let (hypothesis, _) = self.rebuild(&path[..steps], &[], &self.early_on(steps));
+            let (hypothesis, _) = self.rebuild(&path[..steps], &self.early_on(steps));
             let known =
                 hypothesis.newest_unresolved_store().map_or(hypothesis.len(), |step| step as usize - 1);
             if known == steps {
@@ -336,23 +362,20 @@ impl Attempts<'_> {
     /// A search that has found nothing yet.
     fn search(&self) -> Search<'_> {
         let core = self.request.core;
-        Search::new(self.request.program, self.cfg, self.image, &core.state, self.records, Kernel::of(core))
+        let (kernel, fuel) = (Kernel::of(core), self.until.fuel());
+        Search::new(self.request.program, self.cfg, self.image, &core.state, self.records, kernel, fuel)
     }
 
     /// The addresses that the newest `depth` steps tell.
     fn early_on(&self, depth: usize) -> Vec<Early> {
-        self.found.early.iter().copied().filter(|early| (1..=depth).contains(&early.since)).collect()
+        let tell = |early: &Early| !early.assumed && (1..=depth).contains(&early.since);
+        self.found.early.iter().copied().filter(tell).collect()
     }
 
-    /// The hypothesis of these steps alone, with these choices: what older steps taught is not used. And for how many of the
+    /// The hypothesis of these steps alone: what older steps taught is not used beside `early`. And for how many of the
     /// steps, if it was looked for, it has a solution.
-    fn rebuild(
-        &self,
-        path: &[(PathStep, Option<u64>)],
-        choices: &[Choice],
-        early: &[Early],
-    ) -> (Hypothesis<'_>, usize) {
-        let terms = Rc::new(Terms::new());
+    fn rebuild(&self, path: &[(PathStep, Option<u64>)], early: &[Early]) -> (Hypothesis<'_>, usize) {
+        let terms = Rc::new(Terms::with_fuel(self.until.fuel().clone()));
         let (core, kernel) = (&self.request.core.state, Kernel::of(self.request.core));
         let hypothesis = Hypothesis::new(Rc::clone(&terms), self.image, core, kernel);
         let mut hypothesis = hypothesis.emptied(early.to_vec());
@@ -380,7 +403,6 @@ impl Attempts<'_> {
             {
                 (solved, place) = (n, hypothesis.facts().constraints());
             }
-            hypothesis.choose_again(choices);
         }
         (hypothesis, solved)
     }
@@ -399,11 +421,16 @@ fn between(certified: usize, failed: usize) -> usize {
     if failed / 4 > least { (least * failed).isqrt() } else { certified.midpoint(failed) }
 }
 
-/// This much of the time is for the search, the rest for the certificate.
-const SEARCH_SHARE: f64 = 0.75;
+/// So many parts of so many are for the search, the rest for the certificate.
+const SEARCH_SHARE: [u32; 2] = [3, 4];
 
-/// This much of the time beside it is for finding out what of it is forced.
-const JUDGE_SHARE: f64 = 0.1;
+/// One part in so many, beside it, is for finding out what of it is forced.
+const JUDGE_SHARE: u64 = 10;
+
+/// What it takes to have two engines ready for a certificate.
+const FUEL_OF_A_CERTIFICATE: u64 = UNITS_A_SECOND / 20;
+/// What it takes to run one instruction on each, and to compare.
+const FUEL_OF_A_CERTIFIED_STEP: u64 = 100;
 
 /// How long a suffix may run natively: it is thousands of instructions, so this is for one that runs wild.
 const NATIVE_TIME: Duration = Duration::from_secs(2);

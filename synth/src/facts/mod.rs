@@ -280,6 +280,7 @@ impl Facts {
                 _ => terms.operands(t, |o| todo.push(o)),
             }
         }
+        terms.fuel().burn(seen.len() as u64);
         found
     }
 
@@ -296,6 +297,7 @@ impl Facts {
             }
             terms.operands(t, |o| todo.push(o));
         }
+        terms.fuel().burn(seen.len() as u64);
         false
     }
 }

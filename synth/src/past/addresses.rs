@@ -6,7 +6,7 @@
 //! there ([`Traces`]); a pointer was loaded from memory, as a rule, so its value still lies there
 //! ([`super::pointers`]); an index was small.
 
-use super::deferred::Choice;
+use super::deferred::AccessNumber;
 use super::history::Step;
 use super::hypothesis::Hypothesis;
 use super::machine::Access;
@@ -14,6 +14,7 @@ use super::traces::Traces;
 use crate::term::{Node, Term, Terms};
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
+use std::ops::Range;
 use std::rc::Rc;
 use x86::domain::Bin;
 
@@ -26,8 +27,8 @@ pub struct Patience {
     tries: usize,
     /// How many in all.
     questions: usize,
-    /// One part in so many of the time that is left may be taken.
-    parts: u32,
+    /// One part in so many of the fuel that is left may be taken.
+    parts: u64,
 }
 
 impl Patience {
@@ -49,8 +50,24 @@ const MOST_NEAR: u64 = 1024;
 const MOST_AROUND: u64 = 128;
 /// Elements of a table that are looked at.
 const MOST_ELEMENTS: u64 = 1 << 16;
+/// So many of the unknowns of an address are tried with small numbers, below this; after so many places.
+const MOST_VARIABLES: usize = 3;
+const SMALL: u64 = 16;
+const BEFORE_SMALL: usize = 64;
 /// After so many places the clock is looked at.
 const LOOKS: usize = 256;
+
+/// Nothing is mapped below this.
+const SMALLEST_POINTER: u64 = 1 << 16;
+
+/// Which access gets an address before the others.
+#[derive(Clone, Copy)]
+enum Order {
+    /// The one from whose suffix all others are older.
+    NewestFirst,
+    /// The newest of those whose addresses no other one loaded: where pointers were followed, the first of them tells the others.
+    RootsFirst,
+}
 
 /// How an address is computed from what is not known.
 enum Shape {
@@ -63,67 +80,35 @@ enum Shape {
 }
 
 impl Hypothesis<'_> {
-    /// Chooses addresses for the accesses of the path that have none, the newest first, until all have one; or as
-    /// far as it goes, if no choice was found that suits all. The first `skip` choices for the newest are passed
-    /// over, and accesses older than step `upto` are left. Gives the number of the one that was taken for the newest.
-    pub fn choose_addresses(&mut self, skip: usize, upto: usize, patience: Patience) -> Option<usize> {
-        let whole = self.until.clone();
-        self.until = whole.part(patience.parts);
-        let chosen = self.choose_newest(skip, upto, patience);
-        if chosen.is_none() && skip == 0 {
-            self.until = whole.part(patience.parts);
-            self.choose_greedily(upto, patience);
-            self.log_what_is_left(upto);
+    /// Chooses addresses for the accesses of these steps that have none, the newest first; as far as it goes, if no choice was
+    /// found that suits all. Whether one was.
+    pub fn choose_addresses(&mut self, steps: &Range<usize>, patience: Patience) -> bool {
+        if self.try_addresses(steps, patience) {
+            return true;
         }
+        let whole = self.until.clone();
+        self.until = whole.share(1, patience.parts);
+        self.choose_greedily(steps, Order::NewestFirst, patience);
+        self.log_what_is_left(steps);
         self.until = whole;
-        chosen
+        false
     }
 
-    fn choose_newest(&mut self, skip: usize, upto: usize, patience: Patience) -> Option<usize> {
-        let (number, access) = self.newest_unresolved_access(upto)?;
-        if skip == 0 {
-            // Most of the time the first that fits is the right one.
-            let before = self.mark();
-            if self.choose_greedily(upto, patience) {
-                return Some(0);
-            }
-            self.undo(before);
-        }
-        let mut questions = patience.questions;
-        let assumptions =
-            self.assumptions(number.step, access).into_iter().take(patience.listed).enumerate().skip(skip);
-        let asked = self.asked;
-        for (place, (t, value)) in assumptions {
-            if self.asked - asked >= patience.tries || questions == 0 || self.until.is_over() {
-                break;
-            }
-            let (before, asked) = (self.mark(), self.asked);
-            let fits = self.choose_for(number, t, value);
-            questions = questions.saturating_sub(self.asked - asked);
-            if fits {
-                if self.choose(&mut questions, upto, patience) {
-                    return Some(place);
-                }
+    /// Chooses addresses; where none suit all, nothing is assumed.
+    pub fn try_addresses(&mut self, steps: &Range<usize>, patience: Patience) -> bool {
+        let (whole, before) = (self.until.clone(), self.mark());
+        self.until = whole.share(1, patience.parts);
+        // Most of the time the first that fits is the right one.
+        let mut found = false;
+        for order in [Order::RootsFirst, Order::NewestFirst] {
+            found = found || self.choose_greedily(steps, order, patience);
+            if !found {
                 self.undo(before);
             }
         }
-        None
-    }
-
-    /// Assumes again what another hypothesis of the same path assumed when it was as long as this one is now.
-    pub fn choose_again(&mut self, choices: &[Choice]) {
-        let now = self.len();
-        for choice in choices.iter().filter(|c| c.at == now) {
-            if let Some(access) = self.unresolved(choice.access) {
-                let terms = Rc::clone(self.terms());
-                let address = self.facts().resolve(&terms, access.address);
-                let subject = match self.shape_of(address) {
-                    Shape::Computed { from } => from,
-                    Shape::Pointer { .. } | Shape::Element { .. } => address,
-                };
-                self.choose_for(choice.access, subject, choice.value);
-            }
-        }
+        let found = found || self.choose(&mut { patience.questions }, steps, patience);
+        self.until = whole;
+        found
     }
 
     /// Whether the oldest step found or left a pointer at an address that is not known, and no word of memory is that pointer
@@ -144,17 +129,17 @@ impl Hypothesis<'_> {
         })
     }
 
-    fn log_what_is_left(&mut self, upto: usize) {
+    fn log_what_is_left(&mut self, steps: &Range<usize>) {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
-        let Some((number, access)) = self.newest_unresolved_access(upto) else { return };
+        let Some((AccessNumber { step, .. }, access)) = self.newest_unresolved_in(steps) else { return };
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
         let value = self.facts().resolve(&terms, access.value);
         let late = self.until.is_over();
         let until = std::mem::take(&mut self.until);
-        let (step, tries) = (number.step, self.assumptions(number.step, access).len());
+        let tries = self.assumptions(step, access).len();
         self.until = until;
         let instruction = format_args!("{:#x}", self.path[step as usize - 1].address);
         let (address, value) = (terms.show(address), terms.show(value));
@@ -162,10 +147,10 @@ impl Hypothesis<'_> {
     }
 
     /// Chooses with backtracking; false, and nothing is assumed, if nothing suits or the questions run out.
-    fn choose(&mut self, questions: &mut usize, upto: usize, patience: Patience) -> bool {
-        let Some((number, access)) = self.newest_unresolved_access(upto) else { return true };
+    fn choose(&mut self, questions: &mut usize, steps: &Range<usize>, patience: Patience) -> bool {
+        let Some((number, access)) = self.newest_unresolved_in(steps) else { return true };
         let first = self.asked;
-        for (t, value) in self.assumptions(number.step, access).into_iter().take(patience.listed) {
+        for assumption in self.assumptions(number.step, access).into_iter().take(patience.listed) {
             if *questions == 0 || self.until.is_over() {
                 return false;
             }
@@ -173,10 +158,10 @@ impl Hypothesis<'_> {
                 break;
             }
             let (before, asked) = (self.mark(), self.asked);
-            let fits = self.choose_for(number, t, value);
+            let fits = self.choose_for(number, access.address, assumption);
             *questions = questions.saturating_sub(self.asked - asked);
             if fits {
-                if self.choose(questions, upto, patience) {
+                if self.choose(questions, steps, patience) {
                     return true;
                 }
                 self.undo(before);
@@ -186,15 +171,15 @@ impl Hypothesis<'_> {
     }
 
     /// Chooses the first that fits for each; whether all have an address then.
-    fn choose_greedily(&mut self, upto: usize, patience: Patience) -> bool {
+    fn choose_greedily(&mut self, steps: &Range<usize>, order: Order, patience: Patience) -> bool {
         let mut questions = patience.questions;
-        while let Some((number, access)) = self.newest_unresolved_access(upto) {
+        while let Some((number, access)) = self.next_to_place(steps, order) {
             let first = self.asked;
             let listed = self.assumptions(number.step, access).into_iter().take(patience.listed);
-            let fits = listed.into_iter().any(|(t, value)| {
+            let fits = listed.into_iter().any(|assumption| {
                 let asked = self.asked;
                 let may = questions > 0 && asked - first < patience.tries && !self.until.is_over();
-                let fits = may && self.choose_for(number, t, value);
+                let fits = may && self.choose_for(number, access.address, assumption);
                 questions = questions.saturating_sub(self.asked - asked);
                 fits
             });
@@ -203,6 +188,36 @@ impl Hypothesis<'_> {
             }
         }
         true
+    }
+
+    /// The access of these steps that gets an address next, if one has none.
+    fn next_to_place(&mut self, steps: &Range<usize>, order: Order) -> Option<(AccessNumber, Access)> {
+        let newest = self.newest_unresolved_in(steps);
+        match order {
+            Order::NewestFirst => newest,
+            Order::RootsFirst => self.newest_root_in(steps).or(newest),
+        }
+    }
+
+    /// The newest access whose address hangs on nothing that another one loaded before.
+    fn newest_root_in(&mut self, steps: &Range<usize>) -> Option<(AccessNumber, Access)> {
+        let terms = Rc::clone(self.terms());
+        let mut unresolved = self.numbered_unresolved();
+        unresolved.retain(|(number, _)| steps.contains(&(number.step as usize)));
+        // From the oldest on: what has been loaded by then.
+        unresolved.sort_by_key(|(number, _)| Reverse(number.step));
+        let (mut loaded, mut root) = (FxHashSet::default(), None);
+        for (number, access) in unresolved {
+            let address = self.facts.resolve(&terms, access.address);
+            if self.facts.variables_of(&terms, address).iter().all(|var| !loaded.contains(var)) {
+                root = Some((number, access));
+            }
+            if !access.store {
+                let value = self.facts.resolve(&terms, access.value);
+                loaded.extend(self.facts.variables_of(&terms, value));
+            }
+        }
+        root
     }
 
     /// What could be assumed so that the access has an address, the likeliest first: the address itself, or a part
@@ -217,10 +232,21 @@ impl Hypothesis<'_> {
             Shape::Pointer { offset } => self.places_of_pointer(step, address, offset),
             Shape::Element { table, size } => self.places_in_table(step, address, table, size),
             Shape::Computed { from } => {
-                return COUNTS.into_iter().chain(0..64).map(|value| (from, value)).collect();
+                let numbers = COUNTS.into_iter().chain(0..64);
+                let pointers = if terms.width(from) == 64 { self.likely_pointers(step) } else { Vec::new() };
+                return numbers.chain(pointers).map(|value| (from, value)).collect();
             }
         };
-        places.into_iter().map(|va| (address, va)).collect()
+        let mut assumed: Vec<(Term, u64)> = places.into_iter().map(|va| (address, va)).collect();
+        // Where some bits of the address are known, hardly any of these places can be it; what is not known of it is small.
+        let variables = self.facts().variables_of(&terms, address);
+        let small = variables.into_iter().take(MOST_VARIABLES).flat_map(|var| {
+            let variable = terms.variable(var);
+            (0..SMALL).map(move |value| (variable, value))
+        });
+        let small: Vec<_> = small.filter(|&(t, value)| value >> terms.width(t).min(63) == 0).collect();
+        assumed.splice(assumed.len().min(BEFORE_SMALL)..assumed.len().min(BEFORE_SMALL), small);
+        assumed
     }
 
     fn shape_of(&mut self, address: Term) -> Shape {
@@ -230,8 +256,9 @@ impl Hypothesis<'_> {
                 (rest, terms.value(literal).unwrap_or(0))
             }
             Node::Bin(Bin::Sub, literal, rest)
-                if let Some(table) = terms.value(literal).filter(|&it| self.image().is_mapped(it)) =>
+                if let Some(table) = terms.value(literal).filter(|&it| it > SMALLEST_POINTER) =>
             {
+                // Its first element may lie nowhere: a signed number is often kept with its smallest value added.
                 return Shape::Element { table, size: stride(&terms, rest).wrapping_neg() };
             }
             _ => (address, 0),
@@ -316,9 +343,25 @@ impl Hypothesis<'_> {
         let any = COUNTS.into_iter().chain(0..MOST_NEAR).map(|n| table.wrapping_add(n.wrapping_mul(size)));
         let mut found: Vec<u64> = telling.into_iter().take(MOST_TELLING).map(|(_, va)| va).collect();
         found.extend(pointed);
+        if !self.image().is_mapped(table) {
+            // Its first element is nowhere: what points to its elements tells where they are.
+            let pointers = Rc::clone(self.pointers());
+            let elements: Vec<u64> = pointers.values().filter(is_element).collect();
+            found.extend(elements.into_iter().filter(|&va| traces.fit(self, va).is_some()));
+        }
         found.extend(any.filter(|&va| traces.fit(self, va).is_some()));
         let mut seen = FxHashSet::default();
         found.retain(|&va| seen.insert(va));
+        found
+    }
+
+    /// What a pointer may have been of which nothing is known: those in registers, then those in memory, the nearest to them first.
+    fn likely_pointers(&mut self, step: Step) -> Vec<u64> {
+        let registers = self.registers_at(step);
+        let distance = |va: &u64| registers.iter().map(|r| r.abs_diff(*va)).min().unwrap_or(u64::MAX);
+        let mut found: Vec<u64> = self.pointers().values().collect();
+        self.terms.fuel().burn(found.len() as u64);
+        found.sort_by_cached_key(distance);
         found
     }
 

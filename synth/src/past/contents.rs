@@ -1,10 +1,13 @@
 //! Where the core's memory has some content, each looked for once: the search asks for the same again behind each choice.
 
 use super::image::Image;
+use crate::fuel::Fuel;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+/// So many bytes are looked through for a unit of fuel.
+const BYTES_OF_CONTENT: u64 = 256;
 /// More places with one content are not looked for.
 const MOST_MATCHES: usize = 4096;
 
@@ -14,10 +17,11 @@ pub(super) struct Contents(RefCell<FxHashMap<Vec<u8>, Rc<[u64]>>>);
 
 impl Contents {
     /// Where `content` is in the memory of `image`, always the same one.
-    pub(super) fn places(&self, image: &dyn Image, content: &[u8]) -> Rc<[u64]> {
+    pub(super) fn places(&self, image: &dyn Image, content: &[u8], fuel: &Fuel) -> Rc<[u64]> {
         if let Some(known) = self.0.borrow().get(content) {
             return Rc::clone(known);
         }
+        fuel.burn(image.regions().iter().map(|r| r.end - r.start).sum::<u64>() / BYTES_OF_CONTENT);
         let finder = memchr::memmem::Finder::new(content);
         let places = image.regions().into_iter().flat_map(|region| {
             finder.find_iter(image.bytes(region.start)).map(move |at| region.start + at as u64)

@@ -1,14 +1,17 @@
-//! Accesses whose addresses are not known yet, and what is assumed so that they have some.
+//! Accesses whose addresses are not known yet.
 
 use super::history::Step;
 use super::hypothesis::{Hypothesis, Refusal, STALE};
 use super::machine::Access;
 use super::pointers::Pointers;
+use crate::fuel::Until;
 use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::Term;
+use std::ops::Range;
 use std::rc::Rc;
-use std::time::Instant;
-use vmm::engine::Interrupter;
+
+/// So many bytes are looked through for pointers for a unit of fuel.
+const BYTES_OF_POINTERS: u64 = 128;
 
 /// An access whose address is not known yet.
 #[derive(Clone, Copy)]
@@ -19,22 +22,13 @@ pub(super) struct Deferred {
     pub(super) done: bool,
 }
 
-/// A value that was assumed so that an access has an address: that address, or a part of what it is computed from.
-#[derive(Clone, Copy, Debug)]
-pub struct Choice {
-    /// How long the path was.
-    pub at: usize,
-    /// The access.
-    pub access: AccessNumber,
-    /// The value.
-    pub value: u64,
-}
-
 /// The address of an access that older steps tell, known from the start in a hypothesis that was built for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Early {
     /// How long the path is that tells it: on a shorter one it is assumed.
     pub since: usize,
+    /// Nothing tells it: it is what makes older steps possible.
+    pub assumed: bool,
     /// The access.
     pub access: AccessNumber,
     /// Its address.
@@ -68,10 +62,21 @@ impl<'i> Hypothesis<'i> {
         self.deferred.iter().filter(|d| !d.done).map(|d| (d.step, d.access)).collect()
     }
 
-    /// The newest of them, if it is not older than step `upto`.
-    pub(super) fn newest_unresolved_access(&self, upto: usize) -> Option<(AccessNumber, Access)> {
-        let newest = self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step);
-        newest.filter(|d| d.step as usize <= upto).map(|d| (d.number, d.access))
+    /// The same, with their numbers.
+    pub(super) fn numbered_unresolved(&self) -> Vec<(AccessNumber, Access)> {
+        self.deferred.iter().filter(|d| !d.done).map(|d| (d.number, d.access)).collect()
+    }
+
+    /// Whether all accesses of these steps have addresses.
+    #[must_use]
+    pub fn is_placed(&self, steps: &Range<usize>) -> bool {
+        self.newest_unresolved_in(steps).is_none()
+    }
+
+    /// The newest of them in these steps.
+    pub(super) fn newest_unresolved_in(&self, steps: &Range<usize>) -> Option<(AccessNumber, Access)> {
+        let within = |d: &&Deferred| !d.done && steps.contains(&(d.step as usize));
+        self.deferred.iter().filter(within).min_by_key(|d| d.step).map(|d| (d.number, d.access))
     }
 
     /// The empty path again, with the same core, in which these addresses are known as soon as their steps are.
@@ -91,30 +96,38 @@ impl<'i> Hypothesis<'i> {
         &self.early
     }
 
-    /// Nothing tells them any more: they are assumed.
-    pub fn assume_early(&mut self) {
-        self.early.iter_mut().for_each(|early| early.since = 0);
-    }
-
-    /// What was assumed, in order.
+    /// The addresses that were chosen since.
     #[must_use]
-    pub fn choices(&self) -> &[Choice] {
-        &self.choices
+    pub fn chosen(&self) -> &[Early] {
+        &self.chosen
     }
 
-    /// Assumes `value` for `t`, which the access's address is, or is computed from; false, and nothing is assumed, if
-    /// that contradicts the core.
-    pub(super) fn choose_for(&mut self, access: AccessNumber, t: Term, value: u64) -> bool {
+    /// What older steps told, and the addresses that were chosen: with them a hypothesis of the same path is the same from the start.
+    #[must_use]
+    pub fn early_and_chosen(&self) -> Vec<Early> {
+        self.early.iter().chain(&self.chosen).copied().collect()
+    }
+
+    /// Assumes a value that an access has its address from.
+    pub(super) fn choose_for(
+        &mut self,
+        access: AccessNumber,
+        address: Term,
+        (t, value): (Term, u64),
+    ) -> bool {
         let chosen = self.assume(t, value);
         if chosen {
-            self.choices.push(Choice { at: self.path.len(), access, value });
+            let address = self.facts.resolve(&self.terms, address);
+            let since = self.path.len();
+            let known = self.terms.value(address);
+            self.chosen.extend(known.map(|address| Early { since, assumed: true, access, address }));
         }
         chosen
     }
 
-    /// An access that has no address yet, by its number.
-    pub(super) fn unresolved(&self, number: AccessNumber) -> Option<Access> {
-        self.deferred.iter().find(|d| !d.done && d.number == number).map(|d| d.access)
+    /// Nothing tells them any more: they are assumed.
+    pub fn assume_early(&mut self) {
+        self.early.iter_mut().for_each(|early| early.since = 0);
     }
 
     /// The byte at `va` before step `step`, if it is known.
@@ -130,17 +143,18 @@ impl<'i> Hypothesis<'i> {
     /// The pointers in the core's memory.
     pub(super) fn pointers(&mut self) -> &Rc<Pointers> {
         let image = self.image;
-        self.pointers.get_or_insert_with(|| Rc::new(Pointers::of(image)))
+        let terms = &self.terms;
+        self.pointers.get_or_insert_with(|| {
+            terms
+                .fuel()
+                .burn(image.regions().iter().map(|r| r.end - r.start).sum::<u64>() / BYTES_OF_POINTERS);
+            Rc::new(Pointers::of(image))
+        })
     }
 
-    /// Nothing is chosen after this time.
-    pub fn set_deadline(&mut self, deadline: Instant) {
-        self.until = std::mem::take(&mut self.until).with_deadline(deadline);
-    }
-
-    /// Nothing is chosen while this is raised.
-    pub fn stop_on(&mut self, interrupter: Interrupter) {
-        self.until = std::mem::take(&mut self.until).with_interrupter(interrupter);
+    /// Nothing is chosen when this is over.
+    pub fn stop_at(&mut self, until: Until) {
+        self.until = until;
     }
 
     /// Assumes that `t` was `value`; false, and nothing is assumed, if that contradicts the core.

@@ -1,7 +1,7 @@
 //! A path that ends in the core, grown backwards one instruction at a time, and all that it implies.
 
 use super::contents::Contents;
-use super::deferred::{AccessNumber, Choice, Deferred, Early};
+use super::deferred::{AccessNumber, Deferred, Early};
 use super::history::{self, History, Step};
 use super::image::Image;
 use super::kernel::Remapped;
@@ -9,8 +9,8 @@ use super::machine::Access;
 use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
-use super::until::Until;
 use crate::facts::{self, Contradiction, Facts};
+use crate::fuel::Until;
 use crate::program::stack::Relation;
 use crate::smt::{Effort, Witness};
 use crate::term::{Term, Terms};
@@ -70,7 +70,7 @@ pub(super) struct Mark {
     settled: usize,
     calls: usize,
     remapped: usize,
-    choices: usize,
+    chosen: usize,
 }
 
 /// Who serves the system calls.
@@ -98,9 +98,10 @@ pub struct Hypothesis<'i> {
     pub(super) calls: Vec<Call>,
     /// What the calls mapped and unmapped.
     pub(super) remapped: Vec<Remapped>,
-    pub(super) choices: Vec<Choice>,
     /// What older steps tell of the addresses of newer ones.
     pub(super) early: Vec<Early>,
+    /// The addresses that were chosen since.
+    pub(super) chosen: Vec<Early>,
     pub(super) start: u64,
     pub(super) kernel: Kernel,
     /// Found when they are first asked for.
@@ -140,8 +141,8 @@ impl<'i> Hypothesis<'i> {
             settled: Vec::new(),
             calls: Vec::new(),
             remapped: Vec::new(),
-            choices: Vec::new(),
             early: Vec::new(),
+            chosen: Vec::new(),
             start: 0,
             kernel,
             pointers: None,
@@ -312,7 +313,7 @@ impl<'i> Hypothesis<'i> {
             settled: self.settled.len(),
             calls: self.calls.len(),
             remapped: self.remapped.len(),
-            choices: self.choices.len(),
+            chosen: self.chosen.len(),
         }
     }
 
@@ -325,7 +326,7 @@ impl<'i> Hypothesis<'i> {
         self.deferred.truncate(mark.deferred);
         self.calls.truncate(mark.calls);
         self.remapped.truncate(mark.remapped);
-        self.choices.truncate(mark.choices);
+        self.chosen.truncate(mark.chosen);
     }
 
     /// Matches an access with the history of memory, or keeps it until its address is known.

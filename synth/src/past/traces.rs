@@ -48,6 +48,7 @@ impl Traces {
 
     /// How many bytes that are not zero speak for `va`; `None` if something speaks against it.
     pub(super) fn fit(&self, hypothesis: &mut Hypothesis<'_>, va: u64) -> Option<usize> {
+        hypothesis.terms().fuel().burn(1 + self.0.len() as u64);
         let mut told = 0;
         for trace in &self.0 {
             told += trace.fit(hypothesis, va.wrapping_add(trace.distance))?;
@@ -64,7 +65,8 @@ impl Traces {
         let Some((distance, needle)) = telling.max_by_key(|(_, needle)| told(needle)) else {
             return Vec::new();
         };
-        let places = hypothesis.contents.places(hypothesis.image(), &needle);
+        let fuel = hypothesis.terms().fuel();
+        let places = hypothesis.contents.places(hypothesis.image(), &needle, fuel);
         places.iter().map(|va| va.wrapping_sub(distance)).collect()
     }
 }

@@ -20,10 +20,6 @@ pub(super) struct Candidate {
     pub(super) call: Option<u64>,
     /// The records that are used once it is prepended.
     pub(super) window: Window,
-    /// How many choices of addresses to pass over when the search has to choose one, because they led nowhere.
-    pub(super) skip: usize,
-    /// How many such choices were made.
-    pub(super) choices: usize,
     /// It closes a loop.
     pub(super) goes_round: bool,
     /// How often the path went this way since the newest record.
@@ -39,18 +35,7 @@ pub(super) struct Candidate {
 impl Candidate {
     fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: u8) -> Candidate {
         let effort = Effort::Plain;
-        Candidate {
-            prepared,
-            call,
-            window,
-            skip: 0,
-            choices: 0,
-            goes_round: false,
-            rounds: 0,
-            way: Way::Unknown,
-            effort,
-            rank,
-        }
+        Candidate { prepared, call, window, goes_round: false, rounds: 0, way: Way::Unknown, effort, rank }
     }
 }
 
@@ -77,10 +62,10 @@ impl Search<'_> {
             }
             None => false,
         });
-        let (reach, records) = (&mut self.reach, self.records);
+        let (reach, records, fuel) = (&mut self.reach, self.records, self.hypothesis.terms().fuel());
         found.retain_mut(|candidate| {
             let Some((_, to)) = records.next(candidate.window) else { return true };
-            candidate.way = reach.way(to, candidate.prepared.address());
+            candidate.way = reach.way(to, candidate.prepared.address(), fuel);
             candidate.way != Way::None
         });
         self.statistics.refuted += (listed - found.len()) as u64;
@@ -231,6 +216,7 @@ impl Search<'_> {
                 todo.push(i.next_ip());
             }
         }
+        self.hypothesis.terms().fuel().burn(seen.len() as u64);
         self.loops.insert((start, end), found);
         found
     }

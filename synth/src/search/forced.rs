@@ -6,15 +6,15 @@
 use super::Search;
 use super::candidates::Candidate;
 use super::trail::Window;
+use crate::fuel::Until;
 use crate::past::deferred::Early;
 use crate::past::hypothesis::{PathStep, Refusal};
 use crate::smt::Effort;
-use std::time::Instant;
 
 impl Search<'_> {
-    /// How many of the newest steps of a path that a search found are forced; as far as it is known by the deadline.
+    /// How many of the newest steps of a path that a search found are forced; as far as it is known then.
     #[must_use]
-    pub fn forced(mut self, path: &[(PathStep, Option<u64>)], early: &[Early], deadline: Instant) -> usize {
+    pub fn forced(mut self, path: &[(PathStep, Option<u64>)], early: &[Early], until: &Until) -> usize {
         self.hypothesis = self.hypothesis.emptied(early.to_vec());
         for (n, &(step, call)) in path.iter().enumerate() {
             self.statistics.assumed = false;
@@ -28,7 +28,7 @@ impl Search<'_> {
             let alone = candidates.len() == 1;
             let trusted = alone || self.hypothesis.newest_unresolved_store().is_none();
             let assumed = self.statistics.assumed && !(alone && call.is_some());
-            if Instant::now() >= deadline || !trusted || assumed || !self.knows_all_ways(window) {
+            if until.is_over() || !trusted || assumed || !self.knows_all_ways(window) {
                 return n;
             }
             if candidates.iter().enumerate().any(|(at, other)| at != taken && !self.is_refuted(other)) {

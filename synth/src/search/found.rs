@@ -1,6 +1,6 @@
 //! How far to search, and what a search found.
 
-use crate::past::deferred::{Choice, Early};
+use crate::past::deferred::Early;
 use crate::past::hypothesis::PathStep;
 use rustc_hash::FxHashMap;
 use std::time::Duration;
@@ -10,8 +10,10 @@ use std::time::Duration;
 pub struct Limits {
     /// Instructions of the suffix.
     pub instructions: usize,
-    /// Wall-clock time.
-    pub time: Duration,
+    /// Work, in units of [`crate::fuel`].
+    pub fuel: u64,
+    /// Wall-clock time: what comes out then depends on the machine.
+    pub time: Option<Duration>,
 }
 
 /// Why the search stopped.
@@ -19,6 +21,8 @@ pub struct Limits {
 pub enum Stop {
     /// The suffix is as long as it was allowed to get.
     Instructions,
+    /// The fuel is used up.
+    Fuel,
     /// The time is over.
     Time,
     /// It was asked to stop.
@@ -53,9 +57,7 @@ pub struct Statistics {
 pub struct Found {
     /// Its steps, newest first, with the numbers of the system calls among them.
     pub path: Vec<(PathStep, Option<u64>)>,
-    /// What was assumed on the way.
-    pub choices: Vec<Choice>,
-    /// What older steps tell of the addresses of newer ones.
+    /// What older steps tell of the addresses of newer ones, or was assumed of them.
     pub early: Vec<Early>,
     /// How many of the steps the branch records cover.
     pub covered: usize,

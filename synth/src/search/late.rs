@@ -9,7 +9,7 @@ use crate::past::deferred::{AccessNumber, Early};
 use crate::past::hypothesis::{Hypothesis, Refusal, STALE};
 
 /// So often a hypothesis is built again. Each time costs as much as the path is long.
-const MOST_REBUILDS: u32 = 256;
+const MOST_REBUILDS: u32 = 4096;
 /// So many addresses can turn up while it is built.
 const MOST_AT_ONCE: usize = 32;
 
@@ -20,16 +20,22 @@ impl<'p> Search<'p> {
     /// When the path contradicts the core with that address, and so that step does; or when this was done too often.
     pub(super) fn learn_late(&mut self, access: AccessNumber, address: u64) -> Result<(), Refusal> {
         let since = self.hypothesis.len() + 1;
-        let mut early = self.hypothesis.early().to_vec();
-        early.push(Early { since, access, address });
+        let mut early = self.hypothesis.early_and_chosen();
+        early.push(Early { since, assumed: false, access, address });
+        let hypothesis = self.rebuilt_with(early)?;
+        self.take_over(hypothesis);
+        Ok(())
+    }
+
+    /// The hypothesis of the present path with these addresses, and those that they tell late in their turn.
+    pub(super) fn rebuilt_with(&mut self, mut early: Vec<Early>) -> Result<Hypothesis<'p>, Refusal> {
+        let since = self.hypothesis.len() + 1;
         for _ in 0..MOST_AT_ONCE {
             match self.rebuilt(&early) {
-                Ok(hypothesis) => {
-                    self.take_over(hypothesis);
-                    return Ok(());
+                Err(Refusal::Late(access, address)) => {
+                    early.push(Early { since, assumed: false, access, address });
                 }
-                Err(Refusal::Late(access, address)) => early.push(Early { since, access, address }),
-                Err(refusal) => return Err(refusal),
+                other => return other,
             }
         }
         Err(STALE)
@@ -43,8 +49,9 @@ impl<'p> Search<'p> {
         if kept.len() == early.len() {
             return;
         }
+        let kept: Vec<Early> = kept.into_iter().chain(self.hypothesis.chosen().iter().copied()).collect();
         match self.rebuilt(&kept) {
-            Ok(hypothesis) => self.take_over(hypothesis),
+            Ok(hypothesis) => _ = self.take_over(hypothesis),
             Err(_) => {
                 self.hypothesis.assume_early();
                 self.statistics.assumed = true;
@@ -59,7 +66,6 @@ impl<'p> Search<'p> {
             return Err(STALE);
         }
         let mut hypothesis = self.hypothesis.emptied(early.to_vec());
-        let choices = self.hypothesis.choices().to_vec();
         for n in 0..self.taken.len() {
             let (step, call) = self.taken[n];
             let prepared = self.prepare_again(step);
@@ -67,14 +73,14 @@ impl<'p> Search<'p> {
             if let Some(relation) = self.stack.before_epilogue(step.address) {
                 hypothesis.relate_stack(&relation)?;
             }
-            hypothesis.choose_again(&choices);
         }
         Ok(hypothesis)
     }
 
-    fn take_over(&mut self, hypothesis: Hypothesis<'p>) {
-        self.hypothesis = hypothesis;
+    /// Goes on with another hypothesis of the same path; gives the one before.
+    pub(super) fn take_over(&mut self, hypothesis: Hypothesis<'p>) -> Hypothesis<'p> {
         // Its constraints are others.
         self.frames.iter_mut().for_each(|frame| frame.checked = 0);
+        std::mem::replace(&mut self.hypothesis, hypothesis)
     }
 }

@@ -10,6 +10,7 @@ mod candidates;
 mod forced;
 mod found;
 mod late;
+mod placing;
 mod reach;
 mod restarts;
 mod trail;
@@ -17,8 +18,8 @@ mod trail;
 pub use found::{Found, Limits, Statistics, Stop};
 pub use trail::{Records, Window};
 
-use crate::past::addresses::Patience;
-use crate::past::deferred::{Choice, Early};
+use crate::fuel::{End, Fuel, Until};
+use crate::past::deferred::Early;
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
@@ -32,8 +33,6 @@ use reach::Reach;
 use restarts::Restarts;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use std::time::Instant;
-use vmm::engine::Interrupter;
 use x86::op::BranchKind;
 use x86::state::State;
 
@@ -51,13 +50,13 @@ pub struct Search<'p> {
     frames: Vec<Frame>,
     taken: Vec<(PathStep, Option<u64>)>,
     longest: Vec<(PathStep, Option<u64>)>,
-    /// How many records the longest path uses, how many of its newest steps have all their addresses, and its length.
+    /// How many of the longest path's newest steps have all their addresses, how many records these use, first, and its length.
     best: (usize, usize, usize),
+    /// How many records any path used.
+    most_used: usize,
     /// The hypothesis is that of the longest path.
     is_on_longest: bool,
-    /// What was assumed on the longest path.
-    choices: Vec<Choice>,
-    /// What was known early on it.
+    /// What was known early on the longest path.
     early: Vec<Early>,
     covered: usize,
     statistics: Statistics,
@@ -66,11 +65,8 @@ pub struct Search<'p> {
     rebuilds: u32,
 }
 
-/// For so many instructions, the search waits for older ones to tell an address; then it chooses one.
-const ADDRESS_PATIENCE: usize = 96;
-
-/// So many choices of addresses are tried at one place.
-const MOST_CHOICES: usize = 80;
+/// What a step takes beside the terms that it makes.
+const FUEL_OF_A_STEP: u64 = 50;
 
 /// The choices at one instruction.
 struct Frame {
@@ -85,6 +81,10 @@ struct Frame {
     segment: usize,
     /// How long it got behind one of the choices that were left.
     deepest: usize,
+    /// How long the path was when all its accesses had addresses last, before this instruction and with the candidate that was
+    /// taken.
+    placed_before: usize,
+    placed: usize,
 }
 
 /// A call whose return the path has gone back through, and not yet the call itself.
@@ -94,7 +94,7 @@ struct Context {
 }
 
 impl<'p> Search<'p> {
-    /// A search from the core.
+    /// A search from the core, whose work is counted by `fuel`.
     #[must_use]
     pub fn new(
         program: &'p Program,
@@ -103,6 +103,7 @@ impl<'p> Search<'p> {
         core: &State,
         records: &'p Records,
         kernel: Kernel,
+        fuel: &Fuel,
     ) -> Search<'p> {
         Search {
             program,
@@ -110,15 +111,15 @@ impl<'p> Search<'p> {
             stack: Stack::new(program),
             reach: Reach::new(program, records.recorded()),
             records,
-            hypothesis: Hypothesis::new(Rc::new(Terms::new()), image, core, kernel),
+            hypothesis: Hypothesis::new(Rc::new(Terms::with_fuel(fuel.clone())), image, core, kernel),
             prepared: FxHashMap::default(),
             loops: FxHashMap::default(),
             frames: Vec::new(),
             taken: Vec::new(),
             longest: Vec::new(),
             best: (0, 0, 0),
+            most_used: 0,
             is_on_longest: false,
-            choices: Vec::new(),
             early: Vec::new(),
             covered: 0,
             statistics: Statistics::default(),
@@ -134,30 +135,27 @@ impl<'p> Search<'p> {
         self
     }
 
-    /// Searches until a limit, or until it is interrupted; then the interrupter is lowered. `progress` is told the present and the
+    /// Searches until a path has so many instructions, or until it is time to end. `progress` is told the present and the
     /// longest length from time to time.
     pub fn run(
         mut self,
-        limits: Limits,
-        interrupter: &Interrupter,
+        instructions: usize,
+        until: &Until,
         progress: &mut dyn FnMut(usize, usize),
     ) -> Found {
-        let deadline = Instant::now() + limits.time;
-        self.hypothesis.set_deadline(deadline);
-        self.hypothesis.stop_on(interrupter.clone());
+        self.hypothesis.stop_at(until.clone());
         let stop = loop {
-            if self.hypothesis.len() >= limits.instructions {
+            if self.hypothesis.len() >= instructions {
                 break Stop::Instructions;
             }
             if self.hypothesis.start() == self.program.entry() && !self.hypothesis.is_empty() {
                 break Stop::ProgramStart;
             }
-            // One question to the solver can take longer than a thousand steps.
-            if Instant::now() >= deadline {
-                break Stop::Time;
-            }
-            if interrupter.take() {
-                break Stop::Interrupted;
+            match until.end() {
+                Some(End::Fuel) => break Stop::Fuel,
+                Some(End::Time) => break Stop::Time,
+                Some(End::Interrupted) => break Stop::Interrupted,
+                None => {}
             }
             if self.statistics.prepended.is_multiple_of(64) {
                 progress(self.hypothesis.len(), self.longest.len());
@@ -176,10 +174,9 @@ impl<'p> Search<'p> {
                 break Stop::Exhausted;
             }
         };
-        self.keep_choices();
+        self.keep_early();
         Found {
             path: self.longest,
-            choices: self.choices,
             early: self.early,
             covered: self.covered,
             touched: self.hypothesis.memory().touched(),
@@ -200,6 +197,7 @@ impl<'p> Search<'p> {
         let len = self.hypothesis.len();
         let same = self.frames.last().filter(|frame| frame.window.used == window.used);
         let segment = same.map_or(len, |frame| frame.segment);
+        let placed_before = self.frames.last().map_or(0, |frame| frame.placed);
         self.frames.push(Frame {
             candidates: Vec::new(),
             next: 0,
@@ -208,6 +206,8 @@ impl<'p> Search<'p> {
             context,
             segment,
             deepest: len,
+            placed_before,
+            placed: placed_before,
         });
         let candidates = self.candidates(window);
         if let Some(frame) = self.frames.last_mut() {
@@ -255,13 +255,14 @@ impl<'p> Search<'p> {
             }
             let (had_choice, before) = (frame.candidates.len() > 1, frame.window);
             self.statistics.prepended += 1;
+            self.hypothesis.terms().fuel().burn(FUEL_OF_A_STEP);
             self.statistics.assumed |= candidate.prepared.assumes_top;
             match self.prepend(&candidate) {
                 Ok(()) => {
                     // A step that the records alone give was taken: it is left only when it is refuted.
                     let is_inside = before.used < self.records.len();
                     let given = is_inside && !had_choice;
-                    let doubtful = !given && !self.addresses_hold(&candidate);
+                    let doubtful = !given && !self.addresses_hold();
                     let feasible = if doubtful || !had_choice {
                         Some(!doubtful)
                     } else {
@@ -289,7 +290,11 @@ impl<'p> Search<'p> {
                     let depth = self.hypothesis.len();
                     tracing::trace!(depth, address = candidate.prepared.address(), ?refusal, "refused");
                     match refusal {
-                        Refusal::Contradiction => self.statistics.refuted += 1,
+                        Refusal::Contradiction => {
+                            self.statistics.refuted += 1;
+                            // What memory holds may be what such a store left there.
+                            self.statistics.assumed |= self.hypothesis.newest_unresolved_store().is_some();
+                        }
                         Refusal::Late(..) => unreachable!("it was learned"),
                         Refusal::Barrier(why) => *self.statistics.barriers.entry(why).or_default() += 1,
                     }
@@ -320,7 +325,7 @@ impl<'p> Search<'p> {
 
     /// Takes the oldest instruction back, to try another. False: the search is over.
     fn retreat(&mut self) -> bool {
-        self.keep_choices();
+        self.keep_early();
         let left = self.frames.pop();
         if self.hypothesis.is_empty() {
             return false;
@@ -335,11 +340,10 @@ impl<'p> Search<'p> {
         true
     }
 
-    /// Keeps the choices of the longest path, before it is left.
-    fn keep_choices(&mut self) {
+    /// Keeps the early addresses of the longest path, before it is left.
+    fn keep_early(&mut self) {
         if std::mem::take(&mut self.is_on_longest) {
-            self.choices = self.hypothesis.choices().to_vec();
-            self.early = self.hypothesis.early().to_vec();
+            self.early = self.hypothesis.early_and_chosen();
         }
     }
 
@@ -347,7 +351,7 @@ impl<'p> Search<'p> {
     fn jump_back(&mut self) {
         let to = self.hypothesis.len().saturating_sub(self.restarts.jump()).max(1);
         // The oldest instruction's own choices are not listed yet: it is left as the last of those before it.
-        self.keep_choices();
+        self.keep_early();
         self.hypothesis.pop();
         self.taken.pop();
         while self.hypothesis.len() > to && self.retreat() {}
@@ -361,12 +365,16 @@ impl<'p> Search<'p> {
         // that has no address.
         let length = self.taken.len();
         let placed = self.hypothesis.newest_unresolved().map_or(length, |step| step as usize - 1);
-        let reached = (candidate.window.used, placed, length);
+        let used = candidate.window.used;
+        let certain = self.frames.get(placed).map_or(used, |frame| frame.window.used);
+        let reached = (certain, placed, length);
+        // Going round a loop is no progress while there are records to come to.
+        let is_further = used > self.most_used || used == self.records.len() && length > self.longest.len();
+        self.most_used = self.most_used.max(used);
+        if is_further {
+            self.restarts.note_progress();
+        }
         if reached > self.best {
-            // Going round a loop is no progress while there are records to come to.
-            if reached.0 > self.best.0 || reached.0 == self.records.len() {
-                self.restarts.note_progress();
-            }
             self.longest.clone_from(&self.taken);
             self.best = reached;
             self.is_on_longest = true;
@@ -377,41 +385,6 @@ impl<'p> Search<'p> {
                 self.covered = self.taken.len();
             }
         }
-    }
-
-    /// Whether every access that lies well behind has an address, or could be given one. An address that the
-    /// program computed from what it still had would have been found by now.
-    fn addresses_hold(&mut self, candidate: &Candidate) -> bool {
-        // What the records alone give was not chosen, so the wait of what lies there begins at their end.
-        if self.hypothesis.lost_a_pointer() {
-            *self.statistics.barriers.entry("a pointer that lies nowhere any more").or_default() += 1;
-            return false;
-        }
-        if self.hypothesis.len() < self.covered + ADDRESS_PATIENCE {
-            return true;
-        }
-        let waiting = |h: &Hypothesis<'_>| {
-            let oldest_allowed = h.len().saturating_sub(ADDRESS_PATIENCE);
-            h.newest_unresolved().is_some_and(|step| (step as usize) < oldest_allowed)
-        };
-        if !waiting(&self.hypothesis) {
-            return true;
-        }
-        self.statistics.assumed = true;
-        let upto = self.hypothesis.len().saturating_sub(ADDRESS_PATIENCE / 2);
-        let chosen = self.hypothesis.choose_addresses(candidate.skip, upto, Patience::SEARCH);
-        if let (Some(number), Some(frame)) = (chosen, self.frames.last_mut())
-            && candidate.choices < MOST_CHOICES
-        {
-            // Should this choice lead nowhere, the next is tried.
-            let other = Candidate { skip: number + 1, choices: candidate.choices + 1, ..candidate.clone() };
-            frame.candidates.insert(frame.next, other);
-        }
-        if waiting(&self.hypothesis) {
-            *self.statistics.barriers.entry("an address that nothing determines").or_default() += 1;
-            return false;
-        }
-        true
     }
 
     /// Whether the constraints have a solution. `None`: the solver gave up.

@@ -4,6 +4,7 @@
 //! what can run after a record is what direct branches lead to, and nothing else: an older instruction outside is refuted
 //! at once, not when all ways back from it have been tried.
 
+use crate::fuel::Fuel;
 use crate::program::Program;
 use crate::program::cfg::falls_through;
 use crate::program::code::direct_target;
@@ -35,14 +36,18 @@ impl<'p> Reach<'p> {
     }
 
     /// How the instruction at `address` can run after a record that leads to `to`, before any other leaves one.
-    pub(super) fn way(&mut self, to: u64, address: u64) -> Way {
+    pub(super) fn way(&mut self, to: u64, address: u64, fuel: &Fuel) -> Way {
         let Some(hidden) = &self.hidden else { return Way::Unknown };
         if self.program.instruction_at(to).is_none() {
             return Way::Unknown;
         }
         let program = self.program;
         let at = |va| program.instruction_at(va);
-        let distances = self.known.entry(to).or_insert_with(|| follow(&at, hidden, to));
+        let distances = self.known.entry(to).or_insert_with(|| {
+            let found = follow(&at, hidden, to);
+            fuel.burn(found.len() as u64);
+            found
+        });
         distances.get(&address).map_or(Way::None, |&steps| Way::Shortest(steps))
     }
 }

@@ -4,12 +4,13 @@
 //!
 //! An answer found this way is a solution of the whole question; that none is found says nothing.
 
+use super::counted::Counted;
 use super::lower::Lowering;
 use crate::term::{Assignment, Node, Term, Terms};
 use rustc_hash::{FxHashMap, FxHashSet};
 use x86::domain::Bin;
+use z3::SatResult;
 use z3::ast::BV;
-use z3::{SatResult, Solver};
 
 /// The likeliest first: sizes of elements, then counts.
 const LIKELY: [u64; 17] = [8, 1, 4, 2, 16, 24, 32, 3, 0, 10, 12, 20, 40, 48, 64, 5, 7];
@@ -20,7 +21,7 @@ const MOST_QUESTIONS: usize = 8;
 
 /// Looks for a solution of what `solver` holds, which are the lowered `constraints`.
 pub(super) fn solve(
-    solver: &Solver,
+    solver: &Counted<'_>,
     lowering: &mut Lowering<'_>,
     constraints: &[Term],
 ) -> Option<Assignment> {
@@ -31,7 +32,7 @@ pub(super) fn solve(
 
 /// Gives the first of `pivots` one likely number after the other; where the solver still gives up, the next, too.
 fn fix(
-    solver: &Solver,
+    solver: &Counted<'_>,
     lowering: &mut Lowering<'_>,
     pivots: &[Term],
     questions: &mut usize,
@@ -41,13 +42,13 @@ fn fix(
     for value in LIKELY {
         *questions = questions.checked_sub(1)?;
         solver.push();
-        solver.assert(vector.eq(BV::from_u64(value, w)));
+        solver.assert(&vector.eq(BV::from_u64(value, w)));
         let found = match solver.check() {
-            SatResult::Sat => solver.get_model().map(|model| lowering.assignment(&model)),
+            SatResult::Sat => solver.model().map(|model| lowering.assignment(&model)),
             SatResult::Unknown => fix(solver, lowering, rest, questions),
             SatResult::Unsat => None,
         };
-        solver.pop(1);
+        solver.pop();
         if found.is_some() {
             return found;
         }

@@ -5,6 +5,9 @@ use rustc_hash::FxHashMap;
 use x86::domain::{Bin, Cmp, Un};
 use z3::ast::{BV, Bool};
 
+/// What it takes to lower a term.
+const FUEL_OF_A_TERM: u64 = 10;
+
 /// Lowers terms, each once.
 pub(super) struct Lowering<'t> {
     terms: &'t Terms,
@@ -68,6 +71,7 @@ impl<'t> Lowering<'t> {
             // An uninterpreted function of equal arguments is the same term, so a constant per term will do.
             _ => Bool::new_const(format!("o{}", t.index())),
         };
+        self.terms.fuel().burn(FUEL_OF_A_TERM);
         self.truths.insert(t, done.clone());
         done
     }
@@ -104,6 +108,7 @@ impl<'t> Lowering<'t> {
             }
             _ => BV::new_const(format!("o{}", t.index()), w),
         };
+        self.terms.fuel().burn(FUEL_OF_A_TERM);
         self.vectors.insert(t, done.clone());
         done
     }

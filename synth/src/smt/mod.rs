@@ -3,6 +3,7 @@
 //! Budgets are counted in Z3's resource units (`rlimit`), not in time, so that an answer is the same on a slow
 //! day; a wall-clock limit stands behind them only for the paths on which Z3 does not count.
 
+mod counted;
 mod expansion;
 mod guess;
 mod likely;
@@ -13,12 +14,13 @@ mod witness;
 
 use crate::facts::Facts;
 use crate::term::{Assignment, Node, Term, Terms, Var};
+use counted::Counted;
 use guess::guess;
 use lower::Lowering;
 use rustc_hash::{FxHashMap, FxHashSet};
 pub use witness::Witness;
+use z3::SatResult;
 use z3::ast::{BV, Bool};
-use z3::{Params, SatResult};
 
 /// How much work one question may cost.
 #[derive(Clone, Copy, Debug)]
@@ -31,9 +33,9 @@ pub struct Budget {
 
 impl Budget {
     /// For a question inside the search.
-    pub const SEARCH: Budget = Budget { units: 300_000, milliseconds: 1_000 };
+    pub const SEARCH: Budget = Budget { units: 300_000, milliseconds: 5_000 };
     /// For the model of a certificate.
-    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 3_000 };
+    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 15_000 };
 }
 
 /// What the solver says.
@@ -95,7 +97,7 @@ pub fn solve(
     if expansion::is_too_long(terms, constraints) {
         return guessed().map_or(Answer::Unknown, Answer::Satisfiable);
     }
-    let solver = new_solver(budget);
+    let solver = Counted::new(terms.fuel(), budget);
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
         let c = lowering.truth(c);
@@ -108,10 +110,10 @@ pub fn solve(
                 Effort::Plain => guessed(),
                 Effort::Persistent => {
                     // Neither of these gets as much work as the whole question had.
-                    set_budget(
-                        &solver,
-                        Budget { units: budget.units / 6, milliseconds: budget.milliseconds / 6 },
-                    );
+                    solver.set_budget(Budget {
+                        units: budget.units / 6,
+                        milliseconds: budget.milliseconds / 6,
+                    });
                     let linear = |lowering: &mut _| linear::solve(&solver, lowering, constraints);
                     let small = small::solve(&solver, &mut lowering);
                     small.or_else(|| linear(&mut lowering)).or_else(guessed)
@@ -122,18 +124,18 @@ pub fn solve(
         SatResult::Sat => {}
     }
     let mut wishes: Vec<Bool> = preferences.iter().filter_map(|p| lowering.wish(*p)).collect();
-    let mut model = solver.get_model();
+    let mut model = solver.model();
     for _ in 0..ROUNDS_OF_PREFERENCE {
         if wishes.is_empty() {
             break;
         }
         match solver.check_assumptions(&wishes) {
             SatResult::Sat => {
-                model = solver.get_model();
+                model = solver.model();
                 break;
             }
             SatResult::Unsat => {
-                let in_conflict: FxHashSet<Bool> = solver.get_unsat_core().into_iter().collect();
+                let in_conflict: FxHashSet<Bool> = solver.unsat_core().into_iter().collect();
                 let before = wishes.len();
                 wishes.retain(|w| !in_conflict.contains(w));
                 if wishes.len() == before {
@@ -154,7 +156,7 @@ pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budge
     if expansion::is_too_long(terms, constraints) {
         return None;
     }
-    let solver = new_solver(budget);
+    let solver = Counted::new(terms.fuel(), budget);
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
         let c = lowering.truth(c);
@@ -165,27 +167,12 @@ pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budge
         0 => lowering.truth(t),
         w => lowering.vector(t).eq(BV::from_u64(value, w)),
     };
-    solver.assert(same.not());
+    solver.assert(&same.not());
     match solver.check() {
         SatResult::Unsat => Some(true),
         SatResult::Sat => Some(false),
         SatResult::Unknown => None,
     }
-}
-
-fn new_solver(budget: Budget) -> z3::Solver {
-    let solver = z3::Solver::new();
-    set_budget(&solver, budget);
-    solver
-}
-
-/// Gives each question from now on this budget.
-fn set_budget(solver: &z3::Solver, budget: Budget) {
-    let mut params = Params::new();
-    params.set_u32("rlimit", budget.units);
-    params.set_u32("timeout", budget.milliseconds);
-    params.set_u32("random_seed", 0);
-    solver.set_params(&params);
 }
 
 /// Those of `constraints` that share variables, directly or through others, with `seeds`.

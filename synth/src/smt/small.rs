@@ -4,11 +4,12 @@
 //!
 //! An answer found this way is a solution of the whole question; that none is found says nothing.
 
+use super::counted::Counted;
 use super::lower::Lowering;
 use crate::term::{Assignment, Term};
 use rustc_hash::FxHashSet;
+use z3::SatResult;
 use z3::ast::{BV, Bool};
-use z3::{SatResult, Solver};
 
 /// Variables of more bits than this are made small.
 const SMALL_BITS: u32 = 11;
@@ -16,15 +17,15 @@ const SMALL_BITS: u32 = 11;
 const ROUNDS: usize = 4;
 
 /// Looks for a solution of what `solver` holds.
-pub(super) fn solve(solver: &Solver, lowering: &mut Lowering<'_>) -> Option<Assignment> {
+pub(super) fn solve(solver: &Counted<'_>, lowering: &mut Lowering<'_>) -> Option<Assignment> {
     let variables: Vec<Term> = lowering.variables();
     let mut wishes: Vec<Bool> = variables.into_iter().filter_map(|v| is_small(lowering, v)).collect();
     for _ in 0..ROUNDS {
         match solver.check_assumptions(&wishes) {
-            SatResult::Sat => return solver.get_model().map(|model| lowering.assignment(&model)),
+            SatResult::Sat => return solver.model().map(|model| lowering.assignment(&model)),
             SatResult::Unknown => return None,
             SatResult::Unsat => {
-                let in_conflict: FxHashSet<Bool> = solver.get_unsat_core().into_iter().collect();
+                let in_conflict: FxHashSet<Bool> = solver.unsat_core().into_iter().collect();
                 let before = wishes.len();
                 wishes.retain(|w| !in_conflict.contains(w));
                 if wishes.len() == before || wishes.is_empty() {

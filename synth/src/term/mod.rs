@@ -17,6 +17,7 @@ pub(crate) use build::mask;
 pub use evaluate::Assignment;
 pub(crate) use plan::Plan;
 
+use crate::fuel::Fuel;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use x86::domain::{Bin, Cmp, Un};
@@ -125,6 +126,7 @@ struct Arena {
 #[derive(Default)]
 pub struct Terms {
     arena: RefCell<Arena>,
+    fuel: Fuel,
 }
 
 impl Terms {
@@ -132,6 +134,17 @@ impl Terms {
     #[must_use]
     pub fn new() -> Terms {
         Terms::default()
+    }
+
+    /// An empty arena whose work is counted by `fuel`.
+    #[must_use]
+    pub fn with_fuel(fuel: Fuel) -> Terms {
+        Terms { fuel, ..Terms::default() }
+    }
+
+    /// Who counts the work on these terms.
+    pub fn fuel(&self) -> &Fuel {
+        &self.fuel
     }
 
     /// What a term is made of.
@@ -224,6 +237,7 @@ impl Terms {
     }
 
     fn intern(&self, node: Node, w: u32, open: bool) -> Term {
+        self.fuel.burn(1);
         let mut arena = self.arena.borrow_mut();
         let width = u8::try_from(w).expect("a term has at most 64 bits");
         if let Some(&t) = arena.index.get(&(node, width)) {

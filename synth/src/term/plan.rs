@@ -1,10 +1,14 @@
 //! Terms put in the order of their evaluation, so that they can be evaluated often: no term is made on the way.
 
 use super::{Assignment, DivisionPart, Node, Term, Terms, Var, mask};
+use crate::fuel::Fuel;
 use rustc_hash::FxHashMap;
 use x86::concrete::Concrete;
 use x86::domain::{Bin, Cmp, Domain, Un};
 use x86::opaque::{self, Opaque};
+
+/// So many are evaluated for a unit of fuel.
+const RULES_OF_A_UNIT: u64 = 8;
 
 /// Where a value is kept.
 type Place = usize;
@@ -33,15 +37,18 @@ pub(crate) struct Plan {
     rules: Vec<Rule>,
     roots: Vec<Place>,
     values: Vec<u64>,
+    fuel: Fuel,
 }
 
 impl Plan {
     /// A plan for `roots`.
     pub(crate) fn new(terms: &Terms, roots: &[Term]) -> Plan {
-        let mut plan = Plan { rules: Vec::new(), roots: Vec::new(), values: Vec::new() };
+        let mut plan =
+            Plan { rules: Vec::new(), roots: Vec::new(), values: Vec::new(), fuel: terms.fuel().clone() };
         let mut places = FxHashMap::default();
         plan.roots = roots.iter().map(|&t| plan.place(terms, t, &mut places)).collect();
         plan.values = vec![0; plan.rules.len()];
+        plan.fuel.burn(2 * plan.rules.len() as u64);
         plan
     }
 
@@ -52,6 +59,7 @@ impl Plan {
 
     /// The values of the roots; a variable without a value counts as zero.
     pub(crate) fn evaluate(&mut self, assignment: &Assignment) -> impl Iterator<Item = u64> + '_ {
+        self.fuel.burn(1 + self.rules.len() as u64 / RULES_OF_A_UNIT);
         for (place, rule) in self.rules.iter().enumerate() {
             self.values[place] = rule.evaluate(&self.values, assignment);
         }

@@ -1,0 +1,44 @@
+//! Whether the accesses of a path could have addresses.
+//!
+//! An address that the program computed from what it still had is found when older instructions tell it. Where none does for
+//! long, one is chosen: a path on which none fits leads nowhere that a certificate could begin.
+
+use super::Search;
+use crate::past::addresses::Patience;
+
+/// For so many instructions, the search waits for older ones to tell an address.
+const ADDRESS_PATIENCE: usize = 96;
+
+impl Search<'_> {
+    /// Whether every access that lies well behind has an address, or could be given one.
+    pub(super) fn addresses_hold(&mut self) -> bool {
+        if self.hypothesis.lost_a_pointer() {
+            *self.statistics.barriers.entry("a pointer that lies nowhere any more").or_default() += 1;
+            return false;
+        }
+        let Some(before) = self.frames.last().map(|frame| frame.placed_before) else { return true };
+        let placed = self.place(before);
+        if let (Some(placed), Some(frame)) = (placed, self.frames.last_mut()) {
+            frame.placed = placed;
+        }
+        placed.is_some()
+    }
+
+    /// How long the path was when all its accesses had addresses last; `None` if one that has waited long could go nowhere.
+    fn place(&mut self, before: usize) -> Option<usize> {
+        let len = self.hypothesis.len();
+        // What the records alone give was not chosen, so the wait of what lies there begins at their end.
+        if len < self.covered + ADDRESS_PATIENCE || len < before + ADDRESS_PATIENCE / 2 {
+            return Some(before);
+        }
+        if self.hypothesis.is_placed(&(1..len - ADDRESS_PATIENCE)) {
+            return Some(before);
+        }
+        self.statistics.assumed = true;
+        if self.hypothesis.try_addresses(&(1..len - ADDRESS_PATIENCE / 2 + 1), Patience::SEARCH) {
+            return Some(len);
+        }
+        *self.statistics.barriers.entry("an address that nothing determines").or_default() += 1;
+        None
+    }
+}
