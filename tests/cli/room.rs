@@ -63,7 +63,7 @@ fn on_small_disk(place: &Place, lines: &str) -> Option<crate::Ran> {
     let mount = "mount -t tmpfs -o size=6m none full";
     let ways = ["unshare -m", "unshare -rm"];
     let way = ways.into_iter().find(|way| place.sh(&format!("{way} sh -c '{mount}'")).code == 0)?;
-    place.write("lines", &format!("{mount} || exit 99\n{lines}"));
+    place.write("lines", format!("{mount} || exit 99\n{lines}"));
     Some(place.sh(&format!("{way} sh lines")))
 }
 
