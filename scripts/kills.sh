@@ -43,6 +43,11 @@ for n in $(seq "$kills"); do
     (cd "$out" && exec "$gretel" record --engine "$engine" --flight "$flight" -o "$recording" -- \
         redis-server --port "$port" --save '' --appendonly no) >"$out/output" 2>&1 &
     recorder=$!
+    # A recorder that is killed before there is a window leaves none.
+    until [ -s "$recording/flight/000000/journal" ]; do
+        kill -0 "$recorder" 2>/dev/null || die "redis cannot be recorded: see $out/output"
+        sleep 0.1
+    done
     load &
     loader=$!
     ran=$((RANDOM % seconds + 1)).$((RANDOM % 1000))

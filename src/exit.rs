@@ -1,6 +1,7 @@
 //! Exit codes: one table, and the error type that carries them.
 
 use crate::log::say;
+use clap::error::ErrorKind;
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -77,5 +78,10 @@ impl Failure {
 pub(crate) fn for_usage(message: &clap::Error) -> ExitCode {
     // A closed pipe behind --help is no reason to fail.
     let _ = message.print();
+    // What is meant is nearly always a program.
+    let is_of_record = std::env::args_os().nth(1).is_some_and(|command| command == "record");
+    if is_of_record && message.kind() == ErrorKind::UnknownArgument {
+        say!("gretel: the program and its arguments come behind `--`: gretel record [OPTIONS] -- PROG ...");
+    }
     if message.use_stderr() { Code::Usage.into() } else { ExitCode::SUCCESS }
 }

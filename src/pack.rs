@@ -3,7 +3,7 @@
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::units::size_of;
-use crate::{Outcome, keeping};
+use crate::{Outcome, keeping, shell};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let size = file.metadata().map_or(0, |found| found.len());
     let (files, bytes) = (packed.files, size_of(packed.bytes));
     say!("gretel: packed {files} files, {bytes}, into {} ({})", file.display(), size_of(size));
-    say!("gretel: next: copy it, then gretel unpack {}", file.display());
+    say!("gretel: next: copy it, then gretel unpack {}", shell::word(&file));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Outcome {
     let unpacked = vmm::pack::unpack(&args.file, &dir, store).map_err(|error| failure(&error))?;
     let (files, bytes) = (unpacked.files, size_of(unpacked.bytes));
     say!("gretel: unpacked {files} files, {bytes}, to {}", dir.display());
-    say!("gretel: next: gretel replay {}", dir.display());
+    say!("gretel: next: gretel replay {}", shell::word(&dir));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -97,7 +97,9 @@ fn without_extension(file: &Path) -> Option<PathBuf> {
 
 fn failure(error: &PackError) -> Failure {
     let code = match error {
-        PackError::Recording(RecordingError::Occupied { .. } | RecordingError::Busy { .. }) => Code::Usage,
+        PackError::Recording(
+            RecordingError::Occupied { .. } | RecordingError::NoFolder { .. } | RecordingError::Busy { .. },
+        ) => Code::Usage,
         PackError::Recording(RecordingError::Write { .. }) | PackError::Write { .. } => Code::Write,
         PackError::Recording(_) | PackError::Read { .. } | PackError::Damaged { .. } => Code::Damaged,
     };

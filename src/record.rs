@@ -6,11 +6,12 @@ use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::summary::Summary;
 use crate::trail::{self, Branches, Captured};
-use crate::{Outcome, crumbs, keeping, sandbox};
+use crate::{Outcome, crumbs, inherited, keeping, sandbox};
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use vmm::contents::Store;
 use vmm::cpu_model::Model;
 use vmm::crumbs::{contexts_of_core, of_core};
 use vmm::dump::{self, About};
@@ -140,6 +141,7 @@ impl Cpu {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (program, arguments) = args.program.split_first().expect("clap requires a program");
+    inherited::say_what_is_left();
     let mut launch =
         launch_here(program, arguments, args.cpu.model()).map_err(|e| Failure::new(Code::Program, e))?;
     let drawn = || u64::from_le_bytes(std::array::from_fn(|n| launch.random[n]));
@@ -164,7 +166,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     args.keeping.window_signal().into_iter().for_each(interrupt::keep_window_on);
     interrupt::pass_on_signals(machine.cpu.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
-    let store = recording.store(&keeping::stores());
+    let store = store(&recording);
     let mut died = |process: &mut Process, death: Death, recent: &mut Recent| {
         if !death.leaves_core() {
             return;
@@ -216,6 +218,20 @@ pub(crate) fn run(args: &Args) -> Outcome {
     Ok(exit_code(&recorded.end))
 }
 
+/// The store that the recording shares files with; one that was asked for is missed aloud.
+fn store(recording: &Recording) -> Option<Store> {
+    let stores = keeping::stores();
+    let store = recording.store(&stores);
+    if let (None, Some(given)) = (&store, &stores.given) {
+        say!(
+            "gretel: {} (GRETEL_STORE) cannot be the store, which is a folder of your own on the recording's file system, \
+             that nobody else can write to: this recording keeps copies of its own",
+            given.display()
+        );
+    }
+    store
+}
+
 /// Makes the folder; one without a name is called after what the user typed.
 fn folder(args: &Args, program: &OsStr) -> Result<Recording, Failure> {
     let name = Path::new(program).file_name().unwrap_or_else(|| OsStr::new("program")).to_string_lossy();
@@ -224,7 +240,10 @@ fn folder(args: &Args, program: &OsStr) -> Result<Recording, Failure> {
         None => Recording::create_numbered(&name),
     };
     made.map_err(|e| {
-        let is_refused = matches!(e, RecordingError::Occupied { .. } | RecordingError::Busy { .. });
+        let is_refused = matches!(
+            e,
+            RecordingError::Occupied { .. } | RecordingError::NoFolder { .. } | RecordingError::Busy { .. }
+        );
         let code = if is_refused { Code::Usage } else { Code::Write };
         Failure::new(code, e)
     })

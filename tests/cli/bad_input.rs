@@ -137,7 +137,7 @@ fn a_recording_of_another_version_is_refused_by_name() {
 fn what_is_no_recording_is_said_to_be_none() {
     let place = Place::new();
     fs::create_dir(place.path("empty")).unwrap();
-    for (dir, message) in [("empty", "is not a recording"), ("missing", "is not a recording")] {
+    for (dir, message) in [("empty", "is not a recording"), ("missing", "there is no recording missing")] {
         let ran = place.gretel(&["replay", dir]);
         assert_eq!(ran.code, DAMAGED);
         assert!(ran.err.contains(message), "{}", ran.err);

@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -234,6 +237,80 @@ static void lengths(void) {
     close(pair[0]), close(pair[1]), close(ends[0]), close(ends[1]), close(zero);
 }
 
+// What has addresses or descriptors of the caller inside of what it points to, or would be filled later: the host must not take them for
+// those of gretel.
+static void addresses_within(void) {
+    int stream = socket(AF_INET, SOCK_STREAM, 0), datagram = socket(AF_INET, SOCK_DGRAM, 0), one = 1;
+    unsigned long far = 0x7f0000000000, out[16] = {far, 4096}, list[2] = {4096, far}, request[5] = {0x6f6c, 0, far};
+    unsigned length = sizeof out;
+    struct { unsigned short length; void *filter; } program = {1, (void *)far};
+    NO(setsockopt, datagram, SOL_SOCKET, 26 /* SO_ATTACH_FILTER */, &program, sizeof program);
+    NO(setsockopt, datagram, SOL_SOCKET, 51 /* SO_ATTACH_REUSEPORT_CBPF */, &program, sizeof program);
+    NO(setsockopt, datagram, SOL_SOCKET, 50 /* SO_ATTACH_BPF */, &one, 4);
+    NO(getsockopt, datagram, SOL_SOCKET, 26 /* SO_GET_FILTER */, out, &length);
+    NO(setsockopt, stream, SOL_SOCKET, 60 /* SO_ZEROCOPY */, &one, 4);
+    NO(getsockopt, stream, 6, 35 /* TCP_ZEROCOPY_RECEIVE */, out, &length);
+    NO(getsockopt, datagram, SOL_SOCKET, 77 /* SO_PEERPIDFD */, out, &length);
+    NO(setsockopt, datagram, 0, 64 /* IPT_SO_SET_REPLACE */, out, sizeof out);
+    NO(setsockopt, datagram, 41, 64 /* IP6T_SO_SET_REPLACE */, out, sizeof out);
+    NO(ioctl, datagram, 0x8912 /* SIOCGIFCONF */, list);
+    NO(ioctl, datagram, 0x8946 /* SIOCETHTOOL */, request);
+    NO(ioctl, datagram, 0x89f0 /* SIOCDEVPRIVATE */, request);
+    NO(ioctl, datagram, 0x8b01 /* SIOCGIWNAME */, request);
+    refused("mmap", "a socket", (long)mmap(0, 4096, PROT_READ, MAP_SHARED, stream, 0));
+    NO(seccomp, 1, 8 /* a listener */, out);
+    NO(prctl, 35 /* PR_SET_MM */, 14 /* PR_SET_MM_MAP */, out, 104, 0);
+    NO(prctl, 59 /* PR_SET_SYSCALL_USER_DISPATCH */, 1, 0, 0, &one);
+    NO(io_setup, 8, out);
+    NO(process_madvise, getpid(), out, 1, 4 /* MADV_DONTNEED */, 0);
+    NO(quotactl, 0x80000700, 0, 0, far);
+    NO(keyctl, 0, 0, 0, 0, 0);
+    // By what they are written, addresses get to these drivers, where there are any: SCSI's and RDMA's.
+    if (mknod("generic", S_IFCHR | 0600, makedev(21, 0)) == 0) refused("open", "sg", open("generic", O_RDWR));
+    if (mknod("verbs", S_IFCHR | 0600, makedev(231, 192)) == 0) refused("open", "verbs", open("verbs", O_RDWR));
+    // Machines in gretel's machine, memory that faults to the caller, and disks of files.
+    const char *devices[] = {"/dev/kvm", "/dev/userfaultfd", "/dev/loop-control", "/dev/net/tun", "/dev/fuse", "/dev/vhost-net"};
+    unsigned long asked[] = {0xae00, 0xae01, 0xaa00, 0x4c82, 0x400454ca, 0x8004e500, 0xaf01};
+    for (unsigned n = 0; n < sizeof devices / sizeof *devices; n++) {
+        int device = open(devices[n], O_RDWR);
+        for (unsigned k = 0; device >= 0 && k < sizeof asked / sizeof *asked; k++)
+            refused("ioctl", devices[n], ioctl(device, asked[k], out));
+        if (device >= 0) refused("mmap", devices[n], (long)mmap(0, 4096, PROT_READ, MAP_SHARED, device, 0));
+        close(device);
+    }
+    int families[] = {17 /* PACKET */, 38 /* ALG */, 40 /* VSOCK */, 44 /* XDP */, 29, 30, 31, 21, 16};
+    for (unsigned n = 0; n < sizeof families / sizeof *families; n++) {
+        // Of netlink, what changes the host's filters (NETFILTER), its policies (XFRM), its audit.
+        int protocols[] = {0, 12, 6, 9};
+        for (unsigned k = families[n] == 16; k < (families[n] == 16 ? 4 : 1); k++)
+            NO(socket, families[n], SOCK_RAW, protocols[k]);
+    }
+    close(stream);
+    close(datagram);
+}
+
+// A file without a name, given one in the recording's folder.
+static void unnamed(const char *folder) {
+    char from[100], to[4096];
+    int file = open(".", O_TMPFILE | O_RDWR, 0600), memory = memfd_create("x", 0);
+    snprintf(to, sizeof to, "%s/new", folder);
+    int files[] = {file, memory};
+    for (int n = 0; n < 2 && files[n] >= 0; n++) {
+        snprintf(from, sizeof from, "/proc/self/fd/%d", files[n]);
+        NO(linkat, AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
+        NO(linkat, files[n], "", AT_FDCWD, to, AT_EMPTY_PATH);
+        NO(renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+        close(files[n]);
+    }
+    NO(mount, folder, "sub", "", 4096 /* MS_BIND */, 0);
+    NO(unshare, 0x10020000 /* a user's namespace, with mounts of its own */);
+    NO(open_tree, AT_FDCWD, folder, 1);
+    NO(fsopen, "tmpfs", 0);
+    NO(name_to_handle_at, AT_FDCWD, folder, from, to, 0);
+    NO(fanotify_init, 0, 0);
+    NO(inotify_add_watch, inotify_init1(0), folder, 0xfff);
+}
+
 // A child that goes there is ended by SIGSEGV.
 static void jump(unsigned long to) {
     int status;
@@ -282,6 +359,8 @@ int main(int argc, char **argv) {
     root(argv[1]);
     processes(getpid());
     lengths();
+    addresses_within();
+    unnamed(argv[1]);
     for (int vector = 0; vector < 32; vector++) jump(0xffffffff80004000 + 16 * vector);
     jump(0xffffffff80004810);
     for (int offset = 0; offset < 4096; offset += 16) jump(0xffffffff8000a000 + offset);

@@ -207,3 +207,31 @@ fn a_window_that_is_kept_stays_when_the_recorder_goes_on() {
         assert!(!place.path(recorder).exists());
     }
 }
+
+#[test]
+fn a_window_that_cannot_be_begun_with_says_why_of_each_segment() {
+    let place = Place::new();
+    let Some(_program) = place.compile("reader", READER) else { return };
+    let start = ["record", "--engine", "soft", "--flight", "1M", "--checkpoint-every", "0.05", "-o", "rec"];
+    let recorded = place.gretel(&[&start[..], &["--", "./reader", "3000"]].concat());
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    let segments = segments(&place, "rec");
+    assert!(!segments.is_empty() && !segments[0].ends_with("000000"), "{segments:?}");
+    let (last, others) = segments.split_last().expect("there are some");
+    for segment in others {
+        let file = fs::File::options().write(true).open(segment.join("checkpoints")).unwrap();
+        file.set_len(200).unwrap();
+    }
+    let file = fs::File::options().write(true).open(last.join("journal")).unwrap();
+    file.set_len(20).unwrap();
+    let (ran, _) = replayed(&place, "rec", "soft");
+    assert_eq!(ran.code, DAMAGED, "{}", ran.err);
+    assert!(ran.err.contains("has no segment that begins with a whole checkpoint"), "{}", ran.err);
+    for segment in others {
+        let name = segment.file_name().unwrap().to_string_lossy();
+        let damaged = format!("the checkpoints in rec/flight/{name}/checkpoints are damaged at offset");
+        assert!(ran.err.contains(&damaged), "no `{damaged}` in: {}", ran.err);
+    }
+    let last = last.file_name().unwrap().to_string_lossy();
+    assert!(ran.err.contains(&format!("rec/flight/{last}/journal")), "{}", ran.err);
+}

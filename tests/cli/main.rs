@@ -16,6 +16,7 @@ mod notices;
 mod personas;
 mod preempted;
 mod replay;
+mod room;
 mod signals;
 mod store;
 mod streams;

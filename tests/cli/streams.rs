@@ -1,6 +1,6 @@
-//! Standard output and error that cannot be written.
+//! What gretel is started with: streams that cannot be written, signals, descriptors, and a line that is not quite right.
 
-use crate::{Place, WRITE, engines, ran};
+use crate::{Place, USAGE, WRITE, engines, ran};
 
 const GRETEL: &str = env!("CARGO_BIN_EXE_gretel");
 
@@ -47,4 +47,47 @@ fn output_that_a_replay_cannot_show_is_an_error() {
     }
     let full = place.sh(&format!("{GRETEL} replay --engine soft rec-0 >/dev/full"));
     assert_eq!(full.code, WRITE, "{}", full.err);
+}
+
+#[test]
+fn sockets_that_the_program_does_not_get_are_said() {
+    let place = Place::new();
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let record = |n: u32, variables: &str| {
+        place.sh(&format!("{variables} {gretel} record --engine soft -o rec{n} -- busybox true 7</dev/null"))
+    };
+    let told = record(1, "LISTEN_FDS=1");
+    assert!(
+        told.code == 0 && told.err.contains("it begins with descriptors 0 to 2, without"),
+        "{}",
+        told.err
+    );
+    assert!(told.err.lines().any(|line| line.ends_with('7') || line.contains("7,")), "{}", told.err);
+    let quiet = record(2, "");
+    assert!(quiet.code == 0 && !quiet.err.contains("descriptors"), "{}", quiet.err);
+}
+
+#[test]
+fn what_a_new_user_types_is_answered_with_what_to_type() {
+    let place = Place::new();
+    let without = place.gretel(&["record", "busybox", "true"]);
+    assert!(
+        without.code == USAGE && without.err.contains("gretel record [OPTIONS] -- PROG"),
+        "{}",
+        without.err
+    );
+    place.write("file", "");
+    let file = place.gretel(&["record", "--engine", "soft", "-o", "file", "--", "busybox", "true"]);
+    assert!(file.code == USAGE && file.err.contains("give another name with -o"), "{}", file.err);
+    let spaces = place.gretel(&["record", "--engine", "soft", "-o", "a b", "--", "busybox", "true"]);
+    assert!(spaces.err.contains("next: gretel replay 'a b'\n"), "{}", spaces.err);
+    let store = place.sh(&format!(
+        "GRETEL_STORE=file {} record --engine soft -o rec -- busybox true",
+        env!("CARGO_BIN_EXE_gretel")
+    ));
+    assert!(
+        store.code == 0 && store.err.contains("file (GRETEL_STORE) cannot be the store"),
+        "{}",
+        store.err
+    );
 }

@@ -1,10 +1,13 @@
-//! The host: its processor and KVM modules, as far as branch records and counters depend on them, and its memory.
+//! The host: its processor and KVM modules, as far as branch records and counters depend on them, its memory, and how many
+//! files may be open.
 
 use lbr::capture::host::Host;
 use lbr::perf::retired::{Cpu, Vendor};
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::fs;
+use std::os::fd::RawFd;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// Looks at CPUID and at the parameters of the modules.
 #[must_use]
@@ -72,4 +75,34 @@ fn address_space() -> u64 {
     // SAFETY: the kernel writes one `struct rlimit`.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
     limit.rlim_cur
+}
+
+/// So many open files are gretel's own: the recording's, and those by which it looks at paths before the program gets to them.
+const OWN_FILES: u64 = 64;
+
+/// Has this process open as many files as it may at most (the hard limit of `ulimit -n`): all that the program's processes have open
+/// are open here. Where that cannot be done, it stays as it is.
+pub(crate) fn raise_limit_of_files() {
+    let mut limit = limit_of_files();
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the kernel reads one `struct rlimit`.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+}
+
+/// The numbers of descriptors that the program's files may have here: what is behind them is gretel's own, or no recording could go on
+/// when a program opens all that it can.
+pub(crate) fn room_for_files() -> RawFd {
+    static ROOM: OnceLock<RawFd> = OnceLock::new();
+    *ROOM.get_or_init(|| {
+        let all = limit_of_files().rlim_cur;
+        RawFd::try_from(all - OWN_FILES.min(all / 4)).unwrap_or(RawFd::MAX)
+    })
+}
+
+/// RLIMIT_NOFILE.
+fn limit_of_files() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `struct rlimit`.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit
 }

@@ -6,6 +6,7 @@ use crate::contents::Store;
 use crate::crumbs::{Keep, Leaver};
 use crate::engine::{EngineKind, Machine};
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
+use crate::host::raise_limit_of_files;
 use crate::interrupt;
 use crate::journal::schema::{BEHAVIOUR, digest_executable, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
@@ -260,6 +261,7 @@ pub fn record(
     let Options { crumbs, records, near_past, trace, checkpoints, flight, disk, store, signals, strict } =
         options;
     let kind = machine.cpu.kind();
+    raise_limit_of_files();
     let guarded = guarded(recording)?;
     recording.store_programs(launch, store.as_ref())?;
     let path = if flight.is_some() { recording.segment(0).journal() } else { recording.journal() };

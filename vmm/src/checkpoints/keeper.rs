@@ -354,7 +354,12 @@ impl Keeper {
                 self.last.1 += took;
             }
             Err(error) => {
-                tracing::warn!("no more checkpoints are written: {error}");
+                let grows = if self.flight.is_some() {
+                    "; the flight recorder's window no longer moves: it grows"
+                } else {
+                    ""
+                };
+                tracing::warn!("no more checkpoints are written: {error}{grows}");
                 self.failed = true;
                 self.give_back(process);
             }
@@ -426,6 +431,8 @@ impl Target {
         while let Ok(job) = todo.recv() {
             let before = Instant::now();
             let done = self.write(job).map(|size| (before.elapsed(), size));
+            let path = self.path.display();
+            let done = done.map_err(|e| io::Error::new(e.kind(), format!("cannot write {path}: {e}")));
             let failed = done.is_err();
             if tell.send(done).is_err() || failed {
                 return;

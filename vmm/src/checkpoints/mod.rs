@@ -107,10 +107,12 @@ pub enum CheckpointError {
         why: String,
     },
     /// There is none to begin with.
-    #[error("{} has no segment that begins with a whole checkpoint", path.display())]
+    #[error("{} has no segment that begins with a whole checkpoint{why}", path.display())]
     NoBeginning {
         /// The folder.
         path: PathBuf,
+        /// Of each segment, behind a semicolon.
+        why: String,
     },
     /// The program cannot be made what it was.
     #[error(transparent)]

@@ -54,7 +54,10 @@ impl Shelf {
             }
             segments.remove(0);
         }
-        Err(first_error.unwrap_or_else(|| CheckpointError::NoBeginning { path: recording.flight() }))
+        Err(first_error.unwrap_or_else(|| CheckpointError::NoBeginning {
+            path: recording.flight(),
+            why: notes.iter().map(|note| format!("; {note}")).collect(),
+        }))
     }
 
     fn whole(recording: &Recording) -> Shelf {
@@ -157,6 +160,9 @@ enum Unusable {
 fn begin(segment: &Segment) -> Result<Option<Index>, Unusable> {
     if !segment.journal().is_file() {
         return Err(Unusable::Incomplete("it has no journal".to_owned()));
+    }
+    if let (1.., Err(error)) = (segment.number, Reader::open(&segment.journal())) {
+        return Err(Unusable::Incomplete(error.to_string()));
     }
     let index = index_of(&segment.journal(), &segment.checkpoints());
     if segment.number == 0 {

@@ -11,6 +11,8 @@ const NEEDED: ABI = ABI::V2;
 
 /// From now on the calling thread, and those that it starts, execute no file.
 pub(super) fn confine() -> Result<(), String> {
+    // What the crate says of a kernel without it, or of a container that does not let it through, is for its users.
+    offered()?;
     let root = PathFd::new("/").map_err(|error| format!("landlock: {error}"))?;
     match restrict(root).map_err(|error| format!("landlock: {error}"))? {
         RulesetStatus::NotEnforced => Err("landlock: this kernel does not enforce it".to_owned()),
@@ -39,6 +41,6 @@ pub(super) fn offered() -> Result<(), String> {
         version if version > 0 => {
             Err(format!("landlock: version {version}, and {} is needed", NEEDED as i64))
         }
-        _ => Err(format!("landlock: {}", std::io::Error::last_os_error())),
+        _ => Err(format!("landlock is not to be had here: {}", std::io::Error::last_os_error())),
     }
 }

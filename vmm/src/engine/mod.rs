@@ -218,14 +218,24 @@ impl lbr::MsrAccess for dyn Cpu + '_ {
     }
 }
 
+/// What helps where KVM cannot be used.
+fn remedy(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "join the group that it belongs to, as by `sudo usermod -aG kvm $USER`, and log in again"
+        }
+        std::io::ErrorKind::NotFound => {
+            "load the module kvm_intel or kvm_amd, and in a container or a virtual machine, have it passed on"
+        }
+        _ => "see `gretel doctor`",
+    }
+}
+
 /// What goes wrong in an engine (never a trap of the guest, which is an [`Exit`]).
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The KVM device cannot be used.
-    #[error(
-        "cannot use {}: {error} (is the module loaded, are you in group kvm? use --engine soft to do without)",
-        device.display()
-    )]
+    #[error("cannot use {}: {error} ({}, or do without: --engine soft)", device.display(), remedy(error))]
     KvmUnavailable {
         /// What was tried: /dev/kvm, or what GRETEL_KVM_DEVICE names.
         device: std::path::PathBuf,

@@ -74,12 +74,16 @@ impl Guarded {
         device == inner.device && inner.listed.borrow_mut().has([device, number])
     }
 
-    /// Whether what a path names, links not followed, is on the way to the recording.
+    /// Whether what a path names, links not followed, is on the way to the recording. Of what cannot be looked at, though it is there, it
+    /// is not known: true.
     pub(super) fn is_on_the_way(&self, directory: RawFd, path: &CStr) -> bool {
         let Some(inner) = &self.0 else { return false };
-        let found = host::look_up(directory, path, libc::O_NOFOLLOW).ok();
-        let found = found.and_then(|file| host::stat(file.as_raw_fd()).ok());
-        found.is_some_and(|[device, number, ..]| inner.way.contains(&[device, number]))
+        match host::look_up(directory, path, libc::O_NOFOLLOW).and_then(|file| host::stat(file.as_raw_fd())) {
+            Ok([device, number, ..]) => inner.way.contains(&[device, number]),
+            Err(error) => {
+                [libc::EMFILE, libc::ENFILE, libc::ENOMEM].iter().any(|it| error == -i64::from(*it))
+            }
+        }
     }
 
     /// Lists a folder as getdents does, by calls that fill a buffer, without the recording; names begin at `name_at` of a record.

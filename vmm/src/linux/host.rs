@@ -1,17 +1,20 @@
 //! The host's system calls, each behind a safe function: pointers come from slices, results are the kernel's
 //! (a value, or a negative error number).
 
+mod devices;
 pub(super) mod opening;
 pub(super) mod paths;
 pub(super) mod pipes;
 pub(super) mod sockets;
 
+use crate::host::room_for_files;
 pub(super) use opening::{
     by_name, file_system, is_proc, look_up, name_of_open, open, open_again, open_by, read_link,
 };
 use std::ffi::CStr;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Once;
 
 /// A raw system call.
 ///
@@ -38,12 +41,34 @@ pub(super) fn pointer<T>(at: *const T) -> u64 {
 }
 
 /// Takes ownership of a descriptor that the kernel just made.
-fn owned(value: i64) -> Result<OwnedFd, i64> {
+fn just_made(value: i64) -> Result<OwnedFd, i64> {
     match RawFd::try_from(value) {
         // SAFETY: the kernel just gave this descriptor to us and nothing else owns it.
         Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(value),
     }
+}
+
+/// The same, for a file of the program's: ENFILE where only gretel's own files have room.
+fn owned(value: i64) -> Result<OwnedFd, i64> {
+    match just_made(value) {
+        Ok(file) if file.as_raw_fd() >= room_for_files() => {
+            static SAID: Once = Once::new();
+            SAID.call_once(|| {
+                tracing::warn!(
+                    "all files are open that this process may have (`ulimit -n`): the program is told ENFILE"
+                );
+            });
+            Err(-i64::from(libc::ENFILE))
+        }
+        made => made,
+    }
+}
+
+/// Two at once, of which none is left open if one is not to be had.
+fn both(ends: [i32; 2]) -> Result<[OwnedFd; 2], i64> {
+    let [one, other] = ends.map(|end| owned(i64::from(end)));
+    Ok([one?, other?])
 }
 
 /// Opens what is open under a descriptor once more, to read it from its start.
@@ -143,7 +168,7 @@ pub(super) fn pipe(flags: i32) -> Result<[OwnedFd; 2], i64> {
     if value < 0 {
         return Err(value);
     }
-    Ok([owned(i64::from(ends[0]))?, owned(i64::from(ends[1]))?])
+    both(ends)
 }
 
 /// fcntl with a number as its argument.

@@ -44,7 +44,6 @@ mod memory;
 mod network;
 mod oom;
 mod outcome;
-mod own;
 mod passthrough;
 mod persona;
 mod pidfd;

@@ -46,6 +46,12 @@ pub enum RecordingError {
         /// Whether it holds an earlier recording.
         recording: bool,
     },
+    /// It is a file.
+    #[error("{} is a file; a recording is a folder: give another name with -o", dir.display())]
+    NoFolder {
+        /// The file.
+        dir: PathBuf,
+    },
     /// The program would begin in it.
     #[error("{} is the {what} of the program, which is kept from its recording; give another folder with -o", dir.display())]
     Inherited {
@@ -59,6 +65,20 @@ pub enum RecordingError {
     NotARecording {
         /// The folder.
         dir: PathBuf,
+    },
+    /// There is nothing of that name.
+    #[error("there is no recording {}: `gretel ls` shows those that are in a folder", dir.display())]
+    Missing {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// No folder can be made in the working directory.
+    #[error("cannot make {} in the working directory: {error}; give a folder elsewhere with -o", dir.display())]
+    NotHere {
+        /// The folder.
+        dir: PathBuf,
+        /// Why not.
+        error: io::Error,
     },
     /// A file cannot be made or written.
     #[error("cannot write {}: {error}", path.display())]
@@ -136,6 +156,9 @@ impl Recording {
     pub fn create(dir: &Path, force: bool) -> Result<Recording, RecordingError> {
         let recording = Recording { dir: dir.to_owned() };
         let write = |error| RecordingError::Write { path: dir.to_owned(), error };
+        if dir.is_file() {
+            return Err(RecordingError::NoFolder { dir: dir.to_owned() });
+        }
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(write)?;
         if fs::read_dir(dir).map_err(write)?.next().is_none() {
             return Ok(recording);
@@ -153,7 +176,11 @@ impl Recording {
     /// # Errors
     /// When it cannot be made.
     pub fn create_numbered(program: &str) -> Result<Recording, RecordingError> {
-        Recording::create_first(|number| PathBuf::from(format!("gretel-{program}-{number}")))
+        let made = Recording::create_first(|number| PathBuf::from(format!("gretel-{program}-{number}")));
+        made.map_err(|error| match error {
+            RecordingError::Write { path: dir, error } => RecordingError::NotHere { dir, error },
+            other => other,
+        })
     }
 
     /// Makes the first of these folders, by number from 1 up, that does not exist.
@@ -172,9 +199,12 @@ impl Recording {
     /// A recording that exists.
     ///
     /// # Errors
-    /// When there is no journal in `dir`.
+    /// When there is no `dir`, or no journal in it.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let recording = Recording { dir: dir.to_owned() };
+        if !dir.exists() {
+            return Err(RecordingError::Missing { dir: dir.to_owned() });
+        }
         if !recording.journal().is_file() && !recording.flight().is_dir() {
             return Err(RecordingError::NotARecording { dir: dir.to_owned() });
         }

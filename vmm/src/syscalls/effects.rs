@@ -4,7 +4,7 @@
 //! makes the answer smaller. `read(3, p, 4096) = 1024` wrote 1024 bytes at argument 1, also when p and 4096 are unknown.
 
 use super::commands::request_argument;
-use super::shape::{Beyond, Call, Extent, Kind, Mapping};
+use super::shape::{Beyond, Call, Extent, Form, Kind, Mapping};
 
 /// The numbers of rax, rcx and r11 in the hardware's order: the registers that every call changes.
 pub const CLOBBERED: [usize; 3] = [0, 1, 11];
@@ -192,7 +192,12 @@ pub(super) fn length(extent: Extent, known: &Known<'_>) -> Option<u64> {
         Extent::ArgTimes(n, shape) => argument(n)?.checked_mul(shape.size),
         Extent::Result(n) => returned(n, 1),
         Extent::ResultTimes(n, shape) => returned(n, shape.size),
-        Extent::PointedBy(n, _) => word::<4>(known.read, argument(n)?),
+        Extent::PointedBy(n, shape) => {
+            let told = argument(n).and_then(|at| word::<4>(known.read, at));
+            // No socket has a longer name, whatever the room for it (struct sockaddr_storage).
+            let longest = matches!(shape.form, Form::Socket).then_some(shape.size);
+            told.into_iter().chain(longest).min()
+        }
         Extent::Bits(n) => Some((argument(n)? & 0xffff_ffff).div_ceil(64) * 8),
         Extent::Pages(n) => Some(argument(n)?.div_ceil(4096)),
         Extent::String

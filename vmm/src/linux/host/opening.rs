@@ -1,13 +1,14 @@
 //! Opening what a path leads to: over no link of /proc to what gretel has open, and nothing that is gretel's own in there.
 
-use super::{fd, owned, pointer, raw, statfs};
+use super::devices;
+use super::{fd, just_made, owned, pointer, raw, statfs};
 use crate::linux::proc::Place;
-use crate::linux::{own, word};
+use crate::linux::word;
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// openat; the descriptor is closed on exec. The links in /proc that lead to open files are not followed, and nothing that is
-/// gretel's own in there is opened: ENOENT.
+/// openat; the descriptor is closed on exec. The links in /proc that lead to open files are not followed, and nothing in
+/// there is opened: ENOENT. Nor are devices to which one writes addresses ([`devices`]).
 pub(in crate::linux) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
     // openat ignores what openat2 refuses: a mode without a file to be made, bits it does not know, and with O_PATH most.
     let known = if flags & libc::O_PATH != 0 { PATH_FLAGS } else { KNOWN_FLAGS };
@@ -25,7 +26,9 @@ pub(in crate::linux) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u3
         raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
     };
     match owned(value) {
-        Ok(file) if own::is_hosts(&file) => Err(-i64::from(libc::ENOENT)),
+        // Whatever was put in its way since the path was looked up.
+        Ok(file) if is_proc(file.as_raw_fd()) => Err(-i64::from(libc::ENOENT)),
+        Ok(file) if flags & libc::O_PATH == 0 => devices::plain(file),
         opened => opened,
     }
 }
@@ -51,6 +54,7 @@ pub(in crate::linux) fn open_by(directory: RawFd, path: &CStr, how: [u64; 3]) ->
     let opened = (0..MOST_RACES).map(|_| open()).find(|opened| !again(opened)).unwrap_or_else(open);
     match opened {
         Ok(file) if is_proc(file.as_raw_fd()) => Err(missing),
+        Ok(file) if flags & word(libc::O_PATH.into()) == 0 => devices::plain(file),
         Err(error) if error == -i64::from(libc::ELOOP) && rules & libc::RESOLVE_NO_SYMLINKS == 0 => {
             Err(missing)
         }
@@ -63,7 +67,7 @@ pub(in crate::linux) fn look_up(directory: RawFd, path: &CStr, flags: i32) -> Re
     let flags = flags | libc::O_PATH | libc::O_CLOEXEC;
     let how = [word(i64::from(flags)), 0, libc::RESOLVE_NO_MAGICLINKS];
     // SAFETY: the path is NUL-terminated, `how` is a `struct open_how` of its first size; both outlive the call.
-    owned(unsafe {
+    just_made(unsafe {
         let size = size_of_val(&how) as u64;
         raw(libc::SYS_openat2, [fd(directory), pointer(path.as_ptr()), pointer(how.as_ptr()), size, 0, 0])
     })
@@ -75,7 +79,7 @@ pub(in crate::linux) fn by_name(place: &Place, kept: bool, mut call: impl FnMut(
     match place {
         Place::Host(directory, path) => {
             match look_up(*directory, path, if kept { libc::O_NOFOLLOW } else { 0 }) {
-                Ok(file) if own::is_hosts(&file) => -i64::from(libc::ENOENT),
+                Ok(file) if is_proc(file.as_raw_fd()) => -i64::from(libc::ENOENT),
                 Ok(file) => call(&name_of_open(file.as_raw_fd())),
                 Err(error) => error,
             }

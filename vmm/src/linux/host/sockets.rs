@@ -1,6 +1,6 @@
 //! The host's calls on sockets. None of them waits: what would is EAGAIN, or EINPROGRESS from connect.
 
-use super::{fcntl, fd, owned, pointer, poll, raw};
+use super::{both, fcntl, fd, owned, pointer, poll, raw};
 use crate::linux::{long, word};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -89,7 +89,7 @@ pub(in crate::linux) fn socketpair(family: i32, kind: i32, protocol: i32) -> Res
     let arguments = [number(family), kind, number(protocol), pointer(ends.as_mut_ptr()), 0, 0];
     // SAFETY: the kernel writes two descriptors into `ends`.
     match unsafe { raw(libc::SYS_socketpair, arguments) } {
-        0.. => Ok([owned(i64::from(ends[0]))?, owned(i64::from(ends[1]))?]),
+        0.. => both(ends),
         error => Err(error),
     }
 }

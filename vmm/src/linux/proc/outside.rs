@@ -25,6 +25,8 @@ pub(super) enum Leads {
     Own(Vec<u8>),
     /// Into the recording.
     Guarded,
+    /// It cannot be known: an error number, negative. No call may be made with it.
+    Unknown(i64),
 }
 
 /// Where `path` leads from `directory`.
@@ -39,7 +41,24 @@ pub(super) fn leads(directory: RawFd, path: &CStr, follow: bool, guarded: &Guard
             let own = if kind == Some(libc::SYSFS_MAGIC) { own(file) } else { None };
             own.map_or(Leads::Host, Leads::Own)
         }
-        _ => step_by_step(directory, path.to_bytes(), follow, guarded).unwrap_or(Leads::Host),
+        _ => match step_by_step(directory, path.to_bytes(), follow, guarded) {
+            Ok(leads) => leads.unwrap_or(Leads::Host),
+            Err(error) => Leads::Unknown(error),
+        },
+    }
+}
+
+/// Opens a part of a path to look at it. `None`: there is nothing that can be looked at, so nothing that a call could reach. It is an
+/// error when only gretel cannot look, for want of descriptors or memory.
+fn look_at(directory: RawFd, name: &CStr, flags: i32) -> Result<Option<OwnedFd>, i64> {
+    match host::look_up(directory, name, flags) {
+        Ok(found) => Ok(Some(found)),
+        Err(error)
+            if [libc::EMFILE, libc::ENFILE, libc::ENOMEM].iter().any(|it| error == -i64::from(*it)) =>
+        {
+            Err(error)
+        }
+        Err(_) => Ok(None),
     }
 }
 
@@ -55,27 +74,37 @@ fn own(file: &OwnedFd) -> Option<Vec<u8>> {
 }
 
 /// The same, name by name; `None` for a file of the host's, or none.
-fn step_by_step(directory: RawFd, path: &[u8], follow: bool, guarded: &Guarded) -> Option<Leads> {
+fn step_by_step(
+    directory: RawFd,
+    path: &[u8],
+    follow: bool,
+    guarded: &Guarded,
+) -> Result<Option<Leads>, i64> {
     let follow = follow || path.ends_with(b"/");
     let start = if path.starts_with(b"/") { c"/" } else { c"." };
-    let mut at = host::look_up(directory, start, libc::O_DIRECTORY).ok()?;
+    let Some(mut at) = look_at(directory, start, libc::O_DIRECTORY)? else { return Ok(None) };
     let mut rest = names(path);
     for _ in 0..=LINKS {
         loop {
             if host::is_proc(at.as_raw_fd()) {
-                return Some(Leads::Own(inside(&at, &rest)));
+                return Ok(Some(Leads::Own(inside(&at, &rest))));
             }
             // A name that would be made there, if it is not on the way to somewhere else.
             if rest.len() <= 1 && guarded.hides(at.as_raw_fd()) {
-                return Some(Leads::Guarded);
+                return Ok(Some(Leads::Guarded));
             }
-            let name = CString::new(rest.pop_front()?).ok()?;
-            let next = host::look_up(at.as_raw_fd(), &name, libc::O_NOFOLLOW).ok()?;
+            let Some(name) = rest.pop_front().and_then(|name| CString::new(name).ok()) else {
+                return Ok(None);
+            };
+            let Some(next) = look_at(at.as_raw_fd(), &name, libc::O_NOFOLLOW)? else { return Ok(None) };
             let target = host::read_link(next.as_raw_fd());
             match target {
                 Some(target) if follow || !rest.is_empty() => {
                     if target.starts_with(b"/") {
-                        at = host::look_up(libc::AT_FDCWD, c"/", libc::O_DIRECTORY).ok()?;
+                        match look_at(libc::AT_FDCWD, c"/", libc::O_DIRECTORY)? {
+                            Some(root) => at = root,
+                            None => return Ok(None),
+                        }
                     }
                     let mut all = names(&target);
                     all.append(&mut rest);
@@ -86,7 +115,7 @@ fn step_by_step(directory: RawFd, path: &[u8], follow: bool, guarded: &Guarded) 
             }
         }
     }
-    None
+    Ok(None)
 }
 
 fn names(path: &[u8]) -> VecDeque<Vec<u8>> {
@@ -115,7 +144,7 @@ mod tests {
         let path = CString::new(path).expect("no zero byte");
         match leads(directory.as_raw_fd(), &path, follow, &Guarded::default()) {
             Leads::Own(path) => Some(String::from_utf8(path).expect("text")),
-            Leads::Host | Leads::Guarded => None,
+            Leads::Host | Leads::Guarded | Leads::Unknown(_) => None,
         }
     }
 

@@ -125,6 +125,7 @@ fn in_host(
             Leads::Host => Ok(Vec::new()),
             Leads::Own(path) => Ok(path),
             Leads::Guarded => Err(-i64::from(libc::ENOENT)),
+            Leads::Unknown(error) => Err(error),
         })?;
     if told.is_empty() {
         return Ok(Step::Found(Place::Host(directory, name)));

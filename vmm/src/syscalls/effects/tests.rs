@@ -142,3 +142,23 @@ fn mappings_and_more_are_told_apart() {
     }
     assert_eq!(told(400, 0), Err(Unbounded::Call));
 }
+
+#[test]
+fn the_name_of_a_socket_has_a_longest_length() {
+    let huge = |_: u64, bytes: &mut [u8]| {
+        bytes.fill(0x7f);
+        true
+    };
+    for read in [NOTHING, &huge] {
+        assert_eq!(
+            ranges(libc::SYS_getpeername, [3, 0x1000, 0x2000, 0, 0, 0], 0, read),
+            [(0x1000, 128), (0x2000, 4)]
+        );
+        assert_eq!(ranges(libc::SYS_accept4, [3, 0, 0, 0, 0, 0], 7, read), []);
+    }
+    let known = Known { arguments: [None; 6], result: Some(0), read: NOTHING };
+    let bounded = effects(libc::SYS_getsockname.try_into().unwrap(), &known).expect("bounded");
+    assert_eq!(bounded.written[0], Written { place: Place::Argument(1), length: 128 });
+    // Of another value there is none.
+    assert_eq!(effects(libc::SYS_getsockopt.try_into().unwrap(), &known), Err(Unbounded::Amount));
+}
