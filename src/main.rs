@@ -10,6 +10,7 @@ mod bench;
 mod contexts;
 mod core_file;
 mod crumbs;
+mod debug_files;
 mod doctor;
 mod ending;
 mod engine;
@@ -18,6 +19,7 @@ mod keeping;
 mod log;
 mod ls;
 mod moment;
+mod opened;
 mod outline;
 mod output;
 mod pack;
@@ -25,6 +27,7 @@ mod record;
 mod replay;
 mod rm;
 mod sandbox;
+mod shell;
 mod shown_trail;
 mod summary;
 mod synth;
@@ -88,6 +91,8 @@ enum Command {
     Bench(bench::Args),
     #[command(hide = true)]
     RunAtCrash(at_crash::Args),
+    #[command(hide = true)]
+    FindDebug(debug_files::Args),
 }
 
 fn main() -> ExitCode {
@@ -115,6 +120,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::RunAtCrash(args) => at_crash::run(&args),
+        Command::FindDebug(args) => debug_files::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())
 }

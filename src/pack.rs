@@ -2,6 +2,7 @@
 
 use crate::exit::{Code, Failure};
 use crate::log::say;
+use crate::shell;
 use crate::units::size_of;
 use crate::{Outcome, keeping};
 use std::ffi::OsString;
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let size = file.metadata().map_or(0, |found| found.len());
     let (files, bytes) = (packed.files, size_of(packed.bytes));
     say!("gretel: packed {files} files, {bytes}, into {} ({})", file.display(), size_of(size));
-    say!("gretel: next: copy it, then gretel unpack {}", file.display());
+    say!("gretel: next: copy it, then gretel unpack {}", shell::word(&file));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -75,7 +76,7 @@ pub(crate) fn unpack(args: &UnpackArgs) -> Outcome {
     let unpacked = vmm::pack::unpack(&args.file, &dir, store).map_err(|error| failure(&error))?;
     let (files, bytes) = (unpacked.files, size_of(unpacked.bytes));
     say!("gretel: unpacked {files} files, {bytes}, to {}", dir.display());
-    say!("gretel: next: gretel replay {}", dir.display());
+    say!("gretel: next: gretel replay {}", shell::word(&dir));
     Ok(ExitCode::SUCCESS)
 }
 

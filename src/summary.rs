@@ -1,7 +1,7 @@
 //! What `gretel record` says at its end: on stderr for people, and as JSON for scripts.
 
 use crate::log::say;
-use crate::{ending, keeping, units};
+use crate::{ending, keeping, shell, units};
 use serde_json::{Value, json};
 use vmm::elfcore::signal_name;
 use vmm::journal::End;
@@ -64,7 +64,7 @@ impl<'a> Summary<'a> {
             say!("gretel: {window}");
         }
         let next = if *crashed { "core" } else { "replay" };
-        say!("gretel: next: gretel {next} {dir}");
+        say!("gretel: next: gretel {next} {}", shell::word(recording.dir()));
     }
 
     /// The same as an object.

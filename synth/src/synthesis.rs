@@ -6,10 +6,11 @@ use crate::evidence::Anchors;
 use crate::flips::{Flips, Turner};
 use crate::origins;
 use crate::past::addresses::Patience;
-use crate::past::deferred::{Choice, Early};
+use crate::past::deferred::{Choice, Early, Waiting};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
+use crate::phases::{Phase, Phases, during};
 use crate::program::Program;
 use crate::program::cfg::Cfg;
 use crate::program::stack::Stack;
@@ -18,6 +19,7 @@ use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
 use crate::smt::Effort;
 use crate::suffix::{Coverage, Suffix};
 use crate::term::Terms;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use vmm::elfcore::{AT_SYSINFO_EHDR, Core};
@@ -55,6 +57,12 @@ pub struct Synthesis {
     pub flips: Option<Flips>,
     /// How many instructions back the search came: what is certified may be shorter.
     pub searched: usize,
+    /// The certificates that were tried, in order.
+    pub cuts: Vec<Cut>,
+    /// The longest path that was found: the addresses of its instructions, newest first.
+    pub path: Vec<u64>,
+    /// Where the time went.
+    pub phases: Phases,
     /// Why the search stopped.
     pub stop: Stop,
     /// What the search did.
@@ -89,30 +97,52 @@ pub fn synthesize(
     let image = CoreImage::new(request.core, request.anchors);
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
-    let mut search =
-        Search::new(request.program, &cfg, &image, &request.core.state, &records, Kernel::of(request.core));
-    if request.core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
-        search = search.with_partial_map();
-    }
-    let limits = Limits { time: request.limits.time.mul_f64(SEARCH_SHARE), ..request.limits };
+    let search = search_of(request, &cfg, &image, &records);
+    let limits = search_limits(request.limits);
     let certificates = request.limits.time.saturating_sub(limits.time);
     let begin = Instant::now();
-    let found = search.run(limits, request.interrupter, progress);
+    let before = Phases::so_far();
+    let found = during(Phase::Search, || search.run(limits, request.interrupter, progress));
     // One question at the search's end may have taken longer than there was left; and who interrupts it waits for its certificate
     // alone.
     let planned = if found.stop == Stop::Interrupted { begin } else { begin + request.limits.time };
     let deadline = planned.max(Instant::now() + certificates);
-    let attempts = Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found };
-    let verdict = attempts.certify_longest()?;
+    let cuts = RefCell::default();
+    let attempts =
+        Attempts { request, deadline, image: &image, cfg: &cfg, records: &records, found: &found, cuts };
+    let verdict = during(Phase::Certificates, || attempts.certify_longest())?;
     let cannot_be = matches!(verdict, Verdict::Infeasible { .. }) || found.is_dead_end();
-    let flips = if cannot_be { Some(attempts.flips()?) } else { None };
+    let flips = if cannot_be { Some(during(Phase::Flips, || attempts.flips())?) } else { None };
     Ok(Synthesis {
         verdict,
         flips,
         searched: found.path.len(),
+        cuts: attempts.cuts.take(),
+        path: found.path.iter().map(|(step, _)| step.address).collect(),
+        phases: Phases::so_far().since(before),
         stop: found.stop,
         statistics: found.statistics,
     })
+}
+
+/// The search for the past of the request's core.
+pub(crate) fn search_of<'a>(
+    request: &Request<'a>,
+    cfg: &'a Cfg<'a>,
+    image: &'a dyn Image,
+    records: &'a Records,
+) -> Search<'a> {
+    let core = request.core;
+    let search = Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core));
+    match core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
+        true => search.with_partial_map(),
+        false => search,
+    }
+}
+
+/// How long the search itself may take.
+pub(crate) fn search_limits(limits: Limits) -> Limits {
+    Limits { time: limits.time.mul_f64(SEARCH_SHARE), ..limits }
 }
 
 /// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
@@ -134,6 +164,22 @@ struct Attempts<'a> {
     cfg: &'a Cfg<'a>,
     records: &'a Records,
     found: &'a Found,
+    cuts: RefCell<Vec<Cut>>,
+}
+
+/// An attempt to certify the newest part of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// So many instructions.
+    pub tried: usize,
+    /// Addresses were chosen where nothing told them.
+    pub choosing: bool,
+    /// So many were left: those behind the newest access that had no address.
+    pub reached: usize,
+    /// That access.
+    pub waiting: Option<Waiting>,
+    /// Why they were not certified; `None` if they were.
+    pub why: Option<String>,
 }
 
 /// Why a part of the path was not certified, and what to try next.
@@ -155,7 +201,9 @@ impl Attempts<'_> {
             Ok(best) => best,
             Err(why) => return Ok(Verdict::Inconclusive { why }),
         };
-        origins::judge(&mut self.forced_end(suffix.len()), self.request.core, &mut suffix)?;
+        during(Phase::Judging, || {
+            origins::judge(&mut self.forced_end(suffix.len()), self.request.core, &mut suffix)
+        })?;
         Ok(Verdict::Certified(Box::new(suffix), certificate))
     }
 
@@ -212,7 +260,8 @@ impl Attempts<'_> {
         turner.explain(self.found, &mut |core, found| {
             let image = CoreImage::new(core, request.anchors);
             let request = Request { core, ..*request };
-            let attempts = Attempts { request: &request, image: &image, found, ..*self };
+            let cuts = RefCell::default();
+            let attempts = Attempts { request: &request, image: &image, found, cuts, ..*self };
             Ok(match attempts.certify_longest()? {
                 Verdict::Certified(suffix, _) => suffix.len(),
                 Verdict::Infeasible { .. } | Verdict::Inconclusive { .. } => 0,
@@ -244,6 +293,9 @@ impl Attempts<'_> {
             };
             tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
             (next, why) = (failure.next_depth(reached, depth), failure.to_string());
+            if let Some(cut) = self.cuts.borrow_mut().last_mut() {
+                cut.why = Some(why.clone());
+            }
         }
         Ok(Err((next, why)))
     }
@@ -278,6 +330,9 @@ impl Attempts<'_> {
             hypothesis.choose_addresses(0, path.len(), Patience::FINAL);
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
+        let waiting = hypothesis.waiting();
+        let cut = Cut { tried: path.len(), choosing: choose, reached: depth, waiting, why: None };
+        self.cuts.borrow_mut().push(cut);
         if depth == 0 {
             return Ok(Err((
                 0,

@@ -50,6 +50,9 @@ fn a_wrong_command_line_has_its_own_code() {
     ] {
         assert_eq!(place.gretel(arguments).code, USAGE, "{arguments:?}");
     }
+    let without_dashes = place.gretel(&["record", "./prog", "-x"]);
+    let hint = "gretel: put -- before the program: gretel record -- ./prog";
+    assert!(without_dashes.err.contains(hint), "{}", without_dashes.err);
     let help = place.gretel(&["--help"]);
     assert_eq!(help.code, 0);
     assert!(help.out().contains("Exit codes:"), "{}", help.out());
@@ -137,7 +140,8 @@ fn a_recording_of_another_version_is_refused_by_name() {
 fn what_is_no_recording_is_said_to_be_none() {
     let place = Place::new();
     fs::create_dir(place.path("empty")).unwrap();
-    for (dir, message) in [("empty", "is not a recording"), ("missing", "is not a recording")] {
+    for (dir, message) in [("empty", "is not a recording"), ("missing", "cannot read missing: No such file")]
+    {
         let ran = place.gretel(&["replay", dir]);
         assert_eq!(ran.code, DAMAGED);
         assert!(ran.err.contains(message), "{}", ran.err);

@@ -11,6 +11,7 @@ use super::history::Step;
 use super::hypothesis::Hypothesis;
 use super::machine::Access;
 use super::traces::Traces;
+use crate::phases::{Phase, during};
 use crate::term::{Node, Term, Terms};
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
@@ -67,6 +68,10 @@ impl Hypothesis<'_> {
     /// far as it goes, if no choice was found that suits all. The first `skip` choices for the newest are passed
     /// over, and accesses older than step `upto` are left. Gives the number of the one that was taken for the newest.
     pub fn choose_addresses(&mut self, skip: usize, upto: usize, patience: Patience) -> Option<usize> {
+        during(Phase::Addresses, || self.choose_until_over(skip, upto, patience))
+    }
+
+    fn choose_until_over(&mut self, skip: usize, upto: usize, patience: Patience) -> Option<usize> {
         let whole = self.until.clone();
         self.until = whole.part(patience.parts);
         let chosen = self.choose_newest(skip, upto, patience);

@@ -5,6 +5,7 @@
 //! The solver is asked only where there was a choice, and only about the constraints that the choice touched.
 
 mod anchored;
+mod barriers;
 mod callee;
 mod candidates;
 mod forced;
@@ -14,10 +15,12 @@ mod reach;
 mod restarts;
 mod trail;
 
+pub use barriers::{Met, Place};
 pub use found::{Found, Limits, Statistics, Stop};
 pub use trail::{Records, Window};
 
 use crate::past::addresses::Patience;
+use crate::past::audit::Audit;
 use crate::past::deferred::{Choice, Early};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::image::Image;
@@ -134,6 +137,13 @@ impl<'p> Search<'p> {
         self
     }
 
+    /// Has each refutation told.
+    #[must_use]
+    pub fn with_audit(mut self, audit: Rc<dyn Audit + 'p>) -> Search<'p> {
+        self.hypothesis.set_audit(audit);
+        self
+    }
+
     /// Searches until a limit, or until it is interrupted; then the interrupter is lowered. `progress` is told the present and the
     /// longest length from time to time.
     pub fn run(
@@ -214,7 +224,7 @@ impl<'p> Search<'p> {
             frame.candidates = candidates;
         }
         if !self.cfg.is_complete(self.hypothesis.start()) {
-            *self.statistics.barriers.entry("an instruction that unknown jumps may reach").or_default() += 1;
+            self.meet_here("an instruction that unknown jumps may reach");
         }
     }
 
@@ -289,9 +299,14 @@ impl<'p> Search<'p> {
                     let depth = self.hypothesis.len();
                     tracing::trace!(depth, address = candidate.prepared.address(), ?refusal, "refused");
                     match refusal {
-                        Refusal::Contradiction => self.statistics.refuted += 1,
+                        Refusal::Contradiction => {
+                            self.statistics.refuted += 1;
+                            self.doubt_refutation();
+                        }
                         Refusal::Late(..) => unreachable!("it was learned"),
-                        Refusal::Barrier(why) => *self.statistics.barriers.entry(why).or_default() += 1,
+                        Refusal::Barrier(why) => {
+                            self.statistics.meet(why, candidate.prepared.address(), depth)
+                        }
                     }
                 }
             }
@@ -351,7 +366,7 @@ impl<'p> Search<'p> {
         self.hypothesis.pop();
         self.taken.pop();
         while self.hypothesis.len() > to && self.retreat() {}
-        *self.statistics.barriers.entry("a region that seemed to lead nowhere").or_default() += 1;
+        self.meet_here("a region that seemed to lead nowhere");
     }
 
     fn note_progress(&mut self, candidate: &Candidate) {
@@ -384,7 +399,7 @@ impl<'p> Search<'p> {
     fn addresses_hold(&mut self, candidate: &Candidate) -> bool {
         // What the records alone give was not chosen, so the wait of what lies there begins at their end.
         if self.hypothesis.lost_a_pointer() {
-            *self.statistics.barriers.entry("a pointer that lies nowhere any more").or_default() += 1;
+            self.meet_here("a pointer that lies nowhere any more");
             return false;
         }
         if self.hypothesis.len() < self.covered + ADDRESS_PATIENCE {
@@ -408,7 +423,7 @@ impl<'p> Search<'p> {
             frame.candidates.insert(frame.next, other);
         }
         if waiting(&self.hypothesis) {
-            *self.statistics.barriers.entry("an address that nothing determines").or_default() += 1;
+            self.meet_unknown_address();
             return false;
         }
         true
@@ -423,6 +438,8 @@ impl<'p> Search<'p> {
         match smt::solve(&terms, &question, &[], Budget::SEARCH, effort) {
             Answer::Infeasible => {
                 self.statistics.solver_refuted += 1;
+                self.doubt_refutation();
+                self.hypothesis.tell_refuted_by_solver();
                 return Some(false);
             }
             Answer::Unknown => {

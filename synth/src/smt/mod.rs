@@ -8,10 +8,12 @@ mod guess;
 mod likely;
 mod linear;
 mod lower;
+pub mod script;
 mod small;
 mod witness;
 
 use crate::facts::Facts;
+use crate::phases::{Phase, during};
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use guess::guess;
 use lower::Lowering;
@@ -91,6 +93,16 @@ pub fn solve(
     budget: Budget,
     effort: Effort,
 ) -> Answer {
+    during(Phase::Solver, || ask(terms, constraints, preferences, budget, effort))
+}
+
+fn ask(
+    terms: &Terms,
+    constraints: &[Term],
+    preferences: &[Preference],
+    budget: Budget,
+    effort: Effort,
+) -> Answer {
     let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
     if expansion::is_too_long(terms, constraints) {
         return guessed().map_or(Answer::Unknown, Answer::Satisfiable);
@@ -151,6 +163,10 @@ pub fn solve(
 
 /// Whether `constraints` leave `t`, which has `value` in one solution, no other value. `None`: not decided.
 pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budget: Budget) -> Option<bool> {
+    during(Phase::Solver, || ask_for_another(terms, constraints, t, value, budget))
+}
+
+fn ask_for_another(terms: &Terms, constraints: &[Term], t: Term, value: u64, budget: Budget) -> Option<bool> {
     if expansion::is_too_long(terms, constraints) {
         return None;
     }

@@ -172,9 +172,18 @@ impl Recording {
     /// A recording that exists.
     ///
     /// # Errors
-    /// When there is no journal in `dir`.
+    /// When there is no journal in `dir`, or it cannot be looked at.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let recording = Recording { dir: dir.to_owned() };
+        let unreadable = |path: &Path, error| RecordingError::Read { path: path.to_owned(), error };
+        fs::metadata(dir).map_err(|error| unreadable(dir, error))?;
+        let journal = recording.journal();
+        match fs::metadata(&journal) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(unreadable(&journal, error));
+            }
+            _ => {}
+        }
         if !recording.journal().is_file() && !recording.flight().is_dir() {
             return Err(RecordingError::NotARecording { dir: dir.to_owned() });
         }
