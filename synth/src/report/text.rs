@@ -34,57 +34,61 @@ impl Display for Listing {
 
 impl Display for Summary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "certified on {}: {} instructions", self.engines.join(" and "), self.instructions)?;
-        match self.reach {
-            Some(reach) => {
-                let records = match self.given {
-                    given if given > self.records => format!("{} of {given}", self.records),
-                    given => given.to_string(),
+        let length =
+            format!("certified on {}: {} instructions", self.engines.join(" and "), self.instructions);
+        let records = match (self.reach, self.given) {
+            (Some(reach), given) => {
+                let records = if given > self.records {
+                    format!("{} of {given}", self.records)
+                } else {
+                    given.to_string()
                 };
-                writeln!(
-                    f,
-                    ", {reach:.1} times the {} that the {records} branch records cover",
-                    self.covered
-                )?;
+                format!("{reach:.1} times the {} that the {records} branch records cover", self.covered)
             }
-            None if self.given > 0 => {
-                writeln!(f, ", which cover {} of the {} branch records", self.records, self.given)?;
-            }
-            None => writeln!(f, ", without branch records")?,
-        }
-        match self.crumbs {
-            [0, _] => {}
-            [calls, counted] => writeln!(
-                f,
+            (None, 0) => "without branch records".to_owned(),
+            (None, given) => format!("which cover {} of the {given} branch records", self.records),
+        };
+        wrapped(f, "", &format!("{length}, {records}"))?;
+        let [calls, counted] = self.crumbs;
+        if calls > 0 {
+            let text = format!(
                 "its {calls} system calls are those of the crumbs, and {counted} times as much retires behind as was counted"
-            )?,
+            );
+            wrapped(f, "", &text)?;
         }
-        match self.forced {
+        let forced = match self.forced {
             all if all == self.instructions => {
-                writeln!(f, "all of them are forced: nothing else leads to the core")?
+                "all of them are forced: nothing else leads to the core".to_owned()
             }
-            forced => writeln!(
-                f,
-                "the last {forced} are forced: nothing else leads to the core; the rest is one possibility"
-            )?,
-        }
+            forced => {
+                format!(
+                    "the last {forced} are forced: nothing else leads to the core; the rest is one possibility"
+                )
+            }
+        };
+        wrapped(f, "", &forced)?;
         if let Some(reason) = &self.without_kvm {
             wrapped(f, "not run under KVM: ", reason)?;
         }
         let bytes = self.compared_bytes;
-        writeln!(f, "equal to the core: all registers and {bytes} bytes of memory; not compared:")?;
+        wrapped(
+            f,
+            "",
+            &format!("equal to the core: all registers and {bytes} bytes of memory; not compared:"),
+        )?;
         for entry in &self.dont_care {
             wrapped(f, "  - ", &format!("{}: {}", entry.what, entry.why))?;
         }
         let [core, forced, chosen] = self.origins;
-        writeln!(
+        let origins = format!(
+            "where the forced part begins, of general registers and listed bytes: {core} in the core, {forced} inferred, {chosen} \
+             chosen"
+        );
+        wrapped(f, "", &origins)?;
+        wrapped(
             f,
-            "where the forced part begins, of general registers and listed bytes: {core} in the core, {forced} inferred, \
-             {chosen} chosen"
-        )?;
-        writeln!(
-            f,
-            "marks: value* inferred (no other leads here), value? chosen (others would do), else known"
+            "marks: ",
+            "value* inferred (no other leads here), value? chosen (others would do), else known",
         )
     }
 }
