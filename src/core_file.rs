@@ -2,26 +2,23 @@
 
 use crate::Outcome;
 use crate::crumbs;
+use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
 use crate::log::say;
+use crate::opened::{Opened, open, warn_of_damage};
 use crate::output::written;
 use crate::sandbox;
 use crate::shown_trail::{self, Format, FormatArgs};
 use lbr::Trail;
 use lbr::code::name_kinds;
-use lbr::regular;
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use synth::program::{Program, SourceFrame};
+use synth::program::{Program, SourceFrame, demangled};
 use synth::report::fault::Cause;
-use vmm::checkpoints::Shelf;
-use vmm::dump::leaves_core;
 use vmm::elfcore::unwind::{FoundBy, Frame, backtrace};
-use vmm::elfcore::{AT_ENTRY, Core, CoreError, Module, signal_name};
-use vmm::journal::{End, JournalError, Reader, Record};
-use vmm::recording::Recording;
+use vmm::elfcore::{Core, FileMapping};
 
 /// Show a core file: signal, registers, stack, last branches, mappings, where it came from
 ///
@@ -51,15 +48,18 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    let mut debug_files = DebugFiles::new();
     sandbox::enter();
     if args.crumbs {
         return match args.format.get() {
             Format::PerfScript => Err(Failure::new(Code::Usage, "perf script has no form for crumbs")),
-            format => crumbs::show(&args.input, args.exe.as_deref(), format == Format::Json),
+            format => {
+                crumbs::show(&args.input, args.exe.as_deref(), format == Format::Json, &mut debug_files)
+            }
         };
     }
     require_room(0)?;
-    let opened = open(&args.input, args.exe.as_deref())?;
+    let opened = open(&args.input, args.exe.as_deref(), &mut debug_files)?;
     require_room(opened.code_bytes())?;
     let core = &opened.core;
     warn_of_damage(core);
@@ -99,155 +99,10 @@ fn require_room(code: usize) -> Result<(), Failure> {
     })
 }
 
-/// Says on stderr what the core lacks.
-pub(crate) fn warn_of_damage(core: &Core) {
-    for damage in &core.damage {
-        say!("gretel: core {} is damaged: {damage}", core.path.display());
-    }
-}
-
 /// The bytes of the core's memory at `address`, as many as follow one another; gives their number.
 fn code(core: &Core, address: u64, bytes: &mut [u8]) -> usize {
     let known = (0..).map_while(|n| address.checked_add(n).and_then(|at| core.byte(at)));
     bytes.iter_mut().zip(known).map(|(to, byte)| *to = byte).count()
-}
-
-/// A core with its executable, where there is one, and the libraries that were loaded with it.
-pub(crate) struct Opened {
-    pub(crate) core: Core,
-    pub(crate) executable: Option<(Vec<u8>, PathBuf)>,
-    /// The bytes of each, and what was added to the addresses in it.
-    libraries: Vec<(Vec<u8>, u64)>,
-}
-
-impl Opened {
-    /// The size of the program and of the libraries.
-    fn code_bytes(&self) -> usize {
-        let program = self.executable.as_ref().map_or(0, |(bytes, _)| bytes.len());
-        program + self.libraries.iter().map(|(bytes, _)| bytes.len()).sum::<usize>()
-    }
-}
-
-/// Opens the core that the command line means.
-pub(crate) fn open(input: &Path, exe: Option<&Path>) -> Result<Opened, Failure> {
-    let is_dir = input.is_dir();
-    let path = if is_dir { input.join("core") } else { input.to_owned() };
-    if is_dir && !path.exists() {
-        return Err(Failure::new(Code::Damaged, why_no_core(input)));
-    }
-    let damaged = |e: CoreError| Failure::new(Code::Damaged, e);
-    let core = Core::open(&path).map_err(damaged)?;
-    let Some(exe) = executable(&core, &path, exe)? else {
-        return Ok(Opened { core, executable: None, libraries: Vec::new() });
-    };
-    let mut core = core.with_executable(&exe).map_err(damaged)?;
-    let bytes = regular::read(&exe)
-        .map_err(|e| Failure::new(Code::Damaged, format!("cannot read {}: {e}", exe.display())))?;
-    let libraries = libraries(&mut core);
-    Ok(Opened { core, executable: Some((bytes, exe)), libraries })
-}
-
-/// A core with fewer bytes of code that are not its program's is damaged; with more it is another program's.
-const FEW: usize = 64;
-
-/// The program that left the core: the one that was named, else the one beside it, else the one that the core names, since
-/// a program that was started executed it.
-fn executable(core: &Core, path: &Path, named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
-    let damaged = |e: CoreError| Failure::new(Code::Damaged, e);
-    if let Some(named) = named {
-        let (differing, first) = core.differing_code(named).map_err(damaged)?;
-        if differing >= FEW {
-            let (core, named) = (path.display(), named.display());
-            let why =
-                format!("{named} is not the program that left {core}: {differing} bytes of its code differ");
-            return Err(Failure::new(Code::Usage, why));
-        }
-        warn_of_code(path, named, differing, first);
-        return Ok(Some(named.to_owned()));
-    }
-    let beside = path.with_file_name("program");
-    let candidates = [Some(beside.as_path()), core.executable_path()];
-    for candidate in candidates.into_iter().flatten().filter(|candidate| candidate.is_file()) {
-        match core.differing_code(candidate) {
-            Ok((differing, first)) if differing < FEW => {
-                warn_of_code(path, candidate, differing, first);
-                return Ok(Some(candidate.to_owned()));
-            }
-            Err(error) if candidate == beside => return Err(damaged(error)),
-            _ => {}
-        }
-    }
-    Ok(None)
-}
-
-/// Says that a part of the code is not as it is in the program's file.
-fn warn_of_code(core: &Path, executable: &Path, differing: usize, first: Option<u64>) {
-    if let Some(first) = first {
-        say!(
-            "gretel: core {} is damaged: {differing} bytes of code are not as in {}, the first at {first:#x}",
-            core.display(),
-            executable.display()
-        );
-    }
-}
-
-/// The libraries that were loaded, as far as their files are here; of the others it is said what that means.
-fn libraries(core: &mut Core) -> Vec<(Vec<u8>, u64)> {
-    let mut taken = Vec::new();
-    for library in core.libraries() {
-        let bias = core.take_library(&library).map_err(|error| error.to_string());
-        let path = library.path.display();
-        let read =
-            |bias| Ok((regular::read(&library.path).map_err(|e| format!("cannot read {path}: {e}"))?, bias));
-        match bias.and_then(read) {
-            Ok(found) => taken.push(found),
-            Err(why) => say!(
-                "gretel: {why}; its code is left out: frames there have no names, and suffixes end there"
-            ),
-        }
-    }
-    taken
-}
-
-/// Why there is no core in this folder, and what to do about it.
-fn why_no_core(dir: &Path) -> String {
-    let shown = dir.display();
-    let end = Recording::open(dir).map_err(|e| e.to_string()).and_then(|recording| {
-        let read = |e: JournalError| e.to_string();
-        let shelf = Shelf::open(&recording).map_err(|e| e.to_string())?;
-        let mut journal = Reader::open_all(shelf.journals()).map_err(read)?;
-        while let Some(record) = journal.take().map_err(read)? {
-            if let Record::End(end) = record {
-                return Ok(Some(end));
-            }
-        }
-        Ok(None)
-    });
-    let why = match end {
-        Err(why) => return why,
-        Ok(None) => format!(
-            "its journal has no end, since the recorder was stopped before the program ended; `gretel replay {shown}` \
-             runs what there is"
-        ),
-        Ok(Some(End::Exited(_))) => "the recorded program did not crash".to_owned(),
-        Ok(Some(End::Interrupted)) => "the recorded program did not crash, it was interrupted".to_owned(),
-        Ok(Some(End::Stopped)) => {
-            "the recorded program did not crash, the recorder could not go on and said why".to_owned()
-        }
-        Ok(Some(End::Full)) => "the recording ended at its room on disk, before the program did".to_owned(),
-        Ok(Some(End::Killed(death))) => {
-            let signal = signal_name(death.signal).unwrap_or("a signal");
-            if leaves_core(&death) {
-                format!(
-                    "the recorded program crashed with {signal}, but its core was not written, or is lost: record it \
-                     again, where there is room"
-                )
-            } else {
-                format!("the recorded program did not crash, it was ended by {signal}")
-            }
-        }
-    };
-    format!("{shown} has no core: {why}")
 }
 
 /// What the core and the executable say together.
@@ -273,8 +128,10 @@ struct NamedFrame {
 }
 
 /// The function that a frame on the stack belongs to, behind those that were inlined in it.
-fn named(program: &Program, frame: Frame) -> Vec<NamedFrame> {
-    let lookup = frame.lookup_address();
+fn named(program: &Program, frame: Frame, caller: Option<&Frame>) -> Vec<NamedFrame> {
+    // The kernel made the handler return to the beginning of this function, which nobody called.
+    let is_restorer = caller.is_some_and(|caller| caller.by == FoundBy::Signal);
+    let lookup = if is_restorer { frame.rip } else { frame.lookup_address() };
     let source = program.source_frames(lookup);
     let (outer, inlined) = source.split_last().map_or((None, &[][..]), |(outer, rest)| (Some(outer), rest));
     let name = |at: &SourceFrame| at.function.clone().unwrap_or_else(|| "(no name)".to_owned());
@@ -295,32 +152,15 @@ impl Opened {
         match (&program, &self.executable) {
             (Ok((program, bias)), Some((bytes, _))) => {
                 let trace = backtrace(&self.core, &self.modules(bytes, *bias));
-                found.frames = trace.frames.iter().flat_map(|frame| named(program, *frame)).collect();
+                let after = trace.frames.iter().skip(1).map(Some).chain([None]);
+                let frames = trace.frames.iter().zip(after);
+                found.frames = frames.flat_map(|(frame, caller)| named(program, *frame, caller)).collect();
                 found.stopped = trace.stopped;
             }
             (Err(why), _) => found.stopped = Some(why.clone()),
             (Ok(_), None) => {}
         }
         found
-    }
-
-    /// The executable with its symbols, and where it was loaded; or why there is none.
-    pub(crate) fn program(&self) -> Result<(Program, u64), String> {
-        let Some((bytes, path)) = &self.executable else {
-            return Err("no executable is known: give it with --exe PROG".to_owned());
-        };
-        let bias = self.core.aux(AT_ENTRY).map_or(Ok(0), |entry| Program::load_bias(bytes, entry));
-        let program = |bias| {
-            let modules = self.modules(bytes, bias);
-            Ok((Program::from_modules(modules[0], &modules[1..])?, bias))
-        };
-        bias.and_then(program).map_err(|error| format!("{}: {error}", path.display()))
-    }
-
-    /// The executable, and behind it the libraries.
-    fn modules<'a>(&'a self, executable: &'a [u8], bias: u64) -> Vec<Module<'a>> {
-        let libraries = self.libraries.iter().map(|(bytes, bias)| Module { bytes, bias: *bias });
-        std::iter::once(Module { bytes: executable, bias }).chain(libraries).collect()
     }
 }
 
@@ -342,7 +182,7 @@ pub(crate) fn place_of_call(program: &Program, address: u64) -> String {
 fn function(program: &Program, address: u64, lookup: u64) -> String {
     program.function_at(lookup).map_or_else(
         || "(not code of the program)".to_owned(),
-        |f| format!("{}+{:#x}", f.name, address.wrapping_sub(f.start)),
+        |f| format!("{}+{:#x}", demangled(&f.name), address.wrapping_sub(f.start)),
     )
 }
 
@@ -391,7 +231,7 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     }
     writeln!(out, "\nmappings:")?;
     for s in &core.segments {
-        let file = core.files.iter().find(|f| f.start <= s.start && s.start < f.end);
+        let file = file_of(core, s.start);
         let dumped = if s.data.is_empty() { " (not in the core)" } else { "" };
         writeln!(
             out,
@@ -409,6 +249,11 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     Ok(())
 }
 
+/// The file that is mapped at an address.
+fn file_of(core: &Core, address: u64) -> Option<&FileMapping> {
+    core.files.iter().find(|file| (file.start..file.end).contains(&address))
+}
+
 /// Where each thread is, if there are several.
 fn print_threads(out: &mut impl Write, core: &Core, found: &Found) -> io::Result<()> {
     if core.threads.len() < 2 {
@@ -422,10 +267,11 @@ fn print_threads(out: &mut impl Write, core: &Core, found: &Found) -> io::Result
     Ok(())
 }
 
-/// A frame that is not by the unwind tables says so.
+/// A frame that is not by the unwind tables says so, as does one that a signal interrupted.
 fn guessed(by: FoundBy) -> &'static str {
     match by {
         FoundBy::Registers | FoundBy::Tables => "",
+        FoundBy::Signal => " (a signal came here)",
         FoundBy::TopOfStack => " (guessed from the top of the stack)",
         FoundBy::FramePointer => " (guessed from the frame pointer)",
     }
@@ -441,7 +287,11 @@ fn as_json(core: &Core, found: &Found) -> Value {
         registers.insert(name.to_owned(), hex(value));
     }
     let segments = core.segments.iter().map(|s| {
-        json!({ "start": hex(s.start), "end": hex(s.end), "rights": s.rights.to_string(), "bytes": s.data.len() })
+        json!({
+            "start": hex(s.start), "end": hex(s.end), "rights": s.rights.to_string(), "bytes": s.data.len(),
+            "file": file_of(core, s.start).map(|file| &file.path),
+            "offset": file_of(core, s.start).map(|file| hex(file.offset + (s.start - file.start))),
+        })
     });
     json!({
         "path": core.path,
@@ -456,10 +306,10 @@ fn as_json(core: &Core, found: &Found) -> Value {
             json!({ "id": id, "rip": hex(regs.rip), "rsp": hex(regs.gpr[4]), "fs_base": hex(regs.fs_base) })
         }).collect::<Vec<_>>(),
         "stack": found.frames.iter().map(|f| {
-            let guessed = !guessed(f.frame.by).is_empty();
+            let guessed = matches!(f.frame.by, FoundBy::TopOfStack | FoundBy::FramePointer);
             json!({
                 "rip": hex(f.frame.rip), "rsp": hex(f.frame.rsp), "place": f.place, "inlined": f.inlined,
-                "guessed": guessed,
+                "guessed": guessed, "signal": f.frame.by == FoundBy::Signal,
             })
         }).collect::<Vec<_>>(),
         "stack_stopped": found.stopped,

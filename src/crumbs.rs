@@ -2,9 +2,11 @@
 
 use crate::Outcome;
 use crate::contexts::Contexts;
-use crate::core_file::{self, place};
+use crate::core_file::place;
+use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
 use crate::log::say;
+use crate::opened;
 use crate::output::{Printed, print};
 use lbr::Crumbs;
 use lbr::context::{Policy, Table};
@@ -61,8 +63,9 @@ struct Source {
 }
 
 /// Shows the crumbs of a recording's ring, or of a core.
-pub(crate) fn show(input: &Path, exe: Option<&Path>, as_json: bool) -> Outcome {
-    let source = if input.is_dir() { of_recording(input)? } else { of_core(input, exe)? };
+pub(crate) fn show(input: &Path, exe: Option<&Path>, as_json: bool, debug_files: &mut DebugFiles) -> Outcome {
+    let source =
+        if input.is_dir() { of_recording(input, debug_files)? } else { of_core(input, exe, debug_files)? };
     if source.torn > 0 {
         say!(
             "gretel: {} records were being written when the recorder was killed, or are damaged",
@@ -71,6 +74,14 @@ pub(crate) fn show(input: &Path, exe: Option<&Path>, as_json: bool) -> Outcome {
     }
     if source.missing > 0 {
         say!("gretel: {} crumbs between the oldest and the newest are missing", source.missing);
+    }
+    let entries = &source.crumbs.entries;
+    let without = entries.iter().filter(|entry| entry.crumb.context.is_none()).count();
+    if source.table.is_some() && without > 0 {
+        say!(
+            "gretel: {without} of {} crumbs have no context, since their stacks could not be walked",
+            entries.len()
+        );
     }
     let cell = |va| source.core.as_ref().and_then(|core| core.word(va));
     let known = source.program.as_ref().zip(source.table.as_ref());
@@ -108,8 +119,8 @@ fn show_text(source: &Source, mut contexts: Option<Contexts<'_>>) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_core(path: &Path, exe: Option<&Path>) -> Result<Source, Failure> {
-    let opened = core_file::open(path, exe)?;
+fn of_core(path: &Path, exe: Option<&Path>, debug_files: &mut DebugFiles) -> Result<Source, Failure> {
+    let opened = opened::open(path, exe, debug_files)?;
     let damaged = |why: &dyn Display| Failure::new(Code::Damaged, format!("core {}: {why}", path.display()));
     let crumbs = opened.core.crumbs().map_err(|e| damaged(&e))?;
     let crumbs = crumbs.ok_or_else(|| damaged(&"there are no crumbs in it"))?;
@@ -118,18 +129,21 @@ fn of_core(path: &Path, exe: Option<&Path>) -> Result<Source, Failure> {
     Ok(Source { crumbs, missing: 0, torn: 0, table, program, core: Some(opened.core) })
 }
 
-fn of_recording(dir: &Path) -> Result<Source, Failure> {
+fn of_recording(dir: &Path, debug_files: &mut DebugFiles) -> Result<Source, Failure> {
     let ring = open(dir)?;
     let damaged = |why: &dyn Display| Failure::new(Code::Damaged, why);
     let Snapshot { entries, missing, torn } = ring.snapshot().map_err(|e| damaged(&e))?;
     let mut crumbs = Crumbs { origin: ring.origin(), entries };
     let recording = Recording::open(dir).map_err(|e| damaged(&e))?;
     let table = contexts(&recording).map_err(|e| damaged(&e))?;
-    let core = Core::open(&recording.core()).ok();
+    // A core says where the libraries were loaded, too.
+    let opened = if recording.core().is_file() { opened::open(dir, None, debug_files).ok() } else { None };
+    let loaded = opened.as_ref().and_then(|opened| opened.program().ok()).map(|(program, _)| program);
+    let core = opened.map(|opened| opened.core);
     if let Some(counted) = core.as_ref().and_then(|core| core.crumbs().ok().flatten()) {
         crumbs.take_counts(&counted);
     }
-    Ok(Source { crumbs, missing, torn, table, program: program(dir), core })
+    Ok(Source { crumbs, missing, torn, table, program: loaded.or_else(|| program(dir)), core })
 }
 
 /// The program of a recording, where it runs.

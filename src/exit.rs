@@ -1,7 +1,7 @@
 //! Exit codes: one table, and the error type that carries them.
 
 use crate::log::say;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -13,7 +13,8 @@ Exit codes:
   128+N    record: the program was ended by signal N, as shells say it
   128+N    record: interrupted by signal N: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP; what was recorded replays
   0        all other commands: done; replay: equal to the recording, also where that ended in a crash
-  120      the command line is wrong, or what it names is in use: a folder with other things in it, a recording in the making
+  120      the command line is wrong, or what it names is in use (a folder with other things in it, a recording in the making),
+           or is of no use: the core of a program that did not crash
   121      PROG cannot be run: not found, not an x86-64 ELF program, no permission
   122      this host lacks what was asked for (no KVM with --engine kvm)
   123      a file is damaged, cut, not what it should be, or of another version; what precedes the damage was used
@@ -78,10 +79,19 @@ impl Failure {
 pub(crate) fn for_usage(message: &clap::Error) -> ExitCode {
     // A closed pipe behind --help is no reason to fail.
     let _ = message.print();
-    // What is meant is nearly always a program.
-    let is_of_record = std::env::args_os().nth(1).is_some_and(|command| command == "record");
-    if is_of_record && message.kind() == ErrorKind::UnknownArgument {
-        say!("gretel: the program and its arguments come behind `--`: gretel record [OPTIONS] -- PROG ...");
+    if message.kind() == ErrorKind::UnknownArgument {
+        hint_at_program(message);
     }
     if message.use_stderr() { Code::Usage.into() } else { ExitCode::SUCCESS }
+}
+
+/// A program without `--` before it is taken for an argument of gretel's.
+fn hint_at_program(message: &clap::Error) {
+    let is_record = std::env::args_os().nth(1).is_some_and(|command| command == "record");
+    match message.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(program)) if is_record && !program.starts_with('-') => {
+            say!("gretel: put -- before the program: gretel record -- {program}");
+        }
+        _ => {}
+    }
 }

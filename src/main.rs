@@ -10,6 +10,7 @@ mod bench;
 mod contexts;
 mod core_file;
 mod crumbs;
+mod debug_files;
 mod doctor;
 mod ending;
 mod engine;
@@ -19,6 +20,7 @@ mod keeping;
 mod log;
 mod ls;
 mod moment;
+mod opened;
 mod outline;
 mod output;
 mod pack;
@@ -90,6 +92,8 @@ enum Command {
     Bench(bench::Args),
     #[command(hide = true)]
     RunAtCrash(at_crash::Args),
+    #[command(hide = true)]
+    FindDebug(debug_files::Args),
 }
 
 fn main() -> ExitCode {
@@ -117,6 +121,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::RunAtCrash(args) => at_crash::run(&args),
+        Command::FindDebug(args) => debug_files::run(&args),
     };
     result.unwrap_or_else(|failure| failure.report())
 }

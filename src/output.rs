@@ -2,7 +2,8 @@
 
 use crate::exit::{Code, Failure};
 use std::fmt::Arguments;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
+use synth::report::COLUMNS;
 
 /// What became of something that was printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,18 @@ pub(crate) enum Printed {
     Yes,
     /// The reader has seen enough and closed the pipe, which is no failure.
     Closed,
+}
+
+/// The width of the terminal that results go to, and whether it may have colours; `None` where they go elsewhere.
+pub(crate) fn terminal() -> Option<(usize, bool)> {
+    let out = io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    let width = terminal_size::terminal_size_of(&out).map_or(COLUMNS, |(width, _)| usize::from(width.0));
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    Some((width, !dumb && !is_set("NO_COLOR")))
 }
 
 /// Prints results.

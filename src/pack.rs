@@ -2,6 +2,7 @@
 
 use crate::exit::{Code, Failure};
 use crate::log::say;
+use crate::shell;
 use crate::units::size_of;
 use crate::{Outcome, keeping, shell};
 use std::ffi::OsString;

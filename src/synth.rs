@@ -1,32 +1,27 @@
 //! `gretel synth`: works backwards from a core to a certified execution suffix.
 
+mod shown;
+
 use crate::Outcome;
-use crate::core_file;
+use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
 use crate::log::say;
-use crate::outline::Outline;
-use crate::output::print;
-use ::synth::certificate::Certificate;
+use crate::opened;
 use ::synth::evidence::Anchors;
-use ::synth::flips::{Flip, Flips};
 use ::synth::fuel::UNITS_A_SECOND;
-use ::synth::program::Program;
-use ::synth::report::Listing;
-use ::synth::report::metrics::{self, Metrics};
-use ::synth::search::{Limits, Statistics, Stop};
-use ::synth::suffix::Suffix;
-use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, Verdict, synthesize};
+use ::synth::refutations::{RefutationError, Written};
+use ::synth::report::explain::{Explanation, Known};
+use ::synth::search::Limits;
+use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, synthesize};
 use lbr::{Filter, Trail};
-use serde_json::json;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use vmm::elfcore::{AT_ENTRY, Core};
 use vmm::engine::Interrupter;
 use vmm::interrupt;
 use vmm::recording::Recording;
-use vmm::trail::derive;
+use vmm::trail::{derive, tail_log};
 use x86::op::BranchKind;
 
 /// Work backwards from a core to the execution that led there
@@ -78,6 +73,13 @@ pub(crate) struct Args {
     /// Certify on the software CPU alone, even where KVM can be used
     #[arg(long)]
     no_kvm: bool,
+    /// Say why the search stopped, at which places, and which evidence would have helped
+    #[arg(long)]
+    explain: bool,
+    /// Where every way back was refuted, write each refutation to this folder, for other solvers (they hold the program's
+    /// memory)
+    #[arg(long, value_name = "DIR")]
+    smt_lib: Option<PathBuf>,
     /// Write the suffix to this file (it holds the program's memory: only its owner can read it)
     #[arg(short, long, value_name = "SUFFIX")]
     output: Option<PathBuf>,
@@ -139,7 +141,7 @@ pub(crate) fn fuel(text: &str) -> Result<u64, String> {
 
 /// Work as [`fuel`] reads it.
 #[expect(clippy::cast_precision_loss, reason = "it is shown, and not computed with")]
-fn seconds_of(units: u64) -> f64 {
+pub(super) fn seconds_of(units: u64) -> f64 {
     units as f64 / UNITS_A_SECOND as f64
 }
 
@@ -163,10 +165,14 @@ pub(crate) fn deep(work: impl FnOnce() -> Outcome + Send) -> Outcome {
 }
 
 fn run_deep(args: &Args) -> Outcome {
+    if let Some(taken) = args.output.as_deref().filter(|output| output.is_file()) {
+        let why = format!("{} exists already: name another file, or remove it", taken.display());
+        return Err(Failure::new(Code::Usage, why));
+    }
     let limits = Limits { instructions: args.instructions, fuel: args.fuel, time: args.time };
-    let opened = core_file::open(&args.input, args.exe.as_deref())?;
+    let opened = opened::open(&args.input, args.exe.as_deref(), &mut DebugFiles::new())?;
     let of_core = |why: &str| format!("{}: {why}", opened.core.path.display());
-    core_file::warn_of_damage(&opened.core);
+    opened::warn_of_damage(&opened.core);
     if opened.core.had_parallel_threads() {
         say!(
             "gretel: core {}: {} threads may have run at the same time; a suffix of the one that crashed holds if the others \
@@ -200,8 +206,59 @@ fn run_deep(args: &Args) -> Outcome {
         kvm: !args.no_kvm,
         interrupter: &interrupter,
     };
-    let synthesis = synthesize(&request, &mut progress()).map_err(|e| Failure::new(Code::Host, e))?;
-    report(args, &core, &program, synthesis)
+    let synthesis =
+        synthesize(&request, &mut progress(args.time)).map_err(|e| Failure::new(Code::Host, e))?;
+    let explanation = args.explain.then(|| explain(args, &request, trail.as_ref(), &synthesis));
+    let refutations = match (&args.smt_lib, &synthesis.flips) {
+        (Some(dir), Some(_)) => Some(refutations(&request, dir)?),
+        (Some(dir), None) => {
+            say!("gretel: nothing is written to {}: not every way back was refuted", dir.display());
+            None
+        }
+        (None, _) => None,
+    };
+    shown::report(args, &core, &program, synthesis, &Beside { explanation, refutations })
+}
+
+/// What was asked for beside the verdict.
+struct Beside {
+    explanation: Option<Explanation>,
+    refutations: Option<Written>,
+}
+
+/// So many of a recording's last instructions are looked at for what records would cover.
+const LOOKED_AT: u64 = 1 << 16;
+
+/// Why the search came no further.
+fn explain(args: &Args, request: &Request<'_>, trail: Option<&Trail>, synthesis: &Synthesis) -> Explanation {
+    let truth = args.input.is_dir().then(|| {
+        let recording = Recording::open(&args.input).map_err(|e| e.to_string());
+        recording.and_then(|it| tail_log(&it, LOOKED_AT).map_err(|e| e.to_string()))
+    });
+    let truth = truth.and_then(|truth| {
+        truth.inspect_err(|why| say!("gretel: what records cover is not measured: {why}")).ok()
+    });
+    let records = trail.and_then(|trail| Some((usize::try_from(trail.depth).ok()?, trail.filter?)));
+    let known = Known {
+        program: request.program,
+        crash: request.core.state.regs.rip,
+        truth: truth.as_deref(),
+        records,
+        crumbs: request.anchors.len(),
+    };
+    Explanation::new(&known, synthesis)
+}
+
+/// Writes the refutations.
+fn refutations(request: &Request<'_>, dir: &Path) -> Result<Written, Failure> {
+    synth::refutations::write(request, dir).map_err(|error| {
+        let code = match error {
+            RefutationError::File { .. } => Code::Write,
+            RefutationError::NotEmpty(_) => Code::Usage,
+            RefutationError::Unfinished(_) => Code::Other,
+        };
+        Failure::new(code, error)
+    })
 }
 
 /// The branch records to use: the core's own, or, of a recording, those that other options would have given.
@@ -262,182 +319,21 @@ pub(crate) fn usable(trail: Option<&Trail>) -> Result<Usable, Failure> {
 }
 
 /// Shows how far the search is, where stderr is a terminal.
-fn progress() -> impl FnMut(usize, usize) {
+fn progress(time: Option<Duration>) -> impl FnMut(usize, usize) {
+    let begin = Instant::now();
     let bar = if io::stderr().is_terminal() {
         indicatif::ProgressBar::new_spinner()
     } else {
         indicatif::ProgressBar::hidden()
     };
     move |now, longest| {
-        bar.set_message(format!("{longest} instructions back; now at {now}"));
+        let so_far = begin.elapsed();
+        let left = time.map(|time| format!(" ({} s left)", time.saturating_sub(so_far).as_secs()));
+        bar.set_message(format!(
+            "{longest} instructions back; now at {now}; {} s{}",
+            so_far.as_secs(),
+            left.unwrap_or_default()
+        ));
         bar.tick();
     }
-}
-
-fn report(args: &Args, core: &Core, program: &Program, synthesis: Synthesis) -> Outcome {
-    let Synthesis { verdict, flips, searched, stop, statistics, fuel } = synthesis;
-    let search = Searched { searched, stop, statistics: &statistics, flips: flips.as_ref(), fuel };
-    match verdict {
-        Verdict::Certified(suffix, certificate) => {
-            if let Some(path) = &args.output {
-                suffix.save(path).map_err(|e| Failure::new(Code::Write, e))?;
-            }
-            show(args, core, program, &suffix, &certificate, search)?;
-            if suffix.len() < searched && !args.json {
-                let certified = suffix.len();
-                say!(
-                    "gretel: the search came {searched} instructions back; certified are the last {certified}"
-                );
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Verdict::Infeasible { depth } => {
-            let why = format!(
-                "every way back dies within {depth} instructions: no execution of this program ends in this core. A hardware \
-                 error, a damaged core or another build of the program is likely"
-            );
-            without_suffix(args, "infeasible", &why, search)?;
-            Ok(ExitCode::from(1))
-        }
-        Verdict::Inconclusive { why } => {
-            without_suffix(args, "inconclusive", &why, search)?;
-            Ok(ExitCode::from(2))
-        }
-    }
-}
-
-/// What the search did.
-#[derive(Clone, Copy)]
-struct Searched<'a> {
-    /// How many instructions back it came.
-    searched: usize,
-    /// Why it stopped.
-    stop: Stop,
-    statistics: &'a Statistics,
-    /// The bits that would explain the core, if it found that it cannot be.
-    flips: Option<&'a Flips>,
-    /// All the work, in units of [`::synth::fuel`].
-    fuel: u64,
-}
-
-fn show(
-    args: &Args,
-    core: &Core,
-    program: &Program,
-    suffix: &Suffix,
-    certificate: &Certificate,
-    search: Searched<'_>,
-) -> Result<(), Failure> {
-    let listing =
-        Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
-    let metrics = measure(args, suffix, &listing);
-    let outline = Outline::new(&anchors(core, args.crumbs)?, certificate.crumbs[0], program);
-    if args.json {
-        let listing = serde_json::to_value(&listing).map_err(|e| Failure::new(Code::Other, e))?;
-        let object = json!({
-            "verdict": "certified", "search": search_json(search), "listing": listing, "outline": outline.to_json(),
-            "metrics": metrics
-        });
-        print(format_args!("{object}\n"))?;
-        Ok(())
-    } else {
-        print(format_args!("{listing}"))?;
-        if !outline.is_empty() {
-            print(format_args!("\n{outline}"))?;
-        }
-        if let Some(metrics) = &metrics {
-            print(format_args!("\n{metrics}"))?;
-        }
-        say_why_it_stopped(search);
-        Ok(())
-    }
-}
-
-/// The suffix against the recording, where there is one.
-fn measure(args: &Args, suffix: &Suffix, listing: &Listing) -> Option<Metrics> {
-    if !args.input.is_dir() {
-        return None;
-    }
-    let recording = Recording::open(&args.input).map_err(|e| e.to_string());
-    let measured = recording.and_then(|it| metrics::measure(&it, suffix, listing).map_err(|e| e.to_string()));
-    measured.inspect_err(|why| say!("gretel: the suffix is not compared with the recording: {why}")).ok()
-}
-
-fn without_suffix(args: &Args, verdict: &str, why: &str, search: Searched<'_>) -> Result<(), Failure> {
-    if args.json {
-        print(format_args!(
-            "{}\n",
-            json!({ "verdict": verdict, "why": why, "search": search_json(search) })
-        ))?;
-        return Ok(());
-    }
-    print(format_args!("{verdict}: {why}\n"))?;
-    say_why_it_stopped(search);
-    Ok(())
-}
-
-fn stop_text(stop: Stop) -> &'static str {
-    match stop {
-        Stop::Instructions => "the search came as far back as --instructions allows",
-        Stop::Fuel => "the fuel of --fuel is used up",
-        Stop::Time => "the time of --time is over",
-        Stop::Interrupted => "the search was interrupted",
-        Stop::Exhausted => "every way further back was tried",
-        Stop::ProgramStart => "the search came to the program's first instruction",
-    }
-}
-
-fn say_why_it_stopped(Searched { stop, statistics, flips, .. }: Searched<'_>) {
-    say!(
-        "gretel: {}; {} instructions tried, {} refuted at once, {} questions to the solver ({} refuted, {} unanswered)",
-        stop_text(stop),
-        statistics.prepended,
-        statistics.refuted,
-        statistics.solver_calls,
-        statistics.solver_refuted,
-        statistics.solver_unknown
-    );
-    let mut barriers: Vec<_> = statistics.barriers.iter().collect();
-    barriers.sort_by_key(|(why, times)| (std::cmp::Reverse(**times), **why));
-    for (why, times) in barriers {
-        say!("gretel: the search did not go past: {why} ({times} times)");
-    }
-    if let Some(flips) = flips {
-        say_flips(flips);
-    }
-}
-
-/// Which single bit may be wrong.
-fn say_flips(Flips { explain, tried, all }: &Flips) {
-    for Flip { bit, certified } in explain {
-        say!("gretel: {bit} turned explains this core: {certified} instructions are certified with it");
-    }
-    if explain.is_empty() {
-        say!("gretel: no single bit explains this core ({tried} of {all} were turned)");
-    } else if tried < all {
-        say!("gretel: {tried} of {all} bits were turned");
-    }
-}
-
-fn flips_json(Flips { explain, tried, all }: &Flips) -> serde_json::Value {
-    let explain: Vec<_> = explain
-        .iter()
-        .map(|flip| json!({ "bit": flip.bit.to_string(), "certified": flip.certified }))
-        .collect();
-    json!({ "explain": explain, "tried": tried, "all": all })
-}
-
-fn search_json(Searched { searched, stop, statistics, flips, fuel }: Searched<'_>) -> serde_json::Value {
-    json!({
-        "searched": searched,
-        "stopped": stop_text(stop),
-        "fuel": seconds_of(fuel),
-        "instructions_tried": statistics.prepended,
-        "refuted_by_propagation": statistics.refuted,
-        "solver_questions": statistics.solver_calls,
-        "solver_refuted": statistics.solver_refuted,
-        "solver_unanswered": statistics.solver_unknown,
-        "flips": flips.map(flips_json),
-        "barriers": statistics.barriers.iter().map(|(why, times)| ((*why).to_owned(), json!(times))).collect::<serde_json::Map<_, _>>(),
-    })
 }

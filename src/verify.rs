@@ -1,8 +1,9 @@
 //! `gretel verify`: checks a kept suffix again.
 
 use crate::Outcome;
-use crate::core_file;
+use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::opened;
 use crate::output::print;
 use crate::synth::{Use, anchors, deep, usable};
 use serde_json::json;
@@ -56,8 +57,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn run_deep(args: &Args) -> Outcome {
     let suffix = Suffix::load(&args.suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
-    let opened = core_file::open(&args.input, args.exe.as_deref())?;
-    core_file::warn_of_damage(&opened.core);
+    let opened = opened::open(&args.input, args.exe.as_deref(), &mut DebugFiles::none())?;
+    opened::warn_of_damage(&opened.core);
     let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
     let core = opened.core;
     let damaged =

@@ -41,6 +41,11 @@ pub enum FileError {
     /// There is nothing in it.
     #[error("it is empty")]
     Empty,
+    /// Nothing that is known looks like it.
+    #[error(
+        "its format is not known: no trail of gretel's, no text, and nothing of perf's (docs/formats.md has the forms)"
+    )]
+    Unknown,
     /// It is an executable or a core.
     #[error("it is an ELF file: gretel core shows the branch records of a core")]
     Elf,
@@ -61,6 +66,9 @@ pub enum FileError {
     Perf(#[from] PerfError),
 }
 
+/// Records of perf's ring buffer have types up to this one (include/uapi/linux/perf_event.h has 22 so far).
+const LAST_RECORD: u8 = 63;
+
 impl Form {
     /// What the bytes are. Binary bytes without a magic number are perf's: records, if they begin with the header of
     /// one, else a stack.
@@ -78,8 +86,13 @@ impl Form {
             (_, Some(text)) if brstack::is_brstack(text) => Ok(Form::Brstack),
             (_, Some(_)) => Ok(Form::Registers),
             // The upper half of a number of branches is zero, the size of a record is not.
-            _ if bytes.get(6..8).is_some_and(|size| size != [0, 0]) => Ok(Form::PerfRecords),
-            _ => Ok(Form::PerfStack),
+            _ if bytes.get(6..8).is_some_and(|size| size != [0, 0]) => match bytes {
+                [kind, 0, 0, 0, ..] if (1..=LAST_RECORD).contains(kind) => Ok(Form::PerfRecords),
+                _ => Err(FileError::Unknown),
+            },
+            // No processor has 65536 of them.
+            _ if bytes.get(2..4).is_none_or(|upper| upper == [0, 0]) => Ok(Form::PerfStack),
+            _ => Err(FileError::Unknown),
         }
     }
 }

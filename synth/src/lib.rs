@@ -4,7 +4,8 @@
 //! (values), [`facts`] (what is known, propagated both ways), [`smt`] (the solver on what propagation leaves
 //! over), [`fuel`] (how much work all this may be), [`past`] (a path and what it implies), [`search`] (which paths are tried, in which order),
 //! [`realize`] (values for all that is still unknown), [`origins`] (which of them were forced), [`suffix`] (the result as data), [`certificate`] (the
-//! forward run that proves it), [`flips`] (a core that is damaged by one bit), [`report`] (what people and scripts see), [`synthesis`] (all of it, in order).
+//! forward run that proves it), [`flips`] (a core that is damaged by one bit), [`refutations`] (why no way led there, for other solvers), [`report`] (what people and scripts see), [`synthesis`] (all of it, in order; [`phases`] count where
+//! the time goes).
 
 pub mod certificate;
 mod core_image;
@@ -14,8 +15,10 @@ pub mod flips;
 pub mod fuel;
 pub mod origins;
 pub mod past;
+pub mod phases;
 pub mod program;
 pub mod realize;
+pub mod refutations;
 pub mod report;
 pub mod search;
 pub mod smt;

@@ -7,10 +7,11 @@ use crate::flips::{Flips, Turner};
 use crate::fuel::{Fuel, UNITS_A_SECOND, Until};
 use crate::origins;
 use crate::past::addresses::Patience;
-use crate::past::deferred::Early;
+use crate::past::deferred::{Early, Waiting};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
+use crate::phases::{Phase, Phases, during};
 use crate::program::Program;
 use crate::program::cfg::Cfg;
 use crate::program::stack::Stack;
@@ -19,6 +20,7 @@ use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
 use crate::smt::Effort;
 use crate::suffix::{Coverage, Suffix};
 use crate::term::Terms;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use vmm::elfcore::{AT_SYSINFO_EHDR, Core};
@@ -56,6 +58,12 @@ pub struct Synthesis {
     pub flips: Option<Flips>,
     /// How many instructions back the search came: what is certified may be shorter.
     pub searched: usize,
+    /// The certificates that were tried, in order.
+    pub cuts: Vec<Cut>,
+    /// The longest path that was found: the addresses of its instructions, newest first.
+    pub path: Vec<u64>,
+    /// Where the time went.
+    pub phases: Phases,
     /// Why the search stopped.
     pub stop: Stop,
     /// What the search did.
@@ -93,37 +101,60 @@ pub fn synthesize(
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
     let fuel = Fuel::default();
-    let deadline = request.limits.time.map(|time| Instant::now() + time);
-    let until = Until::new(&fuel, request.limits.fuel)
-        .with_deadline(deadline)
-        .with_interrupter(request.interrupter.clone());
-    let kernel = Kernel::of(request.core);
-    let mut search = Search::new(request.program, &cfg, &image, &request.core.state, &records, kernel, &fuel);
-    if request.core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
-        search = search.with_partial_map();
-    }
-    let found = search.run(request.limits.instructions, &search_share(request, &until), progress);
+    let until = whole_of(request, &fuel);
+    let search = search_of(request, &cfg, &image, &records, &fuel);
+    let before = Phases::so_far();
+    let share = search_share(request, &until);
+    let found = during(Phase::Search, || search.run(request.limits.instructions, &share, progress));
     if found.stop == Stop::Interrupted {
         // It stays raised for the certificates only if somebody asks again.
         let _asked = request.interrupter.take();
     }
     let until = certificate_share(request, &until, found.stop);
-    let attempts = Attempts { request, until, image: &image, cfg: &cfg, records: &records, found: &found };
-    let verdict = attempts.certify_longest()?;
+    let cuts = RefCell::default();
+    let attempts =
+        Attempts { request, until, image: &image, cfg: &cfg, records: &records, found: &found, cuts };
+    let verdict = during(Phase::Certificates, || attempts.certify_longest())?;
     let cannot_be = matches!(verdict, Verdict::Infeasible { .. }) || found.is_dead_end();
-    let flips = if cannot_be { Some(attempts.flips()?) } else { None };
+    let flips = if cannot_be { Some(during(Phase::Flips, || attempts.flips())?) } else { None };
     Ok(Synthesis {
         verdict,
         flips,
         searched: found.path.len(),
+        cuts: attempts.cuts.take(),
+        path: found.path.iter().map(|(step, _)| step.address).collect(),
+        phases: Phases::so_far().since(before),
         stop: found.stop,
         statistics: found.statistics,
         fuel: fuel.burnt(),
     })
 }
 
+/// The search for the past of the request's core.
+pub(crate) fn search_of<'a>(
+    request: &Request<'a>,
+    cfg: &'a Cfg<'a>,
+    image: &'a dyn Image,
+    records: &'a Records,
+    fuel: &Fuel,
+) -> Search<'a> {
+    let core = request.core;
+    let search = Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core), fuel);
+    match core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
+        true => search.with_partial_map(),
+        false => search,
+    }
+}
+
+/// When all of it is to end.
+pub(crate) fn whole_of(request: &Request<'_>, fuel: &Fuel) -> Until {
+    Until::new(fuel, request.limits.fuel)
+        .with_deadline(request.limits.time.map(|time| Instant::now() + time))
+        .with_interrupter(request.interrupter.clone())
+}
+
 /// What of the fuel and of the time is the search's.
-fn search_share(request: &Request<'_>, until: &Until) -> Until {
+pub(crate) fn search_share(request: &Request<'_>, until: &Until) -> Until {
     let [search, whole] = SEARCH_SHARE;
     let time = request.limits.time.map(|time| Instant::now() + time * search / whole);
     until.share(search.into(), whole.into()).with_deadline(time)
@@ -161,6 +192,22 @@ struct Attempts<'a> {
     cfg: &'a Cfg<'a>,
     records: &'a Records,
     found: &'a Found,
+    cuts: RefCell<Vec<Cut>>,
+}
+
+/// An attempt to certify the newest part of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// So many instructions.
+    pub tried: usize,
+    /// Addresses were chosen where nothing told them.
+    pub choosing: bool,
+    /// So many were left: those behind the newest access that had no address.
+    pub reached: usize,
+    /// That access.
+    pub waiting: Option<Waiting>,
+    /// Why they were not certified; `None` if they were.
+    pub why: Option<String>,
 }
 
 /// Why a part of the path was not certified, and what to try next.
@@ -182,7 +229,9 @@ impl Attempts<'_> {
             Ok(best) => best,
             Err(why) => return Ok(Verdict::Inconclusive { why }),
         };
-        origins::judge(&mut self.forced_end(suffix.len()), self.request.core, &mut suffix)?;
+        during(Phase::Judging, || {
+            origins::judge(&mut self.forced_end(suffix.len()), self.request.core, &mut suffix)
+        })?;
         Ok(Verdict::Certified(Box::new(suffix), certificate))
     }
 
@@ -239,8 +288,8 @@ impl Attempts<'_> {
         turner.explain(self.found, &mut |core, found| {
             let image = CoreImage::new(core, request.anchors);
             let request = Request { core, ..*request };
-            let until = self.until.clone();
-            let attempts = Attempts { request: &request, image: &image, found, until, ..*self };
+            let (until, cuts) = (self.until.clone(), RefCell::default());
+            let attempts = Attempts { request: &request, image: &image, found, until, cuts, ..*self };
             Ok(match attempts.certify_longest()? {
                 Verdict::Certified(suffix, _) => suffix.len(),
                 Verdict::Infeasible { .. } | Verdict::Inconclusive { .. } => 0,
@@ -272,6 +321,9 @@ impl Attempts<'_> {
             };
             tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
             (next, why) = (failure.next_depth(reached, depth), failure.to_string());
+            if let Some(cut) = self.cuts.borrow_mut().last_mut() {
+                cut.why = Some(why.clone());
+            }
         }
         Ok(Err((next, why)))
     }
@@ -303,6 +355,9 @@ impl Attempts<'_> {
             hypothesis.choose_addresses(&(1..path.len() + 1), Patience::FINAL);
         }
         let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
+        let waiting = hypothesis.waiting();
+        let cut = Cut { tried: path.len(), choosing: choose, reached: depth, waiting, why: None };
+        self.cuts.borrow_mut().push(cut);
         if depth == 0 {
             return Ok(Err((
                 0,

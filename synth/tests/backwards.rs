@@ -1,13 +1,17 @@
 //! Random programs run forward on the software CPU and then backwards on terms: every value that the
-//! backward run claims to know must be the one that was there.
+//! backward run claims to know must be the one that was there; and where the end is not what the program left, and
+//! propagation finds that out, another solver finds it out from what is written for it.
 
 use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions};
 use proptest::prelude::*;
+use std::cell::RefCell;
 use std::rc::Rc;
-use synth::past::hypothesis::{Hypothesis, Kernel};
+use synth::past::audit::{Audit, Refutation};
+use synth::past::hypothesis::{Hypothesis, Kernel, Refusal};
 use synth::past::image::Image;
 use synth::past::prepared::Prepared;
+use synth::smt::script::script;
 use synth::term::Terms;
 use vmm::ram::PAGE_LEN;
 use x86::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
@@ -15,6 +19,7 @@ use x86::cpu::Cpu;
 use x86::interpreter::{Interpreter, Stop};
 use x86::op::{BranchKind, Gpr};
 use x86::state::State;
+use z3::{Params, SatResult, Solver};
 
 const CODE: u64 = 0x40_0000;
 const DATA: u64 = 0x50_0000;
@@ -225,5 +230,109 @@ proptest! {
         a.syscall().expect("assembles");
         let code = a.assemble(CODE).expect("assembles");
         check(&code, &start());
+    }
+}
+
+/// Keeps what is written for other solvers.
+#[derive(Default)]
+struct Scripts(RefCell<Vec<String>>);
+
+impl Audit for Scripts {
+    fn refuted(&self, terms: &Terms, refutation: &Refutation) {
+        assert_eq!(refutation.unplaced_stores, 0, "all addresses are known in these programs");
+        self.0.borrow_mut().push(script(terms, refutation, &|_| String::new()));
+    }
+}
+
+/// The refutation of a run whose end was changed, if going back finds one.
+fn refuted(code: &[u8], start: &State, change: impl FnOnce(&mut State, &mut [u8])) -> Option<String> {
+    let mut run = run(code, start);
+    change(&mut run.end, &mut run.memory_at_end);
+    let image = End(run.memory_at_end);
+    let terms = Rc::new(Terms::new());
+    let scripts = Rc::new(Scripts::default());
+    let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &image, &run.end, Kernel::Linux);
+    hypothesis.set_audit(scripts.clone());
+    for state in run.states.iter().rev() {
+        let rip = state.regs.rip;
+        let at = usize::try_from(rip - CODE).expect("inside the code");
+        let instruction = Decoder::with_ip(64, &code[at..], rip, DecoderOptions::NONE).decode();
+        match hypothesis.prepend(&Prepared::new(&terms, instruction), None) {
+            Ok(()) => {}
+            Err(Refusal::Contradiction) => {
+                let written = scripts.0.borrow_mut().pop();
+                return Some(written.expect("a refutation is told"));
+            }
+            Err(other) => panic!("{instruction}: {other:?}"),
+        }
+    }
+    assert!(scripts.0.borrow().is_empty(), "nothing was refuted");
+    None
+}
+
+fn ask(script: &str) -> SatResult {
+    let solver = Solver::new();
+    let mut params = Params::new();
+    params.set_u32("rlimit", 3_000_000);
+    solver.set_params(&params);
+    solver.from_string(script.replace("(check-sat)\n(exit)\n", ""));
+    assert!(!solver.get_assertions().is_empty(), "it parses: {script}");
+    solver.check()
+}
+
+/// A constant that is there at the end of a program, but changed, is refuted, and confirmed to be.
+#[test]
+fn a_wrong_end_is_refuted_and_confirmed() {
+    let mut a = CodeAssembler::new(64).expect("64-bit");
+    let program = |a: &mut CodeAssembler| -> Result<(), iced_x86::IcedError> {
+        a.mov(rcx, rsi)?;
+        a.add(rcx, 8)?;
+        a.mov(dword_ptr(rcx), 5)?;
+        a.movq(xmm0, rcx)?;
+        a.aesenc(xmm0, xmm0)?;
+        a.syscall()
+    };
+    program(&mut a).expect("assembles");
+    let code = a.assemble(CODE).expect("assembles");
+    let cell = PAGE_LEN + 256 + 8;
+    assert_eq!(refuted(&code, &start(), |_, _| {}), None);
+    let in_memory = refuted(&code, &start(), |_, memory| memory[cell] ^= 2).expect("5 was stored");
+    assert_eq!(ask(&in_memory), SatResult::Unsat, "{in_memory}");
+    let in_register = refuted(&code, &start(), |end, _| end.regs.gpr[1] ^= 64).expect("rcx is rsi + 8");
+    assert_eq!(ask(&in_register), SatResult::Unsat, "{in_register}");
+    // Not arithmetic of bit vectors: what the software CPU gives is part of the script.
+    let round = refuted(&code, &start(), |end, _| {
+        let [low, high] = end.fpu.xmm(0);
+        end.fpu.set_xmm(0, [low ^ 1, high]);
+    });
+    let round = round.expect("rcx tells what it is");
+    assert!(round.contains("QF_UFBV"), "{round}");
+    assert_eq!(ask(&round), SatResult::Unsat, "{round}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    /// What propagation refutes, a solver refutes that knows nothing of it.
+    #[test]
+    fn refutations_are_confirmed_from_outside(
+        choices in proptest::collection::vec(any::<(u8, u8, u8, i32)>(), 1..40),
+        (place, bit) in (0..24_usize, 0..64_u32),
+    ) {
+        let mut a = CodeAssembler::new(64).expect("64-bit");
+        for choice in choices {
+            random_instruction(&mut a, choice).expect("assembles");
+        }
+        a.mov(ebx, ebx).expect("assembles");
+        a.syscall().expect("assembles");
+        let code = a.assemble(CODE).expect("assembles");
+        let script = refuted(&code, &start(), |end, memory| match place {
+            // Not the stack pointer: the addresses of pushes would be others, and outside the memory.
+            4 | 8..16 => end.regs.gpr[place.max(8)] ^= 1 << bit,
+            0..8 => end.regs.rflags ^= 1 << [0, 2, 6, 7, 11][place % 5],
+            _ => memory[PAGE_LEN + 256 + place * 5] ^= 1 << (bit % 8),
+        });
+        if let Some(script) = script {
+            prop_assert_ne!(ask(&script), SatResult::Sat, "{}", script);
+        }
     }
 }

@@ -50,6 +50,9 @@ fn a_wrong_command_line_has_its_own_code() {
     ] {
         assert_eq!(place.gretel(arguments).code, USAGE, "{arguments:?}");
     }
+    let without_dashes = place.gretel(&["record", "./prog", "-x"]);
+    let hint = "gretel: put -- before the program: gretel record -- ./prog";
+    assert!(without_dashes.err.contains(hint), "{}", without_dashes.err);
     let help = place.gretel(&["--help"]);
     assert_eq!(help.code, 0);
     assert!(help.out().contains("Exit codes:"), "{}", help.out());

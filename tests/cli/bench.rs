@@ -123,7 +123,7 @@ fn what_each_kind_of_record_buys_is_measured_and_drawn() {
     let Some(_program) = place.compile("divides", source) else { return };
     let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./divides"]);
     assert_eq!(recorded.code, 128 + 8, "{}", recorded.err);
-    let options = ["--records", "0,16:no-jcc", "--instructions", "40", "--time", "5"];
+    let options = ["--records", "0,16:no-jcc", "--instructions", "40", "--fuel", "5"];
     let run =
         place.gretel(&[&["bench", "synth", "--json", "--plots", "drawn", "rec"], &options[..]].concat());
     assert_eq!(run.code, 0, "{}", run.err);

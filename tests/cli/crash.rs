@@ -1,6 +1,6 @@
 //! Crashes: the core that gdb opens, its branch records, and cores that are cut.
 
-use crate::{DAMAGED, Place, engines, ran, skipped};
+use crate::{DAMAGED, Place, USAGE, engines, ran, skipped};
 use serde_json::Value;
 use std::fs;
 
@@ -118,7 +118,7 @@ fn the_first_process_may_die_while_others_go_on() {
         let [other] = &cores[..] else { panic!("one other core, of the last recording: {cores:?}") };
         assert_eq!(core(&place, &[other])["signal"]["name"], "SIGABRT");
         assert!(!other.ends_with(&format!("core.{}", first["process"]["pid"])), "{other}");
-        let synth = place.gretel(&["synth", engine, "--time", "5"]);
+        let synth = place.gretel(&["synth", engine, "--fuel", "5"]);
         assert!(!synth.err.contains("panicked"), "{}", synth.err);
     }
 }
@@ -311,13 +311,19 @@ fn a_kernel_core_is_shown_too() {
 #[test]
 fn a_missing_core_is_explained() {
     let place = Place::new();
-    let explained = |dir: &str, why: &str| {
+    let explained_by = |code: i32, dir: &str, why: &str| {
         let shown = place.gretel(&["core", dir]);
-        assert_eq!(shown.code, DAMAGED, "{}", shown.err);
+        assert_eq!(shown.code, code, "{}", shown.err);
         assert!(shown.err.contains(why), "{dir}: {}", shown.err);
     };
+    let explained = |dir: &str, why: &str| explained_by(DAMAGED, dir, why);
     fs::create_dir(place.path("empty")).unwrap();
     explained("empty", "is not a recording");
+    explained("missing", "No such file or directory");
+    if place.compile("ends", "int main(void) { return 0; }").is_some() {
+        place.gretel(&["record", "-o", "ended", "--", "./ends"]);
+        explained_by(USAGE, "ended", "the recorded program did not crash");
+    }
     let source = "int main(void) { *(volatile int *)0 = 1; }";
     let Some(_) = place.compile("crashes", source) else { return };
     assert_eq!(place.gretel(&["record", "-o", "rec", "--", "./crashes"]).code, 139);

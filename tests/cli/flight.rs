@@ -78,7 +78,7 @@ fn a_window_is_bounded_and_its_crash_is_certified() {
         assert!(before.err.contains("the window begins at"), "{}", before.err);
         let core = place.gretel(&["core", recorder]);
         assert!(core.out().contains("crash"), "{}{}", core.out(), core.err);
-        let synth = place.gretel(&["synth", recorder, "--instructions", "100", "--time", "20", "--json"]);
+        let synth = place.gretel(&["synth", recorder, "--instructions", "100", "--fuel", "20", "--json"]);
         let verdict: Value = serde_json::from_str(&synth.out()).expect("--json prints JSON");
         assert_eq!(verdict["verdict"], "certified", "{}", synth.err);
     }

@@ -6,8 +6,10 @@ mod branches;
 mod breakout;
 mod crash;
 mod crumbs;
+mod debug_files;
 mod disk;
 mod dynamic;
+mod explain;
 mod flight;
 mod hostile;
 mod listing;
@@ -93,6 +95,8 @@ impl Place {
         command.args(arguments).current_dir(self.dir.path()).stdin(Stdio::null());
         // Not the store of whoever runs the tests.
         command.env("GRETEL_STORE", self.store());
+        // Nothing is asked of the network.
+        command.env_remove("DEBUGINFOD_URLS");
         command
     }
 

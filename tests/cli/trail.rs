@@ -72,6 +72,8 @@ fn what_is_no_branch_records_is_refused_with_its_place() {
         ("deep", b"0x345 0x5\n0x680 1\n0x681 1\n0x682 1\n0x1c9 0\n", "3 records: this family has"),
         ("cut", b"\x02\0\0\0\0\0\0\0\x01", "offset 0x8: a branch stack is cut"),
         ("trail", b"gtrtrail\x07\0", "branch trail"),
+        ("picture", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "its format is not known"),
+        ("packed", b"\x28\xb5\x2f\xfd\0\0\0\0", "its format is not known"),
     ] {
         place.write(name, bytes);
         let ran = place.gretel(&["trail", name]);

@@ -152,7 +152,7 @@ fn tell(line: &str) {
 
 /// The suffix ends as the program did, for as long as the branch records say how it went.
 fn is_true_where_recorded(crashed: &Crashed) {
-    let synthesized = crashed.synthesize(&["--records", "16", "--time", "3"]);
+    let synthesized = crashed.synthesize(&["--records", "16", "--fuel", "3"]);
     let (name, result) = (&crashed.name, &synthesized.result);
     assert!(synthesized.is_certified(), "{name}: {result}");
     let engines: Vec<_> =
@@ -201,7 +201,7 @@ fn filtered_records_are_crossed() {
     let crashed = crashed("glibc");
     let mut crossed = 0;
     for crashed in &crashed {
-        let options = ["--records", "16", "--filter", "ret-ind", "--time", "3"];
+        let options = ["--records", "16", "--filter", "ret-ind", "--fuel", "3"];
         let synthesized = crashed.synthesize_up_to(3000, &options);
         assert!(synthesized.is_certified(), "{}: {}", crashed.name, synthesized.result);
         let (coverage, length) = (crashed.suffix().coverage, crashed.suffix().len());
@@ -221,7 +221,7 @@ fn filtered_records_are_crossed() {
 fn most_without_records(libc: &str) {
     let (mut certified, mut others) = (0, Vec::new());
     for crashed in crashed(libc) {
-        let synthesized = crashed.synthesize(&["--records", "0", "--time", "1"]);
+        let synthesized = crashed.synthesize(&["--records", "0", "--fuel", "1"]);
         if !synthesized.is_certified() {
             others.push(format!("{}: {}", crashed.name, synthesized.result));
             continue;
@@ -318,7 +318,7 @@ fn a_changed_core_is_not_explained_by_the_old_one() {
     const PLACES: usize = 4;
     let mut changed = 0;
     for crashed in crashed("glibc") {
-        let options = ["--records", "16", "--time", "1"];
+        let options = ["--records", "16", "--fuel", "1"];
         let core = crashed.recording().join("core");
         let before = crashed.synthesize(&options);
         for va in last_written(before.steps()).into_iter().take(PLACES) {
@@ -355,7 +355,7 @@ fn cores_of_the_kernel_have_suffixes() {
                 continue;
             };
             let program = guest.program(libc).display().to_string();
-            let mut command = synth_command(&core, INSTRUCTIONS, &["--exe", &program, "--time", "3"]);
+            let mut command = synth_command(&core, INSTRUCTIONS, &["--exe", &program, "--fuel", "3"]);
             let synthesized = Synthesized::of(&name, &command.output().expect("gretel runs"));
             assert!(synthesized.is_certified(), "{name}: {}", synthesized.result);
             tell(&format!("{name}, a core of the kernel: {} lines", synthesized.steps().len()));

@@ -5,11 +5,14 @@
 //! guesses, so a [`Contradiction`] is a proof that the constraints have no solution. What cannot be turned
 //! around stays as a pending constraint for the solver.
 //!
-//! Everything can be undone to an earlier [`Mark`], since a search tries one predecessor after another.
+//! Everything can be undone to an earlier [`Mark`], since a search tries one predecessor after another. What was said is
+//! kept beside what was concluded ([`claims`]), so that a contradiction can be checked by others.
 
+mod claims;
 mod unify;
 
 use crate::term::{Node, Term, Terms, Var};
+pub use claims::Claim;
 use rustc_hash::{FxHashMap, FxHashSet};
 use x86::domain::Cmp;
 
@@ -42,6 +45,7 @@ enum Change {
 pub struct Mark {
     changes: usize,
     pending: usize,
+    claims: usize,
 }
 
 /// Bindings and pending constraints.
@@ -52,6 +56,7 @@ pub struct Facts {
     pending: Vec<Pending>,
     watchers: FxHashMap<Var, Vec<usize>>,
     changes: Vec<Change>,
+    claims: Vec<Claim>,
     /// Constraints to look at again.
     woken: Vec<usize>,
     /// Results of [`Facts::resolve`], valid for one generation.
@@ -69,7 +74,7 @@ impl Facts {
     /// The present point.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { changes: self.changes.len(), pending: self.pending.len() }
+        Mark { changes: self.changes.len(), pending: self.pending.len(), claims: self.claims.len() }
     }
 
     /// Forgets everything learned since `mark`.
@@ -86,6 +91,7 @@ impl Facts {
             }
         }
         self.pending.truncate(mark.pending);
+        self.claims.truncate(mark.claims);
         self.woken.clear();
         self.generation += 1;
     }
@@ -159,12 +165,14 @@ impl Facts {
 
     /// Adds the fact that `a` equals `b` (vectors of one width, or truth values).
     pub fn equate(&mut self, terms: &Terms, a: Term, b: Term) -> Learned {
+        self.claims.push(Claim::Equal(a, b));
         self.unify(terms, a, b)?;
         self.settle(terms)
     }
 
     /// Adds the fact that `c` holds.
     pub fn assert(&mut self, terms: &Terms, c: Term) -> Learned {
+        self.claims.push(Claim::Holds(c));
         self.hold(terms, c)?;
         self.settle(terms)
     }

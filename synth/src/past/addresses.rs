@@ -11,6 +11,7 @@ use super::history::Step;
 use super::hypothesis::Hypothesis;
 use super::machine::Access;
 use super::traces::Traces;
+use crate::phases::{Phase, during};
 use crate::term::{Node, Term, Terms};
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
@@ -96,6 +97,10 @@ impl Hypothesis<'_> {
 
     /// Chooses addresses; where none suit all, nothing is assumed.
     pub fn try_addresses(&mut self, steps: &Range<usize>, patience: Patience) -> bool {
+        during(Phase::Addresses, || self.try_until_over(steps, patience))
+    }
+
+    fn try_until_over(&mut self, steps: &Range<usize>, patience: Patience) -> bool {
         let (whole, before) = (self.until.clone(), self.mark());
         self.until = whole.share(1, patience.parts);
         // Most of the time the first that fits is the right one.

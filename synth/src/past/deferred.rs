@@ -35,6 +35,19 @@ pub struct Early {
     pub address: u64,
 }
 
+/// The newest access that has no address, as people see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Waiting {
+    /// How many instructions before the crash its instruction ran.
+    pub step: usize,
+    /// Its instruction.
+    pub address: u64,
+    /// It is a store.
+    pub store: bool,
+    /// The general registers, a bit for each, that its address hangs on: what they held there is not known.
+    pub registers: u16,
+}
+
 /// One of the accesses of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessNumber {
@@ -55,6 +68,23 @@ impl<'i> Hypothesis<'i> {
     #[must_use]
     pub fn newest_unresolved_store(&self) -> Option<Step> {
         self.deferred.iter().filter(|d| !d.done && d.access.store).map(|d| d.step).min()
+    }
+
+    /// The newest access whose address is still unknown.
+    pub fn waiting(&mut self) -> Option<Waiting> {
+        let newest = *self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step)?;
+        let terms = Rc::clone(&self.terms);
+        let step = newest.step as usize;
+        let address = self.facts.resolve(&terms, newest.access.address);
+        let unknown = self.facts.variables_of(&terms, address);
+        let mut registers = 0;
+        for (n, register) in self.snapshots.get(step)?.gpr.into_iter().enumerate() {
+            let register = self.facts.resolve(&terms, register);
+            let held = self.facts.variables_of(&terms, register);
+            registers |= u16::from(held.iter().any(|var| unknown.contains(var))) << n;
+        }
+        let address = self.path.get(step.checked_sub(1)?)?.address;
+        Some(Waiting { step, address, store: newest.access.store, registers })
     }
 
     /// The accesses whose addresses are still unknown, and their steps.
@@ -87,6 +117,7 @@ impl<'i> Hypothesis<'i> {
         (emptied.start, emptied.early) = (self.start, early);
         (emptied.pointers, emptied.contents) = (self.pointers.clone(), Rc::clone(&self.contents));
         emptied.until = self.until.clone();
+        emptied.audit = self.audit.clone();
         emptied
     }
 

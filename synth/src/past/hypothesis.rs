@@ -1,5 +1,6 @@
 //! A path that ends in the core, grown backwards one instruction at a time, and all that it implies.
 
+use super::audit::Audit;
 use super::contents::Contents;
 use super::deferred::{AccessNumber, Deferred, Early};
 use super::history::{self, History, Step};
@@ -112,6 +113,8 @@ pub struct Hypothesis<'i> {
     /// How many assumptions propagation did not refute at once.
     pub(super) asked: usize,
     pub(super) witness: Witness,
+    /// Is told what is refuted.
+    pub(super) audit: Option<Rc<dyn Audit + 'i>>,
 }
 
 impl<'i> Hypothesis<'i> {
@@ -150,6 +153,7 @@ impl<'i> Hypothesis<'i> {
             until: Until::default(),
             asked: 0,
             witness: Witness::default(),
+            audit: None,
         }
     }
 
@@ -247,6 +251,7 @@ impl<'i> Hypothesis<'i> {
     pub fn prepend(&mut self, prepared: &Prepared, call: Option<u64>) -> Result<(), Refusal> {
         let mark = self.mark();
         let next = self.start();
+        self.facts.begin_step(prepared.address());
         let tried = match prepared.effect {
             _ if prepared.yields && self.image.is_shared() && !self.is_alone_behind(prepared) => {
                 Err(Refusal::Barrier("another thread may have run here"))
@@ -267,6 +272,7 @@ impl<'i> Hypothesis<'i> {
                 Ok(())
             }
             Err(refusal) => {
+                self.tell_refusal(refusal);
                 self.undo(mark);
                 self.snapshots.truncate(self.path.len() + 1);
                 Err(refusal)
@@ -292,8 +298,9 @@ impl<'i> Hypothesis<'i> {
             let mask = terms.lit_term(64, aligned.multiple.wrapping_neg());
             place = plus(terms.build_bin(Bin::And, place, mask), aligned.offset);
         }
-        self.facts.equate(&terms, stack, place)?;
-        self.settle_deferred()
+        let related = self.facts.equate(&terms, stack, place).map_err(Refusal::from);
+        let related = related.and_then(|()| self.settle_deferred());
+        related.inspect_err(|refusal| self.tell_refusal(*refusal))
     }
 
     /// Takes the oldest step back.
@@ -357,13 +364,19 @@ impl<'i> Hypothesis<'i> {
     pub(super) fn access_at(&mut self, step: Step, access: Access, va: u64) -> Result<(), Refusal> {
         let terms = Rc::clone(&self.terms);
         self.memory.note_access(va, access.bytes);
-        let last = va.checked_add(u64::from(access.bytes) - 1).ok_or(Refusal::Contradiction)?;
+        self.facts.rest_on(&terms, access.address, va);
+        let Some(last) = va.checked_add(u64::from(access.bytes) - 1) else {
+            return Err(self.facts.impossible("an access beyond the last address").into());
+        };
         if !access.by_kernel {
             self.was_mapped(step, va)?;
         }
         if access.store {
             if !self.image.is_writable(va) || !self.image.is_writable(last) {
-                return if access.by_kernel { Ok(()) } else { Err(Refusal::Contradiction) };
+                return match access.by_kernel {
+                    true => Ok(()),
+                    false => Err(self.facts.impossible("a store to memory that is not writable").into()),
+                };
             }
             let after = self.memory.value(&terms, self.image, va, access.bytes, step - 1);
             let after = after.ok_or(Refusal::Barrier("memory that the core does not hold"))?;
@@ -371,7 +384,7 @@ impl<'i> Hypothesis<'i> {
             self.memory.note_write(&terms, va, access.bytes, step).map_err(|_| STALE)?;
         } else {
             if !self.image.is_mapped(va) || !self.image.is_mapped(last) {
-                return Err(Refusal::Contradiction);
+                return Err(self.facts.impossible("a load from memory that is not mapped").into());
             }
             let before = self.memory.value(&terms, self.image, va, access.bytes, step);
             let before = before.ok_or(Refusal::Barrier("memory that the core does not hold"))?;

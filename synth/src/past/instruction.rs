@@ -16,6 +16,8 @@ const ALL_MASKS: u64 = 0x3f;
 /// Where the snapshot has the control word and the status word.
 const CONTROL: usize = 1;
 const STATUS: usize = 2;
+/// Why a predecessor is none.
+const GOES_ELSEWHERE: &str = "an instruction that does not go there";
 
 impl Hypothesis<'_> {
     /// Prepends an instruction that ran and went on to `next`.
@@ -60,7 +62,7 @@ impl Hypothesis<'_> {
     /// Prepends a repeated string instruction whose count was zero: nothing changed.
     pub(super) fn prepend_skip(&mut self, prepared: &Prepared, next: u64) -> Result<(), Refusal> {
         if prepared.op.next != next {
-            return Err(Refusal::Contradiction);
+            return Err(self.facts.impossible(GOES_ELSEWHERE).into());
         }
         let before = self.snapshots.last().expect("the core's snapshot").clone();
         let has_ended = self.has_ended(prepared, &before);
@@ -101,27 +103,29 @@ impl Hypothesis<'_> {
         flow: Exec<Option<Flow<Term, Term>>>,
         next: u64,
     ) -> Result<(), Refusal> {
-        let terms = &self.terms;
+        let terms = Rc::clone(&self.terms);
         let falls_through = prepared.op.next == next;
         let holds = match flow {
-            Err(Trap::Infeasible) | Ok(None) if !falls_through => return Err(Refusal::Contradiction),
-            Err(_) => return Err(Refusal::Contradiction),
+            Err(Trap::Infeasible) | Ok(None) if !falls_through => {
+                return Err(self.facts.impossible(GOES_ELSEWHERE).into());
+            }
+            Err(_) => return Err(self.facts.impossible("an instruction that traps").into()),
             Ok(None) => return Ok(()),
             Ok(Some(Flow::Jump(to))) => {
-                self.facts.equate(terms, to, terms.lit_term(64, next))?;
+                self.facts.equate(&terms, to, terms.lit_term(64, next))?;
                 return Ok(());
             }
             Ok(Some(Flow::Branch { taken, to })) => match (to == next, falls_through) {
                 (true, true) => return Ok(()),
                 (true, false) => taken,
                 (false, true) => terms.build_not(taken),
-                (false, false) => return Err(Refusal::Contradiction),
+                (false, false) => return Err(self.facts.impossible(GOES_ELSEWHERE).into()),
             },
             Ok(Some(Flow::Repeat { again })) if next == prepared.address() => again,
             Ok(Some(Flow::Repeat { again })) if falls_through => terms.build_not(again),
-            Ok(Some(_)) => return Err(Refusal::Contradiction),
+            Ok(Some(_)) => return Err(self.facts.impossible(GOES_ELSEWHERE).into()),
         };
-        Ok(self.facts.assert(terms, holds)?)
+        Ok(self.facts.assert(&terms, holds)?)
     }
 
     /// What the instruction wrote is what the state after it holds.

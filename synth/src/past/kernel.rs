@@ -24,7 +24,7 @@ impl Hypothesis<'_> {
     ) -> Result<(), Refusal> {
         let made = self.image.anchors().get(self.calls.len());
         if prepared.op.next != next || made.is_some_and(|it| (it.number, it.rip) != (number, next)) {
-            return Err(Refusal::Contradiction);
+            return Err(self.facts.impossible("a system call that the crumbs do not have there").into());
         }
         let terms = Rc::clone(&self.terms);
         let after = self.snapshots.last().expect("the core's snapshot").clone();
@@ -69,8 +69,14 @@ impl Hypothesis<'_> {
         let mut value = |term| terms.value(self.facts.resolve(&terms, term));
         let arguments = ARGUMENTS.map(|register| before.gpr[register]);
         let values = arguments.map(&mut value);
+        let result_is = value(result);
+        for (&term, known) in arguments.iter().zip(values).chain([(&result, result_is)]) {
+            if let Some(known) = known {
+                self.facts.rest_on(&terms, term, known);
+            }
+        }
         // Memory is not looked at: buffers that only it names are of an unknown amount.
-        let known = Known { arguments: values, result: value(result), read: &|_, _| false };
+        let known = Known { arguments: values, result: result_is, read: &|_, _| false };
         let Effects { written, mapping } = effects(number, &known).map_err(|why| match why {
             Unbounded::Call => Refusal::Barrier("a system call of unknown effect"),
             Unbounded::Amount => Refusal::Barrier("a system call that wrote an unknown amount"),
@@ -147,7 +153,7 @@ impl Hypothesis<'_> {
             let not_zero = (at..).zip(bytes).filter(|(_, byte)| **byte != 0).map(|(va, _)| va);
             for va in not_zero {
                 if !self.memory.is_overwritten_since(va, step - 1) {
-                    return Err(Refusal::Contradiction);
+                    return Err(self.facts.impossible("new memory that was not zero").into());
                 }
             }
             at = if bytes.is_empty() { (at | (PAGE - 1)).saturating_add(1) } else { at + bytes.len() as u64 };
@@ -156,12 +162,14 @@ impl Hypothesis<'_> {
     }
 
     /// Whether a step can have used memory, for what became of its mapping later.
-    pub(super) fn was_mapped(&self, step: Step, va: u64) -> Result<(), Refusal> {
+    pub(super) fn was_mapped(&mut self, step: Step, va: u64) -> Result<(), Refusal> {
         // The first call that was still to come tells.
         match self.remapped.iter().rev().find(|it| it.step <= step && it.place.contains(&va)) {
             None => Ok(()),
             Some(Remapped { born: false, .. }) => Err(Refusal::Barrier("memory that was unmapped later")),
-            Some(Remapped { born: true, .. }) => Err(Refusal::Contradiction),
+            Some(Remapped { born: true, .. }) => {
+                Err(self.facts.impossible("an access to memory before it was mapped").into())
+            }
         }
     }
 

@@ -86,7 +86,7 @@ pub(super) struct Tables {
     /// Symbols and unwind entries, unsorted.
     pub(super) symbols: Vec<CodeSymbol>,
     /// The debug sections by name.
-    pub(super) debug: Vec<(String, Arc<[u8]>)>,
+    pub(super) debug: Sections,
 }
 
 /// The entry point in the file's own terms.
@@ -111,14 +111,29 @@ pub(super) fn parse(bytes: &[u8], bias: u64) -> Result<(Image, Tables), ProgramE
     let mut symbols = symbols(&file, bias);
     symbols.extend(unwind_extents(&file, bias));
     symbols.push(CodeSymbol { start: entry, size: 0, name: String::new() });
-    let debug = file
-        .sections()
-        .filter_map(|section| {
-            let name = section.name().ok().filter(|name| name.starts_with(".debug_"))?;
-            Some((name.to_owned(), Arc::from(section.data().ok()?)))
-        })
-        .collect();
+    let debug = debug_sections(&file);
     Ok((Image { entry, segments, code, constant }, Tables { symbols, debug }))
+}
+
+/// The code that the symbols name which were taken out of a file into one of their own.
+pub(super) fn separate_symbols(bytes: &[u8], bias: u64) -> Result<Vec<CodeSymbol>, ProgramError> {
+    Ok(symbols(&open(bytes)?, bias))
+}
+
+/// The debug sections of a file, uncompressed.
+pub(super) fn separate_debug(bytes: &[u8]) -> Sections {
+    open(bytes).map_or_else(|_| Vec::new(), |file| debug_sections(&file))
+}
+
+/// Sections by name.
+pub(super) type Sections = Vec<(String, Arc<[u8]>)>;
+
+fn debug_sections(file: &File<'_>) -> Sections {
+    let of = |section: object::read::elf::ElfSection64<'_, '_, object::LittleEndian>| {
+        let name = section.name().ok().filter(|name| name.starts_with(".debug_"))?.to_owned();
+        Some((name, Arc::from(section.uncompressed_data().ok()?)))
+    };
+    file.sections().filter_map(of).collect()
 }
 
 /// Opens an ELF file and checks that it is what we run.

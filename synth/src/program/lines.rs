@@ -1,6 +1,8 @@
-//! Addresses to source lines and inlined functions, read from DWARF when first asked for.
+//! Addresses to source lines and inlined functions, read from DWARF when first asked for; and names as the source has them.
 
+use super::elf::{Sections, separate_debug};
 use gimli::{EndianArcSlice, LittleEndian, SectionId};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -17,17 +19,25 @@ pub struct SourceFrame {
     pub line: Option<u32>,
 }
 
+/// Where the debug information of a file is.
+pub(super) enum Debug {
+    /// In its own sections.
+    Sections(Sections),
+    /// In another file, which was installed beside it.
+    Separate(Arc<[u8]>),
+}
+
 /// The line table of one executable.
 pub(super) struct Lines {
-    sections: Vec<(String, Arc<[u8]>)>,
+    debug: Debug,
     bias: u64,
     context: OnceCell<Option<addr2line::Context<Reader>>>,
 }
 
 impl Lines {
-    /// Keeps the debug sections for later.
-    pub(super) fn new(sections: Vec<(String, Arc<[u8]>)>, bias: u64) -> Lines {
-        Lines { sections, bias, context: OnceCell::new() }
+    /// Keeps the debug information for later.
+    pub(super) fn new(debug: Debug, bias: u64) -> Lines {
+        Lines { debug, bias, context: OnceCell::new() }
     }
 
     /// The functions that the instruction at `va` belongs to, the innermost inlined one first. Damaged debug
@@ -37,7 +47,7 @@ impl Lines {
         let mut frames = Vec::new();
         if let Ok(mut found) = context.find_frames(va.wrapping_sub(self.bias)).skip_all_loads() {
             while let Ok(Some(frame)) = found.next() {
-                let function = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
+                let function = frame.function.and_then(|name| Some(name.demangle().ok()?.into_owned()));
                 let (file, line) = frame.location.map_or((None, None), |at| (at.file, at.line));
                 let (file, line) = (file.map(str::to_owned), line.filter(|line| *line > 0));
                 frames.push(SourceFrame { function, file, line });
@@ -47,14 +57,40 @@ impl Lines {
     }
 
     fn load(&self) -> Option<addr2line::Context<Reader>> {
-        if !self.sections.iter().any(|(name, _)| name == ".debug_line") {
+        let sections = match &self.debug {
+            Debug::Sections(sections) => Cow::Borrowed(sections),
+            Debug::Separate(file) => Cow::Owned(separate_debug(file)),
+        };
+        if !sections.iter().any(|(name, _)| name == ".debug_line") {
             return None;
         }
         let section = |id: SectionId| {
-            let found = self.sections.iter().find(|(name, _)| name == id.name());
+            let found = sections.iter().find(|(name, _)| name == id.name());
             let bytes = found.map_or_else(|| Arc::from([]), |(_, bytes)| Arc::clone(bytes));
             Ok::<_, gimli::Error>(Reader::new(bytes, LittleEndian))
         };
         addr2line::Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()
+    }
+}
+
+/// A name as the source has it: what C++ and Rust compilers make of one is undone.
+#[must_use]
+pub fn demangled(name: &str) -> Cow<'_, str> {
+    addr2line::demangle_auto(Cow::Borrowed(name), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::demangled;
+
+    #[test]
+    fn names_are_as_in_the_source() {
+        assert_eq!(demangled("_ZN5Cache3getEi"), "Cache::get(int)");
+        assert_eq!(
+            demangled("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"),
+            "core::fmt::Write::write_fmt"
+        );
+        assert_eq!(demangled("main"), "main");
+        assert_eq!(demangled("_Z"), "_Z");
     }
 }

@@ -14,12 +14,12 @@ pub mod stack;
 mod tables;
 
 pub use functions::Function;
-pub use lines::SourceFrame;
+pub use lines::{SourceFrame, demangled};
 
 use code::Code;
 use elf::{Image, Segment};
 use iced_x86::Instruction;
-use lines::Lines;
+use lines::{Debug, Lines};
 use std::ops::Range;
 use vmm::elfcore::Module;
 
@@ -41,7 +41,7 @@ impl Program {
     /// # Errors
     /// When the file is not an x86-64 ELF executable, or is damaged.
     pub fn from_bytes(bytes: &[u8], load_bias: u64) -> Result<Program, ProgramError> {
-        Program::from_modules(Module { bytes, bias: load_bias }, &[])
+        Program::from_modules(Module { bytes, bias: load_bias, debug: None }, &[])
     }
 
     /// The same with the shared libraries that were loaded, the dynamic linker among them.
@@ -50,12 +50,11 @@ impl Program {
     /// When one of the files is not an x86-64 ELF executable, or is damaged.
     pub fn from_modules(executable: Module<'_>, libraries: &[Module<'_>]) -> Result<Program, ProgramError> {
         let (mut image, tables) = elf::parse(executable.bytes, executable.bias)?;
-        let mut symbols = tables.symbols;
-        let mut lines = vec![(image.extent(), Lines::new(tables.debug, executable.bias))];
+        let (mut symbols, mut lines) = (Vec::new(), Vec::new());
+        take_tables(executable, &image, tables, &mut symbols, &mut lines);
         for module in libraries {
             let (library, tables) = elf::parse(module.bytes, module.bias)?;
-            symbols.extend(tables.symbols);
-            lines.push((library.extent(), Lines::new(tables.debug, module.bias)));
+            take_tables(*module, &library, tables, &mut symbols, &mut lines);
             image.add(library)?;
         }
         let mut functions = functions::extents(&symbols, &image.code);
@@ -147,6 +146,27 @@ impl Program {
     fn segments(&self) -> &[Segment] {
         &self.image.segments
     }
+}
+
+/// Takes a module's symbols and line tables: its own, and those that were taken out of it. What is damaged of the latter is as if it
+/// were not installed.
+fn take_tables(
+    module: Module<'_>,
+    image: &Image,
+    tables: elf::Tables,
+    symbols: &mut Vec<elf::CodeSymbol>,
+    lines: &mut Vec<(Range<u64>, Lines)>,
+) {
+    symbols.extend(tables.symbols);
+    let own = tables.debug.iter().any(|(name, _)| name == ".debug_line");
+    let debug = match module.debug.filter(|_| !own) {
+        Some(separate) => {
+            symbols.extend(elf::separate_symbols(separate, module.bias).unwrap_or_default());
+            Debug::Separate(separate.into())
+        }
+        None => Debug::Sections(tables.debug),
+    };
+    lines.push((image.extent(), Lines::new(debug, module.bias)));
 }
 
 /// Why an executable cannot be used.

@@ -4,21 +4,24 @@
 //! [`trace`] runs the suffix again and collects the values, `text` lays them out for people; `serde` gives the
 //! same data to scripts (docs/suffix.md). [`metrics`] compares a suffix with the truth, where there is one.
 
+pub mod explain;
+pub mod exploitability;
 pub mod fault;
 pub mod metrics;
 mod origins;
+mod style;
 mod text;
-mod trace;
+pub(crate) mod trace;
 mod uses;
 
 use crate::certificate::{Certificate, CertificateError, DontCare};
 use crate::program::Program;
 use crate::suffix::{Origin, Suffix};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 pub use uses::{Use, Used};
 use vmm::elfcore::Core;
 
-/// No line of the text is longer.
+/// No line of the text is longer, unless its width is given: `{listing:80}`. With `{listing:#}` it has colours.
 pub const COLUMNS: usize = 110;
 
 /// A certified suffix with all its values.
@@ -69,6 +72,7 @@ pub struct Step {
     /// How many instructions before the crash: from the length of the suffix down to 1.
     pub before_crash: usize,
     /// Its address.
+    #[serde(serialize_with = "hex")]
     pub address: u64,
     /// Where that is.
     #[serde(flatten)]
@@ -138,8 +142,10 @@ pub struct Crash {
     /// The signal's name.
     pub signal: String,
     /// The instruction pointer.
+    #[serde(serialize_with = "hex")]
     pub address: u64,
     /// The address that could not be used, for memory faults where it is known.
+    #[serde(serialize_with = "hex_if_known")]
     pub accessed: Option<u64>,
     /// What is known of a memory fault, in words.
     pub cause: Option<String>,
@@ -178,5 +184,17 @@ impl Listing {
             origins: suffix.origins(),
         };
         Ok(Listing { summary, steps, crash })
+    }
+}
+
+/// Most readers of JSON keep only 53 bits of a number.
+fn hex<S: Serializer>(number: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{number:#x}"))
+}
+
+fn hex_if_known<S: Serializer>(number: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match number {
+        Some(number) => hex(number, serializer),
+        None => serializer.serialize_none(),
     }
 }

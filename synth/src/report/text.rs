@@ -1,11 +1,10 @@
 //! The listing for people.
 
-use super::{COLUMNS, Crash, Listing, Place, Step, Summary, Value};
+use super::style::{Colour, Style};
+use super::{Crash, Listing, Place, Step, Summary, Value};
 use crate::suffix::Origin;
 use std::fmt::{self, Display, Formatter};
 
-/// The column at which values begin.
-const VALUES: usize = 64;
 /// The indentation of values that did not fit.
 const CONTINUED: usize = 24;
 
@@ -16,14 +15,15 @@ impl Display for Listing {
         for step in &self.steps {
             heading(f, previous, step)?;
             if step.covered && previous.is_some_and(|previous| !previous.covered) {
-                writeln!(
-                    f,
-                    "        -- oldest branch record here: the {} records cover what follows --",
-                    self.summary.records
-                )?;
+                let records = self.summary.records;
+                let mark = format!(
+                    "        -- oldest branch record here: the {records} records cover what follows --"
+                );
+                line(f, &mark, Colour::Plain)?;
             }
             if step.forced && previous.is_some_and(|previous| !previous.forced) {
-                writeln!(f, "        -- below: forced; above: one possibility of several --")?;
+                let mark = "        -- below: forced; above: one possibility of several --";
+                line(f, mark, Colour::Sure)?;
             }
             instruction(f, step)?;
             previous = Some(step);
@@ -34,57 +34,61 @@ impl Display for Listing {
 
 impl Display for Summary {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "certified on {}: {} instructions", self.engines.join(" and "), self.instructions)?;
-        match self.reach {
-            Some(reach) => {
-                let records = match self.given {
-                    given if given > self.records => format!("{} of {given}", self.records),
-                    given => given.to_string(),
+        let length =
+            format!("certified on {}: {} instructions", self.engines.join(" and "), self.instructions);
+        let records = match (self.reach, self.given) {
+            (Some(reach), given) => {
+                let records = if given > self.records {
+                    format!("{} of {given}", self.records)
+                } else {
+                    given.to_string()
                 };
-                writeln!(
-                    f,
-                    ", {reach:.1} times the {} that the {records} branch records cover",
-                    self.covered
-                )?;
+                format!("{reach:.1} times the {} that the {records} branch records cover", self.covered)
             }
-            None if self.given > 0 => {
-                writeln!(f, ", which cover {} of the {} branch records", self.records, self.given)?;
-            }
-            None => writeln!(f, ", without branch records")?,
-        }
-        match self.crumbs {
-            [0, _] => {}
-            [calls, counted] => writeln!(
-                f,
+            (None, 0) => "without branch records".to_owned(),
+            (None, given) => format!("which cover {} of the {given} branch records", self.records),
+        };
+        wrapped(f, "", &format!("{length}, {records}"))?;
+        let [calls, counted] = self.crumbs;
+        if calls > 0 {
+            let text = format!(
                 "its {calls} system calls are those of the crumbs, and {counted} times as much retires behind as was counted"
-            )?,
+            );
+            wrapped(f, "", &text)?;
         }
-        match self.forced {
+        let forced = match self.forced {
             all if all == self.instructions => {
-                writeln!(f, "all of them are forced: nothing else leads to the core")?
+                "all of them are forced: nothing else leads to the core".to_owned()
             }
-            forced => writeln!(
-                f,
-                "the last {forced} are forced: nothing else leads to the core; the rest is one possibility"
-            )?,
-        }
+            forced => {
+                format!(
+                    "the last {forced} are forced: nothing else leads to the core; the rest is one possibility"
+                )
+            }
+        };
+        wrapped(f, "", &forced)?;
         if let Some(reason) = &self.without_kvm {
             wrapped(f, "not run under KVM: ", reason)?;
         }
         let bytes = self.compared_bytes;
-        writeln!(f, "equal to the core: all registers and {bytes} bytes of memory; not compared:")?;
+        wrapped(
+            f,
+            "",
+            &format!("equal to the core: all registers and {bytes} bytes of memory; not compared:"),
+        )?;
         for entry in &self.dont_care {
             wrapped(f, "  - ", &format!("{}: {}", entry.what, entry.why))?;
         }
         let [core, forced, chosen] = self.origins;
-        writeln!(
+        let origins = format!(
+            "where the forced part begins, of general registers and listed bytes: {core} in the core, {forced} inferred, {chosen} \
+             chosen"
+        );
+        wrapped(f, "", &origins)?;
+        wrapped(
             f,
-            "where the forced part begins, of general registers and listed bytes: {core} in the core, {forced} inferred, \
-             {chosen} chosen"
-        )?;
-        writeln!(
-            f,
-            "marks: value* inferred (no other leads here), value? chosen (others would do), else known"
+            "marks: ",
+            "value* inferred (no other leads here), value? chosen (others would do), else known",
         )
     }
 }
@@ -97,10 +101,12 @@ fn heading(f: &mut Formatter<'_>, previous: Option<&Step>, step: &Step) -> fmt::
     let same_line = same_function && before == Some(place);
     if !same_function {
         writeln!(f)?;
-        line(f, &place.to_string())?;
+        line(f, &place.to_string(), Colour::Bold)?;
     }
     match (&place.file, place.line) {
-        (Some(file), Some(number)) if !same_line => line(f, &format!("  {}:{number}", short(file))),
+        (Some(file), Some(number)) if !same_line => {
+            line(f, &format!("  {}:{number}", short(file)), Colour::Plain)
+        }
         _ => Ok(()),
     }
 }
@@ -120,40 +126,48 @@ fn instruction(f: &mut Formatter<'_>, step: &Step) -> fmt::Result {
     if step.iterations != 1 {
         text.push_str(&format!("  x{}", step.iterations));
     }
-    let mut values: Vec<String> = step.reads.iter().map(Value::to_string).collect();
+    let of = |value: &Value| (value.to_string(), Colour::from(value.origin));
+    let mut values: Vec<(String, Colour)> = step.reads.iter().map(of).collect();
+    let mut push = |text: String, colour| values.push((text, colour));
     match step.taken {
-        Some(true) => values.push("taken".to_owned()),
-        Some(false) => values.push("not taken".to_owned()),
+        Some(true) => push("taken".to_owned(), Colour::Plain),
+        Some(false) => push("not taken".to_owned(), Colour::Plain),
         None => {}
     }
     if let Some(call) = &step.call {
-        values.push(format!("system call {}", call.number));
-        values.push(format!("-> {}", call.result));
+        push(format!("system call {}", call.number), Colour::Plain);
+        push(format!("-> {}", call.result), call.result.origin.into());
         if call.written > 0 {
-            values.push(format!("{} bytes written", call.written));
+            push(format!("{} bytes written", call.written), Colour::Plain);
         }
     }
     let mut arrow = "-> ";
     for value in &step.writes {
-        values.push(format!("{arrow}{value}"));
+        push(format!("{arrow}{value}"), value.origin.into());
         arrow = "";
     }
     with_values(f, &text, &values)
 }
 
 /// Writes `text`, and the values in their column, broken into lines that fit.
-fn with_values(f: &mut Formatter<'_>, text: &str, values: &[String]) -> fmt::Result {
-    let mut now: String = cut(text, COLUMNS);
+fn with_values(f: &mut Formatter<'_>, text: &str, values: &[(String, Colour)]) -> fmt::Result {
+    let style = Style::of(f);
+    let mut now: String = cut(text, style.columns);
+    // Colours take no place.
+    let mut len = now.chars().count();
     let mut empty = true;
-    for value in values {
-        let start = if empty { VALUES.max(now.chars().count() + 2) } else { now.chars().count() + 2 };
-        if start + value.chars().count() > COLUMNS {
+    for (value, colour) in values {
+        let value = cut(value, style.columns - CONTINUED);
+        let start = if empty { style.values().max(len + 2) } else { len + 2 };
+        if start + value.chars().count() > style.columns {
             writeln!(f, "{}", now.trim_end())?;
-            now = " ".repeat(CONTINUED);
+            (now, len) = (" ".repeat(CONTINUED), CONTINUED);
         } else {
-            now = format!("{now:<start$}");
+            now.push_str(&" ".repeat(start - len));
+            len = start;
         }
-        now.push_str(&cut(value, COLUMNS - CONTINUED));
+        now.push_str(&style.paint(&value, *colour));
+        len += value.chars().count();
         empty = false;
     }
     writeln!(f, "{}", now.trim_end())
@@ -180,29 +194,31 @@ impl Display for Crash {
             text.push_str(&format!(" ({}:{number})", short(file)));
         }
         writeln!(f)?;
-        line(f, &text)?;
+        line(f, &text, Colour::Crash)?;
         if let Some(text) = &self.text {
-            line(f, &format!("         {:<10x}  {text}", self.address))?;
+            line(f, &format!("         {:<10x}  {text}", self.address), Colour::Plain)?;
         }
         if let Some(cause) = &self.cause {
-            line(f, &format!("         {cause}"))?;
+            line(f, &format!("         {cause}"), Colour::Plain)?;
         }
         Ok(())
     }
 }
 
 /// A line that fits.
-fn line(f: &mut Formatter<'_>, text: &str) -> fmt::Result {
-    writeln!(f, "{}", cut(text, COLUMNS))
+fn line(f: &mut Formatter<'_>, text: &str, colour: Colour) -> fmt::Result {
+    let style = Style::of(f);
+    writeln!(f, "{}", style.paint(&cut(text, style.columns), colour))
 }
 
 /// Text broken at spaces into lines that fit, with a hanging indentation.
 fn wrapped(f: &mut Formatter<'_>, first: &str, text: &str) -> fmt::Result {
+    let columns = Style::of(f).columns;
     let indentation = " ".repeat(first.len());
     let mut now = first.to_owned();
     let mut empty = true;
     for word in text.split_whitespace() {
-        if !empty && now.chars().count() + 1 + word.chars().count() > COLUMNS {
+        if !empty && now.chars().count() + 1 + word.chars().count() > columns {
             writeln!(f, "{now}")?;
             now = indentation.clone();
             empty = true;
@@ -210,7 +226,7 @@ fn wrapped(f: &mut Formatter<'_>, first: &str, text: &str) -> fmt::Result {
         if !empty {
             now.push(' ');
         }
-        now.push_str(&cut(word, COLUMNS - indentation.len()));
+        now.push_str(&cut(word, columns - indentation.len()));
         empty = false;
     }
     writeln!(f, "{now}")

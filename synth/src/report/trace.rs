@@ -6,7 +6,7 @@ use super::uses::{Use, Used, Uses, bytes_of, is_shown, keeps_origin, register_va
 use super::{Call, Crash, Place, Step, Value};
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Ahead, Forward, Outcome};
-use crate::program::Program;
+use crate::program::{Program, demangled};
 use crate::suffix::{Origin, Suffix, SuffixInput};
 use iced_x86::{
     FlowControl, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, Mnemonic, Register,
@@ -47,7 +47,8 @@ pub(super) fn collect(
     Ok((steps, trace.crash(core)))
 }
 
-fn formatter() -> IntelFormatter {
+/// How instructions are written.
+pub(crate) fn formatter() -> IntelFormatter {
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();
     options.set_hex_prefix("0x");
@@ -202,7 +203,7 @@ impl Trace<'_> {
     }
 
     fn place_in_source(&self, va: u64) -> Place {
-        let function = self.program.function_at(va).map(|function| function.name.clone());
+        let function = self.program.function_at(va).map(|function| demangled(&function.name).into_owned());
         let frames = self.program.source_frames(va);
         let (file, line) = frames.first().map_or((None, None), |frame| (frame.file.clone(), frame.line));
         let inlined = frames.iter().rev().skip(1).rev().filter_map(|frame| frame.function.clone());

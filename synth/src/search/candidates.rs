@@ -267,7 +267,7 @@ impl Search<'_> {
     /// A branch that was taken from `from` to `to`, unless the records exclude it.
     fn taken_branch(&mut self, from: u64, to: u64, window: Window, rank: u8) -> Option<Candidate> {
         let Some(prepared) = self.prepare(from) else {
-            *self.statistics.barriers.entry("code that is in no file of the program").or_default() += 1;
+            self.meet_here("code that is in no file of the program");
             return None;
         };
         let kind = prepared.branch?;

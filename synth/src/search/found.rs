@@ -1,5 +1,6 @@
 //! How far to search, and what a search found.
 
+use super::barriers::{Met, Place};
 use crate::past::deferred::Early;
 use crate::past::hypothesis::PathStep;
 use rustc_hash::FxHashMap;
@@ -33,6 +34,21 @@ pub enum Stop {
     ProgramStart,
 }
 
+impl Stop {
+    /// In words.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Stop::Instructions => "the search came as far back as --instructions allows",
+            Stop::Fuel => "the fuel of --fuel is used up",
+            Stop::Time => "the time of --time is over",
+            Stop::Interrupted => "the search was interrupted",
+            Stop::Exhausted => "every way further back was tried",
+            Stop::ProgramStart => "the search came to the program's first instruction",
+        }
+    }
+}
+
 /// What the search did.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
@@ -50,6 +66,8 @@ pub struct Statistics {
     pub assumed: bool,
     /// Barriers met: what it would take to go on, and how often.
     pub barriers: FxHashMap<&'static str, u64>,
+    /// And where.
+    pub places: FxHashMap<Place, Met>,
 }
 
 /// The longest path found.

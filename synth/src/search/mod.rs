@@ -5,6 +5,7 @@
 //! The solver is asked only where there was a choice, and only about the constraints that the choice touched.
 
 mod anchored;
+mod barriers;
 mod callee;
 mod candidates;
 mod forced;
@@ -15,10 +16,12 @@ mod reach;
 mod restarts;
 mod trail;
 
+pub use barriers::{Met, Place};
 pub use found::{Found, Limits, Statistics, Stop};
 pub use trail::{Records, Window};
 
 use crate::fuel::{End, Fuel, Until};
+use crate::past::audit::Audit;
 use crate::past::deferred::Early;
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::image::Image;
@@ -135,6 +138,13 @@ impl<'p> Search<'p> {
         self
     }
 
+    /// Has each refutation told.
+    #[must_use]
+    pub fn with_audit(mut self, audit: Rc<dyn Audit + 'p>) -> Search<'p> {
+        self.hypothesis.set_audit(audit);
+        self
+    }
+
     /// Searches until a path has so many instructions, or until it is time to end. `progress` is told the present and the
     /// longest length from time to time.
     pub fn run(
@@ -214,7 +224,7 @@ impl<'p> Search<'p> {
             frame.candidates = candidates;
         }
         if !self.cfg.is_complete(self.hypothesis.start()) {
-            *self.statistics.barriers.entry("an instruction that unknown jumps may reach").or_default() += 1;
+            self.meet_here("an instruction that unknown jumps may reach");
         }
     }
 
@@ -292,11 +302,12 @@ impl<'p> Search<'p> {
                     match refusal {
                         Refusal::Contradiction => {
                             self.statistics.refuted += 1;
-                            // What memory holds may be what such a store left there.
-                            self.statistics.assumed |= self.hypothesis.newest_unresolved_store().is_some();
+                            self.doubt_refutation();
                         }
                         Refusal::Late(..) => unreachable!("it was learned"),
-                        Refusal::Barrier(why) => *self.statistics.barriers.entry(why).or_default() += 1,
+                        Refusal::Barrier(why) => {
+                            self.statistics.meet(why, candidate.prepared.address(), depth)
+                        }
                     }
                 }
             }
@@ -355,7 +366,7 @@ impl<'p> Search<'p> {
         self.hypothesis.pop();
         self.taken.pop();
         while self.hypothesis.len() > to && self.retreat() {}
-        *self.statistics.barriers.entry("a region that seemed to lead nowhere").or_default() += 1;
+        self.meet_here("a region that seemed to lead nowhere");
     }
 
     fn note_progress(&mut self, candidate: &Candidate) {
@@ -396,6 +407,8 @@ impl<'p> Search<'p> {
         match smt::solve(&terms, &question, &[], Budget::SEARCH, effort) {
             Answer::Infeasible => {
                 self.statistics.solver_refuted += 1;
+                self.doubt_refutation();
+                self.hypothesis.tell_refuted_by_solver();
                 return Some(false);
             }
             Answer::Unknown => {

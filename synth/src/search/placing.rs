@@ -13,7 +13,7 @@ impl Search<'_> {
     /// Whether every access that lies well behind has an address, or could be given one.
     pub(super) fn addresses_hold(&mut self) -> bool {
         if self.hypothesis.lost_a_pointer() {
-            *self.statistics.barriers.entry("a pointer that lies nowhere any more").or_default() += 1;
+            self.meet_here("a pointer that lies nowhere any more");
             return false;
         }
         let Some(before) = self.frames.last().map(|frame| frame.placed_before) else { return true };
@@ -38,7 +38,7 @@ impl Search<'_> {
         if self.hypothesis.try_addresses(&(1..len - ADDRESS_PATIENCE / 2 + 1), Patience::SEARCH) {
             return Some(len);
         }
-        *self.statistics.barriers.entry("an address that nothing determines").or_default() += 1;
+        self.meet_unknown_address();
         None
     }
 }

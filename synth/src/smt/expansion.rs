@@ -5,7 +5,7 @@
 //! are multiplied with, cost the same when they are made into gates, which is not counted either. Such questions are not asked.
 
 use crate::term::{Node, Term, Terms};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use x86::domain::Bin;
 
 /// A product that has more factors than this when it is multiplied out, all its monomials together, is not given to the
@@ -25,15 +25,7 @@ struct Size {
 
 /// Whether one of the constraints has a product that is too long when it is multiplied out, or all together have too many.
 pub(super) fn is_too_long(terms: &Terms, constraints: &[Term]) -> bool {
-    let (mut todo, mut reached) = (constraints.to_vec(), FxHashSet::default());
-    while let Some(t) = todo.pop() {
-        if reached.insert(t) {
-            terms.operands(t, |operand| todo.push(operand));
-        }
-    }
-    // Operands stand before what they are used in.
-    let mut order: Vec<Term> = reached.into_iter().collect();
-    order.sort_unstable();
+    let order = terms.reachable(constraints.iter().copied());
     let gates: u64 = order.iter().map(|&t| gates(terms, t)).sum();
     if gates > MOST_GATES {
         return true;

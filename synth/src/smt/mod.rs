@@ -9,10 +9,12 @@ mod guess;
 mod likely;
 mod linear;
 mod lower;
+pub mod script;
 mod small;
 mod witness;
 
 use crate::facts::Facts;
+use crate::phases::{Phase, during};
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use counted::Counted;
 use guess::guess;
@@ -93,6 +95,16 @@ pub fn solve(
     budget: Budget,
     effort: Effort,
 ) -> Answer {
+    during(Phase::Solver, || ask(terms, constraints, preferences, budget, effort))
+}
+
+fn ask(
+    terms: &Terms,
+    constraints: &[Term],
+    preferences: &[Preference],
+    budget: Budget,
+    effort: Effort,
+) -> Answer {
     let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
     if expansion::is_too_long(terms, constraints) {
         return guessed().map_or(Answer::Unknown, Answer::Satisfiable);
@@ -153,6 +165,10 @@ pub fn solve(
 
 /// Whether `constraints` leave `t`, which has `value` in one solution, no other value. `None`: not decided.
 pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budget: Budget) -> Option<bool> {
+    during(Phase::Solver, || ask_for_another(terms, constraints, t, value, budget))
+}
+
+fn ask_for_another(terms: &Terms, constraints: &[Term], t: Term, value: u64, budget: Budget) -> Option<bool> {
     if expansion::is_too_long(terms, constraints) {
         return None;
     }

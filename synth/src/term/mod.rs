@@ -18,7 +18,7 @@ pub use evaluate::Assignment;
 pub(crate) use plan::Plan;
 
 use crate::fuel::Fuel;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use x86::domain::{Bin, Cmp, Un};
 use x86::opaque::Opaque;
@@ -230,6 +230,21 @@ impl Terms {
             Node::Divide { high, low, divisor, .. } => [high, low, divisor].into_iter().for_each(each),
             Node::Opaque { args, .. } => self.arguments(args).into_vec().into_iter().for_each(each),
         }
+    }
+
+    /// The terms that `roots` are made of, they themselves among them: operands before what they are used in.
+    #[must_use]
+    pub fn reachable(&self, roots: impl Iterator<Item = Term>) -> Vec<Term> {
+        let (mut todo, mut reached) = (roots.collect::<Vec<_>>(), FxHashSet::default());
+        while let Some(t) = todo.pop() {
+            if reached.insert(t) {
+                self.operands(t, |operand| todo.push(operand));
+            }
+        }
+        // A term is made after its operands.
+        let mut order: Vec<Term> = reached.into_iter().collect();
+        order.sort_unstable();
+        order
     }
 
     fn entry(&self, t: Term) -> Entry {

@@ -3,12 +3,16 @@
 //! [`parse`] reads one (hostile input: every offset is checked, and what a cut file lacks is listed rather than
 //! guessed; memory is mapped, not copied), [`write`](mod@write) makes one as Linux does, so that gdb opens it as it is. [`notes`] holds the
 //! layouts of the note records that both use. The layouts are those of Linux's `fs/binfmt_elf.c` and
-//! `include/uapi/linux/elfcore.h`; gretel's own notes carry the owner name `gretel` (docs/formats.md).
+//! `include/uapi/linux/elfcore.h`; gretel's own notes carry the owner name `gretel` (docs/formats.md). [`unwind`] walks the stack, [`build_id`]
+//! tells files of one name apart.
 
+pub mod build_id;
 mod bytes;
+mod expression;
 pub mod notes;
 mod parse;
 mod pieces;
+mod signal_frame;
 pub mod unwind;
 pub mod write;
 
@@ -185,6 +189,8 @@ pub struct Module<'a> {
     pub bytes: &'a [u8],
     /// What was added to the addresses in it.
     pub bias: u64,
+    /// The symbols and line tables that were taken out of it, where they are installed.
+    pub debug: Option<&'a [u8]>,
 }
 
 /// A shared library, or the dynamic linker, that was loaded.
@@ -243,6 +249,13 @@ impl Core {
             .iter()
             .find(|file| (file.start..file.end).contains(&entry))
             .map(|file| Path::new(&file.path))
+    }
+
+    /// Where the beginning of the program's file was mapped.
+    #[must_use]
+    pub fn executable_start(&self) -> Option<u64> {
+        let path = self.executable_path()?.to_str()?;
+        self.files.iter().filter(|file| file.offset == 0 && file.path == path).map(|file| file.start).min()
     }
 
     /// The files beside the executable of which code was mapped, by address.

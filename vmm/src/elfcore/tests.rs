@@ -251,7 +251,7 @@ fn functions(core: &Core, executable: &[u8]) -> Vec<String> {
         let inside = |s: &object::Symbol| (s.address()..s.address() + s.size()).contains(&address);
         file.symbols().find(inside).and_then(|s| s.name().ok().map(str::to_owned)).unwrap_or_default()
     };
-    let trace = unwind::backtrace(core, &[Module { bytes: executable, bias: 0 }]);
+    let trace = unwind::backtrace(core, &[Module { bytes: executable, bias: 0, debug: None }]);
     trace.frames.iter().map(|f| name(f.lookup_address())).take_while(|n| n != "main").collect()
 }
 
@@ -276,4 +276,55 @@ fn a_call_to_nowhere_shows_its_caller() {
     let core = core.with_executable(&executable).unwrap();
     assert_eq!(core.state.regs.rip, 0x1230);
     assert_eq!(functions(&core, &std::fs::read(&executable).unwrap()), ["", "outer"]);
+}
+
+/// What a signal interrupted is on the stack of its handler, behind the frame that the kernel built.
+#[test]
+fn a_signal_handler_shows_what_it_interrupted() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = "#include <signal.h>\n#include <stdlib.h>\nstatic char other[1 << 16];\n\
+        __attribute__((noinline)) void handler(int n) { *(volatile int *)0x10 = n; }\n\
+        __attribute__((noinline)) int outer(int n) { raise(SIGUSR1 + n - 1); return n + 1; }\n\
+        int main(int c, char **v) {\n\
+            stack_t stack = { .ss_sp = other, .ss_size = sizeof other };\n\
+            struct sigaction on = { .sa_handler = handler, .sa_flags = SA_ONSTACK };\n\
+            sigaltstack(&stack, 0); sigaction(SIGUSR1, &on, 0);\n\
+            return outer(c) + 1; }";
+    let Some((core, executable)) = kernel_core(dir.path(), source) else { return };
+    let core = core.with_executable(&executable).unwrap();
+    let bytes = std::fs::read(&executable).unwrap();
+    let functions = functions(&core, &bytes);
+    assert_eq!(functions.first().map(String::as_str), Some("handler"), "{functions:?}");
+    assert_eq!(functions.last().map(String::as_str), Some("outer"), "{functions:?}");
+    let trace = unwind::backtrace(&core, &[Module { bytes: &bytes, bias: 0, debug: None }]);
+    assert!(trace.frames.iter().any(|frame| frame.by == unwind::FoundBy::Signal), "{trace:?}");
+    assert_eq!(trace.stopped, None, "{trace:?}");
+    // The same by the kernel's layout, without any table.
+    let restorer = trace.frames.iter().position(|frame| frame.by == unwind::FoundBy::Signal).unwrap() - 1;
+    let frame = trace.frames[restorer];
+    assert!(signal_frame::is_restorer(&core, frame.rip));
+    let interrupted = signal_frame::interrupted(&core, frame.rsp).unwrap();
+    let next = trace.frames[restorer + 1];
+    assert_eq!(
+        (interrupted.get(gimli::X86_64::RA), interrupted.get(gimli::X86_64::RSP)),
+        (Some(next.rip), Some(next.rsp))
+    );
+}
+
+/// A file and the memory that it was loaded into have one build-id.
+#[test]
+fn a_build_id_is_found_in_memory_as_in_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((core, executable)) = kernel_core(dir.path(), "int main() { *(volatile int *)0 = 1; }") else {
+        return;
+    };
+    let file = std::fs::read(&executable).unwrap();
+    let id = build_id::of_file(&file);
+    if id.is_none() {
+        eprintln!("skipped: this linker makes no build-id");
+        return;
+    }
+    let start = core.files.iter().find(|f| f.path.ends_with("/c") && f.offset == 0).unwrap().start;
+    assert_eq!(core.build_id_at(start), id);
+    assert_eq!(core.build_id_at(start + 0x1000), None);
 }

@@ -3,11 +3,15 @@
 //! Where the tables say nothing (hand-written assembly, a jump to nowhere), two guesses are allowed, each marked in
 //! the frame: the word on top of the stack when the program stands outside all code (a call through a bad pointer
 //! pushed it just now), and the frame-pointer chain. When neither holds, the backtrace says why it stops.
+//!
+//! It goes on through signal handlers: what a signal interrupted stands at an instruction, not behind a call, and the stack
+//! that it was on may be another one.
 
-use super::{Core, Module};
+use super::expression::{Said, evaluate};
+use super::{Core, Module, signal_frame};
 use gimli::{
-    BaseAddresses, CfaRule, DebugFrame, EhFrame, EndianSlice, LittleEndian, Register, RegisterRule,
-    UnwindContext, UnwindOffset, UnwindSection, UnwindTableRow, X86_64,
+    BaseAddresses, CfaRule, DebugFrame, EhFrame, Encoding, EndianSlice, LittleEndian, Register, RegisterRule,
+    UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, UnwindTableRow, X86_64,
 };
 use object::{Object, ObjectSection};
 
@@ -21,6 +25,8 @@ pub enum FoundBy {
     Registers,
     /// The unwind tables say so.
     Tables,
+    /// A signal interrupted it: the frame that the kernel built for the handler has its registers.
+    Signal,
     /// A guess: the word that a call through a bad pointer has just pushed.
     TopOfStack,
     /// A guess: the chain of saved rbp.
@@ -43,7 +49,10 @@ impl Frame {
     /// which may be the next function.
     #[must_use]
     pub fn lookup_address(&self) -> u64 {
-        if self.by == FoundBy::Registers { self.rip } else { self.rip.wrapping_sub(1) }
+        match self.by {
+            FoundBy::Registers | FoundBy::Signal => self.rip,
+            FoundBy::Tables | FoundBy::TopOfStack | FoundBy::FramePointer => self.rip.wrapping_sub(1),
+        }
     }
 }
 
@@ -56,7 +65,8 @@ pub struct Backtrace {
     pub stopped: Option<String>,
 }
 
-type Slice<'a> = EndianSlice<'a, LittleEndian>;
+/// Bytes of a file.
+pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The unwind tables of an executable.
 struct Tables<'a> {
@@ -84,13 +94,16 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The caller's registers, by the first table that covers `address`. `None` if none does.
-    fn caller(&self, core: &Core, address: u64, registers: &Registers) -> Option<Result<Registers, String>> {
+    /// The caller of a frame, by the first table that covers `address`. `None` if none does.
+    fn caller(&self, core: &Core, address: u64, registers: &Registers) -> Option<Result<Caller, String>> {
         let own = address.wrapping_sub(self.bias);
         from_section(&self.eh_frame, &self.bases, own, core, registers)
             .or_else(|| from_section(&self.debug_frame, &self.bases, own, core, registers))
     }
 }
+
+/// The caller's registers, and how they were found.
+type Caller = (Registers, FoundBy);
 
 fn from_section<'a, S>(
     section: &S,
@@ -98,19 +111,28 @@ fn from_section<'a, S>(
     address: u64,
     core: &Core,
     registers: &Registers,
-) -> Option<Result<Registers, String>>
+) -> Option<Result<Caller, String>>
 where
     S: UnwindSection<Slice<'a>>,
     S::Offset: UnwindOffset,
 {
+    let entry = section.fde_for_address(bases, address, S::cie_from_offset).ok()?;
     let mut context = UnwindContext::new();
-    let row = section.unwind_info_for_address(bases, &mut context, address, S::cie_from_offset).ok()?;
-    Some(registers.unwind(row, core))
+    let row = entry.unwind_info_for_address(section, bases, &mut context, address).ok()?;
+    let by = if entry.is_signal_trampoline() { FoundBy::Signal } else { FoundBy::Tables };
+    let evaluate = |expression: UnwindExpression<usize>, initial| {
+        let encoding: Encoding = entry.cie().encoding();
+        evaluate(expression.get(section).ok()?, encoding, initial, registers, core)
+    };
+    Some(registers.unwind(row, core, &evaluate).map(|caller| (caller, by)))
 }
+
+/// What an expression of a table says, if that is known; the second is on its stack.
+type Evaluate<'a> = &'a dyn Fn(UnwindExpression<usize>, Option<u64>) -> Option<Said>;
 
 /// Registers by DWARF number (System V ABI for x86-64, figure 3.36); number 16 is the return address.
 #[derive(Clone, Copy)]
-struct Registers([Option<u64>; 17]);
+pub(super) struct Registers(pub(super) [Option<u64>; 17]);
 
 /// Hardware numbers of DWARF registers 0 to 7: rax rdx rcx rbx rsi rdi rbp rsp.
 const HARDWARE: [usize; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
@@ -126,7 +148,8 @@ impl Registers {
         Registers(all)
     }
 
-    fn get(&self, register: Register) -> Option<u64> {
+    /// One of them, if it is known.
+    pub(super) fn get(&self, register: Register) -> Option<u64> {
         self.0.get(usize::from(register.0)).copied().flatten()
     }
 
@@ -135,12 +158,22 @@ impl Registers {
     }
 
     /// The caller's registers by a row of the tables.
-    fn unwind(&self, row: &UnwindTableRow<usize>, core: &Core) -> Result<Registers, String> {
-        let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
-            return Err("the unwind table uses an expression (a signal frame)".to_owned());
+    fn unwind(
+        &self,
+        row: &UnwindTableRow<usize>,
+        core: &Core,
+        evaluate: Evaluate<'_>,
+    ) -> Result<Registers, String> {
+        let cfa = match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => {
+                let base =
+                    self.get(*register).ok_or("a register that the unwind table needs is not known")?;
+                base.wrapping_add_signed(*offset)
+            }
+            CfaRule::Expression(expression) => evaluate(*expression, None)
+                .ok_or("the unwind table has an expression that needs what is not known")?
+                .number(),
         };
-        let base = self.get(*register).ok_or("a register that the unwind table needs is not known")?;
-        let cfa = base.wrapping_add_signed(*offset);
         let mut caller = *self;
         for (n, slot) in (0_u16..).zip(caller.0.iter_mut()) {
             let saved = |offset: i64| core.word(cfa.wrapping_add_signed(offset));
@@ -149,12 +182,24 @@ impl Registers {
                 Some(RegisterRule::ValOffset(offset)) => Some(cfa.wrapping_add_signed(offset)),
                 Some(RegisterRule::Register(other)) => self.get(other),
                 Some(RegisterRule::SameValue) => *slot,
+                Some(RegisterRule::Expression(expression)) => match evaluate(expression, Some(cfa)) {
+                    Some(Said::Address(address)) => core.word(address),
+                    Some(Said::Value(value)) => Some(value),
+                    None => None,
+                },
+                Some(RegisterRule::ValExpression(expression)) => {
+                    evaluate(expression, Some(cfa)).map(Said::number)
+                }
                 // Callee-saved registers that no rule names keep their value; the others are the callee's.
                 None if matches!(n, 3 | 6 | 12..=15) => *slot,
                 _ => None,
             };
         }
-        caller.0[usize::from(X86_64::RSP.0)] = Some(cfa);
+        // A signal frame says where the stack pointer was; elsewhere it is what the rules are relative to.
+        let own = row.register(X86_64::RSP);
+        if !matches!(own, Some(RegisterRule::Expression(_) | RegisterRule::ValExpression(_))) {
+            caller.0[usize::from(X86_64::RSP.0)] = Some(cfa);
+        }
         Ok(caller)
     }
 }
@@ -185,7 +230,8 @@ pub fn backtrace(core: &Core, modules: &[Module<'_>]) -> Backtrace {
         };
         // The outermost frame has no return address: its rule is "undefined", or the word is zero.
         let Some(rip) = caller.get(X86_64::RA).filter(|rip| *rip != 0) else { break };
-        if caller.rsp() <= frame.rsp {
+        // A handler may have run on a stack of its own.
+        if caller.rsp() <= frame.rsp && by != FoundBy::Signal {
             return stop(
                 frames,
                 &format!("the stack does not grow towards its beginning at {:#x}", frame.rsp),
@@ -216,8 +262,16 @@ fn next(
         });
     }
     let mut callers = tables.iter().map(|tables| tables.caller(core, frame.lookup_address(), registers));
-    if let Some(result) = callers.find_map(|caller| caller) {
-        return result.map(|caller| (caller, FoundBy::Tables));
+    let by_tables = callers.find_map(|caller| caller);
+    let is_signal = matches!(by_tables, Some(Ok((_, FoundBy::Signal))));
+    if !is_signal && signal_frame::is_restorer(core, frame.rip) {
+        let interrupted = signal_frame::interrupted(core, frame.rsp);
+        return interrupted
+            .map(|registers| (registers, FoundBy::Signal))
+            .ok_or_else(|| format!("the frame of a signal handler at {:#x} is not in the core", frame.rsp));
+    }
+    if let Some(result) = by_tables {
+        return result;
     }
     let rbp = registers.get(X86_64::RBP).unwrap_or(0);
     let chained = (rbp >= frame.rsp).then(|| {

@@ -199,11 +199,21 @@ impl Recording {
     /// A recording that exists.
     ///
     /// # Errors
-    /// When there is no `dir`, or no journal in it.
+    /// When there is no `dir`, no journal in it, or it cannot be looked at.
     pub fn open(dir: &Path) -> Result<Recording, RecordingError> {
         let recording = Recording { dir: dir.to_owned() };
-        if !dir.exists() {
-            return Err(RecordingError::Missing { dir: dir.to_owned() });
+        let unreadable = |path: &Path, error| RecordingError::Read { path: path.to_owned(), error };
+        match fs::metadata(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(RecordingError::Missing { dir: dir.to_owned() });
+            }
+            looked => looked.map_err(|error| unreadable(dir, error))?,
+        };
+        let journal = recording.journal();
+        if let Err(error) = fs::metadata(&journal)
+            && error.kind() == io::ErrorKind::PermissionDenied
+        {
+            return Err(unreadable(&journal, error));
         }
         if !recording.journal().is_file() && !recording.flight().is_dir() {
             return Err(RecordingError::NotARecording { dir: dir.to_owned() });

@@ -1,0 +1,67 @@
+//! What a search did not go past, and where.
+
+use super::{Search, Statistics};
+
+/// A place at which the search did not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// What it would take to go on.
+    pub why: &'static str,
+    /// The instruction.
+    pub address: u64,
+}
+
+/// How a search came to such a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Met {
+    /// How often.
+    pub times: u64,
+    /// How far back from the crash at most.
+    pub deepest: usize,
+    /// The general registers, a bit for each, that an address hangs on which nothing tells.
+    pub registers: u16,
+}
+
+impl Statistics {
+    /// Notes that the search, `depth` instructions back, does not go past this place.
+    pub(super) fn meet(&mut self, why: &'static str, address: u64, depth: usize) {
+        self.meet_waiting(why, address, depth, 0);
+    }
+
+    fn meet_waiting(&mut self, why: &'static str, address: u64, depth: usize, registers: u16) {
+        *self.barriers.entry(why).or_default() += 1;
+        let met = self.places.entry(Place { why, address }).or_default();
+        met.times += 1;
+        met.deepest = met.deepest.max(depth);
+        met.registers |= registers;
+    }
+}
+
+impl Search<'_> {
+    /// Notes a barrier at the oldest instruction of the path.
+    pub(super) fn meet_here(&mut self, why: &'static str) {
+        self.statistics.meet(why, self.hypothesis.start(), self.hypothesis.len());
+    }
+
+    /// Notes that what was just refuted is so only as long as a newer store, whose address is not known, did not overwrite what
+    /// older instructions found.
+    pub(super) fn doubt_refutation(&mut self) {
+        if self.hypothesis.newest_unresolved_store().is_some() {
+            self.meet_waiting_for("what a store at an unknown address may have overwritten");
+        }
+    }
+
+    /// Notes that an access of the path has no address for too long.
+    pub(super) fn meet_unknown_address(&mut self) {
+        self.meet_waiting_for("an address that nothing determines");
+    }
+
+    /// Notes a barrier at the newest access that has no address.
+    fn meet_waiting_for(&mut self, why: &'static str) {
+        let depth = self.hypothesis.len();
+        let waiting = self.hypothesis.waiting();
+        let (address, registers) = waiting
+            .map_or_else(|| (self.hypothesis.start(), 0), |waiting| (waiting.address, waiting.registers));
+        self.statistics.meet_waiting(why, address, depth, registers);
+    }
+}
