@@ -71,10 +71,22 @@ const MAPPED: u64 = 4;
 
 /// RLIMIT_AS.
 fn address_space() -> u64 {
+    limit(libc::RLIMIT_AS).rlim_cur
+}
+
+fn limit(of: libc::__rlimit_resource_t) -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the kernel writes one `struct rlimit`.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    limit.rlim_cur
+    unsafe { libc::getrlimit(of, &raw mut limit) };
+    limit
+}
+
+/// Lets this process open as many files as it may have: it has those of all the guest's processes.
+pub fn raise_descriptors() {
+    let most = limit(libc::RLIMIT_NOFILE).rlim_max;
+    let raised = libc::rlimit { rlim_cur: most, rlim_max: most };
+    // SAFETY: the kernel reads one `struct rlimit`.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
 }
 
 /// So many open files are gretel's own: the recording's, and those by which it looks at paths before the program gets to them.

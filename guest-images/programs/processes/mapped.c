@@ -30,6 +30,39 @@ static const char *at(int fd, off_t offset) {
     return text;
 }
 
+// A private mapping that begins where its file ends: what the file grows by is there, and copied when it is stored to.
+static void private_growth(void) {
+    int fd = open("small", O_RDWR | O_CREAT, 0600), from[2];
+    CHECK(fd >= 0 && pipe(from) == 0 && write(from[1], "by a read", 9) == 9);
+    char *map = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    CHECK(map != MAP_FAILED);
+    printf("of an empty file: %s\n", touch(map));
+    CHECK(ftruncate(fd, 4096 + 1) == 0 && pwrite(fd, "A", 1, 4096) == 1);
+    printf("grown: %s", touch(map));
+    printf(", %s", touch(map + 4096));
+    printf(", behind: %s\n", touch(map + 8192));
+    map[4096] = 'P';
+    printf("stored: %c, the file: %s\n", map[4096], at(fd, 4096));
+    CHECK(pwrite(fd, "B", 1, 4096) == 1 && pwrite(fd, "C", 1, 4095) == 1);
+    printf("written: %c%c\n", map[4095], map[4096]);
+    pid_t pid = split();
+    if (pid == 0) {
+        map[0] = 'Q';
+        _exit(map[4096] == 'P' && map[4095] == 'C' ? 7 : 8);
+    }
+    printf("a child's copy: %s, %s\n", ended(finish(pid)), touch(map));
+    CHECK(read(from[0], map + 8192, 9) == -1);
+    printf("a read to where nothing is: %s\n", error(errno));
+    CHECK(pwrite(fd, "D", 1, 3 * 4096 - 1) == 1 && read(from[0], map + 8192, 9) == 9);
+    printf("and to what has grown: %.9s%c, the file: %s.\n", map + 8192, map[3 * 4096 - 1], at(fd, 8192));
+    char *larger = mremap(map, 4 * 4096, 6 * 4096, MREMAP_MAYMOVE);
+    CHECK(larger != MAP_FAILED && ftruncate(fd, 6 * 4096) == 0 && pwrite(fd, "E", 1, 5 * 4096) == 1);
+    printf("extended: %c%c\n", larger[4096], larger[5 * 4096]);
+    CHECK(ftruncate(fd, 4096) == 0);
+    printf("cut: %s\n", touch(larger + 4096));
+    close(fd), unlink("small");
+}
+
 int main(void) {
     const char *folder = enter_folder();
     handle_with_info(SIGBUS, jump, 0);
@@ -83,6 +116,8 @@ int main(void) {
     printf("grown again: %s\n", touch(map + 8192));
     CHECK(pwrite(fd, "Z", 1, 8192) == 1);
     printf("and written: %s\n", touch(map + 8192));
+
+    private_growth();
 
     // What may be mapped how.
     int reader = open("file", O_RDONLY);

@@ -79,7 +79,7 @@ pub(super) fn list(kernel: &Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 
 /// What the host writes to a buffer, which may be said to be longer than it is; without room, how much that would be.
 fn told(guest: &mut Guest<'_>, address: Virt, size: u64, mut ask: impl FnMut(&mut [u8]) -> i64) -> Served {
     let size = size.min(LONGEST);
-    let usable = guest.space_mut().accessible(address, size, Access::Write);
+    let usable = guest.accessible(address, size, Access::Write);
     guest.input(&mut || {
         let mut room = vec![0; usize::try_from(size).unwrap_or(0)];
         let mut result = ask(&mut room);

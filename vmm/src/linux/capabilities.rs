@@ -15,6 +15,7 @@ pub(super) const SYS_ADMIN: u32 = 21;
 pub(super) const SYS_NICE: u32 = 23;
 pub(super) const SYS_RESOURCE: u32 = 24;
 pub(super) const SYS_TIME: u32 = 25;
+pub(super) const LEASE: u32 = 28;
 /// Those that go with the user of files: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, LINUX_IMMUTABLE, MKNOD,
 /// MAC_OVERRIDE.
 const OF_FILES: u64 = 0b1_1111 | 1 << 9 | 1 << 27 | 1 << 32;

@@ -13,8 +13,9 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 
-/// How many descriptors a process may have (the usual RLIMIT_NOFILE).
-pub(super) const LIMIT: usize = 1024;
+/// How many descriptors a process may have at the start (the usual RLIMIT_NOFILE), and how many at most (`fs.nr_open`).
+pub(super) const AT_START: usize = 1024;
+pub(super) const LIMIT: usize = 65_536;
 
 /// An open file; `dup` makes a second descriptor for the same.
 #[derive(Debug)]
@@ -287,7 +288,10 @@ impl Descriptors {
             let file = Rc::new(OpenFile { host, standard: Some(number), terminal, ..OpenFile::of(None) });
             Some(Descriptor { file, close_on_exec: false })
         };
-        Descriptors { table: hosts.into_iter().zip(0..).zip(is_outer).map(standard).collect(), limit: LIMIT }
+        Descriptors {
+            table: hosts.into_iter().zip(0..).zip(is_outer).map(standard).collect(),
+            limit: AT_START,
+        }
     }
 
     /// Sets how many there may be; those that are open stay.
@@ -420,6 +424,18 @@ mod tests {
         assert_eq!(files.install(OpenFile::new(None), false, 0).expect("a number"), 1);
         assert!(files.close(7).is_err() && files.close(-1).is_err() && files.get(5000).is_err());
         assert_eq!(files.install(OpenFile::new(None), false, 20).expect("a number"), 20);
+    }
+
+    #[test]
+    fn there_are_as_many_as_the_limit_says_and_no_more_than_the_most() {
+        let mut files = Descriptors::new(Streams::Inherited, None, true);
+        let install = |files: &mut Descriptors, from| files.install(OpenFile::new(None), false, from).ok();
+        assert_eq!(install(&mut files, AT_START), None);
+        files.set_limit(2000);
+        assert_eq!(install(&mut files, 1999), Some(1999));
+        assert_eq!(install(&mut files, 1999), None);
+        files.set_limit(u64::MAX);
+        assert_eq!((install(&mut files, LIMIT - 1), install(&mut files, LIMIT)), (Some(65_535), None));
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn events(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], limit: Optio
         count => u64::from(count.unsigned_abs()).min(MOST),
     };
     // A buffer that ends too early is told when there is an event for which there is no room.
-    let usable = guest.space_mut().accessible(address, count * EVENT as u64, Access::Write) / EVENT as u64;
+    let usable = guest.accessible(address, count * EVENT as u64, Access::Write) / EVENT as u64;
     let deadline = kernel.limit(guest, limit)?;
     let may_wait = deadline.is_none_or(|at: Deadline| !kernel.has_passed(at));
     let room = usize::try_from(usable.max(1)).expect("at most MOST") * EVENT;

@@ -4,19 +4,21 @@
 //! content. Nothing of the old program is touched before the new one's address space is complete, so an error leaves the
 //! caller as it was.
 
+use super::descriptors::OpenFile;
 use super::load::script::{DEEPEST, Script};
 use super::load::{self, Program};
 use super::proc::start::Start;
 use super::proc::{Last, Place, find};
 use super::signals::TaskSignals;
-use super::{Guest, Kernel, Outcome, Served, Stop, errno, host, int};
+use super::{Guest, Kernel, Outcome, Served, Stop, busy, errno, host, int};
 use crate::elf::Image;
 use crate::failure::ProcessError;
 use crate::gate::{FileContent, Input};
 use crate::program::Ids;
 use crate::ram::Virt;
 use std::ffi::{CStr, CString};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use x86::state::Fpu;
 
@@ -33,9 +35,13 @@ struct Request {
     envp: Vec<Vec<u8>>,
 }
 
+/// What a program's file holds, and the file itself, but at replay.
+type Read = (Arc<FileContent>, Option<Rc<OpenFile>>);
+
 /// A program that was found, at the end of a chain of scripts.
 struct Found {
     file: Arc<FileContent>,
+    program: Option<Rc<OpenFile>>,
     argv: Vec<Vec<u8>>,
 }
 
@@ -71,13 +77,14 @@ fn start(
     if argv.iter().chain(&envp).map(|text| text.len() + 9).sum::<usize>() > MOST_BYTES {
         return errno(libc::E2BIG);
     }
-    let (file, name) = open_first(kernel, guest, directory, &path, flags)?;
+    let ((file, program), name) = open_first(kernel, guest, directory, &path, flags)?;
     let request = Request { path: name, argv, envp };
-    let found = through_scripts(kernel, guest, file, &request)?;
+    let found = Found { file, program, argv: request.argv.clone() };
+    let found = through_scripts(kernel, guest, found, &request)?;
     let interpreter = match Image::parse(&found.file.bytes) {
         Ok(Image { interpreter: Some(path), .. }) => {
             let name = CString::new(path.clone()).map_err(|_| Stop::Errno(libc::ENOEXEC))?;
-            Some((path, kernel.read_program(guest, libc::AT_FDCWD, &name, 0)?))
+            Some((path, kernel.read_program(guest, libc::AT_FDCWD, &name, 0)?.0))
         }
         Ok(_) => None,
         Err(error) => {
@@ -121,6 +128,7 @@ fn start(
     let task = kernel.tasks.current_mut();
     task.name = super::identity::name_of(request.path.as_bytes());
     let group = kernel.group_mut();
+    group.program = found.program;
     group.path = CString::new(found.file.name.clone()).unwrap_or_default();
     group.arguments = found.argv;
     group.start = begin;
@@ -137,7 +145,7 @@ fn open_first(
     directory: i32,
     path: &CStr,
     flags: i32,
-) -> Served<(Arc<FileContent>, CString)> {
+) -> Served<(Read, CString)> {
     let empty = path.is_empty();
     if empty && flags & libc::AT_EMPTY_PATH == 0 {
         return errno(libc::ENOENT);
@@ -159,10 +167,9 @@ fn open_first(
 fn through_scripts(
     kernel: &mut Kernel,
     guest: &mut Guest<'_>,
-    file: Arc<FileContent>,
+    mut found: Found,
     request: &Request,
 ) -> Served<Found> {
-    let mut found = Found { file, argv: request.argv.clone() };
     let mut path = request.path.to_bytes().to_vec();
     for _ in 0..=DEEPEST {
         let script = match Script::parse(&found.file.bytes) {
@@ -172,7 +179,7 @@ fn through_scripts(
         };
         found.argv = script.arguments(&path, &found.argv);
         let name = CString::new(script.interpreter.clone()).map_err(|_| Stop::Errno(libc::ENOEXEC))?;
-        found.file = kernel.read_program(guest, libc::AT_FDCWD, &name, 0)?;
+        (found.file, found.program) = kernel.read_program(guest, libc::AT_FDCWD, &name, 0)?;
         path = script.interpreter;
     }
     errno(libc::ELOOP)
@@ -198,31 +205,48 @@ fn texts(guest: &mut Guest<'_>, mut at: Virt) -> Served<Vec<Vec<u8>>> {
 }
 
 impl Kernel {
-    /// The bytes of a program's file, which must be a regular one that the program's user may execute.
+    /// The bytes of a program's file, which must be a regular one that the program's user may execute, and that nobody has open to
+    /// write; and that file, but at replay.
     fn read_program(
         &mut self,
         guest: &mut Guest<'_>,
         directory: i32,
         path: &CStr,
         flags: i32,
+    ) -> Served<Read> {
+        let (open, mut program) = (self.open_regular(), None);
+        let mut read = |file: OwnedFd| {
+            let checked = busy::check_run(file.as_raw_fd(), &open);
+            let kept = file.try_clone().ok().map(busy::program);
+            let content = host::executable(file)?;
+            checked.map(|()| program = kept)?;
+            Ok(content)
+        };
+        let content = self.read_found(guest, (directory, path, flags), &mut read)?;
+        Ok((content, program))
+    }
+
+    fn read_found(
+        &self,
+        guest: &mut Guest<'_>,
+        (directory, path, flags): (i32, &CStr, i32),
+        read: &mut dyn FnMut(OwnedFd) -> Result<FileContent, i64>,
     ) -> Served<Arc<FileContent>> {
         if path.is_empty() {
             let file = self.files().get(directory)?;
             if self.proc_file(&file).is_some() {
                 return errno(libc::EACCES);
             }
-            return read_input(guest, &mut || host::executable(host::reopen_for_reading(file.host())?));
+            return read_input(guest, &mut || read(host::reopen_for_reading(file.host())?));
         }
         let last = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 { Last::Kept } else { Last::Followed };
         let follow = if last == Last::Kept { libc::O_NOFOLLOW } else { 0 };
         match find(self, guest, directory, path, last)? {
             Place::Proc(_) => errno(libc::EACCES),
-            Place::Open(file) => {
-                read_input(guest, &mut || host::executable(host::reopen_for_reading(file.host())?))
-            }
+            Place::Open(file) => read_input(guest, &mut || read(host::reopen_for_reading(file.host())?)),
             Place::Host(directory, name) => read_input(guest, &mut || {
                 let flags = libc::O_RDONLY | libc::O_NONBLOCK | follow;
-                host::executable(host::open(directory, &name, flags, 0)?)
+                read(host::open(directory, &name, flags, 0)?)
             }),
         }
     }

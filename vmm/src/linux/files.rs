@@ -1,13 +1,15 @@
 //! Opening, closing and duplicating files, and what goes by paths beyond [`super::passthrough`].
 
 use super::capabilities::SYS_CHROOT;
-use super::descriptors::{LIMIT, OpenFile};
+use super::descriptors::OpenFile;
 use super::exit::forgive;
 use super::passthrough::{check, path};
 use super::proc::{self, Last, Place, find};
 use super::sharing::{self, Inode};
 use super::sigio::calls as sigio;
-use super::{Guest, Kernel, Served, clone, errno, fifo, host, int, ipc, locks, retry, terminal, word};
+use super::{
+    Guest, Kernel, Served, busy, clone, errno, fifo, host, int, ipc, leases, locks, retry, terminal, word,
+};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
 use crate::ram::Virt;
@@ -37,10 +39,13 @@ pub(super) fn open(
         place => place,
     };
     kernel.files().free(0)?;
+    leases::before_open(kernel, guest, &place, flags)?;
     let mode = kernel.masked(mode);
     let interrupter = kernel.interrupter.clone();
+    let running = kernel.running();
     let (mut file, mut hosts) = (None, None);
     let told = guest.input_bytes(&mut || {
+        busy::check_open(&place, flags, &running)?;
         let fifo = match &place {
             Place::Host(directory, name) => fifo::Hosts::find(*directory, name, flags)?,
             _ => None,
@@ -120,13 +125,18 @@ pub(super) fn open_by(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) 
     kernel.files().free(0)?;
     let directory = kernel.host_directory(int(directory));
     how[1] = mode & !u64::from(kernel.place().umask);
-    let guarded = kernel.guarded.clone();
-    let (file, inode) = open_file(guest, &mut || match guarded.open_by(directory, &name, how) {
-        // What may not be looked at in the host's /proc is not there either.
-        Err(error) if error == -i64::from(libc::EACCES) && proc::is_in_proc(directory, &name) => {
-            Err(-i64::from(libc::ENOENT))
+    let place = Place::Host(directory, name.clone());
+    leases::before_open(kernel, guest, &place, int(flags))?;
+    let (guarded, running) = (kernel.guarded.clone(), kernel.running());
+    let (file, inode) = open_file(guest, &mut || {
+        busy::check_open(&place, int(flags), &running)?;
+        match guarded.open_by(directory, &name, how) {
+            // What may not be looked at in the host's /proc is not there either.
+            Err(error) if error == -i64::from(libc::EACCES) && proc::is_in_proc(directory, &name) => {
+                Err(-i64::from(libc::ENOENT))
+            }
+            opened => opened,
         }
-        opened => opened,
     })?;
     kernel.after_open(guest, inode, int(flags))?;
     kernel.files_mut().install(OpenFile::of_file(file, inode), closes, 0)
@@ -202,14 +212,14 @@ pub(super) fn close_range(
     if flags & UNSHARE != 0 {
         clone::own_files(kernel);
     }
-    for number in first..=last.min(LIMIT as u64) {
+    let open: Vec<usize> = kernel.files().iter().map(|(number, _)| number).collect();
+    for number in open.into_iter().map(|number| number as u64).filter(|it| (first..=last).contains(it)) {
         let number = int(number);
         let done = if flags & CLOEXEC != 0 {
             kernel.files_mut().set_close_on_exec(number, true)
         } else {
             close(kernel, guest, number).map(drop)
         };
-        // Numbers that are not open are passed over.
         forgive(done)?;
     }
     Ok(0)
@@ -274,8 +284,8 @@ pub(super) fn fcntl(
         | sigio::F_GETOWN
         | sigio::F_SETOWN_EX
         | sigio::F_GETOWN_EX => sigio::fcntl(kernel, guest, &file, command, value),
-        libc::F_SETLEASE => kernel.refuse("fcntl F_SETLEASE", libc::EINVAL),
-        libc::F_GETLEASE => Ok(u64::from(libc::F_UNLCK.unsigned_abs())),
+        libc::F_SETLEASE => leases::set(kernel, guest, number, &file, int(value)),
+        libc::F_GETLEASE => Ok(leases::get(kernel, &file)),
         libc::F_NOTIFY => sigio::notify(kernel, guest, number, &file, value),
         libc::F_GETFL => sigio::flags(kernel, guest, &file),
         libc::F_SETFL => sigio::set_flags(kernel, guest, number, &file, value),
@@ -321,7 +331,10 @@ pub(super) fn truncate(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, l
     if matches!(place, Place::Proc(_)) {
         return errno(libc::EINVAL);
     }
+    leases::before_open(kernel, guest, &place, libc::O_WRONLY)?;
+    let running = kernel.running();
     let told = guest.input_bytes(&mut || {
+        busy::check_open(&place, libc::O_WRONLY, &running)?;
         // A FIFO is no reason to wait, but as natively one not to go on.
         let file = open_in_host(&place, libc::O_WRONLY | libc::O_NONBLOCK, 0).map_err(|error| {
             if error == -i64::from(libc::ENXIO) { -i64::from(libc::EINVAL) } else { error }
@@ -364,7 +377,7 @@ pub(super) fn statfs(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt, add
 
 pub(super) fn getcwd(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, size: u64) -> Served {
     let directory = Rc::clone(&kernel.place().directory);
-    let usable = guest.space_mut().accessible(address, size.min(4096), Access::Write);
+    let usable = guest.accessible(address, size.min(4096), Access::Write);
     let own = kernel.proc_file(&directory).map(|opened| opened.path());
     let root = kernel.root();
     guest.input(&mut || {

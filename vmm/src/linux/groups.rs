@@ -1,12 +1,14 @@
 //! Processes, which the kernel calls thread groups: who their parents are, and what is left of them when their tasks have ended.
 
 use super::children::Change;
+use super::descriptors::{Detached, OpenFile};
 use super::identity::Credentials;
 use super::proc::start::Start;
 use super::signals::Pending;
 use crate::plain::plain;
 use std::collections::BTreeMap;
 use std::ffi::CString;
+use std::rc::Rc;
 
 /// How many kinds of limits there are.
 pub(super) const LIMITS: usize = 16;
@@ -50,6 +52,8 @@ pub(super) struct Group {
     pub(super) limits: [[u64; 2]; LIMITS],
     /// The program's file, and the arguments that it was started with.
     pub(super) path: CString,
+    /// That file; none at replay, where nobody asks for it ([`super::busy`]).
+    pub(super) program: Option<Rc<OpenFile>>,
     pub(super) arguments: Vec<Vec<u8>>,
     /// Where its first stack holds what /proc shows of it.
     pub(super) start: Start,
@@ -74,7 +78,7 @@ pub(super) struct Group {
 }
 plain!(struct Group {
     parent, process_group, session, terminal, hung_up, exit_signal, pending, ended, ending, stopped, news,
-    credentials, limits, path, arguments, start, started, oom_score_adj, reaps, dumpable, executed, barriers,
+    credentials, limits, path, program, arguments, start, started, oom_score_adj, reaps, dumpable, executed, barriers,
     no_huge_pages, machine_check, cpu, children_cpu
 });
 
@@ -86,6 +90,15 @@ pub(super) struct Groups {
 plain!(struct Groups { all });
 
 impl Groups {
+    /// The same with no host's files.
+    pub(super) fn detached(&self, files: &mut Detached) -> Groups {
+        let mut copy = self.clone();
+        for program in copy.all.values_mut().filter_map(|group| group.program.as_mut()) {
+            *program = files.file(program);
+        }
+        copy
+    }
+
     /// Adds a process.
     pub(super) fn insert(&mut self, id: i32, group: Group) {
         self.all.insert(id, group);

@@ -6,6 +6,7 @@ use crate::cpu_model::Model;
 use crate::engine::Cpu;
 use crate::gate::{Gate, GateError, Input, MemoryWrite};
 use crate::memory::AddressSpace;
+use crate::memory::space::Access;
 use crate::ram::{Memory, PAGE_LEN, Virt};
 
 /// All address spaces.
@@ -44,6 +45,12 @@ impl Guest<'_> {
     pub(crate) fn enter(&mut self, space: Id) {
         *self.space = space;
         self.cpu.set_page_table(self.spaces.get(space).root());
+    }
+
+    /// How many of `length` bytes at `address` the program may access so, from the first on.
+    pub(crate) fn accessible(&mut self, address: Virt, length: u64, access: Access) -> u64 {
+        let (space, memory) = self.both();
+        space.accessible(memory, address, length, access)
     }
 
     /// A copy of the loaded address space.

@@ -94,12 +94,7 @@ pub(super) fn executable(file: OwnedFd) -> Result<crate::gate::FileContent, i64>
             metadata.uid()
         );
     }
-    let effective = super::word(i64::from(libc::AT_EACCESS | libc::AT_EMPTY_PATH));
-    let mode = super::word(i64::from(libc::X_OK));
-    // SAFETY: the path is a NUL-terminated literal.
-    let allowed = unsafe {
-        raw(libc::SYS_faccessat2, [fd(file.as_raw_fd()), pointer(c"".as_ptr()), mode, effective, 0, 0])
-    };
+    let allowed = may(file.as_raw_fd(), libc::X_OK);
     if allowed < 0 {
         return Err(allowed);
     }
@@ -317,14 +312,32 @@ pub(super) fn random(bytes: &mut [u8]) -> i64 {
 
 /// fstat: the device, the file's number, its mode, the device that it is, its size.
 pub(super) fn stat(file: RawFd) -> Result<[u64; 5], i64> {
+    let word = status(file)?;
+    Ok([word(0), word(8), word(24) & 0xffff_ffff, word(40), word(48)])
+}
+
+/// The user whose file it is.
+pub(super) fn owner(file: RawFd) -> Result<u64, i64> {
+    Ok(status(file)?(24) >> 32)
+}
+
+/// fstat: the words of its `struct stat`, by where they lie.
+fn status(file: RawFd) -> Result<impl Fn(usize) -> u64, i64> {
     let mut bytes = [0_u8; size_of::<libc::stat>()];
     // SAFETY: the kernel writes one `struct stat`.
     let result = unsafe { raw(libc::SYS_fstat, [fd(file), pointer(bytes.as_mut_ptr()), 0, 0, 0, 0]) };
     if result < 0 {
         return Err(result);
     }
-    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    Ok([word(0), word(8), word(24) & 0xffff_ffff, word(40), word(48)])
+    Ok(move |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")))
+}
+
+/// Whether this thread may do so with a file (R_OK and its kin).
+pub(super) fn may(file: RawFd, mode: i32) -> i64 {
+    let effective = super::word(i64::from(libc::AT_EACCESS | libc::AT_EMPTY_PATH));
+    let mode = super::word(i64::from(mode));
+    // SAFETY: the path is a NUL-terminated literal.
+    unsafe { raw(libc::SYS_faccessat2, [fd(file), pointer(c"".as_ptr()), mode, effective, 0, 0]) }
 }
 
 /// lseek.

@@ -3,6 +3,7 @@
 
 use super::arena::Id;
 use super::capabilities::{SETGID, SETUID};
+use super::descriptors::{AT_START, LIMIT};
 use super::groups::{Group, LIMITS};
 use super::prctl::MCE_KILL_DEFAULT;
 use super::proc::start::Start;
@@ -43,7 +44,7 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
     let mut limits = [[UNLIMITED; 2]; LIMITS];
     limits[3] = [STACK_LIMIT, UNLIMITED]; // RLIMIT_STACK
     limits[4] = [0, UNLIMITED]; // RLIMIT_CORE
-    limits[7] = [super::descriptors::LIMIT as u64; 2]; // RLIMIT_NOFILE
+    limits[7] = [AT_START as u64, LIMIT as u64]; // RLIMIT_NOFILE
     let ids = launch.ids;
     let credentials = Credentials {
         uid: [ids.uid, ids.euid, ids.euid, ids.euid],
@@ -67,6 +68,7 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         credentials,
         limits,
         path: CString::new(launch.path.as_str()).unwrap_or_default(),
+        program: None,
         arguments: launch.argv.clone(),
         start: Start::default(),
         started: 0,
@@ -313,7 +315,7 @@ pub(super) fn getrandom(guest: &mut Guest<'_>, address: Virt, length: u64, flags
     if flags & !(WHICH | libc::GRND_NONBLOCK.cast_signed()) != 0 || flags & WHICH == WHICH {
         return errno(libc::EINVAL);
     }
-    let usable = guest.space_mut().accessible(address, length.min(1 << 20), Access::Write);
+    let usable = guest.accessible(address, length.min(1 << 20), Access::Write);
     if usable == 0 && length > 0 {
         return errno(libc::EFAULT);
     }

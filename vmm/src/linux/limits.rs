@@ -2,7 +2,7 @@
 //! time (see [`super::timers`]), pending signals, cores and priorities.
 
 use super::capabilities::{SYS_ADMIN, SYS_RESOURCE};
-use super::descriptors::OpenFile;
+use super::descriptors::{LIMIT, OpenFile};
 use super::groups::limit;
 use super::{Guest, Kernel, Served, errno, host, int};
 use crate::ram::Virt;
@@ -63,6 +63,9 @@ fn set(kernel: &mut Kernel, pid: i32, resource: u64, new: [u64; 2]) -> Served {
         return errno(libc::EINVAL);
     }
     if new[1] > limit[1] && !privileged {
+        return errno(libc::EPERM);
+    }
+    if resource == limit::NOFILE as u64 && new[1] > LIMIT as u64 {
         return errno(libc::EPERM);
     }
     *limit = new;

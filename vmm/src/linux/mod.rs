@@ -7,8 +7,8 @@
 //!
 //! [`table`] leads from a call to the function that serves it; [`passthrough`] serves those that only translate their arguments, the other modules
 //! the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`terminal`], [`memory`], [`time`],
-//! [`identity`], [`persona`], [`users`], [`guarded`] (the recording's own files),
-//! [`signals`], [`sigio`] (those that tell of files), [`polling`], [`epoll`], [`fifo`], [`locks`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
+//! [`identity`], [`persona`], [`users`], [`guarded`] (the recording's own files), [`busy`] (programs that are written or run),
+//! [`signals`], [`sigio`] (those that tell of files), [`polling`], [`epoll`], [`fifo`], [`locks`], [`leases`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
 //! memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are
 //! the life of processes. [`futex`] and [`wait`] are
 //! how tasks wait, [`oom`] says who is killed for memory. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
@@ -19,6 +19,7 @@
 mod arena;
 mod attempt;
 mod attributes;
+mod busy;
 mod capabilities;
 mod chance;
 mod children;
@@ -37,6 +38,7 @@ mod host;
 mod identity;
 mod inotify;
 mod ipc;
+mod leases;
 mod limits;
 pub(crate) mod load;
 mod locks;
@@ -117,6 +119,8 @@ pub struct Kernel {
     shared: sharing::Shared,
     /// The locks of fcntl.
     locks: locks::Locks,
+    /// Leases on files.
+    leases: leases::Leases,
     /// Pseudo-terminals.
     terminals: terminal::Terminals,
     /// System V's, and message queues.
@@ -174,7 +178,8 @@ impl Kernel {
         let files = tables.insert(Descriptors::new(streams, launch.terminal, replaying));
         let place = places.insert(Place::new(&launch.cwd, launch.umask, replaying)?);
         let handlers_id = handlers.insert(signals::ignoring(launch.signals.ignored));
-        let (task, group) = identity::first(launch, space, files, place, handlers_id);
+        let (task, mut group) = identity::first(launch, space, files, place, handlers_id);
+        group.program = if replaying { None } else { busy::program_at(&group.path) };
         let mut groups = Groups::default();
         groups.insert(launch.pid, group);
         Ok(Kernel {
@@ -186,6 +191,7 @@ impl Kernel {
             timers: timers::Timers::default(),
             shared: sharing::Shared::default(),
             locks: locks::Locks::default(),
+            leases: leases::Leases::default(),
             terminals: terminal::Terminals::outside(launch),
             ipc: ipc::Ipc::default(),
             signal_files: sources::SignalFiles::default(),
@@ -228,11 +234,25 @@ impl Kernel {
         let tables = self.tables.map(|table| table.detached(&mut files));
         let places = self.places.map(|place| place.detached(&mut files));
         let locks = self.locks.detached(&mut files);
+        let leases = self.leases.detached(&mut files);
+        let groups = self.groups.detached(&mut files);
         let terminals = self.terminals.detached(&mut files);
         let network = self.network.detached(&mut files);
         let shared = self.shared.detached(&mut files);
         let sigio = self.sigio.detached(&mut files);
-        Kernel { tasks, tables, places, locks, terminals, network, shared, sigio, ..self.clone() }
+        Kernel {
+            tasks,
+            groups,
+            tables,
+            places,
+            locks,
+            leases,
+            terminals,
+            network,
+            shared,
+            sigio,
+            ..self.clone()
+        }
     }
 
     /// The process of the task that runs.

@@ -297,7 +297,7 @@ pub(super) fn path(guest: &mut Guest<'_>, address: Virt) -> Served<CString> {
 
 /// That the guest may write `length` bytes there.
 pub(super) fn check(guest: &mut Guest<'_>, address: Virt, length: u64) -> Served<()> {
-    if guest.space_mut().accessible(address, length, Access::Write) < length {
+    if guest.accessible(address, length, Access::Write) < length {
         return super::errno(libc::EFAULT);
     }
     Ok(())
@@ -305,7 +305,7 @@ pub(super) fn check(guest: &mut Guest<'_>, address: Virt, length: u64) -> Served
 
 /// How much of a buffer the host may fill.
 fn cut(guest: &mut Guest<'_>, address: Virt, length: u64) -> Served<usize> {
-    let usable = guest.space_mut().accessible(address, length.min(LONGEST), Access::Write);
+    let usable = guest.accessible(address, length.min(LONGEST), Access::Write);
     if usable == 0 && length > 0 {
         return super::errno(libc::EFAULT);
     }

@@ -20,6 +20,7 @@ impl Kernel {
             timers,
             shared,
             locks,
+            leases,
             terminals,
             ipc,
             signal_files,
@@ -50,6 +51,7 @@ impl Kernel {
         timers.put(out);
         shared.put(out);
         locks.put(out);
+        leases.put(out);
         terminals.put(out);
         ipc.put(out);
         signal_files.put(out);
@@ -78,6 +80,7 @@ impl Kernel {
             timers: Plain::take(from)?,
             shared: Plain::take(from)?,
             locks: Plain::take(from)?,
+            leases: Plain::take(from)?,
             terminals: Plain::take(from)?,
             ipc: Plain::take(from)?,
             signal_files: Plain::take(from)?,

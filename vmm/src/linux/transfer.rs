@@ -264,7 +264,7 @@ pub(super) fn usable(
     let mut usable = Vec::with_capacity(segments.len());
     for &(address, length) in segments {
         let wanted = length.min(left);
-        let good = guest.space_mut().accessible(address, wanted, access);
+        let good = guest.accessible(address, wanted, access);
         left -= good;
         usable.push((address, usize::try_from(good).expect("at most LONGEST")));
         if good < length {

@@ -64,6 +64,11 @@ impl Kernel {
         self.note(what.to_owned(), "SIGSEGV".to_owned(), &|_, _| false);
     }
 
+    /// Notes that a page of code is searched for machine reads no more.
+    pub(crate) fn report_code_left_alone(&mut self) {
+        self.say_once("code in a page that is written and executed in turns is searched for CPUID no more");
+    }
+
     fn note(&mut self, what: String, answer: String, read: &dyn Fn(Virt, &mut [u8]) -> bool) {
         if let Some(known) = self.unserved.iter_mut().find(|known| known.what == what) {
             known.times += 1;

@@ -4,6 +4,7 @@ use super::arena::Id;
 use super::attempt::Attempt;
 use super::descriptors::{Detached, OpenFile};
 use super::futex::Owned;
+use super::sharing::Inode;
 use super::{Guest, Kernel, Served, Stop, host, is_raised};
 use crate::engine::Interrupter;
 use crate::failure::ProcessError;
@@ -82,10 +83,12 @@ pub(super) enum On {
     Signals(u64),
     /// System V's, or a message queue.
     Ipc(super::ipc::Awaits),
+    /// That a lease on this file is given up, to open it; to write, if that is true.
+    Lease(Inode, bool),
 }
 plain!(enum On {
     0 = Nothing, 1 = Futex(a, b), 2 = Futexes(a), 3 = Owned(a), 4 = ToBeOwned(a, b), 5 = Child,
-    6 = Files(a), 7 = Signals(a), 8 = Ipc(a), 9 = Attempt(a)
+    6 = Files(a), 7 = Signals(a), 8 = Ipc(a), 9 = Attempt(a), 10 = Lease(a, b)
 });
 
 /// What a signal's handler makes of the call that it interrupts.

@@ -36,20 +36,21 @@ fn pages(address: Virt, length: usize) -> Option<impl Iterator<Item = (Virt, std
 
 impl AddressSpace {
     /// How many of `length` bytes at `address` the guest may access so, from the first on.
-    pub fn accessible(&mut self, address: Virt, length: u64, access: Access) -> u64 {
+    pub fn accessible(&mut self, memory: &Memory, address: Virt, length: u64, access: Access) -> u64 {
         self.grow_stack(address);
         let end = address.saturating_add(length);
         let mut at = address;
         while at < end {
             let Some((start, mapping)) = self.mappings().find(at) else { break };
-            let usable = match &mapping.backing {
-                // Where a shared object ends, its memory knows: see `read` and `write`.
-                Backing::Zero(_) | Backing::Shared(..) => mapping.end,
-                Backing::File(content, from) => {
-                    let rest = content.size.saturating_sub(*from);
-                    page_up(rest).map_or(mapping.end, |rest| mapping.end.min(start.saturating_add(rest)))
+            let rest = match &mapping.backing {
+                Backing::Zero(_) => None,
+                Backing::File(content, from) => Some(content.size.saturating_sub(*from)),
+                Backing::Shared(object, from) | Backing::Copied(object, from) => {
+                    Some(object.size(memory).saturating_sub(*from))
                 }
             };
+            let end_of_file = rest.and_then(page_up).and_then(|rest| start.checked_add(rest));
+            let usable = end_of_file.map_or(mapping.end, |end| mapping.end.min(end));
             if !allows(mapping.rights, access) || usable <= at {
                 break;
             }
@@ -61,7 +62,7 @@ impl AddressSpace {
     /// Reads what the guest may read. Makes nothing resident.
     pub fn read(&mut self, memory: &Memory, address: Virt, bytes: &mut [u8]) -> Result<(), AccessError> {
         let length = bytes.len() as u64;
-        if self.accessible(address, length, Access::Read) < length {
+        if self.accessible(memory, address, length, Access::Read) < length {
             return Err(AccessError::Bad);
         }
         if self.copy(memory, address, bytes) { Ok(()) } else { Err(AccessError::Bad) }
@@ -70,19 +71,7 @@ impl AddressSpace {
     /// Writes what the guest may write; nothing is written if it may not write it all.
     pub fn write(&mut self, memory: &mut Memory, address: Virt, bytes: &[u8]) -> Result<(), AccessError> {
         let length = bytes.len() as u64;
-        if self.accessible(address, length, Access::Write) < length {
-            return Err(AccessError::Bad);
-        }
-        let all = address..address.saturating_add(length);
-        let cut = self.mappings().parts(&all).any(|(part, mapping)| match &mapping.backing {
-            Backing::Shared(object, at) => {
-                let (start, _) = self.mappings().find(part.start).unwrap_or((part.start, mapping));
-                let end = at.saturating_add(part.end - start);
-                page_of(end.saturating_sub(1)) >= object.size(memory)
-            }
-            _ => false,
-        });
-        if cut {
+        if self.accessible(memory, address, length, Access::Write) < length {
             return Err(AccessError::Bad);
         }
         let parts = pages(address, bytes.len()).ok_or(AccessError::Bad)?;

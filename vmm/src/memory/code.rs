@@ -76,7 +76,7 @@ impl AddressSpace {
         let file = self
             .mappings
             .find(range.start)
-            .is_some_and(|(_, found)| matches!(found.backing, Backing::File(..)));
+            .is_some_and(|(_, found)| matches!(found.backing, Backing::File(..) | Backing::Copied(..)));
         if !file && self.tables.mapped(memory.ram(), range.start, range.end).next().is_none() {
             return None;
         }

@@ -51,7 +51,12 @@ impl AddressSpace {
     }
 
     /// Puts the program's own bytes back where instructions were rewritten of which a range has a part.
-    fn restore_sites(&mut self, memory: &mut Memory, address: Virt, length: u64) -> Result<(), AccessError> {
+    pub(super) fn restore_sites(
+        &mut self,
+        memory: &mut Memory,
+        address: Virt,
+        length: u64,
+    ) -> Result<(), AccessError> {
         for (site, original) in self.sites.take(&(address..address + length)) {
             for (at, byte) in (site..).zip(original) {
                 self.own(memory, page_of(at))?;

@@ -2,6 +2,7 @@
 
 use super::AddressSpace;
 use super::space::{Ahead, SpaceError};
+use super::vma::Mapping;
 use crate::ram::Memory;
 use crate::ram::paging::{Fate, PageTables};
 
@@ -13,13 +14,16 @@ impl AddressSpace {
     /// When all frames are in use; then there is no second one, and this one is as it was.
     pub fn fork(&mut self, memory: &mut Memory) -> Result<AddressSpace, SpaceError> {
         let tables = self.fork_tables(memory, true)?;
-        let (mappings, mut sites) = (self.mappings.forked(), self.sites.clone());
-        for (start, mapping) in self.mappings.iter().filter(|(_, mapping)| mapping.attributes.not_forked) {
+        let (mappings, mut sites, mut turns) =
+            (self.mappings.forked(), self.sites.clone(), self.turns.clone());
+        let is_left = |mapping: &Mapping| mapping.attributes.not_forked || mapping.attributes.wiped_on_fork;
+        for (start, mapping) in self.mappings.iter().filter(|(_, mapping)| is_left(mapping)) {
             sites.remove(&(start..mapping.end));
+            turns.remove(&(start..mapping.end));
         }
         let (heap, heap_end) = (self.heap, self.heap_end);
         let ahead = Ahead::default();
-        Ok(AddressSpace { mappings, sites, tables, heap, heap_end, locks_future: false, ahead })
+        Ok(AddressSpace { mappings, sites, turns, tables, heap, heap_end, locks_future: false, ahead })
     }
 
     /// The same as it is, for a checkpoint: what a fork leaves out is in it.
@@ -28,9 +32,9 @@ impl AddressSpace {
     /// As [`AddressSpace::fork`].
     pub fn twin(&mut self, memory: &mut Memory) -> Result<AddressSpace, SpaceError> {
         let tables = self.fork_tables(memory, false)?;
-        let (mappings, sites) = (self.mappings.clone(), self.sites.clone());
+        let (mappings, sites, turns) = (self.mappings.clone(), self.sites.clone(), self.turns.clone());
         let (heap, heap_end, locks_future) = (self.heap, self.heap_end, self.locks_future);
-        Ok(AddressSpace { mappings, sites, tables, heap, heap_end, locks_future, ahead: self.ahead })
+        Ok(AddressSpace { mappings, sites, turns, tables, heap, heap_end, locks_future, ahead: self.ahead })
     }
 
     /// Page tables with the same frames; without those that a fork leaves out, if it is one.

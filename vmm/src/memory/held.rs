@@ -24,7 +24,7 @@ impl AddressSpace {
                     runs.push(part.start..end.map_or(part.end, |end| part.end.min(end)));
                 }
                 // Another process may have touched what is not resident here.
-                Backing::Shared(object, from) => {
+                Backing::Shared(object, from) | Backing::Copied(object, from) => {
                     let pages = (from + (part.start - start)) / PAGE..(from + (part.end - start)) / PAGE;
                     let held = object.held(memory, &pages).into_iter();
                     let at = |page: u64| part.start + (page - pages.start) * PAGE;

@@ -4,7 +4,8 @@
 //! reads and writes it, [`object`] is memory that several spaces share, [`sharing`] what a space knows of it, [`held`] what a
 //! core has to look at, [`digest`] its content as one number. [`growth`] is the heap and the stack. [`layout`] says where things go.
 //! `code` rewrites the instructions that read the machine (CPUID, RDTSC; [`rewritten`] says which) when a page becomes executable:
-//! [`sites`] finds them, [`tables`] says what is certainly code, and [`ordinary`] judges the rest.
+//! [`sites`] finds them, [`tables`] says what is certainly code, and [`ordinary`] judges the rest; `turns` is for code that a program
+//! makes while it runs.
 //!
 //! Example: `mmap` of 1 MiB adds one entry to the [`vma::Mappings`] and touches no page; the first store there is a page fault,
 //! [`space::AddressSpace::touch`] makes the 64 pages around it resident, and the store is tried again.
@@ -19,12 +20,14 @@ mod held;
 pub mod layout;
 pub mod object;
 mod ordinary;
+mod reached;
 pub mod rewritten;
 mod sharing;
 pub mod sites;
 pub mod space;
 pub(crate) mod stored;
 pub(crate) mod tables;
+mod turns;
 pub mod vma;
 
 use crate::plain::plain;

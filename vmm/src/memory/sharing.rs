@@ -2,31 +2,36 @@
 
 use super::object::ObjectId;
 use super::space::{AddressSpace, SpaceError};
-use super::vma::{Attributes, Backing, Mapping, Mappings};
+use super::vma::{Attributes, Mapping, Mappings};
 use crate::ram::{Memory, PAGE, Virt};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 impl Mappings {
-    /// The mappings of shared objects in `range`, each with the object's number and where in it the part begins.
-    pub fn shared(
+    /// The mappings of objects in `range`, each with the object's number and where in it the part begins.
+    pub fn of_objects(
         &self,
         range: &Range<Virt>,
     ) -> impl Iterator<Item = (Range<Virt>, ObjectId, u64, &Mapping)> {
         let whole = self.parts(range);
         whole.filter_map(|(part, mapping)| {
-            let Backing::Shared(object, at) = &mapping.backing else { return None };
+            let (object, at) = mapping.backing.object()?;
             let (start, _) = self.find(part.start)?;
             Some((part.clone(), object.id, at + (part.start - start), mapping))
         })
     }
 
+    /// Those of them whose stores others see.
+    pub fn shared(
+        &self,
+        range: &Range<Virt>,
+    ) -> impl Iterator<Item = (Range<Virt>, ObjectId, u64, &Mapping)> {
+        self.of_objects(range).filter(|(.., mapping)| mapping.backing.is_shared())
+    }
+
     /// The objects that are mapped.
     pub fn objects(&self, into: &mut BTreeSet<ObjectId>) {
-        into.extend(self.iter().filter_map(|(_, mapping)| match &mapping.backing {
-            Backing::Shared(object, _) => Some(object.id),
-            _ => None,
-        }));
+        into.extend(self.iter().filter_map(|(_, mapping)| Some(mapping.backing.object()?.0.id)));
     }
 
     /// What a child has of it.
@@ -57,7 +62,7 @@ impl AddressSpace {
         let kept = size.div_ceil(PAGE).saturating_mul(PAGE);
         let cut: Vec<Range<Virt>> = self
             .mappings
-            .shared(&all)
+            .of_objects(&all)
             .filter(|(_, id, ..)| *id == object)
             .map(|(part, _, at, _)| {
                 let first = part.start.saturating_add(kept.saturating_sub(at)).min(part.end);

@@ -14,12 +14,12 @@
 //! PAUSE is rewritten with them, but only where a table says that there is code: it reads nothing, and one that is left alone
 //! is only slow. Who executes it waits for another thread, and this is where that one gets the processor.
 //!
-//! Code that the guest writes after a page became executable is not covered.
+//! Code that the guest writes to a page that is executable already is found when it is executed ([`super::turns`]).
 
 use super::ordinary::is_ordinary;
 use super::rewritten::Kind;
 use crate::plain::plain;
-use crate::ram::Virt;
+use crate::ram::{PAGE, Virt};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -86,6 +86,12 @@ impl Sites {
         self.originals.contains_key(&address)
     }
 
+    /// Whether one lies in the page at `page`, or reaches into it.
+    #[must_use]
+    pub fn has_any(&self, page: Virt) -> bool {
+        self.originals.range(page.saturating_sub(1)..page.saturating_add(PAGE)).next().is_some()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -113,7 +119,10 @@ impl Sites {
 
     /// Forgets those in a range that is no longer mapped.
     pub fn remove(&mut self, range: &Range<Virt>) {
-        self.originals.retain(|address, _| !range.contains(address));
+        let gone: Vec<Virt> = self.originals.range(range.clone()).map(|(address, _)| *address).collect();
+        for address in gone {
+            self.originals.remove(&address);
+        }
     }
 
     /// Forgets those of which a range has a part; gives them, with what the program has there.
@@ -186,7 +195,7 @@ fn find(start: Virt, code: &[u8], known: Known<'_>) -> Vec<Virt> {
 
 /// Whether the opcode bytes of what is looked for occur at all; cheap, and true for little code. FNSTENV and FNSAVE (/6,
 /// with an operand in memory) are looked for where there is `certain`ly code.
-fn may_contain(code: &[u8], certain: bool) -> bool {
+pub(super) fn may_contain(code: &[u8], certain: bool) -> bool {
     let begins = |pair: &[u8]| match pair {
         [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8] | [0xf3, 0x90] => true,
         // LAR, LSL, VERR and VERW.

@@ -7,6 +7,7 @@
 
 use super::layout::{self, PAGE_BYTES, PAGES_PER_FAULT};
 use super::sites::Sites;
+use super::turns::Turns;
 use super::vma::{Attributes, Backing, Mapping, Mappings, page_of};
 use super::{MappingInfo, Rights};
 use crate::ram::paging::{self, PageTables, PagingError};
@@ -17,6 +18,7 @@ use std::ops::Range;
 pub struct AddressSpace {
     pub(super) mappings: Mappings,
     pub(super) sites: Sites,
+    pub(super) turns: Turns,
     pub(super) tables: PageTables,
     /// Where the heap starts.
     pub(super) heap: Virt,
@@ -87,6 +89,7 @@ impl AddressSpace {
         Ok(AddressSpace {
             mappings: Mappings::default(),
             sites: Sites::default(),
+            turns: Turns::default(),
             tables,
             heap: 0,
             heap_end: 0,
@@ -128,7 +131,7 @@ impl AddressSpace {
             let (name, file_offset) = match &mapping.backing {
                 Backing::Zero(name) => ((*name).to_owned(), 0),
                 Backing::File(content, at) => (content.name.clone(), content.file_offset + at),
-                Backing::Shared(object, at) => (object.name.clone(), *at),
+                Backing::Shared(object, at) | Backing::Copied(object, at) => (object.name.clone(), *at),
             };
             MappingInfo { start, end: mapping.end, rights: mapping.rights, name, file_offset }
         };
@@ -174,23 +177,27 @@ impl AddressSpace {
         self.discard(memory, range)?;
         self.mappings.remove(range);
         self.sites.remove(range);
+        self.turns.remove(range);
         Ok(())
     }
 
-    /// Gives `range`, all of which is mapped, other rights.
+    /// Gives `range`, all of which is mapped, other rights. Code that may be written is the program's own, whatever it was before.
     pub fn protect(
         &mut self,
         memory: &mut Memory,
         range: &Range<Virt>,
         rights: Rights,
     ) -> Result<(), SpaceError> {
-        let becomes_code: Vec<Range<Virt>> = self
-            .mappings
-            .iter()
-            .filter(|(start, mapping)| rights.execute && !mapping.rights.execute && *start < range.end)
-            .map(|(start, mapping)| start.max(range.start)..mapping.end.min(range.end))
-            .filter(|part| !part.is_empty())
-            .collect();
+        let was_code = |mapping: &Mapping| mapping.rights.execute && !mapping.has_turns();
+        let becomes_code = |mapping: &Mapping| rights.execute && !was_code(mapping);
+        let will_have_turns = |mapping: &Mapping| Mapping { rights, ..mapping.clone() }.has_turns();
+        let parts = self.mappings.parts(range);
+        let parts = parts.filter(|(_, mapping)| becomes_code(mapping) && !will_have_turns(mapping));
+        let becomes_code: Vec<Range<Virt>> = parts.map(|(part, _)| part).collect();
+        if rights.write {
+            self.restore_anonymous(memory, range)?;
+        }
+        self.turns.remove(range);
         self.mappings.set_rights(range, rights);
         let mut stale = Vec::new();
         for (page, frame) in self.resident(memory.ram(), range) {
@@ -206,6 +213,8 @@ impl AddressSpace {
 
     /// Drops the resident pages of `range`; touched again, they are as they were first (MADV_DONTNEED).
     pub fn discard(&mut self, memory: &mut Memory, range: &Range<Virt>) -> Result<(), SpaceError> {
+        self.mappings.anonymous(range).iter().for_each(|part| self.sites.remove(part));
+        self.turns.remove(range);
         for (_, frame) in self.withdraw(memory, range) {
             memory.frames_mut().release(frame);
         }
@@ -215,6 +224,10 @@ impl AddressSpace {
     /// Moves `length` bytes from `from` to `to`, where nothing is mapped (mremap).
     pub fn relocate(&mut self, memory: &mut Memory, from: &Range<Virt>, to: Virt) -> Result<(), SpaceError> {
         let place = |address: Virt| address - from.start + to;
+        if self.mappings.parts(from).any(|(_, mapping)| mapping.has_turns()) {
+            self.restore_anonymous(memory, from)?;
+            self.turns.remove(from);
+        }
         let pages = self.withdraw(memory, from);
         for (start, mapping) in self.mappings.remove(from) {
             self.mappings.insert(place(start), Mapping { end: place(mapping.end), ..mapping });
@@ -247,15 +260,23 @@ impl AddressSpace {
         if !allows(mapping.rights, access) {
             return Ok(Err(Refusal::Forbidden));
         }
-        if let Some(found) = self.tables.walk(memory.ram(), address) {
-            if access == Access::Write && found.rights.is_some_and(|rights| !rights.write) {
-                let (rights, end) = (mapping.rights, mapping.end);
-                self.unshare(memory, page_of(address), found.frame, rights)?;
-                self.unshare_ahead(memory, page_of(address)..end, rights);
-            }
-            return Ok(Ok(()));
+        let (rights, end) = (mapping.rights, mapping.end);
+        if self.frame(memory.ram(), page_of(address)).is_none()
+            && let Err(refusal) = self.bring(memory, address)?
+        {
+            return Ok(Err(refusal));
         }
-        self.bring(memory, address)
+        if access == Access::Write {
+            self.begin_writing(memory, page_of(address))?;
+        }
+        if access == Access::Write
+            && let Some(found) = self.tables.walk(memory.ram(), address)
+            && found.rights.is_some_and(|rights| !rights.write)
+        {
+            self.unshare(memory, page_of(address), found.frame, rights)?;
+            self.unshare_ahead(memory, page_of(address)..end, rights);
+        }
+        Ok(Ok(()))
     }
 
     /// Makes the page at `address`, which is not resident, resident, and its neighbours, whatever its rights are.
@@ -299,10 +320,16 @@ impl AddressSpace {
         backing: &Backing,
         distance: u64,
     ) -> Result<bool, SpaceError> {
-        if let Backing::Shared(object, at) = backing {
+        if let Some((object, at)) = backing.object() {
             let Some(frame) = object.frame(memory, (at + distance) / PAGE)? else { return Ok(false) };
             memory.frames_mut().share(frame);
             self.enter(memory, page, frame, rights)?;
+            if !backing.is_shared() && self.sites.has_any(page) {
+                self.unshare(memory, page, frame, rights)?;
+                if let Some(own) = self.frame(memory.ram(), page) {
+                    self.sites.hide(page, memory.ram_mut().frame_mut(own));
+                }
+            }
             return Ok(true);
         }
         let mut bytes = [0; PAGE_BYTES];
@@ -325,10 +352,10 @@ impl AddressSpace {
         rights: Rights,
     ) -> Result<(), SpaceError> {
         let own = memory.unshare(frame)?;
-        let entry = paging::Rights { write: rights.write, execute: rights.execute };
-        let stale = self.tables.map(memory, page, own, entry)?;
+        let entry = self.entry_rights(memory, page, own, rights);
+        let stale = self.tables.map(memory, page, own, entry.unwrap_or_default())?;
         memory.invalidate(stale);
-        if !allows(rights, Access::Read) {
+        if entry.is_none() {
             let stale = self.tables.protect(memory.ram_mut(), page, None);
             memory.invalidate(stale);
         }
@@ -353,8 +380,8 @@ impl AddressSpace {
     }
 
     /// Rights as a page table has them: it cannot refuse reading alone, and a private page whose frame has other owners
-    /// is not written.
-    fn entry_rights(
+    /// is not written. A page that may be both written and executed may have turns.
+    pub(super) fn entry_rights(
         &self,
         memory: &Memory,
         page: Virt,
@@ -363,7 +390,11 @@ impl AddressSpace {
     ) -> Option<paging::Rights> {
         let shared = || self.mappings.find(page).is_some_and(|(_, mapping)| mapping.backing.is_shared());
         let write = rights.write && (memory.frames().owners(frame) == 1 || shared());
-        allows(rights, Access::Read).then_some(paging::Rights { write, execute: rights.execute })
+        let entry = paging::Rights { write, execute: rights.execute };
+        let has_both = rights.write && rights.execute;
+        let has_turns = has_both && self.mappings.find(page).is_some_and(|(_, mapping)| mapping.has_turns());
+        let entry = if has_turns { self.turns.allowed(page, entry) } else { entry };
+        allows(rights, Access::Read).then_some(entry)
     }
 
     /// Enters a page, which was not resident, into the page tables.
@@ -408,8 +439,12 @@ impl AddressSpace {
             return true;
         }
         let Some((start, mapping)) = self.mappings.find(address) else { return false };
-        if let Backing::Shared(object, at) = &mapping.backing {
-            return object.read(memory, at + (address - start), bytes);
+        if let Some((object, at)) = mapping.backing.object() {
+            let mapped = object.read(memory, at + (address - start), bytes);
+            if !mapping.backing.is_shared() {
+                self.sites.hide(address, bytes);
+            }
+            return mapped;
         }
         let mapped = mapping.backing.fill(address - start, bytes)
             || address != page && mapping.backing.fill(page - start, &mut [0]);
@@ -426,7 +461,7 @@ impl AddressSpace {
 
 /// Whether rights allow an access: as on the processor, what may be written or executed may be read.
 #[must_use]
-pub(super) fn allows(rights: Rights, access: Access) -> bool {
+pub(crate) fn allows(rights: Rights, access: Access) -> bool {
     match access {
         Access::Read => rights.read || rights.write || rights.execute,
         Access::Write => rights.write,

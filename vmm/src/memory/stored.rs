@@ -3,6 +3,7 @@
 use super::layout::USER_END;
 use super::sites::Sites;
 use super::space::{AddressSpace, SpaceError};
+use super::turns::Turns;
 use super::vma::Mappings;
 use crate::plain::numbers::{put_i64, put_u64};
 use crate::plain::{In, Out, Plain, plain};
@@ -13,12 +14,13 @@ use crate::ram::{Memory, PAGE, Phys, Ram, Virt};
 pub(crate) struct StoredSpace {
     mappings: Mappings,
     sites: Sites,
+    turns: Turns,
     heap: Virt,
     heap_end: Virt,
     locks_future: bool,
     pages: Pages,
 }
-plain!(struct StoredSpace { mappings, sites, heap, heap_end, locks_future, pages });
+plain!(struct StoredSpace { mappings, sites, turns, heap, heap_end, locks_future, pages });
 
 /// The resident pages in order, each with its frame's number.
 struct Pages(Vec<(Virt, u64)>);
@@ -54,6 +56,7 @@ impl StoredSpace {
         StoredSpace {
             mappings: space.mappings.clone(),
             sites: space.sites.clone(),
+            turns: space.turns.clone(),
             heap: space.heap,
             heap_end: space.heap_end,
             locks_future: space.locks_future,
@@ -76,6 +79,7 @@ impl StoredSpace {
     pub(crate) fn build(&self, memory: &mut Memory, frames: &[Phys]) -> Result<AddressSpace, SpaceError> {
         let mut space = AddressSpace::new(memory)?;
         (space.mappings, space.sites) = (self.mappings.clone(), self.sites.clone());
+        space.turns = self.turns.clone();
         (space.heap, space.heap_end) = (self.heap, self.heap_end);
         space.locks_future = self.locks_future;
         for (page, number) in &self.pages.0 {

@@ -33,6 +33,8 @@ pub enum Backing {
     File(Arc<Content>, u64),
     /// Pages that all who map them see; the mapping begins at this byte of the object.
     Shared(Arc<Object>, u64),
+    /// Pages of an object, as long as nothing is stored to them here: then they are copied.
+    Copied(Arc<Object>, u64),
 }
 
 /// The names of mappings of zeroes.
@@ -47,6 +49,7 @@ impl Plain for Backing {
             }
             Backing::File(content, at) => (1_u8, (Arc::clone(content), *at)).put(out),
             Backing::Shared(object, at) => (2_u8, (Arc::clone(object), *at)).put(out),
+            Backing::Copied(object, at) => (3_u8, (Arc::clone(object), *at)).put(out),
         }
     }
 
@@ -55,6 +58,7 @@ impl Plain for Backing {
             0 => Backing::Zero(ZEROES.get(usize::take(from)?)?),
             1 => Backing::File(Plain::take(from)?, Plain::take(from)?),
             2 => Backing::Shared(Plain::take(from)?, Plain::take(from)?),
+            3 => Backing::Copied(Plain::take(from)?, Plain::take(from)?),
             _ => return None,
         })
     }
@@ -68,6 +72,16 @@ impl Backing {
             Backing::Zero(name) => Backing::Zero(name),
             Backing::File(content, at) => Backing::File(Arc::clone(content), at + distance),
             Backing::Shared(object, at) => Backing::Shared(Arc::clone(object), at + distance),
+            Backing::Copied(object, at) => Backing::Copied(Arc::clone(object), at + distance),
+        }
+    }
+
+    /// The object whose pages it has, and where in it the mapping begins.
+    #[must_use]
+    pub fn object(&self) -> Option<(&Arc<Object>, u64)> {
+        match self {
+            Backing::Shared(object, at) | Backing::Copied(object, at) => Some((object, *at)),
+            Backing::Zero(_) | Backing::File(..) => None,
         }
     }
 
@@ -84,7 +98,8 @@ impl Backing {
             (Backing::File(a, at), Backing::File(b, next_at)) => {
                 Arc::ptr_eq(a, b) && at + distance == *next_at
             }
-            (Backing::Shared(a, at), Backing::Shared(b, next_at)) => {
+            (Backing::Shared(a, at), Backing::Shared(b, next_at))
+            | (Backing::Copied(a, at), Backing::Copied(b, next_at)) => {
                 Arc::ptr_eq(a, b) && at + distance == *next_at
             }
             _ => false,
@@ -101,7 +116,7 @@ impl Backing {
             }
             Backing::File(content, at) => (&*content.bytes, content.size, at),
             // Without the memory, there is only what it held at first.
-            Backing::Shared(object, at) => {
+            Backing::Shared(object, at) | Backing::Copied(object, at) => {
                 page.fill(0);
                 if at + distance >= object.size {
                     return false;
@@ -154,6 +169,14 @@ pub struct Mapping {
     pub attributes: Attributes,
 }
 plain!(struct Mapping { end, rights, backing, attributes });
+
+impl Mapping {
+    /// Whether its pages are written and executed in turns: memory of its own that the program may do both with.
+    #[must_use]
+    pub fn has_turns(&self) -> bool {
+        self.rights.write && self.rights.execute && matches!(self.backing, Backing::Zero(_))
+    }
+}
 
 /// All mappings by their first address; they never overlap, and both ends are multiples of the page size.
 #[derive(Clone, Debug, Default)]
@@ -269,6 +292,13 @@ impl Mappings {
             .range(first..to)
             .map(move |(start, mapping)| ((*start).max(from)..mapping.end.min(to), mapping))
             .filter(|(part, _)| !part.is_empty())
+    }
+
+    /// The parts of `range` that are memory without a file.
+    #[must_use]
+    pub fn anonymous(&self, range: &Range<Virt>) -> Vec<Range<Virt>> {
+        let parts = self.parts(range).filter(|(_, mapping)| matches!(mapping.backing, Backing::Zero(_)));
+        parts.map(|(part, _)| part).collect()
     }
 
     /// The highest free range of `length` bytes inside `within`.

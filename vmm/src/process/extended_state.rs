@@ -118,10 +118,9 @@ impl Process {
         }
         let mut image = vec![0; Layout::MODEL.size(components & wanted)];
         let (size, access) = (image.len() as u64, if saves { Access::Write } else { Access::Read });
-        let accessible = self.spaces.get_mut(self.space).accessible(address, size, access);
-        if accessible < size
-            || self.spaces.get_mut(self.space).read(&self.machine.memory, address, &mut image).is_err()
-        {
+        let space = self.spaces.get_mut(self.space);
+        let accessible = space.accessible(&self.machine.memory, address, size, access);
+        if accessible < size || space.read(&self.machine.memory, address, &mut image).is_err() {
             const USER: u32 = 4;
             return self.raise(vector::PAGE, USER | u32::from(saves) << 1, address.wrapping_add(accessible));
         }

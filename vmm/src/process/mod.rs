@@ -310,7 +310,14 @@ impl Process {
         }
         let space = self.spaces.get_mut(self.space);
         let copied = self.machine.memory.copied();
-        let touched = space.touch(&mut self.machine.memory, address, access)?;
+        let left_alone = space.code_left_alone();
+        let touched = match access {
+            Access::Execute => space.fetch(&mut self.machine.memory, address, self.machine.cpu.regs().rip)?,
+            _ => space.touch(&mut self.machine.memory, address, access)?,
+        };
+        if space.code_left_alone() > left_alone {
+            self.kernel.report_code_left_alone();
+        }
         self.copy_faults += u64::from(self.machine.memory.copied() > copied);
         match touched {
             Ok(()) => self.fault_served(exception, before),

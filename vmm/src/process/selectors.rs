@@ -97,7 +97,7 @@ impl Process {
                 Ok(()) => {}
                 Err(AccessError::Space(error)) => return Err(error.into()),
                 Err(AccessError::Bad) => {
-                    let there = space.accessible(address, 2, Access::Read).min(1);
+                    let there = space.accessible(&self.machine.memory, address, 2, Access::Read).min(1);
                     return self.raise(vector::PAGE, USER, address.saturating_add(there));
                 }
             }

@@ -105,8 +105,8 @@ impl Process {
         let pages = [first, page_of(address.saturating_add(length - 1))];
         let count = if pages[0] == pages[1] { 1 } else { 2 };
         pages.into_iter().take(count).filter_map(move |page| {
-            let mut may =
-                |access| self.spaces.get_mut(self.space).accessible(page.max(address), 1, access) == 1;
+            let (space, memory) = (self.spaces.get_mut(self.space), &self.machine.memory);
+            let mut may = |access| space.accessible(memory, page.max(address), 1, access) == 1;
             match (may(Access::Write), may(Access::Read)) {
                 (true, _) => Some((page, Protection::DATA)),
                 (false, true) => Some((page, Protection::READ)),

@@ -8,6 +8,7 @@ mod handlers;
 mod harness;
 mod hostile;
 mod itself;
+mod made;
 mod mappings;
 mod oom;
 mod owners;

@@ -168,6 +168,7 @@ impl Kernel {
         let changed = self.locks.remove(|inode, owner| owner.is_gone() || gone(inode, owner));
         self.wake_for_records(&changed);
         self.wake_attempts(|attempt| matches!(attempt, Attempt::Flock(..)));
+        self.end_closed_leases();
     }
 
     fn wake_for_records(&mut self, changed: &BTreeSet<Inode>) {

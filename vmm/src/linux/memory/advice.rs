@@ -3,7 +3,7 @@
 use super::super::{Guest, Kernel, Served, Stop, errno, host};
 use super::lock::populate;
 use super::remap::is_anonymous;
-use crate::memory::space::Access;
+use crate::memory::space::{Access, allows};
 use crate::memory::vma::{Backing, Mapping, page_up};
 use crate::ram::{PAGE, Virt};
 use std::ops::Range;
@@ -80,7 +80,7 @@ fn follow(
         libc::MADV_KEEPONFORK => space.set_attributes(part, |it| it.wiped_on_fork = false),
         libc::MADV_POPULATE_READ | libc::MADV_POPULATE_WRITE => {
             let access = if advice == libc::MADV_POPULATE_READ { Access::Read } else { Access::Write };
-            if space.accessible(part.start, part.end - part.start, access) < part.end - part.start {
+            if !allows(mapping.rights, access) {
                 return errno(libc::EINVAL);
             }
             return populate(guest, part);
@@ -141,7 +141,7 @@ fn is_in_memory(guest: &Guest<'_>, page: Virt) -> bool {
     let Some((start, mapping)) = space.mappings().find(page) else { return false };
     match &mapping.backing {
         Backing::Zero(_) => false,
-        Backing::File(..) => true,
+        Backing::File(..) | Backing::Copied(..) => true,
         Backing::Shared(object, at) => {
             guest.memory.object_frame(object.id, (at + (page - start)) / PAGE).is_some()
         }

@@ -182,7 +182,7 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
     };
     let attributes = Attributes { locked, ..attributes };
     let range = wanted.range.clone();
-    let replaces = shares(guest, &range);
+    let replaces = maps_object(guest, &range);
     let (space, memory) = guest.both();
     space.map_as(memory, range.clone(), rights, backing, attributes)?;
     if replaces {
@@ -194,9 +194,9 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
     Ok(range.start)
 }
 
-/// Whether shared memory is mapped in a range.
-fn shares(guest: &Guest<'_>, range: &Range<Virt>) -> bool {
-    guest.space().mappings().shared(range).next().is_some()
+/// Whether an object is mapped in a range.
+fn maps_object(guest: &Guest<'_>, range: &Range<Virt>) -> bool {
+    guest.space().mappings().of_objects(range).next().is_some()
 }
 
 /// Where a new mapping goes.
@@ -260,6 +260,13 @@ fn file_backing(
     let name = String::from_utf8_lossy(&content.name).into_owned();
     let bytes = Arc::clone(&content.bytes);
     let size = extent.map_or(bytes.len() as u64, |[_, size]| size);
+    // What lies behind the file's end is there as soon as the file has grown.
+    if page_up(size).is_some_and(|end| end < length)
+        && !wanted.rights.execute
+        && let Some(backing) = kernel.growing_file(guest, file, (offset, length))?
+    {
+        return Ok((backing, attributes));
+    }
     Ok((Backing::File(Arc::new(Content { name, file_offset: offset, bytes, size }), 0), attributes))
 }
 
@@ -366,10 +373,10 @@ pub(super) fn munmap(kernel: &mut Kernel, guest: &mut Guest<'_>, start: Virt, le
     Ok(0)
 }
 
-/// Unmaps a range; shared memory that nobody maps any more goes.
+/// Unmaps a range; an object that nobody maps any more goes.
 pub(super) fn unmap(kernel: &mut Kernel, guest: &mut Guest<'_>, range: &Range<Virt>) -> Served<()> {
-    let shares = shares(guest, range);
+    let maps_object = maps_object(guest, range);
     let (space, memory) = guest.both();
     space.unmap(memory, range)?;
-    if shares { kernel.sweep_shared(guest) } else { Ok(()) }
+    if maps_object { kernel.sweep_shared(guest) } else { Ok(()) }
 }

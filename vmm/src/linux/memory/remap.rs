@@ -97,12 +97,12 @@ fn extend(kernel: &mut Kernel, guest: &mut Guest<'_>, range: &Range<Virt>, end: 
     Ok(range.start)
 }
 
-/// Takes from the host what a file holds that is mapped shared in a range.
+/// Takes from the host what a file holds that is an object and mapped in a range.
 fn know(kernel: &mut Kernel, guest: &mut Guest<'_>, range: &Range<Virt>) -> Served<()> {
     let found = guest
         .space()
         .mappings()
-        .shared(range)
+        .of_objects(range)
         .map(|(part, id, at, _)| (id, at, part.end - part.start))
         .next();
     let Some((object, at, length)) = found else { return Ok(()) };

@@ -167,9 +167,7 @@ impl Kernel {
         if self.network.ends.all.len() < 2 * self.network.ends.swept + 16 {
             return;
         }
-        let open = self.tables.iter().flat_map(|(_, table)| table.iter()).map(|(_, file)| file);
-        let files = open.chain(self.network.flights.files());
-        let living = files.filter_map(|file| Some(file.endpoint()?.object)).collect();
+        let living = self.open_files().filter_map(|file| Some(file.endpoint()?.object)).collect();
         self.network.ends.keep(&living);
     }
 }

@@ -144,6 +144,12 @@ fn or_would_wait(socket: i32, result: i64, flags: i32) -> i64 {
 }
 
 impl Kernel {
+    /// All open files of the guest, those among them that are on their way between processes; one may come more than once.
+    pub(super) fn open_files(&self) -> impl Iterator<Item = &Rc<OpenFile>> {
+        let open = self.tables.iter().flat_map(|(_, table)| table.iter()).map(|(_, file)| file);
+        open.chain(self.network.flights.files())
+    }
+
     /// The socket of a descriptor.
     fn socket(&self, number: i32) -> Served<(Rc<OpenFile>, Endpoint)> {
         let file = self.files().get(number)?;

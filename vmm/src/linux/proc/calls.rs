@@ -42,7 +42,7 @@ fn read_link(kernel: &Kernel, guest: &mut Guest<'_>, node: &Node, (buffer, room)
         Some(Target::Path(path)) => path,
         Some(Target::Open(file)) => open::of_open(kernel, guest, &file)?,
     };
-    let room = guest.space_mut().accessible(buffer, room.min(4096), Access::Write);
+    let room = guest.accessible(buffer, room.min(4096), Access::Write);
     if room == 0 {
         return errno(libc::EFAULT);
     }

@@ -30,7 +30,7 @@ fn parts(kernel: &Kernel, guest: &mut Guest<'_>, of: Of) -> Served<Vec<Part>> {
         let (name, offset) = match &mapping.backing {
             Backing::Zero(name) => ((*name).to_owned(), 0),
             Backing::File(content, at) => (content.name.clone(), content.file_offset + at),
-            Backing::Shared(object, at) => (object.name.clone(), *at),
+            Backing::Shared(object, at) | Backing::Copied(object, at) => (object.name.clone(), *at),
         };
         Part { start, mapping: mapping.clone(), name, offset, file: [0; 2] }
     };
@@ -99,7 +99,7 @@ impl Sums {
         self.resident += bytes;
         match mapping.backing {
             Backing::Zero(_) => self.dirty += bytes,
-            Backing::File(..) => self.clean += bytes,
+            Backing::File(..) | Backing::Copied(..) => self.clean += bytes,
             Backing::Shared(..) => self.shared += bytes,
         }
         if mapping.attributes.locked {

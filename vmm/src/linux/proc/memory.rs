@@ -55,6 +55,7 @@ pub(super) fn sizes(kernel: &Kernel, guest: &mut Guest<'_>, of: Of) -> Served<Si
                 }
                 1
             }
+            Backing::Copied(..) => 1,
             Backing::Shared(..) => 2,
         };
         if mapping.rights.write && kind != 2 && !matches!(mapping.backing, Backing::Zero("[stack]")) {

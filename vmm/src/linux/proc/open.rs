@@ -260,7 +260,7 @@ pub(super) fn entries(
         _ => Arc::new(encode(&listing(kernel, guest, &node)?)),
     };
     let all = decode(&names);
-    let room = guest.space_mut().accessible(buffer, room.min(1 << 20), Access::Write);
+    let room = guest.accessible(buffer, room.min(1 << 20), Access::Write);
     let mut bytes: Vec<u8> = Vec::new();
     let mut told = usize::try_from(position).unwrap_or(usize::MAX);
     for (name, is, number) in all.iter().skip(told) {

@@ -1,5 +1,6 @@
 //! What /proc says of the system: of the processor, the name and the time what the guest has, else what the host says.
 
+use super::super::descriptors::LIMIT;
 use super::super::time::{NANOSECONDS, show};
 use super::super::{Guest, Kernel, Served, errno, identity, ipc};
 use super::status::ticks;
@@ -15,6 +16,7 @@ const OWN: &[(&str, Make)] = &[
     ("cmdline", |_, _| Ok(b"gretel\n".to_vec())),
     ("cpuinfo", cpuinfo),
     ("stat", stat),
+    ("sys/fs/nr_open", |_, _| Ok(format!("{LIMIT}\n").into_bytes())),
     ("sys/kernel/cap_last_cap", |_, _| Ok(format!("{}\n", Capabilities::LAST).into_bytes())),
     ("sys/kernel/domainname", |_, _| Ok(b"(none)\n".to_vec())),
     ("sys/kernel/hostname", |_, _| name(1)),

@@ -4,7 +4,8 @@
 //! first mapped ([`pages`]). From then on the guest's own calls and stores are all that changes it: a call that writes to the file
 //! or changes its size does the same to the object ([`calls`]), and what was stored to the object is written to the file before
 //! a call reads it, and at the latest when nobody maps it any more ([`Kernel::write_back`]). What other programs of the host do
-//! to the file meanwhile is not seen.
+//! to the file meanwhile is not seen. A file that is mapped privately and ends before the mapping does is such an object, too, for it
+//! may grow into the mapping; its pages are copied when something is stored to them.
 //!
 //! Example: a process stores to a shared page and calls `pread` on the file. The page differs from what the file holds, so it is
 //! written to the file, and the call reads from there what was stored.
@@ -54,7 +55,7 @@ impl Inode {
         inode.map_or_else(|_| Vec::new(), Inode::bytes)
     }
 
-    fn bytes(self) -> Vec<u8> {
+    pub(super) fn bytes(self) -> Vec<u8> {
         [self.device.to_le_bytes(), self.number.to_le_bytes()].concat()
     }
 
@@ -66,7 +67,7 @@ impl Inode {
     }
 }
 
-/// A file that is mapped shared.
+/// A file that is mapped shared, or behind its end.
 #[derive(Clone)]
 struct Mapped {
     object: Arc<Object>,
@@ -86,6 +87,11 @@ pub(super) struct Shared {
 plain!(struct Shared { files, anonymous });
 
 impl Shared {
+    /// The open file by which a file was first mapped.
+    pub(super) fn file(&self, inode: Inode) -> Option<&Rc<OpenFile>> {
+        self.files.get(&inode).map(|mapped| &mapped.file)
+    }
+
     /// The same with no host's files.
     pub(super) fn detached(&self, files: &mut Detached) -> Shared {
         let mut copy = self.clone();
@@ -101,7 +107,7 @@ impl Shared {
 const ALL: Range<u64> = 0..u64::MAX;
 
 impl Kernel {
-    /// The file of an open one, if it is mapped shared.
+    /// The file of an open one, if it is an object.
     pub(super) fn mapped_shared(&self, file: &Rc<OpenFile>) -> Option<Inode> {
         if self.shared.files.is_empty() {
             return None;
@@ -249,7 +255,7 @@ fn invalidate_code(guest: &mut Guest<'_>, object: ObjectId) {
     let executed = guest.spaces.iter().any(|(_, space)| {
         space
             .mappings()
-            .shared(&(0..USER_END))
+            .of_objects(&(0..USER_END))
             .any(|(_, id, _, mapping)| id == object && mapping.rights.execute)
     });
     if executed {

@@ -26,7 +26,7 @@ pub(in super::super) enum File {
     Zero(Attributes),
 }
 
-/// What the host says of a file that is to be mapped shared: what [`host::stat`] does, and whether it may be written.
+/// What the host says of a file that is to be mapped: what [`host::stat`] does, and whether it may be written.
 fn ask(file: i32, wants_write: bool) -> Result<Vec<u8>, i64> {
     let failed = |error: i32| -i64::from(error);
     let flags = host::fcntl(file, libc::F_GETFL, 0);
@@ -56,6 +56,16 @@ fn ask(file: i32, wants_write: bool) -> Result<Vec<u8>, i64> {
     Ok(stat.into_iter().chain([if writable { WRITABLE } else { 0 }]).flat_map(u64::to_le_bytes).collect())
 }
 
+/// The same, as an input.
+fn about(guest: &mut Guest<'_>, file: &OpenFile, wants_write: bool) -> Served<[u64; 6]> {
+    let told = guest.input_bytes(&mut || ask(file.host(), wants_write))?;
+    let mut words = [0; 6];
+    for (word, bytes) in words.iter_mut().zip(told.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    }
+    Ok(words)
+}
+
 impl Kernel {
     /// Has a file mapped shared: `length` bytes from `offset` on.
     pub(in super::super) fn shared_file(
@@ -65,12 +75,7 @@ impl Kernel {
         (offset, length): (u64, u64),
         rights: Rights,
     ) -> Served<File> {
-        let told = guest.input_bytes(&mut || ask(file.host(), rights.write))?;
-        let mut words = [0; 6];
-        for (word, bytes) in words.iter_mut().zip(told.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        }
-        let [device, number, mode, is, size, writable] = words;
+        let [device, number, mode, is, size, writable] = about(guest, file, rights.write)?;
         let stat = [device, number, mode, is, size];
         let attributes = Attributes { never_written: writable != WRITABLE, ..Attributes::default() };
         let Some(inode) = Inode::of(stat) else {
@@ -83,6 +88,21 @@ impl Kernel {
         }
         self.know(guest, inode, offset, length)?;
         Ok(File::Regular(Backing::Shared(object, offset), attributes))
+    }
+
+    /// Has a file mapped privately that ends before the mapping does: what it grows by is seen there. `None` for what is no regular
+    /// file.
+    pub(in super::super) fn growing_file(
+        &mut self,
+        guest: &mut Guest<'_>,
+        file: &Rc<OpenFile>,
+        (offset, length): (u64, u64),
+    ) -> Served<Option<Backing>> {
+        let Some(inode) = file.inode() else { return Ok(None) };
+        let [.., size, _] = about(guest, file, false)?;
+        let object = self.object_of(guest, inode, file, size)?;
+        self.know(guest, inode, offset, length)?;
+        Ok(Some(Backing::Copied(object, offset)))
     }
 
     /// The object of a file.

@@ -3,7 +3,7 @@
 //! Linux sends them the moment that it happens. Here the host is looked at where the personality has the processor anyway: at the end of
 //! calls, when all wait, and when a task that computes is preempted. What was found is an input; who gets which signal is
 //! computed. For readiness the host's side is an epoll that tells of each edge, for a directory an inotify ([`watch`]); [`calls`] are the
-//! commands of fcntl and ioctl.
+//! commands of fcntl and ioctl. That a lease is to be given up ([`super::leases`]) is told in the same way.
 //!
 //! Example: a server sets O_ASYNC on its socket and computes. A byte comes; within 5 ms the server is preempted, the socket's edge is
 //! told, and its handler of SIGIO runs.
@@ -198,6 +198,29 @@ impl Kernel {
                 self.groups.in_process_group(id).into_iter().for_each(|pid| self.tell_process(news, pid));
             }
         }
+    }
+
+    /// A file without an owner gets the process that runs: somebody is to be told of its lease.
+    pub(super) fn own_leased(&mut self, file: &Rc<OpenFile>) {
+        let [real, effective, ..] = self.group().credentials.uid;
+        let id = self.pid();
+        let asked = self.sigio.entry(file);
+        if asked.owner.id == 0 {
+            asked.owner = Owner { kind: Kind::Process, id, users: [real, effective] };
+        }
+    }
+
+    /// Nobody is told of a file any more, and no signal is chosen for it: its lease is gone.
+    pub(super) fn disown_leased(&mut self, file: &Rc<OpenFile>) {
+        let asked = self.sigio.entry(file);
+        (asked.owner, asked.signal) = (Owner::default(), 0);
+    }
+
+    /// Tells the owner of a file that its lease is to be given up.
+    pub(super) fn tell_of_lease(&mut self, file: &Rc<OpenFile>, number: i32) {
+        let (owner, signal) =
+            self.sigio.find(file).map(|asked| (asked.owner, asked.signal)).unwrap_or_default();
+        self.send_news(&News { owner, signal, number, code: watch::POLL_MSG });
     }
 
     fn tell_process(&mut self, news: &News, pid: i32) {
