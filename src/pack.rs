@@ -4,7 +4,7 @@ use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::shell;
 use crate::units::size_of;
-use crate::{Outcome, keeping, shell};
+use crate::{Outcome, keeping};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -190,7 +190,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
         signals: true,
         strict: args.strict,
     };
-    vmm::host::raise_descriptors();
     sandbox::enter();
     let recorded = vmm::record::record(&recording, machine, &launch, options, &mut died);
     let mut recorded =

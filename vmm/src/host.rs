@@ -81,24 +81,16 @@ fn limit(of: libc::__rlimit_resource_t) -> libc::rlimit {
     limit
 }
 
-/// Lets this process open as many files as it may have: it has those of all the guest's processes.
-pub fn raise_descriptors() {
-    let most = limit(libc::RLIMIT_NOFILE).rlim_max;
-    let raised = libc::rlimit { rlim_cur: most, rlim_max: most };
-    // SAFETY: the kernel reads one `struct rlimit`.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
-}
-
 /// So many open files are gretel's own: the recording's, and those by which it looks at paths before the program gets to them.
 const OWN_FILES: u64 = 64;
 
 /// Has this process open as many files as it may at most (the hard limit of `ulimit -n`): all that the program's processes have open
 /// are open here. Where that cannot be done, it stays as it is.
 pub(crate) fn raise_limit_of_files() {
-    let mut limit = limit_of_files();
-    limit.rlim_cur = limit.rlim_max;
+    let most = limit(libc::RLIMIT_NOFILE).rlim_max;
+    let raised = libc::rlimit { rlim_cur: most, rlim_max: most };
     // SAFETY: the kernel reads one `struct rlimit`.
-    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) };
 }
 
 /// The numbers of descriptors that the program's files may have here: what is behind them is gretel's own, or no recording could go on
@@ -106,15 +98,7 @@ pub(crate) fn raise_limit_of_files() {
 pub(crate) fn room_for_files() -> RawFd {
     static ROOM: OnceLock<RawFd> = OnceLock::new();
     *ROOM.get_or_init(|| {
-        let all = limit_of_files().rlim_cur;
+        let all = limit(libc::RLIMIT_NOFILE).rlim_cur;
         RawFd::try_from(all - OWN_FILES.min(all / 4)).unwrap_or(RawFd::MAX)
     })
-}
-
-/// RLIMIT_NOFILE.
-fn limit_of_files() -> libc::rlimit {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one `struct rlimit`.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    limit
 }
