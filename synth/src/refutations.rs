@@ -11,8 +11,9 @@ use crate::program::Program;
 use crate::program::cfg::Cfg;
 use crate::report::trace::formatter;
 use crate::search::{Records, Stop};
+use crate::shares;
 use crate::smt::script::script;
-use crate::synthesis::{Request, search_of, search_share, whole_of};
+use crate::synthesis::{Request, search_of};
 use crate::term::Terms;
 use iced_x86::Formatter;
 use std::cell::RefCell;
@@ -83,7 +84,8 @@ pub fn write(request: &Request<'_>, dir: &Path) -> Result<Written, RefutationErr
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
     let fuel = Fuel::default();
-    let until = search_share(request, &whole_of(request, &fuel));
+    let whole = shares::whole(&request.limits, request.interrupter, &fuel);
+    let until = shares::of_search(&request.limits, &whole);
     let search = search_of(request, &cfg, &image, &records, &fuel).with_audit(files.clone());
     let found = search.run(request.limits.instructions, &until, &mut |_, _| {});
     if let Some(failure) = files.failure.take() {

@@ -17,12 +17,13 @@ use crate::program::cfg::Cfg;
 use crate::program::stack::Stack;
 use crate::realize::{Unrealizable, realize};
 use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
+use crate::shares;
 use crate::smt::Effort;
 use crate::suffix::{Coverage, Suffix};
 use crate::term::Terms;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use vmm::elfcore::{AT_SYSINFO_EHDR, Core};
 use vmm::engine::Interrupter;
 use x86::op::BranchKind;
@@ -101,16 +102,16 @@ pub fn synthesize(
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
     let fuel = Fuel::default();
-    let until = whole_of(request, &fuel);
+    let until = shares::whole(&request.limits, request.interrupter, &fuel);
     let search = search_of(request, &cfg, &image, &records, &fuel);
     let before = Phases::so_far();
-    let share = search_share(request, &until);
+    let share = shares::of_search(&request.limits, &until);
     let found = during(Phase::Search, || search.run(request.limits.instructions, &share, progress));
     if found.stop == Stop::Interrupted {
         // It stays raised for the certificates only if somebody asks again.
         let _asked = request.interrupter.take();
     }
-    let until = certificate_share(request, &until, found.stop);
+    let until = shares::of_certificates(&request.limits, &until, found.stop);
     let cuts = RefCell::default();
     let attempts =
         Attempts { request, until, image: &image, cfg: &cfg, records: &records, found: &found, cuts };
@@ -144,33 +145,6 @@ pub(crate) fn search_of<'a>(
         true => search.with_partial_map(),
         false => search,
     }
-}
-
-/// When all of it is to end.
-pub(crate) fn whole_of(request: &Request<'_>, fuel: &Fuel) -> Until {
-    Until::new(fuel, request.limits.fuel)
-        .with_deadline(request.limits.time.map(|time| Instant::now() + time))
-        .with_interrupter(request.interrupter.clone())
-}
-
-/// What of the fuel and of the time is the search's.
-pub(crate) fn search_share(request: &Request<'_>, until: &Until) -> Until {
-    let [search, whole] = SEARCH_SHARE;
-    let time = request.limits.time.map(|time| Instant::now() + time * search / whole);
-    until.share(search.into(), whole.into()).with_deadline(time)
-}
-
-/// What is left for the certificates: their share at least, since one question at the search's end may have taken more than there
-/// was; and who interrupted the search waits for them alone.
-fn certificate_share(request: &Request<'_>, until: &Until, stop: Stop) -> Until {
-    let [search, whole] = SEARCH_SHARE;
-    let (fuel, rest) = (request.limits.fuel, whole - search);
-    let share = fuel / u64::from(whole) * u64::from(rest);
-    let until = if stop == Stop::Interrupted { until.at_most(share) } else { until.at_least(share) };
-    let time = request.limits.time.map(|time| Instant::now() + time * rest / whole);
-    // What the search did not use is theirs, too.
-    let later = time.into_iter().chain(until.deadline()).max();
-    until.with_deadline(if stop == Stop::Interrupted { time } else { later })
 }
 
 /// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
@@ -393,7 +367,7 @@ impl Attempts<'_> {
     /// The hypothesis of those of the newest `certified` steps that are forced, without any store whose address they do not tell.
     fn forced_end(&self, certified: usize) -> Hypothesis<'_> {
         let path = &self.found.path[..certified];
-        let until = Until::new(self.until.fuel(), self.request.limits.fuel / JUDGE_SHARE);
+        let until = shares::of_judging(&self.request.limits, self.until.fuel());
         // Other processors may have stored at any moment.
         let mut steps = match self.request.core.had_parallel_threads() {
             true => 0,
@@ -475,12 +449,6 @@ fn between(certified: usize, failed: usize) -> usize {
     let least = certified.max(1);
     if failed / 4 > least { (least * failed).isqrt() } else { certified.midpoint(failed) }
 }
-
-/// So many parts of so many are for the search, the rest for the certificate.
-const SEARCH_SHARE: [u32; 2] = [3, 4];
-
-/// One part in so many, beside it, is for finding out what of it is forced.
-const JUDGE_SHARE: u64 = 10;
 
 /// What it takes to have two engines ready for a certificate.
 const FUEL_OF_A_CERTIFICATE: u64 = UNITS_A_SECOND / 20;

@@ -72,7 +72,7 @@ fn what_a_new_user_types_is_answered_with_what_to_type() {
     let place = Place::new();
     let without = place.gretel(&["record", "busybox", "true"]);
     assert!(
-        without.code == USAGE && without.err.contains("gretel record [OPTIONS] -- PROG"),
+        without.code == USAGE && without.err.contains("put -- before the program: gretel record -- busybox"),
         "{}",
         without.err
     );

@@ -87,6 +87,25 @@ fn a_cut_core_is_refused_or_gets_a_verdict() {
     }
 }
 
+/// Work is counted, not timed: what comes out of a core is the same each time, but for how long it took.
+#[test]
+fn the_same_core_gives_the_same_answer() {
+    let place = Place::new();
+    let Some(_program) = place.compile("divides", DIVIDES) else { return };
+    place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./divides"]);
+    let answer = || {
+        let ran =
+            place.gretel(&["synth", "rec", "--no-kvm", "--fuel", "0.5", "--instructions", "10000", "--json"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let mut answer: serde_json::Value = serde_json::from_slice(&ran.out).unwrap();
+        let search = answer["search"].as_object_mut().unwrap();
+        assert!(search.remove("seconds").is_some());
+        assert!(search["fuel"].as_f64().is_some_and(|fuel| fuel > 0.0));
+        answer
+    };
+    assert_eq!(answer(), answer());
+}
+
 /// Where far branches are recorded, the way back from a system call is among the records. It is no branch of the program:
 /// taken for one, it would refute what really happened.
 #[test]

@@ -88,6 +88,8 @@ impl Crashed {
 
     /// So many instructions, if it comes that far.
     fn synthesize_up_to(&self, instructions: u64, options: &[&str]) -> Synthesized {
+        // One that is there is not overwritten.
+        let _ = fs::remove_file(self.suffix_file());
         let mut command = synth_command(&self.recording(), instructions, options);
         Synthesized::of(&self.name, &command.arg("-o").arg(self.suffix_file()).output().expect("gretel runs"))
     }

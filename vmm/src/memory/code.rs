@@ -7,7 +7,6 @@ use super::tables;
 use super::vma::{Backing, Mapping, page_of};
 use crate::ram::{Memory, StalePage, Virt};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// What is larger is not searched for instructions.
 const LARGEST_CODE: u64 = 1 << 30;
@@ -19,7 +18,7 @@ impl AddressSpace {
         memory: &mut Memory,
         range: Range<Virt>,
     ) -> Result<(), SpaceError> {
-        let bodies = self.start_of_file(range.start).map(|(base, bytes)| tables::bodies(&bytes, base));
+        let bodies = self.start_of_file(range.start).map(|(base, bytes)| tables::bodies(bytes, base));
         let mut bodies = bodies.unwrap_or_default();
         // Where an instruction begins is known from the start of a function on.
         bodies.retain(|body| body.start >= range.start);
@@ -27,12 +26,14 @@ impl AddressSpace {
     }
 
     /// Where the start of the file is mapped that is mapped at `address`, and its bytes from there on.
-    fn start_of_file(&self, address: Virt) -> Option<(Virt, Arc<Vec<u8>>)> {
+    fn start_of_file(&self, address: Virt) -> Option<(Virt, &[u8])> {
         let Backing::File(file, _) = &self.mappings.find(address)?.1.backing else { return None };
         let begins = |(start, mapping): (Virt, &Mapping)| match &mapping.backing {
             Backing::File(found, 0) if found.file_offset == 0 && found.name == file.name => {
-                Some((start, Arc::clone(&found.bytes)))
+                Some((start, &found.bytes[..]))
             }
+            // The linker maps all of it at first, up to behind its end.
+            Backing::Copied(object, 0) if object.name == file.name => Some((start, &object.initial[..])),
             _ => None,
         };
         self.mappings.iter().take_while(|(start, _)| *start <= address).filter_map(begins).last()
