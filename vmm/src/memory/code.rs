@@ -4,7 +4,7 @@ use super::layout::PAGE_BYTES;
 use super::sites::Known;
 use super::space::{AddressSpace, SpaceError};
 use super::tables;
-use super::vma::{Backing, Mapping, page_of};
+use super::vma::{Backing, page_of};
 use crate::ram::{Memory, StalePage, Virt};
 use std::ops::Range;
 
@@ -28,15 +28,20 @@ impl AddressSpace {
     /// Where the start of the file is mapped that is mapped at `address`, and its bytes from there on.
     fn start_of_file(&self, address: Virt) -> Option<(Virt, &[u8])> {
         let Backing::File(file, _) = &self.mappings.find(address)?.1.backing else { return None };
-        let begins = |(start, mapping): (Virt, &Mapping)| match &mapping.backing {
-            Backing::File(found, 0) if found.file_offset == 0 && found.name == file.name => {
-                Some((start, &found.bytes[..]))
+        let mut begins = None;
+        for (start, mapping) in self.mappings.iter().take_while(|(start, _)| *start <= address) {
+            match &mapping.backing {
+                Backing::File(found, 0) if found.file_offset == 0 && found.name == file.name => {
+                    begins = Some((start, &found.bytes[..]));
+                }
+                // The linker maps all of it at first, up to behind its end.
+                Backing::Copied(object, 0) if object.name == file.name => {
+                    begins = Some((start, &object.initial[..]));
+                }
+                _ => {}
             }
-            // The linker maps all of it at first, up to behind its end.
-            Backing::Copied(object, 0) if object.name == file.name => Some((start, &object.initial[..])),
-            _ => None,
-        };
-        self.mappings.iter().take_while(|(start, _)| *start <= address).filter_map(begins).last()
+        }
+        begins
     }
 
     /// Rewrites the machine reads in `range`, which is executable.
