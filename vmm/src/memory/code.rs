@@ -34,10 +34,6 @@ impl AddressSpace {
                 Backing::File(found, 0) if found.file_offset == 0 && found.name == file.name => {
                     begins = Some((start, &found.bytes[..]));
                 }
-                // The linker maps all of it at first, up to behind its end.
-                Backing::Copied(object, 0) if object.name == file.name => {
-                    begins = Some((start, &object.initial[..]));
-                }
                 _ => {}
             }
         }

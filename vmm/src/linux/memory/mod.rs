@@ -228,6 +228,9 @@ fn place(guest: &Guest<'_>, address: Virt, length: u64, flags: i32) -> Served<Ra
     }
 }
 
+/// What an ELF file begins with.
+const ELF_MAGIC: &[u8] = b"\x7fELF";
+
 /// What a mapping of a file holds: a copy of its contents, or what all see who map it.
 fn file_backing(
     kernel: &mut Kernel,
@@ -260,9 +263,13 @@ fn file_backing(
     let name = String::from_utf8_lossy(&content.name).into_owned();
     let bytes = Arc::clone(&content.bytes);
     let size = extent.map_or(bytes.len() as u64, |[_, size]| size);
+    // A linker maps a library from its start to behind its end: its tables are looked up there (`memory/code.rs`), and it does not
+    // grow.
+    let is_library = bytes.starts_with(ELF_MAGIC);
     // What lies behind the file's end is there as soon as the file has grown.
     if page_up(size).is_some_and(|end| end < length)
         && !wanted.rights.execute
+        && !is_library
         && let Some(backing) = kernel.growing_file(guest, file, (offset, length))?
     {
         return Ok((backing, attributes));
