@@ -2,6 +2,7 @@
 
 use crate::exit::{Code, Failure};
 use crate::log::say;
+use vmm::engine::kvm::Waiting;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 
 /// What runs the guest.
@@ -11,18 +12,43 @@ pub(crate) enum Choice {
     Kvm,
     /// The software CPU: needs no /dev/kvm, and is slower
     Soft,
-    /// KVM where it can be used, else the software CPU
+    /// KVM and the software CPU in turns, each task on the one that costs less; the software CPU alone where there is no KVM
     Auto,
+}
+
+impl Choice {
+    /// The name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Choice::Kvm => "kvm",
+            Choice::Soft => "soft",
+            Choice::Auto => "auto",
+        }
+    }
 }
 
 /// Makes the engine that was asked for, with so much guest memory (the host gives a page when the guest first touches it), and says on stderr where `auto` has to do without KVM.
 pub(crate) fn open(choice: Choice, memory: u64) -> Result<Machine, Failure> {
     match choice {
         Choice::Soft => soft(memory),
-        Choice::Kvm | Choice::Auto => {
-            engine::open(EngineKind::Kvm, memory).or_else(|error| without_kvm(choice, memory, &error))
-        }
+        Choice::Kvm => kvm(choice, memory),
+        Choice::Auto => match Waiting::open() {
+            // What the processor counts of a guest is worth more than the turns.
+            Ok(waiting) if waiting.counts() => kvm(choice, memory),
+            Ok(waiting) => both(waiting, memory),
+            Err(error) => without_kvm(choice, memory, &error),
+        },
     }
+}
+
+/// KVM alone.
+fn kvm(choice: Choice, memory: u64) -> Result<Machine, Failure> {
+    engine::open(EngineKind::Kvm, memory).or_else(|error| without_kvm(choice, memory, &error))
+}
+
+/// KVM and the software CPU in turns.
+pub(crate) fn both(waiting: Waiting, memory: u64) -> Result<Machine, Failure> {
+    engine::open_both(waiting, memory).map_err(|error| Failure::new(Code::Host, error))
 }
 
 /// What follows where KVM cannot be used.

@@ -286,7 +286,7 @@ fn write_core(
     let origin = format!(
         "gretel: {}\nrecorded on: {}\nevents: {}\n{}",
         env!("CARGO_PKG_VERSION"),
-        recorded.engine.name(),
+        recorded.engine,
         recorded.events,
         counted(recorded.process.cpu()),
     );
@@ -317,7 +317,7 @@ fn write_other_core(
         origin: format!(
             "gretel: {}\nrecorded on: {}\n{}",
             env!("CARGO_PKG_VERSION"),
-            process.engine_kind().name(),
+            process.ran_on(),
             branches.as_ref().map_or("", |branches| &branches.origin)
         ),
         counters: branches.as_ref().and_then(|branches| branches.counters),

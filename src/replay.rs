@@ -182,7 +182,7 @@ pub(crate) fn failure(error: ReplayError) -> Failure {
 
 fn print(args: &Args, replayed: &Replayed, begins: Option<Position>) -> io::Result<()> {
     let (kind, number) = ending::word(replayed.end.as_ref());
-    let engine = replayed.engine.name();
+    let engine = replayed.engine;
     let digest = format!("{:016x}", replayed.digest());
     if args.json {
         let object = json!({

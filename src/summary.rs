@@ -53,7 +53,7 @@ impl<'a> Summary<'a> {
             units::size_of(recording.size()),
             units::size_of(frames.most_used()),
             units::size_of(frames.limit()),
-            recorded.engine.name()
+            recorded.engine
         );
         if recorded.is_full {
             say!(
@@ -86,7 +86,7 @@ impl<'a> Summary<'a> {
             "end": end,
             "status": status,
             "signal": signal.map(|signal| signal_name(signal).unwrap_or("another")),
-            "engine": recorded.engine.name(),
+            "engine": recorded.engine,
             "events": recorded.events,
             "journal_bytes": recorded.journal_bytes,
             "bytes_on_disk": recording.size(),

@@ -6,7 +6,7 @@ use crate::log::say;
 use lbr::{Armed, Filter, Provenance};
 use std::io::{self, IsTerminal};
 use vmm::dump::{self, About};
-use vmm::engine::kvm::{KvmCpu, Refused};
+use vmm::engine::kvm::{KvmCpu, Refused, Waiting};
 use vmm::engine::{Counters, Cpu, Machine};
 use vmm::probe::no_guest_stacks;
 use vmm::process::{Death, Process};
@@ -94,6 +94,14 @@ impl Wanted {
 
     fn open_recording(&self, choice: Choice, memory: u64) -> Result<(Machine, Branches), Failure> {
         let only_kvm = self.branch_records == Source::Kvm;
+        if !only_kvm
+            && choice == Choice::Auto
+            && let Ok(waiting) = Waiting::open()
+            && let Err(why) = waiting.records_branches()
+            && !waiting.counts()
+        {
+            return Ok((engine::both(waiting, memory)?, Branches::Derived(Some(why))));
+        }
         let choice = if only_kvm { Choice::Kvm } else { choice };
         match KvmCpu::recording(memory, self.filter) {
             Ok((machine, Ok(armed))) => Ok((machine.any(), Branches::Armed(armed))),

@@ -131,7 +131,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
     let load = load();
     let variants = variants(engine, &report);
-    let bench = Bench { engine, rounds: args.rounds, variants, dir: dir.path(), stop };
+    let bench = Bench { choice: args.engine, rounds: args.rounds, variants, dir: dir.path(), stop };
     let progress = bench.progress(programs.len());
     let mut measured = Vec::new();
     for program in &programs {
@@ -202,7 +202,7 @@ fn variants(engine: EngineKind, report: &Report) -> Vec<Variant> {
 
 /// Runs programs in all variants.
 struct Bench<'a> {
-    engine: EngineKind,
+    choice: Choice,
     rounds: u32,
     variants: Vec<Variant>,
     /// Where recordings go; it is removed at the end, also after Ctrl-C.
@@ -295,7 +295,7 @@ impl Bench<'_> {
     fn command(&self, program: &Program, how: &How) -> io::Result<Command> {
         let gretel = |words: &[&str]| {
             let mut command = Command::new(std::env::current_exe()?);
-            command.args(words).args(["--engine", self.engine.name()]);
+            command.args(words).args(["--engine", self.choice.name()]);
             // What is measured leaves nothing behind.
             command.env("GRETEL_STORE", self.dir.join("store"));
             Ok::<_, io::Error>(command)

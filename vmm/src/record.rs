@@ -4,7 +4,7 @@ use crate::checkpoints::Rate;
 use crate::checkpoints::keeper::{Flight, Journal, Keeper};
 use crate::contents::Store;
 use crate::crumbs::{Keep, Leaver};
-use crate::engine::{EngineKind, Machine};
+use crate::engine::Machine;
 use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
 use crate::host::raise_limit_of_files;
 use crate::interrupt;
@@ -49,8 +49,8 @@ pub struct Recorded {
     pub events: u64,
     /// The size of the journal.
     pub journal_bytes: u64,
-    /// Which engine ran it.
-    pub engine: EngineKind,
+    /// The name of what ran it ([`Process::ran_on`]).
+    pub engine: &'static str,
     /// The program as it ended, with its memory.
     pub process: Process,
     /// Its near past.
@@ -260,7 +260,7 @@ pub fn record(
 ) -> Result<Recorded, RecordError> {
     let Options { crumbs, records, near_past, trace, checkpoints, flight, disk, store, signals, strict } =
         options;
-    let kind = machine.cpu.kind();
+    let engine = if machine.kvm.is_some() { "both" } else { machine.cpu.kind().name() };
     raise_limit_of_files();
     let guarded = guarded(recording)?;
     recording.store_programs(launch, store.as_ref())?;
@@ -269,7 +269,7 @@ pub fn record(
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
         behaviour: BEHAVIOUR,
         model: launch.cpu.name().to_owned(),
-        engine: kind.name().to_owned(),
+        engine: engine.to_owned(),
         launch: launch.without_files(),
         executable_digest: digest_executable(&launch.executable),
         interpreter_digest: launch
@@ -331,7 +331,8 @@ pub fn record(
     }
     let recent = shared.recent.replace(Recent::new(false));
     let events = shared.full_at.get().unwrap_or_else(|| shared.events.get());
-    Ok(Recorded { end, is_full, events, journal_bytes, engine: kind, process, recent })
+    let engine = process.ran_on();
+    Ok(Recorded { end, is_full, events, journal_bytes, engine, process, recent })
 }
 
 /// The recording's files, from which the program is kept; it may not begin with one of them.

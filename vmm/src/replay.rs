@@ -4,7 +4,7 @@ use crate::checkpoints::keeper::{Journal, Keeper};
 use crate::checkpoints::shelf::At;
 use crate::checkpoints::{About, CheckpointError, Rate, Shelf};
 use crate::crumbs::{Agreement, Check};
-use crate::engine::{EngineKind, Machine, Until};
+use crate::engine::{Machine, Until};
 use crate::found::Found;
 use crate::gate::GateError;
 use crate::journal::schema::Digests;
@@ -48,8 +48,8 @@ pub struct Replayed {
     pub events: u64,
     /// How often digests of the whole program were compared.
     pub comparisons: u64,
-    /// Which engine ran it.
-    pub engine: EngineKind,
+    /// The name of what ran it ([`Process::ran_on`]).
+    pub engine: &'static str,
     /// The state at the end of the replay.
     pub state: Digests,
     /// What comparing with the recording's crumbs came to.
@@ -315,7 +315,7 @@ impl Replay {
             end,
             events: self.events(),
             comparisons: self.comparisons,
-            engine: self.process.engine_kind(),
+            engine: self.process.ran_on(),
             state: self.process.digests()?,
             crumbs: self.tape.agreement(),
             damage: self.tape.damage(),

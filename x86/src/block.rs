@@ -6,12 +6,13 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use crate::bus::Bus;
 use crate::cpu::Cpu;
+use crate::decode::differs_between_processors;
 use crate::frames::{Frames, Stamp};
 use crate::machine::{Handler, Last, Machine, Trap};
 use crate::op::{BranchKind, Op};
 use crate::origin::{Fetched, MAX_INSTRUCTION, Origin};
 use crate::overlong::is_too_long;
-use crate::step::{self, Step};
+use crate::step::{self, Run, Step};
 use crate::table::{self, hot};
 
 /// Instructions in a block at most: bounds what one decode reads ahead.
@@ -148,7 +149,10 @@ struct Steps<B: Bus> {
 
 impl<B: Bus> Steps<B> {
     fn push(&mut self, i: &Instruction, handler: Handler<Cpu<B>>, op: Op) {
-        let run = hot::lookup(i, &op);
+        let run = match differs_between_processors(i) {
+            true => Some(step::differing as Run<B>),
+            false => hot::lookup(i, &op),
+        };
         let body = match handler {
             Handler::Body(body) => Some(body),
             Handler::Last(_, Some(BranchKind::Conditional)) if run.is_some() => {

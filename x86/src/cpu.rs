@@ -38,6 +38,8 @@ pub struct Cpu<B> {
     fpu: Fpu,
     /// What the last step that trapped raised.
     pub(crate) trapped: Option<Trap>,
+    /// Instructions that differ between processors are for another one.
+    pub(crate) leaves_differing: bool,
     /// What has retired.
     pub(crate) retired: Counters,
     bus: B,
@@ -94,6 +96,7 @@ impl<B: Bus> Cpu<B> {
             vectors: Vectors::from_parts(&Fpu::default().vector),
             fpu: Fpu::default(),
             trapped: None,
+            leaves_differing: false,
             retired: Counters::default(),
             bus,
         };
@@ -172,6 +175,13 @@ impl<B: Bus> Cpu<B> {
     /// Moves the instruction pointer.
     pub fn set_rip(&mut self, rip: u64) {
         self.rip = rip;
+    }
+
+    /// From now on instructions whose results differ between processors
+    /// ([`crate::decode::differs_between_processors`]) do not run but end a run, so that another processor executes them; or
+    /// they run like others.
+    pub fn leave_differing(&mut self, leave: bool) {
+        self.leaves_differing = leave;
     }
 
     /// The details of the last [`Trap::Page`].

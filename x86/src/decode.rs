@@ -70,6 +70,40 @@ pub fn stores_x87_pointers(i: &Instruction) -> bool {
     )
 }
 
+/// Whether processors give different results for `i`: approximations, and the last place of the x87's functions
+/// (docs/decisions/0014-approximations.md and 0015-where-processors-differ.md).
+#[must_use]
+pub fn differs_between_processors(i: &Instruction) -> bool {
+    use iced_x86::Mnemonic as N;
+    matches!(
+        i.mnemonic(),
+        N::Rcpps
+            | N::Rcpss
+            | N::Vrcpps
+            | N::Vrcpss
+            | N::Rsqrtps
+            | N::Rsqrtss
+            | N::Vrsqrtps
+            | N::Vrsqrtss
+            | N::Vrcp14ps
+            | N::Vrcp14pd
+            | N::Vrcp14ss
+            | N::Vrcp14sd
+            | N::Vrsqrt14ps
+            | N::Vrsqrt14pd
+            | N::Vrsqrt14ss
+            | N::Vrsqrt14sd
+            | N::Fsin
+            | N::Fcos
+            | N::Fsincos
+            | N::Fptan
+            | N::Fpatan
+            | N::F2xm1
+            | N::Fyl2x
+            | N::Fyl2xp1
+    )
+}
+
 /// A number that the instruction set keeps below 256: a length, a register number, an operand width.
 fn small(n: usize) -> u8 {
     u8::try_from(n).unwrap_or(0)

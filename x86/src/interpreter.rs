@@ -76,6 +76,9 @@ pub enum Stop {
         /// The address of the instruction.
         at: u64,
     },
+    /// The instruction at rip gives another result on other processors, and is left to one of them
+    /// ([`Cpu::leave_differing`]).
+    Differing,
     /// A valid instruction without semantics, at rip.
     NoSemantics {
         /// Its address.
@@ -294,8 +297,12 @@ fn leave<B: Bus, O: Observer>(
     }
     // It has not retired yet.
     cpu.retired.instructions -= 1;
-    match cpu.trapped.take() {
-        Some(trap) if why == Why::Trap => Some(trapped(cpu, trap, &step.op)),
+    match (why, cpu.trapped.take()) {
+        (Why::Trap, Some(trap)) => Some(trapped(cpu, trap, &step.op)),
+        (Why::Trap, None) => {
+            cpu.rip = step.op.start();
+            Some(Stop::Differing)
+        }
         _ => last.and_then(|last| end(cpu, last, observer)),
     }
 }

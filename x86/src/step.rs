@@ -48,7 +48,8 @@ pub(crate) enum Why {
     Taken,
     /// It is the last instruction, which no step can run.
     Ender,
-    /// It traps, as [`Cpu::trapped`] has it. rip is still what it was.
+    /// It traps, as [`Cpu::trapped`] has it; or, where that has nothing, another processor is to execute it. rip is still
+    /// what it was.
     Trap,
 }
 
@@ -92,6 +93,17 @@ pub(crate) fn general<B: Bus>(cpu: &mut Cpu<B>, steps: &[Step<B>]) -> Exit {
             cpu.trapped = Some(trap);
             Exit::new(Why::Trap, rest)
         }
+    }
+}
+
+/// An instruction whose result differs between processors ([`Cpu::leave_differing`]).
+pub(crate) fn differing<B: Bus>(cpu: &mut Cpu<B>, steps: &[Step<B>]) -> Exit {
+    match steps {
+        [_, rest @ ..] if cpu.leaves_differing => {
+            cpu.trapped = None;
+            Exit::new(Why::Trap, rest)
+        }
+        _ => general(cpu, steps),
     }
 }
 

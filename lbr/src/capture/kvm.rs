@@ -25,6 +25,21 @@ const CAN_DISABLE: u32 = 1;
 /// Full-width writes of counters, in IA32_PERF_CAPABILITIES.
 const FULL_WIDTH_WRITES: u64 = 1 << 13;
 
+/// What KVM offers of IA32_PERF_CAPABILITIES for branch records, as its device tells: by [`Kvm::pmu_capability`] and
+/// [`Kvm::feature`] of that register.
+///
+/// # Errors
+/// When it offers none.
+pub fn offered(pmu_capability: u32, perf_capabilities: Option<u64>, host: &Host) -> Result<u64, Unavailable> {
+    let not_offered = |pmu: bool| Unavailable::NotOffered(host.why_not(pmu));
+    if pmu_capability & CAN_DISABLE == 0 {
+        return Err(not_offered(false));
+    }
+    let offered = perf_capabilities.unwrap_or(0);
+    announced(offered).map_err(|why| if why == Unavailable::NoFormat { not_offered(true) } else { why })?;
+    Ok(offered)
+}
+
 /// Switches recording on in a virtual CPU that has not run yet.
 ///
 /// # Errors
@@ -34,12 +49,9 @@ pub fn arm<K: Kvm + ?Sized>(
     host: &Host,
     filter: Filter,
 ) -> Result<Armed, CaptureError<K::Error>> {
-    let not_offered = |pmu: bool| Unavailable::NotOffered(host.why_not(pmu));
-    if kvm.pmu_capability().map_err(CaptureError::Access)? & CAN_DISABLE == 0 {
-        return Err(not_offered(false).into());
-    }
-    let offered = kvm.feature(msr::PERF_CAPABILITIES).map_err(CaptureError::Access)?.unwrap_or(0);
-    announced(offered).map_err(|why| if why == Unavailable::NoFormat { not_offered(true) } else { why })?;
+    let pmu_capability = kvm.pmu_capability().map_err(CaptureError::Access)?;
+    let perf_capabilities = kvm.feature(msr::PERF_CAPABILITIES).map_err(CaptureError::Access)?;
+    let offered = offered(pmu_capability, perf_capabilities, host)?;
     if !kvm.set_cpuid().map_err(CaptureError::Access)? {
         return Err(Unavailable::CpuidRefused.into());
     }

@@ -51,13 +51,15 @@ pub struct Machine<C: Cpu + ?Sized = dyn Cpu> {
     pub memory: Memory,
     /// The processor.
     pub cpu: Box<C>,
+    /// KVM, if it may take turns with the software CPU, which begins.
+    pub kvm: Option<kvm::Waiting>,
 }
 
 impl<C: Cpu + 'static> Machine<C> {
     /// The same, whatever its processor is.
     #[must_use]
     pub fn any(self) -> Machine {
-        Machine { memory: self.memory, cpu: self.cpu }
+        Machine { memory: self.memory, cpu: self.cpu, kvm: self.kvm }
     }
 }
 
@@ -80,6 +82,16 @@ pub fn open(kind: EngineKind, bytes: u64) -> Result<Machine, EngineError> {
         EngineKind::Kvm => kvm::KvmCpu::machine(bytes)?.any(),
         EngineKind::Soft => soft::SoftCpu::machine(bytes)?.any(),
     })
+}
+
+/// Makes a machine on which the software CPU begins, and `kvm` takes turns with it where that pays
+/// ([`crate::process::Process::suit_processor`]).
+///
+/// # Errors
+/// When the host does not give the memory.
+pub fn open_both(kvm: kvm::Waiting, bytes: u64) -> Result<Machine, EngineError> {
+    let memory = kvm::Waiting::memory(bytes)?;
+    Ok(Machine { memory, cpu: Box::new(soft::SoftCpu::new()?), kvm: Some(kvm) })
 }
 
 /// When to come back even though the guest asks for nothing.
@@ -112,6 +124,9 @@ pub enum Exit {
     Interrupted,
     /// [`Interrupter::kick`] was called, between two instructions (or inside one that repeats).
     Kicked,
+    /// The instruction at rip gives another result on other processors, one of which is to execute it
+    /// ([`Cpu::leave_differing`]).
+    Differing,
     /// The software CPU has no semantics for the instruction at rip.
     NoSemantics {
         /// Its bytes; those after `len` are zero.
@@ -201,8 +216,13 @@ pub trait Cpu {
     fn take_written(&mut self) -> Option<Vec<Phys>> {
         None
     }
+    /// From now on the software CPU does not execute what differs between processors, but comes back with
+    /// [`Exit::Differing`]; or it does.
+    fn leave_differing(&mut self, _leave: bool) {}
     /// A handle by which another thread, or a signal handler, makes [`Cpu::run`] come back.
     fn interrupter(&self) -> Interrupter;
+    /// From now on that handle does, which another processor had before.
+    fn set_interrupter(&mut self, interrupter: Interrupter);
 }
 
 /// Branch records are armed and captured through the registers of any engine.

@@ -94,7 +94,7 @@ impl SoftCpu {
     pub fn machine(bytes: u64) -> Result<Machine<SoftCpu>, EngineError> {
         let memory = Memory::new(bytes)?;
         let cpu = Box::new(SoftCpu::new()?);
-        Ok(Machine { memory, cpu })
+        Ok(Machine { memory, cpu, kvm: None })
     }
 
     /// Forgets what is no longer true of the memory.
@@ -114,8 +114,7 @@ impl SoftCpu {
             cpu.invalidate_page(page.page);
             cpu.written(page.frame, PAGE);
         }
-        // Nothing is derived from a page table that is no longer in use.
-        memory.frames_mut().end_quarantine();
+        memory.reuse_tables();
     }
 
     /// Runs until the bound or a stop, looking at the interrupter now and then.
@@ -171,6 +170,7 @@ impl SoftCpu {
                 Exit::Exception(exception)
             }
             Stop::NoSemantics { bytes, .. } => no_semantics(bytes.as_slice()),
+            Stop::Differing => Exit::Differing,
         }
     }
 
@@ -313,7 +313,15 @@ impl Cpu for SoftCpu {
         Some(self.interpreter.cpu_mut().take_written())
     }
 
+    fn leave_differing(&mut self, leave: bool) {
+        self.interpreter.cpu_mut().leave_differing(leave);
+    }
+
     fn interrupter(&self) -> Interrupter {
         self.interrupter.clone()
+    }
+
+    fn set_interrupter(&mut self, interrupter: Interrupter) {
+        self.interrupter = interrupter;
     }
 }

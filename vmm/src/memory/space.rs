@@ -380,20 +380,24 @@ impl AddressSpace {
     }
 
     /// Rights as a page table has them: it cannot refuse reading alone, and a private page whose frame has other owners
-    /// is not written. A page that may be both written and executed may have turns.
+    /// is not written. A page that may be both written and executed may have turns; where it has none, and where what is
+    /// executed may be written elsewhere, processors that take turns are told.
     pub(super) fn entry_rights(
         &self,
-        memory: &Memory,
+        memory: &mut Memory,
         page: Virt,
         frame: Phys,
         rights: Rights,
     ) -> Option<paging::Rights> {
-        let shared = || self.mappings.find(page).is_some_and(|(_, mapping)| mapping.backing.is_shared());
-        let write = rights.write && (memory.frames().owners(frame) == 1 || shared());
+        let is = |what: fn(&Mapping) -> bool| self.mappings.find(page).is_some_and(|(_, it)| what(it));
+        let write =
+            rights.write && (memory.frames().owners(frame) == 1 || is(|mapping| mapping.backing.is_shared()));
         let entry = paging::Rights { write, execute: rights.execute };
-        let has_both = rights.write && rights.execute;
-        let has_turns = has_both && self.mappings.find(page).is_some_and(|(_, mapping)| mapping.has_turns());
+        let has_turns = rights.write && rights.execute && is(Mapping::has_turns);
         let entry = if has_turns { self.turns.allowed(page, entry) } else { entry };
+        if entry.execute && (entry.write || is(|mapping| mapping.backing.object().is_some())) {
+            memory.code_changes_unseen();
+        }
         allows(rights, Access::Read).then_some(entry)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! What it has of the host stays behind meanwhile: its gate, the kernel with its open files, the processor's counts.
 
+use super::choice::Choice;
 use super::preempt::Pace;
 use super::{Checkpoint, Process, ProcessError};
 use crate::engine::soft::SoftCpu;
@@ -16,21 +17,30 @@ pub(crate) struct Outside {
     gate: Box<dyn Gate>,
     kernel: Kernel,
     pace: Pace,
+    choice: Option<Choice>,
     records: Option<Armed>,
     kind: EngineKind,
 }
 
 impl Process {
     /// Leaves the host behind, and takes inputs from `gate`. A checkpoint is to be restored before the next step.
-    pub(crate) fn leave(&mut self, gate: Box<dyn Gate>) -> Outside {
+    ///
+    /// # Errors
+    /// When a processor does not give or take the state.
+    pub(crate) fn leave(&mut self, gate: Box<dyn Gate>) -> Result<Outside, ProcessError> {
+        // Of two that take turns, the one that goes back over a long way sooner.
+        if self.machine.cpu.kind() != self.engine_kind() {
+            self.exchange()?;
+        }
         let kernel = self.kernel.detached();
-        Outside {
+        Ok(Outside {
             gate: std::mem::replace(&mut self.gate, gate),
             kernel: std::mem::replace(&mut self.kernel, kernel),
             pace: std::mem::take(&mut self.pace),
+            choice: self.choice.take(),
             records: self.records.take(),
             kind: self.machine.cpu.kind(),
-        }
+        })
     }
 
     /// Comes back to the present, which `now` was taken of.
@@ -49,9 +59,9 @@ impl Process {
         }
         // Where another processor ran, this one has not been told of what changed.
         self.machine.memory.invalidate_all();
+        (self.pace, self.choice, self.records) = (outside.pace, outside.choice, outside.records);
         self.restore(now)?;
         (self.gate, self.kernel) = (outside.gate, outside.kernel);
-        (self.pace, self.records) = (outside.pace, outside.records);
         Ok(())
     }
 
@@ -62,7 +72,7 @@ impl Process {
         if self.pace.spare.is_none() {
             let cpu: Box<dyn Cpu> = Box::new(SoftCpu::new()?);
             self.pace.spare = Some(std::mem::replace(&mut self.machine.cpu, cpu));
-            self.machine.memory.invalidate_all();
+            self.machine.memory.exchange_processor();
         } else if self.machine.cpu.kind() == EngineKind::Kvm {
             self.exchange()?;
         }

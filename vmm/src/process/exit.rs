@@ -104,6 +104,8 @@ pub fn decide(exit: Exit, rip: Virt, rewritten: bool) -> Action {
         Exit::Interrupted => Action::Stop(Step::Interrupted),
         // A kick at a time when nothing is due.
         Exit::Kicked => Action::Stop(Step::Running),
+        // The other processor goes on.
+        Exit::Differing => Action::Stop(Step::Running),
         Exit::NoSemantics { bytes, len } => Action::NoSemantics { bytes, len },
     }
 }

@@ -10,6 +10,7 @@
 //! loaded.
 
 pub mod checkpoint;
+mod choice;
 mod digests;
 mod excursion;
 pub mod exit;
@@ -18,6 +19,7 @@ mod kicker;
 pub mod machine_reads;
 mod oom;
 mod preempt;
+mod processors;
 mod schedule;
 mod selectors;
 pub(crate) mod stored;
@@ -42,9 +44,9 @@ use crate::ram::Virt;
 pub use crate::signal::Death;
 use crate::signal::Raised;
 pub use checkpoint::Checkpoint;
+use choice::Choice;
 use exit::{Action, decide, vector};
 use lbr::Armed;
-use lbr::crumb::Counts;
 use machine_reads::{LONGEST, Needs, Read};
 use preempt::Pace;
 use std::cell::Cell;
@@ -89,6 +91,8 @@ pub struct Process {
     emptied: u64,
     /// When tasks are preempted.
     pace: Pace,
+    /// Which processor runs, where two take turns.
+    choice: Option<Choice>,
     /// How many events had begun at the last that was served, and what had retired then.
     events: u64,
     retired_at_event: u64,
@@ -128,6 +132,7 @@ impl Process {
         streams: Streams,
     ) -> Result<Process, ProcessError> {
         machine.cpu.require(launch.cpu)?;
+        let choice = machine.kvm.take().map(Choice::new);
         let clock = time_of_guest();
         let program = Program {
             path: &launch.path,
@@ -167,6 +172,7 @@ impl Process {
             copy_faults: 0,
             emptied: 0,
             pace: Pace::default(),
+            choice,
             events: 0,
             retired_at_event,
             counts_late: false,
@@ -254,7 +260,7 @@ impl Process {
     /// Tells the gate of an exit.
     fn tell(&mut self, action: &Action) {
         let regs = self.machine.cpu.regs();
-        let counts = if self.pace.lent { Counts::default() } else { self.machine.cpu.counts() };
+        let counts = self.counts();
         self.pace.counted = counts.conditional_branches;
         if let Some(exit) = action.crumb(regs) {
             let resident = Cell::new(None);

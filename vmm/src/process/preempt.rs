@@ -9,15 +9,14 @@
 //! `add rax, rbx`; the journal gets the registers and the digest. At replay the software CPU runs the segment, stops each
 //! time it comes to that `add`, and compares.
 
+use super::choice::Choice;
 use super::kicker::Kicker;
 use super::{Process, ProcessError, Step};
-use crate::engine::soft::SoftCpu;
 use crate::engine::{Cpu, EngineKind, Exit, Until};
 use crate::gate::{Event, GateError, Preemption, Time};
 use crate::linux::Tasks;
 use crate::memory::PageDigests;
 use crate::position::{Offset, Target, comparable};
-use x86::state::State;
 
 /// Nanoseconds of a slice that one instruction of the software CPU stands for.
 const PER_INSTRUCTION: u64 = 2;
@@ -96,15 +95,23 @@ impl Process {
     pub(super) fn run(&mut self, until: Until) -> Result<Step, ProcessError> {
         let begins = std::mem::take(&mut self.pace.segment_begins);
         match self.gate.preemption()? {
-            Some(preemption) => self.run_to(&preemption, until),
+            Some(preemption) => {
+                self.leave_differing(false);
+                self.run_to(&preemption, until)
+            }
             None if self.gate.replaying() => {
-                self.come_back()?;
+                self.come_back(begins)?;
+                self.leave_differing(true);
                 self.run_and_look(until, None)
             }
             None => {
                 if begins {
                     self.suit_slice()?;
                 }
+                if !self.pace.lent {
+                    self.suit_processor(begins)?;
+                }
+                self.leave_differing(true);
                 self.run_and_preempt(until)
             }
         }
@@ -124,9 +131,7 @@ impl Process {
         // Nobody counts what the other one retires.
         self.machine.cpu.stop_counting();
         self.counts_late = true;
-        let left = self.pace.slice_left(self.retired());
-        self.exchange()?;
-        self.pace.set_slice_left(self.retired(), left);
+        self.exchange_within_slice()?;
         self.pace.lent = short;
         Ok(())
     }
@@ -144,7 +149,7 @@ impl Process {
             if let Some(looked) = self.look_bound(until) {
                 return self.run_bounded(looked);
             }
-            return match self.machine.run(until)? {
+            return match self.execute(until)? {
                 Exit::Budget if until == Until::Retired(bound) => {
                     let retired = self.retired() - self.retired_at_event;
                     self.preempted(Offset::Retired(retired))
@@ -168,7 +173,7 @@ impl Process {
         {
             self.arm(kick);
         }
-        match self.machine.run(until)? {
+        match self.execute(until)? {
             Exit::Kicked => self.kicked(due.unwrap_or(u64::MAX)),
             exit => self.serve_exit(exit),
         }
@@ -180,10 +185,12 @@ impl Process {
         self.pace.look = time;
     }
 
-    /// The retired count at which the caller wants to look, if that is before the bound.
+    /// The retired count at which the caller wants to look, or another processor may go on, if that is before the bound.
     fn look_bound(&self, until: Until) -> Option<u64> {
-        let left = self.pace.look?.saturating_sub(Time::now().monotonic).max(SOONEST);
-        let count = self.retired() + left / PER_INSTRUCTION;
+        let until_look = |at: u64| at.saturating_sub(Time::now().monotonic).max(SOONEST) / PER_INSTRUCTION;
+        let patience = self.choice.as_ref().filter(|_| !self.pace.exactly && !self.pace.lent);
+        let left = self.pace.look.map(until_look).into_iter().chain(patience.map(Choice::patience)).min()?;
+        let count = self.retired().saturating_add(left);
         match until {
             Until::Exit => Some(count),
             Until::Retired(bound) if count < bound => Some(count),
@@ -193,7 +200,7 @@ impl Process {
 
     /// Runs to an exit, or to this count, where nothing happens.
     fn run_bounded(&mut self, count: u64) -> Result<Step, ProcessError> {
-        match self.machine.run(Until::Retired(count))? {
+        match self.execute(Until::Retired(count))? {
             Exit::Budget => Ok(Step::Running),
             Exit::Kicked => self.kicked(u64::MAX),
             exit => self.serve_exit(exit),
@@ -316,7 +323,7 @@ impl Process {
             Until::At(_) | Until::AtOrRetired(..) => Some(until),
             _ => None,
         };
-        match self.machine.run(earlier.unwrap_or(Until::Retired(bound)))? {
+        match self.execute(earlier.unwrap_or(Until::Retired(bound)))? {
             Exit::Budget if earlier.is_none() => self.preempted(Offset::Retired(count)),
             exit => self.serve_exit(exit),
         }
@@ -355,7 +362,7 @@ impl Process {
                 (Until::Exit | Until::Retired(_), _) => Until::AtOrRetired(target.regs.rip, bound),
                 (other, _) => other,
             };
-            match self.machine.run(stop)? {
+            match self.execute(stop)? {
                 Exit::Budget if matches!(stop, Until::Retired(_) | Until::AtOrRetired(..)) => {
                     if matches!(until, Until::Retired(count) if self.retired() >= count) {
                         return self.serve_exit(Exit::Budget);
@@ -414,58 +421,5 @@ impl Process {
             expected: format!("one at {:#x}", target.regs.rip),
             found: format!("{} instructions without its state", self.retired() - self.retired_at_event),
         }
-    }
-
-    /// Has the software CPU run from here on, where instructions are to be counted; or the processor that was asked for.
-    ///
-    /// # Errors
-    /// When a processor does not give or take the state.
-    pub(crate) fn count_exactly(&mut self, exactly: bool) -> Result<(), ProcessError> {
-        self.pace.exactly = exactly;
-        if exactly && self.machine.cpu.kind() == EngineKind::Kvm { self.exchange() } else { Ok(()) }
-    }
-
-    /// Whether the software CPU runs whichever was asked for.
-    pub(crate) fn is_counting_exactly(&self) -> bool {
-        self.pace.exactly
-    }
-
-    /// Goes on, on the processor that was asked for, where the other one has found a preemption.
-    fn come_back(&mut self) -> Result<(), ProcessError> {
-        match &self.pace.spare {
-            Some(spare) if spare.kind() == EngineKind::Kvm && !self.pace.exactly => self.exchange(),
-            _ => Ok(()),
-        }
-    }
-
-    /// Goes on, on the other processor, from the same state in the same memory.
-    pub(super) fn exchange(&mut self) -> Result<(), ProcessError> {
-        let mut next = match self.pace.spare.take() {
-            Some(next) => next,
-            None => Box::new(SoftCpu::new()?),
-        };
-        let state = State { regs: *self.machine.cpu.regs(), fpu: self.machine.cpu.fpu()? };
-        next.set_regs(&state.regs)?;
-        next.set_fpu(&state.fpu)?;
-        next.set_page_table(self.space().root());
-        self.machine.memory.invalidate_all();
-        let ran = self.position().retired;
-        self.pace.spare = Some(std::mem::replace(&mut self.machine.cpu, next));
-        self.retired_at_event = self.retired().saturating_sub(ran);
-        self.note_counts(ran == 0);
-        Ok(())
-    }
-
-    /// Another processor runs from here on, where a segment begins or inside of one.
-    pub(super) fn note_counts(&mut self, begins: bool) {
-        self.pace.counted = self.machine.cpu.counts().conditional_branches;
-        self.pace.counted_at_event = self.pace.counted.filter(|_| begins);
-    }
-
-    /// Which kind of processor was asked for: the one that runs now may be another one for a while.
-    #[must_use]
-    pub fn engine_kind(&self) -> EngineKind {
-        let spare = self.pace.spare.as_ref().map(|spare| spare.kind());
-        if spare == Some(EngineKind::Kvm) { EngineKind::Kvm } else { self.machine.cpu.kind() }
     }
 }

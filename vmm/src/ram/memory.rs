@@ -1,10 +1,8 @@
 //! The guest's memory as a whole, and what processors have yet to forget of it.
 
+use super::stale::{Stale, Stales};
 use super::{Contents, Frames, NoMemory, OutOfFrames, PAGE, Phys, Ram, StalePage};
 use std::collections::BTreeMap;
-
-/// So many stale pages are told one by one; more are told as "all".
-const MOST_STALE: usize = 1 << 16;
 
 /// Guest memory: the bytes, who owns which frame, and the translations that are no longer true.
 ///
@@ -15,7 +13,7 @@ pub struct Memory {
     frames: Frames,
     /// The entry that every top-level page table has at index 511, zero for none: a processor's own pages.
     engine_entry: u64,
-    stale: Stale,
+    stale: Stales,
     /// The frames of shared objects, by object and page.
     objects: BTreeMap<(u64, u64), Phys>,
     /// What their pages hold that have no frame.
@@ -24,19 +22,9 @@ pub struct Memory {
     copied: u64,
 }
 
-/// What is no longer true of translations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stale {
-    /// These pages.
-    pub pages: Vec<StalePage>,
-    /// And all others.
-    pub all: bool,
-    /// Frames that hold something else than before, without a translation that is no longer true: for processors that keep
-    /// what they derived from a frame's bytes.
-    pub rewritten: Vec<Phys>,
-    /// And all other frames.
-    pub all_rewritten: bool,
-}
+/// So many former page tables wait before the processors are made to forget them. For KVM the memory slot is made anew, which costs
+/// all shadow pages (about 0.1 ms, and as much again for each hundred pages in use).
+pub const MOST_QUARANTINED: usize = 8192;
 
 impl Memory {
     /// `bytes` of memory. Frame zero stays unused, so that no page table is ever at physical address zero.
@@ -50,7 +38,7 @@ impl Memory {
             ram,
             frames: Frames::new(PAGE, bytes),
             engine_entry: 0,
-            stale: Stale::default(),
+            stale: Stales::default(),
             objects: BTreeMap::new(),
             contents: Contents::default(),
             copied: 0,
@@ -102,7 +90,7 @@ impl Memory {
         self.ram.populate(frame + PAGE);
         if used {
             self.ram.frame_mut(frame).fill(0);
-            self.rewritten(frame);
+            self.stale.rewritten(frame);
         }
         Ok(frame)
     }
@@ -116,7 +104,7 @@ impl Memory {
         self.ram.populate(copy + PAGE);
         self.ram.copy_frame(from, copy);
         if used {
-            self.rewritten(copy);
+            self.stale.rewritten(copy);
         }
         Ok(copy)
     }
@@ -124,15 +112,7 @@ impl Memory {
     /// Gives the frame `to` the bytes of `from`.
     pub fn overwrite(&mut self, from: Phys, to: Phys) {
         self.ram.copy_frame(from, to);
-        self.rewritten(to);
-    }
-
-    fn rewritten(&mut self, frame: Phys) {
-        if self.stale.rewritten.len() >= MOST_STALE {
-            self.stale.rewritten.clear();
-            self.stale.all_rewritten = true;
-        }
-        self.stale.rewritten.push(frame);
+        self.stale.rewritten(to);
     }
 
     /// A frame of zeros for a page table: one that was never used.
@@ -166,21 +146,40 @@ impl Memory {
 
     /// Says that translations are no longer true, or that code has changed.
     pub fn invalidate(&mut self, stale: impl IntoIterator<Item = StalePage>) {
-        self.stale.pages.extend(stale);
-        if self.stale.pages.len() > MOST_STALE {
-            self.stale.pages.clear();
-            self.stale.all = true;
-        }
+        self.stale.pages(stale);
     }
 
     /// Says that no translation is to be relied on.
     pub fn invalidate_all(&mut self) {
-        self.stale = Stale { all: true, all_rewritten: true, ..Stale::default() };
+        self.stale.everything();
     }
 
-    /// What a processor has to forget before it runs.
+    /// What the processor that runs has to forget before it does.
     pub fn take_stale(&mut self) -> Stale {
-        std::mem::take(&mut self.stale)
+        self.stale.take()
+    }
+
+    /// Another processor runs against this memory from here on: the one that did before the last exchange, which hears
+    /// what it has missed, or a new one.
+    pub fn exchange_processor(&mut self) {
+        self.stale.exchange();
+    }
+
+    /// Says that a frame can be written by a translation and executed by another, or by the same: a processor that was away
+    /// does not hear of what the other one has written there.
+    pub fn code_changes_unseen(&mut self) {
+        self.stale.code_changes_unseen();
+    }
+
+    /// Has former page tables used again, for a processor that derives nothing from them; another one that takes turns with
+    /// it is told, if it is worth while.
+    pub fn reuse_tables(&mut self) {
+        if !self.stale.has_two() {
+            self.frames.end_quarantine();
+        } else if self.frames.quarantined() > MOST_QUARANTINED {
+            self.frames.end_quarantine();
+            self.stale.tables_are_used_again();
+        }
     }
 
     /// What the pages of shared objects hold that have no frame.
@@ -263,14 +262,5 @@ mod tests {
         let copy = memory.unshare(frame).unwrap();
         assert_ne!(copy, frame);
         assert_eq!((memory.ram().frame(copy)[5], memory.frames().owners(frame)), (7, 1));
-    }
-
-    #[test]
-    fn many_stale_pages_become_all() {
-        let mut memory = Memory::new(PAGE).unwrap();
-        memory.invalidate((0..).take(MOST_STALE + 1).map(|n| StalePage { page: n * PAGE, frame: 0 }));
-        let stale = memory.take_stale();
-        assert!(stale.all && stale.pages.is_empty());
-        assert_eq!(memory.take_stale(), Stale::default());
     }
 }

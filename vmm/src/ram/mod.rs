@@ -12,11 +12,12 @@ mod frames;
 mod memory;
 mod objects;
 pub mod paging;
+mod stale;
 pub(crate) mod stored;
 
 pub use contents::{Contents, pieces};
 pub use frames::{Frames, OutOfFrames};
-pub use memory::Memory;
+pub use memory::{MOST_QUARANTINED, Memory};
 pub use objects::SavedObjects;
 
 use std::sync::Arc;

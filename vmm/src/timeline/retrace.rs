@@ -112,7 +112,7 @@ impl Retrace {
         let crash = Crash { death, events: process.position().event, digests: process.digests()? };
         let mut now = process.checkpoint()?;
         let tape = Rc::new(Tape::kept(Rc::clone(&self.kept), 0));
-        let outside = process.leave(Box::new(ReplayGate::new(Rc::clone(&tape), None)));
+        let outside = process.leave(Box::new(ReplayGate::new(Rc::clone(&tape), None)))?;
         let found = self.retrace_any(process, &crash, &tape);
         let back = process.come_back_to(outside, &mut now);
         process.release(now);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use vmm::cpu_model::Model;
+use vmm::engine::kvm::Waiting;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 use vmm::gate::{Event, Gate, GateError, Input, Preemption, Time};
 use vmm::launch::launch_here;
@@ -23,20 +24,47 @@ pub(crate) fn skipped(what: &str, why: &dyn Display) {
     let _ = writeln!(std::io::stderr(), "skipped: {what}, since {why}");
 }
 
-/// The engines that this host has.
-pub(crate) fn engines() -> Vec<EngineKind> {
+/// What runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Soft,
+    Kvm,
+    /// Both, which take turns much more often than pays.
+    Turns,
+}
+
+impl Engine {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Engine::Soft => "soft",
+            Engine::Kvm => "kvm",
+            Engine::Turns => "kvm and soft in turns",
+        }
+    }
+}
+
+/// After so many exits the processors take turns; it divides no common number of exits.
+const TURNS: u32 = 7;
+
+/// The engines that this host has, each alone.
+pub(crate) fn engines() -> Vec<Engine> {
     match engine::open(EngineKind::Kvm, MEMORY) {
-        Ok(_) => vec![EngineKind::Soft, EngineKind::Kvm],
+        Ok(_) => vec![Engine::Soft, Engine::Kvm],
         Err(error @ EngineError::KvmUnavailable { .. }) => {
             skipped("engine kvm", &error);
-            vec![EngineKind::Soft]
+            vec![Engine::Soft]
         }
         Err(error) => panic!("{error}"),
     }
 }
 
-fn machine(kind: EngineKind) -> Machine {
-    engine::open(kind, MEMORY).expect("it was there before")
+fn machine(engine: Engine) -> Machine {
+    let machine = match engine {
+        Engine::Soft => engine::open(EngineKind::Soft, MEMORY),
+        Engine::Kvm => engine::open(EngineKind::Kvm, MEMORY),
+        Engine::Turns => Waiting::open().and_then(|waiting| engine::open_both(waiting.every(TURNS), MEMORY)),
+    };
+    machine.expect("it was there before")
 }
 
 /// The process id of every program.
@@ -207,7 +235,7 @@ impl Run {
     }
 
     /// Records it.
-    pub(crate) fn on(&self, kind: EngineKind) -> Ran {
+    pub(crate) fn on(&self, kind: Engine) -> Ran {
         let mut stdin = tempfile::tempfile().expect("a file");
         stdin.write_all(&self.stdin).and_then(|()| stdin.rewind()).expect("a file");
         let mut stdout = tempfile::tempfile().expect("a file");
@@ -221,7 +249,7 @@ impl Run {
     }
 
     /// Starts it, with nothing to read, for whoever steps it.
-    pub(crate) fn start(&self, kind: EngineKind) -> Process {
+    pub(crate) fn start(&self, kind: Engine) -> Process {
         let file = || tempfile::tempfile().expect("a file").into();
         let gate = MemoryGate { shared: Rc::default(), next: None };
         let streams = Streams::Given([file(), file(), file()]);
@@ -244,7 +272,7 @@ impl Run {
 
 impl Ran {
     /// Replays it, and checks every event, the output and the memory at the end.
-    pub(crate) fn replay_on(&self, kind: EngineKind) {
+    pub(crate) fn replay_on(&self, kind: Engine) {
         let events = self.shared.borrow().journal.clone();
         let count = events.len();
         let shared = Rc::new(RefCell::new(Shared { journal: events, output: Vec::new() }));
@@ -264,7 +292,7 @@ impl Ran {
 }
 
 fn run(
-    kind: EngineKind,
+    kind: Engine,
     launch: Launch,
     streams: Streams,
     shared: Rc<RefCell<Shared>>,

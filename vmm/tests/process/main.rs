@@ -23,7 +23,7 @@ mod vectors;
 mod version;
 mod x87;
 
-use harness::{Run, each_libc, engines};
+use harness::{Engine, Run, each_libc, engines};
 use vmm::process::Step;
 
 /// What a program printed.
@@ -31,13 +31,17 @@ fn prints(ran: &harness::Ran) -> String {
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
-/// Runs a program on each engine, checks it, and replays each recording on every engine.
+/// Runs a program on each engine, checks it, and replays each recording on every engine; and on both in turns, where there
+/// are two.
 fn each_engine(run: &Run, check: impl Fn(&harness::Ran)) {
-    for kind in engines() {
-        let ran = run.on(kind);
+    let engines = engines();
+    let turns = (engines.len() > 1).then_some(Engine::Turns);
+    for engine in engines.iter().copied().chain(turns) {
+        let ran = run.on(engine);
         check(&ran);
-        for other in engines() {
-            ran.replay_on(other);
+        engines.iter().for_each(|other| ran.replay_on(*other));
+        if engine != Engine::Soft {
+            turns.into_iter().for_each(|both| ran.replay_on(both));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Memory in unusual ways, as on Linux: written whatever its rights are, larger than what there is, unmapped in parts.
 
 use crate::alarms::as_natively;
+use crate::harness::Engine;
 use crate::harness::{Run, each_libc};
 use crate::prints;
 use crate::sharing::passes;
-use vmm::engine::EngineKind;
 
 #[test]
 fn private_memory_is_written_whatever_its_rights_are() {
@@ -143,8 +143,8 @@ fn who_makes_a_thread_goes_on_first() {
             return 0;
         }"#;
     each_libc("maker", source, &["-pthread"], |program| {
-        let ran = Run::new(program, &[]).on(EngineKind::Soft);
+        let ran = Run::new(program, &[]).on(Engine::Soft);
         assert_eq!(prints(&ran), "maker\n");
-        ran.replay_on(EngineKind::Soft);
+        ran.replay_on(Engine::Soft);
     });
 }

@@ -1,12 +1,13 @@
 //! The walk of the stack against the calls and returns that were executed: at every instruction of a program, on the
 //! software CPU.
 
+use crate::harness::Engine;
 use crate::harness::{Run, each_libc, skipped};
 use iced_x86::{Decoder, DecoderOptions};
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
-use vmm::engine::{EngineKind, Until};
+use vmm::engine::Until;
 use vmm::process::{Process, Step};
 use vmm::stack::{Place, Walker};
 use x86::state::Regs;
@@ -101,7 +102,7 @@ fn check(name: &str, flags: &[&str], allowed: usize) {
 
 /// Of a thousand stacks, `allowed` may be incomplete.
 fn check_program(run: &Run, allowed: usize) {
-    let mut process = run.start(EngineKind::Soft);
+    let mut process = run.start(Engine::Soft);
     let mut walker = Walker::new(&fs::read(&run.program).expect("the program")).expect("a program");
     let (compared, mut incomplete) = compare(&mut process, &mut walker);
     let times = incomplete.len();

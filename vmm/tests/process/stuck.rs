@@ -55,6 +55,8 @@ impl Cpu for Stuck {
     fn write_msrs(&mut self, entries: &[(u32, u64)]) -> Result<usize, EngineError> {
         self.inner.write_msrs(entries)
     }
+    fn set_interrupter(&mut self, _interrupter: Interrupter) {}
+
     fn interrupter(&self) -> Interrupter {
         self.inner.interrupter()
     }
@@ -94,7 +96,8 @@ fn an_engine_that_faults_for_ever_is_given_up() {
     // The program is a system call in a loop; the engine sticks at the jump behind the first.
     let memory = Memory::new(64 << 20).expect("memory");
     let cpu = Box::new(Stuck { inner: SoftCpu::new().expect("a processor"), at: 0x40_0102 });
-    let mut process = Process::start(Machine { memory, cpu }, Box::new(Nothing), &launch).expect("it starts");
+    let mut process =
+        Process::start(Machine { memory, cpu, kvm: None }, Box::new(Nothing), &launch).expect("it starts");
     let error = (0..1000).find_map(|_| match process.step() {
         Ok(Step::Running) => None,
         Ok(other) => panic!("{other:?}"),

@@ -1,10 +1,10 @@
 //! AVX and AVX2 programs: what they compute, what a signal's handler leaves of it, and the extended state as a program
 //! reads and writes it; on each CPU model that the host can show.
 
+use crate::harness::Engine;
 use crate::harness::{self, Run, each_libc, engines, skipped};
 use crate::{each_engine, prints};
 use vmm::cpu_model::Model;
-use vmm::engine::EngineKind;
 use vmm::process::Step;
 
 /// Whether this host runs AVX2 programs.
@@ -144,7 +144,7 @@ fn the_image_of_bad_memory_or_of_another_processor_is_a_fault() {
     for operand in ["xsave 8(%0)", "xor %%ebx, %%ebx; xsave (%%rbx)", "xrstor (%0)"] {
         each_libc("bad", &source(operand), &[], |program| {
             let run = Run { cpu: Model::V3, ..Run::new(program, &[]) };
-            for kind in engines().into_iter().filter(|kind| *kind == EngineKind::Soft || has_avx2()) {
+            for kind in engines().into_iter().filter(|kind| *kind == Engine::Soft || has_avx2()) {
                 let ran: harness::Ran = run.on(kind);
                 let Step::Killed(death) = ran.end else { panic!("{operand}: {:?}", ran.end) };
                 assert_eq!(death.signal, libc::SIGSEGV, "{operand} on {}", kind.name());

@@ -17,12 +17,13 @@ mod records;
 mod setup;
 
 pub use records::Refused;
+pub use setup::Waiting;
 
 use super::{
     Counters, Cpu, EngineError, EngineKind, Exit, Interrupter, Machine, Phys, Until, flags::user_rflags,
 };
 use crate::cpu_model::Model;
-use crate::ram::{Memory, PAGE, Second};
+use crate::ram::{MOST_QUARANTINED, Memory, PAGE, Second};
 use kvm_bindings::{Msrs, kvm_msr_entry, kvm_sregs, kvm_xsave};
 use kvm_ioctls::{VcpuFd, VmFd};
 use lbr::crumb::Counts;
@@ -73,7 +74,7 @@ impl KvmCpu {
     pub fn machine(bytes: u64) -> Result<Machine<KvmCpu>, EngineError> {
         let mut memory = Memory::new(bytes.max(layout::END))?;
         let cpu = Box::new(setup::vcpu(&mut memory)?);
-        Ok(Machine { memory, cpu })
+        Ok(Machine { memory, cpu, kvm: None })
     }
 
     /// The same, with the processor recording the branches that `filter` lets through; or not recording them, and why. They
@@ -87,7 +88,7 @@ impl KvmCpu {
     ) -> Result<(Machine<KvmCpu>, Result<Armed, Refused>), EngineError> {
         let mut memory = Memory::new(bytes.max(layout::END))?;
         let (cpu, armed) = setup::recording(&mut memory, filter)?;
-        Ok((Machine { memory, cpu: Box::new(cpu) }, armed))
+        Ok((Machine { memory, cpu: Box::new(cpu), kvm: None }, armed))
     }
 
     /// What the processor counts of the guest, or why nothing.
@@ -127,7 +128,7 @@ impl KvmCpu {
         for run in frames.chunk_by(|a, b| a + PAGE == *b) {
             memory.ram_mut().drop_second(run[0], run.len() as u64 * PAGE).map_err(refused)?;
         }
-        if memory.frames().quarantined() > MOST_QUARANTINED {
+        if stale.tables || memory.frames().quarantined() > MOST_QUARANTINED {
             // A slot that is made anew has no shadow of any table.
             setup::set_slot(&self.vm, &self.slot, 0, 0)?;
             setup::set_slot(&self.vm, &self.slot, self.size, 0)?;
@@ -136,10 +137,6 @@ impl KvmCpu {
         Ok(())
     }
 }
-
-/// So many former page tables wait before the slot is made anew, which costs all shadow pages (about 0.1 ms, and as much again for
-/// each hundred pages in use).
-const MOST_QUARANTINED: usize = 8192;
 
 impl Cpu for KvmCpu {
     fn kind(&self) -> EngineKind {
@@ -247,6 +244,10 @@ impl Cpu for KvmCpu {
 
     fn interrupter(&self) -> Interrupter {
         self.interrupter.clone()
+    }
+
+    fn set_interrupter(&mut self, interrupter: Interrupter) {
+        self.interrupter = interrupter;
     }
 }
 

@@ -8,7 +8,7 @@ use crate::engine::{Cpu, EngineError};
 use crate::host;
 use kvm_bindings::{KVM_CAP_PMU_CAPABILITY, KVM_MAX_CPUID_ENTRIES, Msrs};
 use kvm_ioctls::Kvm;
-use lbr::{Armed, CaptureError, Filter, MsrAccess, capture};
+use lbr::{Armed, CaptureError, Filter, MsrAccess, capture, msr};
 
 /// Why a vCPU does not record its branches.
 pub type Refused = CaptureError<EngineError>;
@@ -32,6 +32,24 @@ pub(super) fn arm(device: &Kvm, engine: &mut KvmCpu, filter: Filter) -> Result<A
     armed
 }
 
+/// Whether KVM offers branch records to virtual CPUs, as far as its device tells.
+pub(super) fn offered(device: &Kvm) -> Result<(), Refused> {
+    let perf_capabilities = feature(device, msr::PERF_CAPABILITIES).map_err(CaptureError::Access)?;
+    Ok(capture::kvm::offered(pmu_capability(device), perf_capabilities, &host::host()).map(drop)?)
+}
+
+fn pmu_capability(device: &Kvm) -> u32 {
+    let answer = device.check_extension_raw(KVM_CAP_PMU_CAPABILITY.into());
+    // Kernels that do not know it answer zero; so does an error.
+    u32::try_from(answer).unwrap_or(0)
+}
+
+fn feature(device: &Kvm, index: u32) -> Result<Option<u64>, EngineError> {
+    let mut msrs = Msrs::from_entries(&[msr_entry(index, 0)]).expect("one entry");
+    let done = device.get_msrs(&mut msrs).map_err(failed("KVM_GET_MSRS of the device"))?;
+    Ok(msrs.as_slice()[..done].first().map(|entry| entry.data))
+}
+
 impl MsrAccess for Sequence<'_> {
     type Error = EngineError;
 
@@ -46,15 +64,11 @@ impl MsrAccess for Sequence<'_> {
 
 impl capture::kvm::Kvm for Sequence<'_> {
     fn pmu_capability(&mut self) -> Result<u32, EngineError> {
-        let answer = self.device.check_extension_raw(KVM_CAP_PMU_CAPABILITY.into());
-        // Kernels that do not know it answer zero; so does an error.
-        Ok(u32::try_from(answer).unwrap_or(0))
+        Ok(pmu_capability(self.device))
     }
 
     fn feature(&mut self, index: u32) -> Result<Option<u64>, EngineError> {
-        let mut msrs = Msrs::from_entries(&[msr_entry(index, 0)]).expect("one entry");
-        let done = self.device.get_msrs(&mut msrs).map_err(failed("KVM_GET_MSRS of the device"))?;
-        Ok(msrs.as_slice()[..done].first().map(|entry| entry.data))
+        feature(self.device, index)
     }
 
     fn set_cpuid(&mut self) -> Result<bool, EngineError> {

@@ -39,8 +39,75 @@ fn open_device() -> Result<Kvm, EngineError> {
         .map_err(|error| EngineError::KvmUnavailable { device: device.into(), error })
 }
 
+/// KVM, of which nothing is used yet but the device: for a program that may never need more.
+pub struct Waiting {
+    device: Kvm,
+    every: Option<u32>,
+}
+
+impl Waiting {
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// When that cannot be.
+    pub fn open() -> Result<Waiting, EngineError> {
+        Ok(Waiting { device: open_device()?, every: None })
+    }
+
+    /// Takes turns with the software CPU after so many exits, whatever they cost: for tests.
+    #[must_use]
+    pub fn every(self, exits: u32) -> Waiting {
+        Waiting { every: Some(exits), ..self }
+    }
+
+    /// After how many exits it takes turns, if that does not go by cost.
+    pub(crate) fn takes_turns_every(&self) -> Option<u32> {
+        self.every
+    }
+
+    /// Whether this host's processor could record the branches of a guest.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn records_branches(&self) -> Result<(), Refused> {
+        records::offered(&self.device)
+    }
+
+    /// Whether this host's processor counts what a guest executes, as far as that is known without one.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        GuestCounters::start(&host::host()).is_ok()
+    }
+
+    /// Memory in which a vCPU finds its own pages free, whenever it is made.
+    ///
+    /// # Errors
+    /// When the host does not give it.
+    pub fn memory(bytes: u64) -> Result<Memory, EngineError> {
+        let mut memory = Memory::new(bytes.max(layout::END))?;
+        reserve(&mut memory);
+        Ok(memory)
+    }
+
+    /// Makes the vCPU, for memory of [`Waiting::memory`]. Its processor's counters are left alone.
+    ///
+    /// # Errors
+    /// When KVM refuses.
+    pub fn start(&self, memory: &mut Memory) -> Result<KvmCpu, EngineError> {
+        let mut cpu = unused(&self.device, memory)?;
+        cpu.landing = look_where_syscall_lands(&mut cpu, memory)?;
+        Ok(cpu)
+    }
+}
+
+/// Keeps the frames of the engine's own pages.
+fn reserve(memory: &mut Memory) {
+    memory.reserve(layout::END, layout::kernel_entry());
+}
+
 /// A vCPU that runs against `memory`, standing in ring 3.
 pub(super) fn vcpu(memory: &mut Memory) -> Result<KvmCpu, EngineError> {
+    reserve(memory);
     let mut cpu = unused(&open_device()?, memory)?;
     look_around(&mut cpu, memory)?;
     Ok(cpu)
@@ -52,6 +119,7 @@ pub(super) fn recording(
     filter: Filter,
 ) -> Result<(KvmCpu, Result<Armed, Refused>), EngineError> {
     let device = open_device()?;
+    reserve(memory);
     let mut cpu = unused(&device, memory)?;
     let armed = records::arm(&device, &mut cpu, filter);
     look_around(&mut cpu, memory)?;
@@ -63,10 +131,9 @@ pub(super) fn recording(
     Ok((cpu, cleared))
 }
 
-/// A vCPU that has not run yet.
+/// A vCPU that has not run yet, in memory that has the room for its own pages.
 fn unused(kvm: &Kvm, memory: &mut Memory) -> Result<KvmCpu, EngineError> {
     let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
-    memory.reserve(layout::END, layout::kernel_entry());
     layout::write(memory.ram_mut());
     let size = memory.ram().size();
     let slot = set_memory(&vm, memory)?;
