@@ -57,10 +57,18 @@ fn as_text(report: &Report) -> String {
             text.push_str(&format!("{:<16}   {follows}\n", ""));
         }
     }
-    text.push_str(&format!("\nengine           {}\n", report.engine().name()));
+    text.push_str(&format!("\nengine           {}\n", engines_text(report.engines())));
     text.push_str(&format!("branch records   {}\n", source_text(report.branch_records())));
     text.push_str(&format!("counts           {}\n", counts_text(report)));
     text
+}
+
+/// What is used unless an engine is asked for.
+fn engines_text(name: &str) -> &str {
+    match name {
+        "both" => "both: kvm and soft in turns, each task on the one that costs less",
+        alone => alone,
+    }
 }
 
 fn kvm_findings(kvm: &Kvm) -> Vec<Finding> {
@@ -242,6 +250,6 @@ fn as_json(report: &Report) -> Value {
             "paranoid": perf.paranoid,
         },
         "sandbox": { "seccomp": available(sandbox.calls), "landlock": available(sandbox.files) },
-        "use": { "engine": report.engine().name(), "branch_records": report.branch_records().name() },
+        "use": { "engine": report.engines(), "branch_records": report.branch_records().name() },
     })
 }

@@ -24,6 +24,7 @@ mod opened;
 mod outline;
 mod output;
 mod pack;
+mod profile;
 mod record;
 mod replay;
 mod rm;

@@ -106,6 +106,9 @@ pub(crate) struct Args {
     /// Write the summary of the end to FILE as well, as JSON: how it ended, what was recorded, what was not served
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Measure where the time goes, and say it at the end: in the guest, in exits by their kind, in the journal
+    #[arg(long)]
+    profile: bool,
     /// Run this command of the shell when a process of the program has left a core: $1 is the recording, and the environment has
     /// GRETEL_RECORDING, GRETEL_CORE, GRETEL_PID and GRETEL_SIGNAL; its output goes to stderr, and gretel waits for it at its end
     #[arg(long, value_name = "CMD")]
@@ -189,6 +192,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         store: store.clone(),
         signals: true,
         strict: args.strict,
+        profile: args.profile,
     };
     sandbox::enter();
     let recorded = vmm::record::record(&recording, machine, &launch, options, &mut died);

@@ -1,7 +1,7 @@
 //! What `gretel record` says at its end: on stderr for people, and as JSON for scripts.
 
 use crate::log::say;
-use crate::{ending, keeping, shell, units};
+use crate::{ending, keeping, profile, shell, units};
 use serde_json::{Value, json};
 use vmm::elfcore::signal_name;
 use vmm::journal::End;
@@ -55,6 +55,7 @@ impl<'a> Summary<'a> {
             units::size_of(frames.limit()),
             recorded.engine
         );
+        profile::say(recorded);
         if recorded.is_full {
             say!(
                 "gretel: the recording ends before the program, where its room on disk (--disk) was used up"
@@ -96,6 +97,7 @@ impl<'a> Summary<'a> {
             "killed_for_memory": killed.collect::<Vec<_>>(),
             "core": crashed.then(|| recording.core()),
             "unserved": unserved.collect::<Vec<_>>(),
+            "profile": profile::as_json(recorded),
         })
     }
 }

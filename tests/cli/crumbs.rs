@@ -193,7 +193,9 @@ fn a_killed_recorder_leaves_its_crumbs() {
         let found = numbers(&shown);
         assert!(found.len() >= 99 && found.windows(2).all(|pair| pair[1] == pair[0] + 1), "{found:?}");
         assert!(shown["torn"].as_u64().unwrap() <= 1 && shown["missing"] == 0);
-        for entry in shown["crumbs"].as_array().unwrap() {
+        // Behind a checkpoint of the near past the stack is copied, which is a page fault.
+        for entry in shown["crumbs"].as_array().unwrap().iter().filter(|entry| entry["exit"] != "page-fault")
+        {
             assert_eq!(entry["syscall_name"], "getppid", "{engine}: {entry}");
         }
         let replayed = place.gretel(&["replay", engine, "--engine", engine]);

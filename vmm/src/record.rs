@@ -1,5 +1,8 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
+mod room;
+mod times;
+
 use crate::checkpoints::Rate;
 use crate::checkpoints::keeper::{Flight, Journal, Keeper};
 use crate::contents::Store;
@@ -17,10 +20,13 @@ use crate::recording::{Recording, RecordingError};
 use crate::signal::Arrived;
 use crate::timeline::{LastBranches, Recent, RetraceError};
 use lbr::{Armed, Filter};
+use room::{CHECKPOINTS, Room};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use times::Stopwatch;
+pub use times::Times;
 use x86::state::Regs;
 
 /// Memory is digested no more often than costs this part of the run time.
@@ -53,6 +59,8 @@ pub struct Recorded {
     pub engine: &'static str,
     /// The program as it ended, with its memory.
     pub process: Process,
+    /// Where the time went besides the program ([`Process::profile`]), if that was asked.
+    pub times: Option<Times>,
     /// Its near past.
     recent: Recent,
 }
@@ -78,6 +86,8 @@ struct Shared {
     digests: Cell<u64>,
     /// The recording has ended behind so many events, and the program goes on without.
     full_at: Cell<Option<u64>>,
+    /// Where time goes, if that is measured.
+    times: Stopwatch,
 }
 
 impl Shared {
@@ -88,9 +98,14 @@ impl Shared {
 
     /// Journals a record of an event, and keeps it for the near past.
     fn put_event(&self, record: &Record) -> Result<(), GateError> {
-        self.put(record)?;
-        self.recent.borrow_mut().put(record);
-        Ok(())
+        self.times.of(
+            |times| &mut times.journal,
+            || {
+                self.put(record)?;
+                self.recent.borrow_mut().put(record);
+                Ok(())
+            },
+        )
     }
 
     /// Journals digests of all that the program is now.
@@ -112,11 +127,16 @@ impl Shared {
 
     /// Journals an input of an event, and keeps it for the near past.
     fn put_input(&self, input: &Input) -> Result<(), GateError> {
-        if !self.is_full() {
-            self.writer.put_input(input).map_err(|e| self.failed(e))?;
-        }
-        self.recent.borrow_mut().put_input(input);
-        Ok(())
+        self.times.of(
+            |times| &mut times.journal,
+            || {
+                if !self.is_full() {
+                    self.writer.put_input(input).map_err(|e| self.failed(e))?;
+                }
+                self.recent.borrow_mut().put_input(input);
+                Ok(())
+            },
+        )
     }
 
     /// Whether the recording has ended and the program goes on.
@@ -131,30 +151,6 @@ impl Shared {
         self.full_at.set(Some(self.events.get()));
         self.writer.finish().map_err(|e| self.failed(e))?;
         Ok(())
-    }
-}
-
-/// The room of a recording on disk.
-struct Room {
-    bytes: u64,
-    /// What the recording has besides its journal, the contents that this names, and checkpoints.
-    others: u64,
-}
-
-/// Checkpoints have one part in so many of that.
-const CHECKPOINTS: u64 = 4;
-
-impl Room {
-    fn new(bytes: u64, recording: &Recording, writer: &Writer) -> Room {
-        Room { bytes, others: recording.size().saturating_sub(writer.size()) }
-    }
-
-    /// Whether the recording has all of it. What waits to be written counts uncompressed.
-    fn is_used_up(&self, writer: &Writer, keeper: Option<&mut Keeper>, process: &mut Process) -> bool {
-        let without = self.others + writer.size();
-        let checkpoints = || keeper.map_or(0, |keeper| keeper.written(process));
-        // Asked only where it matters: the program waits for what is being written.
-        without >= self.bytes - self.bytes / CHECKPOINTS && without + checkpoints() >= self.bytes
     }
 }
 
@@ -244,6 +240,8 @@ pub struct Options {
     pub signals: bool,
     /// The recording ends at the first thing that is not served.
     pub strict: bool,
+    /// It is measured where time goes.
+    pub profile: bool,
 }
 
 /// Runs `launch` on `machine` to its end and records it.
@@ -258,8 +256,20 @@ pub fn record(
     options: Options,
     died: OnDeath<'_>,
 ) -> Result<Recorded, RecordError> {
-    let Options { crumbs, records, near_past, trace, checkpoints, flight, disk, store, signals, strict } =
-        options;
+    let start = Instant::now();
+    let Options {
+        crumbs,
+        records,
+        near_past,
+        trace,
+        checkpoints,
+        flight,
+        disk,
+        store,
+        signals,
+        strict,
+        profile,
+    } = options;
     let engine = if machine.kvm.is_some() { "both" } else { machine.cpu.kind().name() };
     raise_limit_of_files();
     let guarded = guarded(recording)?;
@@ -299,7 +309,8 @@ pub fn record(
     let recent = RefCell::new(Recent::new(near_past));
     let room = disk.map(|bytes| Room::new(bytes, recording, &writer));
     let (events, digests, full_at) = (Cell::new(0), Cell::new(0), Cell::new(None));
-    let shared = Rc::new(Shared { writer, recent, events, digests, full_at });
+    let times = Stopwatch::new(profile);
+    let shared = Rc::new(Shared { writer, recent, events, digests, full_at, times });
     let gate = RecordingGate {
         shared: Rc::clone(&shared),
         crumbs,
@@ -313,8 +324,12 @@ pub fn record(
     process.guard(guarded);
     trace.into_iter().for_each(|print| process.trace(print));
     records.into_iter().for_each(|records| process.empty_at_switches(records));
+    if profile {
+        process.measure();
+    }
+    shared.times.add(|times| &mut times.start, start.elapsed());
     let watch = Watch { window_of: flight.map(|_| recording), room, strict, died };
-    let driven = drive(&mut process, &shared, &mut keeper, watch);
+    let driven = shared.times.of(|times| &mut times.run, || drive(&mut process, &shared, &mut keeper, watch));
     if driven.is_err() {
         shared.writer.drop_unfinished();
     }
@@ -332,7 +347,8 @@ pub fn record(
     let recent = shared.recent.replace(Recent::new(false));
     let events = shared.full_at.get().unwrap_or_else(|| shared.events.get());
     let engine = process.ran_on();
-    Ok(Recorded { end, is_full, events, journal_bytes, engine, process, recent })
+    let times = shared.times.times();
+    Ok(Recorded { end, is_full, events, journal_bytes, engine, process, times, recent })
 }
 
 /// The recording's files, from which the program is kept; it may not begin with one of them.
@@ -377,7 +393,7 @@ fn drive(
     let mut told = false;
     loop {
         let events_before = shared.events.get();
-        let step = process.step()?;
+        let step = shared.times.of(|times| &mut times.steps, || process.step())?;
         shared.writer.mark_whole();
         if let Some(recording) = window_of.filter(|_| interrupt::take_window_request()) {
             keep_window(recording);

@@ -22,6 +22,7 @@ pub mod object;
 mod ordinary;
 mod reached;
 pub mod rewritten;
+mod search;
 mod sharing;
 pub mod sites;
 pub mod space;

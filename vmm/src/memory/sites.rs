@@ -5,7 +5,7 @@
 //! name. What no table covers may be data: assembly keeps constants among its functions, as libcrypto does with the
 //! 150 KB of multiples of P-256's base point, and about every 64 KB of random bytes hold a machine read at an
 //! instruction's boundary. There an instruction is rewritten only among others of the kind that programs consist of
-//! ([`is_among_code`]), for a constant that was changed is a wrong result that nobody is told of.
+//! ([`super::search`]), for a constant that was changed is a wrong result that nobody is told of.
 //!
 //! FNSTENV, FNSAVE and FXSAVE, which store the address of the last x87 instruction, are rewritten with them, and what some
 //! hosts run and others refuse, and what tells of descriptor tables. FNSTENV and FNSAVE have opcodes of one byte, one of 1400
@@ -16,11 +16,10 @@
 //!
 //! Code that the guest writes to a page that is executable already is found when it is executed ([`super::turns`]).
 
-use super::ordinary::is_ordinary;
-use super::rewritten::Kind;
+use super::search::{find, is_pause};
 use crate::plain::plain;
 use crate::ram::{PAGE, Virt};
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -33,43 +32,6 @@ pub struct Known<'a> {
     pub functions: &'a [Virt],
     /// What is certainly code: ranges in order, no two of which touch.
     pub bodies: &'a [Range<Virt>],
-}
-
-impl Known<'_> {
-    /// Cuts `range` where a function starts, and where what is known begins and ends.
-    fn parts(&self, range: &Range<Virt>) -> Vec<Range<Virt>> {
-        let edges = self.bodies.iter().flat_map(|body| [body.start, body.end]);
-        let mut cuts: Vec<Virt> = edges.chain(self.functions.iter().copied()).collect();
-        cuts.retain(|cut| (range.start + 1..range.end).contains(cut));
-        cuts.extend([range.start, range.end]);
-        cuts.sort_unstable();
-        cuts.dedup();
-        cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
-    }
-
-    /// Whether `address` is certainly code.
-    fn covers(&self, address: Virt) -> bool {
-        let behind = self.bodies.partition_point(|body| body.start <= address);
-        self.bodies[..behind].last().is_some_and(|body| address < body.end)
-    }
-}
-
-/// How many instructions before and behind a machine read must be ordinary where no table says that it is code.
-const NEIGHBOURS: usize = 8;
-
-/// Whether the instruction at `at` stands among ordinary ones, as far as control flows past them in a straight line.
-/// `code` is where they may jump to.
-fn is_among_code(instructions: &[Instruction], at: usize, code: &Range<Virt>) -> bool {
-    let before = instructions[..at].iter().rev().take(NEIGHBOURS);
-    let behind = instructions[at + 1..].iter();
-    let leaves = |instruction: &&Instruction| {
-        matches!(instruction.flow_control(), FlowControl::Return | FlowControl::UnconditionalBranch)
-    };
-    // What follows a return may be anything, the return itself must be ordinary.
-    let mut left = false;
-    let behind = behind.take(NEIGHBOURS).take_while(|i| !std::mem::replace(&mut left, leaves(i)));
-    let before = before.take_while(|i| !leaves(i));
-    before.chain(behind).all(|instruction| is_ordinary(instruction, code))
 }
 
 /// The rewritten instructions by address, each with the two bytes that UD2 replaced.
@@ -163,57 +125,8 @@ impl Sites {
 }
 
 /// The distance of `address` from `start`, which is not above it, inside a slice.
-fn offset(start: Virt, address: Virt) -> usize {
+pub(super) fn offset(start: Virt, address: Virt) -> usize {
     usize::try_from(address - start).expect("an offset inside a slice")
-}
-
-/// The addresses of the machine reads in `code`.
-fn find(start: Virt, code: &[u8], known: Known<'_>) -> Vec<Virt> {
-    let range = start..start + code.len() as u64;
-    let mut found = Vec::new();
-    for part in known.parts(&range) {
-        let bytes = &code[offset(start, part.start)..offset(start, part.end)];
-        let certain = known.covers(part.start);
-        if !may_contain(bytes, certain) {
-            continue;
-        }
-        let decoder = Decoder::with_ip(64, bytes, part.start, DecoderOptions::NONE);
-        let instructions: Vec<Instruction> = decoder.into_iter().collect();
-        let wanted = instructions.iter().enumerate().filter(|(at, instruction)| {
-            let kind = Kind::of(instruction);
-            if certain {
-                kind.is_some() || is_pause(instruction)
-            } else {
-                let is_read = matches!(kind, Some(Kind::Machine(_))) || is_fxsave(instruction);
-                is_read && is_among_code(&instructions, *at, &range)
-            }
-        });
-        found.extend(wanted.map(|(_, instruction)| instruction.ip()));
-    }
-    found
-}
-
-/// Whether the opcode bytes of what is looked for occur at all; cheap, and true for little code. FNSTENV and FNSAVE (/6,
-/// with an operand in memory) are looked for where there is `certain`ly code.
-pub(super) fn may_contain(code: &[u8], certain: bool) -> bool {
-    let begins = |pair: &[u8]| match pair {
-        [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8] | [0xf3, 0x90] => true,
-        // LAR, LSL, VERR and VERW.
-        [0x0f, 0x00 | 0x02 | 0x03] => certain,
-        [0xd9 | 0xdd, operand] => certain && *operand >> 3 & 7 == 6 && *operand < 0xc0,
-        // INS and OUTS behind REP, which may have other prefixes behind it.
-        [0xf2 | 0xf3 | 0x40..=0x4f | 0x66 | 0x67, 0x6c..=0x6f] => certain,
-        _ => false,
-    };
-    code.windows(2).any(begins)
-}
-
-fn is_fxsave(instruction: &Instruction) -> bool {
-    matches!(instruction.mnemonic(), Mnemonic::Fxsave | Mnemonic::Fxsave64)
-}
-
-fn is_pause(instruction: &Instruction) -> bool {
-    instruction.mnemonic() == Mnemonic::Pause
 }
 
 /// Where the PAUSE at `rip` ends, if that is what these bytes are.

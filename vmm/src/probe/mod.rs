@@ -38,10 +38,20 @@ impl Report {
         if recorded { Provenance::Hardware } else { Provenance::Derived }
     }
 
-    /// The engine that is used unless another is asked for.
+    /// The faster engine of those that can be used alone.
     #[must_use]
     pub fn engine(&self) -> EngineKind {
         if self.kvm.is_ok() { EngineKind::Kvm } else { EngineKind::Soft }
+    }
+
+    /// The name of what is used unless an engine is asked for: `kvm` where its processor counts what a guest executes or records its
+    /// branches, `both` where it does neither, `soft` where there is none.
+    #[must_use]
+    pub fn engines(&self) -> &'static str {
+        match &self.kvm {
+            Ok(kvm) if kvm.counters.is_err() && kvm.branch_records.is_err() => "both",
+            _ => self.engine().name(),
+        }
     }
 }
 

@@ -27,8 +27,9 @@ const PATIENCE_BY_EXITS: f64 = 3_000.0;
 const NEWEST: f64 = 1.0 / 8.0;
 /// The cost of an exit before one was seen, in nanoseconds.
 const EXIT: f64 = 30_000.0;
-/// How much of the difference to a dearer exit is believed at each.
-const DEARER: f64 = 1.0 / 1024.0;
+/// By how much an exit may cost more than was believed, at each that did; and more than the cheapest, at all.
+const DEARER: f64 = 1.0 + 1.0 / 1024.0;
+const DEAREST: f64 = 8.0;
 /// The speed of the software CPU is that over this time, in nanoseconds, before which it is not known.
 const SPEED_OVER: f64 = 20e6;
 /// The habits of more tasks than this are forgotten.
@@ -40,6 +41,8 @@ pub(super) struct Choice {
     pub(super) waiting: Option<Waiting>,
     /// The cost of an exit, in nanoseconds.
     exit: f64,
+    /// That of the cheapest.
+    cheapest: f64,
     /// Instructions on the software CPU, and the nanoseconds that they took: the newest.
     retired: f64,
     took: f64,
@@ -61,6 +64,7 @@ impl Choice {
             exits: 0,
             waiting: Some(waiting),
             exit: EXIT,
+            cheapest: EXIT,
             retired: 0.3 * SPEED_OVER,
             took: SPEED_OVER,
             habits: BTreeMap::new(),
@@ -117,7 +121,8 @@ impl Choice {
             EngineKind::Kvm => {
                 self.ran[0] += took;
                 if has_ended {
-                    self.exit = nanoseconds.min(self.exit + (nanoseconds - self.exit) * DEARER);
+                    self.cheapest = self.cheapest.min(nanoseconds);
+                    self.exit = nanoseconds.min(self.exit * DEARER).min(self.cheapest * DEAREST);
                 }
                 self.stretch += (nanoseconds - self.exit).max(0.0) * NATIVE;
             }
@@ -164,6 +169,7 @@ mod tests {
         let mut choice = Choice {
             waiting: None,
             exit: EXIT,
+            cheapest: EXIT,
             retired: 0.3 * SPEED_OVER,
             took: SPEED_OVER,
             habits: BTreeMap::new(),

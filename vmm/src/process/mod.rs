@@ -20,6 +20,7 @@ pub mod machine_reads;
 mod oom;
 mod preempt;
 mod processors;
+pub mod profile;
 mod schedule;
 mod selectors;
 pub(crate) mod stored;
@@ -49,7 +50,9 @@ use exit::{Action, decide, vector};
 use lbr::Armed;
 use machine_reads::{LONGEST, Needs, Read};
 use preempt::Pace;
+use profile::Profile;
 use std::cell::Cell;
+use std::time::Instant;
 pub use trace::Print;
 use trace::Trace;
 use x86::state::Regs;
@@ -93,6 +96,8 @@ pub struct Process {
     pace: Pace,
     /// Which processor runs, where two take turns.
     choice: Option<Choice>,
+    /// Where its time goes, if that is asked.
+    profile: Option<Profile>,
     /// How many events had begun at the last that was served, and what had retired then.
     events: u64,
     retired_at_event: u64,
@@ -173,6 +178,7 @@ impl Process {
             emptied: 0,
             pace: Pace::default(),
             choice,
+            profile: None,
             events: 0,
             retired_at_event,
             counts_late: false,
@@ -204,11 +210,15 @@ impl Process {
         if let Some(end) = self.end {
             return Ok(end);
         }
+        let before = self.profile.as_ref().map(|profile| (Instant::now(), profile.guest()));
         let step = match self.dying.take() {
             Some(death) => self.bury(death)?,
             None if self.waits() => self.wait()?,
             None => self.run(until)?,
         };
+        if let (Some((start, guest)), Some(profile)) = (before, &mut self.profile) {
+            profile.stepped(start.elapsed(), profile.guest() - guest);
+        }
         if matches!(step, Step::Exited(_) | Step::Killed(_)) {
             self.end = Some(step);
         }

@@ -14,7 +14,7 @@ use x86::state::State;
 impl Process {
     /// Runs the processor, and notes how long that took, where two take turns.
     pub(super) fn execute(&mut self, until: Until) -> Result<Exit, EngineError> {
-        if self.choice.is_none() {
+        if self.choice.is_none() && self.profile.is_none() {
             return self.machine.run(until);
         }
         let (kind, before, start) = (self.machine.cpu.kind(), self.retired(), Instant::now());
@@ -22,6 +22,7 @@ impl Process {
         let (took, retired) = (start.elapsed(), self.retired() - before);
         let task = self.kernel.tasks.id();
         self.choice.iter_mut().for_each(|choice| choice.ran(task, kind, retired, took, &exit));
+        self.profile.iter_mut().for_each(|profile| profile.ran(kind, took, &exit));
         Ok(exit)
     }
 
@@ -75,6 +76,7 @@ impl Process {
 
     /// Goes on, on the other processor, from the same state in the same memory.
     pub(super) fn exchange(&mut self) -> Result<(), ProcessError> {
+        let start = Instant::now();
         let mut next = match self.pace.spare.take() {
             Some(next) => next,
             None => Box::new(SoftCpu::new()?),
@@ -89,6 +91,7 @@ impl Process {
         self.pace.spare = Some(std::mem::replace(&mut self.machine.cpu, next));
         self.retired_at_event = self.retired().saturating_sub(ran);
         self.note_counts(ran == 0);
+        self.profile.iter_mut().for_each(|profile| profile.exchanged(start.elapsed()));
         Ok(())
     }
 

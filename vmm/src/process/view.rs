@@ -1,6 +1,7 @@
 //! What can be asked of a program that stands between two steps: who runs, its registers, its memory.
 
 use super::machine_reads::LONGEST;
+use super::profile::Profile;
 use super::{Process, ProcessError};
 use crate::cpu_model::Model;
 use crate::engine::{Cpu, Interrupter};
@@ -21,6 +22,17 @@ impl Process {
         let instruction = Decoder::with_ip(64, &bytes, rip, DecoderOptions::NONE).decode();
         Model::for_instruction(&instruction)
             .filter(|needed| *needed > self.model && !instruction.is_invalid())
+    }
+
+    /// Measures from here on where its time goes.
+    pub fn measure(&mut self) {
+        self.profile = Some(Profile::default());
+    }
+
+    /// What was measured.
+    #[must_use]
+    pub fn profile(&self) -> Option<&Profile> {
+        self.profile.as_ref()
     }
 
     /// The processor.
