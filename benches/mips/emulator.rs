@@ -2,9 +2,10 @@
 
 use x86::cpu::Cpu;
 use x86::flat::{Flat, Protection};
-use x86::interpreter::{Interpreter, Stop, Until};
+use x86::interpreter::{Stop, Until};
 use x86::op::Gpr;
 use x86::state::Regs;
+use x86_jit::{Jit, Tuning};
 
 /// A stretch of memory at the start; its address and its size are whole pages.
 pub(crate) struct Piece {
@@ -37,8 +38,12 @@ pub(crate) trait Guest {
 /// Serves a system call; `false` when it was the last.
 pub(crate) type Serve<'a> = dyn FnMut(&mut dyn Guest) -> bool + 'a;
 
-/// Runs `image` on the software CPU to its end; the number of instructions.
-pub(crate) fn run_on_ours(image: &Image, serve: &mut Serve<'_>) -> Result<u64, String> {
+/// Runs `image` on the software CPU to its end, compiling as `tuning` says; the number of instructions.
+pub(crate) fn run_on_ours(
+    image: &Image,
+    tuning: Option<Tuning>,
+    serve: &mut Serve<'_>,
+) -> Result<u64, String> {
     let mut memory = Flat::new();
     for piece in &image.pieces {
         memory.map(piece.at, &piece.bytes, Protection::ALL);
@@ -47,11 +52,11 @@ pub(crate) fn run_on_ours(image: &Image, serve: &mut Serve<'_>) -> Result<u64, S
     let mut regs = Regs { rip: image.entry, rflags: 0x202, ..Regs::default() };
     regs.gpr[usize::from(Gpr::RSP.0)] = image.stack;
     cpu.set_regs(&regs);
-    let mut interpreter = Interpreter::new(cpu);
+    let mut jit = Jit::new(cpu, tuning);
     loop {
-        match interpreter.run(Until::EVENT, &mut ()) {
-            Stop::Syscall if serve(interpreter.cpu_mut()) => {}
-            Stop::Syscall => return Ok(interpreter.counters().instructions),
+        match jit.run(Until::EVENT, &mut ()) {
+            Stop::Syscall if serve(jit.cpu_mut()) => {}
+            Stop::Syscall => return Ok(jit.counters().instructions),
             stop => return Err(format!("the software CPU stopped: {stop:x?}")),
         }
     }

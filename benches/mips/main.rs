@@ -1,7 +1,9 @@
-//! Speed of the software CPU: millions of instructions per second in loops of one kind and in whole programs, beside
-//! Unicorn on the same instructions where its library is (`make unicorn` fetches it), and beside this processor.
+//! Speed of the software CPU: millions of instructions per second in loops of one kind and in whole programs, as interpreter alone
+//! and with its compiler, beside Unicorn on the same instructions where its library is (`make unicorn` fetches it), and beside this
+//! processor.
 //!
-//! Both emulators run each case in turn, by this thread's own time, in a fresh instance each time; a figure is the median.
+//! All run each case in turn, by the time of all threads of this process, so that the compiler's thread counts, in a fresh instance
+//! each time; a figure is the median.
 //! `cargo bench --bench mips`, or with `-- --json` one JSON object on standard output; further words name the cases to run.
 
 mod emulator;
@@ -10,42 +12,39 @@ mod program;
 mod unicorn;
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use emulator::{Image, run_on_ours};
 use program::{Kernel, Outcome};
 use unicorn::Unicorn;
+use x86_jit::Tuning;
 
 /// Pairs of runs; odd, so that the median is one of them.
 const PAIRS: usize = 9;
 /// The programs of `guest-images/programs` that are run.
 const PROGRAMS: [&str; 4] = ["compress", "sort", "bigint", "strings"];
 
-/// A clock of this thread's time on a processor where the kernel has one, so that other load does not count;
-/// else of the time that passes.
+/// A clock of the time that this process is on a processor, so that other load does not count.
 struct Clock {
-    start: Instant,
-    on_cpu: Option<u64>,
+    start: Duration,
 }
 
 impl Clock {
     fn start() -> Clock {
-        Clock { on_cpu: Self::on_cpu(), start: Instant::now() }
+        Clock { start: Self::on_cpu() }
     }
 
     fn elapsed(&self) -> Duration {
-        let passed = self.start.elapsed();
-        match (self.on_cpu, Self::on_cpu()) {
-            (Some(before), Some(after)) if after > before => Duration::from_nanos(after - before),
-            _ => passed,
-        }
+        Self::on_cpu() - self.start
     }
 
-    /// Nanoseconds that this thread has run. The kernel brings the number up to date when the thread yields.
-    fn on_cpu() -> Option<u64> {
-        std::thread::yield_now();
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-        text.split_whitespace().next()?.parse().ok()
+    /// How long all threads have run.
+    fn on_cpu() -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: it writes `time` and keeps nothing.
+        unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+        let part = |n: i64| u64::try_from(n).unwrap_or(0);
+        Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
     }
 }
 
@@ -59,6 +58,7 @@ struct Case {
 /// Medians, in millions of instructions per second.
 struct Figures {
     instructions: u64,
+    interpreted: f64,
     ours: f64,
     unicorn: Option<f64>,
 }
@@ -78,10 +78,10 @@ fn cases(wanted: &[String], dir: &std::path::Path) -> Result<Vec<Case>, String> 
 }
 
 /// One run on the software CPU: its time, the instructions, what the program did.
-fn ours(case: &Case) -> Result<(Duration, u64, Outcome), String> {
+fn ours(case: &Case, tuning: Option<Tuning>) -> Result<(Duration, u64, Outcome), String> {
     let mut kernel = Kernel::new(&case.input);
     let clock = Clock::start();
-    let instructions = run_on_ours(&case.image, &mut |guest| kernel.serve(guest))?;
+    let instructions = run_on_ours(&case.image, tuning, &mut |guest| kernel.serve(guest))?;
     Ok((clock.elapsed(), instructions, kernel.outcome))
 }
 
@@ -94,12 +94,20 @@ fn theirs(unicorn: &Unicorn, case: &Case) -> Result<(Duration, Outcome), String>
 }
 
 fn measure(case: &Case, unicorn: Option<&Unicorn>) -> Result<Figures, String> {
-    let (mut our_times, mut their_times) = (Vec::new(), Vec::new());
+    let (mut interpreted, mut our_times, mut their_times) = (Vec::new(), Vec::new(), Vec::new());
     let mut instructions = 0;
     for _ in 0..PAIRS {
-        let (time, count, outcome) = ours(case)?;
-        our_times.push(time);
+        let (time, count, outcome) = ours(case, None)?;
+        interpreted.push(time);
         instructions = count;
+        let (time, count, compiled) = ours(case, Some(Tuning::default()))?;
+        our_times.push(time);
+        if (instructions, &outcome) != (count, &compiled) {
+            return Err(format!(
+                "{}: {outcome:?} in {instructions}, compiled {compiled:?} in {count}",
+                case.name
+            ));
+        }
         if let Some(unicorn) = unicorn {
             let (time, their_outcome) = theirs(unicorn, case)?;
             their_times.push(time);
@@ -109,8 +117,9 @@ fn measure(case: &Case, unicorn: Option<&Unicorn>) -> Result<Figures, String> {
         }
     }
     let speed = |times| Some(instructions as f64 / median(times)?.as_secs_f64() / 1e6);
-    let ours = speed(our_times).ok_or("there was no run")?;
-    Ok(Figures { instructions, ours, unicorn: speed(their_times) })
+    let none = "there was no run";
+    let (interpreted, ours) = (speed(interpreted).ok_or(none)?, speed(our_times).ok_or(none)?);
+    Ok(Figures { instructions, interpreted, ours, unicorn: speed(their_times) })
 }
 
 fn median(mut times: Vec<Duration>) -> Option<Duration> {
@@ -178,8 +187,8 @@ fn run() -> Result<(), String> {
     if !json {
         let theirs = unicorn.as_ref().map_or_else(String::new, |u| format!("Unicorn {}", u.version()));
         println!(
-            "{:24}{:>14}{:>12}{theirs:>16}{:>8}",
-            "million instructions/s", "instructions", "gretel", "ratio"
+            "{:24}{:>14}{:>12}{:>12}{theirs:>16}{:>8}",
+            "million instructions/s", "instructions", "interpreter", "gretel", "ratio"
         );
     }
     for case in cases(&wanted, dir.path())? {
@@ -187,7 +196,7 @@ fn run() -> Result<(), String> {
         let ratio = figures.unicorn.map(|theirs| figures.ours / theirs);
         if json {
             let result = serde_json::json!({
-                "instructions": figures.instructions, "mips": figures.ours, "unicorn_mips": figures.unicorn, "ratio": ratio,
+                "instructions": figures.instructions, "interpreted_mips": figures.interpreted, "mips": figures.ours, "unicorn_mips": figures.unicorn, "ratio": ratio,
             });
             results.insert(case.name, result);
         } else {
@@ -195,8 +204,8 @@ fn run() -> Result<(), String> {
                 |v: Option<f64>, digits: usize| v.map_or_else(|| "-".to_owned(), |v| format!("{v:.digits$}"));
             let (theirs, ratio) = (optional(figures.unicorn, 0), optional(ratio, 2));
             println!(
-                "{:24}{:>14}{:>12.0}{theirs:>16}{ratio:>8}",
-                case.name, figures.instructions, figures.ours
+                "{:24}{:>14}{:>12.0}{:>12.0}{theirs:>16}{ratio:>8}",
+                case.name, figures.instructions, figures.interpreted, figures.ours
             );
         }
     }

@@ -55,6 +55,8 @@ pub(crate) struct Block<B: Bus> {
     pub(crate) origin: Origin,
     /// The frames that the bytes came from; twice the same one unless the page boundary is crossed.
     stamps: [Stamp; 2],
+    /// How many of its instructions may run before it is hot; [`crate::cache`] has it while the block runs.
+    pub(crate) reserve: u32,
 }
 
 impl<B: Bus> Block<B> {
@@ -136,7 +138,7 @@ pub(crate) fn decode_block<B: Bus>(cpu: &mut Cpu<B>, origin: Origin) -> Result<B
         cpu.mark_code(frame);
     }
     let stamps = frames.map(|frame| cpu.frames.stamp(frame));
-    Ok(Block { steps: steps.all.into(), last: steps.last, origin, stamps })
+    Ok(Block { steps: steps.all.into(), last: steps.last, origin, stamps, reserve: 0 })
 }
 
 /// A block that is being made.

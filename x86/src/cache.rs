@@ -9,6 +9,8 @@
 //! in which the place was last checked. In a new epoch a place is checked once, against its frames and their
 //! generations. Behind the front a map holds every block, so that two hot blocks that share a place in the front cost
 //! a look-up each time, not a decoding.
+//!
+//! A block also has a reserve of instructions that it may run before whoever compiles is asked for it ([`Cache::spend`]).
 
 use std::sync::Arc;
 
@@ -36,6 +38,8 @@ struct Place<B: Bus> {
     epoch: u64,
     /// Its index.
     block: usize,
+    /// Its reserve, while it is here.
+    reserve: u32,
 }
 
 impl<B: Bus> Clone for Place<B> {
@@ -47,7 +51,7 @@ impl<B: Bus> Clone for Place<B> {
 impl<B: Bus> Place<B> {
     /// No epoch is so late, and no index so high.
     fn empty() -> Place<B> {
-        Place { start: 0, steps: Arc::new([]), epoch: u64::MAX, block: usize::MAX }
+        Place { start: 0, steps: Arc::new([]), epoch: u64::MAX, block: usize::MAX, reserve: 0 }
     }
 }
 
@@ -58,6 +62,8 @@ pub(crate) struct Cache<B: Bus> {
     by_origin: FxHashMap<Origin, usize>,
     /// Blocks at most.
     room: usize,
+    /// How often a new block may run before it is hot.
+    patience: u32,
 }
 
 /// Where the front has a block that may be run now.
@@ -71,6 +77,11 @@ const fn place(rip: u64) -> usize {
     (rip ^ rip >> 12) as usize % PLACES
 }
 
+/// The reserve of a block of `len` instructions for so many runs.
+fn reserve(runs: u32, len: usize) -> u32 {
+    runs.saturating_mul(u32::try_from(len).unwrap_or(u32::MAX))
+}
+
 impl<B: Bus> Cache<B> {
     pub(crate) fn new() -> Cache<B> {
         Cache::with_room(MAX_BLOCKS)
@@ -79,7 +90,7 @@ impl<B: Bus> Cache<B> {
     fn with_room(room: usize) -> Cache<B> {
         let empty = Place::empty();
         let front = Box::new(std::array::from_fn(|_| empty.clone()));
-        Cache { front, blocks: Vec::new(), by_origin: FxHashMap::default(), room }
+        Cache { front, blocks: Vec::new(), by_origin: FxHashMap::default(), room, patience: u32::MAX }
     }
 
     /// The address and the steps of a block.
@@ -87,6 +98,50 @@ impl<B: Bus> Cache<B> {
     pub(crate) fn steps(&self, found: Found) -> (u64, &[Step<B>]) {
         let place = &self.front[found.0 % PLACES];
         (place.start, &place.steps)
+    }
+
+    /// How often blocks that are decoded from now on may run before they are hot.
+    pub(crate) fn set_patience(&mut self, runs: u32) {
+        self.patience = runs;
+    }
+
+    /// Whether the reserve of a block is spent.
+    #[inline(always)]
+    pub(crate) fn is_hot(&self, found: Found) -> bool {
+        self.front[found.0 % PLACES].reserve == 0
+    }
+
+    /// How many more instructions of a block may run before it is hot.
+    #[inline(always)]
+    pub(crate) fn reserve(&self, found: Found) -> u64 {
+        u64::from(self.front[found.0 % PLACES].reserve)
+    }
+
+    /// Takes instructions that have run out of the reserve of a block.
+    #[inline(always)]
+    pub(crate) fn spend(&mut self, found: Found, instructions: u64) {
+        let reserve = &mut self.front[found.0 % PLACES].reserve;
+        *reserve = reserve.saturating_sub(u32::try_from(instructions).unwrap_or(u32::MAX));
+    }
+
+    /// Whether the block at `rip` has spent a good part of the reserve that blocks begin with.
+    pub(crate) fn is_warm(&self, cpu: &mut Cpu<B>, rip: u64) -> bool {
+        let place = &self.front[place(rip)];
+        let (left, len) = if place.start == rip {
+            (place.reserve, place.steps.len())
+        } else {
+            let Ok(origin) = Origin::of(cpu, rip) else { return false };
+            let Some(&n) = self.by_origin.get(&origin) else { return false };
+            (self.blocks[n].reserve, self.blocks[n].steps.len())
+        };
+        let whole = reserve(self.patience, len);
+        left <= whole - whole / 8
+    }
+
+    /// Gives a block a reserve for so many runs.
+    pub(crate) fn refill(&mut self, found: Found, runs: u32) {
+        let place = &mut self.front[found.0 % PLACES];
+        place.reserve = reserve(runs, place.steps.len());
     }
 
     /// How a block ends.
@@ -115,9 +170,13 @@ impl<B: Bus> Cache<B> {
         if self.blocks.get(self.front[n].block).is_some_and(|block| block.is(&origin, &cpu.frames)) {
             self.front[n].epoch = epoch;
         } else {
+            let Place { block, reserve, .. } = self.front[n];
+            if let Some(block) = self.blocks.get_mut(block) {
+                block.reserve = reserve;
+            }
             let block = self.block(cpu, origin)?;
-            let steps = Arc::clone(&self.blocks[block].steps);
-            self.front[n] = Place { start: origin.rip(), steps, epoch, block };
+            let Block { ref steps, reserve, .. } = self.blocks[block];
+            self.front[n] = Place { start: origin.rip(), steps: Arc::clone(steps), epoch, block, reserve };
         }
         Ok(Found(n))
     }
@@ -127,14 +186,20 @@ impl<B: Bus> Cache<B> {
         match self.by_origin.get(&origin) {
             Some(&n) if self.blocks[n].is(&origin, &cpu.frames) => Ok(n),
             Some(&n) => {
-                self.blocks[n] = decode_block(cpu, origin)?;
+                self.blocks[n] = self.decode(cpu, origin)?;
                 Ok(n)
             }
             None => {
-                let block = decode_block(cpu, origin)?;
+                let block = self.decode(cpu, origin)?;
                 Ok(self.add(block, &cpu.frames))
             }
         }
+    }
+
+    fn decode(&self, cpu: &mut Cpu<B>, origin: Origin) -> Result<Block<B>, NoBlock> {
+        let mut block = decode_block(cpu, origin)?;
+        block.reserve = reserve(self.patience, block.steps.len());
+        Ok(block)
     }
 
     fn add(&mut self, block: Block<B>, frames: &Frames) -> usize {

@@ -1,7 +1,11 @@
 //! The concrete machine: the architectural state of one thread over a [`Bus`].
 
 mod across;
+mod parts;
 mod translation;
+
+pub use crate::tlb::{ENTRIES, Entry};
+pub use parts::{CodePage, Parts};
 
 use crate::bus::{Bus, PAGE_SIZE, PageFault};
 use crate::concrete::Concrete;

@@ -6,7 +6,7 @@
 use crate::bus::PAGE_SIZE;
 
 /// A frame at a moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     /// Byte offset of the frame in RAM.
     pub(crate) frame: u64,

@@ -4,6 +4,8 @@
 //! allow. When they are left it counts them, and does what no step can do: the traps, the instructions that end a block
 //! without being a jump, those with a REP prefix. [`Interpreter::step`] is the plain way: it decodes one instruction and
 //! runs its general description, whatever blocks there are.
+//!
+//! Whoever compiles blocks runs [`Interpreter::run_cold`] instead, which comes back at a block that has run often.
 
 use crate::block::{Bytes, Ender, NoBlock, decode_one};
 use crate::bus::Bus;
@@ -90,12 +92,17 @@ pub enum Stop {
 
 /// Hears of each taken branch.
 pub trait Observer {
+    /// Whether it does: code that reports no branch may run where nobody listens.
+    const LISTENS: bool = true;
+
     /// Control went from the branch at `from` to `to`.
     fn branch(&mut self, from: u64, to: u64, kind: BranchKind);
 }
 
 /// Nobody listens; costs nothing.
 impl Observer for () {
+    const LISTENS: bool = false;
+
     #[inline(always)]
     fn branch(&mut self, _from: u64, _to: u64, _kind: BranchKind) {}
 }
@@ -136,45 +143,112 @@ impl<B: Bus> Interpreter<B> {
 
     /// Runs until the bound, or until something happens that the program cannot do by itself.
     pub fn run<O: Observer>(&mut self, until: Until, observer: &mut O) -> Stop {
+        loop {
+            // Where heat does not matter there is always a stop.
+            if let Some(stop) = self.run_for::<O, false>(until, observer) {
+                return stop;
+            }
+        }
+    }
+
+    /// [`Interpreter::run`], but `None` as soon as the block at rip is hot: it has run as often as
+    /// [`Interpreter::set_patience`] or [`Interpreter::wait_until_hot`] said.
+    pub fn run_cold<O: Observer>(&mut self, until: Until, observer: &mut O) -> Option<Stop> {
+        self.run_for::<O, true>(until, observer)
+    }
+
+    /// How often each block may run before it is hot, from its decoding on.
+    pub fn set_patience(&mut self, runs: u32) {
+        self.cache.set_patience(runs);
+    }
+
+    /// Lets the block at rip run so often before it is hot.
+    pub fn wait_until_hot(&mut self, runs: u32) {
+        if let Ok(found) = self.cache.find(&mut self.cpu) {
+            self.cache.refill(found, runs);
+        }
+    }
+
+    /// Whether the block at `rip` has run often, though not as often as a hot one.
+    pub fn is_warm(&mut self, rip: u64) -> bool {
+        self.cache.is_warm(&mut self.cpu, rip)
+    }
+
+    /// Runs the block at rip, hot or not, but not beyond the bounds. `None`: go on at rip.
+    pub fn run_block<O: Observer>(&mut self, until: Until, observer: &mut O) -> Option<Stop> {
+        let left = until.instructions.saturating_sub(self.cpu.retired.instructions);
+        if left == 0 {
+            return Some(Stop::Budget);
+        }
+        let stopped = match (self.cache.find(&mut self.cpu), until.at) {
+            (Ok(found), None) => self.run_found::<O, false, false>(found, left, 0, observer),
+            (Ok(found), Some(at)) => self.run_found::<O, true, false>(found, left, at, observer),
+            (Err(no_block), _) => Some(self.no_block(&no_block)),
+        };
+        self.unless_store_to_code(stopped?, observer)
+    }
+
+    fn run_for<O: Observer, const COLD: bool>(&mut self, until: Until, observer: &mut O) -> Option<Stop> {
         match until.at {
-            None => self.run_until::<O, false>(until.instructions, 0, observer),
-            Some(at) => self.run_until::<O, true>(until.instructions, at, observer),
+            None => self.run_until::<O, false, COLD>(until.instructions, 0, observer),
+            Some(at) => self.run_until::<O, true, COLD>(until.instructions, at, observer),
         }
     }
 
     /// [`Interpreter::run`], compiled once with and once without the bound `at`, so that no run pays for a bound that
-    /// it does not have.
-    fn run_until<O: Observer, const AT: bool>(&mut self, bound: u64, at: u64, observer: &mut O) -> Stop {
+    /// it does not have; and with and without an eye on heat (`COLD`): then `None` is a hot block.
+    fn run_until<O: Observer, const AT: bool, const COLD: bool>(
+        &mut self,
+        bound: u64,
+        at: u64,
+        observer: &mut O,
+    ) -> Option<Stop> {
         let mut has_moved = false;
         loop {
             if AT && self.cpu.rip == at && has_moved {
-                return Stop::At;
+                return Some(Stop::At);
             }
             let left = bound.saturating_sub(self.cpu.retired.instructions);
             if left == 0 {
-                return Stop::Budget;
+                return Some(Stop::Budget);
             }
             has_moved = true;
             let stopped = match self.cache.find(&mut self.cpu) {
-                Ok(found) if AT => {
-                    let (start, steps) = self.cache.steps(found);
-                    let left = left.min(steps_before(start, steps, at));
-                    self.run_block::<O, AT>(found, left, at, observer)
-                }
-                Ok(found) => self.run_block::<O, AT>(found, left, at, observer),
+                Ok(found) if COLD && self.cache.is_hot(found) => return None,
+                Ok(found) => self.run_found::<O, AT, COLD>(found, left, at, observer),
                 Err(no_block) => Some(self.no_block(&no_block)),
             };
-            if let Some(stop) = stopped {
-                match self.store_to_code(&stop) {
-                    true => {
-                        if let Some(stop) = self.step(observer) {
-                            return stop;
-                        }
-                    }
-                    false => return stop,
-                }
+            if let Some(stop) = stopped
+                && let Some(stop) = self.unless_store_to_code(stop, observer)
+            {
+                return Some(stop);
             }
         }
+    }
+
+    /// Runs a block of the cache; `left` and `at` are the bounds.
+    #[inline(always)]
+    fn run_found<O: Observer, const AT: bool, const COLD: bool>(
+        &mut self,
+        found: Found,
+        left: u64,
+        at: u64,
+        observer: &mut O,
+    ) -> Option<Stop> {
+        let bounded = if AT {
+            let (start, steps) = self.cache.steps(found);
+            left.min(steps_before(start, steps, at))
+        } else {
+            left
+        };
+        if !COLD {
+            return self.repeat_block::<O, AT>(found, bounded, 0, at, observer);
+        }
+        let before = self.cpu.retired.instructions;
+        let enough = bounded.saturating_sub(self.cache.reserve(found));
+        let stopped = self.repeat_block::<O, AT>(found, bounded, enough, at, observer);
+        self.cache.spend(found, self.cpu.retired.instructions - before);
+        stopped
     }
 
     /// Runs the one instruction at rip; `None` when it retired and nothing else happened.
@@ -200,12 +274,14 @@ impl<B: Bus> Interpreter<B> {
     }
 
     /// Runs a block of the cache as long as it leads to its own start, and that is not the bound `at` (if `AT`); not more
-    /// than `left` instructions, at least one. `None`: go on at rip.
+    /// than `left` instructions, at least one, and no further round where only `enough` of them are left. `None`: go on at
+    /// rip.
     #[inline(always)]
-    fn run_block<O: Observer, const AT: bool>(
+    fn repeat_block<O: Observer, const AT: bool>(
         &mut self,
         found: Found,
         mut left: u64,
+        enough: u64,
         at: u64,
         observer: &mut O,
     ) -> Option<Stop> {
@@ -229,9 +305,18 @@ impl<B: Bus> Interpreter<B> {
             if let Some(kind) = kind {
                 observer.branch(step.op.start(), cpu.rip, kind);
             }
-            if cpu.rip != start || left == 0 || AT && start == at {
+            if cpu.rip != start || left <= enough || AT && start == at {
                 return None;
             }
+        }
+    }
+
+    /// `stop`, unless it is only a store to a frame with decoded instructions: then that instruction runs.
+    #[inline(always)]
+    fn unless_store_to_code<O: Observer>(&mut self, stop: Stop, observer: &mut O) -> Option<Stop> {
+        match self.store_to_code(&stop) {
+            true => self.step(observer),
+            false => Some(stop),
         }
     }
 

@@ -1,21 +1,25 @@
 //! A direct-mapped cache of translations. Reads, writes and fetches have one each, so that a hit is one compare
 //! and a miss is the hook for whatever the first access of its kind must notice.
+//!
+//! Compiled code looks entries up by itself (see [`crate::cpu::Parts`]), so their layout is part of the interface.
 
 use crate::bus::PAGE_SIZE;
 
 /// Entries; a power of two. Regions of a program often lie whole megabytes apart: pages that far from each other must not
 /// share an entry.
-const ENTRIES: usize = 1024;
+pub const ENTRIES: usize = 1024;
 
-#[derive(Clone, Copy)]
-struct Entry {
-    /// The page number, or [`EMPTY`].
-    page: u64,
-    /// The number of its frame in RAM.
-    frame: u64,
+/// A translation that is cached. Page `n` may be in entry `n % ENTRIES` and in no other.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Entry {
+    /// The page number; [`u64::MAX`], which no page has, where there is none.
+    pub page: u64,
+    /// The offset of its frame in RAM.
+    pub frame: u64,
 }
 
-/// A page number that no 64-bit address has.
+/// No translation.
 const EMPTY: Entry = Entry { page: u64::MAX, frame: 0 };
 
 /// The cache.
@@ -24,6 +28,8 @@ pub(crate) struct Tlb {
     entries: Box<[Entry; ENTRIES]>,
     /// The slots that were filled since the last [`Tlb::clear`], if they are no more than [`FEW`]; then one more.
     filled: Vec<u16>,
+    /// No frame that was ever cached ends behind this.
+    reach: u64,
 }
 
 /// So many entries are cleared one by one: whoever asks often what was written finds few.
@@ -37,7 +43,7 @@ const fn slot(page: u64) -> usize {
 
 impl Tlb {
     pub(crate) fn new() -> Tlb {
-        Tlb { entries: Box::new([EMPTY; ENTRIES]), filled: Vec::with_capacity(FEW + 1) }
+        Tlb { entries: Box::new([EMPTY; ENTRIES]), filled: Vec::with_capacity(FEW + 1), reach: 0 }
     }
 
     /// The RAM offset of `va` if its page is cached.
@@ -45,7 +51,7 @@ impl Tlb {
     pub(crate) fn get(&self, va: u64) -> Option<u64> {
         let page = va / PAGE_SIZE;
         let entry = &self.entries[slot(page)];
-        (entry.page == page).then_some(entry.frame * PAGE_SIZE + va % PAGE_SIZE)
+        (entry.page == page).then_some(entry.frame + va % PAGE_SIZE)
     }
 
     /// The number of the frame of `va` if its page is cached.
@@ -53,15 +59,24 @@ impl Tlb {
     pub(crate) fn frame(&self, va: u64) -> Option<u64> {
         let page = va / PAGE_SIZE;
         let entry = &self.entries[slot(page)];
-        (entry.page == page).then_some(entry.frame)
+        (entry.page == page).then_some(entry.frame / PAGE_SIZE)
     }
 
     pub(crate) fn insert(&mut self, va: u64, frame: u64) {
         let page = va / PAGE_SIZE;
-        self.entries[slot(page)] = Entry { page, frame: frame / PAGE_SIZE };
+        self.entries[slot(page)] = Entry { page, frame };
+        self.reach = self.reach.max(frame + PAGE_SIZE);
         if self.filled.len() <= FEW {
             self.filled.push(u16::try_from(slot(page)).expect("there are fewer entries"));
         }
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry; ENTRIES] {
+        &self.entries
+    }
+
+    pub(crate) fn reach(&self) -> u64 {
+        self.reach
     }
 
     pub(crate) fn remove(&mut self, va: u64) {
@@ -74,7 +89,7 @@ impl Tlb {
 
     /// Forgets every page that lives in `frame`.
     pub(crate) fn remove_frame(&mut self, frame: u64) {
-        for entry in self.entries.iter_mut().filter(|e| e.frame == frame / PAGE_SIZE) {
+        for entry in self.entries.iter_mut().filter(|e| e.frame == frame) {
             *entry = EMPTY;
         }
     }

@@ -12,9 +12,10 @@ use crate::ram::paging::{Reach, translate_user};
 use crate::ram::{Memory, PAGE, Ram};
 use lbr::model::{Event, Model, Processor, Transfer};
 use x86::bus::{Access, Bus, PageFault, Translation};
-use x86::interpreter::{self, Interpreter, Stop};
+use x86::interpreter::{self, Stop};
 use x86::machine::Trap;
 use x86::state::{Fpu, Regs};
+use x86_jit::{Jit, Tuning};
 
 /// Instructions between two looks at the interrupter: some 10 µs. Small because one instruction with a REP prefix,
 /// which is not divided, can take milliseconds.
@@ -65,7 +66,7 @@ impl Bus for PagedRam {
 
 /// One software CPU.
 pub struct SoftCpu {
-    interpreter: Interpreter<PagedRam>,
+    interpreter: Jit<PagedRam>,
     /// The registers as of the last exit, or as set since.
     regs: Regs,
     interrupter: Interrupter,
@@ -80,9 +81,17 @@ impl SoftCpu {
     /// # Errors
     /// When the host does not give the little memory that it needs itself.
     pub fn new() -> Result<SoftCpu, EngineError> {
+        SoftCpu::tuned(Some(Tuning::default()))
+    }
+
+    /// The same that compiles as `tuning` says; with `None` never.
+    ///
+    /// # Errors
+    /// As [`SoftCpu::new`].
+    pub fn tuned(tuning: Option<Tuning>) -> Result<SoftCpu, EngineError> {
         let regs = Regs { rflags: user_rflags(0), ..Regs::default() };
         // The guest's bytes are moved in while it runs.
-        let interpreter = Interpreter::new(x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0 }));
+        let interpreter = Jit::new(x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0 }), tuning);
         let branches = Model::new(Processor::Skylake);
         Ok(SoftCpu { interpreter, regs, interrupter: Interrupter::new(), branches, in_kernel: false })
     }

@@ -42,3 +42,9 @@ pub fn x87_pointers<M: Machine>(i: &Instruction) -> Option<(Body<M>, Op)> {
     };
     Some((body, decode::op(i)))
 }
+
+/// The integer instructions alone, for a machine that has no others: most of the table is not compiled for it.
+#[must_use]
+pub fn lookup_integer<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
+    integer::lookup(i)
+}

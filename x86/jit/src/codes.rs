@@ -1,0 +1,213 @@
+//! The compiled regions: which code there is for an address, and whether it may be entered now.
+//!
+//! A region is keyed by its first address and the page that leads to, and holds for as long as all its pages lead to the frames they
+//! led to and those hold what they held ([`Cpu::is_code`]). That is asked once in each turn: a small table by address alone answers
+//! until mappings change or code is written.
+
+use iced_x86::Instruction;
+use rustc_hash::FxHashMap;
+use std::io;
+use x86::bus::Bus;
+use x86::cpu::{CodePage, Cpu};
+use x86::interpreter::Interpreter;
+use x86::machine::Handler;
+use x86::table;
+
+use crate::compiler::Compiled;
+use crate::context::Context;
+use crate::exits::Need;
+use crate::links::Links;
+use crate::native::{Arena, Code, outcall_entry};
+use crate::outcall::{Outcall, Outcalls};
+use crate::region::{self, How, Region};
+
+/// Places in the table; a power of two.
+const PLACES: usize = 1 << 12;
+/// Memory for code at most, in bytes. When it is full, all code is forgotten.
+const ROOM: usize = 64 << 20;
+
+/// What there is for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Nothing yet.
+    Nothing,
+    /// There is no code, and there will be none.
+    Never,
+    /// There is code that must not be entered now, since a run is to stop in the middle of it.
+    NotNow,
+    /// Code.
+    Code {
+        code: Code,
+        /// It wants the flags as bits.
+        wants_bits: bool,
+    },
+}
+
+/// What becomes of a region: everything but its code, which is compiled elsewhere.
+pub(crate) struct Plan<B: Bus> {
+    head: u64,
+    pages: Vec<CodePage>,
+    /// Where its instructions begin, in order.
+    addresses: Vec<u64>,
+    /// What its code calls: it has their addresses.
+    #[expect(dead_code, reason = "compiled code reads them")]
+    outcalls: Outcalls<B>,
+}
+
+struct Entry<B: Bus> {
+    plan: Plan<B>,
+    known: Known,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    rip: u64,
+    /// The turn in which it was filled.
+    turn: u64,
+    known: Known,
+}
+
+pub(crate) struct Codes<B: Bus> {
+    arena: Arena,
+    /// What stays in the arena whatever is forgotten.
+    kept: usize,
+    entries: FxHashMap<(u64, CodePage), Entry<B>>,
+    places: Box<[Place]>,
+    links: Links,
+    turn: u64,
+    /// What the turn holds for: the epoch of the CPU, and the address that no code may run over.
+    holds_for: (u64, Option<u64>),
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
+const fn place(rip: u64) -> usize {
+    (rip ^ rip >> 12) as usize % PLACES
+}
+
+impl<B: Bus> Codes<B> {
+    /// No code but that which is `kept` for good; and where that is.
+    ///
+    /// # Errors
+    /// When the host gives no memory for code.
+    pub(crate) fn new(kept: &[u8]) -> io::Result<(Codes<B>, Code)> {
+        let mut arena = Arena::new(ROOM)?;
+        let code = arena.add(kept).ok_or_else(|| io::Error::other("no room for code"))?;
+        let empty = Place { rip: 0, turn: 0, known: Known::Nothing };
+        let codes = Codes {
+            kept: arena.used(),
+            arena,
+            entries: FxHashMap::default(),
+            places: vec![empty; PLACES].into(),
+            links: Links::new(),
+            turn: 1,
+            holds_for: (0, None),
+        };
+        Ok((codes, code))
+    }
+
+    /// What there is for the code at `rip`, for a run that is to stop at the instruction `at`.
+    pub(crate) fn find(&mut self, cpu: &mut Cpu<B>, rip: u64, at: Option<u64>) -> Known {
+        let holds_for = (cpu.code_epoch(), at);
+        if self.holds_for != holds_for {
+            self.holds_for = holds_for;
+            self.begin_turn();
+        }
+        let Place { rip: found, turn, known } = self.places[place(rip)];
+        if found == rip && turn == self.turn {
+            return known;
+        }
+        let known = self.search(cpu, rip, at);
+        self.places[place(rip)] = Place { rip, turn: self.turn, known };
+        known
+    }
+
+    fn search(&self, cpu: &mut Cpu<B>, rip: u64, at: Option<u64>) -> Known {
+        let Some((page, _)) = cpu.code_page(rip) else { return Known::Nothing };
+        match self.entries.get(&(rip, page)) {
+            Some(Entry { plan, known }) if plan.pages.iter().all(|page| cpu.is_code(page)) => match at {
+                Some(at) if plan.addresses.binary_search(&at).is_ok() => Known::NotNow,
+                _ => *known,
+            },
+            _ => Known::Nothing,
+        }
+    }
+
+    /// Lets code that goes to `rip` go on as `code`, until the turn ends.
+    pub(crate) fn link(&mut self, rip: u64, code: Code) {
+        self.links.add(rip, code);
+    }
+
+    pub(crate) fn point_to_links(&self, context: &mut Context) {
+        self.links.point_to(context);
+    }
+
+    fn begin_turn(&mut self) {
+        self.turn += 1;
+        self.links.begin_turn();
+    }
+
+    /// Adds what was compiled of a region, or that nothing was. Code of pages that have changed meanwhile is never found.
+    pub(crate) fn add(&mut self, plan: Plan<B>, compiled: Option<&Compiled>) {
+        let Some(first) = plan.pages.first().copied() else { return };
+        let known = compiled.map_or(Known::Never, |compiled| self.install(compiled));
+        self.places[place(plan.head)].turn = 0;
+        self.entries.insert((plan.head, first), Entry { plan, known });
+    }
+
+    fn install(&mut self, compiled: &Compiled) -> Known {
+        let mut code = self.arena.add(&compiled.bytes);
+        if code.is_none() {
+            self.forget_all();
+            code = self.arena.add(&compiled.bytes);
+        }
+        let wants_bits = compiled.need == Need::Bits;
+        code.map_or(Known::Never, |code| Known::Code { code, wants_bits })
+    }
+
+    fn forget_all(&mut self) {
+        self.entries.clear();
+        self.begin_turn();
+        self.arena.clear_behind(self.kept);
+    }
+}
+
+/// The code of a guest as regions are found in it, and what is noted meanwhile.
+struct Guest<'i, B: Bus> {
+    interpreter: &'i mut Interpreter<B>,
+    pages: Vec<CodePage>,
+    outcalls: Outcalls<B>,
+}
+
+/// The region of the block at `head`. Without one the plan is for the knowledge of that.
+pub(crate) fn plan<B: Bus>(interpreter: &mut Interpreter<B>, head: u64) -> (Plan<B>, Option<Region>) {
+    let mut guest = Guest { interpreter, pages: Vec::new(), outcalls: Outcalls::new() };
+    let region = Region::find(head, &mut guest);
+    let Guest { pages, outcalls, .. } = guest;
+    let addresses = region.as_ref().map_or_else(Vec::new, Region::addresses);
+    (Plan { head, pages, addresses, outcalls }, region)
+}
+
+impl<B: Bus> region::Code for Guest<'_, B> {
+    fn bytes(&mut self, rip: u64) -> Option<Vec<u8>> {
+        let (page, bytes) = self.interpreter.cpu_mut().code_page(rip)?;
+        let bytes = bytes.to_vec();
+        if !self.pages.contains(&page) {
+            self.pages.push(page);
+        }
+        Some(bytes)
+    }
+
+    fn is_warm(&mut self, rip: u64) -> bool {
+        self.interpreter.is_warm(rip)
+    }
+
+    fn how(&mut self, i: &Instruction) -> Option<How> {
+        match table::lookup_integer::<Cpu<B>>(i) {
+            Some((Handler::Last(_, None), _)) => return None,
+            Some(_) => return Some(How::Inline),
+            None => {}
+        }
+        let (Handler::Body(body), op) = table::lookup::<Cpu<B>>(i)? else { return None };
+        Some(How::Outcall(self.outcalls.add(Outcall::new(outcall_entry::<B>(), i, body, op))))
+    }
+}

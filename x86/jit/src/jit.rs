@@ -1,0 +1,296 @@
+//! The driver: interprets what is cold, has compiled what is hot, and goes from one to the other.
+
+use std::io;
+
+use x86::bus::Bus;
+use x86::cpu::Cpu;
+use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
+use x86::machine::Machine;
+
+use crate::codes::{Codes, Known, Plan, plan};
+use crate::compiler::{Compiler, NoCompiler};
+use crate::context::{Context, LONGEST_STAY, Stored, Why};
+use crate::native::{Code, Gate};
+use crate::region::MAX_RUN;
+use crate::worker::{Progress, Worker};
+
+/// When code is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// How often the interpreter runs a block before it is compiled.
+    pub patience: u32,
+    /// The guest waits for the compiler, so that from then on its code is surely run. For tests.
+    pub waits: bool,
+}
+
+impl Default for Tuning {
+    /// What is measured to be best: a block that runs less often costs more to compile than the code saves.
+    fn default() -> Tuning {
+        Tuning { patience: 10_000, waits: false }
+    }
+}
+
+/// What compiled code has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Regions that were compiled.
+    pub regions: u64,
+    /// The bytes of their code.
+    pub bytes: u64,
+    /// Instructions that ran as compiled code.
+    pub instructions: u64,
+    /// How often the driver went into compiled code.
+    pub stays: u64,
+}
+
+/// So often does the interpreter run a block whose code is being compiled, or must not run now, before it is asked for again.
+const SOON: u32 = 500;
+
+/// An [`Interpreter`] that has compiled what it runs often, and otherwise is one.
+pub struct Jit<B: Bus> {
+    interpreter: Interpreter<B>,
+    tuning: Tuning,
+    native: Native<B>,
+    work: Work,
+}
+
+/// What compiled code needs.
+enum Native<B: Bus> {
+    /// Nothing has been hot yet.
+    Unmade,
+    Made(Box<Made<B>>),
+    /// The host has not given it, or nobody wants it.
+    Off,
+}
+
+struct Made<B: Bus> {
+    context: Context,
+    gate: Gate<B>,
+    codes: Codes<B>,
+    worker: Worker,
+    /// Of the region that is being compiled.
+    plan: Option<Plan<B>>,
+}
+
+impl<B: Bus> Made<B> {
+    fn new() -> Result<Made<B>, NoCompiler> {
+        let mut compiler = Compiler::new()?;
+        let gate =
+            compiler.gate().ok_or_else(|| io::Error::other("Cranelift compiles no way into its code"))?;
+        let (codes, gate) = Codes::new(&gate)?;
+        let worker = Worker::start(compiler)?;
+        Ok(Made { context: Context::new(), gate: Gate::new(gate), codes, worker, plan: None })
+    }
+}
+
+/// How a stay in compiled code ended.
+enum After {
+    /// The interpreter looks what comes next.
+    GoOn,
+    /// It runs the block at rip.
+    Interpret,
+    Stopped(Stop),
+}
+
+impl<B: Bus> Jit<B> {
+    /// Compiles as `tuning` says; with `None` never.
+    #[must_use]
+    pub fn new(cpu: Cpu<B>, tuning: Option<Tuning>) -> Jit<B> {
+        let mut interpreter = Interpreter::new(cpu);
+        let native = if tuning.is_some() { Native::Unmade } else { Native::Off };
+        let tuning = tuning.unwrap_or_default();
+        interpreter.set_patience(tuning.patience);
+        Jit { interpreter, tuning, native, work: Work::default() }
+    }
+
+    /// The CPU.
+    pub fn cpu(&self) -> &Cpu<B> {
+        self.interpreter.cpu()
+    }
+
+    /// The CPU, to change.
+    pub fn cpu_mut(&mut self) -> &mut Cpu<B> {
+        self.interpreter.cpu_mut()
+    }
+
+    /// What has retired.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.interpreter.counters()
+    }
+
+    /// Sets the counters, as when a checkpoint is loaded.
+    pub fn set_counters(&mut self, counters: Counters) {
+        self.interpreter.set_counters(counters);
+    }
+
+    /// What compiled code has done.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    /// Like [`Interpreter::run`]: nothing but the time tells that code was compiled. Where an observer listens it is the
+    /// interpreter that runs, since compiled code reports no branches.
+    pub fn run<O: Observer>(&mut self, until: Until, observer: &mut O) -> Stop {
+        if O::LISTENS || matches!(self.native, Native::Off) {
+            return self.interpreter.run(until, observer);
+        }
+        loop {
+            if let Some(stop) = self.interpreter.run_cold(until, observer) {
+                return stop;
+            }
+            let stopped = match self.run_hot(until) {
+                After::GoOn => None,
+                After::Interpret => self.run_block(until, observer),
+                After::Stopped(stop) => Some(stop),
+            };
+            if let Some(stop) = stopped {
+                return stop;
+            }
+        }
+    }
+
+    /// Has the interpreter run the block at rip, or some of it: that ends before the bound `at`, but may end there.
+    fn run_block<O: Observer>(&mut self, until: Until, observer: &mut O) -> Option<Stop> {
+        let stopped = self.interpreter.run_block(until, observer);
+        stopped.or_else(|| (until.at == Some(self.cpu().rip())).then_some(Stop::At))
+    }
+
+    /// Runs the code for rip, if there is some; else has it compiled, and lets the interpreter go on for a while.
+    fn run_hot(&mut self, until: Until) -> After {
+        let rip = self.cpu().rip();
+        let Some(made) = self.native.get() else {
+            self.interpreter.wait_until_hot(u32::MAX);
+            return After::GoOn;
+        };
+        made.take_compiled(self.tuning.waits, &mut self.work);
+        match made.codes.find(self.interpreter.cpu_mut(), rip, until.at) {
+            Known::Code { code, wants_bits } => {
+                return made.stay(&mut self.interpreter, &mut self.work, until, code, wants_bits);
+            }
+            Known::Never => self.interpreter.wait_until_hot(u32::MAX),
+            Known::NotNow => self.interpreter.wait_until_hot(SOON),
+            Known::Nothing => {
+                made.have_compiled(&mut self.interpreter, rip);
+                if !self.tuning.waits {
+                    self.interpreter.wait_until_hot(SOON);
+                }
+            }
+        }
+        After::GoOn
+    }
+}
+
+impl<B: Bus> Native<B> {
+    /// Made now, if it was not.
+    fn get(&mut self) -> Option<&mut Made<B>> {
+        if matches!(self, Native::Unmade) {
+            *self = match Made::new() {
+                Ok(made) => Native::Made(Box::new(made)),
+                Err(why) => {
+                    tracing::warn!("guest code is not compiled but interpreted: {why}");
+                    Native::Off
+                }
+            };
+        }
+        match self {
+            Native::Made(made) => Some(made),
+            Native::Unmade | Native::Off => None,
+        }
+    }
+}
+
+impl<B: Bus> Made<B> {
+    /// Gives the region of the block at `rip` to the compiler, if that has nothing to do.
+    fn have_compiled(&mut self, interpreter: &mut Interpreter<B>, rip: u64) {
+        if self.worker.is_busy() {
+            return;
+        }
+        match plan(interpreter, rip) {
+            (plan, Some(region)) => {
+                self.plan = Some(plan);
+                self.worker.give(region);
+            }
+            (plan, None) => self.codes.add(plan, None),
+        }
+    }
+
+    /// Takes what has been compiled.
+    fn take_compiled(&mut self, wait: bool, work: &mut Work) {
+        let Progress::Done(compiled) = self.worker.look(wait) else { return };
+        if let Some(compiled) = &compiled {
+            work.regions += 1;
+            work.bytes += compiled.bytes.len() as u64;
+        }
+        if let Some(plan) = self.plan.take() {
+            self.codes.add(plan, compiled.as_ref());
+        }
+    }
+
+    /// Runs code, and the code of what follows.
+    fn stay(
+        &mut self,
+        interpreter: &mut Interpreter<B>,
+        work: &mut Work,
+        until: Until,
+        mut code: Code,
+        mut wants_bits: bool,
+    ) -> After {
+        self.context.flags = Stored::of(&interpreter.cpu().flags());
+        self.codes.point_to_links(&mut self.context);
+        let after = loop {
+            if wants_bits && !self.context.flags.are_bits() {
+                self.context.flags = Stored::bits_of(&self.context.flags.flags());
+            }
+            work.stays += 1;
+            let (why, has_moved) = self.run_code(interpreter, work, until, code);
+            let rip = self.context.rip;
+            let left = until.instructions.saturating_sub(interpreter.counters().instructions);
+            match why {
+                _ if has_moved && until.at == Some(rip) => break After::Stopped(Stop::At),
+                _ if left == 0 => break After::GoOn,
+                Some(Why::GoOn) => {}
+                // Only the longest stay is over.
+                Some(Why::Budget) if left > MAX_RUN as u64 => {}
+                Some(Why::Interpret | Why::Budget) | None => break After::Interpret,
+            }
+            match self.codes.find(interpreter.cpu_mut(), rip, until.at) {
+                Known::Code { code: next, wants_bits: wants } => {
+                    if !wants {
+                        self.codes.link(rip, next);
+                    }
+                    (code, wants_bits) = (next, wants);
+                }
+                _ => break After::GoOn,
+            }
+        };
+        interpreter.cpu_mut().set_flags(self.context.flags.flags());
+        after
+    }
+
+    /// Goes into code once: why it was left, and whether anything has run.
+    fn run_code(
+        &mut self,
+        interpreter: &mut Interpreter<B>,
+        work: &mut Work,
+        until: Until,
+        code: Code,
+    ) -> (Option<Why>, bool) {
+        let mut counters = interpreter.counters();
+        let may_run = until.instructions.saturating_sub(counters.instructions).min(LONGEST_STAY);
+        let context = &mut self.context;
+        context.left = may_run.cast_signed();
+        context.branches = 0;
+        context.rip = interpreter.cpu().rip();
+        let why = self.gate.enter(context, code, interpreter.cpu_mut());
+        let has_run = may_run - context.left.cast_unsigned();
+        work.instructions += has_run;
+        counters.instructions += has_run;
+        counters.taken += context.branches & 0xffff_ffff;
+        counters.conditionals += context.branches >> 32;
+        interpreter.set_counters(counters);
+        interpreter.cpu_mut().set_rip(context.rip);
+        (why, has_run > 0)
+    }
+}

@@ -1,0 +1,89 @@
+//! Instructions that compiled code has the CPU run: vectors, x87 and whatever else the integer table has not.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{AbiParam, InstBuilder, Signature, Value, types};
+use cranelift_codegen::isa::CallConv;
+use iced_x86::{Instruction, RflagsBits};
+use x86::bus::Bus;
+use x86::cpu::Cpu;
+use x86::flags::Flags;
+use x86::machine::{Body, Machine};
+use x86::op::Op;
+
+use crate::clif::{Clif, own};
+use crate::context::{Context, Stored};
+
+/// The arithmetic flags, as the decoder names them.
+const ARITHMETIC: u32 =
+    RflagsBits::CF | RflagsBits::PF | RflagsBits::AF | RflagsBits::ZF | RflagsBits::SF | RflagsBits::OF;
+
+/// What compiled code calls: the context, then an [`Outcall`]. Not zero where the instruction trapped, and has left no trace.
+pub(crate) type Entry = unsafe extern "C" fn(*mut Context, *const u8) -> u64;
+
+/// An instruction to run on the CPU.
+#[repr(C)]
+pub(crate) struct Outcall<B: Bus> {
+    /// What compiled code calls.
+    entry: Entry,
+    body: Body<Cpu<B>>,
+    op: Op,
+    touches_flags: bool,
+}
+
+impl<B: Bus> Outcall<B> {
+    pub(crate) fn new(entry: Entry, i: &Instruction, body: Body<Cpu<B>>, op: Op) -> Outcall<B> {
+        Outcall { entry, body, op, touches_flags: touches_flags(i) }
+    }
+
+    /// Runs it; `flags` are the arithmetic flags before and after. Whether it trapped.
+    pub(crate) fn run(&self, cpu: &mut Cpu<B>, flags: &mut Stored) -> bool {
+        if self.touches_flags {
+            cpu.set_flags(flags.flags());
+        }
+        let has_trapped = (self.body)(cpu, &self.op).is_err();
+        if self.touches_flags {
+            let now: Flags<u64, bool> = cpu.flags();
+            *flags = Stored::bits_of(&now);
+        }
+        has_trapped
+    }
+}
+
+/// Those of a region. Its code has their addresses.
+#[expect(clippy::vec_box, reason = "an address holds while others are added")]
+pub(crate) struct Outcalls<B: Bus>(Vec<Box<Outcall<B>>>);
+
+impl<B: Bus> Outcalls<B> {
+    pub(crate) const fn new() -> Outcalls<B> {
+        Outcalls(Vec::new())
+    }
+
+    /// Adds one: its address.
+    pub(crate) fn add(&mut self, outcall: Outcall<B>) -> u64 {
+        let outcall = Box::new(outcall);
+        let address = std::ptr::from_ref(&*outcall).addr() as u64;
+        self.0.push(outcall);
+        address
+    }
+}
+
+/// Whether an instruction reads or writes arithmetic flags.
+pub(crate) fn touches_flags(i: &Instruction) -> bool {
+    (i.rflags_read() | i.rflags_modified()) & ARITHMETIC != 0
+}
+
+/// Writes the call of the [`Outcall`] at `argument`: whether it trapped.
+pub(crate) fn write(d: &Clif<'_>, argument: u64) -> Value {
+    let argument = d.constant(64, argument);
+    let trapped = {
+        let mut builder = d.builder.borrow_mut();
+        let mut signature = Signature::new(CallConv::SystemV);
+        signature.params.extend([AbiParam::new(types::I64); 2]);
+        signature.returns.push(AbiParam::new(types::I64));
+        let signature = builder.import_signature(signature);
+        let entry = builder.ins().load(types::I64, own(), argument, 0);
+        let call = builder.ins().call_indirect(signature, entry, &[d.context, argument]);
+        builder.inst_results(call)[0]
+    };
+    d.compare(IntCC::NotEqual, trapped, d.constant(64, 0))
+}

@@ -1,0 +1,175 @@
+//! Which guest code is compiled together: what a hot block leads to by direct branches, calls and the returns from them.
+//!
+//! A region is cut into runs. Control enters a run at its first instruction only, and may leave it at any conditional branch;
+//! a run goes on behind one, as blocks of the interpreter do. Example: a loop with a test in its middle that is seldom true is one
+//! run with two ways out, and the second of them leads to its start.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use rustc_hash::FxHashMap;
+
+/// Instructions of a region at most: what is compiled in some milliseconds.
+const MAX_REGION: usize = 200;
+/// Instructions of a run at most. Where less than a whole run may still run, the interpreter does it.
+pub(crate) const MAX_RUN: usize = 48;
+
+/// How one instruction is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// By its description.
+    Inline,
+    /// As a call of [`crate::outcall`] with this argument: the description runs on the CPU itself.
+    Outcall(u64),
+}
+
+/// An instruction of a region.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) instruction: Instruction,
+    pub(crate) how: How,
+}
+
+/// Instructions that run one after the other.
+pub(crate) struct Run {
+    pub(crate) start: u64,
+    pub(crate) steps: Vec<Step>,
+    /// Where control goes on behind the last step, if that is no jump.
+    pub(crate) next: u64,
+}
+
+/// What is compiled as one function.
+pub(crate) struct Region {
+    /// In order of their addresses; never empty.
+    pub(crate) runs: Vec<Run>,
+    /// By address.
+    pub(crate) by_start: FxHashMap<u64, usize>,
+    /// Where control enters it.
+    pub(crate) head: u64,
+    /// Where the calls in it return to.
+    pub(crate) returns: Vec<u64>,
+}
+
+/// What a region is found in.
+pub(crate) trait Code {
+    /// The bytes from `rip` to the end of its page.
+    fn bytes(&mut self, rip: u64) -> Option<Vec<u8>>;
+    /// Whether control has often been at `rip` by a branch.
+    fn is_warm(&mut self, rip: u64) -> bool;
+    /// How the instruction is compiled, if it is.
+    fn how(&mut self, i: &Instruction) -> Option<How>;
+}
+
+/// The instructions of a region as they are found.
+struct Finder<'c, C> {
+    code: &'c mut C,
+    found: BTreeMap<u64, Step>,
+    /// Where runs begin.
+    starts: BTreeSet<u64>,
+    todo: VecDeque<u64>,
+    returns: BTreeSet<u64>,
+}
+
+impl Region {
+    /// The region of the block at `head`; `None` where its first instruction is not compiled.
+    pub(crate) fn find<C: Code>(head: u64, code: &mut C) -> Option<Region> {
+        let mut finder = Finder {
+            code,
+            found: BTreeMap::new(),
+            starts: BTreeSet::new(),
+            todo: VecDeque::new(),
+            returns: BTreeSet::new(),
+        };
+        finder.add_start(head);
+        while let Some(start) = finder.todo.pop_front() {
+            finder.follow(start);
+        }
+        let runs: Vec<Run> = finder.starts.iter().filter_map(|start| finder.run(*start)).collect();
+        let by_start: FxHashMap<u64, usize> =
+            runs.iter().enumerate().map(|(n, run)| (run.start, n)).collect();
+        let returns = finder.returns.into_iter().filter(|to| by_start.contains_key(to)).collect();
+        by_start.contains_key(&head).then_some(Region { runs, by_start, head, returns })
+    }
+
+    /// Where its instructions begin, in order.
+    pub(crate) fn addresses(&self) -> Vec<u64> {
+        let steps = self.runs.iter().flat_map(|run| &run.steps);
+        let mut all: Vec<u64> = steps.map(|step| step.instruction.ip()).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+impl<C: Code> Finder<'_, C> {
+    fn add_start(&mut self, at: u64) {
+        if self.starts.insert(at) {
+            self.todo.push_back(at);
+        }
+    }
+
+    /// Decodes from `start` to a jump, or to what is known.
+    fn follow(&mut self, start: u64) {
+        let mut rip = start;
+        while let Some(bytes) = self.code.bytes(rip) {
+            let mut decoder = Decoder::with_ip(64, &bytes, rip, DecoderOptions::NONE);
+            while decoder.can_decode() {
+                let i = decoder.decode();
+                // One that crosses into the next page is the interpreter's.
+                if i.is_invalid() || self.found.contains_key(&i.ip()) || self.found.len() >= MAX_REGION {
+                    return;
+                }
+                let Some(how) = self.code.how(&i) else { return };
+                self.found.insert(i.ip(), Step { instruction: i, how });
+                if !self.goes_on(&i) {
+                    return;
+                }
+                rip = i.next_ip();
+            }
+        }
+    }
+
+    /// Notes where `i` leads to; whether its run goes on behind it.
+    fn goes_on(&mut self, i: &Instruction) -> bool {
+        let to = i.near_branch_target();
+        match i.flow_control() {
+            FlowControl::Next => true,
+            FlowControl::ConditionalBranch => {
+                let is_warm = self.starts.contains(&to) || self.code.is_warm(to);
+                if is_warm {
+                    self.add_start(to);
+                }
+                // Behind a loop begins what is run less often than the loop.
+                !(is_warm && to <= i.ip())
+            }
+            FlowControl::UnconditionalBranch => {
+                self.add_start(to);
+                false
+            }
+            FlowControl::Call => {
+                self.add_start(to);
+                self.add_start(i.next_ip());
+                self.returns.insert(i.next_ip());
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// The run at `start`, if there is one.
+    fn run(&self, start: u64) -> Option<Run> {
+        let mut steps = Vec::new();
+        let mut next = start;
+        while let Some(step) = self.found.get(&next) {
+            if steps.len() == MAX_RUN || next != start && self.starts.contains(&next) {
+                break;
+            }
+            steps.push(*step);
+            next = step.instruction.next_ip();
+            if !matches!(step.instruction.flow_control(), FlowControl::Next | FlowControl::ConditionalBranch)
+            {
+                break;
+            }
+        }
+        (!steps.is_empty()).then_some(Run { start, steps, next })
+    }
+}

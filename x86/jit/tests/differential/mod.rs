@@ -1,0 +1,204 @@
+//! One guest on two CPUs: one that only interprets, and one that compiles each block before it runs the first time. Whatever
+//! happens to the guest (bounds of all kinds, pages that are remapped, protected and rewritten, code that writes code) happens to
+//! both, and after each run all that can be seen of them must be the same.
+
+pub(crate) mod program;
+
+use x86::bus::{Bus, PAGE_SIZE};
+use x86::cpu::Cpu;
+use x86::flat::{Flat, Protection};
+use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
+use x86::op::BranchKind;
+use x86::state::{Regs, State};
+use x86_jit::{Jit, Tuning, Work};
+
+use program::{CODE, DATA, DATA_PAGES, Program, STACK};
+
+/// What is random, or what a fuzzer says.
+pub(crate) struct Source<'s>(pub(crate) Box<dyn FnMut() -> u64 + 's>);
+
+impl Source<'_> {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (self.0)() % end
+    }
+
+    pub(crate) fn byte(&mut self, end: u8) -> u8 {
+        self.below(u64::from(end)).to_le_bytes()[0]
+    }
+
+    /// One of `all`.
+    pub(crate) fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        let n = self.below(all.len() as u64);
+        &all[usize::try_from(n).expect("an index")]
+    }
+}
+
+#[derive(Default)]
+struct Trail(Vec<(u64, u64, BranchKind)>);
+
+impl Observer for Trail {
+    fn branch(&mut self, from: u64, to: u64, kind: BranchKind) {
+        self.0.push((from, to, kind));
+    }
+}
+
+/// The two.
+pub(crate) struct Pair {
+    program: Program,
+    interpreter: Interpreter<Flat>,
+    jit: Jit<Flat>,
+}
+
+/// All that can be seen of a CPU.
+type Seen = (String, State, Counters, Vec<(u64, u64, BranchKind)>);
+
+impl Pair {
+    pub(crate) fn new(program: Program, source: &mut Source<'_>) -> Pair {
+        let mut memory = Flat::new();
+        memory.map(
+            CODE,
+            &program.code,
+            if source.below(3) == 0 { Protection::ALL } else { Protection::CODE },
+        );
+        let data: Vec<u8> =
+            (0..DATA_PAGES * PAGE_SIZE).map(|n| (n * 37).to_le_bytes()[0] ^ source.byte(255)).collect();
+        memory.map(DATA, &data, Protection::DATA);
+        memory.map(STACK - PAGE_SIZE, &[0; 2 << 12], Protection::DATA);
+        let tuning = Tuning { patience: u32::from(source.byte(3)), waits: true };
+        let mut pair = Pair {
+            program,
+            interpreter: Interpreter::new(Cpu::new(memory.clone())),
+            jit: Jit::new(Cpu::new(memory), Some(tuning)),
+        };
+        pair.begin(source);
+        pair
+    }
+
+    /// What compiled code has done.
+    pub(crate) fn work(&self) -> Work {
+        self.jit.work()
+    }
+
+    fn both(&mut self, mut change: impl FnMut(&mut Cpu<Flat>)) {
+        change(self.interpreter.cpu_mut());
+        change(self.jit.cpu_mut());
+    }
+
+    /// Goes to the program's start with new registers.
+    fn begin(&mut self, source: &mut Source<'_>) {
+        let mut regs = Regs {
+            rip: CODE,
+            rflags: 0x202 | source.below(0x1000) & 0x8d5,
+            fs_base: DATA,
+            ..Regs::default()
+        };
+        for r in &mut regs.gpr {
+            *r = match source.below(4) {
+                0 => source.below(u64::MAX),
+                1 => source.below(70),
+                _ => program::pointer(source),
+            };
+        }
+        regs.gpr[4] = STACK + 8 * source.below(8);
+        regs.gpr[15] = 1 + source.below(200);
+        self.both(|cpu| cpu.set_regs(&regs));
+    }
+
+    /// Instructions that each of them has run.
+    pub(crate) fn instructions(&self) -> u64 {
+        self.interpreter.counters().instructions
+    }
+
+    /// Runs both to the same bound.
+    pub(crate) fn run(&mut self, source: &mut Source<'_>) {
+        let reached = self.interpreter.counters().instructions;
+        let most = if source.below(2) == 0 { 60 } else { 3000 };
+        let at = (source.below(4) == 0).then(|| *source.of(&self.program.starts));
+        let until = Until { instructions: reached + 1 + source.below(most), at };
+        let (ours, theirs) = match source.below(6) {
+            0 => {
+                let (mut ours, mut theirs) = (Trail::default(), Trail::default());
+                let stops = (self.jit.run(until, &mut ours), self.interpreter.run(until, &mut theirs));
+                (self.seen_of_jit(&stops.0, ours), self.seen(&stops.1, theirs))
+            }
+            _ => {
+                let stops = (self.jit.run(until, &mut ()), self.interpreter.run(until, &mut ()));
+                (self.seen_of_jit(&stops.0, Trail::default()), self.seen(&stops.1, Trail::default()))
+            }
+        };
+        assert_eq!(ours, theirs, "to {until:x?}, in\n{}", self.program);
+        let (ours, theirs) = (self.jit.cpu().bus().ram(), self.interpreter.cpu().bus().ram());
+        let differs = ours.iter().zip(theirs).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "the byte of memory, to {until:x?}, in\n{}", self.program);
+    }
+
+    fn seen_of_jit(&self, stop: &Stop, trail: Trail) -> Seen {
+        (
+            format!("{stop:x?} {:x?}", fault(stop, self.jit.cpu())),
+            self.jit.cpu().state(),
+            self.jit.counters(),
+            trail.0,
+        )
+    }
+
+    fn seen(&self, stop: &Stop, trail: Trail) -> Seen {
+        let cpu = self.interpreter.cpu();
+        (format!("{stop:x?} {:x?}", fault(stop, cpu)), cpu.state(), self.interpreter.counters(), trail.0)
+    }
+
+    /// Has something happen to both.
+    pub(crate) fn happen(&mut self, source: &mut Source<'_>) {
+        let page = DATA + PAGE_SIZE * source.below(DATA_PAGES);
+        match source.below(12) {
+            0 => self.both(Cpu::flush_tlb),
+            1 => {
+                let frame = PAGE_SIZE * source.below(DATA_PAGES + 3);
+                self.both(|cpu| {
+                    cpu.bus_mut().alias(page, frame, Protection::DATA);
+                    cpu.invalidate_page(page);
+                });
+            }
+            2 | 3 => {
+                let protection = if source.below(2) == 0 { Protection::READ } else { Protection::DATA };
+                self.both(|cpu| {
+                    cpu.bus_mut().protect(page, protection);
+                    cpu.invalidate_page(page);
+                });
+            }
+            4 if source.below(4) == 0 => self.both(|cpu| {
+                cpu.bus_mut().unmap(page);
+                cpu.invalidate_page(page);
+            }),
+            // The same program with another instruction in it.
+            5 => {
+                let at = source.below(self.program.code.len() as u64);
+                let byte = source.byte(255);
+                if source.below(3) == 0 {
+                    self.both(|cpu| {
+                        cpu.bus_mut().set_byte(CODE + at, byte);
+                        cpu.written(at, 1);
+                    });
+                }
+            }
+            6 => {
+                let written = (self.interpreter.cpu_mut().take_written(), self.jit.cpu_mut().take_written());
+                assert_eq!(written.0, written.1);
+            }
+            _ => {}
+        }
+        let is_at_end = source.below(40) == 0;
+        if is_at_end
+            || !self.program.starts.contains(&self.interpreter.cpu().rip())
+            || self.interpreter.cpu().regs().gpr[15] == 0
+        {
+            self.begin(source);
+        }
+    }
+}
+
+fn fault(stop: &Stop, cpu: &Cpu<Flat>) -> Option<x86::bus::PageFault> {
+    match stop {
+        Stop::Trap { trap: x86::machine::Trap::Page, .. } => cpu.last_page_fault(),
+        _ => None,
+    }
+}

@@ -1,0 +1,122 @@
+//! A random guest: a loop of instructions of all encodings, with branches forward in it and a call.
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use std::fmt;
+use x86::bus::PAGE_SIZE;
+
+use super::Source;
+
+/// Where the code is, one page.
+pub(crate) const CODE: u64 = 0x40_0000;
+/// Where the data is.
+pub(crate) const DATA: u64 = 0x50_0000;
+/// How much.
+pub(crate) const DATA_PAGES: u64 = 3;
+/// The middle of two pages of stack.
+pub(crate) const STACK: u64 = 0x60_1000;
+
+/// What may be in a program: instructions that fall through.
+pub(crate) struct Pool {
+    /// With a description in the integer table, so that their code is compiled.
+    pub(crate) integer: Vec<Vec<u8>>,
+    /// The others.
+    pub(crate) other: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    pub(crate) fn new(all: impl IntoIterator<Item = (Instruction, Vec<u8>)>) -> Pool {
+        let (mut integer, mut other) = (Vec::new(), Vec::new());
+        for (i, bytes) in all {
+            if i.flow_control() == FlowControl::Next && !i.is_string_instruction() {
+                let is_integer = x86::table::lookup_integer::<x86::cpu::Cpu<x86::flat::Flat>>(&i).is_some();
+                if is_integer { &mut integer } else { &mut other }.push(bytes);
+            }
+        }
+        Pool { integer, other }
+    }
+}
+
+pub(crate) struct Program {
+    /// The page of code.
+    pub(crate) code: Vec<u8>,
+    /// Where its instructions begin.
+    pub(crate) starts: Vec<u64>,
+}
+
+/// An address in the data, sometimes near the end of a page, of all pages, or in the code.
+pub(crate) fn pointer(source: &mut Source<'_>) -> u64 {
+    match source.below(16) {
+        0 => DATA + PAGE_SIZE * (1 + source.below(DATA_PAGES)) - source.below(16),
+        1 => CODE + source.below(PAGE_SIZE),
+        2 => DATA + PAGE_SIZE * DATA_PAGES + source.below(64),
+        _ => DATA + 8 * source.below(DATA_PAGES * PAGE_SIZE / 8 - 16),
+    }
+}
+
+impl Program {
+    pub(crate) fn new(pool: &Pool, source: &mut Source<'_>) -> Program {
+        let mut code = Vec::new();
+        // Pieces of code, and the forward branches among them by where their displacement ends.
+        let (mut starts, mut branches) = (Vec::new(), Vec::new());
+        let count = 5 + source.below(40);
+        for _ in 0..count {
+            starts.push(code.len());
+            match source.below(16) {
+                // Jcc.
+                0 | 1 => {
+                    code.extend([0x0f, 0x80 | source.byte(16), 0, 0, 0, 0]);
+                    branches.push(code.len());
+                }
+                // JMP, CALL.
+                2 => {
+                    code.extend([0xe8 | source.byte(2), 0, 0, 0, 0]);
+                    branches.push(code.len());
+                }
+                // mov reg, pointer: not to rsp.
+                3 | 4 => {
+                    code.extend([0x48, 0xb8 | source.of(&[0, 1, 2, 3, 5, 6, 7])]);
+                    code.extend(pointer(source).to_le_bytes());
+                }
+                // mov reg, a small number, for indices and amounts.
+                5 => {
+                    code.push(0xb8 | source.byte(4));
+                    code.extend([source.byte(70), 0, 0, 0]);
+                }
+                // push rbx; pop rdx
+                6 => code.extend([0x53, 0x5a]),
+                // ret, from a call if there was one.
+                7 if source.below(4) == 0 => code.push(0xc3),
+                8 if !pool.other.is_empty() => code.extend(source.of(&pool.other)),
+                _ => code.extend(source.of(&pool.integer)),
+            }
+        }
+        starts.push(code.len());
+        // dec r15; jne start; syscall
+        code.extend([0x49, 0xff, 0xcf]);
+        let back = i32::try_from(code.len() + 6).unwrap();
+        code.extend([0x0f, 0x85]);
+        code.extend((-back).to_le_bytes());
+        code.extend([0x0f, 0x05]);
+        for behind in branches {
+            let later: Vec<usize> = starts.iter().copied().filter(|start| *start >= behind).collect();
+            let to = source.of(&later);
+            code[behind - 4..behind].copy_from_slice(&u32::try_from(to - behind).unwrap().to_le_bytes());
+        }
+        code.resize(1 << 12, 0xcc);
+        Program { starts: starts.into_iter().map(|start| CODE + start as u64).collect(), code }
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut decoder = Decoder::with_ip(64, &self.code, CODE, DecoderOptions::NONE);
+        while decoder.can_decode() {
+            let i = decoder.decode();
+            writeln!(f, "{:x} {i}", i.ip())?;
+            if i.flow_control() == FlowControl::Call && i.code() == iced_x86::Code::Syscall {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
