@@ -59,6 +59,8 @@ pub(super) struct Pace {
     /// While recording: it runs a slice that is too short for the processor that was asked for. What it has counted is not
     /// all that retired.
     pub(super) lent: bool,
+    /// The software CPU leaves some instructions to KVM.
+    pub(super) leaves: bool,
     /// An event has been served, and nothing has run since.
     pub(super) segment_begins: bool,
     /// The caller of [`Process::step`] wants it to return about then, by the host's monotonic clock in nanoseconds.

@@ -18,7 +18,10 @@ impl Process {
             return self.machine.run(until);
         }
         let (kind, before, start) = (self.machine.cpu.kind(), self.retired(), Instant::now());
-        let exit = self.machine.run(until)?;
+        let exit = match self.machine.run(until)? {
+            Exit::NoSemantics { .. } if self.pace.leaves => Exit::Differing,
+            exit => exit,
+        };
         let (took, retired) = (start.elapsed(), self.retired() - before);
         let task = self.kernel.tasks.id();
         self.choice.iter_mut().for_each(|choice| choice.ran(task, kind, retired, took, &exit));
@@ -26,12 +29,11 @@ impl Process {
         Ok(exit)
     }
 
-    /// Has the software CPU leave what differs between processors to KVM, where the two take turns and either may run: so
-    /// replays have it executed by the processor that executed it while recording.
+    /// Has the software CPU leave what it does not know, and what differs between processors, to KVM, where the two take turns and
+    /// either may run: so replays have it executed by the processor that executed it while recording.
     pub(super) fn leave_differing(&mut self, either_may_run: bool) {
-        if self.choice.is_some() {
-            self.machine.cpu.leave_differing(either_may_run && !self.pace.exactly && !self.pace.lent);
-        }
+        self.pace.leaves = self.choice.is_some() && either_may_run && !self.pace.exactly && !self.pace.lent;
+        self.machine.cpu.leave_differing(self.pace.leaves);
     }
 
     /// Gives the task the processor that suits it, where two take turns.
@@ -56,7 +58,7 @@ impl Process {
                 Err(error) => {
                     tracing::warn!("KVM cannot be used, and the software CPU goes on: {error}");
                     self.choice = None;
-                    self.machine.cpu.leave_differing(false);
+                    self.leave_differing(false);
                     return Ok(());
                 }
             }

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use std::io;
 use x86::bus::Bus;
 use x86::cpu::{CodePage, Cpu};
+use x86::decode::differs_between_processors;
 use x86::interpreter::Interpreter;
 use x86::machine::Handler;
 use x86::table;
@@ -206,6 +207,10 @@ impl<B: Bus> region::Code for Guest<'_, B> {
             Some((Handler::Last(_, None), _)) => return None,
             Some(_) => return Some(How::Inline),
             None => {}
+        }
+        // The interpreter asks whether it is to run at all.
+        if differs_between_processors(i) {
+            return None;
         }
         let (Handler::Body(body), op) = table::lookup::<Cpu<B>>(i)? else { return None };
         Some(How::Outcall(self.outcalls.add(Outcall::new(outcall_entry::<B>(), i, body, op))))
