@@ -103,7 +103,7 @@ impl Cost {
 
 /// All that `bench record` has to tell.
 pub(super) struct Results {
-    pub(super) engine: EngineKind,
+    pub(super) engine: &'static str,
     pub(super) processor: Option<String>,
     /// The load of the machine over the last minute, before and after.
     pub(super) load: [Option<f64>; 2],
@@ -142,7 +142,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let failed =
         measured.iter().any(|m| m.costs.iter().any(|(name, cost)| cost.is_err() && !bench.lacks(name)));
     let results = Results {
-        engine,
+        engine: args.engine.name(),
         processor: processor(),
         load: [load, self::load()],
         rounds: args.rounds,

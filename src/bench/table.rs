@@ -16,7 +16,7 @@ fn text(results: &Results) -> String {
     let load = results.load.map(|load| load.map_or_else(|| "?".to_owned(), |load| format!("{load:.1}")));
     let mut text = format!(
         "engine {}, {}; load of the machine {} before, {} after; medians of {} rounds (least to most)\n",
-        results.engine.name(),
+        results.engine,
         results.processor.as_deref().unwrap_or("processor not known"),
         load[0],
         load[1],
@@ -58,7 +58,7 @@ fn json(results: &Results) -> Value {
     });
     let missing = results.missing.iter().map(|m| json!({ "program": m.name, "reason": m.why }));
     json!({
-        "engine": results.engine.name(),
+        "engine": results.engine,
         "processor": results.processor,
         "load": { "before": results.load[0], "after": results.load[1] },
         "rounds": results.rounds,

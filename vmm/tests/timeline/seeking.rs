@@ -127,7 +127,7 @@ fn an_offset_behind_an_event_is_exact_on_each_engine() {
     }
 }
 
-/// Computes for about a second, with a call now and then.
+/// Computes for about a second, also as compiled code, with a call now and then.
 pub(crate) const LONG: &str = r"
     #include <unistd.h>
     #include <sys/syscall.h>
@@ -135,7 +135,7 @@ pub(crate) const LONG: &str = r"
     int main(void) {
         unsigned seed = 1;
         for (int n = 0; n < 300; n++) {
-            for (int k = 0; k < 300000; k++) table[seed % 20000] += seed = seed * 1664525 + 1013904223;
+            for (int k = 0; k < 2400000; k++) table[seed % 20000] += seed = seed * 1664525 + 1013904223;
             syscall(SYS_getppid);
         }
         return table[5] % 100;
