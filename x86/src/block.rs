@@ -55,7 +55,7 @@ pub(crate) struct Block<B: Bus> {
     pub(crate) origin: Origin,
     /// The frames that the bytes came from; twice the same one unless the page boundary is crossed.
     stamps: [Stamp; 2],
-    /// How many of its instructions may run before it is hot; [`crate::cache`] has it while the block runs.
+    /// How often it may run before it is hot; [`crate::cache`] has the number while the block is in its front.
     pub(crate) reserve: u32,
 }
 

@@ -10,7 +10,7 @@
 //! generations. Behind the front a map holds every block, so that two hot blocks that share a place in the front cost
 //! a look-up each time, not a decoding.
 //!
-//! A block also has a reserve of instructions that it may run before whoever compiles is asked for it ([`Cache::spend`]).
+//! A block also has a reserve: so often may it run before whoever compiles is asked for it ([`Cache::spend`]).
 
 use std::sync::Arc;
 
@@ -77,11 +77,6 @@ const fn place(rip: u64) -> usize {
     (rip ^ rip >> 12) as usize % PLACES
 }
 
-/// The reserve of a block of `len` instructions for so many runs.
-fn reserve(runs: u32, len: usize) -> u32 {
-    runs.saturating_mul(u32::try_from(len).unwrap_or(u32::MAX))
-}
-
 impl<B: Bus> Cache<B> {
     pub(crate) fn new() -> Cache<B> {
         Cache::with_room(MAX_BLOCKS)
@@ -105,43 +100,35 @@ impl<B: Bus> Cache<B> {
         self.patience = runs;
     }
 
-    /// Whether the reserve of a block is spent.
+    /// Takes a run out of the reserve of a block; false where that is spent.
     #[inline(always)]
-    pub(crate) fn is_hot(&self, found: Found) -> bool {
-        self.front[found.0 % PLACES].reserve == 0
-    }
-
-    /// How many more instructions of a block may run before it is hot.
-    #[inline(always)]
-    pub(crate) fn reserve(&self, found: Found) -> u64 {
-        u64::from(self.front[found.0 % PLACES].reserve)
-    }
-
-    /// Takes instructions that have run out of the reserve of a block.
-    #[inline(always)]
-    pub(crate) fn spend(&mut self, found: Found, instructions: u64) {
-        let reserve = &mut self.front[found.0 % PLACES].reserve;
-        *reserve = reserve.saturating_sub(u32::try_from(instructions).unwrap_or(u32::MAX));
+    pub(crate) fn spend(&mut self, found: Found) -> bool {
+        let place = &mut self.front[found.0 % PLACES];
+        match place.reserve.checked_sub(1) {
+            Some(left) => {
+                place.reserve = left;
+                true
+            }
+            None => false,
+        }
     }
 
     /// Whether the block at `rip` has spent a good part of the reserve that blocks begin with.
     pub(crate) fn is_warm(&self, cpu: &mut Cpu<B>, rip: u64) -> bool {
         let place = &self.front[place(rip)];
-        let (left, len) = if place.start == rip {
-            (place.reserve, place.steps.len())
+        let left = if place.start == rip {
+            place.reserve
         } else {
             let Ok(origin) = Origin::of(cpu, rip) else { return false };
             let Some(&n) = self.by_origin.get(&origin) else { return false };
-            (self.blocks[n].reserve, self.blocks[n].steps.len())
+            self.blocks[n].reserve
         };
-        let whole = reserve(self.patience, len);
-        left <= whole - whole / 8
+        left <= self.patience - self.patience / 8
     }
 
     /// Gives a block a reserve for so many runs.
     pub(crate) fn refill(&mut self, found: Found, runs: u32) {
-        let place = &mut self.front[found.0 % PLACES];
-        place.reserve = reserve(runs, place.steps.len());
+        self.front[found.0 % PLACES].reserve = runs;
     }
 
     /// How a block ends.
@@ -198,7 +185,7 @@ impl<B: Bus> Cache<B> {
 
     fn decode(&self, cpu: &mut Cpu<B>, origin: Origin) -> Result<Block<B>, NoBlock> {
         let mut block = decode_block(cpu, origin)?;
-        block.reserve = reserve(self.patience, block.steps.len());
+        block.reserve = self.patience;
         Ok(block)
     }
 

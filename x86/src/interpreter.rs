@@ -214,7 +214,7 @@ impl<B: Bus> Interpreter<B> {
             }
             has_moved = true;
             let stopped = match self.cache.find(&mut self.cpu) {
-                Ok(found) if COLD && self.cache.is_hot(found) => return None,
+                Ok(found) if COLD && !self.cache.spend(found) => return None,
                 Ok(found) => self.run_found::<O, AT, COLD>(found, left, at, observer),
                 Err(no_block) => Some(self.no_block(&no_block)),
             };
@@ -224,31 +224,6 @@ impl<B: Bus> Interpreter<B> {
                 return Some(stop);
             }
         }
-    }
-
-    /// Runs a block of the cache; `left` and `at` are the bounds.
-    #[inline(always)]
-    fn run_found<O: Observer, const AT: bool, const COLD: bool>(
-        &mut self,
-        found: Found,
-        left: u64,
-        at: u64,
-        observer: &mut O,
-    ) -> Option<Stop> {
-        let bounded = if AT {
-            let (start, steps) = self.cache.steps(found);
-            left.min(steps_before(start, steps, at))
-        } else {
-            left
-        };
-        if !COLD {
-            return self.repeat_block::<O, AT>(found, bounded, 0, at, observer);
-        }
-        let before = self.cpu.retired.instructions;
-        let enough = bounded.saturating_sub(self.cache.reserve(found));
-        let stopped = self.repeat_block::<O, AT>(found, bounded, enough, at, observer);
-        self.cache.spend(found, self.cpu.retired.instructions - before);
-        stopped
     }
 
     /// Runs the one instruction at rip; `None` when it retired and nothing else happened.
@@ -273,20 +248,19 @@ impl<B: Bus> Interpreter<B> {
         }
     }
 
-    /// Runs a block of the cache as long as it leads to its own start, and that is not the bound `at` (if `AT`); not more
-    /// than `left` instructions, at least one, and no further round where only `enough` of them are left. `None`: go on at
-    /// rip.
+    /// Runs a block of the cache as long as it leads to its own start, and that is not the bound `at` (if `AT`); once where each
+    /// run counts (`COLD`); not more than `left` instructions, at least one. `None`: go on at rip.
     #[inline(always)]
-    fn repeat_block<O: Observer, const AT: bool>(
+    fn run_found<O: Observer, const AT: bool, const COLD: bool>(
         &mut self,
         found: Found,
-        mut left: u64,
-        enough: u64,
+        left: u64,
         at: u64,
         observer: &mut O,
     ) -> Option<Stop> {
         let cpu = &mut self.cpu;
         let (start, block) = self.cache.steps(found);
+        let mut left = if AT { left.min(steps_before(start, block, at)) } else { left };
         loop {
             let steps = prefix(block, left);
             let exit = step::run(cpu, steps);
@@ -305,7 +279,7 @@ impl<B: Bus> Interpreter<B> {
             if let Some(kind) = kind {
                 observer.branch(step.op.start(), cpu.rip, kind);
             }
-            if cpu.rip != start || left <= enough || AT && start == at {
+            if COLD || cpu.rip != start || left == 0 || AT && start == at {
                 return None;
             }
         }

@@ -9,11 +9,14 @@ use std::process::Command;
 use std::rc::Rc;
 use vmm::cpu_model::Model;
 use vmm::engine::kvm::Waiting;
+use vmm::engine::soft::SoftCpu;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 use vmm::gate::{Event, Gate, GateError, Input, Preemption, Time};
 use vmm::launch::launch_here;
 use vmm::process::{Capabilities, Launch, Parents, Process, Step, Streams, comparable};
+use vmm::ram::Memory;
 use x86::state::Regs;
+use x86_jit::Tuning;
 
 /// Guest memory: much more than any of the programs touches.
 const MEMORY: u64 = 512 << 20;
@@ -65,6 +68,12 @@ fn machine(engine: Engine) -> Machine {
         Engine::Turns => Waiting::open().and_then(|waiting| engine::open_both(waiting.every(TURNS), MEMORY)),
     };
     machine.expect("it was there before")
+}
+
+/// A machine whose software CPU compiles as `tuning` says.
+pub(crate) fn tuned(tuning: Option<Tuning>) -> Machine {
+    let memory = Memory::new(MEMORY).expect("memory");
+    Machine { memory, cpu: Box::new(SoftCpu::tuned(tuning).expect("a processor")), kvm: None }
 }
 
 /// The process id of every program.
@@ -236,6 +245,11 @@ impl Run {
 
     /// Records it.
     pub(crate) fn on(&self, kind: Engine) -> Ran {
+        self.on_machine(machine(kind))
+    }
+
+    /// The same on a machine of one's own.
+    pub(crate) fn on_machine(&self, machine: Machine) -> Ran {
         let mut stdin = tempfile::tempfile().expect("a file");
         stdin.write_all(&self.stdin).and_then(|()| stdin.rewind()).expect("a file");
         let mut stdout = tempfile::tempfile().expect("a file");
@@ -243,7 +257,7 @@ impl Run {
         let streams = Streams::Given([copy(&stdin), copy(&stdout), copy(&stdout)]);
         let shared = Rc::default();
         let launch = self.launch();
-        let mut ran = run(kind, launch, streams, shared, None);
+        let mut ran = run(machine, launch, streams, shared, None);
         stdout.rewind().and_then(|()| stdout.read_to_end(&mut ran.stdout)).expect("a file");
         ran
     }
@@ -273,10 +287,16 @@ impl Run {
 impl Ran {
     /// Replays it, and checks every event, the output and the memory at the end.
     pub(crate) fn replay_on(&self, kind: Engine) {
+        self.replay_on_machine(machine(kind));
+    }
+
+    /// The same on a machine of one's own.
+    pub(crate) fn replay_on_machine(&self, machine: Machine) {
+        let kind = machine.cpu.kind();
         let events = self.shared.borrow().journal.clone();
         let count = events.len();
         let shared = Rc::new(RefCell::new(Shared { journal: events, output: Vec::new() }));
-        let again = run(kind, self.launch.clone(), Streams::Inherited, shared, Some(0));
+        let again = run(machine, self.launch.clone(), Streams::Inherited, shared, Some(0));
         assert_eq!(again.end, self.end, "the end on {}", kind.name());
         assert_eq!(again.told, self.told, "the output on {}", kind.name());
         assert_eq!(again.digest, self.digest, "the memory on {}", kind.name());
@@ -292,15 +312,16 @@ impl Ran {
 }
 
 fn run(
-    kind: Engine,
+    machine: Machine,
     launch: Launch,
     streams: Streams,
     shared: Rc<RefCell<Shared>>,
     next: Option<usize>,
 ) -> Ran {
+    let kind = machine.cpu.kind();
     let gate = MemoryGate { shared: Rc::clone(&shared), next };
     let mut process =
-        Process::start_with(machine(kind), Box::new(gate), &launch, streams).expect("the program starts");
+        Process::start_with(machine, Box::new(gate), &launch, streams).expect("the program starts");
     let end = loop {
         match process.step() {
             Ok(Step::Running | Step::Died(_)) => {}

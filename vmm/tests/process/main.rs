@@ -3,6 +3,7 @@
 mod alarms;
 mod applets;
 mod behaviour;
+mod compiled;
 mod crashes;
 mod handlers;
 mod harness;

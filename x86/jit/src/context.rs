@@ -9,6 +9,8 @@ pub(crate) struct Context {
     pub(crate) gpr: *mut u64,
     /// All memory.
     pub(crate) ram: *mut u8,
+    /// How much it is; for no code to see.
+    ram_len: usize,
     /// The translations for loads.
     pub(crate) reads: *const Entry,
     /// The translations for stores.
@@ -52,6 +54,7 @@ impl Context {
         Context {
             gpr: std::ptr::null_mut(),
             ram: std::ptr::null_mut(),
+            ram_len: 0,
             reads: std::ptr::null(),
             writes: std::ptr::null(),
             links: std::ptr::null(),
@@ -69,9 +72,15 @@ impl Context {
     pub(crate) fn point_to(&mut self, parts: Parts<'_>) {
         self.gpr = parts.gpr.as_mut_ptr();
         self.ram = parts.ram.as_mut_ptr();
+        self.ram_len = parts.ram.len();
         self.reads = parts.reads.as_ptr();
         self.writes = parts.writes.as_ptr();
         self.bases = parts.bases;
+    }
+
+    /// Whether this is the memory that it points to.
+    pub(crate) fn points_to(&self, ram: &mut [u8]) -> bool {
+        std::ptr::eq(self.ram, ram.as_mut_ptr()) && self.ram_len == ram.len()
     }
 }
 

@@ -25,7 +25,8 @@ struct Place {
     write: bool,
 }
 
-/// What was looked up in a run. It holds for as long as the run is not left: nothing in it takes a translation away.
+/// What was looked up in a run. It holds for as long as the run is not left: what the CPU is called for in it may have another
+/// translation take the place of one in the cache, but makes none untrue.
 #[derive(Default)]
 pub(crate) struct Checked {
     places: FxHashMap<Value, Place>,

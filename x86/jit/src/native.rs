@@ -174,14 +174,9 @@ unsafe extern "C" fn call_out<B: Bus>(context: *mut Context, call: *const u8) ->
     // SAFETY: `Gate::enter` borrows the CPU, uses no reference to it while the code runs, and made this pointer of its borrow.
     let cpu = unsafe { &mut *context.cpu.cast::<Cpu<B>>() };
     let has_trapped = call.run(cpu, &mut context.flags);
-    let ram = context.ram;
-    match cpu.parts() {
-        Some(parts) => context.point_to(parts),
-        None => std::process::abort(),
-    }
-    // Compiled code has the address in a register. A bus that moves its memory when it translates is not one to compile for, and
-    // to go on would be to write to memory that is not the guest's.
-    if ram != context.ram {
+    // Compiled code has the address of the memory in a register. A bus that moves its memory when it translates is not one to
+    // compile for, and to go on would be to write to memory that is not the guest's.
+    if !context.points_to(cpu.bus_mut().ram_mut()) {
         std::process::abort();
     }
     u64::from(has_trapped)

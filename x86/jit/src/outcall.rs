@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{AbiParam, InstBuilder, Signature, Value, types};
 use cranelift_codegen::isa::CallConv;
-use iced_x86::{Instruction, RflagsBits};
+use iced_x86::{Instruction, InstructionInfoFactory, InstructionInfoOptions, OpAccess, RflagsBits};
 use x86::bus::Bus;
 use x86::cpu::Cpu;
 use x86::flags::Flags;
@@ -70,6 +70,17 @@ impl<B: Bus> Outcalls<B> {
 /// Whether an instruction reads or writes arithmetic flags.
 pub(crate) fn touches_flags(i: &Instruction) -> bool {
     (i.rflags_read() | i.rflags_modified()) & ARITHMETIC != 0
+}
+
+/// The general registers that an instruction writes, a bit for each.
+pub(crate) fn written_registers(i: &Instruction) -> u16 {
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info_options(i, InstructionInfoOptions::NO_MEMORY_USAGE);
+    let written = info.used_registers().iter().filter(|used| {
+        used.register().is_gpr()
+            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::None)
+    });
+    written.fold(0, |all, used| all | 1 << used.register().full_register().number())
 }
 
 /// Writes the call of the [`Outcall`] at `argument`: whether it trapped.

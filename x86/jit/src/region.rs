@@ -14,6 +14,9 @@ const MAX_REGION: usize = 200;
 /// Instructions of a run at most. Where less than a whole run may still run, the interpreter does it.
 pub(crate) const MAX_RUN: usize = 48;
 
+/// Of so many instructions at most one is a call out of the code: it costs what the interpreter takes for two.
+const MOST_OUTCALLS: usize = 3;
+
 /// How one instruction is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
@@ -71,7 +74,8 @@ struct Finder<'c, C> {
 }
 
 impl Region {
-    /// The region of the block at `head`; `None` where its first instruction is not compiled.
+    /// The region of the block at `head`; `None` where its first instruction is not compiled, or so little that the interpreter
+    /// is as fast.
     pub(crate) fn find<C: Code>(head: u64, code: &mut C) -> Option<Region> {
         let mut finder = Finder {
             code,
@@ -83,6 +87,10 @@ impl Region {
         finder.add_start(head);
         while let Some(start) = finder.todo.pop_front() {
             finder.follow(start);
+        }
+        let outcalls = finder.found.values().filter(|step| step.how != How::Inline).count();
+        if outcalls * MOST_OUTCALLS > finder.found.len() {
+            return None;
         }
         let runs: Vec<Run> = finder.starts.iter().filter_map(|start| finder.run(*start)).collect();
         let by_start: FxHashMap<u64, usize> =

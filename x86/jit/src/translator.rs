@@ -192,7 +192,7 @@ impl Translator<'_> {
     /// Writes an instruction; where control goes, if it is a branch.
     fn write_step(&mut self, step: &Step) -> Option<Option<Flow<Bv, Bool>>> {
         if let How::Outcall(argument) = step.how {
-            self.call_out(argument, outcall::touches_flags(&step.instruction));
+            self.call_out(argument, &step.instruction);
             return Some(None);
         }
         let (handler, op) = lookup(&step.instruction)?;
@@ -328,30 +328,40 @@ impl Translator<'_> {
     }
 
     /// Has the CPU run the description of an instruction; leaves the code before it where that traps.
-    fn call_out(&mut self, argument: u64, touches_flags: bool) {
+    fn call_out(&mut self, argument: u64, i: &Instruction) {
+        let touches_flags = outcall::touches_flags(i);
         let mut state = *self.state.borrow();
         self.store_registers(&state);
         state.changed = 0;
         if touches_flags {
-            if let Some(flags) = state.flags.take() {
-                self.d.store_flags(&flags, false);
-                self.note_flags();
-                state.has_first_flags = false;
-            } else if state.has_first_flags {
-                let need = &mut self.needs[self.run];
-                *need = (*need).max(Need::Any);
-            }
+            self.give_flags(&mut state);
         }
         self.before = state;
         let trapped = outcall::write(&self.d, argument);
         self.leave_if(trapped);
-        state.registers = [None; 16];
+        let written = outcall::written_registers(i);
+        for (n, register) in state.registers.iter_mut().enumerate() {
+            if written >> n & 1 != 0 {
+                *register = None;
+            }
+        }
         if touches_flags {
             state.has_first_flags = false;
             self.d.forget_stored();
         }
         *self.state.borrow_mut() = state;
-        self.checked.clear();
+    }
+
+    /// Has the flags lie in the context.
+    fn give_flags(&mut self, state: &mut State) {
+        if let Some(flags) = state.flags.take() {
+            self.d.store_flags(&flags, false);
+            self.note_flags();
+            state.has_first_flags = false;
+        } else if state.has_first_flags {
+            let need = &mut self.needs[self.run];
+            *need = (*need).max(Need::Any);
+        }
     }
 }
 
