@@ -37,7 +37,7 @@ pub const VERSION: u32 = 7;
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 16;
+pub const BEHAVIOUR: u32 = 17;
 
 /// What was recorded, and with what.
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
