@@ -226,7 +226,7 @@ fn a_running_recording_can_be_watched() {
     let (mut calls, mut first) = (Vec::new(), None);
     while !calls.ends_with(&["write".to_owned(), "read".to_owned()]) {
         let line: Value = serde_json::from_str(&lines.next().expect("more crumbs").unwrap()).unwrap();
-        first = first.or(line["number"].as_u64());
+        first = first.or_else(|| line["number"].as_u64());
         calls.extend(line["syscall_name"].as_str().map(str::to_owned));
     }
     assert!(first > before, "{first:?} was there before, as {before:?} was");

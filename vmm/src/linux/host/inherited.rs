@@ -3,7 +3,8 @@
 use super::raw;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// Takes ownership of a descriptor that stays open behind an exec; it does so no longer. `None` if it is not open, or was taken before.
+/// Takes ownership of a descriptor that stays open behind an exec; it does so no longer. `None` if it is not open, or was taken before,
+/// and for what a program may not open.
 pub(in crate::linux) fn take(number: u32) -> Option<OwnedFd> {
     let descriptor = RawFd::try_from(number).ok()?;
     let close_on_exec = i64::from(libc::FD_CLOEXEC);
@@ -14,7 +15,7 @@ pub(in crate::linux) fn take(number: u32) -> Option<OwnedFd> {
     super::fcntl(descriptor, libc::F_SETFD, super::super::word(flags | close_on_exec));
     // SAFETY: nothing here owns it. All that Rust and our libraries open is closed by an exec, so it came from outside; and who
     // took it before us would have marked it.
-    Some(unsafe { OwnedFd::from_raw_fd(descriptor) })
+    super::devices::plain(unsafe { OwnedFd::from_raw_fd(descriptor) }).ok()
 }
 
 /// Whether two descriptors are the same open file. Where the kernel cannot compare, they are not.
