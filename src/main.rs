@@ -15,7 +15,6 @@ mod doctor;
 mod ending;
 mod engine;
 mod exit;
-mod inherited;
 mod keeping;
 mod log;
 mod ls;

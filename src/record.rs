@@ -6,9 +6,10 @@ use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::summary::Summary;
 use crate::trail::{self, Branches, Captured};
-use crate::{Outcome, crumbs, inherited, keeping, sandbox};
+use crate::{Outcome, crumbs, keeping, sandbox};
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use vmm::contents::Store;
@@ -18,6 +19,7 @@ use vmm::dump::{self, About};
 use vmm::elf::{ElfError, Image};
 use vmm::journal::End;
 use vmm::launch::launch_here;
+use vmm::linux::inherited;
 use vmm::process::{Death, Print, Process, ProcessError};
 use vmm::ram::{for_recording, with_reserve};
 use vmm::record::{Options, RecordError, Recorded};
@@ -144,9 +146,11 @@ impl Cpu {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let (program, arguments) = args.program.split_first().expect("clap requires a program");
-    inherited::say_what_is_left();
     let mut launch =
         launch_here(program, arguments, args.cpu.model()).map_err(|e| Failure::new(Code::Program, e))?;
+    // Before anything is started that would have them, too.
+    let (inherited, files): (_, Vec<OwnedFd>) = inherited::take().into_iter().unzip();
+    launch.inherited = inherited;
     let drawn = || u64::from_le_bytes(std::array::from_fn(|n| launch.random[n]));
     launch.seed = args.seed.or_else(|| args.chaos.then(drawn));
     // Before there is a folder: a program that cannot be run leaves nothing behind.
@@ -193,6 +197,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         signals: true,
         strict: args.strict,
         profile: args.profile,
+        inherited: files,
     };
     sandbox::enter();
     let recorded = vmm::record::record(&recording, machine, &launch, options, &mut died);

@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
-use std::thread::sleep;
+use std::sync::mpsc;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 const CRASHES: &str = r#"
@@ -40,12 +41,15 @@ fn recorder(place: &Place, name: &str, arguments: &[&str]) -> Child {
     let mut command =
         place.command(env!("CARGO_BIN_EXE_gretel"), &[&["record", "-o", name], arguments].concat());
     let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = (0..100).any(|_| {
+    let since = Instant::now();
+    loop {
         sleep(Duration::from_millis(50));
         let shown = place.gretel(&["core", "--crumbs", "--json", name]);
-        shown.code == 0 && !shown.out().contains("\"crumbs\":[]")
-    });
-    assert!(begun, "no crumbs within five seconds");
+        if shown.code == 0 && !shown.out().contains("\"crumbs\":[]") {
+            break;
+        }
+        assert!(since.elapsed() < Duration::from_secs(60), "no crumbs within a minute: {}", shown.err);
+    }
     child
 }
 
@@ -209,18 +213,27 @@ fn a_killed_recorder_leaves_its_crumbs() {
 fn a_running_recording_can_be_watched() {
     let place = Place::new();
     let mut recorder = recorder(&place, "rec", &WAITS);
+    let before = numbers(&crumbs(&place, "rec")).last().copied();
     let mut watch = place.command(env!("CARGO_BIN_EXE_gretel"), &["watch", "--json", "--last", "0", "rec"]);
     let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    // Whatever the program left before, what follows is said after watching has begun.
-    sleep(Duration::from_millis(300));
-    recorder.stdin.as_mut().unwrap().write_all(b"a line\n").unwrap();
-    let mut calls = Vec::new();
+    // Nobody is told when watching has begun, and what came before is not shown: lines come until one is seen.
+    let mut stdin = recorder.stdin.take().unwrap();
+    let (seen, is_seen) = mpsc::channel::<()>();
+    let writer = thread::spawn(move || {
+        while is_seen.recv_timeout(Duration::from_millis(100)) == Err(mpsc::RecvTimeoutError::Timeout) {
+            stdin.write_all(b"a line\n").unwrap();
+        }
+    });
+    let (mut calls, mut first) = (Vec::new(), None);
     while !calls.ends_with(&["write".to_owned(), "read".to_owned()]) {
         let line: Value = serde_json::from_str(&lines.next().expect("more crumbs").unwrap()).unwrap();
+        first = first.or_else(|| line["number"].as_u64());
         calls.extend(line["syscall_name"].as_str().map(str::to_owned));
     }
-    drop(recorder.stdin.take());
+    assert!(first > before, "{first:?} was there before, as {before:?} was");
+    drop(seen);
+    writer.join().unwrap();
     assert_eq!(finished(&recorder.wait_with_output().unwrap()).code, 0);
     let rest: Vec<_> = lines.map(Result::unwrap).collect();
     assert!(rest.iter().any(|line| line.contains("exit_group")), "{rest:?}");

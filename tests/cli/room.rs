@@ -58,9 +58,9 @@ const READER: &str = "
     int main(void) { for (int n = 0; n < 2000; n++) getrandom(bytes, sizeof bytes, 0); return 5; }";
 
 /// Runs lines of the shell where `full` is a folder on a small file system that is mounted for them alone.
-fn on_small_disk(place: &Place, lines: &str) -> Option<crate::Ran> {
+fn on_small_disk(place: &Place, megabytes: u32, lines: &str) -> Option<crate::Ran> {
     fs::create_dir_all(place.path("full")).unwrap();
-    let mount = "mount -t tmpfs -o size=6m none full";
+    let mount = format!("mount -t tmpfs -o size={megabytes}m none full");
     let ways = ["unshare -m", "unshare -rm"];
     let way = ways.into_iter().find(|way| place.sh(&format!("{way} sh -c '{mount}'")).code == 0)?;
     place.write("lines", format!("{mount} || exit 99\n{lines}"));
@@ -78,7 +78,7 @@ fn what_was_recorded_before_the_disk_was_full_replays() {
                 "{gretel} record --engine {engine} {options} -o full/rec -- ./reader; echo recorded $?
                  {gretel} replay full/rec --engine soft; echo replayed $?"
             );
-            let Some(ran) = on_small_disk(&place, &lines) else {
+            let Some(ran) = on_small_disk(&place, 6, &lines) else {
                 return skipped("a full disk", "no file system can be mounted here");
             };
             assert!(ran.out().contains(&format!("recorded {WRITE}\n")), "{}{}", ran.out(), ran.err);
@@ -110,7 +110,7 @@ fn a_flight_recorder_whose_window_fits_needs_no_more_room() {
         "{gretel} record --engine soft --flight 2M -o full/rec -- ./reader; echo recorded $?
          {gretel} replay full/rec --engine soft; echo replayed $?"
     );
-    let Some(ran) = on_small_disk(&place, &lines) else {
+    let Some(ran) = on_small_disk(&place, 6, &lines) else {
         return skipped("a full disk", "no file system can be mounted here");
     };
     assert!(
@@ -119,4 +119,51 @@ fn a_flight_recorder_whose_window_fits_needs_no_more_room() {
         ran.out(),
         ran.err
     );
+}
+
+/// Has a megabyte that no compression makes less, and reads two hundred kilobytes a second.
+const SLOW: &str = "
+    #include <sys/random.h>
+    #include <unistd.h>
+    static unsigned char table[1 << 20], bytes[4096];
+    int main(void) {
+        getrandom(table, sizeof table, 0);
+        for (;;) { getrandom(bytes, sizeof bytes, 0); usleep(20000); }
+    }";
+
+/// A disk that has room for the journal and not for a checkpoint stops the window; it moves when there is room again.
+#[test]
+fn a_window_that_had_no_room_moves_again() {
+    let place = Place::new();
+    let Some(_) = place.compile("slow", SLOW) else { return };
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let lines = format!(
+        "comes() {{ n=0; until eval \"$1\"; do sleep 0.05; n=$((n + 1)); [ $n -lt 1200 ] && kill -0 $! || exit 98; done; }}
+         {gretel} record --engine soft --flight 4M -o full/rec -- ./slow 2>said &
+         comes '[ -d full/rec/flight/000002 ]'
+         free=$(df --output=avail -k full | tail -n 1)
+         head -c $(((free - 900) * 1024)) /dev/zero >full/filler
+         comes 'grep -q \"does not move until one can be\" said'
+         newest=$(ls full/rec/flight | tail -n 1)
+         rm full/filler
+         comes 'grep -q \"window moves\" said'
+         comes '[ ! -d full/rec/flight/$newest ]'
+         kill $!; wait $!; echo recorded $?; cat said >&2
+         {gretel} replay full/rec --engine soft; echo replayed $?"
+    );
+    // Room for the window, and for what the filler takes.
+    let Some(ran) = on_small_disk(&place, 12, &lines) else {
+        return skipped("a full disk", "no file system can be mounted here");
+    };
+    assert!(
+        ran.out().contains("recorded 143\n") && ran.out().contains("replayed 0\n"),
+        "{}{}",
+        ran.out(),
+        ran.err
+    );
+    for said in
+        ["the flight recorder's window does not move until one can be", "the flight recorder's window moves"]
+    {
+        assert_eq!(ran.err.matches(said).count(), 1, "{}", ran.err);
+    }
 }

@@ -1,6 +1,9 @@
 //! What gretel is started with: streams that cannot be written, signals, descriptors, and a line that is not quite right.
 
 use crate::{Place, USAGE, WRITE, engines, ran};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::thread;
 
 const GRETEL: &str = env!("CARGO_BIN_EXE_gretel");
 
@@ -49,22 +52,62 @@ fn output_that_a_replay_cannot_show_is_an_error() {
     assert_eq!(full.code, WRITE, "{}", full.err);
 }
 
+/// A file, a copy of standard output, and a pipe that ends when the program closes it.
 #[test]
-fn sockets_that_the_program_does_not_get_are_said() {
+fn what_the_starter_has_open_is_the_programs() {
     let place = Place::new();
-    let gretel = env!("CARGO_BIN_EXE_gretel");
-    let record = |n: u32, variables: &str| {
-        place.sh(&format!("{variables} {gretel} record --engine soft -o rec{n} -- busybox true 7</dev/null"))
-    };
-    let told = record(1, "LISTEN_FDS=1");
-    assert!(
-        told.code == 0 && told.err.contains("it begins with descriptors 0 to 2, without"),
-        "{}",
-        told.err
-    );
-    assert!(told.err.lines().any(|line| line.ends_with('7') || line.contains("7,")), "{}", told.err);
-    let quiet = record(2, "");
-    assert!(quiet.code == 0 && !quiet.err.contains("descriptors"), "{}", quiet.err);
+    place.write("file", "first\nsecond\n");
+    let script = "read a <&7; read b <&7; echo $a $b; echo copied >&8; echo piped >&9; exec 9>&-
+        n=0; until [ -e eof ]; do sleep 0.1; n=$((n + 1)); [ $n -lt 300 ] || exit 9; done; rm eof";
+    for engine in engines() {
+        let record = format!("{GRETEL} record --engine {engine} -o {engine} -- busybox sh -c '{script}'");
+        let recorded = place.sh(&format!(
+            "(exec {record} 7<file 8>&1 9>&3 3>&-) 3>&1 >out | {{ busybox cat; : >eof; }}; busybox cat out"
+        ));
+        assert_eq!(recorded.out(), "piped\nfirst second\ncopied\n", "{}", recorded.err);
+        for other in engines() {
+            assert_eq!(place.replay(engine, other)["status_or_signal"], 0);
+            let shown = place.gretel(&["replay", engine, "--engine", other, "--output"]);
+            assert_eq!(shown.out(), "first second\ncopied\n", "{}", shown.err);
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_the_starter_has_open_is_the_programs() {
+    let place = Place::new();
+    for engine in engines() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answers = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
+            stream.write_all(format!("answer to {line}").as_bytes()).unwrap();
+        });
+        let script = "echo a question >&5; read answer <&5; echo $answer";
+        let line = format!(
+            "exec 5<>/dev/tcp/127.0.0.1/{port}; {GRETEL} record --engine {engine} -o {engine} -- busybox sh -c '{script}'"
+        );
+        let recorded = ran(&mut place.command("bash", &["-c", &line]));
+        assert_eq!(
+            (recorded.code, recorded.out().as_str()),
+            (0, "answer to a question\n"),
+            "{}",
+            recorded.err
+        );
+        answers.join().unwrap();
+        engines().iter().for_each(|other| drop(place.replay(engine, other)));
+    }
+}
+
+/// The program is kept from its recording, whatever is open of it.
+#[test]
+fn a_descriptor_of_the_recording_is_refused() {
+    let place = Place::new();
+    let refused = place.sh(&format!("mkdir rec; {GRETEL} record --engine soft -o rec -- busybox true 6<rec"));
+    assert_eq!(refused.code, USAGE, "{}", refused.err);
+    assert!(refused.err.contains("rec is the descriptor 6 of the program"), "{}", refused.err);
 }
 
 #[test]

@@ -46,7 +46,8 @@ pub enum LaunchError {
 }
 
 /// The launch of `program` (searched in PATH as execvp does) with `arguments`, in this process's environment and
-/// working directory, by its user, with fresh random bytes, on the given processor.
+/// working directory, by its user, with fresh random bytes, on the given processor; with no more than its standard streams open
+/// ([`crate::linux::inherited`] has the rest).
 ///
 /// # Errors
 /// When the program cannot be found, read or executed.
@@ -76,6 +77,7 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         pid: i32::try_from(std::process::id()).unwrap_or(1),
         parents: parents(),
         terminal: terminal(),
+        inherited: Vec::new(),
         groups: groups(),
         capabilities: capabilities(&status),
         umask: umask(&status),
@@ -169,28 +171,33 @@ fn parents() -> Parents {
 
 /// The terminal of this process's session.
 fn terminal() -> Option<OuterTerminal> {
+    const SLAVES: std::ops::RangeInclusive<u32> = 136..=143;
+    let (major, minor) = terminals_device()?;
+    Some(OuterTerminal {
+        index: SLAVES.contains(&major).then(|| (major - SLAVES.start()) << 8 | minor),
+        streams: [0, 1, 2].map(is_terminal),
+    })
+}
+
+/// Whether a descriptor of this process is the terminal of its session.
+pub(crate) fn is_terminal(descriptor: u32) -> bool {
     /// The device /dev/tty, which is that terminal for whoever opens it.
     const OWN: libc::dev_t = libc::makedev(5, 0);
-    const SLAVES: std::ops::RangeInclusive<u32> = 136..=143;
+    let Some((major, minor)) = terminals_device() else { return false };
+    let metadata = fs::metadata(format!("/proc/self/fd/{descriptor}"));
+    metadata.is_ok_and(|it| {
+        it.file_type().is_char_device() && [OWN, libc::makedev(major, minor)].contains(&it.rdev())
+    })
+}
+
+/// The numbers of the device that the session's terminal is.
+fn terminals_device() -> Option<(u32, u32)> {
     let text = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, behind_name) = text.rsplit_once(')')?;
     // As the kernel's new_encode_dev has it: twelve bits of the major number within the minor's.
     let encoded: i32 = behind_name.split_ascii_whitespace().nth(4)?.parse().ok()?;
     let encoded = encoded.cast_unsigned();
-    let (major, minor) = (encoded >> 8 & 0xfff, encoded & 0xff | encoded >> 12 & 0xf_ff00);
-    if encoded == 0 {
-        return None;
-    }
-    let is_it = |stream: &str| {
-        let metadata = fs::metadata(format!("/proc/self/fd/{stream}"));
-        metadata.is_ok_and(|it| {
-            it.file_type().is_char_device() && [OWN, libc::makedev(major, minor)].contains(&it.rdev())
-        })
-    };
-    Some(OuterTerminal {
-        index: SLAVES.contains(&major).then(|| (major - SLAVES.start()) << 8 | minor),
-        streams: ["0", "1", "2"].map(is_it),
-    })
+    (encoded != 0).then_some((encoded >> 8 & 0xfff, encoded & 0xff | encoded >> 12 & 0xf_ff00))
 }
 
 /// This process's supplementary groups.

@@ -31,6 +31,8 @@ pub struct Launch {
     pub parents: Parents,
     /// The terminal of its session.
     pub terminal: Option<OuterTerminal>,
+    /// What it has open besides its standard streams, by number.
+    pub inherited: Vec<Inherited>,
     /// Its supplementary groups.
     pub groups: Vec<u32>,
     /// What it may do.
@@ -85,6 +87,21 @@ pub struct OuterTerminal {
     pub index: Option<u32>,
     /// Which of the standard streams are it.
     pub streams: [bool; 3],
+}
+
+/// An open file that a program begins with, besides its standard streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inherited {
+    /// The descriptor.
+    pub number: u32,
+    /// The lowest descriptor of the same open file, if that is another one.
+    pub copy_of: Option<u32>,
+    /// Family and kind of a socket.
+    pub socket: Option<[u32; 2]>,
+    /// Device and number of a regular file.
+    pub file: Option<[u64; 2]>,
+    /// It is the terminal of the session.
+    pub terminal: bool,
 }
 
 /// The sets of signals that a program takes over, bit N-1 for signal N.
@@ -142,11 +159,24 @@ impl Capabilities {
     }
 }
 
-/// The program's standard input, output and error.
+/// The program's standard input, output and error, and what else it begins with.
 #[derive(Debug)]
 pub enum Streams {
     /// Ours.
     Inherited,
+    /// Ours, and these for what is inherited besides ([`Launch::inherited`]), in the same order.
+    AndOthers(Vec<OwnedFd>),
     /// These.
     Given([OwnedFd; 3]),
+}
+
+impl Streams {
+    /// The standard streams, if they are not ours, and the others.
+    pub(crate) fn apart(self) -> (Option<[OwnedFd; 3]>, Vec<OwnedFd>) {
+        match self {
+            Streams::Inherited => (None, Vec::new()),
+            Streams::AndOthers(others) => (None, others),
+            Streams::Given(standard) => (Some(standard), Vec::new()),
+        }
+    }
 }

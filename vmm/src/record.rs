@@ -15,7 +15,7 @@ use crate::journal::schema::{BEHAVIOUR, digest_executable, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
 use crate::linux::Guarded;
 use crate::process::Print;
-use crate::process::{Death, Launch, Process, ProcessError, Step};
+use crate::process::{Death, Launch, Process, ProcessError, Step, Streams};
 use crate::recording::{Recording, RecordingError};
 use crate::signal::Arrived;
 use crate::timeline::{LastBranches, Recent, RetraceError};
@@ -23,6 +23,7 @@ use lbr::{Armed, Filter};
 use room::{CHECKPOINTS, Room};
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use times::Stopwatch;
@@ -242,6 +243,8 @@ pub struct Options {
     pub strict: bool,
     /// It is measured where time goes.
     pub profile: bool,
+    /// What is open of [`Launch::inherited`], in the same order.
+    pub inherited: Vec<OwnedFd>,
 }
 
 /// Runs `launch` on `machine` to its end and records it.
@@ -269,10 +272,11 @@ pub fn record(
         signals,
         strict,
         profile,
+        inherited,
     } = options;
     let engine = if machine.kvm.is_some() { "both" } else { machine.cpu.kind().name() };
     raise_limit_of_files();
-    let guarded = guarded(recording)?;
+    let guarded = guarded(recording, &inherited)?;
     recording.store_programs(launch, store.as_ref())?;
     let path = if flight.is_some() { recording.segment(0).journal() } else { recording.journal() };
     let header = Header {
@@ -320,7 +324,8 @@ pub fn record(
     // The rights of new files are those that the kernel of the guest has masked.
     // SAFETY: umask takes no pointer and cannot fail.
     unsafe { libc::umask(0) };
-    let mut process = Process::start(machine, Box::new(gate), launch)?;
+    let streams = Streams::AndOthers(inherited);
+    let mut process = Process::start_with(machine, Box::new(gate), launch, streams)?;
     process.guard(guarded);
     trace.into_iter().for_each(|print| process.trace(print));
     records.into_iter().for_each(|records| process.empty_at_switches(records));
@@ -352,11 +357,11 @@ pub fn record(
 }
 
 /// The recording's files, from which the program is kept; it may not begin with one of them.
-fn guarded(recording: &Recording) -> Result<Guarded, RecordingError> {
+fn guarded(recording: &Recording, inherited: &[OwnedFd]) -> Result<Guarded, RecordingError> {
     let dir = recording.dir();
     let guarded =
         Guarded::folder(dir).map_err(|error| RecordingError::Write { path: dir.to_owned(), error })?;
-    match guarded.inherited() {
+    match guarded.inherited(inherited) {
         Some(what) => Err(RecordingError::Inherited { dir: dir.to_owned(), what }),
         None => Ok(guarded),
     }

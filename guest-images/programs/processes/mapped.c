@@ -63,6 +63,20 @@ static void private_growth(void) {
     close(fd), unlink("small");
 }
 
+// One of a part of a file that is open for writing: what is written is seen, and mremap adds what the file has behind it.
+static void private_part(void) {
+    int fd = open("part", O_RDWR | O_CREAT, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, 2 * 4096) == 0 && pwrite(fd, "A", 1, 0) == 1 && pwrite(fd, "B", 1, 4096) == 1);
+    char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    CHECK(map != MAP_FAILED && pwrite(fd, "C", 1, 0) == 1);
+    printf("a part, written to: %c", *map);
+    *map = 'P';
+    char *larger = mremap(map, 4096, 3 * 4096, MREMAP_MAYMOVE);
+    CHECK(larger != MAP_FAILED);
+    printf(", extended: %c%c, the file: %.1s, behind: %s\n", larger[0], larger[4096], at(fd, 0), touch(larger + 2 * 4096));
+    close(fd), unlink("part");
+}
+
 int main(void) {
     const char *folder = enter_folder();
     handle_with_info(SIGBUS, jump, 0);
@@ -118,6 +132,7 @@ int main(void) {
     printf("and written: %s\n", touch(map + 8192));
 
     private_growth();
+    private_part();
 
     // What may be mapped how.
     int reader = open("file", O_RDONLY);

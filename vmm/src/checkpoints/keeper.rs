@@ -7,8 +7,10 @@
 //!
 //! A flight recorder begins a new segment with a checkpoint when the current one has grown by an eighth of the room. Once that
 //! checkpoint is on disk, the oldest segments go, until there is room for what may come before the next look: an eighth of this
-//! segment, the next checkpoint, and an eighth while that is written. There the program waits.
+//! segment, the next checkpoint, and an eighth while that is written. There the program waits. If the disk has no room for the
+//! checkpoint, the segment is begun without, none goes, and the next is begun when there is room again ([`super::stall`]).
 
+use super::stall::Stall;
 use super::store::Store;
 use super::{About, Rate, identity};
 use crate::contents;
@@ -83,8 +85,15 @@ struct Job {
     forget: bool,
 }
 
-/// What came of it: how long it took and how many bytes the file has, or why no more checkpoints can be written.
-type Done = io::Result<(Duration, u64)>;
+/// What came of it: how long it took and how many bytes the file has, or why it has no more.
+type Done = Result<(Duration, u64), Unwritten>;
+
+/// A checkpoint that could not be written.
+struct Unwritten {
+    error: io::Error,
+    /// How many bytes the file had then.
+    size: u64,
+}
 
 /// The thread that writes.
 struct Worker {
@@ -104,8 +113,10 @@ pub(crate) struct Keeper {
     writes: bool,
     /// The one before was given back before there was another: its frames may hold something else.
     forget: bool,
-    /// Writing has failed.
+    /// Writing has failed, and no more is tried.
     failed: bool,
+    /// A flight recorder's window does not move.
+    stall: Option<Stall>,
     due: Instant,
     /// No segment begins before this: there was no memory for its checkpoint.
     not_before: Instant,
@@ -162,6 +173,7 @@ impl Keeper {
             writes: false,
             forget: false,
             failed: false,
+            stall: None,
             due: after(Instant::now(), rate.every),
             not_before: Instant::now(),
             last: (Instant::now(), Duration::ZERO, 0),
@@ -193,7 +205,7 @@ impl Keeper {
             self.wait_for_worker(process);
         }
         let now = Instant::now();
-        let begins_segment = fullness > 0 && now >= self.not_before;
+        let begins_segment = (fullness > 0 || self.stall.is_some()) && now >= self.not_before;
         if !begins_segment && now < self.due {
             self.have_it_come_back(process, now);
             return Ok(());
@@ -201,6 +213,10 @@ impl Keeper {
         // Where exactly it is, is known to a processor that counts alone.
         let stands = behind_event || process.cpu().counters().is_some();
         if !stands || self.taken.is_some_and(|taken| process.position() <= taken) {
+            return Ok(());
+        }
+        // What was written last is of no use to a checkpoint behind it: with the next, a segment begins.
+        if self.stall.as_mut().is_some_and(|stall| !begins_segment || !stall.is_over(now)) {
             return Ok(());
         }
         if !begins_segment && let Some(later) = self.later(process, now) {
@@ -287,8 +303,16 @@ impl Keeper {
             sequence: 0,
             record: 0,
         };
+        let segment = match segment.then(|| self.next_segment()) {
+            None => None,
+            Some(Ok(segment)) => segment,
+            Some(Err(error)) => {
+                process.release(checkpoint);
+                self.fail(Unwritten { error, size: 0 });
+                return Ok(());
+            }
+        };
         self.taken = Some(about.position);
-        let segment = self.next_segment(segment);
         let goes_on = match journal {
             Journal::Written(writer) => Where::Soon(writer.cut(segment.as_ref().map(Segment::journal))),
             Journal::Played(place) => Where::Here(*place),
@@ -307,21 +331,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Makes the folder of the next segment, if one is to begin.
-    fn next_segment(&mut self, begins: bool) -> Option<Segment> {
-        let (flight, number) = self.flight.as_mut().filter(|_| begins)?;
+    /// Makes the folder of the flight recorder's next segment.
+    fn next_segment(&mut self) -> io::Result<Option<Segment>> {
+        let Some((flight, number)) = self.flight.as_mut() else { return Ok(None) };
         let segment = flight.recording.segment(*number + 1);
-        match segment.create() {
-            Ok(()) => {
-                *number += 1;
-                Some(segment)
-            }
-            Err(error) => {
-                tracing::warn!("the flight recorder's window grows: no segment can be begun: {error}");
-                self.failed = true;
-                None
-            }
-        }
+        segment.create()?;
+        *number += 1;
+        Ok(Some(segment))
     }
 
     fn give_back(&mut self, process: &mut Process) {
@@ -353,17 +369,31 @@ impl Keeper {
                 self.size = size;
                 self.last.1 += took;
             }
-            Err(error) => {
-                let grows = if self.flight.is_some() {
-                    "; the flight recorder's window no longer moves: it grows"
-                } else {
-                    ""
-                };
-                tracing::warn!("no more checkpoints are written: {error}{grows}");
-                self.failed = true;
+            Err(unwritten) => {
                 self.give_back(process);
+                return self.fail(unwritten);
             }
         }
+        if self.stall.take().is_some() {
+            tracing::warn!("there is room for checkpoints again: the flight recorder's window moves");
+        }
+    }
+
+    /// What could not be written is tried again by a flight recorder, and by nobody else.
+    fn fail(&mut self, Unwritten { error, size }: Unwritten) {
+        let Some((flight, _)) = &self.flight else {
+            tracing::warn!("no more checkpoints are written: {error}");
+            self.failed = true;
+            return;
+        };
+        let needs = size + flight.room / SEGMENTS;
+        if let Some(stall) = &mut self.stall {
+            return stall.go_on(needs);
+        }
+        tracing::warn!(
+            "no checkpoint is written: {error}; the flight recorder's window does not move until one can be: it grows"
+        );
+        self.stall = Some(Stall::begin(flight.recording.dir(), needs));
     }
 
     /// How many bytes are on disk when what was taken is written.
@@ -426,15 +456,17 @@ struct Target {
 }
 
 impl Target {
-    /// Writes until there will be no more, or it cannot be done.
+    /// Writes until there will be no more.
     fn work(mut self, todo: &Receiver<Job>, tell: &Sender<Done>) {
         while let Ok(job) = todo.recv() {
             let before = Instant::now();
-            let done = self.write(job).map(|size| (before.elapsed(), size));
-            let path = self.path.display();
-            let done = done.map_err(|e| io::Error::new(e.kind(), format!("cannot write {path}: {e}")));
-            let failed = done.is_err();
-            if tell.send(done).is_err() || failed {
+            let done = self.write(job).map(|size| (before.elapsed(), size)).map_err(|error| {
+                let why = format!("cannot write {}: {error}", self.path.display());
+                // What it knows of the file is not so any more.
+                let size = self.store.take().map_or(0, |store| store.size());
+                Unwritten { error: io::Error::new(error.kind(), why), size }
+            });
+            if tell.send(done).is_err() {
                 return;
             }
         }

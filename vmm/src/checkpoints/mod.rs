@@ -20,6 +20,7 @@ pub(crate) mod index;
 pub(crate) mod keeper;
 mod rate;
 pub mod shelf;
+mod stall;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use crate::engine::Exception;
 use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
 use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::position::{Offset, Target, comparable};
-use crate::program::{Capabilities, Ids, Interpreter, Launch, OuterTerminal, Parents, Signals};
+use crate::program::{Capabilities, Ids, Inherited, Interpreter, Launch, OuterTerminal, Parents, Signals};
 use crate::signal::{Arrived, Death};
 use std::sync::Arc;
 use x86::state::{Fpu, Regs};
@@ -29,22 +29,25 @@ use xxhash_rust::xxh3::xxh3_64;
 /// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of
 /// several kinds, there are preemptions, and the header has all that the program takes over; since 5 the digest of memory is a
 /// sum over lines, and there are signals from outside; since 6 the header has the terminal and the size of memory, and contents are files
-/// beside the journal; since 7 a process may be killed for want of memory, and a recording may end at its room on disk.
-pub const VERSION: u32 = 7;
+/// beside the journal; since 7 a process may be killed for want of memory, and a recording may end at its room on disk; since 8 the header
+/// has the descriptors that the program inherits.
+pub const VERSION: u32 = 8;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 16;
+pub const BEHAVIOUR: u32 = 17;
 
 /// What was recorded, and with what.
 /// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
 /// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name `b`,
 /// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, pid `u`, parent `u`,
 /// process group `u`, session `u`, terminal (a list of none or one: its number in /dev/pts (a list of none or one) `u`, bits 0 to 2 for
-/// the standard streams that are it `u`), supplementary groups `[u]`, capabilities
+/// the standard streams that are it `u`), descriptors that are inherited (a list: number `u`, copy of another (a list of none or one) `u`,
+/// family and kind of a socket (a list of none or one) twice `u`, device and number of a regular file (a list of none or one) twice `u`, whether it is
+/// the terminal `u`), supplementary groups `[u]`, capabilities
 /// (effective, permitted, inheritable, bounding, ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked
 /// `u`, seed (a list of none or one) `u`, memory `u`, digest `d` of the
 /// executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files themselves are
@@ -196,6 +199,8 @@ impl Header {
             index.iter().for_each(|index| put_u64(&mut out, (*index).into()));
             put_u64(&mut out, streams.iter().rev().fold(0, |bits, is_it| bits << 1 | u64::from(*is_it)));
         }
+        put_u64(&mut out, launch.inherited.len() as u64);
+        launch.inherited.iter().for_each(|inherited| encode_inherited(inherited, &mut out));
         put_u64(&mut out, launch.groups.len() as u64);
         launch.groups.iter().for_each(|group| put_u64(&mut out, u64::from(*group)));
         let Capabilities { effective, permitted, inheritable, bounding, ambient, securebits } =
@@ -241,6 +246,7 @@ impl Header {
             Some(OuterTerminal { index, streams: [0, 1, 2].map(|stream| streams >> stream & 1 != 0) })
         };
         let terminal = c.list(terminal)?.into_iter().next();
+        let inherited = c.list(decode_inherited)?;
         let groups = c.list(|c| c.u64()?.try_into().ok())?;
         let capabilities = Capabilities {
             effective: c.u64()?,
@@ -274,6 +280,7 @@ impl Header {
             pid,
             parents,
             terminal,
+            inherited,
             groups,
             capabilities,
             umask,
@@ -286,6 +293,27 @@ impl Header {
             Header { gretel, behaviour, model, engine, launch, executable_digest, interpreter_digest };
         c.0.is_empty().then_some(header)
     }
+}
+
+fn encode_inherited(inherited: &Inherited, out: &mut Vec<u8>) {
+    let Inherited { number, copy_of, socket, file, terminal } = *inherited;
+    put_u64(out, number.into());
+    put_u64(out, copy_of.is_some().into());
+    copy_of.iter().for_each(|number| put_u64(out, (*number).into()));
+    put_u64(out, socket.is_some().into());
+    socket.iter().flatten().for_each(|part| put_u64(out, (*part).into()));
+    put_u64(out, file.is_some().into());
+    file.iter().flatten().for_each(|part| put_u64(out, *part));
+    put_u64(out, terminal.into());
+}
+
+fn decode_inherited(c: &mut Cursor<'_>) -> Option<Inherited> {
+    let small = |c: &mut Cursor<'_>| c.u64()?.try_into().ok();
+    let number = small(c)?;
+    let copy_of = c.list(small)?.first().copied();
+    let socket = c.list(|c| Some([small(c)?, small(c)?]))?.first().copied();
+    let file = c.list(|c| Some([c.u64()?, c.u64()?]))?.first().copied();
+    Some(Inherited { number, copy_of, socket, file, terminal: c.u64()? != 0 })
 }
 
 /// The version of gretel that wrote a header, of this or another version of the format.

@@ -5,8 +5,8 @@ use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::position::{Offset, Target};
 use crate::process::{Capabilities, Death, Ids, Launch, Parents};
-use crate::program::OuterTerminal;
 use crate::program::Signals;
+use crate::program::{Inherited, OuterTerminal};
 use crate::signal::Arrived;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -27,6 +27,11 @@ fn header() -> Header {
         pid: 7,
         parents: Parents { parent: 1, group: 7, session: 2 },
         terminal: Some(OuterTerminal { index: Some(300), streams: [true, false, true] }),
+        inherited: vec![
+            Inherited { number: 3, socket: Some([2, u32::MAX]), ..Inherited::default() },
+            Inherited { number: 9, copy_of: Some(1), file: Some([u64::MAX, 5]), ..Inherited::default() },
+            Inherited { number: 10, terminal: true, ..Inherited::default() },
+        ],
         groups: vec![0, u32::MAX],
         capabilities: Capabilities { ambient: 1 << 40, securebits: 0xff, ..Capabilities::usual(true) },
         umask: 0o22,

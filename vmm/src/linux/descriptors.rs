@@ -7,7 +7,7 @@ use super::terminal::{self, Side};
 use super::{Served, errno, host};
 use crate::failure::ProcessError;
 use crate::plain::{In, Out, Plain, plain, shared};
-use crate::program::{OuterTerminal, Streams};
+use crate::program::OuterTerminal;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -275,12 +275,17 @@ impl Place {
 }
 
 impl Descriptors {
-    /// The three standard streams, some of which may be the terminal that gretel was started on; they are not the host's at replay.
-    pub(super) fn new(streams: Streams, outer: Option<OuterTerminal>, replaying: bool) -> Descriptors {
-        let hosts = match streams {
+    /// The three standard streams, ours unless others are given, some of which may be the terminal that gretel was started on; they are
+    /// not the host's at replay.
+    pub(super) fn new(
+        given: Option<[OwnedFd; 3]>,
+        outer: Option<OuterTerminal>,
+        replaying: bool,
+    ) -> Descriptors {
+        let hosts = match given {
             _ if replaying => [Host::Absent, Host::Absent, Host::Absent],
-            Streams::Inherited => [0, 1, 2].map(Host::Standard),
-            Streams::Given(files) => files.map(Host::Owned),
+            None => [0, 1, 2].map(Host::Standard),
+            Some(files) => files.map(Host::Owned),
         };
         let is_outer = outer.map_or([false; 3], |outer| outer.streams);
         let standard = |((host, number), is_outer): ((Host, i32), bool)| {
@@ -390,6 +395,11 @@ impl Descriptors {
         }
     }
 
+    /// Makes `number` a descriptor from the start, whatever the limit.
+    pub(super) fn begin_with(&mut self, number: usize, file: Rc<OpenFile>) {
+        self.set(number, Some(Descriptor { file, close_on_exec: false }));
+    }
+
     fn set(&mut self, number: usize, descriptor: Option<Descriptor>) {
         if self.table.len() <= number {
             self.table.resize(number + 1, None);
@@ -415,7 +425,7 @@ mod tests {
 
     #[test]
     fn numbers_are_given_from_the_lowest_and_shared_by_dup() {
-        let mut files = Descriptors::new(Streams::Inherited, None, true);
+        let mut files = Descriptors::new(None, None, true);
         let first = files.install(OpenFile::new(None), false, 0).expect("a number");
         let second = files.install(OpenFile::new(None), true, 0).expect("a number");
         assert_eq!((first, second), (3, 4));
@@ -428,7 +438,7 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_the_limit_says_and_no_more_than_the_most() {
-        let mut files = Descriptors::new(Streams::Inherited, None, true);
+        let mut files = Descriptors::new(None, None, true);
         let install = |files: &mut Descriptors, from| files.install(OpenFile::new(None), false, from).ok();
         assert_eq!(install(&mut files, AT_START), None);
         files.set_limit(2000);
@@ -440,7 +450,7 @@ mod tests {
 
     #[test]
     fn files_that_are_detached_stay_one() {
-        let mut files = Descriptors::new(Streams::Inherited, None, false);
+        let mut files = Descriptors::new(None, None, false);
         let output = files.get(1).expect("standard output");
         files.replace(5, output, false).expect("a number");
         let mut detached = Detached::default();
@@ -452,7 +462,7 @@ mod tests {
 
     #[test]
     fn a_standard_stream_is_known_under_another_number() {
-        let mut files = Descriptors::new(Streams::Inherited, None, true);
+        let mut files = Descriptors::new(None, None, true);
         let output = files.get(1).expect("standard output");
         files.replace(9, output, false).expect("a number");
         assert_eq!(files.get(9).expect("it is open").output_number(), 1);

@@ -132,12 +132,14 @@ impl Guarded {
     }
 
     /// Which of the files that a program begins with is the recording's.
-    pub(crate) fn inherited(&self) -> Option<&'static str> {
-        let begins_with = [("standard input", 0), ("standard output", 1), ("standard error", 2)];
+    pub(crate) fn inherited(&self, others: &[OwnedFd]) -> Option<String> {
+        let standard = [("standard input", 0), ("standard output", 1), ("standard error", 2)];
+        let standard = standard.into_iter().map(|(name, stream)| (name.to_owned(), stream));
+        let others = others.iter().map(|file| (format!("descriptor {}", file.as_raw_fd()), file.as_raw_fd()));
         let here = File::open(".").ok();
-        let here = here.is_some_and(|here| self.hides(here.as_raw_fd()));
-        let stream = || begins_with.iter().find(|(_, stream)| is_open(*stream) && self.hides(*stream));
-        if here { Some("working directory") } else { stream().map(|(name, _)| *name) }
+        let here = here.iter().map(|here| ("working directory".to_owned(), here.as_raw_fd()));
+        let mut all = here.chain(standard).chain(others);
+        all.find(|(_, file)| is_open(*file) && self.hides(*file)).map(|(name, _)| name)
     }
 }
 

@@ -2,6 +2,7 @@
 //! (a value, or a negative error number).
 
 mod devices;
+pub(super) mod inherited;
 pub(super) mod opening;
 pub(super) mod paths;
 pub(super) mod pipes;

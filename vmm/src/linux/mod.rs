@@ -7,7 +7,7 @@
 //!
 //! [`table`] leads from a call to the function that serves it; [`passthrough`] serves those that only translate their arguments, the other modules
 //! the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`terminal`], [`memory`], [`time`],
-//! [`identity`], [`persona`], [`users`], [`guarded`] (the recording's own files), [`busy`] (programs that are written or run),
+//! [`identity`], [`persona`], [`users`], [`inherited`] (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run),
 //! [`signals`], [`sigio`] (those that tell of files), [`polling`], [`epoll`], [`fifo`], [`locks`], [`leases`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
 //! memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are
 //! the life of processes. [`futex`] and [`wait`] are
@@ -36,6 +36,7 @@ mod guarded;
 mod guest;
 mod host;
 mod identity;
+pub mod inherited;
 mod inotify;
 mod ipc;
 mod leases;
@@ -175,14 +176,15 @@ impl Kernel {
         clock: time::Clock,
     ) -> Result<Kernel, ProcessError> {
         let (mut tables, mut places, mut handlers) = (Arena::default(), Arena::default(), Arena::default());
-        let files = tables.insert(Descriptors::new(streams, launch.terminal, replaying));
+        let (standard, others) = streams.apart();
+        let files = tables.insert(Descriptors::new(standard, launch.terminal, replaying));
         let place = places.insert(Place::new(&launch.cwd, launch.umask, replaying)?);
         let handlers_id = handlers.insert(signals::ignoring(launch.signals.ignored));
         let (task, mut group) = identity::first(launch, space, files, place, handlers_id);
         group.program = if replaying { None } else { busy::program_at(&group.path) };
         let mut groups = Groups::default();
         groups.insert(launch.pid, group);
-        Ok(Kernel {
+        let mut kernel = Kernel {
             tasks: Tasks::new(launch.pid, task, launch.seed.map(chance::Chance::new)),
             groups,
             tables,
@@ -213,7 +215,9 @@ impl Kernel {
             killed: Vec::new(),
             called: (0, [0; 6]),
             is_silent: replaying,
-        })
+        };
+        kernel.inherit(&launch.inherited, others);
+        Ok(kernel)
     }
 
     /// Keeps the guest from these files from now on.

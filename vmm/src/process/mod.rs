@@ -40,7 +40,7 @@ use crate::memory::space::Access;
 pub use crate::memory::{AddressSpace, MappingInfo, Rights};
 pub use crate::position::comparable;
 use crate::position::{ARITHMETIC_FLAGS, Position};
-pub use crate::program::{Capabilities, Ids, Interpreter, Launch, Parents, Streams};
+pub use crate::program::{Capabilities, Ids, Inherited, Interpreter, Launch, Parents, Streams};
 use crate::ram::Virt;
 pub use crate::signal::Death;
 use crate::signal::Raised;

@@ -58,7 +58,7 @@ pub enum RecordingError {
         /// The folder.
         dir: PathBuf,
         /// What the program has open of it.
-        what: &'static str,
+        what: String,
     },
     /// There is no recording in it.
     #[error("{} is not a recording: it has no file `journal`, and no folder `flight` (a recorder that is killed at once leaves none)", dir.display())]

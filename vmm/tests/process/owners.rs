@@ -131,9 +131,10 @@ fn mutexes_of_all_kinds_outlive_their_owners() {
                     child = fork(); if (child == 0) { pthread_mutex_lock(mutex); execl("/bin/true", "true", (char *)0); _exit(1); }
                     waitpid(child, 0, 0); TRY(pthread_mutex_lock(mutex)); TRY(pthread_mutex_consistent(mutex)); TRY(pthread_mutex_unlock(mutex));
                 } else {
-                    child = fork(); if (child == 0) { pthread_mutex_lock(mutex); *locked = 1; usleep(60000); pthread_mutex_unlock(mutex); _exit(0); }
+                    child = fork(); if (child == 0) { pthread_mutex_lock(mutex); *locked = 1; while (*locked == 1) usleep(100); usleep(20000); pthread_mutex_unlock(mutex); _exit(0); }
                     while (!*locked) usleep(100);
-                    TRY(pthread_mutex_timedlock(mutex, &soon)); TRY(pthread_mutex_trylock(mutex)); TRY(pthread_mutex_lock(mutex)); TRY(pthread_mutex_unlock(mutex)); wait(0);
+                    // The owner keeps it until both have failed: who got it here would wait for itself.
+                    TRY(pthread_mutex_timedlock(mutex, &soon)); TRY(pthread_mutex_trylock(mutex)); *locked = 2; TRY(pthread_mutex_lock(mutex)); TRY(pthread_mutex_unlock(mutex)); wait(0);
                 }
             }
             return 0;

@@ -85,6 +85,7 @@ const RAW: &str = r#"
     #include <errno.h>
     #define FUTEX_WAIT 0
     #define FUTEX_WAKE 1
+    #define FUTEX_REQUEUE 3
     #define FUTEX_CMP_REQUEUE 4
     #define FUTEX_WAIT_BITSET 9
     #define FUTEX_WAKE_BITSET 10
@@ -124,7 +125,8 @@ const RAW: &str = r#"
         printf("%ld\n", futex(&here, FUTEX_WAKE, 1, 0, 0, 0));
         pthread_t threads[4];
         for (int n = 0; n < 4; n++) pthread_create(&threads[n], 0, waiter, 0);
-        usleep(20000);
+        // Moved to where they are, they are counted: one that came later would wait for ever.
+        while (futex(&here, FUTEX_REQUEUE, 0, (void *)4, &here, 0) < 4) usleep(1000);
         printf("%ld ", futex(&here, FUTEX_CMP_REQUEUE, 1, (void *)2, &there, 7));
         printf("%ld ", futex(&here, FUTEX_CMP_REQUEUE, 1, (void *)2, &there, 0));
         printf("%ld ", futex(&here, FUTEX_WAKE, 9, 0, 0, 0));

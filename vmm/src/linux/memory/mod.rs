@@ -266,11 +266,10 @@ fn file_backing(
     // A linker maps a library from its start to behind its end: its tables are looked up there (`memory/code.rs`), and it does not
     // grow.
     let is_library = bytes.starts_with(ELF_MAGIC);
-    // What lies behind the file's end is there as soon as the file has grown.
-    if page_up(size).is_some_and(|end| end < length)
-        && !wanted.rights.execute
+    let grows = page_up(size).is_some_and(|end| end < length);
+    if !wanted.rights.execute
         && !is_library
-        && let Some(backing) = kernel.growing_file(guest, file, (offset, length))?
+        && let Some(backing) = kernel.changing_file(guest, file, (offset, length), grows)?
     {
         return Ok((backing, attributes));
     }

@@ -112,7 +112,7 @@ pub(super) fn accept(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], f
 
 impl Kernel {
     /// A new socket.
-    pub(super) fn endpoint(&mut self, family: i32, kind: i32) -> Endpoint {
+    pub(in crate::linux) fn endpoint(&mut self, family: i32, kind: i32) -> Endpoint {
         self.sweep_ends();
         Endpoint { family, kind, object: self.new_object() }
     }

@@ -4,8 +4,8 @@
 //! first mapped ([`pages`]). From then on the guest's own calls and stores are all that changes it: a call that writes to the file
 //! or changes its size does the same to the object ([`calls`]), and what was stored to the object is written to the file before
 //! a call reads it, and at the latest when nobody maps it any more ([`Kernel::write_back`]). What other programs of the host do
-//! to the file meanwhile is not seen. A file that is mapped privately and ends before the mapping does is such an object, too, for it
-//! may grow into the mapping; its pages are copied when something is stored to them.
+//! to the file meanwhile is not seen. A file that is mapped privately and may change is such an object, too: it is open for
+//! writing, or ends before the mapping does. Its pages are copied when something is stored to them.
 //!
 //! Example: a process stores to a shared page and calls `pread` on the file. The page differs from what the file holds, so it is
 //! written to the file, and the call reads from there what was stored.
@@ -67,7 +67,7 @@ impl Inode {
     }
 }
 
-/// A file that is mapped shared, or behind its end.
+/// A file that is mapped shared, or privately while it may change.
 #[derive(Clone)]
 struct Mapped {
     object: Arc<Object>,

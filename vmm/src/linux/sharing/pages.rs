@@ -90,16 +90,20 @@ impl Kernel {
         Ok(File::Regular(Backing::Shared(object, offset), attributes))
     }
 
-    /// Has a file mapped privately that ends before the mapping does: what it grows by is seen there. `None` for what is no regular
-    /// file.
-    pub(in super::super) fn growing_file(
+    /// Has a file mapped privately that may change: it ends before the mapping does (`grows`), and what it grows by is there at once; or
+    /// it is open for writing, and what is written to it is seen. `None` for what is no regular file, or is neither.
+    pub(in super::super) fn changing_file(
         &mut self,
         guest: &mut Guest<'_>,
         file: &Rc<OpenFile>,
         (offset, length): (u64, u64),
+        grows: bool,
     ) -> Served<Option<Backing>> {
         let Some(inode) = file.inode() else { return Ok(None) };
-        let [.., size, _] = about(guest, file, false)?;
+        let [.., size, writable] = about(guest, file, false)?;
+        if !grows && writable != WRITABLE {
+            return Ok(None);
+        }
         let object = self.object_of(guest, inode, file, size)?;
         self.know(guest, inode, offset, length)?;
         Ok(Some(Backing::Copied(object, offset)))
