@@ -198,8 +198,10 @@ impl Choice {
         if self.every.is_some() {
             return LONG_FOR_TESTS;
         }
-        let left = (self.exit * PATIENCE - self.stretch) * self.retired / self.took;
-        left.max(1_000.0).ceil() as u64
+        let left = Duration::try_from_secs_f64((self.exit * PATIENCE - self.stretch) / 1e9);
+        let left = left.unwrap_or_default().mul_f64(self.retired / self.took);
+        // A nanosecond of that is an instruction.
+        u64::try_from(left.as_nanos()).unwrap_or(u64::MAX).max(1_000)
     }
 
     /// A task has run on a processor, which retired so much if it counts.
@@ -295,7 +297,7 @@ mod tests {
                 let took = if self.on == EngineKind::Soft { micros.min(patience) } else { micros };
                 left -= took / self.slower;
                 let exit = if took < micros { Exit::Budget } else { Exit::Syscall };
-                choice.ran(TASK, self.on, 1_000, Duration::from_nanos((took * 1e3) as u64), &exit);
+                choice.ran(TASK, self.on, 1_000, Duration::from_secs_f64(took / 1e6), &exit);
                 if exit == Exit::Syscall {
                     return self.on == EngineKind::Kvm;
                 }
