@@ -17,7 +17,9 @@ fn no_try_to_get_out_or_at_the_recording_does_anything() {
         let Some(_) = place.compile("breakout", BREAKOUT) else { return };
         let rec = place.path("rec");
         let rec = rec.to_str().expect("temporary directories have plain names");
-        let recorded = place.gretel(&["record", "--engine", engine, "-o", rec, "--", "./breakout", rec]);
+        let gretel = env!("CARGO_BIN_EXE_gretel");
+        let line = format!("exec {gretel} record --engine {engine} -o {rec} -- ./breakout {rec}");
+        let recorded = place.sh_with_streams_alone(&line);
         assert_eq!((recorded.out().as_str(), recorded.code), ("all tried\n", 0), "{}", recorded.err);
         let made: Vec<_> = fs::read_dir(rec).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(made.iter().all(|name| *name != "new" && *name != "made"), "{made:?}");

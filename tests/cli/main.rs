@@ -109,6 +109,13 @@ impl Place {
         ran(&mut self.command("sh", &["-c", line]))
     }
 
+    /// The same, with nothing open but the standard streams, whatever these tests were started with.
+    fn sh_with_streams_alone(&self, line: &str) -> Ran {
+        let close =
+            r#"for fd in /proc/self/fd/*; do fd=${fd##*/}; [ "$fd" -le 2 ] || eval "exec $fd>&-"; done"#;
+        ran(&mut self.command("bash", &["-c", &format!("{close}; {line}")]))
+    }
+
     /// Compiles a static C program; `None`, and a word on why, where that cannot be done.
     fn compile(&self, name: &str, source: &str) -> Option<PathBuf> {
         let file = self.write(&format!("{name}.c"), source);
