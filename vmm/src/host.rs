@@ -1,11 +1,12 @@
-//! The host: its processor and KVM modules, as far as branch records and counters depend on them, its memory, and how many
-//! files may be open.
+//! The host: its processor and KVM modules, as far as branch records and counters depend on them, its memory, how many
+//! files may be open, and which of them is this session's terminal.
 
 use lbr::capture::host::Host;
 use lbr::perf::retired::{Cpu, Vendor};
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::fs;
 use std::os::fd::RawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -101,4 +102,25 @@ pub(crate) fn room_for_files() -> RawFd {
         let all = limit(libc::RLIMIT_NOFILE).rlim_cur;
         RawFd::try_from(all - OWN_FILES.min(all / 4)).unwrap_or(RawFd::MAX)
     })
+}
+
+/// Whether a descriptor of this process is the terminal of its session.
+pub(crate) fn is_terminal(descriptor: u32) -> bool {
+    /// The device /dev/tty, which is that terminal for whoever opens it.
+    const OWN: libc::dev_t = libc::makedev(5, 0);
+    let Some((major, minor)) = terminals_device() else { return false };
+    let metadata = fs::metadata(format!("/proc/self/fd/{descriptor}"));
+    metadata.is_ok_and(|it| {
+        it.file_type().is_char_device() && [OWN, libc::makedev(major, minor)].contains(&it.rdev())
+    })
+}
+
+/// The numbers of the device that the session's terminal is.
+pub(crate) fn terminals_device() -> Option<(u32, u32)> {
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, behind_name) = text.rsplit_once(')')?;
+    // As the kernel's new_encode_dev has it: twelve bits of the major number within the minor's.
+    let encoded: i32 = behind_name.split_ascii_whitespace().nth(4)?.parse().ok()?;
+    let encoded = encoded.cast_unsigned();
+    (encoded != 0).then_some((encoded >> 8 & 0xfff, encoded & 0xff | encoded >> 12 & 0xf_ff00))
 }

@@ -2,12 +2,13 @@
 
 use crate::cpu_model::Model;
 use crate::elf::Image;
+use crate::host::{is_terminal, terminals_device};
 use crate::linux::load::script::{DEEPEST, NoInterpreter, Script};
 use crate::program::{Capabilities, Ids, Interpreter, Launch, OuterTerminal, Parents, Signals};
 use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
@@ -177,27 +178,6 @@ fn terminal() -> Option<OuterTerminal> {
         index: SLAVES.contains(&major).then(|| (major - SLAVES.start()) << 8 | minor),
         streams: [0, 1, 2].map(is_terminal),
     })
-}
-
-/// Whether a descriptor of this process is the terminal of its session.
-pub(crate) fn is_terminal(descriptor: u32) -> bool {
-    /// The device /dev/tty, which is that terminal for whoever opens it.
-    const OWN: libc::dev_t = libc::makedev(5, 0);
-    let Some((major, minor)) = terminals_device() else { return false };
-    let metadata = fs::metadata(format!("/proc/self/fd/{descriptor}"));
-    metadata.is_ok_and(|it| {
-        it.file_type().is_char_device() && [OWN, libc::makedev(major, minor)].contains(&it.rdev())
-    })
-}
-
-/// The numbers of the device that the session's terminal is.
-fn terminals_device() -> Option<(u32, u32)> {
-    let text = fs::read_to_string("/proc/self/stat").ok()?;
-    let (_, behind_name) = text.rsplit_once(')')?;
-    // As the kernel's new_encode_dev has it: twelve bits of the major number within the minor's.
-    let encoded: i32 = behind_name.split_ascii_whitespace().nth(4)?.parse().ok()?;
-    let encoded = encoded.cast_unsigned();
-    (encoded != 0).then_some((encoded >> 8 & 0xfff, encoded & 0xff | encoded >> 12 & 0xf_ff00))
 }
 
 /// This process's supplementary groups.

@@ -9,7 +9,7 @@ use super::descriptors::{LIMIT, OpenFile};
 use super::host::{inherited as host, sockets};
 use super::sharing::Inode;
 use super::terminal::{self, Side};
-use crate::launch::is_terminal;
+use crate::host::is_terminal;
 use crate::program::Inherited;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

@@ -151,6 +151,8 @@ pub(super) struct Choice {
     /// What the stretch has cost that has not ended, in nanoseconds; and that KVM is to go on with it.
     stretch: f64,
     for_kvm: bool,
+    /// Where it began.
+    began_on: EngineKind,
     /// How long each ran: KVM, and the software CPU.
     ran: [Duration; 2],
     /// They take turns after so many exits, whatever they cost.
@@ -174,6 +176,7 @@ impl Choice {
             habits: BTreeMap::new(),
             stretch: 0.0,
             for_kvm: false,
+            began_on: EngineKind::Soft,
             ran: [Duration::ZERO; 2],
             every,
             exits: 0,
@@ -208,6 +211,9 @@ impl Choice {
     pub(super) fn ran(&mut self, task: i32, on: EngineKind, retired: u64, took: Duration, exit: &Exit) {
         let nanoseconds = took.as_nanos() as f64;
         let has_ended = !matches!(exit, Exit::Budget | Exit::Interrupted | Exit::Kicked | Exit::Differing);
+        if self.stretch == 0.0 {
+            self.began_on = on;
+        }
         self.stretch += nanoseconds;
         match on {
             EngineKind::Soft => {
@@ -240,11 +246,14 @@ impl Choice {
     /// The stretch has ended.
     fn ended(&mut self, task: i32, on: EngineKind) {
         self.exits = self.exits.wrapping_add(1);
-        let cost = std::mem::take(&mut self.stretch).min(self.exit * LONGEST);
+        let longest = self.exit * LONGEST;
+        let cost = std::mem::take(&mut self.stretch).min(longest);
+        // What left the software CPU in its midst would have cost more there than anything costs under KVM.
+        let cost = if on == self.began_on { cost } else { 2.0 * longest };
         if self.habits.len() > MOST_TASKS {
             self.habits.clear();
         }
-        self.habits.entry(task).or_insert(Habit::NEW).add(on, cost, self.exit);
+        self.habits.entry(task).or_insert(Habit::NEW).add(self.began_on, cost, self.exit);
     }
 
     /// Whether KVM has run, and if so how long each of both: KVM, and the software CPU.
