@@ -17,17 +17,35 @@ use crate::worker::{Progress, Worker};
 /// When code is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// How often the interpreter runs a block before it is compiled.
+    /// How often the interpreter runs a block before it is hot.
     pub patience: u32,
+    /// How many instructions the interpreter has to have run for each that is compiled, but for the first [`FREE`].
+    pub price: u64,
     /// The guest waits for the compiler, so that from then on its code is surely run. For tests.
     pub waits: bool,
 }
 
+/// Instructions that are compiled whatever has run: a program that is one loop soon is fast.
+const FREE: u64 = 60;
+
+impl Tuning {
+    /// Everything, before it runs more than `patience` times.
+    #[must_use]
+    pub const fn eager(patience: u32) -> Tuning {
+        Tuning { patience, price: 0, waits: true }
+    }
+
+    /// Whether more may be compiled now.
+    fn affords(&self, work: &Work) -> bool {
+        work.compiled.saturating_sub(FREE).saturating_mul(self.price) <= work.interpreted
+    }
+}
+
 impl Default for Tuning {
-    /// Late enough that programs of some milliseconds lose little: an instruction costs as much to compile as to interpret some
-    /// 15,000 times, and regions hold instructions that run seldom.
+    /// An instruction costs about as much to compile as to interpret 15,000 times. So no less often does a block run before, and
+    /// at this price compiling takes about a seventh of the time that interpreting has taken, at most.
     fn default() -> Tuning {
-        Tuning { patience: 100_000, waits: false }
+        Tuning { patience: 15_000, price: 100_000, waits: false }
     }
 }
 
@@ -36,12 +54,24 @@ impl Default for Tuning {
 pub struct Work {
     /// Regions that were compiled.
     pub regions: u64,
+    /// Their instructions, with those that there was no code for after all.
+    pub compiled: u64,
+    /// Instructions that the interpreter has run.
+    pub interpreted: u64,
     /// The bytes of their code.
     pub bytes: u64,
     /// Instructions that ran as compiled code.
     pub instructions: u64,
     /// How often the driver went into compiled code.
     pub stays: u64,
+}
+
+impl<B: Bus> Drop for Jit<B> {
+    fn drop(&mut self) {
+        if self.work.stays > 0 {
+            tracing::debug!("compiled code: {:?}", self.work);
+        }
+    }
 }
 
 /// So often does the interpreter run a block whose code is being compiled, or must not run now, before it is asked for again.
@@ -138,7 +168,10 @@ impl<B: Bus> Jit<B> {
             return self.interpreter.run(until, observer);
         }
         loop {
-            if let Some(stop) = self.interpreter.run_cold(until, observer) {
+            let before = self.interpreter.counters().instructions;
+            let stopped = self.interpreter.run_cold(until, observer);
+            self.work.interpreted += self.interpreter.counters().instructions - before;
+            if let Some(stop) = stopped {
                 return stop;
             }
             let stopped = match self.run_hot(until) {
@@ -173,7 +206,9 @@ impl<B: Bus> Jit<B> {
             Known::Never => self.interpreter.wait_until_hot(u32::MAX),
             Known::NotNow => self.interpreter.wait_until_hot(SOON),
             Known::Nothing => {
-                made.have_compiled(&mut self.interpreter, rip);
+                if self.tuning.affords(&self.work) {
+                    made.have_compiled(&mut self.interpreter, rip, &mut self.work);
+                }
                 if !self.tuning.waits {
                     self.interpreter.wait_until_hot(SOON);
                 }
@@ -204,12 +239,13 @@ impl<B: Bus> Native<B> {
 
 impl<B: Bus> Made<B> {
     /// Gives the region of the block at `rip` to the compiler, if that has nothing to do.
-    fn have_compiled(&mut self, interpreter: &mut Interpreter<B>, rip: u64) {
+    fn have_compiled(&mut self, interpreter: &mut Interpreter<B>, rip: u64, work: &mut Work) {
         if self.worker.is_busy() {
             return;
         }
         match plan(interpreter, rip) {
             (plan, Some(region)) => {
+                work.compiled += region.len();
                 self.plan = Some(plan);
                 self.worker.give(region);
             }

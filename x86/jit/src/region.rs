@@ -99,6 +99,11 @@ impl Region {
         by_start.contains_key(&head).then_some(Region { runs, by_start, head, returns })
     }
 
+    /// How many instructions there are, those of two runs twice.
+    pub(crate) fn len(&self) -> u64 {
+        self.runs.iter().map(|run| run.steps.len() as u64).sum()
+    }
+
     /// Where its instructions begin, in order.
     pub(crate) fn addresses(&self) -> Vec<u64> {
         let steps = self.runs.iter().flat_map(|run| &run.steps);

@@ -64,7 +64,7 @@ impl Pair {
             (0..DATA_PAGES * PAGE_SIZE).map(|n| (n * 37).to_le_bytes()[0] ^ source.byte(255)).collect();
         memory.map(DATA, &data, Protection::DATA);
         memory.map(STACK - PAGE_SIZE, &[0; 2 << 12], Protection::DATA);
-        let tuning = Tuning { patience: u32::from(source.byte(3)), waits: true };
+        let tuning = Tuning::eager(u32::from(source.byte(3)));
         let mut pair = Pair {
             program,
             interpreter: Interpreter::new(Cpu::new(memory.clone())),
