@@ -8,7 +8,8 @@
 //! and later if that was in vain, and soon when the costs have changed.
 //!
 //! A stretch that becomes very long goes on under KVM in its midst; the way back is where a segment begins, since nobody counts
-//! what KVM retires.
+//! what KVM retires. KVM's virtual CPU takes a while to be made, and is not before the software CPU has run about as long: a
+//! program of a few milliseconds does without.
 //!
 //! Example: exits cost 30 µs. A shell whose system calls are 8 µs apart on the software CPU never sees KVM. `gzip`, which computes for
 //! milliseconds between two reads, goes over in its first long stretch, and is under KVM from its ninth read on.
@@ -25,6 +26,8 @@ const DEARER: f64 = 1.0 + 1.0 / 1024.0;
 const DEAREST: f64 = 8.0;
 /// A stretch on the software CPU that has cost so many exits goes on under KVM.
 const PATIENCE: f64 = 8.0;
+/// About what it takes to make KVM's virtual CPU, in nanoseconds, on kvm_pvm; elsewhere less.
+const MAKING: f64 = 12e6;
 /// A stretch that costs more than so many exits counts as so many.
 const LONGEST: f64 = 16.0;
 /// So many stretches are a trial.
@@ -140,7 +143,9 @@ fn other(kind: EngineKind) -> EngineKind {
 /// What is known of both processors, and of the tasks.
 pub(super) struct Choice {
     /// KVM, as long as no task has needed more of it.
-    pub(super) waiting: Option<Waiting>,
+    waiting: Option<Waiting>,
+    /// Its virtual CPU is there.
+    is_made: bool,
     /// The cost of an exit, in nanoseconds; that of the cheapest.
     exit: f64,
     cheapest: f64,
@@ -151,8 +156,10 @@ pub(super) struct Choice {
     /// What the stretch has cost that has not ended, in nanoseconds; and that KVM is to go on with it.
     stretch: f64,
     for_kvm: bool,
-    /// Where it began.
+    /// Where it began, whose it is, and where it has come to.
     began_on: EngineKind,
+    task: i32,
+    on: EngineKind,
     /// How long each ran: KVM, and the software CPU.
     ran: [Duration; 2],
     /// They take turns after so many exits, whatever they cost.
@@ -163,12 +170,13 @@ pub(super) struct Choice {
 impl Choice {
     pub(super) fn new(waiting: Waiting) -> Choice {
         let every = waiting.takes_turns_every();
-        Choice { waiting: Some(waiting), ..Choice::with(every) }
+        Choice { waiting: Some(waiting), is_made: false, ..Choice::with(every) }
     }
 
     fn with(every: Option<u32>) -> Choice {
         Choice {
             waiting: None,
+            is_made: true,
             exit: EXIT,
             cheapest: EXIT,
             retired: 0.3 * SPEED_OVER,
@@ -177,6 +185,8 @@ impl Choice {
             stretch: 0.0,
             for_kvm: false,
             began_on: EngineKind::Soft,
+            task: 0,
+            on: EngineKind::Soft,
             ran: [Duration::ZERO; 2],
             every,
             exits: 0,
@@ -192,7 +202,31 @@ impl Choice {
         match self.every {
             Some(every) if self.exits / every % 2 == 1 => EngineKind::Kvm,
             Some(_) => EngineKind::Soft,
+            None if self.is_too_early() => EngineKind::Soft,
             None => self.habits.get(&task).unwrap_or(&Habit::NEW).wanted(),
+        }
+    }
+
+    /// How long the software CPU is to run before KVM's is made, in nanoseconds.
+    fn until_made(&self) -> f64 {
+        if self.is_made { 0.0 } else { (MAKING - self.ran[1].as_nanos() as f64).max(0.0) }
+    }
+
+    fn is_too_early(&self) -> bool {
+        self.until_made() > 0.0
+    }
+
+    /// KVM, to have its virtual CPU made now, if it is not there.
+    pub(super) fn take_waiting(&mut self) -> Option<Waiting> {
+        self.is_made = true;
+        self.waiting.take()
+    }
+
+    /// A segment begins: where that was not at an exit, the stretch has been cut off by a preemption.
+    pub(super) fn segment_begins(&mut self) {
+        if self.stretch > 0.0 {
+            self.for_kvm = false;
+            self.ended();
         }
     }
 
@@ -201,7 +235,8 @@ impl Choice {
         if self.every.is_some() {
             return LONG_FOR_TESTS;
         }
-        let left = Duration::try_from_secs_f64((self.exit * PATIENCE - self.stretch) / 1e9);
+        let left = (self.exit * PATIENCE - self.stretch).max(self.until_made());
+        let left = Duration::try_from_secs_f64(left / 1e9);
         let left = left.unwrap_or_default().mul_f64(self.retired / self.took);
         // A nanosecond of that is an instruction.
         u64::try_from(left.as_nanos()).unwrap_or(u64::MAX).max(1_000)
@@ -214,6 +249,7 @@ impl Choice {
         if self.stretch == 0.0 {
             self.began_on = on;
         }
+        (self.task, self.on) = (task, on);
         self.stretch += nanoseconds;
         match on {
             EngineKind::Soft => {
@@ -225,7 +261,7 @@ impl Choice {
                 }
                 let is_long = match self.every {
                     Some(_) => matches!(exit, Exit::Budget) && retired >= LONG_FOR_TESTS,
-                    None => self.stretch >= self.exit * PATIENCE,
+                    None => self.stretch >= self.exit * PATIENCE && !self.is_too_early(),
                 };
                 self.for_kvm = !has_ended && (is_long || matches!(exit, Exit::Differing));
             }
@@ -239,26 +275,26 @@ impl Choice {
             }
         }
         if has_ended {
-            self.ended(task, on);
+            self.ended();
         }
     }
 
     /// The stretch has ended.
-    fn ended(&mut self, task: i32, on: EngineKind) {
+    fn ended(&mut self) {
         self.exits = self.exits.wrapping_add(1);
         let longest = self.exit * LONGEST;
         let cost = std::mem::take(&mut self.stretch).min(longest);
         // What left the software CPU in its midst would have cost more there than anything costs under KVM.
-        let cost = if on == self.began_on { cost } else { 2.0 * longest };
+        let cost = if self.on == self.began_on { cost } else { 2.0 * longest };
         if self.habits.len() > MOST_TASKS {
             self.habits.clear();
         }
-        self.habits.entry(task).or_insert(Habit::NEW).add(self.began_on, cost, self.exit);
+        self.habits.entry(self.task).or_insert(Habit::NEW).add(self.began_on, cost, self.exit);
     }
 
     /// Whether KVM has run, and if so how long each of both: KVM, and the software CPU.
     pub(super) fn shares(&self) -> Option<[Duration; 2]> {
-        self.waiting.is_none().then_some(self.ran)
+        self.is_made.then_some(self.ran)
     }
 
     /// What is known, for people.
@@ -332,6 +368,31 @@ mod tests {
         let mut host = Host::new(10.0);
         assert_eq!(host.run(50, 5_000.0), 50);
         assert_eq!(host.choice.habits[&TASK].home, EngineKind::Kvm);
+    }
+
+    #[test]
+    fn a_program_of_some_milliseconds_does_without_kvm() {
+        let mut host = Host::new(10.0);
+        host.choice.is_made = false;
+        assert_eq!(host.run(2, 500.0), 0);
+        assert_eq!(host.choice.shares(), None);
+        assert_eq!(
+            host.run(50, 500.0),
+            50,
+            "from the midst of the stretch on in which it has run long enough"
+        );
+    }
+
+    #[test]
+    fn a_preemption_ends_a_stretch() {
+        let mut host = Host::new(10.0);
+        host.run(50, 5_000.0);
+        let half = Duration::from_millis(2);
+        host.choice.ran(TASK, EngineKind::Kvm, 0, half, &Exit::Kicked);
+        assert_eq!(host.choice.wanted(TASK + 1, EngineKind::Kvm), EngineKind::Kvm, "in its midst");
+        host.choice.segment_begins();
+        assert_eq!(host.choice.wanted(TASK + 1, EngineKind::Kvm), EngineKind::Soft, "another task's");
+        assert_eq!(host.choice.wanted(TASK, EngineKind::Kvm), EngineKind::Kvm);
     }
 
     #[test]

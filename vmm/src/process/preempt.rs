@@ -52,7 +52,7 @@ pub(super) struct Pace {
     pub(super) counted_at_event: Option<u64>,
     /// A signal from outside preempts the task from then on, by the same clock, if no event brings it before.
     pub(super) signal_by: Option<u64>,
-    /// The processor that is not in use, while replaying: the other kind.
+    /// The processor that is not in use: the other kind.
     pub(super) spare: Option<Box<dyn Cpu>>,
     /// The software CPU runs, whichever was asked for.
     pub(super) exactly: bool,

@@ -4,6 +4,7 @@
 //! that end in a preemption, and whatever is to be counted exactly. While recording it runs random slices that are too short for a
 //! kick. And where both may run, [`super::choice`] says which.
 
+use super::choice::Choice;
 use super::{Process, ProcessError};
 use crate::engine::soft::SoftCpu;
 use crate::engine::{Cpu, EngineError, EngineKind, Exit, Until};
@@ -38,7 +39,10 @@ impl Process {
 
     /// Gives the task the processor that suits it, where two take turns.
     pub(super) fn suit_processor(&mut self, segment_begins: bool) -> Result<(), ProcessError> {
-        let Some(choice) = &self.choice else { return Ok(()) };
+        let Some(choice) = &mut self.choice else { return Ok(()) };
+        if segment_begins {
+            choice.segment_begins();
+        }
         let now = self.machine.cpu.kind();
         match choice.wanted(self.kernel.tasks.id(), now) {
             EngineKind::Kvm if now == EngineKind::Soft => self.use_kvm(),
@@ -50,7 +54,7 @@ impl Process {
 
     /// Goes on under KVM, if it can be had after all.
     fn use_kvm(&mut self) -> Result<(), ProcessError> {
-        let waiting = self.choice.as_mut().and_then(|choice| choice.waiting.take());
+        let waiting = self.choice.as_mut().and_then(Choice::take_waiting);
         if let Some(waiting) = waiting {
             let made = waiting.start(&mut self.machine.memory);
             match made.and_then(|kvm| kvm.require(self.model).map(|()| kvm)) {
@@ -156,6 +160,6 @@ impl Process {
     /// By which costs the processor was chosen, where two take turns.
     #[must_use]
     pub fn choice(&self) -> Option<String> {
-        self.choice.as_ref().map(super::choice::Choice::describe)
+        self.choice.as_ref().map(Choice::describe)
     }
 }

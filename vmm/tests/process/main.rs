@@ -19,6 +19,7 @@ mod sharing;
 mod stacks;
 mod stuck;
 mod threads;
+mod turns;
 mod upper_half;
 mod vectors;
 mod version;
