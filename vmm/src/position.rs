@@ -9,9 +9,9 @@
 //!
 //! Example: event 7 is a read; the thread computes 1,000 instructions and is preempted: that is event 8 at
 //! `Offset::Retired(1000)`. Recorded under KVM, which does not count, it is event 8 at an `Offset::State`: the first point behind
-//! event 7 with these registers and this memory. Replay runs the segment on the software CPU up to it (facts: two states
-//! that are equal in registers and memory, with no event between them, are an endless loop, so which of them is meant makes no
-//! difference).
+//! event 7 with these registers, x87 and vector registers too, and this memory. Replay runs the segment on the software CPU up to
+//! it. Two states that are equal in all of these, with no event between them, are an endless loop, so which of them is meant
+//! makes no difference. (Equal in less they are not: `addsd xmm0, xmm1` in a loop counts in xmm0 alone.)
 
 use crate::plain::plain;
 use x86::state::Regs;
@@ -53,7 +53,7 @@ impl std::str::FromStr for Position {
 pub enum Offset {
     /// When so many instructions had retired since the event before.
     Retired(u64),
-    /// Where the registers and the memory are these: what a processor can say that does not count.
+    /// Where the registers, all of them, and the memory are these: what a processor can say that does not count.
     State(Target),
 }
 
@@ -62,6 +62,8 @@ pub enum Offset {
 pub struct Target {
     /// The registers, with all flags; they are searched for without the arithmetic ones (see [`comparable`]).
     pub regs: Regs,
+    /// Digest of its x87 and vector registers, as [`crate::journal::schema::digest_fpu`] makes it.
+    pub fpu: u64,
     /// Digest of the task's address space.
     pub memory: u64,
     /// How many conditional branches had retired in ring 3 since the event before, where the processor has a counter of them:

@@ -30,8 +30,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// several kinds, there are preemptions, and the header has all that the program takes over; since 5 the digest of memory is a
 /// sum over lines, and there are signals from outside; since 6 the header has the terminal and the size of memory, and contents are files
 /// beside the journal; since 7 a process may be killed for want of memory, and a recording may end at its room on disk; since 8 the header
-/// has the descriptors that the program inherits.
-pub const VERSION: u32 = 8;
+/// has the descriptors that the program inherits; since 9 the state of a preemption has the x87 and vector registers.
+pub const VERSION: u32 = 9;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the
@@ -77,7 +77,7 @@ pub enum Record {
     /// state, 7 out of memory), argument `i` (the system call's number, zero, the signal, the status, zero, the count, zero, the process
     /// that is killed), task `u`,
     /// registers `d` ([`digest_regs`]); then, for kind 6, rax to r15 by hardware number, rip, rflags, fs base and gs base
-    /// (20 times `u`), the memory's digest `d`, and the conditional branches since the event before (a list of none or one `u`).
+    /// (20 times `u`), the digest `d` of the x87 and vector registers ([`digest_fpu`]), the memory's digest `d`, and the conditional branches since the event before (a list of none or one `u`).
     Begin {
         /// What kind of event.
         event: Event,
@@ -334,6 +334,7 @@ impl Record {
                 put_digest(out, *regs);
                 if let Event::Preempt(Offset::State(target)) = event {
                     words(&target.regs).for_each(|word| put_u64(out, word));
+                    put_digest(out, target.fpu);
                     put_digest(out, target.memory);
                     put_u64(out, target.branches.is_some().into());
                     target.branches.iter().for_each(|branches| put_u64(out, *branches));
@@ -451,8 +452,8 @@ fn decode_target(c: &mut Cursor<'_>) -> Option<Target> {
         *gpr = c.u64()?;
     }
     (regs.rip, regs.rflags, regs.fs_base, regs.gs_base) = (c.u64()?, c.u64()?, c.u64()?, c.u64()?);
-    let (memory, branches) = (c.digest()?, c.list(Cursor::u64)?);
-    Some(Target { regs, memory, branches: branches.first().copied() })
+    let (fpu, memory, branches) = (c.digest()?, c.digest()?, c.list(Cursor::u64)?);
+    Some(Target { regs, fpu, memory, branches: branches.first().copied() })
 }
 
 fn split_event(event: Event) -> (u64, i64) {

@@ -62,10 +62,10 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::Wait),
         any::<u64>().prop_map(|count| Event::Preempt(Offset::Retired(count))),
         any::<i32>().prop_map(Event::OutOfMemory),
-        any::<(u64, u64, u64, Option<u64>)>().prop_map(|(rip, rax, memory, branches)| {
+        any::<(u64, u64, u64, u64, Option<u64>)>().prop_map(|(rip, rax, fpu, memory, branches)| {
             let mut regs = Regs { rip, ..Regs::default() };
             regs.gpr[0] = rax;
-            Event::Preempt(Offset::State(Target { regs, memory, branches }))
+            Event::Preempt(Offset::State(Target { regs, fpu, memory, branches }))
         }),
     ]
 }

@@ -6,14 +6,15 @@
 //! and where ([`crate::gate::Gate::preemption`]); the software CPU runs up to there, whichever processor ran before, and after.
 //!
 //! Example: two threads compute, and one of them has run for 5 ms under KVM. The kick brings the processor back at
-//! `add rax, rbx`; the journal gets the registers and the digest. At replay the software CPU runs the segment, stops each
+//! `add rax, rbx`; the journal gets the registers and the digests. At replay the software CPU runs the segment, stops each
 //! time it comes to that `add`, and compares.
 
 use super::choice::Choice;
 use super::kicker::Kicker;
 use super::{Process, ProcessError, Step};
-use crate::engine::{Cpu, EngineKind, Exit, Until};
+use crate::engine::{Cpu, EngineError, EngineKind, Exit, Until};
 use crate::gate::{Event, GateError, Preemption, Time};
+use crate::journal::schema::digest_fpu;
 use crate::linux::Tasks;
 use crate::memory::PageDigests;
 use crate::position::{Offset, Target, comparable};
@@ -259,7 +260,7 @@ impl Process {
             self.arm(now + AGAIN);
             return Ok(Step::Running);
         }
-        let target = self.target();
+        let target = self.target()?;
         let cost = Time::now().monotonic.saturating_sub(now);
         self.pace.earliest = now + SOONEST.max(cost * DIGEST_SHARE);
         self.preempted(Offset::State(target))
@@ -288,12 +289,13 @@ impl Process {
     }
 
     /// The state of the loaded task, to be found again, with all its flags: the program may be about to look at them.
-    pub(super) fn target(&self) -> Target {
+    pub(super) fn target(&mut self) -> Result<Target, EngineError> {
         let regs = *self.machine.cpu.regs();
+        let fpu = digest_fpu(&self.machine.cpu.fpu()?);
         let memory = self.space().digest(self.machine.memory.ram());
         let base = self.pace.counted_at_event;
         let branches = self.pace.counted.zip(base).map(|(now, base)| now.saturating_sub(base));
-        Target { regs, memory, branches }
+        Ok(Target { regs, fpu, memory, branches })
     }
 
     /// Time passes for all, and the task gives the processor away.
@@ -343,7 +345,7 @@ impl Process {
         let mut pages = None;
         loop {
             let retired = self.retired();
-            if self.is_there(known, target, &mut pages) {
+            if self.is_there(known, target, &mut pages)? {
                 self.gate.found(retired - self.retired_at_event);
                 // Flags that an instruction leaves undefined differ between processors: the recording's go on.
                 self.machine.cpu.set_regs(&target.regs)?;
@@ -371,22 +373,30 @@ impl Process {
                     }
                 }
                 // A string instruction that repeats is in its midst at its page faults alone.
-                Exit::Exception(_) if self.is_there(known, target, &mut pages) => {}
+                Exit::Exception(_) if self.is_there(known, target, &mut pages)? => {}
                 exit => return self.serve_exit(exit),
             }
         }
     }
 
     /// Whether the program is in this state, and has come as far as is known.
-    fn is_there(&mut self, known: Option<u64>, target: &Target, pages: &mut Option<PageDigests>) -> bool {
-        known.is_none_or(|known| known == self.retired()) && self.is_at(target, pages)
+    fn is_there(
+        &mut self,
+        known: Option<u64>,
+        target: &Target,
+        pages: &mut Option<PageDigests>,
+    ) -> Result<bool, EngineError> {
+        Ok(known.is_none_or(|known| known == self.retired()) && self.is_at(target, pages)?)
     }
 
     /// Whether the program is in this state. What its pages were when that was asked before, `pages` keeps: a loop that changes
     /// memory alone comes here with these registers each time round.
-    fn is_at(&mut self, target: &Target, pages: &mut Option<PageDigests>) -> bool {
-        if comparable(self.machine.cpu.regs()) != comparable(&target.regs) || self.is_before(target) {
-            return false;
+    fn is_at(&mut self, target: &Target, pages: &mut Option<PageDigests>) -> Result<bool, EngineError> {
+        if comparable(self.machine.cpu.regs()) != comparable(&target.regs)
+            || self.is_before(target)
+            || digest_fpu(&self.machine.cpu.fpu()?) != target.fpu
+        {
+            return Ok(false);
         }
         let (written, ram) = (self.machine.cpu.take_written(), self.machine.memory.ram());
         let sum = match (pages.as_mut(), written) {
@@ -396,7 +406,7 @@ impl Process {
             }
             _ => pages.insert(self.spaces.get(self.space).page_digests(ram)).sum(),
         };
-        sum == target.memory
+        Ok(sum == target.memory)
     }
 
     /// Whether the processor that recorded had counted more branches than have retired, by more than it may have been wrong.

@@ -338,3 +338,37 @@ fn a_blocking_call_is_interrupted_by_a_timer() {
         }"#,
     );
 }
+
+/// What tells one turn from the next is in a vector register alone.
+#[test]
+fn a_loop_that_counts_in_a_vector_register_is_interrupted_where_it_was() {
+    let source = r#"
+        #define _GNU_SOURCE
+        #include <signal.h>
+        #include <stdio.h>
+        #include <string.h>
+        #include <sys/time.h>
+        #include <ucontext.h>
+        #include <unistd.h>
+        static void tick(int signal, siginfo_t *info, void *context) {
+            double count;
+            memcpy(&count, &((ucontext_t *)context)->uc_mcontext.fpregs->_xmm[0], sizeof count);
+            char text[40];
+            write(1, text, snprintf(text, sizeof text, "%.0f\n", count));
+            _exit(count > 0 ? 0 : 3);
+        }
+        int main(void) {
+            struct sigaction action = { .sa_sigaction = tick, .sa_flags = SA_SIGINFO };
+            sigaction(SIGALRM, &action, 0);
+            struct itimerval once = { { 0, 0 }, { 0, 2000 } };
+            setitimer(ITIMER_REAL, &once, 0);
+            // The roots of one take time, so that there are not too many turns to search.
+            __asm__ volatile(
+                "xorpd %%xmm0, %%xmm0\nmovsd %0, %%xmm1\n"
+                "1: .rept 16\nsqrtsd %%xmm1, %%xmm1\n.endr\naddsd %%xmm1, %%xmm0\njmp 1b"
+                : : "m"((double){1}) : "xmm0", "xmm1");
+        }"#;
+    each_libc("counts", source, &[], |program| {
+        each_engine(&Run::new(program, &[]), |ran| assert_eq!(ran.end, Step::Exited(0)));
+    });
+}
