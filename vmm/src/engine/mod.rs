@@ -107,6 +107,8 @@ pub enum Until {
     At(Virt),
     /// Whichever of the two is first. Processors that do not count refuse it likewise.
     AtOrRetired(Virt, u64),
+    /// The same, but the guest may pass the address while its general registers are not these, in the order of their encoding.
+    StateOrRetired(Virt, [u64; 16], u64),
 }
 
 /// Why the engine came back. In every case [`Cpu::regs`] is the guest's user-mode state.

@@ -15,7 +15,7 @@ use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::interpreter::{self, Stop};
 use x86::machine::Trap;
 use x86::state::{Fpu, Regs};
-use x86_jit::{Jit, Tuning};
+use x86_jit::{Jit, Sought, Tuning};
 
 /// Instructions between two looks at the interrupter: some 10 µs where they are compiled. Small because one instruction with
 /// a REP prefix, which is not divided, can take milliseconds.
@@ -273,8 +273,12 @@ impl Cpu for SoftCpu {
             Until::Exit => (u64::MAX, None),
             Until::Retired(bound) => (bound, None),
             Until::At(at) => (u64::MAX, Some(at)),
-            Until::AtOrRetired(at, bound) => (bound, Some(at)),
+            Until::AtOrRetired(at, bound) | Until::StateOrRetired(at, _, bound) => (bound, Some(at)),
         };
+        self.interpreter.seek(match until {
+            Until::StateOrRetired(rip, gpr, _) => Some(Sought { rip, gpr }),
+            _ => None,
+        });
         self.forget(memory);
         memory.swap_ram(&mut self.interpreter.cpu_mut().bus_mut().ram);
         self.interpreter.cpu_mut().set_regs(&self.regs);

@@ -146,7 +146,7 @@ impl Process {
             let bound = self.bound(due);
             let until = match until {
                 Until::Retired(asked) if asked <= bound => Until::Retired(asked),
-                Until::At(_) | Until::AtOrRetired(..) => until,
+                Until::At(_) | Until::AtOrRetired(..) | Until::StateOrRetired(..) => until,
                 _ => Until::Retired(bound),
             };
             if let Some(looked) = self.look_bound(until) {
@@ -324,7 +324,7 @@ impl Process {
         }
         let earlier = match until {
             Until::Retired(asked) if asked < bound => Some(until),
-            Until::At(_) | Until::AtOrRetired(..) => Some(until),
+            Until::At(_) | Until::AtOrRetired(..) | Until::StateOrRetired(..) => Some(until),
             _ => None,
         };
         match self.execute(earlier.unwrap_or(Until::Retired(bound)))? {
@@ -363,11 +363,13 @@ impl Process {
                 (Until::Exit | Until::Retired(_), Some(known)) if retired < known => {
                     Until::Retired(bound.min(known))
                 }
-                (Until::Exit | Until::Retired(_), _) => Until::AtOrRetired(target.regs.rip, bound),
+                (Until::Exit | Until::Retired(_), _) => {
+                    Until::StateOrRetired(target.regs.rip, target.regs.gpr, bound)
+                }
                 (other, _) => other,
             };
             match self.execute(stop)? {
-                Exit::Budget if matches!(stop, Until::Retired(_) | Until::AtOrRetired(..)) => {
+                Exit::Budget if matches!(stop, Until::Retired(_) | Until::StateOrRetired(..)) => {
                     if matches!(until, Until::Retired(count) if self.retired() >= count) {
                         return self.serve_exit(Exit::Budget);
                     }

@@ -20,7 +20,7 @@ use crate::exits::Need;
 use crate::links::Links;
 use crate::native::{Arena, Code, outcall_entry};
 use crate::outcall::{Outcall, Outcalls};
-use crate::region::{self, How, Region};
+use crate::region::{self, How, Region, Sought};
 
 /// Places in the table; a power of two.
 const PLACES: usize = 1 << 12;
@@ -50,6 +50,8 @@ pub(crate) struct Plan<B: Bus> {
     pages: Vec<CodePage>,
     /// Where its instructions begin, in order.
     addresses: Vec<u64>,
+    /// The state in which its code is left; the code is of no use but for that search.
+    sought: Option<Sought>,
     /// What its code calls: it has their addresses.
     #[expect(dead_code, reason = "compiled code reads them")]
     outcalls: Outcalls<B>,
@@ -73,6 +75,11 @@ pub(crate) struct Codes<B: Bus> {
     /// What stays in the arena whatever is forgotten.
     kept: usize,
     entries: FxHashMap<(u64, CodePage), Entry<B>>,
+    /// The code that is left in the state that was searched for last, and that state.
+    searches: FxHashMap<(u64, CodePage), Entry<B>>,
+    searched: Option<Sought>,
+    /// The state that is searched for now.
+    sought: Option<Sought>,
     places: Box<[Place]>,
     links: Links,
     turn: u64,
@@ -98,12 +105,33 @@ impl<B: Bus> Codes<B> {
             kept: arena.used(),
             arena,
             entries: FxHashMap::default(),
+            searches: FxHashMap::default(),
+            searched: None,
+            sought: None,
             places: vec![empty; PLACES].into(),
             links: Links::new(),
             turn: 1,
             holds_for: (0, None),
         };
         Ok((codes, code))
+    }
+
+    /// This state is searched for from now on, or none.
+    pub(crate) fn seek(&mut self, sought: Option<Sought>) {
+        if self.sought == sought {
+            return;
+        }
+        if sought.is_some() && self.searched != sought {
+            self.searches.clear();
+            self.searched = sought;
+        }
+        self.sought = sought;
+        self.begin_turn();
+    }
+
+    /// The state that is searched for.
+    pub(crate) fn sought(&self) -> Option<Sought> {
+        self.sought
     }
 
     /// What there is for the code at `rip`, for a run that is to stop at the instruction `at`.
@@ -124,12 +152,19 @@ impl<B: Bus> Codes<B> {
 
     fn search(&self, cpu: &mut Cpu<B>, rip: u64, at: Option<u64>) -> Known {
         let Some((page, _)) = cpu.code_page(rip) else { return Known::Nothing };
-        match self.entries.get(&(rip, page)) {
-            Some(Entry { plan, known }) if plan.pages.iter().all(|page| cpu.is_code(page)) => match at {
-                Some(at) if plan.addresses.binary_search(&at).is_ok() => Known::NotNow,
-                _ => *known,
-            },
-            _ => Known::Nothing,
+        let mut is_true = |entry: &&Entry<B>| entry.plan.pages.iter().all(|page| cpu.is_code(page));
+        let searching = self.searches.get(&(rip, page)).filter(|_| self.sought.is_some());
+        if let Some(Entry { known, .. }) = searching.filter(&mut is_true) {
+            return *known;
+        }
+        let Some(Entry { plan, known }) = self.entries.get(&(rip, page)).filter(is_true) else {
+            return Known::Nothing;
+        };
+        match at {
+            Some(at) if plan.addresses.binary_search(&at).is_err() => *known,
+            Some(at) if self.sought.is_some_and(|sought| sought.rip == at) => Known::Nothing,
+            Some(_) => Known::NotNow,
+            None => *known,
         }
     }
 
@@ -150,9 +185,13 @@ impl<B: Bus> Codes<B> {
     /// Adds what was compiled of a region, or that nothing was. Code of pages that have changed meanwhile is never found.
     pub(crate) fn add(&mut self, plan: Plan<B>, compiled: Option<&Compiled>) {
         let Some(first) = plan.pages.first().copied() else { return };
+        if plan.sought.is_some() && plan.sought != self.searched {
+            return;
+        }
         let known = compiled.map_or(Known::Never, |compiled| self.install(compiled));
         self.places[place(plan.head)].turn = 0;
-        self.entries.insert((plan.head, first), Entry { plan, known });
+        let entries = if plan.sought.is_some() { &mut self.searches } else { &mut self.entries };
+        entries.insert((plan.head, first), Entry { plan, known });
     }
 
     fn install(&mut self, compiled: &Compiled) -> Known {
@@ -167,6 +206,7 @@ impl<B: Bus> Codes<B> {
 
     fn forget_all(&mut self) {
         self.entries.clear();
+        self.searches.clear();
         self.begin_turn();
         self.arena.clear_behind(self.kept);
     }
@@ -179,13 +219,19 @@ struct Guest<'i, B: Bus> {
     outcalls: Outcalls<B>,
 }
 
-/// The region of the block at `head`. Without one the plan is for the knowledge of that.
-pub(crate) fn plan<B: Bus>(interpreter: &mut Interpreter<B>, head: u64) -> (Plan<B>, Option<Region>) {
+/// The region of the block at `head`, for a search if it comes by where that is for. Without one the plan is for the knowledge
+/// of that.
+pub(crate) fn plan<B: Bus>(
+    interpreter: &mut Interpreter<B>,
+    head: u64,
+    sought: Option<Sought>,
+) -> (Plan<B>, Option<Region>) {
     let mut guest = Guest { interpreter, pages: Vec::new(), outcalls: Outcalls::new() };
-    let region = Region::find(head, &mut guest);
+    let region = Region::find(head, &mut guest, sought);
     let Guest { pages, outcalls, .. } = guest;
     let addresses = region.as_ref().map_or_else(Vec::new, Region::addresses);
-    (Plan { head, pages, addresses, outcalls }, region)
+    let sought = region.as_ref().and_then(|region| region.sought);
+    (Plan { head, pages, addresses, sought, outcalls }, region)
 }
 
 impl<B: Bus> region::Code for Guest<'_, B> {

@@ -11,7 +11,7 @@ use crate::codes::{Codes, Known, Plan, plan};
 use crate::compiler::{Compiler, NoCompiler};
 use crate::context::{Context, LONGEST_STAY, Stored, Why};
 use crate::native::{Code, Gate};
-use crate::region::MAX_RUN;
+use crate::region::{MAX_RUN, Sought};
 use crate::worker::{Progress, Worker};
 
 /// When code is compiled.
@@ -155,6 +155,14 @@ impl<B: Bus> Jit<B> {
         self.interpreter.set_counters(counters);
     }
 
+    /// Runs that are to stop at an instruction pass it from now on where it is that of the state that is searched for and the
+    /// general registers are others; or at times they still stop. `None` ends that.
+    pub fn seek(&mut self, sought: Option<Sought>) {
+        if let Native::Made(made) = &mut self.native {
+            made.codes.seek(sought);
+        }
+    }
+
     /// What compiled code has done.
     #[must_use]
     pub fn work(&self) -> Work {
@@ -243,7 +251,7 @@ impl<B: Bus> Made<B> {
         if self.worker.is_busy() {
             return;
         }
-        match plan(interpreter, rip) {
+        match plan(interpreter, rip, self.codes.sought()) {
             (plan, Some(region)) => {
                 work.compiled += region.len();
                 self.plan = Some(plan);

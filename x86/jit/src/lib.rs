@@ -30,3 +30,4 @@ mod translator;
 mod worker;
 
 pub use jit::{Jit, Tuning, Work};
+pub use region::Sought;

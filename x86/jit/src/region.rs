@@ -3,6 +3,8 @@
 //! A region is cut into runs. Control enters a run at its first instruction only, and may leave it at any conditional branch;
 //! a run goes on behind one, as blocks of the interpreter do. Example: a loop with a test in its middle that is seldom true is one
 //! run with two ways out, and the second of them leads to its start.
+//!
+//! Where a state is searched for ([`Sought`]), a run of its own begins there: it compares the registers each time round.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -41,6 +43,15 @@ pub(crate) struct Run {
     pub(crate) next: u64,
 }
 
+/// A state that is searched for: a run that stops at `rip` need not where the general registers are not these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// Where it stands.
+    pub rip: u64,
+    /// In the order of their encoding.
+    pub gpr: [u64; 16],
+}
+
 /// What is compiled as one function.
 pub(crate) struct Region {
     /// In order of their addresses; never empty.
@@ -51,6 +62,8 @@ pub(crate) struct Region {
     pub(crate) head: u64,
     /// Where the calls in it return to.
     pub(crate) returns: Vec<u64>,
+    /// A run begins there, and its code is left before it in this state.
+    pub(crate) sought: Option<Sought>,
 }
 
 /// What a region is found in.
@@ -76,7 +89,7 @@ struct Finder<'c, C> {
 impl Region {
     /// The region of the block at `head`; `None` where its first instruction is not compiled, or so little that the interpreter
     /// is as fast.
-    pub(crate) fn find<C: Code>(head: u64, code: &mut C) -> Option<Region> {
+    pub(crate) fn find<C: Code>(head: u64, code: &mut C, sought: Option<Sought>) -> Option<Region> {
         let mut finder = Finder {
             code,
             found: BTreeMap::new(),
@@ -92,11 +105,13 @@ impl Region {
         if outcalls * MOST_OUTCALLS > finder.found.len() {
             return None;
         }
+        let sought = sought.filter(|sought| finder.found.contains_key(&sought.rip));
+        finder.starts.extend(sought.map(|sought| sought.rip));
         let runs: Vec<Run> = finder.starts.iter().filter_map(|start| finder.run(*start)).collect();
         let by_start: FxHashMap<u64, usize> =
             runs.iter().enumerate().map(|(n, run)| (run.start, n)).collect();
         let returns = finder.returns.into_iter().filter(|to| by_start.contains_key(to)).collect();
-        by_start.contains_key(&head).then_some(Region { runs, by_start, head, returns })
+        by_start.contains_key(&head).then_some(Region { runs, by_start, head, returns, sought })
     }
 
     /// How many instructions there are, those of two runs twice.

@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use x86::flags::Flags;
 use x86::machine::{Flow, Handler};
 
-use crate::clif::{Bool, Bv, Clif, own};
+use crate::clif::{Bool, Bv, Clif, Two, own};
 use crate::context::{Why, at};
 use crate::exits::{Exit, Need, To};
 use crate::flags::mention_stored;
@@ -162,6 +162,9 @@ impl Translator<'_> {
             self.behind = (run.steps.len() - n) as u64;
             self.before = *self.state.borrow();
             self.has_stored = false;
+            if n == 0 {
+                self.leave_if_found();
+            }
             let flow = self.write_step(step);
             self.note_flags();
             if self.d.is_lacking.take() {
@@ -265,6 +268,19 @@ impl Translator<'_> {
         }
         self.exits.push(exit);
         self.begin(on);
+    }
+
+    /// At the start of a run: leaves the code if it is there that a state is searched for, and the registers are those.
+    fn leave_if_found(&mut self) {
+        let Some(sought) = self.region.sought.filter(|sought| sought.rip == self.rip) else { return };
+        let differing = (0..).step_by(8).zip(sought.gpr).map(|(offset, wanted)| {
+            let now = self.d.builder.borrow_mut().ins().load(types::I64, own(), self.gpr, offset);
+            self.d.two_known(Two::Xor, 64, now, wanted)
+        });
+        let differing =
+            differing.reduce(|all, one| self.d.two(Two::Or, all, one)).expect("sixteen registers");
+        let is_there = self.d.compare(IntCC::Equal, differing, self.d.constant(64, 0));
+        self.leave_if(is_there);
     }
 
     /// The way out from before this instruction.

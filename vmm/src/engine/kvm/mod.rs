@@ -197,7 +197,9 @@ impl Cpu for KvmCpu {
                 self.forget(memory)?;
                 self.run_to_exit(memory)
             }
-            Until::Retired(_) | Until::At(_) | Until::AtOrRetired(..) => Err(EngineError::CannotCount("kvm")),
+            Until::Retired(_) | Until::At(_) | Until::AtOrRetired(..) | Until::StateOrRetired(..) => {
+                Err(EngineError::CannotCount("kvm"))
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use x86::flat::{Flat, Protection};
 use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
 use x86::op::BranchKind;
 use x86::state::{Regs, State};
-use x86_jit::{Jit, Tuning, Work};
+use x86_jit::{Jit, Sought, Tuning, Work};
 
 use program::{CODE, DATA, DATA_PAGES, Program, STACK};
 
@@ -122,7 +122,10 @@ impl Pair {
                 (self.seen_of_jit(&stops.0, ours), self.seen(&stops.1, theirs))
             }
             _ => {
-                let stops = (self.jit.run(until, &mut ()), self.interpreter.run(until, &mut ()));
+                let stops = match at {
+                    Some(at) if source.below(2) == 0 => self.search(until, at, 1 + source.below(40)),
+                    _ => (self.jit.run(until, &mut ()), self.interpreter.run(until, &mut ())),
+                };
                 (self.seen_of_jit(&stops.0, Trail::default()), self.seen(&stops.1, Trail::default()))
             }
         };
@@ -130,6 +133,39 @@ impl Pair {
         let (ours, theirs) = (self.jit.cpu().bus().ram(), self.interpreter.cpu().bus().ram());
         let differs = ours.iter().zip(theirs).position(|(a, b)| a != b);
         assert_eq!(differs, None, "the byte of memory, to {until:x?}, in\n{}", self.program);
+    }
+
+    /// Has the interpreter stop up to so many times at `at`, and the other search for the registers of the last time. It may stop
+    /// elsewhere too, but pass them nowhere.
+    fn search(&mut self, until: Until, at: u64, turns: u64) -> (Stop, Stop) {
+        let mut stops = Vec::new();
+        let theirs = loop {
+            match self.interpreter.run(until, &mut ()) {
+                Stop::At => stops.push(self.interpreter.cpu().regs().gpr),
+                stop => break stop,
+            }
+            if stops.len() as u64 == turns {
+                break Stop::At;
+            }
+        };
+        let sought = stops.last().map(|gpr| Sought { rip: at, gpr: *gpr });
+        self.jit.seek(sought);
+        let mut left = stops.iter().filter(|gpr| Some(*gpr) == stops.last()).count();
+        let ours = loop {
+            match self.jit.run(until, &mut ()) {
+                Stop::At if Some(self.jit.cpu().regs().gpr) == sought.map(|sought| sought.gpr) => {
+                    left = left.checked_sub(1).expect("the interpreter was not so often in this state");
+                    if left == 0 && matches!(theirs, Stop::At) {
+                        break Stop::At;
+                    }
+                }
+                Stop::At => {}
+                stop => break stop,
+            }
+        };
+        assert_eq!(left, 0, "a state was passed, in\n{}", self.program);
+        self.jit.seek(None);
+        (ours, theirs)
     }
 
     fn seen_of_jit(&self, stop: &Stop, trail: Trail) -> Seen {
