@@ -235,11 +235,13 @@ pub(super) fn poll_for(files: &mut [libc::pollfd], nanoseconds: u64) -> i64 {
 /// Whether a read (POLLIN) or write (POLLOUT) of a file would wait: it may, and there is nothing to read or no room. What is not open
 /// for that fails at once.
 pub(super) fn would_wait(descriptor: RawFd, events: i16) -> bool {
+    if poll(&mut [libc::pollfd { fd: descriptor, events, revents: 0 }]) != 0 {
+        return false;
+    }
     let flags = fcntl(descriptor, libc::F_GETFL, 0);
     let other_way = if events == libc::POLLIN { libc::O_WRONLY } else { libc::O_RDONLY };
     let is_open_for_it = flags & i64::from(libc::O_ACCMODE) != i64::from(other_way);
-    let may_wait = is_open_for_it && flags & i64::from(libc::O_NONBLOCK) == 0;
-    let waits = may_wait && poll(&mut [libc::pollfd { fd: descriptor, events, revents: 0 }]) == 0;
+    let waits = is_open_for_it && flags & i64::from(libc::O_NONBLOCK) == 0;
     // Of a FIFO that nobody has opened to write, poll says nothing, and a read finds the end.
     waits && (events != libc::POLLIN || !is_pipe(descriptor) || has_writer(descriptor))
 }

@@ -1,6 +1,7 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
 use super::descriptors::{OpenFile, Source};
+use super::sharing::Inode;
 use super::wait::{WOULD_WAIT, Wait, wait};
 use super::{Guest, Kernel, Served, Stop, errno, host, int, long, network, proc, retry, sources};
 use crate::engine::{Interrupter, Virt};
@@ -42,18 +43,22 @@ pub(super) fn read(
     }
     kernel.check_reader(&open)?;
     let offset = checked(offset)?;
-    let (file, may_wait) = (open.host(), offset.is_some());
+    let file = open.host();
+    let never_waits = offset.is_some() || open.inode().is_some_and(Inode::is_on_block_device);
     let segments = usable(guest, segments, Access::Write)?;
     let total = segments.iter().map(|(_, length)| length).sum();
     kernel.before_read(guest, &open, offset, total)?;
     let interrupter = kernel.interrupter.clone();
     let read = guest.input(&mut || {
-        if !may_wait && host::would_wait(file, libc::POLLIN) {
+        if !never_waits && host::would_wait(file, libc::POLLIN) {
             return Input::Bytes { result: -i64::from(WOULD_WAIT), writes: Vec::new() };
         }
         let mut bytes = vec![0; total];
         let result = retry(&interrupter, || host::read(file, &mut bytes, offset));
         bytes.truncate(usize::try_from(result).unwrap_or(0));
+        if let ([(address, _)], false) = (&segments[..], bytes.is_empty()) {
+            return Input::Bytes { result, writes: vec![MemoryWrite { address: *address, bytes }] };
+        }
         let mut rest = &bytes[..];
         let mut writes = Vec::new();
         for (address, length) in &segments {

@@ -39,18 +39,15 @@ impl Rights {
         }
     }
 
-    /// Those of a process, or with `real`, those that access asks for.
-    fn of(credentials: &Credentials, real: bool, recorder: &Rights) -> Rights {
+    /// Those of a process, or with `real`, those that access asks for; `None` where they are the recorder's, as nearly always.
+    fn of(credentials: &Credentials, real: bool, recorder: &Rights) -> Option<Rights> {
         let Credentials { uid, gid, groups, .. } = credentials;
         let which = if real { 0 } else { 3 };
         let effective = if real { credentials.for_access() } else { credentials.capabilities.effective };
-        Rights {
-            uid: uid[which],
-            gid: gid[which],
-            groups: groups.clone(),
-            effective: effective & recorder.permitted,
-            ..*recorder
-        }
+        let (uid, gid, effective) = (uid[which], gid[which], effective & recorder.permitted);
+        let is_recorder = (uid, gid, effective) == (recorder.uid, recorder.gid, recorder.effective)
+            && *groups == recorder.groups;
+        (!is_recorder).then(|| Rights { uid, gid, groups: groups.clone(), effective, ..*recorder })
     }
 }
 
@@ -70,12 +67,13 @@ impl Kernel {
             Ok(libc::SYS_faccessat2) => super::int(arguments[3]) & libc::AT_EACCESS == 0,
             _ => false,
         };
-        let rights = Rights::of(&self.group().credentials, real, &self.recorder);
-        let other = rights != self.recorder;
-        if other && !host::act_as(&rights) {
-            return Err(ProcessError::User { uid: rights.uid, gid: rights.gid });
+        let Some(rights) = Rights::of(&self.group().credentials, real, &self.recorder) else {
+            return Ok(false);
+        };
+        match host::act_as(&rights) {
+            true => Ok(true),
+            false => Err(ProcessError::User { uid: rights.uid, gid: rights.gid }),
         }
-        Ok(other)
     }
 
     /// Makes this thread gretel's own again.
@@ -85,10 +83,9 @@ impl Kernel {
 
     /// That the host lets a process be who it has just become; EINVAL if it does not know that user, as in a user namespace.
     pub(super) fn check_rights(&self, guest: &mut Guest<'_>) -> Served<()> {
-        let rights = Rights::of(&self.group().credentials, false, &self.recorder);
-        if rights == self.recorder {
+        let Some(rights) = Rights::of(&self.group().credentials, false, &self.recorder) else {
             return Ok(());
-        }
+        };
         let allowed = guest.input_number(|| {
             let allowed = host::act_as(&rights);
             self.become_recorder();

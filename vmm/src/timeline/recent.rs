@@ -35,7 +35,7 @@ pub(super) struct Window {
 pub struct Recent {
     pub(super) windows: VecDeque<Window>,
     /// The records behind the first window.
-    pub(super) records: Vec<Record>,
+    pub(super) records: VecDeque<Record>,
     /// The number of the first of them.
     pub(super) first: usize,
     bytes: usize,
@@ -58,7 +58,7 @@ impl Recent {
     pub fn new(wanted: bool) -> Recent {
         Recent {
             windows: VecDeque::new(),
-            records: Vec::new(),
+            records: VecDeque::new(),
             first: 0,
             bytes: 0,
             preempted: false,
@@ -77,7 +77,7 @@ impl Recent {
         }
         self.preempted |= matches!(record, Record::Begin { event: crate::gate::Event::Preempt(_), .. });
         self.bytes += bytes_of(record);
-        self.records.push(record.clone());
+        self.records.push_back(record.clone());
     }
 
     /// Keeps an input that was journaled.
@@ -171,7 +171,7 @@ impl Recent {
     pub(super) fn take(&mut self) -> (Vec<Window>, Vec<Record>, usize) {
         let first = self.first;
         let windows = self.windows.drain(..).rev().collect();
-        let records = std::mem::take(&mut self.records);
+        let records = Vec::from(std::mem::take(&mut self.records));
         self.first += records.len();
         (self.bytes, self.preempted) = (0, false);
         self.due = self.due.map(|_| Instant::now());

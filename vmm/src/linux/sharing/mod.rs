@@ -44,6 +44,12 @@ impl Inode {
         regular.then_some(Inode { device, number })
     }
 
+    /// Whether it is on a block device, where no read waits for others: what looks like a regular file elsewhere may, as
+    /// /proc/kmsg does.
+    pub(super) fn is_on_block_device(self) -> bool {
+        libc::major(self.device) != 0
+    }
+
     /// As an input has it: nothing for what is no regular file.
     pub(super) fn bytes_of(file: i32) -> Vec<u8> {
         host::stat(file).ok().and_then(Inode::of).map_or_else(Vec::new, Inode::bytes)
