@@ -4,7 +4,7 @@
 //! that out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
 //! [`x87_pointers`] FXSAVE and its like.
 //! [`schedule`] is what happens before the processor runs again, [`preempt`] how a task is interrupted between two
-//! instructions, [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was. System calls, signals and tasks are [`crate::linux`].
+//! instructions, [`spin`] which one waits by looking, [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was. System calls, signals and tasks are [`crate::linux`].
 //!
 //! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
 //! loaded.
@@ -23,6 +23,7 @@ mod processors;
 pub mod profile;
 mod schedule;
 mod selectors;
+mod spin;
 pub(crate) mod stored;
 mod trace;
 mod view;

@@ -11,6 +11,7 @@
 
 use super::choice::Choice;
 use super::kicker::Kicker;
+use super::spin::Spin;
 use super::{Process, ProcessError, Step};
 use crate::engine::{Cpu, EngineError, EngineKind, Exit, Until};
 use crate::gate::{Event, GateError, Preemption, Time};
@@ -64,6 +65,8 @@ pub(super) struct Pace {
     pub(super) leaves: bool,
     /// An event has been served, and nothing has run since.
     pub(super) segment_begins: bool,
+    /// When to look whether the task that runs waits by looking.
+    pub(super) spin: Spin,
     /// The caller of [`Process::step`] wants it to return about then, by the host's monotonic clock in nanoseconds.
     look: Option<u64>,
 }
@@ -143,13 +146,17 @@ impl Process {
     fn run_and_preempt(&mut self, until: Until) -> Result<Step, ProcessError> {
         let Some(due) = self.kernel.due() else { return self.run_and_look(until, None) };
         if self.machine.cpu.counters().is_some() {
-            let bound = self.bound(due);
+            let (asked, bound) = (until, self.bound(due));
             let until = match until {
                 Until::Retired(asked) if asked <= bound => Until::Retired(asked),
                 Until::At(_) | Until::AtOrRetired(..) | Until::StateOrRetired(..) => until,
                 _ => Until::Retired(bound),
             };
-            if let Some(looked) = self.look_bound(until) {
+            let spin = self.spin_bound(asked, bound);
+            if spin.is_some_and(|spin| self.retired() >= spin) {
+                return self.look_for_spin();
+            }
+            if let Some(looked) = self.look_bound(until).into_iter().chain(spin).min() {
                 return self.run_bounded(looked);
             }
             return match self.execute(until)? {
@@ -237,7 +244,7 @@ impl Process {
     }
 
     /// The processor came back from a kick: the task is preempted if it is time, or if a signal came from outside.
-    fn kicked(&mut self, due: u64) -> Result<Step, ProcessError> {
+    pub(super) fn kicked(&mut self, due: u64) -> Result<Step, ProcessError> {
         let now = Time::now().monotonic;
         self.kick_came();
         self.pace.counted = self.machine.cpu.counts().conditional_branches;

@@ -1,7 +1,7 @@
 //! Threads: what they do on each engine is what the host makes of them, and every recording replays on every engine.
 
 use crate::each_engine;
-use crate::harness::{PID, Run, each_libc, engines};
+use crate::harness::{Engine, PID, Run, each_libc, engines};
 use vmm::process::Step;
 
 #[test]
@@ -76,6 +76,52 @@ fn who_pauses_gives_way() {
         each_engine(&Run::new(program, &[]), |ran| {
             assert_eq!((ran.end, &*ran.stdout), (Step::Exited(0), &b"200\n"[..]));
         });
+    });
+}
+
+#[test]
+fn who_waits_by_looking_gives_way_while_others_can_run() {
+    let source = SPIN.replace("__builtin_ia32_pause()", "");
+    each_libc("look", &source, &["-pthread"], |program| {
+        each_engine(&Run::new(program, &[]), |ran| {
+            assert_eq!((ran.end, &*ran.stdout), (Step::Exited(0), &b"200\n"[..]));
+        });
+        let ran = Run::new(program, &[]).on(Engine::Soft);
+        let retired = ran.process.cpu().counters().expect("it counts").instructions;
+        // A slice is of some million instructions.
+        assert!(retired < 200 * 10_000, "{retired} instructions for 200 turns");
+    });
+}
+
+#[test]
+fn a_loop_that_stores_or_counts_keeps_its_slice() {
+    let source = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        static volatile int done, stored;
+        static void *count(void *unused) {
+            unsigned long turns = 0;
+            for (; turns < 2000000; turns++) __asm__ volatile("");
+            for (int n = 0; n < 2000000; n++) stored = 7;
+            done = 1;
+            return (void *)turns;
+        }
+        int main(void) {
+            pthread_t thread;
+            void *turns;
+            pthread_create(&thread, 0, count, 0);
+            while (!done) ;
+            pthread_join(thread, &turns);
+            printf("%ld\n", (long)turns);
+        }"#;
+    each_libc("counts", source, &["-pthread", "-O1"], |program| {
+        let ran = Run::new(program, &[]).on(Engine::Soft);
+        assert_eq!((ran.end, &*ran.stdout), (Step::Exited(0), &b"2000000\n"[..]));
+        // The thread that works is stopped as seldom as slices end, and each time the other one gives way at once.
+        let retired = ran.process.cpu().counters().expect("it counts").instructions;
+        let events = ran.process.position().event;
+        assert!(events < 300 && retired < 20_000_000, "{events} events, {retired} instructions");
+        ran.replay_on(Engine::Soft);
     });
 }
 
