@@ -100,7 +100,7 @@ impl Habit {
     fn add(&mut self, on: EngineKind, nanoseconds: f64, exit: f64) {
         if on != self.home {
             self.abroad.add(nanoseconds);
-            if self.is_trying && self.abroad.stretches >= TRIAL {
+            if self.is_trying && (self.abroad.stretches >= TRIAL || self.is_in_vain()) {
                 self.decide();
             }
             return;
@@ -117,6 +117,11 @@ impl Habit {
             self.is_trying = true;
             self.abroad = Cost::default();
         }
+    }
+
+    /// A trial has cost more than a whole one would at home, so that it cannot come to cost less.
+    fn is_in_vain(&self) -> bool {
+        self.abroad.mean * f64::from(self.abroad.stretches) > self.at_home.mean * f64::from(TRIAL)
     }
 
     /// The trial is over.
@@ -409,6 +414,20 @@ mod tests {
         host.run(100, 100.0);
         let soft = 100_000 - host.run(100_000, 100.0);
         assert!(soft < 400, "{soft}");
+    }
+
+    /// As of tasks that wait by looking: under KVM until they are kicked, elsewhere until that is noticed.
+    #[test]
+    fn a_trial_ends_when_it_cannot_pay_any_more() {
+        let mut choice = Choice::with(None);
+        let mut under_kvm = 0;
+        for _ in 0..200 {
+            let on = choice.wanted(TASK, EngineKind::Soft);
+            under_kvm += u32::from(on == EngineKind::Kvm);
+            let nanoseconds = if on == EngineKind::Kvm { 1_000_000 } else { 40_000 };
+            choice.ran(TASK, on, 8_000, Duration::from_nanos(nanoseconds), &Exit::Syscall);
+        }
+        assert_eq!(under_kvm, 2);
     }
 
     #[test]
