@@ -113,8 +113,9 @@ impl Habit {
             self.decided_at = self.at_home.mean;
         }
         let is_worth_it = self.home == EngineKind::Kvm || self.at_home.mean > exit;
-        if self.wait == 0 && is_worth_it {
-            self.is_trying = true;
+        // A trial that could not begin yet may be worth it no more.
+        if self.wait == 0 && self.is_trying != is_worth_it {
+            self.is_trying = is_worth_it;
             self.abroad = Cost::default();
         }
     }
@@ -386,6 +387,16 @@ mod tests {
             50,
             "from the midst of the stretch on in which it has run long enough"
         );
+    }
+
+    #[test]
+    fn a_start_that_is_dear_has_no_kvm_made_for_the_cheap_rest() {
+        let mut host = Host::new(10.0);
+        host.choice.is_made = false;
+        host.run(20, 10.0);
+        assert!(host.choice.habits[&TASK].is_trying && host.choice.is_too_early());
+        host.run(20_000, 0.1);
+        assert_eq!(host.choice.shares(), None);
     }
 
     #[test]
