@@ -62,7 +62,7 @@ pub enum Offset {
 pub struct Target {
     /// The registers, with all flags; they are searched for without the arithmetic ones (see [`comparable`]).
     pub regs: Regs,
-    /// Digest of its x87 and vector registers, as [`crate::journal::schema::digest_fpu`] makes it.
+    /// Digest of the x87 and vector registers, as [`crate::journal::schema::digest_fpu`] makes it.
     pub fpu: u64,
     /// Digest of the task's address space.
     pub memory: u64,

@@ -77,7 +77,8 @@ pub enum Record {
     /// state, 7 out of memory), argument `i` (the system call's number, zero, the signal, the status, zero, the count, zero, the process
     /// that is killed), task `u`,
     /// registers `d` ([`digest_regs`]); then, for kind 6, rax to r15 by hardware number, rip, rflags, fs base and gs base
-    /// (20 times `u`), the digest `d` of the x87 and vector registers ([`digest_fpu`]), the memory's digest `d`, and the conditional branches since the event before (a list of none or one `u`).
+    /// (20 times `u`), the digest `d` of the x87 and vector registers ([`digest_fpu`]), the memory's digest `d`, and the
+    /// conditional branches since the event before (a list of none or one `u`).
     Begin {
         /// What kind of event.
         event: Event,

@@ -56,6 +56,7 @@ pub(super) fn read(
         let mut bytes = vec![0; total];
         let result = retry(&interrupter, || host::read(file, &mut bytes, offset));
         bytes.truncate(usize::try_from(result).unwrap_or(0));
+        // One buffer, as nearly always, needs no copy.
         if let ([(address, _)], false) = (&segments[..], bytes.is_empty()) {
             return Input::Bytes { result, writes: vec![MemoryWrite { address: *address, bytes }] };
         }

@@ -239,6 +239,7 @@ impl Process {
         self.events += 1;
         self.retired_at_event = self.retired();
         self.pace.segment_begins = true;
+        self.pace.spin.segment_begins();
         let exactly = self.machine.cpu.counters().map(|counters| counters.conditional_branches);
         self.pace.counted_at_event = exactly.or(self.pace.counted);
         self.pace.signal_by = None;

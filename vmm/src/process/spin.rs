@@ -1,8 +1,8 @@
 //! Tasks that wait by looking: one that comes round to the same state without having stored anything will do so until another
 //! task stores something, and so it gives its processor away.
 //!
-//! While recording on a processor that counts, now and then a task that others wait behind is followed for one turn of its loop, if it is in one.
-//! Nothing of this is decided again at replay: the journal has the preemption, with its count.
+//! While recording on a processor that counts, now and then a task that others wait behind is followed for one turn of its
+//! loop, if it is in one. Nothing of this is decided again at replay: the journal has the preemption, with its count.
 //!
 //! Example: `while (!flag);` is `mov eax, [flag]; test eax, eax; jz`. Its slice would be millions of instructions; after 4,096 of
 //! them it is seen to stand where it stood three instructions before, with the same registers, and the task that sets the flag
@@ -22,40 +22,53 @@ const MOST_DOUBLINGS: u32 = 10;
 /// When to look.
 #[derive(Default)]
 pub(super) struct Spin {
-    /// At this retired count.
-    next: u64,
+    /// The last look was so many instructions behind the event that the segment begins with; zero before the first.
+    looked: u64,
     /// So many tasks gave the processor away one after the other, and none of them had stored anything.
     idle: u32,
 }
 
+impl Spin {
+    /// A segment begins: it has not been looked at.
+    pub(super) fn segment_begins(&mut self) {
+        self.looked = 0;
+    }
+
+    /// How far behind the event the next look is.
+    fn next(&self) -> u64 {
+        let first = FIRST << self.idle.min(MOST_DOUBLINGS);
+        if self.looked == 0 { first } else { self.looked.saturating_mul(2) }
+    }
+}
+
 impl Process {
     /// The retired count at which to look whether the task spins, if that is before its slice ends.
-    pub(super) fn spin_bound(&mut self, until: Until, slice_ends: u64) -> Option<u64> {
+    pub(super) fn spin_bound(&self, until: Until, slice_ends: u64) -> Option<u64> {
         let tasks = &self.kernel.tasks;
         if until != Until::Exit || !tasks.any_ready() || tasks.slices_are_random() {
             return None;
         }
-        let first = self.retired_at_event + (FIRST << self.pace.spin.idle.min(MOST_DOUBLINGS));
-        let next = if self.pace.spin.next > self.retired_at_event { self.pace.spin.next } else { first };
+        let next = self.retired_at_event.saturating_add(self.pace.spin.next());
         (next < slice_ends).then_some(next)
     }
 
     /// Follows the task for a turn, and preempts it if that led nowhere.
     pub(super) fn look_for_spin(&mut self) -> Result<Step, ProcessError> {
-        let (retired, before) = (self.retired(), *self.machine.cpu.regs());
-        self.pace.spin.next = retired + (retired - self.retired_at_event);
+        let (retired, regs, fpu) = (self.retired(), *self.machine.cpu.regs(), self.machine.cpu.fpu()?);
+        self.pace.spin.looked = retired - self.retired_at_event;
         let had_stored = self.has_stored();
-        let until = Until::StateOrRetired(before.rip, before.gpr, retired + TURN);
+        // Not by registers: code would be compiled for a few hundred instructions.
+        let until = Until::AtOrRetired(regs.rip, retired + TURN);
         loop {
             match self.execute(until)? {
-                Exit::Budget if *self.machine.cpu.regs() == before => break,
+                Exit::Budget if *self.machine.cpu.regs() == regs => break,
                 Exit::Budget if self.retired() < retired + TURN => {}
                 Exit::Budget => return Ok(Step::Running),
                 Exit::Kicked => return self.kicked(u64::MAX),
                 exit => return self.serve_exit(exit),
             }
         }
-        if self.has_stored() {
+        if self.has_stored() || self.machine.cpu.fpu()? != fpu {
             return Ok(Step::Running);
         }
         self.pace.spin.idle = if had_stored { 0 } else { self.pace.spin.idle + 1 };

@@ -152,12 +152,12 @@ impl<B: Bus> Codes<B> {
 
     fn search(&self, cpu: &mut Cpu<B>, rip: u64, at: Option<u64>) -> Known {
         let Some((page, _)) = cpu.code_page(rip) else { return Known::Nothing };
-        let mut is_true = |entry: &&Entry<B>| entry.plan.pages.iter().all(|page| cpu.is_code(page));
+        let mut is_current = |entry: &&Entry<B>| entry.plan.pages.iter().all(|page| cpu.is_code(page));
         let searching = self.searches.get(&(rip, page)).filter(|_| self.sought.is_some());
-        if let Some(Entry { known, .. }) = searching.filter(&mut is_true) {
+        if let Some(Entry { known, .. }) = searching.filter(&mut is_current) {
             return *known;
         }
-        let Some(Entry { plan, known }) = self.entries.get(&(rip, page)).filter(is_true) else {
+        let Some(Entry { plan, known }) = self.entries.get(&(rip, page)).filter(is_current) else {
             return Known::Nothing;
         };
         match at {
@@ -182,7 +182,8 @@ impl<B: Bus> Codes<B> {
         self.links.begin_turn();
     }
 
-    /// Adds what was compiled of a region, or that nothing was. Code of pages that have changed meanwhile is never found.
+    /// Adds what was compiled of a region, or that nothing was; not for a search that is over. Code of pages that have changed
+    /// meanwhile is never found.
     pub(crate) fn add(&mut self, plan: Plan<B>, compiled: Option<&Compiled>) {
         let Some(first) = plan.pages.first().copied() else { return };
         if plan.sought.is_some() && plan.sought != self.searched {
