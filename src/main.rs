@@ -15,6 +15,7 @@ mod doctor;
 mod ending;
 mod engine;
 mod exit;
+mod gdb;
 mod keeping;
 mod log;
 mod ls;
@@ -69,6 +70,7 @@ Examples:
   gretel doctor                        what this host offers
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
+  gretel gdb rec                       the same in gdb, forwards and backwards
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate
   gretel verify suffix.json rec        a suffix that was kept, checked again
@@ -79,6 +81,7 @@ Examples:
 enum Command {
     Record(record::Args),
     Replay(replay::Args),
+    Gdb(gdb::Args),
     Core(core_file::Args),
     Synth(synth::Args),
     Verify(verify::Args),
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Gdb(args) => gdb::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Verify(args) => verify::run(&args),

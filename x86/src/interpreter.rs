@@ -29,27 +29,27 @@ pub struct Counters {
 
 /// How far to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Until {
+pub struct Until<'a> {
     /// Stop as soon as [`Counters::instructions`] is this, exactly. A string instruction with a REP prefix is
     /// never divided by this bound.
     pub instructions: u64,
-    /// Stop as soon as control stands before the instruction at this address, with [`Stop::At`]. Where the run begins
+    /// Stop as soon as control stands before the instruction at one of these addresses, with [`Stop::At`]. They are in order. Where the run begins
     /// does not count, so that each run from a visit goes on to the next one.
     ///
-    /// After any other [`Stop`] rip may be there, too, and the next run leaves it without a stop: a caller that looks
+    /// After any other [`Stop`] rip may be at one, too, and the next run leaves it without a stop: a caller that looks
     /// for every visit compares rip itself when it has served a system call or a trap. [`Stop::Budget`] never hides a
     /// visit: where both bounds are reached, the stop is [`Stop::At`].
-    pub at: Option<u64>,
+    pub at: &'a [u64],
 }
 
-impl Until {
+impl Until<'_> {
     /// No bound.
-    pub const EVENT: Until = Until { instructions: u64::MAX, at: None };
+    pub const EVENT: Until<'static> = Until { instructions: u64::MAX, at: &[] };
 
     /// The bound of [`Until::instructions`] alone.
     #[must_use]
-    pub const fn retired(instructions: u64) -> Until {
-        Until { instructions, at: None }
+    pub const fn retired(instructions: u64) -> Until<'static> {
+        Until { instructions, at: &[] }
     }
 }
 
@@ -58,7 +58,7 @@ impl Until {
 pub enum Stop {
     /// [`Until::instructions`] is reached.
     Budget,
-    /// [`Until::at`] is reached: rip is that address, and its instruction has not run.
+    /// One of [`Until::at`] is reached: rip is that address, and its instruction has not run.
     At,
     /// A SYSCALL retired: rip is behind it; rcx and r11 are for whoever serves it to write.
     Syscall,
@@ -142,7 +142,7 @@ impl<B: Bus> Interpreter<B> {
     }
 
     /// Runs until the bound, or until something happens that the program cannot do by itself.
-    pub fn run<O: Observer>(&mut self, until: Until, observer: &mut O) -> Stop {
+    pub fn run<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Stop {
         loop {
             // Where heat does not matter there is always a stop.
             if let Some(stop) = self.run_for::<O, false>(until, observer) {
@@ -153,7 +153,7 @@ impl<B: Bus> Interpreter<B> {
 
     /// [`Interpreter::run`], but `None` as soon as the block at rip is hot: it has run as often as
     /// [`Interpreter::set_patience`] or [`Interpreter::wait_until_hot`] said.
-    pub fn run_cold<O: Observer>(&mut self, until: Until, observer: &mut O) -> Option<Stop> {
+    pub fn run_cold<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Option<Stop> {
         self.run_for::<O, true>(until, observer)
     }
 
@@ -175,23 +175,23 @@ impl<B: Bus> Interpreter<B> {
     }
 
     /// Runs the block at rip, hot or not, but not beyond the bounds. `None`: go on at rip.
-    pub fn run_block<O: Observer>(&mut self, until: Until, observer: &mut O) -> Option<Stop> {
+    pub fn run_block<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Option<Stop> {
         let left = until.instructions.saturating_sub(self.cpu.retired.instructions);
         if left == 0 {
             return Some(Stop::Budget);
         }
         let stopped = match (self.cache.find(&mut self.cpu), until.at) {
-            (Ok(found), None) => self.run_found::<O, false, false>(found, left, 0, observer),
-            (Ok(found), Some(at)) => self.run_found::<O, true, false>(found, left, at, observer),
+            (Ok(found), []) => self.run_found::<O, false, false>(found, left, &[], observer),
+            (Ok(found), at) => self.run_found::<O, true, false>(found, left, at, observer),
             (Err(no_block), _) => Some(self.no_block(&no_block)),
         };
         self.unless_store_to_code(stopped?, observer)
     }
 
-    fn run_for<O: Observer, const COLD: bool>(&mut self, until: Until, observer: &mut O) -> Option<Stop> {
+    fn run_for<O: Observer, const COLD: bool>(&mut self, until: Until<'_>, observer: &mut O) -> Option<Stop> {
         match until.at {
-            None => self.run_until::<O, false, COLD>(until.instructions, 0, observer),
-            Some(at) => self.run_until::<O, true, COLD>(until.instructions, at, observer),
+            [] => self.run_until::<O, false, COLD>(until.instructions, &[], observer),
+            at => self.run_until::<O, true, COLD>(until.instructions, at, observer),
         }
     }
 
@@ -200,12 +200,12 @@ impl<B: Bus> Interpreter<B> {
     fn run_until<O: Observer, const AT: bool, const COLD: bool>(
         &mut self,
         bound: u64,
-        at: u64,
+        at: &[u64],
         observer: &mut O,
     ) -> Option<Stop> {
         let mut has_moved = false;
         loop {
-            if AT && self.cpu.rip == at && has_moved {
+            if AT && has_moved && at.binary_search(&self.cpu.rip).is_ok() {
                 return Some(Stop::At);
             }
             let left = bound.saturating_sub(self.cpu.retired.instructions);
@@ -248,14 +248,14 @@ impl<B: Bus> Interpreter<B> {
         }
     }
 
-    /// Runs a block of the cache as long as it leads to its own start, and that is not the bound `at` (if `AT`); once where each
+    /// Runs a block of the cache as long as it leads to its own start, and that is no bound of `at` (if `AT`); once where each
     /// run counts (`COLD`); not more than `left` instructions, at least one. `None`: go on at rip.
     #[inline(always)]
     fn run_found<O: Observer, const AT: bool, const COLD: bool>(
         &mut self,
         found: Found,
         left: u64,
-        at: u64,
+        at: &[u64],
         observer: &mut O,
     ) -> Option<Stop> {
         let cpu = &mut self.cpu;
@@ -279,7 +279,7 @@ impl<B: Bus> Interpreter<B> {
             if let Some(kind) = kind {
                 observer.branch(step.op.start(), cpu.rip, kind);
             }
-            if COLD || cpu.rip != start || left == 0 || AT && start == at {
+            if COLD || cpu.rip != start || left == 0 || AT && at.binary_search(&start).is_ok() {
                 return None;
             }
         }
@@ -326,20 +326,23 @@ fn prefix<T>(steps: &[T], left: u64) -> &[T] {
     }
 }
 
-/// How many steps of the block at `start` come before the instruction at `at`; no limit where none begins there, or the
-/// first one does.
+/// How many steps of the block at `start` come before the first instruction behind `start` that is one of `at`; no limit where
+/// there is none.
 #[inline(always)]
-fn steps_before<B: Bus>(start: u64, steps: &[Step<B>], at: u64) -> u64 {
-    let offset = at.wrapping_sub(start);
+fn steps_before<B: Bus>(start: u64, steps: &[Step<B>], at: &[u64]) -> u64 {
     let len = steps.last().map_or(0, |last| last.op.next.wrapping_sub(start));
-    if offset == 0 || offset >= len {
-        return u64::MAX;
+    let first = at.partition_point(|at| *at <= start);
+    for at in &at[first..] {
+        let offset = at.wrapping_sub(start);
+        if offset >= len {
+            break;
+        }
+        let n = steps.partition_point(|step| step.op.start().wrapping_sub(start) < offset);
+        if steps.get(n).is_some_and(|step| step.op.start() == *at) {
+            return n as u64;
+        }
     }
-    let n = steps.partition_point(|step| step.op.start().wrapping_sub(start) < offset);
-    match steps.get(n) {
-        Some(step) if step.op.start() == at => n as u64,
-        _ => u64::MAX,
-    }
+    u64::MAX
 }
 
 /// Leaves a block behind `step`, or before it, otherwise than by a branch that a step took.

@@ -104,10 +104,10 @@ fn every_visit_of_every_instruction_is_a_stop() {
     for at in places {
         rewind(&mut m);
         for visit in trace[1..].iter().filter(|(regs, _)| regs.rip == at) {
-            assert!(matches!(m.run(Until { at: Some(at), ..Until::EVENT }, &mut ()), Stop::At), "{at:x}");
+            assert!(matches!(m.run(Until { at: &[at], ..Until::EVENT }, &mut ()), Stop::At), "{at:x}");
             assert_eq!((m.cpu().regs(), m.counters()), *visit, "{at:x}");
         }
-        assert!(matches!(m.run(Until { at: Some(at), ..Until::EVENT }, &mut ()), Stop::Syscall), "{at:x}");
+        assert!(matches!(m.run(Until { at: &[at], ..Until::EVENT }, &mut ()), Stop::Syscall), "{at:x}");
     }
 }
 
@@ -121,7 +121,7 @@ fn the_nearer_of_both_bounds_stops_and_an_address_goes_before_a_count() {
                 m.run(Until::retired(begin), &mut ());
                 let bound = begin + count;
                 let visit = (begin + 1..=bound).find(|n| trace[usize::try_from(*n).unwrap()].0.rip == at);
-                let stop = m.run(Until { instructions: bound, at: Some(at) }, &mut ());
+                let stop = m.run(Until { instructions: bound, at: &[at] }, &mut ());
                 assert_eq!(matches!(stop, Stop::At), visit.is_some(), "{at:x} from {begin}, {count}");
                 let stopped = usize::try_from(visit.unwrap_or(bound)).unwrap();
                 assert_eq!((m.cpu().regs(), m.counters()), trace[stopped]);
@@ -137,7 +137,7 @@ fn an_address_that_no_instruction_begins_at_is_no_stop() {
     for at in [CODE + 1, CODE + 7, 0, u64::MAX, CODE - 1] {
         assert!(trace.iter().all(|(regs, _)| regs.rip != at));
         rewind(&mut m);
-        assert!(matches!(m.run(Until { at: Some(at), ..Until::EVENT }, &mut ()), Stop::Syscall));
+        assert!(matches!(m.run(Until { at: &[at], ..Until::EVENT }, &mut ()), Stop::Syscall));
         assert_eq!(m.counters().instructions, count);
     }
 }
@@ -151,10 +151,10 @@ fn an_instruction_that_jumps_to_itself_stops_each_time() {
     });
     rewind(&mut m);
     for visits in 1..5 {
-        assert!(matches!(m.run(Until { instructions: 100, at: Some(CODE) }, &mut ()), Stop::At));
+        assert!(matches!(m.run(Until { instructions: 100, at: &[CODE] }, &mut ()), Stop::At));
         assert_eq!(m.counters(), Counters { instructions: visits, taken: visits, conditionals: 0 });
     }
-    let reached = Until { instructions: 4, at: Some(CODE) };
+    let reached = Until { instructions: 4, at: &[CODE] };
     assert!(matches!(m.run(reached, &mut ()), Stop::Budget), "the run has not moved");
 }
 
@@ -167,7 +167,7 @@ fn an_instruction_that_is_run_again_after_a_fault_is_one_visit() {
         a.syscall()
     });
     rewind(&mut m);
-    let until = Until { at: Some(CODE + 1), ..Until::EVENT };
+    let until = Until { at: &[CODE + 1], ..Until::EVENT };
     assert!(matches!(m.run(until, &mut ()), Stop::At));
     assert!(matches!(m.run(until, &mut ()), Stop::Trap { at, .. } if at == CODE + 1));
     m.cpu_mut().bus_mut().map(0, &[1; 4096], Protection::DATA);

@@ -12,6 +12,7 @@ mod code;
 mod flags;
 mod interrupt;
 pub mod kvm;
+pub mod lookout;
 pub mod soft;
 
 pub use interrupt::Interrupter;
@@ -22,6 +23,7 @@ use crate::plain::plain;
 use crate::ram::{Memory, NoMemory};
 pub use crate::ram::{Phys, StalePage, Virt};
 use lbr::crumb::Counts;
+use lookout::{Accessed, Lookout};
 use x86::machine::MachineRead;
 use x86::state::{Fpu, Regs};
 
@@ -122,6 +124,9 @@ pub enum Exit {
     MachineRead(MachineRead),
     /// The bound of [`Until::Retired`] or [`Until::At`] is reached.
     Budget,
+    /// Something is there that was looked for ([`Cpu::look_out`]): rip is the instruction, which has not run, or
+    /// [`Cpu::seen`] says what the one before it accessed.
+    Seen,
     /// [`Interrupter::interrupt`] was called, or a signal arrived on the thread.
     Interrupted,
     /// [`Interrupter::kick`] was called, between two instructions (or inside one that repeats).
@@ -221,6 +226,17 @@ pub trait Cpu {
     /// From now on the software CPU does not execute what differs between processors, but comes back with
     /// [`Exit::Differing`]; or it does.
     fn leave_differing(&mut self, _leave: bool) {}
+    /// From now on [`Cpu::run`] comes back for these with [`Exit::Seen`], too, until told otherwise.
+    ///
+    /// # Errors
+    /// Where the processor cannot see them, unless there is nothing to look for.
+    fn look_out(&mut self, lookout: &Lookout) -> Result<(), EngineError> {
+        if lookout.is_empty() { Ok(()) } else { Err(EngineError::CannotCount(self.kind().name())) }
+    }
+    /// What the last instruction accessed, if the last run came back for that.
+    fn seen(&self) -> Option<Accessed> {
+        None
+    }
     /// A handle by which another thread, or a signal handler, makes [`Cpu::run`] come back.
     fn interrupter(&self) -> Interrupter;
     /// From now on that handle does, which another processor had before.

@@ -1,10 +1,13 @@
 //! The software CPU as an engine: the same guests without /dev/kvm, with exact counts.
 //!
 //! It walks the same page tables in the same memory as KVM would, so the personality cannot tell them apart. The interpreter
-//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]).
+//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]). [`watch`] is how accesses to data are seen.
+
+mod watch;
 
 use super::{
-    Counters, Cpu, EngineError, EngineKind, Exception, Exit, Interrupter, Machine, Phys, Until, Virt,
+    Accessed, Counters, Cpu, EngineError, EngineKind, Exception, Exit, Interrupter, Lookout, Machine, Phys, Until,
+    Virt,
     code::{fetch, software_interrupt},
     flags::user_rflags,
 };
@@ -15,6 +18,7 @@ use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::interpreter::{self, Stop};
 use x86::machine::Trap;
 use x86::state::{Fpu, Regs};
+use watch::Guard;
 use x86_jit::{Jit, Sought, Tuning};
 
 /// Instructions between two looks at the interrupter: some 10 µs where they are compiled. Small because one instruction with
@@ -32,6 +36,7 @@ const SYSCALL_LEN: u64 = 2;
 struct PagedRam {
     ram: Ram,
     root: Phys,
+    guard: Guard,
 }
 
 impl Bus for PagedRam {
@@ -59,6 +64,9 @@ impl Bus for PagedRam {
             Access::Write => rights.write,
             Access::Execute => rights.execute,
         };
+        if allowed && self.guard.forbids(va, access) {
+            return Err(forbidden);
+        }
         let translation = Translation { frame, writable: rights.write, executable: rights.execute };
         allowed.then_some(translation).ok_or(forbidden)
     }
@@ -73,6 +81,8 @@ pub struct SoftCpu {
     branches: Model,
     /// The last exit went to the kernel by a far transfer, and the way back is one too.
     in_kernel: bool,
+    /// The access that the last run came back for.
+    seen: Option<Accessed>,
 }
 
 impl SoftCpu {
@@ -91,9 +101,9 @@ impl SoftCpu {
     pub fn tuned(tuning: Option<Tuning>) -> Result<SoftCpu, EngineError> {
         let regs = Regs { rflags: user_rflags(0), ..Regs::default() };
         // The guest's bytes are moved in while it runs.
-        let interpreter = Jit::new(x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0 }), tuning);
+        let interpreter = Jit::new(x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0, guard: Guard::default() }), tuning);
         let branches = Model::new(Processor::Skylake);
-        Ok(SoftCpu { interpreter, regs, interrupter: Interrupter::new(), branches, in_kernel: false })
+        Ok(SoftCpu { interpreter, regs, interrupter: Interrupter::new(), branches, in_kernel: false, seen: None })
     }
 
     /// A processor with `bytes` of memory.
@@ -127,7 +137,7 @@ impl SoftCpu {
     }
 
     /// Runs until the bound or a stop, looking at the interrupter now and then.
-    fn run_sliced(&mut self, bound: u64, at: Option<Virt>) -> Result<Stop, Exit> {
+    fn run_sliced(&mut self, bound: u64, at: &[Virt]) -> Result<Stop, Exit> {
         loop {
             if self.interrupter.is_raised() && self.interrupter.take() {
                 return Err(Exit::Interrupted);
@@ -143,9 +153,28 @@ impl SoftCpu {
             };
             match stop {
                 Stop::Budget if until.instructions < bound => {}
+                Stop::Trap { trap: Trap::Page, .. } if watch::take_stopped(&mut self.interpreter) => {
+                    match self.run_guarded() {
+                        Stop::Budget if self.seen.is_some() => return Err(Exit::Seen),
+                        Stop::Budget if at.binary_search(&self.interpreter.cpu().rip()).is_ok() => return Ok(Stop::At),
+                        Stop::Budget => {}
+                        stop => return Ok(stop),
+                    }
+                }
                 stop => return Ok(stop),
             }
         }
+    }
+
+    /// Runs the one instruction that was kept from a page that is watched.
+    fn run_guarded(&mut self) -> Stop {
+        let (stop, seen) = match self.branches.is_enabled() {
+            true => watch::run_guarded(&mut self.interpreter, &mut self.branches),
+            false => watch::run_guarded(&mut self.interpreter, &mut ()),
+        };
+        // One that did not retire is run again.
+        self.seen = seen.filter(|_| matches!(stop, Stop::Budget));
+        stop
     }
 
     /// Takes the registers, as an exit has them, and says what happened.
@@ -185,7 +214,7 @@ impl SoftCpu {
 
     /// The bytes at rip.
     fn code(&self) -> Vec<u8> {
-        let PagedRam { ram, root } = self.interpreter.cpu().bus();
+        let PagedRam { ram, root, .. } = self.interpreter.cpu().bus();
         fetch(ram, *root, self.regs.rip)
     }
 
@@ -269,12 +298,17 @@ impl Cpu for SoftCpu {
     }
 
     fn run(&mut self, memory: &mut Memory, until: Until) -> Result<Exit, EngineError> {
-        let (bound, at) = match until {
+        let (bound, asked) = match until {
             Until::Exit => (u64::MAX, None),
             Until::Retired(bound) => (bound, None),
             Until::At(at) => (u64::MAX, Some(at)),
             Until::AtOrRetired(at, bound) | Until::StateOrRetired(at, _, bound) => (bound, Some(at)),
         };
+        let lookout = self.interpreter.cpu().bus().guard.lookout();
+        let mut at: Vec<Virt> = lookout.at.iter().copied().chain(asked).collect();
+        at.sort_unstable();
+        at.dedup();
+        self.seen = None;
         self.interpreter.seek(match until {
             Until::StateOrRetired(rip, gpr, _) => Some(Sought { rip, gpr }),
             _ => None,
@@ -285,7 +319,11 @@ impl Cpu for SoftCpu {
         if std::mem::take(&mut self.in_kernel) {
             self.branches.branch(&Transfer::to_user(KERNEL, self.regs.rip));
         }
-        let exit = match self.run_sliced(bound, at) {
+        let exit = match self.run_sliced(bound, &at) {
+            Ok(Stop::At) if asked != Some(self.interpreter.cpu().rip()) => {
+                self.exit(Stop::At);
+                Exit::Seen
+            }
             Ok(stop) => self.exit(stop),
             Err(exit) => {
                 let regs = self.interpreter.cpu().regs();
@@ -328,6 +366,17 @@ impl Cpu for SoftCpu {
 
     fn leave_differing(&mut self, leave: bool) {
         self.interpreter.cpu_mut().leave_differing(leave);
+    }
+
+    fn look_out(&mut self, lookout: &Lookout) -> Result<(), EngineError> {
+        let cpu = self.interpreter.cpu_mut();
+        cpu.bus_mut().guard.set(lookout);
+        cpu.flush_tlb();
+        Ok(())
+    }
+
+    fn seen(&self) -> Option<Accessed> {
+        self.seen
     }
 
     fn interrupter(&self) -> Interrupter {

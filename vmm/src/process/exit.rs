@@ -100,7 +100,7 @@ pub fn decide(exit: Exit, rip: Virt, rewritten: bool) -> Action {
         Exit::MachineRead(_) => Action::MachineRead,
         Exit::Exception(Exception { vector: vector::UNDEFINED, .. }) if rewritten => Action::MachineRead,
         Exit::Exception(exception) => decide_exception(exception, rip),
-        Exit::Budget => Action::Stop(Step::Budget),
+        Exit::Budget | Exit::Seen => Action::Stop(Step::Budget),
         Exit::Interrupted => Action::Stop(Step::Interrupted),
         // A kick at a time when nothing is due.
         Exit::Kicked => Action::Stop(Step::Running),

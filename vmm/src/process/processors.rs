@@ -122,6 +122,11 @@ impl Process {
         if exactly && self.machine.cpu.kind() == EngineKind::Kvm { self.exchange() } else { Ok(()) }
     }
 
+    /// Whether the next step may be KVM's.
+    pub(crate) fn may_run_on_kvm(&self) -> bool {
+        self.choice.is_some() || self.engine_kind() == EngineKind::Kvm
+    }
+
     /// Whether the software CPU runs whichever was asked for.
     pub(crate) fn is_counting_exactly(&self) -> bool {
         self.pace.exactly

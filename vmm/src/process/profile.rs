@@ -45,7 +45,7 @@ impl Kind {
             Exit::Exception(exception) if exception.vector == PAGE_FAULT => Kind::PageFault,
             Exit::Exception(_) | Exit::NoSemantics { .. } => Kind::Exception,
             Exit::MachineRead(_) => Kind::MachineRead,
-            Exit::Budget | Exit::Interrupted | Exit::Kicked | Exit::Differing => Kind::Other,
+            Exit::Budget | Exit::Seen | Exit::Interrupted | Exit::Kicked | Exit::Differing => Kind::Other,
         }
     }
 }

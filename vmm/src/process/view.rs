@@ -2,13 +2,14 @@
 
 use super::machine_reads::LONGEST;
 use super::profile::Profile;
-use super::{Process, ProcessError};
+use super::{Process, ProcessError, Step};
 use crate::cpu_model::Model;
 use crate::engine::{Cpu, Interrupter};
 use crate::gate::Gate;
 use crate::linux::{KilledForMemory, Unserved};
 use crate::memory::{AddressSpace, MappingInfo};
 use crate::ram::{Memory, Virt};
+use crate::signal::Death;
 use iced_x86::{Decoder, DecoderOptions};
 use lbr::Armed;
 use x86::state::State;
@@ -94,6 +95,15 @@ impl Process {
     #[must_use]
     pub fn thread(&self) -> i32 {
         self.kernel.tasks.id()
+    }
+
+    /// How the loaded process was ended by a signal, if the program stands there.
+    #[must_use]
+    pub fn death(&self) -> Option<Death> {
+        match self.end {
+            Some(Step::Killed(death)) => Some(death),
+            _ => self.dying,
+        }
     }
 
     /// Whether its process is the first.

@@ -168,6 +168,18 @@ impl Timeline {
         Ok(progress)
     }
 
+    /// Runs to the next exit or bound on the processor that counts, and keeps a checkpoint where one is due.
+    pub(crate) fn walk(&mut self, until: Until) -> Result<Progress, ReplayError> {
+        self.replay.process_mut().count_exactly(true)?;
+        let before = Instant::now();
+        let progress = self.step_until(until)?;
+        self.spent += before.elapsed();
+        if self.exact {
+            self.stops.keep_if_due(&mut self.replay, self.spent)?;
+        }
+        Ok(progress)
+    }
+
     /// Whether the processor that runs now counts.
     fn counts(&self) -> bool {
         self.replay.process().cpu().counters().is_some()
@@ -267,8 +279,8 @@ impl Timeline {
         else {
             return Ok(Until::Exit);
         };
-        // The other processor goes on with the next step, and knows no bound.
-        if process.engine_kind() == EngineKind::Kvm && !process.is_counting_exactly() {
+        // The other processor may go on with the next step, and knows no bound.
+        if process.may_run_on_kvm() && !process.is_counting_exactly() {
             return Ok(Until::Exit);
         }
         let now = counters.instructions;

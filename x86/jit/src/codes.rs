@@ -83,8 +83,9 @@ pub(crate) struct Codes<B: Bus> {
     places: Box<[Place]>,
     links: Links,
     turn: u64,
-    /// What the turn holds for: the epoch of the CPU, and the address that no code may run over.
-    holds_for: (u64, Option<u64>),
+    /// What the turn holds for: the epoch of the CPU, and the addresses that no code may run over.
+    epoch: u64,
+    at: Vec<u64>,
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits count")]
@@ -111,7 +112,8 @@ impl<B: Bus> Codes<B> {
             places: vec![empty; PLACES].into(),
             links: Links::new(),
             turn: 1,
-            holds_for: (0, None),
+            epoch: 0,
+            at: Vec::new(),
         };
         Ok((codes, code))
     }
@@ -134,11 +136,12 @@ impl<B: Bus> Codes<B> {
         self.sought
     }
 
-    /// What there is for the code at `rip`, for a run that is to stop at the instruction `at`.
-    pub(crate) fn find(&mut self, cpu: &mut Cpu<B>, rip: u64, at: Option<u64>) -> Known {
-        let holds_for = (cpu.code_epoch(), at);
-        if self.holds_for != holds_for {
-            self.holds_for = holds_for;
+    /// What there is for the code at `rip`, for a run that is to stop at the instructions `at`, in order.
+    pub(crate) fn find(&mut self, cpu: &mut Cpu<B>, rip: u64, at: &[u64]) -> Known {
+        if self.epoch != cpu.code_epoch() || self.at != at {
+            self.epoch = cpu.code_epoch();
+            self.at.clear();
+            self.at.extend_from_slice(at);
             self.begin_turn();
         }
         let Place { rip: found, turn, known } = self.places[place(rip)];
@@ -150,7 +153,7 @@ impl<B: Bus> Codes<B> {
         known
     }
 
-    fn search(&self, cpu: &mut Cpu<B>, rip: u64, at: Option<u64>) -> Known {
+    fn search(&self, cpu: &mut Cpu<B>, rip: u64, at: &[u64]) -> Known {
         let Some((page, _)) = cpu.code_page(rip) else { return Known::Nothing };
         let mut is_current = |entry: &&Entry<B>| entry.plan.pages.iter().all(|page| cpu.is_code(page));
         let searching = self.searches.get(&(rip, page)).filter(|_| self.sought.is_some());
@@ -160,11 +163,10 @@ impl<B: Bus> Codes<B> {
         let Some(Entry { plan, known }) = self.entries.get(&(rip, page)).filter(is_current) else {
             return Known::Nothing;
         };
-        match at {
-            Some(at) if plan.addresses.binary_search(&at).is_err() => *known,
-            Some(at) if self.sought.is_some_and(|sought| sought.rip == at) => Known::Nothing,
-            Some(_) => Known::NotNow,
+        match at.iter().find(|at| plan.addresses.binary_search(at).is_ok()) {
             None => *known,
+            Some(at) if self.sought.is_some_and(|sought| sought.rip == *at) => Known::Nothing,
+            Some(_) => Known::NotNow,
         }
     }
 

@@ -171,7 +171,7 @@ impl<B: Bus> Jit<B> {
 
     /// Like [`Interpreter::run`]: nothing but the time tells that code was compiled. Where an observer listens it is the
     /// interpreter that runs, since compiled code reports no branches.
-    pub fn run<O: Observer>(&mut self, until: Until, observer: &mut O) -> Stop {
+    pub fn run<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Stop {
         if O::LISTENS || matches!(self.native, Native::Off) {
             return self.interpreter.run(until, observer);
         }
@@ -193,14 +193,14 @@ impl<B: Bus> Jit<B> {
         }
     }
 
-    /// Has the interpreter run the block at rip, or some of it: that ends before the bound `at`, but may end there.
-    fn run_block<O: Observer>(&mut self, until: Until, observer: &mut O) -> Option<Stop> {
+    /// Has the interpreter run the block at rip, or some of it: that ends before the bounds `at`, but may end there.
+    fn run_block<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Option<Stop> {
         let stopped = self.interpreter.run_block(until, observer);
-        stopped.or_else(|| (until.at == Some(self.cpu().rip())).then_some(Stop::At))
+        stopped.or_else(|| until.at.binary_search(&self.cpu().rip()).is_ok().then_some(Stop::At))
     }
 
     /// Runs the code for rip, if there is some; else has it compiled, and lets the interpreter go on for a while.
-    fn run_hot(&mut self, until: Until) -> After {
+    fn run_hot(&mut self, until: Until<'_>) -> After {
         let rip = self.cpu().rip();
         let Some(made) = self.native.get() else {
             self.interpreter.wait_until_hot(u32::MAX);
@@ -278,7 +278,7 @@ impl<B: Bus> Made<B> {
         &mut self,
         interpreter: &mut Interpreter<B>,
         work: &mut Work,
-        until: Until,
+        until: Until<'_>,
         mut code: Code,
         mut wants_bits: bool,
     ) -> After {
@@ -293,7 +293,7 @@ impl<B: Bus> Made<B> {
             let rip = self.context.rip;
             let left = until.instructions.saturating_sub(interpreter.counters().instructions);
             match why {
-                _ if has_moved && until.at == Some(rip) => break After::Stopped(Stop::At),
+                _ if has_moved && until.at.binary_search(&rip).is_ok() => break After::Stopped(Stop::At),
                 _ if left == 0 => break After::GoOn,
                 Some(Why::GoOn) => {}
                 // Only the longest stay is over.
@@ -319,7 +319,7 @@ impl<B: Bus> Made<B> {
         &mut self,
         interpreter: &mut Interpreter<B>,
         work: &mut Work,
-        until: Until,
+        until: Until<'_>,
         code: Code,
     ) -> (Option<Why>, bool) {
         let mut counters = interpreter.counters();

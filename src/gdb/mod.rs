@@ -1,0 +1,215 @@
+//! `gretel gdb`: a recording in gdb, forwards and backwards.
+//!
+//! gdb is started with a connection to a second gretel (`--stdio`), which replays the recording and answers by gdb's remote
+//! protocol ([`target`]); or one listens for a debugger from elsewhere (`--listen`).
+
+mod files;
+mod monitor;
+mod registers;
+mod stream;
+mod target;
+
+use crate::Outcome;
+use crate::engine::{self, Choice};
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::replay::failure;
+use crate::sandbox;
+use crate::shell;
+use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
+use gdbstub::stub::{GdbStub, MultiThreadStopReason};
+use std::ffi::OsString;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use stream::Stream;
+use target::Debugged;
+use vmm::position::Position;
+use vmm::ram::for_replay;
+use vmm::recording::Recording;
+use vmm::replay::ReplayError;
+use vmm::travel::Travel;
+
+/// Open a recording in gdb: run it forwards and backwards, as often as you like
+///
+/// gdb begins at the crash, if there is one, else at the recording's beginning. All of gdb's commands that look at a
+/// program work, and all that run it, forwards (step, next, finish, continue, until) and backwards (reverse-step,
+/// reverse-next, reverse-finish, reverse-continue), with breakpoints and watchpoints in both directions. What
+/// changes the program (set var, call, print f()) is refused: it would be another run.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel gdb rec                         at the crash, in gdb
+  gretel gdb rec --at start              at the program's first instruction
+  gretel gdb rec --at 120+5000           5,000 instructions behind event 120
+  gretel gdb rec -- -x commands.gdb      with arguments for gdb
+  gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: lldb, then
+                                         `gdb-remote 127.0.0.1:7000`; or an IDE
+
+In gdb, who wrote a variable last before the crash:
+  watch -l list->head
+  reverse-continue
+
+  monitor when             the position in the recording
+  monitor goto POSITION    go there (then `maintenance flush register-cache`)
+  monitor last-write 0x7fffffffe0a8 8")]
+pub(crate) struct Args {
+    /// The recording's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// What runs the program: where single instructions count, it is the software CPU
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+    /// Where to begin: `start`, `end`, an event by its number, or EVENT+INSTRUCTIONS
+    #[arg(long, value_name = "POSITION", value_parser = place)]
+    at: Option<Place>,
+    /// The process whose breakpoints and data are looked for, by its number in the recording; else the one that is
+    /// loaded where gdb begins
+    #[arg(long, value_name = "PID")]
+    pid: Option<i32>,
+    /// Wait at this address for a debugger, instead of starting gdb
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "stdio")]
+    listen: Option<String>,
+    /// Talk to a debugger by standard input and output: what gdb starts
+    #[arg(long, hide = true)]
+    stdio: bool,
+    /// Arguments for gdb
+    #[arg(last = true, value_name = "GDB-ARGS")]
+    gdb: Vec<OsString>,
+}
+
+/// Where to begin.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Start,
+    End,
+    At(Position),
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    match text {
+        "start" => Ok(Place::Start),
+        "end" => Ok(Place::End),
+        text => text.parse().map(Place::At),
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
+    if !args.stdio && args.listen.is_none() {
+        return start_gdb(args);
+    }
+    let machine = engine::open(args.engine, for_replay())?;
+    let stream = connect(args).map_err(|e| Failure::new(Code::Other, format!("no connection: {e}")))?;
+    let runs = Arc::new(AtomicBool::new(false));
+    sandbox::enter();
+    let mut travel = Travel::open(&recording, machine).map_err(failure)?;
+    begin(args, &mut travel).map_err(failure)?;
+    let heard = stream.hear(Arc::clone(&runs), travel.asks());
+    heard.map_err(|error| Failure::new(Code::Other, error))?;
+    serve(stream, travel, runs)
+}
+
+/// Becomes gdb, which starts another gretel.
+fn start_gdb(args: &Args) -> Outcome {
+    let this = std::env::current_exe().map_err(|e| Failure::new(Code::Other, format!("where gretel is: {e}")))?;
+    let mut served = format!(
+        "{} gdb {} --stdio --engine {}",
+        shell::word(&this),
+        shell::word(&args.dir),
+        args.engine.name()
+    );
+    match args.at {
+        Some(Place::Start) => served += " --at start",
+        Some(Place::End) => served += " --at end",
+        Some(Place::At(position)) => served += &format!(" --at {position}"),
+        None => {}
+    }
+    if let Some(pid) = args.pid {
+        served += &format!(" --pid {pid}");
+    }
+    let error = Command::new("gdb")
+        // The files are those of this machine; a program is slow to go over a long way, and gdb is to wait.
+        .args(["-iex", "set sysroot /", "-iex", "set remotetimeout 100000"])
+        .arg("-ex")
+        .arg(format!("target remote | {served}"))
+        .args(&args.gdb)
+        .exec();
+    let what = match error.kind() {
+        io::ErrorKind::NotFound => {
+            "gdb is not installed: install it (on Debian: apt install gdb), or use --listen with another debugger"
+                .to_owned()
+        }
+        _ => format!("gdb cannot be started: {error}"),
+    };
+    Err(Failure::new(Code::Host, what))
+}
+
+fn connect(args: &Args) -> io::Result<Stream> {
+    let Some(address) = &args.listen else { return Stream::standard() };
+    let listener = TcpListener::bind(address)?;
+    say!("gretel: waiting for a debugger at {}", listener.local_addr()?);
+    let (socket, from) = listener.accept()?;
+    say!("gretel: a debugger has come from {from}");
+    Stream::tcp(socket)
+}
+
+/// Goes to where the debugger is to begin.
+fn begin(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
+    match args.at {
+        Some(Place::Start) => {}
+        Some(Place::At(position)) => drop(travel.seek(position)?),
+        Some(Place::End) => travel.seek_end()?,
+        None => {
+            travel.seek_end()?;
+            if travel.process().death().is_none() {
+                travel.seek(travel.begin())?;
+            }
+        }
+    }
+    let pid = args.pid.unwrap_or_else(|| travel.process().pid());
+    travel.follow(pid);
+    Ok(())
+}
+
+/// Answers the debugger until it leaves.
+fn serve(stream: Stream, travel: Travel, runs: Arc<AtomicBool>) -> Outcome {
+    let mut debugged = Debugged::new(travel, runs);
+    match GdbStub::new(stream).run_blocking::<Loop>(&mut debugged) {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(error) if error.is_target_error() => {
+            let error = error.into_target_error();
+            Err(error.map_or_else(|| Failure::new(Code::Other, "the debugger's target"), failure))
+        }
+        // A debugger that is killed says nothing before.
+        Err(error) => {
+            say!("gretel: the debugger has gone: {error}");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// What gdbstub's loop asks for.
+enum Loop {}
+
+impl BlockingEventLoop for Loop {
+    type Target = Debugged;
+    type Connection = Stream;
+    type StopReason = MultiThreadStopReason<u64>;
+
+    fn wait_for_stop_reason(
+        target: &mut Debugged,
+        _: &mut Stream,
+    ) -> Result<Event<Self::StopReason>, WaitForStopReasonError<ReplayError, io::Error>> {
+        target.run().map(Event::TargetStopped).map_err(WaitForStopReasonError::Target)
+    }
+
+    fn on_interrupt(_: &mut Debugged) -> Result<Option<Self::StopReason>, ReplayError> {
+        let signal = gdbstub::common::Signal::SIGINT;
+        Ok(Some(MultiThreadStopReason::Signal(signal)))
+    }
+}

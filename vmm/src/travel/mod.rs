@@ -1,0 +1,264 @@
+//! A recording as a debugger wants it: by single instructions, to the next breakpoint or access to data, and both backwards.
+//!
+//! [`Travel`] is a [`Timeline`] whose every stop is exact to the instruction, so the software CPU runs whatever is looked at closely. Going
+//! back is going forward from a checkpoint, as often as it takes: the last hit before where one was is where one wants to be. The
+//! checkpoints that are kept on the way make the next step back short.
+//!
+//! Breakpoints and watched data are one process's ([`Travel::follow`]): other processes have other things at the same addresses.
+//!
+//! Example: at the crash, `backward` with eight bytes watched restores the newest checkpoint, runs on to the crash and finds three
+//! stores to them; it goes to the position before the third.
+
+mod back;
+
+use crate::engine::lookout::{Accessed, Lookout};
+use crate::engine::{EngineError, Machine, Until};
+use crate::position::Position;
+use crate::process::{Process, ProcessError};
+use crate::ram::Virt;
+use crate::recording::Recording;
+use crate::replay::{Progress, ReplayError};
+use crate::timeline::Timeline;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// So many instructions run at most between two looks at whether somebody asks for a stop: some milliseconds.
+const STRETCH: u64 = 1 << 22;
+
+/// Why a journey ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Where it was to go.
+    There,
+    /// Before the instruction at this address.
+    Breakpoint(Virt),
+    /// At an instruction that accesses what is watched: behind it going forward, before it going back.
+    Accessed(Accessed),
+    /// A system call has changed what is watched: behind it going forward, before it going back.
+    Changed(Virt),
+    /// At the end of the recording.
+    End,
+    /// At its beginning.
+    Begin,
+    /// Somebody asked for it ([`Travel::asks`]).
+    Asked,
+}
+
+/// A recording at a position.
+pub struct Travel {
+    timeline: Timeline,
+    /// Whose breakpoints and data are looked for.
+    pid: i32,
+    asks: Arc<AtomicBool>,
+}
+
+impl Travel {
+    /// Opens a recording, at its beginning.
+    ///
+    /// # Errors
+    /// When the recording cannot be used.
+    pub fn open(recording: &Recording, machine: Machine) -> Result<Travel, ReplayError> {
+        let timeline = Timeline::open(recording, machine)?;
+        let pid = timeline.replay().process().pid();
+        Ok(Travel { timeline, pid, asks: Arc::default() })
+    }
+
+    /// What ends a journey early when it is set; the journey resets it.
+    #[must_use]
+    pub fn asks(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.asks)
+    }
+
+    /// Looks for breakpoints and data of this process from now on.
+    pub fn follow(&mut self, pid: i32) {
+        self.pid = pid;
+    }
+
+    /// The process that is followed.
+    #[must_use]
+    pub fn followed(&self) -> i32 {
+        self.pid
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.timeline.position()
+    }
+
+    /// Whether it stands at the recording's end.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.timeline.ended()
+    }
+
+    /// The program there.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        self.timeline.replay().process()
+    }
+
+    /// The program, to look at; whoever changes it spoils the replay.
+    pub fn process_mut(&mut self) -> &mut Process {
+        self.timeline.replay_mut().process_mut()
+    }
+
+    /// The timeline.
+    #[must_use]
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// Goes to a position, or to the first one behind it where the program can stand; gives where that is.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn seek(&mut self, position: Position) -> Result<Position, ReplayError> {
+        self.timeline.seek(position)
+    }
+
+    /// Goes to the recording's end.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn seek_end(&mut self) -> Result<(), ReplayError> {
+        self.timeline.run_to_end().map(drop)
+    }
+
+    /// Runs one instruction of the task that is loaded. Where that gives the processor away, the others run until it goes on.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn step(&mut self) -> Result<Stop, ReplayError> {
+        let (start, task) = (self.position(), self.process().thread());
+        while !self.timeline.ended() {
+            let now = self.retired()?;
+            let until = if self.process().thread() == task { now + 1 } else { now + STRETCH };
+            self.walk(Until::Retired(until))?;
+            if self.position() > start && self.process().thread() == task {
+                return Ok(Stop::There);
+            }
+            if self.is_asked() {
+                return Ok(Stop::Asked);
+            }
+        }
+        Ok(Stop::End)
+    }
+
+    /// Runs to the first thing behind here that is looked for, or to the end.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn forward(&mut self, lookout: &Lookout) -> Result<Stop, ReplayError> {
+        let stop = self.scan(lookout, None, |stop| Some(stop))?;
+        self.look_out(&Lookout::default())?;
+        let asked = self.is_asked();
+        Ok(stop.unwrap_or(if self.timeline.ended() || !asked { Stop::End } else { Stop::Asked }))
+    }
+
+    /// Runs on, at most to `end`, and hands `found` whatever is looked for, until it gives something. `None` when `end` is reached
+    /// or somebody asks for a stop.
+    fn scan<T>(
+        &mut self,
+        lookout: &Lookout,
+        end: Option<Position>,
+        mut found: impl FnMut(Stop) -> Option<T>,
+    ) -> Result<Option<T>, ReplayError> {
+        self.look_out(lookout)?;
+        let mut here = self.position();
+        let mut watched = Watched::of(self, lookout);
+        while !self.timeline.ended() && end.is_none_or(|end| here < end) && !self.asks.load(Ordering::Relaxed) {
+            let now = self.retired()?;
+            let left = match end {
+                Some(end) if end.event == here.event => (end.retired - here.retired).min(STRETCH),
+                _ => STRETCH,
+            };
+            self.walk(Until::Retired(now + left))?;
+            let before = std::mem::replace(&mut here, self.position());
+            if here == before || end.is_some_and(|end| here > end) {
+                continue;
+            }
+            let stop = self.hit(lookout, &mut watched, here.event > before.event);
+            if let Some(stop) = stop
+                && !(end == Some(here) && matches!(stop, Stop::Breakpoint(_)))
+                && let Some(it) = found(stop)
+            {
+                return Ok(Some(it));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What there is at this position of what is looked for.
+    fn hit(&mut self, lookout: &Lookout, watched: &mut Watched, event: bool) -> Option<Stop> {
+        if self.process().pid() != self.pid {
+            return None;
+        }
+        if let Some(accessed) = self.process().cpu().seen() {
+            *watched = Watched::of(self, lookout);
+            return Some(Stop::Accessed(accessed));
+        }
+        if event && let Some(address) = watched.change(self, lookout) {
+            return Some(Stop::Changed(address));
+        }
+        let rip = self.process().cpu().regs().rip;
+        lookout.at.binary_search(&rip).is_ok().then_some(Stop::Breakpoint(rip))
+    }
+
+    fn look_out(&mut self, lookout: &Lookout) -> Result<(), ReplayError> {
+        let process = self.process_mut();
+        if !lookout.is_empty() {
+            process.count_exactly(true)?;
+        }
+        process.cpu_mut().look_out(lookout).map_err(|error| ProcessError::from(error).into())
+    }
+
+    /// Runs to the next exit or bound, counts exactly, and keeps checkpoints.
+    fn walk(&mut self, until: Until) -> Result<Progress, ReplayError> {
+        self.timeline.walk(until)
+    }
+
+    /// What has retired, as the bounds of runs are counted.
+    fn retired(&mut self) -> Result<u64, ReplayError> {
+        self.process_mut().count_exactly(true)?;
+        let cpu = self.process().cpu();
+        let counters = cpu.counters().ok_or_else(|| EngineError::CannotCount(cpu.kind().name()));
+        Ok(counters.map_err(ProcessError::from)?.instructions)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.asks.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// What the watched bytes were when they were looked at last: system calls write without an instruction.
+struct Watched(Vec<Vec<u8>>);
+
+impl Watched {
+    fn of(travel: &Travel, lookout: &Lookout) -> Watched {
+        let process = travel.process();
+        if process.pid() != travel.pid {
+            return Watched(Vec::new());
+        }
+        let read = |watch: &crate::engine::lookout::Watch| {
+            let len = usize::try_from(watch.range.end - watch.range.start).unwrap_or(0);
+            let mut bytes = vec![0; len];
+            process.read_memory(watch.range.start, &mut bytes);
+            bytes
+        };
+        Watched(lookout.data.iter().map(read).collect())
+    }
+
+    /// The first byte that is another one since.
+    fn change(&mut self, travel: &Travel, lookout: &Lookout) -> Option<Virt> {
+        let now = Watched::of(travel, lookout);
+        let before = std::mem::replace(self, now);
+        let pairs = before.0.iter().zip(&self.0).zip(&lookout.data);
+        pairs
+            .filter(|(_, watch)| watch.access.includes(true))
+            .find_map(|((before, now), watch)| {
+                let at = before.iter().zip(now).position(|(a, b)| a != b)?;
+                Some(watch.range.start + at as u64)
+            })
+    }
+}
