@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accesses;
 mod at_crash;
 mod bench;
 mod contexts;
@@ -82,6 +83,8 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Gdb(gdb::Args),
+    LastWrite(accesses::LastWriteArgs),
+    Memory(accesses::MemoryArgs),
     Core(core_file::Args),
     Synth(synth::Args),
     Verify(verify::Args),
@@ -113,6 +116,8 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Gdb(args) => gdb::run(&args),
+        Command::LastWrite(args) => accesses::last_write(&args),
+        Command::Memory(args) => accesses::memory(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Verify(args) => verify::run(&args),

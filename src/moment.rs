@@ -22,12 +22,7 @@ impl Moment {
     /// The program as it stands; `ended` with its recording.
     pub(crate) fn of(process: &Process, ended: bool) -> Moment {
         let regs = process.cpu().regs();
-        let mappings = process.mappings();
-        let mapping = mappings.into_iter().find(|mapping| (mapping.start..mapping.end).contains(&regs.rip));
-        let place = mapping.map(|it| {
-            let name = if it.name.is_empty() { "[anonymous]" } else { &it.name };
-            format!("{name}+{:#x}", regs.rip - it.start + it.file_offset)
-        });
+        let place = place(process, regs.rip);
         let general = Gpr::NAMES.into_iter().zip(regs.gpr);
         let rest = [
             ("rip", regs.rip),
@@ -63,6 +58,14 @@ impl Moment {
             "ended": self.ended,
         })
     }
+}
+
+/// The file that is mapped at an address, and where in it that is.
+pub(crate) fn place(process: &Process, address: u64) -> Option<String> {
+    let mappings = process.mappings();
+    let mapping = mappings.into_iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
+    let name = if mapping.name.is_empty() { "[anonymous]" } else { &mapping.name };
+    Some(format!("{name}+{:#x}", address - mapping.start + mapping.file_offset))
 }
 
 impl fmt::Display for Moment {

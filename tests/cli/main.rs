@@ -11,6 +11,7 @@ mod disk;
 mod dynamic;
 mod explain;
 mod flight;
+mod gdb;
 mod hostile;
 mod listing;
 mod memory;

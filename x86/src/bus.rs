@@ -65,10 +65,17 @@ pub trait Bus {
     fn ram_mut(&mut self) -> &mut [u8];
     /// Whether `access` to the page of `va` (canonical) is allowed, and where that page is.
     ///
-    /// A successful answer is cached until [`crate::cpu::Cpu::invalidate_page`] or
+    /// `va` is the first byte of the access, or where its part in a second page begins.
+    ///
+    /// A successful answer is cached (unless [`Bus::may_cache`] forbids it) until [`crate::cpu::Cpu::invalidate_page`] or
     /// [`crate::cpu::Cpu::flush_tlb`]; a write is asked for before the first write to a page after either.
     ///
     /// # Errors
     /// The fault to raise.
     fn translate(&mut self, va: u64, access: Access) -> Result<Translation, PageFault>;
+
+    /// Whether a successful answer may be cached; else each access of this kind to the page of `va` asks again.
+    fn may_cache(&self, _va: u64, _access: Access) -> bool {
+        true
+    }
 }

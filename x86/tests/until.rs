@@ -95,6 +95,27 @@ fn traced() -> (Interpreter<Flat>, Vec<(Regs, Counters)>) {
 }
 
 #[test]
+fn of_several_instructions_each_visit_is_a_stop() {
+    let (mut m, trace) = traced();
+    let mut places: Vec<u64> = trace.iter().map(|(regs, _)| regs.rip).collect();
+    places.sort_unstable();
+    places.dedup();
+    for nth in 1..6 {
+        // Among them addresses at which no instruction begins.
+        let at: Vec<u64> = places.iter().step_by(nth).flat_map(|place| [*place, place + 1]).collect();
+        let at: Vec<u64> = at.iter().copied().filter(|at| nth % 2 == 0 || places.contains(at)).collect();
+        let at: std::collections::BTreeSet<u64> = at.into_iter().collect();
+        let at: Vec<u64> = at.into_iter().collect();
+        rewind(&mut m);
+        for visit in trace[1..].iter().filter(|(regs, _)| at.contains(&regs.rip)) {
+            assert!(matches!(m.run(Until { at: &at, ..Until::EVENT }, &mut ()), Stop::At), "{at:x?}");
+            assert_eq!((m.cpu().regs(), m.counters()), *visit, "{at:x?}");
+        }
+        assert!(matches!(m.run(Until { at: &at, ..Until::EVENT }, &mut ()), Stop::Syscall), "{at:x?}");
+    }
+}
+
+#[test]
 fn every_visit_of_every_instruction_is_a_stop() {
     let (mut m, trace) = traced();
     let mut places: Vec<u64> = trace.iter().map(|(regs, _)| regs.rip).collect();

@@ -70,6 +70,10 @@ impl Bus for PagedRam {
         let translation = Translation { frame, writable: rights.write, executable: rights.execute };
         allowed.then_some(translation).ok_or(forbidden)
     }
+
+    fn may_cache(&self, va: u64, access: Access) -> bool {
+        self.guard.may_cache(va, access)
+    }
 }
 
 /// One software CPU.

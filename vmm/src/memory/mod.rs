@@ -15,6 +15,7 @@ mod code;
 mod digest;
 mod forced;
 mod fork;
+mod frame;
 mod growth;
 mod held;
 pub mod layout;

@@ -1,10 +1,17 @@
 //! Going back: from one checkpoint to the next older one, each time forward to where the one before began.
 
-use super::{Stop, Travel};
+use super::{STRETCH, Stop, Travel};
 use crate::engine::Until;
-use crate::engine::lookout::Lookout;
+use crate::engine::lookout::{Access, Lookout};
 use crate::position::Position;
+use crate::ram::{PAGE, Phys};
 use crate::replay::ReplayError;
+
+/// Where there are more hits than these behind a checkpoint, only the last ones are looked at.
+const MANY: u64 = 2000;
+/// Those of so many instructions, and then of so many times as many.
+const NEAR: u64 = 1 << 14;
+const FARTHER: u64 = 16;
 
 impl Travel {
     /// Goes to before the last instruction that the loaded task ran. False where it has run none: then at the beginning.
@@ -23,9 +30,16 @@ impl Travel {
     pub fn backward(&mut self, lookout: &Lookout) -> Result<Stop, ReplayError> {
         let here = self.position();
         let mut end = here;
+        let mut pages = self.pages(lookout);
         while let Some(start) = self.checkpoint_before(end) {
             if self.seek(start)? >= end {
                 break;
+            }
+            let before = self.pages(lookout);
+            // Nothing was stored between two checkpoints that share the frames.
+            if pages.is_some() && std::mem::replace(&mut pages, before.clone()) == before {
+                end = start;
+                continue;
             }
             if let Some((stop, at)) = self.last_before(lookout, end)? {
                 match stop {
@@ -44,32 +58,93 @@ impl Travel {
         Ok(Stop::Begin)
     }
 
+    /// The frames of all that is looked for, where that is nothing but stores to the memory of the loaded process alone.
+    fn pages(&self, lookout: &Lookout) -> Option<Vec<Phys>> {
+        let process = self.process();
+        let stores_alone = lookout.at.is_empty() && lookout.data.iter().all(|it| it.access == Access::Write);
+        if !stores_alone || process.pid() != self.followed() {
+            return None;
+        }
+        let pages = lookout.data.iter().flat_map(|it| {
+            let first = it.range.start - it.range.start % PAGE;
+            (first..it.range.end).step_by(PAGE as usize)
+        });
+        pages.map(|page| process.space().private_frame(process.memory(), page)).collect()
+    }
+
     /// Where the recording begins.
     #[must_use]
     pub fn begin(&self) -> Position {
         self.timeline().replay().window_begins().unwrap_or_default()
     }
 
-    /// The last hit between here and `end`, and its position.
+    /// The last hit between here, where a checkpoint is, and `end`; and its position. Where there are very many, the last ones are looked
+    /// at alone.
     fn last_before(
         &mut self,
         lookout: &Lookout,
         end: Position,
     ) -> Result<Option<(Stop, Position)>, ReplayError> {
+        let start = self.position();
+        let (mut last, all) = self.hits(lookout, end, MANY)?;
+        let (mut size, mut until) = (NEAR, end);
+        if all {
+            return Ok(last);
+        }
+        let whole = self.run_for(start, u64::MAX, end)?;
+        while until > start {
+            let from = whole.saturating_sub(size);
+            self.run_for(start, from, until)?;
+            let begin = self.position();
+            if begin < until {
+                (last, _) = self.hits(lookout, until, u64::MAX)?;
+            }
+            if last.is_some_and(|(_, at)| at >= begin) || self.is_asked() {
+                return Ok(last);
+            }
+            (until, size) = (begin, size.saturating_mul(FARTHER));
+        }
+        Ok(last)
+    }
+
+    /// The last hit up to `end` of the next so many, and whether these were all.
+    fn hits(
+        &mut self,
+        lookout: &Lookout,
+        end: Position,
+        most: u64,
+    ) -> Result<(Option<(Stop, Position)>, bool), ReplayError> {
         let rip = self.process().cpu().regs().rip;
         let begins_at = self.process().pid() == self.followed() && lookout.at.binary_search(&rip).is_ok();
         let mut last = begins_at.then(|| (Stop::Breakpoint(rip), self.position()));
-        let mut from = self.position();
-        loop {
-            let stop = self.scan(lookout, Some(end), Some)?;
-            self.look_out(&Lookout::default())?;
-            match stop {
+        for _ in 0..most {
+            match self.scan(lookout, Some(end), Some)? {
                 Some(stop) => last = Some((stop, self.position())),
-                None => return Ok(last),
+                None => {
+                    self.look_out(&Lookout::default())?;
+                    return Ok((last, true));
+                }
             }
-            debug_assert!(self.position() > from, "a hit is behind the one before");
-            from = self.position();
         }
+        self.look_out(&Lookout::default())?;
+        Ok((last, false))
+    }
+
+    /// Goes to `start`, and from there over so many instructions, or to `end`: how many they were.
+    fn run_for(&mut self, start: Position, instructions: u64, end: Position) -> Result<u64, ReplayError> {
+        self.seek(start)?;
+        let first = self.retired()?;
+        let bound = first.saturating_add(instructions);
+        while self.position() < end && self.retired()? < bound && !self.ended() {
+            let here = self.position();
+            let left = match end.event == here.event {
+                true => end.retired - here.retired,
+                false => u64::MAX,
+            };
+            let now = self.retired()?;
+            self.walk(Until::Retired(now.saturating_add(left.min(STRETCH)).min(bound)))?;
+        }
+        Ok(self.retired()? - first)
     }
 
     /// The newest checkpoint before a position.
@@ -95,7 +170,7 @@ impl Travel {
             // The event may be served at its instruction, which did not retire, or behind it.
             let len = self.length(segment.event)?;
             for retired in [len, len.saturating_sub(1)] {
-                if self.seek(Position { event: segment.event, retired })? < here {
+                if self.seek(Position { event: segment.event, retired })?.event == segment.event {
                     return Ok(Stop::There);
                 }
             }

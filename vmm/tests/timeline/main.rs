@@ -8,6 +8,7 @@ mod journals;
 mod retracing;
 mod seeking;
 mod stored;
+mod travel;
 
 use harness::{compiled, engines, launch, machine};
 use std::time::Instant;

@@ -13,12 +13,6 @@ impl<B: Bus> Cpu<B> {
         self.frames.bump_epoch();
     }
 
-    /// Forgets how the page of `va` translates for loads and stores.
-    pub fn forget_data(&mut self, va: u64) {
-        self.reads.remove(va);
-        self.writes.remove(va);
-    }
-
     /// Forgets every translation, as when another process with other page tables runs next. Decoded instructions
     /// stay: they belong to frames, and are found again wherever a page leads to such a frame.
     pub fn flush_tlb(&mut self) {
@@ -87,7 +81,9 @@ impl<B: Bus> Cpu<B> {
                 &mut self.writes
             }
         };
-        tlb.insert(va, frame);
+        if self.bus.may_cache(va, access) {
+            tlb.insert(va, frame);
+        }
         Ok(frame + va % PAGE_SIZE)
     }
 

@@ -1,11 +1,11 @@
-//! Data that is watched: its pages are no longer to be had without a fault, and an instruction that faults so runs alone.
+//! Data that is watched: an access that begins near it faults, and the instruction then runs alone.
 //!
-//! Whether it accesses the very bytes is told from its operands before it runs. So only accesses to the pages that are watched
-//! cost anything, in compiled code too.
+//! Whether it accesses the very bytes is told from its operands before it runs. Translations of the pages are not cached, so that each
+//! access to them asks; all others cost nothing, in compiled code too.
 
 use super::PagedRam;
 use crate::engine::code::fetch;
-use crate::engine::lookout::{Accessed, Lookout};
+use crate::engine::lookout::{Accessed, Lookout, Watch};
 use crate::ram::{PAGE, Virt};
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Register, UsedMemory};
 use std::ops::Range;
@@ -14,6 +14,8 @@ use x86::interpreter::{Observer, Stop, Until};
 use x86::state::Regs;
 use x86_jit::Jit;
 
+/// No access that is asked for at once is longer.
+const LONGEST: u64 = 64;
 /// An XSAVE area, and whatever else is said to have no size, is no longer than this.
 const LARGEST: u64 = 4096;
 
@@ -44,20 +46,36 @@ impl Guard {
         &self.lookout
     }
 
-    /// Whether an access to this page has to fault.
+    /// Whether an access that begins at `address` has to fault: it may be one that is looked for.
     pub(super) fn forbids(&mut self, address: Virt, access: Access) -> bool {
         if self.pages.is_empty() || self.lifted || access == Access::Execute {
             return false;
         }
-        let page = address - address % PAGE;
-        let writes = access == Access::Write;
-        let concerned = |watch: &crate::engine::lookout::Watch| {
-            watch.access.includes(writes) && watch.range.start < page + PAGE && page < watch.range.end
+        let near = |watch: &Watch| {
+            asks(watch, access)
+                && watch.range.start < address.saturating_add(LONGEST)
+                && address < watch.range.end
         };
-        let forbids = self.pages.binary_search(&page).is_ok() && self.lookout.data.iter().any(concerned);
+        let forbids = self.lookout.data.iter().any(near);
         self.stopped |= forbids;
         forbids
     }
+
+    /// Whether no access of this kind to the page is one that is looked for.
+    pub(super) fn may_cache(&self, address: Virt, access: Access) -> bool {
+        if self.pages.is_empty() || access == Access::Execute {
+            return true;
+        }
+        let page = address - address % PAGE;
+        let on_page =
+            |watch: &Watch| asks(watch, access) && watch.range.start < page + PAGE && page < watch.range.end;
+        self.pages.binary_search(&page).is_err() || !self.lookout.data.iter().any(on_page)
+    }
+}
+
+/// Whether an access of this kind can be one that is looked for: what loads and stores the same asks for the store alone.
+fn asks(watch: &Watch, access: Access) -> bool {
+    access == Access::Write || watch.access.includes(false)
 }
 
 /// Runs the instruction at rip that was kept from a watched page: why it stopped, and what it accessed of what is watched.
@@ -66,18 +84,14 @@ pub(super) fn run_guarded<O: Observer>(
     observer: &mut O,
 ) -> (Stop, Option<Accessed>) {
     let before = jit.cpu().regs();
-    let PagedRam { ram, root, guard } = jit.cpu().bus();
+    let PagedRam { ram, root, .. } = jit.cpu().bus();
     let accesses = accesses(&fetch(ram, *root, before.rip), &before);
-    let lookout = guard.lookout.clone();
     jit.cpu_mut().bus_mut().guard.lifted = true;
     let one = jit.counters().instructions + 1;
     let stop = jit.run(Until::retired(one), observer);
     let after = jit.cpu().regs();
-    let cpu = jit.cpu_mut();
-    cpu.bus_mut().guard.lifted = false;
-    for page in cpu.bus().guard.pages.clone() {
-        cpu.forget_data(page);
-    }
+    jit.cpu_mut().bus_mut().guard.lifted = false;
+    let lookout = &jit.cpu().bus().guard.lookout;
     let seen = accesses.iter().find_map(|(access, repeats)| {
         let range = if *repeats { repeated(access, &before, &after) } else { access.range.clone() };
         let address = lookout.watched(&range, access.writes)?;

@@ -1,0 +1,258 @@
+//! `gretel last-write` and `gretel memory`: who accessed some bytes of a recorded program, and when.
+
+use crate::Outcome;
+use crate::core_file::hex;
+use crate::engine::{self, Choice};
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::output::{Printed, print};
+use crate::replay::failure;
+use crate::sandbox;
+use crate::shell;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use vmm::engine::lookout::{Access, Lookout, Watch};
+use vmm::position::Position;
+use vmm::process::Process;
+use vmm::ram::for_replay;
+use vmm::recording::Recording;
+use vmm::travel::{Stop, Travel};
+
+/// Bytes that can be asked for at once.
+const LARGEST: u64 = 1 << 16;
+
+/// Show who wrote some bytes of memory last before the end, or before a position
+///
+/// Goes back from there over checkpoints of the replay to the last instruction that stored to any of these bytes, or the
+/// last system call that changed them. A store counts even where it changes nothing.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel last-write rec 0x55555555a2b0 8
+  gretel last-write rec 0x55555555a2b0 8 --before 1042+77   and the one before that
+  gretel last-write rec 0x55555555a2b0 8 --count 5          the last five, the newest first
+  gretel last-write rec 0x55555555a2b0 8 --json | jq -r .position
+
+The position that is shown is that before the write: `gretel gdb rec --at POSITION` goes there.
+Exit code 0 also where nobody wrote.")]
+pub(crate) struct LastWriteArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Only what comes before this: an event by its number, or EVENT+INSTRUCTIONS (default: the end)
+    #[arg(long, value_name = "POSITION")]
+    before: Option<Position>,
+    /// So many, the newest first
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    count: u64,
+}
+
+/// Show every access to some bytes of memory, in order
+///
+/// All instructions that store to any of these bytes or load from them, and the system calls that changed them.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel memory rec 0x55555555a2b0 8
+  gretel memory rec 0x55555555a2b0 8 --writes
+  gretel memory rec 0x55555555a2b0 8 --json | jq -r 'select(.pid == 1389) | .position'
+
+The value that is shown is that behind the access. With --json, one object per line.")]
+pub(crate) struct MemoryArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Only what writes
+    #[arg(long)]
+    writes: bool,
+}
+
+/// Which bytes of which program.
+#[derive(clap::Args)]
+struct PlaceArgs {
+    /// The recording's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// The address, as 0x... or decimal
+    #[arg(value_name = "ADDRESS", value_parser = number)]
+    address: u64,
+    /// How many bytes
+    #[arg(value_name = "LENGTH", value_parser = number)]
+    length: u64,
+    /// Whose memory, by its number in the recording (default: the process that is loaded at the end)
+    #[arg(long, value_name = "PID")]
+    pid: Option<i32>,
+    /// What runs the program: where single instructions count, it is the software CPU
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|error| format!("{error}: write it as 4096 or 0x1000"))
+}
+
+impl PlaceArgs {
+    /// The recording at its end, and what to look for.
+    fn open(&self, access: Access) -> Result<(Travel, Lookout), Failure> {
+        let end = self.address.checked_add(self.length).filter(|_| (1..=LARGEST).contains(&self.length));
+        let Some(end) = end else {
+            return Err(Failure::new(Code::Usage, format!("LENGTH is 1 to {LARGEST} bytes of the address space")));
+        };
+        let recording = Recording::open(&self.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
+        let machine = engine::open(self.engine, for_replay())?;
+        sandbox::enter();
+        let mut travel = Travel::open(&recording, machine).map_err(failure)?;
+        travel.seek_end().map_err(failure)?;
+        let pid = self.pid.unwrap_or_else(|| travel.process().pid());
+        travel.follow(pid);
+        let data = vec![Watch { range: self.address..end, access }];
+        Ok((travel, Lookout { at: Vec::new(), data }))
+    }
+
+    fn bytes(&self, process: &Process) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.length).ok()?];
+        process.read_memory(self.address, &mut bytes).then_some(bytes)
+    }
+}
+
+pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
+    let (mut travel, lookout) = args.place.open(Access::Write)?;
+    if let Some(before) = args.before {
+        travel.seek(before).map_err(failure)?;
+    }
+    for n in 0..args.count {
+        let stop = travel.backward(&lookout).map_err(failure)?;
+        if matches!(stop, Stop::Begin) {
+            if args.place.json && n == 0 {
+                print(format_args!("{}\n", Value::Null))?;
+            }
+            say!("gretel: nobody wrote to them{} since the recording's beginning", if n > 0 { " before that" } else { "" });
+            break;
+        }
+        let found = Found::before(&mut travel, stop, &args.place).map_err(failure)?;
+        if found.print(args.place.json)? == Printed::Closed {
+            break;
+        }
+        if args.count == 1 {
+            let dir = shell::word(&args.place.dir);
+            say!("gretel: next: gretel gdb {dir} --at {}", found.position);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
+    let (mut travel, lookout) = args.place.open(if args.writes { Access::Write } else { Access::Any })?;
+    let begin = travel.begin();
+    travel.seek(begin).map_err(failure)?;
+    loop {
+        let stop = travel.forward(&lookout).map_err(failure)?;
+        if matches!(stop, Stop::End | Stop::Asked) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let found = Found::behind(&travel, stop, &args.place);
+        if found.print(args.place.json)? == Printed::Closed {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// An access.
+struct Found {
+    position: Position,
+    pid: i32,
+    thread: i32,
+    /// The instruction; for a system call, where it was made, or behind it.
+    rip: u64,
+    place: Option<String>,
+    kind: &'static str,
+    before: Option<Vec<u8>>,
+    after: Option<Vec<u8>>,
+}
+
+impl Found {
+    /// The access that comes next where one stands; afterwards one stands there again.
+    fn before(
+        travel: &mut Travel,
+        stop: Stop,
+        place: &PlaceArgs,
+    ) -> Result<Found, vmm::replay::ReplayError> {
+        let mut found = Found::behind(travel, stop, place);
+        found.before = found.after.take();
+        travel.step()?;
+        found.after = place.bytes(travel.process());
+        travel.seek(found.position)?;
+        Ok(found)
+    }
+
+    /// The access that one stands behind.
+    fn behind(travel: &Travel, stop: Stop, place: &PlaceArgs) -> Found {
+        let process = travel.process();
+        let (kind, rip) = match stop {
+            Stop::Accessed(accessed) if accessed.writes => ("write", accessed.rip),
+            Stop::Accessed(accessed) => ("read", accessed.rip),
+            _ => ("system call", process.cpu().regs().rip),
+        };
+        let after = place.bytes(process);
+        Found {
+            position: travel.position(),
+            pid: process.pid(),
+            thread: process.thread(),
+            rip,
+            place: crate::moment::place(process, rip),
+            kind,
+            before: None,
+            after,
+        }
+    }
+
+    fn print(&self, as_json: bool) -> Result<Printed, Failure> {
+        if as_json {
+            let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| digits(bytes));
+            let object = json!({
+                "position": self.position.to_string(),
+                "pid": self.pid,
+                "thread": self.thread,
+                "kind": self.kind,
+                "rip": hex(self.rip),
+                "place": self.place,
+                "before": bytes(&self.before),
+                "after": bytes(&self.after),
+            });
+            return print(format_args!("{object}\n"));
+        }
+        let shown = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or_else(|| "?".to_owned(), |bytes| value(bytes));
+        let change = match &self.before {
+            Some(_) => format!("{} -> {}", shown(&self.before), shown(&self.after)),
+            None => shown(&self.after),
+        };
+        let place = self.place.as_deref().unwrap_or("?");
+        print(format_args!(
+            "{:<14} thread {:<7} {:<11} {change}  at {:#x} {place}\n",
+            self.position.to_string(),
+            self.thread,
+            self.kind,
+            self.rip
+        ))
+    }
+}
+
+/// Up to eight bytes as the number that they are, more as they lie there.
+fn value(bytes: &[u8]) -> String {
+    if bytes.len() <= 8 {
+        let number = bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        return format!("{number:#x}");
+    }
+    let shown = digits(&bytes[..bytes.len().min(32)]);
+    if bytes.len() > 32 { format!("{shown}...") } else { shown }
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

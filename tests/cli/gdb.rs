@@ -1,0 +1,131 @@
+//! `gretel gdb`, `last-write` and `memory`: a recorded crash is taken back to the store that made it.
+
+use crate::{Place, USAGE, engines, skipped};
+use serde_json::Value;
+use std::process::Command;
+
+/// A list whose second node is spoiled long before the crash; the loop stores to the same page.
+const SPOILED: &str = r#"
+    #include <stdio.h>
+    #include <stdlib.h>
+    struct node { long key; struct node *next; };
+    static struct node nodes[4];
+    static struct node *head;
+    static long sum;
+    static char text[8];
+    __attribute__((noinline)) void push(struct node *node, long key) { node->key = key; node->next = head; head = node; }
+    __attribute__((noinline)) void spoil(void) { head->next->next = (struct node *)0x1234; }
+    int main(void) {
+        for (int i = 0; i < 4; i++) push(&nodes[i], i);
+        fgets(text, sizeof text, stdin);
+        for (long i = 0; i < 200000; i++) { sum += i; if (i == 1000) spoil(); }
+        for (struct node *node = head; node; node = node->next) sum += node->key;
+        return sum;
+    }"#;
+
+/// Records it, and gives the address of the spoiled pointer.
+fn recorded(place: &Place, engine: &str) -> Option<String> {
+    place.compile("spoiled", SPOILED)?;
+    place.write("input", "hello\n");
+    let ran = place.sh(&format!("{} record --engine {engine} -o rec -- ./spoiled <input", env!("CARGO_BIN_EXE_gretel")));
+    assert_eq!(ran.code, 128 + 11, "{}", ran.err);
+    let nm = place.sh("nm spoiled | sed -n 's/^0*\\([0-9a-f]*\\) b nodes$/\\1/p'");
+    let nodes = u64::from_str_radix(nm.out().trim(), 16).expect("the address of `nodes`");
+    // The second from the head is the third.
+    Some(format!("{:#x}", nodes + 2 * 16 + 8))
+}
+
+#[test]
+fn the_last_write_is_the_one_that_spoiled_it() {
+    let place = Place::new();
+    for engine in engines() {
+        let Some(address) = recorded(&place, engine) else { return };
+        for replayer in engines() {
+            let ran = place.gretel(&["last-write", "rec", &address, "8", "--engine", replayer, "--json"]);
+            assert_eq!(ran.code, 0, "{}", ran.err);
+            let found: Value = serde_json::from_str(ran.out().trim()).expect("JSON");
+            assert_eq!((&found["after"], &found["kind"]), (&"3412000000000000".into(), &"write".into()), "{found}");
+            // Before it, the list was made; and before that, nothing.
+            let ran = place.gretel(&["last-write", "rec", &address, "8", "--count", "5", "--engine", replayer]);
+            assert_eq!(ran.out().lines().count(), 2, "{}", ran.out());
+            assert!(ran.err.contains("nobody wrote to them before that"), "{}", ran.err);
+            let ran = place.gretel(&["memory", "rec", &address, "8", "--writes", "--engine", replayer]);
+            assert_eq!(ran.out().lines().count(), 2, "{}", ran.out());
+        }
+        std::fs::remove_dir_all(place.path("rec")).unwrap();
+    }
+}
+
+#[test]
+fn gdb_goes_back_from_the_crash_to_the_store() {
+    if Command::new("gdb").arg("--version").output().is_err() {
+        skipped("gdb goes back", "gdb is not installed; `make setup` installs it");
+        return;
+    }
+    let place = Place::new();
+    for engine in engines() {
+        if recorded(&place, engine).is_none() {
+            return;
+        }
+        let commands = [
+            "set pagination off",
+            "set confirm off",
+            "watch nodes[2].next",
+            "reverse-continue",
+            "bt",
+            "delete",
+            "reverse-finish",
+            "break push",
+            "reverse-continue",
+            "printf \"key %ld\\n\", key",
+            "reverse-stepi",
+            "stepi",
+            "reverse-continue",
+            "reverse-continue",
+            "reverse-continue",
+            "reverse-continue",
+            "delete",
+            "watch text[0]",
+            "continue",
+            "delete",
+            "continue",
+            "set var sum = 1",
+            "monitor when",
+            "info proc mappings",
+        ];
+        place.write("commands", commands.join("\n"));
+        let ran = place.gretel(&["gdb", "rec", "--", "-nx", "-batch", "-x", "commands"]);
+        let out = ran.out();
+        let mut rest = out.as_str();
+        for expected in [
+            "Old value = (struct node *) 0x1234",
+            "spoil ()",
+            "#1  0x",
+            "Breakpoint 2, push (",
+            "key 3",
+            "Breakpoint 2, push (",
+            "No more reverse-execution history",
+            "New value = 104 'h'",
+            "Program received signal SIGSEGV",
+            "position ",
+            "rip ",
+            "[stack]",
+        ] {
+            let at = rest.find(expected);
+            assert!(at.is_some(), "`{expected}` is missing on {engine} behind what came before it, in\n{out}{}", ran.err);
+            rest = &rest[at.unwrap_or(0)..];
+        }
+        std::fs::remove_dir_all(place.path("rec")).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_said() {
+    let place = Place::new();
+    let ran = place.gretel(&["last-write", "rec", "0x1000", "0"]);
+    assert_eq!(ran.code, USAGE, "{}", ran.err);
+    let ran = place.gretel(&["memory", "rec", "here", "8"]);
+    assert_eq!(ran.code, USAGE, "{}", ran.err);
+    let ran = place.gretel(&["gdb", "no-such-folder", "--stdio"]);
+    assert!(ran.err.contains("no-such-folder"), "{}", ran.err);
+}

@@ -1,0 +1,216 @@
+//! Travelling: what is looked for is found where single steps see it, forwards and backwards.
+
+use crate::harness::{compiled, engines, machine};
+use vmm::engine::lookout::{Access, Lookout, Watch};
+use vmm::position::Position;
+use vmm::ram::Virt;
+use vmm::recording::Recording;
+use vmm::travel::{Stop, Travel};
+
+/// The eight bytes that are watched.
+const SLOT: Virt = 0x1000_0100;
+/// Stores to them in [`STORES`], and of these by a system call, with no effect, and by each turn of the loop.
+const WRITES: usize = 7 + TURNS;
+const BY_CALL: usize = 1;
+const WITHOUT_EFFECT: usize = 2;
+const TURNS: usize = 20;
+/// Loads of them.
+const READS: usize = 2 + TURNS;
+
+/// Stores to the slot in every way, and beside it, with other tasks on the same page.
+const STORES: &str = r#"
+    #include <sys/mman.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    int main(void) {
+        char *page = mmap((void *)0x10000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        char *slot = page + 0x100;
+        int pipes[2];
+        pipe(pipes);
+        write(pipes[1], "12345678", 8);
+        asm volatile("movq $5, (%0)" :: "r"(slot) : "memory");
+        asm volatile("movq $5, (%0)" :: "r"(slot) : "memory");
+        asm volatile("movb $6, 8(%0); movb $6, -1(%0)" :: "r"(slot) : "memory");
+        asm volatile("movq $-1, -4(%0)" :: "r"(slot) : "memory");
+        if (fork() == 0) { *(volatile long *)slot = 99; _exit(0); }
+        wait(0);
+        read(pipes[0], slot, 8);
+        for (int n = 0; n < 20; n++) asm volatile("addb $1, 3(%0)" :: "r"(slot) : "memory");
+        asm volatile("movups (%0), %%xmm3; movups %%xmm3, 4(%0)" :: "r"(slot) : "memory", "xmm3");
+        long count = 0x40, to = (long)slot - 0x20;
+        asm volatile("rep stosb" : "+c"(count), "+D"(to) : "a"(7) : "memory");
+        asm volatile("cmpb $9, 7(%0)" :: "r"(slot) : "cc");
+        asm volatile("lock; xaddq %%rax, 8(%0); movq %%rax, (%0)" :: "r"(slot) : "rax", "memory");
+        return page[0x20];
+    }"#;
+
+fn watching(access: Access) -> Lookout {
+    Lookout { at: Vec::new(), data: vec![Watch { range: SLOT..SLOT + 8, access }] }
+}
+
+/// Where a program is, and what the slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    position: Position,
+    rip: Virt,
+    slot: [u8; 8],
+}
+
+fn seen(travel: &Travel) -> Seen {
+    let mut slot = [0; 8];
+    travel.process().read_memory(SLOT, &mut slot);
+    Seen { position: travel.position(), rip: travel.process().cpu().regs().rip, slot }
+}
+
+/// All stops on the way to the end or the beginning.
+fn stops(travel: &mut Travel, lookout: &Lookout, back: bool) -> Vec<(Stop, Seen)> {
+    let mut found = Vec::new();
+    loop {
+        match if back { travel.backward(lookout) } else { travel.forward(lookout) }.unwrap() {
+            Stop::Begin | Stop::End => return found,
+            stop => found.push((stop, seen(travel))),
+        }
+    }
+}
+
+fn open(recording: &Recording, kind: vmm::engine::EngineKind) -> Travel {
+    Travel::open(recording, machine(kind)).unwrap()
+}
+
+#[test]
+fn writes_are_found_where_single_steps_see_them_forwards_and_backwards() {
+    let Some(program) = compiled("stores", STORES, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut travel = open(&recording, kind);
+        let forwards = stops(&mut travel, &watching(Access::Write), false);
+        let by_call = forwards.iter().filter(|(stop, _)| matches!(stop, Stop::Changed(_))).count();
+        assert_eq!((forwards.len(), by_call), (WRITES, BY_CALL), "{forwards:x?}");
+
+        // From just before the first write, one instruction at a time.
+        let pid = travel.followed();
+        travel.seek(forwards[0].1.position).unwrap();
+        travel.step_back().unwrap();
+        let mut changes = Vec::new();
+        let mut before = seen(&travel);
+        while travel.step().unwrap() == Stop::There {
+            let now = seen(&travel);
+            if travel.process().pid() == pid && now.slot != before.slot {
+                changes.push(now);
+            }
+            before = now;
+        }
+        let found: Vec<Seen> = forwards.iter().map(|(_, seen)| *seen).collect();
+        assert_eq!(changes.len(), WRITES - WITHOUT_EFFECT);
+        assert!(changes.iter().all(|change| found.contains(change)), "{changes:x?} {found:x?}");
+
+        travel.seek_end().unwrap();
+        let mut backwards = stops(&mut travel, &watching(Access::Write), true);
+        backwards.reverse();
+        let whats = |stops: &[(Stop, Seen)]| stops.iter().map(|(stop, _)| *stop).collect::<Vec<_>>();
+        assert_eq!(whats(&backwards), whats(&forwards));
+        for ((stop, before), (_, after)) in backwards.iter().zip(&forwards) {
+            assert!(before.position < after.position);
+            if let Stop::Accessed(accessed) = stop {
+                assert_eq!(before.rip, accessed.rip, "it is about to run");
+            }
+            travel.seek(before.position).unwrap();
+            travel.step().unwrap();
+            assert_eq!(seen(&travel), *after);
+        }
+    }
+}
+
+#[test]
+fn reads_are_found_and_no_other_access() {
+    let Some(program) = compiled("stores", STORES, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut travel = open(&recording, kind);
+        let reads = stops(&mut travel, &watching(Access::Read), false);
+        assert_eq!(reads.len(), READS, "{reads:x?}");
+        assert!(reads.iter().all(|(stop, _)| matches!(stop, Stop::Accessed(it) if !it.writes)));
+        let mut travel = open(&recording, kind);
+        // An instruction that does both is one stop.
+        assert_eq!(stops(&mut travel, &watching(Access::Any), false).len(), WRITES + READS - TURNS);
+    }
+}
+
+#[test]
+fn breakpoints_stop_as_often_in_both_directions() {
+    let Some(program) = compiled("stores", STORES, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut travel = open(&recording, kind);
+        let writes = stops(&mut travel, &watching(Access::Write), false);
+        let of_loop = writes.iter().find_map(|(stop, _)| match stop {
+            Stop::Accessed(it) if writes.iter().filter(|(other, _)| other == stop).count() == TURNS => Some(it.rip),
+            _ => None,
+        });
+        let at = of_loop.expect("the loop's store is one instruction");
+        // One behind it, too, and one where nothing is executed.
+        let mut addresses = vec![at, at + 1, writes[0].1.rip];
+        addresses.sort_unstable();
+        let lookout = Lookout { at: addresses, data: Vec::new() };
+        travel.seek(travel.begin()).unwrap();
+        let forwards = stops(&mut travel, &lookout, false);
+        assert_eq!(forwards.len(), TURNS + 1);
+        let mut backwards = stops(&mut travel, &lookout, true);
+        backwards.reverse();
+        assert_eq!(backwards, forwards);
+    }
+}
+
+#[test]
+fn steps_back_are_the_steps_forwards_in_reverse() {
+    let Some(program) = compiled("stores", STORES, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut travel = open(&recording, kind);
+        travel.seek_end().unwrap();
+        let last = stops(&mut travel, &watching(Access::Write), true).pop().map(|(_, seen)| seen.position);
+        travel.seek(last.expect("it is written")).unwrap();
+        let task = travel.process().thread();
+        let mut steps = vec![seen(&travel)];
+        while steps.len() < 200 && travel.step().unwrap() == Stop::There {
+            assert_eq!(travel.process().thread(), task);
+            steps.push(seen(&travel));
+        }
+        while let Some(expected) = steps.pop() {
+            assert_eq!(seen(&travel), expected, "{} left", steps.len());
+            if !steps.is_empty() {
+                travel.step_back().unwrap();
+            }
+        }
+    }
+}
+
+/// Counts in the slot and beside it.
+const COUNTS: &str = r#"
+    #include <sys/mman.h>
+    int main(void) {
+        volatile long *slot = mmap((void *)0x10000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        slot += 0x20;
+        for (long n = 1; n <= 60000; n++) { if (n <= 50000) slot[0] = n; slot[n % 50 + 1] = n; }
+        return 0;
+    }"#;
+
+#[test]
+fn of_many_writes_the_last_is_found_and_before_it_the_one_before() {
+    let Some(program) = compiled("counts", COUNTS, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut travel = open(&recording, kind);
+        travel.seek_end().unwrap();
+        for n in (49_000..50_000_u64).rev().step_by(499) {
+            let stop = loop {
+                let stop = travel.backward(&watching(Access::Write)).unwrap();
+                if u64::from_le_bytes(seen(&travel).slot) <= n {
+                    break stop;
+                }
+            };
+            assert!(matches!(stop, Stop::Accessed(it) if it.writes && it.address == SLOT), "{stop:?}");
+            assert_eq!(u64::from_le_bytes(seen(&travel).slot), n);
+        }
+    }
+}
