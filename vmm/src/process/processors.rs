@@ -137,6 +137,11 @@ impl Process {
         }
     }
 
+    /// Whether KVM and the software CPU take turns, also where KVM has not run yet.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.choice.is_some()
+    }
+
     /// Which kind of processor was asked for: the one that runs now may be another one for a while. Where two take turns, KVM as
     /// soon as it has run.
     #[must_use]

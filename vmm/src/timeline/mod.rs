@@ -268,7 +268,8 @@ impl Timeline {
             return Ok(Until::Exit);
         };
         // The other processor goes on with the next step, and knows no bound.
-        if process.engine_kind() == EngineKind::Kvm && !process.is_counting_exactly() {
+        let may_change = process.takes_turns() || process.engine_kind() == EngineKind::Kvm;
+        if may_change && !process.is_counting_exactly() {
             return Ok(Until::Exit);
         }
         let now = counters.instructions;
