@@ -14,6 +14,7 @@ mod debug_files;
 mod doctor;
 mod ending;
 mod engine;
+mod events;
 mod exit;
 mod keeping;
 mod log;
@@ -23,6 +24,7 @@ mod opened;
 mod outline;
 mod output;
 mod pack;
+mod played;
 mod profile;
 mod record;
 mod replay;
@@ -69,6 +71,7 @@ Examples:
   gretel doctor                        what this host offers
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
+  gretel events rec                    what happened in it, a line each
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate
   gretel verify suffix.json rec        a suffix that was kept, checked again
@@ -79,6 +82,7 @@ Examples:
 enum Command {
     Record(record::Args),
     Replay(replay::Args),
+    Events(events::Args),
     Core(core_file::Args),
     Synth(synth::Args),
     Verify(verify::Args),
@@ -109,6 +113,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Events(args) => events::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Verify(args) => verify::run(&args),

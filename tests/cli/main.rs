@@ -9,6 +9,7 @@ mod crumbs;
 mod debug_files;
 mod disk;
 mod dynamic;
+mod events;
 mod explain;
 mod flight;
 mod hostile;
