@@ -16,6 +16,7 @@ mod ending;
 mod engine;
 mod events;
 mod exit;
+mod export;
 mod keeping;
 mod log;
 mod ls;
@@ -83,6 +84,7 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Events(events::Args),
+    Export(export::Args),
     Core(core_file::Args),
     Synth(synth::Args),
     Verify(verify::Args),
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Events(args) => events::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Verify(args) => verify::run(&args),

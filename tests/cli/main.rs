@@ -11,6 +11,7 @@ mod disk;
 mod dynamic;
 mod events;
 mod explain;
+mod export;
 mod flight;
 mod hostile;
 mod listing;
