@@ -28,7 +28,7 @@ Examples:
   gretel export rec --perfetto --axis time -o trace.json
   gretel export rec --perfetto | jq '.traceEvents | length'
 
-The axis (--axis):
+Axes:
   events         one microsecond of the trace is one event of the recording. The order is exact, and no call is too short to
                  be seen; the lengths say nothing of time.
   time           the program's CLOCK_MONOTONIC, from its first event on. The journal has the time at which a call came back, and

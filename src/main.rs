@@ -7,6 +7,7 @@
 
 mod at_crash;
 mod bench;
+mod completions;
 mod contexts;
 mod core_file;
 mod crumbs;
@@ -20,6 +21,7 @@ mod export;
 mod keeping;
 mod log;
 mod ls;
+mod man;
 mod moment;
 mod opened;
 mod outline;
@@ -96,6 +98,9 @@ enum Command {
     Trail(trail_file::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
     #[command(hide = true)]
     RunAtCrash(at_crash::Args),
     #[command(hide = true)]
@@ -128,6 +133,8 @@ fn main() -> ExitCode {
         Command::Trail(args) => trail_file::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::RunAtCrash(args) => at_crash::run(&args),
         Command::FindDebug(args) => debug_files::run(&args),
     };

@@ -21,6 +21,7 @@ mod personas;
 mod preempted;
 mod replay;
 mod room;
+mod shells;
 mod signals;
 mod store;
 mod streams;
