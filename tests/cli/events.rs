@@ -107,7 +107,8 @@ fn filters_keep_what_they_name() {
     let names = |event: &Value| ["openat", "open", "execve"].contains(&event["name"].as_str().unwrap_or(""));
     let failed = |event: &Value| event["error"].is_string() && event["error"] != "ERESTARTSYS";
     let shell = all[0]["task"].to_string();
-    let child = all.iter().find(|event| is(event, "fork")).unwrap()["started"].to_string();
+    let child_id = all.iter().find(|event| is(event, "fork")).unwrap()["started"].clone();
+    let child = child_id.to_string();
     let number = |event: &Value| event["event"].as_u64().unwrap();
     let (filters, expected): (Vec<Vec<&str>>, Vec<Vec<Value>>) = [
         (vec!["--kind", "fork,exec"], select(&|event| is(event, "fork") || is(event, "exec"))),
@@ -115,7 +116,7 @@ fn filters_keep_what_they_name() {
         (vec!["--failed"], select(&failed)),
         (vec!["--failed", "--kind", "syscall,signal"], select(&|it| failed(it) || is(it, "signal"))),
         (vec!["--call", "open", "--kind", "exit"], select(&|event| is(event, "exit"))),
-        (vec!["--task", &child], select(&|event| event["task"].to_string() == child)),
+        (vec!["--task", &child], select(&|event| event["task"] == child_id)),
         (
             vec!["--task", &shell, "--task", &child, "--failed"],
             select(&|event| failed(event) && [&shell, &child].contains(&&event["task"].to_string())),

@@ -155,7 +155,7 @@ pub(super) fn of(result: u64) -> Option<i32> {
 pub(super) fn name(error: i32) -> Option<&'static str> {
     let restart = RESTARTS.iter().find(|(number, ..)| *number == error).map(|(_, name, _)| *name);
     let named = usize::try_from(error).ok().and_then(|error| NAMES.get(error)).copied();
-    restart.or(named.filter(|name| !name.is_empty()))
+    restart.or_else(|| named.filter(|name| !name.is_empty()))
 }
 
 /// An error as strace prints it after the equals sign.
