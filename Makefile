@@ -5,7 +5,10 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: demo test services long-test page setup guests unicorn
+.PHONY: demo test services long-test page setup guests unicorn install uninstall deb
+
+# Where `make install` installs. DESTDIR is put in front of it, for packages.
+PREFIX ?= /usr/local
 
 demo: guests
 	cargo build --release --locked
@@ -44,3 +47,25 @@ unicorn:
 
 guests: setup
 	@$(MAKE) --no-print-directory -C guest-images
+
+# All that is installed, below target/dist. Made anew when a source is newer, so that `sudo make install` builds nothing.
+target/dist: $(shell find Cargo.toml Cargo.lock LICENSE README.md docs scripts/dist.sh src x86 lbr vmm synth -type f)
+	@$(MAKE) --no-print-directory setup
+	scripts/dist.sh
+
+install: target/dist
+	cd target/dist && find . -type f -exec install -D -m 644 {} $(DESTDIR)$(PREFIX)/{} \;
+	chmod 755 $(DESTDIR)$(PREFIX)/bin/gretel
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/gretel $(DESTDIR)$(PREFIX)/share/man/man1/gretel.1
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/gretel-*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/gretel
+	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gretel
+	rm -f $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gretel.fish
+	rm -f $(DESTDIR)$(PREFIX)/share/elvish/lib/gretel.elv
+	rm -rf $(DESTDIR)$(PREFIX)/lib/gretel $(DESTDIR)$(PREFIX)/share/doc/gretel
+
+# target/debian/gretel_VERSION_amd64.deb; needs `cargo install cargo-deb`.
+deb: target/dist
+	scripts/deb.sh

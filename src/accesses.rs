@@ -102,7 +102,10 @@ impl PlaceArgs {
     fn open(&self, access: Access) -> Result<(Travel, Lookout), Failure> {
         let end = self.address.checked_add(self.length).filter(|_| (1..=LARGEST).contains(&self.length));
         let Some(end) = end else {
-            return Err(Failure::new(Code::Usage, format!("LENGTH is 1 to {LARGEST} bytes of the address space")));
+            return Err(Failure::new(
+                Code::Usage,
+                format!("LENGTH is 1 to {LARGEST} bytes of the address space"),
+            ));
         };
         let recording = Recording::open(&self.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
         let machine = engine::open(self.engine, for_replay())?;
@@ -132,7 +135,10 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
             if args.place.json && n == 0 {
                 print(format_args!("{}\n", Value::Null))?;
             }
-            say!("gretel: nobody wrote to them{} since the recording's beginning", if n > 0 { " before that" } else { "" });
+            say!(
+                "gretel: nobody wrote to them{} since the recording's beginning",
+                if n > 0 { " before that" } else { "" }
+            );
             break;
         }
         let found = Found::before(&mut travel, stop, &args.place).map_err(failure)?;
@@ -178,11 +184,7 @@ struct Found {
 
 impl Found {
     /// The access that comes next where one stands; afterwards one stands there again.
-    fn before(
-        travel: &mut Travel,
-        stop: Stop,
-        place: &PlaceArgs,
-    ) -> Result<Found, vmm::replay::ReplayError> {
+    fn before(travel: &mut Travel, stop: Stop, place: &PlaceArgs) -> Result<Found, vmm::replay::ReplayError> {
         let mut found = Found::behind(travel, stop, place);
         found.before = found.after.take();
         travel.step()?;
@@ -227,7 +229,8 @@ impl Found {
             });
             return print(format_args!("{object}\n"));
         }
-        let shown = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or_else(|| "?".to_owned(), |bytes| value(bytes));
+        let shown =
+            |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or_else(|| "?".to_owned(), |bytes| value(bytes));
         let change = match &self.before {
             Some(_) => format!("{} -> {}", shown(&self.before), shown(&self.after)),
             None => shown(&self.after),

@@ -8,6 +8,7 @@
 mod accesses;
 mod at_crash;
 mod bench;
+mod completions;
 mod contexts;
 mod core_file;
 mod crumbs;
@@ -15,16 +16,20 @@ mod debug_files;
 mod doctor;
 mod ending;
 mod engine;
+mod events;
 mod exit;
+mod export;
 mod gdb;
 mod keeping;
 mod log;
 mod ls;
+mod man;
 mod moment;
 mod opened;
 mod outline;
 mod output;
 mod pack;
+mod played;
 mod profile;
 mod record;
 mod replay;
@@ -72,6 +77,7 @@ Examples:
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
   gretel gdb rec                       the same in gdb, forwards and backwards
+  gretel events rec                    what happened in it, a line each
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate
   gretel verify suffix.json rec        a suffix that was kept, checked again
@@ -85,6 +91,8 @@ enum Command {
     Gdb(gdb::Args),
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
+    Events(events::Args),
+    Export(export::Args),
     Core(core_file::Args),
     Synth(synth::Args),
     Verify(verify::Args),
@@ -96,6 +104,9 @@ enum Command {
     Trail(trail_file::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
     #[command(hide = true)]
     RunAtCrash(at_crash::Args),
     #[command(hide = true)]
@@ -118,6 +129,8 @@ fn main() -> ExitCode {
         Command::Gdb(args) => gdb::run(&args),
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
+        Command::Events(args) => events::run(&args),
+        Command::Export(args) => export::run(&args),
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Verify(args) => verify::run(&args),
@@ -129,6 +142,8 @@ fn main() -> ExitCode {
         Command::Trail(args) => trail_file::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
         Command::RunAtCrash(args) => at_crash::run(&args),
         Command::FindDebug(args) => debug_files::run(&args),
     };

@@ -20,7 +20,8 @@ use vmm::elf::{ElfError, Image};
 use vmm::journal::End;
 use vmm::launch::launch_here;
 use vmm::linux::inherited;
-use vmm::process::{Death, Print, Process, ProcessError};
+use vmm::process::happening::{Happening, Stage, What};
+use vmm::process::{Death, Process, ProcessError, Tell};
 use vmm::ram::{for_recording, with_reserve};
 use vmm::record::{Options, RecordError, Recorded};
 use vmm::recording::{Recording, RecordingError};
@@ -183,8 +184,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             at_crash(&core, death, process.pid());
         }
     };
-    let trace: Option<Print> =
-        args.trace.then(|| -> Print { Box::new(|task, line| say!("[{task}] {line}")) });
+    let trace: Option<Tell> = args.trace.then(|| -> Tell { Box::new(say_call) });
     let options = Options {
         crumbs: args.crumbs.keep(),
         records: branches.armed(),
@@ -225,6 +225,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let _ = store.map(|store| store.sweep());
     helper.take().into_iter().for_each(AtCrash::finish);
     Ok(exit_code(&recorded.end))
+}
+
+/// `--trace`: a line for each system call, and another one if it waited.
+fn say_call(happening: &Happening) {
+    if let What::Call(call) = &happening.what
+        && call.stage != Stage::Again
+    {
+        say!("[{}] {}", happening.task, call.line);
+    }
 }
 
 /// The store that the recording shares files with; one that was asked for is missed aloud.

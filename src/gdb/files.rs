@@ -2,8 +2,8 @@
 
 use super::target::Debugged;
 use gdbstub::target::ext::host_io::{
-    HostIo, HostIoClose, HostIoCloseOps, HostIoErrno, HostIoError, HostIoOpen, HostIoOpenFlags, HostIoOpenMode,
-    HostIoOpenOps, HostIoPread, HostIoPreadOps, HostIoResult,
+    HostIo, HostIoClose, HostIoCloseOps, HostIoErrno, HostIoError, HostIoOpen, HostIoOpenFlags,
+    HostIoOpenMode, HostIoOpenOps, HostIoPread, HostIoPreadOps, HostIoResult,
 };
 use std::fmt::Write;
 use vmm::process::Process;
@@ -41,7 +41,13 @@ impl HostIoClose for Debugged {
 }
 
 impl HostIoPread for Debugged {
-    fn pread(&mut self, number: u32, count: usize, offset: u64, buffer: &mut [u8]) -> HostIoResult<usize, Self> {
+    fn pread(
+        &mut self,
+        number: u32,
+        count: usize,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> HostIoResult<usize, Self> {
         let file = self.files.get(&number).ok_or(HostIoError::Errno(HostIoErrno::EBADF))?;
         Ok(super::target::part(file, offset, count, buffer))
     }

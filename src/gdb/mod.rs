@@ -116,7 +116,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 /// Becomes gdb, which starts another gretel.
 fn start_gdb(args: &Args) -> Outcome {
-    let this = std::env::current_exe().map_err(|e| Failure::new(Code::Other, format!("where gretel is: {e}")))?;
+    let this =
+        std::env::current_exe().map_err(|e| Failure::new(Code::Other, format!("where gretel is: {e}")))?;
     let mut served = format!(
         "{} gdb {} --stdio --engine {}",
         shell::word(&this),

@@ -30,7 +30,8 @@ pub(super) fn answer(debugged: &mut Debugged, command: &str) -> Result<String, R
         ["goto", position] => match position.parse::<Position>() {
             Ok(position) => {
                 let arrived = debugged.travel.seek(position)?;
-                let note = if arrived == position { "" } else { "the program does not stand at that position\n" };
+                let note =
+                    if arrived == position { "" } else { "the program does not stand at that position\n" };
                 Ok(format!("{note}{}", when(debugged)))
             }
             Err(error) => Ok(format!("{error}\n")),

@@ -68,11 +68,20 @@ pub(super) struct Debugged {
 impl Debugged {
     pub(super) fn new(travel: Travel, runs: Arc<AtomicBool>) -> Debugged {
         let told_crash = travel.ended();
-        Debugged { travel, lookout: Lookout::default(), way: Way::default(), told_crash, runs, files: BTreeMap::new() }
+        Debugged {
+            travel,
+            lookout: Lookout::default(),
+            way: Way::default(),
+            told_crash,
+            runs,
+            files: BTreeMap::new(),
+        }
     }
 
     /// Goes on as asked, and says why it stopped.
     pub(super) fn run(&mut self) -> Result<Reason<u64>, ReplayError> {
+        // What it said before was not a wish to stop.
+        self.travel.asks().store(false, Ordering::Relaxed);
         self.runs.store(true, Ordering::Release);
         let stop = match self.way {
             Way::Forward => self.travel.forward(&self.lookout)?,

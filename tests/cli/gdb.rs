@@ -27,7 +27,8 @@ const SPOILED: &str = r#"
 fn recorded(place: &Place, engine: &str) -> Option<String> {
     place.compile("spoiled", SPOILED)?;
     place.write("input", "hello\n");
-    let ran = place.sh(&format!("{} record --engine {engine} -o rec -- ./spoiled <input", env!("CARGO_BIN_EXE_gretel")));
+    let ran = place
+        .sh(&format!("{} record --engine {engine} -o rec -- ./spoiled <input", env!("CARGO_BIN_EXE_gretel")));
     assert_eq!(ran.code, 128 + 11, "{}", ran.err);
     let nm = place.sh("nm spoiled | sed -n 's/^0*\\([0-9a-f]*\\) b nodes$/\\1/p'");
     let nodes = u64::from_str_radix(nm.out().trim(), 16).expect("the address of `nodes`");
@@ -44,9 +45,14 @@ fn the_last_write_is_the_one_that_spoiled_it() {
             let ran = place.gretel(&["last-write", "rec", &address, "8", "--engine", replayer, "--json"]);
             assert_eq!(ran.code, 0, "{}", ran.err);
             let found: Value = serde_json::from_str(ran.out().trim()).expect("JSON");
-            assert_eq!((&found["after"], &found["kind"]), (&"3412000000000000".into(), &"write".into()), "{found}");
+            assert_eq!(
+                (&found["after"], &found["kind"]),
+                (&"3412000000000000".into(), &"write".into()),
+                "{found}"
+            );
             // Before it, the list was made; and before that, nothing.
-            let ran = place.gretel(&["last-write", "rec", &address, "8", "--count", "5", "--engine", replayer]);
+            let ran =
+                place.gretel(&["last-write", "rec", &address, "8", "--count", "5", "--engine", replayer]);
             assert_eq!(ran.out().lines().count(), 2, "{}", ran.out());
             assert!(ran.err.contains("nobody wrote to them before that"), "{}", ran.err);
             let ran = place.gretel(&["memory", "rec", &address, "8", "--writes", "--engine", replayer]);
@@ -74,7 +80,6 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
             "reverse-continue",
             "bt",
             "delete",
-            "reverse-finish",
             "break push",
             "reverse-continue",
             "printf \"key %ld\\n\", key",
@@ -89,9 +94,9 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
             "continue",
             "delete",
             "continue",
-            "set var sum = 1",
             "monitor when",
             "info proc mappings",
+            "set var sum = 1",
         ];
         place.write("commands", commands.join("\n"));
         let ran = place.gretel(&["gdb", "rec", "--", "-nx", "-batch", "-x", "commands"]);
@@ -112,7 +117,11 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
             "[stack]",
         ] {
             let at = rest.find(expected);
-            assert!(at.is_some(), "`{expected}` is missing on {engine} behind what came before it, in\n{out}{}", ran.err);
+            assert!(
+                at.is_some(),
+                "`{expected}` is missing on {engine} behind what came before it, in\n{out}{}",
+                ran.err
+            );
             rest = &rest[at.unwrap_or(0)..];
         }
         std::fs::remove_dir_all(place.path("rec")).unwrap();

@@ -14,8 +14,7 @@ use crate::interrupt;
 use crate::journal::schema::{BEHAVIOUR, digest_executable, digest_regs};
 use crate::journal::{End, Header, Record, Writer};
 use crate::linux::Guarded;
-use crate::process::Print;
-use crate::process::{Death, Launch, Process, ProcessError, Step, Streams};
+use crate::process::{Death, Launch, Process, ProcessError, Step, Streams, Tell};
 use crate::recording::{Recording, RecordingError};
 use crate::signal::Arrived;
 use crate::timeline::{LastBranches, Recent, RetraceError};
@@ -227,8 +226,8 @@ pub struct Options {
     pub records: Option<Armed>,
     /// The newest checkpoints are kept in memory, from which a crash can be run again.
     pub near_past: bool,
-    /// Takes a line for each system call.
-    pub trace: Option<Print>,
+    /// Is told of everything that happens to the program.
+    pub trace: Option<Tell>,
     /// Checkpoints are written beside the journal, if they are wanted; a flight recorder always has them.
     pub checkpoints: Option<Rate>,
     /// Only so many bytes of journal and checkpoints are kept, the newest (docs/formats.md says how exactly).
@@ -327,7 +326,7 @@ pub fn record(
     let streams = Streams::AndOthers(inherited);
     let mut process = Process::start_with(machine, Box::new(gate), launch, streams)?;
     process.guard(guarded);
-    trace.into_iter().for_each(|print| process.trace(print));
+    trace.into_iter().for_each(|tell| process.trace(tell));
     records.into_iter().for_each(|records| process.empty_at_switches(records));
     if profile {
         process.measure();

@@ -6,19 +6,19 @@
 mod watch;
 
 use super::{
-    Accessed, Counters, Cpu, EngineError, EngineKind, Exception, Exit, Interrupter, Lookout, Machine, Phys, Until,
-    Virt,
+    Accessed, Counters, Cpu, EngineError, EngineKind, Exception, Exit, Interrupter, Lookout, Machine, Phys,
+    Until, Virt,
     code::{fetch, software_interrupt},
     flags::user_rflags,
 };
 use crate::ram::paging::{Reach, translate_user};
 use crate::ram::{Memory, PAGE, Ram};
 use lbr::model::{Event, Model, Processor, Transfer};
+use watch::Guard;
 use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::interpreter::{self, Stop};
 use x86::machine::Trap;
 use x86::state::{Fpu, Regs};
-use watch::Guard;
 use x86_jit::{Jit, Sought, Tuning};
 
 /// Instructions between two looks at the interrupter: some 10 µs where they are compiled. Small because one instruction with
@@ -105,9 +105,19 @@ impl SoftCpu {
     pub fn tuned(tuning: Option<Tuning>) -> Result<SoftCpu, EngineError> {
         let regs = Regs { rflags: user_rflags(0), ..Regs::default() };
         // The guest's bytes are moved in while it runs.
-        let interpreter = Jit::new(x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0, guard: Guard::default() }), tuning);
+        let interpreter = Jit::new(
+            x86::cpu::Cpu::new(PagedRam { ram: Ram::new(PAGE)?, root: 0, guard: Guard::default() }),
+            tuning,
+        );
         let branches = Model::new(Processor::Skylake);
-        Ok(SoftCpu { interpreter, regs, interrupter: Interrupter::new(), branches, in_kernel: false, seen: None })
+        Ok(SoftCpu {
+            interpreter,
+            regs,
+            interrupter: Interrupter::new(),
+            branches,
+            in_kernel: false,
+            seen: None,
+        })
     }
 
     /// A processor with `bytes` of memory.
@@ -160,7 +170,9 @@ impl SoftCpu {
                 Stop::Trap { trap: Trap::Page, .. } if watch::take_stopped(&mut self.interpreter) => {
                     match self.run_guarded() {
                         Stop::Budget if self.seen.is_some() => return Err(Exit::Seen),
-                        Stop::Budget if at.binary_search(&self.interpreter.cpu().rip()).is_ok() => return Ok(Stop::At),
+                        Stop::Budget if at.binary_search(&self.interpreter.cpu().rip()).is_ok() => {
+                            return Ok(Stop::At);
+                        }
                         Stop::Budget => {}
                         stop => return Ok(stop),
                     }

@@ -195,6 +195,16 @@ impl Tasks {
         self.started
     }
 
+    /// The name of the loaded task.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.current().name.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    /// The task that was started last, and its process; its own id where it has ended.
+    pub(crate) fn newest(&self) -> (i32, i32) {
+        (self.last_id, self.get(self.last_id).map_or(self.last_id, |task| task.group))
+    }
+
     /// Who runs, or ran last.
     pub(crate) fn id(&self) -> i32 {
         self.loaded

@@ -251,7 +251,8 @@ impl Choice {
     /// A task has run on a processor, which retired so much if it counts.
     pub(super) fn ran(&mut self, task: i32, on: EngineKind, retired: u64, took: Duration, exit: &Exit) {
         let nanoseconds = took.as_nanos() as f64;
-        let has_ended = !matches!(exit, Exit::Budget | Exit::Seen | Exit::Interrupted | Exit::Kicked | Exit::Differing);
+        let has_ended =
+            !matches!(exit, Exit::Budget | Exit::Seen | Exit::Interrupted | Exit::Kicked | Exit::Differing);
         if self.stretch == 0.0 {
             self.began_on = on;
         }

@@ -4,6 +4,7 @@
 
 use super::choice::Choice;
 use super::preempt::Pace;
+use super::trace::Trace;
 use super::{Checkpoint, Process, ProcessError};
 use crate::engine::soft::SoftCpu;
 use crate::engine::{Counters, Cpu, EngineKind};
@@ -19,6 +20,7 @@ pub(crate) struct Outside {
     pace: Pace,
     choice: Option<Choice>,
     records: Option<Armed>,
+    trace: Option<Trace>,
     kind: EngineKind,
 }
 
@@ -39,6 +41,8 @@ impl Process {
             pace: std::mem::take(&mut self.pace),
             choice: self.choice.take(),
             records: self.records.take(),
+            // What happens again was told the first time.
+            trace: self.trace.take(),
             kind: self.machine.cpu.kind(),
         })
     }
@@ -61,7 +65,7 @@ impl Process {
         self.machine.memory.invalidate_all();
         (self.pace, self.choice, self.records) = (outside.pace, outside.choice, outside.records);
         self.restore(now)?;
-        (self.gate, self.kernel) = (outside.gate, outside.kernel);
+        (self.gate, self.kernel, self.trace) = (outside.gate, outside.kernel, outside.trace);
         Ok(())
     }
 

@@ -5,9 +5,13 @@
 //! Not every host traps them (kvm_pvm traps none), so they are rewritten wherever the engine may run; both
 //! engines see the same memory.
 
+use super::exit::vector;
 use super::extended_state::BadImage;
+use super::{Process, ProcessError, Step};
 use crate::cpu_model::Model;
+use crate::gate::Event;
 pub use crate::memory::rewritten::Kind;
+use crate::memory::sites::behind_pause;
 use crate::ram::Virt;
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use x86::machine::MachineRead;
@@ -165,6 +169,49 @@ impl Read {
         };
         regs.rflags = regs.rflags & !0x8d5 | 1;
         debug_assert_ne!(register, Register::None, "RDRAND has a destination");
+    }
+}
+
+impl Process {
+    /// Carries out the machine read at rip.
+    pub(super) fn machine_read(&mut self) -> Result<Step, ProcessError> {
+        let mut regs = *self.machine.cpu.regs();
+        let mut bytes = [0; LONGEST];
+        let within = usize::try_from(crate::ram::PAGE - regs.rip % crate::ram::PAGE).unwrap_or(LONGEST);
+        if !self.read_memory(regs.rip, &mut bytes) {
+            // The instruction may be the last before an unmapped page.
+            let end = within.min(LONGEST);
+            self.read_memory(regs.rip, &mut bytes[..end]);
+        }
+        if let Some(behind) = behind_pause(regs.rip, &bytes) {
+            return self.pause(behind);
+        }
+        let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs(self.model)?)));
+        let Some((read, needs)) = read else { return self.raise(vector::UNDEFINED, 0, 0) };
+        if needs == Needs::Tsc && self.kernel.has_no_time_stamps() {
+            return self.raise(vector::GENERAL, 0, 0);
+        }
+        self.begin(Event::MachineRead)?;
+        if !matches!(needs, Needs::Tsc | Needs::Random) {
+            self.tell_of_read(&read, None);
+        }
+        let (kernel, mut guest) = self.guest();
+        let value = match needs {
+            Needs::Nothing => 0,
+            Needs::Tsc => kernel.time_stamp(&mut guest)?,
+            Needs::Random => kernel.random_word(&mut guest)?,
+            Needs::ExtendedState => return self.extended_state(&read, regs),
+            Needs::X87State => return self.store_x87_state(&read, regs),
+            Needs::Selector => return self.ask_for_selector(&read, regs),
+        };
+        if matches!(needs, Needs::Tsc | Needs::Random) {
+            self.tell_of_read(&read, Some(value));
+        }
+        if read.execute(self.model, &mut regs, value).is_err() {
+            return self.raise(vector::GENERAL, 0, 0);
+        }
+        self.machine.cpu.set_regs(&regs)?;
+        self.go_on()
     }
 }
 

@@ -4,7 +4,8 @@
 //! that out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
 //! [`x87_pointers`] FXSAVE and its like.
 //! [`schedule`] is what happens before the processor runs again, [`preempt`] how a task is interrupted between two
-//! instructions, [`spin`] which one waits by looking, [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was. System calls, signals and tasks are [`crate::linux`].
+//! instructions, [`spin`] which one waits by looking, [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was,
+//! [`happening`] what is told of it. System calls, signals and tasks are [`crate::linux`].
 //!
 //! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
 //! loaded.
@@ -15,6 +16,7 @@ mod digests;
 mod excursion;
 pub mod exit;
 pub mod extended_state;
+pub mod happening;
 mod kicker;
 pub mod machine_reads;
 mod oom;
@@ -36,7 +38,6 @@ use crate::gate::{AtExit, Event, Gate};
 use crate::linux::load::{self, Program};
 use crate::linux::time_of_guest;
 use crate::linux::{Delivery, Guarded, Guest, Kernel, Last, Spaces, Start, deliver};
-use crate::memory::sites::behind_pause;
 use crate::memory::space::Access;
 pub use crate::memory::{AddressSpace, MappingInfo, Rights};
 pub use crate::position::comparable;
@@ -47,14 +48,14 @@ pub use crate::signal::Death;
 use crate::signal::Raised;
 pub use checkpoint::Checkpoint;
 use choice::Choice;
-use exit::{Action, decide, vector};
+use exit::{Action, decide};
+use happening::What;
 use lbr::Armed;
-use machine_reads::{LONGEST, Needs, Read};
 use preempt::Pace;
 use profile::Profile;
 use std::cell::Cell;
 use std::time::Instant;
-pub use trace::Print;
+pub use trace::Tell;
 use trace::Trace;
 use x86::state::Regs;
 
@@ -108,7 +109,7 @@ pub struct Process {
     dying: Option<Death>,
     /// How the first process died, if a signal ended it before others.
     first_death: Option<Death>,
-    /// Prints system calls, if they are to be.
+    /// Tells what happens, if somebody wants to know.
     trace: Option<Trace>,
     /// How it ended.
     end: Option<Step>,
@@ -374,41 +375,6 @@ impl Process {
         self.machine.cpu.set_regs(&regs)
     }
 
-    /// Carries out the machine read at rip.
-    fn machine_read(&mut self) -> Result<Step, ProcessError> {
-        let mut regs = *self.machine.cpu.regs();
-        let mut bytes = [0; LONGEST];
-        let within = usize::try_from(crate::ram::PAGE - regs.rip % crate::ram::PAGE).unwrap_or(LONGEST);
-        if !self.read_memory(regs.rip, &mut bytes) {
-            // The instruction may be the last before an unmapped page.
-            let end = within.min(LONGEST);
-            self.read_memory(regs.rip, &mut bytes[..end]);
-        }
-        if let Some(behind) = behind_pause(regs.rip, &bytes) {
-            return self.pause(behind);
-        }
-        let read = Read::decode(regs.rip, &bytes).and_then(|read| Some((read, read.needs(self.model)?)));
-        let Some((read, needs)) = read else { return self.raise(vector::UNDEFINED, 0, 0) };
-        if needs == Needs::Tsc && self.kernel.has_no_time_stamps() {
-            return self.raise(vector::GENERAL, 0, 0);
-        }
-        self.begin(Event::MachineRead)?;
-        let (kernel, mut guest) = self.guest();
-        let value = match needs {
-            Needs::Nothing => 0,
-            Needs::Tsc => kernel.time_stamp(&mut guest)?,
-            Needs::Random => kernel.random_word(&mut guest)?,
-            Needs::ExtendedState => return self.extended_state(&read, regs),
-            Needs::X87State => return self.store_x87_state(&read, regs),
-            Needs::Selector => return self.ask_for_selector(&read, regs),
-        };
-        if read.execute(self.model, &mut regs, value).is_err() {
-            return self.raise(vector::GENERAL, 0, 0);
-        }
-        self.machine.cpu.set_regs(&regs)?;
-        self.go_on()
-    }
-
     /// An exception of the instruction at rip.
     fn raise(&mut self, vector: u8, error_code: u32, address: Virt) -> Result<Step, ProcessError> {
         let exception = Exception { vector, error_code, address };
@@ -428,9 +394,15 @@ impl Process {
     fn signal(&mut self, raised: Raised, synchronous: bool) -> Result<Step, ProcessError> {
         self.begin(Event::Signal(raised.signal()))?;
         let (kernel, mut guest) = self.guest();
-        match deliver(kernel, &mut guest, raised, synchronous)? {
+        let delivery = deliver(kernel, &mut guest, raised, synchronous)?;
+        self.happened(|process| {
+            let handler = (delivery == Delivery::Handled).then(|| process.cpu().regs().rip);
+            What::Signal { raised, handler }
+        });
+        match delivery {
             Delivery::Handled => Ok(Step::Running),
             Delivery::Fatal(death) => {
+                let (kernel, mut guest) = self.guest();
                 kernel.settle(&mut guest)?;
                 Ok(self.died(death))
             }
@@ -439,6 +411,7 @@ impl Process {
 
     /// A signal ends the loaded process. If it is the first and the last, that is the end.
     fn died(&mut self, death: Death) -> Step {
+        self.happened(|_| What::Died(death));
         let (first, _) = self.kernel.first();
         if self.kernel.pid() == first && !self.kernel.has_other_processes() {
             return Step::Killed(death);

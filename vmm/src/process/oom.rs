@@ -8,6 +8,7 @@
 //! Example: a child fills a mapping, and its store faults when all of `--memory` is in use. It is preempted there, which is an
 //! event, and behind that stands the next: the child is killed. When its turn comes, it ends, and its parent goes on.
 
+use super::happening::What;
 use super::{Process, ProcessError, Step};
 use crate::gate::Event;
 use crate::memory::space::{Access, SpaceError};
@@ -51,6 +52,7 @@ impl Process {
         self.begin(Event::OutOfMemory(victim))?;
         let (kernel, guest) = self.guest();
         kernel.kill_for_memory(&guest, victim);
+        self.happened(|_| What::OutOfMemory(victim));
         Ok(())
     }
 }

@@ -10,6 +10,7 @@
 //! time it comes to that `add`, and compares.
 
 use super::choice::Choice;
+use super::happening::What;
 use super::kicker::Kicker;
 use super::spin::Spin;
 use super::{Process, ProcessError, Step};
@@ -310,6 +311,7 @@ impl Process {
         self.begin(Event::Preempt(offset))?;
         let (kernel, mut guest) = self.guest();
         kernel.preempted(&mut guest)?;
+        self.happened(|_| What::Preempted(offset));
         self.go_on()
     }
 

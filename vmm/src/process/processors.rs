@@ -122,11 +122,6 @@ impl Process {
         if exactly && self.machine.cpu.kind() == EngineKind::Kvm { self.exchange() } else { Ok(()) }
     }
 
-    /// Whether the next step may be KVM's.
-    pub(crate) fn may_run_on_kvm(&self) -> bool {
-        self.choice.is_some() || self.engine_kind() == EngineKind::Kvm
-    }
-
     /// Whether the software CPU runs whichever was asked for.
     pub(crate) fn is_counting_exactly(&self) -> bool {
         self.pace.exactly
@@ -140,6 +135,11 @@ impl Process {
             Some(spare) if spare.kind() == EngineKind::Kvm => self.exchange(),
             _ => Ok(()),
         }
+    }
+
+    /// Whether KVM and the software CPU take turns, also where KVM has not run yet.
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.choice.is_some()
     }
 
     /// Which kind of processor was asked for: the one that runs now may be another one for a while. Where two take turns, KVM as

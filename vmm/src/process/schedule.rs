@@ -4,6 +4,7 @@
 //! Tasks change places at system calls, machine reads and preemptions, by rules that see nothing but the guest's own state and
 //! what came through the gate ([`crate::linux`]'s `tasks`). So a replay switches where the recording did, on any engine.
 
+use super::happening::What;
 use super::{Process, ProcessError, Step};
 use crate::gate::Event;
 use crate::linux::{Again, Interruption, Next, Outcome, Waited, interrupt};
@@ -13,6 +14,7 @@ impl Process {
     /// Serves the system call at which the program stands.
     pub(super) fn syscall(&mut self) -> Result<Step, ProcessError> {
         self.defined_regs()?;
+        self.call_begins();
         match self.serve(Again::default())? {
             Step::Running => self.go_on(),
             end => Ok(end),
@@ -21,14 +23,13 @@ impl Process {
 
     /// Serves the system call of the task that runs, for the first time or again.
     fn serve(&mut self, again: Again) -> Result<Step, ProcessError> {
-        let [rax, _, rdx, _, _, _, rsi, rdi, r8, r9, r10, ..] = self.machine.cpu.regs().gpr;
-        self.begin(Event::Syscall(rax))?;
-        let arguments = [rdi, rsi, rdx, r10, r8, r9];
-        self.trace_begin(rax, arguments);
-        let task = self.kernel.tasks.id();
+        let (number, arguments) = self.call();
+        self.begin(Event::Syscall(number))?;
+        let (task, started) = (self.kernel.tasks.id(), self.kernel.tasks.started());
         let (kernel, mut guest) = self.guest();
-        let outcome = kernel.syscall(&mut guest, rax, arguments, again)?;
-        self.trace_outcome(task, outcome);
+        let outcome = kernel.syscall(&mut guest, number, arguments, again)?;
+        self.call_comes_to(task, outcome);
+        self.tell_what_began(started, outcome, number);
         match outcome {
             Outcome::Return(value) => {
                 let mut regs = *self.machine.cpu.regs();
@@ -41,9 +42,16 @@ impl Process {
         Ok(Step::Running)
     }
 
+    /// The number and the arguments of the call at which the loaded task stands.
+    pub(super) fn call(&self) -> (u64, [u64; 6]) {
+        let [rax, _, rdx, _, _, _, rsi, rdi, r8, r9, r10, ..] = self.machine.cpu.regs().gpr;
+        (rax, [rdi, rsi, rdx, r10, r8, r9])
+    }
+
     /// The loaded process ends by itself.
     fn exit(&mut self, status: i32) -> Result<Step, ProcessError> {
         self.begin(Event::Exited(status))?;
+        self.happened(|_| What::Exited(status));
         let (first, _) = self.kernel.first();
         if self.kernel.pid() == first && !self.kernel.has_other_processes() {
             let (kernel, mut guest) = self.guest();
@@ -74,13 +82,18 @@ impl Process {
                 return Ok(Step::Running);
             }
             let Some(next) = self.switch()? else { return Ok(Step::Running) };
+            let rip = self.machine.cpu.regs().rip;
             let (kernel, mut guest) = self.guest();
             let again = match next {
                 Next::Program => continue,
                 Next::Call(again) => again,
                 Next::Interrupted(wait) => match interrupt(kernel, &mut guest, &wait)? {
                     Interruption::Again => wait.again_interrupted(),
-                    Interruption::Told | Interruption::Stopped => continue,
+                    Interruption::Stopped => continue,
+                    Interruption::Told => {
+                        self.call_is_interrupted(rip);
+                        continue;
+                    }
                 },
             };
             let step = self.serve(again)?;
@@ -103,12 +116,16 @@ impl Process {
             cleared.map_err(|error| ProcessError::Records(error.to_string()))?;
             self.emptied += 1;
         }
+        if self.kernel.tasks.id() != before {
+            self.happened(|_| What::Switched { from: before });
+        }
         Ok(next)
     }
 
     /// Carries out PAUSE: whoever else can run does.
     pub(super) fn pause(&mut self, behind: Virt) -> Result<Step, ProcessError> {
         self.begin(Event::MachineRead)?;
+        self.happened(|_| What::MachineRead { instruction: "pause".to_owned(), value: None });
         let mut regs = *self.machine.cpu.regs();
         regs.rip = behind;
         self.machine.cpu.set_regs(&regs)?;
@@ -155,6 +172,7 @@ impl Process {
         let (kernel, mut guest) = self.guest();
         let waited = kernel.wait_for_any(&mut guest)?;
         self.at_event();
+        self.happened(|_| What::Waited);
         match waited {
             Waited::Over => self.go_on(),
             Waited::Interrupted => Ok(Step::Interrupted),

@@ -168,6 +168,12 @@ impl Process {
         self.kernel.command()
     }
 
+    /// The name of the task that runs, as it is in /proc/PID/comm.
+    #[must_use]
+    pub fn task_name(&self) -> &[u8] {
+        self.kernel.tasks.name()
+    }
+
     /// How many tasks were ever started, the first included.
     #[must_use]
     pub fn threads_started(&self) -> u64 {

@@ -146,10 +146,16 @@ const RESTARTS: [(i32, &str, &str); 4] = [
     (516, "ERESTART_RESTARTBLOCK", "Interrupted by signal"),
 ];
 
+/// The error that a result stands for; the kernel's own numbers for calls to begin again among them.
+pub(super) fn of(result: u64) -> Option<i32> {
+    i32::try_from(result.wrapping_neg()).ok().filter(|error| (1..=4095).contains(error))
+}
+
 /// The name of an error, if it has one.
 pub(super) fn name(error: i32) -> Option<&'static str> {
-    let name = usize::try_from(error).ok().and_then(|error| NAMES.get(error))?;
-    (!name.is_empty()).then_some(*name)
+    let restart = RESTARTS.iter().find(|(number, ..)| *number == error).map(|(_, name, _)| *name);
+    let named = usize::try_from(error).ok().and_then(|error| NAMES.get(error)).copied();
+    restart.or_else(|| named.filter(|name| !name.is_empty()))
 }
 
 /// An error as strace prints it after the equals sign.

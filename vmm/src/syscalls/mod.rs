@@ -4,7 +4,7 @@
 //! descriptor, an address and a number of bytes, that the kernel writes at the address as many bytes as it returns and
 //! no more than argument 2 says, and that gretel serves it with the host's help. From the row come
 //!
-//! - the call's name ([`name`]);
+//! - the call's name ([`name`]), and the error that a result is ([`call_error`]);
 //! - a line as strace prints it ([`show`]): `read(3, "root:x:0:0"..., 4096) = 1024`;
 //! - what it wrote ([`effects`]): for result 1024, 1024 bytes at rsi;
 //! - its line in `docs/syscalls.md` ([`page`]).
@@ -108,6 +108,20 @@ pub fn find(number: u64) -> Option<&'static Call> {
 #[must_use]
 pub fn name(number: u64) -> &'static str {
     find(number).map_or("without a name", |call| call.name)
+}
+
+/// The number of the call with this name.
+#[must_use]
+pub fn number(name: &str) -> Option<u64> {
+    GROUPS.iter().flat_map(|(_, calls)| *calls).find(|call| call.name == name).map(|call| call.number.into())
+}
+
+/// The error that a result stands for, with its name if it has one. From 512 on they are the kernel's own, for calls that begin
+/// again behind a signal's handler.
+#[must_use]
+pub fn call_error(result: u64) -> Option<(i32, &'static str)> {
+    let error = errors::of(result)?;
+    Some((error, errors::name(error).unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::errors;
 use super::shape::{Call, Extent, Form, Kind, Returns};
 use super::structs::POLLED;
 use std::fmt::Write as _;
+pub use value::signal;
 
 /// Where strace puts the equals sign of a short line.
 const RESULT_COLUMN: usize = 40;
@@ -70,6 +71,12 @@ impl Line {
         format!("{}({}{comma} <unfinished ...>", self.name(), begun.join(", "))
     }
 
+    /// The line of a call that was served again, and has not returned yet.
+    #[must_use]
+    pub fn waits_on(&self) -> String {
+        format!("<... {} resumed> <unfinished ...>", self.name())
+    }
+
     /// The line of a call that does not return: exit, exit_group, or one that a signal ended together with its process.
     #[must_use]
     pub fn never(&self) -> String {
@@ -109,7 +116,7 @@ impl Line {
     fn shown(&self, result: u64, read: &Read<'_>) -> Vec<String> {
         let Some(call) = self.call else { return self.begun() };
         let known = self.known(Some(result), read);
-        let failed = error_of(result).is_some();
+        let failed = errors::of(result).is_some();
         self.ordered(|n| match (actual(call.arguments[n].kind, &known), &self.entered[n]) {
             (Kind::Out(extent), _) if !failed => memory::shown(extent, n, &known),
             (Kind::Left(extent), _) if result == 0_u64.wrapping_sub(4) => memory::shown(extent, n, &known),
@@ -158,7 +165,7 @@ impl Line {
 
     /// What stands behind the equals sign.
     fn result(&self, result: u64, read: &Read<'_>) -> String {
-        if let Some(error) = error_of(result) {
+        if let Some(error) = errors::of(result) {
             return errors::shown(error);
         }
         let number = value::signed(result);
@@ -232,11 +239,6 @@ impl Line {
 
 /// As many descriptors as are looked at for the result of poll.
 const MOST_POLLED: u64 = 1024;
-
-/// The error that a result stands for; the kernel's own numbers for calls to begin again among them.
-fn error_of(result: u64) -> Option<i32> {
-    i32::try_from(result.wrapping_neg()).ok().filter(|error| (1..=4095).contains(error))
-}
 
 /// The line with its bracket closed, up to the equals sign.
 fn aligned(line: &str) -> String {

@@ -279,8 +279,9 @@ impl Timeline {
         else {
             return Ok(Until::Exit);
         };
-        // The other processor may go on with the next step, and knows no bound.
-        if process.may_run_on_kvm() && !process.is_counting_exactly() {
+        // The other processor goes on with the next step, and knows no bound.
+        let may_change = process.takes_turns() || process.engine_kind() == EngineKind::Kvm;
+        if may_change && !process.is_counting_exactly() {
             return Ok(Until::Exit);
         }
         let now = counters.instructions;

@@ -65,10 +65,10 @@ impl Travel {
         if !stores_alone || process.pid() != self.followed() {
             return None;
         }
-        let pages = lookout.data.iter().flat_map(|it| {
-            let first = it.range.start - it.range.start % PAGE;
-            (first..it.range.end).step_by(PAGE as usize)
-        });
+        let pages = lookout
+            .data
+            .iter()
+            .flat_map(|it| (it.range.start / PAGE..it.range.end.div_ceil(PAGE)).map(|page| page * PAGE));
         pages.map(|page| process.space().private_frame(process.memory(), page)).collect()
     }
 
@@ -118,7 +118,7 @@ impl Travel {
         let begins_at = self.process().pid() == self.followed() && lookout.at.binary_search(&rip).is_ok();
         let mut last = begins_at.then(|| (Stop::Breakpoint(rip), self.position()));
         for _ in 0..most {
-            match self.scan(lookout, Some(end), Some)? {
+            match self.scan(lookout, Some(end))? {
                 Some(stop) => last = Some((stop, self.position())),
                 None => {
                     self.look_out(&Lookout::default())?;

@@ -150,24 +150,21 @@ impl Travel {
     /// # Errors
     /// At the first difference to the recording.
     pub fn forward(&mut self, lookout: &Lookout) -> Result<Stop, ReplayError> {
-        let stop = self.scan(lookout, None, |stop| Some(stop))?;
+        let stop = self.scan(lookout, None)?;
         self.look_out(&Lookout::default())?;
         let asked = self.is_asked();
-        Ok(stop.unwrap_or(if self.timeline.ended() || !asked { Stop::End } else { Stop::Asked }))
+        let otherwise = if self.timeline.ended() || !asked { Stop::End } else { Stop::Asked };
+        Ok(stop.unwrap_or(otherwise))
     }
 
-    /// Runs on, at most to `end`, and hands `found` whatever is looked for, until it gives something. `None` when `end` is reached
-    /// or somebody asks for a stop.
-    fn scan<T>(
-        &mut self,
-        lookout: &Lookout,
-        end: Option<Position>,
-        mut found: impl FnMut(Stop) -> Option<T>,
-    ) -> Result<Option<T>, ReplayError> {
+    /// Runs on to the next thing that is looked for, at most to `end`. `None` when that, or the recording's end, is reached, or somebody
+    /// asks for a stop.
+    fn scan(&mut self, lookout: &Lookout, end: Option<Position>) -> Result<Option<Stop>, ReplayError> {
         self.look_out(lookout)?;
         let mut here = self.position();
         let mut watched = Watched::of(self, lookout);
-        while !self.timeline.ended() && end.is_none_or(|end| here < end) && !self.asks.load(Ordering::Relaxed) {
+        while !self.timeline.ended() && end.is_none_or(|end| here < end) && !self.asks.load(Ordering::Relaxed)
+        {
             let now = self.retired()?;
             let left = match end {
                 Some(end) if end.event == here.event => (end.retired - here.retired).min(STRETCH),
@@ -178,12 +175,11 @@ impl Travel {
             if here == before || end.is_some_and(|end| here > end) {
                 continue;
             }
-            let stop = self.hit(lookout, &mut watched, here.event > before.event);
-            if let Some(stop) = stop
-                && !(end == Some(here) && matches!(stop, Stop::Breakpoint(_)))
-                && let Some(it) = found(stop)
-            {
-                return Ok(Some(it));
+            match self.hit(lookout, &mut watched, here.event > before.event) {
+                // What stands there has not run.
+                Some(Stop::Breakpoint(_)) if end == Some(here) => {}
+                Some(stop) => return Ok(Some(stop)),
+                None => {}
             }
         }
         Ok(None)
@@ -254,11 +250,9 @@ impl Watched {
         let now = Watched::of(travel, lookout);
         let before = std::mem::replace(self, now);
         let pairs = before.0.iter().zip(&self.0).zip(&lookout.data);
-        pairs
-            .filter(|(_, watch)| watch.access.includes(true))
-            .find_map(|((before, now), watch)| {
-                let at = before.iter().zip(now).position(|(a, b)| a != b)?;
-                Some(watch.range.start + at as u64)
-            })
+        pairs.filter(|(_, watch)| watch.access.includes(true)).find_map(|((before, now), watch)| {
+            let at = before.iter().zip(now).position(|(a, b)| a != b)?;
+            Some(watch.range.start + at as u64)
+        })
     }
 }

@@ -115,8 +115,8 @@ struct DataAccess {
 /// What the instruction accesses, and whether it is one that repeats. Stores come first.
 fn accesses(code: &[u8], regs: &Regs) -> Vec<(DataAccess, bool)> {
     let instruction = Decoder::with_ip(64, code, regs.rip, DecoderOptions::NONE).decode();
-    let repeats =
-        instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
+    let repeats = instruction.is_string_instruction()
+        && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
     let mut factory = InstructionInfoFactory::new();
     let used = factory.info(&instruction).used_memory();
     let mut found: Vec<(DataAccess, bool)> = used

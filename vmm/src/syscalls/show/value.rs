@@ -117,7 +117,7 @@ fn clone_flags(bits: &Bits, value: u64) -> String {
 }
 
 /// A signal's name: SIGINT, SIGRTMIN, SIGRT_1.
-pub(super) fn signal(number: u64) -> String {
+pub fn signal(number: u64) -> String {
     match usize::try_from(number) {
         Ok(0) => "0".to_owned(),
         Ok(1..=64) => format!("SIG{}", short_signal(number)),

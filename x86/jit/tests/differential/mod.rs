@@ -113,8 +113,11 @@ impl Pair {
     pub(crate) fn run(&mut self, source: &mut Source<'_>) {
         let reached = self.interpreter.counters().instructions;
         let most = if source.below(2) == 0 { 60 } else { 3000 };
-        let at = (source.below(4) == 0).then(|| *source.of(&self.program.starts));
-        let until = Until { instructions: reached + 1 + source.below(most), at };
+        let places = if source.below(4) == 0 { 1 + source.below(3) } else { 0 };
+        let mut at: Vec<u64> = (0..places).map(|_| *source.of(&self.program.starts)).collect();
+        at.sort_unstable();
+        at.dedup();
+        let until = Until { instructions: reached + 1 + source.below(most), at: &at };
         let (ours, theirs) = match source.below(6) {
             0 => {
                 let (mut ours, mut theirs) = (Trail::default(), Trail::default());
@@ -122,8 +125,8 @@ impl Pair {
                 (self.seen_of_jit(&stops.0, ours), self.seen(&stops.1, theirs))
             }
             _ => {
-                let stops = match at {
-                    Some(at) if source.below(2) == 0 => self.search(until, at, 1 + source.below(40)),
+                let stops = match at[..] {
+                    [at] if source.below(2) == 0 => self.search(until, at, 1 + source.below(40)),
                     _ => (self.jit.run(until, &mut ()), self.interpreter.run(until, &mut ())),
                 };
                 (self.seen_of_jit(&stops.0, Trail::default()), self.seen(&stops.1, Trail::default()))
@@ -137,7 +140,7 @@ impl Pair {
 
     /// Has the interpreter stop up to so many times at `at`, and the other search for the registers of the last time. It may stop
     /// elsewhere too, but pass them nowhere.
-    fn search(&mut self, until: Until, at: u64, turns: u64) -> (Stop, Stop) {
+    fn search(&mut self, until: Until<'_>, at: u64, turns: u64) -> (Stop, Stop) {
         let mut stops = Vec::new();
         let theirs = loop {
             match self.interpreter.run(until, &mut ()) {

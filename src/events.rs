@@ -1,0 +1,122 @@
+//! `gretel events`: what happened in a recording, a line each.
+//!
+//! [`wanted`] is which of it, [`shown`] how a line looks.
+
+pub(crate) mod shown;
+mod wanted;
+
+use crate::Outcome;
+use crate::engine::Choice;
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::output::{Printed, written};
+use crate::played::Played;
+use shown::Line;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use wanted::Wanted;
+
+/// List what happened in a recording: system calls, signals, switches between tasks, and the rest, a line each
+///
+/// Replays the recording, and needs nothing else. A line has the event's number, which is a position for `gretel replay
+/// --to`; the process, and behind a slash the task where it is not the process's first; the kind; and what happened. A
+/// system call that waited has two lines at least: where it began, and where it came back. What the kernel did of its own
+/// accord, such as a switch, stands at the event before it.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel events rec
+  gretel events rec --failed                     the calls that returned an error
+  gretel events rec --call openat,execve
+  gretel events rec --kind signal,crash --json
+  gretel events rec --task 1234 --from 500 --to 600
+  gretel events rec --json | jq -r 'select(.kind == \"syscall\") | .name' | sort | uniq -c
+
+--kind, --call, --task and --failed each keep less. --call and --failed choose among system calls; other kinds are shown \
+beside them where --kind names them.
+
+A recording whose end is missing or damaged is listed up to there, and the exit code is 123.")]
+pub(crate) struct Args {
+    /// The recording's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// What runs the program; it need not be what recorded it
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+    #[command(flatten)]
+    wanted: Wanted,
+    /// Print one JSON object a line; numbers above 2^53 are strings in hexadecimal
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    args.wanted.check()?;
+    let mut played = Played::open(&args.dir, args.engine)?;
+    if let Some(begins) = played.window_begins() {
+        say!("gretel: this is the window of a flight recorder, which begins at {begins}");
+    }
+    if let Some(from) = args.wanted.from {
+        played.skip_to(from)?;
+    }
+    let stdout = io::stdout();
+    // For people at once, for programs in large pieces.
+    let mut out: Box<dyn Write> = match stdout.is_terminal() {
+        true => Box::new(stdout.lock()),
+        false => Box::new(BufWriter::new(stdout.lock())),
+    };
+    let listed = list(args, &mut played, &mut *out);
+    let flushed = written(out.flush());
+    let Listed { printed, to_the_end } = listed?;
+    if printed == Printed::Closed || flushed? == Printed::Closed || !to_the_end {
+        return Ok(ExitCode::SUCCESS);
+    }
+    finish(args, &mut played)
+}
+
+/// How far a list came.
+struct Listed {
+    printed: Printed,
+    /// Not to where `--to` ends it.
+    to_the_end: bool,
+}
+
+/// Prints what happens, up to the recording's end or `--to`.
+fn list(args: &Args, played: &mut Played, out: &mut dyn Write) -> Result<Listed, Failure> {
+    while let Some(happenings) = played.next()? {
+        for happening in happenings {
+            if args.wanted.is_behind(&happening) {
+                return Ok(Listed { printed: Printed::Yes, to_the_end: false });
+            }
+            if args.wanted.has(&happening) && print(args, out, &Line::of(&happening))? == Printed::Closed {
+                return Ok(Listed { printed: Printed::Closed, to_the_end: false });
+            }
+        }
+    }
+    let (end, position) = (played.report()?.end, played.position());
+    let printed = match end {
+        Some(end) if args.wanted.has_end(position) => print(args, out, &Line::of_end(position, &end))?,
+        _ => Printed::Yes,
+    };
+    Ok(Listed { printed, to_the_end: true })
+}
+
+fn print(args: &Args, out: &mut dyn Write, line: &Line) -> Result<Printed, Failure> {
+    written(if args.json { writeln!(out, "{}", line.as_json()) } else { writeln!(out, "{line}") })
+}
+
+/// What there is to say at the end.
+fn finish(args: &Args, played: &mut Played) -> Outcome {
+    let (replayed, end) = (played.report()?, played.position());
+    if let Some(damage) = &replayed.damage {
+        say!("gretel: {damage}");
+        say!("gretel: the {} events before it are as recorded", replayed.events);
+        return Ok(Code::Damaged.into());
+    }
+    if let Some(from) = args.wanted.from.filter(|from| *from > end) {
+        say!("gretel: the recording ends at {end}, before {from}");
+        return Ok(Code::Damaged.into());
+    }
+    Ok(ExitCode::SUCCESS)
+}

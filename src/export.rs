@@ -1,0 +1,119 @@
+//! `gretel export`: a recording in the form of another tool.
+
+mod axis;
+mod perfetto;
+
+use crate::Outcome;
+use crate::engine::Choice;
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::output::{Printed, written};
+use crate::played::Played;
+use axis::{Axis, Scale};
+use perfetto::Writer;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Write a recording as a trace that ui.perfetto.dev and chrome://tracing open
+///
+/// Each process of the program is a process of the trace, each task a lane with its system calls. The lane `processor` above
+/// them shows which task ran. Signals, preemptions, starts, ends and crashes are marks. A click on any of them shows the event's
+/// number (a position for `gretel replay --to`), the arguments and the result.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel export rec --perfetto -o trace.json              then open it at https://ui.perfetto.dev
+  gretel export rec --perfetto --axis time -o trace.json
+  gretel export rec --perfetto | jq '.traceEvents | length'
+
+Axes:
+  events         one microsecond of the trace is one event of the recording. The order is exact, and no call is too short to
+                 be seen; the lengths say nothing of time.
+  time           the program's CLOCK_MONOTONIC, from its first event on. The journal has the time at which a call came back, and
+                 at which it began to wait; not when one that did not wait was made. The slice of such a call begins at the event
+                 before it, so it has in it what the program computed in between.
+  instructions   one nanosecond of the trace is one instruction of the program, counted on the software CPU. Calls that do not
+                 wait have no length; a call that waits is as long as what others computed meanwhile.
+
+The branch records of a crash, as perf script prints them: gretel core --format perf-script DIR.
+
+A recording whose end is missing or damaged is exported up to there, and the exit code is 123. A trace holds file names and \
+data of the program: treat it as a secret.")]
+pub(crate) struct Args {
+    /// The recording's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// In the Trace Event Format (JSON)
+    #[arg(long, required = true)]
+    perfetto: bool,
+    /// The file; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// What the trace's time is
+    #[arg(long, value_enum, default_value = "events")]
+    axis: Axis,
+    /// What runs the program; it need not be what recorded it
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let engine = match (args.axis, args.engine) {
+        (Axis::Instructions, Choice::Kvm) => {
+            let why = "KVM does not count instructions: --axis instructions needs --engine soft";
+            return Err(Failure::new(Code::Usage, why));
+        }
+        (Axis::Instructions, _) => Choice::Soft,
+        (_, engine) => engine,
+    };
+    let mut played = Played::open(&args.dir, engine)?;
+    let mut out: Box<dyn Write> = match is_stdout(&args.output) {
+        true => Box::new(BufWriter::new(io::stdout().lock())),
+        false => Box::new(BufWriter::new(File::create(&args.output).map_err(|e| unwritable(args, &e))?)),
+    };
+    let mut writer = Writer::begin(&mut *out, Scale::new(args.axis), played.process());
+    let (exported, ended) = (export(args, &mut played, &mut writer), writer.finish());
+    let printed = exported?;
+    if printed == Printed::Closed || wrote(args, ended.and_then(|()| out.flush()))? == Printed::Closed {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let replayed = played.report()?;
+    if let Some(damage) = &replayed.damage {
+        say!("gretel: {damage}");
+        say!("gretel: the {} events before it are in the trace", replayed.events);
+        return Ok(Code::Damaged.into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what happens, up to the recording's end.
+fn export(args: &Args, played: &mut Played, writer: &mut Writer<'_>) -> Result<Printed, Failure> {
+    while let Some(happenings) = played.next()? {
+        for happening in &happenings {
+            writer.put(happening);
+        }
+        writer.name_task(played.process());
+        if wrote(args, writer.written())? == Printed::Closed {
+            return Ok(Printed::Closed);
+        }
+    }
+    Ok(Printed::Yes)
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// What came of writing the trace.
+fn wrote(args: &Args, result: io::Result<()>) -> Result<Printed, Failure> {
+    if is_stdout(&args.output) {
+        return written(result);
+    }
+    result.map(|()| Printed::Yes).map_err(|error| unwritable(args, &error))
+}
+
+fn unwritable(args: &Args, error: &io::Error) -> Failure {
+    Failure::new(Code::Write, format!("cannot write {}: {error}", args.output.display()))
+}
