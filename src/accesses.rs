@@ -111,9 +111,13 @@ impl PlaceArgs {
         let machine = engine::open(self.engine, for_replay())?;
         sandbox::enter();
         let mut travel = Travel::open(&recording, machine).map_err(failure)?;
+        if let Some(pid) = self.pid
+            && !travel.seek_process(pid).map_err(failure)?
+        {
+            return Err(Failure::new(Code::Usage, format!("there is no process {pid} in the recording")));
+        }
         travel.seek_end().map_err(failure)?;
-        let pid = self.pid.unwrap_or_else(|| travel.process().pid());
-        travel.follow(pid);
+        travel.follow(self.pid.unwrap_or_else(|| travel.process().pid()));
         let data = vec![Watch { range: self.address..end, access }];
         Ok((travel, Lookout { at: Vec::new(), data }))
     }

@@ -4,6 +4,7 @@
 //! protocol ([`target`]); or one listens for a debugger from elsewhere (`--listen`).
 
 mod files;
+mod files_here;
 mod monitor;
 mod registers;
 mod stream;
@@ -67,8 +68,8 @@ pub(crate) struct Args {
     /// Where to begin: `start`, `end`, an event by its number, or EVENT+INSTRUCTIONS
     #[arg(long, value_name = "POSITION", value_parser = place)]
     at: Option<Place>,
-    /// The process whose breakpoints and data are looked for, by its number in the recording; else the one that is
-    /// loaded where gdb begins
+    /// The process whose breakpoints and data are looked for, by its number in the recording; gdb begins where it ended.
+    /// Else the one that is loaded where gdb begins
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
     /// Wait at this address for a debugger, instead of starting gdb
@@ -108,7 +109,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let runs = Arc::new(AtomicBool::new(false));
     sandbox::enter();
     let mut travel = Travel::open(&recording, machine).map_err(failure)?;
-    begin(args, &mut travel).map_err(failure)?;
+    begin(args, &mut travel)?;
+    files_here::compare(travel.process());
     let heard = stream.hear(Arc::clone(&runs), travel.asks());
     heard.map_err(|error| Failure::new(Code::Other, error))?;
     serve(stream, travel, runs)
@@ -160,11 +162,30 @@ fn connect(args: &Args) -> io::Result<Stream> {
 }
 
 /// Goes to where the debugger is to begin.
-fn begin(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
+fn begin(args: &Args, travel: &mut Travel) -> Result<(), Failure> {
+    if let Some(pid) = args.pid {
+        if !travel.seek_process(pid).map_err(failure)? {
+            let hint = "`gretel events --kind fork` shows those that there are";
+            return Err(Failure::new(
+                Code::Usage,
+                format!("there is no process {pid} in the recording: {hint}"),
+            ));
+        }
+        travel.follow(pid);
+    }
+    go_to_place(args, travel).map_err(failure)?;
+    if args.pid.is_none() {
+        travel.follow(travel.process().pid());
+    }
+    Ok(())
+}
+
+fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
     match args.at {
-        Some(Place::Start) => {}
+        Some(Place::Start) => drop(travel.seek(travel.begin())?),
         Some(Place::At(position)) => drop(travel.seek(position)?),
         Some(Place::End) => travel.seek_end()?,
+        None if args.pid.is_some() => {}
         None => {
             travel.seek_end()?;
             if travel.process().death().is_none() {
@@ -172,8 +193,6 @@ fn begin(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
             }
         }
     }
-    let pid = args.pid.unwrap_or_else(|| travel.process().pid());
-    travel.follow(pid);
     Ok(())
 }
 

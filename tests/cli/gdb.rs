@@ -137,4 +137,16 @@ fn what_cannot_be_asked_for_is_said() {
     assert_eq!(ran.code, USAGE, "{}", ran.err);
     let ran = place.gretel(&["gdb", "no-such-folder", "--stdio"]);
     assert!(ran.err.contains("no-such-folder"), "{}", ran.err);
+    if recorded(&place, "soft").is_none() {
+        return;
+    }
+    for arguments in [&["memory", "rec", "0x1000", "8"][..], &["gdb", "rec", "--stdio"]] {
+        let ran = place.gretel(&[arguments, &["--pid", "999999"]].concat());
+        assert_eq!(ran.code, USAGE, "{}", ran.err);
+        assert!(ran.err.contains("no process 999999"), "{}", ran.err);
+    }
+    // Another program of that name is here now.
+    std::fs::write(place.path("spoiled"), b"\x7fELF, but not that one").unwrap();
+    let ran = place.gretel(&["gdb", "rec", "--stdio"]);
+    assert!(ran.err.contains("is another file here than was recorded"), "{}", ran.err);
 }

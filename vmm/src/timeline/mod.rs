@@ -180,6 +180,11 @@ impl Timeline {
         Ok(progress)
     }
 
+    /// Keeps a checkpoint here, however near the one before is.
+    pub(crate) fn keep_here(&mut self) -> Result<(), ReplayError> {
+        if self.exact { self.stops.keep(&mut self.replay, self.spent) } else { Ok(()) }
+    }
+
     /// Whether the processor that runs now counts.
     fn counts(&self) -> bool {
         self.replay.process().cpu().counters().is_some()

@@ -9,6 +9,8 @@ use crate::replay::ReplayError;
 
 /// Where there are more hits than these behind a checkpoint, only the last ones are looked at.
 const MANY: u64 = 2000;
+/// Who steps back does so again: a checkpoint is kept no farther before here than so many instructions.
+const STEPS: u64 = 1 << 11;
 /// Those of so many instructions, and then of so many times as many.
 const NEAR: u64 = 1 << 14;
 const FARTHER: u64 = 16;
@@ -157,7 +159,9 @@ impl Travel {
     /// Goes to before the last instruction that ran before `here`: of this task, or of whichever.
     fn go_before(&mut self, here: Position, task: Option<i32>) -> Result<Stop, ReplayError> {
         if here.retired > 0 {
-            self.seek(Position { retired: here.retired - 1, ..here })?;
+            let goal = Position { retired: here.retired - 1, ..here };
+            self.keep_shortly_before(goal)?;
+            self.seek(goal)?;
             return Ok(Stop::There);
         }
         let mut event = here.event;
@@ -177,6 +181,18 @@ impl Travel {
         }
         self.seek(self.begin())?;
         Ok(Stop::Begin)
+    }
+
+    /// Keeps a checkpoint shortly before a position in the midst of a segment, unless there is one.
+    fn keep_shortly_before(&mut self, goal: Position) -> Result<(), ReplayError> {
+        let near = Position { retired: goal.retired.saturating_sub(STEPS), ..goal };
+        if self.timeline().checkpoints().any(|at| near <= at && at <= goal) {
+            return Ok(());
+        }
+        if self.seek(near)? <= goal {
+            self.timeline.keep_here()?;
+        }
+        Ok(())
     }
 
     /// How many instructions retire behind this event, where the program stands, before the next.

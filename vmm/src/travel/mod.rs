@@ -74,6 +74,30 @@ impl Travel {
         self.pid = pid;
     }
 
+    /// Goes to the last event behind which this process was loaded: where it ended, or where the recording does. False, and at the
+    /// end, where there never was such a process.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn seek_process(&mut self, pid: i32) -> Result<bool, ReplayError> {
+        self.seek_end()?;
+        if self.process().pid() == pid {
+            return Ok(true);
+        }
+        self.seek(self.begin())?;
+        let mut last = None;
+        while !self.ended() {
+            if self.process().pid() == pid {
+                last = Some(self.position());
+            }
+            self.walk(Until::Exit)?;
+        }
+        Ok(match last {
+            Some(last) => self.seek(last)? == last,
+            None => false,
+        })
+    }
+
     /// The process that is followed.
     #[must_use]
     pub fn followed(&self) -> i32 {
