@@ -16,7 +16,7 @@ const NEAR: u64 = 1 << 14;
 const FARTHER: u64 = 16;
 
 impl Travel {
-    /// Goes to before the last instruction that the loaded task ran. False where it has run none: then at the beginning.
+    /// Goes to before the last instruction that the loaded task ran; to the beginning where it has run none.
     ///
     /// # Errors
     /// At the first difference to the recording.
