@@ -98,8 +98,8 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 impl PlaceArgs {
-    /// The recording at its end, and what to look for.
-    fn open(&self, access: Access) -> Result<(Travel, Lookout), Failure> {
+    /// The recording at its end, what to look for, and the exit code: a damaged recording is looked at as far as it goes.
+    fn open(&self, access: Access) -> Result<(Travel, Lookout, ExitCode), Failure> {
         let end = self.address.checked_add(self.length).filter(|_| (1..=LARGEST).contains(&self.length));
         let Some(end) = end else {
             return Err(Failure::new(
@@ -119,7 +119,16 @@ impl PlaceArgs {
         travel.seek_end().map_err(failure)?;
         travel.follow(self.pid.unwrap_or_else(|| travel.process().pid()));
         let data = vec![Watch { range: self.address..end, access }];
-        Ok((travel, Lookout { at: Vec::new(), data }))
+        let damage = travel.damage();
+        if let Some(damage) = &damage {
+            say!("gretel: {damage}");
+            say!("gretel: what comes before it is looked at");
+        }
+        if travel.process().pid() == travel.followed() && self.bytes(travel.process()).is_none() {
+            say!("gretel: not all of these bytes are mapped where the recording ends");
+        }
+        let code = if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS };
+        Ok((travel, Lookout { at: Vec::new(), data }, code))
     }
 
     fn bytes(&self, process: &Process) -> Option<Vec<u8>> {
@@ -129,7 +138,7 @@ impl PlaceArgs {
 }
 
 pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
-    let (mut travel, lookout) = args.place.open(Access::Write)?;
+    let (mut travel, lookout, code) = args.place.open(Access::Write)?;
     if let Some(before) = args.before {
         travel.seek(before).map_err(failure)?;
     }
@@ -154,21 +163,22 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
             say!("gretel: next: gretel gdb {dir} --at {}", found.position);
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
-    let (mut travel, lookout) = args.place.open(if args.writes { Access::Write } else { Access::Any })?;
+    let (mut travel, lookout, code) =
+        args.place.open(if args.writes { Access::Write } else { Access::Any })?;
     let begin = travel.begin();
     travel.seek(begin).map_err(failure)?;
     loop {
         let stop = travel.forward(&lookout).map_err(failure)?;
         if matches!(stop, Stop::End | Stop::Asked) {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(code);
         }
         let found = Found::behind(&travel, stop, &args.place);
         if found.print(args.place.json)? == Printed::Closed {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(code);
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
+use gdbstub::conn::ConnectionExt;
 use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
 use gdbstub::stub::{GdbStub, MultiThreadStopReason};
 use std::ffi::OsString;
@@ -183,7 +184,14 @@ fn begin(args: &Args, travel: &mut Travel) -> Result<(), Failure> {
 fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
     match args.at {
         Some(Place::Start) => drop(travel.seek(travel.begin())?),
-        Some(Place::At(position)) => drop(travel.seek(position)?),
+        Some(Place::At(position)) => {
+            let arrived = travel.seek(position)?;
+            if arrived < position {
+                say!("gretel: the recording ends at {arrived}, before {position}");
+            } else if arrived > position {
+                say!("gretel: the program does not stand at {position}, but at {arrived} behind it");
+            }
+        }
         Some(Place::End) => travel.seek_end()?,
         None if args.pid.is_some() => {}
         None => {
@@ -199,6 +207,7 @@ fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
 /// Answers the debugger until it leaves.
 fn serve(stream: Stream, travel: Travel, runs: Arc<AtomicBool>) -> Outcome {
     let mut debugged = Debugged::new(travel, runs);
+    debugged.say_damage();
     match GdbStub::new(stream).run_blocking::<Loop>(&mut debugged) {
         Ok(_) => Ok(ExitCode::SUCCESS),
         Err(error) if error.is_target_error() => {
@@ -213,6 +222,9 @@ fn serve(stream: Stream, travel: Travel, runs: Arc<AtomicBool>) -> Outcome {
     }
 }
 
+/// What a debugger sends that wants the program to stop (gdb's manual, "Interrupts").
+const INTERRUPT: u8 = 3;
+
 /// What gdbstub's loop asks for.
 enum Loop {}
 
@@ -223,9 +235,14 @@ impl BlockingEventLoop for Loop {
 
     fn wait_for_stop_reason(
         target: &mut Debugged,
-        _: &mut Stream,
+        stream: &mut Stream,
     ) -> Result<Event<Self::StopReason>, WaitForStopReasonError<ReplayError, io::Error>> {
-        target.run().map(Event::TargetStopped).map_err(WaitForStopReasonError::Target)
+        let reason = target.run().map_err(WaitForStopReasonError::Target)?;
+        // It is answered by this stop, whatever that is for.
+        if stream.peek().map_err(WaitForStopReasonError::Connection)? == Some(INTERRUPT) {
+            stream.read().map_err(WaitForStopReasonError::Connection)?;
+        }
+        Ok(Event::TargetStopped(reason))
     }
 
     fn on_interrupt(_: &mut Debugged) -> Result<Option<Self::StopReason>, ReplayError> {

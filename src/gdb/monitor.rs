@@ -25,6 +25,7 @@ pub(super) fn answer(debugged: &mut Debugged, command: &str) -> Result<String, R
         }
         ["goto", "end"] => {
             debugged.travel.seek_end()?;
+            debugged.say_damage();
             Ok(when(debugged))
         }
         ["goto", position] => match position.parse::<Position>() {

@@ -61,6 +61,8 @@ pub(super) struct Debugged {
     told_crash: bool,
     /// Set while the program runs and the debugger waits.
     runs: Arc<AtomicBool>,
+    /// Whether it was said that the journal is damaged.
+    said_damage: bool,
     /// What the debugger has open, by number.
     pub(super) files: BTreeMap<u32, Vec<u8>>,
 }
@@ -74,7 +76,18 @@ impl Debugged {
             way: Way::default(),
             told_crash,
             runs,
+            said_damage: false,
             files: BTreeMap::new(),
+        }
+    }
+
+    /// Says once that the journal has no end, when it was read as far as it goes.
+    pub(super) fn say_damage(&mut self) {
+        if let Some(damage) = self.travel.damage()
+            && !std::mem::replace(&mut self.said_damage, true)
+        {
+            say!("gretel: {damage}");
+            say!("gretel: the recording is shown up to there");
         }
     }
 
@@ -90,6 +103,7 @@ impl Debugged {
             Way::StepBack => self.travel.step_back()?,
         };
         self.runs.store(false, Ordering::Release);
+        self.say_damage();
         let reason = self.reason(stop);
         self.told_crash = self.travel.ended();
         Ok(reason)

@@ -1,6 +1,6 @@
 //! `gretel gdb`, `last-write` and `memory`: a recorded crash is taken back to the store that made it.
 
-use crate::{Place, USAGE, engines, skipped};
+use crate::{DAMAGED, Place, USAGE, engines, skipped};
 use serde_json::Value;
 use std::process::Command;
 
@@ -145,6 +145,21 @@ fn what_cannot_be_asked_for_is_said() {
         assert_eq!(ran.code, USAGE, "{}", ran.err);
         assert!(ran.err.contains("no process 999999"), "{}", ran.err);
     }
+    // A journal that is torn is looked at up to there, and that is said.
+    place.sh("cp -r rec torn; chmod -R u+w torn; truncate -s -40 torn/journal");
+    for command in ["last-write", "memory"] {
+        let ran = place.gretel(&[command, "torn", "0x1000", "8"]);
+        assert_eq!(ran.code, DAMAGED, "{}", ran.err);
+        assert!(
+            ran.err.contains("torn/journal") && ran.err.contains("not all of these bytes"),
+            "{}",
+            ran.err
+        );
+    }
+    let ran = place.gretel(&["gdb", "torn", "--stdio"]);
+    assert!(ran.err.contains("torn/journal") && ran.err.contains("is shown up to there"), "{}", ran.err);
+    let ran = place.gretel(&["gdb", "rec", "--stdio", "--at", "999999"]);
+    assert!(ran.err.contains("before 999999"), "{}", ran.err);
     // Another program of that name is here now.
     std::fs::write(place.path("spoiled"), b"\x7fELF, but not that one").unwrap();
     let ran = place.gretel(&["gdb", "rec", "--stdio"]);

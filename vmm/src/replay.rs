@@ -182,6 +182,12 @@ impl Replay {
         self.tape.add_counts(crumbs);
     }
 
+    /// Why the journal has no end, as far as it was read, when it has none.
+    #[must_use]
+    pub fn damage(&self) -> Option<Damage> {
+        self.tape.damage()
+    }
+
     /// Events replayed so far.
     #[must_use]
     pub fn events(&self) -> u64 {

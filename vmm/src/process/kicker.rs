@@ -2,8 +2,13 @@
 
 use crate::engine::Interrupter;
 use crate::gate::Time;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+
+/// A kick that the processor has not taken is repeated after this, and then after twice as long, and so on up to [`RARELY`]: KVM may
+/// have to go on when it comes.
+const SOON: Duration = Duration::from_micros(200);
+const RARELY: Duration = Duration::from_millis(10);
 
 /// A thread that kicks a processor at a given time.
 pub(super) struct Kicker {
@@ -23,9 +28,9 @@ impl Kicker {
                     Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => {
                         interrupter.kick();
-                        match received.recv() {
-                            Ok(next) => at = next,
-                            Err(_) => return,
+                        match next_order(&received, &interrupter) {
+                            Some(next) => at = next,
+                            None => return,
                         }
                     }
                 }
@@ -48,4 +53,19 @@ impl Kicker {
         // A thread that is not there is said when it is made.
         let _ = self.orders.send(Instant::now() + left);
     }
+}
+
+/// Waits for the next order, and kicks again meanwhile where the kick was not taken. `None` when there will be none.
+fn next_order(received: &Receiver<Instant>, interrupter: &Interrupter) -> Option<Instant> {
+    let mut pause = SOON;
+    while interrupter.is_kicked() {
+        match received.recv_timeout(pause) {
+            Ok(next) => return Some(next),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) if interrupter.is_kicked() => interrupter.kick(),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        pause = (pause * 2).min(RARELY);
+    }
+    received.recv().ok()
 }

@@ -6,6 +6,7 @@ use crate::engine::lookout::{Access, Lookout};
 use crate::position::Position;
 use crate::ram::{PAGE, Phys};
 use crate::replay::ReplayError;
+use std::sync::atomic::Ordering;
 
 /// Where there are more hits than these behind a checkpoint, only the last ones are looked at.
 const MANY: u64 = 2000;
@@ -43,16 +44,18 @@ impl Travel {
                 end = start;
                 continue;
             }
-            if let Some((stop, at)) = self.last_before(lookout, end)? {
+            let last = self.last_before(lookout, end)?;
+            // What was found until then need not be the last.
+            if self.is_asked() {
+                self.seek(here)?;
+                return Ok(Stop::Asked);
+            }
+            if let Some((stop, at)) = last {
                 match stop {
                     Stop::Breakpoint(_) => drop(self.seek(at)?),
                     _ => drop(self.go_before(at, None)?),
                 }
                 return Ok(stop);
-            }
-            if self.is_asked() {
-                self.seek(here)?;
-                return Ok(Stop::Asked);
             }
             end = start;
         }
@@ -101,7 +104,7 @@ impl Travel {
             if begin < until {
                 (last, _) = self.hits(lookout, until, u64::MAX)?;
             }
-            if last.is_some_and(|(_, at)| at >= begin) || self.is_asked() {
+            if last.is_some_and(|(_, at)| at >= begin) || self.asks.load(Ordering::Relaxed) {
                 return Ok(last);
             }
             (until, size) = (begin, size.saturating_mul(FARTHER));

@@ -13,6 +13,7 @@ mod back;
 
 use crate::engine::lookout::{Accessed, Lookout};
 use crate::engine::{EngineError, Machine, Until};
+use crate::journal::Damage;
 use crate::position::Position;
 use crate::process::{Process, ProcessError};
 use crate::ram::Virt;
@@ -50,6 +51,8 @@ pub struct Travel {
     /// Whose breakpoints and data are looked for.
     pid: i32,
     asks: Arc<AtomicBool>,
+    /// What was found wrong with the journal, whenever it was read so far.
+    damage: Option<Damage>,
 }
 
 impl Travel {
@@ -60,7 +63,7 @@ impl Travel {
     pub fn open(recording: &Recording, machine: Machine) -> Result<Travel, ReplayError> {
         let timeline = Timeline::open(recording, machine)?;
         let pid = timeline.replay().process().pid();
-        Ok(Travel { timeline, pid, asks: Arc::default() })
+        Ok(Travel { timeline, pid, asks: Arc::default(), damage: None })
     }
 
     /// What ends a journey early when it is set; the journey resets it.
@@ -146,7 +149,14 @@ impl Travel {
     /// # Errors
     /// At the first difference to the recording.
     pub fn seek_end(&mut self) -> Result<(), ReplayError> {
-        self.timeline.run_to_end().map(drop)
+        self.damage = self.timeline.run_to_end()?.damage;
+        Ok(())
+    }
+
+    /// Why the journal has no end, if it has none and the recording was gone through to where it breaks off.
+    #[must_use]
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage.clone().or_else(|| self.timeline.replay().damage())
     }
 
     /// Runs one instruction of the task that is loaded. Where that gives the processor away, the others run until it goes on.

@@ -56,6 +56,31 @@ pub(crate) fn as_natively(name: &str, source: &str) {
     });
 }
 
+/// KVM does not tell of the exception of an INT3 that it is about to deliver when a kick makes it come back.
+#[test]
+fn no_breakpoint_of_a_program_is_lost_to_a_timer() {
+    as_natively(
+        "breakpoints",
+        r#"
+        static volatile long traps, spent;
+        static void trap(int signal) { traps++; }
+        static void alarmed(int signal) { }
+        int main(void) {
+            on(SIGTRAP, trap, 0);
+            on(SIGALRM, alarmed, SA_RESTART);
+            struct itimerval often = { { 0, 1000 }, { 0, 1000 } };
+            setitimer(ITIMER_REAL, &often, 0);
+            for (long n = 1; n <= 1500; n++) {
+                for (int turn = 0; turn < 50; turn++) spent++;
+                __asm__ volatile("int3");
+                if (traps != n) { SAY("lost\n"); return 1; }
+            }
+            SAY("%ld\n", traps);
+            return 0;
+        }"#,
+    );
+}
+
 #[test]
 fn an_alarm_ends_a_loop() {
     let source = "#include <unistd.h>\nint main(void) { alarm(1); while (1); }";

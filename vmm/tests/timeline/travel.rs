@@ -1,6 +1,7 @@
 //! Travelling: what is looked for is found where single steps see it, forwards and backwards.
 
 use crate::harness::{compiled, engines, machine};
+use std::sync::atomic::Ordering;
 use vmm::engine::lookout::{Access, Lookout, Watch};
 use vmm::position::Position;
 use vmm::ram::Virt;
@@ -160,6 +161,14 @@ fn breakpoints_stop_as_often_in_both_directions() {
         let mut backwards = stops(&mut travel, &lookout, true);
         backwards.reverse();
         assert_eq!(backwards, forwards);
+
+        // Who asks for a stop on the way back gets no hit that may not be the last, and stays.
+        travel.seek_end().unwrap();
+        let end = seen(&travel);
+        travel.asks().store(true, Ordering::Relaxed);
+        assert_eq!(travel.backward(&lookout).unwrap(), Stop::Asked);
+        assert_eq!(seen(&travel), end);
+        assert!(matches!(travel.backward(&lookout).unwrap(), Stop::Breakpoint(_)));
     }
 }
 
