@@ -45,6 +45,7 @@ mod trail_file;
 mod units;
 mod verify;
 mod watch;
+mod why;
 
 use clap::{ArgAction, Parser, Subcommand};
 use exit::Failure;
@@ -79,6 +80,7 @@ Examples:
   gretel replay rec                    run it again, bit for bit
   gretel gdb rec                       the same in gdb, forwards and backwards
   gretel events rec                    what happened in it, a line each
+  gretel why rec                       where the value came from that made it crash
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate
   gretel verify suffix.json rec        a suffix that was kept, checked again
@@ -92,6 +94,7 @@ enum Command {
     Gdb(gdb::Args),
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
+    Why(why::Args),
     Events(events::Args),
     Export(export::Args),
     Core(core_file::Args),
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Command::Gdb(args) => gdb::run(&args),
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
+        Command::Why(args) => why::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Core(args) => core_file::run(&args),

@@ -8,7 +8,7 @@ use crate::engine::{Cpu, Interrupter};
 use crate::gate::Gate;
 use crate::linux::{KilledForMemory, Unserved};
 use crate::memory::{AddressSpace, MappingInfo};
-use crate::ram::{Memory, Virt};
+use crate::ram::{Memory, Virt, Written};
 use crate::signal::Death;
 use iced_x86::{Decoder, DecoderOptions};
 use lbr::Armed;
@@ -51,6 +51,16 @@ impl Process {
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.machine.memory
+    }
+
+    /// Notes from here on what the kernel writes for programs; or no longer.
+    pub fn note_writes(&mut self, note: bool) {
+        self.machine.memory.note_writes(note);
+    }
+
+    /// What it has written since the last call.
+    pub fn take_writes(&mut self) -> Vec<Written> {
+        self.machine.memory.take_writes()
     }
 
     /// The gate.

@@ -153,7 +153,7 @@ impl Travel {
     }
 
     /// The newest checkpoint before a position.
-    fn checkpoint_before(&self, position: Position) -> Option<Position> {
+    pub(crate) fn checkpoint_before(&self, position: Position) -> Option<Position> {
         let disk = self.timeline().replay().shelf().newest_first().map(|(_, about)| about.position);
         let begin = (self.begin() < position).then(|| self.begin());
         self.timeline().checkpoints().chain(disk).chain(begin).filter(|at| *at < position).max()
@@ -187,7 +187,7 @@ impl Travel {
     }
 
     /// Keeps a checkpoint shortly before a position in the midst of a segment, unless there is one.
-    fn keep_shortly_before(&mut self, goal: Position) -> Result<(), ReplayError> {
+    pub(crate) fn keep_shortly_before(&mut self, goal: Position) -> Result<(), ReplayError> {
         let near = Position { retired: goal.retired.saturating_sub(STEPS), ..goal };
         if self.timeline().checkpoints().any(|at| near <= at && at <= goal) {
             return Ok(());
