@@ -27,7 +27,8 @@ pub(super) struct Step {
 impl Folded {
     /// All that say something; or simply all.
     pub(super) fn of(slice: &Slice<Position>, symbols: &Symbols, all: bool) -> Folded {
-        let hidden = if all { BTreeSet::new() } else { hidden(slice, symbols) };
+        let functions: Vec<_> = slice.nodes.iter().map(|node| function(node, symbols)).collect();
+        let hidden = if all { BTreeSet::new() } else { hidden(slice, &functions) };
         let wanted = wanted(slice, &hidden);
         let mut steps: Vec<Step> = Vec::new();
         let mut step_of: BTreeMap<usize, usize> = BTreeMap::new();
@@ -35,10 +36,14 @@ impl Folded {
         for number in (0..slice.nodes.len()).filter(|number| !hidden.contains(number)) {
             let writer = &slice.nodes[number].writer;
             let repeats = !all && matches!(writer.made, Made::Instruction(_));
+            let by = wanted.get(&number);
+            // A loop in which one round's result is the next one's operand.
+            let own = |(_, user): &(Role, usize)| functions[*user] == functions[number];
+            let is_inner = functions[number].is_some() && by.is_some_and(|by| by.iter().all(own));
             let key = (
                 writer.rip,
                 writer.place,
-                wanted.get(&number).cloned(),
+                by.filter(|_| !is_inner).cloned(),
                 if repeats { 0 } else { number + 1 },
             );
             let step = *same.entry(key).or_insert_with(|| {
@@ -48,9 +53,10 @@ impl Folded {
             steps[step].nodes.push(number);
             step_of.insert(number, step);
         }
-        for step in &mut steps {
+        for (number, step) in steps.iter_mut().enumerate() {
             let from = step.nodes.iter().flat_map(|number| through(slice, *number, &hidden));
-            step.sources = from.map(|(role, number)| (role, step_of[&number])).collect();
+            let from = from.map(|(role, number)| (role, step_of[&number]));
+            step.sources = from.filter(|(_, source)| *source != number).collect();
         }
         Folded { steps, left_out: hidden.len() }
     }
@@ -77,8 +83,7 @@ fn is_copy(node: &Node<Position>) -> bool {
 }
 
 /// The copies each of whose users is in the same function.
-fn hidden(slice: &Slice<Position>, symbols: &Symbols) -> BTreeSet<usize> {
-    let functions: Vec<_> = slice.nodes.iter().map(|node| function(node, symbols)).collect();
+fn hidden(slice: &Slice<Position>, functions: &[Option<String>]) -> BTreeSet<usize> {
     let mut users: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); slice.nodes.len()];
     for (number, node) in slice.nodes.iter().enumerate() {
         for source in &node.sources {

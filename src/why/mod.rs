@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// When: an event by its number, or EVENT+INSTRUCTIONS (default: the end)
     #[arg(long, value_name = "POSITION")]
     at: Option<Position>,
+    /// A process, by its number in the recording: where it ended, instead of the end
+    #[arg(long, value_name = "PID", conflicts_with = "at")]
+    pid: Option<i32>,
     /// Whose registers and memory, by its number in the recording (default: the task that is loaded there)
     #[arg(long, value_name = "TASK")]
     thread: Option<i32>,
@@ -85,6 +88,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if let Some(damage) = &damage {
         say!("gretel: {damage}");
         say!("gretel: what comes before it is looked at");
+    }
+    // Where others went on, the end is not where it crashed.
+    let crashed = travel.process().first_died_before().then(|| travel.process().first_pid());
+    if let Some(pid) = args.pid.or(crashed.filter(|_| args.at.is_none()))
+        && !travel.seek_process(pid).map_err(failure)?
+    {
+        let hint = "`gretel events --kind fork` shows those that there are";
+        return Err(Failure::new(Code::Usage, format!("there is no process {pid} in the recording: {hint}")));
     }
     if let Some(at) = args.at {
         let arrived = travel.seek(at).map_err(failure)?;

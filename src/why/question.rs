@@ -7,6 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::str::FromStr;
+use synth::report::written;
 use vmm::elfcore::signal_name;
 use vmm::engine::lookout::Lookout;
 use vmm::position::Position;
@@ -175,10 +176,10 @@ fn went(blame: &Blame, symbols: &Symbols) -> Question {
     let words = match blame.address {
         Some(address) => format!(
             "`{}` went to {address:#x}, where there is no code, at {}",
-            blame.instruction,
+            written(&blame.instruction),
             place_of(symbols, blame.instruction.ip())
         ),
-        None => format!("`{}` at {}", blame.instruction, place_of(symbols, blame.instruction.ip())),
+        None => format!("`{}` at {}", written(&blame.instruction), place_of(symbols, blame.instruction.ip())),
     };
     Question { at: blame.at, place: blame.place, bytes: blame.bytes.clone(), words: vec![words] }
 }
@@ -198,8 +199,16 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question, Fail
         let mut question = went(&blame, symbols);
         if !blame.jumped {
             let what = match blame.address {
-                Some(address) => format!("`{}` accesses {address:#x}", blame.instruction),
-                None => format!("`{}` cannot be executed", blame.instruction),
+                Some(address) => format!("`{}` accesses {address:#x}", written(&blame.instruction)),
+                None => format!("`{}` cannot be executed", written(&blame.instruction)),
+            };
+            let jumps =
+                matches!(blame.instruction.flow_control(), FlowControl::Return | FlowControl::IndirectBranch)
+                    || blame.instruction.is_call_near_indirect();
+            let what = if jumps {
+                format!("`{}` goes to no address that can be", written(&blame.instruction))
+            } else {
+                what
             };
             question.words = vec![format!("{what}, since {}", named(&blame.bytes))];
         }
@@ -226,7 +235,7 @@ fn named(bytes: &BTreeSet<Byte>) -> String {
 const MOST_BRANCHES: usize = 1000;
 
 /// What is called when a program gives up: by itself, or by its libraries for it.
-const GIVING_UP: [&str; 20] = [
+const GIVING_UP: [&str; 17] = [
     "abort",
     "raise",
     "gsignal",
@@ -241,13 +250,34 @@ const GIVING_UP: [&str; 20] = [
     "__fortify_fail",
     "__stack_chk_fail",
     "malloc_printerr",
-    "_int_free",
-    "free",
-    "realloc",
-    "std::terminate",
-    "std::terminate()",
     "rust_panic",
+    "__cxa_throw",
+    "__cxa_rethrow",
 ];
+
+/// The same in C++ and Rust, by how their names begin.
+const GIVING_UP_IN: [&str; 8] = [
+    "std::terminate",
+    "std::__throw_",
+    "__cxxabiv1::",
+    "__gnu_cxx::__verbose_terminate",
+    "core::panicking::",
+    "std::panicking::",
+    "std::sys",
+    "__rust",
+];
+
+/// Whether an address is in code that only carries out what was decided before: to give up.
+fn gives_up(place: &crate::symbols::Place) -> bool {
+    match place.function() {
+        // `abort.cold` is a part of `abort`.
+        Some(name) => {
+            GIVING_UP.contains(&name.split('.').next().unwrap_or(name))
+                || GIVING_UP_IN.iter().any(|prefix| name.starts_with(prefix))
+        }
+        None => place.is_library(),
+    }
+}
 
 /// The last decision of the innermost function that did not only give up: what led to an abort.
 fn decision(history: &mut Recorded<'_>, symbols: &Symbols, head: String) -> Result<Question, Failure> {
@@ -255,14 +285,15 @@ fn decision(history: &mut Recorded<'_>, symbols: &Symbols, head: String) -> Resu
     let process = travel.process();
     let thread = process.thread();
     let stack = symbols.backtrace(process, thread, 64);
-    let own = stack.frames.iter().find(|(_, place)| {
-        !place.is_library() && !place.function().is_some_and(|name| GIVING_UP.contains(&name))
-    });
+    let own = stack.frames.iter().position(|(_, place)| !gives_up(place));
     let none = || {
         let hint = "and no value made it: say with --of what is to be explained";
         Failure::new(Code::Usage, format!("{head}, {hint}"))
     };
-    let (frame, place) = own.ok_or_else(none)?;
+    let own = own.ok_or_else(none)?;
+    let (frame, place) = &stack.frames[own];
+    // The same call of the function has the stack between what it called and its caller; a call of itself has it below.
+    let caller = stack.frames.get(own + 1).map_or(u64::MAX, |(caller, _)| caller.rsp);
     let function = symbols.function_at(frame.lookup_address()).ok_or_else(none)?;
     let at = conditional_branches(process, function);
     let (pid, lookout) = (process.pid(), Lookout { at, data: Vec::new() });
@@ -271,9 +302,8 @@ fn decision(history: &mut Recorded<'_>, symbols: &Symbols, head: String) -> Resu
         if lookout.is_empty() || !matches!(travel.backward(&lookout).map_err(failure)?, Stop::Breakpoint(_)) {
             break;
         }
-        // The same call of the function: what it calls has the stack below, and so has a call of itself.
         let rsp = travel.process().cpu().regs().gpr[usize::from(Gpr::RSP.0)];
-        if travel.process().thread() == thread && rsp == frame.rsp {
+        if travel.process().thread() == thread && (frame.rsp..caller).contains(&rsp) {
             let blame = history.blame_branch(None).map_err(failure)?.ok_or_else(none)?;
             let branch = place_of(symbols, blame.instruction.ip());
             let words = vec![
@@ -281,7 +311,7 @@ fn decision(history: &mut Recorded<'_>, symbols: &Symbols, head: String) -> Resu
                 format!(
                     "the last decision before it, in {}: `{}` at {branch}",
                     name(place),
-                    blame.instruction
+                    written(&blame.instruction)
                 ),
             ];
             return Ok(Question { at: blame.at, place: blame.place, bytes: blame.bytes, words });

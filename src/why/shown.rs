@@ -8,6 +8,7 @@ use crate::output::{Printed, print};
 use crate::symbols::Symbols;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use synth::report::written;
 use vmm::elfcore::signal_name;
 use vmm::position::Position;
 use vmm::slice::{Byte, Made, Node, Origin, Role, Slice};
@@ -48,7 +49,10 @@ impl View<'_> {
             from.map(|(role, source)| format!("{}#{source}", role_prefix(*role))).collect();
         let from = if from.is_empty() { String::new() } else { format!("   from {}", from.join(", ")) };
         let mut given = BTreeMap::new();
-        step.nodes.iter().for_each(|number| given.extend(self.slice.nodes[*number].writer.given.clone()));
+        // Of a register that was written several times it is the last value.
+        for number in step.nodes.iter().rev() {
+            given.extend(self.slice.nodes[*number].writer.given.clone());
+        }
         let times = match step.nodes.len() {
             1 => String::new(),
             times => format!("  ({times} times)"),
@@ -65,8 +69,14 @@ impl View<'_> {
             self.symbols.place(writer.rip).map_or_else(|| format!("{:#x}", writer.rip), |it| it.short());
         let other = writer.place != self.question.place;
         let who = if other { format!("thread {}  ", writer.place.thread) } else { String::new() };
+        if let (Made::Call { .. } | Made::Unknown(_), Some(Byte::Memory(at))) =
+            (&writer.made, writer.given.keys().next())
+            && self.symbols.place(*at).is_some_and(|place| place.raw().starts_with("[vvar]"))
+        {
+            return "the kernel's clock, as it showed it then ([vvar])".to_owned();
+        }
         match &writer.made {
-            Made::Instruction(instruction) => format!("{who}{instruction}  in {place}"),
+            Made::Instruction(instruction) => format!("{who}{}  in {place}", written(instruction)),
             Made::Call { line, .. } => format!("{who}{line}"),
             Made::Machine(instruction) => format!("{who}{instruction}, which asks the processor, in {place}"),
             Made::Signal(signal) => {
@@ -127,6 +137,7 @@ impl View<'_> {
             "function": place.as_ref().and_then(|place| place.function()),
             "file": line.map(|(file, _)| file),
             "line": line.map(|(_, line)| line),
+            "read": of_buffer(&writer.made, &writer.given).map(|(first, last)| json!([first, last])),
             "values": stretches(&writer.given).iter().map(Stretch::as_json).collect::<Vec<_>>(),
             "sources": sources,
         })
@@ -136,9 +147,10 @@ impl View<'_> {
 /// What was written of what was asked for.
 fn values(made: &Made, given: &BTreeMap<Byte, (u8, Origin)>) -> Vec<String> {
     let mut texts: Vec<String> = stretches(given).iter().map(Stretch::text).collect();
-    if let Made::Call { number, arguments, .. } = made {
-        texts.extend(of_buffer(*number, arguments, given));
-    }
+    texts.extend(of_buffer(made, given).map(|(first, last)| match first == last {
+        true => format!("byte {first} of what it read"),
+        false => format!("bytes {first} to {last} of what it read"),
+    }));
     texts
 }
 
@@ -181,6 +193,7 @@ fn follows(stretch: &Stretch, byte: Byte) -> bool {
     let n = stretch.bytes.len();
     match (stretch.first, byte) {
         (Byte::Memory(first), Byte::Memory(at)) => first.wrapping_add(n as u64) == at,
+        (Byte::Stream(a, first), Byte::Stream(b, at)) => a == b && first.wrapping_add(n as u64) == at,
         (first, byte) => first.register() == byte.register() && !matches!(byte, Byte::Flag(_)),
     }
 }
@@ -190,6 +203,7 @@ impl Stretch {
         let value = bytes_text(&self.bytes);
         match (self.first, self.first.register()) {
             (Byte::Memory(at), _) => format!("[{at:#x}] = {value}"),
+            (Byte::Stream(stream, first), _) => format!("from byte {first} of stream {stream}: {value}"),
             (_, Some(name)) => format!("{}{name} = {value}", self.part()),
             (_, None) => value,
         }
@@ -233,18 +247,13 @@ fn bytes_text(bytes: &[u8]) -> String {
     format!("{shown}{}", if bytes.len() > LONGEST { "..." } else { "" })
 }
 
-/// Which bytes of a call's buffer: of read, pread64 and recvfrom, whose second argument it is.
-fn of_buffer(number: u64, arguments: &[u64; 6], given: &BTreeMap<Byte, (u8, Origin)>) -> Option<String> {
+/// Which bytes of a call's buffer, the first and the last: of read, pread64 and recvfrom, whose second argument it is.
+fn of_buffer(made: &Made, given: &BTreeMap<Byte, (u8, Origin)>) -> Option<(u64, u64)> {
+    let Made::Call { number, arguments, .. } = made else { return None };
     if ![libc::SYS_read, libc::SYS_pread64, libc::SYS_recvfrom].contains(&number.cast_signed()) {
         return None;
     }
     let at = |byte: &Byte| if let Byte::Memory(at) = byte { at.checked_sub(arguments[1]) } else { None };
     let (first, last) = (at(given.keys().next()?)?, at(given.keys().next_back()?)?);
-    if last >= arguments[2] {
-        return None;
-    }
-    Some(match first == last {
-        true => format!("byte {first} of what it read"),
-        false => format!("bytes {first} to {last} of what it read"),
-    })
+    (last < arguments[2]).then_some((first, last))
 }

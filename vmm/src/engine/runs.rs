@@ -19,15 +19,26 @@ pub struct Run {
     pub through: bool,
 }
 
+/// So many runs are at hand: those of a loop.
+const AT_HAND: usize = 256;
+
 /// The runs that were noted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Runs {
     /// Where the one begins that is not over.
     start: Virt,
     /// How many there were.
     count: u64,
-    /// The number of each when it ran last.
+    /// Those that ran last, by a number that is made of their addresses: what runs again is there.
+    at_hand: Box<[Option<(Run, u64)>; AT_HAND]>,
+    /// The number of each when it ran last, of those that others have driven away from there.
     last: FxHashMap<Run, u64>,
+}
+
+impl Default for Runs {
+    fn default() -> Runs {
+        Runs { start: 0, count: 0, at_hand: Box::new([None; AT_HAND]), last: FxHashMap::default() }
+    }
 }
 
 impl Runs {
@@ -43,16 +54,30 @@ impl Runs {
 
     /// All that there are, with their numbers.
     pub(super) fn take(&mut self) -> Vec<(Run, u64)> {
+        for (run, number) in self.at_hand.iter_mut().filter_map(Option::take) {
+            self.last.insert(run, number);
+        }
         self.last.drain().collect()
     }
 
     fn note(&mut self, end: Virt, through: bool) {
         self.count += 1;
-        self.last.insert(Run { start: self.start, end, through }, self.count);
+        let run = Run { start: self.start, end, through };
+        let place = usize::try_from((run.start ^ run.end << 3) % AT_HAND as u64).unwrap_or(0);
+        let there = &mut self.at_hand[place];
+        match there {
+            Some((known, number)) if *known == run => *number = self.count,
+            _ => {
+                if let Some((driven, number)) = there.replace((run, self.count)) {
+                    self.last.insert(driven, number);
+                }
+            }
+        }
     }
 }
 
 impl Observer for Runs {
+    #[inline]
     fn branch(&mut self, from: u64, to: u64, _: BranchKind) {
         self.note(from, true);
         self.start = to;

@@ -166,7 +166,8 @@ impl SoftCpu {
             let slice = self.interpreter.counters().instructions.saturating_add(SLICE);
             let until = interpreter::Until { instructions: bound.min(slice), at };
             let stop = match (&mut self.runs, self.branches.is_enabled()) {
-                (Some(runs), _) => self.interpreter.run(until, &mut Both(runs, &mut self.branches)),
+                (Some(runs), true) => self.interpreter.run(until, &mut Both(runs, &mut self.branches)),
+                (Some(runs), false) => self.interpreter.run(until, runs),
                 (None, true) => self.interpreter.run(until, &mut self.branches),
                 (None, false) => self.interpreter.run(until, &mut ()),
             };
@@ -190,7 +191,10 @@ impl SoftCpu {
     /// Runs the one instruction that was kept from a page that is watched.
     fn run_guarded(&mut self) -> Stop {
         let (stop, seen) = match (&mut self.runs, self.branches.is_enabled()) {
-            (Some(runs), _) => watch::run_guarded(&mut self.interpreter, &mut Both(runs, &mut self.branches)),
+            (Some(runs), true) => {
+                watch::run_guarded(&mut self.interpreter, &mut Both(runs, &mut self.branches))
+            }
+            (Some(runs), false) => watch::run_guarded(&mut self.interpreter, runs),
             (None, true) => watch::run_guarded(&mut self.interpreter, &mut self.branches),
             (None, false) => watch::run_guarded(&mut self.interpreter, &mut ()),
         };

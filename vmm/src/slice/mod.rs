@@ -5,8 +5,9 @@
 //! is made of, and, if that is asked for ([`Follow`]), what told where it was found and what chose it. It is exact to the byte, and of one execution:
 //! no aliases are guessed.
 //!
-//! [`recorded`] is the history of a recording: [`recorded::Recorded`] goes back through it for stores to memory, and for instructions that
-//! write a register ([`registers`]). [`fault`] says which bytes are to blame for a crash.
+//! [`recorded`] is the history of a recording: [`recorded::Recorded`] goes back through it for stores to memory ([`memory`]), and for
+//! instructions that write a register ([`registers`]); [`survey`] goes through it once for who started whom, and what went through
+//! which pipe. [`fault`] says which bytes are to blame for a crash.
 //!
 //! Example: `mov rax, [rax+0x18]` faults. The bytes of rax were copied from memory by the same instruction one round before; that memory was stored
 //! to by a `strcpy`, whose bytes came from a buffer that a `read` had filled.
@@ -15,6 +16,7 @@ pub mod fault;
 mod memory;
 pub mod recorded;
 mod registers;
+mod survey;
 
 use iced_x86::Instruction;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -34,7 +36,11 @@ pub struct Place {
 impl Place {
     /// Whose a byte is: registers are a thread's, memory is the process's.
     fn owner(self, byte: Byte) -> i32 {
-        if byte.is_memory() { self.pid } else { self.thread }
+        match byte {
+            Byte::Memory(_) => self.pid,
+            Byte::Stream(..) => 0,
+            _ => self.thread,
+        }
     }
 }
 
@@ -90,7 +96,7 @@ pub trait History {
     /// Why it cannot be told.
     type Error;
 
-    /// The last thing before `at` that wrote any of these bytes: all of one register, or all of memory. `None` where somebody wants it
+    /// The last thing before `at` that wrote any of these bytes: all of one register, of memory, or of one stream. `None` where somebody wants it
     /// to stop.
     ///
     /// # Errors
@@ -342,6 +348,7 @@ impl<H: History> Slicer<'_, H> {
 fn belong(before: Byte, byte: Byte) -> bool {
     match (before, byte) {
         (Byte::Memory(before), Byte::Memory(byte)) => before.checked_add(1) == Some(byte),
+        (Byte::Stream(a, before), Byte::Stream(b, byte)) => a == b && before.checked_add(1) == Some(byte),
         (Byte::General(a, _), Byte::General(b, _))
         | (Byte::Vector(a, _), Byte::Vector(b, _))
         | (Byte::Mask(a, _), Byte::Mask(b, _))

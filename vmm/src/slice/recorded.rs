@@ -1,15 +1,15 @@
 //! The history of a recording: who wrote, found by going back through it.
 
+use super::survey::{Birth, Survey};
 use super::{Byte, History, Made, Place, Writer};
 use crate::memory::MappingInfo;
 use crate::position::Position;
 use crate::process::Process;
-use crate::process::happening::{Happening, What};
+use crate::process::happening::Happening;
 use crate::replay::ReplayError;
 use crate::travel::Travel;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use x86_provenance::{Before, Memory, Origin, Provenance, Untraced, trace};
 
@@ -22,16 +22,8 @@ pub struct Recorded<'a> {
     /// What happened while it was listened.
     happened: Rc<RefCell<Vec<Happening>>>,
     listens: Rc<Cell<bool>>,
-    /// Who started a task, and at which event; found when it is first asked for.
-    births: Option<BTreeMap<i32, Birth>>,
-}
-
-/// How a task began.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Birth {
-    pub(super) at: Position,
-    /// Who started it.
-    pub(super) parent: Place,
+    /// Found when it is first asked for.
+    survey: Option<Survey>,
 }
 
 impl<'a> Recorded<'a> {
@@ -45,7 +37,7 @@ impl<'a> Recorded<'a> {
                 told.borrow_mut().push(happening.clone());
             }
         }));
-        Recorded { travel, happened, listens, births: None }
+        Recorded { travel, happened, listens, survey: None }
     }
 
     /// The recording.
@@ -64,25 +56,28 @@ impl<'a> Recorded<'a> {
         self.happened.take()
     }
 
-    /// How a task began; `None` for the first.
-    pub(super) fn birth(&mut self, task: i32) -> Result<Option<Birth>, ReplayError> {
-        if self.births.is_none() {
+    /// What there is to be found by going through all of the recording; one stays where one stands.
+    pub(super) fn survey(&mut self) -> Result<&Survey, ReplayError> {
+        if self.survey.is_none() {
             let here = self.travel.position();
             self.travel.seek(self.travel.begin())?;
             self.listen(true);
-            self.travel.seek_end()?;
-            let mut births = BTreeMap::new();
-            for happening in self.happened() {
-                if let What::Started { task, .. } = happening.what {
-                    let parent = Place { pid: happening.pid, thread: happening.task };
-                    births.insert(task, Birth { at: happening.position, parent });
-                }
+            let mut survey = Survey::default();
+            while !self.travel.ended() {
+                self.travel.exit()?;
+                let happened = self.happened();
+                survey.take(self.travel.process(), &happened);
             }
             self.listen(false);
             self.travel.seek(here)?;
-            self.births = Some(births);
+            self.survey = Some(survey);
         }
-        Ok(self.births.as_ref().and_then(|births| births.get(&task)).copied())
+        Ok(self.survey.get_or_insert_default())
+    }
+
+    /// How a task began; `None` for the first.
+    pub(super) fn birth(&mut self, task: i32) -> Result<Option<Birth>, ReplayError> {
+        Ok(self.survey()?.births.get(&task).copied())
     }
 
     /// Who stands here.
@@ -150,7 +145,8 @@ impl History for Recorded<'_> {
         bytes: &[Byte],
     ) -> Result<Option<Writer<Position>>, ReplayError> {
         match bytes.first() {
-            Some(first) if first.is_memory() => self.writer_of_memory(at, place, bytes),
+            Some(Byte::Memory(_)) => self.writer_of_memory(at, place, bytes),
+            Some(Byte::Stream(stream, number)) => self.writer_of_stream(*stream, *number, bytes).map(Some),
             _ => self.writer_of_register(at, place, bytes),
         }
     }

@@ -251,7 +251,7 @@ fn may_write(factory: &mut InstructionInfoFactory, instruction: &Instruction, by
                 || name.contains("mxcsr")
                 || name.contains("rstor")
         }
-        Byte::Memory(_) => false,
+        Byte::Memory(_) | Byte::Stream(..) => false,
     }
 }
 

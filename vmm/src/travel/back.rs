@@ -167,6 +167,7 @@ impl Travel {
             self.seek(goal)?;
             return Ok(Stop::There);
         }
+        let rip = self.process().cpu().regs().rip;
         let mut event = here.event;
         while event > self.begin().event {
             event -= 1;
@@ -174,10 +175,13 @@ impl Travel {
             if segment >= here || task.is_some_and(|task| task != self.process().thread()) {
                 continue;
             }
-            // The event may be served at its instruction, which did not retire, or behind it.
+            // The event may be served at its instruction, which did not retire, or behind it. Where that is where one stands (a crash),
+            // one would not have moved.
             let len = self.length(segment.event)?;
-            for retired in [len, len.saturating_sub(1)] {
-                if self.seek(Position { event: segment.event, retired })?.event == segment.event {
+            let ends = [Some(len), len.checked_sub(1)];
+            for retired in ends.into_iter().flatten() {
+                let is_there = self.seek(Position { event: segment.event, retired })?.event == segment.event;
+                if is_there && (retired < len || self.process().cpu().regs().rip != rip) {
                     return Ok(Stop::There);
                 }
             }

@@ -260,6 +260,11 @@ impl Travel {
         self.timeline.walk(until)
     }
 
+    /// Runs to the next exit, however that is fastest, and keeps no checkpoint.
+    pub(crate) fn exit(&mut self) -> Result<Progress, ReplayError> {
+        self.timeline.step_until(Until::Exit)
+    }
+
     /// What has retired, as the bounds of runs are counted.
     pub(crate) fn retired(&mut self) -> Result<u64, ReplayError> {
         self.process_mut().count_exactly(true)?;

@@ -27,6 +27,9 @@ pub enum Byte {
     Control(u8, u8),
     /// Of memory, by its linear address.
     Memory(u64),
+    /// Of what goes through a pipe or a socket, by the pipe's number and its own: no instruction's, but of those who follow a value
+    /// through several programs.
+    Stream(u32, u64),
 }
 
 impl Byte {
@@ -64,7 +67,7 @@ impl Byte {
             Byte::Direction => "DF".to_owned(),
             Byte::System(_) => "rflags".to_owned(),
             Byte::Control(n, _) => CONTROL[usize::from(n & 3)].to_owned(),
-            Byte::Memory(_) => return None,
+            Byte::Memory(_) | Byte::Stream(..) => return None,
         })
     }
 }
@@ -73,6 +76,7 @@ impl fmt::Display for Byte {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (*self, self.register()) {
             (Byte::Memory(address), _) => write!(f, "[{address:#x}]"),
+            (Byte::Stream(stream, n), _) => write!(f, "stream {stream}:{n}"),
             (
                 Byte::General(_, n)
                 | Byte::Vector(_, n)

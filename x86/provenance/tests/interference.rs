@@ -85,7 +85,7 @@ fn get(byte: Byte, state: &State, image: &Image) -> Option<u8> {
         Byte::Flag(n) => u8::from(state.regs.rflags >> Flag::ALL[usize::from(n)].bit() & 1 == 1),
         Byte::Direction => u8::from(state.regs.rflags >> 10 & 1 == 1),
         Byte::Memory(address) => image[offset(address)?],
-        Byte::System(_) | Byte::Control(..) => return None,
+        Byte::System(_) | Byte::Control(..) | Byte::Stream(..) => return None,
     })
 }
 
@@ -104,7 +104,9 @@ fn set(byte: Byte, value: u8, state: &mut State, image: &mut Image) {
         Byte::Flag(n) => state.regs.rflags ^= 1 << Flag::ALL[usize::from(n)].bit(),
         Byte::Direction => state.regs.rflags ^= 1 << 10,
         Byte::Memory(address) => image[offset(address).expect("a data page")] = value,
-        Byte::Base(..) | Byte::System(_) | Byte::Control(..) => unreachable!("not changed here"),
+        Byte::Base(..) | Byte::System(_) | Byte::Control(..) | Byte::Stream(..) => {
+            unreachable!("not changed here")
+        }
     }
 }
 
