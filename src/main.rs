@@ -8,6 +8,8 @@
 mod accesses;
 mod at_crash;
 mod bench;
+mod called;
+mod calls;
 mod completions;
 mod contexts;
 mod core_file;
@@ -19,6 +21,7 @@ mod engine;
 mod events;
 mod exit;
 mod export;
+mod followed;
 mod gdb;
 mod keeping;
 mod log;
@@ -92,6 +95,7 @@ enum Command {
     Gdb(gdb::Args),
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
+    Calls(calls::Args),
     Events(events::Args),
     Export(export::Args),
     Core(core_file::Args),
@@ -130,6 +134,7 @@ fn main() -> ExitCode {
         Command::Gdb(args) => gdb::run(&args),
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
+        Command::Calls(args) => calls::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Core(args) => core_file::run(&args),
