@@ -114,7 +114,12 @@ impl Functions {
         let mut found = Functions { by_entry: BTreeMap::new(), entries: Entries::new(), notes: Vec::new() };
         let mut entries = Vec::new();
         if wanted.starts_with(|c: char| c.is_ascii_digit()) {
-            entries.push(number(wanted)?);
+            let entry = number(wanted)?;
+            let place = symbols.place(entry).ok_or_else(|| format!("nothing is mapped at {wanted}"))?;
+            if let Some(function) = place.function().filter(|_| !place.is_beginning()) {
+                found.notes.push(format!("{wanted} is inside {function}, and not where it begins"));
+            }
+            entries.push(entry);
         } else if let Some((file, line)) = file_and_line(wanted) {
             let addresses = symbols.addresses_of_line(Path::new(file), line);
             let functions =
@@ -164,6 +169,11 @@ impl Functions {
 fn none(symbols: &Symbols, wanted: &str, notes: &[String]) -> String {
     if let [note, ..] = notes {
         return note.clone();
+    }
+    if file_and_line(wanted).is_some() {
+        return format!(
+            "no code of {wanted} is known: it has no such line, or no debug information (gcc -g)"
+        );
     }
     let similar = symbols.similar(wanted);
     let hint = if similar.is_empty() {

@@ -23,6 +23,7 @@ mod exit;
 mod export;
 mod followed;
 mod gdb;
+mod heap;
 mod keeping;
 mod log;
 mod ls;
@@ -96,6 +97,7 @@ enum Command {
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
     Calls(calls::Args),
+    Heap(heap::Args),
     Events(events::Args),
     Export(export::Args),
     Core(core_file::Args),
@@ -135,6 +137,7 @@ fn main() -> ExitCode {
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
         Command::Calls(args) => calls::run(&args),
+        Command::Heap(args) => heap::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Core(args) => core_file::run(&args),

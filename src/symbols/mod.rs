@@ -153,6 +153,12 @@ impl Symbols {
         found
     }
 
+    /// Where code begins whose linker's name `of` knows, with what it knows.
+    pub(crate) fn named<T>(&self, of: impl Fn(&str) -> Option<T>) -> Vec<(u64, T)> {
+        let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
+        symbols.filter_map(|symbol| Some((symbol.start, of(&symbol.name)?))).collect()
+    }
+
     /// What a name is bound to in the tables of the modules that call it: of one that is chosen when the program starts, the choice.
     pub(crate) fn bound(&self, process: &Process, name: &str) -> Vec<u64> {
         let slots = self.modules.iter().flat_map(|module| module.slots());
@@ -217,7 +223,7 @@ fn is_called(name: &str, wanted: &str) -> bool {
     {
         return ["constprop", "isra"].iter().any(|made| suffix.starts_with(made));
     }
-    if !name.starts_with('_') {
+    if !name.starts_with("_Z") && !name.starts_with("_R") {
         return false;
     }
     let source = demangled(name);

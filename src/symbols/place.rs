@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// Whether a function begins there.
-    pub(super) fn is_beginning(&self) -> bool {
+    pub(crate) fn is_beginning(&self) -> bool {
         self.function.as_ref().is_some_and(|(_, offset)| *offset == 0)
     }
 
