@@ -181,7 +181,7 @@ fn none(symbols: &Symbols, wanted: &str, notes: &[String]) -> String {
     } else {
         format!("there is {}", similar.join(", "))
     };
-    format!("there is no function {wanted} in what the process has mapped at its end: {hint}")
+    format!("there is no function {wanted} in what the process has mapped: {hint}")
 }
 
 /// `FILE:LINE`.

@@ -11,6 +11,7 @@
 //! | `longjmp`, an exception | [`Ended::Left`], when the next stop of the thread on that stack shows it |
 //! | it ends in a jump to another of the functions | both return there, with the same result |
 //! | it jumps to its own beginning, or is left and called again from the same place | [`Ended::Again`]: these two look the same |
+//! | `longjmp` to right behind the call | it is told as a return: nothing tells the two apart |
 //! | recursion, threads | each call has its own stack pointer, and belongs to its thread |
 //! | the thread, the process or the recording ends | it stays open ([`Called::open`]) |
 //!
@@ -88,6 +89,8 @@ pub(crate) struct Called {
     last: HashMap<i32, (Virt, Virt)>,
     /// What happened at this stop and was not given yet.
     happened: VecDeque<Happened>,
+    /// Whether it was asked what happens next.
+    begun: bool,
 }
 
 impl Called {
@@ -102,6 +105,7 @@ impl Called {
             entered: 0,
             last: HashMap::new(),
             happened: VecDeque::new(),
+            begun: false,
         }
     }
 
@@ -135,6 +139,12 @@ impl Called {
         travel: &mut Travel,
         end: Option<Position>,
     ) -> Result<Option<Happened>, ReplayError> {
+        // A processor does not come back for where a run begins.
+        let at = travel.process().cpu().regs().rip;
+        let is_at = !std::mem::replace(&mut self.begun, true) && self.lookout.at.binary_search(&at).is_ok();
+        if is_at && travel.process().pid() == travel.followed() {
+            self.arrive(travel.process(), travel.position());
+        }
         loop {
             if let Some(happened) = self.happened.pop_front() {
                 return Ok(Some(happened));

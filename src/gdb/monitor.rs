@@ -90,7 +90,8 @@ fn last_calls(debugged: &mut Debugged, function: &str, last: usize) -> Result<St
         Err(why) => return Ok(format!("{why}\n")),
     };
     let mut kept = VecDeque::new();
-    let (_, note) = from_begin(debugged, |travel, symbols, here| {
+    let (_, note) = and_back(debugged, |travel, symbols, here| {
+        travel.seek(travel.begin())?;
         let range = Range { end: Some(here), limit: None };
         calls::each(travel, symbols, &functions, range, &mut |line| {
             kept.push_back(format!("{line}\n"));
@@ -111,21 +112,24 @@ fn last_calls(debugged: &mut Debugged, function: &str, last: usize) -> Result<St
 fn heap(debugged: &mut Debugged, address: u64) -> Result<String, ReplayError> {
     debugged.symbols.look(debugged.travel.process());
     let (text, note) =
-        from_begin(debugged, |travel, symbols, here| crate::heap::text(travel, symbols, address, here))?;
+        and_back(debugged, |travel, symbols, here| crate::heap::text(travel, symbols, address, here))?;
     Ok(text + note)
 }
 
-/// Looks through the recording from its beginning up to here, and comes back. The second is what is to be said besides.
-fn from_begin<T>(
+/// Looks through the recording, and comes back. The second is what is to be said besides.
+fn and_back<T>(
     debugged: &mut Debugged,
     look: impl FnOnce(&mut Travel, &mut Symbols, Position) -> Result<T, ReplayError>,
 ) -> Result<(T, &'static str), ReplayError> {
     let Debugged { travel, symbols, .. } = debugged;
-    let here = travel.position();
-    travel.seek(travel.begin())?;
+    let (here, ended) = (travel.position(), travel.ended());
     let found = look(travel, symbols, here)?;
     let asked = travel.asks().swap(false, Ordering::Relaxed);
-    travel.seek(here)?;
+    if ended {
+        travel.seek_end()?;
+    } else {
+        travel.seek(here)?;
+    }
     Ok((found, if asked { "interrupted: there may be more\n" } else { "" }))
 }
 

@@ -12,6 +12,7 @@ use vmm::engine::lookout::{Access, Watch};
 use vmm::position::Position;
 use vmm::replay::ReplayError;
 use vmm::travel::Travel;
+use x86::op::Gpr;
 
 /// So many callers are shown.
 const FRAMES: usize = 6;
@@ -25,6 +26,8 @@ pub(super) struct Event {
     pub(super) what: What,
     /// The callers, the innermost first.
     pub(super) stack: Vec<Place>,
+    /// Why there are no more of them, if there may be.
+    pub(super) stopped: Option<String>,
 }
 
 /// What happened.
@@ -53,6 +56,8 @@ pub(super) struct History {
     pub(super) calls: u64,
     /// The allocation that ends nearest before the address, of those that are live at the end.
     pub(super) before: Option<(Range<u64>, Position)>,
+    /// Where the recording begins, if that is not where the program does.
+    pub(super) window: Option<Position>,
 }
 
 /// The allocation that covers the address.
@@ -121,7 +126,8 @@ pub(super) fn of(
     writer.crash();
     let Writer { called, events, near, .. } = writer;
     let before = near.into_iter().next_back().map(|(start, (end, position))| (start..end, position));
-    Ok(Some(History { events, calls: called.entered(), before }))
+    let window = travel.timeline().replay().window_begins();
+    Ok(Some(History { events, calls: called.entered(), before, window }))
 }
 
 impl Writer<'_> {
@@ -266,16 +272,20 @@ impl Writer<'_> {
     /// Something that happens in the function `innermost`, which is where one stands, or whose call one stands in or behind.
     fn push(&mut self, position: Position, thread: i32, what: What, innermost: Option<Place>) {
         let process = self.travel.process();
-        let trace = self.symbols.backtrace(process, process.thread(), FRAMES + 1);
-        let mut frames: Vec<Place> = trace.frames.into_iter().map(|(_, place)| place).collect();
-        // One stands at the beginning of a function that was called, or behind the call.
-        let in_callee = self.functions.contains_key(&process.cpu().regs().rip);
-        frames.drain(..frames.len().min(1 + usize::from(in_callee)));
-        let mut stack: Vec<Place> = innermost.into_iter().chain(frames).take(FRAMES).collect();
-        // What starts a program is no news.
-        if let Some(main) = stack.iter().position(|place| place.function() == Some("main")) {
-            stack.truncate(main + 1);
+        let mut regs = *process.cpu().regs();
+        if self.functions.contains_key(&regs.rip) {
+            // Where a function begins the caller is known without tables, which C libraries need not have.
+            let rsp = &mut regs.gpr[usize::from(Gpr::RSP.0)];
+            let mut word = [0; 8];
+            process.read_memory(*rsp, &mut word);
+            (regs.rip, *rsp) = (u64::from_le_bytes(word), rsp.wrapping_add(8));
         }
-        self.events.push(Event { position, thread, what, stack });
+        let mut trace = self.symbols.backtrace_from(process, &regs, FRAMES);
+        if let (Some((_, first)), Some(innermost)) = (trace.frames.first_mut(), innermost) {
+            *first = innermost;
+        }
+        let trace = trace.up_to_main();
+        let stack = trace.frames.into_iter().map(|(_, place)| place).collect();
+        self.events.push(Event { position, thread, what, stack, stopped: trace.stopped });
     }
 }

@@ -16,10 +16,10 @@ use crate::engine::Choice;
 use crate::exit::{Code, Failure};
 use crate::followed::{self, Followed};
 use crate::log::say;
-use crate::moment::name_place;
+use crate::moment::places;
 use crate::output::print;
 use crate::replay::failure;
-use crate::symbols::{Place, Symbols};
+use crate::symbols::Symbols;
 use history::{Event, History, NEAR, What};
 use serde_json::{Value, json};
 use std::fmt;
@@ -161,19 +161,16 @@ fn never(history: &History, address: u64) -> String {
         )
     });
     let near = near.unwrap_or_else(|| format!(", and no live allocation ends in the {NEAR} bytes before it"));
-    format!("never allocated{near}")
+    let since = history.window.map(|begins| format!(" since the window begins, at {begins}"));
+    format!("never allocated{}{near}", since.unwrap_or_default())
 }
 
 fn event_as_json(event: &Event) -> Value {
-    let stack = event.stack.iter().map(|place| {
-        let mut object = json!({ "place": place.raw() });
-        name_place(&mut object, Some(place));
-        object
-    });
     let mut object = json!({
         "position": event.position.to_string(),
         "thread": event.thread,
-        "stack": stack.collect::<Vec<_>>(),
+        "stack": places(&event.stack),
+        "stack_stopped": event.stopped,
     });
     let (kind, request) = match &event.what {
         What::Allocated(request, range) => {
@@ -219,6 +216,7 @@ impl fmt::Display for Event {
                 writeln!(f, "the crash: an access to {address:#x} while it is free")?
             }
         }
-        self.stack.iter().map(Place::to_string).try_for_each(|place| writeln!(f, "    {place}"))
+        self.stack.iter().try_for_each(|place| writeln!(f, "    {place}"))?;
+        self.stopped.iter().try_for_each(|why| writeln!(f, "    ({why})"))
     }
 }

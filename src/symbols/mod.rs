@@ -22,6 +22,7 @@ use synth::program::{Symbol, demangled};
 use vmm::elfcore::unwind::{self, FoundBy, Frame, Tables};
 use vmm::memory::MappingInfo;
 use vmm::process::Process;
+use x86::state::Regs;
 
 /// The name of the kernel's own library, which is in memory alone.
 const VDSO: &str = "[vdso]";
@@ -51,6 +52,18 @@ pub(crate) struct Trace {
     pub(crate) frames: Vec<(Frame, Place)>,
     /// Why it has no more frames, if that is not because the program began there.
     pub(crate) stopped: Option<String>,
+}
+
+impl Trace {
+    /// The same up to `main`: what starts a program is no news.
+    #[must_use]
+    pub(crate) fn up_to_main(mut self) -> Trace {
+        if let Some(main) = self.frames.iter().position(|(_, place)| place.function() == Some("main")) {
+            self.frames.truncate(main + 1);
+            self.stopped = None;
+        }
+        self
+    }
 }
 
 impl Symbols {
@@ -200,8 +213,13 @@ impl Symbols {
             let stopped = Some(format!("there is no thread {thread} in process {}", process.pid()));
             return Trace { frames: Vec::new(), stopped };
         };
+        self.backtrace_from(process, &regs, most)
+    }
+
+    /// The stack of the loaded process that these registers belong to, at most so many frames.
+    pub(crate) fn backtrace_from(&self, process: &Process, regs: &Regs, most: usize) -> Trace {
         let tables: Vec<&Tables> = self.modules.iter().map(|module| module.tables()).collect();
-        let stack = unwind::walk(process, &regs, &tables, most);
+        let stack = unwind::walk(process, regs, &tables, most);
         let named = |(n, frame): (usize, &Frame)| {
             // The kernel made a handler return to the beginning of this function, which nobody called.
             let restores = stack.frames.get(n + 1).is_some_and(|caller| caller.by == FoundBy::Signal);
