@@ -82,6 +82,8 @@ Examples:
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
   gretel gdb rec                       the same in gdb, forwards and backwards
+  gretel calls rec parse_header        each call of a function: arguments, result, caller
+  gretel heap rec 0x4052a8             who allocated this memory, who freed it
   gretel events rec                    what happened in it, a line each
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate

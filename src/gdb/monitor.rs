@@ -85,7 +85,7 @@ fn last_write(debugged: &mut Debugged, address: u64, len: u64) -> Result<String,
 /// The last calls of a function that began before here; afterwards one stands here again.
 fn last_calls(debugged: &mut Debugged, function: &str, last: usize) -> Result<String, ReplayError> {
     debugged.symbols.look(debugged.travel.process());
-    let functions = match Functions::find(&debugged.travel, &debugged.symbols, function) {
+    let functions = match Functions::find(debugged.travel.process(), &debugged.symbols, function) {
         Ok(functions) => functions,
         Err(why) => return Ok(format!("{why}\n")),
     };

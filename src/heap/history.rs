@@ -4,7 +4,7 @@
 //! watched, and the first access that is not made inside the allocator is the use after free.
 
 use super::allocators::{self, Does, Request};
-use crate::called::{self, Call, Called, Ended, Happened};
+use crate::called::{Call, Called, Ended, Entries, Happened};
 use crate::symbols::{Loaded, Place, Symbols};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -74,8 +74,9 @@ struct Writer<'a> {
     travel: &'a mut Travel,
     symbols: &'a mut Symbols,
     called: Called,
-    /// The functions, by where they begin.
-    functions: HashMap<u64, (String, Does)>,
+    /// The allocator's functions: where they begin, and each by its number.
+    entries: Entries,
+    functions: Vec<(String, Does)>,
     /// The outermost calls that are open, by number.
     open: HashMap<u64, Request>,
     block: Block,
@@ -93,18 +94,24 @@ pub(super) fn of(
     end: Option<Position>,
 ) -> Result<Option<History>, ReplayError> {
     let all = allocators::all();
-    let functions: HashMap<u64, (String, Does)> =
-        symbols.named(|name| all.get(name).cloned()).into_iter().collect();
+    let mut entries = Entries::default();
+    let mut functions = Vec::new();
+    for (at, known) in symbols.named(|name| all.get(name).cloned()) {
+        if entries.add(travel.process(), at, functions.len()) == functions.len() {
+            functions.push(known);
+        }
+    }
     if functions.is_empty() {
         return Ok(None);
     }
-    let called = Called::of(called::entries(travel.process(), functions.keys().copied()));
+    let called = Called::of(entries.clone());
     travel.seek(travel.begin())?;
     let mut writer = Writer {
         address,
         travel,
         symbols,
         called,
+        entries,
         functions,
         open: HashMap::new(),
         block: Block::None,
@@ -132,7 +139,7 @@ pub(super) fn of(
 
 impl Writer<'_> {
     fn enter(&mut self, call: Call) {
-        let Some((function, does)) = self.functions.get(&call.entry).filter(|_| call.depth == 0) else {
+        let Some((function, does)) = self.functions.get(call.function).filter(|_| call.depth == 0) else {
             return;
         };
         let request = Request::of(self.travel.process(), function, *does);
@@ -243,7 +250,7 @@ impl Writer<'_> {
         let Some(place) = self.place(rip) else { return false };
         let module = |address: u64| self.symbols.module_at(address).map(Loaded::path);
         let own = module(rip);
-        if own.is_none() || !self.functions.keys().any(|entry| module(*entry) == own) {
+        if own.is_none() || !self.entries.addresses().any(|entry| module(entry) == own) {
             return false;
         }
         place.function().map_or(unnamed, allocators::is_inside)
@@ -273,7 +280,7 @@ impl Writer<'_> {
     fn push(&mut self, position: Position, thread: i32, what: What, innermost: Option<Place>) {
         let process = self.travel.process();
         let mut regs = *process.cpu().regs();
-        if self.functions.contains_key(&regs.rip) {
+        if self.entries.find(process, regs.rip).is_some() {
             // Where a function begins the caller is known without tables, which C libraries need not have.
             let rsp = &mut regs.gpr[usize::from(Gpr::RSP.0)];
             let mut word = [0; 8];

@@ -1,12 +1,13 @@
 //! The symbols of a program that stands in its recording: functions, source lines, stacks.
 //!
 //! [`Symbols::look`] takes what is mapped now; all else is asked of that. [`files`] says where a module's bytes come from, [`module`] is
-//! one that is parsed, [`lines`] goes from source lines to addresses, [`place`] is an address as people see it.
+//! one that is parsed, [`lines`] goes from source lines to addresses, [`inlined`] knows functions without code, [`place`] is an address as people see it.
 //!
 //! Example: at a crash in `strcpy`, `look` finds libc.so.6 mapped at 0x7ffff7a00000, and its bytes in the recording's folder `files`;
 //! `place(0x7ffff7aa9b5a)` is `strcpy+0x1a (libc.so.6)`, and the second frame of `backtrace` is `main+0xe2 at orders.c:28`.
 
 mod files;
+mod inlined;
 mod lines;
 mod module;
 mod place;
@@ -16,6 +17,7 @@ use files::{Files, HEADERS};
 pub(crate) use module::Loaded;
 pub(crate) use place::Place;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::rc::Rc;
 use synth::program::{Symbol, demangled};
@@ -133,6 +135,15 @@ impl Symbols {
         loaded
     }
 
+    /// What modules there are: equal for those of two processes that have the same ones at the same places.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for module in &self.modules {
+            (module.path(), module.names().extent()).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// The module that an address is in, with its debug information ([`Loaded::dwarf`], [`Loaded::bias`]).
     pub(crate) fn module_at(&self, address: u64) -> Option<&Loaded> {
         self.modules.iter().find(|it| it.names().extent().contains(&address)).map(|it| &**it)
@@ -189,15 +200,20 @@ impl Symbols {
         found
     }
 
-    /// Some functions whose names have this in them.
+    /// Some functions whose names have this in them, the shortest first.
     pub(crate) fn similar(&self, part: &str) -> Vec<String> {
         let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
         let names = symbols.map(|symbol| demangled(&symbol.name)).filter(|name| name.contains(part));
-        let mut names: Vec<String> =
-            names.map(|name| without_parameters(&name).to_owned()).take(SIMILAR).collect();
-        names.sort();
+        let mut names: Vec<String> = names.map(|name| without_parameters(&name).to_owned()).collect();
+        names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         names.dedup();
+        names.truncate(SIMILAR);
         names
+    }
+
+    /// Whether the source has a function of this name that the compiler inlined.
+    pub(crate) fn is_inlined(&self, name: &str) -> bool {
+        self.modules.iter().any(|module| inlined::has(module, name))
     }
 
     /// Where the code of a source line begins. The file is matched by the end of its path.

@@ -35,6 +35,7 @@ const PROGRAM: &str = r#"
     __attribute__((optimize("optimize-sibling-calls"))) FUNCTION long before_last(long x) { KEEP; return last(x + 1); }
     FUNCTION long work(long n) { KEEP; return n + 1; }
     FUNCTION void yielding(int n) { work(n); swapcontext(&second, &first); work(n); }
+    static inline __attribute__((always_inline)) long unfolded(long x) { KEEP; return x + 1; }
     static void in_turns(void) { for (int n = 0; n < 3; n++) yielding(n); }
     static void on_signal(int signal) { work(-signal); }
     static void *many(void *start) { long x = (long)start; for (int n = 0; n < 500; n++) x = work(x); return (void *)x; }
@@ -42,7 +43,7 @@ const PROGRAM: &str = r#"
     int main(void) {
         volatile double sink = scale(1.5, 2, -3);
         sink += fib(4) + mix('h', true, GREEN, "hello\n", 0, 6, -7, -8) + mix('a', false, BLUE, 0 ? 0 : "x", &out, 6, 7, 8);
-        sink += take((struct small){3, 1.5}, make(7), -4) + before_last(20);
+        sink += take((struct small){3, 1.5}, make(7), -4) + before_last(unfolded(19));
         if (!setjmp(out)) { deep(2); sink += 1; }
         signal(SIGUSR1, on_signal);
         pthread_t threads[4];
@@ -168,6 +169,7 @@ fn calls_are_chosen_by_process_position_and_number() {
     let child: Value = serde_json::from_str(child.lines().last().unwrap()).unwrap();
     let found = calls(&place, &["work", "--pid", &child["started"].to_string()]);
     assert_eq!((found.len(), arguments(&found[0])), (1, "n=1000".to_owned()));
+    assert_eq!(calls(&place, &["work", "--pid", "all"]).len(), all.len() + 1);
     let text = place.gretel(&["calls", "rec", "work", "--limit", "1"]).out();
     assert!(text.contains("work(n=") && text.contains(" until ") && text.contains("prog.c:"), "{text}");
 }
@@ -181,6 +183,7 @@ fn what_is_not_known_is_said() {
     for (name, expected) in [
         ("no_such_function", "there is no function no_such_function"),
         ("before_la", "there is before_last"),
+        ("unfolded", "unfolded has no code of its own"),
         ("prog.c:1", "no code of prog.c:1 is known"),
         ("0x10", "nothing is mapped at 0x10"),
     ] {
