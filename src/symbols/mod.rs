@@ -166,15 +166,18 @@ impl Symbols {
         Some(Place::of(address, lookup, mapping, self.module_at(lookup)))
     }
 
-    /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters. A copy that
-    /// the compiler made for some callers (`f.constprop.0`, `f.isra.0`) is one too.
+    /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters; where
+    /// there is none, those whose name in their class or module it is. A copy that the compiler made for some callers
+    /// (`f.constprop.0`, `f.isra.0`) is one too.
     pub(crate) fn functions(&self, name: &str) -> Vec<(u64, &Symbol)> {
-        let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
-        let mut found: Vec<_> =
-            symbols.filter(|it| is_called(&it.name, name)).map(|it| (it.start, it)).collect();
-        found.sort_by_key(|(start, _)| *start);
-        found.dedup_by_key(|(start, _)| *start);
-        found
+        let symbols = || self.modules.iter().flat_map(|module| module.names().symbols());
+        let mut found: Vec<&Symbol> = symbols().filter(|it| is_called(&it.name, name, false)).collect();
+        if found.is_empty() {
+            found = symbols().filter(|it| is_called(&it.name, name, true)).collect();
+        }
+        found.sort_by_key(|symbol| symbol.start);
+        found.dedup_by_key(|symbol| symbol.start);
+        found.into_iter().map(|symbol| (symbol.start, symbol)).collect()
     }
 
     /// Where code begins whose linker's name `of` knows, with what it knows.
@@ -247,8 +250,8 @@ impl Symbols {
     }
 }
 
-/// Whether somebody who writes `wanted` means the symbol `name`.
-fn is_called(name: &str, wanted: &str) -> bool {
+/// Whether somebody who writes `wanted` means the symbol `name`; if `within`, they may have left out what it is in.
+fn is_called(name: &str, wanted: &str, within: bool) -> bool {
     if name == wanted {
         return true;
     }
@@ -261,7 +264,10 @@ fn is_called(name: &str, wanted: &str) -> bool {
         return false;
     }
     let source = demangled(name);
-    source == wanted || without_parameters(&source) == wanted
+    [&*source, without_parameters(&source)].into_iter().any(|source| {
+        let before = source.strip_suffix(wanted);
+        before.is_some_and(|before| before.is_empty() || within && before.ends_with("::"))
+    })
 }
 
 /// `Cache::get` for `Cache::get(int) const`.
@@ -286,10 +292,11 @@ mod tests {
     #[test]
     fn a_function_has_several_names() {
         for wanted in ["_ZN5Cache3getEi", "Cache::get(int)", "Cache::get"] {
-            assert!(is_called("_ZN5Cache3getEi", wanted), "{wanted}");
+            assert!(is_called("_ZN5Cache3getEi", wanted, false), "{wanted}");
         }
-        assert!(is_called("_ZN5CacheclEPFvvE", "Cache::operator()"));
-        assert!(is_called("order.constprop.0", "order") && !is_called("order.cold", "order"));
-        assert!(!is_called("ordered", "order") && !is_called("_ZN5Cache3getEi", "get"));
+        assert!(is_called("_ZN5CacheclEPFvvE", "Cache::operator()", false));
+        assert!(is_called("order.constprop.0", "order", false) && !is_called("order.cold", "order", false));
+        assert!(!is_called("ordered", "order", true) && !is_called("_ZN5Cache3getEi", "get", false));
+        assert!(is_called("_ZN5Cache3getEi", "get", true) && !is_called("_ZN5Cache3getEi", "et", true));
     }
 }
