@@ -1,7 +1,8 @@
 //! The symbols of a program that stands in its recording: functions, source lines, stacks.
 //!
 //! [`Symbols::look`] takes what is mapped now; all else is asked of that. [`files`] says where a module's bytes come from, [`module`] is
-//! one that is parsed, [`lines`] goes from source lines to addresses, [`inlined`] knows functions without code, [`place`] is an address as people see it.
+//! one that is parsed, [`lines`] goes from source lines to addresses, [`inlined`] knows functions without code, [`place`]
+//! is an address as people see it.
 //!
 //! Example: at a crash in `strcpy`, `look` finds libc.so.6 mapped at 0x7ffff7a00000, and its bytes in the recording's folder `files`;
 //! `place(0x7ffff7aa9b5a)` is `strcpy+0x1a (libc.so.6)`, and the second frame of `backtrace` is `main+0xe2 at orders.c:28`.
