@@ -8,6 +8,8 @@
 mod accesses;
 mod at_crash;
 mod bench;
+mod called;
+mod calls;
 mod completions;
 mod contexts;
 mod core_file;
@@ -19,7 +21,9 @@ mod engine;
 mod events;
 mod exit;
 mod export;
+mod followed;
 mod gdb;
+mod heap;
 mod keeping;
 mod log;
 mod ls;
@@ -79,6 +83,8 @@ Examples:
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
   gretel gdb rec                       the same in gdb, forwards and backwards
+  gretel calls rec parse_header        each call of a function: arguments, result, caller
+  gretel heap rec 0x4052a8             who allocated this memory, who freed it
   gretel events rec                    what happened in it, a line each
   gretel why rec                       where the value came from that made it crash
   gretel core rec                      its crash: signal, stack, last branches
@@ -95,6 +101,8 @@ enum Command {
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
     Why(why::Args),
+    Calls(calls::Args),
+    Heap(heap::Args),
     Events(events::Args),
     Export(export::Args),
     Core(core_file::Args),
@@ -134,6 +142,8 @@ fn main() -> ExitCode {
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
         Command::Why(args) => why::run(&args),
+        Command::Calls(args) => calls::run(&args),
+        Command::Heap(args) => heap::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Core(args) => core_file::run(&args),

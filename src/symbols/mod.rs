@@ -1,12 +1,14 @@
 //! The symbols of a program that stands in its recording: functions, source lines, stacks.
 //!
 //! [`Symbols::look`] takes what is mapped now; all else is asked of that. [`files`] says where a module's bytes come from, [`module`] is
-//! one that is parsed, [`lines`] goes from source lines to addresses, [`place`] is an address as people see it.
+//! one that is parsed, [`lines`] goes from source lines to addresses, [`inlined`] knows functions without code, [`place`]
+//! is an address as people see it.
 //!
 //! Example: at a crash in `strcpy`, `look` finds libc.so.6 mapped at 0x7ffff7a00000, and its bytes in the recording's folder `files`;
 //! `place(0x7ffff7aa9b5a)` is `strcpy+0x1a (libc.so.6)`, and the second frame of `backtrace` is `main+0xe2 at orders.c:28`.
 
 mod files;
+mod inlined;
 mod lines;
 mod module;
 mod place;
@@ -16,6 +18,7 @@ use files::{Files, HEADERS};
 pub(crate) use module::Loaded;
 pub(crate) use place::Place;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
@@ -23,9 +26,13 @@ use synth::program::{Symbol, demangled};
 use vmm::elfcore::unwind::{self, FoundBy, Frame, Tables};
 use vmm::memory::MappingInfo;
 use vmm::process::Process;
+use x86::state::Regs;
 
 /// The name of the kernel's own library, which is in memory alone.
 const VDSO: &str = "[vdso]";
+
+/// So many similar names are found.
+const SIMILAR: usize = 5;
 
 /// A file's name, where it is mapped, and its beginning.
 type Key = (String, u64, Vec<u8>);
@@ -49,6 +56,18 @@ pub(crate) struct Trace {
     pub(crate) frames: Vec<(Frame, Place)>,
     /// Why it has no more frames, if that is not because the program began there.
     pub(crate) stopped: Option<String>,
+}
+
+impl Trace {
+    /// The same up to `main`: what starts a program is no news.
+    #[must_use]
+    pub(crate) fn up_to_main(mut self) -> Trace {
+        if let Some(main) = self.frames.iter().position(|(_, place)| place.function() == Some("main")) {
+            self.frames.truncate(main + 1);
+            self.stopped = None;
+        }
+        self
+    }
 }
 
 impl Symbols {
@@ -118,6 +137,15 @@ impl Symbols {
         loaded
     }
 
+    /// What modules there are: equal for those of two processes that have the same ones at the same places.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for module in &self.modules {
+            (module.path(), module.names().extent()).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// The module that an address is in, with its debug information ([`Loaded::dwarf`], [`Loaded::bias`]).
     pub(crate) fn module_at(&self, address: u64) -> Option<&Loaded> {
         self.modules.iter().find(|it| it.names().extent().contains(&address)).map(|it| &**it)
@@ -146,15 +174,57 @@ impl Symbols {
         Some(function.start..function.end)
     }
 
-    /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters. A copy that
-    /// the compiler made for some callers (`f.constprop.0`, `f.isra.0`) is one too.
+    /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters; where
+    /// there is none, those whose name in their class or module it is. A copy that the compiler made for some callers
+    /// (`f.constprop.0`, `f.isra.0`) is one too.
     pub(crate) fn functions(&self, name: &str) -> Vec<(u64, &Symbol)> {
+        let symbols = || self.modules.iter().flat_map(|module| module.names().symbols());
+        let mut found: Vec<&Symbol> = symbols().filter(|it| is_called(&it.name, name, false)).collect();
+        if found.is_empty() {
+            found = symbols().filter(|it| is_called(&it.name, name, true)).collect();
+        }
+        found.sort_by_key(|symbol| symbol.start);
+        found.dedup_by_key(|symbol| symbol.start);
+        found.into_iter().map(|symbol| (symbol.start, symbol)).collect()
+    }
+
+    /// Where code begins whose linker's name `of` knows, with what it knows.
+    pub(crate) fn named<T>(&self, of: impl Fn(&str) -> Option<T>) -> Vec<(u64, T)> {
         let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
-        let mut found: Vec<_> =
-            symbols.filter(|it| is_called(&it.name, name)).map(|it| (it.start, it)).collect();
-        found.sort_by_key(|(start, _)| *start);
-        found.dedup_by_key(|(start, _)| *start);
+        symbols.filter_map(|symbol| Some((symbol.start, of(&symbol.name)?))).collect()
+    }
+
+    /// What a name is bound to in the tables of the modules that call it: of one that is chosen when the program starts, the choice.
+    pub(crate) fn bound(&self, process: &Process, name: &str) -> Vec<u64> {
+        let slots = self.modules.iter().flat_map(|module| module.slots());
+        let mut found: Vec<u64> = slots
+            .filter(|(of, _)| of == name)
+            .filter_map(|(_, slot)| {
+                let mut word = [0; 8];
+                process.read_memory(*slot, &mut word).then(|| u64::from_le_bytes(word))
+            })
+            // One that was never called is bound to the code that binds it, which has no name.
+            .filter(|address| self.place(*address).is_some_and(|place| place.is_beginning()))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
         found
+    }
+
+    /// Some functions whose names have this in them, the shortest first.
+    pub(crate) fn similar(&self, part: &str) -> Vec<String> {
+        let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
+        let names = symbols.map(|symbol| demangled(&symbol.name)).filter(|name| name.contains(part));
+        let mut names: Vec<String> = names.map(|name| without_parameters(&name).to_owned()).collect();
+        names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        names.dedup();
+        names.truncate(SIMILAR);
+        names
+    }
+
+    /// Whether the source has a function of this name that the compiler inlined.
+    pub(crate) fn is_inlined(&self, name: &str) -> bool {
+        self.modules.iter().any(|module| inlined::has(module, name))
     }
 
     /// Where the code of a source line begins. The file is matched by the end of its path.
@@ -170,8 +240,13 @@ impl Symbols {
             let stopped = Some(format!("there is no thread {thread} in process {}", process.pid()));
             return Trace { frames: Vec::new(), stopped };
         };
+        self.backtrace_from(process, &regs, most)
+    }
+
+    /// The stack of the loaded process that these registers belong to, at most so many frames.
+    pub(crate) fn backtrace_from(&self, process: &Process, regs: &Regs, most: usize) -> Trace {
         let tables: Vec<&Tables> = self.modules.iter().map(|module| module.tables()).collect();
-        let stack = unwind::walk(process, &regs, &tables, most);
+        let stack = unwind::walk(process, regs, &tables, most);
         let named = |(n, frame): (usize, &Frame)| {
             // The kernel made a handler return to the beginning of this function, which nobody called.
             let restores = stack.frames.get(n + 1).is_some_and(|caller| caller.by == FoundBy::Signal);
@@ -183,8 +258,8 @@ impl Symbols {
     }
 }
 
-/// Whether somebody who writes `wanted` means the symbol `name`.
-fn is_called(name: &str, wanted: &str) -> bool {
+/// Whether somebody who writes `wanted` means the symbol `name`; if `within`, they may have left out what it is in.
+fn is_called(name: &str, wanted: &str, within: bool) -> bool {
     if name == wanted {
         return true;
     }
@@ -193,15 +268,18 @@ fn is_called(name: &str, wanted: &str) -> bool {
     {
         return ["constprop", "isra"].iter().any(|made| suffix.starts_with(made));
     }
-    if !name.starts_with('_') {
+    if !name.starts_with("_Z") && !name.starts_with("_R") {
         return false;
     }
     let source = demangled(name);
-    source == wanted || without_parameters(&source) == wanted
+    [&*source, without_parameters(&source)].into_iter().any(|source| {
+        let before = source.strip_suffix(wanted);
+        before.is_some_and(|before| before.is_empty() || within && before.ends_with("::"))
+    })
 }
 
 /// `Cache::get` for `Cache::get(int) const`.
-fn without_parameters(name: &str) -> &str {
+pub(crate) fn without_parameters(name: &str) -> &str {
     let end = name.rfind(')').unwrap_or(0);
     let mut depth = 0;
     for (at, c) in name[..end].char_indices().rev() {
@@ -222,10 +300,11 @@ mod tests {
     #[test]
     fn a_function_has_several_names() {
         for wanted in ["_ZN5Cache3getEi", "Cache::get(int)", "Cache::get"] {
-            assert!(is_called("_ZN5Cache3getEi", wanted), "{wanted}");
+            assert!(is_called("_ZN5Cache3getEi", wanted, false), "{wanted}");
         }
-        assert!(is_called("_ZN5CacheclEPFvvE", "Cache::operator()"));
-        assert!(is_called("order.constprop.0", "order") && !is_called("order.cold", "order"));
-        assert!(!is_called("ordered", "order") && !is_called("_ZN5Cache3getEi", "get"));
+        assert!(is_called("_ZN5CacheclEPFvvE", "Cache::operator()", false));
+        assert!(is_called("order.constprop.0", "order", false) && !is_called("order.cold", "order", false));
+        assert!(!is_called("ordered", "order", true) && !is_called("_ZN5Cache3getEi", "get", false));
+        assert!(is_called("_ZN5Cache3getEi", "get", true) && !is_called("_ZN5Cache3getEi", "et", true));
     }
 }

@@ -3,8 +3,9 @@
 use super::files::Files;
 use crate::debug_files::DebugFiles;
 use lbr::regular;
-use object::elf::{FileHeader64, PT_LOAD};
+use object::elf::{FileHeader64, PT_LOAD, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
 use std::path::Path;
 use synth::program::{Names, Reader};
 use vmm::elfcore::Module;
@@ -18,6 +19,8 @@ pub(crate) struct Loaded {
     bias: u64,
     names: Names,
     tables: Tables,
+    /// The words that the dynamic linker fills with the addresses of functions, by their names.
+    slots: Vec<(String, u64)>,
 }
 
 impl Loaded {
@@ -42,7 +45,7 @@ impl Loaded {
         let bias = start.wrapping_sub(first_address(bytes)?);
         let names = Names::of(Module { bytes, bias, debug }).ok()?;
         let tables = Tables::of(bytes, bias).ok()?;
-        Some(Loaded { path: path.to_owned(), bias, names, tables })
+        Some(Loaded { path: path.to_owned(), bias, names, tables, slots: slots(bytes, bias) })
     }
 
     /// Its name where it was mapped.
@@ -65,9 +68,30 @@ impl Loaded {
         self.names.dwarf()
     }
 
+    pub(super) fn slots(&self) -> &[(String, u64)] {
+        &self.slots
+    }
+
     pub(super) fn tables(&self) -> &Tables {
         &self.tables
     }
+}
+
+/// The words of a file's tables that are to hold the addresses of symbols.
+fn slots(bytes: &[u8], bias: u64) -> Vec<(String, u64)> {
+    let Ok(file) = object::File::parse(bytes) else { return Vec::new() };
+    let symbols = file.dynamic_symbol_table();
+    let relocations = file.dynamic_relocations().into_iter().flatten();
+    let named = relocations.filter_map(|(offset, relocation)| {
+        let RelocationTarget::Symbol(index) = relocation.target() else { return None };
+        let RelocationFlags::Elf { r_type: R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT, .. } = relocation.flags()
+        else {
+            return None;
+        };
+        let name = symbols.as_ref()?.symbol_by_index(index).ok()?.name().ok()?.to_owned();
+        Some((name, offset.wrapping_add(bias)))
+    });
+    named.collect()
 }
 
 /// The address, in the file's own terms, at which its first byte is loaded.

@@ -48,6 +48,11 @@ impl Place {
         self.function.as_ref().map(|(name, _)| name.as_str())
     }
 
+    /// Whether a function begins there.
+    pub(crate) fn is_beginning(&self) -> bool {
+        self.function.as_ref().is_some_and(|(_, offset)| *offset == 0)
+    }
+
     /// The source line.
     pub(crate) fn line(&self) -> Option<(&str, u32)> {
         let innermost = self.source.first()?;
@@ -84,7 +89,7 @@ impl fmt::Display for Place {
             write!(f, " at {file}:{line}")?;
             return self.inlined().map_or(Ok(()), |inlined| write!(f, " ({inlined}, inlined)"));
         }
-        let file = Path::new(&self.module).file_name().unwrap_or(self.module.as_ref());
+        let file = Path::new(&self.module).file_name().unwrap_or_else(|| self.module.as_ref());
         write!(f, " ({})", file.to_string_lossy())
     }
 }

@@ -67,7 +67,7 @@ impl Travel {
     fn pages(&self, lookout: &Lookout) -> Option<Vec<Phys>> {
         let process = self.process();
         let stores_alone = lookout.at.is_empty() && lookout.data.iter().all(|it| it.access == Access::Write);
-        if !stores_alone || process.pid() != self.followed() {
+        if !stores_alone || self.all || !self.follows_loaded() {
             return None;
         }
         let pages = lookout
@@ -120,7 +120,7 @@ impl Travel {
         most: u64,
     ) -> Result<(Option<(Stop, Position)>, bool), ReplayError> {
         let rip = self.process().cpu().regs().rip;
-        let begins_at = self.process().pid() == self.followed() && lookout.at.binary_search(&rip).is_ok();
+        let begins_at = self.follows_loaded() && lookout.at.binary_search(&rip).is_ok();
         let mut last = begins_at.then(|| (Stop::Breakpoint(rip), self.position()));
         for _ in 0..most {
             match self.scan(lookout, Some(end))? {

@@ -50,7 +50,11 @@ pub struct Travel {
     timeline: Timeline,
     /// Whose breakpoints and data are looked for.
     pid: i32,
+    /// Those of all processes are.
+    all: bool,
     asks: Arc<AtomicBool>,
+    /// What the processor looks for now.
+    looks_for: Lookout,
     /// What was found wrong with the journal, whenever it was read so far.
     damage: Option<Damage>,
 }
@@ -63,7 +67,8 @@ impl Travel {
     pub fn open(recording: &Recording, machine: Machine) -> Result<Travel, ReplayError> {
         let timeline = Timeline::open(recording, machine)?;
         let pid = timeline.replay().process().pid();
-        Ok(Travel { timeline, pid, asks: Arc::default(), damage: None })
+        let looks_for = Lookout::default();
+        Ok(Travel { timeline, pid, all: false, asks: Arc::default(), looks_for, damage: None })
     }
 
     /// What ends a journey early when it is set; the journey resets it.
@@ -74,7 +79,32 @@ impl Travel {
 
     /// Looks for breakpoints and data of this process from now on.
     pub fn follow(&mut self, pid: i32) {
-        self.pid = pid;
+        (self.pid, self.all) = (pid, false);
+    }
+
+    /// Looks for those of all processes from now on, each at the same addresses.
+    pub fn follow_all(&mut self) {
+        self.all = true;
+    }
+
+    /// Whether the loaded process is one whose breakpoints and data are looked for.
+    #[must_use]
+    pub fn follows_loaded(&self) -> bool {
+        self.all || self.process().pid() == self.pid
+    }
+
+    /// Runs to the next event, without looking for anything; false at the end.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn next_event(&mut self) -> Result<bool, ReplayError> {
+        if self.timeline.ended() {
+            return Ok(false);
+        }
+        self.look_away()?;
+        self.process_mut().count_exactly(false)?;
+        self.timeline.step_until(Until::Exit)?;
+        Ok(true)
     }
 
     /// Goes to the last event behind which this process was loaded: where it ended, or where the recording does. False, and at the
@@ -191,6 +221,23 @@ impl Travel {
         Ok(stop.unwrap_or(otherwise))
     }
 
+    /// As [`Travel::forward`], at most to `end`, for who asks again and again: it goes on looking, up to [`Travel::look_away`]. `None`
+    /// when `end` or the recording's end is reached, or somebody asks for a stop.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn next(&mut self, lookout: &Lookout, end: Option<Position>) -> Result<Option<Stop>, ReplayError> {
+        self.scan(lookout, end)
+    }
+
+    /// Looks for nothing any more.
+    ///
+    /// # Errors
+    /// When the processor does not take it.
+    pub fn look_away(&mut self) -> Result<(), ReplayError> {
+        self.look_out(&Lookout::default())
+    }
+
     /// Runs on to the next thing that is looked for, at most to `end`. `None` when that, or the recording's end, is reached, or somebody
     /// asks for a stop.
     fn scan(&mut self, lookout: &Lookout, end: Option<Position>) -> Result<Option<Stop>, ReplayError> {
@@ -221,7 +268,7 @@ impl Travel {
 
     /// What there is at this position of what is looked for.
     fn hit(&mut self, lookout: &Lookout, watched: &mut Watched, event: bool) -> Option<Stop> {
-        if self.process().pid() != self.pid {
+        if !self.follows_loaded() {
             return None;
         }
         if let Some(accessed) = self.process().cpu().seen() {
@@ -247,12 +294,16 @@ impl Travel {
     }
 
     fn look_out(&mut self, lookout: &Lookout) -> Result<(), ReplayError> {
-        let process = self.process_mut();
         if !lookout.is_empty() {
-            process.count_exactly(true)?;
+            self.process_mut().count_exactly(true)?;
         }
-        process.note_writes(!lookout.data.is_empty());
-        process.cpu_mut().look_out(lookout).map_err(|error| ProcessError::from(error).into())
+        self.process_mut().note_writes(!lookout.data.is_empty());
+        if self.looks_for == *lookout {
+            return Ok(());
+        }
+        self.process_mut().cpu_mut().look_out(lookout).map_err(ProcessError::from)?;
+        self.looks_for = lookout.clone();
+        Ok(())
     }
 
     /// Runs to the next exit or bound, counts exactly, and keeps checkpoints.
@@ -284,7 +335,7 @@ struct Watched(Vec<Vec<u8>>);
 impl Watched {
     fn of(travel: &Travel, lookout: &Lookout) -> Watched {
         let process = travel.process();
-        if process.pid() != travel.pid {
+        if !travel.follows_loaded() {
             return Watched(Vec::new());
         }
         let read = |watch: &crate::engine::lookout::Watch| {
