@@ -37,6 +37,7 @@ mod played;
 mod profile;
 mod record;
 mod replay;
+mod report;
 mod rm;
 mod sandbox;
 mod shell;
@@ -89,6 +90,7 @@ Examples:
   gretel why rec                       where the value came from that made it crash
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate
+  gretel report rec -o report.html     all of that on one page
   gretel verify suffix.json rec        a suffix that was kept, checked again
   gretel ls                            the recordings in this folder
   gretel pack rec                      one file of it, for another machine";
@@ -108,6 +110,7 @@ enum Command {
     Core(core_file::Args),
     Synth(synth::Args),
     Verify(verify::Args),
+    Report(report::Args),
     Watch(watch::Args),
     Ls(ls::Args),
     Rm(rm::Args),
@@ -149,6 +152,7 @@ fn main() -> ExitCode {
         Command::Core(args) => core_file::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Watch(args) => watch::run(&args),
         Command::Ls(args) => ls::run(&args),
         Command::Rm(args) => rm::run(&args),

@@ -48,11 +48,7 @@ impl View<'_> {
         let from: Vec<String> =
             from.map(|(role, source)| format!("{}#{source}", role_prefix(*role))).collect();
         let from = if from.is_empty() { String::new() } else { format!("   from {}", from.join(", ")) };
-        let mut given = BTreeMap::new();
-        // Of a register that was written several times it is the last value.
-        for number in step.nodes.iter().rev() {
-            given.extend(self.slice.nodes[*number].writer.given.clone());
-        }
+        let given = self.given(step);
         let times = match step.nodes.len() {
             1 => String::new(),
             times => format!("  ({times} times)"),
@@ -60,6 +56,12 @@ impl View<'_> {
         let (head, at) = (format!("#{shown}"), node.writer.at.to_string());
         let values = values(&node.writer.made, &given).join(", ");
         format!("{head:<4} {at:<12} {}{times}\n       {values}{from}", self.what(node))
+    }
+
+    /// What a step wrote, all times together: of a register that was written several times, the last value.
+    fn given(&self, step: &Step) -> BTreeMap<Byte, (u8, Origin)> {
+        let older_first = step.nodes.iter().rev();
+        older_first.flat_map(|number| self.slice.nodes[*number].writer.given.clone()).collect()
     }
 
     /// What wrote, and where.
@@ -93,6 +95,8 @@ impl View<'_> {
 
     pub(super) fn print_json(&self) -> Result<(), Failure> {
         let nodes: Vec<Value> = self.slice.nodes.iter().map(|node| self.node_json(node)).collect();
+        let folded = Folded::of(self.slice, self.symbols, false);
+        let steps: Vec<Value> = folded.steps.iter().map(|step| self.step_json(step)).collect();
         let object = json!({
             "question": {
                 "words": self.question.words,
@@ -103,9 +107,33 @@ impl View<'_> {
                 "from": self.slice.roots.iter().map(|root| root.node).collect::<std::collections::BTreeSet<_>>(),
             },
             "nodes": nodes,
+            "steps": steps,
+            "copies_left_out": folded.left_out,
             "cut": self.slice.cut.is_some(),
         });
         print(format_args!("{object:#}\n")).map(drop)
+    }
+
+    /// What is shown of one instruction without `--all`.
+    fn step_json(&self, step: &Step) -> Value {
+        let node = &self.slice.nodes[step.nodes[0]];
+        let from: Vec<Value> = step
+            .sources
+            .iter()
+            .map(|(role, source)| json!({ "step": source, "role": role_name(*role) }))
+            .collect();
+        let given = self.given(step);
+        let place = self.symbols.place(node.writer.rip);
+        let line = place.as_ref().and_then(|place| place.line());
+        json!({
+            "file": line.map(|(file, _)| file),
+            "line": line.map(|(_, line)| line),
+            "nodes": step.nodes,
+            "position": node.writer.at.to_string(),
+            "what": self.what(node),
+            "values": values(&node.writer.made, &given),
+            "from": from,
+        })
     }
 
     fn node_json(&self, node: &Node<Position>) -> Value {

@@ -23,6 +23,7 @@ mod notices;
 mod personas;
 mod preempted;
 mod replay;
+mod report;
 mod room;
 mod shells;
 mod signals;

@@ -1,0 +1,75 @@
+//! What crashed: signal, stack, registers, threads.
+
+use super::html::{Html, list, text};
+use super::source::{Sources, of_place};
+use serde_json::Value;
+
+/// So many frames have their source text beside them.
+const WITH_SOURCE: usize = 8;
+
+pub(super) fn section(core: &Value) -> String {
+    let mut html = Html::new();
+    let signal = &core["signal"];
+    html.raw("<p class=\"lead\">");
+    html.element("b", "", &text(&signal["name"]));
+    html.text(&format!(": {}", text(&signal["cause"])));
+    html.raw("</p>\n<table class=\"facts\">\n");
+    let process = &core["process"];
+    html.row(&["command", &text(&process["arguments"])]);
+    html.row(&["process", &text(&process["pid"])]);
+    for (name, key) in [("instructions", "instructions"), ("branches taken", "taken_branches")] {
+        let count = &core["counters"][key];
+        if !count.is_null() {
+            html.row(&[name, &text(count)]);
+        }
+    }
+    html.raw("</table>\n<h3>Stack</h3>\n<ol class=\"stack\" start=\"0\">\n");
+    let mut sources = Sources::default();
+    for (n, frame) in list(&core["stack"]).iter().enumerate() {
+        let place = text(&frame["place"]);
+        html.raw("<li>");
+        html.element("code", "", &place);
+        for (key, note) in
+            [("guessed", "a guess"), ("inlined", "inlined"), ("signal", "a signal interrupted this")]
+        {
+            if frame[key] == true {
+                html.element("span", "note", note);
+            }
+        }
+        if let Some((file, line)) = of_place(&place).filter(|_| n < WITH_SOURCE) {
+            sources.excerpt(&mut html, file, line);
+        }
+        html.raw("</li>\n");
+    }
+    html.raw("</ol>\n");
+    if let Some(why) = core["stack_stopped"].as_str() {
+        html.element("p", "warn", &format!("the stack ends here: {why}"));
+    }
+    registers(&mut html, core);
+    threads(&mut html, core);
+    html.finish()
+}
+
+fn registers(html: &mut Html, core: &Value) {
+    let Some(all) = core["registers"].as_object() else { return };
+    html.raw("<details><summary>Registers</summary><div class=\"registers\">");
+    for (name, value) in all {
+        html.raw("<span>");
+        html.element("b", "", name);
+        html.element("code", "", &text(value));
+        html.raw("</span>");
+    }
+    html.raw("</div></details>\n");
+}
+
+fn threads(html: &mut Html, core: &Value) {
+    let threads = list(&core["threads"]);
+    if threads.len() < 2 {
+        return;
+    }
+    html.raw(&format!("<details><summary>{} threads</summary><table>\n", threads.len()));
+    for thread in threads {
+        html.row(&[&text(&thread["id"]), &text(&thread["rip"]), &text(&thread["place"])]);
+    }
+    html.raw("</table></details>\n");
+}

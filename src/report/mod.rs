@@ -1,0 +1,136 @@
+//! `gretel report`: one page with all that is known of a crash.
+//!
+//! The page is made of what gretel's other commands say with `--json` ([`asked`]), so it says nothing that they do not. Each section is a
+//! file: [`crash`] (signal, stack, registers), [`slice`] (where the value came from), [`suffix`] (how it got there), [`lanes`]
+//! (what happened when, by task), [`branches`], [`machine`] (where the records came from, what the host can do). [`html`]
+//! is what all of them write with, [`source`] the source text.
+
+mod asked;
+mod branches;
+mod crash;
+mod html;
+mod lanes;
+mod machine;
+mod slice;
+mod source;
+mod suffix;
+
+use crate::Outcome;
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::shell;
+use asked::Asked;
+use html::{Html, escaped};
+use serde_json::Value;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Write a page about a crash: stack, where the bad value came from, how it got there, who ran when
+///
+/// One file that needs nothing else: open it in a browser, or print it. It has what `gretel core`, `why`, `synth`,
+/// `events` and `doctor` say. Of a core alone it has what a core can tell.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel report rec -o report.html
+  gretel report --exe ./prog core.1234 -o report.html
+  gretel report rec -o report.html --fuel 60          a longer search for the suffix
+
+A page holds parts of the program's memory: treat it as a secret.")]
+pub(crate) struct Args {
+    /// A recording's folder, or a core file
+    #[arg(value_name = "DIR|CORE")]
+    input: PathBuf,
+    /// The page
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// The executable of a core (default: the one in the recording, or where the core says that it was)
+    #[arg(long, value_name = "PROG")]
+    exe: Option<PathBuf>,
+    /// How much work to do for the suffix, as for `gretel synth`; 0 leaves it out
+    #[arg(long, value_name = "N", default_value = "9")]
+    fuel: String,
+    /// Replace the file if it is there
+    #[arg(long)]
+    force: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    crate::synth::fuel(&args.fuel).map_err(|why| Failure::new(Code::Usage, format!("--fuel: {why}")))?;
+    let cannot_write = |error: std::io::Error| {
+        let hint =
+            if error.kind() == std::io::ErrorKind::AlreadyExists { " (--force replaces it)" } else { "" };
+        Failure::new(Code::Write, format!("cannot write {}: {error}{hint}", args.output.display()))
+    };
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    if args.force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    let mut file = options.open(&args.output).map_err(cannot_write)?;
+    let asked = Asked::ask(args)?;
+    asked.missing().for_each(|(what, why)| say!("gretel: the page has no {what}: {why}"));
+    file.write_all(page(args, &asked).as_bytes()).and_then(|()| file.flush()).map_err(cannot_write)?;
+    say!("gretel: next: open {} in a browser", shell::word(&args.output));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is the same on all pages.
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// A section: its name, its title, and what is in it, if there is anything.
+type Section = (&'static str, &'static str, Option<String>);
+
+fn page(args: &Args, asked: &Asked) -> String {
+    let title = title(args, asked);
+    let sections: [Section; 6] = [
+        ("crash", "The crash", asked.core.ok().map(crash::section)),
+        ("why", "Where the value came from", asked.why.ok().map(slice::section)),
+        ("suffix", "How it got there", asked.synth.ok().map(suffix::section)),
+        ("branches", "The last branches", asked.core.ok().and_then(branches::section)),
+        ("time", "What happened when", asked.events.ok().map(|events| lanes::section(events))),
+        ("machine", "What was recorded, and with what", Some(machine::section(asked))),
+    ];
+    let mut html = Html::new();
+    html.raw("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
+    html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
+    html.raw("<link rel=\"icon\" href=\"data:,\">");
+    html.raw(&format!("<title>{}</title><style>{STYLE}</style></head><body>\n", escaped(&title)));
+    html.raw(&format!("<header><h1>{}</h1>", escaped(&title)));
+    html.raw("<nav aria-label=\"sections\">");
+    for (name, heading, content) in &sections {
+        if content.is_some() {
+            html.raw(&format!("<a href=\"#{name}\">{heading}</a>"));
+        }
+    }
+    html.raw("</nav></header>\n<main>\n");
+    for (name, heading, content) in &sections {
+        if let Some(content) = content {
+            html.raw(&format!(
+                "<section id=\"{name}\" tabindex=\"-1\"><h2>{heading}</h2>\n{content}</section>\n"
+            ));
+        }
+    }
+    html.raw("</main>\n<footer>");
+    html.text(&format!(
+        "made by gretel {} of {}; keys: j and k go to the next and the last section",
+        env!("CARGO_PKG_VERSION"),
+        args.input.display()
+    ));
+    html.raw(&format!("</footer>\n<script>{SCRIPT}</script></body></html>\n"));
+    html.finish()
+}
+
+/// What crashed, how and where.
+fn title(args: &Args, asked: &Asked) -> String {
+    let Some(core) = asked.core.ok() else { return format!("gretel: {}", args.input.display()) };
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let place = text(&core["stack"][0]["place"]);
+    format!("{}: {} at {place}", text(&core["process"]["name"]), text(&core["signal"]["name"]))
+}

@@ -1,0 +1,117 @@
+//! Where the value came from: a row for each step of `gretel why`, and beside the rows the graph of what was made of what.
+
+use super::html::{Html, list, text};
+use super::source::Sources;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// The height of a row, and the width of a lane, in pixels: page.css has the rows at this height.
+const ROW: usize = 52;
+const LANE: usize = 14;
+/// More lanes than these are drawn on the last one.
+const MOST_LANES: usize = 12;
+
+/// A line from a step to what it was made of.
+struct Edge {
+    from: usize,
+    to: usize,
+    role: String,
+    lane: usize,
+}
+
+pub(super) fn section(why: &Value) -> String {
+    let mut html = Html::new();
+    for line in list(&why["question"]["words"]) {
+        html.element("p", "lead", &text(line));
+    }
+    let steps = list(&why["steps"]);
+    let edges = edges(steps);
+    let mut sources = Sources::default();
+    html.raw("<div class=\"slice\">");
+    html.raw(&graph(steps, &edges));
+    html.raw("<ol class=\"steps\" start=\"0\">\n");
+    for (number, step) in steps.iter().enumerate() {
+        let times = list(&step["nodes"]).len();
+        let from: Vec<String> = list(&step["from"]).iter().map(|it| text(&it["step"])).collect();
+        html.raw(&format!("<li tabindex=\"0\" data-step=\"{number}\" data-from=\"{}\">", from.join(" ")));
+        html.element("span", "at", &text(&step["position"]));
+        html.element("code", "what", &text(&step["what"]));
+        if times > 1 {
+            html.element("span", "note", &format!("{times} times"));
+        }
+        let values: Vec<String> = list(&step["values"]).iter().map(text).collect();
+        let line = step["line"].as_u64().and_then(|line| usize::try_from(line).ok()).unwrap_or(0);
+        if let Some(source) = sources.line(&text(&step["file"]), line) {
+            html.element("code", "text", &source);
+        }
+        html.raw("<br>");
+        html.element("code", "value", &values.join(", "));
+        html.raw("</li>\n");
+    }
+    html.raw("</ol></div>\n");
+    let copies = &why["copies_left_out"];
+    if copies.as_u64().is_some_and(|copies| copies > 0) {
+        html.element(
+            "p",
+            "note",
+            &format!("{copies} copies within these functions are left out (gretel why --all)"),
+        );
+    }
+    if why["cut"] == true {
+        html.element("p", "warn", "There is more: the slice was cut here (gretel why --steps).");
+    }
+    html.finish()
+}
+
+/// The lines, each on the first lane that is free over all its rows; a line to the next row needs none.
+fn edges(steps: &[Value]) -> Vec<Edge> {
+    let mut edges: Vec<Edge> = Vec::new();
+    for (from, step) in steps.iter().enumerate() {
+        for source in list(&step["from"]) {
+            let to = source["step"].as_u64().and_then(|to| usize::try_from(to).ok()).unwrap_or(0);
+            if to >= steps.len() {
+                continue;
+            }
+            let (low, high) = (from.min(to), from.max(to));
+            let is_taken = |lane: usize| {
+                edges
+                    .iter()
+                    .any(|it| it.lane == lane && it.from.min(it.to) < high && low < it.from.max(it.to))
+            };
+            let lane = if to == from + 1 {
+                0
+            } else {
+                (1..MOST_LANES).find(|lane| !is_taken(*lane)).unwrap_or(MOST_LANES)
+            };
+            edges.push(Edge { from, to, role: text(&source["role"]), lane });
+        }
+    }
+    edges
+}
+
+fn graph(steps: &[Value], edges: &[Edge]) -> String {
+    let lanes = edges.iter().map(|edge| edge.lane).max().unwrap_or(0);
+    let (width, height) = ((lanes + 1) * LANE + 8, steps.len() * ROW);
+    let x = |lane: usize| width - 8 - lane * LANE;
+    let y = |row: usize| row * ROW + ROW / 2;
+    let mut svg = format!(
+        "<svg class=\"graph\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"what was made of what\">"
+    );
+    for Edge { from, to, role, lane } in edges {
+        let (x0, x1, y0, y1) = (x(0), x(*lane), y(*from), y(*to));
+        let loops = if to < from { " back" } else { "" };
+        // Writing to a string does not fail.
+        let _ = write!(
+            svg,
+            "<path class=\"{role}{loops}\" data-a=\"{from}\" data-b=\"{to}\" d=\"M{x0} {y0} C{x1} {y0} {x1} {y0} {x1} {} L{x1} {} C{x1} {y1} {x1} {y1} {x0} {y1}\"/>",
+            if y1 > y0 { y0 + ROW / 2 } else { y0 - ROW / 2 },
+            if y1 > y0 { y1 - ROW / 2 } else { y1 + ROW / 2 },
+        );
+    }
+    for row in 0..steps.len() {
+        let is_end = list(&steps[row]["from"]).is_empty();
+        let class = if is_end { "end" } else { "node" };
+        let _ = write!(svg, "<circle class=\"{class}\" cx=\"{}\" cy=\"{}\" r=\"5\"/>", x(0), y(row));
+    }
+    svg + "</svg>"
+}

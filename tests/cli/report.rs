@@ -1,0 +1,79 @@
+//! `gretel report`: the page is whole, says what the other commands say, and has no markup but gretel's own.
+
+use crate::{Place, USAGE, skipped};
+use std::process::Command;
+
+const PROGRAM: &str = r#"
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    int main(int count, char **arguments) {
+        char line[64] = "";
+        if (fork() == 0) return 0;
+        fgets(line, sizeof line, stdin);
+        return *(int *)strtol(line, 0, 16) + count;
+    }"#;
+
+/// An argument that would be a script if nobody cared.
+const SCRIPT: &str = "<script>alert(1)</script>";
+
+fn recorded() -> Option<Place> {
+    let place = Place::new();
+    place.compile("reported", PROGRAM)?;
+    place.write("input", "7b0\n");
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let ran = place.sh(&format!("{gretel} record --engine soft -o rec -- ./reported '{SCRIPT}' <input"));
+    assert_eq!(ran.code, 128 + 11, "{}", ran.err);
+    Some(place)
+}
+
+#[test]
+fn a_page_has_all_that_is_known() {
+    let Some(place) = recorded() else { return };
+    let ran = place.gretel(&["report", "rec", "-o", "page.html"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let page = std::fs::read_to_string(place.path("page.html")).expect("the page");
+    for section in ["crash", "why", "suffix", "branches", "time", "machine"] {
+        assert!(page.contains(&format!("<section id=\"{section}\"")), "no {section}");
+    }
+    assert!(page.contains("SIGSEGV") && page.contains("0x7b0"), "the crash");
+    assert!(page.contains("bytes 0 to 2 of what it read"), "the input");
+    assert!(page.contains("certified"), "the suffix");
+    assert!(!page.contains(SCRIPT) && page.contains("&lt;script&gt;"), "the argument is no markup");
+    assert!(!page.contains("http://") && !page.contains("https://"), "it needs no network");
+    // What is there is not overwritten unless it is said.
+    let ran = place.gretel(&["report", "rec", "-o", "page.html"]);
+    assert!(ran.code != 0 && ran.err.contains("--force"), "{}", ran.err);
+    let ran = place.gretel(&["report", "rec", "-o", "page.html", "--force", "--fuel", "0"]);
+    assert!(ran.code == 0 && ran.err.contains("no suffix: --fuel 0"), "{}", ran.err);
+    // A core alone tells less.
+    let ran = place.gretel(&["report", "rec/core", "--exe", "reported", "-o", "core.html"]);
+    assert!(ran.code == 0 && ran.err.contains("a core alone does not tell"), "{}", ran.err);
+    let ran = place.gretel(&["report", "rec", "-o", "other.html", "--fuel", "much"]);
+    assert_eq!(ran.code, USAGE, "{}", ran.err);
+}
+
+#[test]
+fn a_browser_has_nothing_to_say_about_it() {
+    let browser = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|it| it.status.success()));
+    let Some(browser) = browser else {
+        skipped("a browser opens the report", "chromium is not installed");
+        return;
+    };
+    let Some(place) = recorded() else { return };
+    assert_eq!(place.gretel(&["report", "rec", "-o", "page.html"]).code, 0);
+    let page = place.path("page.html");
+    let ran = place.sh(&format!(
+        "timeout 60 {browser} --headless --no-sandbox --disable-gpu --user-data-dir=profile --enable-logging=stderr \
+         --dump-dom file://{} 2>log >dom",
+        page.display()
+    ));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let log = std::fs::read_to_string(place.path("log")).expect("the log");
+    assert!(!log.contains("CONSOLE"), "{log}");
+    let dom = std::fs::read_to_string(place.path("dom")).expect("what it made of the page");
+    // The script ran: it gives each step its whole text.
+    assert!(dom.contains("title=\"") && dom.contains("</svg>"), "{}", &dom[..dom.len().min(400)]);
+}
