@@ -36,6 +36,9 @@ pub(super) fn section(why: &Value) -> String {
         html.raw(&format!("<li tabindex=\"0\" data-step=\"{number}\" data-from=\"{}\">", from.join(" ")));
         html.element("span", "at", &text(&step["position"]));
         html.element("code", "what", &text(&step["what"]));
+        if let Some(caller) = step["caller"].as_str() {
+            html.element("code", "note", &format!("from {caller}"));
+        }
         if times > 1 {
             html.element("span", "note", &format!("{times} times"));
         }

@@ -1,7 +1,9 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
-//! [`question`] is what is asked for, [`shown`] how a slice ([`vmm::slice`]) is printed; `folded` leaves out the copies that say nothing.
+//! [`question`] is what is asked for, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
+//! the copies that say nothing, [`callers`] says for whom a library did what it did.
 
+mod callers;
 mod folded;
 mod question;
 mod shown;
@@ -109,7 +111,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let follow = Follow { addresses: args.addresses, conditions: args.conditions };
     let asked = (question.at, question.place);
     let slice = slice(&mut history, asked, &question.bytes, follow, args.steps).map_err(failure)?;
-    let view = shown::View { question: &question, slice: &slice, symbols: &symbols };
+    let callers = callers::callers(&mut history, &slice, &mut symbols)?;
+    let view = shown::View { question: &question, slice: &slice, symbols: &symbols, callers: &callers };
     if args.json {
         view.print_json()?;
     } else {

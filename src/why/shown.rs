@@ -5,7 +5,7 @@ use super::question::Question;
 use crate::core_file::hex;
 use crate::exit::Failure;
 use crate::output::{Printed, print};
-use crate::symbols::Symbols;
+use crate::symbols::{Place, Symbols};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use synth::report::written;
@@ -21,6 +21,8 @@ pub(super) struct View<'a> {
     pub(super) question: &'a Question,
     pub(super) slice: &'a Slice<Position>,
     pub(super) symbols: &'a Symbols,
+    /// By node, the innermost caller that is in no library.
+    pub(super) callers: &'a BTreeMap<usize, Place>,
 }
 
 impl View<'_> {
@@ -47,7 +49,7 @@ impl View<'_> {
         let from = step.sources.iter().filter(|(role, source)| !obvious(*role, *source));
         let from: Vec<String> =
             from.map(|(role, source)| format!("{}#{source}", role_prefix(*role))).collect();
-        let from = if from.is_empty() { String::new() } else { format!("   from {}", from.join(", ")) };
+        let from = if from.is_empty() { String::new() } else { format!("   of {}", from.join(", ")) };
         let given = self.given(step);
         let times = match step.nodes.len() {
             1 => String::new(),
@@ -55,7 +57,9 @@ impl View<'_> {
         };
         let (head, at) = (format!("#{shown}"), node.writer.at.to_string());
         let values = values(&node.writer.made, &given).join(", ");
-        format!("{head:<4} {at:<12} {}{times}\n       {values}{from}", self.what(node))
+        let caller = self.callers.get(&step.nodes[0]).map(|place| format!("  from {}", place.short()));
+        let caller = caller.unwrap_or_default();
+        format!("{head:<4} {at:<12} {}{caller}{times}\n       {values}{from}", self.what(node))
     }
 
     /// What a step wrote, all times together: of a register that was written several times, the last value.
@@ -124,8 +128,10 @@ impl View<'_> {
             .collect();
         let given = self.given(step);
         let place = self.symbols.place(node.writer.rip);
-        let line = place.as_ref().and_then(|place| place.line());
+        let caller = self.callers.get(&step.nodes[0]);
+        let line = caller.or(place.as_ref()).and_then(|place| place.line());
         json!({
+            "caller": caller.map(Place::short),
             "file": line.map(|(file, _)| file),
             "line": line.map(|(_, line)| line),
             "nodes": step.nodes,

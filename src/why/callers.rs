@@ -1,0 +1,44 @@
+//! Who called for what a library did: the line of the program itself that a step is the doing of.
+
+use super::folded::Folded;
+use crate::exit::Failure;
+use crate::replay::failure;
+use crate::symbols::{Place, Symbols};
+use std::collections::BTreeMap;
+use vmm::position::Position;
+use vmm::slice::recorded::Recorded;
+use vmm::slice::{Made, Slice};
+
+/// Of so many steps at most: each is a place to go to.
+const MOST: usize = 100;
+/// A library calls itself so deep at most.
+const DEEP: usize = 24;
+
+/// By the number of a node, the innermost caller that is in no library.
+pub(super) fn callers(
+    history: &mut Recorded<'_>,
+    slice: &Slice<Position>,
+    symbols: &mut Symbols,
+) -> Result<BTreeMap<usize, Place>, Failure> {
+    let shown = Folded::of(slice, symbols, false);
+    let mut found = BTreeMap::new();
+    for number in shown.steps.iter().map(|step| step.nodes[0]).take(MOST) {
+        let writer = &slice.nodes[number].writer;
+        let is_library = symbols.place(writer.rip).is_some_and(|place| place.is_library());
+        if !is_library || !matches!(writer.made, Made::Instruction(_) | Made::Call { .. }) {
+            continue;
+        }
+        let travel = history.travel();
+        travel.seek(writer.at).map_err(failure)?;
+        let process = travel.process();
+        if process.pid() != writer.place.pid {
+            continue;
+        }
+        symbols.look(process);
+        let stack = symbols.backtrace(process, writer.place.thread, DEEP);
+        let own =
+            stack.frames.into_iter().find(|(_, place)| !place.is_library() && place.function().is_some());
+        found.extend(own.map(|(_, place)| (number, place)));
+    }
+    Ok(found)
+}
