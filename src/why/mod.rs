@@ -15,9 +15,16 @@ use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
 use crate::symbols::Symbols;
+use indicatif::ProgressBar;
 use question::{Expression, Question};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use vmm::engine::Interrupter;
+use vmm::interrupt;
 use vmm::position::Position;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
@@ -42,7 +49,7 @@ Examples:
   gretel why rec --json | jq '.nodes[-1]'
 
 The newest step comes first. Copies within a function are left out (--all shows them). A position that is shown
-is one before the step: `gretel gdb rec --at POSITION` goes there.")]
+is one before the step: `gretel gdb rec --at POSITION` goes there. Ctrl-C ends the search, and what was found is shown.")]
 pub(crate) struct Args {
     /// The recording's folder
     #[arg(value_name = "DIR")]
@@ -106,11 +113,17 @@ pub(crate) fn run(args: &Args) -> Outcome {
         }
     }
     symbols.look(travel.process());
+    stop_on_signals(&travel)?;
     let mut history = Recorded::new(&mut travel);
     let question = Question::of(args.of.as_ref(), args.thread, &mut history, &symbols)?;
     let follow = Follow { addresses: args.addresses, conditions: args.conditions };
     let asked = (question.at, question.place);
-    let slice = slice(&mut history, asked, &question.bytes, follow, args.steps).map_err(failure)?;
+    let bar = progress();
+    let mut told =
+        |nodes: usize, at: Position| bar.set_message(format!("{nodes} steps; going back from {at}"));
+    let slice =
+        slice(&mut history, asked, &question.bytes, follow, args.steps, &mut told).map_err(failure)?;
+    bar.finish_and_clear();
     let callers = callers::callers(&mut history, &slice, &mut symbols)?;
     let view = shown::View { question: &question, slice: &slice, symbols: &symbols, callers: &callers };
     if args.json {
@@ -126,4 +139,29 @@ pub(crate) fn run(args: &Args) -> Outcome {
         None => {}
     }
     Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
+}
+
+/// Ctrl-C ends the search, and what was found is shown.
+fn stop_on_signals(travel: &Travel) -> Result<(), Failure> {
+    let interrupter = Interrupter::new();
+    interrupt::stop_on_signals(interrupter.clone())
+        .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
+    let asks = travel.asks();
+    thread::spawn(move || {
+        while !interrupter.is_raised() {
+            thread::sleep(Duration::from_millis(50));
+        }
+        asks.store(true, Ordering::Relaxed);
+    });
+    Ok(())
+}
+
+/// Shows how far it is, where stderr is a terminal.
+fn progress() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }

@@ -192,7 +192,8 @@ struct Slicer<'a, H: History> {
     known: HashMap<(i32, Byte), Vec<(H::At, H::At, usize)>>,
 }
 
-/// The slice of some bytes as they are at a moment, of at most so many nodes.
+/// The slice of some bytes as they are at a moment, of at most so many nodes. `progress` is told how many there are, and of when the next
+/// question is.
 ///
 /// # Errors
 /// When the execution cannot be looked at.
@@ -202,6 +203,7 @@ pub fn slice<H: History>(
     bytes: &BTreeSet<Byte>,
     follow: Follow,
     most: usize,
+    progress: &mut dyn FnMut(usize, H::At),
 ) -> Result<Slice<H::At>, H::Error> {
     let slice = Slice { nodes: Vec::new(), roots: BTreeSet::new(), cut: None };
     let mut slicer = Slicer {
@@ -222,6 +224,7 @@ pub fn slice<H: History>(
             slicer.slice.cut = Some(Cut::Nodes);
             break;
         }
+        progress(slicer.slice.nodes.len(), ask.at);
         if !slicer.answer(ask)? {
             slicer.slice.cut = Some(Cut::Asked);
             break;
