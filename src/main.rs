@@ -42,6 +42,7 @@ mod synth;
 mod trail;
 mod trail_file;
 mod units;
+mod values;
 mod verify;
 mod watch;
 
