@@ -5,10 +5,12 @@ use crate::core_file::hex;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::log::say;
+use crate::moment::name_place;
 use crate::output::{Printed, print};
 use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
+use crate::symbols::{Place, Symbols};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +19,7 @@ use vmm::position::Position;
 use vmm::process::Process;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
+use vmm::replay::ReplayError;
 use vmm::travel::{Stop, Travel};
 
 /// Bytes that can be asked for at once.
@@ -97,9 +100,18 @@ fn number(text: &str) -> Result<u64, String> {
     parsed.map_err(|error| format!("{error}: write it as 4096 or 0x1000"))
 }
 
+/// A recording that is looked through.
+struct Opened {
+    travel: Travel,
+    symbols: Symbols,
+    lookout: Lookout,
+    /// A damaged recording is looked at as far as it goes, and says so here.
+    code: ExitCode,
+}
+
 impl PlaceArgs {
-    /// The recording at its end, what to look for, and the exit code: a damaged recording is looked at as far as it goes.
-    fn open(&self, access: Access) -> Result<(Travel, Lookout, ExitCode), Failure> {
+    /// The recording at its end.
+    fn open(&self, access: Access) -> Result<Opened, Failure> {
         let end = self.address.checked_add(self.length).filter(|_| (1..=LARGEST).contains(&self.length));
         let Some(end) = end else {
             return Err(Failure::new(
@@ -109,6 +121,7 @@ impl PlaceArgs {
         };
         let recording = Recording::open(&self.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
         let machine = engine::open(self.engine, for_replay())?;
+        let symbols = Symbols::of(&self.dir);
         sandbox::enter();
         let mut travel = Travel::open(&recording, machine).map_err(failure)?;
         if let Some(pid) = self.pid
@@ -128,7 +141,7 @@ impl PlaceArgs {
             say!("gretel: not all of these bytes are mapped where the recording ends");
         }
         let code = if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS };
-        Ok((travel, Lookout { at: Vec::new(), data }, code))
+        Ok(Opened { travel, symbols, lookout: Lookout { at: Vec::new(), data }, code })
     }
 
     fn bytes(&self, process: &Process) -> Option<Vec<u8>> {
@@ -138,7 +151,7 @@ impl PlaceArgs {
 }
 
 pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
-    let (mut travel, lookout, code) = args.place.open(Access::Write)?;
+    let Opened { mut travel, mut symbols, lookout, code } = args.place.open(Access::Write)?;
     if let Some(before) = args.before {
         travel.seek(before).map_err(failure)?;
     }
@@ -154,7 +167,7 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
             );
             break;
         }
-        let found = Found::before(&mut travel, stop, &args.place).map_err(failure)?;
+        let found = Found::before(&mut travel, &mut symbols, stop, &args.place).map_err(failure)?;
         if found.print(args.place.json)? == Printed::Closed {
             break;
         }
@@ -167,8 +180,8 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
 }
 
 pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
-    let (mut travel, lookout, code) =
-        args.place.open(if args.writes { Access::Write } else { Access::Any })?;
+    let access = if args.writes { Access::Write } else { Access::Any };
+    let Opened { mut travel, mut symbols, lookout, code } = args.place.open(access)?;
     let begin = travel.begin();
     travel.seek(begin).map_err(failure)?;
     loop {
@@ -176,7 +189,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
         if matches!(stop, Stop::End | Stop::Asked) {
             return Ok(code);
         }
-        let found = Found::behind(&travel, stop, &args.place);
+        let found = Found::behind(&travel, &mut symbols, stop, &args.place);
         if found.print(args.place.json)? == Printed::Closed {
             return Ok(code);
         }
@@ -190,7 +203,7 @@ struct Found {
     thread: i32,
     /// The instruction; for a system call, where it was made, or behind it.
     rip: u64,
-    place: Option<String>,
+    place: Option<Place>,
     kind: &'static str,
     before: Option<Vec<u8>>,
     after: Option<Vec<u8>>,
@@ -198,8 +211,13 @@ struct Found {
 
 impl Found {
     /// The access that comes next where one stands; afterwards one stands there again.
-    fn before(travel: &mut Travel, stop: Stop, place: &PlaceArgs) -> Result<Found, vmm::replay::ReplayError> {
-        let mut found = Found::behind(travel, stop, place);
+    fn before(
+        travel: &mut Travel,
+        symbols: &mut Symbols,
+        stop: Stop,
+        place: &PlaceArgs,
+    ) -> Result<Found, ReplayError> {
+        let mut found = Found::behind(travel, symbols, stop, place);
         found.before = found.after.take();
         travel.step()?;
         found.after = place.bytes(travel.process());
@@ -208,7 +226,7 @@ impl Found {
     }
 
     /// The access that one stands behind.
-    fn behind(travel: &Travel, stop: Stop, place: &PlaceArgs) -> Found {
+    fn behind(travel: &Travel, symbols: &mut Symbols, stop: Stop, place: &PlaceArgs) -> Found {
         let process = travel.process();
         let (kind, rip) = match stop {
             Stop::Accessed(accessed) if accessed.writes => ("write", accessed.rip),
@@ -216,12 +234,13 @@ impl Found {
             _ => ("system call", process.cpu().regs().rip),
         };
         let after = place.bytes(process);
+        symbols.look(process);
         Found {
             position: travel.position(),
             pid: process.pid(),
             thread: process.thread(),
             rip,
-            place: crate::moment::place(process, rip),
+            place: symbols.place(rip),
             kind,
             before: None,
             after,
@@ -231,16 +250,17 @@ impl Found {
     fn print(&self, as_json: bool) -> Result<Printed, Failure> {
         if as_json {
             let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| digits(bytes));
-            let object = json!({
+            let mut object = json!({
                 "position": self.position.to_string(),
                 "pid": self.pid,
                 "thread": self.thread,
                 "kind": self.kind,
                 "rip": hex(self.rip),
-                "place": self.place,
+                "place": self.place.as_ref().map(Place::raw),
                 "before": bytes(&self.before),
                 "after": bytes(&self.after),
             });
+            name_place(&mut object, self.place.as_ref());
             return print(format_args!("{object}\n"));
         }
         let shown =
@@ -249,7 +269,7 @@ impl Found {
             Some(_) => format!("{} -> {}", shown(&self.before), shown(&self.after)),
             None => shown(&self.after),
         };
-        let place = self.place.as_deref().unwrap_or("?");
+        let place = self.place.as_ref().map_or_else(|| "?".to_owned(), Place::to_string);
         print(format_args!(
             "{:<14} thread {:<7} {:<11} {change}  at {:#x} {place}\n",
             self.position.to_string(),

@@ -38,6 +38,7 @@ mod sandbox;
 mod shell;
 mod shown_trail;
 mod summary;
+mod symbols;
 mod synth;
 mod trail;
 mod trail_file;

@@ -1,6 +1,7 @@
 //! A program at a position of its recording, as `gretel replay --to` shows it.
 
 use crate::core_file::hex;
+use crate::symbols::{Place, Symbols};
 use serde_json::{Value, json};
 use std::fmt;
 use vmm::process::Process;
@@ -13,16 +14,17 @@ pub(crate) struct Moment {
     thread: i32,
     /// What had retired since the program's start, where that is counted.
     instructions: Option<u64>,
-    place: Option<String>,
+    place: Option<Place>,
     registers: Vec<(&'static str, u64)>,
     ended: bool,
 }
 
 impl Moment {
     /// The program as it stands; `ended` with its recording.
-    pub(crate) fn of(process: &Process, ended: bool) -> Moment {
+    pub(crate) fn of(process: &Process, symbols: &mut Symbols, ended: bool) -> Moment {
         let regs = process.cpu().regs();
-        let place = place(process, regs.rip);
+        symbols.look(process);
+        let place = symbols.place(regs.rip);
         let general = Gpr::NAMES.into_iter().zip(regs.gpr);
         let rest = [
             ("rip", regs.rip),
@@ -48,24 +50,27 @@ impl Moment {
     /// The same for scripts.
     pub(crate) fn as_json(&self) -> Value {
         let registers = self.registers.iter().map(|(name, value)| ((*name).to_owned(), hex(*value)));
-        json!({
+        let mut object = json!({
             "position": self.position,
             "pid": self.pid,
             "thread": self.thread,
             "instructions": self.instructions,
-            "place": self.place,
+            "place": self.place.as_ref().map(Place::raw),
             "registers": registers.collect::<serde_json::Map<_, _>>(),
             "ended": self.ended,
-        })
+        });
+        name_place(&mut object, self.place.as_ref());
+        object
     }
 }
 
-/// The file that is mapped at an address, and where in it that is.
-pub(crate) fn place(process: &Process, address: u64) -> Option<String> {
-    let mappings = process.mappings();
-    let mapping = mappings.into_iter().find(|mapping| (mapping.start..mapping.end).contains(&address))?;
-    let name = if mapping.name.is_empty() { "[anonymous]" } else { &mapping.name };
-    Some(format!("{name}+{:#x}", address - mapping.start + mapping.file_offset))
+/// Adds to an object for scripts the function and the source line of a place; null where they are not known.
+pub(crate) fn name_place(object: &mut Value, place: Option<&Place>) {
+    let line = place.and_then(Place::line);
+    object["function"] = place.and_then(Place::function).into();
+    object["inlined"] = place.and_then(Place::inlined).into();
+    object["file"] = line.map(|(file, _)| file).into();
+    object["line"] = line.map(|(_, line)| line).into();
 }
 
 impl fmt::Display for Moment {

@@ -9,6 +9,7 @@ use crate::log::say;
 use crate::moment::Moment;
 use crate::output::{print as print_out, written};
 use crate::sandbox;
+use crate::symbols::Symbols;
 use serde_json::json;
 use std::cell::RefCell;
 use std::fs;
@@ -72,10 +73,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     let engine = engine::open(args.engine, for_replay())?;
-    sandbox::enter();
     if let Some(position) = args.to {
         return show(args, &recording, engine, position);
     }
+    sandbox::enter();
     let shown = Rc::new(RefCell::new(Ok(())));
     let to_streams = args.output.then(|| to_own_streams(Rc::clone(&shown)));
     let mut replay = Replay::start(&recording, engine, to_streams).map_err(failure)?;
@@ -128,10 +129,12 @@ fn keep(replay: &mut Replay, recording: &Recording, every: Duration) -> Result<R
 
 /// Shows the program at a position.
 fn show(args: &Args, recording: &Recording, machine: Machine, position: Position) -> Outcome {
+    let mut symbols = Symbols::of(&args.dir);
+    sandbox::enter();
     let mut timeline = Timeline::open(recording, machine).map_err(failure)?;
     timeline.replay().shelf().notes().iter().for_each(|note| say!("gretel: {note}"));
     let arrived = timeline.seek(position).map_err(failure)?;
-    let moment = Moment::of(timeline.replay().process(), timeline.ended());
+    let moment = Moment::of(timeline.replay().process(), &mut symbols, timeline.ended());
     if args.json {
         print_out(format_args!("{}\n", moment.as_json()))?;
     } else {

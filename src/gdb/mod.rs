@@ -17,6 +17,7 @@ use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
+use crate::symbols::Symbols;
 use gdbstub::conn::ConnectionExt;
 use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
 use gdbstub::stub::{GdbStub, MultiThreadStopReason};
@@ -108,13 +109,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let machine = engine::open(args.engine, for_replay())?;
     let stream = connect(args).map_err(|e| Failure::new(Code::Other, format!("no connection: {e}")))?;
     let runs = Arc::new(AtomicBool::new(false));
+    let symbols = Symbols::of(&args.dir);
     sandbox::enter();
     let mut travel = Travel::open(&recording, machine).map_err(failure)?;
     begin(args, &mut travel)?;
     files_here::compare(travel.process());
     let heard = stream.hear(Arc::clone(&runs), travel.asks());
     heard.map_err(|error| Failure::new(Code::Other, error))?;
-    serve(stream, travel, runs)
+    serve(stream, Debugged::new(travel, symbols, runs))
 }
 
 /// Becomes gdb, which starts another gretel.
@@ -205,8 +207,7 @@ fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
 }
 
 /// Answers the debugger until it leaves.
-fn serve(stream: Stream, travel: Travel, runs: Arc<AtomicBool>) -> Outcome {
-    let mut debugged = Debugged::new(travel, runs);
+fn serve(stream: Stream, mut debugged: Debugged) -> Outcome {
     debugged.say_damage();
     match GdbStub::new(stream).run_blocking::<Loop>(&mut debugged) {
         Ok(_) => Ok(ExitCode::SUCCESS),

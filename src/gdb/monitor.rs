@@ -45,20 +45,30 @@ pub(super) fn answer(debugged: &mut Debugged, command: &str) -> Result<String, R
     }
 }
 
-fn when(debugged: &Debugged) -> String {
-    Moment::of(debugged.travel.process(), debugged.travel.ended()).to_string()
+fn when(debugged: &mut Debugged) -> String {
+    let ended = debugged.travel.ended();
+    Moment::of(debugged.travel.process(), &mut debugged.symbols, ended).to_string()
 }
 
 fn last_write(debugged: &mut Debugged, address: u64, len: u64) -> Result<String, ReplayError> {
     let data = vec![Watch { range: address..address.saturating_add(len), access: Access::Write }];
     let stop = debugged.travel.backward(&Lookout { at: Vec::new(), data })?;
     let found = match stop {
-        Stop::Accessed(accessed) => format!("written by the instruction at {:#x}\n", accessed.rip),
+        Stop::Accessed(accessed) => {
+            format!("written by the instruction at {}\n", place(debugged, accessed.rip))
+        }
         Stop::Changed(_) => "written by the system call that comes next\n".to_owned(),
         Stop::Asked => "interrupted\n".to_owned(),
         _ => "not written since the beginning\n".to_owned(),
     };
     Ok(found + &when(debugged))
+}
+
+/// An address with what it is in.
+fn place(debugged: &mut Debugged, address: u64) -> String {
+    debugged.symbols.look(debugged.travel.process());
+    let place = debugged.symbols.place(address).map(|place| format!(" {place}")).unwrap_or_default();
+    format!("{address:#x}{place}")
 }
 
 fn number(text: &str) -> Option<u64> {

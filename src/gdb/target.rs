@@ -6,6 +6,7 @@
 use super::monitor;
 use super::registers::{Shown, X86, description};
 use crate::log::say;
+use crate::symbols::Symbols;
 use gdbstub::common::{Pid, Signal, Tid};
 use gdbstub::stub::MultiThreadStopReason as Reason;
 use gdbstub::target::ext::auxv::{Auxv, AuxvOps};
@@ -65,10 +66,12 @@ pub(super) struct Debugged {
     said_damage: bool,
     /// What the debugger has open, by number.
     pub(super) files: BTreeMap<u32, Vec<u8>>,
+    /// What gretel's own answers name.
+    pub(super) symbols: Symbols,
 }
 
 impl Debugged {
-    pub(super) fn new(travel: Travel, runs: Arc<AtomicBool>) -> Debugged {
+    pub(super) fn new(travel: Travel, symbols: Symbols, runs: Arc<AtomicBool>) -> Debugged {
         let told_crash = travel.ended();
         Debugged {
             travel,
@@ -78,6 +81,7 @@ impl Debugged {
             runs,
             said_damage: false,
             files: BTreeMap::new(),
+            symbols,
         }
     }
 

@@ -79,6 +79,8 @@ pub(super) struct CodeSymbol {
     pub(super) size: u64,
     /// Its name; empty for an unwind entry.
     pub(super) name: String,
+    /// Its code only chooses what is called by this name (STT_GNU_IFUNC).
+    pub(super) indirect: bool,
 }
 
 /// What else the file says.
@@ -110,7 +112,7 @@ pub(super) fn parse(bytes: &[u8], bias: u64) -> Result<(Image, Tables), ProgramE
     let entry = place(file.entry(), 0, "the entry point")?;
     let mut symbols = symbols(&file, bias);
     symbols.extend(unwind_extents(&file, bias));
-    symbols.push(CodeSymbol { start: entry, size: 0, name: String::new() });
+    symbols.push(CodeSymbol { start: entry, size: 0, name: String::new(), indirect: false });
     let debug = debug_sections(&file);
     Ok((Image { entry, segments, code, constant }, Tables { symbols, debug }))
 }
@@ -253,7 +255,9 @@ fn symbols(file: &File<'_>, bias: u64) -> Vec<CodeSymbol> {
             return None;
         }
         let start = symbol.address().checked_add(bias)?;
-        Some(CodeSymbol { start, size: symbol.size(), name: name.to_owned() })
+        let indirect = matches!(symbol.flags(),
+            object::SymbolFlags::Elf { st_info, .. } if st_info.st_type() == elf::STT_GNU_IFUNC);
+        Some(CodeSymbol { start, size: symbol.size(), name: name.to_owned(), indirect })
     });
     named.collect()
 }
@@ -270,7 +274,8 @@ fn unwind_extents(file: &File<'_>, bias: u64) -> Vec<CodeSymbol> {
         let gimli::CieOrFde::Fde(partial) = entry else { continue };
         let Ok(description) = partial.parse(EhFrame::cie_from_offset) else { continue };
         if let Some(start) = description.initial_address().checked_add(bias) {
-            found.push(CodeSymbol { start, size: description.len(), name: String::new() });
+            let (size, name) = (description.len(), String::new());
+            found.push(CodeSymbol { start, size, name, indirect: false });
         }
     }
     found

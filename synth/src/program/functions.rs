@@ -63,7 +63,8 @@ pub(super) fn name_gaps(functions: &mut Vec<Function>, code: &[Segment], decoded
     functions.sort_by_key(|function| function.start);
 }
 
-fn unnamed(start: u64) -> String {
+/// What code is called that no symbol names.
+pub(super) fn unnamed(start: u64) -> String {
     format!("sub_{start:x}")
 }
 

@@ -6,7 +6,14 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-type Reader = EndianArcSlice<LittleEndian>;
+/// How debug information is read.
+pub type Reader = EndianArcSlice<LittleEndian>;
+
+/// The debug information of a file, parsed.
+struct Parsed {
+    dwarf: Arc<gimli::Dwarf<Reader>>,
+    context: addr2line::Context<Reader>,
+}
 
 /// A function in the source that an instruction belongs to: the one that was compiled, or one inlined there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,21 +38,21 @@ pub(super) enum Debug {
 pub(super) struct Lines {
     debug: Debug,
     bias: u64,
-    context: OnceCell<Option<addr2line::Context<Reader>>>,
+    parsed: OnceCell<Option<Parsed>>,
 }
 
 impl Lines {
     /// Keeps the debug information for later.
     pub(super) fn new(debug: Debug, bias: u64) -> Lines {
-        Lines { debug, bias, context: OnceCell::new() }
+        Lines { debug, bias, parsed: OnceCell::new() }
     }
 
     /// The functions that the instruction at `va` belongs to, the innermost inlined one first. Damaged debug
     /// information is the same as none: it decides nothing.
     pub(super) fn frames(&self, va: u64) -> Vec<SourceFrame> {
-        let Some(context) = self.context.get_or_init(|| self.load()) else { return Vec::new() };
+        let Some(parsed) = self.parsed() else { return Vec::new() };
         let mut frames = Vec::new();
-        if let Ok(mut found) = context.find_frames(va.wrapping_sub(self.bias)).skip_all_loads() {
+        if let Ok(mut found) = parsed.context.find_frames(va.wrapping_sub(self.bias)).skip_all_loads() {
             while let Ok(Some(frame)) = found.next() {
                 let function = frame.function.and_then(|name| Some(name.demangle().ok()?.into_owned()));
                 let (file, line) = frame.location.map_or((None, None), |at| (at.file, at.line));
@@ -56,7 +63,16 @@ impl Lines {
         frames
     }
 
-    fn load(&self) -> Option<addr2line::Context<Reader>> {
+    /// All of it, where there is any.
+    pub(super) fn dwarf(&self) -> Option<&gimli::Dwarf<Reader>> {
+        self.parsed().map(|parsed| &*parsed.dwarf)
+    }
+
+    fn parsed(&self) -> Option<&Parsed> {
+        self.parsed.get_or_init(|| self.load()).as_ref()
+    }
+
+    fn load(&self) -> Option<Parsed> {
         let sections = match &self.debug {
             Debug::Sections(sections) => Cow::Borrowed(sections),
             Debug::Separate(file) => Cow::Owned(separate_debug(file)),
@@ -69,7 +85,9 @@ impl Lines {
             let bytes = found.map_or_else(|| Arc::from([]), |(_, bytes)| Arc::clone(bytes));
             Ok::<_, gimli::Error>(Reader::new(bytes, LittleEndian))
         };
-        addr2line::Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()
+        let dwarf = Arc::new(gimli::Dwarf::load(section).ok()?);
+        let context = addr2line::Context::from_arc_dwarf(Arc::clone(&dwarf)).ok()?;
+        Some(Parsed { dwarf, context })
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`elf`] parses the file (hostile input), [`code`] decodes every instruction once, [`lines`] maps addresses
 //! to source lines, [`mod@cfg`] turns the instructions into a map of predecessors,
-//! [`stack`] counts how deep the stack is.
+//! [`stack`] counts how deep the stack is. [`names`] is for who looks at a file without searching in it.
 //! All addresses that leave this module are run-time addresses: the load biases are added.
 
 pub mod cfg;
@@ -10,11 +10,13 @@ pub(crate) mod code;
 mod elf;
 mod functions;
 mod lines;
+mod names;
 pub mod stack;
 mod tables;
 
 pub use functions::Function;
-pub use lines::{SourceFrame, demangled};
+pub use lines::{Reader, SourceFrame, demangled};
+pub use names::{Names, Symbol};
 
 use code::Code;
 use elf::{Image, Segment};

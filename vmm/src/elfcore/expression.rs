@@ -1,7 +1,7 @@
 //! DWARF expressions in unwind tables, by which signal frames and hand-written code say where their caller's registers are.
 
-use super::Core;
-use super::unwind::{Registers, Slice};
+use super::unwind::{Registers, Walked};
+use super::unwind_tables::Slice;
 use gimli::{Encoding, EvaluationResult, Expression, Location, Value};
 
 /// No table of a compiler or of libc needs more steps.
@@ -24,14 +24,14 @@ impl Said {
     }
 }
 
-/// What an expression says with these registers and the core's memory; `initial` is on its stack. `None` if it needs what is
+/// What an expression says with these registers and this memory; `initial` is on its stack. `None` if it needs what is
 /// not known, or is none.
 pub(super) fn evaluate(
     expression: Expression<Slice<'_>>,
     encoding: Encoding,
     initial: Option<u64>,
     registers: &Registers,
-    core: &Core,
+    memory: &dyn Walked,
 ) -> Option<Said> {
     let mut evaluation = expression.evaluation(encoding);
     evaluation.set_max_iterations(MOST_STEPS);
@@ -45,7 +45,7 @@ pub(super) fn evaluate(
             EvaluationResult::RequiresMemory { address, size, .. } => {
                 let mut bytes = [0; 8];
                 let wanted = bytes.get_mut(..usize::from(size))?;
-                if !core.read(address, wanted) {
+                if !memory.read(address, wanted) {
                     return None;
                 }
                 evaluation.resume_with_memory(Value::Generic(u64::from_le_bytes(bytes)))

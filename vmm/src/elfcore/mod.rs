@@ -14,6 +14,7 @@ mod parse;
 mod pieces;
 mod signal_frame;
 pub mod unwind;
+mod unwind_tables;
 pub mod write;
 
 #[cfg(test)]

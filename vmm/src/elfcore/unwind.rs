@@ -1,4 +1,5 @@
-//! Who called whom: the stack of a core, by the unwind tables of its executable and libraries.
+//! Who called whom: the stack of a core, or of a process that stands in its recording, by the unwind tables of its executable and
+//! libraries ([`super::unwind_tables`]).
 //!
 //! Where the tables say nothing (hand-written assembly, a jump to nowhere), two guesses are allowed, each marked in
 //! the frame: the word on top of the stack when the program stands outside all code (a call through a bad pointer
@@ -7,13 +8,47 @@
 //! It goes on through signal handlers: what a signal interrupted stands at an instruction, not behind a call, and the stack
 //! that it was on may be another one.
 
-use super::expression::{Said, evaluate};
+use super::expression::Said;
+pub use super::unwind_tables::Tables;
 use super::{Core, Module, signal_frame};
-use gimli::{
-    BaseAddresses, CfaRule, DebugFrame, EhFrame, Encoding, EndianSlice, LittleEndian, Register, RegisterRule,
-    UnwindContext, UnwindExpression, UnwindOffset, UnwindSection, UnwindTableRow, X86_64,
-};
-use object::{Object, ObjectSection};
+use crate::process::Process;
+use gimli::{CfaRule, Register, RegisterRule, UnwindExpression, UnwindTableRow, X86_64};
+use x86::state::Regs;
+
+/// The memory that a stack is walked in.
+pub trait Walked {
+    /// Reads memory, whatever its rights are; false where a byte is not known.
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool;
+
+    /// Whether what is there may be executed.
+    fn is_code(&self, address: u64) -> bool;
+
+    /// The 64-bit word there.
+    fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    }
+}
+
+impl Walked for Core {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        Core::read(self, address, bytes)
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.segment(address).is_some_and(|segment| segment.rights.execute)
+    }
+}
+
+impl Walked for Process {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.read_memory(address, bytes)
+    }
+
+    fn is_code(&self, address: u64) -> bool {
+        self.space().mappings().find(address).is_some_and(|(_, mapping)| mapping.rights.execute)
+    }
+}
 
 /// A stack deeper than this is shown in part.
 const MAX_FRAMES: usize = 256;
@@ -45,6 +80,11 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Where a program stands.
+    fn innermost(regs: &Regs) -> Frame {
+        Frame { rip: regs.rip, rsp: Registers::of(regs).rsp(), by: FoundBy::Registers }
+    }
+
     /// An address inside the instruction that the frame is executing: return addresses point behind their call,
     /// which may be the next function.
     #[must_use]
@@ -56,7 +96,7 @@ impl Frame {
     }
 }
 
-/// The stack of a core.
+/// A stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backtrace {
     /// The frames, the innermost first; never empty.
@@ -65,70 +105,8 @@ pub struct Backtrace {
     pub stopped: Option<String>,
 }
 
-/// Bytes of a file.
-pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
-
-/// The unwind tables of an executable.
-struct Tables<'a> {
-    eh_frame: EhFrame<Slice<'a>>,
-    debug_frame: DebugFrame<Slice<'a>>,
-    bases: BaseAddresses,
-    /// What to add to the executable's addresses.
-    bias: u64,
-}
-
-impl<'a> Tables<'a> {
-    fn of(file: &object::File<'a>, bias: u64) -> Tables<'a> {
-        let section = |name: &str| {
-            let section = file.section_by_name(name);
-            section.and_then(|s| Some((s.address(), s.data().ok()?))).unwrap_or((0, &[]))
-        };
-        let (eh_address, eh_bytes) = section(".eh_frame");
-        let mut debug_frame = DebugFrame::new(section(".debug_frame").1, LittleEndian);
-        debug_frame.set_address_size(8);
-        Tables {
-            eh_frame: EhFrame::new(eh_bytes, LittleEndian),
-            debug_frame,
-            bases: BaseAddresses::default().set_eh_frame(eh_address).set_text(section(".text").0),
-            bias,
-        }
-    }
-
-    /// The caller of a frame, by the first table that covers `address`. `None` if none does.
-    fn caller(&self, core: &Core, address: u64, registers: &Registers) -> Option<Result<Caller, String>> {
-        let own = address.wrapping_sub(self.bias);
-        from_section(&self.eh_frame, &self.bases, own, core, registers)
-            .or_else(|| from_section(&self.debug_frame, &self.bases, own, core, registers))
-    }
-}
-
-/// The caller's registers, and how they were found.
-type Caller = (Registers, FoundBy);
-
-fn from_section<'a, S>(
-    section: &S,
-    bases: &BaseAddresses,
-    address: u64,
-    core: &Core,
-    registers: &Registers,
-) -> Option<Result<Caller, String>>
-where
-    S: UnwindSection<Slice<'a>>,
-    S::Offset: UnwindOffset,
-{
-    let entry = section.fde_for_address(bases, address, S::cie_from_offset).ok()?;
-    let mut context = UnwindContext::new();
-    let row = entry.unwind_info_for_address(section, bases, &mut context, address).ok()?;
-    let by = if entry.is_signal_trampoline() { FoundBy::Signal } else { FoundBy::Tables };
-    let evaluate = |expression: UnwindExpression<usize>, initial| {
-        let encoding: Encoding = entry.cie().encoding();
-        evaluate(expression.get(section).ok()?, encoding, initial, registers, core)
-    };
-    Some(registers.unwind(row, core, &evaluate).map(|caller| (caller, by)))
-}
-
 /// What an expression of a table says, if that is known; the second is on its stack.
-type Evaluate<'a> = &'a dyn Fn(UnwindExpression<usize>, Option<u64>) -> Option<Said>;
+pub(super) type Evaluate<'a> = &'a dyn Fn(UnwindExpression<usize>, Option<u64>) -> Option<Said>;
 
 /// Registers by DWARF number (System V ABI for x86-64, figure 3.36); number 16 is the return address.
 #[derive(Clone, Copy)]
@@ -138,8 +116,7 @@ pub(super) struct Registers(pub(super) [Option<u64>; 17]);
 const HARDWARE: [usize; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
 
 impl Registers {
-    fn of(core: &Core) -> Registers {
-        let regs = &core.state.regs;
+    fn of(regs: &Regs) -> Registers {
         let mut all = [None; 17];
         for (n, slot) in all.iter_mut().enumerate().take(16) {
             *slot = Some(regs.gpr[HARDWARE.get(n).copied().unwrap_or(n)]);
@@ -158,10 +135,10 @@ impl Registers {
     }
 
     /// The caller's registers by a row of the tables.
-    fn unwind(
+    pub(super) fn unwind(
         &self,
         row: &UnwindTableRow<usize>,
-        core: &Core,
+        memory: &dyn Walked,
         evaluate: Evaluate<'_>,
     ) -> Result<Registers, String> {
         let cfa = match row.cfa() {
@@ -176,14 +153,14 @@ impl Registers {
         };
         let mut caller = *self;
         for (n, slot) in (0_u16..).zip(caller.0.iter_mut()) {
-            let saved = |offset: i64| core.word(cfa.wrapping_add_signed(offset));
+            let saved = |offset: i64| memory.word(cfa.wrapping_add_signed(offset));
             *slot = match row.register(Register(n)) {
                 Some(RegisterRule::Offset(offset)) => saved(offset),
                 Some(RegisterRule::ValOffset(offset)) => Some(cfa.wrapping_add_signed(offset)),
                 Some(RegisterRule::Register(other)) => self.get(other),
                 Some(RegisterRule::SameValue) => *slot,
                 Some(RegisterRule::Expression(expression)) => match evaluate(expression, Some(cfa)) {
-                    Some(Said::Address(address)) => core.word(address),
+                    Some(Said::Address(address)) => memory.word(address),
                     Some(Said::Value(value)) => Some(value),
                     None => None,
                 },
@@ -204,27 +181,34 @@ impl Registers {
     }
 }
 
-/// Walks the stack of `core` with the unwind tables of its executable, which was loaded `bias` above its own
-/// addresses.
+/// Walks the stack of `core` with the unwind tables of its executable and libraries.
 #[must_use]
 pub fn backtrace(core: &Core, modules: &[Module<'_>]) -> Backtrace {
-    let mut registers = Registers::of(core);
-    let mut frames = vec![Frame { rip: core.state.regs.rip, rsp: registers.rsp(), by: FoundBy::Registers }];
-    let stop = |frames, why: &str| Backtrace { frames, stopped: Some(why.to_owned()) };
+    let regs = &core.state.regs;
     let mut tables = Vec::new();
     for module in modules {
-        match object::File::parse(module.bytes) {
-            Ok(file) => tables.push(Tables::of(&file, module.bias)),
+        match Tables::of(module.bytes, module.bias) {
+            Ok(found) => tables.push(found),
             Err(error) => {
-                return stop(frames, &format!("the executable or a library cannot be read: {error}"));
+                let why = format!("the executable or a library cannot be read: {error}");
+                return Backtrace { frames: vec![Frame::innermost(regs)], stopped: Some(why) };
             }
         }
     }
+    walk(core, regs, &tables.iter().collect::<Vec<_>>(), MAX_FRAMES)
+}
+
+/// Walks a stack from these registers on, with the unwind tables of the files that are mapped; at most so many frames.
+#[must_use]
+pub fn walk(memory: &dyn Walked, regs: &Regs, tables: &[&Tables], most: usize) -> Backtrace {
+    let mut registers = Registers::of(regs);
+    let mut frames = vec![Frame::innermost(regs)];
+    let stop = |frames, why: &str| Backtrace { frames, stopped: Some(why.to_owned()) };
     while let Some(frame) = frames.last().copied() {
-        if frames.len() == MAX_FRAMES {
+        if frames.len() >= most {
             return stop(frames, "there are more frames than are shown");
         }
-        let (caller, by) = match next(core, &tables, &frame, &registers) {
+        let (caller, by) = match next(memory, tables, &frame, &registers) {
             Ok(found) => found,
             Err(why) => return stop(frames, &why),
         };
@@ -237,7 +221,7 @@ pub fn backtrace(core: &Core, modules: &[Module<'_>]) -> Backtrace {
                 &format!("the stack does not grow towards its beginning at {:#x}", frame.rsp),
             );
         }
-        if !is_code(core, rip) {
+        if !memory.is_code(rip) {
             return stop(
                 frames,
                 &format!("the return address {rip:#x} is not in code: the stack is overwritten"),
@@ -251,24 +235,24 @@ pub fn backtrace(core: &Core, modules: &[Module<'_>]) -> Backtrace {
 
 /// The caller of a frame, and how it was found.
 fn next(
-    core: &Core,
-    tables: &[Tables<'_>],
+    memory: &dyn Walked,
+    tables: &[&Tables],
     frame: &Frame,
     registers: &Registers,
 ) -> Result<(Registers, FoundBy), String> {
-    if !is_code(core, frame.rip) {
-        return guess(core, registers.rsp(), registers, FoundBy::TopOfStack).ok_or_else(|| {
+    if !memory.is_code(frame.rip) {
+        return guess(memory, registers.rsp(), registers, FoundBy::TopOfStack).ok_or_else(|| {
             format!("{:#x} is not code, and no return address is on top of the stack", frame.rip)
         });
     }
-    let mut callers = tables.iter().map(|tables| tables.caller(core, frame.lookup_address(), registers));
+    let mut callers = tables.iter().map(|tables| tables.caller(memory, frame.lookup_address(), registers));
     let by_tables = callers.find_map(|caller| caller);
     let is_signal = matches!(by_tables, Some(Ok((_, FoundBy::Signal))));
-    if !is_signal && signal_frame::is_restorer(core, frame.rip) {
-        let interrupted = signal_frame::interrupted(core, frame.rsp);
+    if !is_signal && signal_frame::is_restorer(memory, frame.rip) {
+        let interrupted = signal_frame::interrupted(memory, frame.rsp);
         return interrupted
             .map(|registers| (registers, FoundBy::Signal))
-            .ok_or_else(|| format!("the frame of a signal handler at {:#x} is not in the core", frame.rsp));
+            .ok_or_else(|| format!("the frame of a signal handler at {:#x} cannot be read", frame.rsp));
     }
     if let Some(result) = by_tables {
         return result;
@@ -276,8 +260,8 @@ fn next(
     let rbp = registers.get(X86_64::RBP).unwrap_or(0);
     let chained = (rbp >= frame.rsp).then(|| {
         let mut caller = *registers;
-        caller.0[usize::from(X86_64::RBP.0)] = core.word(rbp);
-        guess(core, rbp.wrapping_add(8), &caller, FoundBy::FramePointer)
+        caller.0[usize::from(X86_64::RBP.0)] = memory.word(rbp);
+        guess(memory, rbp.wrapping_add(8), &caller, FoundBy::FramePointer)
     });
     chained
         .flatten()
@@ -285,14 +269,10 @@ fn next(
 }
 
 /// The caller if the word at `at` is its return address.
-fn guess(core: &Core, at: u64, registers: &Registers, by: FoundBy) -> Option<(Registers, FoundBy)> {
-    let rip = core.word(at).filter(|rip| is_code(core, *rip))?;
+fn guess(memory: &dyn Walked, at: u64, registers: &Registers, by: FoundBy) -> Option<(Registers, FoundBy)> {
+    let rip = memory.word(at).filter(|rip| memory.is_code(*rip))?;
     let mut caller = *registers;
     caller.0[usize::from(X86_64::RA.0)] = Some(rip);
     caller.0[usize::from(X86_64::RSP.0)] = Some(at.wrapping_add(8));
     Some((caller, by))
-}
-
-fn is_code(core: &Core, address: u64) -> bool {
-    core.segment(address).is_some_and(|s| s.rights.execute)
 }

@@ -1,0 +1,224 @@
+//! The symbols of a program that stands in its recording: functions, source lines, stacks.
+//!
+//! [`Symbols::look`] takes what is mapped now; all else is asked of that. [`files`] says where a module's bytes come from, [`module`] is
+//! one that is parsed, [`lines`] goes from source lines to addresses, [`place`] is an address as people see it.
+//!
+//! Example: at a crash in `strcpy`, `look` finds libc.so.6 mapped at 0x7ffff7a00000, and its bytes in the recording's folder `files`;
+//! `place(0x7ffff7aa9b5a)` is `strcpy+0x1a (libc.so.6)`, and the second frame of `backtrace` is `main+0xe2 at orders.c:28`.
+
+mod files;
+mod lines;
+mod module;
+mod place;
+
+use crate::debug_files::DebugFiles;
+use files::{Files, HEADERS};
+pub(crate) use module::Loaded;
+pub(crate) use place::Place;
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+use synth::program::{Symbol, demangled};
+use vmm::elfcore::unwind::{self, FoundBy, Frame, Tables};
+use vmm::memory::MappingInfo;
+use vmm::process::Process;
+
+/// The name of the kernel's own library, which is in memory alone.
+const VDSO: &str = "[vdso]";
+
+/// A file's name, where it is mapped, and its beginning.
+type Key = (String, u64, Vec<u8>);
+
+/// The symbols of the process that was looked at last.
+pub(crate) struct Symbols {
+    files: Files,
+    debug_files: DebugFiles,
+    /// All that was parsed, for whichever process.
+    parsed: HashMap<Key, Option<Rc<Loaded>>>,
+    /// The process, and what it had mapped.
+    pid: i32,
+    mappings: Vec<MappingInfo>,
+    /// What of that is a program or a library, by address.
+    modules: Vec<Rc<Loaded>>,
+}
+
+/// A stack with names.
+pub(crate) struct Trace {
+    /// The innermost first.
+    pub(crate) frames: Vec<(Frame, Place)>,
+    /// Why it has no more frames, if that is not because the program began there.
+    pub(crate) stopped: Option<String>,
+}
+
+impl Symbols {
+    /// Those of the recording in `dir`. To be made before gretel confines itself: what brings separate debug files is started here.
+    pub(crate) fn of(dir: &Path) -> Symbols {
+        Symbols {
+            files: Files::of(dir),
+            debug_files: DebugFiles::new(),
+            parsed: HashMap::new(),
+            pid: 0,
+            mappings: Vec::new(),
+            modules: Vec::new(),
+        }
+    }
+
+    /// Takes what the loaded process has mapped now. Where that is what it had, nothing is done.
+    pub(crate) fn look(&mut self, process: &Process) {
+        let mappings = process.mappings();
+        if self.pid == process.pid() && self.mappings == mappings {
+            return;
+        }
+        (self.pid, self.mappings) = (process.pid(), mappings);
+        let mut modules: Vec<Rc<Loaded>> = Vec::new();
+        for mapping in self.mappings.clone() {
+            let is_module =
+                mapping.file_offset == 0 && (mapping.name.starts_with('/') || mapping.name == VDSO);
+            // Two segments may share the first page of their file.
+            let again = modules.iter().any(|it| it.names().extent().contains(&mapping.start));
+            if is_module && !again && self.is_code(&mapping.name) {
+                modules.extend(self.load(process, &mapping));
+            }
+        }
+        // A file that is mapped as data is no module.
+        modules.retain(|module| {
+            let extent = module.names().extent();
+            let code = self.mappings.iter().filter(|it| it.rights.execute && it.name == module.path());
+            code.into_iter().any(|it| it.start < extent.end && extent.start < it.end)
+        });
+        self.modules = modules;
+    }
+
+    fn is_code(&self, name: &str) -> bool {
+        self.mappings.iter().any(|it| it.rights.execute && it.name == name)
+    }
+
+    /// The file whose beginning is mapped there, parsed.
+    fn load(&mut self, process: &Process, mapping: &MappingInfo) -> Option<Rc<Loaded>> {
+        let mut begins = vec![0; HEADERS];
+        process.read_memory(mapping.start, &mut begins);
+        if !begins.starts_with(b"\x7fELF") {
+            return None;
+        }
+        let key = (mapping.name.clone(), mapping.start, begins);
+        if let Some(known) = self.parsed.get(&key) {
+            return known.clone();
+        }
+        let (name, start, begins) = (&key.0, key.1, &key.2);
+        let loaded = if name == VDSO {
+            let mut bytes = vec![0; usize::try_from(mapping.end - mapping.start).unwrap_or(0)];
+            process.read_memory(start, &mut bytes);
+            Loaded::parse(name, start, &bytes, None)
+        } else {
+            Loaded::find(name, start, begins, &mut self.files, &mut self.debug_files)
+        };
+        let loaded = loaded.map(Rc::new);
+        self.parsed.insert(key, loaded.clone());
+        loaded
+    }
+
+    /// The module that an address is in, with its debug information ([`Loaded::dwarf`], [`Loaded::bias`]).
+    pub(crate) fn module_at(&self, address: u64) -> Option<&Loaded> {
+        self.modules.iter().find(|it| it.names().extent().contains(&address)).map(|it| &**it)
+    }
+
+    /// What an address is in; `None` where nothing is mapped.
+    pub(crate) fn place(&self, address: u64) -> Option<Place> {
+        self.place_by(address, address)
+    }
+
+    /// The same of a call, by its return address.
+    pub(crate) fn place_of_call(&self, address: u64) -> Option<Place> {
+        self.place_by(address, address.wrapping_sub(1))
+    }
+
+    /// What an address is in, where `lookup` is inside the instruction.
+    fn place_by(&self, address: u64, lookup: u64) -> Option<Place> {
+        let after = self.mappings.partition_point(|it| it.start <= lookup);
+        let mapping = self.mappings[..after].last().filter(|it| lookup < it.end)?;
+        Some(Place::of(address, lookup, mapping, self.module_at(lookup)))
+    }
+
+    /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters. A copy that
+    /// the compiler made for some callers (`f.constprop.0`, `f.isra.0`) is one too.
+    pub(crate) fn functions(&self, name: &str) -> Vec<(u64, &Symbol)> {
+        let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
+        let mut found: Vec<_> =
+            symbols.filter(|it| is_called(&it.name, name)).map(|it| (it.start, it)).collect();
+        found.sort_by_key(|(start, _)| *start);
+        found.dedup_by_key(|(start, _)| *start);
+        found
+    }
+
+    /// Where the code of a source line begins. The file is matched by the end of its path.
+    pub(crate) fn addresses_of_line(&self, file: &Path, line: u64) -> Vec<u64> {
+        self.modules.iter().flat_map(|module| lines::addresses(module, file, line)).collect()
+    }
+
+    /// The stack of a thread of the loaded process, at most so many frames.
+    pub(crate) fn backtrace(&self, process: &Process, thread: i32, most: usize) -> Trace {
+        let other = || process.other_threads().find(|(id, _)| *id == thread).map(|(_, state)| state.regs);
+        let regs = if thread == process.thread() { Some(*process.cpu().regs()) } else { other() };
+        let Some(regs) = regs else {
+            let stopped = Some(format!("there is no thread {thread} in process {}", process.pid()));
+            return Trace { frames: Vec::new(), stopped };
+        };
+        let tables: Vec<&Tables> = self.modules.iter().map(|module| module.tables()).collect();
+        let stack = unwind::walk(process, &regs, &tables, most);
+        let named = |(n, frame): (usize, &Frame)| {
+            // The kernel made a handler return to the beginning of this function, which nobody called.
+            let restores = stack.frames.get(n + 1).is_some_and(|caller| caller.by == FoundBy::Signal);
+            let lookup = if restores { frame.rip } else { frame.lookup_address() };
+            Some((*frame, self.place_by(frame.rip, lookup)?))
+        };
+        let frames = stack.frames.iter().enumerate().filter_map(named).collect();
+        Trace { frames, stopped: stack.stopped }
+    }
+}
+
+/// Whether somebody who writes `wanted` means the symbol `name`.
+fn is_called(name: &str, wanted: &str) -> bool {
+    if name == wanted {
+        return true;
+    }
+    if let Some((base, suffix)) = name.split_once('.')
+        && base == wanted
+    {
+        return ["constprop", "isra"].iter().any(|made| suffix.starts_with(made));
+    }
+    if !name.starts_with('_') {
+        return false;
+    }
+    let source = demangled(name);
+    source == wanted || without_parameters(&source) == wanted
+}
+
+/// `Cache::get` for `Cache::get(int) const`.
+fn without_parameters(name: &str) -> &str {
+    let end = name.rfind(')').unwrap_or(0);
+    let mut depth = 0;
+    for (at, c) in name[..end].char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' if depth == 0 => return &name[..at],
+            '(' => depth -= 1,
+            _ => {}
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_called;
+
+    #[test]
+    fn a_function_has_several_names() {
+        for wanted in ["_ZN5Cache3getEi", "Cache::get(int)", "Cache::get"] {
+            assert!(is_called("_ZN5Cache3getEi", wanted), "{wanted}");
+        }
+        assert!(is_called("_ZN5CacheclEPFvvE", "Cache::operator()"));
+        assert!(is_called("order.constprop.0", "order") && !is_called("order.cold", "order"));
+        assert!(!is_called("ordered", "order") && !is_called("_ZN5Cache3getEi", "get"));
+    }
+}

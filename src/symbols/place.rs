@@ -1,0 +1,71 @@
+//! An address as people see it.
+
+use super::module::Loaded;
+use std::fmt;
+use std::path::Path;
+use synth::program::{SourceFrame, demangled};
+use vmm::memory::MappingInfo;
+
+/// What an address is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The file, `[stack]`, `[heap]` and the like.
+    module: String,
+    /// Where in the file, or behind the mapping's beginning.
+    offset: u64,
+    /// The function that was compiled, as the source has it, and where in it.
+    function: Option<(String, u64)>,
+    /// The functions in the source, the innermost inlined one first.
+    source: Vec<SourceFrame>,
+}
+
+impl Place {
+    /// What `address` is in, where `lookup` is inside the instruction.
+    pub(super) fn of(address: u64, lookup: u64, mapping: &MappingInfo, module: Option<&Loaded>) -> Place {
+        let names = module.map(Loaded::names);
+        let function = names.and_then(|names| names.function_at(lookup));
+        Place {
+            module: if mapping.name.is_empty() { "[anonymous]".to_owned() } else { mapping.name.clone() },
+            offset: address.wrapping_sub(mapping.start).wrapping_add(mapping.file_offset),
+            function: function.map(|it| (demangled(&it.name).into_owned(), address.wrapping_sub(it.start))),
+            source: names.map(|names| names.source_frames(lookup)).unwrap_or_default(),
+        }
+    }
+
+    /// `FILE+OFFSET`, which needs no symbols.
+    pub(crate) fn raw(&self) -> String {
+        format!("{}+{:#x}", self.module, self.offset)
+    }
+
+    /// The function that was compiled.
+    pub(crate) fn function(&self) -> Option<&str> {
+        self.function.as_ref().map(|(name, _)| name.as_str())
+    }
+
+    /// The source line.
+    pub(crate) fn line(&self) -> Option<(&str, u32)> {
+        let innermost = self.source.first()?;
+        Some((innermost.file.as_deref()?, innermost.line?))
+    }
+
+    /// The function that was inlined there, if one was.
+    pub(crate) fn inlined(&self) -> Option<&str> {
+        let (innermost, outer) = self.source.split_first()?;
+        innermost.function.as_deref().filter(|_| !outer.is_empty())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.function, self.line()) {
+            (Some((name, offset)), _) => write!(f, "{name}+{offset:#x}")?,
+            (None, _) => return f.write_str(&self.raw()),
+        }
+        if let Some((file, line)) = self.line() {
+            write!(f, " at {file}:{line}")?;
+            return self.inlined().map_or(Ok(()), |inlined| write!(f, " ({inlined}, inlined)"));
+        }
+        let file = Path::new(&self.module).file_name().unwrap_or(self.module.as_ref());
+        write!(f, " ({})", file.to_string_lossy())
+    }
+}
