@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use synth::program::{Symbol, demangled};
-use vmm::elfcore::unwind::{self, FoundBy, Frame, Tables};
+use vmm::elfcore::unwind::{self, Backtrace, FoundBy, Frame, Tables};
 use vmm::memory::MappingInfo;
 use vmm::process::Process;
 
@@ -157,14 +157,10 @@ impl Symbols {
 
     /// The stack of a thread of the loaded process, at most so many frames.
     pub(crate) fn backtrace(&self, process: &Process, thread: i32, most: usize) -> Trace {
-        let other = || process.other_threads().find(|(id, _)| *id == thread).map(|(_, state)| state.regs);
-        let regs = if thread == process.thread() { Some(*process.cpu().regs()) } else { other() };
-        let Some(regs) = regs else {
+        let Some(stack) = self.walk(process, thread, most) else {
             let stopped = Some(format!("there is no thread {thread} in process {}", process.pid()));
             return Trace { frames: Vec::new(), stopped };
         };
-        let tables: Vec<&Tables> = self.modules.iter().map(|module| module.tables()).collect();
-        let stack = unwind::walk(process, &regs, &tables, most);
         let named = |(n, frame): (usize, &Frame)| {
             // The kernel made a handler return to the beginning of this function, which nobody called.
             let restores = stack.frames.get(n + 1).is_some_and(|caller| caller.by == FoundBy::Signal);
@@ -173,6 +169,20 @@ impl Symbols {
         };
         let frames = stack.frames.iter().enumerate().filter_map(named).collect();
         Trace { frames, stopped: stack.stopped }
+    }
+
+    /// The same with the registers of each frame, and without names; `None` where there is no such thread.
+    pub(crate) fn walk(&self, process: &Process, thread: i32, most: usize) -> Option<Backtrace> {
+        let other = || process.other_threads().find(|(id, _)| *id == thread).map(|(_, state)| state.regs);
+        let regs = if thread == process.thread() { Some(*process.cpu().regs()) } else { other() };
+        let regs = regs?;
+        let tables: Vec<&Tables> = self.modules.iter().map(|module| module.tables()).collect();
+        Some(unwind::walk(process, &regs, &tables, most))
+    }
+
+    /// The program and its libraries, by address.
+    pub(crate) fn modules(&self) -> &[Rc<Loaded>] {
+        &self.modules
     }
 }
 
