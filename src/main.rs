@@ -12,6 +12,7 @@ mod completions;
 mod contexts;
 mod core_file;
 mod crumbs;
+mod dap;
 mod debug_files;
 mod doctor;
 mod ending;
@@ -91,6 +92,7 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Gdb(gdb::Args),
+    Dap(dap::Args),
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
     Events(events::Args),
@@ -129,6 +131,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Gdb(args) => gdb::run(&args),
+        Command::Dap(args) => dap::run(&args),
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
         Command::Events(args) => events::run(&args),

@@ -3,7 +3,7 @@
 use super::files::Files;
 use crate::debug_files::DebugFiles;
 use lbr::regular;
-use object::elf::{FileHeader64, PT_LOAD};
+use object::elf::{FileHeader64, PT_LOAD, PT_TLS};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::path::Path;
 use synth::program::{Names, Reader};
@@ -18,6 +18,7 @@ pub(crate) struct Loaded {
     bias: u64,
     names: Names,
     tables: Tables,
+    thread_local: Option<u64>,
 }
 
 impl Loaded {
@@ -42,7 +43,8 @@ impl Loaded {
         let bias = start.wrapping_sub(first_address(bytes)?);
         let names = Names::of(Module { bytes, bias, debug }).ok()?;
         let tables = Tables::of(bytes, bias).ok()?;
-        Some(Loaded { path: path.to_owned(), bias, names, tables })
+        let thread_local = thread_local(bytes);
+        Some(Loaded { path: path.to_owned(), bias, names, tables, thread_local })
     }
 
     /// Its name where it was mapped.
@@ -65,6 +67,11 @@ impl Loaded {
         self.names.dwarf()
     }
 
+    /// The size of its thread-local variables, rounded up to their alignment: a program's are so far below the base of FS.
+    pub(crate) fn thread_local(&self) -> Option<u64> {
+        self.thread_local
+    }
+
     pub(super) fn tables(&self) -> &Tables {
         &self.tables
     }
@@ -77,4 +84,14 @@ fn first_address(bytes: &[u8]) -> Option<u64> {
     let headers = header.program_headers(endian, bytes).ok()?;
     let first = headers.iter().find(|it| it.p_type(endian) == PT_LOAD && it.p_offset(endian) < PAGE)?;
     first.p_vaddr(endian).checked_sub(first.p_offset(endian))
+}
+
+/// The size of what is thread-local in a program, rounded up to its alignment; `None` for a library, whose own are elsewhere.
+fn thread_local(bytes: &[u8]) -> Option<u64> {
+    let endian = object::LittleEndian;
+    let header = FileHeader64::<object::LittleEndian>::parse(bytes).ok()?;
+    let headers = header.program_headers(endian, bytes).ok()?;
+    // The program has a loader, or none; libraries are what has no entry point, or is the loader.
+    let tls = headers.iter().find(|it| it.p_type(endian) == PT_TLS)?;
+    tls.p_memsz(endian).checked_next_multiple_of(tls.p_align(endian).max(1))
 }

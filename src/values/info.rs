@@ -1,5 +1,6 @@
 //! The debug information of one module (a program or a library): units, entries, and where to find a function or a name.
 
+use super::lines::Table;
 use gimli::{
     AttributeValue, DebugInfoOffset, DebuggingInformationEntry, DwAt, DwTag, EndianArcSlice, LittleEndian,
     Reader as _, Unit, UnitHeader, UnitOffset,
@@ -44,6 +45,7 @@ struct Parsed {
     unit: Unit<Reader>,
     /// The functions in it, by their addresses in the file.
     functions: OnceCell<Vec<(Range<u64>, UnitOffset<usize>)>>,
+    table: OnceCell<Table>,
 }
 
 impl Info {
@@ -71,9 +73,20 @@ impl Info {
     fn parsed(&self, unit: usize) -> Option<&Parsed> {
         let parse = || {
             let unit = self.dwarf.unit(self.headers.get(unit)?.clone()).ok()?;
-            Some(Parsed { unit, functions: OnceCell::new() })
+            Some(Parsed { unit, functions: OnceCell::new(), table: OnceCell::new() })
         };
         self.units.get(unit)?.get_or_init(parse).as_ref()
+    }
+
+    /// How many units there are.
+    pub(super) fn units(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// The line table of a unit.
+    pub(super) fn table(&self, unit: usize) -> Option<&Table> {
+        let parsed = self.parsed(unit)?;
+        Some(parsed.table.get_or_init(|| Table::read(&self.dwarf, &parsed.unit)))
     }
 
     pub(super) fn entry(&self, die: Die) -> Option<Entry> {
@@ -157,6 +170,15 @@ impl Info {
                     | gimli::DW_LANG_C17
             ))
         )
+    }
+
+    /// Whether a unit was compiled with optimization, as far as its producer tells (GCC does).
+    pub(super) fn is_optimized(&self, unit: usize) -> bool {
+        let root = self.headers.get(unit).map(UnitHeader::root_offset);
+        let producer = root.and_then(|offset| self.string(Die { unit, offset }, gimli::DW_AT_producer));
+        producer.is_some_and(|it| {
+            ["-O1", "-O2", "-O3", "-Os", "-Og", "-Ofast", "-Oz"].iter().any(|o| it.contains(o))
+        })
     }
 
     /// The addresses that an entry covers, as the file has them.

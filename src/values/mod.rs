@@ -3,6 +3,7 @@
 //! | part | its task |
 //! | --- | --- |
 //! | [`info`] | the debug information of one module: its units, the functions at an address, the names of globals |
+//! | [`lines`] | where statements begin: the line table by function, and by source line |
 //! | [`scope`] | the variables that are in scope at an address |
 //! | [`location`] | where a variable is: location lists, DWARF expressions, entry values |
 //! | [`types`] | what a type is: its shape, its members, its name as C writes it |
@@ -18,6 +19,7 @@
 
 mod expression;
 mod info;
+mod lines;
 mod location;
 mod scope;
 mod show;
@@ -28,6 +30,7 @@ mod value;
 
 pub(crate) use expression::{evaluate, is_true, number};
 pub(crate) use info::{Info, Reader};
+pub(crate) use lines::{Line, Lines, Statement};
 pub(crate) use scope::{Function, Variable};
 pub(crate) use show::show;
 pub(crate) use value::{Child, Value};

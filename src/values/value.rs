@@ -82,6 +82,12 @@ impl Value {
         }
     }
 
+    /// Its bits in hexadecimal digits.
+    pub(crate) fn hex(&self, world: &dyn World) -> Result<String, String> {
+        let (raw, _) = self.raw(world)?;
+        Ok(format!("{raw:#x}"))
+    }
+
     /// Its bytes; the reason where there are none.
     pub(super) fn bytes(&self, world: &dyn World) -> Result<Vec<u8>, String> {
         let size = self.ty.size().ok_or("its size is not known")?;
