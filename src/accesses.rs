@@ -2,23 +2,20 @@
 
 use crate::Outcome;
 use crate::core_file::hex;
-use crate::engine::{self, Choice};
+use crate::engine::Choice;
 use crate::exit::{Code, Failure};
+use crate::followed::{self, Followed};
 use crate::log::say;
 use crate::moment::name_place;
 use crate::output::{Printed, print};
 use crate::replay::failure;
-use crate::sandbox;
 use crate::shell;
 use crate::symbols::{Place, Symbols};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use vmm::engine::lookout::{Access, Lookout, Watch};
 use vmm::position::Position;
 use vmm::process::Process;
-use vmm::ram::for_replay;
-use vmm::recording::Recording;
 use vmm::replay::ReplayError;
 use vmm::travel::{Stop, Travel};
 
@@ -92,7 +89,7 @@ struct PlaceArgs {
     json: bool,
 }
 
-fn number(text: &str) -> Result<u64, String> {
+pub(crate) fn number(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
@@ -100,18 +97,9 @@ fn number(text: &str) -> Result<u64, String> {
     parsed.map_err(|error| format!("{error}: write it as 4096 or 0x1000"))
 }
 
-/// A recording that is looked through.
-struct Opened {
-    travel: Travel,
-    symbols: Symbols,
-    lookout: Lookout,
-    /// A damaged recording is looked at as far as it goes, and says so here.
-    code: ExitCode,
-}
-
 impl PlaceArgs {
-    /// The recording at its end.
-    fn open(&self, access: Access) -> Result<Opened, Failure> {
+    /// The recording at its end, and what to look for.
+    fn open(&self, access: Access) -> Result<(Followed, Lookout), Failure> {
         let end = self.address.checked_add(self.length).filter(|_| (1..=LARGEST).contains(&self.length));
         let Some(end) = end else {
             return Err(Failure::new(
@@ -119,29 +107,14 @@ impl PlaceArgs {
                 format!("LENGTH is 1 to {LARGEST} bytes of the address space"),
             ));
         };
-        let recording = Recording::open(&self.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
-        let machine = engine::open(self.engine, for_replay())?;
-        let symbols = Symbols::of(&self.dir);
-        sandbox::enter();
-        let mut travel = Travel::open(&recording, machine).map_err(failure)?;
-        if let Some(pid) = self.pid
-            && !travel.seek_process(pid).map_err(failure)?
-        {
-            return Err(Failure::new(Code::Usage, format!("there is no process {pid} in the recording")));
-        }
+        let mut followed = followed::open(&self.dir, self.pid, self.engine)?;
+        let travel = &mut followed.travel;
         travel.seek_end().map_err(failure)?;
-        travel.follow(self.pid.unwrap_or_else(|| travel.process().pid()));
         let data = vec![Watch { range: self.address..end, access }];
-        let damage = travel.damage();
-        if let Some(damage) = &damage {
-            say!("gretel: {damage}");
-            say!("gretel: what comes before it is looked at");
-        }
         if travel.process().pid() == travel.followed() && self.bytes(travel.process()).is_none() {
             say!("gretel: not all of these bytes are mapped where the recording ends");
         }
-        let code = if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS };
-        Ok(Opened { travel, symbols, lookout: Lookout { at: Vec::new(), data }, code })
+        Ok((followed, Lookout { at: Vec::new(), data }))
     }
 
     fn bytes(&self, process: &Process) -> Option<Vec<u8>> {
@@ -151,7 +124,7 @@ impl PlaceArgs {
 }
 
 pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
-    let Opened { mut travel, mut symbols, lookout, code } = args.place.open(Access::Write)?;
+    let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(Access::Write)?;
     if let Some(before) = args.before {
         travel.seek(before).map_err(failure)?;
     }
@@ -181,7 +154,7 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
 
 pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
     let access = if args.writes { Access::Write } else { Access::Any };
-    let Opened { mut travel, mut symbols, lookout, code } = args.place.open(access)?;
+    let (Followed { mut travel, mut symbols, code }, lookout) = args.place.open(access)?;
     let begin = travel.begin();
     travel.seek(begin).map_err(failure)?;
     loop {

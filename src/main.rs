@@ -8,6 +8,8 @@
 mod accesses;
 mod at_crash;
 mod bench;
+mod called;
+mod calls;
 mod completions;
 mod contexts;
 mod core_file;
@@ -20,6 +22,7 @@ mod engine;
 mod events;
 mod exit;
 mod export;
+mod followed;
 mod gdb;
 mod keeping;
 mod log;
@@ -95,6 +98,7 @@ enum Command {
     Dap(dap::Args),
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
+    Calls(calls::Args),
     Events(events::Args),
     Export(export::Args),
     Core(core_file::Args),
@@ -134,6 +138,7 @@ fn main() -> ExitCode {
         Command::Dap(args) => dap::run(&args),
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
+        Command::Calls(args) => calls::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Core(args) => core_file::run(&args),

@@ -7,7 +7,7 @@
 use super::protocol::{Asked, SetBreakpoints};
 use super::sight::{Known, Sight};
 use super::sources::SourceMap;
-use crate::values::{Info, World, evaluate, is_true, number, show};
+use crate::values::{Info, evaluate, is_true, number, show};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::rc::Rc;
@@ -332,9 +332,4 @@ fn watch(asked: &Asked) -> Result<Watch, String> {
         Some(other) => return Err(format!("`{other}` is no kind of access: write, read or readWrite")),
     };
     Ok(Watch { range: address..end.ok_or_else(wrong)?, access })
-}
-
-/// The innermost function's name where a thread stands, for messages.
-pub(super) fn function_name(sight: &Sight<'_>) -> Option<String> {
-    sight.name(sight.frame(0)?.rip)
 }

@@ -151,7 +151,7 @@ impl Debuggee {
 
     /// Takes what is loaded where the program stands; what was shown of an earlier stop is no more.
     pub(super) fn look(&mut self) -> Vec<Value> {
-        self.known.symbols.look(self.travel.process());
+        self.known.look(self.travel.process());
         self.handles.clear();
         self.breakpoints.look_again(&self.known, &self.sources)
     }

@@ -5,6 +5,7 @@ use crate::values::{Frame, Function, Info, Lines, World};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use vmm::elfcore::AT_ENTRY;
 use vmm::elfcore::unwind::{Backtrace, FoundBy};
 use vmm::process::Process;
@@ -18,13 +19,21 @@ const FEW_FRAMES: usize = 3;
 /// Symbols, debug information and line tables of the program, kept for the next question.
 pub(super) struct Known {
     pub(super) symbols: Symbols,
+    /// The program's entry point, which tells it from its libraries.
+    entry: Option<u64>,
     infos: RefCell<HashMap<(String, u64), Option<Rc<Info>>>>,
     lines: RefCell<Vec<(Rc<Info>, Rc<Lines>)>>,
 }
 
 impl Known {
     pub(super) fn new(symbols: Symbols) -> Known {
-        Known { symbols, infos: RefCell::default(), lines: RefCell::default() }
+        Known { symbols, entry: None, infos: RefCell::default(), lines: RefCell::default() }
+    }
+
+    /// Takes what is loaded now.
+    pub(super) fn look(&mut self, process: &Process) {
+        self.symbols.look(process);
+        self.entry = entry_point(process);
     }
 
     /// The debug information of the module that an address is in.
@@ -32,8 +41,9 @@ impl Known {
         let module = self.symbols.module_at(address)?;
         let mut infos = self.infos.borrow_mut();
         let info = infos.entry((module.path().to_owned(), module.bias())).or_insert_with(|| {
-            let dwarf = module.dwarf()?.borrow(Clone::clone);
-            Some(Rc::new(Info::new(dwarf.into(), module.bias(), module.thread_local())))
+            let is_program = self.entry.is_some_and(|entry| module.names().extent().contains(&entry));
+            let thread_local = module.thread_local().filter(|_| is_program);
+            Some(Rc::new(Info::new(Arc::clone(module.dwarf()?), module.bias(), thread_local)))
         });
         info.clone()
     }

@@ -26,6 +26,9 @@ use vmm::process::Process;
 /// The name of the kernel's own library, which is in memory alone.
 const VDSO: &str = "[vdso]";
 
+/// So many similar names are found.
+const SIMILAR: usize = 5;
+
 /// A file's name, where it is mapped, and its beginning.
 type Key = (String, u64, Vec<u8>);
 
@@ -150,6 +153,34 @@ impl Symbols {
         found
     }
 
+    /// What a name is bound to in the tables of the modules that call it: of one that is chosen when the program starts, the choice.
+    pub(crate) fn bound(&self, process: &Process, name: &str) -> Vec<u64> {
+        let slots = self.modules.iter().flat_map(|module| module.slots());
+        let mut found: Vec<u64> = slots
+            .filter(|(of, _)| of == name)
+            .filter_map(|(_, slot)| {
+                let mut word = [0; 8];
+                process.read_memory(*slot, &mut word).then(|| u64::from_le_bytes(word))
+            })
+            // One that was never called is bound to the code that binds it, which has no name.
+            .filter(|address| self.place(*address).is_some_and(|place| place.is_beginning()))
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Some functions whose names have this in them.
+    pub(crate) fn similar(&self, part: &str) -> Vec<String> {
+        let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
+        let names = symbols.map(|symbol| demangled(&symbol.name)).filter(|name| name.contains(part));
+        let mut names: Vec<String> =
+            names.map(|name| without_parameters(&name).to_owned()).take(SIMILAR).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
     /// Where the code of a source line begins. The file is matched by the end of its path.
     pub(crate) fn addresses_of_line(&self, file: &Path, line: u64) -> Vec<u64> {
         self.modules.iter().flat_map(|module| lines::addresses(module, file, line)).collect()
@@ -204,7 +235,7 @@ fn is_called(name: &str, wanted: &str) -> bool {
 }
 
 /// `Cache::get` for `Cache::get(int) const`.
-fn without_parameters(name: &str) -> &str {
+pub(crate) fn without_parameters(name: &str) -> &str {
     let end = name.rfind(')').unwrap_or(0);
     let mut depth = 0;
     for (at, c) in name[..end].char_indices().rev() {

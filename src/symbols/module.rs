@@ -3,9 +3,11 @@
 use super::files::Files;
 use crate::debug_files::DebugFiles;
 use lbr::regular;
-use object::elf::{FileHeader64, PT_LOAD, PT_TLS};
+use object::elf::{FileHeader64, PT_LOAD, PT_TLS, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
 use std::path::Path;
+use std::sync::Arc;
 use synth::program::{Names, Reader};
 use vmm::elfcore::Module;
 use vmm::elfcore::unwind::Tables;
@@ -19,6 +21,8 @@ pub(crate) struct Loaded {
     names: Names,
     tables: Tables,
     thread_local: Option<u64>,
+    /// The words that the dynamic linker fills with the addresses of functions, by their names.
+    slots: Vec<(String, u64)>,
 }
 
 impl Loaded {
@@ -43,8 +47,8 @@ impl Loaded {
         let bias = start.wrapping_sub(first_address(bytes)?);
         let names = Names::of(Module { bytes, bias, debug }).ok()?;
         let tables = Tables::of(bytes, bias).ok()?;
-        let thread_local = thread_local(bytes);
-        Some(Loaded { path: path.to_owned(), bias, names, tables, thread_local })
+        let (thread_local, slots) = (thread_local(bytes), slots(bytes, bias));
+        Some(Loaded { path: path.to_owned(), bias, names, tables, thread_local, slots })
     }
 
     /// Its name where it was mapped.
@@ -63,7 +67,7 @@ impl Loaded {
     }
 
     /// Its debug information, where there is any.
-    pub(crate) fn dwarf(&self) -> Option<&gimli::Dwarf<Reader>> {
+    pub(crate) fn dwarf(&self) -> Option<&Arc<gimli::Dwarf<Reader>>> {
         self.names.dwarf()
     }
 
@@ -72,9 +76,30 @@ impl Loaded {
         self.thread_local
     }
 
+    pub(super) fn slots(&self) -> &[(String, u64)] {
+        &self.slots
+    }
+
     pub(super) fn tables(&self) -> &Tables {
         &self.tables
     }
+}
+
+/// The words of a file's tables that are to hold the addresses of symbols.
+fn slots(bytes: &[u8], bias: u64) -> Vec<(String, u64)> {
+    let Ok(file) = object::File::parse(bytes) else { return Vec::new() };
+    let symbols = file.dynamic_symbol_table();
+    let relocations = file.dynamic_relocations().into_iter().flatten();
+    let named = relocations.filter_map(|(offset, relocation)| {
+        let RelocationTarget::Symbol(index) = relocation.target() else { return None };
+        let RelocationFlags::Elf { r_type: R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT, .. } = relocation.flags()
+        else {
+            return None;
+        };
+        let name = symbols.as_ref()?.symbol_by_index(index).ok()?.name().ok()?.to_owned();
+        Some((name, offset.wrapping_add(bias)))
+    });
+    named.collect()
 }
 
 /// The address, in the file's own terms, at which its first byte is loaded.
@@ -86,12 +111,11 @@ fn first_address(bytes: &[u8]) -> Option<u64> {
     first.p_vaddr(endian).checked_sub(first.p_offset(endian))
 }
 
-/// The size of what is thread-local in a program, rounded up to its alignment; `None` for a library, whose own are elsewhere.
+/// The size of what is thread-local in a file, rounded up to its alignment.
 fn thread_local(bytes: &[u8]) -> Option<u64> {
     let endian = object::LittleEndian;
     let header = FileHeader64::<object::LittleEndian>::parse(bytes).ok()?;
     let headers = header.program_headers(endian, bytes).ok()?;
-    // The program has a loader, or none; libraries are what has no entry point, or is the loader.
     let tls = headers.iter().find(|it| it.p_type(endian) == PT_TLS)?;
     tls.p_memsz(endian).checked_next_multiple_of(tls.p_align(endian).max(1))
 }

@@ -42,6 +42,11 @@ impl Place {
         self.function.as_ref().map(|(name, _)| name.as_str())
     }
 
+    /// Whether a function begins there.
+    pub(super) fn is_beginning(&self) -> bool {
+        self.function.as_ref().is_some_and(|(_, offset)| *offset == 0)
+    }
+
     /// The source line.
     pub(crate) fn line(&self) -> Option<(&str, u32)> {
         let innermost = self.source.first()?;

@@ -165,8 +165,6 @@ pub(crate) struct Found {
     pub(crate) line: u32,
     /// One address for each function, and inlined copy of it, that has code of it; behind the prologue.
     pub(crate) addresses: Vec<u64>,
-    /// The file, as the debug information has it.
-    pub(crate) file: String,
 }
 
 /// Lines without code are passed over to the next that has some, at most so many.
@@ -188,10 +186,9 @@ impl Info {
             }
             let rows = there.filter(|row| row.line.number == nearest).map(|row| row.address);
             let addresses = self.first_of_each(rows);
-            let file = wanted.first().map(|file| table.files[*file].clone()).unwrap_or_default();
             match best.as_mut().filter(|best| best.line == nearest) {
                 Some(best) => best.addresses.extend(addresses),
-                None => best = Some(Found { line: nearest, addresses, file }),
+                None => best = Some(Found { line: nearest, addresses }),
             }
         }
         best.filter(|best| !best.addresses.is_empty())
@@ -211,12 +208,6 @@ impl Info {
         let mut found: Vec<_> = first.into_values().collect();
         found.sort_unstable();
         found
-    }
-
-    /// The path of a line's file.
-    pub(crate) fn file(&self, address: u64, line: Line) -> Option<String> {
-        let unit = self.unit_at(address.wrapping_sub(self.bias))?;
-        self.table(unit)?.files.get(line.file).cloned()
     }
 
     /// The source files of all units.

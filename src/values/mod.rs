@@ -29,7 +29,7 @@ mod types;
 mod value;
 
 pub(crate) use expression::{evaluate, is_true, number};
-pub(crate) use info::{Info, Reader};
+pub(crate) use info::Info;
 pub(crate) use lines::{Line, Lines, Statement};
 pub(crate) use scope::{Function, Variable};
 pub(crate) use show::show;

@@ -31,11 +31,11 @@ pub(super) enum Type {
 /// What can be done with a value of a type.
 pub(super) enum Shape {
     Void,
-    Number { encoding: DwAte, size: u64 },
+    Number { encoding: DwAte },
     Pointer { to: Type, reference: bool },
     Record(Record),
     Array { element: Type, count: Option<u64> },
-    Enumeration { size: u64, names: Vec<(String, i128)> },
+    Enumeration { names: Vec<(String, i128)> },
     Function,
     Unknown(&'static str),
 }
@@ -114,22 +114,19 @@ impl Type {
         let (info, die) = match self.plain() {
             Type::Void => return Shape::Void,
             Type::Number { signed: true } => {
-                return Shape::Number { encoding: gimli::DW_ATE_signed, size: 8 };
+                return Shape::Number { encoding: gimli::DW_ATE_signed };
             }
-            Type::Number { .. } => return Shape::Number { encoding: gimli::DW_ATE_unsigned, size: 8 },
-            Type::Wide => return Shape::Number { encoding: gimli::DW_ATE_unsigned, size: 16 },
+            Type::Number { .. } => return Shape::Number { encoding: gimli::DW_ATE_unsigned },
+            Type::Wide => return Shape::Number { encoding: gimli::DW_ATE_unsigned },
             Type::Pointer(to) => return Shape::Pointer { to: (*to).clone(), reference: false },
             Type::Rest(info, die, skip) => return array(&info, die, skip),
             Type::Unknown(why) => return Shape::Unknown(why),
             Type::Entry(info, die) => (info, die),
         };
         let Some(entry) = info.entry(die) else { return Shape::Unknown("a damaged type") };
-        let size = number(&entry, gimli::DW_AT_byte_size);
         match entry.tag() {
             gimli::DW_TAG_base_type => match entry.attr_value(gimli::DW_AT_encoding) {
-                Some(AttributeValue::Encoding(encoding)) => {
-                    Shape::Number { encoding, size: size.unwrap_or(0) }
-                }
+                Some(AttributeValue::Encoding(encoding)) => Shape::Number { encoding },
                 _ => Shape::Unknown("a damaged type"),
             },
             gimli::DW_TAG_unspecified_type => Shape::Void,
@@ -144,9 +141,7 @@ impl Type {
                 }
             }
             gimli::DW_TAG_array_type => array(&info, die, 0),
-            gimli::DW_TAG_enumeration_type => {
-                Shape::Enumeration { size: self.size().unwrap_or(4), names: enumerators(&info, die) }
-            }
+            gimli::DW_TAG_enumeration_type => Shape::Enumeration { names: enumerators(&info, die) },
             gimli::DW_TAG_subroutine_type | gimli::DW_TAG_subprogram => Shape::Function,
             _ => Shape::Unknown("a type of a kind that is not shown"),
         }

@@ -54,6 +54,8 @@ pub struct Travel {
     /// Whose breakpoints and data are looked for.
     pid: i32,
     asks: Arc<AtomicBool>,
+    /// What the processor looks for now.
+    looks_for: Lookout,
     /// What was found wrong with the journal, whenever it was read so far.
     damage: Option<Damage>,
 }
@@ -66,7 +68,8 @@ impl Travel {
     pub fn open(recording: &Recording, machine: Machine) -> Result<Travel, ReplayError> {
         let timeline = Timeline::open(recording, machine)?;
         let pid = timeline.replay().process().pid();
-        Ok(Travel { timeline, pid, asks: Arc::default(), damage: None })
+        let looks_for = Lookout::default();
+        Ok(Travel { timeline, pid, asks: Arc::default(), looks_for, damage: None })
     }
 
     /// What ends a journey early when it is set; the journey resets it.
@@ -211,6 +214,23 @@ impl Travel {
         })
     }
 
+    /// As [`Travel::forward`], at most to `end`, for who asks again and again: it goes on looking, up to [`Travel::look_away`]. `None`
+    /// when `end` or the recording's end is reached, or somebody asks for a stop.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn next(&mut self, lookout: &Lookout, end: Option<Position>) -> Result<Option<Stop>, ReplayError> {
+        self.scan(lookout, end, &mut |_, _| true)
+    }
+
+    /// Looks for nothing any more.
+    ///
+    /// # Errors
+    /// When the processor does not take it.
+    pub fn look_away(&mut self) -> Result<(), ReplayError> {
+        self.look_out(&Lookout::default())
+    }
+
     /// Runs on to the next thing that is looked for, at most to `end`. `None` when that, or the recording's end, is reached, or somebody
     /// asks for a stop.
     fn scan(
@@ -261,11 +281,15 @@ impl Travel {
     }
 
     fn look_out(&mut self, lookout: &Lookout) -> Result<(), ReplayError> {
-        let process = self.process_mut();
         if !lookout.is_empty() {
-            process.count_exactly(true)?;
+            self.process_mut().count_exactly(true)?;
         }
-        process.cpu_mut().look_out(lookout).map_err(|error| ProcessError::from(error).into())
+        if self.looks_for == *lookout {
+            return Ok(());
+        }
+        self.process_mut().cpu_mut().look_out(lookout).map_err(ProcessError::from)?;
+        self.looks_for = lookout.clone();
+        Ok(())
     }
 
     /// Runs to the next exit or bound, counts exactly, and keeps checkpoints.

@@ -1,0 +1,324 @@
+//! `gretel calls`: each call of a function, with its arguments and its result.
+
+use crate::Outcome;
+use crate::accesses::number;
+use crate::called::signature::{self, Signature};
+use crate::called::value::{Shown, arguments, result};
+use crate::called::{self, Call, Called, Ended, Entries, Happened};
+use crate::core_file::hex;
+use crate::engine::Choice;
+use crate::exit::{Code, Failure};
+use crate::followed::{self, Followed};
+use crate::log::say;
+use crate::moment::name_place;
+use crate::output::{Printed, written};
+use crate::replay::failure;
+use crate::symbols::{Place, Symbols};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use vmm::position::Position;
+use vmm::process::ProcessError;
+use vmm::replay::ReplayError;
+use vmm::travel::Travel;
+
+/// Show each call of a function: where, by whom, with which arguments, and what it gave
+///
+/// A function is named as the linker or the source has it, with or without its parameters; or it is the one that has a
+/// source line, or begins at an address. Names are those of what is mapped where the recording ends, or where the process
+/// of --pid was last: a library that was unloaded before has none. What the compiler has inlined is no call.
+///
+/// Arguments and results are shown by their types where there is debug information for the function, else as registers.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel calls rec parse_header
+  gretel calls rec 'Cache::get' --limit 10
+  gretel calls rec orders.c:28               the function that has this line
+  gretel calls rec 0x401190 --from 120 --to 130
+  gretel calls rec malloc --json | jq -r 'select(.result == \"0x0\") | .position'
+
+A call is shown when it returns; those that did not are shown at the end, in the order in which they began. One that is left by
+longjmp or an exception says so. --limit counts calls as they begin. With --json, one object per line.
+
+`gretel gdb rec --at POSITION` goes to a call.")]
+pub(crate) struct Args {
+    /// The recording's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// The function: its name, FILE:LINE, or its address
+    #[arg(value_name = "FUNCTION")]
+    function: String,
+    /// Of which process, by its number in the recording (default: the one that is loaded at the end)
+    #[arg(long, value_name = "PID")]
+    pid: Option<i32>,
+    /// Only calls that begin here or later: an event by its number, or EVENT+INSTRUCTIONS
+    #[arg(long, value_name = "POSITION")]
+    from: Option<Position>,
+    /// Only up to here
+    #[arg(long, value_name = "POSITION")]
+    to: Option<Position>,
+    /// At most so many calls
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// What runs the program: where single instructions count, it is the software CPU
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+    /// Print JSON, an object for each call
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, args.pid, args.engine)?;
+    let functions =
+        Functions::find(&travel, &symbols, &args.function).map_err(|why| Failure::new(Code::Usage, why))?;
+    functions.notes.iter().for_each(|note| say!("gretel: {note}"));
+    travel.seek(args.from.unwrap_or_else(|| travel.begin())).map_err(failure)?;
+    let stdout = io::stdout();
+    // For people at once, for programs in large pieces.
+    let mut out: Box<dyn Write> = match stdout.is_terminal() {
+        true => Box::new(stdout.lock()),
+        false => Box::new(BufWriter::new(stdout.lock())),
+    };
+    let mut printed = Ok(Printed::Yes);
+    let range = Range { end: args.to, limit: args.limit };
+    let calls = each(&mut travel, &mut symbols, &functions, range, &mut |line| {
+        printed =
+            written(if args.json { writeln!(out, "{}", line.as_json()) } else { writeln!(out, "{line}") });
+        matches!(printed, Ok(Printed::Yes))
+    });
+    if printed? == Printed::Yes {
+        written(out.flush())?;
+    }
+    if calls.map_err(failure)? == 0 {
+        say!("gretel: nobody called it{}", if args.from.or(args.to).is_some() { " there" } else { "" });
+    }
+    Ok(code)
+}
+
+/// The functions whose calls are looked for.
+pub(crate) struct Functions {
+    /// Where each begins, with its name, and what is known of it.
+    by_entry: BTreeMap<u64, (String, Option<Signature>)>,
+    entries: Entries,
+    /// What is to be said of them.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Functions {
+    /// Those that are meant; or why there are none, and what to do.
+    pub(crate) fn find(travel: &Travel, symbols: &Symbols, wanted: &str) -> Result<Functions, String> {
+        let mut found = Functions { by_entry: BTreeMap::new(), entries: Entries::new(), notes: Vec::new() };
+        let mut entries = Vec::new();
+        if wanted.starts_with(|c: char| c.is_ascii_digit()) {
+            entries.push(number(wanted)?);
+        } else if let Some((file, line)) = file_and_line(wanted) {
+            let addresses = symbols.addresses_of_line(Path::new(file), line);
+            let functions =
+                addresses.iter().filter_map(|at| symbols.module_at(*at)?.names().function_at(*at));
+            entries.extend(functions.map(|function| function.start));
+        }
+        for (entry, symbol) in symbols.functions(wanted) {
+            match symbol.indirect {
+                false => entries.push(entry),
+                // What the name is bound to is called, and not what chooses it.
+                true => match symbols.bound(travel.process(), &symbol.name) {
+                    bound if bound.is_empty() => found.notes.push(format!(
+                        "{wanted} at {entry:#x} only chooses a function when the program starts (IFUNC), and it is not \
+                         known which: name that one, as `gretel replay --to` and gdb show it"
+                    )),
+                    bound => entries.extend(bound),
+                },
+            }
+        }
+        for entry in entries {
+            let module = symbols.module_at(entry);
+            let name = symbols.place(entry).map_or_else(
+                || format!("{entry:#x}"),
+                |place| match place.function() {
+                    Some(function) => crate::symbols::without_parameters(function).to_owned(),
+                    None => place.raw(),
+                },
+            );
+            let signature = module.and_then(|module| signature::of(module, entry));
+            if signature.is_none() {
+                found.notes.push(format!(
+                    "{name}: no debug information: the registers of the first six integers and pointers are shown, and rax"
+                ));
+            }
+            found.by_entry.insert(entry, (name, signature));
+        }
+        found.notes.dedup();
+        found.entries = called::entries(travel.process(), found.by_entry.keys().copied());
+        if found.by_entry.is_empty() {
+            return Err(none(symbols, wanted, &found.notes));
+        }
+        Ok(found)
+    }
+}
+
+/// Why there is no such function.
+fn none(symbols: &Symbols, wanted: &str, notes: &[String]) -> String {
+    if let [note, ..] = notes {
+        return note.clone();
+    }
+    let similar = symbols.similar(wanted);
+    let hint = if similar.is_empty() {
+        "one that is inlined everywhere is none; `nm -C PROGRAM` shows those that there are".to_owned()
+    } else {
+        format!("there is {}", similar.join(", "))
+    };
+    format!("there is no function {wanted} in what the process has mapped at its end: {hint}")
+}
+
+/// `FILE:LINE`.
+fn file_and_line(text: &str) -> Option<(&str, u64)> {
+    let (file, line) = text.rsplit_once(':')?;
+    Some((file, line.parse().ok()?)).filter(|_| !file.ends_with(':'))
+}
+
+/// How far to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Range {
+    pub(crate) end: Option<Position>,
+    /// So many calls at most.
+    pub(crate) limit: Option<u64>,
+}
+
+/// Shows each call from here on, until `show` has enough; gives how many began.
+pub(crate) fn each(
+    travel: &mut Travel,
+    symbols: &mut Symbols,
+    functions: &Functions,
+    range: Range,
+    show: &mut dyn FnMut(&Line) -> bool,
+) -> Result<u64, ReplayError> {
+    let mut called = Called::of(functions.entries.clone());
+    let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
+    let mut callers = HashMap::new();
+    let limit = range.limit.unwrap_or(u64::MAX);
+    let mut goes_on = limit > 0;
+    while goes_on && let Some(happened) = called.next(travel, range.end)? {
+        match happened {
+            Happened::Entered(call) if call.number < limit => {
+                lines.insert(call.number, Line::begun(travel, symbols, functions, &mut callers, call)?);
+                if call.number + 1 == limit {
+                    called.enter_no_more();
+                }
+            }
+            Happened::Ended(call, ended) => {
+                if let Some(mut line) = lines.remove(&call.number) {
+                    line.end(travel, functions, ended)?;
+                    goes_on = show(&line) && (called.entered() < limit || !lines.is_empty());
+                }
+            }
+            Happened::Entered(_) | Happened::Accessed(_) | Happened::Changed => {}
+        }
+    }
+    travel.look_away()?;
+    let _ = lines.values().all(show);
+    Ok(called.entered().min(limit))
+}
+
+/// A call as it is shown.
+pub(crate) struct Line {
+    call: Call,
+    pid: i32,
+    function: String,
+    arguments: Vec<Shown>,
+    caller: Option<Place>,
+    result: Option<String>,
+    ended: Option<(Ended, Position)>,
+}
+
+impl Line {
+    /// A call that begins where one stands.
+    fn begun(
+        travel: &mut Travel,
+        symbols: &mut Symbols,
+        functions: &Functions,
+        callers: &mut HashMap<u64, Option<Place>>,
+        call: Call,
+    ) -> Result<Line, ReplayError> {
+        let caller = callers.entry(call.returns_to).or_insert_with(|| {
+            symbols.look(travel.process());
+            symbols.place_of_call(call.returns_to)
+        });
+        let (function, signature) = functions.by_entry.get(&call.entry).cloned().unwrap_or_default();
+        let process = travel.process_mut();
+        let arguments = arguments(process, signature.as_ref())?;
+        let (pid, caller) = (process.pid(), caller.clone());
+        Ok(Line { call, pid, function, arguments, caller, result: None, ended: None })
+    }
+
+    /// It has ended, where one stands.
+    fn end(&mut self, travel: &mut Travel, functions: &Functions, ended: Ended) -> Result<(), ProcessError> {
+        self.ended = Some((ended, travel.position()));
+        if ended == Ended::Returned {
+            let signature = functions.by_entry.get(&self.call.entry).and_then(|(_, it)| it.as_ref());
+            self.result = result(travel.process_mut(), signature)?;
+        }
+        Ok(())
+    }
+
+    fn as_json(&self) -> Value {
+        let arguments = self.arguments.iter().map(|it| json!({ "name": it.name, "value": it.text }));
+        let mut caller = json!({
+            "rip": hex(self.call.returns_to),
+            "place": self.caller.as_ref().map(Place::raw),
+        });
+        name_place(&mut caller, self.caller.as_ref());
+        let ended = match self.ended {
+            Some((Ended::Returned, _)) => "returned",
+            Some((Ended::Left, _)) => "left",
+            Some((Ended::Again, _)) => "again",
+            None => "open",
+        };
+        json!({
+            "position": self.call.position.to_string(),
+            "pid": self.pid,
+            "thread": self.call.thread,
+            "address": hex(self.call.entry),
+            "function": self.function,
+            "depth": self.call.depth,
+            "arguments": arguments.collect::<Vec<_>>(),
+            "caller": caller,
+            "result": self.result,
+            "end": ended,
+            "ended_at": self.ended.map(|(_, position)| position.to_string()),
+        })
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Call { position, thread, returns_to, .. } = self.call;
+        write!(f, "{:<14} thread {thread:<7} {}(", position.to_string(), self.function)?;
+        for (n, argument) in self.arguments.iter().enumerate() {
+            let comma = if n > 0 { ", " } else { "" };
+            let equals = if argument.name.is_empty() { "" } else { "=" };
+            write!(f, "{comma}{}{equals}{}", argument.name, argument.text)?;
+        }
+        write!(f, ")")?;
+        if let Some(result) = &self.result {
+            write!(f, " = {result}")?;
+        }
+        match self.ended {
+            Some((Ended::Returned, at)) => write!(f, "  until {at}")?,
+            Some((Ended::Left, at)) => {
+                write!(f, "  left without a return (longjmp, an exception) before {at}")?
+            }
+            Some((Ended::Again, at)) => {
+                write!(f, "  began again at {at} (a jump to itself, or it was left)")?
+            }
+            None => write!(f, "  has not returned")?,
+        }
+        match &self.caller {
+            Some(caller) => write!(f, "  from {caller}"),
+            None => write!(f, "  from {returns_to:#x}"),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! One process of a recording, which is looked through from its last moment on: `gretel last-write`, `memory`, `calls`, `heap`.
+
+use crate::engine::{self, Choice};
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::replay::failure;
+use crate::sandbox;
+use crate::symbols::Symbols;
+use std::path::Path;
+use std::process::ExitCode;
+use vmm::ram::for_replay;
+use vmm::recording::Recording;
+use vmm::travel::Travel;
+
+/// A recording where the process that is followed was loaded last, with what was mapped there.
+pub(crate) struct Followed {
+    pub(crate) travel: Travel,
+    pub(crate) symbols: Symbols,
+    /// A damaged recording is looked at as far as it goes, and says so here.
+    pub(crate) code: ExitCode,
+}
+
+/// Opens the recording, confines gretel, and goes there: to the last moment of the process `pid`, else to the end.
+pub(crate) fn open(dir: &Path, pid: Option<i32>, choice: Choice) -> Result<Followed, Failure> {
+    let recording = Recording::open(dir).map_err(|e| Failure::new(Code::Damaged, e))?;
+    let machine = engine::open(choice, for_replay())?;
+    let mut symbols = Symbols::of(dir);
+    sandbox::enter();
+    let mut travel = Travel::open(&recording, machine).map_err(failure)?;
+    match pid {
+        Some(pid) if !travel.seek_process(pid).map_err(failure)? => {
+            let hint = "`gretel events --kind fork` shows those that there are";
+            return Err(Failure::new(
+                Code::Usage,
+                format!("there is no process {pid} in the recording: {hint}"),
+            ));
+        }
+        Some(_) => {}
+        None => travel.seek_end().map_err(failure)?,
+    }
+    travel.follow(pid.unwrap_or_else(|| travel.process().pid()));
+    let damage = travel.damage();
+    if let Some(damage) = &damage {
+        say!("gretel: {damage}");
+        say!("gretel: what comes before it is looked at");
+    }
+    symbols.look(travel.process());
+    let code = if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS };
+    Ok(Followed { travel, symbols, code })
+}
