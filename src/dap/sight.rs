@@ -15,6 +15,9 @@ use x86::state::Fpu;
 const MOST_FRAMES: usize = 10_000;
 /// So many frames are enough for a value of the innermost.
 const FEW_FRAMES: usize = 3;
+/// Registers by DWARF number.
+const DWARF_RBP: u16 = 6;
+const DWARF_RSP: u16 = 7;
 
 /// Symbols, debug information and line tables of the program, kept for the next question.
 pub(super) struct Known {
@@ -23,16 +26,26 @@ pub(super) struct Known {
     entry: Option<u64>,
     infos: RefCell<HashMap<(String, u64), Option<Rc<Info>>>>,
     lines: RefCell<Vec<(Rc<Info>, Rc<Lines>)>>,
+    /// How the stack pointer before the call is found, by address, as far as it was asked for.
+    rules: RefCell<HashMap<u64, Option<(u16, i64)>>>,
 }
 
 impl Known {
     pub(super) fn new(symbols: Symbols) -> Known {
-        Known { symbols, entry: None, infos: RefCell::default(), lines: RefCell::default() }
+        Known {
+            symbols,
+            entry: None,
+            infos: RefCell::default(),
+            lines: RefCell::default(),
+            rules: RefCell::default(),
+        }
     }
 
     /// Takes what is loaded now.
     pub(super) fn look(&mut self, process: &Process) {
         self.symbols.look(process);
+        // Something else may be loaded at these addresses now.
+        self.rules.borrow_mut().clear();
         self.entry = entry_point(process);
     }
 
@@ -69,6 +82,16 @@ impl Known {
 
     /// The stack pointer before the innermost frame of a thread was called, which tells its frames apart.
     pub(super) fn cfa(&self, process: &Process, thread: i32) -> Option<u64> {
+        if thread == process.thread() {
+            // The way of almost all hits of a step, which are many.
+            let regs = process.cpu().regs();
+            let mut rules = self.rules.borrow_mut();
+            match rules.entry(regs.rip).or_insert_with(|| self.symbols.cfa_rule(regs.rip)) {
+                Some((DWARF_RSP, offset)) => return Some(regs.gpr[4].wrapping_add_signed(*offset)),
+                Some((DWARF_RBP, offset)) => return Some(regs.gpr[5].wrapping_add_signed(*offset)),
+                _ => {}
+            }
+        }
         let stack = self.symbols.walk(process, thread, 2)?;
         stack.frames.get(1).filter(|frame| frame.by != FoundBy::Signal).map(|frame| frame.rsp)
     }

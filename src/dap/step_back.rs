@@ -8,6 +8,8 @@
 //! 2. the last statement of another line before that, or the function's first instruction;
 //! 3. from there forward, the first statement of the line: its beginning.
 //!
+//! A checkpoint is kept shortly before what the first look finds, so that the others, and the next steps, are short.
+//!
 //! Where there is no statement before in this frame, the step goes to the caller, to the beginning of the line of the call. Breakpoints
 //! that were passed on the way are looked for last, between the goal and where the step began: the last of them ends it.
 
@@ -19,6 +21,9 @@ use vmm::position::Position;
 use vmm::process::Process;
 use vmm::replay::ReplayError;
 use vmm::travel::Stop;
+
+/// Who steps back does so again: a checkpoint is kept so many instructions before where a step came to.
+const NEAR: u64 = 1 << 16;
 
 impl Debuggee {
     /// `stepBack` by lines.
@@ -63,6 +68,7 @@ impl Debuggee {
         if !self.back_in(frame, &lines, &places)? {
             return Ok(false);
         }
+        self.travel.keep_before(NEAR)?;
         let rip = self.travel.process().cpu().regs().rip;
         let Some(found) = statements.iter().find(|it| it.address == rip) else {
             // The first instruction: nothing of the body ran before in this frame.
@@ -134,6 +140,7 @@ impl Debuggee {
         if !self.back_to(&calls, &is_it)? {
             return Ok(false);
         }
+        self.travel.keep_before(NEAR)?;
         let caller = Standing::of(&self.known, self.travel.process(), frame.thread);
         let Some((caller, lines)) = caller.and_then(|it| it.lines.clone().map(|lines| (it, lines))) else {
             return Ok(true);

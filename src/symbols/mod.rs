@@ -211,6 +211,11 @@ impl Symbols {
         Some(unwind::walk(process, &regs, &tables, most))
     }
 
+    /// How the stack pointer before the call is found at an address, as [`Tables::cfa`].
+    pub(crate) fn cfa_rule(&self, address: u64) -> Option<(u16, i64)> {
+        self.module_at(address)?.tables().cfa(address)
+    }
+
     /// The program and its libraries, by address.
     pub(crate) fn modules(&self) -> &[Rc<Loaded>] {
         &self.modules

@@ -198,9 +198,24 @@ impl Travel {
         Ok(Stop::Begin)
     }
 
+    /// Keeps a checkpoint at most so many instructions before here, or at the event before, unless there is one: for who goes back from
+    /// here in small steps.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn keep_before(&mut self, instructions: u64) -> Result<(), ReplayError> {
+        let here = self.position();
+        self.keep_within(here, instructions)?;
+        self.seek(here).map(drop)
+    }
+
     /// Keeps a checkpoint shortly before a position in the midst of a segment, unless there is one.
     fn keep_shortly_before(&mut self, goal: Position) -> Result<(), ReplayError> {
-        let near = Position { retired: goal.retired.saturating_sub(STEPS), ..goal };
+        self.keep_within(goal, STEPS)
+    }
+
+    fn keep_within(&mut self, goal: Position, instructions: u64) -> Result<(), ReplayError> {
+        let near = Position { retired: goal.retired.saturating_sub(instructions), ..goal };
         if self.timeline().checkpoints().any(|at| near <= at && at <= goal) {
             return Ok(());
         }
