@@ -132,15 +132,17 @@ impl Debuggee {
             if source.is_empty() {
                 source.push(synth::program::SourceFrame::default());
             }
-            let functions =
-                self.known.info(frame.pc).map(|info| Function::at(&info, frame.pc)).unwrap_or_default();
+            let info = self.known.info(frame.pc);
+            // Where several lines begin at an address, this knows which of them is a statement.
+            let innermost = info.as_ref().and_then(|info| info.source_line(frame.pc));
+            let functions = info.map(|info| Function::at(&info, frame.pc)).unwrap_or_default();
             for (level, of) in source.into_iter().enumerate() {
                 let inlined = level + 1 < functions.len();
                 let named = functions.get(level).and_then(Function::name).or(of.function);
                 let named =
                     named.or_else(|| sight.name(frame.rip)).unwrap_or_else(|| format!("{:#x}", frame.rip));
                 let name = if inlined { format!("{named} (inlined)") } else { named };
-                let source = of.file.zip(of.line);
+                let source = innermost.clone().filter(|_| level == 0).or(of.file.zip(of.line));
                 lines.push(Line { shown: Shown { thread, frame: n, level }, rip: frame.rip, name, source });
             }
         }

@@ -246,8 +246,9 @@ impl Info {
         let mut names: BTreeMap<String, Vec<(DwTag, Die)>> = BTreeMap::new();
         for unit in 0..self.headers.len() {
             for (tag, die, name) in self.outside_functions(unit) {
-                if let Some((_, short)) = name.rsplit_once("::") {
-                    names.entry(short.to_owned()).or_default().push((tag, die));
+                // `geo::Rect::made` is also `Rect::made` and `made`.
+                for (at, _) in name.match_indices("::") {
+                    names.entry(name[at + 2..].to_owned()).or_default().push((tag, die));
                 }
                 names.entry(name).or_default().push((tag, die));
             }
@@ -261,6 +262,7 @@ impl Info {
         let Some(mut cursor) = self.unit(unit).map(Unit::entries) else { return found };
         // The names of the spaces and types that the next entry is in, by depth.
         let mut outer: Vec<(isize, String)> = Vec::new();
+        let mut declared: BTreeMap<Die, String> = BTreeMap::new();
         let mut next = cursor.next_dfs().ok().flatten().cloned();
         while let Some(entry) = next {
             let (tag, depth) = (entry.tag(), entry.depth());
@@ -273,8 +275,13 @@ impl Info {
                 if into {
                     outer.push((depth, name));
                 }
+                // A definition outside its space completes a declaration in it.
+                let of = entry.attr_value(gimli::DW_AT_specification).and_then(|of| self.referred(die, &of));
+                let qualified = of.and_then(|of| declared.get(&of).cloned()).unwrap_or(qualified);
                 if entry.attr_value(gimli::DW_AT_declaration).is_none() {
                     found.push((tag, die, qualified));
+                } else {
+                    declared.insert(die, qualified);
                 }
             }
             let next_entry = if into { cursor.next_dfs() } else { next_outside(&mut cursor, depth) };

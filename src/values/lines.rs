@@ -96,8 +96,8 @@ impl Lines {
                 None => statements.push(statement),
             }
         }
-        let pieces = rows.iter().filter(|(range, _)| !range.is_empty());
-        let pieces = pieces.map(|(range, row)| (moved(range.start)..moved(range.end), row.line)).collect();
+        let pieces = pieces(&rows).into_iter();
+        let pieces = pieces.map(|(range, line)| (moved(range.start)..moved(range.end), line)).collect();
         let moved_range = |range: &Range<u64>| moved(range.start)..moved(range.end);
         let lines = Lines {
             entry: moved(entry),
@@ -125,6 +125,22 @@ impl Lines {
         let of_line = self.pieces.iter().filter(|(_, it)| *it == line);
         of_line.filter(|(range, _)| self.inlined(range.start) == inlined).map(|it| it.0.clone()).collect()
     }
+}
+
+/// What each line covers. Of several rows at an address, it is the last that is a statement, as in gdb; else the last.
+fn pieces(rows: &[(Range<u64>, Row)]) -> Vec<(Range<u64>, Line)> {
+    let mut pieces = Vec::new();
+    let mut statement: Option<(u64, Line)> = None;
+    for (range, row) in rows {
+        if row.statement {
+            statement = Some((range.start, row.line));
+        }
+        if !range.is_empty() {
+            let here = statement.filter(|(address, _)| *address == range.start);
+            pieces.push((range.clone(), here.map_or(row.line, |(_, line)| line)));
+        }
+    }
+    pieces
 }
 
 /// Where the frame of a function is set up: where the compiler says; of optimized code, at the beginning; else at the second row.
@@ -208,6 +224,17 @@ impl Info {
         let mut found: Vec<_> = first.into_values().collect();
         found.sort_unstable();
         found
+    }
+
+    /// The file and the line of an address.
+    pub(crate) fn source_line(&self, address: u64) -> Option<(String, u32)> {
+        let own = address.wrapping_sub(self.bias);
+        let table = self.table(self.unit_at(own)?)?;
+        let behind = table.rows.partition_point(|row| row.address <= own);
+        let start = table.rows[..behind].last()?.address;
+        let rows = table.between(&(start..start.saturating_add(1)));
+        let line = pieces(&rows).pop().map(|(_, line)| line).filter(|line| line.number > 0)?;
+        Some((table.files.get(line.file)?.clone(), line.number))
     }
 
     /// The source files of all units.
