@@ -90,7 +90,7 @@ impl Breakpoints {
     ) -> Value {
         self.all.retain(|breakpoint| breakpoint.kind != *kind);
         let mut answers = Vec::new();
-        for asked in asked.breakpoints {
+        for asked in asked.breakpoints.into_iter().map(Asked::without_empty) {
             self.last_id += 1;
             let place = checked(&asked).and_then(|()| place(kind, &asked, known, sources));
             let breakpoint = Breakpoint { id: self.last_id, kind: kind.clone(), asked, place, hits: 0 };

@@ -14,6 +14,16 @@ pub(super) struct Request {
     pub(super) arguments: Value,
 }
 
+impl Asked {
+    /// Some editors send an empty text for none.
+    pub(super) fn without_empty(mut self) -> Asked {
+        for text in [&mut self.condition, &mut self.hit_condition, &mut self.log_message] {
+            text.take_if(|text| text.trim().is_empty());
+        }
+        self
+    }
+}
+
 impl Request {
     /// A message, if it is a request; otherwise what is wrong with it.
     pub(super) fn parse(text: &[u8]) -> Result<Request, String> {

@@ -50,16 +50,18 @@ impl Debuggee {
     pub(super) fn go_back(&mut self) -> Result<Reason, ReplayError> {
         let lookout = self.breakpoints.lookout(&[]);
         let Debuggee { travel, known, breakpoints, .. } = self;
+        let mut last = None;
         let stop = travel.backward_where(&lookout, &mut |process, stop| {
-            breakpoints.hit(known, process, stop, Way::Back).is_some()
+            let hit = breakpoints.hit(known, process, stop, Way::Back);
+            let is_hit = hit.is_some();
+            // Of those that are asked about, the last that is wanted is where the way ends.
+            last = hit.or(last.take());
+            is_hit
         })?;
         Ok(match stop {
             Stop::Begin => Reason::Begin,
             Stop::Asked => Reason::Pause,
-            // What was asked on the way was of all hits; this one is the last.
-            stop => {
-                breakpoints.hit(known, travel.process(), stop, Way::Back).map_or(Reason::Step, Reason::Hit)
-            }
+            _ => last.map_or(Reason::Step, Reason::Hit),
         })
     }
 

@@ -28,6 +28,7 @@ pub(super) struct Known {
     lines: RefCell<Vec<(Rc<Info>, Rc<Lines>)>>,
     /// How the stack pointer before the call is found, by address, as far as it was asked for.
     rules: RefCell<HashMap<u64, Option<(u16, i64)>>>,
+    functions: RefCell<HashMap<u64, Rc<Vec<Function>>>>,
 }
 
 impl Known {
@@ -38,6 +39,7 @@ impl Known {
             infos: RefCell::default(),
             lines: RefCell::default(),
             rules: RefCell::default(),
+            functions: RefCell::default(),
         }
     }
 
@@ -46,6 +48,7 @@ impl Known {
         self.symbols.look(process);
         // Something else may be loaded at these addresses now.
         self.rules.borrow_mut().clear();
+        self.functions.borrow_mut().clear();
         self.entry = entry_point(process);
     }
 
@@ -78,6 +81,12 @@ impl Known {
         let lines = Rc::new(Lines::at(&info, address)?);
         self.lines.borrow_mut().push((info, Rc::clone(&lines)));
         Some(lines)
+    }
+
+    /// The functions of the source at an address, the innermost inlined one first.
+    pub(super) fn functions(&self, pc: u64) -> Rc<Vec<Function>> {
+        let find = || Rc::new(self.info(pc).map(|info| Function::at(&info, pc)).unwrap_or_default());
+        Rc::clone(self.functions.borrow_mut().entry(pc).or_insert_with(find))
     }
 
     /// The stack pointer before the innermost frame of a thread was called, which tells its frames apart.
@@ -133,8 +142,7 @@ impl<'a> Sight<'a> {
     /// The function of the source that is innermost in a frame.
     pub(super) fn function(&self, frame: usize, level: usize) -> Option<Function> {
         let pc = self.frame(frame)?.pc;
-        let mut all = Function::at(&self.known.info(pc)?, pc);
-        (level < all.len()).then(|| all.swap_remove(level))
+        self.known.functions(pc).get(level).cloned()
     }
 
     /// All frames, and why there are no more.

@@ -135,7 +135,7 @@ impl Debuggee {
             let info = self.known.info(frame.pc);
             // Where several lines begin at an address, this knows which of them is a statement.
             let innermost = info.as_ref().and_then(|info| info.source_line(frame.pc));
-            let functions = info.map(|info| Function::at(&info, frame.pc)).unwrap_or_default();
+            let functions = self.known.functions(frame.pc);
             for (level, of) in source.into_iter().enumerate() {
                 let inlined = level + 1 < functions.len();
                 let named = functions.get(level).and_then(Function::name).or(of.function);

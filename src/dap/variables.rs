@@ -75,12 +75,12 @@ impl Debuggee {
     fn locals(&mut self, shown: Shown, parameters: bool) -> Vec<Line> {
         let sight = self.sight(shown.thread);
         let function = sight.function(shown.frame, shown.level);
-        let all = function.map(|function| function.variables()).unwrap_or_default();
-        let wanted = all.into_iter().filter(|variable| variable.parameter == parameters);
-        let child = |variable: Variable| Child {
+        let all = function.as_ref().map_or(&[][..], |function| function.variables());
+        let wanted = all.iter().filter(|variable| variable.parameter == parameters);
+        let child = |variable: &Variable| Child {
             value: variable.value(&sight, shown.frame),
             expression: variable.name.clone(),
-            name: variable.name,
+            name: variable.name.clone(),
         };
         wanted.map(|variable| Line::of(child(variable), &sight)).collect()
     }

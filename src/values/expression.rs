@@ -248,11 +248,11 @@ impl<'a> Parser<'a> {
     }
 
     fn name(&self, name: &str) -> Result<Value, String> {
-        let local = self.function.and_then(|it| it.variables().into_iter().find(|it| it.name == name));
+        let local = self.function.and_then(|it| it.variables().iter().find(|it| it.name == name));
         if let Some(variable) = local {
             return Ok(variable.value(self.world, self.frame));
         }
-        let this = self.function.and_then(|it| it.variables().into_iter().find(|it| it.name == "this"));
+        let this = self.function.and_then(|it| it.variables().iter().find(|it| it.name == "this"));
         if let Some(this) = this
             && let Ok(object) = this.value(self.world, self.frame).target(self.world)
             && let Ok(member) = object.member(self.world, name)

@@ -4,6 +4,7 @@ use super::info::{Die, Info};
 use super::value::Value;
 use super::{World, location};
 use gimli::DwTag;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -16,6 +17,7 @@ pub(crate) struct Function {
     info: Rc<Info>,
     /// Its own entry, and the blocks in it that contain the address, the outermost first.
     blocks: Vec<Die>,
+    variables: Rc<OnceCell<Vec<Variable>>>,
 }
 
 /// A variable or parameter.
@@ -34,7 +36,8 @@ impl Function {
     pub(crate) fn at(info: &Rc<Info>, pc: u64) -> Vec<Function> {
         let address = pc.wrapping_sub(info.bias);
         let Some(compiled) = info.function_at(address) else { return Vec::new() };
-        let mut functions = vec![Function { info: Rc::clone(info), blocks: vec![compiled] }];
+        let new = |die| Function { info: Rc::clone(info), blocks: vec![die], variables: Rc::default() };
+        let mut functions = vec![new(compiled)];
         let mut block = compiled;
         for _ in 0..DEEPEST {
             let inner = info.children(block).into_iter().find(|(_, entry)| {
@@ -44,7 +47,7 @@ impl Function {
             let Some((die, entry)) = inner else { break };
             match (entry.tag(), functions.last_mut()) {
                 (gimli::DW_TAG_inlined_subroutine, _) | (_, None) => {
-                    functions.push(Function { info: Rc::clone(info), blocks: vec![die] });
+                    functions.push(new(die));
                 }
                 (_, Some(function)) => function.blocks.push(die),
             }
@@ -60,7 +63,11 @@ impl Function {
     }
 
     /// Parameters and local variables. Of those that have the same name, the innermost alone.
-    pub(crate) fn variables(&self) -> Vec<Variable> {
+    pub(crate) fn variables(&self) -> &[Variable] {
+        self.variables.get_or_init(|| self.find_variables())
+    }
+
+    fn find_variables(&self) -> Vec<Variable> {
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
         for block in self.blocks.iter().rev() {

@@ -6,6 +6,7 @@ mod branches;
 mod breakout;
 mod crash;
 mod crumbs;
+mod dap;
 mod debug_files;
 mod disk;
 mod dynamic;
