@@ -56,7 +56,9 @@ impl Debuggee {
             if n >= skip {
                 starts.push(next);
             }
-            next = next.map(|at| at + decoded(self.travel.process(), at).map_or(1, |it| it.len() as u64));
+            next = next.map(|at| {
+                at.wrapping_add(decoded(self.travel.process(), at).map_or(1, |it| it.len() as u64))
+            });
         }
         starts.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         let instructions: Vec<_> = starts.into_iter().map(|start| self.instruction(start)).collect();

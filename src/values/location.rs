@@ -8,12 +8,13 @@ use gimli::{
     AttributeValue, Encoding, Evaluation, EvaluationResult, Expression, Location, Piece, Reader as _,
     Value as Word, ValueType,
 };
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// Operations of one expression: damaged ones may loop.
-const MOST_OPERATIONS: u32 = 10_000;
-/// Expressions that need others: entry values of callers, locations of other entries.
-const DEEPEST: usize = 8;
+const MOST_OPERATIONS: u32 = 1000;
+/// Expressions need others: the frame base, entry values of callers. Damaged ones may need each other.
+const MOST_EXPRESSIONS: u32 = 64;
 /// No variable that is in pieces is larger.
 const LARGEST: u64 = 1 << 16;
 /// What is said of a variable that the compiler keeps nowhere at an address.
@@ -50,7 +51,8 @@ fn place(world: &dyn World, frame: usize, info: &Rc<Info>, die: Die, ty: &Type) 
     let Some(expression) = expression_at(info, at.unit, &location, pc) else {
         return Err(OPTIMIZED_OUT.to_owned());
     };
-    let context = Context { world, frame, info, unit: at.unit, depth: 0 };
+    let left = Cell::new(MOST_EXPRESSIONS);
+    let context = Context { world, frame, info, unit: at.unit, left: &left };
     let pieces = context.evaluate(expression)?;
     context.put_together(&pieces, ty)
 }
@@ -104,15 +106,15 @@ struct Context<'a> {
     frame: usize,
     info: &'a Rc<Info>,
     unit: usize,
-    depth: usize,
+    /// How many expressions may still be evaluated for this value.
+    left: &'a Cell<u32>,
 }
 
 impl Context<'_> {
     fn evaluate(self, expression: Expression<Reader>) -> Result<Vec<Piece<Reader>>, String> {
         let broken = |error: gimli::Error| format!("its location is damaged: {error}");
-        if self.depth > DEEPEST {
-            return Err("its location needs too many others".to_owned());
-        }
+        let left = self.left.get().checked_sub(1).ok_or("its location needs too many others")?;
+        self.left.set(left);
         let unit = self.info.unit(self.unit).ok_or("its unit is damaged")?;
         let encoding = unit.encoding();
         let mut evaluation = expression.evaluation(encoding);
@@ -212,7 +214,7 @@ impl Context<'_> {
         let die = self.info.function_at(pc.wrapping_sub(self.info.bias)).ok_or(missing)?;
         let (at, base) = self.info.attribute(die, gimli::DW_AT_frame_base).ok_or(missing)?;
         let expression = expression_at(self.info, at.unit, &base, pc).ok_or(missing)?;
-        let context = Context { unit: at.unit, depth: self.depth + 1, ..self };
+        let context = Context { unit: at.unit, ..self };
         match context.evaluate(expression)?.as_slice() {
             [Piece { location: Location::Register { register }, .. }] => self.register(register.0),
             [Piece { location: Location::Address { address }, .. }] => Ok(*address),
@@ -257,7 +259,7 @@ impl Context<'_> {
                 frame: self.frame + 1,
                 info: &info,
                 unit: die.unit,
-                depth: self.depth + 1,
+                left: self.left,
             };
             return match context.evaluate(value.ok_or_else(unknown)?)?.as_slice() {
                 [Piece { location: Location::Address { address }, .. }] => Ok(*address),
@@ -295,7 +297,7 @@ impl Context<'_> {
                     location: Location::ImplicitPointer { value, byte_offset }, size_in_bits: None, ..
                 },
             ] => {
-                let die = self.info.die(*value).filter(|_| *byte_offset == 0 && self.depth < DEEPEST);
+                let die = self.info.die(*value).filter(|_| *byte_offset == 0);
                 let die = die.ok_or("a pointer to what the compiler keeps nowhere")?;
                 Ok(Place::Target(Rc::new((Rc::clone(self.info), die, self.frame))))
             }

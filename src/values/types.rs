@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 /// Names of names, qualifiers of qualifiers, arrays of arrays.
 const DEEPEST: usize = 32;
+/// Parameters in the name of a function's type; the others are left out.
+const MOST_PARAMETERS: usize = 8;
 /// More members or values than these are not listed: no source has them.
 const MOST_MEMBERS: usize = 10_000;
 
@@ -223,8 +225,10 @@ impl Type {
             gimli::DW_TAG_subroutine_type | gimli::DW_TAG_subprogram => {
                 let children = info.children(die).into_iter();
                 let parameters = children.filter(|(_, it)| it.tag() == gimli::DW_TAG_formal_parameter);
-                let names: Vec<_> =
-                    parameters.map(|(die, _)| Type::of(info, die).declare("", depth + 1)).collect();
+                let parameters = parameters.take(MOST_PARAMETERS);
+                // Deeper than others: damaged types have themselves as parameters.
+                let name = |die: Die| Type::of(info, die).declare("", depth + DEEPEST / 4);
+                let names: Vec<_> = parameters.map(|(die, _)| name(die)).collect();
                 let names = if names.is_empty() { "void".to_owned() } else { names.join(", ") };
                 target().declare(&format!("{inner}({names})"), depth + 1)
             }

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 /// No value larger than this is read at once.
 const LARGEST: u64 = 1 << 16;
-/// Members without a name, in each other.
-const DEEPEST: usize = 16;
+/// Records that are looked through for a member: bases and members without a name have members of their own.
+const MOST_RECORDS: u32 = 200;
 
 /// A value of the program.
 #[derive(Clone)]
@@ -224,21 +224,20 @@ impl Value {
         let Shape::Record(record) = of.ty.shape() else {
             return Err(format!("it has no members, since it is of type {}", of.ty.name()));
         };
-        let found = of.member_of(world, record, name, 0);
+        let mut left = MOST_RECORDS;
+        let found = of.member_of(world, record, name, &mut left);
         found.ok_or_else(|| format!("{} has no member `{name}`", of.ty.name()))
     }
 
-    fn member_of(&self, world: &dyn World, record: Record, name: &str, depth: usize) -> Option<Value> {
-        if depth > DEEPEST {
-            return None;
-        }
+    fn member_of(&self, world: &dyn World, record: Record, name: &str, left: &mut u32) -> Option<Value> {
+        *left = left.checked_sub(1)?;
         let parts = self.parts(world, record);
         if let Some((_, value)) = parts.iter().find(|(member, _)| member.name == name && !member.base) {
             return Some(value.clone());
         }
         let inner = parts.into_iter().filter(|(member, _)| member.base || member.name.is_empty());
         inner.into_iter().find_map(|(_, value)| match value.ty.shape() {
-            Shape::Record(record) => value.member_of(world, record, name, depth + 1),
+            Shape::Record(record) => value.member_of(world, record, name, left),
             _ => None,
         })
     }
