@@ -27,7 +27,8 @@ pub(super) enum Done {
 impl Debuggee {
     /// A line of the console.
     pub(super) fn console(&mut self, frame: Option<u64>, line: &str) -> Result<Done, String> {
-        let (command, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));
+        let line = line.trim();
+        let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match (command, rest.trim()) {
             ("when", "") => Ok(Done::Said(self.when())),
             ("help", "") => Ok(Done::Said(HELP.to_owned())),

@@ -55,7 +55,7 @@ impl Debuggee {
             let hit = breakpoints.hit(known, process, stop, Way::Back);
             let is_hit = hit.is_some();
             // Of those that are asked about, the last that is wanted is where the way ends.
-            last = hit.or(last.take());
+            last = hit.or_else(|| last.take());
             is_hit
         })?;
         Ok(match stop {

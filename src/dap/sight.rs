@@ -19,12 +19,15 @@ const FEW_FRAMES: usize = 3;
 const DWARF_RBP: u16 = 6;
 const DWARF_RSP: u16 = 7;
 
+/// A module's name and where it is.
+type Module = (String, u64);
+
 /// Symbols, debug information and line tables of the program, kept for the next question.
 pub(super) struct Known {
     pub(super) symbols: Symbols,
     /// The program's entry point, which tells it from its libraries.
     entry: Option<u64>,
-    infos: RefCell<HashMap<(String, u64), Option<Rc<Info>>>>,
+    infos: RefCell<HashMap<Module, Option<Rc<Info>>>>,
     lines: RefCell<Vec<(Rc<Info>, Rc<Lines>)>>,
     /// How the stack pointer before the call is found, by address, as far as it was asked for.
     rules: RefCell<HashMap<u64, Option<(u16, i64)>>>,

@@ -70,7 +70,7 @@ impl Debuggee {
         Ok(json!({ "content": format!(
             "{recorded} is not on this machine.\nIf its folder is elsewhere here, say so in the launch configuration:\n\
              \"sourceMap\": {{\"{}\": \"/where/it/is\"}}\n",
-            Path::new(recorded).parent().unwrap_or(Path::new("/")).display()
+            Path::new(recorded).parent().unwrap_or_else(|| Path::new("/")).display()
         ) }))
     }
 

@@ -142,7 +142,7 @@ impl Debuggee {
                 let named =
                     named.or_else(|| sight.name(frame.rip)).unwrap_or_else(|| format!("{:#x}", frame.rip));
                 let name = if inlined { format!("{named} (inlined)") } else { named };
-                let source = innermost.clone().filter(|_| level == 0).or(of.file.zip(of.line));
+                let source = innermost.clone().filter(|_| level == 0).or_else(|| of.file.zip(of.line));
                 lines.push(Line { shown: Shown { thread, frame: n, level }, rip: frame.rip, name, source });
             }
         }

@@ -107,11 +107,11 @@ impl Debuggee {
         let calls = if into { self.calls(&frame, line, &inlined) } else { Vec::new() };
         // What is reached by falling into it from this line is reached without a call, whatever it is.
         ends.own.retain(|address| !calls.contains(address));
-        Ok(self.to_an_end(&frame, &ends, &calls))
+        Ok(self.run_to_an_end(&frame, &ends, &calls))
     }
 
     /// Runs to an end of a step, through calls that lead to no lines.
-    fn to_an_end(&mut self, frame: &Standing, ends: &Ends, calls: &[u64]) -> Result<Reason, ReplayError> {
+    fn run_to_an_end(&mut self, frame: &Standing, ends: &Ends, calls: &[u64]) -> Result<Reason, ReplayError> {
         let mut places = [&ends.own[..], &ends.outer, calls].concat();
         places.extend(frame.returns_to);
         loop {
@@ -129,7 +129,7 @@ impl Debuggee {
                     return Ok(Reason::Step);
                 }
             }
-            if let Some(reason) = self.into_call(frame)? {
+            if let Some(reason) = self.enter_call(frame)? {
                 return Ok(reason);
             }
             let rip = self.travel.process().cpu().regs().rip;
@@ -140,7 +140,7 @@ impl Debuggee {
     }
 
     /// Goes into the call where the program stands. `None`, and behind it, where that leads to no lines.
-    fn into_call(&mut self, frame: &Standing) -> Result<Option<Reason>, ReplayError> {
+    fn enter_call(&mut self, frame: &Standing) -> Result<Option<Reason>, ReplayError> {
         let caller_rsp = self.travel.process().cpu().regs().gpr[4];
         for _ in 0..LONGEST_STUB {
             match self.travel.step()? {
@@ -155,7 +155,7 @@ impl Debuggee {
                 return Ok(None);
             }
             if let Some(lines) = self.known.lines(rip) {
-                return self.into_body(frame.thread, &lines).map(Some);
+                return self.enter_body(frame.thread, &lines).map(Some);
             }
             let at = Stop::Breakpoint(rip);
             let hit = self.breakpoints.hit(
@@ -189,7 +189,7 @@ impl Debuggee {
     }
 
     /// From a function's first instruction to where its parameters can be read.
-    fn into_body(&mut self, thread: i32, lines: &Lines) -> Result<Reason, ReplayError> {
+    fn enter_body(&mut self, thread: i32, lines: &Lines) -> Result<Reason, ReplayError> {
         let process = self.travel.process();
         if process.cpu().regs().rip == lines.body {
             return Ok(Reason::Step);
@@ -212,7 +212,7 @@ impl Debuggee {
             return Err("this is the outermost function, which returns to nobody".to_owned());
         }
         let ends = self.ends(&frame, |_, chain| chain.len() < inlined.len() && inlined.starts_with(chain));
-        Ok(self.to_an_end(&frame, &ends, &[]))
+        Ok(self.run_to_an_end(&frame, &ends, &[]))
     }
 
     /// The statements of a frame's function that are an end, and all of its callers'.

@@ -34,7 +34,7 @@ impl Debuggee {
         if frame.lines.is_none() && frame.returns_to.is_none() {
             return Err("no line is known here, nor a caller: step back by instructions".to_owned());
         }
-        Ok(self.to_beginning(&frame).and_then(|found| self.end_back(found, from)))
+        Ok(self.go_to_beginning(&frame).and_then(|found| self.end_back(found, from)))
     }
 
     /// Ends a step back at its goal, or at a breakpoint that was passed on the way; where somebody asked for a stop, where it began.
@@ -54,14 +54,14 @@ impl Debuggee {
     }
 
     /// Goes to the last beginning before, in this frame or its caller. False where there is none.
-    fn to_beginning(&mut self, frame: &Standing) -> Result<bool, ReplayError> {
-        let Some(lines) = frame.lines.clone() else { return self.to_call(frame) };
+    fn go_to_beginning(&mut self, frame: &Standing) -> Result<bool, ReplayError> {
+        let Some(lines) = frame.lines.clone() else { return self.go_to_call(frame) };
         let inlined = lines.inlined(frame.rip);
         let statements: Vec<Statement> =
             lines.statements.iter().filter(|it| inlined.starts_with(&it.inlined)).cloned().collect();
         let here = self.travel.position();
         if frame.rip == lines.entry {
-            return self.to_call(frame);
+            return self.go_to_call(frame);
         }
         let mut places: Vec<u64> = statements.iter().map(|it| it.address).collect();
         places.push(lines.entry);
@@ -73,15 +73,15 @@ impl Debuggee {
         let Some(found) = statements.iter().find(|it| it.address == rip) else {
             // The first instruction: nothing of the body ran before in this frame.
             self.travel.seek(here)?;
-            return self.to_call(frame);
+            return self.go_to_call(frame);
         };
         let (line, inlined) = (found.line, found.inlined.clone());
-        self.to_beginning_of(frame, &lines, &statements, (line, &inlined))?;
+        self.go_to_beginning_of(frame, &lines, &statements, (line, &inlined))?;
         Ok(true)
     }
 
     /// From a statement of a line to where the program came to the line.
-    fn to_beginning_of(
+    fn go_to_beginning_of(
         &mut self,
         frame: &Standing,
         lines: &Rc<Lines>,
@@ -125,7 +125,7 @@ impl Debuggee {
     }
 
     /// Goes to the beginning of the line of the call of a frame; if the caller has no lines, to the call.
-    fn to_call(&mut self, frame: &Standing) -> Result<bool, ReplayError> {
+    fn go_to_call(&mut self, frame: &Standing) -> Result<bool, ReplayError> {
         let (Some(returns_to), Some(cfa)) = (frame.returns_to, frame.cfa) else {
             // The outermost function: its first instruction is as far as it goes.
             return match frame.lines.clone() {
@@ -164,7 +164,7 @@ impl Debuggee {
             self.travel.seek(call)?;
             return Ok(true);
         }
-        self.to_beginning_of(&caller, &lines, &statements, (line, &inlined))?;
+        self.go_to_beginning_of(&caller, &lines, &statements, (line, &inlined))?;
         Ok(true)
     }
 

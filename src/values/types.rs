@@ -358,11 +358,11 @@ fn record(info: &Rc<Info>, die: Die) -> Record {
     let mut record = Record { members: Vec::new(), variants: None };
     for (die, entry) in info.children(die).into_iter().take(MOST_MEMBERS) {
         match entry.tag() {
-            gimli::DW_TAG_member | gimli::DW_TAG_inheritance => {
-                // A static member is a global variable.
-                if entry.attr_value(gimli::DW_AT_external).is_none() && !is_declared(&entry) {
-                    record.members.push(member(info, die, &entry));
-                }
+            // A static member is a global variable.
+            gimli::DW_TAG_member | gimli::DW_TAG_inheritance
+                if entry.attr_value(gimli::DW_AT_external).is_none() && !is_declared(&entry) =>
+            {
+                record.members.push(member(info, die, &entry));
             }
             gimli::DW_TAG_variant_part => record.variants = variants(info, die, &entry),
             _ => {}
