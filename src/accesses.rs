@@ -6,11 +6,11 @@ use crate::engine::Choice;
 use crate::exit::{Code, Failure};
 use crate::followed::{self, Followed};
 use crate::log::say;
-use crate::moment::name_place;
+use crate::moment::{name_place, places};
 use crate::output::{Printed, print};
 use crate::replay::failure;
 use crate::shell;
-use crate::symbols::{Place, Symbols};
+use crate::symbols::{Place, Symbols, Trace};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use vmm::engine::lookout::{Access, Lookout, Watch};
@@ -18,6 +18,9 @@ use vmm::position::Position;
 use vmm::process::Process;
 use vmm::replay::ReplayError;
 use vmm::travel::{Stop, Travel};
+
+/// So many frames of the stack are shown.
+const FRAMES: usize = 8;
 
 /// Bytes that can be asked for at once.
 const LARGEST: u64 = 1 << 16;
@@ -34,7 +37,7 @@ Examples:
   gretel last-write rec 0x55555555a2b0 8 --count 5          the last five, the newest first
   gretel last-write rec 0x55555555a2b0 8 --json | jq -r .position
 
-The position that is shown is that before the write: `gretel gdb rec --at POSITION` goes there.
+Below the write stand its callers. The position is that before the write: `gretel gdb rec --at POSITION` goes there.
 Exit code 0 also where nobody wrote.")]
 pub(crate) struct LastWriteArgs {
     #[command(flatten)]
@@ -178,6 +181,8 @@ struct Found {
     rip: u64,
     place: Option<Place>,
     kind: &'static str,
+    /// The stack there, for who asks for one access.
+    stack: Option<Trace>,
     before: Option<Vec<u8>>,
     after: Option<Vec<u8>>,
 }
@@ -195,6 +200,9 @@ impl Found {
         travel.step()?;
         found.after = place.bytes(travel.process());
         travel.seek(found.position)?;
+        let process = travel.process();
+        symbols.look(process);
+        found.stack = Some(symbols.backtrace(process, process.thread(), FRAMES).up_to_main());
         Ok(found)
     }
 
@@ -215,6 +223,7 @@ impl Found {
             rip,
             place: symbols.place(rip),
             kind,
+            stack: None,
             before: None,
             after,
         }
@@ -234,6 +243,10 @@ impl Found {
                 "after": bytes(&self.after),
             });
             name_place(&mut object, self.place.as_ref());
+            if let Some(stack) = &self.stack {
+                object["stack"] = places(stack.frames.iter().map(|(_, place)| place)).into();
+                object["stack_stopped"] = stack.stopped.as_deref().into();
+            }
             return print(format_args!("{object}\n"));
         }
         let shown =
@@ -243,13 +256,19 @@ impl Found {
             None => shown(&self.after),
         };
         let place = self.place.as_ref().map_or_else(|| "?".to_owned(), Place::to_string);
-        print(format_args!(
+        let line = format!(
             "{:<14} thread {:<7} {:<11} {change}  at {:#x} {place}\n",
             self.position.to_string(),
             self.thread,
             self.kind,
             self.rip
-        ))
+        );
+        // The first frame is the place.
+        let callers = self.stack.iter().flat_map(|stack| stack.frames.iter().skip(1));
+        let callers: String = callers.map(|(_, place)| format!("    from {place}\n")).collect();
+        let stopped = self.stack.as_ref().and_then(|stack| stack.stopped.as_ref());
+        let stopped = stopped.map(|why| format!("    ({why})\n")).unwrap_or_default();
+        print(format_args!("{line}{callers}{stopped}"))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::Outcome;
 use crate::accesses::number;
 use crate::called::signature::{self, Signature};
 use crate::called::value::{Shown, arguments, result};
-use crate::called::{self, Call, Called, Ended, Entries, Happened};
+use crate::called::{Call, Called, Ended, Entries, Happened};
 use crate::core_file::hex;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
@@ -13,14 +13,14 @@ use crate::log::say;
 use crate::moment::name_place;
 use crate::output::{Printed, written};
 use crate::replay::failure;
-use crate::symbols::{Place, Symbols};
+use crate::symbols::{Place, Symbols, without_parameters};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use vmm::position::Position;
-use vmm::process::ProcessError;
+use vmm::process::{Process, ProcessError};
 use vmm::replay::ReplayError;
 use vmm::travel::Travel;
 
@@ -38,6 +38,7 @@ Examples:
   gretel calls rec 'Cache::get' --limit 10
   gretel calls rec orders.c:28               the function that has this line
   gretel calls rec 0x401190 --from 120 --to 130
+  gretel calls rec main --pid all            of every process, and of every program that one became
   gretel calls rec malloc --json | jq -r 'select(.result == \"0x0\") | .position'
 
 A call is shown when it returns; those that did not are shown at the end, in the order in which they began. One that is left by
@@ -51,9 +52,9 @@ pub(crate) struct Args {
     /// The function: its name, FILE:LINE, or its address
     #[arg(value_name = "FUNCTION")]
     function: String,
-    /// Of which process, by its number in the recording (default: the one that is loaded at the end)
-    #[arg(long, value_name = "PID")]
-    pid: Option<i32>,
+    /// Of which process, by its number in the recording, or `all` (default: the one that is loaded at the end)
+    #[arg(long, value_name = "PID", value_parser = whose)]
+    pid: Option<Whose>,
     /// Only calls that begin here or later: an event by its number, or EVENT+INSTRUCTIONS
     #[arg(long, value_name = "POSITION")]
     from: Option<Position>,
@@ -71,10 +72,34 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Whose calls.
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    One(i32),
+    All,
+}
+
+fn whose(text: &str) -> Result<Whose, String> {
+    match text {
+        "all" => Ok(Whose::All),
+        number => number.parse().map(Whose::One).map_err(|_| "a process is a number, or `all`".to_owned()),
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
-    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, args.pid, args.engine)?;
-    let functions =
-        Functions::find(&travel, &symbols, &args.function).map_err(|why| Failure::new(Code::Usage, why))?;
+    let pid = match args.pid {
+        Some(Whose::One(pid)) => Some(pid),
+        Some(Whose::All) | None => None,
+    };
+    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, pid, args.engine)?;
+    let functions = match args.pid {
+        Some(Whose::All) => {
+            travel.follow_all();
+            Functions::find_everywhere(&mut travel, &mut symbols, &args.function)?
+        }
+        _ => Functions::find(travel.process(), &symbols, &args.function)
+            .map_err(|why| Failure::new(Code::Usage, why))?,
+    };
     functions.notes.iter().for_each(|note| say!("gretel: {note}"));
     travel.seek(args.from.unwrap_or_else(|| travel.begin())).map_err(failure)?;
     let stdout = io::stdout();
@@ -100,21 +125,82 @@ pub(crate) fn run(args: &Args) -> Outcome {
 }
 
 /// The functions whose calls are looked for.
+#[derive(Default)]
 pub(crate) struct Functions {
-    /// Where each begins, with its name, and what is known of it.
-    by_entry: BTreeMap<u64, (String, Option<Signature>)>,
+    /// The name of each, and what is known of it, by number.
+    known: Vec<(String, Option<Signature>)>,
     entries: Entries,
     /// What is to be said of them.
     pub(crate) notes: Vec<String>,
 }
 
 impl Functions {
-    /// Those that are meant; or why there are none, and what to do.
-    pub(crate) fn find(travel: &Travel, symbols: &Symbols, wanted: &str) -> Result<Functions, String> {
-        let mut found = Functions { by_entry: BTreeMap::new(), entries: Entries::new(), notes: Vec::new() };
+    /// Those that are meant, in the program as it stands; or why there are none, and what to do.
+    pub(crate) fn find(process: &Process, symbols: &Symbols, wanted: &str) -> Result<Functions, String> {
+        let mut found = Functions::default();
+        found.add(process, symbols, wanted)?;
+        if found.known.is_empty() { Err(none(symbols, wanted, &found.notes)) } else { Ok(found) }
+    }
+
+    /// Those that are meant in any process: goes through the whole recording.
+    fn find_everywhere(
+        travel: &mut Travel,
+        symbols: &mut Symbols,
+        wanted: &str,
+    ) -> Result<Functions, Failure> {
+        let usage = |why| Failure::new(Code::Usage, why);
+        let (mut found, mut seen) = (Functions::default(), HashSet::new());
+        travel.seek(travel.begin()).map_err(failure)?;
+        loop {
+            symbols.look(travel.process());
+            if seen.insert(symbols.fingerprint()) {
+                // Not all programs need have something mapped at an address.
+                let added = found.add(travel.process(), symbols, wanted);
+                added.or_else(|why| {
+                    if found.known.is_empty() && number(wanted).is_err() { Err(usage(why)) } else { Ok(()) }
+                })?;
+            }
+            if !travel.next_event().map_err(failure)? {
+                break;
+            }
+        }
+        if found.known.is_empty() { Err(usage(none(symbols, wanted, &found.notes))) } else { Ok(found) }
+    }
+
+    /// Adds those that are meant in the program as it stands.
+    fn add(&mut self, process: &Process, symbols: &Symbols, wanted: &str) -> Result<(), String> {
+        for entry in self.meant(process, symbols, wanted)? {
+            let new = self.known.len();
+            if self.entries.add(process, entry, new) != new {
+                continue;
+            }
+            let name = match symbols.place(entry) {
+                Some(place) => {
+                    place.function().map_or_else(|| place.raw(), |it| without_parameters(it).to_owned())
+                }
+                None => format!("{entry:#x}"),
+            };
+            let signature = symbols.module_at(entry).and_then(|module| signature::of(module, entry));
+            if signature.is_none() {
+                self.note(format!(
+                    "{name}: no debug information: the registers of the first six integers and pointers are shown, and rax"
+                ));
+            }
+            self.known.push((name, signature));
+        }
+        Ok(())
+    }
+
+    /// Where the functions begin that are meant.
+    fn meant(&mut self, process: &Process, symbols: &Symbols, wanted: &str) -> Result<Vec<u64>, String> {
         let mut entries = Vec::new();
         if wanted.starts_with(|c: char| c.is_ascii_digit()) {
-            entries.push(number(wanted)?);
+            let entry = number(wanted)?;
+            let place = symbols.place(entry).ok_or_else(|| format!("nothing is mapped at {wanted}"))?;
+            if let Some(function) = place.function().filter(|_| !place.is_beginning()) {
+                self.note(format!("{wanted} is inside {function}, and not where it begins"));
+            }
+            entries.push(entry);
         } else if let Some((file, line)) = file_and_line(wanted) {
             let addresses = symbols.addresses_of_line(Path::new(file), line);
             let functions =
@@ -122,41 +208,27 @@ impl Functions {
             entries.extend(functions.map(|function| function.start));
         }
         for (entry, symbol) in symbols.functions(wanted) {
-            match symbol.indirect {
-                false => entries.push(entry),
-                // What the name is bound to is called, and not what chooses it.
-                true => match symbols.bound(travel.process(), &symbol.name) {
-                    bound if bound.is_empty() => found.notes.push(format!(
-                        "{wanted} at {entry:#x} only chooses a function when the program starts (IFUNC), and it is not \
-                         known which: name that one, as `gretel replay --to` and gdb show it"
-                    )),
-                    bound => entries.extend(bound),
-                },
+            if !symbol.indirect {
+                entries.push(entry);
+                continue;
             }
-        }
-        for entry in entries {
-            let module = symbols.module_at(entry);
-            let name = symbols.place(entry).map_or_else(
-                || format!("{entry:#x}"),
-                |place| match place.function() {
-                    Some(function) => crate::symbols::without_parameters(function).to_owned(),
-                    None => place.raw(),
-                },
-            );
-            let signature = module.and_then(|module| signature::of(module, entry));
-            if signature.is_none() {
-                found.notes.push(format!(
-                    "{name}: no debug information: the registers of the first six integers and pointers are shown, and rax"
+            // What the name is bound to is called, and not what chooses it.
+            let bound = symbols.bound(process, &symbol.name);
+            if bound.is_empty() {
+                self.note(format!(
+                    "{wanted} at {entry:#x} only chooses a function when the program starts (IFUNC), and it is not known \
+                     which: name that one, as `gretel last-write` and gdb show it"
                 ));
             }
-            found.by_entry.insert(entry, (name, signature));
+            entries.extend(bound);
         }
-        found.notes.dedup();
-        found.entries = called::entries(travel.process(), found.by_entry.keys().copied());
-        if found.by_entry.is_empty() {
-            return Err(none(symbols, wanted, &found.notes));
+        Ok(entries)
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
         }
-        Ok(found)
     }
 }
 
@@ -165,13 +237,22 @@ fn none(symbols: &Symbols, wanted: &str, notes: &[String]) -> String {
     if let [note, ..] = notes {
         return note.clone();
     }
-    let similar = symbols.similar(wanted);
-    let hint = if similar.is_empty() {
-        "one that is inlined everywhere is none; `nm -C PROGRAM` shows those that there are".to_owned()
-    } else {
-        format!("there is {}", similar.join(", "))
+    if file_and_line(wanted).is_some() {
+        return format!(
+            "no code of {wanted} is known: it has no such line, or no debug information (gcc -g)"
+        );
+    }
+    if symbols.is_inlined(wanted) {
+        return format!(
+            "{wanted} has no code of its own: it was inlined wherever it is called (gcc -fno-inline, or a breakpoint in \
+             `gretel gdb`, which knows these places)"
+        );
+    }
+    let hint = match symbols.similar(wanted) {
+        similar if similar.is_empty() => "`nm -C PROGRAM` shows those that there are".to_owned(),
+        similar => format!("there is {}", similar.join(", ")),
     };
-    format!("there is no function {wanted} in what the process has mapped at its end: {hint}")
+    format!("there is no function {wanted} in what the process has mapped: {hint}")
 }
 
 /// `FILE:LINE`.
@@ -240,17 +321,18 @@ impl Line {
         travel: &mut Travel,
         symbols: &mut Symbols,
         functions: &Functions,
-        callers: &mut HashMap<u64, Option<Place>>,
+        callers: &mut HashMap<(i32, usize, u64), Option<Place>>,
         call: Call,
     ) -> Result<Line, ReplayError> {
-        let caller = callers.entry(call.returns_to).or_insert_with(|| {
+        let pid = travel.process().pid();
+        let caller = callers.entry((pid, call.function, call.returns_to)).or_insert_with(|| {
             symbols.look(travel.process());
             symbols.place_of_call(call.returns_to)
         });
-        let (function, signature) = functions.by_entry.get(&call.entry).cloned().unwrap_or_default();
+        let (function, signature) = functions.known.get(call.function).cloned().unwrap_or_default();
         let process = travel.process_mut();
         let arguments = arguments(process, signature.as_ref())?;
-        let (pid, caller) = (process.pid(), caller.clone());
+        let caller = caller.clone();
         Ok(Line { call, pid, function, arguments, caller, result: None, ended: None })
     }
 
@@ -258,7 +340,7 @@ impl Line {
     fn end(&mut self, travel: &mut Travel, functions: &Functions, ended: Ended) -> Result<(), ProcessError> {
         self.ended = Some((ended, travel.position()));
         if ended == Ended::Returned {
-            let signature = functions.by_entry.get(&self.call.entry).and_then(|(_, it)| it.as_ref());
+            let signature = functions.known.get(self.call.function).and_then(|(_, it)| it.as_ref());
             self.result = result(travel.process_mut(), signature)?;
         }
         Ok(())

@@ -24,6 +24,7 @@ mod exit;
 mod export;
 mod followed;
 mod gdb;
+mod heap;
 mod keeping;
 mod log;
 mod ls;
@@ -83,6 +84,8 @@ Examples:
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
   gretel gdb rec                       the same in gdb, forwards and backwards
+  gretel calls rec parse_header        each call of a function: arguments, result, caller
+  gretel heap rec 0x4052a8             who allocated this memory, who freed it
   gretel events rec                    what happened in it, a line each
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate
@@ -99,6 +102,7 @@ enum Command {
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
     Calls(calls::Args),
+    Heap(heap::Args),
     Events(events::Args),
     Export(export::Args),
     Core(core_file::Args),
@@ -139,6 +143,7 @@ fn main() -> ExitCode {
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
         Command::Calls(args) => calls::run(&args),
+        Command::Heap(args) => heap::run(&args),
         Command::Events(args) => events::run(&args),
         Command::Export(args) => export::run(&args),
         Command::Core(args) => core_file::run(&args),

@@ -73,6 +73,16 @@ pub(crate) fn name_place(object: &mut Value, place: Option<&Place>) {
     object["line"] = line.map(|(_, line)| line).into();
 }
 
+/// Frames for scripts.
+pub(crate) fn places<'a>(frames: impl IntoIterator<Item = &'a Place>) -> Vec<Value> {
+    let named = |place: &Place| {
+        let mut object = json!({ "place": place.raw() });
+        name_place(&mut object, Some(place));
+        object
+    };
+    frames.into_iter().map(named).collect()
+}
+
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "position {}: process {}, thread {}", self.position, self.pid, self.thread)?;

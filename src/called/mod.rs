@@ -11,6 +11,7 @@
 //! | `longjmp`, an exception | [`Ended::Left`], when the next stop of the thread on that stack shows it |
 //! | it ends in a jump to another of the functions | both return there, with the same result |
 //! | it jumps to its own beginning, or is left and called again from the same place | [`Ended::Again`]: these two look the same |
+//! | `longjmp` to right behind the call | it is told as a return: nothing tells the two apart |
 //! | recursion, threads | each call has its own stack pointer, and belongs to its thread |
 //! | the thread, the process or the recording ends | it stays open ([`Called::open`]) |
 //!
@@ -30,15 +31,16 @@ use vmm::travel::{Stop, Travel};
 use x86::op::Gpr;
 
 /// So many bytes of a function's code tell whether it is there: another program may run at these addresses earlier.
-const CODE: usize = 16;
+const CODE: usize = 32;
 
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     /// Its number, from zero, among all that were made.
     pub(crate) number: u64,
-    /// Where the function begins.
+    /// Where the function begins, and its number in [`Entries`].
     pub(crate) entry: Virt,
+    pub(crate) function: usize,
     pub(crate) position: Position,
     pub(crate) thread: i32,
     /// The word with the return address.
@@ -70,15 +72,37 @@ pub(crate) enum Happened {
     Changed,
 }
 
-/// Where functions begin, with their code.
-pub(crate) type Entries = HashMap<Virt, [u8; CODE]>;
+/// Where functions begin. Programs that run one after the other have different ones at one address, which their code tells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries(HashMap<Virt, Vec<([u8; CODE], usize)>>);
 
-/// The functions that begin at these addresses in the program as it stands.
-pub(crate) fn entries(process: &Process, at: impl IntoIterator<Item = Virt>) -> Entries {
-    at.into_iter().map(|address| (address, code(process, address))).collect()
+impl Entries {
+    /// Adds a function that begins at this address in the program as it stands, unless it is known; gives its number.
+    pub(crate) fn add(&mut self, process: &Process, at: Virt, number: usize) -> usize {
+        let (code, known) = (code(process, at), self.0.entry(at).or_default());
+        match known.iter().find(|(of, _)| *of == code) {
+            Some((_, number)) => *number,
+            None => {
+                known.push((code, number));
+                number
+            }
+        }
+    }
+
+    /// Where they begin.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = Virt> {
+        self.0.keys().copied()
+    }
+
+    /// The number of the function that begins there in the program as it stands.
+    pub(crate) fn find(&self, process: &Process, at: Virt) -> Option<usize> {
+        let known = self.0.get(&at)?;
+        let code = code(process, at);
+        known.iter().find(|(of, _)| *of == code).map(|(_, number)| *number)
+    }
 }
 
-/// The calls of some functions of the process that is followed.
+/// The calls of some functions, of the processes that are followed.
 pub(crate) struct Called {
     entries: Entries,
     lookout: Lookout,
@@ -88,12 +112,14 @@ pub(crate) struct Called {
     last: HashMap<i32, (Virt, Virt)>,
     /// What happened at this stop and was not given yet.
     happened: VecDeque<Happened>,
+    /// Whether it was asked what happens next.
+    begun: bool,
 }
 
 impl Called {
     /// Those of these functions.
     pub(crate) fn of(entries: Entries) -> Called {
-        let mut at: Vec<Virt> = entries.keys().copied().collect();
+        let mut at: Vec<Virt> = entries.0.keys().copied().collect();
         at.sort_unstable();
         Called {
             entries,
@@ -102,6 +128,7 @@ impl Called {
             entered: 0,
             last: HashMap::new(),
             happened: VecDeque::new(),
+            begun: false,
         }
     }
 
@@ -122,7 +149,7 @@ impl Called {
 
     /// Looks for no more entries, but for the returns of what is open.
     pub(crate) fn enter_no_more(&mut self) {
-        self.entries.clear();
+        self.entries = Entries::default();
         self.lookout.at = self.open.iter().map(|call| call.returns_to).collect();
         self.lookout.at.sort_unstable();
         self.lookout.at.dedup();
@@ -135,6 +162,12 @@ impl Called {
         travel: &mut Travel,
         end: Option<Position>,
     ) -> Result<Option<Happened>, ReplayError> {
+        // A processor does not come back for where a run begins.
+        let at = travel.process().cpu().regs().rip;
+        let is_at = !std::mem::replace(&mut self.begun, true) && self.lookout.at.binary_search(&at).is_ok();
+        if is_at && travel.follows_loaded() {
+            self.arrive(travel.process(), travel.position());
+        }
         loop {
             if let Some(happened) = self.happened.pop_front() {
                 return Ok(Some(happened));
@@ -165,8 +198,8 @@ impl Called {
             return;
         }
         self.end(process, thread, rip, rsp);
-        if self.entries.get(&rip).is_some_and(|known| *known == code(process, rip)) {
-            self.enter(process, position, rip, rsp);
+        if let Some(function) = self.entries.find(process, rip) {
+            self.enter(process, position, function, (rip, rsp));
         }
     }
 
@@ -187,7 +220,7 @@ impl Called {
         }
     }
 
-    fn enter(&mut self, process: &Process, position: Position, entry: Virt, rsp: Virt) {
+    fn enter(&mut self, process: &Process, position: Position, function: usize, (entry, rsp): (Virt, Virt)) {
         let thread = process.thread();
         let mut word = [0; 8];
         process.read_memory(rsp, &mut word);
@@ -198,7 +231,7 @@ impl Called {
             self.happened.push_back(Happened::Ended(call, Ended::Again));
         }
         let depth = self.open.iter().filter(|it| it.thread == thread).count();
-        let call = Call { number: self.entered, entry, position, thread, rsp, returns_to, depth };
+        let call = Call { number: self.entered, entry, function, position, thread, rsp, returns_to, depth };
         self.entered += 1;
         if let Err(at) = self.lookout.at.binary_search(&returns_to) {
             self.lookout.at.insert(at, returns_to);

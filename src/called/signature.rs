@@ -207,7 +207,7 @@ impl Source<'_> {
         match entry.tag() {
             dw::DW_TAG_base_type => base(&entry, size),
             dw::DW_TAG_pointer_type if depth == 0 => match self.kind(target(), 1) {
-                Kind::Char { .. } => Kind::Text,
+                Kind::Char => Kind::Text,
                 _ => Kind::Pointer,
             },
             dw::DW_TAG_pointer_type

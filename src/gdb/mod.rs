@@ -57,9 +57,11 @@ In gdb, who wrote a variable last before the crash:
   watch -l list->head
   reverse-continue
 
-  monitor when             the position in the recording
-  monitor goto POSITION    go there (then `maintenance flush register-cache`)
-  monitor last-write 0x7fffffffe0a8 8")]
+  monitor when                   the position in the recording
+  monitor goto POSITION          go there (then `maintenance flush register-cache`)
+  monitor last-write 0x7fffffffe0a8 8
+  monitor calls parse_header 5   the last five calls of it before here
+  monitor heap 0x4052a8          who allocated this memory, who freed it")]
 pub(crate) struct Args {
     /// The recording's folder
     #[arg(value_name = "DIR")]

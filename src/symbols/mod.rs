@@ -1,12 +1,13 @@
 //! The symbols of a program that stands in its recording: functions, source lines, stacks.
 //!
 //! [`Symbols::look`] takes what is mapped now; all else is asked of that. [`files`] says where a module's bytes come from, [`module`] is
-//! one that is parsed, [`lines`] goes from source lines to addresses, [`place`] is an address as people see it.
+//! one that is parsed, [`lines`] goes from source lines to addresses, [`inlined`] knows functions without code, [`place`] is an address as people see it.
 //!
 //! Example: at a crash in `strcpy`, `look` finds libc.so.6 mapped at 0x7ffff7a00000, and its bytes in the recording's folder `files`;
 //! `place(0x7ffff7aa9b5a)` is `strcpy+0x1a (libc.so.6)`, and the second frame of `backtrace` is `main+0xe2 at orders.c:28`.
 
 mod files;
+mod inlined;
 mod lines;
 mod module;
 mod place;
@@ -16,12 +17,14 @@ use files::{Files, HEADERS};
 pub(crate) use module::Loaded;
 pub(crate) use place::Place;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::rc::Rc;
 use synth::program::{Symbol, demangled};
 use vmm::elfcore::unwind::{self, Backtrace, FoundBy, Frame, Tables};
 use vmm::memory::MappingInfo;
 use vmm::process::Process;
+use x86::state::Regs;
 
 /// The name of the kernel's own library, which is in memory alone.
 const VDSO: &str = "[vdso]";
@@ -51,6 +54,18 @@ pub(crate) struct Trace {
     pub(crate) frames: Vec<(Frame, Place)>,
     /// Why it has no more frames, if that is not because the program began there.
     pub(crate) stopped: Option<String>,
+}
+
+impl Trace {
+    /// The same up to `main`: what starts a program is no news.
+    #[must_use]
+    pub(crate) fn up_to_main(mut self) -> Trace {
+        if let Some(main) = self.frames.iter().position(|(_, place)| place.function() == Some("main")) {
+            self.frames.truncate(main + 1);
+            self.stopped = None;
+        }
+        self
+    }
 }
 
 impl Symbols {
@@ -120,6 +135,15 @@ impl Symbols {
         loaded
     }
 
+    /// What modules there are: equal for those of two processes that have the same ones at the same places.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for module in &self.modules {
+            (module.path(), module.names().extent()).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
     /// The module that an address is in, with its debug information ([`Loaded::dwarf`], [`Loaded::bias`]).
     pub(crate) fn module_at(&self, address: u64) -> Option<&Loaded> {
         self.modules.iter().find(|it| it.names().extent().contains(&address)).map(|it| &**it)
@@ -153,6 +177,12 @@ impl Symbols {
         found
     }
 
+    /// Where code begins whose linker's name `of` knows, with what it knows.
+    pub(crate) fn named<T>(&self, of: impl Fn(&str) -> Option<T>) -> Vec<(u64, T)> {
+        let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
+        symbols.filter_map(|symbol| Some((symbol.start, of(&symbol.name)?))).collect()
+    }
+
     /// What a name is bound to in the tables of the modules that call it: of one that is chosen when the program starts, the choice.
     pub(crate) fn bound(&self, process: &Process, name: &str) -> Vec<u64> {
         let slots = self.modules.iter().flat_map(|module| module.slots());
@@ -170,15 +200,20 @@ impl Symbols {
         found
     }
 
-    /// Some functions whose names have this in them.
+    /// Some functions whose names have this in them, the shortest first.
     pub(crate) fn similar(&self, part: &str) -> Vec<String> {
         let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
         let names = symbols.map(|symbol| demangled(&symbol.name)).filter(|name| name.contains(part));
-        let mut names: Vec<String> =
-            names.map(|name| without_parameters(&name).to_owned()).take(SIMILAR).collect();
-        names.sort();
+        let mut names: Vec<String> = names.map(|name| without_parameters(&name).to_owned()).collect();
+        names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         names.dedup();
+        names.truncate(SIMILAR);
         names
+    }
+
+    /// Whether the source has a function of this name that the compiler inlined.
+    pub(crate) fn is_inlined(&self, name: &str) -> bool {
+        self.modules.iter().any(|module| inlined::has(module, name))
     }
 
     /// Where the code of a source line begins. The file is matched by the end of its path.
@@ -188,10 +223,16 @@ impl Symbols {
 
     /// The stack of a thread of the loaded process, at most so many frames.
     pub(crate) fn backtrace(&self, process: &Process, thread: i32, most: usize) -> Trace {
-        let Some(stack) = self.walk(process, thread, most) else {
+        let Some(regs) = registers(process, thread) else {
             let stopped = Some(format!("there is no thread {thread} in process {}", process.pid()));
             return Trace { frames: Vec::new(), stopped };
         };
+        self.backtrace_from(process, &regs, most)
+    }
+
+    /// The stack of the loaded process that these registers belong to, at most so many frames.
+    pub(crate) fn backtrace_from(&self, process: &Process, regs: &Regs, most: usize) -> Trace {
+        let stack = self.walk_from(process, regs, most);
         let named = |(n, frame): (usize, &Frame)| {
             // The kernel made a handler return to the beginning of this function, which nobody called.
             let restores = stack.frames.get(n + 1).is_some_and(|caller| caller.by == FoundBy::Signal);
@@ -202,13 +243,14 @@ impl Symbols {
         Trace { frames, stopped: stack.stopped }
     }
 
-    /// The same with the registers of each frame, and without names; `None` where there is no such thread.
+    /// The stack of a thread without names; `None` where there is no such thread.
     pub(crate) fn walk(&self, process: &Process, thread: i32, most: usize) -> Option<Backtrace> {
-        let other = || process.other_threads().find(|(id, _)| *id == thread).map(|(_, state)| state.regs);
-        let regs = if thread == process.thread() { Some(*process.cpu().regs()) } else { other() };
-        let regs = regs?;
+        Some(self.walk_from(process, &registers(process, thread)?, most))
+    }
+
+    fn walk_from(&self, process: &Process, regs: &Regs, most: usize) -> Backtrace {
         let tables: Vec<&Tables> = self.modules.iter().map(|module| module.tables()).collect();
-        Some(unwind::walk(process, &regs, &tables, most))
+        unwind::walk(process, regs, &tables, most)
     }
 
     /// How the stack pointer before the call is found at an address, as [`Tables::cfa`].
@@ -222,6 +264,14 @@ impl Symbols {
     }
 }
 
+/// The registers of a thread of the loaded process.
+fn registers(process: &Process, thread: i32) -> Option<Regs> {
+    if thread == process.thread() {
+        return Some(*process.cpu().regs());
+    }
+    process.other_threads().find(|(id, _)| *id == thread).map(|(_, state)| state.regs)
+}
+
 /// Whether somebody who writes `wanted` means the symbol `name`.
 fn is_called(name: &str, wanted: &str) -> bool {
     if name == wanted {
@@ -232,7 +282,7 @@ fn is_called(name: &str, wanted: &str) -> bool {
     {
         return ["constprop", "isra"].iter().any(|made| suffix.starts_with(made));
     }
-    if !name.starts_with('_') {
+    if !name.starts_with("_Z") && !name.starts_with("_R") {
         return false;
     }
     let source = demangled(name);

@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// Whether a function begins there.
-    pub(super) fn is_beginning(&self) -> bool {
+    pub(crate) fn is_beginning(&self) -> bool {
         self.function.as_ref().is_some_and(|(_, offset)| *offset == 0)
     }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Place {
             write!(f, " at {file}:{line}")?;
             return self.inlined().map_or(Ok(()), |inlined| write!(f, " ({inlined}, inlined)"));
         }
-        let file = Path::new(&self.module).file_name().unwrap_or(self.module.as_ref());
+        let file = Path::new(&self.module).file_name().unwrap_or_else(|| self.module.as_ref());
         write!(f, " ({})", file.to_string_lossy())
     }
 }

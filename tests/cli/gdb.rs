@@ -50,10 +50,19 @@ fn the_last_write_is_the_one_that_spoiled_it() {
                 (&"3412000000000000".into(), &"write".into()),
                 "{found}"
             );
+            assert_eq!(
+                (&found["function"], &found["stack"][1]["function"]),
+                (&"spoil".into(), &"main".into())
+            );
+            assert!(found["file"].as_str().is_some_and(|file| file.ends_with("spoiled.c")), "{found}");
+            assert!(found["place"].as_str().is_some_and(|place| place.contains("spoiled+0x")), "{found}");
             // Before it, the list was made; and before that, nothing.
             let ran =
                 place.gretel(&["last-write", "rec", &address, "8", "--count", "5", "--engine", replayer]);
-            assert_eq!(ran.out().lines().count(), 2, "{}", ran.out());
+            // Below each stand its callers.
+            let writes = ran.out().lines().filter(|line| !line.starts_with(' ')).count();
+            assert_eq!(writes, 2, "{}", ran.out());
+            assert!(ran.out().contains("\n    from main+0x"), "{}", ran.out());
             assert!(ran.err.contains("nobody wrote to them before that"), "{}", ran.err);
             let ran = place.gretel(&["memory", "rec", &address, "8", "--writes", "--engine", replayer]);
             assert_eq!(ran.out().lines().count(), 2, "{}", ran.out());
@@ -94,6 +103,8 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
             "continue",
             "delete",
             "continue",
+            "monitor calls push 2",
+            "monitor heap 0x10",
             "monitor when",
             "info proc mappings",
             "set var sum = 1",
@@ -123,6 +134,10 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
             rest = &rest[at.unwrap_or(0)..];
         }
         // gdb prints what a target answers to `monitor` on stderr.
+        for said in ["push(node=0x", "key=2)", "key=3)", "never allocated"] {
+            assert!(ran.err.contains(said), "`{said}` is missing in {}", ran.err);
+        }
+        assert!(!ran.err.contains("key=1)"), "{}", ran.err);
         assert!(ran.err.contains("position ") && ran.err.contains("at the recording's end"), "{}", ran.err);
         std::fs::remove_dir_all(place.path("rec")).unwrap();
     }

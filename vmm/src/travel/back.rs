@@ -75,7 +75,7 @@ impl Travel {
     fn pages(&self, lookout: &Lookout) -> Option<Vec<Phys>> {
         let process = self.process();
         let stores_alone = lookout.at.is_empty() && lookout.data.iter().all(|it| it.access == Access::Write);
-        if !stores_alone || process.pid() != self.followed() {
+        if !stores_alone || self.all || !self.follows_loaded() {
             return None;
         }
         let pages = lookout
@@ -131,7 +131,7 @@ impl Travel {
     ) -> Result<(Option<(Stop, Position)>, bool), ReplayError> {
         let rip = self.process().cpu().regs().rip;
         let stop = Stop::Breakpoint(rip);
-        let begins_at = self.process().pid() == self.followed() && lookout.at.binary_search(&rip).is_ok();
+        let begins_at = self.follows_loaded() && lookout.at.binary_search(&rip).is_ok();
         let begins_at = begins_at && wanted(self.process(), stop);
         let mut last = begins_at.then(|| (stop, self.position()));
         for _ in 0..most {

@@ -53,6 +53,8 @@ pub struct Travel {
     timeline: Timeline,
     /// Whose breakpoints and data are looked for.
     pid: i32,
+    /// Those of all processes are.
+    all: bool,
     asks: Arc<AtomicBool>,
     /// What the processor looks for now.
     looks_for: Lookout,
@@ -69,7 +71,7 @@ impl Travel {
         let timeline = Timeline::open(recording, machine)?;
         let pid = timeline.replay().process().pid();
         let looks_for = Lookout::default();
-        Ok(Travel { timeline, pid, asks: Arc::default(), looks_for, damage: None })
+        Ok(Travel { timeline, pid, all: false, asks: Arc::default(), looks_for, damage: None })
     }
 
     /// What ends a journey early when it is set; the journey resets it.
@@ -80,7 +82,32 @@ impl Travel {
 
     /// Looks for breakpoints and data of this process from now on.
     pub fn follow(&mut self, pid: i32) {
-        self.pid = pid;
+        (self.pid, self.all) = (pid, false);
+    }
+
+    /// Looks for those of all processes from now on, each at the same addresses.
+    pub fn follow_all(&mut self) {
+        self.all = true;
+    }
+
+    /// Whether the loaded process is one whose breakpoints and data are looked for.
+    #[must_use]
+    pub fn follows_loaded(&self) -> bool {
+        self.all || self.process().pid() == self.pid
+    }
+
+    /// Runs to the next event, without looking for anything; false at the end.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn next_event(&mut self) -> Result<bool, ReplayError> {
+        if self.timeline.ended() {
+            return Ok(false);
+        }
+        self.look_away()?;
+        self.process_mut().count_exactly(false)?;
+        self.timeline.step_until(Until::Exit)?;
+        Ok(true)
     }
 
     /// Goes to the last event behind which this process was loaded: where it ended, or where the recording does. False, and at the
@@ -266,7 +293,7 @@ impl Travel {
 
     /// What there is at this position of what is looked for.
     fn hit(&mut self, lookout: &Lookout, watched: &mut Watched, event: bool) -> Option<Stop> {
-        if self.process().pid() != self.pid {
+        if !self.follows_loaded() {
             return None;
         }
         if let Some(accessed) = self.process().cpu().seen() {
@@ -316,7 +343,7 @@ struct Watched(Vec<Vec<u8>>);
 impl Watched {
     fn of(travel: &Travel, lookout: &Lookout) -> Watched {
         let process = travel.process();
-        if process.pid() != travel.pid {
+        if !travel.follows_loaded() {
             return Watched(Vec::new());
         }
         let read = |watch: &crate::engine::lookout::Watch| {

@@ -1,0 +1,222 @@
+//! `gretel heap`: the history of the memory at an address.
+//!
+//! [`allocators`] knows the functions, [`history`] follows their calls by [`crate::called`], and this file shows what they say and
+//! concludes.
+//!
+//! Example: `gretel heap rec 0x4052a8` of a program that uses what it has freed shows the `malloc` that gave the 32 bytes at 0x4052a0,
+//! the `free` that took them, the load behind it, and ends with `use after free: freed at 40+210, accessed at 40+377`.
+
+mod allocators;
+mod history;
+
+use crate::Outcome;
+use crate::accesses::number;
+use crate::core_file::hex;
+use crate::engine::Choice;
+use crate::exit::{Code, Failure};
+use crate::followed::{self, Followed};
+use crate::log::say;
+use crate::moment::places;
+use crate::output::print;
+use crate::replay::failure;
+use crate::symbols::Symbols;
+use history::{Event, History, NEAR, What};
+use serde_json::{Value, json};
+use std::fmt;
+use std::path::PathBuf;
+use vmm::position::Position;
+use vmm::replay::ReplayError;
+use vmm::travel::Travel;
+
+/// Show what happened to the heap memory at an address: allocated, freed, used after that
+///
+/// Goes once through the recording, and looks at the calls of the allocator: malloc, free and their kin of any C library
+/// (also in static programs), jemalloc and mimalloc, and C++'s operators new and delete. While the memory is free, the
+/// first access to it is looked for. Allocators that are known by no such name (of a stripped static program, Go's) are
+/// not seen.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel heap rec 0x4052a8
+  gretel heap rec 0x4052a8 --json | jq -r .verdict
+
+Verdicts: use-after-free, double-free, invalid-free (an address inside an allocation), freed, live, never-allocated.
+The position is that of the call or access: `gretel gdb rec --at POSITION` goes there.")]
+pub(crate) struct Args {
+    /// The recording's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// The address, as 0x... or decimal: anywhere in the allocation
+    #[arg(value_name = "ADDRESS", value_parser = number)]
+    address: u64,
+    /// Of which process, by its number in the recording (default: the one that is loaded at the end)
+    #[arg(long, value_name = "PID")]
+    pid: Option<i32>,
+    /// What runs the program: where single instructions count, it is the software CPU
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let Followed { mut travel, mut symbols, code } = followed::open(&args.dir, args.pid, args.engine)?;
+    let history = history::of(&mut travel, &mut symbols, args.address, None).map_err(failure)?;
+    let history = history.ok_or_else(|| Failure::new(Code::Usage, NO_ALLOCATOR))?;
+    let verdict = Verdict::of(&history, args.address);
+    if args.json {
+        let events: Vec<Value> = history.events.iter().map(event_as_json).collect();
+        let object = json!({
+            "address": hex(args.address),
+            "calls": history.calls,
+            "events": events,
+            "verdict": verdict.name,
+            "text": verdict.text,
+        });
+        print(format_args!("{object}\n"))?;
+    } else {
+        history.events.iter().try_for_each(|event| print(format_args!("{event}")).map(drop))?;
+        print(format_args!("{}\n", verdict.text))?;
+    }
+    say!("gretel: {} calls of the allocator were looked at", history.calls);
+    Ok(code)
+}
+
+const NO_ALLOCATOR: &str = "the process has no function that is called malloc or the like where it was last: the program is static and \
+                            stripped, or has an allocator of its own";
+
+/// The same for gdb: up to `end`.
+pub(crate) fn text(
+    travel: &mut Travel,
+    symbols: &mut Symbols,
+    address: u64,
+    end: Position,
+) -> Result<String, ReplayError> {
+    let Some(history) = history::of(travel, symbols, address, Some(end))? else {
+        return Ok(format!("{NO_ALLOCATOR}\n"));
+    };
+    let events: String = history.events.iter().map(ToString::to_string).collect();
+    Ok(format!("{events}{}\n", Verdict::of(&history, address).text))
+}
+
+/// What the history comes to.
+struct Verdict {
+    name: &'static str,
+    text: String,
+}
+
+impl Verdict {
+    fn of(history: &History, address: u64) -> Verdict {
+        let events = &history.events;
+        let freed_before = |n: usize| {
+            let freed = events[..n].iter().rev().find(|event| matches!(event.what, What::Freed(_)));
+            freed.map(|event| event.position.to_string()).unwrap_or_default()
+        };
+        for (n, Event { position, what, .. }) in events.iter().enumerate() {
+            let (name, text) = match what {
+                What::FreedAgain(_) => (
+                    "double-free",
+                    format!("double free: freed at {}, and again at {position}", freed_before(n)),
+                ),
+                What::Accessed { .. } | What::Changed | What::Crashed { .. } => (
+                    "use-after-free",
+                    format!("use after free: freed at {}, accessed at {position}", freed_before(n)),
+                ),
+                What::FreedInside(request) => (
+                    "invalid-free",
+                    format!("invalid free: {request} at {position} is inside the allocation"),
+                ),
+                What::Allocated(..) | What::Freed(_) => continue,
+            };
+            return Verdict { name, text };
+        }
+        match events.last() {
+            None => Verdict { name: "never-allocated", text: never(history, address) },
+            Some(Event { position, what: What::Freed(_), .. }) => {
+                Verdict { name: "freed", text: format!("freed at {position}, and not accessed after that") }
+            }
+            Some(Event { position, .. }) => {
+                let earlier = events.iter().filter(|event| matches!(event.what, What::Freed(_))).count();
+                let text = match earlier {
+                    0 => format!("live: allocated at {position}, never freed"),
+                    _ => format!(
+                        "live: allocated at {position}; freed before that ({earlier}x): who keeps the address from then uses \
+                         what is another's now"
+                    ),
+                };
+                Verdict { name: "live", text }
+            }
+        }
+    }
+}
+
+fn never(history: &History, address: u64) -> String {
+    let near = history.before.as_ref().map(|(range, position)| {
+        format!(
+            ": {} bytes behind the {} bytes at {:#x}, which were allocated at {position}",
+            address - range.end,
+            range.end - range.start,
+            range.start
+        )
+    });
+    let near = near.unwrap_or_else(|| format!(", and no live allocation ends in the {NEAR} bytes before it"));
+    let since = history.window.map(|begins| format!(" since the window begins, at {begins}"));
+    format!("never allocated{}{near}", since.unwrap_or_default())
+}
+
+fn event_as_json(event: &Event) -> Value {
+    let mut object = json!({
+        "position": event.position.to_string(),
+        "thread": event.thread,
+        "stack": places(&event.stack),
+        "stack_stopped": event.stopped,
+    });
+    let (kind, request) = match &event.what {
+        What::Allocated(request, range) => {
+            object["start"] = hex(range.start);
+            object["size"] = request.size.into();
+            ("allocated", Some(request))
+        }
+        What::Freed(request) => ("freed", Some(request)),
+        What::FreedAgain(request) => ("freed-again", Some(request)),
+        What::FreedInside(request) => ("freed-inside", Some(request)),
+        What::Accessed { writes, address } => {
+            object["address"] = hex(*address);
+            object["writes"] = (*writes).into();
+            ("accessed", None)
+        }
+        What::Changed => ("changed", None),
+        What::Crashed { address } => {
+            object["address"] = hex(*address);
+            ("crashed", None)
+        }
+    };
+    object["kind"] = kind.into();
+    object["call"] = request.map(ToString::to_string).into();
+    object
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<14} thread {:<7} ", self.position.to_string(), self.thread)?;
+        match &self.what {
+            What::Allocated(request, range) => writeln!(f, "{request} = {:#x}", range.start)?,
+            What::Freed(request) => writeln!(f, "{request}")?,
+            What::FreedAgain(request) => writeln!(f, "{request}: it is free already")?,
+            What::FreedInside(request) => writeln!(f, "{request}: inside the allocation")?,
+            What::Accessed { writes: true, address } => {
+                writeln!(f, "written at {address:#x} while it is free")?
+            }
+            What::Accessed { writes: false, address } => {
+                writeln!(f, "read at {address:#x} while it is free")?
+            }
+            What::Changed => writeln!(f, "changed by a system call while it is free")?,
+            What::Crashed { address } => {
+                writeln!(f, "the crash: an access to {address:#x} while it is free")?
+            }
+        }
+        self.stack.iter().try_for_each(|place| writeln!(f, "    {place}"))?;
+        self.stopped.iter().try_for_each(|why| writeln!(f, "    ({why})"))
+    }
+}

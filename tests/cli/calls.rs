@@ -1,0 +1,201 @@
+//! `gretel calls`: each call of a function, with its arguments and its result.
+
+use crate::{Place, USAGE, engines};
+use serde_json::Value;
+
+/// Functions of many kinds. All calls of `work` are counted: 4 threads with 500 each, a signal handler, a coroutine and a child.
+const PROGRAM: &str = r#"
+    #include <pthread.h>
+    #include <setjmp.h>
+    #include <signal.h>
+    #include <stdbool.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <sys/wait.h>
+    #include <ucontext.h>
+    #include <unistd.h>
+    #define FUNCTION __attribute__((noinline, noclone))
+    #define KEEP __asm__ volatile("" ::: "memory")
+    enum color { RED, GREEN = 5, BLUE = -1 };
+    struct small { long count; double weight; };
+    struct big { long words[4]; };
+    static jmp_buf out;
+    static ucontext_t first, second;
+    static char stack[65536];
+    FUNCTION int fib(int n) { KEEP; return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+    FUNCTION double scale(double x, float by, long plus) { KEEP; return x * by + plus; }
+    FUNCTION bool mix(char c, bool b, enum color color, const char *text, void *data, int sixth, long seventh, short eighth) {
+        KEEP;
+        return text[0] == 'h' && c + b + color + sixth + seventh + eighth + (data != 0) != 0;
+    }
+    FUNCTION struct big make(int x) { KEEP; struct big big = {{x, x, x, x}}; return big; }
+    FUNCTION long take(struct small small, struct big big, int after) { KEEP; return small.count + big.words[1] + after; }
+    FUNCTION void deep(int depth) { if (depth == 0) longjmp(out, 1); deep(depth - 1); KEEP; }
+    FUNCTION long last(long x) { KEEP; return x * 2; }
+    __attribute__((optimize("optimize-sibling-calls"))) FUNCTION long before_last(long x) { KEEP; return last(x + 1); }
+    FUNCTION long work(long n) { KEEP; return n + 1; }
+    FUNCTION void yielding(int n) { work(n); swapcontext(&second, &first); work(n); }
+    static inline __attribute__((always_inline)) long unfolded(long x) { KEEP; return x + 1; }
+    static void in_turns(void) { for (int n = 0; n < 3; n++) yielding(n); }
+    static void on_signal(int signal) { work(-signal); }
+    static void *many(void *start) { long x = (long)start; for (int n = 0; n < 500; n++) x = work(x); return (void *)x; }
+    FUNCTION void leave(int status) { exit(status); }
+    int main(void) {
+        volatile double sink = scale(1.5, 2, -3);
+        sink += fib(4) + mix('h', true, GREEN, "hello\n", 0, 6, -7, -8) + mix('a', false, BLUE, 0 ? 0 : "x", &out, 6, 7, 8);
+        sink += take((struct small){3, 1.5}, make(7), -4) + before_last(unfolded(19));
+        if (!setjmp(out)) { deep(2); sink += 1; }
+        signal(SIGUSR1, on_signal);
+        pthread_t threads[4];
+        for (long n = 0; n < 4; n++) pthread_create(&threads[n], 0, many, (void *)n);
+        raise(SIGUSR1);
+        for (int n = 0; n < 4; n++) pthread_join(threads[n], 0);
+        getcontext(&second);
+        second.uc_stack.ss_sp = stack;
+        second.uc_stack.ss_size = sizeof stack;
+        second.uc_link = &first;
+        makecontext(&second, in_turns, 0);
+        for (int n = 0; n < 4; n++) swapcontext(&first, &second);
+        if (fork() == 0) { work(1000); _exit(0); }
+        wait(0);
+        leave(3);
+    }"#;
+
+/// Records the program; false where it cannot be compiled.
+fn record(place: &Place, engine: &str, more: &[&str]) -> bool {
+    let made = place.compile("prog", PROGRAM).is_some();
+    if made {
+        let ran =
+            place.gretel(&[&["record", "--engine", engine, "-o", "rec"], more, &["--", "./prog"]].concat());
+        assert_eq!(ran.code, 3, "{}", ran.err);
+    }
+    made
+}
+
+/// The calls of a function, one object each.
+fn calls(place: &Place, arguments: &[&str]) -> Vec<Value> {
+    let ran = place.gretel(&[&["calls", "rec", "--json"], arguments].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    ran.out().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// The arguments of a call as text.
+fn arguments(call: &Value) -> String {
+    let shown = call["arguments"].as_array().unwrap().iter();
+    let shown: Vec<String> = shown
+        .map(|it| format!("{}={}", it["name"].as_str().unwrap(), it["value"].as_str().unwrap()))
+        .collect();
+    shown.join(", ")
+}
+
+#[test]
+fn arguments_and_results_are_as_in_the_source() {
+    let place = Place::new();
+    for engine in engines() {
+        if !record(&place, engine, &[]) {
+            return;
+        }
+        for (function, expected, result) in [
+            ("scale", "x=1.5, by=2, plus=-3", "0"),
+            ("make", "x=7", "{...}"),
+            ("take", "small={...}, big={...}, after=-4", "6"),
+            ("leave", "status=3", ""),
+        ] {
+            let found = calls(&place, &[function]);
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(arguments(&found[0]), expected);
+            assert_eq!(found[0]["result"].as_str().unwrap_or_default(), result, "{}", found[0]);
+            assert_eq!(found[0]["caller"]["function"], "main", "{}", found[0]);
+        }
+        let found = calls(&place, &["mix"]);
+        let shown = arguments(&found[0]);
+        assert!(shown.starts_with("c=104 'h', b=true, color=GREEN, text=0x"), "{shown}");
+        assert!(shown.ends_with("\"hello\\n\", data=0x0, sixth=6, seventh=-7, eighth=-8"), "{shown}");
+        assert_eq!((&found[0]["result"], &found[1]["result"]), (&"true".into(), &"false".into()));
+        assert!(arguments(&found[1]).contains("b=false, color=BLUE"), "{found:?}");
+        std::fs::remove_dir_all(place.path("rec")).unwrap();
+    }
+}
+
+#[test]
+fn recursion_jumps_threads_and_coroutines_come_out_right() {
+    let place = Place::new();
+    if !record(&place, "soft", &["--chaos"]) {
+        return;
+    }
+    let fib = calls(&place, &["fib"]);
+    let results: Vec<&str> = fib.iter().map(|call| call["result"].as_str().unwrap()).collect();
+    // In the order in which they return.
+    assert_eq!(results, ["1", "0", "1", "1", "2", "1", "0", "1", "3"]);
+    assert_eq!(fib[8]["depth"], 0);
+    let ends = |function: &str| -> Vec<String> {
+        calls(&place, &[function]).iter().map(|call| call["end"].as_str().unwrap().to_owned()).collect()
+    };
+    // What is left is noticed at the next stop of the thread; here there is none, so it is open.
+    assert_eq!(ends("deep"), ["open"; 3]);
+    assert_eq!(ends("leave"), ["open"]);
+    // The last call of a function that ends in it returns where that does.
+    let (inner, outer) = (calls(&place, &["last"]), calls(&place, &["before_last"]));
+    assert_eq!((&inner[0]["result"], &inner[0]["ended_at"]), (&outer[0]["result"], &outer[0]["ended_at"]));
+    assert_eq!(outer[0]["result"], "42");
+    // Two of the coroutine's are open while it is not on the processor.
+    assert_eq!(ends("yielding"), ["returned"; 3]);
+    let work = calls(&place, &["work"]);
+    assert_eq!(work.len(), 4 * 500 + 1 + 6, "a preemption repeats or hides a call");
+    for call in &work {
+        let argument: i64 = call["arguments"][0]["value"].as_str().unwrap().parse().unwrap();
+        assert_eq!(call["result"], (argument + 1).to_string(), "{call}");
+    }
+}
+
+#[test]
+fn calls_are_chosen_by_process_position_and_number() {
+    let place = Place::new();
+    if !record(&place, "soft", &[]) {
+        return;
+    }
+    let all = calls(&place, &["work"]);
+    let position = |call: &Value| call["position"].as_str().unwrap().to_owned();
+    assert_eq!(calls(&place, &["work", "--limit", "7"]).len(), 7);
+    let (from, to) = (position(&all[10]), position(&all[20]));
+    assert_eq!(calls(&place, &["work", "--from", &from, "--to", &to]), all[10..20]);
+    // By the line, by the address, and as the linker has it.
+    let line = 1 + PROGRAM.lines().position(|line| line.contains("long work(long n)")).unwrap();
+    let address = all[0]["address"].as_str().unwrap();
+    for name in [&format!("prog.c:{line}"), address] {
+        assert_eq!(calls(&place, &[name, "--limit", "3"]), all[..3], "{name}");
+    }
+    let child = place.gretel(&["events", "rec", "--json", "--kind", "fork"]).out();
+    let child: Value = serde_json::from_str(child.lines().last().unwrap()).unwrap();
+    let found = calls(&place, &["work", "--pid", &child["started"].to_string()]);
+    assert_eq!((found.len(), arguments(&found[0])), (1, "n=1000".to_owned()));
+    assert_eq!(calls(&place, &["work", "--pid", "all"]).len(), all.len() + 1);
+    let text = place.gretel(&["calls", "rec", "work", "--limit", "1"]).out();
+    assert!(text.contains("work(n=") && text.contains(" until ") && text.contains("prog.c:"), "{text}");
+}
+
+#[test]
+fn what_is_not_known_is_said() {
+    let place = Place::new();
+    if !record(&place, "soft", &[]) {
+        return;
+    }
+    for (name, expected) in [
+        ("no_such_function", "there is no function no_such_function"),
+        ("before_la", "there is before_last"),
+        ("unfolded", "unfolded has no code of its own"),
+        ("prog.c:1", "no code of prog.c:1 is known"),
+        ("0x10", "nothing is mapped at 0x10"),
+    ] {
+        let ran = place.gretel(&["calls", "rec", name]);
+        assert_eq!(ran.code, USAGE, "{}", ran.err);
+        assert!(ran.err.contains(expected), "{}", ran.err);
+    }
+    // Without debug information there are registers; without the file there are no names.
+    place.sh("cp prog whole; strip -g prog");
+    std::fs::remove_dir_all(place.path("rec")).unwrap();
+    place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./prog"]);
+    let ran = place.gretel(&["calls", "rec", "before_last"]);
+    assert!(ran.err.contains("before_last: no debug information"), "{}", ran.err);
+    assert!(ran.out().contains("before_last(rdi=0x14, ") && ran.out().contains(" = 0x2a "), "{}", ran.out());
+}

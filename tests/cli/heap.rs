@@ -1,0 +1,167 @@
+//! `gretel heap`: who allocated the memory at an address, who freed it, and who used it after that.
+
+use crate::{Place, USAGE, engines, skipped};
+use serde_json::Value;
+
+/// Prints an address, and does with the memory there what its argument says.
+const PROGRAM: &str = r#"
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    struct session { long id; char user[24]; };
+    __attribute__((noinline)) struct session *open_session(long id) {
+        struct session *session = calloc(1, sizeof *session);
+        session->id = id;
+        return session;
+    }
+    __attribute__((noinline)) void close_session(struct session *session) { free(session); }
+    int main(int count, char **words) {
+        struct session *session = open_session(7);
+        char line[32];
+        // No memory is taken for this.
+        write(1, line, sprintf(line, "%p\n", (void *)session));
+        char *moved = malloc(100);
+        for (int n = 1; n < 10; n++) moved = realloc(moved, 1000 * n);
+        switch (words[1][0]) {
+        case 'k': break;
+        case 'f': close_session(session); break;
+        case 'u': close_session(session); return session->id != 0;
+        case 'd': close_session(session); close_session(session); break;
+        case 'i': free(session->user); break;
+        case 'a': close_session(session); *(volatile long *)malloc(sizeof *session) = 1; break;
+        case 'r': session = realloc(session, 1 << 20); return session->id;
+        }
+        free(moved);
+        return 0;
+    }"#;
+
+/// Records what the program does, and gives the history of what it has printed the address of.
+fn history(place: &Place, program: &str, does: &str, at: u64, engine: &str) -> Value {
+    let _ = std::fs::remove_dir_all(place.path("rec"));
+    let ran = place.gretel(&["record", "--engine", engine, "-o", "rec", "--", program, does]);
+    let printed = ran.out();
+    let address = printed.lines().next().and_then(|line| line.strip_prefix("0x"));
+    let address = u64::from_str_radix(address.expect("an address"), 16).expect("an address");
+    let ran = place.gretel(&["heap", "rec", &format!("{:#x}", address + at), "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("calls of the allocator were looked at"), "{}", ran.err);
+    serde_json::from_str(&ran.out()).expect("JSON")
+}
+
+fn kinds(history: &Value) -> Vec<&str> {
+    history["events"].as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_verdict_says_what_became_of_the_memory() {
+    let place = Place::new();
+    if place.compile("glibc", PROGRAM).is_none() {
+        return;
+    }
+    place.write("prog.c", PROGRAM);
+    let mut programs = vec!["./glibc"];
+    for (name, command) in [
+        ("./dynamic", "gcc -g -O1 -w -o dynamic prog.c"),
+        ("./musl", "musl-gcc -g -O1 -w -static -o musl prog.c"),
+    ] {
+        match place.sh(command).code {
+            0 => programs.push(name),
+            _ => skipped(name, "that compiler is not here"),
+        }
+    }
+    for program in programs {
+        for (does, verdict, expected) in [
+            ("keep", "live", &["allocated"][..]),
+            ("free", "freed", &["allocated", "freed"]),
+            ("use", "use-after-free", &["allocated", "freed", "accessed"]),
+            ("double", "double-free", &["allocated", "freed", "freed-again"]),
+            ("inside", "invalid-free", &["allocated", "freed-inside"]),
+            ("realloc", "freed", &["allocated", "freed"]),
+        ] {
+            let history = history(&place, program, does, 4, "soft");
+            let mut kinds = kinds(&history);
+            // musl may have unmapped it.
+            kinds.iter_mut().filter(|kind| **kind == "crashed").for_each(|kind| *kind = "accessed");
+            assert_eq!(kinds, expected, "{program} {does}: {history}");
+            let freed = &history["events"].as_array().unwrap().last().unwrap()["stack"];
+            assert!(freed.as_array().unwrap().iter().any(|it| it["function"] == "main"), "{history}");
+            assert_eq!(history["verdict"], verdict, "{program} {does}: {history}");
+            let allocated = &history["events"][0];
+            assert_eq!(allocated["call"], "calloc(32)", "{history}");
+            assert_eq!(allocated["stack"][0]["function"], "open_session", "{history}");
+            assert_eq!(allocated["stack"][1]["function"], "main", "{history}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_another_s_now_has_both_in_its_history() {
+    let place = Place::new();
+    if place.compile("prog", PROGRAM).is_none() {
+        return;
+    }
+    for engine in engines() {
+        let history = history(&place, "./prog", "again", 0, engine);
+        assert_eq!(kinds(&history), ["allocated", "freed", "allocated"], "{history}");
+        assert_eq!(history["verdict"], "live", "{history}");
+        // Where it was freed, gdb and the others can go.
+        let at = history["events"][1]["position"].as_str().unwrap();
+        let ran = place.gretel(&["replay", "rec", "--to", at]);
+        assert!(
+            ran.out().contains("at __libc_free+0x0") || ran.out().contains("at free+0x0"),
+            "{}",
+            ran.out()
+        );
+    }
+    // Nothing was allocated behind the allocation, and that one is named.
+    let history = history(&place, "./prog", "keep", 33, "soft");
+    assert_eq!(history["verdict"], "never-allocated", "{history}");
+    let text = history["text"].as_str().unwrap();
+    assert!(text.contains("1 bytes behind the 32 bytes at 0x"), "{text}");
+}
+
+#[test]
+fn operators_and_threads_are_followed() {
+    let place = Place::new();
+    place.write(
+        "prog.cc",
+        r#"
+        #include <cstdio>
+        #include <thread>
+        #include <unistd.h>
+        struct Thing { int words[10]; virtual ~Thing() {} };
+        int main() {
+            Thing *thing = new Thing;
+            char line[32];
+            write(1, line, std::sprintf(line, "%p\n", (void *)thing));
+            std::thread([&] { delete thing; }).join();
+            return ((volatile Thing *)thing)->words[2];
+        }"#,
+    );
+    if place.sh("g++ -g -O1 -w -o prog prog.cc").code != 0 {
+        skipped("operators of C++", "g++ is not here");
+        return;
+    }
+    let history = history(&place, "./prog", "", 8, "soft");
+    // That glibc gives back what the thread had kept is no second time.
+    assert_eq!(kinds(&history), ["allocated", "freed", "accessed"], "{history}");
+    assert_eq!(history["events"][0]["call"], "operator new(48)", "{history}");
+    assert_ne!(history["events"][0]["thread"], history["events"][1]["thread"], "{history}");
+    let ran = place.gretel(&["heap", "rec", history["address"].as_str().unwrap()]);
+    let last = ran.out().lines().last().unwrap_or_default().to_owned();
+    assert!(last.starts_with("use after free: freed at "), "{}", ran.out());
+}
+
+#[test]
+fn without_an_allocator_there_is_no_history() {
+    let place = Place::new();
+    if place.compile("prog", PROGRAM).is_none() {
+        return;
+    }
+    place.sh("strip prog");
+    place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./prog", "free"]);
+    let ran = place.gretel(&["heap", "rec", "0x1000"]);
+    assert_eq!(ran.code, USAGE, "{}", ran.err);
+    assert!(ran.err.contains("no function that is called malloc"), "{}", ran.err);
+}
