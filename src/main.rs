@@ -84,6 +84,7 @@ Examples:
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
   gretel gdb rec                       the same in gdb, forwards and backwards
+  gretel dap                           the same for an editor (VS Code, nvim-dap)
   gretel calls rec parse_header        each call of a function: arguments, result, caller
   gretel heap rec 0x4052a8             who allocated this memory, who freed it
   gretel events rec                    what happened in it, a line each
