@@ -5,7 +5,8 @@
 //! the program runs, and one look for each hit. Statements of the callers are looked out for too, since `longjmp` and exceptions
 //! return there.
 //!
-//! A step into a call looks out for the calls of the line as well; what they call without lines of its own is run to its return.
+//! A step into a call looks out for the calls of the line as well; what they call without lines of its own is run to its return. The
+//! dynamic linker, which binds some calls when they are first made, is run to the function that it finds.
 
 use super::debuggee::{Debuggee, Reason};
 use super::run::Came;
@@ -21,7 +22,7 @@ use vmm::travel::Stop;
 /// Callers whose statements are looked out for.
 const MOST_CALLERS: usize = 16;
 /// A stub of a dynamic call is no longer.
-const LONGEST_STUB: usize = 6;
+const LONGEST_STUB: usize = 12;
 /// No instruction is longer.
 pub(super) const LONGEST_INSTRUCTION: usize = 15;
 
@@ -143,6 +144,9 @@ impl Debuggee {
     fn enter_call(&mut self, frame: &Standing) -> Result<Option<Reason>, ReplayError> {
         let caller_rsp = self.travel.process().cpu().regs().gpr[4];
         for _ in 0..LONGEST_STUB {
+            if let Some(reason) = self.past_resolver(frame.thread)? {
+                return Ok(Some(reason));
+            }
             match self.travel.step()? {
                 Stop::There => {}
                 stop => return Ok(Some(ended(stop))),
@@ -153,6 +157,9 @@ impl Debuggee {
             {
                 // It was a jump within the function.
                 return Ok(None);
+            }
+            if self.resolver(rip).is_some() {
+                continue;
             }
             if let Some(lines) = self.known.lines(rip) {
                 return self.enter_body(frame.thread, &lines).map(Some);
@@ -183,6 +190,27 @@ impl Debuggee {
             process.thread() == thread && process.cpu().regs().gpr[4] == caller_rsp
         };
         Ok(match self.forward_to(&[back], &returned)? {
+            Came::There => None,
+            Came::Elsewhere(reason) => Some(reason),
+        })
+    }
+
+    /// The code of the dynamic linker that an address is in, if that looks up a function which is called for the first time, and then
+    /// jumps to it.
+    fn resolver(&self, address: u64) -> Option<Range<u64>> {
+        let function = self.known.symbols.module_at(address)?.names().function_at(address)?;
+        function.name.starts_with("_dl_runtime_resolve").then(|| function.start..function.end)
+    }
+
+    /// Where the program stands in the dynamic linker's look-up, runs it to the jump to what it found.
+    fn past_resolver(&mut self, thread: i32) -> Result<Option<Reason>, ReplayError> {
+        let Some(code) = self.resolver(self.travel.process().cpu().regs().rip) else { return Ok(None) };
+        let jumps = calls_in(self.travel.process(), &code, &[]).into_iter().filter(|at| {
+            decoded(self.travel.process(), *at)
+                .is_some_and(|it| it.flow_control() == FlowControl::IndirectBranch)
+        });
+        let jumps: Vec<u64> = jumps.collect();
+        Ok(match self.forward_to(&jumps, &|process, _, _| process.thread() == thread)? {
             Came::There => None,
             Came::Elsewhere(reason) => Some(reason),
         })
@@ -330,10 +358,11 @@ fn calls_in(process: &Process, range: &Range<u64>, function: &[Range<u64>]) -> V
         .collect()
 }
 
-/// Whether an instruction belongs to a stub of a dynamic call: it marks the target of a branch, or jumps on.
+/// Whether an instruction may belong to a stub of a dynamic call: it marks the target of a branch, jumps on, or says to the dynamic linker
+/// which function is called.
 fn is_stub(process: &Process, address: u64) -> bool {
     decoded(process, address).is_some_and(|it| {
-        it.mnemonic() == iced_x86::Mnemonic::Endbr64
+        matches!(it.mnemonic(), iced_x86::Mnemonic::Endbr64 | iced_x86::Mnemonic::Push)
             || matches!(it.flow_control(), FlowControl::IndirectBranch | FlowControl::UnconditionalBranch)
     })
 }

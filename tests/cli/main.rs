@@ -11,6 +11,7 @@ mod dap;
 mod debug_files;
 mod disk;
 mod dynamic;
+mod editor;
 mod events;
 mod explain;
 mod export;
