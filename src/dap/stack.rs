@@ -4,6 +4,7 @@
 use super::debuggee::Debuggee;
 use super::protocol::{Answer, StackTrace};
 use super::sight::Sight;
+use crate::symbols::without_parameters;
 use crate::values::{Function, Value as Of, World};
 use serde_json::json;
 
@@ -138,7 +139,8 @@ impl Debuggee {
             let functions = self.known.functions(frame.pc);
             for (level, of) in source.into_iter().enumerate() {
                 let inlined = level + 1 < functions.len();
-                let named = functions.get(level).and_then(Function::name).or(of.function);
+                let named = of.function.map(|name| without_parameters(&name).to_owned());
+                let named = named.or_else(|| functions.get(level).and_then(Function::name));
                 let named =
                     named.or_else(|| sight.name(frame.rip)).unwrap_or_else(|| format!("{:#x}", frame.rip));
                 let name = if inlined { format!("{named} (inlined)") } else { named };

@@ -143,6 +143,7 @@ fn variables_have_the_names_and_types_of_the_source() {
         ("&table[1]", "double (*)[3]", ""),
         ("pointer", "int (*)(int, struct list *)", "0x0"),
         ("find", "int (int, struct list *)", ""),
+        ("(&last).key", "int", "7"),
         ("from", "struct list *", ""),
         ("inner", "const int", ""),
         ("(&last)->key == 7 && !last.next", "long", "1"),

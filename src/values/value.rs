@@ -218,9 +218,12 @@ impl Value {
         }
     }
 
-    /// A member, also of what is inherited and of members without a name.
+    /// A member, also of what is inherited and of members without a name. Of a pointer, of what it points to: so Rust writes it.
     pub(super) fn member(&self, world: &dyn World, name: &str) -> Result<Value, String> {
-        let of = self.referred(world)?;
+        let of = match self.ty.shape() {
+            Shape::Pointer { .. } => self.target(world)?,
+            _ => self.clone(),
+        };
         let Shape::Record(record) = of.ty.shape() else {
             return Err(format!("it has no members, since it is of type {}", of.ty.name()));
         };
