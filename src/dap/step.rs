@@ -199,7 +199,7 @@ impl Debuggee {
     /// jumps to it.
     fn resolver(&self, address: u64) -> Option<Range<u64>> {
         let function = self.known.symbols.module_at(address)?.names().function_at(address)?;
-        function.name.starts_with("_dl_runtime_resolve").then(|| function.start..function.end)
+        function.name.starts_with("_dl_runtime_resolve").then_some(function.start..function.end)
     }
 
     /// Where the program stands in the dynamic linker's look-up, runs it to the jump to what it found.
