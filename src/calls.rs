@@ -26,9 +26,10 @@ use vmm::travel::Travel;
 
 /// Show each call of a function: where, by whom, with which arguments, and what it gave
 ///
-/// A function is named as the linker or the source has it, with or without its parameters; or it is the one that has a
-/// source line, or begins at an address. Names are those of what is mapped where the recording ends, or where the process
-/// of --pid was last: a library that was unloaded before has none. What the compiler has inlined is no call.
+/// A function is named as the linker or the source has it, with or without its parameters and the class or module that
+/// it is in; or it is the one that has a source line, or begins at an address. Names are those of what is mapped where
+/// the recording ends, or where the process of --pid was last: a library that was unloaded before has none. What the
+/// compiler has inlined is no call.
 ///
 /// Arguments and results are shown by their types where there is debug information for the function, else as registers.
 #[derive(clap::Args)]

@@ -51,21 +51,22 @@ pub(super) enum Size {
     Product(usize, usize),
 }
 
-/// All of them, by the linker's names, each with what people call it.
-pub(super) fn all() -> HashMap<String, (String, Does)> {
-    let mut all = HashMap::new();
+/// All of them, by the linker's names, each with what people call it. Of two names for one function the lesser number is the better known.
+pub(super) fn all() -> HashMap<String, (usize, String, Does)> {
+    let mut all = Vec::new();
     for (name, does) in FUNCTIONS {
         for prefix in PREFIXES {
             let name = format!("{prefix}{name}");
-            all.insert(name.clone(), (name, does));
+            all.push((name.clone(), name, does));
         }
     }
     let new = NEW.map(|name| (name, "operator new", Does::Allocate(Size::Of(0))));
     let delete = DELETE.map(|name| (name, "operator delete", Does::Free));
     for (name, called, does) in new.into_iter().chain(delete) {
-        all.extend(ALSO_TAKEN.map(|also| (format!("{name}{also}"), (called.to_owned(), does))));
+        all.extend(ALSO_TAKEN.map(|also| (format!("{name}{also}"), called.to_owned(), does)));
     }
-    all
+    let numbered = all.into_iter().enumerate();
+    numbered.map(|(number, (name, called, does))| (name, (number, called, does))).collect()
 }
 
 /// A call of one of them, as it begins.

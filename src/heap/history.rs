@@ -96,9 +96,11 @@ pub(super) fn of(
     let all = allocators::all();
     let mut entries = Entries::default();
     let mut functions = Vec::new();
-    for (at, known) in symbols.named(|name| all.get(name).cloned()) {
+    let mut named = symbols.named(|name| all.get(name).cloned());
+    named.sort_by_key(|(at, (number, ..))| (*at, *number));
+    for (at, (_, called, does)) in named {
         if entries.add(travel.process(), at, functions.len()) == functions.len() {
-            functions.push(known);
+            functions.push((called, does));
         }
     }
     if functions.is_empty() {

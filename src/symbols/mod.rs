@@ -1,7 +1,8 @@
 //! The symbols of a program that stands in its recording: functions, source lines, stacks.
 //!
 //! [`Symbols::look`] takes what is mapped now; all else is asked of that. [`files`] says where a module's bytes come from, [`module`] is
-//! one that is parsed, [`lines`] goes from source lines to addresses, [`inlined`] knows functions without code, [`place`] is an address as people see it.
+//! one that is parsed, [`lines`] goes from source lines to addresses, [`inlined`] knows functions without code, [`place`]
+//! is an address as people see it.
 //!
 //! Example: at a crash in `strcpy`, `look` finds libc.so.6 mapped at 0x7ffff7a00000, and its bytes in the recording's folder `files`;
 //! `place(0x7ffff7aa9b5a)` is `strcpy+0x1a (libc.so.6)`, and the second frame of `backtrace` is `main+0xe2 at orders.c:28`.
@@ -166,15 +167,18 @@ impl Symbols {
         Some(Place::of(address, lookup, mapping, self.module_at(lookup)))
     }
 
-    /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters. A copy that
-    /// the compiler made for some callers (`f.constprop.0`, `f.isra.0`) is one too.
+    /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters; where
+    /// there is none, those whose name in their class or module it is. A copy that the compiler made for some callers
+    /// (`f.constprop.0`, `f.isra.0`) is one too.
     pub(crate) fn functions(&self, name: &str) -> Vec<(u64, &Symbol)> {
-        let symbols = self.modules.iter().flat_map(|module| module.names().symbols());
-        let mut found: Vec<_> =
-            symbols.filter(|it| is_called(&it.name, name)).map(|it| (it.start, it)).collect();
-        found.sort_by_key(|(start, _)| *start);
-        found.dedup_by_key(|(start, _)| *start);
-        found
+        let symbols = || self.modules.iter().flat_map(|module| module.names().symbols());
+        let mut found: Vec<&Symbol> = symbols().filter(|it| is_called(&it.name, name, false)).collect();
+        if found.is_empty() {
+            found = symbols().filter(|it| is_called(&it.name, name, true)).collect();
+        }
+        found.sort_by_key(|symbol| symbol.start);
+        found.dedup_by_key(|symbol| symbol.start);
+        found.into_iter().map(|symbol| (symbol.start, symbol)).collect()
     }
 
     /// Where code begins whose linker's name `of` knows, with what it knows.
@@ -272,8 +276,8 @@ fn registers(process: &Process, thread: i32) -> Option<Regs> {
     process.other_threads().find(|(id, _)| *id == thread).map(|(_, state)| state.regs)
 }
 
-/// Whether somebody who writes `wanted` means the symbol `name`.
-fn is_called(name: &str, wanted: &str) -> bool {
+/// Whether somebody who writes `wanted` means the symbol `name`; if `within`, they may have left out what it is in.
+fn is_called(name: &str, wanted: &str, within: bool) -> bool {
     if name == wanted {
         return true;
     }
@@ -286,7 +290,10 @@ fn is_called(name: &str, wanted: &str) -> bool {
         return false;
     }
     let source = demangled(name);
-    source == wanted || without_parameters(&source) == wanted
+    [&*source, without_parameters(&source)].into_iter().any(|source| {
+        let before = source.strip_suffix(wanted);
+        before.is_some_and(|before| before.is_empty() || within && before.ends_with("::"))
+    })
 }
 
 /// `Cache::get` for `Cache::get(int) const`.
@@ -311,10 +318,11 @@ mod tests {
     #[test]
     fn a_function_has_several_names() {
         for wanted in ["_ZN5Cache3getEi", "Cache::get(int)", "Cache::get"] {
-            assert!(is_called("_ZN5Cache3getEi", wanted), "{wanted}");
+            assert!(is_called("_ZN5Cache3getEi", wanted, false), "{wanted}");
         }
-        assert!(is_called("_ZN5CacheclEPFvvE", "Cache::operator()"));
-        assert!(is_called("order.constprop.0", "order") && !is_called("order.cold", "order"));
-        assert!(!is_called("ordered", "order") && !is_called("_ZN5Cache3getEi", "get"));
+        assert!(is_called("_ZN5CacheclEPFvvE", "Cache::operator()", false));
+        assert!(is_called("order.constprop.0", "order", false) && !is_called("order.cold", "order", false));
+        assert!(!is_called("ordered", "order", true) && !is_called("_ZN5Cache3getEi", "get", false));
+        assert!(is_called("_ZN5Cache3getEi", "get", true) && !is_called("_ZN5Cache3getEi", "et", true));
     }
 }
