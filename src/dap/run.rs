@@ -101,19 +101,17 @@ impl Debuggee {
         Ok(matches!(stop, Stop::Breakpoint(_)))
     }
 
-    /// The last breakpoint between two positions, on the way back from the later one, where the program stands. `None` where there is
-    /// none; the program then stands at the earlier one.
+    /// Goes to the last breakpoint between two positions. `None` where there is none; the program then stands at the earlier one.
     pub(super) fn hit_between(
         &mut self,
         from: Position,
         to: Position,
     ) -> Result<Option<Reason>, ReplayError> {
+        self.travel.seek(from)?;
         if self.breakpoints.is_empty() {
-            self.travel.seek(from)?;
             return Ok(None);
         }
         let lookout = self.breakpoints.lookout(&[]);
-        self.travel.seek(from)?;
         let Debuggee { travel, known, breakpoints, .. } = self;
         let mut last = None;
         while travel.position() < to {

@@ -8,7 +8,7 @@
 //! 2. the last statement of another line before that, or the function's first instruction;
 //! 3. from there forward, the first statement of the line: its beginning.
 //!
-//! A checkpoint is kept shortly before what the first look finds, so that the others, and the next steps, are short.
+//! Checkpoints are kept shortly before what the first look finds, so that the others, and the next steps, are short.
 //!
 //! Where there is no statement before in this frame, the step goes to the caller, to the beginning of the line of the call. Breakpoints
 //! that were passed on the way are looked for last, between the goal and where the step began: the last of them ends it.
@@ -22,8 +22,9 @@ use vmm::process::Process;
 use vmm::replay::ReplayError;
 use vmm::travel::Stop;
 
-/// Who steps back does so again: a checkpoint is kept so many instructions before where a step came to.
-const NEAR: u64 = 1 << 16;
+/// Who steps back does so again: checkpoints are kept so many instructions before where a step came to. A look back passes all statements
+/// behind the nearest; from one that is farther, the next near one is not far.
+const KEPT: [u64; 3] = [1 << 20, 1 << 15, 1 << 10];
 
 impl Debuggee {
     /// `stepBack` by lines.
@@ -48,9 +49,13 @@ impl Debuggee {
             self.travel.seek(begin)?;
             return Ok(Reason::Begin);
         }
+        self.keep_near()?;
         let goal = self.travel.position();
-        self.travel.seek(from)?;
         Ok(self.hit_between(goal, from)?.unwrap_or(Reason::Step))
+    }
+
+    fn keep_near(&mut self) -> Result<(), ReplayError> {
+        KEPT.iter().try_for_each(|distance| self.travel.keep_before(*distance))
     }
 
     /// Goes to the last beginning before, in this frame or its caller. False where there is none.
@@ -68,7 +73,7 @@ impl Debuggee {
         if !self.back_in(frame, &lines, &places)? {
             return Ok(false);
         }
-        self.travel.keep_before(NEAR)?;
+        self.keep_near()?;
         let rip = self.travel.process().cpu().regs().rip;
         let Some(found) = statements.iter().find(|it| it.address == rip) else {
             // The first instruction: nothing of the body ran before in this frame.
@@ -140,7 +145,7 @@ impl Debuggee {
         if !self.back_to(&calls, &is_it)? {
             return Ok(false);
         }
-        self.travel.keep_before(NEAR)?;
+        self.keep_near()?;
         let caller = Standing::of(&self.known, self.travel.process(), frame.thread);
         let Some((caller, lines)) = caller.and_then(|it| it.lines.clone().map(|lines| (it, lines))) else {
             return Ok(true);
