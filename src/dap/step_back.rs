@@ -8,7 +8,8 @@
 //! 2. the last statement of another line before that, or the function's first instruction;
 //! 3. from there forward, the first statement of the line: its beginning.
 //!
-//! Checkpoints are kept shortly before what the first look finds, so that the others, and the next steps, are short.
+//! Checkpoints are kept shortly before where the step begins, what the first look finds, and the goal, so that the other looks and the next
+//! steps are short.
 //!
 //! Where there is no statement before in this frame, the step goes to the caller, to the beginning of the line of the call. Breakpoints
 //! that were passed on the way are looked for last, between the goal and where the step began: the last of them ends it.
@@ -35,7 +36,8 @@ impl Debuggee {
         if frame.lines.is_none() && frame.returns_to.is_none() {
             return Err("no line is known here, nor a caller: step back by instructions".to_owned());
         }
-        Ok(self.go_to_beginning(&frame).and_then(|found| self.end_back(found, from)))
+        let found = self.keep_near().and_then(|()| self.go_to_beginning(&frame));
+        Ok(found.and_then(|found| self.end_back(found, from)))
     }
 
     /// Ends a step back at its goal, or at a breakpoint that was passed on the way; where somebody asked for a stop, where it began.
