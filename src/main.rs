@@ -51,6 +51,7 @@ mod units;
 mod values;
 mod verify;
 mod watch;
+mod why;
 
 use clap::{ArgAction, Parser, Subcommand};
 use exit::Failure;
@@ -88,6 +89,7 @@ Examples:
   gretel calls rec parse_header        each call of a function: arguments, result, caller
   gretel heap rec 0x4052a8             who allocated this memory, who freed it
   gretel events rec                    what happened in it, a line each
+  gretel why rec                       where the value came from that made it crash
   gretel core rec                      its crash: signal, stack, last branches
   gretel synth rec                     how it got there, with a certificate
   gretel verify suffix.json rec        a suffix that was kept, checked again
@@ -102,6 +104,7 @@ enum Command {
     Dap(dap::Args),
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
+    Why(why::Args),
     Calls(calls::Args),
     Heap(heap::Args),
     Events(events::Args),
@@ -143,6 +146,7 @@ fn main() -> ExitCode {
         Command::Dap(args) => dap::run(&args),
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
+        Command::Why(args) => why::run(&args),
         Command::Calls(args) => calls::run(&args),
         Command::Heap(args) => heap::run(&args),
         Command::Events(args) => events::run(&args),

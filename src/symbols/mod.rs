@@ -19,6 +19,7 @@ pub(crate) use module::Loaded;
 pub(crate) use place::Place;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use synth::program::{Symbol, demangled};
@@ -165,6 +166,12 @@ impl Symbols {
         let after = self.mappings.partition_point(|it| it.start <= lookup);
         let mapping = self.mappings[..after].last().filter(|it| lookup < it.end)?;
         Some(Place::of(address, lookup, mapping, self.module_at(lookup)))
+    }
+
+    /// The extent of the function that an address is in.
+    pub(crate) fn function_at(&self, address: u64) -> Option<Range<u64>> {
+        let function = self.module_at(address)?.names().function_at(address)?;
+        Some(function.start..function.end)
     }
 
     /// The functions of this name, with where they begin: the linker's name or the source's, with or without its parameters; where

@@ -37,6 +37,12 @@ impl Place {
         format!("{}+{:#x}", self.module, self.offset)
     }
 
+    /// Whether it is in a shared library, by its file's name.
+    pub(crate) fn is_library(&self) -> bool {
+        let name = Path::new(&self.module).file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".so") || name.contains(".so.")
+    }
+
     /// The function that was compiled.
     pub(crate) fn function(&self) -> Option<&str> {
         self.function.as_ref().map(|(name, _)| name.as_str())
@@ -51,6 +57,19 @@ impl Place {
     pub(crate) fn line(&self) -> Option<(&str, u32)> {
         let innermost = self.source.first()?;
         Some((innermost.file.as_deref()?, innermost.line?))
+    }
+
+    /// Function and line alone, the line's file by its name: `main, orders.c:28`.
+    pub(crate) fn short(&self) -> String {
+        let name =
+            |path: &str| Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match (self.function(), self.line()) {
+            (None, _) => self.raw(),
+            (Some(function), None) => format!("{function} ({})", name(&self.module)),
+            (Some(function), Some((file, line))) => {
+                format!("{}, {}:{line}", self.inlined().unwrap_or(function), name(file))
+            }
+        }
     }
 
     /// The function that was inlined there, if one was.

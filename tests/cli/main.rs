@@ -34,6 +34,7 @@ mod synth;
 mod trail;
 mod unserved;
 mod verify;
+mod why;
 
 use serde_json::Value;
 use std::fs;

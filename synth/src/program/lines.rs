@@ -91,10 +91,14 @@ impl Lines {
     }
 }
 
-/// A name as the source has it: what C++ and Rust compilers make of one is undone.
+/// A name as the source has it: what C++ and Rust compilers make of one is undone. All these begin with an underscore: to a demangler,
+/// a function `f` would be the type `float`.
 #[must_use]
 pub fn demangled(name: &str) -> Cow<'_, str> {
-    addr2line::demangle_auto(Cow::Borrowed(name), None)
+    match name.starts_with('_') {
+        true => addr2line::demangle_auto(Cow::Borrowed(name), None),
+        false => Cow::Borrowed(name),
+    }
 }
 
 #[cfg(test)]
@@ -108,7 +112,9 @@ mod tests {
             demangled("_ZN4core3fmt5Write9write_fmt17h0123456789abcdefE"),
             "core::fmt::Write::write_fmt"
         );
-        assert_eq!(demangled("main"), "main");
+        for name in ["main", "f", "i"] {
+            assert_eq!(demangled(name), name);
+        }
         assert_eq!(demangled("_Z"), "_Z");
     }
 }

@@ -18,6 +18,7 @@ use crate::certificate::{Certificate, CertificateError, DontCare};
 use crate::program::Program;
 use crate::suffix::{Origin, Suffix};
 use serde::{Serialize, Serializer};
+pub use trace::written;
 pub use uses::{Use, Used};
 use vmm::elfcore::Core;
 

@@ -61,6 +61,14 @@ pub(crate) fn formatter() -> IntelFormatter {
     formatter
 }
 
+/// An instruction as all reports write it.
+#[must_use]
+pub fn written(instruction: &Instruction) -> String {
+    let mut text = String::new();
+    formatter().format(instruction, &mut text);
+    text
+}
+
 struct Trace<'a> {
     program: &'a Program,
     forward: Forward<'a>,

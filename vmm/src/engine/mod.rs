@@ -13,10 +13,12 @@ mod flags;
 mod interrupt;
 pub mod kvm;
 pub mod lookout;
+mod runs;
 pub mod soft;
 
 pub use interrupt::Interrupter;
 pub(crate) use interrupt::kick_signal;
+pub use runs::Run;
 
 use crate::cpu_model::Model;
 use crate::plain::plain;
@@ -236,6 +238,17 @@ pub trait Cpu {
     /// What the last instruction accessed, if the last run came back for that.
     fn seen(&self) -> Option<Accessed> {
         None
+    }
+    /// From now on it notes which instructions run; or no longer.
+    ///
+    /// # Errors
+    /// Where the processor cannot, unless it is not to.
+    fn note_runs(&mut self, note: bool) -> Result<(), EngineError> {
+        if note { Err(EngineError::CannotCount(self.kind().name())) } else { Ok(()) }
+    }
+    /// What has run since the last call, each with a number: the higher, the later it ran last.
+    fn take_runs(&mut self) -> Vec<(Run, u64)> {
+        Vec::new()
     }
     /// A handle by which another thread, or a signal handler, makes [`Cpu::run`] come back.
     fn interrupter(&self) -> Interrupter;

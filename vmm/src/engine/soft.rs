@@ -5,9 +5,10 @@
 
 mod watch;
 
+use super::runs::{Both, Runs};
 use super::{
     Accessed, Counters, Cpu, EngineError, EngineKind, Exception, Exit, Interrupter, Lookout, Machine, Phys,
-    Until, Virt,
+    Run, Until, Virt,
     code::{fetch, software_interrupt},
     flags::user_rflags,
 };
@@ -87,6 +88,8 @@ pub struct SoftCpu {
     in_kernel: bool,
     /// The access that the last run came back for.
     seen: Option<Accessed>,
+    /// What runs, if somebody wants to know.
+    runs: Option<Runs>,
 }
 
 impl SoftCpu {
@@ -117,6 +120,7 @@ impl SoftCpu {
             branches,
             in_kernel: false,
             seen: None,
+            runs: None,
         })
     }
 
@@ -161,9 +165,11 @@ impl SoftCpu {
             }
             let slice = self.interpreter.counters().instructions.saturating_add(SLICE);
             let until = interpreter::Until { instructions: bound.min(slice), at };
-            let stop = match self.branches.is_enabled() {
-                true => self.interpreter.run(until, &mut self.branches),
-                false => self.interpreter.run(until, &mut ()),
+            let stop = match (&mut self.runs, self.branches.is_enabled()) {
+                (Some(runs), true) => self.interpreter.run(until, &mut Both(runs, &mut self.branches)),
+                (Some(runs), false) => self.interpreter.run(until, runs),
+                (None, true) => self.interpreter.run(until, &mut self.branches),
+                (None, false) => self.interpreter.run(until, &mut ()),
             };
             match stop {
                 Stop::Budget if until.instructions < bound => {}
@@ -184,9 +190,13 @@ impl SoftCpu {
 
     /// Runs the one instruction that was kept from a page that is watched.
     fn run_guarded(&mut self) -> Stop {
-        let (stop, seen) = match self.branches.is_enabled() {
-            true => watch::run_guarded(&mut self.interpreter, &mut self.branches),
-            false => watch::run_guarded(&mut self.interpreter, &mut ()),
+        let (stop, seen) = match (&mut self.runs, self.branches.is_enabled()) {
+            (Some(runs), true) => {
+                watch::run_guarded(&mut self.interpreter, &mut Both(runs, &mut self.branches))
+            }
+            (Some(runs), false) => watch::run_guarded(&mut self.interpreter, runs),
+            (None, true) => watch::run_guarded(&mut self.interpreter, &mut self.branches),
+            (None, false) => watch::run_guarded(&mut self.interpreter, &mut ()),
         };
         // One that did not retire is run again.
         self.seen = seen.filter(|_| matches!(stop, Stop::Budget));
@@ -335,6 +345,9 @@ impl Cpu for SoftCpu {
         if std::mem::take(&mut self.in_kernel) {
             self.branches.branch(&Transfer::to_user(KERNEL, self.regs.rip));
         }
+        if let Some(runs) = &mut self.runs {
+            runs.begin(self.regs.rip);
+        }
         let exit = match self.run_sliced(bound, &at) {
             Ok(Stop::At) if asked != Some(self.interpreter.cpu().rip()) => {
                 self.exit(Stop::At);
@@ -348,6 +361,9 @@ impl Cpu for SoftCpu {
             }
         };
         memory.swap_ram(&mut self.interpreter.cpu_mut().bus_mut().ram);
+        if let Some(runs) = &mut self.runs {
+            runs.come_back(self.regs.rip);
+        }
         Ok(exit)
     }
 
@@ -393,6 +409,15 @@ impl Cpu for SoftCpu {
 
     fn seen(&self) -> Option<Accessed> {
         self.seen
+    }
+
+    fn note_runs(&mut self, note: bool) -> Result<(), EngineError> {
+        self.runs = note.then(Runs::default);
+        Ok(())
+    }
+
+    fn take_runs(&mut self) -> Vec<(Run, u64)> {
+        self.runs.as_mut().map(Runs::take).unwrap_or_default()
     }
 
     fn interrupter(&self) -> Interrupter {

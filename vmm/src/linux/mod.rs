@@ -46,6 +46,7 @@ mod locks;
 mod memory;
 mod network;
 mod oom;
+mod opened;
 mod outcome;
 mod passthrough;
 mod persona;
@@ -85,6 +86,7 @@ use signals::Handlers;
 pub(crate) use tasks::Tasks;
 
 pub use crate::syscalls::name as call_name;
+pub(crate) use descriptors::OpenFile;
 pub(crate) use exit::Last;
 pub(crate) use guarded::Guarded;
 pub(crate) use guest::{Guest, Spaces};

@@ -3,7 +3,7 @@
 
 use super::space::{Access, AddressSpace, SpaceError, allows};
 use super::vma::{Backing, page_of, page_up};
-use crate::ram::{Memory, PAGE, Phys, StalePage, Virt};
+use crate::ram::{Memory, PAGE, Phys, StalePage, Virt, Written};
 use std::cell::Cell;
 
 /// Why guest memory cannot be accessed.
@@ -75,6 +75,7 @@ impl AddressSpace {
             return Err(AccessError::Bad);
         }
         let parts = pages(address, bytes.len()).ok_or(AccessError::Bad)?;
+        memory.writes(Written { root: self.root(), address, len: length });
         for (at, part) in parts {
             self.touch(memory, at, Access::Write)?.map_err(|_| AccessError::Bad)?;
             self.poke(memory, at, &bytes[part])?;

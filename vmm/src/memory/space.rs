@@ -138,6 +138,12 @@ impl AddressSpace {
         self.mappings.iter().map(describe).collect()
     }
 
+    /// Whether other address spaces may see and change what lies there.
+    #[must_use]
+    pub fn is_shared(&self, address: Virt) -> bool {
+        self.mappings.find(address).is_some_and(|(_, mapping)| mapping.backing.is_shared())
+    }
+
     /// Maps `range`, in place of what was there.
     pub fn map(
         &mut self,

@@ -6,12 +6,13 @@ use super::{Process, ProcessError, Step};
 use crate::cpu_model::Model;
 use crate::engine::{Cpu, Interrupter};
 use crate::gate::Gate;
-use crate::linux::{KilledForMemory, Unserved};
+use crate::linux::{KilledForMemory, OpenFile, Unserved};
 use crate::memory::{AddressSpace, MappingInfo};
-use crate::ram::{Memory, Virt};
+use crate::ram::{Memory, Virt, Written};
 use crate::signal::Death;
 use iced_x86::{Decoder, DecoderOptions};
 use lbr::Armed;
+use std::rc::Rc;
 use x86::state::State;
 
 impl Process {
@@ -51,6 +52,16 @@ impl Process {
     #[must_use]
     pub fn memory(&self) -> &Memory {
         &self.machine.memory
+    }
+
+    /// Notes from here on what the kernel writes for programs; or no longer.
+    pub fn note_writes(&mut self, note: bool) {
+        self.machine.memory.note_writes(note);
+    }
+
+    /// What it has written since the last call.
+    pub fn take_writes(&mut self) -> Vec<Written> {
+        self.machine.memory.take_writes()
     }
 
     /// The gate.
@@ -116,6 +127,11 @@ impl Process {
     #[must_use]
     pub fn first_died_before(&self) -> bool {
         self.first_death.is_some()
+    }
+
+    /// What a task has open by a number.
+    pub(crate) fn file_of(&self, task: i32, number: i32) -> Option<Rc<OpenFile>> {
+        self.kernel.file_of(task, number)
     }
 
     /// What the program asked for and was not given, in the order in which it was asked for first.

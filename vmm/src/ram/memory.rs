@@ -1,7 +1,7 @@
 //! The guest's memory as a whole, and what processors have yet to forget of it.
 
 use super::stale::{Stale, Stales};
-use super::{Contents, Frames, NoMemory, OutOfFrames, PAGE, Phys, Ram, StalePage};
+use super::{Contents, Frames, NoMemory, OutOfFrames, PAGE, Phys, Ram, StalePage, Virt};
 use std::collections::BTreeMap;
 
 /// Guest memory: the bytes, who owns which frame, and the translations that are no longer true.
@@ -20,6 +20,19 @@ pub struct Memory {
     contents: Contents,
     /// How many frames were ever copied because they had other owners.
     copied: u64,
+    /// What the kernel writes, if somebody wants to know.
+    written: Option<Vec<Written>>,
+}
+
+/// Bytes that the kernel has written for a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The address space, by the root of its page tables.
+    pub root: Phys,
+    /// The first.
+    pub address: Virt,
+    /// How many.
+    pub len: u64,
 }
 
 /// So many former page tables wait before the processors are made to forget them. For KVM the memory slot is made anew, which costs
@@ -42,7 +55,25 @@ impl Memory {
             objects: BTreeMap::new(),
             contents: Contents::default(),
             copied: 0,
+            written: None,
         })
+    }
+
+    /// From now on it is noted what the kernel writes; or no longer.
+    pub fn note_writes(&mut self, note: bool) {
+        self.written = note.then(Vec::new);
+    }
+
+    /// The kernel writes this.
+    pub(crate) fn writes(&mut self, written: Written) {
+        if let Some(all) = &mut self.written {
+            all.push(written);
+        }
+    }
+
+    /// What it has written since the last call.
+    pub fn take_writes(&mut self) -> Vec<Written> {
+        self.written.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// The bytes.

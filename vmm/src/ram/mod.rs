@@ -17,7 +17,7 @@ pub(crate) mod stored;
 
 pub use contents::{Contents, pieces};
 pub use frames::{Frames, OutOfFrames};
-pub use memory::{MOST_QUARANTINED, Memory};
+pub use memory::{MOST_QUARANTINED, Memory, Written};
 pub use objects::SavedObjects;
 
 use std::sync::Arc;

@@ -165,7 +165,7 @@ impl Travel {
     }
 
     /// The newest checkpoint before a position.
-    fn checkpoint_before(&self, position: Position) -> Option<Position> {
+    pub(crate) fn checkpoint_before(&self, position: Position) -> Option<Position> {
         let disk = self.timeline().replay().shelf().newest_first().map(|(_, about)| about.position);
         let begin = (self.begin() < position).then(|| self.begin());
         self.timeline().checkpoints().chain(disk).chain(begin).filter(|at| *at < position).max()
@@ -179,6 +179,7 @@ impl Travel {
             self.seek(goal)?;
             return Ok(Stop::There);
         }
+        let rip = self.process().cpu().regs().rip;
         let mut event = here.event;
         while event > self.begin().event {
             event -= 1;
@@ -186,10 +187,13 @@ impl Travel {
             if segment >= here || task.is_some_and(|task| task != self.process().thread()) {
                 continue;
             }
-            // The event may be served at its instruction, which did not retire, or behind it.
+            // The event may be served at its instruction, which did not retire, or behind it. Where that is where one stands (a crash),
+            // one would not have moved.
             let len = self.length(segment.event)?;
-            for retired in [len, len.saturating_sub(1)] {
-                if self.seek(Position { event: segment.event, retired })?.event == segment.event {
+            let ends = [Some(len), len.checked_sub(1)];
+            for retired in ends.into_iter().flatten() {
+                let is_there = self.seek(Position { event: segment.event, retired })?.event == segment.event;
+                if is_there && (retired < len || self.process().cpu().regs().rip != rip) {
                     return Ok(Stop::There);
                 }
             }
@@ -210,7 +214,7 @@ impl Travel {
     }
 
     /// Keeps a checkpoint shortly before a position in the midst of a segment, unless there is one.
-    fn keep_shortly_before(&mut self, goal: Position) -> Result<(), ReplayError> {
+    pub(crate) fn keep_shortly_before(&mut self, goal: Position) -> Result<(), ReplayError> {
         self.keep_within(goal, STEPS)
     }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// So many instructions run at most between two looks at whether somebody asks for a stop: some milliseconds.
-const STRETCH: u64 = 1 << 22;
+pub(crate) const STRETCH: u64 = 1 << 22;
 
 /// Why a journey ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Stop {
     Breakpoint(Virt),
     /// At an instruction that accesses what is watched: behind it going forward, before it going back.
     Accessed(Accessed),
-    /// A system call has changed what is watched: behind it going forward, before it going back.
+    /// A system call has written what is watched, or mapped other memory there: behind it going forward, before it going back.
     Changed(Virt),
     /// At the end of the recording.
     End,
@@ -300,17 +300,29 @@ impl Travel {
             *watched = Watched::of(self, lookout);
             return Some(Stop::Accessed(accessed));
         }
-        if event && let Some(address) = watched.change(self, lookout) {
-            return Some(Stop::Changed(address));
+        if event {
+            let (written, changed) = (self.written(lookout), watched.change(self, lookout));
+            if let Some(address) = written.or(changed) {
+                return Some(Stop::Changed(address));
+            }
         }
         let rip = self.process().cpu().regs().rip;
         lookout.at.binary_search(&rip).is_ok().then_some(Stop::Breakpoint(rip))
+    }
+
+    /// The first byte that is looked for of what the kernel has written for the loaded process.
+    fn written(&mut self, lookout: &Lookout) -> Option<Virt> {
+        let writes = self.process_mut().take_writes();
+        let root = self.process().space().root();
+        let own = writes.iter().filter(|written| written.root == root);
+        own.filter_map(|it| lookout.watched(&(it.address..it.address.saturating_add(it.len)), true)).min()
     }
 
     fn look_out(&mut self, lookout: &Lookout) -> Result<(), ReplayError> {
         if !lookout.is_empty() {
             self.process_mut().count_exactly(true)?;
         }
+        self.process_mut().note_writes(!lookout.data.is_empty());
         if self.looks_for == *lookout {
             return Ok(());
         }
@@ -320,24 +332,29 @@ impl Travel {
     }
 
     /// Runs to the next exit or bound, counts exactly, and keeps checkpoints.
-    fn walk(&mut self, until: Until) -> Result<Progress, ReplayError> {
+    pub(crate) fn walk(&mut self, until: Until) -> Result<Progress, ReplayError> {
         self.timeline.walk(until)
     }
 
+    /// Runs to the next exit, however that is fastest, and keeps no checkpoint.
+    pub(crate) fn exit(&mut self) -> Result<Progress, ReplayError> {
+        self.timeline.step_until(Until::Exit)
+    }
+
     /// What has retired, as the bounds of runs are counted.
-    fn retired(&mut self) -> Result<u64, ReplayError> {
+    pub(crate) fn retired(&mut self) -> Result<u64, ReplayError> {
         self.process_mut().count_exactly(true)?;
         let cpu = self.process().cpu();
         let counters = cpu.counters().ok_or_else(|| EngineError::CannotCount(cpu.kind().name()));
         Ok(counters.map_err(ProcessError::from)?.instructions)
     }
 
-    fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.asks.swap(false, Ordering::Relaxed)
     }
 }
 
-/// What the watched bytes were when they were looked at last: system calls write without an instruction.
+/// What the watched bytes were when they were looked at last: what is mapped there changes without anybody writing.
 struct Watched(Vec<Vec<u8>>);
 
 impl Watched {

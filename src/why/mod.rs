@@ -1,0 +1,126 @@
+//! `gretel why`: where a value comes from, back to where it entered the program.
+//!
+//! [`question`] is what is asked for, [`shown`] how a slice ([`vmm::slice`]) is printed; `folded` leaves out the copies that say nothing.
+
+mod folded;
+mod question;
+mod shown;
+
+use crate::Outcome;
+use crate::engine::{self, Choice};
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::replay::failure;
+use crate::sandbox;
+use crate::symbols::Symbols;
+use question::{Expression, Question};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use vmm::position::Position;
+use vmm::ram::for_replay;
+use vmm::recording::Recording;
+use vmm::slice::recorded::Recorded;
+use vmm::slice::{Cut, Follow, slice};
+use vmm::travel::Travel;
+
+/// Show where a value comes from: who wrote it, and what that was made of, back to the input
+///
+/// Goes back from the crash, or from any position, over the instructions that made the value: through registers,
+/// memory, threads and system calls, exact to the byte. By default it is the value that made the program crash: the
+/// registers of the address that could not be accessed, the divisor that was zero, the pointer that was jumped to; of an
+/// abort, the last decision of the function that called for it. What told where a value was found (the address of
+/// a load) is followed only with --addresses, and what chose it with --conditions.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  gretel why rec                              why it crashed
+  gretel why rec --of rax --at 120+5000       why rax is what it is there
+  gretel why rec --of 0x55555555a2c8:8        who made these eight bytes, at the end
+  gretel why rec --addresses                  and why it looked there
+  gretel why rec --json | jq '.nodes[-1]'
+
+The newest step comes first. Copies within a function are left out (--all shows them). A position that is shown
+is one before the step: `gretel gdb rec --at POSITION` goes there.")]
+pub(crate) struct Args {
+    /// The recording's folder
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// A register (rax, eax, xmm0, rip), or memory as ADDRESS:LENGTH (default: what made the program crash)
+    #[arg(long, value_name = "EXPR")]
+    of: Option<Expression>,
+    /// When: an event by its number, or EVENT+INSTRUCTIONS (default: the end)
+    #[arg(long, value_name = "POSITION")]
+    at: Option<Position>,
+    /// A process, by its number in the recording: where it ended, instead of the end
+    #[arg(long, value_name = "PID", conflicts_with = "at")]
+    pid: Option<i32>,
+    /// Whose registers and memory, by its number in the recording (default: the task that is loaded there)
+    #[arg(long, value_name = "TASK")]
+    thread: Option<i32>,
+    /// Follow also what told where in memory a value was found
+    #[arg(long)]
+    addresses: bool,
+    /// Follow also what chose a value among several
+    #[arg(long)]
+    conditions: bool,
+    /// At most so many steps, copies included
+    #[arg(long, value_name = "N", default_value_t = 300)]
+    steps: usize,
+    /// Show copies, too
+    #[arg(long)]
+    all: bool,
+    /// What runs the program: where single instructions count, it is the software CPU
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Outcome {
+    let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
+    let machine = engine::open(args.engine, for_replay())?;
+    let mut symbols = Symbols::of(&args.dir);
+    sandbox::enter();
+    let mut travel = Travel::open(&recording, machine).map_err(failure)?;
+    travel.seek_end().map_err(failure)?;
+    let damage = travel.damage();
+    if let Some(damage) = &damage {
+        say!("gretel: {damage}");
+        say!("gretel: what comes before it is looked at");
+    }
+    // Where others went on, the end is not where it crashed.
+    let crashed = travel.process().first_died_before().then(|| travel.process().first_pid());
+    if let Some(pid) = args.pid.or(crashed.filter(|_| args.at.is_none()))
+        && !travel.seek_process(pid).map_err(failure)?
+    {
+        let hint = "`gretel events --kind fork` shows those that there are";
+        return Err(Failure::new(Code::Usage, format!("there is no process {pid} in the recording: {hint}")));
+    }
+    if let Some(at) = args.at {
+        let arrived = travel.seek(at).map_err(failure)?;
+        if arrived != at {
+            say!("gretel: the program does not stand at {at}, but at {arrived}");
+        }
+    }
+    symbols.look(travel.process());
+    let mut history = Recorded::new(&mut travel);
+    let question = Question::of(args.of.as_ref(), args.thread, &mut history, &symbols)?;
+    let follow = Follow { addresses: args.addresses, conditions: args.conditions };
+    let asked = (question.at, question.place);
+    let slice = slice(&mut history, asked, &question.bytes, follow, args.steps).map_err(failure)?;
+    let view = shown::View { question: &question, slice: &slice, symbols: &symbols };
+    if args.json {
+        view.print_json()?;
+    } else {
+        view.print(args.all)?;
+    }
+    match slice.cut {
+        Some(Cut::Nodes) => {
+            say!("gretel: there is more: these are the last {} steps; --steps N shows more", args.steps);
+        }
+        Some(Cut::Asked) => say!("gretel: interrupted: what comes before is not shown"),
+        None => {}
+    }
+    Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,207 @@
+//! `gretel why`: from a crash back to the input, over memory, threads, pipes and processes; and the input that is named is changed,
+//! to see the crash change with it.
+
+use crate::{Place, USAGE, engines};
+use serde_json::Value;
+
+/// An address comes as a text, by a pipe to another process, and back by a socket.
+const RELAY: &str = r#"
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/socket.h>
+    #include <unistd.h>
+    struct message { char tag[8]; long *where; };
+    static void relay(int from, int to) {
+        struct message m;
+        size_t n = 0;
+        for (;;) {
+            ssize_t got = read(from, (char *)&m + n, n < 5 ? 5 - n : sizeof m - n);
+            if (got <= 0) _exit(0);
+            if ((n += got) == sizeof m) { send(to, &m, sizeof m, 0); n = 0; }
+        }
+    }
+    int main(void) {
+        int there[2], back[2];
+        pipe(there);
+        socketpair(AF_UNIX, SOCK_STREAM, 0, back);
+        if (!fork()) { close(there[1]); relay(there[0], back[0]); }
+        close(there[0]);
+        char line[64];
+        long cell = 1, sum = 0;
+        while (fgets(line, sizeof line, stdin)) {
+            struct message m = {"hello", &cell}, r;
+            if (!strncmp(line, "at ", 3)) m.where = (long *)strtol(line + 3, 0, 0);
+            write(there[1], &m, sizeof m);
+            recv(back[1], &r, sizeof r, MSG_WAITALL);
+            sum += *r.where;
+        }
+        printf("%ld\n", sum);
+    }"#;
+
+/// The answer in JSON.
+fn why(place: &Place, rest: &[&str]) -> Value {
+    let ran = place.gretel(&[&["why", "rec", "--json"], rest].concat());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    serde_json::from_str(&ran.out()).expect("JSON")
+}
+
+fn nodes(answer: &Value) -> &[Value] {
+    answer["nodes"].as_array().expect("nodes")
+}
+
+/// What the nodes are, in words.
+fn whats(answer: &Value) -> Vec<String> {
+    nodes(answer).iter().map(|node| node["what"].as_str().expect("words").to_owned()).collect()
+}
+
+fn record(place: &Place, engine: &str, command: &str) {
+    drop(std::fs::remove_dir_all(place.path("rec")));
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let ran = place.sh(&format!("{gretel} record --engine {engine} -o rec -- {command}"));
+    assert!(ran.code > 128, "{}", ran.err);
+}
+
+#[test]
+fn a_pointer_is_followed_through_processes_to_the_bytes_of_the_input() {
+    let place = Place::new();
+    if place.compile("relay", RELAY).is_none() {
+        return;
+    }
+    for engine in engines() {
+        place.write("input", "one\ntwo\nat 0x777\n");
+        record(&place, engine, "./relay <input");
+        let answer = why(&place, &[]);
+        assert!(
+            answer["question"]["words"][1].as_str().is_some_and(|it| it.contains("accesses 0x777")),
+            "{answer}"
+        );
+        let whats = whats(&answer);
+        for call in ["recvfrom", "sendto(", "write("] {
+            assert!(whats.iter().any(|what| what.contains(call)), "{call} in {whats:#?}");
+        }
+        // The child's part is the child's.
+        let pids: std::collections::BTreeSet<_> =
+            nodes(&answer).iter().map(|node| node["pid"].as_i64()).collect();
+        assert_eq!(pids.len(), 2, "{answer}");
+        // It ends at the digits, and nowhere else.
+        let read = nodes(&answer).iter().rfind(|node| node["kind"] == "system call").expect("a read");
+        assert_eq!(read["read"], serde_json::json!([13, 15]), "{read}");
+        // Which are what makes it crash there: others make it crash elsewhere.
+        place.write("input", "one\ntwo\nat 0x6b8\n");
+        record(&place, engine, "./relay <input");
+        let other = why(&place, &[]);
+        assert!(
+            other["question"]["words"][1].as_str().is_some_and(|it| it.contains("accesses 0x6b8")),
+            "{other}"
+        );
+    }
+}
+
+#[test]
+fn every_kind_of_crash_is_led_back_to_its_input() {
+    let place = Place::new();
+    let assertion = "#include <assert.h>\n#include <stdlib.h>\n__attribute__((noinline)) void check(int n) { assert(n < 10); } \
+                     int main(int c, char **v) { for (int i = 1; i < c; i++) check(atoi(v[i])); }";
+    let division = "#include <stdlib.h>\nint main(int c, char **v) { return 100 / (atoi(v[1]) - 5); }";
+    let jump = "#include <string.h>\nstruct { char name[16]; void (*f)(void); } s; static void ok(void) {} \
+                int main(int c, char **v) { s.f = ok; strcpy(s.name, v[1]); s.f(); }";
+    let smash = "#include <string.h>\n__attribute__((noinline)) void f(char *t) { char b[16]; strcpy(b, t); asm volatile(\"\" :: \"r\"(b) : \
+                 \"memory\"); } int main(int c, char **v) { f(v[1]); return 0; }";
+    let clock = "#include <x86intrin.h>\nint main(void) { return *(int *)(__rdtsc() | 1UL << 63); }";
+    let cases = [
+        ("assertion", assertion, "3 7 12", "in check", "argument 3"),
+        ("division", division, "5", "cannot be executed, since rcx", "argument 1"),
+        ("jump", jump, "AAAAAAAAAAAAAAAABBBBBB", "went to 0x424242424242", "argument 1"),
+        ("smash", smash, "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "goes to no address", "argument 1"),
+        ("clock", clock, "", "accesses 0x8", "rdtsc"),
+    ];
+    for (name, source, arguments, question, origin) in cases {
+        if place.compile(name, source).is_none() {
+            return;
+        }
+        for engine in engines() {
+            record(&place, engine, &format!("./{name} {arguments}"));
+            let answer = why(&place, &[]);
+            let words = answer["question"]["words"].to_string();
+            assert!(words.contains(question), "{name}: {words}");
+            let whats = whats(&answer);
+            assert!(whats.iter().any(|what| what.contains(origin)), "{name}: {whats:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_value_is_followed_between_threads_and_through_shared_memory() {
+    let source = r#"
+        #include <pthread.h>
+        #include <sys/mman.h>
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static long *volatile pointer;
+        static long *shared;
+        static void *worker(void *argument) { pointer = (long *)shared[3]; return argument; }
+        int main(void) {
+            shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+            if (!fork()) { shared[3] = 0x1230; _exit(0); }
+            wait(0);
+            pthread_t thread;
+            pthread_create(&thread, 0, worker, 0);
+            pthread_join(thread, 0);
+            return *pointer;
+        }"#;
+    let place = Place::new();
+    if place.compile("shared", source).is_none() {
+        return;
+    }
+    for engine in engines() {
+        record(&place, engine, "./shared");
+        let answer = why(&place, &[]);
+        let main = answer["question"]["thread"].as_i64().expect("a task");
+        let tasks: Vec<(i64, i64)> = nodes(&answer)
+            .iter()
+            .map(|node| (node["pid"].as_i64().unwrap_or(0), node["thread"].as_i64().unwrap_or(0)))
+            .collect();
+        assert!(tasks.iter().any(|(pid, thread)| *pid == main && *thread != main), "the worker: {answer:#}");
+        assert!(tasks.iter().any(|(pid, _)| *pid != main), "the child: {answer:#}");
+        assert!(whats(&answer).last().is_some_and(|it| it.contains("0x1230")), "{answer:#}");
+    }
+}
+
+#[test]
+fn any_value_can_be_asked_for() {
+    let source = "#include <unistd.h>\nstatic char text[8]; int main(int c, char **v) { read(0, text, 8); asm volatile(\"mov %0, %%r12; nop; \
+                  mov $0, %%r12\" :: \"r\"((long)text[2]) : \"r12\"); return *(int *)16L; }";
+    let place = Place::new();
+    if place.compile("ask", source).is_none() {
+        return;
+    }
+    place.write("input", "abcdefgh");
+    record(&place, "soft", "./ask <input");
+    let nm = place.sh("nm ask | sed -n 's/^0*\\([0-9a-f]*\\) b text$/\\1/p'");
+    let text = u64::from_str_radix(nm.out().trim(), 16).expect("the address of `text`");
+    let answer = why(&place, &["--of", &format!("{:#x}:3", text + 1)]);
+    assert_eq!(nodes(&answer)[0]["read"], serde_json::json!([1, 3]), "{answer:#}");
+    let answer = why(&place, &["--of", "r12d"]);
+    assert!(whats(&answer)[0].contains("mov r12, 0"), "{answer:#}");
+    // Before that, it came from the text; and its address from the program's own code.
+    let at = nodes(&answer)[0]["position"].as_str().expect("a position").to_owned();
+    let answer = why(&place, &["--of", "r12", "--at", &at]);
+    assert_eq!(nodes(&answer).last().expect("a node")["read"], serde_json::json!([2, 2]), "{answer:#}");
+    let ran = place.gretel(&["why", "rec", "--of", "rxx"]);
+    assert!(ran.code == USAGE && ran.err.contains("neither a register"), "{}", ran.err);
+    let ran = place.gretel(&["why", "rec", "--steps", "1", "--of", "r12", "--at", &at]);
+    assert!(ran.err.contains("there is more"), "{}", ran.err);
+}
+
+#[test]
+fn what_did_not_crash_has_to_be_asked_for() {
+    let place = Place::new();
+    if place.compile("fine", "int main(void) { return 0; }").is_none() {
+        return;
+    }
+    let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./fine"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = place.gretel(&["why", "rec"]);
+    assert!(ran.code == USAGE && ran.err.contains("say with --of"), "{}", ran.err);
+}

@@ -1,0 +1,361 @@
+//! The dynamic backward slice of a value: who wrote it, and what that was made of, back to where it entered the program.
+//!
+//! [`slice`] asks a [`History`] for the last writer of some bytes, then for those of the bytes that this was made of
+//! ([`x86_provenance`]), newest first. It is a thin slice (Sridharan, Fink, Bodik: "Thin Slicing", PLDI 2007): it follows what a value
+//! is made of, and, if that is asked for ([`Follow`]), what told where it was found and what chose it. It is exact to the byte, and of one execution:
+//! no aliases are guessed.
+//!
+//! [`recorded`] is the history of a recording: [`recorded::Recorded`] goes back through it for stores to memory ([`memory`]), and for
+//! instructions that write a register ([`registers`]); [`survey`] goes through it once for who started whom, and what went through
+//! which pipe. [`fault`] says which bytes are to blame for a crash.
+//!
+//! Example: `mov rax, [rax+0x18]` faults. The bytes of rax were copied from memory by the same instruction one round before; that memory was stored
+//! to by a `strcpy`, whose bytes came from a buffer that a `read` had filled.
+
+pub mod fault;
+mod memory;
+pub mod recorded;
+mod registers;
+mod survey;
+
+use iced_x86::Instruction;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::fmt::Debug;
+use std::hash::Hash;
+pub use x86_provenance::{Byte, Origin};
+
+/// Whose registers and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The process.
+    pub pid: i32,
+    /// The task.
+    pub thread: i32,
+}
+
+impl Place {
+    /// Whose a byte is: registers are a thread's, memory is the process's.
+    fn owner(self, byte: Byte) -> i32 {
+        match byte {
+            Byte::Memory(_) => self.pid,
+            Byte::Stream(..) => 0,
+            _ => self.thread,
+        }
+    }
+}
+
+/// What wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// An instruction.
+    Instruction(Instruction),
+    /// A system call: the kernel wrote.
+    Call {
+        /// Its number.
+        number: u64,
+        /// Its arguments.
+        arguments: [u64; 6],
+        /// Call, arguments and result as strace prints them.
+        line: String,
+    },
+    /// An instruction that reads the machine: a time stamp, random bits.
+    Machine(String),
+    /// A signal, whose handler begins.
+    Signal(i32),
+    /// A task was started, with the registers or the memory of the one that started it.
+    Started,
+    /// Another program was executed.
+    Executed(String),
+    /// It is as the recording begins; where that is, if it is memory.
+    Begin(Option<String>),
+    /// Something that cannot be told more closely.
+    Unknown(String),
+}
+
+/// What wrote some bytes last.
+#[derive(Clone, Debug)]
+pub struct Writer<At> {
+    /// Before it; where the kernel wrote, behind its event.
+    pub at: At,
+    /// Who.
+    pub place: Place,
+    /// The instruction's address; of a system call, that behind it.
+    pub rip: u64,
+    /// What.
+    pub made: Made,
+    /// Those bytes that it wrote of those that were asked for: with what value, and what they are made of.
+    pub given: BTreeMap<Byte, (u8, Origin)>,
+    /// Whose bytes those are that these are made of.
+    pub from: Place,
+}
+
+/// An execution, as far as it can be asked for writers.
+pub trait History {
+    /// A moment.
+    type At: Copy + Ord + Hash + Debug;
+    /// Why it cannot be told.
+    type Error;
+
+    /// The last thing before `at` that wrote any of these bytes: all of one register, of memory, or of one stream. `None` where somebody wants it
+    /// to stop.
+    ///
+    /// # Errors
+    /// When the execution cannot be looked at.
+    fn writer(
+        &mut self,
+        at: Self::At,
+        place: Place,
+        bytes: &[Byte],
+    ) -> Result<Option<Writer<Self::At>>, Self::Error>;
+}
+
+/// What a byte is to the one that it is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// Its value is computed from it.
+    Value,
+    /// It told where that is in memory.
+    Address,
+    /// It chose it.
+    Condition,
+}
+
+/// What is followed besides values.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Follow {
+    /// Addresses.
+    pub addresses: bool,
+    /// Conditions.
+    pub conditions: bool,
+}
+
+/// One step of a slice.
+#[derive(Clone, Debug)]
+pub struct Node<At> {
+    /// What wrote; `given` has all bytes that were asked for.
+    pub writer: Writer<At>,
+    /// What they are made of, and which nodes wrote that.
+    pub sources: BTreeSet<Source>,
+}
+
+/// An edge of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Source {
+    /// The number of the node that wrote it.
+    pub node: usize,
+    /// What it is.
+    pub byte: Byte,
+    /// To what end.
+    pub role: Role,
+}
+
+/// Why a slice has an end that is not that of the value's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// It has as many nodes as were asked for.
+    Nodes,
+    /// Somebody wanted it to stop.
+    Asked,
+}
+
+/// A slice: a graph without circles, whose nodes are in order, the newest first.
+#[derive(Clone, Debug)]
+pub struct Slice<At> {
+    /// The nodes.
+    pub nodes: Vec<Node<At>>,
+    /// Those that wrote what was asked for.
+    pub roots: BTreeSet<Source>,
+    /// What was not followed any more, if so.
+    pub cut: Option<Cut>,
+}
+
+/// A question that is open.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Ask<At> {
+    at: At,
+    place: Place,
+    bytes: Vec<Byte>,
+    /// Which nodes want to know (`None`: the question itself), and to what end.
+    by: BTreeSet<(Option<usize>, Role)>,
+}
+
+/// What is made when, by whom, at which address: there is one node of it.
+type Key<At> = (At, Place, u64, u8);
+
+struct Slicer<'a, H: History> {
+    history: &'a mut H,
+    follow: Follow,
+    open: BinaryHeap<Ask<H::At>>,
+    slice: Slice<H::At>,
+    numbers: HashMap<Key<H::At>, usize>,
+    /// Of a byte: between which moments it was written, and asked for.
+    known: HashMap<(i32, Byte), Vec<(H::At, H::At, usize)>>,
+}
+
+/// The slice of some bytes as they are at a moment, of at most so many nodes.
+///
+/// # Errors
+/// When the execution cannot be looked at.
+pub fn slice<H: History>(
+    history: &mut H,
+    (at, place): (H::At, Place),
+    bytes: &BTreeSet<Byte>,
+    follow: Follow,
+    most: usize,
+) -> Result<Slice<H::At>, H::Error> {
+    let slice = Slice { nodes: Vec::new(), roots: BTreeSet::new(), cut: None };
+    let mut slicer = Slicer {
+        history,
+        follow,
+        open: BinaryHeap::new(),
+        slice,
+        numbers: HashMap::new(),
+        known: HashMap::new(),
+    };
+    slicer.ask(at, place, bytes, (None, Role::Value));
+    while let Some(mut ask) = slicer.open.pop() {
+        while let Some(same) = slicer.open.peek().filter(|it| is_same(it, &ask)) {
+            ask.by.extend(&same.by);
+            slicer.open.pop();
+        }
+        if slicer.slice.nodes.len() >= most {
+            slicer.slice.cut = Some(Cut::Nodes);
+            break;
+        }
+        if !slicer.answer(ask)? {
+            slicer.slice.cut = Some(Cut::Asked);
+            break;
+        }
+    }
+    Ok(slicer.finish())
+}
+
+fn is_same<At: PartialEq>(a: &Ask<At>, b: &Ask<At>) -> bool {
+    (&a.at, a.place, &a.bytes) == (&b.at, b.place, &b.bytes)
+}
+
+impl<H: History> Slicer<'_, H> {
+    /// Opens questions after bytes: one for each register, and each stretch of memory.
+    fn ask(&mut self, at: H::At, place: Place, bytes: &BTreeSet<Byte>, by: (Option<usize>, Role)) {
+        let mut groups: Vec<Vec<Byte>> = Vec::new();
+        for byte in bytes {
+            match groups.last_mut() {
+                Some(group) if group.last().is_some_and(|last| belong(*last, *byte)) => group.push(*byte),
+                _ => groups.push(vec![*byte]),
+            }
+        }
+        let by = BTreeSet::from([by]);
+        self.open.extend(groups.into_iter().map(|bytes| Ask { at, place, bytes, by: by.clone() }));
+    }
+
+    /// Finds who wrote; false if it is to stop.
+    fn answer(&mut self, ask: Ask<H::At>) -> Result<bool, H::Error> {
+        let Ask { at, place, bytes, by } = ask;
+        let (known, unknown): (Vec<_>, Vec<_>) = bytes
+            .into_iter()
+            .map(|byte| (byte, self.known_writer(at, place, byte)))
+            .partition(|it| it.1.is_some());
+        for (byte, number) in known {
+            number.into_iter().for_each(|number| self.link(&by, number, byte));
+        }
+        let mut left: Vec<Byte> = unknown.into_iter().map(|(byte, _)| byte).collect();
+        if left.is_empty() {
+            return Ok(true);
+        }
+        let Some(writer) = self.history.writer(at, place, &left)? else { return Ok(false) };
+        let (before, given) = (writer.at, writer.given.clone());
+        let number = self.number(writer);
+        for (byte, (_, origin)) in given.iter().filter(|(byte, _)| left.contains(byte)) {
+            self.known.entry((place.owner(*byte), *byte)).or_default().push((before, at, number));
+            self.link(&by, number, *byte);
+            self.expand(number, origin);
+        }
+        left.retain(|byte| !given.contains_key(byte));
+        if !left.is_empty() {
+            self.open.push(Ask { at: before, place, bytes: left, by });
+        }
+        Ok(true)
+    }
+
+    fn known_writer(&self, at: H::At, place: Place, byte: Byte) -> Option<usize> {
+        let all = self.known.get(&(place.owner(byte), byte))?;
+        all.iter().find(|(written, asked, _)| *written < at && at <= *asked).map(|(.., number)| *number)
+    }
+
+    fn link(&mut self, by: &BTreeSet<(Option<usize>, Role)>, node: usize, byte: Byte) {
+        for (who, role) in by {
+            let source = Source { node, byte, role: *role };
+            match who {
+                Some(who) => self.slice.nodes[*who].sources.insert(source),
+                None => self.slice.roots.insert(source),
+            };
+        }
+    }
+
+    /// The number of what wrote; it takes over what is given now.
+    fn number(&mut self, writer: Writer<H::At>) -> usize {
+        let kind = match &writer.made {
+            Made::Instruction(_) => 0,
+            Made::Begin(_) | Made::Unknown(_) => 1,
+            Made::Started => 2,
+            _ => 3,
+        };
+        let key = (writer.at, writer.place, writer.rip, kind);
+        if let Some(number) = self.numbers.get(&key) {
+            self.slice.nodes[*number].writer.given.extend(writer.given);
+            return *number;
+        }
+        let number = self.slice.nodes.len();
+        self.numbers.insert(key, number);
+        self.slice.nodes.push(Node { writer, sources: BTreeSet::new() });
+        number
+    }
+
+    /// Asks for what a byte is made of.
+    fn expand(&mut self, number: usize, origin: &Origin) {
+        let Writer { at, from, .. } = self.slice.nodes[number].writer;
+        self.ask(at, from, &origin.value, (Some(number), Role::Value));
+        if self.follow.addresses {
+            self.ask(at, from, &origin.address, (Some(number), Role::Address));
+        }
+        if self.follow.conditions {
+            self.ask(at, from, &origin.condition, (Some(number), Role::Condition));
+        }
+    }
+
+    /// The slice, its nodes in order.
+    fn finish(self) -> Slice<H::At> {
+        let Slice { nodes, roots, cut } = self.slice;
+        let mut order: Vec<usize> = (0..nodes.len()).collect();
+        order.sort_by_key(|number| std::cmp::Reverse((nodes[*number].writer.at, usize::MAX - number)));
+        let mut places = vec![0; nodes.len()];
+        for (place, number) in order.iter().enumerate() {
+            places[*number] = place;
+        }
+        let moved = |sources: &BTreeSet<Source>| {
+            sources.iter().map(|source| Source { node: places[source.node], ..*source }).collect()
+        };
+        let mut sorted: Vec<Option<Node<H::At>>> = nodes
+            .into_iter()
+            .map(|node| Some(Node { sources: moved(&node.sources), writer: node.writer }))
+            .collect();
+        let nodes = order.into_iter().filter_map(|number| sorted[number].take()).collect();
+        Slice { nodes, roots: moved(&roots), cut }
+    }
+}
+
+/// Whether a byte comes right behind another in the same register or in memory.
+fn belong(before: Byte, byte: Byte) -> bool {
+    match (before, byte) {
+        (Byte::Memory(before), Byte::Memory(byte)) => before.checked_add(1) == Some(byte),
+        (Byte::Stream(a, before), Byte::Stream(b, byte)) => a == b && before.checked_add(1) == Some(byte),
+        (Byte::General(a, _), Byte::General(b, _))
+        | (Byte::Vector(a, _), Byte::Vector(b, _))
+        | (Byte::Mask(a, _), Byte::Mask(b, _))
+        | (Byte::X87(a, _), Byte::X87(b, _))
+        | (Byte::Base(a, _), Byte::Base(b, _))
+        | (Byte::Control(a, _), Byte::Control(b, _)) => a == b,
+        (Byte::Flag(_), Byte::Flag(_)) | (Byte::System(_), Byte::System(_)) => true,
+        _ => false,
+    }
+}
