@@ -2,7 +2,7 @@
 
 use crate::log::say;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
 
@@ -57,6 +57,12 @@ impl From<Code> for ExitCode {
 pub(crate) struct Failure {
     code: Code,
     message: String,
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl Failure {

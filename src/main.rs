@@ -14,6 +14,7 @@ mod completions;
 mod contexts;
 mod core_file;
 mod crumbs;
+mod dap;
 mod debug_files;
 mod doctor;
 mod ending;
@@ -48,6 +49,7 @@ mod synth;
 mod trail;
 mod trail_file;
 mod units;
+mod values;
 mod verify;
 mod watch;
 mod why;
@@ -84,6 +86,7 @@ Examples:
   gretel record -o rec -- ./prog       run a program and record it
   gretel replay rec                    run it again, bit for bit
   gretel gdb rec                       the same in gdb, forwards and backwards
+  gretel dap                           the same for an editor (VS Code, nvim-dap)
   gretel calls rec parse_header        each call of a function: arguments, result, caller
   gretel heap rec 0x4052a8             who allocated this memory, who freed it
   gretel events rec                    what happened in it, a line each
@@ -100,6 +103,7 @@ enum Command {
     Record(record::Args),
     Replay(replay::Args),
     Gdb(gdb::Args),
+    Dap(dap::Args),
     LastWrite(accesses::LastWriteArgs),
     Memory(accesses::MemoryArgs),
     Why(why::Args),
@@ -142,6 +146,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Gdb(args) => gdb::run(&args),
+        Command::Dap(args) => dap::run(&args),
         Command::LastWrite(args) => accesses::last_write(&args),
         Command::Memory(args) => accesses::memory(&args),
         Command::Why(args) => why::run(&args),

@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use synth::program::{Symbol, demangled};
-use vmm::elfcore::unwind::{self, FoundBy, Frame, Tables};
+use vmm::elfcore::unwind::{self, Backtrace, FoundBy, Frame, Tables};
 use vmm::memory::MappingInfo;
 use vmm::process::Process;
 use x86::state::Regs;
@@ -234,9 +234,7 @@ impl Symbols {
 
     /// The stack of a thread of the loaded process, at most so many frames.
     pub(crate) fn backtrace(&self, process: &Process, thread: i32, most: usize) -> Trace {
-        let other = || process.other_threads().find(|(id, _)| *id == thread).map(|(_, state)| state.regs);
-        let regs = if thread == process.thread() { Some(*process.cpu().regs()) } else { other() };
-        let Some(regs) = regs else {
+        let Some(regs) = registers(process, thread) else {
             let stopped = Some(format!("there is no thread {thread} in process {}", process.pid()));
             return Trace { frames: Vec::new(), stopped };
         };
@@ -245,8 +243,7 @@ impl Symbols {
 
     /// The stack of the loaded process that these registers belong to, at most so many frames.
     pub(crate) fn backtrace_from(&self, process: &Process, regs: &Regs, most: usize) -> Trace {
-        let tables: Vec<&Tables> = self.modules.iter().map(|module| module.tables()).collect();
-        let stack = unwind::walk(process, regs, &tables, most);
+        let stack = self.walk_from(process, regs, most);
         let named = |(n, frame): (usize, &Frame)| {
             // The kernel made a handler return to the beginning of this function, which nobody called.
             let restores = stack.frames.get(n + 1).is_some_and(|caller| caller.by == FoundBy::Signal);
@@ -256,6 +253,34 @@ impl Symbols {
         let frames = stack.frames.iter().enumerate().filter_map(named).collect();
         Trace { frames, stopped: stack.stopped }
     }
+
+    /// The stack of a thread without names; `None` where there is no such thread.
+    pub(crate) fn walk(&self, process: &Process, thread: i32, most: usize) -> Option<Backtrace> {
+        Some(self.walk_from(process, &registers(process, thread)?, most))
+    }
+
+    fn walk_from(&self, process: &Process, regs: &Regs, most: usize) -> Backtrace {
+        let tables: Vec<&Tables> = self.modules.iter().map(|module| module.tables()).collect();
+        unwind::walk(process, regs, &tables, most)
+    }
+
+    /// How the stack pointer before the call is found at an address, as [`Tables::cfa`].
+    pub(crate) fn cfa_rule(&self, address: u64) -> Option<(u16, i64)> {
+        self.module_at(address)?.tables().cfa(address)
+    }
+
+    /// The program and its libraries, by address.
+    pub(crate) fn modules(&self) -> &[Rc<Loaded>] {
+        &self.modules
+    }
+}
+
+/// The registers of a thread of the loaded process.
+fn registers(process: &Process, thread: i32) -> Option<Regs> {
+    if thread == process.thread() {
+        return Some(*process.cpu().regs());
+    }
+    process.other_threads().find(|(id, _)| *id == thread).map(|(_, state)| state.regs)
 }
 
 /// Whether somebody who writes `wanted` means the symbol `name`; if `within`, they may have left out what it is in.

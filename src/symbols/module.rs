@@ -3,10 +3,11 @@
 use super::files::Files;
 use crate::debug_files::DebugFiles;
 use lbr::regular;
-use object::elf::{FileHeader64, PT_LOAD, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+use object::elf::{FileHeader64, PT_LOAD, PT_TLS, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
 use std::path::Path;
+use std::sync::Arc;
 use synth::program::{Names, Reader};
 use vmm::elfcore::Module;
 use vmm::elfcore::unwind::Tables;
@@ -19,6 +20,7 @@ pub(crate) struct Loaded {
     bias: u64,
     names: Names,
     tables: Tables,
+    thread_local: Option<u64>,
     /// The words that the dynamic linker fills with the addresses of functions, by their names.
     slots: Vec<(String, u64)>,
 }
@@ -45,7 +47,8 @@ impl Loaded {
         let bias = start.wrapping_sub(first_address(bytes)?);
         let names = Names::of(Module { bytes, bias, debug }).ok()?;
         let tables = Tables::of(bytes, bias).ok()?;
-        Some(Loaded { path: path.to_owned(), bias, names, tables, slots: slots(bytes, bias) })
+        let (thread_local, slots) = (thread_local(bytes), slots(bytes, bias));
+        Some(Loaded { path: path.to_owned(), bias, names, tables, thread_local, slots })
     }
 
     /// Its name where it was mapped.
@@ -64,8 +67,13 @@ impl Loaded {
     }
 
     /// Its debug information, where there is any.
-    pub(crate) fn dwarf(&self) -> Option<&gimli::Dwarf<Reader>> {
+    pub(crate) fn dwarf(&self) -> Option<&Arc<gimli::Dwarf<Reader>>> {
         self.names.dwarf()
+    }
+
+    /// The size of its thread-local variables, rounded up to their alignment: a program's are so far below the base of FS.
+    pub(crate) fn thread_local(&self) -> Option<u64> {
+        self.thread_local
     }
 
     pub(super) fn slots(&self) -> &[(String, u64)] {
@@ -101,4 +109,13 @@ fn first_address(bytes: &[u8]) -> Option<u64> {
     let headers = header.program_headers(endian, bytes).ok()?;
     let first = headers.iter().find(|it| it.p_type(endian) == PT_LOAD && it.p_offset(endian) < PAGE)?;
     first.p_vaddr(endian).checked_sub(first.p_offset(endian))
+}
+
+/// The size of what is thread-local in a file, rounded up to its alignment.
+fn thread_local(bytes: &[u8]) -> Option<u64> {
+    let endian = object::LittleEndian;
+    let header = FileHeader64::<object::LittleEndian>::parse(bytes).ok()?;
+    let headers = header.program_headers(endian, bytes).ok()?;
+    let tls = headers.iter().find(|it| it.p_type(endian) == PT_TLS)?;
+    tls.p_memsz(endian).checked_next_multiple_of(tls.p_align(endian).max(1))
 }

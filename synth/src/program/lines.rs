@@ -64,8 +64,8 @@ impl Lines {
     }
 
     /// All of it, where there is any.
-    pub(super) fn dwarf(&self) -> Option<&gimli::Dwarf<Reader>> {
-        self.parsed().map(|parsed| &*parsed.dwarf)
+    pub(super) fn dwarf(&self) -> Option<&Arc<gimli::Dwarf<Reader>>> {
+        self.parsed().map(|parsed| &parsed.dwarf)
     }
 
     fn parsed(&self) -> Option<&Parsed> {

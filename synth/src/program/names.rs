@@ -5,6 +5,7 @@ use super::functions::{self, Function, unnamed};
 use super::lines::{Lines, Reader, SourceFrame};
 use super::{ProgramError, elf, take_tables};
 use std::ops::Range;
+use std::sync::Arc;
 use vmm::elfcore::Module;
 
 /// A name of code, at its run-time address.
@@ -74,7 +75,7 @@ impl Names {
 
     /// The file's debug information, whose addresses are those in the file.
     #[must_use]
-    pub fn dwarf(&self) -> Option<&gimli::Dwarf<Reader>> {
+    pub fn dwarf(&self) -> Option<&Arc<gimli::Dwarf<Reader>>> {
         self.lines.first().and_then(|(_, lines)| lines.dwarf())
     }
 }

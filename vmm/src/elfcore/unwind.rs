@@ -77,12 +77,15 @@ pub struct Frame {
     pub rsp: u64,
     /// How it was found.
     pub by: FoundBy,
+    /// Its registers by DWARF number (System V ABI for x86-64, figure 3.36), where they are known; number 16 is `rip`.
+    pub registers: [Option<u64>; 17],
 }
 
 impl Frame {
     /// Where a program stands.
     fn innermost(regs: &Regs) -> Frame {
-        Frame { rip: regs.rip, rsp: Registers::of(regs).rsp(), by: FoundBy::Registers }
+        let registers = Registers::of(regs);
+        Frame { rip: regs.rip, rsp: registers.rsp(), by: FoundBy::Registers, registers: registers.0 }
     }
 
     /// An address inside the instruction that the frame is executing: return addresses point behind their call,
@@ -228,7 +231,7 @@ pub fn walk(memory: &dyn Walked, regs: &Regs, tables: &[&Tables], most: usize) -
             );
         }
         registers = caller;
-        frames.push(Frame { rip, rsp: caller.rsp(), by });
+        frames.push(Frame { rip, rsp: caller.rsp(), by, registers: caller.0 });
     }
     Backtrace { frames, stopped: None }
 }

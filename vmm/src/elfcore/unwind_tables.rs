@@ -3,8 +3,8 @@
 use super::expression::evaluate;
 use super::unwind::{FoundBy, Registers, Walked};
 use gimli::{
-    BaseAddresses, DebugFrame, EhFrame, Encoding, EndianSlice, LittleEndian, UnwindContext, UnwindExpression,
-    UnwindOffset, UnwindSection,
+    BaseAddresses, CfaRule, DebugFrame, EhFrame, Encoding, EndianSlice, LittleEndian, UnwindContext,
+    UnwindExpression, UnwindOffset, UnwindSection, UnwindTableRow,
 };
 use object::{Object, ObjectSection};
 use std::cell::OnceCell;
@@ -66,6 +66,18 @@ impl Tables {
             .or_else(|| self.by_section(1, &debug_frame, own, memory, registers))
     }
 
+    /// How the stack pointer before the call is found at an address: a register by DWARF number, and what to add to it. `None` where no
+    /// table covers the address, or it takes more than that.
+    #[must_use]
+    pub fn cfa(&self, address: u64) -> Option<(u16, i64)> {
+        let own = address.wrapping_sub(self.bias);
+        let eh_frame = EhFrame::new(&self.eh_frame, LittleEndian);
+        let mut debug_frame = DebugFrame::new(&self.debug_frame, LittleEndian);
+        debug_frame.set_address_size(8);
+        let in_eh_frame = self.row(0, &eh_frame, own, |row, _, _| plain_cfa(row));
+        in_eh_frame.or_else(|| self.row(1, &debug_frame, own, |row, _, _| plain_cfa(row))).flatten()
+    }
+
     fn by_section<'a, S>(
         &self,
         number: usize,
@@ -78,18 +90,41 @@ impl Tables {
         S: UnwindSection<Slice<'a>>,
         S::Offset: UnwindOffset,
     {
+        self.row(number, section, address, |row, entry, is_signal| {
+            let by = if is_signal { FoundBy::Signal } else { FoundBy::Tables };
+            let evaluate = |expression: UnwindExpression<usize>, initial| {
+                evaluate(expression.get(section).ok()?, entry, initial, registers, memory)
+            };
+            registers.unwind(row, memory, &evaluate).map(|caller| (caller, by))
+        })
+    }
+
+    /// What `of` makes of the row for an address, with the encoding of its expressions and whether it is of a signal handler's frame.
+    fn row<'a, S, T>(
+        &self,
+        number: usize,
+        section: &S,
+        address: u64,
+        of: impl FnOnce(&UnwindTableRow<usize>, Encoding, bool) -> T,
+    ) -> Option<T>
+    where
+        S: UnwindSection<Slice<'a>>,
+        S::Offset: UnwindOffset,
+    {
         let index = self.indices[number].get_or_init(|| index(section, &self.bases));
         let after = index.partition_point(|(covered, _)| covered.start <= address);
         let (_, at) = index[..after].last().filter(|(covered, _)| address < covered.end)?;
         let entry = section.fde_from_offset(&self.bases, (*at).into(), S::cie_from_offset).ok()?;
         let mut context = UnwindContext::new();
         let row = entry.unwind_info_for_address(section, &self.bases, &mut context, address).ok()?;
-        let by = if entry.is_signal_trampoline() { FoundBy::Signal } else { FoundBy::Tables };
-        let evaluate = |expression: UnwindExpression<usize>, initial| {
-            let encoding: Encoding = entry.cie().encoding();
-            evaluate(expression.get(section).ok()?, encoding, initial, registers, memory)
-        };
-        Some(registers.unwind(row, memory, &evaluate).map(|caller| (caller, by)))
+        Some(of(row, entry.cie().encoding(), entry.is_signal_trampoline()))
+    }
+}
+
+fn plain_cfa(row: &UnwindTableRow<usize>) -> Option<(u16, i64)> {
+    match row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => Some((register.0, *offset)),
+        CfaRule::Expression(_) => None,
     }
 }
 

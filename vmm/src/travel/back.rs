@@ -1,6 +1,6 @@
 //! Going back: from one checkpoint to the next older one, each time forward to where the one before began.
 
-use super::{STRETCH, Stop, Travel};
+use super::{STRETCH, Stop, Travel, Wanted};
 use crate::engine::Until;
 use crate::engine::lookout::{Access, Lookout};
 use crate::position::Position;
@@ -31,6 +31,14 @@ impl Travel {
     /// # Errors
     /// At the first difference to the recording.
     pub fn backward(&mut self, lookout: &Lookout) -> Result<Stop, ReplayError> {
+        self.backward_where(lookout, &mut |_, _| true)
+    }
+
+    /// The same, to the last thing that is also `wanted`. Whether it is may be asked of the same thing more than once.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn backward_where(&mut self, lookout: &Lookout, wanted: Wanted<'_>) -> Result<Stop, ReplayError> {
         let here = self.position();
         let mut end = here;
         let mut pages = self.pages(lookout);
@@ -44,7 +52,7 @@ impl Travel {
                 end = start;
                 continue;
             }
-            let last = self.last_before(lookout, end)?;
+            let last = self.last_before(lookout, end, wanted)?;
             // What was found until then need not be the last.
             if self.is_asked() {
                 self.seek(here)?;
@@ -89,9 +97,10 @@ impl Travel {
         &mut self,
         lookout: &Lookout,
         end: Position,
+        wanted: Wanted<'_>,
     ) -> Result<Option<(Stop, Position)>, ReplayError> {
         let start = self.position();
-        let (mut last, all) = self.hits(lookout, end, MANY)?;
+        let (mut last, all) = self.hits(lookout, end, MANY, wanted)?;
         let (mut size, mut until) = (NEAR, end);
         if all {
             return Ok(last);
@@ -102,7 +111,7 @@ impl Travel {
             self.run_for(start, from, until)?;
             let begin = self.position();
             if begin < until {
-                (last, _) = self.hits(lookout, until, u64::MAX)?;
+                (last, _) = self.hits(lookout, until, u64::MAX, wanted)?;
             }
             if last.is_some_and(|(_, at)| at >= begin) || self.asks.load(Ordering::Relaxed) {
                 return Ok(last);
@@ -118,12 +127,15 @@ impl Travel {
         lookout: &Lookout,
         end: Position,
         most: u64,
+        wanted: Wanted<'_>,
     ) -> Result<(Option<(Stop, Position)>, bool), ReplayError> {
         let rip = self.process().cpu().regs().rip;
+        let stop = Stop::Breakpoint(rip);
         let begins_at = self.follows_loaded() && lookout.at.binary_search(&rip).is_ok();
-        let mut last = begins_at.then(|| (Stop::Breakpoint(rip), self.position()));
+        let begins_at = begins_at && wanted(self.process(), stop);
+        let mut last = begins_at.then(|| (stop, self.position()));
         for _ in 0..most {
-            match self.scan(lookout, Some(end))? {
+            match self.scan(lookout, Some(end), wanted)? {
                 Some(stop) => last = Some((stop, self.position())),
                 None => {
                     self.look_out(&Lookout::default())?;
@@ -190,9 +202,24 @@ impl Travel {
         Ok(Stop::Begin)
     }
 
+    /// Keeps a checkpoint at most so many instructions before here, or at the event before, unless there is one: for who goes back from
+    /// here in small steps.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn keep_before(&mut self, instructions: u64) -> Result<(), ReplayError> {
+        let here = self.position();
+        self.keep_within(here, instructions)?;
+        self.seek(here).map(drop)
+    }
+
     /// Keeps a checkpoint shortly before a position in the midst of a segment, unless there is one.
     pub(crate) fn keep_shortly_before(&mut self, goal: Position) -> Result<(), ReplayError> {
-        let near = Position { retired: goal.retired.saturating_sub(STEPS), ..goal };
+        self.keep_within(goal, STEPS)
+    }
+
+    fn keep_within(&mut self, goal: Position, instructions: u64) -> Result<(), ReplayError> {
+        let near = Position { retired: goal.retired.saturating_sub(instructions), ..goal };
         if self.timeline().checkpoints().any(|at| near <= at && at <= goal) {
             return Ok(());
         }

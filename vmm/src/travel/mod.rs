@@ -45,6 +45,9 @@ pub enum Stop {
     Asked,
 }
 
+/// Whether one wants to stop where something was found: the program there, and what was found.
+pub type Wanted<'a> = &'a mut dyn FnMut(&Process, Stop) -> bool;
+
 /// A recording at a position.
 pub struct Travel {
     timeline: Timeline,
@@ -214,11 +217,28 @@ impl Travel {
     /// # Errors
     /// At the first difference to the recording.
     pub fn forward(&mut self, lookout: &Lookout) -> Result<Stop, ReplayError> {
-        let stop = self.scan(lookout, None)?;
+        self.forward_where(lookout, None, &mut |_, _| true)
+    }
+
+    /// The same, to the first thing that is also `wanted`, and no farther than to `end`: there it is [`Stop::There`].
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn forward_where(
+        &mut self,
+        lookout: &Lookout,
+        end: Option<Position>,
+        wanted: Wanted<'_>,
+    ) -> Result<Stop, ReplayError> {
+        let stop = self.scan(lookout, end, wanted)?;
         self.look_out(&Lookout::default())?;
         let asked = self.is_asked();
-        let otherwise = if self.timeline.ended() || !asked { Stop::End } else { Stop::Asked };
-        Ok(stop.unwrap_or(otherwise))
+        Ok(match stop {
+            Some(stop) => stop,
+            None if self.timeline.ended() => Stop::End,
+            None if asked => Stop::Asked,
+            None => Stop::There,
+        })
     }
 
     /// As [`Travel::forward`], at most to `end`, for who asks again and again: it goes on looking, up to [`Travel::look_away`]. `None`
@@ -227,7 +247,7 @@ impl Travel {
     /// # Errors
     /// At the first difference to the recording.
     pub fn next(&mut self, lookout: &Lookout, end: Option<Position>) -> Result<Option<Stop>, ReplayError> {
-        self.scan(lookout, end)
+        self.scan(lookout, end, &mut |_, _| true)
     }
 
     /// Looks for nothing any more.
@@ -240,7 +260,12 @@ impl Travel {
 
     /// Runs on to the next thing that is looked for, at most to `end`. `None` when that, or the recording's end, is reached, or somebody
     /// asks for a stop.
-    fn scan(&mut self, lookout: &Lookout, end: Option<Position>) -> Result<Option<Stop>, ReplayError> {
+    fn scan(
+        &mut self,
+        lookout: &Lookout,
+        end: Option<Position>,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Stop>, ReplayError> {
         self.look_out(lookout)?;
         let mut here = self.position();
         let mut watched = Watched::of(self, lookout);
@@ -259,8 +284,8 @@ impl Travel {
             match self.hit(lookout, &mut watched, here.event > before.event) {
                 // What stands there has not run.
                 Some(Stop::Breakpoint(_)) if end == Some(here) => {}
-                Some(stop) => return Ok(Some(stop)),
-                None => {}
+                Some(stop) if wanted(self.process(), stop) => return Ok(Some(stop)),
+                _ => {}
             }
         }
         Ok(None)

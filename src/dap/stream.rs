@@ -1,0 +1,213 @@
+//! Messages of the Debug Adapter Protocol over a pipe or a socket: a header with the length, and JSON.
+//!
+//! Until the recording is open, messages are read where they are answered. Then a thread reads them, so that `pause` is heard while the
+//! program runs: it sets [`vmm::travel::Travel::asks`]. It is started behind the sandbox, and so is in it.
+
+use super::protocol::Request;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+/// No message of an editor is longer.
+const LONGEST: usize = 1 << 24;
+/// No line of a header is.
+const LONGEST_LINE: u64 = 1 << 12;
+
+/// What comes from the editor: a request, or what is wrong with a message.
+pub(super) type Heard = Result<Request, String>;
+
+/// A connection with an editor.
+pub(super) struct Connection {
+    pub(super) incoming: Incoming,
+    pub(super) outgoing: Outgoing,
+}
+
+impl Connection {
+    /// Our own standard streams.
+    pub(super) fn standard() -> io::Result<Connection> {
+        Ok(Connection::of(
+            io::stdin().as_fd().try_clone_to_owned()?,
+            io::stdout().as_fd().try_clone_to_owned()?,
+        ))
+    }
+
+    pub(super) fn tcp(socket: TcpStream) -> io::Result<Connection> {
+        socket.set_nodelay(true)?;
+        let other = socket.try_clone()?;
+        Ok(Connection::of(socket.into(), other.into()))
+    }
+
+    fn of(from: OwnedFd, to: OwnedFd) -> Connection {
+        Connection {
+            incoming: Incoming::Here(BufReader::new(from.into())),
+            outgoing: Outgoing { to: to.into(), sent: 0 },
+        }
+    }
+}
+
+/// Where messages come from.
+pub(super) enum Incoming {
+    /// From the stream.
+    Here(BufReader<File>),
+    /// From the thread that reads the stream.
+    Thread(Receiver<io::Result<Heard>>, Arc<Stops>),
+    /// From nowhere any more.
+    Closed,
+}
+
+/// Requests that want the program to stop, and that were not answered yet.
+pub(super) struct Stops {
+    waiting: AtomicUsize,
+    asks: Arc<AtomicBool>,
+}
+
+impl Stops {
+    fn add(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        self.asks.store(true, Ordering::SeqCst);
+    }
+
+    /// The program is about to run: what asks for a stop is only what nobody has answered.
+    fn begin(&self) {
+        self.asks.store(false, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.asks.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Incoming {
+    /// The next message; `None` when the editor has gone.
+    pub(super) fn next(&mut self) -> io::Result<Option<Heard>> {
+        match self {
+            Incoming::Closed => Ok(None),
+            Incoming::Here(stream) => match read(stream) {
+                Ok(heard) => Ok(Some(heard)),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+                Err(error) => Err(error),
+            },
+            Incoming::Thread(heard, stops) => match heard.recv() {
+                Err(_) => Ok(None),
+                Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+                Ok(Err(error)) => Err(error),
+                Ok(Ok(heard)) => {
+                    if wants_stop(&heard) {
+                        stops.waiting.fetch_sub(1, Ordering::SeqCst);
+                    }
+                    Ok(Some(heard))
+                }
+            },
+        }
+    }
+
+    /// Has a thread read from now on, which sets `asks` when the editor wants the program to stop.
+    pub(super) fn hear(&mut self, asks: Arc<AtomicBool>) -> io::Result<()> {
+        let Incoming::Here(mut stream) = std::mem::replace(self, Incoming::Closed) else { return Ok(()) };
+        let stops = Arc::new(Stops { waiting: AtomicUsize::new(0), asks });
+        let (send, receive) = channel();
+        *self = Incoming::Thread(receive, Arc::clone(&stops));
+        thread::Builder::new().name("editor".to_owned()).spawn(move || {
+            loop {
+                let heard = read(&mut stream);
+                let ends = heard.is_err();
+                // An editor that has gone waits for nothing.
+                if ends || heard.as_ref().is_ok_and(wants_stop) {
+                    stops.add();
+                }
+                if send.send(heard).is_err() || ends {
+                    return;
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// To be called before the program runs.
+    pub(super) fn begin_run(&self) {
+        if let Incoming::Thread(_, stops) = self {
+            stops.begin();
+        }
+    }
+}
+
+fn wants_stop(heard: &Heard) -> bool {
+    heard.as_ref().is_ok_and(|it| matches!(it.command.as_str(), "pause" | "disconnect" | "terminate"))
+}
+
+/// Reads a message. What is in it may be wrong; where it ends must be right, or nothing behind it can be read.
+fn read(stream: &mut impl BufRead) -> io::Result<Heard> {
+    let mut length = None;
+    loop {
+        let line = header_line(stream)?;
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = line.split_once(':').unwrap_or((&line, ""));
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse::<usize>().ok().filter(|length| *length <= LONGEST);
+        }
+    }
+    let wrong = "a message without a Content-Length that is a number of bytes up to 16 MiB: nothing behind it can be read";
+    let length = length.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, wrong))?;
+    let mut text = vec![0; length];
+    stream.read_exact(&mut text)?;
+    Ok(Request::parse(&text))
+}
+
+fn header_line(stream: &mut impl BufRead) -> io::Result<String> {
+    let mut line = Vec::new();
+    stream.take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    if line.last() != Some(&b'\n') {
+        return Err(match line.len() as u64 == LONGEST_LINE {
+            true => io::Error::new(ErrorKind::InvalidData, "a header that is too long"),
+            false => ErrorKind::UnexpectedEof.into(),
+        });
+    }
+    Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// Where messages go.
+pub(super) struct Outgoing {
+    to: File,
+    sent: u64,
+}
+
+impl Outgoing {
+    /// Sends a message, with the next number.
+    pub(super) fn send(&mut self, mut message: Value) -> io::Result<()> {
+        self.sent += 1;
+        message["seq"] = self.sent.into();
+        let text = message.to_string();
+        self.to.write_all(format!("Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_up_to_where_they_end() {
+        let text = "Content-Length: 50\r\nOther: x\r\n\r\n{\"seq\":1,\"type\":\"request\",\"command\":\"threads\"}    \
+                    content-length:2\r\n\r\n{}";
+        let mut stream = text.as_bytes();
+        assert_eq!(read(&mut stream).unwrap().unwrap().command, "threads");
+        assert!(read(&mut stream).unwrap().is_err(), "{{}} is no request");
+        assert_eq!(read(&mut stream).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_length_that_is_none_ends_the_connection() {
+        for text in ["Content-Length: x\r\n\r\n", "\r\n", "Content-Length: 99999999999\r\n\r\n"] {
+            assert_eq!(read(&mut text.as_bytes()).unwrap_err().kind(), ErrorKind::InvalidData, "{text:?}");
+        }
+        let long = "x".repeat(10_000);
+        assert_eq!(read(&mut long.as_bytes()).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+}
