@@ -94,7 +94,7 @@ fn page(args: &Args, asked: &Asked) -> String {
         ("why", "Where the value came from", asked.why.ok().map(slice::section)),
         ("suffix", "How it got there", asked.synth.ok().map(suffix::section)),
         ("branches", "The last branches", asked.core.ok().and_then(branches::section)),
-        ("time", "What happened when", asked.events.ok().map(|events| lanes::section(events))),
+        ("time", "What happened when", asked.events.ok().map(lanes::section)),
         ("machine", "What was recorded, and with what", Some(machine::section(asked))),
     ];
     let mut html = Html::new();

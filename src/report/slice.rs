@@ -111,8 +111,8 @@ fn graph(steps: &[Value], edges: &[Edge]) -> String {
             if y1 > y0 { y1 - ROW / 2 } else { y1 + ROW / 2 },
         );
     }
-    for row in 0..steps.len() {
-        let is_end = list(&steps[row]["from"]).is_empty();
+    for (row, step) in steps.iter().enumerate() {
+        let is_end = list(&step["from"]).is_empty();
         let class = if is_end { "end" } else { "node" };
         let _ = write!(svg, "<circle class=\"{class}\" cx=\"{}\" cy=\"{}\" r=\"5\"/>", x(0), y(row));
     }

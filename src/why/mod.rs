@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     // Where others went on, the end is not where it crashed.
     let crashed = travel.process().first_died_before().then(|| travel.process().first_pid());
-    if let Some(pid) = args.pid.or(crashed.filter(|_| args.at.is_none()))
+    if let Some(pid) = args.pid.or_else(|| crashed.filter(|_| args.at.is_none()))
         && !travel.seek_process(pid).map_err(failure)?
     {
         let hint = "`gretel events --kind fork` shows those that there are";

@@ -38,7 +38,7 @@ impl Recorded<'_> {
             return match self.last_of(at, place, bytes, &lookout, is_shared)? {
                 Found::Asked => Ok(None),
                 Found::Writer(writer) => Ok(Some(*writer)),
-                Found::Nobody => self.from_before(place, bytes).map(Some),
+                Found::Nobody => self.there_before(place, bytes).map(Some),
             };
         }
         // Any process may have written it; it is taken for granted that they have it at the same address.
@@ -58,7 +58,7 @@ impl Recorded<'_> {
         }
         match last {
             Some(last) => Ok(Some(*last)),
-            None => self.from_before(place, bytes).map(Some),
+            None => self.there_before(place, bytes).map(Some),
         }
     }
 
@@ -221,7 +221,7 @@ impl Recorded<'_> {
     }
 
     /// Nobody in this process wrote it: whoever started it may have, or it is there from the beginning.
-    fn from_before(&mut self, place: Place, bytes: &[Byte]) -> Result<Writer<Position>, ReplayError> {
+    fn there_before(&mut self, place: Place, bytes: &[Byte]) -> Result<Writer<Position>, ReplayError> {
         let birth = match place.pid == self.travel.process().first_pid() {
             true => None,
             false => self.birth(place.pid)?,

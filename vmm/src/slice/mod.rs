@@ -188,9 +188,11 @@ struct Slicer<'a, H: History> {
     open: BinaryHeap<Ask<H::At>>,
     slice: Slice<H::At>,
     numbers: HashMap<Key<H::At>, usize>,
-    /// Of a byte: between which moments it was written, and asked for.
-    known: HashMap<(i32, Byte), Vec<(H::At, H::At, usize)>>,
+    known: HashMap<(i32, Byte), Vec<Known<H::At>>>,
 }
+
+/// Of a byte: when it was written, until when it is known to have stayed so, and the node that wrote it.
+type Known<At> = (At, At, usize);
 
 /// The slice of some bytes as they are at a moment, of at most so many nodes. `progress` is told how many there are, and of when the next
 /// question is.

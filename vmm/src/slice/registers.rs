@@ -65,7 +65,7 @@ impl Recorded<'_> {
                 None => end = start,
             }
         }
-        self.from_start(place, bytes).map(Some)
+        self.begun_with(place, bytes).map(Some)
     }
 
     /// What a thread does from a checkpoint on; `None` if somebody wants it to stop.
@@ -182,7 +182,7 @@ impl Recorded<'_> {
     }
 
     /// The thread has not written it: it began with it.
-    fn from_start(&mut self, place: Place, bytes: &[Byte]) -> Result<Writer<Position>, ReplayError> {
+    fn begun_with(&mut self, place: Place, bytes: &[Byte]) -> Result<Writer<Position>, ReplayError> {
         let Some(birth) = self.birth(place.thread)? else {
             let at = self.travel.begin();
             self.travel.seek(at)?;
