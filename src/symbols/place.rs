@@ -3,7 +3,7 @@
 use super::module::Loaded;
 use std::fmt;
 use std::path::Path;
-use synth::program::{SourceFrame, demangled};
+use synth::program::{Program, SourceFrame, demangled};
 use vmm::memory::MappingInfo;
 
 /// What an address is in.
@@ -30,6 +30,17 @@ impl Place {
             function: function.map(|it| (demangled(&it.name).into_owned(), address.wrapping_sub(it.start))),
             source: names.map(|names| names.source_frames(lookup)).unwrap_or_default(),
         }
+    }
+
+    /// What an address is in of the program of a core, which has no files any more.
+    pub(crate) fn of_program(program: &Program, address: u64) -> Option<Place> {
+        let function = program.function_at(address)?;
+        Some(Place {
+            module: "the program".to_owned(),
+            offset: address,
+            function: Some((demangled(&function.name).into_owned(), address.wrapping_sub(function.start))),
+            source: program.source_frames(address),
+        })
     }
 
     /// `FILE+OFFSET`, which needs no symbols.

@@ -14,17 +14,42 @@ const MOST: usize = 100;
 /// A library calls itself so deep at most.
 const DEEP: usize = 24;
 
+/// Where each node is. Another process has other programs at the same addresses: there one has to go and see.
+pub(super) fn places(
+    history: &mut Recorded<'_>,
+    slice: &Slice<Position>,
+    symbols: &mut Symbols,
+    pid: i32,
+) -> Result<Vec<Option<Place>>, Failure> {
+    let mut places: Vec<_> = slice.nodes.iter().map(|node| symbols.place(node.writer.rip)).collect();
+    for (node, place) in slice.nodes.iter().zip(&mut places) {
+        let writer = &node.writer;
+        if writer.place.pid == pid || writer.rip == 0 {
+            continue;
+        }
+        *place = None;
+        let travel = history.travel();
+        travel.seek(writer.at).map_err(failure)?;
+        if travel.process().pid() == writer.place.pid {
+            symbols.look(travel.process());
+            *place = symbols.place(writer.rip);
+        }
+    }
+    Ok(places)
+}
+
 /// By the number of a node, the innermost caller that is in no library.
 pub(super) fn callers(
     history: &mut Recorded<'_>,
     slice: &Slice<Position>,
     symbols: &mut Symbols,
+    places: &[Option<Place>],
 ) -> Result<BTreeMap<usize, Place>, Failure> {
-    let shown = Folded::of(slice, symbols, false);
+    let shown = Folded::of(slice, places, false);
     let mut found = BTreeMap::new();
     for number in shown.steps.iter().map(|step| step.nodes[0]).take(MOST) {
         let writer = &slice.nodes[number].writer;
-        let is_library = symbols.place(writer.rip).is_some_and(|place| place.is_library());
+        let is_library = places[number].as_ref().is_some_and(Place::is_library);
         if !is_library || !matches!(writer.made, Made::Instruction(_) | Made::Call { .. }) {
             continue;
         }

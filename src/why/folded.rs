@@ -4,9 +4,8 @@
 //! where the step that wants it is in the same function, and what it was copied from takes its place. A loop that makes a value byte by
 //! byte is one step, which has run several times.
 
-use crate::symbols::Symbols;
+use crate::symbols::Place;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use vmm::position::Position;
 use vmm::slice::{Made, Node, Role, Slice};
 
 /// The steps that are shown, the newest first.
@@ -26,8 +25,8 @@ pub(super) struct Step {
 
 impl Folded {
     /// All that say something; or simply all.
-    pub(super) fn of(slice: &Slice<Position>, symbols: &Symbols, all: bool) -> Folded {
-        let functions: Vec<_> = slice.nodes.iter().map(|node| function(node, symbols)).collect();
+    pub(super) fn of<At>(slice: &Slice<At>, places: &[Option<Place>], all: bool) -> Folded {
+        let functions: Vec<_> = places.iter().map(function).collect();
         let hidden = if all { BTreeSet::new() } else { hidden(slice, &functions) };
         let wanted = wanted(slice, &hidden);
         let mut steps: Vec<Step> = Vec::new();
@@ -63,7 +62,7 @@ impl Folded {
 }
 
 /// Which shown nodes want what a node wrote.
-fn wanted(slice: &Slice<Position>, hidden: &BTreeSet<usize>) -> BTreeMap<usize, BTreeSet<(Role, usize)>> {
+fn wanted<At>(slice: &Slice<At>, hidden: &BTreeSet<usize>) -> BTreeMap<usize, BTreeSet<(Role, usize)>> {
     let mut wanted: BTreeMap<usize, BTreeSet<(Role, usize)>> = BTreeMap::new();
     for number in (0..slice.nodes.len()).filter(|number| !hidden.contains(number)) {
         for (role, source) in through(slice, number, hidden) {
@@ -73,17 +72,17 @@ fn wanted(slice: &Slice<Position>, hidden: &BTreeSet<usize>) -> BTreeMap<usize, 
     wanted
 }
 
-fn function(node: &Node<Position>, symbols: &Symbols) -> Option<String> {
-    symbols.place(node.writer.rip)?.function().map(str::to_owned)
+fn function(place: &Option<Place>) -> Option<String> {
+    place.as_ref()?.function().map(str::to_owned)
 }
 
-fn is_copy(node: &Node<Position>) -> bool {
+fn is_copy<At>(node: &Node<At>) -> bool {
     matches!(node.writer.made, Made::Instruction(_))
         && node.writer.given.values().all(|(_, origin)| origin.copied)
 }
 
 /// The copies each of whose users is in the same function.
-fn hidden(slice: &Slice<Position>, functions: &[Option<String>]) -> BTreeSet<usize> {
+fn hidden<At>(slice: &Slice<At>, functions: &[Option<String>]) -> BTreeSet<usize> {
     let mut users: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); slice.nodes.len()];
     for (number, node) in slice.nodes.iter().enumerate() {
         for source in &node.sources {
@@ -98,7 +97,7 @@ fn hidden(slice: &Slice<Position>, functions: &[Option<String>]) -> BTreeSet<usi
 }
 
 /// What a step is made of, over those that are hidden.
-fn through(slice: &Slice<Position>, number: usize, hidden: &BTreeSet<usize>) -> BTreeSet<(Role, usize)> {
+fn through<At>(slice: &Slice<At>, number: usize, hidden: &BTreeSet<usize>) -> BTreeSet<(Role, usize)> {
     let mut found = BTreeSet::new();
     let mut seen = BTreeSet::new();
     let mut open: Vec<(Role, usize)> =

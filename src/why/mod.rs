@@ -1,12 +1,14 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
 //! [`question`] is what is asked for, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
-//! the copies that say nothing, [`callers`] says for whom a library did what it did.
+//! the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a synthesized execution
+//! the same.
 
 mod callers;
 mod folded;
 mod question;
 mod shown;
+mod suffix;
 
 use crate::Outcome;
 use crate::engine::{self, Choice};
@@ -17,6 +19,8 @@ use crate::sandbox;
 use crate::symbols::Symbols;
 use indicatif::ProgressBar;
 use question::{Expression, Question};
+use shown::View;
+use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,14 +50,22 @@ Examples:
   gretel why rec --of rax --at 120+5000       why rax is what it is there
   gretel why rec --of 0x55555555a2c8:8        who made these eight bytes, at the end
   gretel why rec --addresses                  and why it looked there
+  gretel why --exe ./prog core.1234           of a core alone, over a suffix that is searched first
+  gretel why --suffix suffix.json rec         over a suffix that was kept: what is forced, and what one possibility
   gretel why rec --json | jq '.nodes[-1]'
 
 The newest step comes first. Copies within a function are left out (--all shows them). A position that is shown
 is one before the step: `gretel gdb rec --at POSITION` goes there. Ctrl-C ends the search, and what was found is shown.")]
 pub(crate) struct Args {
-    /// The recording's folder
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    /// A recording's folder, or a core file
+    #[arg(value_name = "DIR|CORE")]
+    input: PathBuf,
+    /// Go back over this suffix, as `gretel synth -o` kept it, instead of the recording; of a core alone one is searched
+    #[arg(long, value_name = "SUFFIX", conflicts_with_all = ["at", "pid", "thread"])]
+    suffix: Option<PathBuf>,
+    /// The executable of a core (default: the one in the recording, or where the core says that it was)
+    #[arg(long, value_name = "PROG")]
+    exe: Option<PathBuf>,
     /// A register (rax, eax, xmm0, rip), or memory as ADDRESS:LENGTH (default: what made the program crash)
     #[arg(long, value_name = "EXPR")]
     of: Option<Expression>,
@@ -87,9 +99,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
+    if args.suffix.is_some() || args.input.is_file() { suffix::run(args) } else { of_recording(args) }
+}
+
+fn of_recording(args: &Args) -> Outcome {
+    let recording = Recording::open(&args.input).map_err(|e| Failure::new(Code::Damaged, e))?;
     let machine = engine::open(args.engine, for_replay())?;
-    let mut symbols = Symbols::of(&args.dir);
+    let mut symbols = Symbols::of(&args.input);
     sandbox::enter();
     let mut travel = Travel::open(&recording, machine).map_err(failure)?;
     travel.seek_end().map_err(failure)?;
@@ -124,21 +140,37 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let slice =
         slice(&mut history, asked, &question.bytes, follow, args.steps, &mut told).map_err(failure)?;
     bar.finish_and_clear();
-    let callers = callers::callers(&mut history, &slice, &mut symbols)?;
-    let view = shown::View { question: &question, slice: &slice, symbols: &symbols, callers: &callers };
+    let places = callers::places(&mut history, &slice, &mut symbols, question.place.pid)?;
+    let callers = callers::callers(&mut history, &slice, &mut symbols, &places)?;
+    let travel = history.travel();
+    travel.seek(question.at).map_err(failure)?;
+    symbols.look(travel.process());
+    let view = shown::View {
+        question: &question,
+        slice: &slice,
+        names: &symbols,
+        places: &places,
+        is_sure: &|_| true,
+        callers: &callers,
+    };
+    show(args, &view)?;
+    Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
+}
+
+fn show<At: Copy + Ord + Display>(args: &Args, view: &View<'_, At>) -> Result<(), Failure> {
     if args.json {
         view.print_json()?;
     } else {
         view.print(args.all)?;
     }
-    match slice.cut {
+    match view.slice.cut {
         Some(Cut::Nodes) => {
             say!("gretel: there is more: these are the last {} steps; --steps N shows more", args.steps);
         }
         Some(Cut::Asked) => say!("gretel: interrupted: what comes before is not shown"),
         None => {}
     }
-    Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
+    Ok(())
 }
 
 /// Ctrl-C ends the search, and what was found is shown.

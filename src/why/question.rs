@@ -107,9 +107,9 @@ fn register(name: &str) -> Option<Vec<Byte>> {
 }
 
 /// What is to be explained.
-pub(crate) struct Question {
+pub(crate) struct Question<At> {
     /// When.
-    pub(crate) at: Position,
+    pub(crate) at: At,
     /// Whose.
     pub(crate) place: Place,
     /// What.
@@ -118,14 +118,14 @@ pub(crate) struct Question {
     pub(crate) words: Vec<String>,
 }
 
-impl Question {
+impl Question<Position> {
     /// What is asked for of a program that stands where it is to be explained.
     pub(crate) fn of(
         expression: Option<&Expression>,
         thread: Option<i32>,
         history: &mut Recorded<'_>,
         symbols: &Symbols,
-    ) -> Result<Question, Failure> {
+    ) -> Result<Question<Position>, Failure> {
         let travel = history.travel();
         let (at, process) = (travel.position(), travel.process());
         let loaded = Place { pid: process.pid(), thread: process.thread() };
@@ -149,6 +149,12 @@ impl Question {
                 of(bytes.clone(), format!("{name} of thread {} at {at}", place.thread))
             }
             Some(Expression::Memory { address, len }) => {
+                let mut there = vec![0; usize::try_from(*len).unwrap_or(0)];
+                if address.checked_add(*len).is_none() || !process.read_memory(*address, &mut there) {
+                    let why =
+                        format!("not all of {address:#x}:{len} is mapped in process {} at {at}", loaded.pid);
+                    return Err(Failure::new(Code::Usage, why));
+                }
                 let bytes = Byte::memory(*address, *len).collect();
                 of(bytes, format!("{len} bytes at {address:#x} of process {} at {at}", place.pid))
             }
@@ -172,7 +178,7 @@ fn place_of(symbols: &Symbols, address: u64) -> String {
 }
 
 /// Who told a branch where to go.
-fn went(blame: &Blame, symbols: &Symbols) -> Question {
+fn went(blame: &Blame, symbols: &Symbols) -> Question<Position> {
     let words = match blame.address {
         Some(address) => format!(
             "`{}` went to {address:#x}, where there is no code, at {}",
@@ -185,7 +191,7 @@ fn went(blame: &Blame, symbols: &Symbols) -> Question {
 }
 
 /// What made the program crash that stands at its end.
-fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question, Failure> {
+fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Position>, Failure> {
     let travel = history.travel();
     let process = travel.process();
     let Some(death) = process.death() else {
@@ -219,7 +225,7 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question, Fail
 }
 
 /// The registers and memory that bytes are in, in words.
-fn named(bytes: &BTreeSet<Byte>) -> String {
+pub(super) fn named(bytes: &BTreeSet<Byte>) -> String {
     let mut names: Vec<String> =
         bytes.iter().filter(|byte| !byte.is_memory()).filter_map(|byte| byte.register()).collect();
     names.dedup();
@@ -280,7 +286,11 @@ fn gives_up(place: &crate::symbols::Place) -> bool {
 }
 
 /// The last decision of the innermost function that did not only give up: what led to an abort.
-fn decision(history: &mut Recorded<'_>, symbols: &Symbols, head: String) -> Result<Question, Failure> {
+fn decision(
+    history: &mut Recorded<'_>,
+    symbols: &Symbols,
+    head: String,
+) -> Result<Question<Position>, Failure> {
     let travel = history.travel();
     let process = travel.process();
     let thread = process.thread();

@@ -7,30 +7,46 @@ use crate::exit::Failure;
 use crate::output::{Printed, print};
 use crate::symbols::{Place, Symbols};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use synth::report::written;
 use vmm::elfcore::signal_name;
-use vmm::position::Position;
-use vmm::slice::{Byte, Made, Node, Origin, Role, Slice};
+use vmm::slice::{Byte, Made, Origin, Role, Slice, belong};
 
 /// The longest text of bytes that is shown.
 const LONGEST: usize = 48;
 
+/// What addresses are in.
+pub(super) trait Names {
+    /// `None` where nothing is.
+    fn place(&self, address: u64) -> Option<Place>;
+}
+
+impl Names for Symbols {
+    fn place(&self, address: u64) -> Option<Place> {
+        Symbols::place(self, address)
+    }
+}
+
 /// A question and its answer.
-pub(super) struct View<'a> {
-    pub(super) question: &'a Question,
-    pub(super) slice: &'a Slice<Position>,
-    pub(super) symbols: &'a Symbols,
+pub(super) struct View<'a, At> {
+    pub(super) question: &'a Question<At>,
+    pub(super) slice: &'a Slice<At>,
+    pub(super) names: &'a dyn Names,
+    /// Where each node is.
+    pub(super) places: &'a [Option<Place>],
+    /// Whether what happened at a moment did so in every execution: of a recording all did.
+    pub(super) is_sure: &'a dyn Fn(At) -> bool,
     /// By node, the innermost caller that is in no library.
     pub(super) callers: &'a BTreeMap<usize, Place>,
 }
 
-impl View<'_> {
+impl<At: Copy + Ord + Display> View<'_, At> {
     pub(super) fn print(&self, all: bool) -> Result<(), Failure> {
         for line in &self.question.words {
             print(format_args!("{line}\n"))?;
         }
-        let folded = Folded::of(self.slice, self.symbols, all);
+        let folded = Folded::of(self.slice, self.places, all);
         for (shown, step) in folded.steps.iter().enumerate() {
             if print(format_args!("{}\n", self.step(shown, step)))? == Printed::Closed {
                 return Ok(());
@@ -59,25 +75,35 @@ impl View<'_> {
         let values = values(&node.writer.made, &given).join(", ");
         let caller = self.callers.get(&step.nodes[0]).map(|place| format!("  from {}", place.short()));
         let caller = caller.unwrap_or_default();
-        format!("{head:<4} {at:<12} {}{caller}{times}\n       {values}{from}", self.what(node))
+        let sure = if (self.is_sure)(node.writer.at) { "" } else { "  (one possibility)" };
+        format!("{head:<4} {at:<12} {}{caller}{times}{sure}\n       {values}{from}", self.what(step.nodes[0]))
     }
 
-    /// What a step wrote, all times together: of a register that was written several times, the last value.
-    fn given(&self, step: &Step) -> BTreeMap<Byte, (u8, Origin)> {
-        let older_first = step.nodes.iter().rev();
-        older_first.flat_map(|number| self.slice.nodes[*number].writer.given.clone()).collect()
+    /// What a step wrote, all times together: of a register that was written several times, the last time alone.
+    fn given(&self, step: &Step) -> BTreeMap<Byte, (Option<u8>, Origin)> {
+        let mut given: BTreeMap<Byte, (Option<u8>, Origin)> = BTreeMap::new();
+        for number in &step.nodes {
+            let newer: BTreeSet<Option<String>> = given.keys().map(|byte| byte.register()).collect();
+            let of_node = self.slice.nodes[*number].writer.given.iter();
+            let more = of_node.filter(|(byte, _)| match byte.register() {
+                None => !given.contains_key(*byte),
+                register => !newer.contains(&register),
+            });
+            given.extend(more.map(|(byte, of)| (*byte, of.clone())).collect::<Vec<_>>());
+        }
+        given
     }
 
     /// What wrote, and where.
-    fn what(&self, node: &Node<Position>) -> String {
-        let writer = &node.writer;
-        let place =
-            self.symbols.place(writer.rip).map_or_else(|| format!("{:#x}", writer.rip), |it| it.short());
+    fn what(&self, number: usize) -> String {
+        let writer = &self.slice.nodes[number].writer;
+        let place = self.places[number].as_ref();
+        let place = place.map_or_else(|| format!("{:#x}", writer.rip), Place::short);
         let other = writer.place != self.question.place;
         let who = if other { format!("thread {}  ", writer.place.thread) } else { String::new() };
         if let (Made::Call { .. } | Made::Unknown(_), Some(Byte::Memory(at))) =
             (&writer.made, writer.given.keys().next())
-            && self.symbols.place(*at).is_some_and(|place| place.raw().starts_with("[vvar]"))
+            && self.names.place(*at).is_some_and(|place| place.raw().starts_with("[vvar]"))
         {
             return "the kernel's clock, as it showed it then ([vvar])".to_owned();
         }
@@ -91,15 +117,15 @@ impl View<'_> {
             }
             Made::Started => format!("{who}was started by thread {}", writer.from.thread),
             Made::Executed(path) => format!("{who}{path} was executed"),
-            Made::Begin(Some(from)) => format!("as it was at the beginning ({from})"),
-            Made::Begin(None) => "as it was at the beginning".to_owned(),
+            Made::Begin(Some(from)) => format!("as it was where the recording begins ({from})"),
+            Made::Begin(None) => "as it was where the recording begins".to_owned(),
             Made::Unknown(why) => format!("{who}not followed: {why}"),
         }
     }
 
     pub(super) fn print_json(&self) -> Result<(), Failure> {
-        let nodes: Vec<Value> = self.slice.nodes.iter().map(|node| self.node_json(node)).collect();
-        let folded = Folded::of(self.slice, self.symbols, false);
+        let nodes: Vec<Value> = (0..self.slice.nodes.len()).map(|number| self.node_json(number)).collect();
+        let folded = Folded::of(self.slice, self.places, false);
         let steps: Vec<Value> = folded.steps.iter().map(|step| self.step_json(step)).collect();
         let object = json!({
             "question": {
@@ -108,7 +134,7 @@ impl View<'_> {
                 "pid": self.question.place.pid,
                 "thread": self.question.place.thread,
                 "bytes": self.question.bytes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                "from": self.slice.roots.iter().map(|root| root.node).collect::<std::collections::BTreeSet<_>>(),
+                "from": self.slice.roots.iter().map(|root| root.node).collect::<BTreeSet<_>>(),
             },
             "nodes": nodes,
             "steps": steps,
@@ -127,24 +153,25 @@ impl View<'_> {
             .map(|(role, source)| json!({ "step": source, "role": role_name(*role) }))
             .collect();
         let given = self.given(step);
-        let place = self.symbols.place(node.writer.rip);
+        let place = self.places[step.nodes[0]].as_ref();
         let caller = self.callers.get(&step.nodes[0]);
-        let line = caller.or(place.as_ref()).and_then(|place| place.line());
+        let line = caller.or(place).and_then(|place| place.line());
         json!({
             "caller": caller.map(Place::short),
             "file": line.map(|(file, _)| file),
             "line": line.map(|(_, line)| line),
             "nodes": step.nodes,
             "position": node.writer.at.to_string(),
-            "what": self.what(node),
+            "sure": (self.is_sure)(node.writer.at),
+            "what": self.what(step.nodes[0]),
             "values": values(&node.writer.made, &given),
             "from": from,
         })
     }
 
-    fn node_json(&self, node: &Node<Position>) -> Value {
-        let writer = &node.writer;
-        let place = self.symbols.place(writer.rip);
+    fn node_json(&self, number: usize) -> Value {
+        let node = &self.slice.nodes[number];
+        let (writer, place) = (&node.writer, &self.places[number]);
         let line = place.as_ref().and_then(|place| place.line());
         let kind = match &writer.made {
             Made::Instruction(_) => "instruction",
@@ -163,15 +190,16 @@ impl View<'_> {
             .collect();
         json!({
             "position": writer.at.to_string(),
+            "sure": (self.is_sure)(writer.at),
             "pid": writer.place.pid,
             "thread": writer.place.thread,
             "kind": kind,
-            "what": self.what(node),
+            "what": self.what(number),
             "rip": hex(writer.rip),
             "function": place.as_ref().and_then(|place| place.function()),
             "file": line.map(|(file, _)| file),
             "line": line.map(|(_, line)| line),
-            "read": of_buffer(&writer.made, &writer.given).map(|(first, last)| json!([first, last])),
+            "read": of_buffer(&writer.made, &writer.given),
             "values": stretches(&writer.given).iter().map(Stretch::as_json).collect::<Vec<_>>(),
             "sources": sources,
         })
@@ -179,12 +207,16 @@ impl View<'_> {
 }
 
 /// What was written of what was asked for.
-fn values(made: &Made, given: &BTreeMap<Byte, (u8, Origin)>) -> Vec<String> {
+fn values(made: &Made, given: &BTreeMap<Byte, (Option<u8>, Origin)>) -> Vec<String> {
     let mut texts: Vec<String> = stretches(given).iter().map(Stretch::text).collect();
-    texts.extend(of_buffer(made, given).map(|(first, last)| match first == last {
-        true => format!("byte {first} of what it read"),
-        false => format!("bytes {first} to {last} of what it read"),
-    }));
+    let read = of_buffer(made, given);
+    if !read.is_empty() {
+        let parts = read.iter().map(|(first, last)| match first == last {
+            true => format!("byte {first}"),
+            false => format!("bytes {first} to {last}"),
+        });
+        texts.push(format!("{} of what it read", parts.collect::<Vec<_>>().join(" and ")));
+    }
     texts
 }
 
@@ -207,34 +239,30 @@ fn role_prefix(role: Role) -> &'static str {
 /// Bytes that lie one after the other.
 struct Stretch {
     first: Byte,
-    bytes: Vec<u8>,
+    last: Byte,
+    /// `None` for one whose value is not known.
+    bytes: Vec<Option<u8>>,
 }
 
 /// What was given as stretches of registers and memory.
-fn stretches(given: &BTreeMap<Byte, (u8, Origin)>) -> Vec<Stretch> {
+fn stretches(given: &BTreeMap<Byte, (Option<u8>, Origin)>) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = Vec::new();
     for (byte, (value, _)) in given {
-        let follows = all.last().is_some_and(|last| follows(last, *byte));
         match all.last_mut() {
-            Some(last) if follows => last.bytes.push(*value),
-            _ => all.push(Stretch { first: *byte, bytes: vec![*value] }),
+            Some(last) if belong(last.last, *byte) => {
+                last.bytes.push(*value);
+                last.last = *byte;
+            }
+            _ => all.push(Stretch { first: *byte, last: *byte, bytes: vec![*value] }),
         }
     }
     all
 }
 
-fn follows(stretch: &Stretch, byte: Byte) -> bool {
-    let n = stretch.bytes.len();
-    match (stretch.first, byte) {
-        (Byte::Memory(first), Byte::Memory(at)) => first.wrapping_add(n as u64) == at,
-        (Byte::Stream(a, first), Byte::Stream(b, at)) => a == b && first.wrapping_add(n as u64) == at,
-        (first, byte) => first.register() == byte.register() && !matches!(byte, Byte::Flag(_)),
-    }
-}
-
 impl Stretch {
     fn text(&self) -> String {
-        let value = bytes_text(&self.bytes);
+        let known: Option<Vec<u8>> = self.bytes.iter().copied().collect();
+        let value = known.map_or_else(|| "?".to_owned(), |bytes| bytes_text(&bytes));
         match (self.first, self.first.register()) {
             (Byte::Memory(at), _) => format!("[{at:#x}] = {value}"),
             (Byte::Stream(stream, first), _) => format!("from byte {first} of stream {stream}: {value}"),
@@ -259,9 +287,10 @@ impl Stretch {
     }
 
     fn as_json(&self) -> Value {
+        let digits = |byte: &Option<u8>| byte.map_or_else(|| "??".to_owned(), |byte| format!("{byte:02x}"));
         json!({
             "of": self.first.to_string(),
-            "bytes": self.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+            "bytes": self.bytes.iter().map(digits).collect::<String>(),
         })
     }
 }
@@ -281,13 +310,17 @@ fn bytes_text(bytes: &[u8]) -> String {
     format!("{shown}{}", if bytes.len() > LONGEST { "..." } else { "" })
 }
 
-/// Which bytes of a call's buffer, the first and the last: of read, pread64 and recvfrom, whose second argument it is.
-fn of_buffer(made: &Made, given: &BTreeMap<Byte, (u8, Origin)>) -> Option<(u64, u64)> {
-    let Made::Call { number, arguments, .. } = made else { return None };
+/// Which bytes of a call's buffer, stretches with their first and last: of read, pread64 and recvfrom, whose second argument it is.
+fn of_buffer(made: &Made, given: &BTreeMap<Byte, (Option<u8>, Origin)>) -> Vec<(u64, u64)> {
+    let Made::Call { number, arguments, .. } = made else { return Vec::new() };
     if ![libc::SYS_read, libc::SYS_pread64, libc::SYS_recvfrom].contains(&number.cast_signed()) {
-        return None;
+        return Vec::new();
     }
-    let at = |byte: &Byte| if let Byte::Memory(at) = byte { at.checked_sub(arguments[1]) } else { None };
-    let (first, last) = (at(given.keys().next()?)?, at(given.keys().next_back()?)?);
-    (last < arguments[2]).then_some((first, last))
+    let within = |it: &Stretch| {
+        let Byte::Memory(at) = it.first else { return None };
+        let first = at.checked_sub(arguments[1])?;
+        let last = first + it.bytes.len() as u64 - 1;
+        (last < arguments[2]).then_some((first, last))
+    };
+    stretches(given).iter().filter_map(within).collect()
 }

@@ -86,7 +86,7 @@ fn a_pointer_is_followed_through_processes_to_the_bytes_of_the_input() {
         assert_eq!(pids.len(), 2, "{answer}");
         // It ends at the digits, and nowhere else.
         let read = nodes(&answer).iter().rfind(|node| node["kind"] == "system call").expect("a read");
-        assert_eq!(read["read"], serde_json::json!([13, 15]), "{read}");
+        assert_eq!(read["read"], serde_json::json!([[13, 15]]), "{read}");
         // Which are what makes it crash there: others make it crash elsewhere.
         place.write("input", "one\ntwo\nat 0x6b8\n");
         record(&place, engine, "./relay <input");
@@ -181,13 +181,13 @@ fn any_value_can_be_asked_for() {
     let nm = place.sh("nm ask | sed -n 's/^0*\\([0-9a-f]*\\) b text$/\\1/p'");
     let text = u64::from_str_radix(nm.out().trim(), 16).expect("the address of `text`");
     let answer = why(&place, &["--of", &format!("{:#x}:3", text + 1)]);
-    assert_eq!(nodes(&answer)[0]["read"], serde_json::json!([1, 3]), "{answer:#}");
+    assert_eq!(nodes(&answer)[0]["read"], serde_json::json!([[1, 3]]), "{answer:#}");
     let answer = why(&place, &["--of", "r12d"]);
     assert!(whats(&answer)[0].contains("mov r12, 0"), "{answer:#}");
     // Before that, it came from the text; and its address from the program's own code.
     let at = nodes(&answer)[0]["position"].as_str().expect("a position").to_owned();
     let answer = why(&place, &["--of", "r12", "--at", &at]);
-    assert_eq!(nodes(&answer).last().expect("a node")["read"], serde_json::json!([2, 2]), "{answer:#}");
+    assert_eq!(nodes(&answer).last().expect("a node")["read"], serde_json::json!([[2, 2]]), "{answer:#}");
     let ran = place.gretel(&["why", "rec", "--of", "rxx"]);
     assert!(ran.code == USAGE && ran.err.contains("neither a register"), "{}", ran.err);
     let ran = place.gretel(&["why", "rec", "--steps", "1", "--of", "r12", "--at", &at]);
@@ -204,4 +204,104 @@ fn what_did_not_crash_has_to_be_asked_for() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let ran = place.gretel(&["why", "rec"]);
     assert!(ran.code == USAGE && ran.err.contains("say with --of"), "{}", ran.err);
+}
+
+#[test]
+fn a_core_alone_is_asked_over_a_suffix() {
+    let source = "static long base = 0x700; int main(int c, char **v) { volatile long twice = base; return *(int *)(twice * 2 + c); }";
+    let place = Place::new();
+    if place.compile("alone", source).is_none() {
+        return;
+    }
+    record(&place, "soft", "./alone");
+    let ran = place.gretel(&["why", "rec/core", "--exe", "alone", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let answer: Value = serde_json::from_str(&ran.out()).expect("JSON");
+    assert!(
+        answer["question"]["words"][0].as_str().is_some_and(|it| it.contains("accesses 0xe01")),
+        "{answer:#}"
+    );
+    let base = nodes(&answer).iter().find(|node| node["values"].to_string().contains("00070000"));
+    assert!(base.is_some(), "the variable's value: {answer:#}");
+    assert!(whats(&answer).iter().any(|it| it.contains("as in the core")), "{answer:#}");
+    // The same suffix, kept.
+    let ran = place.gretel(&["synth", "-o", "suffix.json", "rec"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = place.gretel(&["why", "--suffix", "suffix.json", "rec"]);
+    assert!(ran.code == 0 && ran.out().contains("accesses 0xe01"), "{}{}", ran.out(), ran.err);
+    // One of another program's core.
+    place.compile("other", "int main(void) { return *(int *)3L; }").expect("a compiler");
+    record(&place, "soft", "./other");
+    let ran = place.gretel(&["why", "--suffix", "suffix.json", "rec"]);
+    assert!(ran.code == crate::DAMAGED || !ran.out().contains("0xe01"), "{}{}", ran.out(), ran.err);
+}
+
+#[test]
+fn what_is_hard_to_see_is_found_or_said() {
+    let backwards = r#"
+        #include <unistd.h>
+        char b[64];
+        int main(void) {
+            read(0, b, 64);
+            char *s = b + 15, *d = b + 23;
+            long n = 16;
+            asm volatile("std; rep movsb; cld" : "+S"(s), "+D"(d), "+c"(n) :: "memory");
+            *(volatile int *)(((unsigned long)b[9] | b[10] << 8 | b[11] << 16) << 20) = 1;
+        }"#;
+    let handler = r#"
+        #include <signal.h>
+        #include <unistd.h>
+        char in[16];
+        static void handle(int s, siginfo_t *i, void *u) {
+            unsigned long v = ((unsigned long *)u)[5 + 4] & 0xffffff;
+            *(volatile int *)(v << 20) = s;
+        }
+        int main(void) {
+            struct sigaction a = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
+            sigaction(SIGUSR1, &a, 0);
+            read(0, in, 16);
+            unsigned long v = in[5] | in[6] << 8 | in[7] << 16;
+            asm volatile("mov %0, %%r12; mov $39, %%eax; syscall; mov %%eax, %%edi; mov $10, %%esi; mov $62, %%eax; syscall"
+                         :: "r"(v) : "rax", "rcx", "rdi", "rsi", "r11", "r12", "memory");
+        }"#;
+    let twice = r#"
+        #define _GNU_SOURCE
+        #include <sys/mman.h>
+        #include <unistd.h>
+        int main(void) {
+            int fd = memfd_create("x", 0);
+            ftruncate(fd, 4096);
+            volatile unsigned *a = mmap(0, 4096, 3, MAP_SHARED, fd, 0), *b = mmap(0, 4096, 3, MAP_SHARED, fd, 0);
+            *b = 0x11;
+            *a = 0x660;
+            return *(int *)(long)*b;
+        }"#;
+    let place = Place::new();
+    place.write("input", "abcdefghijklmnopqrstuvwxyz");
+    for (name, source, read) in [("backwards", backwards, (1, 3)), ("handler", handler, (5, 7))] {
+        if place.compile(name, source).is_none() {
+            return;
+        }
+        for engine in engines() {
+            record(&place, engine, &format!("./{name} <input"));
+            let answer = why(&place, &[]);
+            let from =
+                nodes(&answer).iter().find(|node| node["kind"] == "system call" && !node["read"].is_null());
+            let reads: Vec<(u64, u64)> = nodes(&answer)
+                .iter()
+                .filter_map(|node| serde_json::from_value::<Vec<(u64, u64)>>(node["read"].clone()).ok())
+                .flatten()
+                .collect();
+            assert!(from.is_some() && reads == [read], "{name}: {reads:?} {answer:#}");
+        }
+    }
+    // One page under two addresses: the store to the other one is not seen, and the older one is not blamed.
+    place.compile("twice", twice).expect("a compiler");
+    record(&place, "soft", "./twice");
+    let answer = why(&place, &[]);
+    assert!(
+        whats(&answer).iter().any(|it| it.contains("something wrote it that cannot be seen")),
+        "{answer:#}"
+    );
+    assert!(!answer["steps"].to_string().contains("= 0x11\""), "{answer:#}");
 }

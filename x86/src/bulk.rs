@@ -7,7 +7,7 @@
 use std::iter;
 use std::ops::Range;
 
-use crate::bus::{Bus, PAGE_SIZE};
+use crate::bus::{Access, Bus, PAGE_SIZE};
 use crate::cpu::Cpu;
 use crate::machine::{Exec, Machine};
 use crate::op::{Gpr, Op, Rep};
@@ -81,6 +81,14 @@ impl<B: Bus> Cpu<B> {
         let source = stretch(self.segment_base(op.mem.segment).wrapping_add(self.reg(Gpr::RSI)));
         let target = stretch(self.reg(Gpr::RDI));
         let most = self.reg(Gpr::RCX).saturating_sub(1).min(target.count());
+        // Somebody wants to hear of single elements.
+        let reads = matches!(op.cc, string::MOVS | string::CMPS);
+        let writes = if matches!(op.cc, string::MOVS | string::STOS) { Access::Write } else { Access::Read };
+        if reads && !self.bus().may_cache(source.first, Access::Read)
+            || !self.bus().may_cache(target.first, writes)
+        {
+            return Ok(0);
+        }
         let of_both = most.min(source.count());
         match op.cc {
             string::MOVS if of_both > 0 => self.copy(source, target, of_both),

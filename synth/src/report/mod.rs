@@ -9,6 +9,7 @@ pub mod exploitability;
 pub mod fault;
 pub mod metrics;
 mod origins;
+pub mod slice;
 mod style;
 mod text;
 pub(crate) mod trace;

@@ -13,6 +13,7 @@
 //! to by a `strcpy`, whose bytes came from a buffer that a `read` had filled.
 
 pub mod fault;
+mod frame;
 mod memory;
 pub mod recorded;
 mod registers;
@@ -77,16 +78,20 @@ pub enum Made {
 pub struct Writer<At> {
     /// Before it; where the kernel wrote, behind its event.
     pub at: At,
+    /// What it made the bytes of was written before this.
+    pub after: At,
     /// Who.
     pub place: Place,
     /// The instruction's address; of a system call, that behind it.
     pub rip: u64,
     /// What.
     pub made: Made,
-    /// Those bytes that it wrote of those that were asked for: with what value, and what they are made of.
-    pub given: BTreeMap<Byte, (u8, Origin)>,
+    /// Those bytes that it wrote of those that were asked for: with what value, if that is known, and what they are made of.
+    pub given: BTreeMap<Byte, (Option<u8>, Origin)>,
     /// Whose bytes those are that these are made of.
     pub from: Place,
+    /// What those were then, as far as that is known: whoever is found to have written them must have written that.
+    pub uses: BTreeMap<Byte, u8>,
 }
 
 /// An execution, as far as it can be asked for writers.
@@ -95,6 +100,17 @@ pub trait History {
     type At: Copy + Ord + Hash + Debug;
     /// Why it cannot be told.
     type Error;
+
+    /// What bytes are at a moment, as far as that is known.
+    ///
+    /// # Errors
+    /// When the execution cannot be looked at.
+    fn values(
+        &mut self,
+        at: Self::At,
+        place: Place,
+        bytes: &BTreeSet<Byte>,
+    ) -> Result<BTreeMap<Byte, u8>, Self::Error>;
 
     /// The last thing before `at` that wrote any of these bytes: all of one register, of memory, or of one stream. `None` where somebody wants it
     /// to stop.
@@ -177,6 +193,8 @@ struct Ask<At> {
     bytes: Vec<Byte>,
     /// Which nodes want to know (`None`: the question itself), and to what end.
     by: BTreeSet<(Option<usize>, Role)>,
+    /// What the bytes are then, as far as that is known.
+    values: Vec<Option<u8>>,
 }
 
 /// What is made when, by whom, at which address: there is one node of it.
@@ -207,6 +225,7 @@ pub fn slice<H: History>(
     most: usize,
     progress: &mut dyn FnMut(usize, H::At),
 ) -> Result<Slice<H::At>, H::Error> {
+    let uses = history.values(at, place, bytes)?;
     let slice = Slice { nodes: Vec::new(), roots: BTreeSet::new(), cut: None };
     let mut slicer = Slicer {
         history,
@@ -216,7 +235,7 @@ pub fn slice<H: History>(
         numbers: HashMap::new(),
         known: HashMap::new(),
     };
-    slicer.ask(at, place, bytes, (None, Role::Value));
+    slicer.ask((at, place), bytes, &uses, (None, Role::Value));
     while let Some(mut ask) = slicer.open.pop() {
         while let Some(same) = slicer.open.peek().filter(|it| is_same(it, &ask)) {
             ask.by.extend(&same.by);
@@ -241,7 +260,13 @@ fn is_same<At: PartialEq>(a: &Ask<At>, b: &Ask<At>) -> bool {
 
 impl<H: History> Slicer<'_, H> {
     /// Opens questions after bytes: one for each register, and each stretch of memory.
-    fn ask(&mut self, at: H::At, place: Place, bytes: &BTreeSet<Byte>, by: (Option<usize>, Role)) {
+    fn ask(
+        &mut self,
+        (at, place): (H::At, Place),
+        bytes: &BTreeSet<Byte>,
+        uses: &BTreeMap<Byte, u8>,
+        by: (Option<usize>, Role),
+    ) {
         let mut groups: Vec<Vec<Byte>> = Vec::new();
         for byte in bytes {
             match groups.last_mut() {
@@ -250,36 +275,65 @@ impl<H: History> Slicer<'_, H> {
             }
         }
         let by = BTreeSet::from([by]);
-        self.open.extend(groups.into_iter().map(|bytes| Ask { at, place, bytes, by: by.clone() }));
+        self.open.extend(groups.into_iter().map(|bytes| {
+            let values = bytes.iter().map(|byte| uses.get(byte).copied()).collect();
+            Ask { at, place, bytes, by: by.clone(), values }
+        }));
     }
 
     /// Finds who wrote; false if it is to stop.
     fn answer(&mut self, ask: Ask<H::At>) -> Result<bool, H::Error> {
-        let Ask { at, place, bytes, by } = ask;
-        let (known, unknown): (Vec<_>, Vec<_>) = bytes
-            .into_iter()
-            .map(|byte| (byte, self.known_writer(at, place, byte)))
-            .partition(|it| it.1.is_some());
-        for (byte, number) in known {
-            number.into_iter().for_each(|number| self.link(&by, number, byte));
+        let Ask { at, place, bytes, by, values } = ask;
+        let mut left: Vec<(Byte, Option<u8>)> = Vec::new();
+        for (byte, value) in bytes.into_iter().zip(values) {
+            match self.known_writer(at, place, byte) {
+                Some(number) if self.is_so(number, byte, value) => self.link(&by, number, byte),
+                _ => left.push((byte, value)),
+            }
         }
-        let mut left: Vec<Byte> = unknown.into_iter().map(|(byte, _)| byte).collect();
         if left.is_empty() {
             return Ok(true);
         }
-        let Some(writer) = self.history.writer(at, place, &left)? else { return Ok(false) };
-        let (before, given) = (writer.at, writer.given.clone());
-        let number = self.number(writer);
-        for (byte, (_, origin)) in given.iter().filter(|(byte, _)| left.contains(byte)) {
-            self.known.entry((place.owner(*byte), *byte)).or_default().push((before, at, number));
-            self.link(&by, number, *byte);
-            self.expand(number, origin);
+        let asked: Vec<Byte> = left.iter().map(|(byte, _)| *byte).collect();
+        let Some(mut writer) = self.history.writer(at, place, &asked)? else { return Ok(false) };
+        let wrong = refute(&mut writer, &left);
+        if !wrong.is_empty() {
+            let lost = lost(&writer, wrong);
+            self.take(lost, at, place, &by);
         }
-        left.retain(|byte| !given.contains_key(byte));
+        let (before, given) = (writer.at, writer.given.clone());
+        if !given.is_empty() {
+            self.take(writer, at, place, &by);
+        }
+        left.retain(|(byte, _)| !given.contains_key(byte) && !self.is_linked(at, place, *byte));
         if !left.is_empty() {
-            self.open.push(Ask { at: before, place, bytes: left, by });
+            let (bytes, values) = left.into_iter().unzip();
+            self.open.push(Ask { at: before, place, bytes, by, values });
         }
         Ok(true)
+    }
+
+    /// Takes over what wrote the bytes that it gives, and asks on.
+    fn take(&mut self, writer: Writer<H::At>, at: H::At, place: Place, by: &BTreeSet<(Option<usize>, Role)>) {
+        let (before, given) = (writer.at, writer.given.clone());
+        let number = self.number(writer);
+        for (byte, (_, origin)) in given {
+            self.known.entry((place.owner(byte), byte)).or_default().push((before, at, number));
+            self.link(by, number, byte);
+            self.expand(number, &origin);
+        }
+    }
+
+    /// Whether a byte of this question has been answered.
+    fn is_linked(&self, at: H::At, place: Place, byte: Byte) -> bool {
+        let all = self.known.get(&(place.owner(byte), byte));
+        all.is_some_and(|all| all.iter().any(|(_, asked, _)| *asked == at))
+    }
+
+    /// Whether a node wrote this, as far as that is known.
+    fn is_so(&self, number: usize, byte: Byte, value: Option<u8>) -> bool {
+        let given = self.slice.nodes[number].writer.given.get(&byte).and_then(|(value, _)| *value);
+        given.zip(value).is_none_or(|(given, value)| given == value)
     }
 
     fn known_writer(&self, at: H::At, place: Place, byte: Byte) -> Option<usize> {
@@ -301,13 +355,16 @@ impl<H: History> Slicer<'_, H> {
     fn number(&mut self, writer: Writer<H::At>) -> usize {
         let kind = match &writer.made {
             Made::Instruction(_) => 0,
-            Made::Begin(_) | Made::Unknown(_) => 1,
+            Made::Begin(_) => 1,
+            Made::Unknown(_) => 4,
             Made::Started => 2,
             _ => 3,
         };
         let key = (writer.at, writer.place, writer.rip, kind);
         if let Some(number) = self.numbers.get(&key) {
-            self.slice.nodes[*number].writer.given.extend(writer.given);
+            let known = &mut self.slice.nodes[*number].writer;
+            known.given.extend(writer.given);
+            known.uses.extend(writer.uses);
             return *number;
         }
         let number = self.slice.nodes.len();
@@ -318,13 +375,14 @@ impl<H: History> Slicer<'_, H> {
 
     /// Asks for what a byte is made of.
     fn expand(&mut self, number: usize, origin: &Origin) {
-        let Writer { at, from, .. } = self.slice.nodes[number].writer;
-        self.ask(at, from, &origin.value, (Some(number), Role::Value));
+        let Writer { after: at, from, .. } = self.slice.nodes[number].writer;
+        let uses = self.slice.nodes[number].writer.uses.clone();
+        self.ask((at, from), &origin.value, &uses, (Some(number), Role::Value));
         if self.follow.addresses {
-            self.ask(at, from, &origin.address, (Some(number), Role::Address));
+            self.ask((at, from), &origin.address, &uses, (Some(number), Role::Address));
         }
         if self.follow.conditions {
-            self.ask(at, from, &origin.condition, (Some(number), Role::Condition));
+            self.ask((at, from), &origin.condition, &uses, (Some(number), Role::Condition));
         }
     }
 
@@ -349,18 +407,50 @@ impl<H: History> Slicer<'_, H> {
     }
 }
 
-/// Whether a byte comes right behind another in the same register or in memory.
-fn belong(before: Byte, byte: Byte) -> bool {
+/// Takes out of what is given the bytes that were not so when they were used, and gives them: something else has written them since.
+fn refute<At>(writer: &mut Writer<At>, asked: &[(Byte, Option<u8>)]) -> Vec<(Byte, u8, u8)> {
+    let mut wrong = Vec::new();
+    for (byte, value) in asked {
+        let given = writer.given.get(byte).and_then(|(given, _)| *given);
+        if let Some((given, value)) = given.zip(*value).filter(|(given, value)| given != value) {
+            writer.given.remove(byte);
+            wrong.push((*byte, given, value));
+        }
+    }
+    wrong
+}
+
+/// What is said of such bytes.
+fn lost<At: Copy>(writer: &Writer<At>, wrong: Vec<(Byte, u8, u8)>) -> Writer<At> {
+    let (_, given, value) = wrong[0];
+    let why = format!(
+        "what was found last wrote {given:#x}, and it was {value:#x} when it was used: something wrote it that cannot be seen"
+    );
+    Writer {
+        at: writer.at,
+        after: writer.at,
+        place: writer.place,
+        rip: writer.rip,
+        made: Made::Unknown(why),
+        given: wrong.into_iter().map(|(byte, _, value)| (byte, (Some(value), Origin::default()))).collect(),
+        from: writer.from,
+        uses: BTreeMap::new(),
+    }
+}
+
+/// Whether a byte comes right behind another in the same register, in memory or in a stream.
+#[must_use]
+pub fn belong(before: Byte, byte: Byte) -> bool {
     match (before, byte) {
         (Byte::Memory(before), Byte::Memory(byte)) => before.checked_add(1) == Some(byte),
         (Byte::Stream(a, before), Byte::Stream(b, byte)) => a == b && before.checked_add(1) == Some(byte),
-        (Byte::General(a, _), Byte::General(b, _))
-        | (Byte::Vector(a, _), Byte::Vector(b, _))
-        | (Byte::Mask(a, _), Byte::Mask(b, _))
-        | (Byte::X87(a, _), Byte::X87(b, _))
-        | (Byte::Base(a, _), Byte::Base(b, _))
-        | (Byte::Control(a, _), Byte::Control(b, _)) => a == b,
-        (Byte::Flag(_), Byte::Flag(_)) | (Byte::System(_), Byte::System(_)) => true,
+        (Byte::General(a, n), Byte::General(b, m))
+        | (Byte::Vector(a, n), Byte::Vector(b, m))
+        | (Byte::Mask(a, n), Byte::Mask(b, m))
+        | (Byte::X87(a, n), Byte::X87(b, m))
+        | (Byte::Base(a, n), Byte::Base(b, m))
+        | (Byte::Control(a, n), Byte::Control(b, m)) => a == b && n + 1 == m,
+        (Byte::System(n), Byte::System(m)) => n + 1 == m,
         _ => false,
     }
 }

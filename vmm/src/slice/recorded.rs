@@ -10,6 +10,7 @@ use crate::replay::ReplayError;
 use crate::travel::Travel;
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use x86_provenance::{Before, Memory, Origin, Provenance, Untraced, trace};
 
@@ -93,18 +94,31 @@ impl<'a> Recorded<'a> {
         let instruction = instruction_at(self.travel.process(), rip);
         let outside = |made| Writer {
             at,
+            after: at,
             place,
             rip,
             made,
-            given: bytes.iter().map(|byte| (*byte, (0, Origin::default()))).collect(),
+            given: bytes.iter().map(|byte| (*byte, (None, Origin::default()))).collect(),
             from: place,
+            uses: BTreeMap::new(),
         };
         Ok(match self.trace_here(&instruction, bytes, true)? {
             Ok(provenance) => {
-                let mut given = provenance.written;
-                given.retain(|byte, _| bytes.contains(byte));
+                let written = provenance.written.into_iter().filter(|(byte, _)| bytes.contains(byte));
+                let given: BTreeMap<_, _> =
+                    written.map(|(byte, (value, origin))| (byte, (Some(value), origin))).collect();
+                let uses = self.values_of(given.values().flat_map(|(_, origin)| origin.all()))?;
                 let made = Made::Instruction(instruction);
-                (!given.is_empty()).then_some(Writer { at, place, rip, made, given, from: place })
+                (!given.is_empty()).then_some(Writer {
+                    at,
+                    after: at,
+                    place,
+                    rip,
+                    made,
+                    given,
+                    from: place,
+                    uses,
+                })
             }
             Err(Untraced::MachineRead(_)) => Some(outside(Made::Machine(instruction.to_string()))),
             Err(Untraced::Syscall) => None,
@@ -117,6 +131,29 @@ impl<'a> Recorded<'a> {
             }
             Err(Untraced::TooLong) => Some(outside(Made::Unknown(format!("`{instruction}` is too long")))),
         })
+    }
+
+    /// What bytes are where one stands: of memory, of general and of vector registers.
+    pub(super) fn values_of(
+        &mut self,
+        bytes: impl Iterator<Item = Byte>,
+    ) -> Result<BTreeMap<Byte, u8>, ReplayError> {
+        let state = self.travel.process_mut().state()?;
+        let process = self.travel.process();
+        let of = |number: u64, n: u8| Some(number.to_le_bytes()[usize::from(n & 7)]);
+        let value = |byte: Byte| match byte {
+            Byte::General(r, n) => of(state.regs.gpr[usize::from(r & 15)], n),
+            Byte::Vector(r, n) => of(state.fpu.vector[usize::from(r & 31)][usize::from((n / 8) % 8)], n),
+            Byte::Mask(r, n) => of(state.fpu.opmask[usize::from(r & 7)], n),
+            Byte::Base(0, n) => of(state.regs.fs_base, n),
+            Byte::Base(_, n) => of(state.regs.gs_base, n),
+            Byte::Memory(at) => {
+                let mut value = [0];
+                process.read_memory(at, &mut value).then_some(value[0])
+            }
+            _ => None,
+        };
+        Ok(bytes.filter_map(|byte| Some((byte, value(byte)?))).collect())
     }
 
     /// What the instruction here is made of. One that `retired` may access what is mapped when it does: a stack that grows.
@@ -137,6 +174,16 @@ impl<'a> Recorded<'a> {
 impl History for Recorded<'_> {
     type At = Position;
     type Error = ReplayError;
+
+    fn values(
+        &mut self,
+        at: Position,
+        place: Place,
+        bytes: &BTreeSet<Byte>,
+    ) -> Result<BTreeMap<Byte, u8>, ReplayError> {
+        self.travel.seek(at)?;
+        if self.place() == place { self.values_of(bytes.iter().copied()) } else { Ok(BTreeMap::new()) }
+    }
 
     fn writer(
         &mut self,

@@ -7,6 +7,7 @@
 //! Example: r15 was set before a loop of ten million rounds. The runs of the loop are a dozen, none of which writes r15; the run before
 //! the loop does.
 
+use super::frame;
 use super::memory::made_by;
 use super::recorded::{Recorded, instruction_at};
 use super::{Byte, Made, Place, Writer};
@@ -18,7 +19,7 @@ use crate::process::happening::{Happening, What};
 use crate::replay::ReplayError;
 use crate::travel::{STRETCH, Stop};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use x86_provenance::Origin;
 
 /// When something happened in a stretch: the number of its walk, and the number in it.
@@ -54,7 +55,7 @@ impl Recorded<'_> {
         while let Some(start) = self.travel.checkpoint_before(end) {
             let Some(stretch) = self.stretch(start, end, place)? else { return Ok(None) };
             match self.latest(&stretch, bytes) {
-                Some(Candidate::Event(event)) => return Ok(Some(self.of_event(place, &event, bytes))),
+                Some(Candidate::Event(event)) => return self.of_event(place, &event, bytes).map(Some),
                 Some(Candidate::Instruction(rip)) => {
                     let Some(found) = self.last_at(rip, place, end)? else { return Ok(None) };
                     if let Some(writer) = self.writer_here(bytes)? {
@@ -117,7 +118,8 @@ impl Recorded<'_> {
             }
             stretch.runs.extend(ran.into_iter().map(|(run, number)| (run, (walk, number))));
         }
-        let happened = self.happened().into_iter().filter(|it| concerns(it, thread));
+        // What was served together with what comes behind the end is not meant.
+        let happened = self.happened().into_iter().filter(|it| concerns(it, thread) && it.position <= end);
         stretch.events.extend(happened.map(|it| ((walk, u64::MAX), it)));
         Ok(())
     }
@@ -162,22 +164,56 @@ impl Recorded<'_> {
         }
     }
 
-    fn of_event(&self, place: Place, event: &Happening, bytes: &[Byte]) -> Writer<Position> {
+    fn of_event(
+        &mut self,
+        place: Place,
+        event: &Happening,
+        bytes: &[Byte],
+    ) -> Result<Writer<Position>, ReplayError> {
+        self.travel.seek(event.position)?;
         let given = bytes.iter().filter(|byte| event_writes(event, **byte));
         let made = made_by(event).unwrap_or_else(|| Made::Unknown("an event".to_owned()));
         let rip = self.rip_of(place.thread);
-        let given = given.map(|byte| (*byte, (self.value(place, *byte), Origin::default()))).collect();
-        Writer { at: event.position, place, rip, made, given, from: place }
+        // What a handler's return takes back is in its frame, at the stack pointer (struct ucontext).
+        let restored = matches!(&event.what, What::Call(call) if call.number == SIGRETURN);
+        let frame = restored.then(|| self.stack_at_sigreturn(place, event)).transpose()?.flatten();
+        let origin = |byte: Byte| match (frame, byte) {
+            (Some(frame), Byte::General(register, n)) => {
+                let value = [Byte::Memory(frame::saved(frame, register).wrapping_add(n.into()))].into();
+                Origin { copied: true, value, ..Origin::default() }
+            }
+            _ => Origin::default(),
+        };
+        let given: BTreeMap<_, _> =
+            given.map(|byte| (*byte, (self.value(place, *byte), origin(*byte)))).collect();
+        let used = given
+            .values()
+            .filter_map(|(value, origin): &(Option<u8>, Origin)| Some((origin.source()?, (*value)?)));
+        let uses = used.collect();
+        Ok(Writer { at: event.position, after: event.position, place, rip, made, given, from: place, uses })
+    }
+
+    /// The stack pointer with which a thread called rt_sigreturn.
+    fn stack_at_sigreturn(&mut self, place: Place, event: &Happening) -> Result<Option<u64>, ReplayError> {
+        self.travel.seek(event.position)?;
+        if self.place() != place {
+            return Ok(None);
+        }
+        self.travel.step_back()?;
+        let stack = self.travel.process().cpu().regs().gpr[4];
+        let there = self.place() == place;
+        self.travel.seek(event.position)?;
+        Ok(there.then_some(stack))
     }
 
     /// A general register's byte, if it is this thread that is loaded.
-    fn value(&self, place: Place, byte: Byte) -> u8 {
+    fn value(&self, place: Place, byte: Byte) -> Option<u8> {
         let regs = self.travel.process().cpu().regs();
         match byte {
             Byte::General(register, n) if self.place() == place => {
-                regs.gpr[usize::from(register)].to_le_bytes()[usize::from(n)]
+                Some(regs.gpr[usize::from(register)].to_le_bytes()[usize::from(n)])
             }
-            _ => 0,
+            _ => None,
         }
     }
 
@@ -188,16 +224,25 @@ impl Recorded<'_> {
             self.travel.seek(at)?;
             let given = bytes.iter().map(|byte| (*byte, (self.value(place, *byte), Origin::default())));
             let given = given.collect();
-            return Ok(Writer { at, place, rip: 0, made: Made::Begin(None), given, from: place });
+            return Ok(Writer {
+                at,
+                after: at,
+                place,
+                rip: 0,
+                made: Made::Begin(None),
+                given,
+                from: place,
+                uses: BTreeMap::new(),
+            });
         };
         // What clone gives the new task by itself: its result, and as a rule its stack and the base of its thread-local storage.
         let copied = |byte: Byte| match byte {
             Byte::General(0 | 4, _) | Byte::Base(..) => Origin::default(),
             byte => Origin { copied: true, value: [byte].into(), ..Origin::default() },
         };
-        let given = bytes.iter().map(|byte| (*byte, (0, copied(*byte)))).collect();
+        let given = bytes.iter().map(|byte| (*byte, (None, copied(*byte)))).collect();
         let (at, from) = (birth.at, birth.parent);
-        Ok(Writer { at, place, rip: 0, made: Made::Started, given, from })
+        Ok(Writer { at, after: at, place, rip: 0, made: Made::Started, given, from, uses: BTreeMap::new() })
     }
 }
 
@@ -232,7 +277,12 @@ fn may_write(factory: &mut InstructionInfoFactory, instruction: &Instruction, by
         let used = factory.info(instruction).used_registers();
         used.iter().any(|used| is_written(used.access()) && wanted(used.register()))
     };
+    let restores = || {
+        let name = format!("{:?}", instruction.mnemonic());
+        name.contains("rstor")
+    };
     match byte {
+        Byte::Vector(..) | Byte::Mask(..) if restores() => true,
         Byte::General(n, _) => {
             writes(&|it| it.is_gpr() && it.full_register().number() == usize::from(n), factory)
         }
@@ -263,6 +313,12 @@ fn is_written(access: OpAccess) -> bool {
 /// Whether an event writes a register's byte of its task.
 fn event_writes(event: &Happening, byte: Byte) -> bool {
     match &event.what {
+        // A handler is called with three arguments, on a stack of its own.
+        What::Signal { .. } => matches!(byte, Byte::General(0 | 2 | 4 | 6 | 7, _) | Byte::Direction),
+        // Another base of thread-local storage.
+        What::Call(call) if call.number == libc::SYS_arch_prctl.unsigned_abs() => {
+            matches!(byte, Byte::General(0 | 1 | 11, _) | Byte::Base(..))
+        }
         // SYSCALL itself takes rcx and r11.
         What::Call(call) if call.number != SIGRETURN => matches!(byte, Byte::General(0 | 1 | 11, _)),
         What::MachineRead { instruction, .. } => match byte {
@@ -270,7 +326,7 @@ fn event_writes(event: &Happening, byte: Byte) -> bool {
             Byte::Flag(_) => instruction.starts_with("rd") && !instruction.starts_with("rdtsc"),
             _ => false,
         },
-        What::Call(_) | What::Signal { .. } | What::Executed { .. } => true,
+        What::Call(_) | What::Executed { .. } => true,
         _ => false,
     }
 }

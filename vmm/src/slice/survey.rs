@@ -76,8 +76,17 @@ pub(super) struct Survey {
     streams: Vec<Option<[u64; 2]>>,
 }
 
-/// splice, tee, vmsplice, sendfile: bytes that no memory of the program has.
-const BY_OTHER_MEANS: [i64; 4] = [libc::SYS_splice, libc::SYS_tee, libc::SYS_vmsplice, libc::SYS_sendfile];
+/// Bytes that no memory of the program has, and several messages at once.
+const BY_OTHER_MEANS: [i64; 8] = [
+    libc::SYS_splice,
+    libc::SYS_tee,
+    libc::SYS_vmsplice,
+    libc::SYS_sendfile,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+];
 /// A vector of more parts than Linux takes (UIO_MAXIOV) is none.
 const MOST_PARTS: u64 = 1024;
 
@@ -106,7 +115,8 @@ impl Survey {
         let descriptor = |argument: usize| i32::try_from(call.arguments[argument] & 0xffff_ffff).ok();
         match number {
             libc::SYS_pipe | libc::SYS_pipe2 => self.made(process, happening, call.arguments[0], false),
-            libc::SYS_socketpair => self.made(process, happening, call.arguments[3], true),
+            // Of sockets with messages a read takes one, whatever its length.
+            libc::SYS_socketpair if is_stream(call) => self.made(process, happening, call.arguments[3], true),
             _ if BY_OTHER_MEANS.contains(&number) => {
                 for file in [0, 1, 2].into_iter().filter_map(descriptor) {
                     self.lose(process, happening.task, file);
@@ -186,6 +196,11 @@ impl Survey {
     pub(super) fn put(&self, stream: u32, number: u64) -> Option<&Transfer> {
         self.transfers.iter().find(|it| it.writes && it.stream == stream && it.address_of(number).is_some())
     }
+}
+
+/// Whether a call makes sockets without messages.
+fn is_stream(call: &Call) -> bool {
+    call.arguments[1] & 0xf == u64::from(libc::SOCK_STREAM.unsigned_abs())
 }
 
 /// Where the bytes of a call are.

@@ -355,7 +355,7 @@ impl Travel {
 }
 
 /// What the watched bytes were when they were looked at last: what is mapped there changes without anybody writing.
-struct Watched(Vec<Vec<u8>>);
+struct Watched(Vec<Vec<Option<u8>>>);
 
 impl Watched {
     fn of(travel: &Travel, lookout: &Lookout) -> Watched {
@@ -366,8 +366,15 @@ impl Watched {
         let read = |watch: &crate::engine::lookout::Watch| {
             let len = usize::try_from(watch.range.end - watch.range.start).unwrap_or(0);
             let mut bytes = vec![0; len];
-            process.read_memory(watch.range.start, &mut bytes);
-            bytes
+            if process.read_memory(watch.range.start, &mut bytes) {
+                return bytes.into_iter().map(Some).collect();
+            }
+            // Not all of them are mapped.
+            let byte = |at: Virt| {
+                let mut byte = [0];
+                process.read_memory(at, &mut byte).then_some(byte[0])
+            };
+            (watch.range.start..watch.range.end).map(byte).collect()
         };
         Watched(lookout.data.iter().map(read).collect())
     }

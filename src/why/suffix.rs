@@ -1,0 +1,109 @@
+//! The same over a synthesized execution: of a core alone, whose suffix is searched first, or of one that was kept.
+
+use super::question::{Expression, Question, named};
+use super::shown::{Names, View};
+use super::{Args, show};
+use crate::Outcome;
+use crate::debug_files::DebugFiles;
+use crate::exit::{Code, Failure};
+use crate::opened;
+use crate::sandbox;
+use crate::symbols::Place;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, ExitCode, Stdio};
+use synth::program::Program;
+use synth::report::slice::{Moment, Synthesized};
+use synth::report::written;
+use synth::suffix::Suffix;
+use vmm::slice::{Byte, Follow, slice};
+
+impl Names for Program {
+    fn place(&self, address: u64) -> Option<Place> {
+        Place::of_program(self, address)
+    }
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let suffix = match &args.suffix {
+        Some(path) => Suffix::load(path).map_err(|e| Failure::new(Code::Damaged, e))?,
+        None => synthesized(args)?,
+    };
+    let mut debug_files = DebugFiles::new();
+    sandbox::enter();
+    let opened = opened::open(&args.input, args.exe.as_deref(), &mut debug_files)?;
+    opened::warn_of_damage(&opened.core);
+    let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
+    let core = opened.core;
+    let mut history = Synthesized::new(&core, &suffix).map_err(|error| {
+        Failure::new(
+            Code::Damaged,
+            format!("the suffix does not run: {error}; `gretel verify` says whose it is"),
+        )
+    })?;
+    let question = question(args, &history, &program)?;
+    let follow = Follow { addresses: args.addresses, conditions: args.conditions };
+    let (at, place) = (question.at, question.place);
+    let answer = slice(&mut history, (at, place), &question.bytes, follow, args.steps, &mut |_, _| {});
+    let Ok(answer) = answer;
+    let places: Vec<_> = answer.nodes.iter().map(|node| program.place(node.writer.rip)).collect();
+    let view = View {
+        question: &question,
+        slice: &answer,
+        names: &program,
+        places: &places,
+        is_sure: &|at| history.is_forced(at),
+        callers: &BTreeMap::new(),
+    };
+    show(args, &view)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is asked for, at the crash.
+fn question(args: &Args, history: &Synthesized<'_>, program: &Program) -> Result<Question<Moment>, Failure> {
+    let (at, place) = history.crash();
+    let of = |bytes: BTreeSet<Byte>, words: String| Question { at, place, bytes, words: vec![words] };
+    match &args.of {
+        Some(Expression::Register(bytes)) => {
+            let name = bytes[0].register().unwrap_or_default();
+            Ok(of(bytes.iter().copied().collect(), format!("{name} at the crash")))
+        }
+        Some(Expression::Memory { address, len }) => {
+            let bytes = Byte::memory(*address, *len).collect();
+            Ok(of(bytes, format!("{len} bytes at {address:#x} at the crash")))
+        }
+        Some(Expression::Pointer) => {
+            Err(Failure::new(Code::Usage, "of a suffix it is not known who went there: ask a recording"))
+        }
+        None => {
+            let blame = history.blame().ok_or_else(|| {
+                Failure::new(Code::Usage, "no value made it crash: say with --of what is to be explained")
+            })?;
+            let instruction = written(&blame.instruction);
+            let at = program.place(blame.instruction.ip()).map_or_else(String::new, |it| format!(" at {it}"));
+            let what = match blame.address {
+                Some(address) => format!("`{instruction}`{at} accesses {address:#x}"),
+                None => format!("`{instruction}`{at} cannot be executed"),
+            };
+            Ok(of(blame.bytes.clone(), format!("{what}, since {}", named(&blame.bytes))))
+        }
+    }
+}
+
+/// A suffix of the core, by gretel's own search.
+fn synthesized(args: &Args) -> Result<Suffix, Failure> {
+    let failed = |what: &str, error: std::io::Error| Failure::new(Code::Host, format!("{what}: {error}"));
+    let dir = tempfile::tempdir().map_err(|e| failed("there is no place for a suffix", e))?;
+    let kept = dir.path().join("suffix.json");
+    let this = std::env::current_exe().map_err(|e| failed("where gretel is", e))?;
+    let mut search = Command::new(this);
+    search.arg("synth").arg("-o").arg(&kept).arg(&args.input).stdin(Stdio::null()).stdout(Stdio::null());
+    if let Some(exe) = &args.exe {
+        search.arg("--exe").arg(exe);
+    }
+    let status = search.status().map_err(|e| failed("gretel cannot be started again", e))?;
+    if !status.success() {
+        let why = "there is no certified suffix to go back over; `gretel synth --explain` says why";
+        return Err(Failure::new(Code::Other, why));
+    }
+    Suffix::load(&kept).map_err(|e| Failure::new(Code::Damaged, e))
+}

@@ -1,0 +1,293 @@
+//! The history of a suffix, for the slice of a value ([`vmm::slice`]): the suffix is run forward once, and of each instruction it is kept
+//! what its results are made of.
+//!
+//! What was there where the suffix begins is in the core, forced by it, or chosen; which of these is said where a value's way ends.
+
+use crate::certificate::CertificateError;
+use crate::certificate::forward::{Forward, Outcome, decode};
+use crate::certificate::stage::Stage;
+use crate::suffix::{Origin as Sure, Suffix, SuffixInput};
+use iced_x86::Instruction;
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::fmt;
+use vmm::elfcore::Core;
+use vmm::linux::call_name;
+use vmm::slice::{Byte, History, Made, Origin, Place, Writer};
+use x86::op::Gpr;
+use x86::state::{Regs, State};
+use x86_provenance::{Before, Memory, Trapped, Untraced, trace};
+
+/// A moment of a suffix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Moment {
+    /// Zero at the start; else one more than the number of the step that comes next.
+    next: usize,
+    /// How many steps there are.
+    total: usize,
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.next {
+            0 => f.write_str("start"),
+            next if next > self.total => f.write_str("crash"),
+            next => write!(f, "-{}", self.total + 1 - next),
+        }
+    }
+}
+
+/// An instruction of the suffix.
+struct Step {
+    rip: u64,
+    made: Made,
+    given: BTreeMap<Byte, (Option<u8>, Origin)>,
+}
+
+/// A suffix that was run.
+pub struct Synthesized<'a> {
+    core: &'a Core,
+    suffix: &'a Suffix,
+    steps: Vec<Step>,
+    place: Place,
+}
+
+/// What there is to be explained of a crash.
+#[derive(Clone, Debug)]
+pub struct Blame {
+    /// The bytes.
+    pub bytes: BTreeSet<Byte>,
+    /// The instruction that did not retire.
+    pub instruction: Instruction,
+    /// The address that it could not access, if that is why.
+    pub address: Option<u64>,
+}
+
+impl<'a> Synthesized<'a> {
+    /// Runs a suffix forward.
+    ///
+    /// # Errors
+    /// When it does not run, which its certificate excludes.
+    pub fn new(core: &'a Core, suffix: &'a Suffix) -> Result<Synthesized<'a>, CertificateError> {
+        let mut forward = Forward::new(core, suffix)?;
+        let mut steps = Vec::new();
+        while let Some(ahead) = forward.ahead() {
+            let state = forward.stage().state()?;
+            let (instruction, rip) = (ahead.instruction, ahead.instruction.ip());
+            let traced = traced(forward.stage(), &instruction, &state);
+            // A repeated string instruction is one entry of the path for each of its rounds.
+            for _ in 1..ahead.span {
+                steps.push(Step { rip, made: Made::Instruction(instruction), given: BTreeMap::new() });
+            }
+            steps.push(match forward.run(&ahead)? {
+                Outcome::Retired => Step { rip, made: Made::Instruction(instruction), given: traced },
+                Outcome::Answered(input) => answered(rip, &state.regs, input),
+                Outcome::Stopped(_) => break,
+            });
+        }
+        let thread = core.threads.first().map_or(0, |(id, _)| *id);
+        Ok(Synthesized { core, suffix, steps, place: Place { pid: thread, thread } })
+    }
+
+    /// When it crashes, and who.
+    #[must_use]
+    pub fn crash(&self) -> (Moment, Place) {
+        let total = self.steps.len();
+        (Moment { next: total + 1, total }, self.place)
+    }
+
+    /// Whether a moment lies in the part that every execution has which ends in this core.
+    #[must_use]
+    pub fn is_forced(&self, at: Moment) -> bool {
+        at.next > 0 && self.steps.len().saturating_sub(self.suffix.forced.steps) < at.next
+    }
+
+    /// What made the instruction fault at which the core stands; `None` where no value did.
+    #[must_use]
+    pub fn blame(&self) -> Option<Blame> {
+        let State { regs, fpu } = &self.core.state;
+        let memory = InCore(self.core);
+        let instruction = decode(regs.rip, |at, bytes| self.core.read(at, bytes));
+        match trace(&instruction, Before { regs, fpu, memory: &memory }, &[]) {
+            Err(Untraced::Trapped(why)) => {
+                let Trapped { address, origin, .. } = *why;
+                let bytes = origin.value;
+                (!bytes.is_empty()).then_some(Blame { bytes, instruction, address })
+            }
+            _ => None,
+        }
+    }
+
+    /// Where a byte's value at the start comes from, and what it is.
+    fn at_start(&self, byte: Byte) -> (Sure, u8) {
+        let State { regs, fpu } = &self.suffix.start;
+        let of = |number: u64, n: u8| number.to_le_bytes()[usize::from(n & 7)];
+        let origins = &self.suffix.registers;
+        let (sure, value) = match byte {
+            Byte::Memory(at) => {
+                let piece = self.suffix.memory.iter().find_map(|piece| {
+                    let n = usize::try_from(at.checked_sub(piece.address)?).ok()?;
+                    Some((*piece.origins.get(n)?, *piece.bytes.get(n)?))
+                });
+                return match piece {
+                    Some((sure, value)) => (self.at_least_chosen(sure), value),
+                    None => (Sure::Core, self.core.byte(at).unwrap_or(0)),
+                };
+            }
+            Byte::General(r, n) => (origins.gpr[usize::from(r & 15)], of(regs.gpr[usize::from(r & 15)], n)),
+            Byte::Vector(r, n) => (
+                origins.vector[usize::from(r & 31)],
+                of(fpu.vector[usize::from(r & 31)][usize::from((n / 8) % 8)], n),
+            ),
+            Byte::Mask(r, n) => (origins.opmask, of(fpu.opmask[usize::from(r & 7)], n)),
+            Byte::Base(0, n) => (Sure::Core, of(regs.fs_base, n)),
+            Byte::Base(_, n) => (Sure::Core, of(regs.gs_base, n)),
+            Byte::Flag(_) | Byte::Direction => (origins.flags, 0),
+            _ => (origins.fpu, 0),
+        };
+        (self.at_least_chosen(sure), value)
+    }
+
+    /// Before the forced part all is one possibility.
+    fn at_least_chosen(&self, sure: Sure) -> Sure {
+        if self.suffix.forced.steps >= self.steps.len() { sure } else { sure.max(Sure::Chosen) }
+    }
+
+    /// What nothing in the suffix wrote: those of the bytes that are as sure as the first.
+    fn begun_with(&self, bytes: &[Byte]) -> Writer<Moment> {
+        let of = |byte: &Byte| (*byte, self.at_start(*byte));
+        let all: Vec<(Byte, (Sure, u8))> = bytes.iter().map(of).collect();
+        let sure = all.first().map_or(Sure::Chosen, |(_, (sure, _))| *sure);
+        let words = match sure {
+            Sure::Core => "where the suffix begins, as in the core",
+            Sure::Forced => "where the suffix begins; no other value leads to this core",
+            Sure::Chosen => "where the suffix begins; chosen, one possibility of several",
+        };
+        let same = all.into_iter().filter(|(_, (other, _))| *other == sure);
+        let given = same.map(|(byte, (_, value))| (byte, (Some(value), Origin::default()))).collect();
+        let at = Moment { next: 0, total: self.steps.len() };
+        let made = Made::Begin(Some(words.to_owned()));
+        Writer {
+            at,
+            after: at,
+            place: self.place,
+            rip: sure as u64,
+            made,
+            given,
+            from: self.place,
+            uses: BTreeMap::new(),
+        }
+    }
+}
+
+impl History for Synthesized<'_> {
+    type At = Moment;
+    type Error = Infallible;
+
+    // Each step was run: there is nobody else who may have written.
+    fn values(&mut self, _: Moment, _: Place, _: &BTreeSet<Byte>) -> Result<BTreeMap<Byte, u8>, Infallible> {
+        Ok(BTreeMap::new())
+    }
+
+    fn writer(
+        &mut self,
+        at: Moment,
+        place: Place,
+        bytes: &[Byte],
+    ) -> Result<Option<Writer<Moment>>, Infallible> {
+        let before = &self.steps[..at.next.saturating_sub(1).min(self.steps.len())];
+        let writes = |step: &Step| bytes.iter().any(|byte| step.given.contains_key(byte));
+        let Some(number) = before.iter().rposition(writes) else {
+            return Ok(Some(self.begun_with(bytes)));
+        };
+        let step = &before[number];
+        let given = step.given.iter().filter(|(byte, _)| bytes.contains(byte));
+        let given = given.map(|(byte, of)| (*byte, of.clone())).collect();
+        let at = Moment { next: number + 1, ..at };
+        Ok(Some(Writer {
+            at,
+            after: at,
+            place,
+            rip: step.rip,
+            made: step.made.clone(),
+            given,
+            from: place,
+            uses: BTreeMap::new(),
+        }))
+    }
+}
+
+/// What an instruction that is about to retire will write; of one without an answer nothing.
+fn traced(
+    stage: &Stage<'_>,
+    instruction: &Instruction,
+    state: &State,
+) -> BTreeMap<Byte, (Option<u8>, Origin)> {
+    let memory = OnStage(stage);
+    let before = Before { regs: &state.regs, fpu: &state.fpu, memory: &memory };
+    let asked = strings(instruction, &state.regs);
+    let written = trace(instruction, before, &asked).map(|provenance| provenance.written).unwrap_or_default();
+    written.into_iter().map(|(byte, (value, origin))| (byte, (Some(value), origin))).collect()
+}
+
+/// No suffix has a string instruction that writes more.
+const MOST: u64 = 1 << 16;
+
+/// What a copying string instruction can write.
+fn strings(instruction: &Instruction, regs: &Regs) -> Vec<Byte> {
+    if !instruction.is_string_instruction() {
+        return Vec::new();
+    }
+    let gpr = |r: Gpr| regs.gpr[usize::from(r.0)];
+    let (to, reach) = (gpr(Gpr::RDI), gpr(Gpr::RCX).saturating_mul(8).min(MOST));
+    let memory = Byte::memory(to.wrapping_sub(reach), 2 * reach);
+    memory.chain([Gpr::RCX, Gpr::RSI, Gpr::RDI].into_iter().flat_map(Byte::general)).collect()
+}
+
+/// A system call that the suffix answers.
+fn answered(rip: u64, regs: &Regs, input: &SuffixInput) -> Step {
+    let number = regs.gpr[0];
+    let arguments = [7, 6, 2, 10, 8, 9].map(|n: usize| regs.gpr[n]);
+    let result = input.result.to_le_bytes();
+    let registers = [Gpr::RAX, Gpr(1), Gpr::R11].into_iter().flat_map(Byte::general);
+    let registers = registers.map(|byte| match byte {
+        Byte::General(0, n) => (byte, (Some(result[usize::from(n)]), Origin::default())),
+        byte => (byte, (None, Origin::default())),
+    });
+    let memory = input.writes.iter().flat_map(|(address, bytes)| {
+        bytes
+            .iter()
+            .zip(0_u64..)
+            .map(|(byte, n)| (Byte::Memory(address.wrapping_add(n)), (Some(*byte), Origin::default())))
+    });
+    let line = format!("{}(...) = {:#x}, as the suffix has it", call_name(number), input.result);
+    Step { rip, made: Made::Call { number, arguments, line }, given: registers.chain(memory).collect() }
+}
+
+/// Memory of a suffix that runs: what retires may access what it accesses.
+struct OnStage<'a, 'b>(&'a Stage<'b>);
+
+impl Memory for OnStage<'_, '_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.0.read(address, bytes);
+        true
+    }
+
+    fn may_write(&self, _: u64) -> bool {
+        true
+    }
+}
+
+/// Memory of a core.
+struct InCore<'a>(&'a Core);
+
+impl Memory for InCore<'_> {
+    fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let rights = self.0.segment(address).map(|segment| segment.rights);
+        rights.is_some_and(|rights| rights.read || rights.execute) && self.0.read(address, bytes)
+    }
+
+    fn may_write(&self, address: u64) -> bool {
+        self.0.segment(address).is_some_and(|segment| segment.rights.write)
+    }
+}
