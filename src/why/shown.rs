@@ -117,8 +117,7 @@ impl<At: Copy + Ord + Display> View<'_, At> {
             }
             Made::Started => format!("{who}was started by thread {}", writer.from.thread),
             Made::Executed(path) => format!("{who}{path} was executed"),
-            Made::Begin(Some(from)) => format!("as it was where the recording begins ({from})"),
-            Made::Begin(None) => "as it was where the recording begins".to_owned(),
+            Made::Begin(words) => words.clone(),
             Made::Unknown(why) => format!("{who}not followed: {why}"),
         }
     }

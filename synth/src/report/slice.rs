@@ -159,14 +159,14 @@ impl<'a> Synthesized<'a> {
         let all: Vec<(Byte, (Sure, u8))> = bytes.iter().map(of).collect();
         let sure = all.first().map_or(Sure::Chosen, |(_, (sure, _))| *sure);
         let words = match sure {
-            Sure::Core => "where the suffix begins, as in the core",
-            Sure::Forced => "where the suffix begins; no other value leads to this core",
-            Sure::Chosen => "where the suffix begins; chosen, one possibility of several",
+            Sure::Core => "as it was where the suffix begins, and is in the core",
+            Sure::Forced => "as it was where the suffix begins; no other value leads to this core",
+            Sure::Chosen => "as it was where the suffix begins; chosen, one possibility of several",
         };
         let same = all.into_iter().filter(|(_, (other, _))| *other == sure);
         let given = same.map(|(byte, (_, value))| (byte, (Some(value), Origin::default()))).collect();
         let at = Moment { next: 0, total: self.steps.len() };
-        let made = Made::Begin(Some(words.to_owned()));
+        let made = Made::Begin(words.to_owned());
         Writer {
             at,
             after: at,

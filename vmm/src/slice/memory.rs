@@ -16,6 +16,9 @@ use std::ops::Range;
 use x86::decode::stores_x87_pointers;
 use x86_provenance::Origin;
 
+/// What is said of what nobody wrote.
+pub(super) const BEGINS: &str = "as it was where the recording begins";
+
 /// What going back has come to.
 enum Found {
     Writer(Box<Writer<Position>>),
@@ -297,8 +300,10 @@ impl Recorded<'_> {
             _ => 0,
         };
         let what = match (first, bytes.first()) {
-            (Some((whence, start)), Some(Byte::Memory(at))) => Some(format!("{whence}, byte {}", at - start)),
-            _ => None,
+            (Some((whence, start)), Some(Byte::Memory(at))) => {
+                format!("{BEGINS} ({whence}, byte {})", at - start)
+            }
+            _ => BEGINS.to_owned(),
         };
         Ok(Writer {
             at,

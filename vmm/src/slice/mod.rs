@@ -67,8 +67,8 @@ pub enum Made {
     Started,
     /// Another program was executed.
     Executed(String),
-    /// It is as the recording begins; where that is, if it is memory.
-    Begin(Option<String>),
+    /// It is as the execution begins: in words, how.
+    Begin(String),
     /// Something that cannot be told more closely.
     Unknown(String),
 }

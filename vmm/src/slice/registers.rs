@@ -8,7 +8,7 @@
 //! the loop does.
 
 use super::frame;
-use super::memory::made_by;
+use super::memory::{BEGINS, made_by};
 use super::recorded::{Recorded, instruction_at};
 use super::{Byte, Made, Place, Writer};
 use crate::engine::lookout::Lookout;
@@ -229,7 +229,7 @@ impl Recorded<'_> {
                 after: at,
                 place,
                 rip: 0,
-                made: Made::Begin(None),
+                made: Made::Begin(BEGINS.to_owned()),
                 given,
                 from: place,
                 uses: BTreeMap::new(),

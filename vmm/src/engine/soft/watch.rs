@@ -117,13 +117,15 @@ fn accesses(code: &[u8], regs: &Regs) -> Vec<(DataAccess, bool)> {
     let instruction = Decoder::with_ip(64, code, regs.rip, DecoderOptions::NONE).decode();
     let repeats = instruction.is_string_instruction()
         && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
+    // Of one that repeats iced tells no size.
+    let element = if repeats { u64::from(x86::decode::op(&instruction).w / 8) } else { 0 };
     let mut factory = InstructionInfoFactory::new();
     let used = factory.info(&instruction).used_memory();
     let mut found: Vec<(DataAccess, bool)> = used
         .iter()
         .flat_map(|memory| {
             let (reads, writes) = kinds(memory.access());
-            let range = range(memory, regs);
+            let range = range(memory, regs, element);
             [(writes, true), (reads, false)].into_iter().filter_map(move |(does, writes)| {
                 let access = DataAccess { range: range.clone()?, writes, base: memory.base() };
                 does.then_some((access, repeats))
@@ -144,10 +146,12 @@ fn kinds(access: OpAccess) -> (bool, bool) {
     }
 }
 
-fn range(memory: &UsedMemory, regs: &Regs) -> Option<Range<Virt>> {
+/// What is accessed; `element` is the size where that is not told.
+fn range(memory: &UsedMemory, regs: &Regs, element: u64) -> Option<Range<Virt>> {
     // The elements of a gather are not told: registers of vectors have no value here.
     let start = memory.virtual_address(0, |register, _, _| value(register, regs))?;
     let size = match memory.memory_size().size() as u64 {
+        0 if element > 0 => element,
         0 => LARGEST,
         size => size,
     };
