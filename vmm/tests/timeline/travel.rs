@@ -10,10 +10,11 @@ use vmm::travel::{Stop, Travel};
 
 /// The eight bytes that are watched.
 const SLOT: Virt = 0x1000_0100;
-/// Stores to them in [`STORES`], and of these by a system call, with no effect, and by each turn of the loop.
-const WRITES: usize = 7 + TURNS;
-const BY_CALL: usize = 1;
-const WITHOUT_EFFECT: usize = 2;
+/// Stores to them in [`STORES`], and of these by a system call (the page is mapped, and read into), with no effect, and by each turn
+/// of the loop.
+const WRITES: usize = 8 + TURNS;
+const BY_CALL: usize = 2;
+const WITHOUT_EFFECT: usize = 3;
 const TURNS: usize = 20;
 /// Loads of them.
 const READS: usize = 2 + TURNS;
