@@ -64,6 +64,11 @@ impl Asked {
         })
     }
 
+    /// Whether anything is known but of this host.
+    pub(super) fn has_anything(&self) -> bool {
+        self.core.ok().is_some() || self.events.ok().is_some()
+    }
+
     /// What is not on the page, and why.
     pub(super) fn missing(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [

@@ -60,6 +60,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     crate::synth::fuel(&args.fuel).map_err(|why| Failure::new(Code::Usage, format!("--fuel: {why}")))?;
+    if let Err(error) = args.input.metadata() {
+        return Err(Failure::new(Code::Damaged, format!("cannot read {}: {error}", args.input.display())));
+    }
     let cannot_write = |error: std::io::Error| {
         let hint =
             if error.kind() == std::io::ErrorKind::AlreadyExists { " (--force replaces it)" } else { "" };
@@ -75,6 +78,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut file = options.open(&args.output).map_err(cannot_write)?;
     let asked = Asked::ask(args)?;
     asked.missing().for_each(|(what, why)| say!("gretel: the page has no {what}: {why}"));
+    if !asked.has_anything() {
+        // Made by this command a moment ago; where it stays, it is empty.
+        let _ = std::fs::remove_file(&args.output);
+        let why = format!("nothing is known of {}, and no page was written", args.input.display());
+        return Err(Failure::new(Code::Damaged, why));
+    }
     file.write_all(page(args, &asked).as_bytes()).and_then(|()| file.flush()).map_err(cannot_write)?;
     say!("gretel: next: open {} in a browser", shell::word(&args.output));
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,5 @@
-//! Who called for what a library did: the line of the program itself that a step is the doing of.
+//! Where the steps of a slice are: each in the program that its process ran; and of what a library did, the line of the program itself
+//! that called for it.
 
 use super::folded::Folded;
 use crate::exit::Failure;
@@ -61,8 +62,9 @@ pub(super) fn callers(
         }
         symbols.look(process);
         let stack = symbols.backtrace(process, writer.place.thread, DEEP);
-        let own =
-            stack.frames.into_iter().find(|(_, place)| !place.is_library() && place.function().is_some());
+        // What every program begins with says nothing.
+        let tells = |place: &Place| place.function().is_some_and(|name| name != "_start");
+        let own = stack.frames.into_iter().find(|(_, place)| !place.is_library() && tells(place));
         found.extend(own.map(|(_, place)| (number, place)));
     }
     Ok(found)

@@ -1,6 +1,6 @@
 //! `gretel report`: the page is whole, says what the other commands say, and has no markup but gretel's own.
 
-use crate::{Place, USAGE, skipped};
+use crate::{DAMAGED, Place, USAGE, skipped};
 use std::process::Command;
 
 const PROGRAM: &str = r#"
@@ -49,6 +49,12 @@ fn a_page_has_all_that_is_known() {
     // A core alone tells less.
     let ran = place.gretel(&["report", "rec/core", "--exe", "reported", "-o", "core.html"]);
     assert!(ran.code == 0 && ran.err.contains("a core alone does not tell"), "{}", ran.err);
+    // Of nothing there is no page.
+    place.write("text", "no core");
+    for input in ["nowhere", "text"] {
+        let ran = place.gretel(&["report", input, "-o", "none.html"]);
+        assert!(ran.code == DAMAGED && !place.path("none.html").exists(), "{input}: {}", ran.err);
+    }
     let ran = place.gretel(&["report", "rec", "-o", "other.html", "--fuel", "much"]);
     assert_eq!(ran.code, USAGE, "{}", ran.err);
 }
