@@ -6,7 +6,7 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use crate::bus::Bus;
 use crate::cpu::Cpu;
-use crate::decode::differs_between_processors;
+use crate::decode::{depends_on_the_system, differs_between_processors};
 use crate::frames::{Frames, Stamp};
 use crate::machine::{Handler, Last, Machine, Trap};
 use crate::op::{BranchKind, Op};
@@ -77,6 +77,8 @@ pub(crate) enum NoBlock {
     Trap(Trap),
     /// A valid instruction without semantics.
     NoSemantics(Bytes),
+    /// An instruction for the system side of the CPU.
+    System,
 }
 
 impl Fetched {
@@ -110,7 +112,17 @@ pub(crate) fn decode_one<B: Bus>(cpu: &mut Cpu<B>) -> Result<(Handler<Cpu<B>>, O
     let fetched = Origin::of(cpu, rip).map_err(NoBlock::Trap)?.fetch(cpu);
     let mut decoder = Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE);
     let i = fetched.decode(&mut decoder)?;
+    if cpu.has_system && depends_on_the_system(&i) {
+        return Err(NoBlock::System);
+    }
     handler(&i, &fetched.bytes[..i.len()])
+}
+
+/// The instruction at rip, whatever it does; `None` where there is none.
+pub(crate) fn instruction_at<B: Bus>(cpu: &mut Cpu<B>) -> Option<Instruction> {
+    let rip = cpu.rip;
+    let fetched = Origin::of(cpu, rip).ok()?.fetch(cpu);
+    fetched.decode(&mut Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE)).ok()
 }
 
 /// Decodes the block of `origin` and marks its frames as code.
@@ -151,9 +163,12 @@ struct Steps<B: Bus> {
 
 impl<B: Bus> Steps<B> {
     fn push(&mut self, i: &Instruction, handler: Handler<Cpu<B>>, op: Op) {
-        let run = match differs_between_processors(i) {
-            true => Some(step::differing as Run<B>),
-            false => hot::lookup(i, &op),
+        let run = if differs_between_processors(i) {
+            Some(step::differing as Run<B>)
+        } else if depends_on_the_system(i) {
+            Some(step::of_system as Run<B>)
+        } else {
+            hot::lookup(i, &op)
         };
         let body = match handler {
             Handler::Body(body) => Some(body),

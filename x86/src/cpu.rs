@@ -1,6 +1,7 @@
 //! The concrete machine: the architectural state of one thread over a [`Bus`].
 
 mod across;
+mod modes;
 mod parts;
 mod translation;
 
@@ -44,6 +45,10 @@ pub struct Cpu<B> {
     pub(crate) trapped: Option<Trap>,
     /// Instructions that differ between processors are for another one.
     pub(crate) leaves_differing: bool,
+    /// Instructions that depend on the system are for that side of the CPU (the crate `x86-system`).
+    pub(crate) has_system: bool,
+    /// The translations of the other mode, where there are two.
+    parked: Option<Box<modes::Parked>>,
     /// What has retired.
     pub(crate) retired: Counters,
     bus: B,
@@ -101,6 +106,8 @@ impl<B: Bus> Cpu<B> {
             fpu: Fpu::default(),
             trapped: None,
             leaves_differing: false,
+            has_system: false,
+            parked: None,
             retired: Counters::default(),
             bus,
         };

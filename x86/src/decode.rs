@@ -104,6 +104,15 @@ pub fn differs_between_processors(i: &Instruction) -> bool {
     )
 }
 
+/// Whether the table describes `i` as a program under Linux sees it, and a kernel sees something else: POPF and the
+/// interrupt flag, selectors that are constants of the Linux ABI.
+#[must_use]
+pub fn depends_on_the_system(i: &Instruction) -> bool {
+    matches!(i.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq)
+        || (0..i.op_count().min(2))
+            .any(|n| i.op_kind(n) == OpKind::Register && i.op_register(n).is_segment_register())
+}
+
 /// A number that the instruction set keeps below 256: a length, a register number, an operand width.
 fn small(n: usize) -> u8 {
     u8::try_from(n).unwrap_or(0)

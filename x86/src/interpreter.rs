@@ -81,6 +81,9 @@ pub enum Stop {
     /// The instruction at rip gives another result on other processors, and is left to one of them
     /// ([`Cpu::leave_differing`]).
     Differing,
+    /// The instruction at rip depends on more than a program's state: privilege, selectors, the interrupt flag. Its
+    /// effect on a CPU with a system ([`Cpu::give_system`]) is in the crate `x86-system`.
+    System,
     /// A valid instruction without semantics, at rip.
     NoSemantics {
         /// Its address.
@@ -313,6 +316,7 @@ impl<B: Bus> Interpreter<B> {
         match *no_block {
             NoBlock::Trap(trap) => Stop::Trap { trap, at },
             NoBlock::NoSemantics(bytes) => Stop::NoSemantics { at, bytes },
+            NoBlock::System => Stop::System,
         }
     }
 }
@@ -363,7 +367,7 @@ fn leave<B: Bus, O: Observer>(
         (Why::Trap, Some(trap)) => Some(trapped(cpu, trap, &step.op)),
         (Why::Trap, None) => {
             cpu.rip = step.op.start();
-            Some(Stop::Differing)
+            Some(if cpu.has_system { Stop::System } else { Stop::Differing })
         }
         _ => last.and_then(|last| end(cpu, last, observer)),
     }

@@ -107,6 +107,17 @@ pub(crate) fn differing<B: Bus>(cpu: &mut Cpu<B>, steps: &[Step<B>]) -> Exit {
     }
 }
 
+/// An instruction whose description is that of a program under Linux ([`crate::decode::depends_on_the_system`]).
+pub(crate) fn of_system<B: Bus>(cpu: &mut Cpu<B>, steps: &[Step<B>]) -> Exit {
+    match steps {
+        [_, rest @ ..] if cpu.has_system => {
+            cpu.trapped = None;
+            Exit::new(Why::Trap, rest)
+        }
+        _ => general(cpu, steps),
+    }
+}
+
 /// What a hot form could not do.
 #[cold]
 #[inline(never)]

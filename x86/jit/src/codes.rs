@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use std::io;
 use x86::bus::Bus;
 use x86::cpu::{CodePage, Cpu};
-use x86::decode::differs_between_processors;
+use x86::decode::{depends_on_the_system, differs_between_processors};
 use x86::interpreter::Interpreter;
 use x86::machine::Handler;
 use x86::table;
@@ -138,7 +138,7 @@ impl<B: Bus> Codes<B> {
 
     /// What there is for the code at `rip`, for a run that is to stop at the instructions `at`, in order.
     pub(crate) fn find(&mut self, cpu: &mut Cpu<B>, rip: u64, at: &[u64]) -> Known {
-        if self.epoch != cpu.code_epoch() || self.at != at {
+        if self.epoch != cpu.code_epoch() || !are_same(&self.at, at) {
             self.epoch = cpu.code_epoch();
             self.at.clear();
             self.at.extend_from_slice(at);
@@ -215,6 +215,13 @@ impl<B: Bus> Codes<B> {
     }
 }
 
+/// Whether two lists are the same, one by one. Most often both are empty, and the C library compares memory by a masked load: from a
+/// page that is not mapped, as the address of an empty list is, Intel's processors take a hundred nanoseconds for one, even where
+/// the mask is empty.
+fn are_same(a: &[u64], b: &[u64]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
+}
+
 /// The code of a guest as regions are found in it, and what is noted meanwhile.
 struct Guest<'i, B: Bus> {
     interpreter: &'i mut Interpreter<B>,
@@ -252,6 +259,9 @@ impl<B: Bus> region::Code for Guest<'_, B> {
     }
 
     fn how(&mut self, i: &Instruction) -> Option<How> {
+        if self.interpreter.cpu().has_system() && depends_on_the_system(i) {
+            return None;
+        }
         match table::lookup_integer::<Cpu<B>>(i) {
             Some((Handler::Last(_, None), _)) => return None,
             Some(_) => return Some(How::Inline),

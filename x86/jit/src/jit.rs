@@ -42,10 +42,11 @@ impl Tuning {
 }
 
 impl Default for Tuning {
-    /// An instruction costs about as much to compile as to interpret 15,000 times. So no less often does a block run before, and
-    /// at this price compiling takes about a seventh of the time that interpreting has taken, at most.
+    /// An instruction costs about as much to compile as to interpret 15,000 times. So no less often does a block run before: then
+    /// compiling never takes more than the interpreter has taken for the same code. The price keeps a program that has just begun, and
+    /// goes through much code, from having all of that compiled.
     fn default() -> Tuning {
-        Tuning { patience: 15_000, price: 100_000, waits: false }
+        Tuning { patience: 15_000, price: 1_000, waits: false }
     }
 }
 

@@ -10,6 +10,9 @@ impl<B: Bus> Cpu<B> {
         self.reads.remove(va);
         self.writes.remove(va);
         self.fetches.remove(va);
+        if let Some(parked) = &mut self.parked {
+            parked.remove(va);
+        }
         self.frames.bump_epoch();
     }
 
@@ -19,6 +22,9 @@ impl<B: Bus> Cpu<B> {
         self.reads.clear();
         self.writes.clear();
         self.fetches.clear();
+        if let Some(parked) = &mut self.parked {
+            parked.clear();
+        }
         self.frames.bump_epoch();
     }
 
@@ -28,6 +34,9 @@ impl<B: Bus> Cpu<B> {
     /// second page counts, too. Writes through [`Cpu::bus_mut`] are not noted: whoever makes them knows of them.
     pub fn take_written(&mut self) -> Vec<u64> {
         self.writes.clear();
+        if let Some(parked) = &mut self.parked {
+            parked.clear_writes();
+        }
         self.frames.take_written()
     }
 
@@ -108,6 +117,9 @@ impl<B: Bus> Cpu<B> {
     pub(crate) fn mark_code(&mut self, frame: u64) {
         if self.frames.add_code(frame) {
             self.writes.remove_frame(frame);
+            if let Some(parked) = &mut self.parked {
+                parked.remove_writes_of(frame);
+            }
         }
     }
 }

@@ -10,10 +10,12 @@ use crate::sem::vector::fused;
 /// Its opcodes are regular: the high digit is the order of the operands, the low one the function, W the format.
 /// The handlers find order and signs in the opcode.
 pub(super) fn body<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> {
+    // Asked first: iced makes its table of opcodes when it is first asked for one, and takes 2 ms for that.
+    if op.vector.encoding == Encoding::Legacy {
+        return None;
+    }
     let code = i.op_code();
-    let is_in_map = code.table() == OpCodeTableKind::T0F38
-        && code.mandatory_prefix() == MandatoryPrefix::P66
-        && op.vector.encoding != Encoding::Legacy;
+    let is_in_map = code.table() == OpCodeTableKind::T0F38 && code.mandatory_prefix() == MandatoryPrefix::P66;
     let opcode = u8::try_from(code.op_code()).unwrap_or(0);
     if !is_in_map || !(9..=0xb).contains(&(opcode >> 4)) || opcode & 15 < 6 {
         return None;

@@ -1,0 +1,175 @@
+//! The registers that a kernel has and a program has not.
+
+/// GDTR or IDTR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct TableRegister {
+    /// Linear address.
+    pub base: u64,
+    /// The offset of its last byte.
+    pub limit: u16,
+}
+
+/// A segment register: the selector and what was loaded with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Segment {
+    /// The selector.
+    pub selector: u16,
+    /// The base of TR and LDTR. Those of FS and GS are in the CPU, all others are zero.
+    pub base: u64,
+    /// In bytes, less one.
+    pub limit: u32,
+    /// Bits 40 to 55 of the descriptor: type, S, DPL, P, limit, AVL, L, D, G; zero where nothing is loaded.
+    pub attributes: u16,
+}
+
+/// The order of [`Registers::segments`], which is that of the encoding: ES, CS, SS, DS, FS, GS.
+pub(crate) mod segment {
+    pub(crate) const ES: usize = 0;
+    pub(crate) const CS: usize = 1;
+    pub(crate) const SS: usize = 2;
+    pub(crate) const DS: usize = 3;
+    pub(crate) const FS: usize = 4;
+    pub(crate) const GS: usize = 5;
+}
+
+/// Bits of CR0.
+pub(crate) mod cr0 {
+    pub(crate) const PE: u64 = 1;
+    pub(crate) const MP: u64 = 1 << 1;
+    pub(crate) const EM: u64 = 1 << 2;
+    pub(crate) const TS: u64 = 1 << 3;
+    pub(crate) const ET: u64 = 1 << 4;
+    pub(crate) const WP: u64 = 1 << 16;
+    pub(crate) const NW: u64 = 1 << 29;
+    pub(crate) const CD: u64 = 1 << 30;
+    pub(crate) const PG: u64 = 1 << 31;
+}
+
+/// Bits of CR4.
+pub(crate) mod cr4 {
+    pub(crate) const PAE: u64 = 1 << 5;
+    pub(crate) const UMIP: u64 = 1 << 11;
+    pub(crate) const SMEP: u64 = 1 << 20;
+    pub(crate) const SMAP: u64 = 1 << 21;
+    /// VME, PVI, TSD, DE, PSE, PAE, MCE, PGE, PCE, OSFXSR, OSXMMEXCPT, UMIP, FSGSBASE, SMEP, SMAP: the model has no more.
+    pub(crate) const ALL: u64 = 0x7ff | UMIP | 1 << 16 | SMEP | SMAP;
+}
+
+/// Bits of EFER.
+pub(crate) mod efer {
+    pub(crate) const SCE: u64 = 1;
+    pub(crate) const LME: u64 = 1 << 8;
+    pub(crate) const LMA: u64 = 1 << 10;
+    pub(crate) const NXE: u64 = 1 << 11;
+}
+
+/// The state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Registers {
+    /// CR0.
+    pub cr0: u64,
+    /// CR2: the address of the last page fault.
+    pub cr2: u64,
+    /// CR3.
+    pub cr3: u64,
+    /// CR4.
+    pub cr4: u64,
+    /// EFER.
+    pub efer: u64,
+    /// STAR: the selectors of SYSCALL and SYSRET.
+    pub star: u64,
+    /// LSTAR: where SYSCALL goes.
+    pub lstar: u64,
+    /// CSTAR: the same from 32-bit code, which is not served.
+    pub cstar: u64,
+    /// FMASK: what SYSCALL clears of RFLAGS.
+    pub fmask: u64,
+    /// The other base of GS.
+    pub kernel_gs_base: u64,
+    /// SYSENTER's CS, ESP and EIP: kept, never used.
+    pub sysenter: [u64; 3],
+    /// TSC_AUX.
+    pub tsc_aux: u64,
+    /// PAT: kept; memory has no types here.
+    pub pat: u64,
+    /// DR0 to DR7.
+    pub debug: [u64; 8],
+    /// ES, CS, SS, DS, FS, GS.
+    pub segments: [Segment; 6],
+    /// LDTR.
+    pub ldtr: Segment,
+    /// TR.
+    pub tr: Segment,
+    /// GDTR.
+    pub gdtr: TableRegister,
+    /// IDTR.
+    pub idtr: TableRegister,
+    /// The current privilege level.
+    pub privilege: u8,
+}
+
+impl Default for Registers {
+    /// 64-bit mode in ring 0 without tables, as no processor is at reset: whoever loads a kernel fills them in.
+    fn default() -> Registers {
+        Registers {
+            cr0: cr0::PE | cr0::ET | cr0::PG,
+            cr2: 0,
+            cr3: 0,
+            cr4: cr4::PAE,
+            efer: efer::LME | efer::LMA,
+            star: 0,
+            lstar: 0,
+            cstar: 0,
+            fmask: 0,
+            kernel_gs_base: 0,
+            sysenter: [0; 3],
+            tsc_aux: 0,
+            pat: 0x0007_0406_0007_0406,
+            debug: [0, 0, 0, 0, 0, 0, 0xffff_0ff0, 0x400],
+            segments: [Segment::default(); 6],
+            ldtr: Segment::default(),
+            tr: Segment::default(),
+            gdtr: TableRegister::default(),
+            idtr: TableRegister::default(),
+            privilege: 0,
+        }
+    }
+}
+
+impl Segment {
+    /// The flat code or data segment of a `level` in 64-bit mode, with this selector.
+    #[must_use]
+    pub const fn flat(selector: u16, is_code: bool, level: u8) -> Segment {
+        let kind = if is_code { 0xa09b } else { 0xc093 };
+        Segment { selector, base: 0, limit: u32::MAX, attributes: kind | (level as u16) << 5 }
+    }
+}
+
+impl Registers {
+    /// All of them as words, for a digest.
+    pub fn words(&self) -> impl Iterator<Item = u64> {
+        let table = |t: TableRegister| [t.base, t.limit.into()];
+        let segment = |s: &Segment| {
+            [u64::from(s.selector) | u64::from(s.attributes) << 16 | u64::from(s.limit) << 32, s.base]
+        };
+        let single = [
+            self.cr0,
+            self.cr2,
+            self.cr3,
+            self.cr4,
+            self.efer,
+            self.star,
+            self.lstar,
+            self.cstar,
+            self.fmask,
+            self.kernel_gs_base,
+            self.tsc_aux,
+            self.pat,
+            self.privilege.into(),
+        ];
+        let segments: Vec<u64> =
+            self.segments.iter().chain([&self.ldtr, &self.tr]).flat_map(segment).collect();
+        let tables = [table(self.gdtr), table(self.idtr)].concat();
+        single.into_iter().chain(self.sysenter).chain(self.debug).chain(segments).chain(tables)
+    }
+}
