@@ -2,6 +2,7 @@
 
 use crate::evidence::Anchors;
 use crate::past::image::Image;
+use crate::report::fault::stored_by_refused_call;
 use std::cell::Cell;
 use std::ops::Range;
 use vmm::elfcore::{Core, Segment};
@@ -13,12 +14,14 @@ pub(crate) struct CoreImage<'a> {
     segment: Cell<Option<&'a Segment>>,
     /// Bytes in one piece, and where they begin.
     run: Cell<(u64, &'a [u8])>,
+    stored_by_crash: Range<u64>,
 }
 
 impl<'a> CoreImage<'a> {
     /// Of this core, with the system calls that are known from elsewhere.
     pub(crate) fn new(core: &'a Core, anchors: &'a Anchors) -> CoreImage<'a> {
-        CoreImage { core, anchors, segment: Cell::new(None), run: Cell::new((0, &[])) }
+        let stored_by_crash = stored_by_refused_call(core).unwrap_or_default();
+        CoreImage { core, anchors, segment: Cell::new(None), run: Cell::new((0, &[])), stored_by_crash }
     }
 
     fn segment(&self, va: u64) -> Option<&'a Segment> {
@@ -63,6 +66,9 @@ impl Image for CoreImage<'_> {
     }
     fn is_shared(&self) -> bool {
         self.core.had_threads()
+    }
+    fn stored_by_crash(&self) -> Range<u64> {
+        self.stored_by_crash.clone()
     }
     fn anchors(&self) -> &Anchors {
         self.anchors

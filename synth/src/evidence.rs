@@ -113,6 +113,12 @@ impl Anchors {
         self.newest_first.is_empty()
     }
 
+    /// Whether a call of this number is among them.
+    #[must_use]
+    pub fn has_call(&self, number: u64) -> bool {
+        self.newest_first.iter().any(|anchor| anchor.number == number)
+    }
+
     /// The anchor behind `passed` newer ones.
     #[must_use]
     pub fn get(&self, passed: usize) -> Option<&Anchor> {

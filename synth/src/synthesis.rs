@@ -1,5 +1,7 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
+mod rebuild;
+
 use crate::certificate::{self, Certificate, CertificateError, Difference};
 use crate::core_image::CoreImage;
 use crate::evidence::Anchors;
@@ -10,19 +12,14 @@ use crate::past::addresses::Patience;
 use crate::past::deferred::{Early, Waiting};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
-use crate::past::prepared::Prepared;
 use crate::phases::{Phase, Phases, during};
-use crate::program::Program;
 use crate::program::cfg::Cfg;
-use crate::program::stack::Stack;
+use crate::program::{Program, RT_SIGRETURN};
 use crate::realize::{Unrealizable, realize};
 use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
 use crate::shares;
-use crate::smt::Effort;
 use crate::suffix::{Coverage, Suffix};
-use crate::term::Terms;
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 use vmm::elfcore::{AT_SYSINFO_EHDR, Core};
 use vmm::engine::Interrupter;
@@ -141,10 +138,26 @@ pub(crate) fn search_of<'a>(
 ) -> Search<'a> {
     let core = request.core;
     let search = Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core), fuel);
-    match core.had_threads() || request.program.is_linked() || runs_unknown_code(request) {
-        true => search.with_partial_map(),
-        false => search,
+    let map_is_partial = core.had_threads()
+        || request.program.is_linked()
+        || runs_unknown_code(request)
+        || handler_may_have_returned(request);
+    if map_is_partial { search.with_partial_map() } else { search }
+}
+
+/// Whether the handler of a signal may have interrupted the program on the way to the crash, at any of its instructions: the map
+/// has no such way. Crumbs tell that one has returned. Where there are none, its frame does, whose first word leads to the
+/// code that returns from it: it stays below the stack until it is overwritten.
+fn handler_may_have_returned(request: &Request<'_>) -> bool {
+    if !request.anchors.is_empty() {
+        return request.anchors.has_call(RT_SIGRETURN);
     }
+    let restorers: Vec<[u8; 8]> = request.program.restorers().map(u64::to_le_bytes).collect();
+    let core = request.core;
+    let writable = core.segments.iter().filter(|segment| segment.rights.write);
+    let known = writable.flat_map(|segment| core.known(segment.start..segment.end));
+    let mut words = known.flat_map(|(_, bytes)| bytes.chunks_exact(8));
+    !restorers.is_empty() && words.any(|word| restorers.iter().any(|restorer| restorer == word))
 }
 
 /// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
@@ -399,41 +412,6 @@ impl Attempts<'_> {
     fn early_on(&self, depth: usize) -> Vec<Early> {
         let tell = |early: &Early| !early.assumed && (1..=depth).contains(&early.since);
         self.found.early.iter().copied().filter(tell).collect()
-    }
-
-    /// The hypothesis of these steps alone: what older steps taught is not used beside `early`. And for how many of the
-    /// steps, if it was looked for, it has a solution.
-    fn rebuild(&self, path: &[(PathStep, Option<u64>)], early: &[Early]) -> (Hypothesis<'_>, usize) {
-        let terms = Rc::new(Terms::with_fuel(self.until.fuel().clone()));
-        let (core, kernel) = (&self.request.core.state, Kernel::of(self.request.core));
-        let hypothesis = Hypothesis::new(Rc::clone(&terms), self.image, core, kernel);
-        let mut hypothesis = hypothesis.emptied(early.to_vec());
-        let stack = Stack::new(self.request.program);
-        let was_hard = self.found.statistics.solver_unknown > 0;
-        let (mut solved, mut place) = (0, 0);
-        for (n, (step, call)) in (1..).zip(path) {
-            let instruction = self.request.program.instruction_at(step.address);
-            let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
-            let prepared = if step.skips { prepared.skipping() } else { prepared };
-            if hypothesis.prepend(&prepared, *call).is_err() {
-                break;
-            }
-            let relation = stack.before_epilogue(step.address);
-            if relation.is_some_and(|relation| hypothesis.relate_stack(&relation).is_err()) {
-                hypothesis.pop();
-                break;
-            }
-            // What the solver gave up on once, it gives up on again: then a solution is kept, as the search did, where it
-            // had a choice (in between, the parts of a computation are unknowns of their own).
-            let had_choice = self.cfg.predecessors(step.next).nth(1).is_some();
-            if was_hard
-                && (had_choice || n == path.len())
-                && hypothesis.fit_witness(place, Effort::Plain).is_ok()
-            {
-                (solved, place) = (n, hypothesis.facts().constraints());
-            }
-        }
-        (hypothesis, solved)
     }
 }
 

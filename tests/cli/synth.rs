@@ -365,3 +365,63 @@ fn a_suffix_that_cannot_be_written_has_its_own_code() {
     assert_eq!(ran.code, WRITE, "{}", ran.err);
     assert!(ran.err.contains("no-such-folder/suffix"), "{}", ran.err);
 }
+
+/// Calls an address that is not canonical, and before that other functions at the same depth.
+const CALLS_TEXT: &str = r#"
+__attribute__((noinline)) static void first(char *text) { for (int n = 0; n < 8; n++) text[n] = 'A'; }
+int main(void) {
+    static char text[8];
+    first(text);
+    (*(void (**)(void))text)();
+    return 0;
+}
+"#;
+
+#[test]
+fn a_call_of_text_is_certified_without_what_it_stored() {
+    let place = Place::new();
+    let Some(_program) = place.compile("text", CALLS_TEXT) else { return };
+    for engine in engines() {
+        let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./text"]);
+        assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+        let replays: Vec<_> = engines().iter().map(|replayer| place.replay(engine, replayer)).collect();
+        assert!(replays.windows(2).all(|pair| pair[0]["digest"] == pair[1]["digest"]), "{replays:?}");
+        let ran = place.gretel(&["synth", engine, "--instructions", "100", "--json"]);
+        let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+        assert_eq!((ran.code, &result["verdict"]), (0, &"certified".into()), "{result} {}", ran.err);
+        let left_out = result["listing"]["summary"]["dont_care"].to_string();
+        assert!(left_out.contains("8 bytes of memory at"), "{left_out}");
+    }
+}
+
+/// Interrupted while it waits, by a handler that ends the wait; then it crashes.
+const INTERRUPTED: &str = r"
+#include <signal.h>
+#include <unistd.h>
+static volatile int count;
+static void handler(int number) { count += number; }
+int main(void) {
+    signal(SIGALRM, handler);
+    count = 100;
+    ualarm(1000, 0);
+    while (count < 110) {}
+    *(volatile int *)0x10 = 1;
+    return 0;
+}
+";
+
+#[test]
+fn a_crash_behind_a_handler_is_not_called_infeasible() {
+    let place = Place::new();
+    if place.compile("interrupted", INTERRUPTED).is_none() {
+        return;
+    }
+    for engine in engines() {
+        let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./interrupted"]);
+        assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+        for crumbs in ["counts", "none"] {
+            let ran = place.gretel(&["synth", engine, "--fuel", "2", "--crumbs", crumbs]);
+            assert_ne!(ran.code, 1, "it happened: {engine}, {crumbs}: {}{}", ran.out(), ran.err);
+        }
+    }
+}

@@ -3,7 +3,9 @@
 use super::stage::{self, Stage};
 use super::{CertificateError, Difference, DontCare};
 use crate::past::hypothesis::Kernel;
+use crate::report::fault::stored_by_refused_call;
 use iced_x86::{Instruction, RflagsBits};
+use std::ops::Range;
 use vmm::elfcore::Core;
 use vmm::engine::EngineKind;
 use x86::op::Gpr;
@@ -125,21 +127,33 @@ fn memory<'a>(
     pages: impl Iterator<Item = (u64, &'a [u8])>,
     core: &Core,
 ) -> Result<u64, Difference> {
+    let unreliable = stored_by_refused_call(core).unwrap_or_default();
     for (page, found) in pages {
         let mut at = 0;
         while at < found.len() {
             let va = page + at as u64;
-            let known = core.bytes(va);
+            let known = reliable(core.bytes(va), va, &unreliable);
             let len = known.len().min(found.len() - at);
             let (expected, found) = (&known[..len], &found[at..at + len]);
             if expected != found {
                 return Err(first_difference(engine, va, expected, found));
             }
-            // In a page that the core holds in part, what it does not hold is passed over.
+            // In a page that the core holds in part, what it does not hold is passed over, and so is what is unreliable.
             at += len.max(1);
         }
     }
-    Ok(stage::held(core))
+    Ok(stage::held(core).saturating_sub(unreliable.end - unreliable.start))
+}
+
+/// Of bytes at `va`, those in front of what is unreliable; none in it.
+fn reliable<'a>(bytes: &'a [u8], va: u64, unreliable: &Range<u64>) -> &'a [u8] {
+    match unreliable.is_empty() || va >= unreliable.end {
+        true => bytes,
+        false => {
+            let before = usize::try_from(unreliable.start.saturating_sub(va)).unwrap_or(usize::MAX);
+            &bytes[..bytes.len().min(before)]
+        }
+    }
 }
 
 /// Where bytes from `va` on, which differ, differ first.
@@ -163,6 +177,12 @@ pub(super) fn dont_care(core: &Core, compared: u64, undefined: &Undefined) -> Ve
     }
     if undefined.r11_mask(core.state.regs.gpr[usize::from(Gpr::R11.0)]) != 0 {
         add("flags in r11".to_owned(), "undefined when the last system call saved them");
+    }
+    if let Some(Range { start, end }) = stored_by_refused_call(core) {
+        add(
+            format!("{} bytes of memory at {start:#x}", end - start),
+            "a call to an address that is not canonical has stored there on some processors",
+        );
     }
     add("RF in rflags".to_owned(), "processors set it in the image that an exception pushes");
     add("address and opcode of the last x87 instruction".to_owned(), "not part of any result");

@@ -59,12 +59,25 @@ pub struct Facts {
     claims: Vec<Claim>,
     /// Constraints to look at again.
     woken: Vec<usize>,
-    /// Results of [`Facts::resolve`], valid for one generation.
-    memo: FxHashMap<Term, Term>,
-    /// The number of bindings ever made or undone; results for an older count are stale.
-    generation: u64,
-    memo_generation: u64,
+    /// Results of [`Facts::resolve`] by term, each with the generation that it is valid for.
+    memo: Vec<(u64, Term)>,
+    /// One more than the number of bindings ever made or undone; results for an older count are stale.
+    generation: Generation,
+    /// How many terms were looked at for [`Facts::resolve`].
+    looks: u64,
 }
+
+/// A count that begins at 1: what was never resolved is of generation 0.
+struct Generation(u64);
+
+impl Default for Generation {
+    fn default() -> Generation {
+        Generation(1)
+    }
+}
+
+/// So many terms are looked at for a unit of fuel.
+const LOOKS_OF_A_UNIT: u64 = 3;
 
 /// A constraint with more terms than this is not looked into for what it waits for (hash loops make giants);
 /// the solver still gets it.
@@ -93,15 +106,11 @@ impl Facts {
         self.pending.truncate(mark.pending);
         self.claims.truncate(mark.claims);
         self.woken.clear();
-        self.generation += 1;
+        self.generation.0 += 1;
     }
 
     /// `t` with every bound variable replaced, simplified.
     pub fn resolve(&mut self, terms: &Terms, t: Term) -> Term {
-        if self.memo_generation != self.generation {
-            self.memo.clear();
-            self.memo_generation = self.generation;
-        }
         self.resolve_within(terms, t)
     }
 
@@ -109,8 +118,14 @@ impl Facts {
         if !terms.is_open(t) {
             return t;
         }
-        if let Some(&done) = self.memo.get(&t) {
+        if let Some(&(generation, done)) = self.memo.get(t.index())
+            && generation == self.generation.0
+        {
             return done;
+        }
+        self.looks += 1;
+        if self.looks.is_multiple_of(LOOKS_OF_A_UNIT) {
+            terms.fuel().burn(1);
         }
         let done = if let Some(&stands_for) = self.overrides.get(&t) {
             self.resolve_within(terms, stands_for)
@@ -119,6 +134,8 @@ impl Facts {
                 Some(bound) => self.resolve_within(terms, bound),
                 None => t,
             }
+        } else if self.is_of_resolved(terms, t) {
+            t
         } else {
             let rebuilt = terms.rebuild(t, &mut |operand| self.resolve_within(terms, operand));
             match self.overrides.get(&rebuilt) {
@@ -127,8 +144,18 @@ impl Facts {
                 _ => rebuilt,
             }
         };
-        self.memo.insert(t, done);
+        if self.memo.len() <= t.index() {
+            self.memo.resize(terms.len(), (0, t));
+        }
+        self.memo[t.index()] = (self.generation.0, done);
         done
+    }
+
+    /// Whether nothing that the term is made of is known by now to be something else.
+    fn is_of_resolved(&mut self, terms: &Terms, t: Term) -> bool {
+        let mut same = true;
+        terms.operands(t, |operand| same &= self.resolve_within(terms, operand) == operand);
+        same
     }
 
     /// Makes `t` stand for `meaning` wherever it occurs: a shape that is clearer than what its parts, bound one
@@ -152,7 +179,7 @@ impl Facts {
         if now == t {
             let old = self.overrides.insert(t, meaning);
             self.changes.push(Change::Overridden(t, old));
-            self.generation += 1;
+            self.generation.0 += 1;
         }
         Ok(())
     }
@@ -204,7 +231,7 @@ impl Facts {
         debug_assert!(self.bindings[n].is_none(), "a variable is bound once");
         self.bindings[n] = Some(to);
         self.changes.push(Change::Bound(var));
-        self.generation += 1;
+        self.generation.0 += 1;
         if let Some(waiting) = self.watchers.get(&var) {
             self.woken.extend(waiting);
         }
@@ -263,7 +290,7 @@ impl Facts {
         self.pending.push(Pending { constraint, subject, solved: false });
         let old = self.overrides.insert(subject, literal);
         self.changes.push(Change::Overridden(subject, old));
-        self.generation += 1;
+        self.generation.0 += 1;
         for var in self.variables_of(terms, subject) {
             let waiting = self.watchers.entry(var).or_default();
             self.woken.extend(waiting.iter());

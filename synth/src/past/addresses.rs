@@ -138,13 +138,14 @@ impl Hypothesis<'_> {
         if !tracing::enabled!(tracing::Level::DEBUG) {
             return;
         }
-        let Some((AccessNumber { step, .. }, access)) = self.newest_unresolved_in(steps) else { return };
+        let Some((number, access)) = self.newest_unresolved_in(steps) else { return };
+        let step = number.step;
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
         let value = self.facts().resolve(&terms, access.value);
         let late = self.until.is_over();
         let until = std::mem::take(&mut self.until);
-        let tries = self.assumptions(step, access).len();
+        let tries = self.assumptions(number, access).len();
         self.until = until;
         let instruction = format_args!("{:#x}", self.path[step as usize - 1].address);
         let (address, value) = (terms.show(address), terms.show(value));
@@ -155,7 +156,7 @@ impl Hypothesis<'_> {
     fn choose(&mut self, questions: &mut usize, steps: &Range<usize>, patience: Patience) -> bool {
         let Some((number, access)) = self.newest_unresolved_in(steps) else { return true };
         let first = self.asked;
-        for assumption in self.assumptions(number.step, access).into_iter().take(patience.listed) {
+        for assumption in self.assumptions(number, access).into_iter().take(patience.listed) {
             if *questions == 0 || self.until.is_over() {
                 return false;
             }
@@ -180,7 +181,7 @@ impl Hypothesis<'_> {
         let mut questions = patience.questions;
         while let Some((number, access)) = self.next_to_place(steps, order) {
             let first = self.asked;
-            let listed = self.assumptions(number.step, access).into_iter().take(patience.listed);
+            let listed = self.assumptions(number, access).into_iter().take(patience.listed);
             let fits = listed.into_iter().any(|assumption| {
                 let asked = self.asked;
                 let may = questions > 0 && asked - first < patience.tries && !self.until.is_over();
@@ -189,10 +190,31 @@ impl Hypothesis<'_> {
                 fits
             });
             if !fits {
+                self.stuck = Some(number);
                 return false;
             }
         }
         true
+    }
+
+    /// Whether an access can have no address even if none is chosen for any other. Then it has none on a path that goes on from
+    /// here either.
+    pub fn is_stuck(&mut self, number: AccessNumber, patience: Patience) -> bool {
+        let found = self.numbered_unresolved().into_iter().find(|(other, _)| *other == number);
+        let Some((_, access)) = found else { return false };
+        let (whole, before) = (self.until.clone(), self.mark());
+        self.until = whole.share(1, patience.parts);
+        let first = self.asked;
+        let listed = during(Phase::Addresses, || self.assumptions(number, access));
+        let fits = listed.into_iter().take(patience.listed).any(|assumption| {
+            self.until.is_over()
+                || self.asked - first >= patience.tries
+                || self.choose_for(number, access.address, assumption)
+        });
+        self.undo(before);
+        let over = self.until.is_over();
+        self.until = whole;
+        !fits && !over
     }
 
     /// The access of these steps that gets an address next, if one has none.
@@ -227,12 +249,17 @@ impl Hypothesis<'_> {
 
     /// What could be assumed so that the access has an address, the likeliest first: the address itself, or a part
     /// of what it is computed from.
-    fn assumptions(&mut self, step: Step, access: Access) -> Vec<(Term, u64)> {
+    fn assumptions(&mut self, number: AccessNumber, access: Access) -> Vec<(Term, u64)> {
         if self.until.is_over() {
             return Vec::new();
         }
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
+        let step = number.step;
+        let telling = self.places_that_tell(number, access, address);
+        if !telling.is_empty() {
+            return telling.into_iter().map(|va| (address, va)).collect();
+        }
         let places = match self.shape_of(address) {
             Shape::Pointer { offset } => self.places_of_pointer(step, address, offset),
             Shape::Element { table, size } => self.places_in_table(step, address, table, size),

@@ -6,7 +6,7 @@ use super::machine::Access;
 use super::pointers::Pointers;
 use crate::fuel::Until;
 use crate::smt::{self, Answer, Budget, Effort};
-use crate::term::Term;
+use crate::term::{Term, Terms};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -70,6 +70,11 @@ impl<'i> Hypothesis<'i> {
         self.deferred.iter().filter(|d| !d.done && d.access.store).map(|d| d.step).min()
     }
 
+    /// The access that no address was found for when addresses were chosen last.
+    pub fn take_stuck(&mut self) -> Option<AccessNumber> {
+        self.stuck.take()
+    }
+
     /// The newest access whose address is still unknown.
     pub fn waiting(&mut self) -> Option<Waiting> {
         let newest = *self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step)?;
@@ -112,13 +117,21 @@ impl<'i> Hypothesis<'i> {
     /// The empty path again, with the same core, in which these addresses are known as soon as their steps are.
     #[must_use]
     pub fn emptied(&self, early: Vec<Early>) -> Hypothesis<'i> {
-        let mut emptied =
-            Hypothesis::at(Rc::clone(&self.terms), self.image, self.snapshot(0).clone(), self.kernel);
-        (emptied.start, emptied.early) = (self.start, early);
+        // With terms of its own: those of this one go with it.
+        let terms = Rc::new(Terms::with_fuel(self.terms.fuel().clone()));
+        let mut emptied = Hypothesis::new(terms, self.image, &self.core, self.kernel);
+        emptied.early = early;
         (emptied.pointers, emptied.contents) = (self.pointers.clone(), Rc::clone(&self.contents));
         emptied.until = self.until.clone();
         emptied.audit = self.audit.clone();
         emptied
+    }
+
+    /// The same, with these addresses known as soon as their steps are.
+    #[must_use]
+    pub fn with_early(mut self, early: Vec<Early>) -> Hypothesis<'i> {
+        self.early = early;
+        self
     }
 
     /// What older steps told.

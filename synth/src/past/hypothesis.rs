@@ -14,7 +14,7 @@ use crate::facts::{self, Contradiction, Facts};
 use crate::fuel::Until;
 use crate::program::stack::Relation;
 use crate::smt::{Effort, Witness};
-use crate::term::{Term, Terms};
+use crate::term::{self, Term, Terms};
 use std::rc::Rc;
 use x86::domain::Bin;
 use x86::op::Gpr;
@@ -65,6 +65,7 @@ pub struct Call {
 /// A point to go back to.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
+    terms: term::Mark,
     facts: facts::Mark,
     memory: history::Mark,
     deferred: usize,
@@ -103,13 +104,16 @@ pub struct Hypothesis<'i> {
     pub(super) early: Vec<Early>,
     /// The addresses that were chosen since.
     pub(super) chosen: Vec<Early>,
-    pub(super) start: u64,
+    /// The registers of the core.
+    pub(super) core: State,
     pub(super) kernel: Kernel,
     /// Found when they are first asked for.
     pub(super) pointers: Option<Rc<Pointers>>,
     pub(super) contents: Rc<Contents>,
     /// How long addresses are looked for.
     pub(super) until: Until,
+    /// The last access that no address was found for.
+    pub(super) stuck: Option<AccessNumber>,
     /// How many assumptions propagation did not refute at once.
     pub(super) asked: usize,
     pub(super) witness: Witness,
@@ -121,23 +125,20 @@ impl<'i> Hypothesis<'i> {
     /// The empty path: the core itself.
     #[must_use]
     pub fn new(terms: Rc<Terms>, image: &'i dyn Image, core: &State, kernel: Kernel) -> Hypothesis<'i> {
-        let snapshot = Snapshot::of_state(&terms, core);
-        Hypothesis { start: core.regs.rip, ..Hypothesis::at(terms, image, snapshot, kernel) }
-    }
-
-    /// The empty path at a core whose registers are `snapshot`.
-    pub(super) fn at(
-        terms: Rc<Terms>,
-        image: &'i dyn Image,
-        snapshot: Snapshot,
-        kernel: Kernel,
-    ) -> Hypothesis<'i> {
+        let mut memory = History::default();
+        let stored = image.stored_by_crash();
+        let bytes = u32::try_from(stored.end - stored.start).unwrap_or(0);
+        if bytes > 0 {
+            // The crash is step 0. Nothing was read before it, so that no read can have missed this.
+            let _never_stale = memory.note_write(&terms, stored.start, bytes, 0);
+        }
         Hypothesis {
+            snapshots: vec![Snapshot::of_state(&terms, core)],
+            core: *core,
             terms,
             facts: Facts::default(),
             image,
-            memory: History::default(),
-            snapshots: vec![snapshot],
+            memory,
             path: Vec::new(),
             marks: Vec::new(),
             deferred: Vec::new(),
@@ -146,11 +147,11 @@ impl<'i> Hypothesis<'i> {
             remapped: Vec::new(),
             early: Vec::new(),
             chosen: Vec::new(),
-            start: 0,
             kernel,
             pointers: None,
             contents: Rc::default(),
             until: Until::default(),
+            stuck: None,
             asked: 0,
             witness: Witness::default(),
             audit: None,
@@ -196,7 +197,7 @@ impl<'i> Hypothesis<'i> {
     /// The address of the oldest instruction of the path (of the core's, while the path is empty).
     #[must_use]
     pub fn start(&self) -> u64 {
-        self.path.last().map_or(self.start, |s| s.address)
+        self.path.last().map_or(self.core.regs.rip, |s| s.address)
     }
 
     /// The number of steps.
@@ -314,6 +315,7 @@ impl<'i> Hypothesis<'i> {
 
     pub(super) fn mark(&self) -> Mark {
         Mark {
+            terms: self.terms.mark(),
             facts: self.facts.mark(),
             memory: self.memory.mark(),
             deferred: self.deferred.len(),
@@ -326,6 +328,8 @@ impl<'i> Hypothesis<'i> {
 
     pub(super) fn undo(&mut self, mark: Mark) {
         self.facts.undo(mark.facts);
+        self.terms.forget(mark.terms);
+        self.witness.forget_from(self.terms.variables());
         self.memory.undo(mark.memory);
         for n in self.settled.drain(mark.settled..) {
             self.deferred[n].done = false;

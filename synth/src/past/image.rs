@@ -20,6 +20,11 @@ pub trait Image {
         false
     }
 
+    /// Bytes that the crash itself may have stored: what was there before it is not known.
+    fn stored_by_crash(&self) -> Range<u64> {
+        0..0
+    }
+
     /// The system calls that the thread made, as far as crumbs tell.
     fn anchors(&self) -> &Anchors {
         static NONE: Anchors = Anchors::NONE;

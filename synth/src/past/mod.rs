@@ -23,4 +23,5 @@ pub mod machine;
 pub mod pointers;
 pub mod prepared;
 pub mod snapshot;
+mod telling;
 mod traces;

@@ -63,6 +63,7 @@ impl Prepared {
         };
         prepared.op = op;
         prepared.assumes_top = instruction.mnemonic() == Mnemonic::Emms || has_mmx(&op);
+        let before = terms.mark();
         let mut machine = StepMachine::new(Rc::clone(terms), unknown(terms));
         let ran: Exec<Option<FlowOf<StepMachine>>> = match handler {
             Handler::Body(body) => {
@@ -83,6 +84,7 @@ impl Prepared {
             }
             Ok(_) => {}
         }
+        terms.forget(before);
         prepared.written = machine.written;
         prepared.top_change = machine.now.x87_top;
         prepared.assumes_top |= machine.assumed_top;

@@ -20,10 +20,13 @@ pub use names::{Names, Symbol};
 
 use code::Code;
 use elf::{Image, Segment};
-use iced_x86::Instruction;
+use iced_x86::{Instruction, Mnemonic, Register};
 use lines::{Debug, Lines};
 use std::ops::Range;
 use vmm::elfcore::Module;
+
+/// The number of the system call that ends a signal's handler.
+pub(crate) const RT_SIGRETURN: u64 = 15;
 
 /// An executable, and the shared libraries that were loaded beside it, decoded.
 pub struct Program {
@@ -136,6 +139,22 @@ impl Program {
     #[must_use]
     pub fn instruction_count(&self) -> usize {
         self.code.len()
+    }
+
+    /// Where code begins that returns from a signal's handler, as a C library has it: `mov eax, 15` (rt_sigreturn) and SYSCALL.
+    pub fn restorers(&self) -> impl Iterator<Item = u64> {
+        let is_number = |i: &Instruction| {
+            i.mnemonic() == Mnemonic::Mov
+                && i.op0_register().full_register() == Register::RAX
+                && i.try_immediate(1).is_ok_and(|number| number == RT_SIGRETURN)
+        };
+        let is_restorer = move |number: &Instruction, call: &Instruction| {
+            is_number(number) && call.mnemonic() == Mnemonic::Syscall && number.next_ip() == call.ip()
+        };
+        self.code.all().windows(2).filter_map(move |pair| match pair {
+            [number, call] => is_restorer(number, call).then_some(number.ip()),
+            _ => None,
+        })
     }
 
     /// Whether the program cannot write at `va` after its start-up: read-only segments and what is made

@@ -11,8 +11,10 @@ use iced_x86::{
     Register,
 };
 use std::fmt::{self, Display, Formatter};
+use std::ops::Range;
 use vmm::elfcore::Core;
 use vmm::signal::SI_KERNEL;
+use x86::op::Gpr;
 
 /// SIGBUS and SIGSEGV.
 const MEMORY_SIGNALS: [i32; 2] = [7, 11];
@@ -82,6 +84,16 @@ impl Display for Cause {
             ),
         }
     }
+}
+
+/// The bytes below the stack that the crash itself may have stored: an indirect call to an address that is not canonical has
+/// stored the return address on Intel's processors and in gretel's recordings, and not on AMD's. A core does not tell which
+/// it is of, so what was there before is not known.
+pub(crate) fn stored_by_refused_call(core: &Core) -> Option<Range<u64>> {
+    let Some(Cause::TargetNotCanonical(_)) = Cause::of(core) else { return None };
+    let instruction = decode(core.state.regs.rip, |va, bytes| core.read(va, bytes));
+    let rsp = core.state.regs.gpr[usize::from(Gpr::RSP.0)];
+    instruction.is_call_near_indirect().then_some(rsp.checked_sub(8)?..rsp)
 }
 
 /// The cause by the instruction and the registers.

@@ -22,7 +22,7 @@ pub use trail::{Records, Window};
 
 use crate::fuel::{End, Fuel, Until};
 use crate::past::audit::Audit;
-use crate::past::deferred::Early;
+use crate::past::deferred::{AccessNumber, Early};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::image::Image;
 use crate::past::prepared::Prepared;
@@ -64,6 +64,10 @@ pub struct Search<'p> {
     covered: usize,
     statistics: Statistics,
     restarts: Restarts,
+    /// The access that made the last step impossible, since it has no address.
+    stuck: Option<AccessNumber>,
+    /// The last of those that have one if nothing is chosen for others.
+    helpable: Option<AccessNumber>,
     /// How often the hypothesis was built again.
     rebuilds: u32,
 }
@@ -127,6 +131,8 @@ impl<'p> Search<'p> {
             covered: 0,
             statistics: Statistics::default(),
             restarts: Restarts::new(),
+            stuck: None,
+            helpable: None,
             rebuilds: 0,
         }
     }
@@ -155,7 +161,7 @@ impl<'p> Search<'p> {
     ) -> Found {
         self.hypothesis.stop_at(until.clone());
         let stop = loop {
-            if self.hypothesis.len() >= instructions {
+            if self.hypothesis.len() >= instructions && !self.leave_segment() {
                 break Stop::Instructions;
             }
             if self.hypothesis.start() == self.program.entry() && !self.hypothesis.is_empty() {
@@ -289,6 +295,10 @@ impl<'p> Search<'p> {
                         self.restarts.note_refusal();
                         self.hypothesis.pop();
                         self.forget_late();
+                        if self.stuck.is_some() {
+                            self.leave_stuck();
+                            return true;
+                        }
                         continue;
                     }
                     self.note_progress(&candidate);
@@ -367,6 +377,23 @@ impl<'p> Search<'p> {
         self.taken.pop();
         while self.hypothesis.len() > to && self.retreat() {}
         self.meet_here("a region that seemed to lead nowhere");
+    }
+
+    /// A path that is as long as it may be, and still has records to come to, went round some loop for too long: it is left near
+    /// where that began, each time a little nearer. False: it is no such path, or this did not help.
+    fn leave_segment(&mut self) -> bool {
+        let Some(frame) = self.frames.last() else { return false };
+        let (segment, used) = (frame.segment, frame.window.used);
+        if used >= self.records.len() {
+            return false;
+        }
+        let Some(beyond) = self.restarts.leave_segment() else { return false };
+        self.keep_early();
+        self.hypothesis.pop();
+        self.taken.pop();
+        while self.hypothesis.len() > segment + beyond && self.retreat() {}
+        self.meet_here("a region that seemed to lead nowhere");
+        true
     }
 
     fn note_progress(&mut self, candidate: &Candidate) {

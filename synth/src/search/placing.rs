@@ -9,6 +9,9 @@ use crate::past::addresses::Patience;
 /// For so many instructions, the search waits for older ones to tell an address.
 const ADDRESS_PATIENCE: usize = 96;
 
+/// So many instructions are left at once before it is asked whether an access has an address again.
+const STRIDE: usize = 4;
+
 impl Search<'_> {
     /// Whether every access that lies well behind has an address, or could be given one.
     pub(super) fn addresses_hold(&mut self) -> bool {
@@ -39,6 +42,30 @@ impl Search<'_> {
             return Some(len);
         }
         self.meet_unknown_address();
+        self.stuck = self.hypothesis.take_stuck();
         None
+    }
+
+    /// Leaves the choices that have nothing to do with an access that no address was found for: as long as it has none by itself,
+    /// whatever else is known, no other way from here can help it.
+    pub(super) fn leave_stuck(&mut self) {
+        let Some(access) = self.stuck.take().filter(|_| self.restarts.leaves_stuck()) else { return };
+        let (before, step) = (self.hypothesis.len(), access.step as usize);
+        if self.helpable == Some(access) {
+            return;
+        }
+        while self.hypothesis.len() >= step && self.hypothesis.is_stuck(access, Patience::SEARCH) {
+            let to = self.hypothesis.len().saturating_sub(STRIDE).max(step - 1);
+            while self.hypothesis.len() > to && self.retreat() {}
+            self.restarts.note_left();
+        }
+        // It has addresses by itself, which only do not go with those of others: that is not asked again.
+        self.helpable = (self.hypothesis.len() == before).then_some(access);
+        tracing::debug!(
+            before,
+            after = self.hypothesis.len(),
+            ?access,
+            "choices were left that do not help an access"
+        );
     }
 }

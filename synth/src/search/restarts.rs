@@ -35,7 +35,14 @@ pub(super) struct Restarts {
     went_round: bool,
     /// The solver is asked once more, with more effort, where it gave up and nothing else is left.
     insists: bool,
+    /// Choices that do not help an access without an address are left, all at once: the first time.
+    leaves_stuck: bool,
+    /// So many instructions of a stretch without records are kept, if it went on for too long.
+    kept: usize,
 }
+
+/// At first.
+const FIRST_KEPT: usize = 256;
 
 impl Restarts {
     pub(super) fn new() -> Restarts {
@@ -47,6 +54,8 @@ impl Restarts {
             rounds: FIRST_ROUNDS,
             went_round: false,
             insists: false,
+            leaves_stuck: true,
+            kept: FIRST_KEPT,
         }
     }
 
@@ -73,6 +82,24 @@ impl Restarts {
         self.jumped = true;
         self.jump *= 2;
         jump
+    }
+
+    /// Whether choices are left, all at once, that do not help an access without an address.
+    pub(super) fn leaves_stuck(&self) -> bool {
+        self.leaves_stuck
+    }
+
+    /// Of how many instructions a stretch begins, that went on for too long without a record, before it is left; `None`: it was
+    /// left often enough.
+    pub(super) fn leave_segment(&mut self) -> Option<usize> {
+        self.kept /= 2;
+        self.jumped = true;
+        (self.kept > 0).then_some(self.kept)
+    }
+
+    /// Some were.
+    pub(super) fn note_left(&mut self) {
+        self.jumped = true;
     }
 
     /// Whether the solver is asked again with more effort.
@@ -104,6 +131,7 @@ impl Restarts {
         tracing::debug!(jumped, went_round, solver_gave_up, "the search starts over");
         self.insists = solver_gave_up;
         if jumped {
+            self.leaves_stuck = false;
             self.patience = self.patience.saturating_mul(GROWTH.into());
         }
         if went_round {

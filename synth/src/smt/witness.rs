@@ -4,7 +4,7 @@
 use super::{Effort, Preference, connected, guess};
 use crate::facts::Facts;
 use crate::term::{Assignment, Plan, Term, Terms, Var};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 /// So many terms are evaluated for a change: far less than a question to the solver would cost.
 const CHEAP_EVALUATIONS: usize = 1_000_000;
@@ -15,6 +15,8 @@ const MOST_EVALUATIONS: usize = 20_000_000;
 #[derive(Debug, Default)]
 pub struct Witness {
     values: Assignment,
+    /// All variables that have a value are below this.
+    end: usize,
 }
 
 impl Witness {
@@ -30,9 +32,9 @@ impl Witness {
         effort: Effort,
     ) -> Result<(), Vec<Term>> {
         let new = facts.unsolved_since(terms, place);
-        let mut memo = FxHashMap::default();
-        let mut fails = |c: &Term| terms.truth(terms.evaluate(*c, &self.values, &mut memo)) != Some(true);
-        let failing: Vec<Term> = new.into_iter().filter(&mut fails).collect();
+        let mut plan = Plan::new(terms, &new);
+        let holds = plan.evaluate(&self.values).map(|holds| holds != 0);
+        let failing: Vec<Term> = new.iter().zip(holds).filter(|(_, holds)| !holds).map(|(&c, _)| c).collect();
         if failing.is_empty() {
             return Ok(());
         }
@@ -54,6 +56,16 @@ impl Witness {
     /// Takes over a solution.
     pub fn learn(&mut self, solution: &Assignment) {
         self.values.extend(solution);
+        let newest = solution.variables().map(|(var, _)| var.0 as usize + 1).max();
+        self.end = self.end.max(newest.unwrap_or(0));
+    }
+
+    /// Forgets the values of the variables from number `end` on: they are no more.
+    pub fn forget_from(&mut self, end: usize) {
+        if self.end > end {
+            self.values.retain(|var| (var.0 as usize) < end);
+            self.end = end;
+        }
     }
 
     /// Takes the preferred values for variables that have none.
@@ -61,6 +73,7 @@ impl Witness {
         for preference in preferences {
             if self.values.get(preference.var).is_none() {
                 self.values.set(preference.var, preference.value);
+                self.end = self.end.max(preference.var.0 as usize + 1);
             }
         }
     }

@@ -26,6 +26,11 @@ impl Assignment {
         self.values.extend(other.variables());
     }
 
+    /// Keeps the values of these variables.
+    pub fn retain(&mut self, keep: impl Fn(Var) -> bool) {
+        self.values.retain(|&var, _| keep(var));
+    }
+
     /// The variables that have a value.
     pub fn variables(&self) -> impl Iterator<Item = (Var, u64)> + '_ {
         self.values.iter().map(|(&var, &value)| (var, value))

@@ -122,6 +122,14 @@ struct Arena {
     variable_terms: Vec<Term>,
 }
 
+/// How many terms there were at some moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    entries: usize,
+    lists: usize,
+    variables: usize,
+}
+
 /// The arena that owns every term.
 #[derive(Default)]
 pub struct Terms {
@@ -145,6 +153,30 @@ impl Terms {
     /// Who counts the work on these terms.
     pub fn fuel(&self) -> &Fuel {
         &self.fuel
+    }
+
+    /// The present moment.
+    #[must_use]
+    pub fn mark(&self) -> Mark {
+        let arena = self.arena.borrow();
+        Mark {
+            entries: arena.entries.len(),
+            lists: arena.argument_lists.len(),
+            variables: arena.variable_terms.len(),
+        }
+    }
+
+    /// Forgets the terms that were made since `mark`: whoever has one of them must not use it any more.
+    pub fn forget(&self, mark: Mark) {
+        let Arena { entries, index, argument_lists, argument_index, variable_terms } =
+            &mut *self.arena.borrow_mut();
+        for entry in entries.drain(mark.entries..) {
+            index.remove(&(entry.node, entry.width));
+        }
+        for list in argument_lists.drain(mark.lists..) {
+            argument_index.remove(&list);
+        }
+        variable_terms.truncate(mark.variables);
     }
 
     /// What a term is made of.
@@ -281,5 +313,26 @@ impl Term {
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forgotten_is_made_anew() {
+        let terms = Terms::new();
+        let x = terms.fresh(32);
+        let kept = terms.build_bin(Bin::Add, x, terms.lit_term(32, 7));
+        let before = (terms.len(), terms.variables());
+        let mark = terms.mark();
+        let y = terms.fresh(64);
+        _ = terms.build_bin(Bin::Mul, y, terms.lit_term(64, 3));
+        terms.forget(mark);
+        assert_eq!((terms.len(), terms.variables()), before);
+        assert_eq!(terms.build_bin(Bin::Add, x, terms.lit_term(32, 7)), kept);
+        let z = terms.fresh(8);
+        assert_eq!((terms.width(z), terms.node(z)), (8, terms.node(y)), "its number is free again");
     }
 }

@@ -1,0 +1,91 @@
+//! A path that the search found, built again for a certificate: all of it, or its newest part.
+//!
+//! The search chose addresses as it went. Known from the start, such a choice may contradict what came after it, or before; it
+//! is what can be given up, since the rest of the path does not hang on it.
+
+use super::Attempts;
+use crate::past::deferred::Early;
+use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
+use crate::past::prepared::Prepared;
+use crate::program::stack::Stack;
+use crate::smt::Effort;
+use crate::term::Terms;
+use std::rc::Rc;
+
+impl Attempts<'_> {
+    /// The hypothesis of these steps alone: what older steps taught is not used beside `early`. And for how many of the
+    /// steps, if it was looked for, it has a solution.
+    pub(super) fn rebuild(
+        &self,
+        path: &[(PathStep, Option<u64>)],
+        early: &[Early],
+    ) -> (Hypothesis<'_>, usize) {
+        let rebuilt = self.rebuild_learning(path, early);
+        let mut told = early.to_vec();
+        told.retain(|early| !early.assumed);
+        if rebuilt.0.len() == path.len() || told.len() == early.len() {
+            return rebuilt;
+        }
+        // What the search chose, as it went, does not go with all that came after it. Without that, the choice is free.
+        let without = self.rebuild_learning(path, &told);
+        if without.0.len() > rebuilt.0.len() { without } else { rebuilt }
+    }
+
+    /// The same; addresses that turn up late are learned, as the search does.
+    fn rebuild_learning(&self, path: &[(PathStep, Option<u64>)], early: &[Early]) -> (Hypothesis<'_>, usize) {
+        let mut early = early.to_vec();
+        loop {
+            let (hypothesis, solved, refusal) = self.rebuild_once(path, &early);
+            let (at, most) = (hypothesis.len(), path.len());
+            if let Some(refusal) = refusal {
+                tracing::debug!(at, most, ?refusal, "a path was not built again");
+            }
+            match refusal {
+                Some(Refusal::Late(access, address))
+                    if !early.iter().any(|it| it.access == access) && !self.is_over() =>
+                {
+                    early.push(Early { since: at + 1, assumed: false, access, address });
+                }
+                _ => return (hypothesis, solved),
+            }
+        }
+    }
+
+    /// The hypothesis of as many of these steps as it can be of, and why it is not of all.
+    fn rebuild_once(
+        &self,
+        path: &[(PathStep, Option<u64>)],
+        early: &[Early],
+    ) -> (Hypothesis<'_>, usize, Option<Refusal>) {
+        let terms = Rc::new(Terms::with_fuel(self.until.fuel().clone()));
+        let (core, kernel) = (&self.request.core.state, Kernel::of(self.request.core));
+        let mut hypothesis =
+            Hypothesis::new(Rc::clone(&terms), self.image, core, kernel).with_early(early.to_vec());
+        let stack = Stack::new(self.request.program);
+        let was_hard = self.found.statistics.solver_unknown > 0;
+        let (mut solved, mut place) = (0, 0);
+        for (n, (step, call)) in (1..).zip(path) {
+            let instruction = self.request.program.instruction_at(step.address);
+            let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
+            let prepared = if step.skips { prepared.skipping() } else { prepared };
+            if let Err(refusal) = hypothesis.prepend(&prepared, *call) {
+                return (hypothesis, solved, Some(refusal));
+            }
+            let relation = stack.before_epilogue(step.address);
+            if let Some(Err(refusal)) = relation.map(|relation| hypothesis.relate_stack(&relation)) {
+                hypothesis.pop();
+                return (hypothesis, solved, Some(refusal));
+            }
+            // What the solver gave up on once, it gives up on again: then a solution is kept, as the search did, where it
+            // had a choice (in between, the parts of a computation are unknowns of their own).
+            let had_choice = self.cfg.predecessors(step.next).nth(1).is_some();
+            if was_hard
+                && (had_choice || n == path.len())
+                && hypothesis.fit_witness(place, Effort::Plain).is_ok()
+            {
+                (solved, place) = (n, hypothesis.facts().constraints());
+            }
+        }
+        (hypothesis, solved, None)
+    }
+}
