@@ -3,7 +3,7 @@
 # $engine, $gretel and $out as their arguments have set them, and a function `die`; sets `engines`, and makes the two paths whole.
 
 case $engine in
-soft | kvm) engines=("$engine") ;;
+soft | kvm | auto) engines=("$engine") ;;
 both)
     engines=(soft)
     device=${GRETEL_KVM_DEVICE:-/dev/kvm}
@@ -13,7 +13,7 @@ both)
         echo "skipped: engine kvm, since this user cannot open $device" >&2
     fi
     ;;
-*) die "--engine takes soft, kvm or both, not $engine" ;;
+*) die "--engine takes soft, kvm, auto or both, not $engine" ;;
 esac
 [ -x "$gretel" ] || die "$gretel is not there: build it, or name another with --gretel"
 gretel=$(realpath "$gretel")

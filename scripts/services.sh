@@ -2,7 +2,7 @@
 # Servers and terminal programs of Debian, under load: each one natively, then recorded on each engine and replayed many
 # times. A service is a file of tests/services/, which tells how it is started, asked and ended.
 #
-#   scripts/services.sh [--replays N] [--engine soft|kvm|both] [--only REGEX] [--quick] [--install] [--limit SECONDS]
+#   scripts/services.sh [--replays N] [--engine soft|kvm|auto|both] [--only REGEX] [--quick] [--install] [--limit SECONDS]
 #                       [--out DIR] [--gretel FILE]
 #
 #   --replays   how often each recording is replayed on each engine (20)

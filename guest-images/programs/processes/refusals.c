@@ -161,6 +161,18 @@ static void others(void) {
     close(fd);
 }
 
+// What calls for protection keys do where there is no key: on any processor before one was allocated.
+static void keys(void) {
+    char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    printf("a key with flags: %s\n", said(syscall(SYS_pkey_alloc, 1, 0)));
+    printf("a key with other rights: %s\n", said(syscall(SYS_pkey_alloc, 0, 4)));
+    printf("freeing none: %s\n", said(syscall(SYS_pkey_free, 7)));
+    printf("protecting with one that is not there: %s\n", said(syscall(SYS_pkey_mprotect, page, PAGE, PROT_READ, 7)));
+    printf("protecting without: %s\n", said(syscall(SYS_pkey_mprotect, page, PAGE, PROT_READ, -1)));
+    printf("writing there: %s\n", said(read(open("/dev/zero", O_RDONLY), page, 1)));
+}
+
 int main(void) {
     const char *folder = enter_folder();
     CHECK(chmod(folder, 0755) == 0);
@@ -173,6 +185,7 @@ int main(void) {
     users();
     threads();
     others();
+    keys();
     leave_folder(folder);
     return 0;
 }

@@ -5,7 +5,7 @@
 //! instructions are rewritten as machine reads are ([`crate::memory::sites`]); the number is that of the guest's one processor, zero.
 
 use super::exit::vector;
-use super::machine_reads::Read;
+use super::machine_reads::{Read, is_canonical};
 use super::{Process, ProcessError, Step};
 use crate::memory::access::AccessError;
 use crate::memory::space::Access;
@@ -89,7 +89,7 @@ impl Process {
             bytes.copy_from_slice(&regs.gpr[register.full_register().number() & 15].to_le_bytes()[..2]);
         } else {
             let address = read.operand(&regs);
-            if (address.cast_signed() << 16 >> 16).cast_unsigned() != address {
+            if !is_canonical(address) {
                 return self.raise(vector::GENERAL, 0, 0);
             }
             let space = self.spaces.get_mut(self.space);

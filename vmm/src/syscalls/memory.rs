@@ -41,10 +41,10 @@ rows! {
         riovcnt: Size, flags: Hex) -> Size, Ours, Memory;
     323 userfaultfd(flags: Hex) -> Fd, Missing;
     325 mlock2(addr: Address, len: Size, flags: Flags(&MLOCK2)) -> Int, Ours;
-    329 pkey_mprotect(addr: Address, len: Size, prot: Flags(&PROTECTION), pkey: Int) -> Int, Missing,
+    329 pkey_mprotect(addr: Address, len: Size, prot: Flags(&PROTECTION), pkey: Int) -> Int, Ours,
         Mappings(Protect);
-    330 pkey_alloc(flags: Hex, access_rights: Hex) -> Int, Missing, Registers;
-    331 pkey_free(pkey: Int) -> Int, Missing;
+    330 pkey_alloc(flags: Hex, access_rights: Hex) -> Int, Ours, Registers;
+    331 pkey_free(pkey: Int) -> Int, Ours;
     440 process_madvise(pidfd: Fd, vec: In(Iovec(2)), vlen: Size, advice: Enum(MADVICE),
         flags: Hex) -> Size, Missing, Mappings(Discard);
     447 memfd_secret(flags: Hex) -> Fd, Missing;

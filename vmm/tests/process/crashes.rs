@@ -178,3 +178,17 @@ fn handlers_see_the_fault_and_can_go_on() {
         });
     });
 }
+
+#[test]
+fn a_call_of_text_has_stored_where_it_came_from() {
+    let body =
+        "char text[8]; memcpy(text, \"AAAAAAAA\", 8); ((void (*)(void))*(volatile long *)text)(); return 0;";
+    dies("text", body, |death, ran| {
+        assert!(matches!(death.exception, Some(Exception { vector: 13, error_code: 0, .. })), "{death:?}");
+        let regs = ran.process.cpu().regs();
+        let mut stored = [0; 8];
+        assert!(ran.process.read_memory(regs.gpr[4] - 8, &mut stored));
+        let behind = u64::from_le_bytes(stored).wrapping_sub(regs.rip);
+        assert!((2..8).contains(&behind), "{behind:#x} behind the call");
+    });
+}
