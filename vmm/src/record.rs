@@ -3,8 +3,9 @@
 mod room;
 mod times;
 
+use crate::checkpoints::Flight;
 use crate::checkpoints::Rate;
-use crate::checkpoints::keeper::{Flight, Journal, Keeper};
+use crate::checkpoints::keeper::{Journal, Keeper};
 use crate::contents::Store;
 use crate::crumbs::{Keep, Leaver};
 use crate::engine::Machine;

@@ -1,8 +1,8 @@
 //! Taking checkpoints of a program that is being recorded, or replayed.
 //!
-//! The program stops for as long as it takes to fork its address spaces and to encode the kernel. A thread of its own then
-//! compares, compresses and writes pages, out of frames that stay as they are ([`crate::process::stored`]); the checkpoint before is
-//! kept until then, so that it is known which pages are the same. The program does not see any of it, and the journal only in that
+//! The program stops for as long as it takes to fork its address spaces and to encode the kernel. A thread of its own
+//! ([`super::worker`]) then compares, compresses and writes pages, out of frames that stay as they are
+//! ([`crate::process::stored`]); the checkpoint before is kept until then, so that it is known which pages are the same. The program does not see any of it, and the journal only in that
 //! a frame begins there.
 //!
 //! A flight recorder begins a new segment with a checkpoint when the current one has grown by an eighth of the room. Once that
@@ -11,25 +11,18 @@
 //! checkpoint, the segment is begun without, none goes, and the next is begun when there is room again ([`super::stall`]).
 
 use super::stall::Stall;
-use super::store::Store;
+use super::worker::{Done, Flight, Job, SEGMENTS, Unwritten, Where, Worker};
 use super::{About, Rate, identity};
-use crate::contents;
 use crate::gate::clock;
 use crate::journal::reader::Place;
-use crate::journal::{Cut, Header, Writer};
+use crate::journal::{Header, Writer};
 use crate::position::Position;
-use crate::process::stored::Image;
 use crate::process::{Checkpoint, Process, ProcessError};
-use crate::ram::View;
-use crate::recording::{Recording, Segment};
+use crate::recording::Segment;
 use std::io;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A flight recorder's segments have one part in so many of its room, besides the checkpoint that they begin with.
-const SEGMENTS: u64 = 8;
 /// A checkpoint that could not be taken is tried again after this.
 const AGAIN: Duration = Duration::from_millis(500);
 /// One that is due while another one is written is tried again no sooner than this.
@@ -41,65 +34,6 @@ pub(crate) enum Journal<'a> {
     Written(&'a Writer),
     /// It is being played, and goes on here.
     Played(Place),
-}
-
-/// Where a journal goes on.
-enum Where {
-    /// It is told.
-    Soon(Receiver<Cut>),
-    Here(Place),
-}
-
-impl Where {
-    fn place(self) -> io::Result<(Cut, u64)> {
-        match self {
-            Where::Soon(told) => {
-                let cut = told.recv().map_err(|_| io::Error::other("the journal is not written any more"))?;
-                Ok((cut, 0))
-            }
-            Where::Here(place) => Ok(place.in_file()),
-        }
-    }
-}
-
-/// A flight recorder's window.
-#[derive(Clone, Debug)]
-pub(crate) struct Flight {
-    /// Whose segments there are.
-    pub(crate) recording: Recording,
-    /// How many bytes they may have.
-    pub(crate) room: u64,
-    /// The store that has their files as well.
-    pub(crate) store: Option<contents::Store>,
-}
-
-/// What is to be written.
-struct Job {
-    image: Image,
-    view: View,
-    about: About,
-    goes_on: Where,
-    /// The segment that begins with it.
-    segment: Option<Segment>,
-    /// The frames of the checkpoint before were given back.
-    forget: bool,
-}
-
-/// What came of it: how long it took and how many bytes the file has, or why it has no more.
-type Done = Result<(Duration, u64), Unwritten>;
-
-/// A checkpoint that could not be written.
-struct Unwritten {
-    error: io::Error,
-    /// How many bytes the file had then.
-    size: u64,
-}
-
-/// The thread that writes.
-struct Worker {
-    jobs: Option<Sender<Job>>,
-    done: Receiver<Done>,
-    thread: Option<JoinHandle<()>>,
 }
 
 /// Takes checkpoints.
@@ -152,23 +86,11 @@ impl Keeper {
         flight: Option<Flight>,
         kicks: bool,
     ) -> io::Result<Keeper> {
-        let target = Target {
-            path,
-            identity: identity(header),
-            room: rate.room,
-            store: None,
-            flight: flight.clone(),
-            said: false,
-        };
-        let (jobs, todo) = mpsc::channel();
-        let (tell, done) = mpsc::channel();
-        let thread = std::thread::Builder::new()
-            .name("checkpoints".to_owned())
-            .spawn(move || target.work(&todo, &tell))?;
+        let worker = Worker::start(path, identity(header), rate.room, flight.clone())?;
         Ok(Keeper {
             rate,
             flight: flight.map(|flight| (flight, 0)),
-            worker: Worker { jobs: Some(jobs), done, thread: Some(thread) },
+            worker,
             held: None,
             writes: false,
             forget: false,
@@ -325,7 +247,7 @@ impl Keeper {
         // The one before is needed no longer: the new one owns all frames of it that are still the same.
         self.give_back(process);
         self.held = Some(checkpoint);
-        self.writes = self.worker.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        self.writes = self.worker.write(job);
         self.last = (before, before.elapsed(), process.memory().copied());
         tracing::debug!(position = %about.position, pause = ?self.last.1, "checkpoint");
         Ok(())
@@ -346,16 +268,16 @@ impl Keeper {
 
     fn look_at_worker(&mut self, process: &mut Process) {
         if self.writes
-            && let Ok(done) = self.worker.done.try_recv()
+            && let Some(done) = self.worker.look()
         {
             self.take(done, process);
         }
     }
 
     fn wait_for_worker(&mut self, process: &mut Process) {
-        match self.worker.done.recv() {
-            Ok(done) => self.take(done, process),
-            Err(_) => self.failed = true,
+        match self.worker.wait() {
+            Some(done) => self.take(done, process),
+            None => self.failed = true,
         }
     }
 
@@ -411,22 +333,6 @@ impl Keeper {
     }
 }
 
-impl Worker {
-    fn join(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            // If it panicked, its message is on stderr and the file ends with its last whole checkpoint.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.join();
-    }
-}
-
 /// Whether less memory is free than in use.
 fn is_scarce(process: &Process) -> bool {
     let frames = process.memory().frames();
@@ -440,83 +346,4 @@ fn after(now: Instant, time: Duration) -> Instant {
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Where the thread writes to.
-struct Target {
-    /// The file that is begun with the first checkpoint.
-    path: PathBuf,
-    identity: u64,
-    /// How many bytes the file may have.
-    room: u64,
-    store: Option<Store>,
-    flight: Option<Flight>,
-    /// It was said that checkpoints are too large for the room.
-    said: bool,
-}
-
-impl Target {
-    /// Writes until there will be no more.
-    fn work(mut self, todo: &Receiver<Job>, tell: &Sender<Done>) {
-        while let Ok(job) = todo.recv() {
-            let before = Instant::now();
-            let done = self.write(job).map(|size| (before.elapsed(), size)).map_err(|error| {
-                let why = format!("cannot write {}: {error}", self.path.display());
-                // What it knows of the file is not so any more.
-                let size = self.store.take().map_or(0, |store| store.size());
-                Unwritten { error: io::Error::new(error.kind(), why), size }
-            });
-            if tell.send(done).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn write(&mut self, job: Job) -> io::Result<u64> {
-        if let Some(segment) = &job.segment {
-            (self.path, self.store) = (segment.checkpoints(), None);
-        }
-        let store = match &mut self.store {
-            Some(store) => store,
-            none => none.insert(Store::create(&self.path, self.identity, self.room)?),
-        };
-        if job.forget {
-            store.forget_frames();
-        }
-        store.add(&job.image, &job.view, || {
-            let (Cut { offset, sequence }, record) = job.goes_on.place()?;
-            Ok(About { offset, sequence, record, ..job.about })
-        })?;
-        let size = store.size();
-        if let (Some(flight), Some(segment)) = (&self.flight, &job.segment) {
-            store.sync()?;
-            let fits = flight.drop_oldest(segment, size)?;
-            if !fits && !std::mem::replace(&mut self.said, true) {
-                let room = flight.room;
-                tracing::warn!(
-                    "a checkpoint has {size} bytes: the window is larger than {room} bytes, or has one segment"
-                );
-            }
-        }
-        Ok(size)
-    }
-}
-
-impl Flight {
-    /// Removes the oldest segments, until there is room for what may come before the next look: an eighth of the room in this
-    /// segment and in the next, and a checkpoint like the one of `checkpoint` bytes that this one begins with. Whether there is.
-    fn drop_oldest(&self, current: &Segment, checkpoint: u64) -> io::Result<bool> {
-        let Flight { recording, room, store } = self;
-        let reserve = room / SEGMENTS * 2 + checkpoint;
-        let segments = recording.segments()?;
-        let mut total: u64 = segments.iter().map(Segment::size).sum();
-        for segment in segments.iter().filter(|segment| segment.number < current.number) {
-            if total + reserve <= *room {
-                break;
-            }
-            total -= segment.size().min(total);
-            segment.remove(store.as_ref())?;
-        }
-        Ok(total + reserve <= *room)
-    }
 }

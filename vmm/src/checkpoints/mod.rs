@@ -1,7 +1,7 @@
 //! Checkpoints on disk: what a replay begins at instead of the start, and what the window of a flight recorder begins with.
 //!
 //! [`store`] writes a file of checkpoints, in which a page that is there already is not written again; [`index`] reads it. [`keeper`]
-//! takes checkpoints of a program that is being recorded, as often as [`rate`] says, and has a thread of its own write them. [`shelf`]
+//! takes checkpoints of a program that is being recorded, as often as [`rate`] says, and has a thread of its own ([`worker`]) write them. [`shelf`]
 //! is all that a recording has of both journal and checkpoints, whether it is whole or a window.
 //!
 //! A file is a preamble (magic `GRETELC\n`, format version) and frames as the journal has them (`journal::frame`), of four kinds:
@@ -24,6 +24,7 @@ mod stall;
 mod store;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use crate::engine::Counters;
 use crate::failure::ProcessError;
@@ -34,6 +35,7 @@ pub use rate::Rate;
 pub use shelf::Shelf;
 use std::io;
 use std::path::PathBuf;
+pub(crate) use worker::Flight;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The first bytes of a file of checkpoints.

@@ -82,11 +82,7 @@ impl Store {
 
     /// A folder that is our own, and that nobody else can write to.
     fn existing(dir: PathBuf) -> Option<Store> {
-        // A link may lead anywhere by the time that it is used.
-        let found = fs::symlink_metadata(&dir).ok().filter(Metadata::is_dir)?;
-        // SAFETY: geteuid takes nothing and cannot fail.
-        let own = unsafe { libc::geteuid() };
-        (found.uid() == own && found.mode() & 0o022 == 0).then_some(Store { dir })
+        is_own_folder(&dir).then_some(Store { dir })
     }
 
     /// Its folder.
@@ -149,6 +145,16 @@ impl Store {
         }
         Ok(files)
     }
+}
+
+/// Whether a folder is there, is our own, and nobody else can write to it.
+#[must_use]
+pub fn is_own_folder(dir: &Path) -> bool {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    // A link may lead anywhere by the time that it is used.
+    fs::symlink_metadata(dir)
+        .is_ok_and(|found| found.is_dir() && found.uid() == own && found.mode() & 0o022 == 0)
 }
 
 /// Removes a file of a store if it has no other link. A file that cannot be removed stays for the next time.

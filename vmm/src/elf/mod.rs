@@ -30,7 +30,12 @@ pub struct Image {
     pub bias: u64,
     /// The loadable segments, in address order, no two on one page.
     pub segments: Vec<Segment>,
-    /// Where instructions are, by the section headers, else the executable segments: ranges of addresses.
+}
+
+/// Where a program has its instructions, at its final addresses: what its section headers and tables say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Instructions {
+    /// By the section headers, else the executable segments: ranges of addresses.
     pub code: Vec<Range<Virt>>,
     /// Where functions start, by the symbol table, in order; empty for a stripped program.
     pub functions: Vec<Virt>,
@@ -100,7 +105,6 @@ impl Image {
                 "its entry point {entry:#x} is not in an executable segment"
             )));
         }
-        let (code, functions) = code(header, file, bias, &segments);
         Ok(Image {
             entry,
             headers: headers_address(header, &segments),
@@ -108,10 +112,15 @@ impl Image {
             interpreter,
             bias,
             segments,
-            code,
-            functions: functions.starts,
-            bodies: functions.bodies,
         })
+    }
+
+    /// Where the instructions of the file are that this was read from. Takes some milliseconds for a large one.
+    #[must_use]
+    pub fn instructions(&self, file: &[u8]) -> Instructions {
+        let Ok(header) = check_header(file) else { return Instructions::default() };
+        let (code, functions) = code(header, file, self.bias, &self.segments);
+        Instructions { code, functions: functions.starts, bodies: functions.bodies }
     }
 
     /// The first address after the last segment, a multiple of the page size.
@@ -297,7 +306,8 @@ mod tests {
         let image = Image::parse(&program()).expect("a program");
         assert_eq!((image.entry, image.headers, image.bias), (0x40_00b0, 0x40_0040, 0));
         assert_eq!(image.end(), 0x40_3000);
-        assert_eq!((image.code.len(), image.code[0].clone()), (1, 0x40_0000..0x40_0100));
+        let code = image.instructions(&program()).code;
+        assert_eq!((code.len(), code[0].clone()), (1, 0x40_0000..0x40_0100));
         let segment = &image.segments[0];
         assert_eq!((segment.file_end, segment.end, segment.offset), (0x40_0100, 0x40_2345, 0));
         assert!(segment.rights.execute && !segment.rights.write);

@@ -3,7 +3,8 @@
 use super::{Exception, Phys, Virt};
 use crate::ram::paging::{Reach, USER_END, translate_user};
 use crate::ram::{PAGE, Ram};
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, Register};
+use x86::state::Regs;
 
 /// The longest instruction.
 pub(super) const LONGEST: u64 = 15;
@@ -30,6 +31,24 @@ pub(super) fn fetch(ram: &Ram, root: Phys, rip: Virt) -> Vec<u8> {
 
 pub(super) fn decode(bytes: &[u8]) -> Instruction {
     Decoder::new(64, bytes, DecoderOptions::NONE).decode()
+}
+
+/// The same with its address.
+pub(super) fn decode_at(bytes: &[u8], rip: Virt) -> Instruction {
+    Decoder::with_ip(64, bytes, rip, DecoderOptions::NONE).decode()
+}
+
+/// The linear address of an operand in memory; `None` if it is not in memory.
+pub(crate) fn linear_address(instruction: &Instruction, operand: u32, regs: &Regs) -> Option<Virt> {
+    instruction.virtual_address(operand, 0, |register, _, _| match register {
+        Register::FS => Some(regs.fs_base),
+        Register::GS => Some(regs.gs_base),
+        _ if register.is_segment_register() => Some(0),
+        _ => {
+            let value = regs.gpr[register.full_register().number() & 15];
+            Some(if register.size() == 4 { value & 0xffff_ffff } else { value })
+        }
+    })
 }
 
 /// What INT n does in ring 3, if these bytes are one: its exception, and how far rip moves. INT 3 and INT 4 may be

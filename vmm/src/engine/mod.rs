@@ -16,6 +16,7 @@ pub mod lookout;
 mod runs;
 pub mod soft;
 
+pub(crate) use code::linear_address;
 pub use interrupt::Interrupter;
 pub(crate) use interrupt::kick_signal;
 pub use runs::Run;

@@ -1,8 +1,10 @@
 //! The software CPU as an engine: the same guests without /dev/kvm, with exact counts.
 //!
 //! It walks the same page tables in the same memory as KVM would, so the personality cannot tell them apart. The interpreter
-//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]). [`watch`] is how accesses to data are seen.
+//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]). [`watch`] is how accesses to data are seen,
+//! [`selectors`] what it does about loads of segment registers.
 
+mod selectors;
 mod watch;
 
 use super::runs::{Both, Runs};
@@ -171,6 +173,11 @@ impl SoftCpu {
                 (None, true) => self.interpreter.run(until, &mut self.branches),
                 (None, false) => self.interpreter.run(until, &mut ()),
             };
+            let stop = match self.load_selector(stop) {
+                Some(stop) => stop,
+                None if at.binary_search(&self.interpreter.cpu().rip()).is_ok() => return Ok(Stop::At),
+                None => continue,
+            };
             match stop {
                 Stop::Budget if until.instructions < bound => {}
                 Stop::Trap { trap: Trap::Page, .. } if watch::take_stopped(&mut self.interpreter) => {
@@ -184,6 +191,22 @@ impl SoftCpu {
                     }
                 }
                 stop => return Ok(stop),
+            }
+        }
+    }
+
+    /// Carries out a load of a segment register ([`selectors`]), if the processor stopped at one; else gives why it did.
+    fn load_selector(&mut self, stop: Stop) -> Option<Stop> {
+        let Stop::NoSemantics { at, bytes } = &stop else { return Some(stop) };
+        let at = *at;
+        match selectors::load(self.interpreter.cpu_mut(), bytes.as_slice()) {
+            None => Some(stop),
+            Some(Err(trap)) => Some(Stop::Trap { trap, at }),
+            Some(Ok(())) => {
+                let mut counters = self.interpreter.counters();
+                counters.instructions += 1;
+                self.interpreter.set_counters(counters);
+                None
             }
         }
     }
@@ -235,6 +258,7 @@ impl SoftCpu {
             }
             Stop::NoSemantics { bytes, .. } => no_semantics(bytes.as_slice()),
             Stop::Differing => Exit::Differing,
+            Stop::System => unreachable!("a process guest's CPU has no system"),
         }
     }
 

@@ -69,15 +69,20 @@ pub(super) struct Filing {
     inline: HashSet<u64>,
     /// The largest content of each name that is a file, as long as somebody has it mapped.
     wholes: HashMap<Vec<u8>, (u64, Weak<Vec<u8>>)>,
+    /// Where contents are that came before, by their addresses, which are not used again as long as they stand here.
+    held: HashMap<usize, (Weak<Vec<u8>>, u64, Held)>,
     /// Bytes of files that were written, and not linked.
     written: u64,
 }
 
+/// Of so many contents it is known by their addresses where they are, and of others that are still there.
+const MOST_HELD: usize = 1024;
+
 impl Filing {
     /// For a journal, whose folder shares files with the store.
     pub(super) fn new(journal: &Path, store: Option<Store>) -> Filing {
-        let (inline, wholes) = (HashSet::new(), HashMap::new());
-        Filing { folder: folder_of(journal), store, inline, wholes, written: 0 }
+        let (inline, wholes, held) = (HashSet::new(), HashMap::new(), HashMap::new());
+        Filing { folder: folder_of(journal), store, inline, wholes, held, written: 0 }
     }
 
     /// It goes on in another file.
@@ -92,6 +97,20 @@ impl Filing {
 
     /// Where this content is from now on, and its digest.
     pub(super) fn hold(&mut self, file: &FileContent) -> (u64, Held) {
+        let address = Arc::as_ptr(&file.bytes).addr();
+        if let Some((_, digest, held)) = self.held.get(&address) {
+            return (*digest, *held);
+        }
+        let (digest, held) = self.hold_new(file);
+        if self.held.len() >= MOST_HELD {
+            self.held.retain(|_, (bytes, ..)| bytes.strong_count() > 0);
+        }
+        let from_now_on = if held == Held::Here { Held::Earlier } else { held };
+        self.held.insert(address, (Arc::downgrade(&file.bytes), digest, from_now_on));
+        (digest, held)
+    }
+
+    fn hold_new(&mut self, file: &FileContent) -> (u64, Held) {
         let digest = xxh3_64(&file.bytes);
         if let Some(part) = self.part(file) {
             return (digest, part);

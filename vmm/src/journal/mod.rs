@@ -1,11 +1,12 @@
 //! The journal: what the guest could not have computed, in order, and the digests that replay checks.
 //!
-//! [`schema`] says what is recorded, byte by byte, and [`contents`] where the bytes of files are; [`frame`] packs records into checksummed blocks; [`writer`]
+//! [`schema`] says what is recorded, byte by byte ([`header`]: the first record), and [`contents`] where the bytes of files are; [`frame`] packs records into checksummed blocks; [`writer`]
 //! appends them while the guest runs, [`reader`] gives them back. A recorder that is killed, or a disk that is full,
 //! costs at most the last unfinished frame: everything before it replays (docs/formats.md).
 
 mod contents;
 pub mod frame;
+mod header;
 pub mod reader;
 pub mod schema;
 pub mod writer;
@@ -13,8 +14,9 @@ pub mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use header::Header;
 pub use reader::Reader;
-pub use schema::{End, Header, Record};
+pub use schema::{End, Record};
 pub use writer::{Cut, Writer};
 
 use crate::contents::ContentError;

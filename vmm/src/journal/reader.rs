@@ -5,7 +5,8 @@
 
 use super::contents::Contents;
 use super::frame::{self, MAGIC, PREAMBLE_SIZE};
-use super::schema::{Header, Record, VERSION, recorder};
+use super::header::{Header, recorder};
+use super::schema::{Record, VERSION};
 use super::{Cut, Damage, JournalError};
 use crate::plain::numbers::Cursor;
 use lbr::regular;

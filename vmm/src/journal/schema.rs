@@ -1,5 +1,5 @@
 //! What a journal says. This file is the schema: every record, its fields in the order in which they are
-//! written, and what must hold.
+//! written, and what must hold; the first of them, the [`Header`], is in [`super::header`].
 //!
 //! Encodings: `u` unsigned LEB128; `i` zigzag LEB128; `d` eight bytes, little-endian; `b` a length `u` and that
 //! many bytes; `[x]` a count `u` and that many x. Any change of the format raises [`VERSION`], any change of what
@@ -12,12 +12,12 @@
 //!  * [`Record::End`] is last. Without it, the recorder did not end in order (killed, disk full).
 
 use super::contents::{self, Contents, Held};
-use crate::cpu_model::Model;
+#[cfg(doc)]
+use super::header::Header;
 use crate::engine::Exception;
 use crate::gate::{Event, FileContent, Input, MemoryWrite, Time};
 use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_i64, put_u64};
 use crate::position::{Offset, Target, comparable};
-use crate::program::{Capabilities, Ids, Inherited, Interpreter, Launch, OuterTerminal, Parents, Signals};
 use crate::signal::{Arrived, Death};
 use std::sync::Arc;
 use x86::state::{Fpu, Regs};
@@ -38,37 +38,7 @@ pub const VERSION: u32 = 9;
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 17;
-
-/// What was recorded, and with what.
-/// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
-/// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name `b`,
-/// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, pid `u`, parent `u`,
-/// process group `u`, session `u`, terminal (a list of none or one: its number in /dev/pts (a list of none or one) `u`, bits 0 to 2 for
-/// the standard streams that are it `u`), descriptors that are inherited (a list: number `u`, copy of another (a list of none or one) `u`,
-/// family and kind of a socket (a list of none or one) twice `u`, device and number of a regular file (a list of none or one) twice `u`, whether it is
-/// the terminal `u`), supplementary groups `[u]`, capabilities
-/// (effective, permitted, inheritable, bounding, ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked
-/// `u`, seed (a list of none or one) `u`, memory `u`, digest `d` of the
-/// executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files themselves are
-/// `program` and `interpreter` beside the journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The version of gretel that recorded.
-    pub gretel: String,
-    /// The recorder's [`BEHAVIOUR`].
-    pub behaviour: u32,
-    /// The name of the CPU model that the guest saw; `launch` has the model itself, if there is one of that name.
-    pub model: String,
-    /// The engine that recorded: information only, replay may use another.
-    pub engine: String,
-    /// What was run, without the files' bytes.
-    pub launch: Launch,
-    /// XXH3-64 of the executable.
-    pub executable_digest: u64,
-    /// XXH3-64 of the dynamic linker, if there is one.
-    pub interpreter_digest: Option<u64>,
-}
+pub const BEHAVIOUR: u32 = 19;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,159 +137,6 @@ pub fn digest_all(digests: &[u64]) -> u64 {
 #[must_use]
 pub fn digest_executable(bytes: &[u8]) -> u64 {
     xxh3_64(bytes)
-}
-
-impl Header {
-    /// Its encoding.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let launch = &self.launch;
-        put_bytes(&mut out, self.gretel.as_bytes());
-        put_u64(&mut out, self.behaviour.into());
-        for text in [&self.model, &self.engine, &launch.path] {
-            put_bytes(&mut out, text.as_bytes());
-        }
-        put_bytes(&mut out, &launch.name);
-        for list in [&launch.argv, &launch.envp] {
-            put_u64(&mut out, list.len() as u64);
-            list.iter().for_each(|item| put_bytes(&mut out, item));
-        }
-        out.extend(launch.random);
-        put_bytes(&mut out, &launch.cwd);
-        for id in [launch.ids.uid, launch.ids.euid, launch.ids.gid, launch.ids.egid] {
-            put_u64(&mut out, id.into());
-        }
-        let Parents { parent, group, session } = launch.parents;
-        for id in [launch.pid, parent, group, session] {
-            put_u64(&mut out, id.unsigned_abs().into());
-        }
-        put_u64(&mut out, launch.terminal.is_some().into());
-        if let Some(OuterTerminal { index, streams }) = launch.terminal {
-            put_u64(&mut out, index.is_some().into());
-            index.iter().for_each(|index| put_u64(&mut out, (*index).into()));
-            put_u64(&mut out, streams.iter().rev().fold(0, |bits, is_it| bits << 1 | u64::from(*is_it)));
-        }
-        put_u64(&mut out, launch.inherited.len() as u64);
-        launch.inherited.iter().for_each(|inherited| encode_inherited(inherited, &mut out));
-        put_u64(&mut out, launch.groups.len() as u64);
-        launch.groups.iter().for_each(|group| put_u64(&mut out, u64::from(*group)));
-        let Capabilities { effective, permitted, inheritable, bounding, ambient, securebits } =
-            launch.capabilities;
-        for set in [effective, permitted, inheritable, bounding, ambient, securebits.into()] {
-            put_u64(&mut out, set);
-        }
-        put_u64(&mut out, launch.umask.into());
-        put_u64(&mut out, launch.signals.ignored);
-        put_u64(&mut out, launch.signals.blocked);
-        put_u64(&mut out, u64::from(launch.seed.is_some()));
-        launch.seed.iter().for_each(|seed| put_u64(&mut out, *seed));
-        put_u64(&mut out, launch.memory);
-        put_digest(&mut out, self.executable_digest);
-        put_u64(&mut out, u64::from(launch.interpreter.is_some()));
-        if let Some(interpreter) = &launch.interpreter {
-            put_bytes(&mut out, interpreter.path.as_bytes());
-            put_digest(&mut out, self.interpreter_digest.unwrap_or_default());
-        }
-        out
-    }
-
-    /// Reads an encoding; `None` if it is not one.
-    #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Header> {
-        let mut c = Cursor(bytes);
-        let (gretel, behaviour) = (c.string()?, c.u64()?.try_into().ok()?);
-        let (model, engine, path) = (c.string()?, c.string()?, c.string()?);
-        let name = c.bytes()?.to_vec();
-        let strings = |c: &mut Cursor<'_>| c.list(|c| c.bytes().map(<[u8]>::to_vec));
-        let (argv, envp) = (strings(&mut c)?, strings(&mut c)?);
-        let (random, rest) = c.0.split_first_chunk()?;
-        c.0 = rest;
-        let cwd = c.bytes()?.to_vec();
-        let mut id = || c.u64()?.try_into().ok();
-        let ids = Ids { uid: id()?, euid: id()?, gid: id()?, egid: id()? };
-        let mut task = || c.u64()?.try_into().ok();
-        let (pid, parent, group, session) = (task()?, task()?, task()?, task()?);
-        let parents = Parents { parent, group, session };
-        let terminal = |c: &mut Cursor<'_>| {
-            let index = c.list(|c| c.u64()?.try_into().ok())?.into_iter().next();
-            let streams = c.u64()?;
-            Some(OuterTerminal { index, streams: [0, 1, 2].map(|stream| streams >> stream & 1 != 0) })
-        };
-        let terminal = c.list(terminal)?.into_iter().next();
-        let inherited = c.list(decode_inherited)?;
-        let groups = c.list(|c| c.u64()?.try_into().ok())?;
-        let capabilities = Capabilities {
-            effective: c.u64()?,
-            permitted: c.u64()?,
-            inheritable: c.u64()?,
-            bounding: c.u64()?,
-            ambient: c.u64()?,
-            securebits: c.u64()?.try_into().ok()?,
-        };
-        let umask = c.u64()?.try_into().ok()?;
-        let signals = Signals { ignored: c.u64()?, blocked: c.u64()? };
-        let seed = c.list(Cursor::u64)?.into_iter().next();
-        let memory = c.u64()?;
-        let cpu = Model::named(&model).unwrap_or_default();
-        let executable_digest = c.digest()?;
-        let interpreter = c.list(|c| Some((c.string()?, c.digest()?)))?.into_iter().next();
-        let (interpreter, interpreter_digest) = interpreter.unzip();
-        let interpreter = interpreter.map(|path| Interpreter { path, executable: Vec::new() });
-        let executable = Vec::new();
-        let random = *random;
-        let launch = Launch {
-            executable,
-            path,
-            name,
-            interpreter,
-            argv,
-            envp,
-            random,
-            cwd,
-            ids,
-            pid,
-            parents,
-            terminal,
-            inherited,
-            groups,
-            capabilities,
-            umask,
-            signals,
-            seed,
-            memory,
-            cpu,
-        };
-        let header =
-            Header { gretel, behaviour, model, engine, launch, executable_digest, interpreter_digest };
-        c.0.is_empty().then_some(header)
-    }
-}
-
-fn encode_inherited(inherited: &Inherited, out: &mut Vec<u8>) {
-    let Inherited { number, copy_of, socket, file, terminal } = *inherited;
-    put_u64(out, number.into());
-    put_u64(out, copy_of.is_some().into());
-    copy_of.iter().for_each(|number| put_u64(out, (*number).into()));
-    put_u64(out, socket.is_some().into());
-    socket.iter().flatten().for_each(|part| put_u64(out, (*part).into()));
-    put_u64(out, file.is_some().into());
-    file.iter().flatten().for_each(|part| put_u64(out, *part));
-    put_u64(out, terminal.into());
-}
-
-fn decode_inherited(c: &mut Cursor<'_>) -> Option<Inherited> {
-    let small = |c: &mut Cursor<'_>| c.u64()?.try_into().ok();
-    let number = small(c)?;
-    let copy_of = c.list(small)?.first().copied();
-    let socket = c.list(|c| Some([small(c)?, small(c)?]))?.first().copied();
-    let file = c.list(|c| Some([c.u64()?, c.u64()?]))?.first().copied();
-    Some(Inherited { number, copy_of, socket, file, terminal: c.u64()? != 0 })
-}
-
-/// The version of gretel that wrote a header, of this or another version of the format.
-pub(super) fn recorder(header: &[u8]) -> Option<String> {
-    Cursor(header).string()
 }
 
 impl Record {

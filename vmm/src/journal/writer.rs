@@ -9,7 +9,8 @@
 
 use super::contents::Filing;
 use super::frame;
-use super::schema::{Header, Record, encode_file, encode_input};
+use super::header::Header;
+use super::schema::{Record, encode_file, encode_input};
 use crate::contents::Store;
 use crate::gate::Input;
 use std::cell::RefCell;

@@ -10,7 +10,7 @@ use super::load::{self, Program};
 use super::proc::start::Start;
 use super::proc::{Last, Place, find};
 use super::signals::TaskSignals;
-use super::{Guest, Kernel, Outcome, Served, Stop, busy, errno, host, int};
+use super::{Guest, Kernel, Outcome, Served, Stop, busy, errno, host, int, memory};
 use crate::elf::Image;
 use crate::failure::ProcessError;
 use crate::gate::{FileContent, Input};
@@ -105,7 +105,7 @@ fn start(
         path: &path,
         name: request.path.as_bytes(),
         executable: &found.file.bytes,
-        interpreter: interpreter.as_ref().map(|(path, file)| (path.as_str(), file.bytes.as_slice())),
+        interpreter: interpreter.as_ref().map(|(path, file)| (path.as_str(), &file.bytes)),
         argv: &found.argv,
         envp: &request.envp,
         random,
@@ -215,22 +215,25 @@ impl Kernel {
         flags: i32,
     ) -> Served<Read> {
         let (open, mut program) = (self.open_regular(), None);
+        let mut taken = std::mem::take(&mut self.taken);
         let mut read = |file: OwnedFd| {
             let checked = busy::check_run(file.as_raw_fd(), &open);
             let kept = file.try_clone().ok().map(busy::program);
+            let whole = memory::part(file.as_raw_fd(), 0, u64::MAX);
             let content = host::executable(file)?;
             checked.map(|()| program = kept)?;
-            Ok(content)
+            Ok(taken.share(whole, content))
         };
-        let content = self.read_found(guest, (directory, path, flags), &mut read)?;
-        Ok((content, program))
+        let content = self.read_found(guest, (directory, path, flags), &mut read);
+        self.taken = taken;
+        Ok((content?, program))
     }
 
     fn read_found(
         &self,
         guest: &mut Guest<'_>,
         (directory, path, flags): (i32, &CStr, i32),
-        read: &mut dyn FnMut(OwnedFd) -> Result<FileContent, i64>,
+        read: &mut dyn FnMut(OwnedFd) -> Result<Arc<FileContent>, i64>,
     ) -> Served<Arc<FileContent>> {
         if path.is_empty() {
             let file = self.files().get(directory)?;
@@ -296,9 +299,9 @@ impl Kernel {
 /// Asks for the content of a file through the gate.
 fn read_input(
     guest: &mut Guest<'_>,
-    read: &mut dyn FnMut() -> Result<FileContent, i64>,
+    read: &mut dyn FnMut() -> Result<Arc<FileContent>, i64>,
 ) -> Served<Arc<FileContent>> {
-    let input = guest.gate.input(&mut || Input::File(read().map(Arc::new)))?;
+    let input = guest.gate.input(&mut || Input::File(read()))?;
     match input {
         Input::File(Ok(file)) => Ok(file),
         Input::File(Err(error)) => Err(super::result(error).err().unwrap_or(Stop::Errno(libc::EIO))),

@@ -5,7 +5,7 @@
 //! numbers are its own structures, computed again at replay. Files, terminals and the like are the host's: every effect on
 //! the host, and all that comes from it, passes through [`Guest::input`], so that a replay touches nothing outside.
 //!
-//! [`table`] leads from a call to the function that serves it; [`passthrough`] serves those that only translate their arguments, the other modules
+//! [`serving`] is what the guest comes for; [`table`] leads from a call to the function that serves it; [`passthrough`] serves those that only translate their arguments, the other modules
 //! the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`terminal`], [`memory`], [`time`],
 //! [`identity`], [`persona`], [`users`], [`inherited`] (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run),
 //! [`signals`], [`sigio`] (those that tell of files), [`polling`], [`epoll`], [`fifo`], [`locks`], [`leases`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
@@ -58,6 +58,7 @@ mod processor;
 mod scheduling;
 mod seccomp;
 mod sendfile;
+mod serving;
 mod sharing;
 mod sigio;
 mod signals;
@@ -77,7 +78,7 @@ mod wait;
 
 use crate::engine::Interrupter;
 use crate::failure::ProcessError;
-use crate::gate::{GateError, Input, Time};
+use crate::gate::Time;
 use crate::program::{Launch, Streams};
 pub(crate) use arena::{Arena, Id};
 use descriptors::{Descriptors, Detached, Place};
@@ -96,10 +97,11 @@ pub use outcome::Outcome;
 use outcome::result;
 pub(crate) use outcome::{Served, Stop, errno, int, long, word};
 pub(crate) use proc::start::Start;
+use serving::{is_raised, retry};
 pub(crate) use signals::{Delivery, Interruption, deliver, interrupt};
 pub(crate) use tasks::Next;
 pub use unserved::Unserved;
-pub(crate) use wait::{Again, Wait, Waited};
+pub(crate) use wait::{Again, Waited};
 
 /// Linux has no call of this number or above.
 const NO_CALLS: u64 = 1024;
@@ -145,6 +147,8 @@ pub struct Kernel {
     memory: u64,
     /// The recording's own files.
     guarded: Guarded,
+    /// What files held that were mapped or executed.
+    taken: memory::Taken,
     /// What gretel may do to files.
     recorder: users::Rights,
     /// The first process, and how it ended.
@@ -208,6 +212,7 @@ impl Kernel {
             interrupter,
             memory: launch.memory,
             guarded: Guarded::default(),
+            taken: memory::Taken::default(),
             recorder: users::Rights::of_recorder(launch),
             first: launch.pid,
             first_ended: None,
@@ -333,116 +338,6 @@ impl Kernel {
         self.tasks.living().any(|(_, task)| task.group != own)
     }
 
-    /// Serves a system call that was begun at the gate, for the first time or `again`; then shows the new time.
-    pub(crate) fn syscall(
-        &mut self,
-        guest: &mut Guest<'_>,
-        number: u64,
-        arguments: [u64; 6],
-        again: Again,
-    ) -> Result<Outcome, ProcessError> {
-        self.again = again;
-        self.called = (number, arguments);
-        let other_user = self.become_caller(guest, number, &arguments)?;
-        let served = match self.sifted(guest, number, &arguments) {
-            Ok(None) => table::serve(self, guest, number, arguments),
-            Ok(Some(outcome)) => Ok(outcome),
-            Err(stop) => Err(stop),
-        };
-        if other_user {
-            self.become_recorder();
-        }
-        self.again = Again::default();
-        let outcome = match served {
-            Ok(outcome) => {
-                self.restore_mask();
-                outcome
-            }
-            Err(Stop::Wait(wait)) => {
-                let interruptible = wait.interrupted != wait::Interrupted::Never;
-                self.tasks.park(wait);
-                if interruptible && self.is_signalled() {
-                    let id = self.tasks.id();
-                    self.tasks.wake(id, wait::Why::Signal);
-                }
-                Outcome::Waits
-            }
-            Err(Stop::Errno(error)) => {
-                self.restore_mask();
-                Outcome::Return(word(-i64::from(error)))
-            }
-            Err(Stop::Fatal(error)) => return Err(error),
-        };
-        tracing::trace!(call = call_name(number), ?arguments, ?outcome);
-        if !matches!(outcome, Outcome::Exit(_)) {
-            self.tell_of_files_after_call(guest)?;
-            self.show(guest)?;
-        }
-        Ok(outcome)
-    }
-
-    /// What the task's own filters make of a call that it begins.
-    fn sifted(
-        &mut self,
-        guest: &mut Guest<'_>,
-        number: u64,
-        arguments: &[u64; 6],
-    ) -> Served<Option<Outcome>> {
-        if self.again.why.is_some() {
-            return Ok(None);
-        }
-        seccomp::sift(self, guest, number, arguments)
-    }
-
-    /// The time stamp counter at a machine read that was begun at the gate.
-    pub(crate) fn time_stamp(&mut self, guest: &mut Guest<'_>) -> Result<u64, ProcessError> {
-        let stamp = self.clock.time_stamp(guest)?;
-        self.take_arrived(guest);
-        Ok(stamp)
-    }
-
-    /// The task that runs has nothing to do until another one has done something: it yields, and time passes.
-    pub(crate) fn pause(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
-        if !self.tasks.alone() {
-            self.show(guest)?;
-            self.tasks.yield_now();
-        }
-        Ok(())
-    }
-
-    /// Time passes, between two instructions of the task that runs.
-    pub(crate) fn preempted(&mut self, guest: &mut Guest<'_>) -> Result<(), ProcessError> {
-        self.tell_of_files(guest)?;
-        let now = self.show(guest)?;
-        self.expire(now);
-        if !self.tasks.alone() {
-            self.tasks.yield_now();
-        }
-        Ok(())
-    }
-
-    /// Ends what ends by itself at this time: waits, timers.
-    pub(crate) fn expire(&mut self, now: Time) {
-        self.tasks.expire(now);
-        self.timers_expire(now);
-    }
-
-    /// From when on something happens by itself though the task that runs does nothing, by the monotonic clock: zero if
-    /// another task could run now.
-    pub(crate) fn due(&self) -> Option<u64> {
-        let now = self.clock.shown();
-        let told = self.sigio.watches().then_some(wait::LOOK_AT_FILES);
-        if self.tasks.any_ready() {
-            let left = self.timers_left(now).chain(told).min().map(|left| now.monotonic.saturating_add(left));
-            return Some(left.unwrap_or(u64::MAX).min(self.tasks.slice_ends()));
-        }
-        let waits = self.tasks.living().filter_map(|(_, task)| Some(task.wait()?.deadline?.left(now)));
-        let files = self.tasks.living().any(|(_, task)| task.wait().is_some_and(Wait::is_for_files));
-        let look = files.then_some(wait::LOOK_AT_FILES);
-        let left = waits.chain(self.timers_left(now)).chain(look).chain(told).min()?;
-        Some(now.monotonic.saturating_add(left))
-    }
-
     /// Whether a write may wait in the host: nothing else goes on meanwhile, and no timer ends the wait.
     fn may_block_in_host(&self) -> bool {
         let limited = self.group().limits[groups::limit::CPU][0] != libc::RLIM_INFINITY;
@@ -452,19 +347,6 @@ impl Kernel {
     /// Whether the task that runs asked for a fault at each read of the time stamp counter.
     pub(crate) fn has_no_time_stamps(&self) -> bool {
         self.tasks.current().no_time_stamps
-    }
-
-    /// Random bits for a machine read that was begun at the gate.
-    pub(crate) fn random_word(&mut self, guest: &mut Guest<'_>) -> Result<u64, ProcessError> {
-        let input = guest.gate.input(&mut || {
-            let mut bytes = [0; 8];
-            host::random(&mut bytes);
-            Input::Result(i64::from_le_bytes(bytes))
-        })?;
-        match input {
-            Input::Result(value) => Ok(word(value)),
-            other => Err(GateError::OtherInput(other.kind()).into()),
-        }
     }
 
     /// The time that the program was shown last.
@@ -482,26 +364,4 @@ impl Kernel {
         self.next_object += 1;
         self.next_object
     }
-}
-
-/// Repeats a call of the host that a signal interrupted, unless the signal is there to stop us, or for the program.
-fn retry(interrupter: &Interrupter, mut call: impl FnMut() -> i64) -> i64 {
-    loop {
-        let result = call();
-        if result != -i64::from(libc::EINTR)
-            || is_raised(interrupter)
-            || crate::interrupt::is_any_for_program()
-        {
-            return result;
-        }
-    }
-}
-
-/// Whether we were asked to stop; the engine will be told as well.
-fn is_raised(interrupter: &Interrupter) -> bool {
-    let raised = interrupter.take();
-    if raised {
-        interrupter.interrupt();
-    }
-    raised
 }

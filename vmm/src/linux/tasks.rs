@@ -245,6 +245,11 @@ impl Tasks {
         self.of_group(group).map(|(id, _)| id).collect()
     }
 
+    /// The address space of a process; `None` of one that has ended.
+    pub(crate) fn space_of(&self, group: i32) -> Option<Id> {
+        self.of_group(group).next().map(|(_, task)| task.space)
+    }
+
     /// The other tasks of the loaded one's process with their registers, by id.
     pub(crate) fn others(&self) -> impl Iterator<Item = (i32, &State)> {
         let group = self.current().group;

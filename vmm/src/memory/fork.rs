@@ -1,7 +1,8 @@
 //! Second address spaces with the content of one: of a child, and of a checkpoint.
 
 use super::AddressSpace;
-use super::space::{Ahead, SpaceError};
+use super::fill::Ahead;
+use super::space::SpaceError;
 use super::vma::Mapping;
 use crate::ram::Memory;
 use crate::ram::paging::{Fate, PageTables};

@@ -33,5 +33,8 @@ const _: () = assert!(PAGE_BYTES as u64 == PAGE);
 /// address. Amortises the exit; the group does not depend on the order of accesses, so the set of resident
 /// pages is a function of the execution.
 pub const PAGES_PER_FAULT: u64 = 64;
+/// A mapping of a file that is not written becomes resident whole if it has no more pages than this: its frames are shared by all who
+/// map it.
+pub const SMALL_FILE_PAGES: u64 = 512;
 /// As many mappings as Linux allows (`vm.max_map_count`).
 pub const MAPPINGS_LIMIT: usize = 65_530;

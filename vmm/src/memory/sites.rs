@@ -22,6 +22,7 @@ use crate::ram::{PAGE, Virt};
 use iced_x86::{Decoder, DecoderOptions};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// UD2.
 pub const UD2: [u8; 2] = [0x0f, 0x0b];
@@ -54,6 +55,16 @@ impl Sites {
         self.originals.range(page.saturating_sub(1)..page.saturating_add(PAGE)).next().is_some()
     }
 
+    /// Those that begin in a range, in order, and what the program has there.
+    pub(super) fn originals_in(&self, range: Range<Virt>) -> impl Iterator<Item = (Virt, [u8; 2])> {
+        self.originals.range(range).map(|(address, original)| (*address, *original))
+    }
+
+    /// Adds some that are known.
+    pub(super) fn extend(&mut self, found: &[(Virt, [u8; 2])]) {
+        self.originals.extend(found.iter().copied());
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -77,6 +88,24 @@ impl Sites {
             }
         }
         new
+    }
+
+    /// Adds what an earlier search has found at these distances in code that begins so, behind which are zeroes.
+    pub(super) fn add_found(&mut self, start: Virt, distances: &[u32], code: &[u8]) {
+        let byte = |at: usize| code.get(at).copied().unwrap_or(0);
+        for at in distances.iter().map(|distance| *distance as usize) {
+            self.originals.insert(start + at as u64, [byte(at), byte(at + 1)]);
+        }
+    }
+
+    /// How far behind the start of `range` those in it are; `None` where that is too far for 32 bits.
+    pub(super) fn distances(&self, range: &Range<Virt>) -> Option<Arc<[u32]>> {
+        self.originals_in(range.clone()).map(|(at, _)| u32::try_from(at - range.start).ok()).collect()
+    }
+
+    /// Whether one lies in a range, or reaches into it.
+    pub(super) fn reaches_into(&self, range: &Range<Virt>) -> bool {
+        self.originals.range(range.start.saturating_sub(1)..range.end).next().is_some()
     }
 
     /// Forgets those in a range that is no longer mapped.

@@ -5,13 +5,14 @@
 //! (see [`layout::PAGES_PER_FAULT`]), so on every engine the same pages are resident at the same point of an
 //! execution.
 
-use super::layout::{self, PAGE_BYTES, PAGES_PER_FAULT};
+use super::fill::Ahead;
+use super::layout;
 use super::sites::Sites;
 use super::turns::Turns;
 use super::vma::{Attributes, Backing, Mapping, Mappings, page_of};
 use super::{MappingInfo, Rights};
 use crate::ram::paging::{self, PageTables, PagingError};
-use crate::ram::{Memory, OutOfFrames, PAGE, Phys, Ram, Virt};
+use crate::ram::{Memory, OutOfFrames, Phys, Ram, Virt};
 use std::ops::Range;
 
 /// One program's memory.
@@ -27,23 +28,6 @@ pub struct AddressSpace {
     /// What is mapped from now on is locked (MCL_FUTURE).
     pub(crate) locks_future: bool,
     pub(super) ahead: Ahead,
-}
-
-/// Which pages are copied ahead of the store that would fault for them: those behind the page that was copied last, if the
-/// program walks through its memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ahead {
-    /// The page behind the last that was copied.
-    next: Virt,
-    /// How many were copied at once.
-    pages: u64,
-}
-
-impl Ahead {
-    /// How many pages to copy from `page` on.
-    fn pages(self, page: Virt) -> u64 {
-        if page == self.next { (self.pages * 2).clamp(1, PAGES_PER_FAULT) } else { 1 }
-    }
 }
 
 /// How the guest touches memory.
@@ -110,6 +94,7 @@ impl AddressSpace {
             self.tables.mapped(memory.ram(), 0, layout::USER_END).map(|(_, mapping)| mapping.frame).collect();
         frames.into_iter().for_each(|frame| memory.frames_mut().release(frame));
         self.tables.release(memory);
+        memory.tidy_files();
     }
 
     /// What is mapped.
@@ -281,28 +266,7 @@ impl AddressSpace {
         {
             self.unshare(memory, page_of(address), found.frame, rights)?;
             self.unshare_ahead(memory, page_of(address)..end, rights);
-        }
-        Ok(Ok(()))
-    }
-
-    /// Makes the page at `address`, which is not resident, resident, and its neighbours, whatever its rights are.
-    pub(super) fn bring(
-        &mut self,
-        memory: &mut Memory,
-        address: Virt,
-    ) -> Result<Result<(), Refusal>, SpaceError> {
-        let Some((start, mapping)) = self.mappings.find(address) else { return Ok(Err(Refusal::NotMapped)) };
-        let Mapping { end, rights, backing, .. } = mapping.clone();
-        let group = PAGES_PER_FAULT * PAGE;
-        let first = (address / group * group).max(start);
-        let last = (address / group * group + group).min(end);
-        for page in (first..last).step_by(PAGE_BYTES) {
-            if self.frame(memory.ram(), page).is_some() {
-                continue;
-            }
-            if !self.fill(memory, page, rights, &backing, page - start)? && page == page_of(address) {
-                return Ok(Err(Refusal::BehindFile));
-            }
+            self.regain(memory, page_of(address), rights);
         }
         Ok(Ok(()))
     }
@@ -315,38 +279,6 @@ impl AddressSpace {
                 let writable = found.rights.is_some_and(|rights| rights.write);
                 access == Access::Write && !writable && memory.frames().owners(found.frame) > 1
             })
-    }
-
-    /// Makes one page resident; false if its file has ended.
-    fn fill(
-        &mut self,
-        memory: &mut Memory,
-        page: Virt,
-        rights: Rights,
-        backing: &Backing,
-        distance: u64,
-    ) -> Result<bool, SpaceError> {
-        if let Some((object, at)) = backing.object() {
-            let Some(frame) = object.frame(memory, (at + distance) / PAGE)? else { return Ok(false) };
-            memory.frames_mut().share(frame);
-            self.enter(memory, page, frame, rights)?;
-            if !backing.is_shared() && self.sites.has_any(page) {
-                self.unshare(memory, page, frame, rights)?;
-                if let Some(own) = self.frame(memory.ram(), page) {
-                    self.sites.hide(page, memory.ram_mut().frame_mut(own));
-                }
-            }
-            return Ok(true);
-        }
-        let mut bytes = [0; PAGE_BYTES];
-        if !backing.fill(distance, &mut bytes) {
-            return Ok(false);
-        }
-        self.sites.hide(page, &mut bytes);
-        let frame = memory.allocate()?;
-        *memory.ram_mut().frame_mut(frame) = bytes;
-        self.enter(memory, page, frame, rights)?;
-        Ok(true)
     }
 
     /// Makes a private page writable again that a fork has made read-only: in a frame of its own.
@@ -366,23 +298,6 @@ impl AddressSpace {
             memory.invalidate(stale);
         }
         Ok(())
-    }
-
-    /// Makes pages behind the first of `range`, which was made writable, writable likewise, where the program seems to
-    /// walk through them.
-    fn unshare_ahead(&mut self, memory: &mut Memory, range: Range<Virt>, rights: Rights) {
-        let pages = self.ahead.pages(range.start);
-        let mut next = range.start + PAGE;
-        while next < range.end && next < range.start + pages * PAGE {
-            let Some(found) = self.tables.walk(memory.ram(), next) else { break };
-            let is_shared = found.rights.is_some_and(|rights| !rights.write);
-            // Without a frame for it, the store that needs it says so.
-            if !is_shared || self.unshare(memory, next, found.frame, rights).is_err() {
-                break;
-            }
-            next += PAGE;
-        }
-        self.ahead = Ahead { next, pages };
     }
 
     /// Rights as a page table has them: it cannot refuse reading alone, and a private page whose frame has other owners

@@ -26,7 +26,8 @@ const DEARER: f64 = 1.0 + 1.0 / 1024.0;
 const DEAREST: f64 = 8.0;
 /// A stretch on the software CPU that has cost so many exits goes on under KVM.
 const PATIENCE: f64 = 8.0;
-/// About what it takes to make KVM's virtual CPU, in nanoseconds, on kvm_pvm; elsewhere less.
+/// So long the software CPU runs before KVM's virtual CPU is made, in nanoseconds: some times what making it takes (1 to 3 ms on
+/// kvm_pvm), since each address space costs KVM anew.
 const MAKING: f64 = 12e6;
 /// A stretch that costs more than so many exits counts as so many.
 const LONGEST: f64 = 16.0;

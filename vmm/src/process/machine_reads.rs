@@ -9,6 +9,7 @@ use super::exit::vector;
 use super::extended_state::BadImage;
 use super::{Process, ProcessError, Step};
 use crate::cpu_model::Model;
+use crate::engine::linear_address;
 use crate::gate::Event;
 pub use crate::memory::rewritten::Kind;
 use crate::memory::sites::behind_pause;
@@ -105,16 +106,7 @@ impl Read {
     pub fn operand(&self, regs: &Regs) -> Virt {
         let in_memory = |operand: &u32| self.instruction.op_kind(*operand) == OpKind::Memory;
         let operand = (0..self.instruction.op_count()).find(in_memory).unwrap_or(0);
-        let address = self.instruction.virtual_address(operand, 0, |register, _, _| match register {
-            Register::FS => Some(regs.fs_base),
-            Register::GS => Some(regs.gs_base),
-            _ if register.is_segment_register() => Some(0),
-            _ => {
-                let value = regs.gpr[register.full_register().number() & 15];
-                Some(if register.size() == 4 { value & 0xffff_ffff } else { value })
-            }
-        });
-        address.unwrap_or(0)
+        linear_address(&self.instruction, operand, regs).unwrap_or(0)
     }
 
     /// Moves rip behind it.
@@ -173,16 +165,21 @@ impl Read {
 }
 
 impl Process {
+    /// The bytes at `rip`, as many as an instruction may have; zeros where nothing is mapped.
+    pub(super) fn instruction_bytes(&self, rip: Virt) -> [u8; LONGEST] {
+        let mut bytes = [0; LONGEST];
+        if !self.read_memory(rip, &mut bytes) {
+            // The instruction may be the last before an unmapped page.
+            let within = usize::try_from(crate::ram::PAGE - rip % crate::ram::PAGE).unwrap_or(LONGEST);
+            self.read_memory(rip, &mut bytes[..within.min(LONGEST)]);
+        }
+        bytes
+    }
+
     /// Carries out the machine read at rip.
     pub(super) fn machine_read(&mut self) -> Result<Step, ProcessError> {
         let mut regs = *self.machine.cpu.regs();
-        let mut bytes = [0; LONGEST];
-        let within = usize::try_from(crate::ram::PAGE - regs.rip % crate::ram::PAGE).unwrap_or(LONGEST);
-        if !self.read_memory(regs.rip, &mut bytes) {
-            // The instruction may be the last before an unmapped page.
-            let end = within.min(LONGEST);
-            self.read_memory(regs.rip, &mut bytes[..end]);
-        }
+        let bytes = self.instruction_bytes(regs.rip);
         if let Some(behind) = behind_pause(regs.rip, &bytes) {
             return self.pause(behind);
         }
@@ -213,6 +210,12 @@ impl Process {
         self.machine.cpu.set_regs(&regs)?;
         self.go_on()
     }
+}
+
+/// Whether an address is one: bits 63 to 47 are all equal.
+pub(super) fn is_canonical(address: Virt) -> bool {
+    let upper = address.cast_signed() >> 47;
+    upper == 0 || upper == -1
 }
 
 /// The low half of a register.

@@ -2,7 +2,7 @@
 //!
 //! [`Process::step`] runs the processor to its next exit, [`exit::decide`] says what the exit means, and the process carries
 //! that out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
-//! [`x87_pointers`] FXSAVE and its like.
+//! [`x87_pointers`] FXSAVE and its like, [`refused_call`] the call of an address that is none.
 //! [`schedule`] is what happens before the processor runs again, [`preempt`] how a task is interrupted between two
 //! instructions, [`spin`] which one waits by looking, [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was,
 //! [`happening`] what is told of it. System calls, signals and tasks are [`crate::linux`].
@@ -23,6 +23,7 @@ mod oom;
 mod preempt;
 mod processors;
 pub mod profile;
+mod refused_call;
 mod schedule;
 mod selectors;
 mod spin;
@@ -54,6 +55,7 @@ use lbr::Armed;
 use preempt::Pace;
 use profile::Profile;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Instant;
 pub use trace::Tell;
 use trace::Trace;
@@ -141,11 +143,14 @@ impl Process {
         machine.cpu.require(launch.cpu)?;
         let choice = machine.kvm.take().map(Choice::new);
         let clock = time_of_guest();
+        let executable = Arc::new(launch.executable.clone());
+        let interpreter = launch.interpreter.as_ref();
+        let interpreter = interpreter.map(|it| (it.path.as_str(), Arc::new(it.executable.clone())));
         let program = Program {
             path: &launch.path,
             name: &launch.name,
-            executable: &launch.executable,
-            interpreter: launch.interpreter.as_ref().map(|it| (it.path.as_str(), it.executable.as_slice())),
+            executable: &executable,
+            interpreter: interpreter.as_ref().map(|(path, file)| (*path, file)),
             argv: &launch.argv,
             envp: &launch.envp,
             random: launch.random,
@@ -299,6 +304,9 @@ impl Process {
             Action::Signal(death) => {
                 if exit::is_32_bit_call(&death) {
                     self.kernel.report_32_bit_call();
+                }
+                if death.exception.is_some_and(|exception| exception.vector == exit::vector::GENERAL) {
+                    self.store_refused_call()?;
                 }
                 self.fault(death)
             }

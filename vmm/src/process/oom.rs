@@ -19,7 +19,10 @@ use x86::state::Regs;
 impl Process {
     /// While recording: whether a page fault needs memory that there is not, so that others have to go on before it is served. If a process
     /// is ending already and nobody else can run, the reserve serves it.
-    pub(super) fn lacks_memory_for(&self, address: Virt, access: Access) -> bool {
+    pub(super) fn lacks_memory_for(&mut self, address: Virt, access: Access) -> bool {
+        if self.machine.memory.frames().is_exhausted() {
+            self.machine.memory.drop_unused_files();
+        }
         !self.gate.replaying()
             && self.machine.memory.frames().is_exhausted()
             && self.space().takes_memory(&self.machine.memory, address, access)
@@ -40,6 +43,9 @@ impl Process {
 
     /// Behind an event: kills a process if memory is used up, and nobody ends who gives some back.
     pub(super) fn kill_if_exhausted(&mut self) -> Result<(), ProcessError> {
+        if self.machine.memory.frames().is_exhausted() {
+            self.machine.memory.drop_unused_files();
+        }
         let frames = self.machine.memory.frames();
         let lacks = !self.gate.replaying() && frames.is_exhausted() && !self.kernel.gets_memory_back();
         let worst = if lacks {

@@ -87,6 +87,14 @@ impl Process {
         self.spaces.get(self.space)
     }
 
+    /// The address space of a process that has not ended.
+    pub(crate) fn space_of(&self, pid: i32) -> Option<&AddressSpace> {
+        if pid == self.pid() {
+            return Some(self.space());
+        }
+        self.kernel.tasks.space_of(pid).map(|space| self.spaces.get(space))
+    }
+
     /// Integer, x87 and vector registers.
     pub fn state(&mut self) -> Result<State, ProcessError> {
         Ok(State { regs: *self.machine.cpu.regs(), fpu: self.machine.cpu.fpu()? })

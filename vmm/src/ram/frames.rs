@@ -103,6 +103,12 @@ impl Frames {
         self.free.append(&mut self.quarantine);
     }
 
+    /// The first frame that was never given out, as no frame behind it was.
+    #[must_use]
+    pub fn given_out(&self) -> Phys {
+        self.next
+    }
+
     /// How many owners a frame has.
     #[must_use]
     pub fn owners(&self, frame: Phys) -> u32 {

@@ -1,8 +1,10 @@
 //! The guest's memory as a whole, and what processors have yet to forget of it.
 
+use super::files::{FileFrames, FilePage};
 use super::stale::{Stale, Stales};
 use super::{Contents, Frames, NoMemory, OutOfFrames, PAGE, Phys, Ram, StalePage, Virt};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Guest memory: the bytes, who owns which frame, and the translations that are no longer true.
 ///
@@ -18,6 +20,8 @@ pub struct Memory {
     objects: BTreeMap<(u64, u64), Phys>,
     /// What their pages hold that have no frame.
     contents: Contents,
+    /// The frames of pages of files that nobody has written to.
+    files: FileFrames,
     /// How many frames were ever copied because they had other owners.
     copied: u64,
     /// What the kernel writes, if somebody wants to know.
@@ -54,6 +58,7 @@ impl Memory {
             stale: Stales::default(),
             objects: BTreeMap::new(),
             contents: Contents::default(),
+            files: FileFrames::default(),
             copied: 0,
             written: None,
         })
@@ -117,7 +122,7 @@ impl Memory {
     /// # Errors
     /// When all are in use.
     pub fn allocate(&mut self) -> Result<Phys, OutOfFrames> {
-        let (frame, used) = self.frames.take()?;
+        let (frame, used) = self.take()?;
         self.ram.populate(frame + PAGE);
         if used {
             self.ram.frame_mut(frame).fill(0);
@@ -126,12 +131,40 @@ impl Memory {
         Ok(frame)
     }
 
+    /// A frame, and whether it was used before; one of a file that nobody has mapped, if there is no other.
+    fn take(&mut self) -> Result<(Phys, bool), OutOfFrames> {
+        self.frames.take().or_else(|_| {
+            self.drop_unused_files();
+            self.frames.take()
+        })
+    }
+
+    /// The frame with a page of a content, which is for all who do not write to it; they are owners of it beside the cache.
+    pub(crate) fn file_frame(&self, content: &Arc<Vec<u8>>, page: FilePage) -> Option<Phys> {
+        self.files.find(content, page)
+    }
+
+    /// Has others find this frame, which holds that page.
+    pub(crate) fn keep_file_frame(&mut self, content: &Arc<Vec<u8>>, page: FilePage, frame: Phys) {
+        self.files.keep(&mut self.frames, content, page, frame);
+    }
+
+    /// Gives back the frames of files that nobody has mapped any more, if there are many.
+    pub(crate) fn tidy_files(&mut self) {
+        self.files.tidy(&mut self.frames);
+    }
+
+    /// Gives them all back.
+    pub(crate) fn drop_unused_files(&mut self) {
+        self.files.drop_unused(&mut self.frames);
+    }
+
     /// A frame with one owner and the bytes of `from`.
     ///
     /// # Errors
     /// When all are in use.
     pub fn copy(&mut self, from: Phys) -> Result<Phys, OutOfFrames> {
-        let (copy, used) = self.frames.take()?;
+        let (copy, used) = self.take()?;
         self.ram.populate(copy + PAGE);
         self.ram.copy_frame(from, copy);
         if used {

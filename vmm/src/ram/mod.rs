@@ -1,5 +1,5 @@
 //! Guest-physical memory: [`Ram`] is the bytes, [`Frames`] who uses which page of them, [`paging`] the page tables that lie in
-//! it, and [`Memory`] the three as one: what every processor of the guest runs against.
+//! it, and [`Memory`] the three as one: what every processor of the guest runs against. `files` are the frames with pages of files.
 //!
 //! A processor never owns memory. It is handed a `&mut Memory` to run, so the guest is stopped whenever a slice of it is
 //! borrowed, and another processor can go on in the same memory (see [`crate::engine::Cpu`]).
@@ -8,6 +8,7 @@
 //! the first store faults, [`Memory::unshare`] copies the frame, and the store goes on.
 
 mod contents;
+mod files;
 mod frames;
 mod memory;
 mod objects;
@@ -16,6 +17,7 @@ mod stale;
 pub(crate) mod stored;
 
 pub use contents::{Contents, pieces};
+pub(crate) use files::FilePage;
 pub use frames::{Frames, OutOfFrames};
 pub use memory::{MOST_QUARANTINED, Memory, Written};
 pub use objects::SavedObjects;
@@ -32,9 +34,9 @@ pub type Virt = u64;
 pub const PAGE: u64 = 4096;
 /// [`PAGE`], as the length of a slice.
 pub const PAGE_LEN: usize = 4096;
-/// How much is populated at once, ahead of use: large enough that the call does not matter, small enough that a small guest
-/// starts at once.
-const POPULATE: u64 = 4 << 20;
+/// How much is populated at once, ahead of use, at least and at most: as much as there is already, so that the call does not
+/// matter, and a small guest starts at once.
+const POPULATE: [u64; 2] = [512 << 10, 4 << 20];
 
 /// How much memory a replay's guest may use, in bytes: whatever a recorder's may, and room for what the replay keeps besides.
 #[must_use]
@@ -198,13 +200,13 @@ impl Ram {
         if end <= self.populated {
             return;
         }
-        let end = end.next_multiple_of(POPULATE).min(self.size());
+        let [least, most] = POPULATE;
+        let step = self.populated.next_power_of_two().clamp(least, most);
+        let end = end.next_multiple_of(step).min(self.size());
         let (from, len) = (index(self.populated), index(end - self.populated));
         let second = self.second.as_ref().map(|second| second.as_ptr());
         for base in std::iter::once(self.base).chain(second) {
-            // SAFETY: the range is inside the mapping, which is shared and readable and writable: nothing changes but that
-            // pages are there.
-            unsafe { libc::madvise(base.add(from).cast(), len, libc::MADV_POPULATE_WRITE) };
+            have_pages(base, from, len);
         }
         self.populated = end;
     }
@@ -223,6 +225,7 @@ impl Ram {
             bytes: self.len as u64,
             error: std::io::Error::other(error.to_string()),
         })?;
+        have_pages(region.as_ptr(), 0, index(self.populated));
         Ok(Arc::clone(self.second.insert(Arc::new(region))))
     }
 
@@ -241,6 +244,12 @@ impl Ram {
             _ => Err(std::io::Error::last_os_error()),
         }
     }
+}
+
+/// Has the host back a part of one of the mappings, which is shared, readable and writable.
+fn have_pages(mapping: *mut u8, from: usize, len: usize) {
+    // SAFETY: the callers' range is inside of a mapping of guest memory: nothing changes but that pages are there.
+    unsafe { libc::madvise(mapping.add(from).cast(), len, libc::MADV_POPULATE_WRITE) };
 }
 
 /// A physical address as an index; RAM is smaller than the host's address space.

@@ -23,6 +23,8 @@ pub struct Blame {
     pub address: Option<u64>,
     /// It went to that address.
     pub jumped: bool,
+    /// Of a branch, what told where in memory its target was found.
+    pub looked_up_by: BTreeSet<Byte>,
 }
 
 impl Recorded<'_> {
@@ -44,7 +46,8 @@ impl Recorded<'_> {
             Err(Untraced::Trapped(why)) => {
                 let bytes = why.origin.value;
                 let address = why.address;
-                Some(Blame { at, place, bytes, instruction, address, jumped: false })
+                let looked_up_by = BTreeSet::new();
+                Some(Blame { at, place, bytes, instruction, address, jumped: false, looked_up_by })
             }
             _ => None,
         };
@@ -73,6 +76,7 @@ impl Recorded<'_> {
             instruction,
             address,
             jumped: true,
+            looked_up_by: target.address,
         }))
     }
 }

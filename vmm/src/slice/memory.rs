@@ -1,12 +1,14 @@
 //! Who wrote to memory last.
 
 use super::frame;
+use super::hidden::shared_at;
+use super::moved::{argument_at, take_from_before_move};
 use super::recorded::{Recorded, instruction_at};
 use super::{Byte, Made, Place, Writer};
 use crate::engine::Until;
 use crate::engine::lookout::{Access, Lookout, Watch};
+use crate::memory::object::ObjectId;
 use crate::position::Position;
-use crate::process::Process;
 use crate::process::happening::{Happening, What};
 use crate::ram::Written;
 use crate::replay::ReplayError;
@@ -18,6 +20,20 @@ use x86_provenance::Origin;
 
 /// What is said of what nobody wrote.
 pub(super) const BEGINS: &str = "as it was where the recording begins";
+
+/// Calls that change what is mapped.
+const MAPPING: [i64; 10] = [
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_mprotect,
+    libc::SYS_remap_file_pages,
+    libc::SYS_shmat,
+    libc::SYS_shmdt,
+    libc::SYS_ftruncate,
+];
 
 /// What going back has come to.
 enum Found {
@@ -39,22 +55,21 @@ impl Recorded<'_> {
         let watch = |range| Watch { range, access: Access::Write };
         let lookout = Lookout { at: Vec::new(), data: ranges(bytes).into_iter().map(watch).collect() };
         self.travel.seek(at)?;
-        let is_shared = self.is_shared(place, bytes);
-        if !is_shared {
-            return match self.last_of(at, place, bytes, &lookout, is_shared)? {
+        let Some(shared) = self.shared(place, bytes) else {
+            return match self.last_of(at, place, bytes, &lookout, None)? {
                 Found::Asked => Ok(None),
                 Found::Writer(writer) => Ok(Some(*writer)),
                 Found::Nobody => self.there_before(place, bytes).map(Some),
             };
-        }
-        // Any process may have written it; it is taken for granted that they have it at the same address.
+        };
+        // Any process may have written it. Here those are looked for that have it at the same address; others are hidden writers.
         let first = self.travel.process().first_pid();
         let births = self.survey()?.births.values();
         let others: BTreeSet<i32> = births.map(|birth| birth.pid).chain([first]).collect();
         let mut last: Option<Box<Writer<Position>>> = None;
         for pid in others {
             let place = if pid == place.pid { place } else { Place { pid, thread: pid } };
-            match self.last_of(at, place, bytes, &lookout, is_shared)? {
+            match self.last_of(at, place, bytes, &lookout, Some(shared))? {
                 Found::Asked => return Ok(None),
                 Found::Nobody => {}
                 Found::Writer(writer) => {
@@ -68,10 +83,16 @@ impl Recorded<'_> {
         }
     }
 
-    fn is_shared(&self, place: Place, bytes: &[Byte]) -> bool {
-        let process = self.travel.process();
-        let shared = |byte: &Byte| matches!(byte, Byte::Memory(at) if process.space().is_shared(*at));
-        process.pid() == place.pid && bytes.iter().any(shared)
+    /// The memory that several processes may share which one of these bytes is in.
+    fn shared(&self, place: Place, bytes: &[Byte]) -> Option<Shared> {
+        if self.travel.process().pid() != place.pid {
+            return None;
+        }
+        bytes.iter().find_map(|byte| {
+            let Byte::Memory(address) = *byte else { return None };
+            let (object, offset) = shared_at(self.travel.process().space(), address)?;
+            Some(Shared { address, object, offset })
+        })
     }
 
     /// The last thing before `at` that wrote to any of these bytes in one process. What is shared is not written by its becoming another.
@@ -81,14 +102,19 @@ impl Recorded<'_> {
         place: Place,
         bytes: &[Byte],
         lookout: &Lookout,
-        is_shared: bool,
+        shared: Option<Shared>,
     ) -> Result<Found, ReplayError> {
         self.travel.seek(at)?;
         self.travel.follow(place.pid);
         loop {
-            let found = match self.travel.backward(lookout)? {
+            let stop = self.travel.backward(lookout)?;
+            // A process may have other memory at the same address.
+            let own = self.travel.process().space();
+            let is_it = |it: Shared| shared_at(own, it.address) == Some((it.object, it.offset));
+            let found = match stop {
+                Stop::Accessed(_) if shared.is_some_and(|it| !is_it(it)) => None,
                 Stop::Accessed(_) => self.writer_here(bytes)?,
-                Stop::Changed(_) => self.event_here(place, bytes, is_shared)?,
+                Stop::Changed(_) => self.event_here(place, bytes, shared.is_some())?,
                 Stop::Asked => return Ok(Found::Asked),
                 _ => return Ok(Found::Nobody),
             };
@@ -135,6 +161,20 @@ impl Recorded<'_> {
                 at = happening.position;
             }
         }
+        // What no call of this process wrote was written by somebody else until then.
+        let changed = |byte: &Byte| given.is_empty() || given.contains_key(byte);
+        let unseen: Vec<(Byte, u8)> = seen
+            .after
+            .iter()
+            .filter_map(|(byte, value)| Some((*byte, (*value)?)).filter(|_| changed(byte)))
+            .collect();
+        if !unseen.is_empty() && !seen.writes_any(bytes) && !changes_mappings(&made) {
+            let end = Position { event: start.event + 1, retired: 0 };
+            if let Some(writer) = self.made_so(end, place, &unseen)? {
+                return Ok(Some(writer));
+            }
+            self.travel.seek(end)?;
+        }
         if given.is_empty() {
             given = bytes.iter().map(|byte| (*byte, (None, Origin::default()))).collect();
         }
@@ -142,8 +182,12 @@ impl Recorded<'_> {
         let mut writer =
             Writer { at, after: at, place: who, rip, made, given, from: place, uses: BTreeMap::new() };
         match &writer.made {
-            Made::Call { .. } => self.take_from_stream(&mut writer)?,
-            Made::Signal(_) => self.take_from_registers(&mut writer),
+            Made::Call { .. } => {
+                take_from_before_move(&mut writer, start, &seen.happened);
+                self.take_from_stream(&mut writer)?;
+            }
+            Made::Signal(_) => self.take_from_registers(&mut writer, &seen.happened),
+            Made::Executed(_) => self.take_from_old_program(&mut writer, start)?,
             _ => {}
         }
         self.travel.seek(start)?;
@@ -167,20 +211,42 @@ impl Recorded<'_> {
         Ok(Seen { before, after: self.values_at(place, bytes), written, happened })
     }
 
-    /// The frame of a signal handler has the registers of what was interrupted.
-    fn take_from_registers(&mut self, writer: &mut Writer<Position>) {
+    /// The frame of a signal handler has the registers of what was interrupted. Where several signals came at once, each frame but the
+    /// first has those with which the handler before it was to begin.
+    fn take_from_registers(&mut self, writer: &mut Writer<Position>, happened: &[Happening]) {
         if self.place() != writer.place {
             return;
         }
-        // A handler's third argument is the address of the ucontext.
-        let context = self.travel.process().cpu().regs().gpr[2];
+        let signals = happened.iter().filter(|it| {
+            it.task == writer.place.thread && matches!(it.what, What::Signal { handler: Some(_), .. })
+        });
+        let process = self.travel.process();
+        // A handler's third argument is the address of the ucontext. The newest frame is that of the signal that came last.
+        let mut context = process.cpu().regs().gpr[2];
+        let mut contexts = vec![context];
+        for _ in 1..signals.count() {
+            let mut third = [0; 8];
+            if !process.read_memory(frame::saved(context, 2), &mut third) {
+                break;
+            }
+            context = u64::from_le_bytes(third);
+            contexts.push(context);
+        }
+        let oldest = contexts.len() - 1;
         for (byte, (value, origin)) in &mut writer.given {
             let Byte::Memory(address) = *byte else { continue };
-            if let Some((register, n)) = frame::register_at(context, address) {
-                let saved = Byte::General(register, n);
-                writer.uses.extend(value.map(|value| (saved, value)));
-                *origin = Origin { copied: true, value: [saved].into(), ..Origin::default() };
+            let found = contexts
+                .iter()
+                .enumerate()
+                .find_map(|(n, context)| frame::register_at(*context, address).map(|found| (n, found)));
+            let Some((n, (register, part))) = found else { continue };
+            // These the kernel gave to the handler before.
+            if n < oldest && matches!(register, 0 | 2 | 4 | 6 | 7) {
+                continue;
             }
+            let saved = Byte::General(register, part);
+            writer.uses.extend(value.map(|value| (saved, value)));
+            *origin = Origin { copied: true, value: [saved].into(), ..Origin::default() };
         }
         // Before it, but behind what was served together with it: a handler's return that another signal waited for.
         writer.after = Position { event: writer.at.event.saturating_sub(1), retired: u64::MAX };
@@ -254,16 +320,14 @@ impl Recorded<'_> {
         others.find(|(id, _)| *id == thread).map_or(0, |(_, state)| state.regs.rip)
     }
 
-    /// What the bytes are, `None` for one that is not mapped; empty if another process is loaded.
+    /// What the bytes are, `None` for one that is not mapped; empty where the process has no memory any more.
     fn values_at(&self, place: Place, bytes: &[Byte]) -> BTreeMap<Byte, Option<u8>> {
         let process = self.travel.process();
-        if process.pid() != place.pid {
-            return BTreeMap::new();
-        }
+        let Some(space) = process.space_of(place.pid) else { return BTreeMap::new() };
         let value = |byte: &Byte| {
             let Byte::Memory(at) = byte else { return None };
             let mut value = [0];
-            process.read_memory(*at, &mut value).then_some(value[0])
+            space.read_original(process.memory(), *at, &mut value).then_some(value[0])
         };
         bytes.iter().map(|byte| (*byte, value(byte))).collect()
     }
@@ -348,6 +412,28 @@ impl Seen {
         let within = |at: u64| self.written.iter().any(|it| (it.address..it.address + it.len).contains(&at));
         matches!(byte, Byte::Memory(at) if within(at))
     }
+
+    /// Whether it wrote any of them.
+    fn writes_any(&self, bytes: &[Byte]) -> bool {
+        bytes.iter().any(|byte| self.writes(*byte))
+    }
+}
+
+/// Memory that processes share: of one address, which object, and where in it.
+#[derive(Clone, Copy)]
+struct Shared {
+    address: u64,
+    object: ObjectId,
+    offset: u64,
+}
+
+/// Whether a call can put other memory in place of what was there, or another program.
+fn changes_mappings(made: &Made) -> bool {
+    match made {
+        Made::Call { number, .. } => MAPPING.contains(&number.cast_signed()),
+        Made::Executed(_) => true,
+        _ => false,
+    }
 }
 
 /// What a happening is to the memory and the registers of its task, if it can write there.
@@ -364,41 +450,6 @@ pub(super) fn made_by(happening: &Happening) -> Option<Made> {
         _ => None,
     }
 }
-
-/// Which argument or environment variable a byte is in of a program that has not begun: Linux puts their number and their addresses where
-/// the stack begins (System V ABI for x86-64, 3.4.1).
-fn argument_at(process: &Process, address: u64) -> Option<(String, u64)> {
-    let stack = process.cpu().regs().gpr[4];
-    let word = |at: u64| {
-        let mut word = [0; 8];
-        process.read_memory(at, &mut word).then(|| u64::from_le_bytes(word))
-    };
-    let count = word(stack)?;
-    let mut found = None;
-    for n in 0..count.min(MOST_TEXTS) {
-        let start = word(stack.wrapping_add(8 + 8 * n))?;
-        if start <= address {
-            found = Some((start, format!("argument {n}")));
-        }
-    }
-    for n in 0..MOST_TEXTS {
-        let start = word(stack.wrapping_add(16 + 8 * (count + n)))?;
-        if start == 0 {
-            break;
-        }
-        if start <= address {
-            found = Some((start, format!("variable {n} of the environment")));
-        }
-    }
-    let (start, name) = found?;
-    // It ends with a zero.
-    let mut text = vec![0; usize::try_from(address - start).ok().filter(|len| *len < (1 << 17))?];
-    let within = process.read_memory(start, &mut text) && !text.contains(&0);
-    within.then_some((name, start))
-}
-
-/// More arguments and variables than these are not looked through.
-const MOST_TEXTS: u64 = 4096;
 
 /// Bytes of memory as ranges of addresses, in order.
 fn ranges(bytes: &[Byte]) -> Vec<Range<u64>> {

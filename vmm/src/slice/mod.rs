@@ -7,14 +7,17 @@
 //!
 //! [`recorded`] is the history of a recording: [`recorded::Recorded`] goes back through it for stores to memory ([`memory`]), and for
 //! instructions that write a register ([`registers`]); [`survey`] goes through it once for who started whom, and what went through
-//! which pipe. [`fault`] says which bytes are to blame for a crash.
+//! which pipe. Where the value that was used contradicts the writer that is found, [`hidden`] looks for the moment when the bytes became
+//! what they were. [`fault`] says which bytes are to blame for a crash.
 //!
 //! Example: `mov rax, [rax+0x18]` faults. The bytes of rax were copied from memory by the same instruction one round before; that memory was stored
 //! to by a `strcpy`, whose bytes came from a buffer that a `read` had filled.
 
 pub mod fault;
 mod frame;
+mod hidden;
 mod memory;
+mod moved;
 pub mod recorded;
 mod registers;
 mod survey;
@@ -123,6 +126,20 @@ pub trait History {
         place: Place,
         bytes: &[Byte],
     ) -> Result<Option<Writer<Self::At>>, Self::Error>;
+
+    /// Who made bytes of memory what they are at a moment, where the last writer that is seen wrote something else: under another address,
+    /// from another process, as a call that is not seen to write. `None` where that cannot be told either.
+    ///
+    /// # Errors
+    /// When the execution cannot be looked at.
+    fn hidden_writer(
+        &mut self,
+        _at: Self::At,
+        _place: Place,
+        _bytes: &[(Byte, u8)],
+    ) -> Result<Option<Writer<Self::At>>, Self::Error> {
+        Ok(None)
+    }
 }
 
 /// What a byte is to the one that it is made of.
@@ -297,10 +314,7 @@ impl<H: History> Slicer<'_, H> {
         let asked: Vec<Byte> = left.iter().map(|(byte, _)| *byte).collect();
         let Some(mut writer) = self.history.writer(at, place, &asked)? else { return Ok(false) };
         let wrong = refute(&mut writer, &left);
-        if !wrong.is_empty() {
-            let lost = lost(&writer, wrong);
-            self.take(lost, at, place, &by);
-        }
+        self.take_hidden(&writer, wrong, (at, place), &by)?;
         let (before, given) = (writer.at, writer.given.clone());
         if !given.is_empty() {
             self.take(writer, at, place, &by);
@@ -313,15 +327,42 @@ impl<H: History> Slicer<'_, H> {
         Ok(true)
     }
 
+    /// Takes over who else wrote bytes that were not what the last writer that is seen made them.
+    fn take_hidden(
+        &mut self,
+        seen: &Writer<H::At>,
+        mut wrong: Vec<(Byte, u8, u8)>,
+        (at, place): (H::At, Place),
+        by: &BTreeSet<(Option<usize>, Role)>,
+    ) -> Result<(), H::Error> {
+        while !wrong.is_empty() {
+            let used: Vec<(Byte, u8)> = wrong.iter().map(|(byte, _, value)| (*byte, *value)).collect();
+            let hidden = self.history.hidden_writer(at, place, &used)?;
+            let Some(hidden) = hidden.filter(|it| used.iter().any(|(byte, _)| it.given.contains_key(byte)))
+            else {
+                self.take(lost(seen, wrong), at, place, by);
+                return Ok(());
+            };
+            wrong.retain(|(byte, ..)| !hidden.given.contains_key(byte));
+            self.take(hidden, at, place, by);
+        }
+        Ok(())
+    }
+
     /// Takes over what wrote the bytes that it gives, and asks on.
     fn take(&mut self, writer: Writer<H::At>, at: H::At, place: Place, by: &BTreeSet<(Option<usize>, Role)>) {
         let (before, given) = (writer.at, writer.given.clone());
         let number = self.number(writer);
+        // What the bytes are made of is asked for at once: eight bytes of a register are one search, not eight.
+        let mut all = Origin::default();
         for (byte, (_, origin)) in given {
             self.known.entry((place.owner(byte), byte)).or_default().push((before, at, number));
             self.link(by, number, byte);
-            self.expand(number, &origin);
+            all.value.extend(origin.value);
+            all.address.extend(origin.address);
+            all.condition.extend(origin.condition);
         }
+        self.expand(number, &all);
     }
 
     /// Whether a byte of this question has been answered.

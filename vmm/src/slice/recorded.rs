@@ -197,6 +197,15 @@ impl History for Recorded<'_> {
             _ => self.writer_of_register(at, place, bytes),
         }
     }
+
+    fn hidden_writer(
+        &mut self,
+        at: Position,
+        place: Place,
+        bytes: &[(Byte, u8)],
+    ) -> Result<Option<Writer<Position>>, ReplayError> {
+        if bytes.iter().all(|(byte, _)| byte.is_memory()) { self.made_so(at, place, bytes) } else { Ok(None) }
+    }
 }
 
 /// The instruction at an address, as the program has it there now.

@@ -32,6 +32,8 @@ const SIGRETURN: u64 = 15;
 struct Stretch {
     runs: HashMap<Run, Order>,
     events: Vec<(Order, Happening)>,
+    /// Where each walk began, from the first on.
+    begins: Vec<Position>,
 }
 
 /// What may have written last.
@@ -54,7 +56,7 @@ impl Recorded<'_> {
         }
         while let Some(start) = self.travel.checkpoint_before(end) {
             let Some(stretch) = self.stretch(start, end, place)? else { return Ok(None) };
-            match self.latest(&stretch, bytes) {
+            match self.latest(&stretch, bytes)? {
                 Some(Candidate::Event(event)) => return self.of_event(place, &event, bytes).map(Some),
                 Some(Candidate::Instruction(rip)) => {
                     let Some(found) = self.last_at(rip, place, end)? else { return Ok(None) };
@@ -80,11 +82,12 @@ impl Recorded<'_> {
         self.travel.retired()?;
         self.travel.process_mut().cpu_mut().note_runs(true).map_err(crate::process::ProcessError::from)?;
         self.listen(true);
-        let mut stretch = Stretch { runs: HashMap::new(), events: Vec::new() };
+        let mut stretch = Stretch { runs: HashMap::new(), events: Vec::new(), begins: Vec::new() };
         let mut walk = 0;
         let mut asked = false;
         while self.travel.position() < end && !self.travel.ended() && !asked {
             walk += 1;
+            stretch.begins.push(self.travel.position());
             self.one_walk(walk, end, place.thread, &mut stretch)?;
             asked = self.travel.is_asked();
         }
@@ -125,21 +128,26 @@ impl Recorded<'_> {
     }
 
     /// What wrote one of these bytes last, as it seems.
-    fn latest(&self, stretch: &Stretch, bytes: &[Byte]) -> Option<Candidate> {
+    fn latest(&mut self, stretch: &Stretch, bytes: &[Byte]) -> Result<Option<Candidate>, ReplayError> {
         let mut factory = InstructionInfoFactory::new();
-        let process = self.travel.process();
         let mut best: Option<((Order, u64), Candidate)> = None;
         let mut offer = |order: (Order, u64), candidate: Candidate| {
             if best.as_ref().is_none_or(|(than, _)| order > *than) {
                 best = Some((order, candidate));
             }
         };
+        let mut last_writing = |all: Vec<Instruction>| {
+            let mut writing = all.into_iter().rev();
+            writing.find(|it| bytes.iter().any(|byte| may_write(&mut factory, it, *byte))).map(|it| it.ip())
+        };
+        let mut gone: Vec<(Order, Run)> = Vec::new();
         for (run, order) in &stretch.runs {
-            let writing = instructions(process, *run)
-                .into_iter()
-                .filter(|instruction| bytes.iter().any(|byte| may_write(&mut factory, instruction, *byte)));
-            if let Some(last) = writing.last() {
-                offer((*order, last.ip()), Candidate::Instruction(last.ip()));
+            match instructions(self.travel.process(), *run) {
+                None => gone.push((*order, *run)),
+                Some(all) => {
+                    let last = last_writing(all);
+                    last.into_iter().for_each(|ip| offer((*order, ip), Candidate::Instruction(ip)));
+                }
             }
         }
         for (number, (order, event)) in (0..).zip(&stretch.events) {
@@ -147,7 +155,20 @@ impl Recorded<'_> {
                 offer((*order, number), Candidate::Event(Box::new(event.clone())));
             }
         }
-        best.map(|(_, candidate)| candidate)
+        // Code that was unmapped since was there where its walk began.
+        gone.sort_unstable_by_key(|(order, run)| (*order, run.start));
+        while let Some((order, run)) = gone.pop() {
+            if best.as_ref().is_some_and(|((than, _), _)| *than > order) {
+                break;
+            }
+            let begin = usize::try_from(order.0 - 1).ok().and_then(|walk| stretch.begins.get(walk));
+            self.travel.seek(begin.copied().unwrap_or_else(|| self.travel.begin()))?;
+            let all = instructions(self.travel.process(), run).unwrap_or_default();
+            if let Some(ip) = last_writing(all) {
+                best = Some(((order, ip), Candidate::Instruction(ip)));
+            }
+        }
+        Ok(best.map(|(_, candidate)| candidate))
     }
 
     /// Goes to where a thread ran the instruction at `rip` last before `end`.
@@ -251,24 +272,19 @@ fn concerns(happening: &Happening, thread: i32) -> bool {
     happening.task == thread && made_by(happening).is_some()
 }
 
-/// The instructions of a run that have run.
-fn instructions(process: &Process, run: Run) -> Vec<Instruction> {
-    let mut all = Vec::new();
-    let Some(len) = run.end.checked_sub(run.start).and_then(|len| usize::try_from(len).ok()) else {
-        return all;
-    };
+/// The instructions of a run that have run; `None` where its code is not there.
+fn instructions(process: &Process, run: Run) -> Option<Vec<Instruction>> {
+    let len = run.end.checked_sub(run.start).and_then(|len| usize::try_from(len).ok())?;
     let mut code = vec![0; len];
     if !process.read_memory(run.start, &mut code) {
-        return all;
+        return None;
     }
-    let mut decoder = Decoder::with_ip(64, &code, run.start, DecoderOptions::NONE);
-    while decoder.can_decode() {
-        all.push(decoder.decode());
-    }
+    let mut all: Vec<Instruction> =
+        Decoder::with_ip(64, &code, run.start, DecoderOptions::NONE).into_iter().collect();
     if run.through {
         all.push(instruction_at(process, run.end));
     }
-    all
+    Some(all)
 }
 
 /// Whether an instruction may write a register's byte, as its operands say.

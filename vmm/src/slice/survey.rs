@@ -42,27 +42,37 @@ pub(super) struct Transfer {
 impl Transfer {
     /// The number in the stream of a byte of memory.
     pub(super) fn number_of(&self, address: u64) -> Option<u64> {
-        let mut number = self.first;
-        for (start, len) in &self.parts {
-            match address.checked_sub(*start) {
-                Some(offset) if offset < *len => return Some(number + offset),
-                _ => number += len,
-            }
-        }
-        None
+        number_of(&self.parts, address).map(|number| self.first + number)
     }
 
     /// Where a byte of the stream is in memory.
     pub(super) fn address_of(&self, number: u64) -> Option<u64> {
-        let mut left = number.checked_sub(self.first)?;
-        for (start, len) in &self.parts {
-            if left < *len {
-                return Some(start + left);
-            }
-            left -= len;
-        }
-        None
+        address_of(&self.parts, number.checked_sub(self.first)?)
     }
+}
+
+/// Which byte of all parts is at an address.
+pub(super) fn number_of(parts: &[(u64, u64)], address: u64) -> Option<u64> {
+    let mut number = 0;
+    for (start, len) in parts {
+        match address.checked_sub(*start) {
+            Some(offset) if offset < *len => return Some(number + offset),
+            _ => number += len,
+        }
+    }
+    None
+}
+
+/// Where a byte of all parts is in memory.
+pub(super) fn address_of(parts: &[(u64, u64)], number: u64) -> Option<u64> {
+    let mut left = number;
+    for (start, len) in parts {
+        if left < *len {
+            return Some(start + left);
+        }
+        left -= len;
+    }
+    None
 }
 
 /// What a recording is found to have.
@@ -204,7 +214,7 @@ fn is_stream(call: &Call) -> bool {
 }
 
 /// Where the bytes of a call are.
-enum Shape {
+pub(super) enum Shape {
     /// At an address.
     Plain(u64),
     /// In a vector of parts.
@@ -233,7 +243,7 @@ fn shape(number: i64, call: &Call) -> Option<(bool, Shape)> {
 }
 
 /// The parts of memory with `len` bytes; `None` where they cannot be told.
-fn parts(process: &Process, pid: i32, shape: Shape, len: u64) -> Option<Vec<(u64, u64)>> {
+pub(super) fn parts(process: &Process, pid: i32, shape: Shape, len: u64) -> Option<Vec<(u64, u64)>> {
     let word = |at: u64| {
         let mut word = [0; 8];
         (process.pid() == pid && process.read_memory(at, &mut word)).then(|| u64::from_le_bytes(word))

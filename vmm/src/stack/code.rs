@@ -8,6 +8,7 @@ use iced_x86::{
 };
 use object::{Object, ObjectSymbol};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// The lengths that calls have: E8 with a displacement has 5; through registers and memory from 2 on, with prefixes to 9.
 const CALL_LENGTHS: std::ops::RangeInclusive<u64> = 2..=9;
@@ -33,6 +34,8 @@ pub(super) enum Part {
 pub(super) struct Code {
     file: Vec<u8>,
     image: Image,
+    /// Where instructions are.
+    ranges: Vec<Range<Virt>>,
     /// The parts of the code by their first address.
     parts: BTreeMap<Virt, Part>,
 }
@@ -40,8 +43,9 @@ pub(super) struct Code {
 impl Code {
     pub(super) fn parse(executable: &[u8]) -> Result<Code, ElfError> {
         let image = Image::parse(executable)?;
+        let instructions = image.instructions(executable);
         let mut parts: BTreeMap<Virt, Part> =
-            image.functions.iter().map(|start| (*start, Part::Function)).collect();
+            instructions.functions.iter().map(|start| (*start, Part::Function)).collect();
         let file = object::File::parse(executable).ok();
         for symbol in file.iter().flat_map(|file| file.symbols()) {
             if symbol.name().is_ok_and(|name| name.contains(".cold")) {
@@ -54,7 +58,7 @@ impl Code {
             parts.entry(behind_entry).or_insert(Part::Other);
         }
         parts.insert(image.entry, Part::Entry);
-        let mut code = Code { file: executable.to_vec(), image, parts };
+        let mut code = Code { file: executable.to_vec(), image, ranges: instructions.code, parts };
         if stripped {
             code.add_likely();
         }
@@ -65,7 +69,7 @@ impl Code {
     /// targets of jumps through tables.
     fn add_likely(&mut self) {
         let (mut found, mut tables) = (BTreeSet::new(), BTreeSet::new());
-        for range in &self.image.code {
+        for range in &self.ranges {
             let bytes = self.bytes(range.start, range.end - range.start);
             for i in Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE) {
                 match i.mnemonic() {
@@ -83,7 +87,7 @@ impl Code {
                 }
             }
         }
-        let is_code = |address: &Virt| self.image.code.iter().any(|range| range.contains(address));
+        let is_code = |address: &Virt| self.ranges.iter().any(|range| range.contains(address));
         for segment in self.image.segments.iter().filter(|segment| !segment.rights.execute) {
             let mut in_table = false;
             for at in (segment.start.next_multiple_of(8)..segment.file_end).step_by(8) {
@@ -113,7 +117,7 @@ impl Code {
 
     /// The part around `address`: what it is, its first address, and the first behind it.
     pub(super) fn part(&self, address: Virt) -> Option<(Part, Virt, Virt)> {
-        let range = self.image.code.iter().find(|range| range.contains(&address))?;
+        let range = self.ranges.iter().find(|range| range.contains(&address))?;
         let (start, part) = self.parts.range(range.start..=address).next_back()?;
         let end = self.parts.range(address + 1..range.end).next().map_or(range.end, |(next, _)| *next);
         Some((*part, *start, end))

@@ -230,7 +230,7 @@ impl Travel {
     }
 
     /// How many instructions retire behind this event, where the program stands, before the next.
-    fn length(&mut self, event: u64) -> Result<u64, ReplayError> {
+    pub(crate) fn length(&mut self, event: u64) -> Result<u64, ReplayError> {
         let start = self.retired()?;
         while self.position().event == event && !self.ended() {
             self.walk(Until::Exit)?;

@@ -1,9 +1,10 @@
 //! Memory and registers: what the host writes is what the guest sees, at once, and the other way round.
 
-use super::{DATA, R, RAX, RW, STACK, each_engine, exception, load, load_bytes, regs, run, word};
+use super::{DATA, R, RAX, RSP, RW, STACK, each_engine, exception, load, load_bytes, regs, run, word};
 use iced_x86::code_asm::*;
 use vmm::engine::Exit;
 use vmm::ram::PAGE;
+use x86::state::Regs;
 
 #[test]
 fn a_withdrawn_page_is_gone_and_a_moved_one_has_its_new_content() {
@@ -111,5 +112,36 @@ fn segment_bases_and_vector_registers_are_carried() {
         let mut expected = state.fpu;
         expected.set_xmm(3, [3, 2]);
         assert_eq!(after.fpu, expected);
+    });
+}
+
+#[test]
+fn segment_registers_take_what_linux_gives_them() {
+    each_engine(|sandbox| {
+        load(sandbox, |a| {
+            a.mov(r8d, ds)?;
+            a.mov(r9d, es)?;
+            a.mov(r10d, fs)?;
+            a.mov(r12d, gs)?;
+            a.mov(r13d, ss)?;
+            a.xor(eax, eax)?;
+            a.mov(ds, ax)?;
+            a.mov(es, eax)?;
+            a.mov(gs, rax)?;
+            a.mov(word_ptr(DATA), 0)?;
+            a.mov(fs, word_ptr(DATA))?;
+            a.push(0x2b)?;
+            a.pop(rcx)?;
+            a.mov(ss, ecx)?;
+            a.push(0)?;
+            a.pop(gs)?;
+            a.syscall()
+        });
+        let start = Regs { fs_base: 0x1000, gs_base: 0x2000, ..regs(sandbox) };
+        sandbox.cpu_mut().set_regs(&start).unwrap();
+        assert_eq!(run(sandbox), Exit::Syscall);
+        let end = regs(sandbox);
+        assert_eq!((end.fs_base, end.gs_base, end.gpr[RSP]), (0, 0, start.gpr[RSP]));
+        assert_eq!([8, 9, 10, 12, 13].map(|register| end.gpr[register]), [0, 0, 0, 0, 0x2b], "selectors");
     });
 }

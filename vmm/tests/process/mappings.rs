@@ -77,6 +77,42 @@ fn files_of_holes_are_mapped_however_large_they_are() {
     );
 }
 
+/// Their pages have the same frames as long as nobody stores to them and the file is the same.
+#[test]
+fn files_that_are_mapped_again_are_what_the_file_is_then() {
+    passes(
+        "again",
+        "",
+        r#"
+        #define CALL(at) ((int (*)(void))(at))()
+        int file = open(argv[1], O_RDWR | O_CREAT | O_TRUNC, 0600), code = PROT_READ | PROT_EXEC;
+        char pages[2 * PAGE];
+        memset(pages, 0xc3, sizeof pages);
+        memcpy(pages, "\xb8\x2a\0\0\0\xc3", 6);
+        // With CPUID in it.
+        memcpy(pages + PAGE, "\x53\x31\xc0\x0f\xa2\x5b\xb8\x07\0\0\0\xc3", 12);
+        CHECK(write(file, pages, sizeof pages) == sizeof pages);
+        char *a = mmap(0, 2 * PAGE, code, MAP_PRIVATE, file, 0), *b = mmap(0, 2 * PAGE, code, MAP_PRIVATE, file, 0);
+        CHECK(CALL(a) == 42 && CALL(a + PAGE) == 7 && CALL(b) == 42 && CALL(b + PAGE) == 7);
+        CHECK(mprotect(a, PAGE, rw) == 0);
+        a[1] = 43;
+        CHECK(mprotect(a, PAGE, code) == 0 && CALL(a) == 43 && CALL(b) == 42);
+        CHECK(pwrite(file, "\xb8\x2c", 2, 0) == 2);
+        char *c = mmap(0, 2 * PAGE, code, MAP_PRIVATE, file, 0);
+        CHECK(CALL(c) == 44 && CALL(c + PAGE) == 7 && CALL(a) == 43);
+        pid_t child = fork();
+        if (child == 0) {
+            CHECK(mprotect(c, PAGE, rw) == 0);
+            c[1] = 45;
+            CHECK(mprotect(c, PAGE, code) == 0 && CALL(c) == 45 && CALL(c + PAGE) == 7);
+            _exit(failed);
+        }
+        CHECK(ended(child) == 0 && CALL(c) == 44);
+    "#,
+        |_| {},
+    );
+}
+
 #[test]
 fn a_segment_is_detached_whatever_was_unmapped_of_it() {
     passes(

@@ -1,9 +1,7 @@
 //! Which frames the guest has written, by KVM's dirty log.
 
-use super::{KvmCpu, failed, setup};
+use super::KvmCpu;
 use crate::engine::{EngineError, Phys};
-use crate::ram::PAGE;
-use kvm_bindings::KVM_MEM_LOG_DIRTY_PAGES;
 
 impl KvmCpu {
     /// Switches the dirty log on or off.
@@ -11,7 +9,7 @@ impl KvmCpu {
     /// # Errors
     /// Where KVM does not have it.
     pub fn set_dirty_log(&mut self, on: bool) -> Result<(), EngineError> {
-        setup::set_slot(&self.vm, &self.slot, self.size, if on { KVM_MEM_LOG_DIRTY_PAGES } else { 0 })
+        self.slots.log(&self.vm, on)
     }
 
     /// The frames that the guest has written since the log was switched on or last taken, in order; the engine's own
@@ -20,11 +18,6 @@ impl KvmCpu {
     /// # Errors
     /// If the log is off.
     pub fn take_dirty_log(&mut self) -> Result<Vec<Phys>, EngineError> {
-        let size = usize::try_from(self.size).expect("guest memory fits the host's address space");
-        let words = self.vm.get_dirty_log(0, size).map_err(failed("KVM_GET_DIRTY_LOG"))?;
-        let frames = (0..).zip(words).flat_map(|(n, word)| {
-            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| (n * 64 + bit) * PAGE)
-        });
-        Ok(frames.collect())
+        self.slots.take_log(&self.vm)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`layout`] (the engine's own pages), [`setup`] (the virtual machine), [`entry`] (how the
 //! registers get in, and what they are when the guest came out), [`exit`] (what an exit means), [`cpuid`] (the CPU model),
-//! [`dirty`] (which frames were written), [`records`] (the processor's branch records).
+//! [`slots`] (its memory), [`dirty`] (which frames were written), [`records`] (the processor's branch records).
 //!
 //! Hosts differ in where SYSCALL lands: hardware virtualization enters ring 0 as the manual says, kvm_pvm stays in
 //! ring 3. The engine looks once, when it is made, and chooses its way back by that. It assumes nothing else about
@@ -15,6 +15,7 @@ mod exit;
 mod layout;
 mod records;
 mod setup;
+mod slots;
 
 pub use records::Refused;
 pub use setup::Waiting;
@@ -23,13 +24,14 @@ use super::{
     Counters, Cpu, EngineError, EngineKind, Exit, Interrupter, Machine, Phys, Until, flags::user_rflags,
 };
 use crate::cpu_model::Model;
-use crate::ram::{MOST_QUARANTINED, Memory, PAGE, Second};
+use crate::ram::{MOST_QUARANTINED, Memory, PAGE};
 use kvm_bindings::{Msrs, kvm_msr_entry, kvm_sregs, kvm_xsave};
 use kvm_ioctls::{VcpuFd, VmFd};
 use lbr::crumb::Counts;
 use lbr::perf::retired::Counted;
 use lbr::perf::{GuestCounters, NoCounters};
 use lbr::{Armed, Filter};
+use slots::Slots;
 use x86::state::{Fpu, Regs};
 use x86::xsave::component;
 
@@ -46,9 +48,7 @@ pub enum Landing {
 pub struct KvmCpu {
     vcpu: VcpuFd,
     vm: VmFd,
-    /// The guest's memory as the virtual machine has it.
-    slot: Second,
-    size: u64,
+    slots: Slots,
     regs: Regs,
     /// The system registers of ring 3, with the bases and the page table that the guest shall have.
     user: kvm_sregs,
@@ -129,9 +129,7 @@ impl KvmCpu {
             memory.ram_mut().drop_second(run[0], run.len() as u64 * PAGE).map_err(refused)?;
         }
         if stale.tables || memory.frames().quarantined() > MOST_QUARANTINED {
-            // A slot that is made anew has no shadow of any table.
-            setup::set_slot(&self.vm, &self.slot, 0, 0)?;
-            setup::set_slot(&self.vm, &self.slot, self.size, 0)?;
+            self.slots.renew(&self.vm)?;
             memory.frames_mut().end_quarantine();
         }
         Ok(())
@@ -191,10 +189,11 @@ impl Cpu for KvmCpu {
     }
 
     fn run(&mut self, memory: &mut Memory, until: Until) -> Result<Exit, EngineError> {
-        debug_assert_eq!(memory.ram().size(), self.size, "a virtual machine has one memory");
+        debug_assert_eq!(memory.ram().size(), self.slots.size(), "a virtual machine has one memory");
         match until {
             Until::Exit => {
                 self.forget(memory)?;
+                self.slots.cover(&self.vm, memory.frames().given_out())?;
                 self.run_to_exit(memory)
             }
             Until::Retired(_) | Until::At(_) | Until::AtOrRetired(..) | Until::StateOrRetired(..) => {

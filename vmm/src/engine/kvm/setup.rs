@@ -2,12 +2,13 @@
 
 use super::layout::{self, Door};
 use super::records::{self, Refused};
+use super::slots::Slots;
 use super::{KvmCpu, Landing, cpuid, failed, msr_entry};
 use crate::engine::flags::user_rflags;
 use crate::engine::{Cpu, EngineError, Interrupter};
 use crate::host;
-use crate::ram::{Memory, PAGE, Second};
-use kvm_bindings::{Msrs, kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcr, kvm_xcrs};
+use crate::ram::{Memory, PAGE};
+use kvm_bindings::{Msrs, kvm_segment, kvm_sregs, kvm_xcr, kvm_xcrs};
 use kvm_ioctls::{Kvm, SyncReg, VcpuFd, VmFd};
 use lbr::perf::{GuestCounters, NoCounters};
 use lbr::{Armed, Filter};
@@ -135,8 +136,7 @@ pub(super) fn recording(
 fn unused(kvm: &Kvm, memory: &mut Memory) -> Result<KvmCpu, EngineError> {
     let vm = kvm.create_vm().map_err(failed("KVM_CREATE_VM"))?;
     layout::write(memory.ram_mut());
-    let size = memory.ram().size();
-    let slot = set_memory(&vm, memory)?;
+    let slots = set_memory(&vm, memory)?;
     let mut vcpu = vm.create_vcpu(0).map_err(failed("KVM_CREATE_VCPU"))?;
     let (user, components) = set_state_components(&vcpu)?;
     vcpu.set_sync_valid_reg(SyncReg::Register);
@@ -145,8 +145,7 @@ fn unused(kvm: &Kvm, memory: &mut Memory) -> Result<KvmCpu, EngineError> {
     Ok(KvmCpu {
         vcpu,
         vm,
-        slot,
-        size,
+        slots,
         regs: Regs { rflags: user_rflags(0), ..Regs::default() },
         user,
         user_loaded: true,
@@ -174,30 +173,17 @@ fn look_around(cpu: &mut KvmCpu, memory: &mut Memory) -> Result<(), EngineError>
     Ok(())
 }
 
-/// Gives the virtual machine its memory: one slot, on the second mapping.
-fn set_memory(vm: &VmFd, memory: &mut Memory) -> Result<Second, EngineError> {
+/// Gives the virtual machine its memory: what is given out of it so far, on the second mapping.
+fn set_memory(vm: &VmFd, memory: &mut Memory) -> Result<Slots, EngineError> {
     let size = memory.ram().size();
-    let second = memory.ram_mut().second()?;
-    set_slot(vm, &second, size, 0)?;
+    let mut slots = Slots::new(memory.ram_mut().second()?, size);
+    slots.cover(vm, memory.frames().given_out())?;
     if size <= REAL_MODE_TSS {
         // Only processors that cannot run real mode as a guest need it; the others do not mind.
         let at = usize::try_from(REAL_MODE_TSS).expect("a 64-bit host");
         vm.set_tss_address(at).map_err(failed("KVM_SET_TSS_ADDR"))?;
     }
-    Ok(second)
-}
-
-/// Sets the one slot, or changes its flags; with a size of zero, takes it away.
-pub(super) fn set_slot(vm: &VmFd, memory: &Second, size: u64, flags: u32) -> Result<(), EngineError> {
-    let region = kvm_userspace_memory_region {
-        slot: 0,
-        guest_phys_addr: 0,
-        memory_size: size,
-        userspace_addr: memory.as_ptr() as u64,
-        flags,
-    };
-    // SAFETY: the mapping is as long as the slot, and `KvmCpu` owns a count of it beside the virtual machine.
-    unsafe { vm.set_user_memory_region(region) }.map_err(failed("KVM_SET_USER_MEMORY_REGION"))
+    Ok(slots)
 }
 
 /// Sets CPUID, the system registers, and all vector registers of the host in XCR0; where KVM refuses these, the xmm
@@ -235,7 +221,9 @@ fn set_system_registers(vcpu: &VcpuFd, cr4: u64) -> Result<kvm_sregs, EngineErro
     };
     let data = kvm_segment { selector: layout::USER_DATA, type_: 3, l: 0, db: 1, ..code };
     sregs.cs = code;
-    (sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ss) = (data, data, data, data, data);
+    // As Linux has them: a program can read the selectors.
+    let null = kvm_segment { unusable: 1, ..kvm_segment::default() };
+    (sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ss) = (null, null, null, null, data);
     sregs.tr = kvm_segment {
         base: layout::tss_base(),
         limit: layout::TSS_LIMIT,

@@ -1,11 +1,12 @@
 //! Loads a program: its segments, the vDSO ([`vdso`]), and the first stack as Linux lays it out. [`script`] is what a file
-//! that begins with `#!` asks for.
+//! that begins with `#!` asks for. `prepared` keeps what a program file comes to.
 
+mod prepared;
 pub(crate) mod script;
 pub mod vdso;
 
 use crate::cpu_model::{FEATURES_EDX, Model};
-use crate::elf::{ElfError, Image};
+use crate::elf::{ElfError, Image, Instructions};
 use crate::failure::ProcessError;
 use crate::memory::Rights;
 use crate::memory::access::AccessError;
@@ -13,10 +14,11 @@ use crate::memory::layout::{STACK_AT_START, STACK_END, STACK_LIMIT, TIME_PAGE, V
 use crate::memory::object::Object;
 use crate::memory::sites::Known;
 use crate::memory::space::AddressSpace;
-use crate::memory::vma::{Backing, Content, page_of, page_up};
+use crate::memory::vma::{Backing, Content, page_of};
 use crate::program::Ids;
 use crate::ram::{Memory, PAGE, Virt};
-use std::sync::Arc;
+use prepared::Prepared;
+use std::sync::{Arc, OnceLock};
 use x86::state::{RFLAGS_FIXED, RFLAGS_IF, Regs};
 use x86::xsave::component;
 
@@ -37,9 +39,9 @@ pub(crate) struct Program<'a> {
     /// The file's path, and the name that the program finds in AT_EXECFN.
     pub(crate) path: &'a str,
     pub(crate) name: &'a [u8],
-    pub(crate) executable: &'a [u8],
+    pub(crate) executable: &'a Arc<Vec<u8>>,
     /// The dynamic linker's path and bytes.
-    pub(crate) interpreter: Option<(&'a str, &'a [u8])>,
+    pub(crate) interpreter: Option<(&'a str, &'a Arc<Vec<u8>>)>,
     pub(crate) argv: &'a [Vec<u8>],
     pub(crate) envp: &'a [Vec<u8>],
     pub(crate) random: [u8; 16],
@@ -54,22 +56,22 @@ pub(crate) struct Program<'a> {
 /// # Errors
 /// When the files are no programs, the arguments do not fit, or memory is used up. Nothing is kept then.
 pub(crate) fn load(memory: &mut Memory, program: &Program<'_>) -> Result<(AddressSpace, Regs), ProcessError> {
-    let image = Image::parse(program.executable).map_err(refused(program.path))?;
+    let prepared = prepared::program(program.path, program.executable).map_err(refused(program.path))?;
     let interpreter = match program.interpreter {
-        Some((path, executable)) => Some(Image::parse_interpreter(executable).map_err(refused(path))?),
+        Some((path, file)) => Some(prepared::interpreter(path, file).map_err(refused(path))?),
         None => None,
     };
-    let base = interpreter.as_ref().map_or(0, |interpreter| interpreter.bias);
-    let stack = Stack::new(program, &image, base)?;
+    let base = interpreter.as_ref().map_or(0, |interpreter| interpreter.image.bias);
+    let stack = Stack::new(program, &prepared.image, base)?;
     let mut space = AddressSpace::new(memory)?;
-    match fill(memory, &mut space, program, &image, interpreter.as_ref(), &stack) {
+    match fill(memory, &mut space, program, &prepared, interpreter.as_deref(), &stack) {
         Ok(()) => {}
         Err(error) => {
             space.release(memory);
             return Err(error);
         }
     }
-    let entry = interpreter.map_or(image.entry, |interpreter| interpreter.entry);
+    let entry = interpreter.map_or(prepared.image.entry, |interpreter| interpreter.image.entry);
     let mut regs = Regs { rip: entry, rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() };
     regs.gpr[4] = stack.pointer;
     Ok((space, regs))
@@ -86,15 +88,15 @@ fn fill(
     memory: &mut Memory,
     space: &mut AddressSpace,
     program: &Program<'_>,
-    image: &Image,
-    interpreter: Option<&Image>,
+    prepared: &Prepared,
+    interpreter: Option<&Prepared>,
     stack: &Stack,
 ) -> Result<(), ProcessError> {
-    map_image(memory, space, program.path, program.executable, image)?;
-    space.set_heap(image.end());
+    map_image(memory, space, prepared, program.executable)?;
+    space.set_heap(prepared.image.end());
     map_vdso(memory, space, program.time)?;
-    if let (Some(image), Some((path, executable))) = (interpreter, program.interpreter) {
-        map_image(memory, space, path, executable, image)?;
+    if let (Some(prepared), Some((_, file))) = (interpreter, program.interpreter) {
+        map_image(memory, space, prepared, file)?;
     }
     let bottom = page_of(stack.pointer).saturating_sub(STACK_AT_START);
     space.map(memory, bottom..STACK_END, DATA, Backing::Zero("[stack]"))?;
@@ -105,57 +107,51 @@ fn fill(
 fn map_image(
     memory: &mut Memory,
     space: &mut AddressSpace,
-    path: &str,
+    prepared: &Prepared,
     file: &[u8],
-    image: &Image,
 ) -> Result<(), ProcessError> {
-    for segment in &image.segments {
-        let start = page_of(segment.start);
-        let end = page_up(segment.end).unwrap_or(segment.end);
-        let from = segment.offset - (segment.start - start);
-        // The bytes behind the file's part are zero, as .bss wants it.
-        let index = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-        let to = segment.offset + (segment.file_end - segment.start);
-        let bytes = file.get(index(from)..index(to)).unwrap_or(&[]).to_vec();
-        let file_end = page_up(start + bytes.len() as u64).unwrap_or(end).min(end);
-        let size = bytes.len() as u64;
-        let content =
-            Arc::new(Content { name: path.to_owned(), file_offset: from, bytes: Arc::new(bytes), size });
-        if file_end > start {
-            // Code is rewritten below, by the sections and symbols, which know better than the segment where
-            // it begins.
-            let rights = Rights { execute: false, ..segment.rights };
-            space.map(memory, start..file_end, rights, Backing::File(content, 0))?;
+    for part in &prepared.parts {
+        // Code is rewritten below, by the sections and symbols, which know better than the segment where it begins.
+        let rights = Rights { execute: false, ..part.rights };
+        if let Some(content) = &part.content {
+            space.map(memory, part.start..part.file_end, rights, Backing::File(Arc::clone(content), 0))?;
         }
-        if end > file_end {
-            space.map(
-                memory,
-                file_end..end,
-                Rights { execute: false, ..segment.rights },
-                Backing::Zero(""),
-            )?;
+        if part.end > part.file_end {
+            space.map(memory, part.file_end..part.end, rights, Backing::Zero(""))?;
         }
     }
-    for code in &image.code {
-        space.rewrite(memory, code.clone(), Known { functions: &image.functions, bodies: &image.bodies })?;
+    match prepared.found(file) {
+        Some(found) => space.rewritten_before(found),
+        None => {
+            let Instructions { code, functions, bodies } = prepared.image.instructions(file);
+            for code in code {
+                space.rewrite(memory, code, Known { functions: &functions, bodies: &bodies })?;
+            }
+            prepared.keep(file, space.rewritten_in(prepared.extent()));
+        }
     }
-    for segment in &image.segments {
-        space.set_loaded_rights(
-            page_of(segment.start)..page_up(segment.end).unwrap_or(segment.end),
-            segment.rights,
-        );
+    for part in &prepared.parts {
+        space.set_loaded_rights(part.start..part.end, part.rights);
     }
     Ok(())
 }
 
 fn map_vdso(memory: &mut Memory, space: &mut AddressSpace, time: &Arc<Object>) -> Result<(), ProcessError> {
-    let bytes = vdso::image().map_err(|error| ProcessError::Vdso(error.to_string()))?;
-    let size = bytes.len() as u64;
-    let content =
-        Arc::new(Content { name: "[vdso]".to_owned(), file_offset: 0, bytes: Arc::new(bytes), size });
-    space.map(memory, VDSO..VDSO + PAGE, CODE, Backing::File(content, 0))?;
+    space.map(memory, VDSO..VDSO + PAGE, CODE, Backing::File(vdso_content()?, 0))?;
     space.map(memory, TIME_PAGE..VDSO, DATA, Backing::Shared(Arc::clone(time), 0))?;
     Ok(())
+}
+
+/// The vDSO, which is the same for all programs: assembled once.
+fn vdso_content() -> Result<Arc<Content>, ProcessError> {
+    static ASSEMBLED: OnceLock<Arc<Content>> = OnceLock::new();
+    if let Some(content) = ASSEMBLED.get() {
+        return Ok(Arc::clone(content));
+    }
+    let bytes = vdso::image().map_err(|error| ProcessError::Vdso(error.to_string()))?;
+    let (name, size) = ("[vdso]".to_owned(), bytes.len() as u64);
+    let content = Content { name, file_offset: 0, bytes: Arc::new(bytes), size };
+    Ok(Arc::clone(ASSEMBLED.get_or_init(|| Arc::new(content))))
 }
 
 /// Writes what the loader itself mapped.
@@ -279,7 +275,7 @@ mod tests {
         let program = Program {
             path: "/bin/p",
             name: b"/bin/p",
-            executable: &[],
+            executable: &Arc::default(),
             interpreter: None,
             argv: &argv,
             envp: &[b"A=1".to_vec()],
@@ -292,17 +288,7 @@ mod tests {
     }
 
     fn image() -> Image {
-        Image {
-            entry: 1,
-            headers: 2,
-            header_count: 3,
-            interpreter: None,
-            bias: 0,
-            segments: vec![],
-            code: vec![],
-            functions: vec![],
-            bodies: vec![],
-        }
+        Image { entry: 1, headers: 2, header_count: 3, interpreter: None, bias: 0, segments: vec![] }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! file that is mapped come from outside.
 //!
 //! [`protect`] and [`remap`] change what is mapped, [`advice`] and [`lock`] what is asked for it; [`sync`] writes it to files,
-//! [`peer`] copies it between processes.
+//! [`peer`] copies it between processes, and [`taken`] keeps the contents of files that were mapped.
 
 mod advice;
 mod lock;
@@ -10,6 +10,7 @@ mod peer;
 mod protect;
 mod remap;
 mod sync;
+mod taken;
 
 use super::exit::forgive;
 use super::sharing::File;
@@ -23,11 +24,12 @@ use crate::ram::Virt;
 pub(super) use advice::{madvise, mincore};
 pub(super) use lock::{mlock, mlockall, munlock, munlockall};
 pub(super) use peer::{Direction, may_look, peer};
-pub(super) use protect::mprotect;
+pub(super) use protect::{mprotect, pkey_alloc, pkey_free, pkey_mprotect};
 pub(super) use remap::{mremap, remap_file_pages};
 use std::ops::Range;
 use std::sync::Arc;
 pub(super) use sync::msync;
+pub(super) use taken::{Taken, part};
 
 /// Largest file contents that are taken into a mapping.
 pub(super) const LARGEST_FILE: u64 = 1 << 30;
@@ -259,7 +261,7 @@ fn file_backing(
     let extent = extent(guest, file.host(), offset, length)?;
     // One byte at the least, which says whether the program may read at all.
     let taken = extent.map_or(length, |[data, _]| data.max(1));
-    let content = file_content(guest, file.host(), offset, taken)?;
+    let content = file_content(&mut kernel.taken, guest, file.host(), offset, taken)?;
     let name = String::from_utf8_lossy(&content.name).into_owned();
     let bytes = Arc::clone(&content.bytes);
     let size = extent.map_or(bytes.len() as u64, |[_, size]| size);
@@ -298,8 +300,14 @@ fn extent(guest: &mut Guest<'_>, file: i32, offset: u64, length: u64) -> Served<
 }
 
 /// Up to `length` bytes of a file from `offset` on.
-fn file_content(guest: &mut Guest<'_>, file: i32, offset: u64, length: u64) -> Served<Arc<FileContent>> {
-    content(guest, file, length, &mut || match read_all(file, offset, length) {
+fn file_content(
+    taken: &mut Taken,
+    guest: &mut Guest<'_>,
+    file: i32,
+    offset: u64,
+    length: u64,
+) -> Served<Arc<FileContent>> {
+    content(taken, guest, file, (offset, length), &mut || match read_all(file, offset, length) {
         // A file that is open for writing alone.
         Err(error)
             if error == -i64::from(libc::EBADF) && host::fcntl(file, libc::F_GETFL, 0) & ACCESS == WRITES =>
@@ -317,7 +325,7 @@ pub(super) fn sparse_content(
     offset: u64,
     length: u64,
 ) -> Served<Arc<FileContent>> {
-    content(guest, file, length, &mut || {
+    content(&mut Taken::default(), guest, file, (offset, length), &mut || {
         let from = i64::try_from(offset).map_err(|_| -i64::from(libc::EOVERFLOW))?;
         let position = host::seek(file, 0, libc::SEEK_CUR);
         let data = host::seek(file, from, libc::SEEK_DATA);
@@ -331,11 +339,12 @@ pub(super) fn sparse_content(
     })
 }
 
-/// The content of a file, as an input.
+/// The content of a part of a file (from where, and how long), as an input.
 fn content(
+    taken: &mut Taken,
     guest: &mut Guest<'_>,
     file: i32,
-    length: u64,
+    (offset, length): (u64, u64),
     read: &mut dyn FnMut() -> Result<Vec<u8>, i64>,
 ) -> Served<Arc<FileContent>> {
     if length > LARGEST_FILE {
@@ -344,7 +353,8 @@ fn content(
     let input = guest.gate.input(&mut || {
         Input::File(read().map(|bytes| {
             let name = host::path_of(&file).unwrap_or_default();
-            Arc::new(FileContent { name, bytes: Arc::new(bytes) })
+            let content = FileContent { name, bytes: Arc::new(bytes) };
+            taken.share(part(file, offset, length), content)
         }))
     })?;
     match input {

@@ -1,4 +1,4 @@
-//! mprotect.
+//! mprotect, and the calls for protection keys, which no CPU model has.
 
 use super::super::{Guest, Served, errno, int};
 use super::rights;
@@ -59,4 +59,29 @@ pub(in super::super) fn mprotect(guest: &mut Guest<'_>, start: Virt, length: u64
         None if at < end => errno(libc::ENOMEM),
         None => Ok(0),
     }
+}
+
+/// pkey_mprotect on a processor without protection keys, as the CPU models are: the key that means none is all there is.
+pub(in super::super) fn pkey_mprotect(
+    guest: &mut Guest<'_>,
+    [start, length, protection, key, ..]: &[u64; 6],
+) -> Served {
+    const NONE: i32 = -1;
+    if int(*key) != NONE {
+        return errno(libc::EINVAL);
+    }
+    mprotect(guest, *start, *length, *protection)
+}
+
+/// pkey_alloc: there is no key.
+pub(in super::super) fn pkey_alloc(flags: u64, rights: u64) -> Served {
+    const DISABLE_ACCESS: u64 = 1;
+    const DISABLE_WRITE: u64 = 2;
+    let valid = flags == 0 && rights & !(DISABLE_ACCESS | DISABLE_WRITE) == 0;
+    errno(if valid { libc::ENOSPC } else { libc::EINVAL })
+}
+
+/// pkey_free: nobody has one.
+pub(in super::super) fn pkey_free() -> Served {
+    errno(libc::EINVAL)
 }

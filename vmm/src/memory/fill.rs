@@ -1,0 +1,259 @@
+//! Making pages resident, and writable again: at a fault, the page and its neighbours, since each fault is an exit.
+//!
+//! Which pages become resident is decided by the mapping and the address alone, never by the order of faults, which differs between
+//! processors.
+//!
+//! Example: the first instruction in libc's code brings all 341 pages of that mapping, in frames that are shared with every other
+//! process that maps it ([`Memory::file_frame`]).
+
+use super::Rights;
+use super::layout::{PAGE_BYTES, PAGES_PER_FAULT, SMALL_FILE_PAGES};
+use super::space::{AddressSpace, Refusal, SpaceError};
+use super::vma::{Backing, Mapping, page_of};
+use crate::ram::{FilePage, Memory, PAGE, Phys, Virt};
+use std::ops::Range;
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Which pages are copied ahead of the store that would fault for them: those behind the page that was copied last, if the
+/// program walks through its memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ahead {
+    /// The page behind the last that was copied.
+    next: Virt,
+    /// How many were copied at once.
+    pages: u64,
+}
+
+impl Ahead {
+    /// How many pages to copy from `page` on.
+    fn pages(self, page: Virt) -> u64 {
+        if page == self.next { (self.pages * 2).clamp(1, PAGES_PER_FAULT) } else { 1 }
+    }
+}
+
+/// The aligned group of pages around an address, as far as it is inside.
+fn group(address: Virt, inside: &Range<Virt>) -> Range<Virt> {
+    let group = PAGES_PER_FAULT * PAGE;
+    let first = address / group * group;
+    first.max(inside.start)..(first + group).min(inside.end)
+}
+
+impl AddressSpace {
+    /// Makes the page at `address`, which is not resident, resident, and its neighbours, whatever its rights are.
+    pub(super) fn bring(
+        &mut self,
+        memory: &mut Memory,
+        address: Virt,
+    ) -> Result<Result<(), Refusal>, SpaceError> {
+        let Some((start, mapping)) = self.mappings.find(address) else { return Ok(Err(Refusal::NotMapped)) };
+        let Mapping { end, rights, backing, .. } = mapping.clone();
+        let shares_frames = !rights.write && matches!(backing, Backing::File(..));
+        let pages = match (end - start) / PAGE {
+            pages if shares_frames && pages <= SMALL_FILE_PAGES => start..end,
+            _ => group(address, &(start..end)),
+        };
+        for page in pages.step_by(PAGE_BYTES) {
+            if self.frame(memory.ram(), page).is_some() {
+                continue;
+            }
+            if !self.fill(memory, page, rights, &backing, page - start)? && page == page_of(address) {
+                return Ok(Err(Refusal::BehindFile));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Makes one page resident; false if its file has ended.
+    fn fill(
+        &mut self,
+        memory: &mut Memory,
+        page: Virt,
+        rights: Rights,
+        backing: &Backing,
+        distance: u64,
+    ) -> Result<bool, SpaceError> {
+        if let Some((object, at)) = backing.object() {
+            let Some(frame) = object.frame(memory, (at + distance) / PAGE)? else { return Ok(false) };
+            memory.frames_mut().share(frame);
+            self.enter(memory, page, frame, rights)?;
+            if !backing.is_shared() && self.sites.has_any(page) {
+                self.unshare(memory, page, frame, rights)?;
+                if let Some(own) = self.frame(memory.ram(), page) {
+                    self.sites.hide(page, memory.ram_mut().frame_mut(own));
+                }
+            }
+            return Ok(true);
+        }
+        let of_file = match backing {
+            Backing::File(content, at) if !rights.write => {
+                let file_page = FilePage { at: at + distance, changed: self.changed(page) };
+                Some((Arc::clone(&content.bytes), file_page))
+            }
+            _ => None,
+        };
+        if let Some((content, file_page)) = &of_file
+            && let Some(frame) = memory.file_frame(content, *file_page)
+        {
+            memory.frames_mut().share(frame);
+            self.enter(memory, page, frame, rights)?;
+            return Ok(true);
+        }
+        let mut bytes = [0; PAGE_BYTES];
+        if !backing.fill(distance, &mut bytes) {
+            return Ok(false);
+        }
+        self.sites.hide(page, &mut bytes);
+        let frame = memory.allocate()?;
+        *memory.ram_mut().frame_mut(frame) = bytes;
+        if let Some((content, file_page)) = &of_file {
+            memory.keep_file_frame(content, *file_page, frame);
+        }
+        self.enter(memory, page, frame, rights)?;
+        Ok(true)
+    }
+
+    /// A digest of where instructions were rewritten in a page; zero if nowhere.
+    fn changed(&self, page: Virt) -> u64 {
+        if !self.sites.has_any(page) {
+            return 0;
+        }
+        let places = self.sites.originals_in(page.saturating_sub(1)..page + PAGE);
+        let places: Vec<u8> = places.flat_map(|(at, _)| at.wrapping_sub(page).to_le_bytes()).collect();
+        xxh3_64(&places).max(1)
+    }
+
+    /// Makes pages behind the first of `range`, which was made writable, writable likewise, where the program seems to
+    /// walk through them.
+    pub(super) fn unshare_ahead(&mut self, memory: &mut Memory, range: Range<Virt>, rights: Rights) {
+        let pages = self.ahead.pages(range.start);
+        let mut next = range.start + PAGE;
+        while next < range.end && next < range.start + pages * PAGE {
+            let Some(found) = self.tables.walk(memory.ram(), next) else { break };
+            let is_shared = found.rights.is_some_and(|rights| !rights.write);
+            // Without a frame for it, the store that needs it says so.
+            if !is_shared || self.unshare(memory, next, found.frame, rights).is_err() {
+                break;
+            }
+            next += PAGE;
+        }
+        self.ahead = Ahead { next, pages };
+    }
+
+    /// Makes the neighbours of a page that was made writable writable again that nobody else has any more: a child that has
+    /// executed another program, or a checkpoint that is gone, has left them.
+    pub(super) fn regain(&mut self, memory: &mut Memory, page: Virt, rights: Rights) {
+        let Some((start, mapping)) = self.mappings.find(page) else { return };
+        if mapping.has_turns() {
+            return;
+        }
+        let pages = group(page, &(start..mapping.end));
+        let left = |memory: &Memory, frame: Phys| memory.frames().owners(frame) == 1;
+        for page in pages.step_by(PAGE_BYTES) {
+            if let Some(found) = self.tables.walk(memory.ram(), page)
+                && found.rights.is_some_and(|rights| !rights.write)
+                && left(memory, found.frame)
+            {
+                let entry = self.entry_rights(memory, page, found.frame, rights);
+                let stale = self.tables.protect(memory.ram_mut(), page, entry);
+                memory.invalidate(stale);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::space::Access;
+    use crate::memory::vma::Content;
+
+    const AT: Virt = 0x40_0000;
+    const CODE: Rights = Rights { read: true, write: false, execute: true };
+    const DATA: Rights = Rights { read: true, write: true, execute: false };
+
+    fn memory() -> Memory {
+        Memory::new(1024 * PAGE).expect("little memory")
+    }
+
+    /// A file of 100 pages, the second of which begins with CPUID.
+    fn file() -> Backing {
+        let mut bytes = vec![0x90; 100 * PAGE_BYTES];
+        bytes[PAGE_BYTES..PAGE_BYTES + 2].copy_from_slice(&[0x0f, 0xa2]);
+        let size = bytes.len() as u64;
+        Backing::File(
+            Arc::new(Content { name: String::new(), file_offset: 0, bytes: Arc::new(bytes), size }),
+            0,
+        )
+    }
+
+    fn space(memory: &mut Memory, backing: &Backing, rights: Rights) -> AddressSpace {
+        let mut space = AddressSpace::new(memory).expect("a frame");
+        space.map(memory, AT..AT + 100 * PAGE, rights, backing.clone()).expect("room");
+        space
+    }
+
+    fn touch(space: &mut AddressSpace, memory: &mut Memory, address: Virt, access: Access) {
+        space.touch(memory, address, access).expect("frames").expect("allowed");
+    }
+
+    #[test]
+    fn a_file_that_is_not_written_comes_whole_and_once() {
+        let (mut memory, file) = (memory(), file());
+        let (mut first, mut second) = (space(&mut memory, &file, CODE), space(&mut memory, &file, CODE));
+        touch(&mut first, &mut memory, AT + 99 * PAGE, Access::Execute);
+        let used = memory.frames().used();
+        touch(&mut second, &mut memory, AT, Access::Read);
+        assert!(memory.frames().used() - used < 5, "page tables alone");
+        for page in (AT..AT + 100 * PAGE).step_by(PAGE_BYTES) {
+            assert_eq!(first.frame(memory.ram(), page), second.frame(memory.ram(), page));
+        }
+        let own = first.frame(memory.ram(), AT + PAGE).expect("resident");
+        assert_eq!(memory.ram().frame(own)[..3], [0x0f, 0x0b, 0x90], "rewritten in both");
+    }
+
+    #[test]
+    fn who_rewrote_other_instructions_has_another_frame() {
+        let (mut memory, file) = (memory(), file());
+        let (mut code, mut data) =
+            (space(&mut memory, &file, CODE), space(&mut memory, &file, Rights { execute: false, ..CODE }));
+        touch(&mut code, &mut memory, AT, Access::Read);
+        touch(&mut data, &mut memory, AT, Access::Read);
+        let second = |space: &AddressSpace| space.frame(memory.ram(), AT + PAGE).expect("resident");
+        assert_eq!(memory.ram().frame(second(&data))[..2], [0x0f, 0xa2]);
+        assert_ne!(second(&code), second(&data));
+        assert_eq!(code.frame(memory.ram(), AT), data.frame(memory.ram(), AT));
+    }
+
+    #[test]
+    fn a_store_behind_mprotect_is_to_a_copy() {
+        let (mut memory, file) = (memory(), file());
+        let (mut first, mut second) = (space(&mut memory, &file, CODE), space(&mut memory, &file, CODE));
+        touch(&mut first, &mut memory, AT, Access::Read);
+        touch(&mut second, &mut memory, AT, Access::Read);
+        first.protect(&mut memory, &(AT..AT + 100 * PAGE), DATA).expect("frames");
+        first.write(&mut memory, AT + 5, b"x").expect("writable");
+        let mut bytes = [0; 2];
+        assert!(
+            second.copy(&memory, AT + 5, &mut bytes[..1]) && first.copy(&memory, AT + 5, &mut bytes[1..])
+        );
+        assert_eq!(bytes, [0x90, b'x']);
+    }
+
+    #[test]
+    fn what_a_child_has_left_is_writable_again_at_one_fault() {
+        let mut memory = memory();
+        let mut space = space(&mut memory, &Backing::Zero(""), DATA);
+        touch(&mut space, &mut memory, AT, Access::Write);
+        let child = space.fork(&mut memory).expect("frames");
+        let writable = |memory: &Memory, space: &AddressSpace| {
+            let pages = space.tables.mapped(memory.ram(), AT, AT + 100 * PAGE);
+            pages.filter(|(_, found)| found.rights.is_some_and(|rights| rights.write)).count()
+        };
+        touch(&mut space, &mut memory, AT, Access::Write);
+        assert_eq!(writable(&memory, &space), 1);
+        child.release(&mut memory);
+        touch(&mut space, &mut memory, AT + 9 * PAGE, Access::Write);
+        assert_eq!(writable(&memory, &space), 64);
+    }
+}
