@@ -257,7 +257,7 @@ fn none(symbols: &Symbols, wanted: &str, notes: &[String]) -> String {
 }
 
 /// `FILE:LINE`.
-fn file_and_line(text: &str) -> Option<(&str, u64)> {
+fn file_and_line(text: &str) -> Option<(&str, u32)> {
     let (file, line) = text.rsplit_once(':')?;
     Some((file, line.parse().ok()?)).filter(|_| !file.ends_with(':'))
 }

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use vmm::position::Position;
 
 /// Write a recording as a trace that ui.perfetto.dev and chrome://tracing open
 ///
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 Examples:
   gretel export rec --perfetto -o trace.json              then open it at https://ui.perfetto.dev
   gretel export rec --perfetto --axis time -o trace.json
+  gretel export rec --perfetto --from 5000 --to 6000      of a long recording, what concerns you
   gretel export rec --perfetto | jq '.traceEvents | length'
 
 Axes:
@@ -38,6 +40,8 @@ Axes:
                  wait have no length; a call that waits is as long as what others computed meanwhile.
 
 The branch records of a crash, as perf script prints them: gretel core --format perf-script DIR.
+
+A call that waited when --from begins is shown where it came back; one that waits when --to ends, up to there.
 
 A recording whose end is missing or damaged is exported up to there, and the exit code is 123. A trace holds file names and \
 data of the program: treat it as a secret.")]
@@ -54,6 +58,12 @@ pub(crate) struct Args {
     /// What the trace's time is
     #[arg(long, value_enum, default_value = "events")]
     axis: Axis,
+    /// Begin at this position, from the nearest checkpoint before it
+    #[arg(long, value_name = "POSITION")]
+    from: Option<Position>,
+    /// End behind this position
+    #[arg(long, value_name = "POSITION")]
+    to: Option<Position>,
     /// What runs the program; it need not be what recorded it
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
@@ -68,7 +78,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
         (Axis::Instructions, _) => Choice::Soft,
         (_, engine) => engine,
     };
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from > to
+    {
+        return Err(Failure::new(Code::Usage, format!("--from {from} is behind --to {to}")));
+    }
     let mut played = Played::open(&args.dir, engine)?;
+    if let Some(from) = args.from {
+        played.skip_to(from)?;
+    }
     let mut out: Box<dyn Write> = match is_stdout(&args.output) {
         true => Box::new(BufWriter::new(io::stdout().lock())),
         false => Box::new(BufWriter::new(File::create(&args.output).map_err(|e| unwritable(args, &e))?)),
@@ -76,7 +94,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut writer = Writer::begin(&mut *out, Scale::new(args.axis), played.process());
     let (exported, ended) = (export(args, &mut played, &mut writer), writer.finish());
     let printed = exported?;
+    let Exported { printed, to_the_end } = printed;
     if printed == Printed::Closed || wrote(args, ended.and_then(|()| out.flush()))? == Printed::Closed {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !to_the_end {
         return Ok(ExitCode::SUCCESS);
     }
     let replayed = played.report()?;
@@ -85,21 +107,38 @@ pub(crate) fn run(args: &Args) -> Outcome {
         say!("gretel: the {} events before it are in the trace", replayed.events);
         return Ok(Code::Damaged.into());
     }
+    let end = played.position();
+    if let Some(from) = args.from.filter(|from| *from > end) {
+        say!("gretel: the recording ends at {end}, before {from}");
+        return Ok(Code::Damaged.into());
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what happens, up to the recording's end.
-fn export(args: &Args, played: &mut Played, writer: &mut Writer<'_>) -> Result<Printed, Failure> {
+/// How far a trace came.
+struct Exported {
+    printed: Printed,
+    /// Not to where `--to` ends it.
+    to_the_end: bool,
+}
+
+/// Writes what happens, up to the recording's end or `--to`.
+fn export(args: &Args, played: &mut Played, writer: &mut Writer<'_>) -> Result<Exported, Failure> {
     while let Some(happenings) = played.next()? {
         for happening in &happenings {
-            writer.put(happening);
+            if args.to.is_some_and(|to| happening.position > to) {
+                return Ok(Exported { printed: Printed::Yes, to_the_end: false });
+            }
+            if args.from.is_none_or(|from| happening.position >= from) {
+                writer.put(happening);
+            }
         }
         writer.name_task(played.process());
         if wrote(args, writer.written())? == Printed::Closed {
-            return Ok(Printed::Closed);
+            return Ok(Exported { printed: Printed::Closed, to_the_end: true });
         }
     }
-    Ok(Printed::Yes)
+    Ok(Exported { printed: Printed::Yes, to_the_end: true })
 }
 
 fn is_stdout(path: &Path) -> bool {

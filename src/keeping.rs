@@ -1,9 +1,13 @@
 //! What is kept of the past, and where: the options of `record` and `replay` for checkpoints and a flight recorder's window, and the
 //! stores of files that recordings share.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::time::Duration;
 use vmm::checkpoints::{Rate, Shelf};
 use vmm::contents::Stores;
+use vmm::contents::store::is_own_folder;
 use vmm::ram::PAGE;
 use vmm::recording::Recording;
 
@@ -83,6 +87,17 @@ impl Kept {
 /// Where files may be that recordings share.
 pub(crate) fn stores() -> Stores {
     Stores::of_environment(|name| std::env::var_os(name))
+}
+
+/// Where it is kept what was found in programs by looking through them: `gretel/searched` in the user's caches. `None` where there
+/// is no such folder that is safe.
+pub(crate) fn folder_of_findings() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    let folder = caches.join("gretel").join("searched");
+    // It may be there; if it cannot be made, nothing is kept.
+    let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    is_own_folder(&folder).then_some(folder)
 }
 
 /// What to say of a window.

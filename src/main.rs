@@ -66,7 +66,7 @@ use vmm::journal::schema::{BEHAVIOUR, VERSION};
 #[command(version, long_version = VERSIONS.as_str(), after_long_help = HELP.as_str())]
 struct Cli {
     /// Say more on stderr: -v what is done, -vv every event (the variable GRETEL_LOG takes a tracing filter)
-    #[arg(short, long, action = ArgAction::Count, global = true)]
+    #[arg(short, long, action = ArgAction::Count, global = true, display_order = 900)]
     verbose: u8,
     #[command(subcommand)]
     command: Command,
@@ -141,6 +141,7 @@ fn main() -> ExitCode {
     if !matches!(cli.command, Command::Bench(_) | Command::RunAtCrash(_)) {
         vmm::interrupt::survive_file_size_limit();
     }
+    vmm::host::keep_freed_memory();
     log::to_stderr(cli.verbose, !matches!(cli.command, Command::Synth(_)));
     let result = match cli.command {
         Command::Record(args) => record::run(&args),

@@ -20,6 +20,7 @@ use vmm::elf::{ElfError, Image};
 use vmm::journal::End;
 use vmm::launch::launch_here;
 use vmm::linux::inherited;
+use vmm::memory::findings;
 use vmm::process::happening::{Happening, Stage, What};
 use vmm::process::{Death, Process, ProcessError, Tell};
 use vmm::ram::{for_recording, with_reserve};
@@ -175,6 +176,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     interrupt::pass_on_signals(machine.cpu.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
     let store = store(&recording);
+    keeping::folder_of_findings().into_iter().for_each(findings::keep_in);
     let mut died = |process: &mut Process, death: Death, recent: &mut Recent| {
         if !death.leaves_core() {
             return;

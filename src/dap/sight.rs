@@ -4,6 +4,7 @@ use crate::symbols::Symbols;
 use crate::values::{Frame, Function, Info, Lines, World};
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use vmm::elfcore::AT_ENTRY;
@@ -62,7 +63,8 @@ impl Known {
         let info = infos.entry((module.path().to_owned(), module.bias())).or_insert_with(|| {
             let is_program = self.entry.is_some_and(|entry| module.names().extent().contains(&entry));
             let thread_local = module.thread_local().filter(|_| is_program);
-            Some(Rc::new(Info::new(Arc::clone(module.dwarf()?), module.bias(), thread_local)))
+            let info = Info::new(Arc::clone(module.dwarf()?), module.bias(), thread_local);
+            Some(Rc::new(info.of_file(Path::new(module.path()))))
         });
         info.clone()
     }

@@ -33,6 +33,8 @@ pub(super) struct Writer<'a> {
     /// Of each process its program, of each task its name.
     programs: BTreeMap<i32, String>,
     tasks: BTreeMap<Lane, String>,
+    /// The lanes that have something.
+    lanes: BTreeSet<Lane>,
 }
 
 impl<'a> Writer<'a> {
@@ -40,9 +42,9 @@ impl<'a> Writer<'a> {
     pub(super) fn begin(out: &'a mut dyn Write, scale: Scale, process: &Process) -> Writer<'a> {
         let (path, _) = process.command();
         let programs = BTreeMap::from([(process.pid(), file_name(path.to_bytes()))]);
-        let (waits, tasks) = (BTreeSet::new(), BTreeMap::new());
+        let (waits, tasks, lanes) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
         let mut writer =
-            Writer { out, scale, follows: false, error: None, waits, runs: None, programs, tasks };
+            Writer { out, scale, follows: false, error: None, waits, runs: None, programs, tasks, lanes };
         let about = json!({ "axis": writer.scale.axis().description() });
         writer.write(&format!("{{\"displayTimeUnit\":\"ns\",\"otherData\":{about},\"traceEvents\":[\n"));
         writer.name_task(process);
@@ -54,16 +56,20 @@ impl<'a> Writer<'a> {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// Takes the name of the task that is loaded.
+    /// Takes the names of the task that is loaded and of its program.
     pub(super) fn name_task(&mut self, process: &Process) {
         let name = String::from_utf8_lossy(process.task_name()).into_owned();
         self.tasks.insert((process.pid(), process.thread()), name);
+        // One that ran before the trace begins was never seen to begin.
+        let program = || file_name(process.command().0.to_bytes());
+        self.programs.entry(process.pid()).or_insert_with(program);
     }
 
     /// Writes something that happened.
     pub(super) fn put(&mut self, happening: &Happening) {
         let span = self.scale.advance(happening);
         let lane = (happening.pid, happening.task);
+        self.lanes.insert(lane);
         self.run(happening, lane, span);
         let args = |more: Value| {
             let mut args = json!({ "event": number(happening.position.event) });
@@ -178,6 +184,10 @@ impl<'a> Writer<'a> {
         self.name("thread_name", (PROCESSOR, PROCESSOR), "processor");
         let first = json!({ "name": "process_sort_index", "args": { "sort_index": -1 } });
         self.event("M", (PROCESSOR, PROCESSOR), 0, first);
+        for (pid, task) in std::mem::take(&mut self.lanes) {
+            self.programs.entry(pid).or_insert_with(|| format!("process {pid}"));
+            self.tasks.entry((pid, task)).or_insert_with(|| format!("task {task}"));
+        }
         for (pid, program) in std::mem::take(&mut self.programs) {
             self.name("process_name", (pid, pid), &program);
         }

@@ -46,7 +46,10 @@ impl Asked {
         let fuel = [OsStr::new("--fuel"), OsStr::new(&args.fuel)];
         let has_fuel = args.fuel.parse::<f64>().is_ok_and(|fuel| fuel > 0.0);
         let synth = has_fuel.then(|| ask("synth", &[&fuel[..], &exe].concat())).transpose()?;
-        let why = is_recording.then(|| ask("why", &[])).transpose()?;
+        // Of a core alone it goes back over a suffix, which it searches itself.
+        let why = (is_recording || has_fuel)
+            .then(|| ask("why", if is_recording { &[] } else { &exe }))
+            .transpose()?;
         let events = is_recording.then(|| ask("events", &[])).transpose()?;
         let doctor = spawn(Command::new(this()?).args(["doctor", "--json"]).stdin(Stdio::null()))?;
         let no_recording = || Answer(Err("a core alone does not tell".to_owned()));

@@ -4,6 +4,12 @@ use super::html::{Html, list, text};
 use super::source::{Sources, of_place};
 use serde_json::Value;
 
+/// The order in which people know them; others follow.
+const REGISTERS: [&str; 18] = [
+    "rip", "rflags", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12",
+    "r13", "r14", "r15",
+];
+
 /// So many frames have their source text beside them.
 const WITH_SOURCE: usize = 8;
 
@@ -53,6 +59,9 @@ pub(super) fn section(core: &Value) -> String {
 fn registers(html: &mut Html, core: &Value) {
     let Some(all) = core["registers"].as_object() else { return };
     html.raw("<details><summary>Registers</summary><div class=\"registers\">");
+    let place = |name: &str| REGISTERS.iter().position(|it| *it == name).unwrap_or(REGISTERS.len());
+    let mut all: Vec<(&String, &Value)> = all.iter().collect();
+    all.sort_by_key(|(name, _)| place(name));
     for (name, value) in all {
         html.raw("<span>");
         html.element("b", "", name);

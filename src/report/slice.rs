@@ -19,12 +19,47 @@ struct Edge {
     lane: usize,
 }
 
+/// What is said above the graph.
+const HOW_TO_READ: &str = "The newest step comes first. A line leads down from a value to what it was made of; a filled circle is where a way \
+                           ends: an input, a constant, the beginning. The number on the left is a position, for gretel gdb --at.";
+/// More inputs than these are not in the sentence; the graph has all.
+const MOST_INPUTS: usize = 3;
+
+/// The parts of the input that the value was made of, in words.
+fn inputs(steps: &[Value]) -> Vec<String> {
+    let read = |step: &Value| {
+        let bytes = list(&step["values"])
+            .iter()
+            .map(text)
+            .find_map(|it| it.strip_suffix(" of what it read").map(str::to_owned))?;
+        let call = text(&step["what"]);
+        let call = call.split('(').next().unwrap_or_default().trim_start_matches("<... ");
+        let call = call.split(' ').next().unwrap_or_default();
+        let descriptor = text(&step["what"]).split_once('(').map_or(String::new(), |(_, rest)| {
+            let first = rest.split([',', ')']).next().unwrap_or_default().to_owned();
+            if first.chars().all(|it| it.is_ascii_digit()) {
+                format!(" of descriptor {first}")
+            } else {
+                String::new()
+            }
+        });
+        Some(format!("{bytes} of what the {call}{descriptor} at event {} gave", text(&step["position"])))
+    };
+    let ends = steps.iter().filter(|step| list(&step["from"]).is_empty());
+    ends.filter_map(read).take(MOST_INPUTS).collect()
+}
+
 pub(super) fn section(why: &Value) -> String {
     let mut html = Html::new();
     for line in list(&why["question"]["words"]) {
         html.element("p", "lead", &text(line));
     }
     let steps = list(&why["steps"]);
+    let inputs = inputs(steps);
+    if !inputs.is_empty() {
+        html.element("p", "lead", &format!("In short: it was made of {}.", inputs.join(", and ")));
+    }
+    html.element("p", "note", HOW_TO_READ);
     let edges = edges(steps);
     let mut sources = Sources::default();
     html.raw("<div class=\"slice\">");
@@ -38,6 +73,9 @@ pub(super) fn section(why: &Value) -> String {
         html.element("code", "what", &text(&step["what"]));
         if let Some(caller) = step["caller"].as_str() {
             html.element("code", "note", &format!("from {caller}"));
+        }
+        if step["sure"] == false {
+            html.element("span", "note warn", "one possibility");
         }
         if times > 1 {
             html.element("span", "note", &format!("{times} times"));

@@ -1,19 +1,19 @@
 //! The symbols of a program that stands in its recording: functions, source lines, stacks.
 //!
 //! [`Symbols::look`] takes what is mapped now; all else is asked of that. [`files`] says where a module's bytes come from, [`module`] is
-//! one that is parsed, [`lines`] goes from source lines to addresses, [`inlined`] knows functions without code, [`place`]
-//! is an address as people see it.
+//! one that is parsed, [`inlined`] knows functions without code, [`place`] is an address as people see it. From source lines to
+//! addresses it is [`crate::values`]'s line table that goes.
 //!
 //! Example: at a crash in `strcpy`, `look` finds libc.so.6 mapped at 0x7ffff7a00000, and its bytes in the recording's folder `files`;
 //! `place(0x7ffff7aa9b5a)` is `strcpy+0x1a (libc.so.6)`, and the second frame of `backtrace` is `main+0xe2 at orders.c:28`.
 
 mod files;
 mod inlined;
-mod lines;
 mod module;
 mod place;
 
 use crate::debug_files::DebugFiles;
+use crate::values::Info;
 use files::{Files, HEADERS};
 pub(crate) use module::Loaded;
 pub(crate) use place::Place;
@@ -22,6 +22,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use synth::program::{Symbol, demangled};
 use vmm::elfcore::unwind::{self, Backtrace, FoundBy, Frame, Tables};
 use vmm::memory::MappingInfo;
@@ -227,9 +228,16 @@ impl Symbols {
         self.modules.iter().any(|module| inlined::has(module, name))
     }
 
-    /// Where the code of a source line begins. The file is matched by the end of its path.
-    pub(crate) fn addresses_of_line(&self, file: &Path, line: u64) -> Vec<u64> {
-        self.modules.iter().flat_map(|module| lines::addresses(module, file, line)).collect()
+    /// Where the code of a source line begins, in each function that has some of it. The file is matched by the end of its path.
+    pub(crate) fn addresses_of_line(&self, file: &Path, line: u32) -> Vec<u64> {
+        let is_it = |path: &str| Path::new(path).ends_with(file);
+        let of = |module: &Rc<Loaded>| {
+            let info = Info::new(Arc::clone(module.dwarf()?), module.bias(), None);
+            let info = Rc::new(info.of_file(Path::new(module.path())));
+            // The next line that has code is not the one that was asked for.
+            info.line(&is_it, line).filter(|found| found.line == line)
+        };
+        self.modules.iter().filter_map(of).flat_map(|found| found.addresses).collect()
     }
 
     /// The stack of a thread of the loaded process, at most so many frames.

@@ -6,6 +6,9 @@ use std::path::Path;
 use synth::program::{Program, SourceFrame, demangled};
 use vmm::memory::MappingInfo;
 
+/// Folders of source that is not the program's own.
+const FOREIGN: [&str; 4] = ["/usr/include/", "/rustc/", "/.cargo/registry/", "/include/c++/"];
+
 /// What an address is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -46,6 +49,17 @@ impl Place {
     /// `FILE+OFFSET`, which needs no symbols.
     pub(crate) fn raw(&self) -> String {
         format!("{}+{:#x}", self.module, self.offset)
+    }
+
+    /// The same without what is inlined there of system headers and of packages: where the program's own source called for it. `None`
+    /// where all of it is theirs.
+    pub(crate) fn of_own_source(mut self) -> Option<Place> {
+        let is_own = |frame: &SourceFrame| {
+            frame.file.as_ref().is_some_and(|file| !FOREIGN.iter().any(|folder| file.contains(folder)))
+        };
+        let first = self.source.iter().position(is_own)?;
+        self.source.drain(..first);
+        Some(self)
     }
 
     /// Whether it is in a shared library, by its file's name.

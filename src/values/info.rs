@@ -1,6 +1,7 @@
 //! The debug information of one module (a program or a library): units, entries, and where to find a function or a name.
 
 use super::lines::Table;
+use super::split::{self, Split};
 use gimli::{
     AttributeValue, DebugInfoOffset, DebuggingInformationEntry, DwAt, DwTag, EndianArcSlice, LittleEndian,
     Reader as _, Unit, UnitHeader, UnitOffset,
@@ -8,6 +9,7 @@ use gimli::{
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes of a debug section.
@@ -30,6 +32,8 @@ pub(super) struct Die {
 /// What the debug information of a module says.
 pub(crate) struct Info {
     dwarf: Arc<gimli::Dwarf<Reader>>,
+    /// The program's or library's file, where it has one: beside it may be what it leaves out ([`split`]).
+    file: Option<PathBuf>,
     /// What was added to the addresses in it.
     pub(super) bias: u64,
     /// How far below the base of FS the thread-local variables of the program begin; `None` for a library.
@@ -42,7 +46,10 @@ pub(crate) struct Info {
 
 /// A unit that was looked at.
 struct Parsed {
+    /// In the module itself: of a skeleton, the addresses and the line table.
     unit: Unit<Reader>,
+    /// Of a skeleton, the rest.
+    split: Option<Split>,
     /// The functions in it, by their addresses in the file.
     functions: OnceCell<Vec<(Range<u64>, UnitOffset<usize>)>>,
     table: OnceCell<Table>,
@@ -59,21 +66,36 @@ impl Info {
             headers.push(header);
         }
         let units = headers.iter().map(|_| OnceCell::new()).collect();
-        Info { dwarf, bias, tls, headers, units, ranges: OnceCell::new(), names: OnceCell::new() }
+        let (ranges, names) = (OnceCell::new(), OnceCell::new());
+        Info { dwarf, file: None, bias, tls, headers, units, ranges, names }
     }
 
-    pub(super) fn dwarf(&self) -> &gimli::Dwarf<Reader> {
-        &self.dwarf
+    /// The same of a module that is this file.
+    pub(crate) fn of_file(self, file: &Path) -> Info {
+        Info { file: Some(file.to_owned()), ..self }
+    }
+
+    /// The information that a unit is in, with its strings and lists.
+    pub(super) fn dwarf(&self, unit: usize) -> &gimli::Dwarf<Reader> {
+        let split = self.parsed(unit).and_then(|parsed| parsed.split.as_ref());
+        split.map_or(&self.dwarf, |split| &split.dwarf)
     }
 
     pub(super) fn unit(&self, unit: usize) -> Option<&Unit<Reader>> {
-        self.parsed(unit).map(|parsed| &parsed.unit)
+        let parsed = self.parsed(unit)?;
+        Some(parsed.split.as_ref().map_or(&parsed.unit, |split| &split.unit))
+    }
+
+    /// The first entry of a unit.
+    fn root(&self, unit: usize) -> Option<Die> {
+        Some(Die { unit, offset: self.unit(unit)?.header.root_offset() })
     }
 
     fn parsed(&self, unit: usize) -> Option<&Parsed> {
         let parse = || {
             let unit = self.dwarf.unit(self.headers.get(unit)?.clone()).ok()?;
-            Some(Parsed { unit, functions: OnceCell::new(), table: OnceCell::new() })
+            let split = split::of(&self.dwarf, &unit, self.file.as_deref());
+            Some(Parsed { unit, split, functions: OnceCell::new(), table: OnceCell::new() })
         };
         self.units.get(unit)?.get_or_init(parse).as_ref()
     }
@@ -146,7 +168,7 @@ impl Info {
     /// A name, or another string.
     pub(super) fn string(&self, die: Die, name: DwAt) -> Option<String> {
         let (at, value) = self.attribute(die, name)?;
-        let bytes = self.dwarf.attr_string(self.unit(at.unit)?, value).ok()?;
+        let bytes = self.dwarf(at.unit).attr_string(self.unit(at.unit)?, value).ok()?;
         Some(bytes.to_string_lossy().ok()?.into_owned())
     }
 
@@ -156,9 +178,9 @@ impl Info {
 
     /// Whether a unit is written in C, where structures have names of their own kind.
     pub(super) fn is_c(&self, unit: usize) -> bool {
-        let root = self.headers.get(unit).map(UnitHeader::root_offset);
-        let language = root
-            .and_then(|offset| self.entry(Die { unit, offset }))
+        let language = self
+            .root(unit)
+            .and_then(|root| self.entry(root))
             .and_then(|root| root.attr_value(gimli::DW_AT_language));
         matches!(
             language,
@@ -174,8 +196,7 @@ impl Info {
 
     /// Whether a unit was compiled with optimization, as far as its producer tells (GCC does).
     pub(super) fn is_optimized(&self, unit: usize) -> bool {
-        let root = self.headers.get(unit).map(UnitHeader::root_offset);
-        let producer = root.and_then(|offset| self.string(Die { unit, offset }, gimli::DW_AT_producer));
+        let producer = self.root(unit).and_then(|root| self.string(root, gimli::DW_AT_producer));
         producer.is_some_and(|it| {
             ["-O1", "-O2", "-O3", "-Os", "-Og", "-Ofast", "-Oz"].iter().any(|o| it.contains(o))
         })
@@ -184,7 +205,7 @@ impl Info {
     /// The addresses that an entry covers, as the file has them.
     pub(super) fn ranges_of(&self, unit: usize, entry: &Entry) -> Vec<Range<u64>> {
         let mut found = Vec::new();
-        let Some(Ok(mut ranges)) = self.unit(unit).map(|unit| self.dwarf.die_ranges(unit, entry)) else {
+        let Some(Ok(mut ranges)) = self.unit(unit).map(|of| self.dwarf(unit).die_ranges(of, entry)) else {
             return found;
         };
         while let Ok(Some(range)) = ranges.next() {
@@ -199,9 +220,12 @@ impl Info {
     pub(super) fn unit_at(&self, address: u64) -> Option<usize> {
         let ranges = self.ranges.get_or_init(|| {
             let mut all = Vec::new();
-            for (unit, header) in self.headers.iter().enumerate() {
-                if let Some(root) = self.entry(Die { unit, offset: header.root_offset() }) {
-                    all.extend(self.ranges_of(unit, &root).into_iter().map(|range| (range, unit)));
+            for unit in 0..self.headers.len() {
+                // Of a skeleton it is in the module itself.
+                let Some(parsed) = self.parsed(unit) else { continue };
+                let Ok(mut ranges) = self.dwarf.unit_ranges(&parsed.unit) else { continue };
+                while let Ok(Some(range)) = ranges.next() {
+                    all.extend((range.begin < range.end).then_some((range.begin..range.end, unit)));
                 }
             }
             all.sort_by_key(|(range, _)| range.start);
@@ -220,14 +244,14 @@ impl Info {
     pub(super) fn function_at(&self, address: u64) -> Option<Die> {
         let unit = self.unit_at(address)?;
         let parsed = self.parsed(unit)?;
-        let functions = parsed.functions.get_or_init(|| self.functions_of(unit, &parsed.unit));
+        let functions = parsed.functions.get_or_init(|| self.functions_of(unit));
         let found = functions.iter().find(|(range, _)| range.contains(&address));
         found.map(|(_, offset)| Die { unit, offset: *offset })
     }
 
-    fn functions_of(&self, number: usize, unit: &Unit<Reader>) -> Vec<(Range<u64>, UnitOffset<usize>)> {
+    fn functions_of(&self, number: usize) -> Vec<(Range<u64>, UnitOffset<usize>)> {
         let mut found = Vec::new();
-        let mut cursor = unit.entries();
+        let Some(mut cursor) = self.unit(number).map(Unit::entries) else { return found };
         while let Ok(Some(entry)) = cursor.next_dfs() {
             if entry.tag() == gimli::DW_TAG_subprogram {
                 let ranges = self.ranges_of(number, entry);

@@ -90,7 +90,7 @@ fn expression_at(
         return (!expression.0.is_empty()).then_some(expression);
     }
     let address = pc.wrapping_sub(info.bias);
-    let mut list = info.dwarf().attr_locations(info.unit(unit)?, location.clone()).ok()??;
+    let mut list = info.dwarf(unit).attr_locations(info.unit(unit)?, location.clone()).ok()??;
     while let Ok(Some(entry)) = list.next() {
         if (entry.range.begin..entry.range.end).contains(&address) {
             return (!entry.data.0.is_empty()).then_some(entry.data);
@@ -167,7 +167,8 @@ impl Context<'_> {
             }
             Asked::RequiresIndexedAddress { index, relocate } => {
                 let unit = self.info.unit(self.unit).ok_or("its unit is damaged")?;
-                let address = self.info.dwarf().address(unit, index).map_err(|error| error.to_string())?;
+                let address =
+                    self.info.dwarf(self.unit).address(unit, index).map_err(|error| error.to_string())?;
                 let bias = if relocate { self.info.bias } else { 0 };
                 evaluation.resume_with_indexed_address(address.wrapping_add(bias))
             }
@@ -378,7 +379,8 @@ fn call_site(info: &Info, function: Die, return_address: u64) -> Option<Die> {
             return None;
         }
         let returns = entry.attr_value(gimli::DW_AT_call_return_pc);
-        let address = returns.and_then(|value| info.dwarf().attr_address(unit, value).ok().flatten());
+        let address =
+            returns.and_then(|value| info.dwarf(function.unit).attr_address(unit, value).ok().flatten());
         if entry.tag() == gimli::DW_TAG_call_site && address == Some(return_address) {
             return Some(Die { unit: function.unit, offset: entry.offset() });
         }

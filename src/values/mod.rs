@@ -3,6 +3,7 @@
 //! | part | its task |
 //! | --- | --- |
 //! | [`info`] | the debug information of one module: its units, the functions at an address, the names of globals |
+//! | [`split`] | what of it is in files of its own (`-gsplit-dwarf`) |
 //! | [`lines`] | where statements begin: the line table by function, and by source line |
 //! | [`scope`] | the variables that are in scope at an address |
 //! | [`location`] | where a variable is: location lists, DWARF expressions, entry values |
@@ -23,6 +24,7 @@ mod lines;
 mod location;
 mod scope;
 mod show;
+mod split;
 #[cfg(test)]
 mod tests;
 mod types;

@@ -1,4 +1,6 @@
-//! A value as a line of text, in the manner of gdb: `{key = 3, next = 0x5555555592a0}`.
+//! A value as a line of text, in the manner of gdb: `{key = 3, next = 0x5555555592a0}`. [`library`] knows types of C++ and Rust.
+
+mod library;
 
 use super::World;
 use super::types::{Record, Shape};
@@ -201,6 +203,9 @@ impl Shown<'_> {
     fn record(&mut self, value: &Value, record: Record, depth: usize) {
         if let Some(text) = rust_str(value, &record, self.world) {
             return self.push(&text);
+        }
+        if depth < DEEPEST && self.of_library(value, &record, depth) {
+            return;
         }
         let parts = value.parts(self.world, record);
         if depth >= DEEPEST && !parts.is_empty() {

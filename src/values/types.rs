@@ -184,6 +184,23 @@ impl Type {
         }
     }
 
+    /// The name of a class or structure, without what it is in and without parameters: `vector`.
+    pub(super) fn class(&self) -> Option<String> {
+        let Type::Entry(info, die) = self.plain() else { return None };
+        let name = info.name_of(die)?;
+        Some(name.split('<').next().unwrap_or_default().to_owned())
+    }
+
+    /// The type that a template or generic type was given for a parameter of this name.
+    pub(super) fn parameter(&self, name: &str) -> Option<Type> {
+        let Type::Entry(info, die) = self.plain() else { return None };
+        let of_name = |(die, entry): &(Die, Entry)| {
+            entry.tag() == gimli::DW_TAG_template_type_parameter
+                && info.name_of(*die).is_some_and(|it| it == name)
+        };
+        info.children(die).iter().find(|it| of_name(it)).map(|(die, _)| Type::of(&info, *die))
+    }
+
     /// Its name as C writes it.
     pub(super) fn name(&self) -> String {
         self.declare("", 0)

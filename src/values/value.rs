@@ -257,7 +257,7 @@ impl Value {
         parts
     }
 
-    fn part(&self, member: &Member) -> Value {
+    pub(super) fn part(&self, member: &Member) -> Value {
         if let Some(bits) = member.bits {
             return Value { ty: member.ty.clone(), place: self.place.clone(), bits: Some(bits) };
         }

@@ -140,7 +140,7 @@ fn of_recording(args: &Args) -> Outcome {
     let slice =
         slice(&mut history, asked, &question.bytes, follow, args.steps, &mut told).map_err(failure)?;
     bar.finish_and_clear();
-    let places = callers::places(&mut history, &slice, &mut symbols, question.place.pid)?;
+    let places = callers::places(&mut history, &slice, &mut symbols, (question.at, question.place.pid))?;
     let callers = callers::callers(&mut history, &slice, &mut symbols, &places)?;
     let travel = history.travel();
     travel.seek(question.at).map_err(failure)?;

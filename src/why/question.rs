@@ -12,9 +12,10 @@ use vmm::elfcore::signal_name;
 use vmm::engine::lookout::Lookout;
 use vmm::position::Position;
 use vmm::process::Process;
+use vmm::replay::ReplayError;
 use vmm::slice::fault::Blame;
 use vmm::slice::recorded::Recorded;
-use vmm::slice::{Byte, Place};
+use vmm::slice::{Byte, Follow, Place, slice};
 use vmm::travel::Stop;
 use x86::op::Gpr;
 
@@ -211,7 +212,7 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
             let jumps =
                 matches!(blame.instruction.flow_control(), FlowControl::Return | FlowControl::IndirectBranch)
                     || blame.instruction.is_call_near_indirect();
-            let what = if jumps {
+            let what = if jumps && blame.address.is_none() {
                 format!("`{}` goes to no address that can be", written(&blame.instruction))
             } else {
                 what
@@ -261,8 +262,8 @@ const GIVING_UP: [&str; 17] = [
     "__cxa_rethrow",
 ];
 
-/// The same in C++ and Rust, by how their names begin.
-const GIVING_UP_IN: [&str; 8] = [
+/// The same in C++, Rust and Go, by how their names begin.
+const GIVING_UP_IN: [&str; 17] = [
     "std::terminate",
     "std::__throw_",
     "__cxxabiv1::",
@@ -271,6 +272,15 @@ const GIVING_UP_IN: [&str; 8] = [
     "std::panicking::",
     "std::sys",
     "__rust",
+    "runtime.crash",
+    "runtime.dieFromSignal",
+    "runtime.fatal",
+    "runtime.gopanic",
+    "runtime.goPanic",
+    "runtime.panic",
+    "runtime.raise",
+    "runtime.sig",
+    "runtime.throw",
 ];
 
 /// Whether an address is in code that only carries out what was decided before: to give up.
@@ -305,7 +315,7 @@ fn decision(
     // The same call of the function has the stack between what it called and its caller; a call of itself has it below.
     let caller = stack.frames.get(own + 1).map_or(u64::MAX, |(caller, _)| caller.rsp);
     let function = symbols.function_at(frame.lookup_address()).ok_or_else(none)?;
-    let at = conditional_branches(process, function);
+    let at = deciding_branches(process, function);
     let (pid, lookout) = (process.pid(), Lookout { at, data: Vec::new() });
     travel.follow(pid);
     for _ in 0..MOST_BRANCHES {
@@ -316,26 +326,61 @@ fn decision(
         if travel.process().thread() == thread && (frame.rsp..caller).contains(&rsp) {
             let blame = history.blame_branch(None).map_err(failure)?.ok_or_else(none)?;
             let branch = place_of(symbols, blame.instruction.ip());
-            let words = vec![
-                head.clone(),
-                format!(
-                    "the last decision before it, in {}: `{}` at {branch}",
-                    name(place),
-                    written(&blame.instruction)
-                ),
-            ];
+            let decided = format!(
+                "the last decision before it, in {}: `{}` at {branch}",
+                name(place),
+                written(&blame.instruction)
+            );
+            if let Some(Looked { at, bytes }) = looked_up(history, &blame).map_err(failure)? {
+                let decided = format!("{decided}, by a table: {}", named(&bytes));
+                return Ok(Question { at, place: blame.place, bytes, words: vec![head.clone(), decided] });
+            }
+            let words = vec![head.clone(), decided];
             return Ok(Question { at: blame.at, place: blame.place, bytes: blame.bytes, words });
         }
     }
     Err(none())
 }
 
+/// What told which entry of a table was taken.
+struct Looked {
+    at: Position,
+    bytes: BTreeSet<Byte>,
+}
+
+/// A jump table's target is made of constants: of an offset that a load took from it, and of where it lies. What chose among them is the
+/// address of that load.
+const FROM_TABLE: usize = 6;
+
+/// Of a branch whose target comes from memory that cannot be written, what told where in it.
+fn looked_up(history: &mut Recorded<'_>, blame: &Blame) -> Result<Option<Looked>, ReplayError> {
+    if blame.instruction.flow_control() != FlowControl::IndirectBranch {
+        return Ok(None);
+    }
+    let mappings = history.travel().process().mappings();
+    let is_constant = |byte: &Byte| {
+        let Byte::Memory(at) = byte else { return false };
+        mappings.iter().any(|it| (it.start..it.end).contains(at) && !it.rights.write)
+    };
+    if blame.bytes.iter().all(is_constant) && !blame.looked_up_by.is_empty() {
+        return Ok(Some(Looked { at: blame.at, bytes: blame.looked_up_by.clone() }));
+    }
+    let asked = (blame.at, blame.place);
+    let made = slice(history, asked, &blame.bytes, Follow::default(), FROM_TABLE, &mut |_, _| {})?;
+    Ok(made.nodes.into_iter().find_map(|node| {
+        let origins = || node.writer.given.values().map(|(_, origin)| origin);
+        let loads = origins().any(|it| !it.value.is_empty() && it.value.iter().all(is_constant));
+        let bytes: BTreeSet<Byte> = origins().flat_map(|it| it.address.iter().copied()).collect();
+        (loads && !bytes.is_empty()).then_some(Looked { at: node.writer.at, bytes })
+    }))
+}
+
 fn name(place: &crate::symbols::Place) -> String {
     place.function().map_or_else(|| place.raw(), str::to_owned)
 }
 
-/// The conditional branches of a function, by address.
-fn conditional_branches(process: &Process, function: Range<u64>) -> Vec<u64> {
+/// The branches of a function that decide, by address: conditional ones, and those to where a table says.
+fn deciding_branches(process: &Process, function: Range<u64>) -> Vec<u64> {
     let len = usize::try_from(function.end - function.start).unwrap_or(0);
     let mut code = vec![0; len];
     if !process.read_memory(function.start, &mut code) {
@@ -344,7 +389,9 @@ fn conditional_branches(process: &Process, function: Range<u64>) -> Vec<u64> {
     let decoder = Decoder::with_ip(64, &code, function.start, DecoderOptions::NONE);
     decoder
         .into_iter()
-        .filter(|it| it.flow_control() == FlowControl::ConditionalBranch)
+        .filter(|it| {
+            matches!(it.flow_control(), FlowControl::ConditionalBranch | FlowControl::IndirectBranch)
+        })
         .map(|it| it.ip())
         .collect()
 }

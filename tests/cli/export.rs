@@ -111,6 +111,31 @@ fn a_torn_recording_gives_a_whole_trace_of_what_there_is() {
 }
 
 #[test]
+fn a_part_of_a_recording_is_a_trace_of_that_part() {
+    let place = Place::new();
+    record(&place, "soft");
+    let whole = place.gretel(&["events", "soft", "--kind", "syscall", "--json"]).out();
+    let numbers = whole.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].as_u64());
+    let last = numbers.flatten().max().unwrap();
+    // From the midst of what the shell and its children do to each other.
+    let (from, to) = (last * 2 / 3, last - 20);
+    for axis in ["events", "time", "instructions"] {
+        let bounds = ["--from", &from.to_string(), "--to", &to.to_string(), "--axis", axis];
+        let exported =
+            place.gretel(&[&["export", "soft", "--perfetto", "-o", "part.json"], &bounds[..]].concat());
+        assert_eq!(exported.code, 0, "{}", exported.err);
+        let events = trace(&place, "part.json");
+        check(&events);
+        let at: Vec<u64> = events.iter().filter_map(|event| event["args"]["event"].as_u64()).collect();
+        assert!(!at.is_empty() && at.iter().all(|at| (from..=to).contains(at)), "{from} {to} {at:?}");
+    }
+    let turned = place.gretel(&["export", "soft", "--perfetto", "--from", "9", "--to", "3"]);
+    assert!(turned.code == USAGE && turned.err.contains("--from 9 is behind --to 3"), "{}", turned.err);
+    let behind = place.gretel(&["export", "soft", "--perfetto", "-o", "none.json", "--from", "999999"]);
+    assert!(behind.code == DAMAGED && behind.err.contains("the recording ends at"), "{}", behind.err);
+}
+
+#[test]
 fn the_trace_goes_to_standard_output_too() {
     let place = Place::new();
     record(&place, "soft");

@@ -18,6 +18,7 @@ mod export;
 mod flight;
 mod gdb;
 mod heap;
+mod hidden;
 mod hostile;
 mod listing;
 mod memory;
@@ -34,6 +35,7 @@ mod streams;
 mod synth;
 mod trail;
 mod unserved;
+mod values;
 mod verify;
 mod why;
 

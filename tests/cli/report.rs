@@ -38,6 +38,10 @@ fn a_page_has_all_that_is_known() {
     }
     assert!(page.contains("SIGSEGV") && page.contains("0x780"), "the crash");
     assert!(page.contains("bytes 0 to 2 of what it read"), "the input");
+    assert!(
+        page.contains("In short: it was made of bytes 0 to 2 of what the read of descriptor 0"),
+        "the sentence"
+    );
     assert!(page.contains("certified"), "the suffix");
     assert!(!page.contains(SCRIPT) && page.contains("&lt;script&gt;"), "the argument is no markup");
     assert!(!page.contains("http://") && !page.contains("https://"), "it needs no network");
@@ -49,6 +53,8 @@ fn a_page_has_all_that_is_known() {
     // A core alone tells less.
     let ran = place.gretel(&["report", "rec/core", "--exe", "reported", "-o", "core.html"]);
     assert!(ran.code == 0 && ran.err.contains("a core alone does not tell"), "{}", ran.err);
+    let page = std::fs::read_to_string(place.path("core.html")).expect("the page");
+    assert!(page.contains("<section id=\"why\""), "where the value came from, over the suffix");
     // Of nothing there is no page.
     place.write("text", "no core");
     for input in ["nowhere", "text"] {

@@ -265,18 +265,6 @@ fn what_is_hard_to_see_is_found_or_said() {
             asm volatile("mov %0, %%r12; mov $39, %%eax; syscall; mov %%eax, %%edi; mov $10, %%esi; mov $62, %%eax; syscall"
                          :: "r"(v) : "rax", "rcx", "rdi", "rsi", "r11", "r12", "memory");
         }"#;
-    let twice = r#"
-        #define _GNU_SOURCE
-        #include <sys/mman.h>
-        #include <unistd.h>
-        int main(void) {
-            int fd = memfd_create("x", 0);
-            ftruncate(fd, 4096);
-            volatile unsigned *a = mmap(0, 4096, 3, MAP_SHARED, fd, 0), *b = mmap(0, 4096, 3, MAP_SHARED, fd, 0);
-            *b = 0x11;
-            *a = 0x660;
-            return *(int *)(long)*b;
-        }"#;
     let place = Place::new();
     place.write("input", "abcdefghijklmnopqrstuvwxyz");
     for (name, source, read) in [("backwards", backwards, (1, 3)), ("handler", handler, (5, 7))] {
@@ -296,13 +284,4 @@ fn what_is_hard_to_see_is_found_or_said() {
             assert!(from.is_some() && reads == [read], "{name}: {reads:?} {answer:#}");
         }
     }
-    // One page under two addresses: the store to the other one is not seen, and the older one is not blamed.
-    place.compile("twice", twice).expect("a compiler");
-    record(&place, "soft", "./twice");
-    let answer = why(&place, &[]);
-    assert!(
-        whats(&answer).iter().any(|it| it.contains("something wrote it that cannot be seen")),
-        "{answer:#}"
-    );
-    assert!(!answer["steps"].to_string().contains("= 0x11\""), "{answer:#}");
 }
