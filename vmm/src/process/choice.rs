@@ -172,6 +172,8 @@ pub(super) struct Choice {
     /// They take turns after so many exits, whatever they cost.
     every: Option<u32>,
     exits: u32,
+    /// The task is to be on the software CPU, whatever it costs there.
+    counts_instead: bool,
 }
 
 impl Choice {
@@ -197,7 +199,13 @@ impl Choice {
             ran: [Duration::ZERO; 2],
             every,
             exits: 0,
+            counts_instead: false,
         }
+    }
+
+    /// Whether the task whose turn it is has to be on the processor that counts.
+    pub(super) fn counts_instead(&mut self, instead: bool) {
+        self.counts_instead = instead;
     }
 
     /// The processor for a task that stands on this one.
@@ -205,6 +213,9 @@ impl Choice {
         let is_inside = self.stretch > 0.0;
         if self.for_kvm || now == EngineKind::Kvm && is_inside {
             return EngineKind::Kvm;
+        }
+        if self.counts_instead {
+            return EngineKind::Soft;
         }
         match self.every {
             Some(every) if self.exits / every % 2 == 1 => EngineKind::Kvm,
@@ -239,6 +250,9 @@ impl Choice {
 
     /// How many more instructions the software CPU may execute before it is asked again.
     pub(super) fn patience(&self) -> u64 {
+        if self.counts_instead {
+            return u64::MAX;
+        }
         if self.every.is_some() {
             return LONG_FOR_TESTS;
         }
@@ -271,6 +285,7 @@ impl Choice {
                     Some(_) => matches!(exit, Exit::Budget) && retired >= LONG_FOR_TESTS,
                     None => self.stretch >= self.exit * PATIENCE && !self.is_too_early(),
                 };
+                let is_long = is_long && !self.counts_instead;
                 self.for_kvm = !has_ended && (is_long || matches!(exit, Exit::Differing));
             }
             EngineKind::Kvm => {

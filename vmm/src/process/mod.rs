@@ -29,6 +29,7 @@ mod selectors;
 mod spin;
 pub(crate) mod stored;
 mod trace;
+mod turn;
 mod view;
 mod x87_pointers;
 

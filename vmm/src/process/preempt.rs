@@ -269,6 +269,7 @@ impl Process {
             return Ok(Step::Running);
         }
         let target = self.target()?;
+        self.pace.spin.kicked(self.kernel.tasks.id());
         let cost = Time::now().monotonic.saturating_sub(now);
         self.pace.earliest = now + SOONEST.max(cost * DIGEST_SHARE);
         self.preempted(Offset::State(target))

@@ -43,8 +43,9 @@ impl Process {
         if segment_begins {
             choice.segment_begins();
         }
-        let now = self.machine.cpu.kind();
-        match choice.wanted(self.kernel.tasks.id(), now) {
+        let (now, task) = (self.machine.cpu.kind(), self.kernel.tasks.id());
+        choice.counts_instead(self.pace.spin.suspects(task) && !self.gate.replaying());
+        match choice.wanted(task, now) {
             EngineKind::Kvm if now == EngineKind::Soft => self.use_kvm(),
             // Where in a segment it stands is not known of a processor that does not count.
             EngineKind::Soft if now == EngineKind::Kvm && segment_begins => self.exchange_within_slice(),

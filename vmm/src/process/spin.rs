@@ -1,16 +1,21 @@
 //! Tasks that wait by looking: one that comes round to the same state without having stored anything will do so until another
-//! task stores something, and so it gives its processor away.
+//! task stores something, and so it gives its processor away. So does one whose loop only counts its turns.
 //!
-//! While recording on a processor that counts, now and then a task that others wait behind is followed for one turn of its
-//! loop, if it is in one. Nothing of this is decided again at replay: the journal has the preemption, with its count.
+//! While recording on a processor that counts, now and then a task that others wait behind, or that waits for what comes from
+//! outside, is followed for some turns of its loop, if it is in one. A task that was kicked, since it ran for long without an
+//! exit, is looked at before it runs on a processor that is kicked again: there a preemption costs a digest of the memory. Nothing of this is
+//! decided again at replay: the journal has the preemption, with its count.
 //!
 //! Example: `while (!flag);` is `mov eax, [flag]; test eax, eax; jz`. Its slice would be millions of instructions; after 4,096 of
 //! them it is seen to stand where it stood three instructions before, with the same registers, and the task that sets the flag
-//! runs. A loop that counts its turns, or locks by XCHG, keeps its slice.
+//! runs. `for (i = 0; i < 1000000 && !flag; i++);` never has the same registers: what it accesses is the same in each turn. It may
+//! be computing, so the looks at it come later and later if giving way was in vain. A loop that locks by XCHG keeps its slice.
 
+use super::turn::Turn;
 use super::{Process, ProcessError, Step};
 use crate::engine::{Exit, Until};
 use crate::position::Offset;
+use std::collections::BTreeMap;
 
 /// Instructions behind an event before the first look.
 const FIRST: u64 = 1 << 12;
@@ -18,6 +23,12 @@ const FIRST: u64 = 1 << 12;
 const TURN: u64 = 1 << 9;
 /// The first look comes at most so many doublings later, while nobody gets on.
 const MOST_DOUBLINGS: u32 = 10;
+/// A task that was kicked is looked at again after so many further kicks at most, where the looks were in vain.
+const MOST_KICKS: u32 = 1 << 10;
+/// A task that has spun is believed to compute when a look so many instructions behind an event says so.
+const HONEST: u64 = 1 << 20;
+/// Of more tasks than this nothing is kept.
+const MOST_TASKS: usize = 4096;
 
 /// When to look.
 #[derive(Default)]
@@ -26,6 +37,50 @@ pub(super) struct Spin {
     looked: u64,
     /// So many tasks gave the processor away one after the other, and none of them had stored anything.
     idle: u32,
+    tasks: BTreeMap<i32, Looks>,
+}
+
+/// What the looks at a task have shown.
+#[derive(Default)]
+struct Looks {
+    /// The loop that counted its turns when it gave way last.
+    counting: Option<Turn>,
+    /// So often it was still in that loop when it was looked at again.
+    in_vain: u32,
+    /// It was kicked, and is to be looked at on a processor that counts.
+    is_suspect: bool,
+    /// It gave way since it was last believed to compute.
+    has_spun: bool,
+    /// So many more kicks pass before that; and so many will after the next look in vain.
+    kicks_left: u32,
+    kicks_next: u32,
+}
+
+impl Looks {
+    fn kicked(&mut self) {
+        self.is_suspect |= self.kicks_left == 0;
+        self.kicks_left = self.kicks_left.saturating_sub(1);
+    }
+
+    fn found(&mut self) {
+        self.has_spun = true;
+        self.kicks_next = 1;
+    }
+
+    fn trusted(&mut self) {
+        if self.is_suspect {
+            (self.is_suspect, self.has_spun) = (false, false);
+            self.kicks_left = self.kicks_next.max(1);
+            self.kicks_next = (self.kicks_left * 2).min(MOST_KICKS);
+        }
+    }
+
+    /// It is in a loop that counts its turns.
+    fn found_counting(&mut self, turn: Turn) {
+        let goes_on = self.counting.as_ref().is_some_and(|before| turn.goes_on_from(before));
+        self.in_vain = if goes_on { self.in_vain + 1 } else { 0 };
+        self.counting = Some(turn);
+    }
 }
 
 impl Spin {
@@ -34,9 +89,23 @@ impl Spin {
         self.looked = 0;
     }
 
-    /// How far behind the event the next look is.
-    fn next(&self) -> u64 {
-        let first = FIRST << self.idle.min(MOST_DOUBLINGS);
+    /// A task ran for long without an exit, and was kicked.
+    pub(super) fn kicked(&mut self, task: i32) {
+        if self.tasks.len() > MOST_TASKS {
+            self.tasks.clear();
+        }
+        self.tasks.entry(task).or_default().kicked();
+    }
+
+    /// Whether a task is to run on a processor that counts until it was looked at.
+    pub(super) fn suspects(&self, task: i32) -> bool {
+        self.tasks.get(&task).is_some_and(|looks| looks.is_suspect)
+    }
+
+    /// How far behind the event the next look at a task is.
+    fn next(&self, task: i32) -> u64 {
+        let in_vain = self.tasks.get(&task).map_or(0, |looks| looks.in_vain);
+        let first = FIRST << self.idle.max(in_vain).min(MOST_DOUBLINGS);
         if self.looked == 0 { first } else { self.looked.saturating_mul(2) }
     }
 }
@@ -44,11 +113,10 @@ impl Spin {
 impl Process {
     /// The retired count at which to look whether the task spins, if that is before its slice ends.
     pub(super) fn spin_bound(&self, until: Until, slice_ends: u64) -> Option<u64> {
-        let tasks = &self.kernel.tasks;
-        if until != Until::Exit || !tasks.any_ready() || tasks.slices_are_random() {
+        if until != Until::Exit || self.kernel.tasks.slices_are_random() {
             return None;
         }
-        let next = self.retired_at_event.saturating_add(self.pace.spin.next());
+        let next = self.retired_at_event.saturating_add(self.pace.spin.next(self.kernel.tasks.id()));
         (next < slice_ends).then_some(next)
     }
 
@@ -63,20 +131,97 @@ impl Process {
             match self.execute(until)? {
                 Exit::Budget if *self.machine.cpu.regs() == regs => break,
                 Exit::Budget if self.retired() < retired + TURN => {}
-                Exit::Budget => return Ok(Step::Running),
+                Exit::Budget => return self.look_for_counting(had_stored),
                 Exit::Kicked => return self.kicked(u64::MAX),
                 exit => return self.serve_exit(exit),
             }
         }
         if self.has_stored() || self.machine.cpu.fpu()? != fpu {
-            return Ok(Step::Running);
+            return Ok(self.does_not_spin());
         }
-        self.pace.spin.idle = if had_stored { 0 } else { self.pace.spin.idle + 1 };
+        if let Some(looks) = self.pace.spin.tasks.get_mut(&self.kernel.tasks.id()) {
+            (looks.counting, looks.in_vain) = (None, 0);
+        }
+        self.gives_way(had_stored)
+    }
+
+    /// Follows the task for two turns, and preempts it if they went by the same instructions and accessed the same.
+    fn look_for_counting(&mut self, had_stored: bool) -> Result<Step, ProcessError> {
+        let mut turns = Vec::new();
+        while turns.len() < 2 {
+            let mut turn = Turn::begin(self.machine.cpu.regs());
+            loop {
+                let mut code = [0; 15];
+                let rip = self.machine.cpu.regs().rip;
+                let fetched = (1..=code.len()).rev().find(|len| self.read_memory(rip, &mut code[..*len]));
+                if !turn.step(self.machine.cpu.regs(), &code[..fetched.unwrap_or(0)]) {
+                    return Ok(self.does_not_spin());
+                }
+                match self.execute(Until::Retired(self.retired() + 1))? {
+                    Exit::Budget => {}
+                    Exit::Kicked => return self.kicked(u64::MAX),
+                    exit => return self.serve_exit(exit),
+                }
+                if turn.ends_at(self.machine.cpu.regs()) {
+                    break;
+                }
+            }
+            turns.push(turn);
+        }
+        let is_same = turns[0].is_like(&turns[1]);
+        match turns.pop() {
+            Some(turn) if is_same && !self.has_stored() => {
+                let task = self.kernel.tasks.id();
+                self.pace.spin.tasks.entry(task).or_default().found_counting(turn);
+                self.gives_way(had_stored)
+            }
+            _ => Ok(self.does_not_spin()),
+        }
+    }
+
+    fn does_not_spin(&mut self) -> Step {
+        let spin = &mut self.pace.spin;
+        if let Some(looks) = spin.tasks.get_mut(&self.kernel.tasks.id()) {
+            (looks.counting, looks.in_vain) = (None, 0);
+            if !looks.has_spun || spin.looked >= HONEST {
+                looks.trusted();
+            }
+        }
+        Step::Running
+    }
+
+    fn gives_way(&mut self, had_stored: bool) -> Result<Step, ProcessError> {
+        let spin = &mut self.pace.spin;
+        spin.idle = if had_stored { 0 } else { spin.idle + 1 };
+        if let Some(looks) = spin.tasks.get_mut(&self.kernel.tasks.id()) {
+            if spin.idle.max(looks.in_vain) < MOST_DOUBLINGS { looks.found() } else { looks.trusted() }
+        }
         self.preempted(Offset::Retired(self.retired() - self.retired_at_event))
     }
 
     /// Whether the processor has stored anything since this was asked before.
     fn has_stored(&mut self) -> bool {
         self.machine.cpu.take_written().is_none_or(|frames| !frames.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TASK: i32 = 1;
+
+    #[test]
+    fn a_task_that_was_kicked_in_vain_is_looked_at_ever_more_rarely() {
+        let mut spin = Spin::default();
+        let mut looks = 0;
+        for _ in 0..1000 {
+            spin.kicked(TASK);
+            if spin.suspects(TASK) {
+                looks += 1;
+                spin.tasks.get_mut(&TASK).unwrap().trusted();
+            }
+        }
+        assert!((5..15).contains(&looks), "{looks}");
     }
 }
