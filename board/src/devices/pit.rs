@@ -96,7 +96,10 @@ impl Channel {
         let is_high = match self.access {
             Access::Low => false,
             Access::High => true,
-            Access::Both => std::mem::replace(&mut self.reads_high, !self.reads_high),
+            Access::Both => {
+                self.reads_high = !self.reads_high;
+                !self.reads_high
+            }
         };
         if is_high || self.access != Access::Both {
             self.latched = None;
