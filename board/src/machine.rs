@@ -8,9 +8,10 @@
 use crate::boot::{BootError, Setup, boot};
 use crate::devices::{Devices, Ended};
 use x86::interpreter::{Stop, Until};
+use x86::state::Regs;
 use x86_jit::{Jit, Tuning};
 use x86_system::memory::DeviceAccess;
-use x86_system::{Next, Physical, Refused, System, SystemCpu};
+use x86_system::{Next, Physical, Refused, Registers, System, SystemCpu};
 use xxhash_rust::xxh3::Xxh3;
 
 /// A moment: what has retired, and the guest's clock.
@@ -155,7 +156,7 @@ impl Machine {
     /// Digests of everything.
     #[must_use]
     pub fn digests_of_all(&self) -> Digests {
-        Digests { state: self.state_digest(), memory: xxhash_rust::xxh3::xxh3_64(self.cpu().bus().ram()) }
+        Digests { state: self.state_digest(), memory: xxhash_rust::xxh3::xxh3_64(self.ram()) }
     }
 
     fn state_digest(&self) -> u64 {
@@ -177,6 +178,16 @@ impl Machine {
             hash.update(&word.to_le_bytes());
         }
         hash.digest()
+    }
+
+    /// The integer registers, and those of the system.
+    pub(crate) fn registers(&self) -> (Regs, &Registers) {
+        (self.cpu().regs(), &self.system.registers)
+    }
+
+    /// All memory.
+    pub(crate) fn ram(&self) -> &[u8] {
+        self.cpu().bus().ram()
     }
 
     fn cpu(&self) -> &SystemCpu {

@@ -16,7 +16,9 @@ use board::journal::{BEHAVIOUR, End, Header, Writer};
 use board::record::{RecordError, Recorded};
 use board::{Machine as Board, Setup};
 use lbr::regular;
+use std::fs::{self, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -75,8 +77,27 @@ pub(crate) fn record(
     let recorded = board::record::record(&mut board, &mut writer, &mut console, patience);
     drop(console);
     let recorded = recorded.map_err(|error| failure(&error, &recording))?;
-    report(&recording, &writer, &recorded);
+    let core = write_core(&board, &recording, &recorded.end)?;
+    report(&recording, &writer, &recorded, core);
     Ok(exit_code(&recorded.end))
+}
+
+/// The core of a kernel that crashed, if it did: whether it says of itself what debuggers need.
+fn write_core(board: &Board, recording: &Recording, end: &End) -> Result<Option<bool>, Failure> {
+    if !has_crashed(end) {
+        return Ok(None);
+    }
+    let path = recording.core();
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| board.write_vmcore(&mut file));
+    written
+        .map(Some)
+        .map_err(|error| Failure::new(Code::Write, format!("cannot write {}: {error}", path.display())))
+}
+
+fn has_crashed(end: &End) -> bool {
+    use board::End as Machine;
+    matches!(end, End::Machine(Machine::Panic(_) | Machine::TripleFault(_)))
 }
 
 /// What is to be booted, read.
@@ -103,7 +124,7 @@ fn begin(recording: &Recording, setup: &Setup) -> Result<Writer, Failure> {
     let unwritable = |path: &Path, error: io::Error| {
         Failure::new(Code::Write, format!("cannot write {}: {error}", path.display()))
     };
-    std::fs::create_dir(&files).map_err(|error| unwritable(&files, error))?;
+    fs::create_dir(&files).map_err(|error| unwritable(&files, error))?;
     for bytes in [Some(&setup.kernel), setup.initrd.as_ref()].into_iter().flatten() {
         let path = files.join(name(digest(bytes)));
         place(store.as_ref(), &path, digest(bytes), bytes).map_err(|error| unwritable(&path, error))?;
@@ -127,7 +148,7 @@ fn failure(error: &RecordError, recording: &Recording) -> Failure {
 }
 
 /// The last lines.
-fn report(recording: &Recording, writer: &Writer, recorded: &Recorded) {
+fn report(recording: &Recording, writer: &Writer, recorded: &Recorded, core: Option<bool>) {
     say!(
         "gretel: {}; {} events, {} of journal; {} instructions, {} s by the guest's clock",
         sentence(&recorded.end),
@@ -136,6 +157,13 @@ fn report(recording: &Recording, writer: &Writer, recorded: &Recorded) {
         recorded.at.retired,
         seconds(recorded.at.time)
     );
+    match core {
+        Some(true) => say!("gretel: memory is in {}, for drgn and crash", recording.core().display()),
+        Some(false) => {
+            say!("gretel: memory is in {}; no VMCOREINFO of Linux is in it", recording.core().display())
+        }
+        None => {}
+    }
     say!("gretel: next: gretel replay {}", shell::word(recording.dir()));
 }
 
@@ -180,8 +208,8 @@ fn exit_code(end: &End) -> ExitCode {
     const ABORTED: u8 = 128 + 6;
     match end {
         End::Machine(Machine::PowerOff | Machine::Reset | Machine::Halted) | End::Idle => ExitCode::SUCCESS,
-        End::Machine(Machine::Panic(_) | Machine::TripleFault(_)) => ABORTED.into(),
-        End::Machine(Machine::Refused(_)) => Code::Other.into(),
+        end if has_crashed(end) => ABORTED.into(),
+        End::Machine(_) => Code::Other.into(),
         End::Stopped => match interrupt::arrived() {
             Some(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(128)),
             None => ExitCode::SUCCESS,
