@@ -41,7 +41,7 @@ make_initrd() {
     mkdir -p "$root"/{bin,proc,sys,dev,tmp}
     cp "$busybox" "$root/bin/busybox"
     for applet in $("$busybox" --list); do
-        ln -sf busybox "$root/bin/$applet"
+        [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
     done
     cat >"$root/init" <<'INIT'
 #!/bin/sh

@@ -74,7 +74,7 @@ impl Power {
             _ if at == port::PM1_EVENT + 2 => self.enable = (value & 0xffff) as u16,
             port::PM1_CONTROL => {
                 self.control = (value & 0x1fff) as u16;
-                if value & SLEEP != 0 && value >> 10 & 7 == OFF.into() {
+                if value & SLEEP != 0 && value >> 10 & 7 == u32::from(OFF) {
                     self.request = Some(Request::PowerOff);
                 }
             }
