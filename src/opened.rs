@@ -2,6 +2,7 @@
 
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::kernel;
 use crate::log::say;
 use crate::shell;
 use lbr::regular;
@@ -77,6 +78,13 @@ pub(crate) fn open(
     debug_files: &mut DebugFiles,
 ) -> Result<Opened, Failure> {
     let is_dir = input.is_dir();
+    if Recording::open(input).is_ok_and(|recording| kernel::is_one(&recording)) {
+        let dir = input.display();
+        let why = format!(
+            "{dir} is the recording of a machine with a kernel: its core, if it has one, is for drgn and crash"
+        );
+        return Err(Failure::new(Code::Usage, why));
+    }
     let path = if is_dir { input.join("core") } else { input.to_owned() };
     if is_dir && !path.exists() {
         return Err(why_no_core(input));

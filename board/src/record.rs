@@ -91,11 +91,9 @@ impl<T: Terminal> Recorder<'_, T> {
             let next = (self.machine.moment().retired / SLICE + 1) * SLICE;
             let pause = self.machine.run(next);
             self.show()?;
-            if self.terminal.wants_end() {
-                return Ok(End::Stopped);
-            }
             match pause {
                 Pause::Ended(end) => return Ok(End::Machine(end)),
+                _ if self.terminal.wants_end() => return Ok(End::Stopped),
                 Pause::There if next.is_multiple_of(CHECK) => self.check()?,
                 Pause::There => {}
                 Pause::Idle(due) => {

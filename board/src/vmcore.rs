@@ -48,6 +48,7 @@ fn entry(out: &mut Vec<u8>, kind: u32, flags: u32, offset: u64, address: u64, ph
 
 /// `struct elf_prstatus` of Linux.
 fn status(machine: &Machine) -> Vec<u8> {
+    const PROCESS: usize = 32;
     const REGISTERS: usize = 112;
     const SIZE: usize = 336;
     let (regs, system) = machine.registers();
@@ -83,6 +84,8 @@ fn status(machine: &Machine) -> Vec<u8> {
         gs,
     ];
     let mut out = vec![0; REGISTERS];
+    // Debuggers take it for the number of the processor, plus one, as QEMU has it.
+    out[PROCESS] = 1;
     out.extend(words.into_iter().flat_map(u64::to_le_bytes));
     out.resize(SIZE, 0);
     out
