@@ -152,9 +152,9 @@ impl Loader<'_> {
     fn page_tables(&mut self) -> Result<(), BootError> {
         const POINTER: u64 = 3;
         const PAGE: u64 = 0x83;
-        self.word(TABLES, TABLES + 0x1000 | POINTER)?;
+        self.word(TABLES, (TABLES + 0x1000) | POINTER)?;
         for n in 0..4 {
-            self.word(TABLES + 0x1000 + 8 * n, TABLES + 0x2000 + 0x1000 * n | POINTER)?;
+            self.word(TABLES + 0x1000 + 8 * n, (TABLES + 0x2000 + 0x1000 * n) | POINTER)?;
         }
         (0..4 * 512).try_for_each(|n| self.word(TABLES + 0x2000 + 8 * n, n << 21 | PAGE))
     }

@@ -81,9 +81,10 @@ impl IoApic {
 
     fn register(&self) -> u32 {
         const VERSION: u32 = 0x20;
+        const HIGHEST: u32 = 23;
         match self.selected {
             0 | 2 => self.id << 24,
-            1 => VERSION | (LINES as u32 - 1) << 16,
+            1 => VERSION | HIGHEST << 16,
             n => self.half(n).map_or(0, |(line, shift)| (self.entries[line] >> shift & 0xffff_ffff) as u32),
         }
     }

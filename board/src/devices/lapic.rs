@@ -98,13 +98,13 @@ fn clear(bits: &mut Bits, vector: u8) {
 
 fn highest(bits: &Bits) -> Option<u8> {
     let (n, word) = bits.iter().enumerate().rev().find(|(_, word)| **word != 0)?;
-    u8::try_from(64 * n as u32 + word.ilog2()).ok()
+    u8::try_from(64 * n + word.ilog2() as usize).ok()
 }
 
 /// One of the eight registers of 32 bits that such bits are.
 #[expect(clippy::cast_possible_truncation, reason = "a half is meant")]
 fn part(bits: &Bits, offset: u64) -> u32 {
-    let n = offset as usize / 16 & 7;
+    let n = (offset / 16) as usize & 7;
     (bits[n / 2] >> (32 * (n % 2))) as u32
 }
 
@@ -170,7 +170,8 @@ impl Lapic {
 
     /// Writes CR8.
     pub(super) fn set_task_priority(&mut self, priority: u64) {
-        self.task_priority = (priority as u32 & 0xf) << 4;
+        let [low, ..] = priority.to_le_bytes();
+        self.task_priority = u32::from(low & 0xf) << 4;
     }
 
     /// IA32_TSC_DEADLINE.

@@ -45,6 +45,11 @@ const COM1: u8 = 4;
 /// The line of the 8254 at the I/O APIC; at the 8259 it is 0.
 pub(crate) const TIMER: u8 = 2;
 
+/// The offset of the register that an access to a device is to.
+const fn register(physical: u64) -> u64 {
+    physical & (PAGE - 4)
+}
+
 /// How the guest ended the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
@@ -129,8 +134,8 @@ impl Devices {
     pub(crate) fn load(&mut self, physical: u64) -> u32 {
         let now = self.clock.now();
         match physical & !(PAGE - 1) {
-            LAPIC => self.lapic.read(physical % PAGE & !3, now),
-            IOAPIC => self.ioapic.read(physical % PAGE & !3),
+            LAPIC => self.lapic.read(register(physical), now),
+            IOAPIC => self.ioapic.read(register(physical)),
             page => {
                 self.say_unknown(outside::Unknown::Page(page));
                 u32::MAX
@@ -143,11 +148,11 @@ impl Devices {
         let now = self.clock.now();
         match physical & !(PAGE - 1) {
             LAPIC => {
-                if let Some(vector) = self.lapic.write(physical % PAGE & !3, value, now) {
+                if let Some(vector) = self.lapic.write(register(physical), value, now) {
                     self.ioapic.end_of_interrupt(vector);
                 }
             }
-            IOAPIC => self.ioapic.write(physical % PAGE & !3, value),
+            IOAPIC => self.ioapic.write(register(physical), value),
             page => self.say_unknown(outside::Unknown::Page(page)),
         }
     }

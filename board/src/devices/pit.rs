@@ -167,7 +167,7 @@ impl Pit {
         };
         let access = match value >> 4 & 3 {
             0 => {
-                channel.latched = channel.latched.or(Some(channel.count(now)));
+                channel.latched = channel.latched.or_else(|| Some(channel.count(now)));
                 return;
             }
             1 => Access::Low,
@@ -183,7 +183,7 @@ impl Pit {
     fn read_back(&mut self, value: u8, now: u64) {
         for (n, channel) in self.channels.iter_mut().enumerate() {
             if value & 0x20 == 0 && value >> (n + 1) & 1 != 0 {
-                channel.latched = channel.latched.or(Some(channel.count(now)));
+                channel.latched = channel.latched.or_else(|| Some(channel.count(now)));
             }
         }
     }
