@@ -41,7 +41,7 @@ pub(crate) fn run(recording: &Recording, output: bool, as_json: bool) -> Outcome
             "replayed on soft: {} bytes typed, {} digests compared, {}; {} instructions, {} s by the guest's clock, digest {:016x}",
             replayed.typed,
             replayed.compared,
-            replayed.end.as_ref().map_or("incomplete".to_owned(), sentence),
+            replayed.end.as_ref().map_or_else(|| "incomplete".to_owned(), sentence),
             replayed.at.retired,
             seconds(replayed.at.time),
             replayed.digests.state ^ replayed.digests.memory
