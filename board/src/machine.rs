@@ -272,9 +272,15 @@ impl Machine {
         if access.is_store && cpu.retired() > before {
             self.devices.store(access.physical, written);
         }
-        match stop {
-            Stop::Budget => Ok(()),
-            stop => self.serve(&stop, false),
+        if matches!(stop, Stop::Budget) {
+            return Ok(());
+        }
+        match self.system.serve(self.processor.cpu_mut(), &stop, &mut self.devices) {
+            Ok(Next::Device(_)) => {
+                let what = "code in the memory of a device".to_owned();
+                Err(End::Refused(Refused { at: self.cpu().rip(), what }))
+            }
+            next => self.go_on(next),
         }
     }
 }

@@ -206,17 +206,18 @@ impl Lapic {
         u64::from(self.initial) * self.divisor()
     }
 
-    /// When the timer interrupts next.
-    pub(super) fn due(&self) -> Option<u64> {
+    /// When the timer interrupts next. `counter` is the time-stamp counter now.
+    pub(super) fn due(&self, now: u64, counter: u64) -> Option<u64> {
         match self.timer() {
-            Timer::Deadline => Some(self.deadline).filter(|at| *at != 0),
+            Timer::Deadline if self.deadline == 0 => None,
+            Timer::Deadline => Some(now.saturating_add(self.deadline.saturating_sub(counter))),
             _ => Some(self.since.saturating_add(self.period())).filter(|_| self.initial != 0),
         }
     }
 
     /// Requests the timer's interrupt if it is due.
-    pub(super) fn fire(&mut self, now: u64) {
-        if self.due().is_none_or(|due| due > now) {
+    pub(super) fn fire(&mut self, now: u64, counter: u64) {
+        if self.due(now, counter).is_none_or(|due| due > now) {
             return;
         }
         match self.timer() {
@@ -365,17 +366,18 @@ mod tests {
         apic.write(register::DIVIDE, 3, 0);
         apic.write(register::LOCAL, 0x40, 0);
         apic.write(register::INITIAL, 100, 50);
-        assert_eq!((apic.due(), apic.read(register::CURRENT, 50 + 160)), (Some(1650), 90));
-        apic.fire(1650);
-        assert_eq!((apic.acknowledge(), apic.due()), (Some(0x40), None));
+        assert_eq!((apic.due(50, 0), apic.read(register::CURRENT, 50 + 160)), (Some(1650), 90));
+        apic.fire(1650, 0);
+        assert_eq!((apic.acknowledge(), apic.due(1650, 0)), (Some(0x40), None));
         apic.write(register::LOCAL, 0x2_0041, 0);
         apic.write(register::INITIAL, 100, 0);
-        apic.fire(5000);
-        assert_eq!(apic.due(), Some(6400), "periods that were missed are one interrupt");
+        apic.fire(5000, 0);
+        assert_eq!(apic.due(5000, 0), Some(6400), "periods that were missed are one interrupt");
         apic.write(register::LOCAL, 0x4_0042, 0);
         apic.set_deadline(7000);
-        assert_eq!(apic.due(), Some(7000));
-        apic.fire(7000);
+        assert_eq!(apic.due(100, 6000), Some(1100), "the time-stamp counter has an offset");
+        assert_eq!(apic.due(100, 8000), Some(100), "what is past is due now");
+        apic.fire(1100, 7000);
         assert_eq!((apic.deadline(), apic.pending()), (0, None), "0x42 waits behind 0x40");
     }
 

@@ -93,13 +93,13 @@ impl Devices {
 
     /// When a timer is due next.
     pub(crate) fn due(&self) -> Option<u64> {
-        let deadline = self.lapic.due().map(|due| due.saturating_sub(self.deadline_offset()));
-        [self.pit.due(), deadline].into_iter().flatten().min()
+        let now = self.clock.now();
+        [self.pit.due(), self.lapic.due(now, self.counter())].into_iter().flatten().min()
     }
 
-    /// Deadlines are times of the time-stamp counter.
-    fn deadline_offset(&self) -> u64 {
-        if self.lapic.deadline() == 0 { 0 } else { self.tsc_offset }
+    /// The time-stamp counter.
+    fn counter(&self) -> u64 {
+        self.clock.now().wrapping_add(self.tsc_offset)
     }
 
     /// Has timers that are due, and lines that have risen, ask for their interrupts.
@@ -116,7 +116,7 @@ impl Devices {
         while let Some(message) = self.ioapic.take() {
             self.lapic.request(message.vector, message.is_level);
         }
-        self.lapic.fire(now.wrapping_add(self.deadline_offset()));
+        self.lapic.fire(now, self.counter());
     }
 
     /// Whether an interrupt waits for the processor.

@@ -32,9 +32,10 @@ pub(super) enum Unknown {
 }
 
 impl Devices {
-    /// Says once that nothing is there.
+    /// Says once that nothing is there, of not too many places.
     pub(super) fn say_unknown(&mut self, what: Unknown) {
-        if !self.unknown.insert(what) {
+        const MOST: usize = 256;
+        if self.unknown.len() >= MOST || !self.unknown.insert(what) {
             return;
         }
         match what {
@@ -113,7 +114,7 @@ impl Outside for Devices {
         /// REP MOVS and STOS are fast; there are neither branch traces nor event samples.
         const MISC: u64 = 1 | 3 << 11;
         Some(match index {
-            msr::TSC => self.clock.now().wrapping_add(self.tsc_offset),
+            msr::TSC => self.counter(),
             msr::PLATFORM | msr::MICROCODE => 0,
             msr::APIC_BASE => self.lapic.base(),
             msr::MISC_ENABLE => MISC,
@@ -147,7 +148,7 @@ impl Outside for Devices {
     fn time_stamp(&mut self, retired: u64) -> u64 {
         self.clock.retire_to(retired);
         self.clock.skip(cost::RDTSC);
-        self.clock.now().wrapping_add(self.tsc_offset)
+        self.counter()
     }
 
     fn task_priority(&mut self) -> u64 {

@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_line_of_the_second_controller_comes_through_the_first() {
         let mut pic = initialized();
-        pic.write(0x21, 0xff & !(1 << CASCADE));
+        pic.write(0x21, !(1 << CASCADE));
         pic.pulse(0);
         pic.pulse(8);
         assert_eq!(pic.acknowledge(), Some(0x28));
