@@ -65,14 +65,6 @@ fn what_is_not_served_is_refused_by_name() {
     assert!(refused(&[0xbf, 0, 0, 0xe0, 0xfe, 0x0f, 0x01, 0x07]).contains("reaches a device"));
 }
 
-#[test]
-fn a_deadline_is_met_whatever_the_time_stamp_counter_was_set_to() {
-    // xor eax, eax; xor edx, edx; mov ecx, 0x10; wrmsr; sti; hlt
-    let code = [0x31, 0xc0, 0x31, 0xd2, 0xb9, 0x10, 0, 0, 0, 0x0f, 0x30, 0xfb, 0xf4];
-    let mut machine = machine(&code);
-    assert_eq!(machine.run(1_000), Pause::Idle(None));
-}
-
 /// Kernels of random bytes come to an end, or go on: they do not end gretel.
 #[test]
 fn no_kernel_ends_gretel() {

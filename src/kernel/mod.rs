@@ -1,11 +1,13 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
-//! `terminal` is this terminal as COM1, `replay` what `gretel replay` does with such a recording. Its folder is as any other, but the
+//! `terminal` is this terminal as COM1, `replay` what `gretel replay` does with such a recording, `listed` what `gretel ls` says of it. Its folder is as any other, but the
 //! journal is one of machines ([`board::journal`]), and the kernel and the initial file system are in `files`.
 
+mod listed;
 mod replay;
 mod terminal;
 
+pub(crate) use listed::Listed;
 pub(crate) use replay::{is_one, run as replay};
 
 use crate::exit::{Code, Failure};

@@ -132,6 +132,8 @@ fn other_commands_know_what_it_is() {
         assert!(ran.err.contains("a machine with a kernel"), "{arguments:?}: {}", ran.err);
     }
     assert_eq!(place.gretel(&["replay", "rec", "--to", "3"]).code, USAGE);
+    let listed = place.gretel(&["ls", "rec"]);
+    assert!(listed.out().contains("the machine switched itself off  0 events"), "{}", listed.out());
     assert_eq!(place.gretel(&["pack", "rec", "-o", "rec.tar.zst"]).code, 0);
     assert_eq!(place.gretel(&["rm", "rec"]).code, 0);
     assert_eq!(place.gretel(&["unpack", "rec.tar.zst"]).code, 0);
