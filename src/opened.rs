@@ -78,12 +78,8 @@ pub(crate) fn open(
     debug_files: &mut DebugFiles,
 ) -> Result<Opened, Failure> {
     let is_dir = input.is_dir();
-    if Recording::open(input).is_ok_and(|recording| kernel::is_one(&recording)) {
-        let dir = input.display();
-        let why = format!(
-            "{dir} is the recording of a machine with a kernel: its core, if it has one, is for drgn and crash"
-        );
-        return Err(Failure::new(Code::Usage, why));
+    if let Ok(recording) = Recording::open(input) {
+        kernel::refuse(&recording)?;
     }
     let path = if is_dir { input.join("core") } else { input.to_owned() };
     if is_dir && !path.exists() {

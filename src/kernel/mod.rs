@@ -45,13 +45,19 @@ pub(crate) struct Machine {
     ])]
     pub(crate) kernel: Option<PathBuf>,
     /// The kernel's initial file system
-    #[arg(long, value_name = "FILE", requires = "kernel")]
+    #[arg(long, value_name = "FILE", requires = "kernel", conflicts_with = "program")]
     initrd: Option<PathBuf>,
     /// The kernel's command line
-    #[arg(long, value_name = "TEXT", requires = "kernel", default_value = "console=ttyS0 panic=-1")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "kernel",
+        conflicts_with = "program",
+        default_value = "console=ttyS0 panic=-1"
+    )]
     cmdline: String,
     /// Once standard input is over, end when the guest has waited this long by its own clock and printed nothing
-    #[arg(long, value_name = "SECONDS", requires = "kernel", default_value = "60", value_parser = keeping::seconds)]
+    #[arg(long, value_name = "SECONDS", requires = "kernel", conflicts_with = "program", default_value = "60", value_parser = keeping::seconds)]
     idle: Duration,
 }
 
@@ -117,6 +123,16 @@ fn setup(machine: &Machine, kernel: &Path, memory: u64) -> Result<Setup, Failure
         memory,
         start: now.as_secs(),
     })
+}
+
+/// The word for who wants something of a machine's recording that is there for programs' only.
+pub(crate) fn refuse(recording: &Recording) -> Result<(), Failure> {
+    if !is_one(recording) {
+        return Ok(());
+    }
+    let dir = recording.dir().display();
+    let why = "`gretel replay` runs it again; its core, if it has one, is for drgn and crash";
+    Err(Failure::new(Code::Usage, format!("{dir} is the recording of a machine with a kernel: {why}")))
 }
 
 /// Puts what is booted beside the journal, and begins that.

@@ -118,7 +118,8 @@ fn bad_kernels_and_options_are_refused_by_name() {
     refused(&["--kernel", KERNEL, "--memory", "8G"], PROGRAM, "4M to 3G");
     refused(&["--kernel", KERNEL, "--engine", "kvm"], HOST, "software CPU");
     refused(&["--kernel", KERNEL, "--", "true"], USAGE, "cannot be used with");
-    refused(&["--initrd", "text", "--", "true"], USAGE, "--kernel");
+    refused(&["--initrd", "text", "--", "true"], USAGE, "cannot be used with");
+    refused(&["--initrd", "text"], USAGE, "--kernel");
 }
 
 /// What cannot be done with such a recording is refused with a word; what can, works.
@@ -126,7 +127,17 @@ fn bad_kernels_and_options_are_refused_by_name() {
 fn other_commands_know_what_it_is() {
     let place = Place::new();
     assert_eq!(place.gretel(&record("", &[])).code, 0);
-    for arguments in [&["events", "rec"][..], &["gdb", "rec"], &["why", "rec"], &["calls", "rec", "main"]] {
+    let refusing = [
+        &["events", "rec"][..],
+        &["gdb", "rec"],
+        &["why", "rec"],
+        &["calls", "rec", "main"],
+        &["core", "rec"],
+        &["core", "--crumbs", "rec"],
+        &["synth", "rec"],
+        &["watch", "rec"],
+    ];
+    for arguments in refusing {
         let ran = place.gretel(arguments);
         assert!(ran.code >= USAGE, "{arguments:?}");
         assert!(ran.err.contains("a machine with a kernel"), "{arguments:?}: {}", ran.err);
