@@ -1,6 +1,7 @@
 //! A machine with kernels of a few bytes: how it ends, and that nothing that a kernel does ends gretel.
 
 use board::{End, Machine, Pause, Setup};
+use x86_jit::Tuning;
 
 /// Where the code is.
 const CODE: u64 = 0x20_0000;
@@ -63,6 +64,32 @@ fn what_is_not_served_is_refused_by_name() {
     assert!(refused(&[0xb8, 0, 0, 0xe0, 0xfe, 0xff, 0xe0]).contains("code in the memory of a device"));
     // mov edi, 0xfee00000; sgdt [rdi]
     assert!(refused(&[0xbf, 0, 0, 0xe0, 0xfe, 0x0f, 0x01, 0x07]).contains("reaches a device"));
+}
+
+/// The kernel of guest-images/kernel, with timers and a busy loop.
+#[test]
+fn compiled_or_not_a_kernel_does_the_same() {
+    const IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-images/build/bare-kernel");
+    let kernel = std::fs::read(IMAGE).unwrap_or_else(|error| panic!("{IMAGE}: {error}: make guests"));
+    let setup = Setup { kernel, command_line: "spin".to_owned(), memory: 16 << 20, ..Setup::default() };
+    let mut machines = [None, Some(Tuning::eager(20)), Some(Tuning::default())]
+        .map(|tuning| Machine::tuned(&setup, tuning).expect("it boots"));
+    for until in (1..).map(|n| n * 777_777) {
+        let [interpreted, compiled, mixed] = &mut machines;
+        let pauses = [&mut *interpreted, &mut *compiled, &mut *mixed].map(|machine| {
+            let mut pause = machine.run(until);
+            while let Pause::Idle(Some(due)) = pause {
+                machine.wait_until(due);
+                pause = machine.run(until);
+            }
+            (pause, machine.moment(), machine.digests())
+        });
+        assert!(pauses[0] == pauses[1] && pauses[0] == pauses[2], "{pauses:?}");
+        if let Pause::Ended(end) = &pauses[0].0 {
+            assert_eq!(*end, End::PowerOff);
+            return assert_eq!(interpreted.digests_of_all(), compiled.digests_of_all());
+        }
+    }
 }
 
 /// Kernels of random bytes come to an end, or go on: they do not end gretel.
