@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: demo test services long-test page setup guests unicorn install uninstall deb
+.PHONY: demo test services kernel long-test page setup guests unicorn install uninstall deb
 
 # Where `make install` installs. DESTDIR is put in front of it, for packages.
 PREFIX ?= /usr/local
@@ -25,6 +25,11 @@ test: guests
 services: guests
 	cargo build --release --locked
 	@scripts/services.sh --install
+
+# Debian's kernel, fetched first, booted into a shell, recorded and replayed.
+kernel: guests
+	cargo build --release --locked
+	@scripts/kernel-boot.sh
 
 # Ten million random cases of the semantics against this processor, and all directed ones.
 long-test: setup
@@ -49,7 +54,7 @@ guests: setup
 	@$(MAKE) --no-print-directory -C guest-images
 
 # All that is installed, below target/dist. Made anew when a source is newer, so that `sudo make install` builds nothing.
-target/dist: $(shell find Cargo.toml Cargo.lock LICENSE README.md docs scripts/dist.sh src x86 lbr vmm synth -type f)
+target/dist: $(shell find Cargo.toml Cargo.lock LICENSE README.md docs scripts/dist.sh src x86 lbr vmm board synth -type f)
 	@$(MAKE) --no-print-directory setup
 	scripts/dist.sh
 

@@ -5,6 +5,7 @@ use crate::contexts::Contexts;
 use crate::core_file::place;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::kernel;
 use crate::log::say;
 use crate::opened;
 use crate::output::{Printed, print};
@@ -135,6 +136,7 @@ fn of_recording(dir: &Path, debug_files: &mut DebugFiles) -> Result<Source, Fail
     let Snapshot { entries, missing, torn } = ring.snapshot().map_err(|e| damaged(&e))?;
     let mut crumbs = Crumbs { origin: ring.origin(), entries };
     let recording = Recording::open(dir).map_err(|e| damaged(&e))?;
+    kernel::refuse(&recording)?;
     let table = contexts(&recording).map_err(|e| damaged(&e))?;
     // A core says where the libraries were loaded, too.
     let opened = if recording.core().is_file() { opened::open(dir, None, debug_files).ok() } else { None };
@@ -157,6 +159,7 @@ pub(crate) fn program(dir: &Path) -> Option<Program> {
 pub(crate) fn open(dir: &Path) -> Result<Reader, Failure> {
     let damaged = |why: &dyn Display| Failure::new(Code::Damaged, why);
     let recording = Recording::open(dir).map_err(|e| damaged(&e))?;
+    kernel::refuse(&recording)?;
     Reader::open(&recording.crumbs()).map_err(|error| match &error {
         RingError::Read { error: why, .. } if why.kind() == io::ErrorKind::NotFound => damaged(&format!(
             "{} has no crumbs: it was recorded with --no-crumbs, or its crumbs-0 was removed",

@@ -60,6 +60,9 @@ fn as_text(report: &Report) -> String {
     text.push_str(&format!("\nengine           {}\n", engines_text(report.engines())));
     text.push_str(&format!("branch records   {}\n", source_text(report.branch_records())));
     text.push_str(&format!("counts           {}\n", counts_text(report)));
+    text.push_str(
+        "kernels          soft: record --kernel does not run them under KVM, also where ring 0 is native\n",
+    );
     text
 }
 

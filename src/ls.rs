@@ -1,6 +1,7 @@
 //! `gretel ls`: the recordings in a folder.
 
 use crate::exit::{Code, Failure};
+use crate::kernel::Listed;
 use crate::log::say;
 use crate::output::print;
 use crate::units::{size_of, utc};
@@ -27,7 +28,8 @@ Examples:
   gretel ls --json | jq -r '.recordings[] | select(.end == \"killed\") | .dir'
 
 Folders in the folder are looked at, those in them are not. Times are UTC. In JSON, `end` is exited, killed, interrupted, \
-stopped, incomplete (the recorder was killed), recording (it is at work) or unreadable, of which `why` tells more.")]
+stopped, incomplete (the recorder was killed), recording (it is at work) or unreadable, of which `why` tells more; of a kernel \
+also power-off, reset, panic, triple-fault, halted, refused and idle.")]
 pub(crate) struct Args {
     /// Folders of recordings, or recordings (default: the current directory)
     #[arg(value_name = "DIR")]
@@ -47,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     print(format_args!("{}", as_text(&found)))?;
     for summary in &found {
-        if let State::Unreadable(why) = &summary.state {
+        if let (State::Unreadable(why), None) = (&summary.state, machine(summary)) {
             say!("gretel: {why}");
         }
     }
@@ -87,7 +89,23 @@ fn as_text(found: &[Summary]) -> String {
     text
 }
 
+/// What is said of a recording that is one of a machine.
+fn machine(summary: &Summary) -> Option<Listed> {
+    Listed::of(&summary.recording)
+}
+
 fn row(summary: &Summary) -> [String; 6] {
+    let cores = summary.cores.iter().fold(String::new(), |all, core| format!("{all}, {core}"));
+    let size = match (summary.size.own, summary.size.shared) {
+        (own, 0) => size_of(own),
+        (own, shared) => format!("{} + {} shared", size_of(own), size_of(shared)),
+    };
+    let dir = summary.recording.dir().display().to_string();
+    if let Some(machine) = machine(summary) {
+        let events = format!("{} events", machine.events);
+        let command = shortened(format!("kernel: {}", machine.command_line.escape_debug()));
+        return [dir, utc(machine.began), machine.sentence + &cores, events, size, command];
+    }
     let state = match &summary.state {
         State::BeingRecorded => "being recorded".to_owned(),
         State::Ended(End::Exited(status)) => format!("exited {status}"),
@@ -95,13 +113,7 @@ fn row(summary: &Summary) -> [String; 6] {
         State::NoEnd => "no end".to_owned(),
         State::Unreadable(_) => "unreadable".to_owned(),
     };
-    let cores = summary.cores.iter().fold(String::new(), |all, core| format!("{all}, {core}"));
     let events = summary.events.map_or_else(|| "-".to_owned(), |events| format!("{events} events"));
-    let size = match (summary.size.own, summary.size.shared) {
-        (own, 0) => size_of(own),
-        (own, shared) => format!("{} + {} shared", size_of(own), size_of(shared)),
-    };
-    let dir = summary.recording.dir().display().to_string();
     [dir, utc(summary.began), state + &cores, events, size, command(summary)]
 }
 
@@ -111,7 +123,10 @@ fn command(summary: &Summary) -> String {
         let word = String::from_utf8_lossy(word).escape_debug().to_string();
         if word.is_empty() || word.contains(' ') { format!("'{word}'") } else { word }
     });
-    let whole = words.collect::<Vec<_>>().join(" ");
+    shortened(words.collect::<Vec<_>>().join(" "))
+}
+
+fn shortened(whole: String) -> String {
     match whole.char_indices().nth(COMMAND) {
         Some((end, _)) => format!("{}…", &whole[..end]),
         None => whole,
@@ -119,6 +134,9 @@ fn command(summary: &Summary) -> String {
 }
 
 fn as_json(summary: &Summary) -> Value {
+    if let Some(machine) = machine(summary) {
+        return machine_as_json(summary, &machine);
+    }
     let (end, number) = match &summary.state {
         State::BeingRecorded => ("recording", None),
         State::Ended(end) => ending::word(Some(end)),
@@ -140,6 +158,23 @@ fn as_json(summary: &Summary) -> Value {
         "status_or_signal": number,
         "why": why,
         "events": summary.events,
+        "cores": summary.cores,
+        "own_bytes": summary.size.own,
+        "shared_bytes": summary.size.shared,
+    })
+}
+
+/// The same fields for a machine.
+fn machine_as_json(summary: &Summary, machine: &Listed) -> Value {
+    json!({
+        "dir": summary.recording.dir().display().to_string(),
+        "began": utc(machine.began),
+        "began_ns": machine.began,
+        "argv": ["kernel", machine.command_line],
+        "end": machine.end,
+        "status_or_signal": null,
+        "why": null,
+        "events": machine.events,
         "cores": summary.cores,
         "own_bytes": summary.size.own,
         "shared_bytes": summary.size.shared,

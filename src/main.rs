@@ -26,6 +26,7 @@ mod followed;
 mod gdb;
 mod heap;
 mod keeping;
+mod kernel;
 mod log;
 mod ls;
 mod man;

@@ -2,6 +2,7 @@
 
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::kernel;
 use crate::log::say;
 use crate::shell;
 use lbr::regular;
@@ -77,6 +78,9 @@ pub(crate) fn open(
     debug_files: &mut DebugFiles,
 ) -> Result<Opened, Failure> {
     let is_dir = input.is_dir();
+    if let Ok(recording) = Recording::open(input) {
+        kernel::refuse(&recording)?;
+    }
     let path = if is_dir { input.join("core") } else { input.to_owned() };
     if is_dir && !path.exists() {
         return Err(why_no_core(input));

@@ -6,7 +6,7 @@ use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::summary::Summary;
 use crate::trail::{self, Branches, Captured};
-use crate::{Outcome, crumbs, keeping, sandbox};
+use crate::{Outcome, crumbs, keeping, kernel, sandbox};
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -53,6 +53,7 @@ Examples:
   gretel record --checkpoint-every 0.5 -o rec -- ./prog
   gretel record --strict --json summary.json -o rec -- ./prog
   gretel record --attach-on-crash 'gretel core $1' -o rec -- ./prog
+  gretel record --kernel vmlinuz --initrd initrd.gz -o rec
 
 Ctrl-C and other signals are the program's, as they would be without gretel. Three of SIGINT, SIGTERM and \
 SIGHUP, each within a second of the one before, end the recording in order, for a program that ignores them. What was \
@@ -88,7 +89,10 @@ pub(crate) struct Args {
     crumbs: crumbs::Options,
     #[command(flatten)]
     keeping: keeping::Kept,
-    /// The memory that the program's processes may use together (512M, 8G; default: three quarters of this host's)
+    #[command(flatten)]
+    machine: kernel::Machine,
+    /// The memory that the program's processes may use together (512M, 8G; default: three quarters of this host's), or a
+    /// machine's (default: 512M)
     #[arg(long, value_name = "SIZE", value_parser = keeping::memory)]
     memory: Option<u64>,
     /// Leave the processor's counters alone, so that crumbs have no counts (those of the software CPU cost nothing)
@@ -118,7 +122,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CMD")]
     attach_on_crash: Option<OsString>,
     /// The program (searched in PATH) and its arguments
-    #[arg(last = true, required = true, value_name = "PROG")]
+    #[arg(last = true, required_unless_present = "kernel", value_name = "PROG")]
     program: Vec<OsString>,
 }
 
@@ -147,6 +151,15 @@ impl Cpu {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    if let Some(kernel) = &args.machine.kernel {
+        if args.engine == Choice::Kvm {
+            return Err(Failure::new(
+                Code::Host,
+                "a kernel runs on the software CPU, not under KVM: leave --engine out",
+            ));
+        }
+        return kernel::record(&args.machine, kernel, args.memory, || folder(args, OsStr::new("kernel")));
+    }
     let (program, arguments) = args.program.split_first().expect("clap requires a program");
     let mut launch =
         launch_here(program, arguments, args.cpu.model()).map_err(|e| Failure::new(Code::Program, e))?;

@@ -5,6 +5,7 @@ use crate::ending;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::keeping;
+use crate::kernel;
 use crate::log::say;
 use crate::moment::Moment;
 use crate::output::{print as print_out, written};
@@ -72,6 +73,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
+    if kernel::is_one(&recording) {
+        return machine(args, &recording);
+    }
     let engine = engine::open(args.engine, for_replay())?;
     if let Some(position) = args.to {
         return show(args, &recording, engine, position);
@@ -105,6 +109,23 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Ok(Code::Damaged.into());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Replays a machine, for which not all options are.
+fn machine(args: &Args, recording: &Recording) -> Outcome {
+    let refused = [
+        (args.engine == Choice::Kvm, "--engine kvm", "it runs on the software CPU"),
+        (args.to.is_some(), "--to", "it has no positions"),
+        (args.checkpoint_every.is_some(), "--checkpoint-every", "it has no checkpoints"),
+    ];
+    if let Some((_, option, why)) = refused.into_iter().find(|(is_given, ..)| *is_given) {
+        let dir = recording.dir().display();
+        return Err(Failure::new(
+            Code::Usage,
+            format!("{dir} is a recording of a machine: {option} is not for it, {why}"),
+        ));
+    }
+    kernel::replay(recording, args.output, args.json)
 }
 
 /// Replays, and writes checkpoints. They take the place of earlier ones when they are whole.

@@ -1,4 +1,4 @@
-//! The direction of dependencies: `x86 → x86-jit → x86-provenance → x86-system → lbr → vmm → synth → gretel`, each crate using only those to its left, and the
+//! The direction of dependencies: `x86 → x86-jit → x86-provenance → x86-system → lbr → vmm → board → synth → gretel`, each crate using only those to its left, and the
 //! crates that do without unsafe code. Read from `cargo metadata`, so that a new crate has to find its place here.
 
 use std::fs;
@@ -8,14 +8,19 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates, lowest layer first.
-const LAYERS: [&str; 8] = ["x86", "x86-jit", "x86-provenance", "x86-system", "lbr", "vmm", "synth", "gretel"];
+const LAYERS: [&str; 9] =
+    ["x86", "x86-jit", "x86-provenance", "x86-system", "lbr", "vmm", "board", "synth", "gretel"];
 
 /// Checks `x86` against the processor. It stands beside the layers: it may use `x86`, and any crate's tests may use it.
 const ORACLE: &str = "x86-oracle";
 
 /// The crates that forbid unsafe code, and where they say so.
-const SAFE: [(&str, &str); 3] =
-    [("x86", "x86/src/lib.rs"), ("x86-system", "x86/system/src/lib.rs"), ("gretel", "src/main.rs")];
+const SAFE: [(&str, &str); 4] = [
+    ("x86", "x86/src/lib.rs"),
+    ("x86-system", "x86/system/src/lib.rs"),
+    ("board", "board/src/lib.rs"),
+    ("gretel", "src/main.rs"),
+];
 
 /// A dependency of one workspace member on another.
 #[derive(Debug, PartialEq, Eq)]
@@ -206,4 +211,21 @@ fn modules_of_vmm_use_only_those_below_them() {
     }
     assert!(upward.is_empty(), "against the order of the modules: {upward:#?}");
     assert_eq!(used("use crate::a::B; // crate::c\ncrate::d!()"), ["a", "d"]);
+}
+
+/// A machine with a kernel has nothing of the Linux personality: of `vmm` it uses how journals are framed.
+#[test]
+fn the_board_knows_no_personality() {
+    let names = |source: &str| -> Vec<String> {
+        source
+            .split("vmm::")
+            .skip(1)
+            .map(|rest| rest.split("::").next().unwrap_or_default().to_owned())
+            .collect()
+    };
+    for file in sources(&root().join("board/src")) {
+        let text = fs::read_to_string(&file).expect("a source file");
+        let other: Vec<_> = names(&text).into_iter().filter(|name| name != "journal").collect();
+        assert!(other.is_empty(), "{} uses {other:?} of vmm", file.display());
+    }
 }

@@ -13,6 +13,7 @@ mod target;
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::kernel;
 use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
@@ -105,6 +106,7 @@ fn place(text: &str) -> Result<Place, String> {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
+    kernel::refuse(&recording)?;
     if !args.stdio && args.listen.is_none() {
         return start_gdb(args);
     }

@@ -20,6 +20,7 @@ mod gdb;
 mod heap;
 mod hidden;
 mod hostile;
+mod kernel;
 mod listing;
 mod memory;
 mod notices;

@@ -56,7 +56,7 @@ const REMEDY: &str =
 
 /// Whether bytes are on the disk once more than before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+pub enum Placed {
     /// The store has them.
     Linked,
     /// They were written.
@@ -80,7 +80,7 @@ pub fn digest_in(file_name: &str) -> Option<u64> {
 ///
 /// # Errors
 /// When the file cannot be written, and when there is another one: digests of 64 bits can be equal.
-pub(crate) fn place(store: Option<&Store>, path: &Path, digest: u64, bytes: &[u8]) -> io::Result<Placed> {
+pub fn place(store: Option<&Store>, path: &Path, digest: u64, bytes: &[u8]) -> io::Result<Placed> {
     if store.is_some_and(|store| store.give(digest, path, bytes, bytes.len() as u64)) {
         return Ok(Placed::Linked);
     }
@@ -156,7 +156,7 @@ pub(crate) fn share(store: &Store, path: &Path, digest: u64) -> io::Result<()> {
 ///
 /// # Errors
 /// When it cannot be read, or has other bytes.
-pub(crate) fn read(folder: &Path, digest: u64) -> Result<Vec<u8>, ContentError> {
+pub fn read(folder: &Path, digest: u64) -> Result<Vec<u8>, ContentError> {
     let path = folder.join(name(digest));
     match regular::read(&path) {
         Err(error) => Err(ContentError::Read { path, error }),

@@ -18,6 +18,8 @@ use std::io::Read;
 
 /// The file's first bytes.
 pub const MAGIC: &[u8; 8] = b"GRETELJ\n";
+/// The first bytes of the journal of a machine, which is another file (the crate `board`).
+pub const MAGIC_OF_MACHINES: &[u8; 8] = b"GRETELM\n";
 /// Size of what precedes the first frame.
 pub const PREAMBLE_SIZE: usize = 12;
 /// Size of what precedes a frame's payload.
@@ -44,7 +46,10 @@ pub fn pack(sequence: u32, records: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 /// The same for a frame of another kind, of which other files consist.
-pub(crate) fn pack_as(marker: &[u8; 4], sequence: u32, records: &[u8]) -> std::io::Result<Vec<u8>> {
+///
+/// # Errors
+/// As [`pack`].
+pub fn pack_as(marker: &[u8; 4], sequence: u32, records: &[u8]) -> std::io::Result<Vec<u8>> {
     let too_long = || std::io::Error::other("a single input is too long for a journal frame");
     let length = u32::try_from(records.len()).ok().filter(|n| *n <= MAX_LENGTH).ok_or_else(too_long)?;
     let payload = zstd::bulk::compress(records, ZSTD_LEVEL)?;
@@ -74,7 +79,10 @@ pub(super) fn unpack(input: &mut impl Read, sequence: u32) -> std::io::Result<Re
 }
 
 /// The same for a frame of another kind.
-pub(crate) fn unpack_as(
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn unpack_as(
     marker: &[u8; 4],
     input: &mut impl Read,
     sequence: u32,
@@ -111,10 +119,11 @@ pub(crate) fn unpack_as(
 }
 
 /// An unpacked frame.
-pub(crate) struct Frame {
-    pub(crate) records: Vec<u8>,
+pub struct Frame {
+    /// Its content.
+    pub records: Vec<u8>,
     /// Its size in the file.
-    pub(crate) size: u64,
+    pub size: u64,
 }
 
 fn number(header: &[u8; FRAME_HEADER_SIZE], at: usize) -> u32 {

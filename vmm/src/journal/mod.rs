@@ -14,6 +14,7 @@ pub mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use crate::plain::numbers;
 pub use header::Header;
 pub use reader::Reader;
 pub use schema::{End, Record};
@@ -36,6 +37,12 @@ pub enum JournalError {
     /// It is some other file.
     #[error("{} is not a gretel journal: it does not begin with the magic GRETELJ", path.display())]
     NotAJournal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is of a kernel guest.
+    #[error("{} is the journal of a machine with a kernel: `gretel replay` runs it again, and nothing else reads it", path.display())]
+    OfAMachine {
         /// The file.
         path: PathBuf,
     },

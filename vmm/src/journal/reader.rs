@@ -4,7 +4,7 @@
 //! ([`Reader::seek_to`]): contents that stand in an earlier record, which was not read on the way, are looked for then.
 
 use super::contents::Contents;
-use super::frame::{self, MAGIC, PREAMBLE_SIZE};
+use super::frame::{self, MAGIC, MAGIC_OF_MACHINES, PREAMBLE_SIZE};
 use super::header::{Header, recorder};
 use super::schema::{Record, VERSION};
 use super::{Cut, Damage, JournalError};
@@ -301,6 +301,9 @@ fn begin(path: &Path) -> Result<Begun, JournalError> {
     let mut input = BufReader::with_capacity(1 << 16, regular::open(path).map_err(io)?);
     let mut preamble = Vec::new();
     (&mut input).take(PREAMBLE).read_to_end(&mut preamble).map_err(io)?;
+    if preamble.starts_with(MAGIC_OF_MACHINES) {
+        return Err(JournalError::OfAMachine { path: path.to_owned() });
+    }
     let Some(version) = preamble.strip_prefix(MAGIC) else {
         return Err(JournalError::NotAJournal { path: path.to_owned() });
     };

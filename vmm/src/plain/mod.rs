@@ -11,7 +11,7 @@
 //! descriptors of one file again.
 
 mod basic;
-pub(crate) mod numbers;
+pub mod numbers;
 
 use numbers::{Cursor, put_u64};
 use rustc_hash::FxHashMap;

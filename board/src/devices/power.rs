@@ -1,0 +1,114 @@
+//! How a machine ends: ACPI's sleep register, reset by three ways, and the port of pvpanic. Also ACPI's timer, which is in the same
+//! block of ports. `boot::acpi` tells the guest of them.
+
+use crate::clock::ticks;
+
+/// Ports.
+pub(crate) mod port {
+    /// PM1a event block: status and enable, two bytes each.
+    pub(crate) const PM1_EVENT: u16 = 0x600;
+    /// PM1a control block, two bytes.
+    pub(crate) const PM1_CONTROL: u16 = 0x604;
+    /// ACPI's timer, four bytes.
+    pub(crate) const PM_TIMER: u16 = 0x608;
+    /// The reset register of chip sets.
+    pub(crate) const RESET: u16 = 0xcf9;
+    /// Where a guest says that it has panicked.
+    pub(crate) const PVPANIC: u16 = 0x505;
+}
+
+/// SLP_TYP of the state S5, as the table DSDT has it.
+pub(crate) const OFF: u8 = 5;
+/// ACPI's timer.
+const HERTZ: u64 = 3_579_545;
+
+/// How the guest ended the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Request {
+    PowerOff,
+    Reset,
+    /// By the port of pvpanic.
+    Panic,
+}
+
+/// The block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Power {
+    enable: u16,
+    control: u16,
+    request: Option<Request>,
+}
+
+impl Power {
+    /// What the guest wants.
+    pub(super) fn request(&self) -> Option<Request> {
+        self.request
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.request = Some(Request::Reset);
+    }
+
+    /// IN; `None` where nothing is.
+    pub(super) fn read(&self, at: u16, now: u64) -> Option<u32> {
+        const ACPI_MODE: u32 = 1;
+        Some(match at {
+            port::PM1_EVENT => u32::from(self.enable) << 16,
+            _ if at == port::PM1_EVENT + 2 => self.enable.into(),
+            port::PM1_CONTROL => u32::from(self.control) | ACPI_MODE,
+            port::PM_TIMER => (ticks(now, HERTZ) & 0xffff_ffff) as u32,
+            port::RESET => 0,
+            // It knows the one event.
+            port::PVPANIC => 1,
+            _ => return None,
+        })
+    }
+
+    /// OUT; `None` where nothing is.
+    pub(super) fn write(&mut self, at: u16, value: u32) -> Option<()> {
+        const SLEEP: u32 = 1 << 13;
+        const CPU_RESET: u32 = 1 << 2;
+        match at {
+            // Status bits are cleared by writing them; none is ever set.
+            port::PM1_EVENT => {}
+            _ if at == port::PM1_EVENT + 2 => self.enable = (value & 0xffff) as u16,
+            port::PM1_CONTROL => {
+                self.control = (value & 0x1fff) as u16;
+                if value & SLEEP != 0 && value >> 10 & 7 == u32::from(OFF) {
+                    self.request = Some(Request::PowerOff);
+                }
+            }
+            port::RESET => {
+                if value & CPU_RESET != 0 {
+                    self.reset();
+                }
+            }
+            port::PVPANIC => {
+                if value & 1 != 0 {
+                    self.request = Some(Request::Panic);
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    pub(super) fn word(&self) -> u64 {
+        u64::from(self.enable) | u64::from(self.control) << 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sleep_is_power_off_in_the_state_that_is_off_alone() {
+        let mut power = Power::default();
+        power.write(port::PM1_CONTROL, 1 << 13 | 3 << 10);
+        assert_eq!(power.request(), None);
+        power.write(port::PM1_CONTROL, 1 << 13 | u32::from(OFF) << 10);
+        assert_eq!(power.request(), Some(Request::PowerOff));
+        assert_eq!(power.write(0x77, 0), None);
+    }
+}

@@ -1,0 +1,296 @@
+//! The journal of a machine: what was booted, what was typed and when, and digests that a replay compares.
+//!
+//! A file is the magic `GRETELM\n`, the format's version (u32) and frames ([`vmm::journal::frame`], marker `GMFR`). The first frame is
+//! the [`Header`], the others hold whole [`Record`]s. Numbers are LEB128, digests eight bytes, byte strings have their length before
+//! them. The kernel and the initial file system are beside the journal, as `files/DIGEST`.
+//!
+//! A journal that is torn is used up to its last whole frame.
+
+mod reader;
+mod writer;
+
+pub use reader::{Damage, Reader};
+pub use writer::Writer;
+
+use crate::machine::{Digests, Moment};
+use std::path::PathBuf;
+use vmm::journal::numbers::{Cursor, put_bytes, put_digest, put_u64};
+
+/// The version of the format.
+pub const VERSION: u32 = 1;
+/// The version of all that a guest sees and the journal does not hold: the devices, what takes how long, CPUID, what is in memory at
+/// the start, the semantics of instructions. A change of any of these raises it.
+pub const BEHAVIOUR: u32 = 1;
+const MARKER: &[u8; 4] = b"GMFR";
+
+/// What was booted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The version of gretel that recorded. First in every version of the format.
+    pub gretel: String,
+    /// The recorder's [`BEHAVIOUR`].
+    pub behaviour: u32,
+    /// XXH3-64 of the kernel's file.
+    pub kernel: u64,
+    /// XXH3-64 of the initial file system.
+    pub initrd: Option<u64>,
+    /// The command line.
+    pub command_line: String,
+    /// Bytes of RAM.
+    pub memory: u64,
+    /// The time of day at the start, in seconds since 1970.
+    pub start: u64,
+}
+
+impl Header {
+    /// gretel `b`, behaviour `u`, kernel `d`, initrd (a list of none or one) `d`, command line `b`, memory `u`, start `u`.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put_bytes(&mut out, self.gretel.as_bytes());
+        put_u64(&mut out, self.behaviour.into());
+        put_digest(&mut out, self.kernel);
+        put_u64(&mut out, self.initrd.is_some().into());
+        self.initrd.iter().for_each(|digest| put_digest(&mut out, *digest));
+        put_bytes(&mut out, self.command_line.as_bytes());
+        put_u64(&mut out, self.memory);
+        put_u64(&mut out, self.start);
+        out
+    }
+
+    /// Reads an encoding; `None` if it is not one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Header> {
+        let mut c = Cursor(bytes);
+        let header = Header {
+            gretel: c.string()?,
+            behaviour: c.u64()?.try_into().ok()?,
+            kernel: c.digest()?,
+            initrd: c.list(Cursor::digest)?.first().copied(),
+            command_line: c.string()?,
+            memory: c.u64()?,
+            start: c.u64()?,
+        };
+        c.0.is_empty().then_some(header)
+    }
+}
+
+/// How a recording ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The machine ended.
+    Machine(crate::machine::End),
+    /// Whoever recorded it ended it.
+    Stopped,
+    /// The guest waited, and nothing more could come.
+    Idle,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// Tag 1: the moment, the digests before, bytes that were typed on COM1 `b`.
+    Typed {
+        /// When.
+        at: Moment,
+        /// The state before.
+        digests: Digests,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Tag 2: the moment, the digests. Nothing happened.
+    Check {
+        /// When.
+        at: Moment,
+        /// The state.
+        digests: Digests,
+    },
+    /// Tag 3: the moment, the digests of all memory, how it ended `u`: 0 power-off, 1 reset, 2 panic: its reason `b`, 3 triple fault:
+    /// where `u`, 4 halted, 5 refused: where `u` and what `b`, 6 stopped, 7 idle. Nothing follows.
+    End {
+        /// When.
+        at: Moment,
+        /// The state, with all memory.
+        digests: Digests,
+        /// How.
+        end: End,
+    },
+}
+
+impl Record {
+    /// When it was.
+    #[must_use]
+    pub fn at(&self) -> Moment {
+        match self {
+            Record::Typed { at, .. } | Record::Check { at, .. } | Record::End { at, .. } => *at,
+        }
+    }
+
+    /// What the state was.
+    #[must_use]
+    pub fn digests(&self) -> Digests {
+        match self {
+            Record::Typed { digests, .. } | Record::Check { digests, .. } | Record::End { digests, .. } => {
+                *digests
+            }
+        }
+    }
+
+    /// Tag, instructions `u`, time `u`, digest of the state `d`, of memory `d`; then what the tag has.
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self {
+            Record::Typed { .. } => 1,
+            Record::Check { .. } => 2,
+            Record::End { .. } => 3,
+        });
+        let (at, digests) = (self.at(), self.digests());
+        put_u64(out, at.retired);
+        put_u64(out, at.time);
+        put_digest(out, digests.state);
+        put_digest(out, digests.memory);
+        match self {
+            Record::Typed { bytes, .. } => put_bytes(out, bytes),
+            Record::Check { .. } => {}
+            Record::End { end, .. } => end.encode(out),
+        }
+    }
+
+    fn decode(c: &mut Cursor<'_>) -> Option<Record> {
+        let tag = c.byte()?;
+        let at = Moment { retired: c.u64()?, time: c.u64()? };
+        let digests = Digests { state: c.digest()?, memory: c.digest()? };
+        Some(match tag {
+            1 => Record::Typed { at, digests, bytes: c.bytes()?.to_vec() },
+            2 => Record::Check { at, digests },
+            3 => Record::End { at, digests, end: End::decode(c)? },
+            _ => return None,
+        })
+    }
+}
+
+impl End {
+    fn encode(&self, out: &mut Vec<u8>) {
+        use crate::machine::End as Machine;
+        let kind = match self {
+            End::Machine(Machine::PowerOff) => 0,
+            End::Machine(Machine::Reset) => 1,
+            End::Machine(Machine::Panic(_)) => 2,
+            End::Machine(Machine::TripleFault(_)) => 3,
+            End::Machine(Machine::Halted) => 4,
+            End::Machine(Machine::Refused(_)) => 5,
+            End::Stopped => 6,
+            End::Idle => 7,
+        };
+        put_u64(out, kind);
+        match self {
+            End::Machine(Machine::Panic(reason)) => put_bytes(out, reason.as_bytes()),
+            End::Machine(Machine::TripleFault(at)) => put_u64(out, *at),
+            End::Machine(Machine::Refused(refused)) => {
+                put_u64(out, refused.at);
+                put_bytes(out, refused.what.as_bytes());
+            }
+            _ => {}
+        }
+    }
+
+    fn decode(c: &mut Cursor<'_>) -> Option<End> {
+        use crate::machine::End as Machine;
+        Some(match c.u64()? {
+            0 => End::Machine(Machine::PowerOff),
+            1 => End::Machine(Machine::Reset),
+            2 => End::Machine(Machine::Panic(c.string()?)),
+            3 => End::Machine(Machine::TripleFault(c.u64()?)),
+            4 => End::Machine(Machine::Halted),
+            5 => End::Machine(Machine::Refused(x86_system::Refused { at: c.u64()?, what: c.string()? })),
+            6 => End::Stopped,
+            7 => End::Idle,
+            _ => return None,
+        })
+    }
+}
+
+/// Why a journal cannot be used at all.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// It cannot be read.
+    #[error("cannot read journal {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// It is some other file.
+    #[error("{} is not the journal of a machine: it does not begin with the magic GRETELM", path.display())]
+    NotAJournal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is of another version.
+    #[error("journal {} has {what} {found}, this gretel replays {current}: replay it with the gretel that recorded it, or \
+        record again", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Which version.
+        what: &'static str,
+        /// The file's.
+        found: u32,
+        /// This gretel's.
+        current: u32,
+    },
+    /// Not even the header is whole.
+    #[error("journal {} is damaged before its first record: {why}; record again", path.display())]
+    NoHeader {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::End as Machine;
+
+    pub(super) fn header() -> Header {
+        Header {
+            gretel: "1.0".to_owned(),
+            behaviour: BEHAVIOUR,
+            kernel: 7,
+            initrd: Some(9),
+            command_line: "console=ttyS0".to_owned(),
+            memory: 512 << 20,
+            start: 1_700_000_000,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Header::decode(&header().encode()), Some(header()));
+        let at = Moment { retired: 1 << 40, time: 3 };
+        let digests = Digests { state: 5, memory: 6 };
+        let refused = x86_system::Refused { at: 4, what: "32-bit code".to_owned() };
+        let ends = [
+            Machine::PowerOff,
+            Machine::Reset,
+            Machine::Panic("why".to_owned()),
+            Machine::TripleFault(3),
+            Machine::Halted,
+            Machine::Refused(refused),
+        ];
+        let ends = ends.map(End::Machine).into_iter().chain([End::Stopped, End::Idle]);
+        let mut records: Vec<Record> = ends.map(|end| Record::End { at, digests, end }).collect();
+        records.push(Record::Typed { at, digests, bytes: b"ls\r".to_vec() });
+        records.push(Record::Check { at, digests });
+        for record in records {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            assert_eq!(Record::decode(&mut Cursor(&bytes)).as_ref(), Some(&record));
+            for cut in 0..bytes.len() {
+                assert_eq!(Record::decode(&mut Cursor(&bytes[..cut])), None, "{record:?} cut at {cut}");
+            }
+        }
+    }
+}

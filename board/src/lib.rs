@@ -1,0 +1,25 @@
+//! A machine for kernel guests, on the software CPU: it boots a Linux kernel or another ELF program in ring 0, records what it is
+//! typed, and runs it again bit for bit.
+//!
+//! Reading order: [`clock`] (time is made of instructions), `devices` (a PC's, as far as Linux asks for them), [`boot`] (a kernel in
+//! memory), [`machine`] (the loop that runs it all); then [`journal`] (what was typed, and when), [`record`] and
+//! [`replay`]; `vmcore` (memory as a core, for debuggers of kernels).
+//!
+//! Example: a kernel is booted, and `poweroff` is typed into its shell. The journal has ten events, one for each byte: after how many
+//! instructions it came, and what the registers and the memory were. A replay types the same bytes after the same instructions, and
+//! compares.
+//!
+//! Nothing here knows the Linux personality of `vmm`, which serves programs without a kernel.
+#![forbid(unsafe_code)]
+
+pub mod boot;
+pub mod clock;
+mod devices;
+pub mod journal;
+pub mod machine;
+pub mod record;
+pub mod replay;
+mod vmcore;
+
+pub use boot::{BootError, Setup};
+pub use machine::{End, Machine, Moment, Pause};

@@ -1,0 +1,303 @@
+//! The machine: a processor, its system side, its devices, and the loop that runs them.
+//!
+//! [`Machine::run`] goes on to a number of instructions and says where it stands: there, halted, or at the end. It does the same each
+//! time from the same state; what is not its own doing comes from outside between two calls, and is typed ([`Machine::type_bytes`])
+//! or waited for ([`Machine::wait_until`]). Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`], whoever drives it waits,
+//! types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
+
+use crate::boot::{BootError, Setup, boot};
+use crate::devices::{Devices, Ended};
+use x86::interpreter::{Stop, Until};
+use x86::state::Regs;
+use x86_jit::{Jit, Tuning};
+use x86_system::memory::DeviceAccess;
+use x86_system::{Next, Physical, Refused, Registers, System, SystemCpu};
+use xxhash_rust::xxh3::Xxh3;
+
+/// A moment: what has retired, and the guest's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Instructions.
+    pub retired: u64,
+    /// Nanoseconds.
+    pub time: u64,
+}
+
+/// How a machine ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It switched itself off.
+    PowerOff,
+    /// It reset itself.
+    Reset,
+    /// The kernel panicked; the reason that it gave.
+    Panic(String),
+    /// An exception in the delivery of a double fault, here.
+    TripleFault(u64),
+    /// It halted with interrupts off.
+    Halted,
+    /// The guest does what the machine does not serve.
+    Refused(Refused),
+}
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// At the number of instructions that was asked for.
+    There,
+    /// Halted, until a timer at this time if there is one.
+    Idle(Option<u64>),
+    /// The machine has ended.
+    Ended(End),
+}
+
+/// What a run has come to, for comparing two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Digests {
+    /// Of all registers, and of the devices.
+    pub state: u64,
+    /// Of memory: all of it at the end, else what was written since the digest before.
+    pub memory: u64,
+}
+
+/// A machine.
+pub struct Machine {
+    processor: Jit<Physical>,
+    system: System,
+    devices: Devices,
+    is_halted: bool,
+    end: Option<End>,
+}
+
+impl Machine {
+    /// A machine before the first instruction of its kernel.
+    ///
+    /// # Errors
+    /// When the kernel is none, or does not fit.
+    pub fn boot(setup: &Setup) -> Result<Machine, BootError> {
+        Machine::tuned(setup, Some(Tuning::default()))
+    }
+
+    /// The same that compiles as `tuning` says; with `None` never.
+    ///
+    /// # Errors
+    /// As [`Machine::boot`].
+    pub fn tuned(setup: &Setup, tuning: Option<Tuning>) -> Result<Machine, BootError> {
+        let (cpu, system, devices) = boot(setup)?;
+        Ok(Machine { processor: Jit::new(cpu, tuning), system, devices, is_halted: false, end: None })
+    }
+
+    /// What has retired, and the time.
+    #[must_use]
+    pub fn moment(&self) -> Moment {
+        let mut clock = self.devices.clock;
+        clock.retire_to(self.cpu().retired());
+        Moment { retired: self.cpu().retired(), time: clock.now() }
+    }
+
+    /// Runs until so many instructions have retired since the start, or until it halts or ends.
+    pub fn run(&mut self, until: u64) -> Pause {
+        loop {
+            if let Some(end) = &self.end {
+                return Pause::Ended(end.clone());
+            }
+            self.devices.clock.retire_to(self.cpu().retired());
+            if self.cpu().retired() >= until {
+                return Pause::There;
+            }
+            match self.step(until) {
+                Ok(None) => {}
+                Ok(Some(pause)) => return pause,
+                Err(end) => self.end = Some(end),
+            }
+        }
+    }
+
+    /// Halts until a time, if it halts now: the next timer's or one before it.
+    pub fn wait_until(&mut self, time: u64) {
+        self.devices.clock.skip_to(time);
+    }
+
+    /// How many bytes COM1 takes now. None while the guest has not switched its interrupt on.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.devices.room()
+    }
+
+    /// Types bytes on COM1; what there is no room for is lost.
+    pub fn type_bytes(&mut self, bytes: &[u8]) {
+        self.devices.type_bytes(bytes);
+    }
+
+    /// What the guest has printed on COM1 since this was called last.
+    pub fn take_printed(&mut self) -> Vec<u8> {
+        self.devices.take_printed()
+    }
+
+    /// Whether there is any.
+    #[must_use]
+    pub fn has_printed(&self) -> bool {
+        self.devices.has_printed()
+    }
+
+    /// Digests of the registers and devices, and of the memory that was written since this was called last.
+    pub fn digests(&mut self) -> Digests {
+        let state = self.state_digest();
+        let cpu = self.processor.cpu_mut();
+        let written = cpu.take_written();
+        let mut hash = Xxh3::new();
+        for frame in written {
+            hash.update(&frame.to_le_bytes());
+            hash.update(frame_bytes(cpu.bus().ram(), frame));
+        }
+        Digests { state, memory: hash.digest() }
+    }
+
+    /// Digests of everything.
+    #[must_use]
+    pub fn digests_of_all(&self) -> Digests {
+        Digests { state: self.state_digest(), memory: xxhash_rust::xxh3::xxh3_64(self.ram()) }
+    }
+
+    fn state_digest(&self) -> u64 {
+        let cpu = self.cpu();
+        let (regs, fpu) = (cpu.regs(), cpu.fpu());
+        let integer = regs.gpr.into_iter().chain([regs.rip, regs.rflags, regs.fs_base, regs.gs_base]);
+        let vectors = fpu.vector.into_iter().flatten().chain(fpu.opmask);
+        let stack = fpu.st.into_iter().flat_map(|(low, high)| [low, high.into()]);
+        let control = [
+            fpu.mxcsr.into(),
+            fpu.control.into(),
+            fpu.status.into(),
+            fpu.tag.into(),
+            u64::from(self.is_halted),
+        ];
+        let mut hash = Xxh3::new();
+        let all = integer.chain(vectors).chain(stack).chain(control).chain(self.system.registers.words());
+        for word in all.chain(self.devices.words()) {
+            hash.update(&word.to_le_bytes());
+        }
+        hash.digest()
+    }
+
+    /// The integer registers, and those of the system.
+    pub(crate) fn registers(&self) -> (Regs, &Registers) {
+        (self.cpu().regs(), &self.system.registers)
+    }
+
+    /// All memory.
+    pub(crate) fn ram(&self) -> &[u8] {
+        self.cpu().bus().ram()
+    }
+
+    fn cpu(&self) -> &SystemCpu {
+        self.processor.cpu()
+    }
+
+    /// Takes an interrupt, or runs to the next thing that has to be served, and serves it.
+    fn step(&mut self, until: u64) -> Result<Option<Pause>, End> {
+        self.devices.advance();
+        if let Some(ended) = self.devices.ended() {
+            return Err(ended.into());
+        }
+        let interrupting = self.devices.is_interrupting();
+        if interrupting && self.system.takes_interrupts(self.cpu()) {
+            return self.interrupt().map(|()| None);
+        }
+        if self.is_halted {
+            return self.idle().map(Some);
+        }
+        let retired = self.cpu().retired();
+        let stepping = self.system.steps(self.cpu());
+        let bound = match self.devices.due() {
+            _ if stepping || interrupting && self.system.is_shielded(self.cpu()) => retired + 1,
+            Some(due) => until.min(self.devices.clock.retired_at(due).max(retired + 1)),
+            None => until,
+        };
+        let stop = self.processor.run(Until::retired(bound), &mut ());
+        self.serve(&stop, stepping).map(|()| None)
+    }
+
+    fn interrupt(&mut self) -> Result<(), End> {
+        let Some(vector) = self.devices.take_interrupt() else { return Ok(()) };
+        self.is_halted = false;
+        let next = self.system.interrupt(self.processor.cpu_mut(), vector);
+        self.go_on(next)
+    }
+
+    /// Halted: a panic that halts, or nothing that could wake it, is the end.
+    fn idle(&self) -> Result<Pause, End> {
+        const INTERRUPTS: u64 = 1 << 9;
+        if self.cpu().regs().rflags & INTERRUPTS != 0 {
+            return Ok(Pause::Idle(self.devices.due()));
+        }
+        Err(self.devices.panic().map_or(End::Halted, |reason| End::Panic(reason.to_owned())))
+    }
+
+    /// Serves what ended a run.
+    fn serve(&mut self, stop: &Stop, stepping: bool) -> Result<(), End> {
+        self.devices.clock.retire_to(self.cpu().retired());
+        let next = match stop {
+            Stop::Budget if stepping => self.system.stepped(self.processor.cpu_mut()),
+            _ => self.system.serve(self.processor.cpu_mut(), stop, &mut self.devices),
+        };
+        self.go_on(next)
+    }
+
+    fn go_on(&mut self, next: Result<Next, Refused>) -> Result<(), End> {
+        match next.map_err(End::Refused)? {
+            Next::Run => Ok(()),
+            Next::Halt => {
+                self.is_halted = true;
+                Ok(())
+            }
+            Next::Device(access) => self.access(access),
+            Next::Shutdown => Err(match self.devices.panic() {
+                Some(reason) => End::Panic(reason.to_owned()),
+                None => End::TripleFault(self.cpu().rip()),
+            }),
+        }
+    }
+
+    /// Runs the instruction at rip with a device in its memory.
+    fn access(&mut self, access: DeviceAccess) -> Result<(), End> {
+        let value = self.devices.load(access.physical);
+        let cpu = self.processor.cpu_mut();
+        cpu.bus_mut().open_window(access, value);
+        let before = cpu.retired();
+        let stop = self.processor.run(Until::retired(before + 1), &mut ());
+        let cpu = self.processor.cpu_mut();
+        let written = cpu.bus_mut().close_window(access);
+        self.devices.clock.retire_to(cpu.retired());
+        if access.is_store && cpu.retired() > before {
+            self.devices.store(access.physical, written);
+        }
+        if matches!(stop, Stop::Budget) {
+            return Ok(());
+        }
+        match self.system.serve(self.processor.cpu_mut(), &stop, &mut self.devices) {
+            Ok(Next::Device(_)) => {
+                let what = "code in the memory of a device".to_owned();
+                Err(End::Refused(Refused { at: self.cpu().rip(), what }))
+            }
+            next => self.go_on(next),
+        }
+    }
+}
+
+impl From<Ended> for End {
+    fn from(ended: Ended) -> End {
+        match ended {
+            Ended::PowerOff => End::PowerOff,
+            Ended::Reset => End::Reset,
+            Ended::Panic(reason) => End::Panic(reason),
+        }
+    }
+}
+
+fn frame_bytes(ram: &[u8], frame: u64) -> &[u8] {
+    const PAGE: usize = 4096;
+    let at = usize::try_from(frame).unwrap_or(usize::MAX);
+    // The window is a frame behind RAM, and no memory.
+    ram.get(at..at.saturating_add(PAGE)).unwrap_or_default()
+}

@@ -1,0 +1,225 @@
+/*
+ * A kernel in one file: rings, SYSCALL, a page fault, the timer and the serial port, on the machine that `gretel record
+ * --kernel` has. It is entered in 64-bit mode with the first 4 GiB mapped to themselves, as Linux is; rsi points to the boot
+ * parameters. It prints a line for each part, PASS, and what the command line asks for:
+ *
+ *   echo    echoes what is typed up to a carriage return
+ *   spin    counts timer interrupts in a busy loop, whose number it prints
+ *   panic, reset, triple, halt, wait: ends so; else it switches the machine off
+ */
+#include <stdint.h>
+
+#define COM1 0x3f8
+#define APIC 0xfee00000ul
+#define HUGE_PAGE (2ul << 20)
+/* Unmapped by fault(), and mapped again by the handler. */
+#define PROBE 0xa00000ul
+
+typedef struct { uint64_t ip, cs, flags, sp, ss; } frame;
+
+struct gate { uint16_t low; uint16_t selector; uint8_t stack, kind; uint16_t middle; uint32_t high, zero; } idt[256];
+static struct __attribute__((packed)) { uint32_t zero; uint64_t rsp[3]; uint64_t ist[8]; uint8_t rest[16]; } tss;
+static uint64_t gdt[8] = {0, 0, 0x00af9b000000ffff, 0x00cf93000000ffff, 0x00cff3000000ffff, 0x00affb000000ffff};
+enum { CODE = 0x10, DATA = 0x18, USER_DATA = 0x20 | 3, USER_CODE = 0x28 | 3, TASK = 0x30 };
+
+static char kernel_stack[8192] __attribute__((aligned(16)));
+static volatile uint64_t ticks, faults, calls, user_level, received;
+static volatile char typed;
+static uint64_t *page_directory;
+static const char *command_line;
+
+asm(".globl _start\n"
+    "_start: lea stack_top(%rip), %rsp\n"
+    "  mov %rsi, %rdi\n"
+    "  call kernel_main\n"
+    "1: hlt\n  jmp 1b\n"
+    ".bss\n.align 16\n.skip 16384\nstack_top:\n.text\n"
+    /* What SYSCALL leads to: it counts, and goes back. */
+    ".globl on_syscall\n"
+    "on_syscall: incq calls(%rip)\n"
+    "  sysretq\n"
+    /* Goes to ring 3 at rdi with the stack rsi; the handler of INT 0x30 comes back behind it. */
+    ".globl enter_user\n"
+    "enter_user: push %rbx\n  push %rbp\n  push %r12\n  push %r13\n  push %r14\n  push %r15\n"
+    "  mov %rsp, saved_stack(%rip)\n"
+    "  push $0x23\n  push %rsi\n  push $0x202\n  push $0x2b\n  push %rdi\n"
+    "  iretq\n"
+    ".globl back_in_kernel\n"
+    "back_in_kernel: pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbp\n  pop %rbx\n  ret\n");
+void on_syscall(void);
+void enter_user(void *code, void *stack);
+void back_in_kernel(void);
+volatile uint64_t saved_stack;
+
+/* Ring 3: two system calls, then back. */
+asm(".section .user, \"ax\"\n"
+    ".globl user_code\n"
+    "user_code: mov $1, %eax\n  syscall\n  syscall\n  int $0x30\n"
+    ".skip 4096\n.globl user_stack\nuser_stack:\n.text\n");
+extern char user_code[], user_stack[];
+
+static void out8(uint16_t port, uint8_t value) { asm volatile("outb %0, %1" ::"a"(value), "Nd"(port)); }
+static void out16(uint16_t port, uint16_t value) { asm volatile("outw %0, %1" ::"a"(value), "Nd"(port)); }
+static uint8_t in8(uint16_t port) {
+  uint8_t value;
+  asm volatile("inb %1, %0" : "=a"(value) : "Nd"(port));
+  return value;
+}
+static void write_msr(uint32_t index, uint64_t value) {
+  asm volatile("wrmsr" ::"c"(index), "a"((uint32_t)value), "d"((uint32_t)(value >> 32)));
+}
+static void apic(uint32_t offset, uint32_t value) { *(volatile uint32_t *)(APIC + offset) = value; }
+
+static void print(const char *text) {
+  for (; *text; text++) out8(COM1, *text);
+}
+static void print_number(uint64_t n) {
+  char digits[21] = {0}, *at = digits + 20;
+  do *--at = '0' + n % 10;
+  while (n /= 10);
+  print(at);
+}
+static int has_word(const char *word) {
+  for (const char *at = command_line; *at; at++) {
+    const char *a = at, *b = word;
+    while (*b && *a == *b) a++, b++;
+    if (!*b) return 1;
+  }
+  return 0;
+}
+
+#define HANDLER __attribute__((interrupt)) static void
+HANDLER on_timer(frame *f) {
+  (void)f;
+  ticks++;
+  apic(0xb0, 0);
+}
+HANDLER on_serial(frame *f) {
+  (void)f;
+  while (in8(COM1 + 5) & 1) {
+    typed = in8(COM1);
+    received++;
+    print((char[]){typed, 0});
+  }
+  in8(COM1 + 2);
+  apic(0xb0, 0);
+}
+HANDLER on_page_fault(frame *f, uint64_t code) {
+  uint64_t address;
+  (void)f;
+  asm volatile("mov %%cr2, %0" : "=r"(address));
+  if (address == PROBE + 8 && code == 2) faults++;
+  page_directory[PROBE / HUGE_PAGE] |= 1;
+}
+HANDLER on_user(frame *f) {
+  user_level = f->cs & 3;
+  f->ip = (uint64_t)back_in_kernel;
+  f->cs = CODE;
+  f->ss = DATA;
+  f->sp = saved_stack;
+}
+
+static void gate(int vector, void *handler, int level) {
+  uint64_t at = (uint64_t)handler;
+  idt[vector] = (struct gate){at, CODE, 0, 0x8e | level << 5, at >> 16, at >> 32, 0};
+}
+
+static void set_up(void) {
+  struct __attribute__((packed)) { uint16_t limit; uint64_t base; } table;
+  uint64_t *top, at = (uint64_t)&tss;
+  asm volatile("mov %%cr3, %0" : "=r"(top));
+  page_directory = (uint64_t *)(*(uint64_t *)(*top & ~0xffful) & ~0xffful);
+  gdt[6] = 0x67 | (at & 0xffffff) << 16 | 0x89ul << 40 | (at >> 24 & 0xff) << 56;
+  gdt[7] = at >> 32;
+  tss.rsp[0] = (uint64_t)(kernel_stack + sizeof kernel_stack);
+  table.limit = sizeof gdt - 1, table.base = (uint64_t)gdt;
+  asm volatile("lgdt %0\n ltr %1" ::"m"(table), "r"((uint16_t)TASK));
+  gate(14, on_page_fault, 0);
+  gate(0x30, on_user, 3);
+  gate(0x40, on_timer, 0);
+  gate(0x41, on_serial, 0);
+  table.limit = sizeof idt - 1, table.base = (uint64_t)idt;
+  asm volatile("lidt %0" ::"m"(table));
+  /* The 8259s would interrupt, too. */
+  out8(0x21, 0xff), out8(0xa1, 0xff);
+}
+
+static void check(const char *what, int holds) {
+  print(what);
+  print(holds ? ": ok\r\n" : ": FAIL\r\n");
+  if (!holds) out16(0x604, 0x2000 | 5 << 10);
+}
+
+static void fault(void) {
+  page_directory[PROBE / HUGE_PAGE] &= ~1ul;
+  asm volatile("invlpg (%0)" ::"r"(PROBE));
+  *(volatile uint64_t *)(PROBE + 8) = 7;
+  check("page fault", faults == 1 && *(volatile uint64_t *)(PROBE + 8) == 7);
+}
+
+static void ring_3(void) {
+  uint64_t *top, efer = 0xd01;
+  asm volatile("mov %%cr3, %0" : "=r"(top));
+  *top |= 4;
+  *(uint64_t *)(*top & ~0xffful) |= 4;
+  page_directory[(uint64_t)user_code / HUGE_PAGE] |= 4;
+  asm volatile("mov %0, %%cr3" ::"r"(top) : "memory");
+  write_msr(0xc0000080, efer);
+  write_msr(0xc0000081, (uint64_t)(DATA | 3) << 48 | (uint64_t)CODE << 32);
+  write_msr(0xc0000082, (uint64_t)on_syscall);
+  write_msr(0xc0000084, 0x200);
+  enter_user(user_code, user_stack);
+  check("ring 3", user_level == 3 && calls == 2);
+}
+
+static void timer(void) {
+  apic(0xf0, 0x1ff);
+  apic(0x3e0, 0xb);
+  apic(0x320, 0x20040);
+  apic(0x380, 100000);
+  while (ticks < 5) asm volatile("sti\n hlt\n cli");
+  check("timer", ticks == 5);
+  if (has_word("spin")) {
+    uint64_t turns = 0;
+    asm volatile("sti");
+    while (ticks < 200) turns++;
+    asm volatile("cli");
+    print("turns: ");
+    print_number(turns);
+    print("\r\n");
+  }
+  apic(0x380, 0);
+}
+
+static void echo(void) {
+  /* The I/O APIC has line 4 be vector 0x41. */
+  *(volatile uint32_t *)0xfec00000 = 0x18, *(volatile uint32_t *)0xfec00010 = 0x41;
+  out8(COM1 + 1, 1);
+  print("type: ");
+  while (typed != '\r') asm volatile("sti\n hlt\n cli");
+  print("\nreceived: ");
+  print_number(received);
+  print("\r\n");
+}
+
+void kernel_main(const uint8_t *parameters) {
+  command_line = (const char *)(uint64_t) * (const uint32_t *)(parameters + 0x228);
+  set_up();
+  fault();
+  ring_3();
+  timer();
+  if (has_word("echo")) echo();
+  print("PASS\r\n");
+  if (has_word("panic")) {
+    print("[    0.000000] Kernel panic - not syncing: asked for\r\n");
+    out8(0x505, 1);
+  }
+  if (has_word("reset")) out8(0x64, 0xfe);
+  if (has_word("triple")) {
+    idt[3] = idt[8] = idt[13] = (struct gate){0};
+    asm volatile("int3");
+  }
+  if (has_word("halt")) asm volatile("cli\n hlt");
+  if (has_word("wait")) asm volatile("sti\n hlt");
+  out16(0x604, 0x2000 | 5 << 10);
+}

@@ -1,0 +1,236 @@
+//! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
+//!
+//! `terminal` is this terminal as COM1, `replay` what `gretel replay` does with such a recording, `listed` what `gretel ls` says of it. Its folder is as any other, but the
+//! journal is one of machines ([`board::journal`]), and the kernel and the initial file system are in `files`.
+
+mod listed;
+mod replay;
+mod terminal;
+
+pub(crate) use listed::Listed;
+pub(crate) use replay::{is_one, run as replay};
+
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::units::size_of;
+use crate::{Outcome, keeping, sandbox, shell};
+use board::journal::{BEHAVIOUR, End, Header, Writer};
+use board::record::{RecordError, Recorded};
+use board::{Machine as Board, Setup};
+use lbr::regular;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use terminal::Console;
+use vmm::contents::{FOLDER, name, place};
+use vmm::engine::Interrupter;
+use vmm::interrupt;
+use vmm::journal::schema::digest_executable as digest;
+use vmm::recording::Recording;
+
+/// The memory of a machine for which none is given.
+const MEMORY: u64 = 512 << 20;
+
+/// What is booted in place of a program.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Machine {
+    /// Boot this kernel in a machine of its own, on the software CPU, in place of a program: a bzImage, a vmlinux or another ELF
+    /// file; COM1 is this terminal, where Ctrl-A x ends the recording (docs/kernel.md)
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "program", "cpu", "filter", "branch_records", "no_crumbs", "contexts", "checkpoint_every", "flight", "disk",
+        "no_counters", "trace", "chaos", "seed", "strict", "json", "profile", "attach_on_crash",
+    ])]
+    pub(crate) kernel: Option<PathBuf>,
+    /// The kernel's initial file system
+    #[arg(long, value_name = "FILE", requires = "kernel", conflicts_with = "program")]
+    initrd: Option<PathBuf>,
+    /// The kernel's command line
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "kernel",
+        conflicts_with = "program",
+        default_value = "console=ttyS0 panic=-1"
+    )]
+    cmdline: String,
+    /// Once standard input is over, end when the guest has waited this long by its own clock and printed nothing
+    #[arg(long, value_name = "SECONDS", requires = "kernel", conflicts_with = "program", default_value = "60", value_parser = keeping::seconds)]
+    idle: Duration,
+}
+
+/// Records a machine with this kernel into the folder that `folder` makes.
+pub(crate) fn record(
+    machine: &Machine,
+    kernel: &Path,
+    memory: Option<u64>,
+    folder: impl FnOnce() -> Result<Recording, Failure>,
+) -> Outcome {
+    let setup = setup(machine, kernel, memory.unwrap_or(MEMORY))?;
+    let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", kernel.display()));
+    let mut board = Board::boot(&setup).map_err(not_booted)?;
+    let recording = folder()?;
+    let mut writer = begin(&recording, &setup)?;
+    interrupt::stop_on_signals(Interrupter::new())
+        .map_err(|error| Failure::new(Code::Other, format!("cannot handle signals: {error}")))?;
+    let mut console = Console::open()
+        .map_err(|error| Failure::new(Code::Other, format!("cannot read standard input: {error}")))?;
+    if console.is_terminal() {
+        say!("gretel: COM1 is this terminal; Ctrl-A x ends the recording\r");
+    }
+    sandbox::enter();
+    let patience = u64::try_from(machine.idle.as_nanos()).unwrap_or(u64::MAX);
+    let recorded = board::record::record(&mut board, &mut writer, &mut console, patience);
+    drop(console);
+    let recorded = recorded.map_err(|error| failure(&error, &recording))?;
+    let core = write_core(&board, &recording, &recorded.end)?;
+    report(&recording, &writer, &recorded, core);
+    Ok(exit_code(&recorded.end))
+}
+
+/// The core of a kernel that crashed, if it did: whether it says of itself what debuggers need.
+fn write_core(board: &Board, recording: &Recording, end: &End) -> Result<Option<bool>, Failure> {
+    if !has_crashed(end) {
+        return Ok(None);
+    }
+    let path = recording.core();
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    let written = file.and_then(|mut file| board.write_vmcore(&mut file));
+    written
+        .map(Some)
+        .map_err(|error| Failure::new(Code::Write, format!("cannot write {}: {error}", path.display())))
+}
+
+fn has_crashed(end: &End) -> bool {
+    use board::End as Machine;
+    matches!(end, End::Machine(Machine::Panic(_) | Machine::TripleFault(_)))
+}
+
+/// What is to be booted, read.
+fn setup(machine: &Machine, kernel: &Path, memory: u64) -> Result<Setup, Failure> {
+    let read = |path: &Path| {
+        let unreadable =
+            |error| Failure::new(Code::Program, format!("cannot read {}: {error}", path.display()));
+        regular::read(path).map_err(unreadable)
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Setup {
+        kernel: read(kernel)?,
+        initrd: machine.initrd.as_deref().map(read).transpose()?,
+        command_line: machine.cmdline.clone(),
+        memory,
+        start: now.as_secs(),
+    })
+}
+
+/// The word for who wants something of a machine's recording that is there for programs' only.
+pub(crate) fn refuse(recording: &Recording) -> Result<(), Failure> {
+    if !is_one(recording) {
+        return Ok(());
+    }
+    let dir = recording.dir().display();
+    let why = "`gretel replay` runs it again; its core, if it has one, is for drgn and crash";
+    Err(Failure::new(Code::Usage, format!("{dir} is the recording of a machine with a kernel: {why}")))
+}
+
+/// Puts what is booted beside the journal, and begins that.
+fn begin(recording: &Recording, setup: &Setup) -> Result<Writer, Failure> {
+    let store = recording.store(&keeping::stores());
+    let files = recording.dir().join(FOLDER);
+    let unwritable = |path: &Path, error: io::Error| {
+        Failure::new(Code::Write, format!("cannot write {}: {error}", path.display()))
+    };
+    fs::create_dir(&files).map_err(|error| unwritable(&files, error))?;
+    for bytes in [Some(&setup.kernel), setup.initrd.as_ref()].into_iter().flatten() {
+        let path = files.join(name(digest(bytes)));
+        place(store.as_ref(), &path, digest(bytes), bytes).map_err(|error| unwritable(&path, error))?;
+    }
+    let header = Header {
+        gretel: env!("CARGO_PKG_VERSION").to_owned(),
+        behaviour: BEHAVIOUR,
+        kernel: digest(&setup.kernel),
+        initrd: setup.initrd.as_deref().map(digest),
+        command_line: setup.command_line.clone(),
+        memory: setup.memory,
+        start: setup.start,
+    };
+    let journal = recording.journal();
+    Writer::create(&journal, &header).map_err(|error| unwritable(&journal, error))
+}
+
+fn failure(error: &RecordError, recording: &Recording) -> Failure {
+    let dir = recording.dir().display();
+    Failure::new(Code::Write, format!("{error}\ngretel: what was recorded before is in {dir}"))
+}
+
+/// The last lines.
+fn report(recording: &Recording, writer: &Writer, recorded: &Recorded, core: Option<bool>) {
+    say!(
+        "gretel: {}; {} events, {} of journal; {} instructions, {} s by the guest's clock",
+        sentence(&recorded.end),
+        writer.events(),
+        size_of(writer.written()),
+        recorded.at.retired,
+        seconds(recorded.at.time)
+    );
+    match core {
+        Some(true) => say!("gretel: memory is in {}, for drgn and crash", recording.core().display()),
+        Some(false) => {
+            say!("gretel: memory is in {}; no VMCOREINFO of Linux is in it", recording.core().display())
+        }
+        None => {}
+    }
+    say!("gretel: next: gretel replay {}", shell::word(recording.dir()));
+}
+
+/// Nanoseconds as seconds.
+fn seconds(nanoseconds: u64) -> String {
+    format!("{}.{:03}", nanoseconds / 1_000_000_000, nanoseconds / 1_000_000 % 1000)
+}
+
+/// How it ended, in words.
+fn sentence(end: &End) -> String {
+    use board::End as Machine;
+    match end {
+        End::Machine(Machine::PowerOff) => "the machine switched itself off".to_owned(),
+        End::Machine(Machine::Reset) => "the machine reset itself".to_owned(),
+        End::Machine(Machine::Panic(reason)) => format!("kernel panic: {reason}"),
+        End::Machine(Machine::TripleFault(at)) => format!("triple fault at {at:#x}"),
+        End::Machine(Machine::Halted) => "halted with interrupts off".to_owned(),
+        End::Machine(Machine::Refused(refused)) => format!("not served: {refused}"),
+        End::Stopped => "the recording was ended; the machine would have gone on".to_owned(),
+        End::Idle => "the guest waits, and nothing will be typed".to_owned(),
+    }
+}
+
+/// The same in a word, for scripts.
+fn word(end: &End) -> &'static str {
+    use board::End as Machine;
+    match end {
+        End::Machine(Machine::PowerOff) => "power-off",
+        End::Machine(Machine::Reset) => "reset",
+        End::Machine(Machine::Panic(_)) => "panic",
+        End::Machine(Machine::TripleFault(_)) => "triple-fault",
+        End::Machine(Machine::Halted) => "halted",
+        End::Machine(Machine::Refused(_)) => "refused",
+        End::Stopped => "stopped",
+        End::Idle => "idle",
+    }
+}
+
+/// A kernel that crashed is told as a program that aborted.
+fn exit_code(end: &End) -> ExitCode {
+    use board::End as Machine;
+    const ABORTED: u8 = 128 + 6;
+    match end {
+        End::Machine(Machine::PowerOff | Machine::Reset | Machine::Halted) | End::Idle => ExitCode::SUCCESS,
+        end if has_crashed(end) => ABORTED.into(),
+        End::Machine(_) => Code::Other.into(),
+        End::Stopped => match interrupt::arrived() {
+            Some(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(128)),
+            None => ExitCode::SUCCESS,
+        },
+    }
+}

@@ -1,0 +1,152 @@
+//! `gretel record --kernel`: a kernel of our own is recorded and replayed, and bad ones are refused.
+
+use crate::{DAMAGED, HOST, PROGRAM, Place, USAGE, finished};
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+/// The kernel of guest-images/kernel.
+const KERNEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/guest-images/build/bare-kernel");
+/// A kernel that crashed.
+const ABORTED: i32 = 134;
+
+fn record<'a>(cmdline: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    assert!(Path::new(KERNEL).exists(), "{KERNEL} is missing: make guests");
+    [&["record", "--kernel", KERNEL, "-o", "rec", "--force", "--cmdline", cmdline], more].concat()
+}
+
+fn replayed(place: &Place) -> Value {
+    let ran = place.gretel(&["replay", "rec", "--json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    serde_json::from_str(&ran.out()).expect("--json prints JSON")
+}
+
+/// Rings, SYSCALL, a page fault and the timer work; each end is told, and is that of the replay.
+#[test]
+fn each_end_is_told_and_replayed() {
+    let place = Place::new();
+    let cases = [
+        ("", 0, "power-off", "switched itself off"),
+        ("reset", 0, "reset", "reset itself"),
+        ("halt", 0, "halted", "halted with interrupts off"),
+        ("wait", 0, "idle", "nothing will be typed"),
+        ("panic", ABORTED, "panic", "kernel panic: asked for"),
+        ("triple", ABORTED, "triple-fault", "triple fault at 0x2"),
+    ];
+    for (cmdline, code, end, said) in cases {
+        let ran = place.gretel(&record(cmdline, &[]));
+        assert_eq!(ran.code, code, "{cmdline}: {}", ran.err);
+        assert!(
+            ran.out().starts_with("page fault: ok\r\nring 3: ok\r\ntimer: ok\r\nPASS\r\n"),
+            "{}",
+            ran.out()
+        );
+        assert!(ran.err.contains(said), "{cmdline}: {}", ran.err);
+        let result = replayed(&place);
+        assert_eq!((&result["end"], &result["equal"]), (&Value::from(end), &Value::from(true)));
+        let shown = place.gretel(&["replay", "rec", "--output"]);
+        assert_eq!((shown.code, shown.out()), (0, ran.out()));
+    }
+}
+
+#[test]
+fn what_is_typed_is_recorded_and_comes_again() {
+    let place = Place::new();
+    let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), &record("echo spin", &[]));
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("gretel runs");
+    child.stdin.take().expect("a pipe").write_all(b"some text\r").expect("it is read");
+    let ran = finished(&child.wait_with_output().expect("it ends"));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out().contains("type: some text\r\nreceived: 10\r\nPASS"), "{}", ran.out());
+    let result = replayed(&place);
+    assert_eq!((&result["typed"], &result["end"]), (&Value::from(10), &Value::from("power-off")));
+    assert_eq!(place.gretel(&["replay", "rec", "--output"]).out(), ran.out());
+}
+
+/// Time is made of instructions: without input two runs have the same state at their end.
+#[test]
+fn two_runs_without_input_are_one() {
+    let place = Place::new();
+    let spun = || {
+        let ran = place.gretel(&record("spin", &[]));
+        let result = replayed(&place);
+        (ran.out(), result["instructions"].clone(), result["nanoseconds"].clone())
+    };
+    assert_eq!(spun(), spun());
+}
+
+#[test]
+fn a_torn_journal_is_replayed_up_to_the_tear() {
+    let place = Place::new();
+    assert_eq!(place.gretel(&record("spin", &[])).code, 0);
+    let whole = fs::read(place.path("rec/journal")).expect("a journal");
+    place.replace("rec/journal", &whole[..whole.len() - 1]);
+    let torn = place.gretel(&["replay", "rec"]);
+    assert_eq!(torn.code, DAMAGED, "{}", torn.err);
+    assert!(torn.err.contains("is used up to offset") && torn.out().contains("incomplete"), "{}", torn.err);
+    place.replace("rec/journal", &whole[..20]);
+    let cut = place.gretel(&["replay", "rec"]);
+    assert_eq!(cut.code, DAMAGED);
+    assert!(cut.err.contains("damaged before its first record"), "{}", cut.err);
+    place.replace("rec/journal", [&whole[..8], &[9, 0, 0, 0], &whole[12..]].concat());
+    assert!(place.gretel(&["replay", "rec"]).err.contains("format 9"));
+}
+
+#[test]
+fn bad_kernels_and_options_are_refused_by_name() {
+    let place = Place::new();
+    let refused = |arguments: &[&str], code: i32, said: &str| {
+        let ran = place.gretel(&[&["record", "-o", "rec"], arguments].concat());
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+        assert!(!place.path("rec").exists(), "{arguments:?} left a folder");
+    };
+    place.write("text", "#!/bin/sh\n");
+    place.write("cut", [vec![0; 0x202], b"HdrS".to_vec()].concat());
+    refused(&["--kernel", "none"], PROGRAM, "cannot read none");
+    refused(&["--kernel", "text"], PROGRAM, "neither an ELF file nor a bzImage");
+    refused(&["--kernel", "cut"], PROGRAM, "it is cut");
+    refused(&["--kernel", "/bin/true"], PROGRAM, "below 1 MiB");
+    refused(&["--kernel", KERNEL, "--initrd", "none"], PROGRAM, "cannot read none");
+    refused(&["--kernel", KERNEL, "--memory", "8G"], PROGRAM, "4M to 3G");
+    refused(&["--kernel", KERNEL, "--engine", "kvm"], HOST, "software CPU");
+    refused(&["--kernel", KERNEL, "--", "true"], USAGE, "cannot be used with");
+    refused(&["--initrd", "text", "--", "true"], USAGE, "cannot be used with");
+    refused(&["--initrd", "text"], USAGE, "--kernel");
+}
+
+/// What cannot be done with such a recording is refused with a word; what can, works.
+#[test]
+fn other_commands_know_what_it_is() {
+    let place = Place::new();
+    assert_eq!(place.gretel(&record("", &[])).code, 0);
+    let refusing = [
+        &["events", "rec"][..],
+        &["gdb", "rec"],
+        &["why", "rec"],
+        &["calls", "rec", "main"],
+        &["core", "rec"],
+        &["core", "--crumbs", "rec"],
+        &["synth", "rec"],
+        &["watch", "rec"],
+    ];
+    for arguments in refusing {
+        let ran = place.gretel(arguments);
+        assert!(ran.code >= USAGE, "{arguments:?}");
+        assert!(ran.err.contains("a machine with a kernel"), "{arguments:?}: {}", ran.err);
+    }
+    assert_eq!(place.gretel(&["replay", "rec", "--to", "3"]).code, USAGE);
+    let listed = place.gretel(&["ls", "rec"]);
+    assert!(listed.out().contains("the machine switched itself off  0 events"), "{}", listed.out());
+    assert_eq!(place.gretel(&["pack", "rec", "-o", "rec.tar.zst"]).code, 0);
+    assert_eq!(place.gretel(&["rm", "rec"]).code, 0);
+    assert_eq!(place.gretel(&["unpack", "rec.tar.zst"]).code, 0);
+    assert_eq!(replayed(&place)["end"], "power-off");
+}
