@@ -1,12 +1,30 @@
 //! `gretel gdb`: a recording in gdb, forwards and backwards.
 //!
-//! gdb is started with a connection to a second gretel (`--stdio`), which replays the recording and answers by gdb's remote
-//! protocol ([`target`]); or one listens for a debugger from elsewhere (`--listen`).
+//! gdb is started with a connection to a second gretel (`--stdio`), which answers by gdb's remote protocol; or one listens for a debugger
+//! from elsewhere (`--listen`).
+//!
+//! ```text
+//! stream, packet   bytes <-> packets, Ctrl-C
+//! request          a packet as what it asks for; ids, points, hex
+//! session          requests -> answers; reply makes those that are text, registers those of registers
+//! target           what is debugged, as a trait: recorded (a recording)
+//! agent            conditions of breakpoints, which are evaluated here at each hit
+//! monitor          gretel's own commands
+//! ```
 
-mod files;
+mod agent;
 mod files_here;
+mod hex;
+mod ids;
 mod monitor;
+mod packet;
+mod points;
+mod recorded;
 mod registers;
+mod reply;
+mod request;
+mod session;
+mod signals;
 mod stream;
 mod target;
 
@@ -18,19 +36,15 @@ use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
 use crate::symbols::Symbols;
-use gdbstub::conn::ConnectionExt;
-use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
-use gdbstub::stub::{GdbStub, MultiThreadStopReason};
+use recorded::Recorded;
+use session::Session;
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use stream::Stream;
-use target::Debugged;
 use vmm::position::Position;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
@@ -110,15 +124,15 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let machine = engine::open(args.engine, for_replay())?;
     let stream = connect(args).map_err(|e| Failure::new(Code::Other, format!("no connection: {e}")))?;
-    let runs = Arc::new(AtomicBool::new(false));
     let symbols = Symbols::of(&args.dir);
     sandbox::enter();
     let mut travel = Travel::open(&recording, machine).map_err(failure)?;
     begin(args, &mut travel)?;
     files_here::compare(travel.process());
-    let heard = stream.hear(Arc::clone(&runs), travel.asks());
-    heard.map_err(|error| Failure::new(Code::Other, error))?;
-    serve(stream, Debugged::new(travel, symbols, runs))
+    let mut recorded = Recorded::new(travel, symbols);
+    let stands = recorded.stands();
+    Session::new(stream, &mut recorded, stands).serve()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Becomes gdb, which starts another gretel.
@@ -143,8 +157,10 @@ fn start_gdb(args: &Args) -> Outcome {
     let error = Command::new("gdb")
         // The files are those of this machine; a program is slow to go over a long way, and gdb is to wait.
         .args(["-iex", "set sysroot /", "-iex", "set remotetimeout 100000"])
+        // All processes run together: who runs when is in the recording.
+        .args(["-iex", "set schedule-multiple on"])
         .arg("-ex")
-        .arg(format!("target remote | {served}"))
+        .arg(format!("target extended-remote | {served}"))
         .args(&args.gdb)
         .exec();
     let what = match error.kind() {
@@ -206,50 +222,4 @@ fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
         }
     }
     Ok(())
-}
-
-/// Answers the debugger until it leaves.
-fn serve(stream: Stream, mut debugged: Debugged) -> Outcome {
-    debugged.say_damage();
-    match GdbStub::new(stream).run_blocking::<Loop>(&mut debugged) {
-        Ok(_) => Ok(ExitCode::SUCCESS),
-        Err(error) if error.is_target_error() => {
-            let error = error.into_target_error();
-            Err(error.map_or_else(|| Failure::new(Code::Other, "the debugger's target"), failure))
-        }
-        // A debugger that is killed says nothing before.
-        Err(error) => {
-            say!("gretel: the debugger has gone: {error}");
-            Ok(ExitCode::SUCCESS)
-        }
-    }
-}
-
-/// What a debugger sends that wants the program to stop (gdb's manual, "Interrupts").
-const INTERRUPT: u8 = 3;
-
-/// What gdbstub's loop asks for.
-enum Loop {}
-
-impl BlockingEventLoop for Loop {
-    type Target = Debugged;
-    type Connection = Stream;
-    type StopReason = MultiThreadStopReason<u64>;
-
-    fn wait_for_stop_reason(
-        target: &mut Debugged,
-        stream: &mut Stream,
-    ) -> Result<Event<Self::StopReason>, WaitForStopReasonError<ReplayError, io::Error>> {
-        let reason = target.run().map_err(WaitForStopReasonError::Target)?;
-        // It is answered by this stop, whatever that is for.
-        if stream.peek().map_err(WaitForStopReasonError::Connection)? == Some(INTERRUPT) {
-            stream.read().map_err(WaitForStopReasonError::Connection)?;
-        }
-        Ok(Event::TargetStopped(reason))
-    }
-
-    fn on_interrupt(_: &mut Debugged) -> Result<Option<Self::StopReason>, ReplayError> {
-        let signal = gdbstub::common::Signal::SIGINT;
-        Ok(Some(MultiThreadStopReason::Signal(signal)))
-    }
 }
