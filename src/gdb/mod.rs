@@ -7,7 +7,7 @@
 //! stream, packet   bytes <-> packets, Ctrl-C
 //! request          a packet as what it asks for; ids, points, hex
 //! session          requests -> answers; reply makes those that are text, registers those of registers
-//! target           what is debugged, as a trait: recorded (a recording)
+//! target           what is debugged, as a trait: recorded (a recording), suffix (one that was synthesized)
 //! agent            conditions of breakpoints, which are evaluated here at each hit
 //! monitor          gretel's own commands
 //! ```
@@ -26,6 +26,7 @@ mod request;
 mod session;
 mod signals;
 mod stream;
+mod suffix;
 mod target;
 
 use crate::Outcome;
@@ -64,6 +65,7 @@ Examples:
   gretel gdb rec --at start              at the program's first instruction
   gretel gdb rec --at 120+5000           5,000 instructions behind event 120
   gretel gdb rec -- -x commands.gdb      with arguments for gdb
+  gretel gdb rec --suffix suffix.json    what `gretel synth -o suffix.json rec` found
   gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: lldb, then
                                          `gdb-remote 127.0.0.1:7000`; or an IDE
 
@@ -77,9 +79,15 @@ In gdb, who wrote a variable last before the crash:
   monitor calls parse_header 5   the last five calls of it before here
   monitor heap 0x4052a8          who allocated this memory, who freed it")]
 pub(crate) struct Args {
-    /// The recording's folder
-    #[arg(value_name = "DIR")]
+    /// The recording's folder; with --suffix also a core file; or a suffix in the folder of its core
+    #[arg(value_name = "DIR|CORE|SUFFIX")]
     dir: PathBuf,
+    /// Show this suffix instead, as `gretel synth -o` kept it: its instructions up to the crash, forwards and backwards
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "pid"])]
+    suffix: Option<PathBuf>,
+    /// The executable of a core (default: the one in the recording, or where the core says that it was)
+    #[arg(long, value_name = "PROG", requires = "suffix")]
+    exe: Option<PathBuf>,
     /// What runs the program: where single instructions count, it is the software CPU
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
@@ -118,12 +126,18 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    if let Some(found) = suffix::Files::of(&args.dir, args.suffix.as_deref())? {
+        return match !args.stdio && args.listen.is_none() {
+            true => start_gdb(args),
+            false => suffix::serve(&found, args.exe.as_deref(), || connect(args)),
+        };
+    }
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     if !args.stdio && args.listen.is_none() {
         return start_gdb(args);
     }
     let machine = engine::open(args.engine, for_replay())?;
-    let stream = connect(args).map_err(|e| Failure::new(Code::Other, format!("no connection: {e}")))?;
+    let stream = connect(args)?;
     let symbols = Symbols::of(&args.dir);
     sandbox::enter();
     let mut travel = Travel::open(&recording, machine).map_err(failure)?;
@@ -151,6 +165,11 @@ fn start_gdb(args: &Args) -> Outcome {
         Some(Place::At(position)) => served += &format!(" --at {position}"),
         None => {}
     }
+    for (option, path) in [("--suffix", &args.suffix), ("--exe", &args.exe)] {
+        if let Some(path) = path {
+            served += &format!(" {option} {}", shell::word(path));
+        }
+    }
     if let Some(pid) = args.pid {
         served += &format!(" --pid {pid}");
     }
@@ -173,8 +192,16 @@ fn start_gdb(args: &Args) -> Outcome {
     Err(Failure::new(Code::Host, what))
 }
 
-fn connect(args: &Args) -> io::Result<Stream> {
-    let Some(address) = &args.listen else { return Stream::standard() };
+/// Waits for the debugger, or takes the one that has started us.
+fn connect(args: &Args) -> Result<Stream, Failure> {
+    let stream = match &args.listen {
+        Some(address) => accept(address),
+        None => Stream::standard(),
+    };
+    stream.map_err(|error| Failure::new(Code::Other, format!("no connection: {error}")))
+}
+
+fn accept(address: &str) -> io::Result<Stream> {
     let listener = TcpListener::bind(address)?;
     say!("gretel: waiting for a debugger at {}", listener.local_addr()?);
     let (socket, from) = listener.accept()?;

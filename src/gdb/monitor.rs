@@ -146,7 +146,8 @@ fn place(recorded: &mut Recorded, address: u64) -> String {
     format!("{address:#x}{place}")
 }
 
-fn number(text: &str) -> Option<u64> {
+/// A number as people write it.
+pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),

@@ -250,7 +250,10 @@ fn hit<'a>(process: &Process, wishes: &'a Wishes, stop: Stop) -> Option<&'a Poin
 /// Whether the debugger wants to be told of it. While it steps, it wants all signals, since it steps over their handlers.
 fn wants(process: &Process, wishes: &Wishes, noted: &Noted, stepping: bool) -> bool {
     match noted {
-        Noted::Forked { by, .. } => wishes.forks && wishes.includes(id_of(process, *by).pid),
+        // gdb does not take a process that it knows for a new one, as it is when the fork is run again.
+        Noted::Forked { by, pid } => {
+            wishes.forks && !wishes.seen.contains_key(pid) && wishes.includes(id_of(process, *by).pid)
+        }
         Noted::Executed(pid) => wishes.execs && wishes.includes(*pid),
         Noted::Signal { task, signal, .. } => {
             let is_passed = wishes.passed.contains(&gdb_number(*signal)) && !stepping;

@@ -35,8 +35,6 @@ pub(super) struct Session<'a> {
     /// Whom the debugger looks at, and whom it makes run.
     general: Id,
     steered: Who,
-    /// The processes that it has seen, each with a thread of it.
-    known: BTreeMap<i32, Id>,
     /// What it has open, by number.
     files: BTreeMap<u64, Vec<u8>>,
     /// Where the program stands, and why.
@@ -48,8 +46,6 @@ pub(super) struct Session<'a> {
 enum Answer {
     Text(String),
     Bytes(Vec<u8>),
-    /// The connection is what is answered about: nothing is sent.
-    Nothing,
     Last(String),
 }
 
@@ -77,7 +73,6 @@ impl<'a> Session<'a> {
             wishes,
             general: stopped.id,
             steered: Who::default(),
-            known: BTreeMap::new(),
             files: BTreeMap::new(),
             stopped,
             said_read_only: false,
@@ -116,7 +111,6 @@ impl<'a> Session<'a> {
         match answer {
             Answer::Text(text) => self.stream.send(text.as_bytes())?,
             Answer::Bytes(bytes) => self.stream.send(&bytes)?,
-            Answer::Nothing => {}
             Answer::Last(text) => {
                 if !text.is_empty() {
                     self.stream.send(text.as_bytes())?;
@@ -195,14 +189,14 @@ impl<'a> Session<'a> {
     fn tasks(&mut self) -> Vec<Task> {
         let mut tasks = self.target.tasks();
         tasks.retain(|task| self.wishes.includes(task.id.pid));
-        for (pid, id) in &self.known {
+        for (pid, id) in &self.wishes.seen {
             if self.wishes.includes(*pid) && !tasks.iter().any(|task| task.id.pid == *pid) {
                 let about = "does not live at this position".to_owned();
                 tasks.push(Task { id: *id, name: String::new(), about });
             }
         }
         for task in &tasks {
-            self.known.entry(task.id.pid).or_insert(task.id);
+            self.wishes.seen.entry(task.id.pid).or_insert(task.id);
         }
         tasks
     }
@@ -275,7 +269,7 @@ impl<'a> Session<'a> {
     fn hide(&mut self, pid: i32) -> Answer {
         self.wishes.hidden.insert(pid);
         self.wishes.points.forget(pid);
-        self.known.remove(&pid);
+        self.wishes.seen.remove(&pid);
         "OK".into()
     }
 
@@ -288,7 +282,7 @@ impl<'a> Session<'a> {
 
     fn restart(&mut self) -> Result<Answer, Failure> {
         self.wishes.hidden.clear();
-        self.known.clear();
+        self.wishes.seen.clear();
         self.stopped = self.target.restart()?;
         self.tasks();
         self.why_stopped()

@@ -4,7 +4,7 @@ use super::ids::Id;
 use super::points::{Kind, Points};
 use super::registers::Shown;
 use crate::exit::Failure;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use vmm::memory::MappingInfo;
@@ -65,6 +65,8 @@ pub(super) struct Wishes {
     pub(super) execs: bool,
     /// Processes that are not looked at.
     pub(super) hidden: BTreeSet<i32>,
+    /// Those that the debugger has seen, each with a thread of it.
+    pub(super) seen: BTreeMap<i32, Id>,
     /// The one that is looked at, where the debugger knows only one.
     pub(super) alone: Option<i32>,
 }
