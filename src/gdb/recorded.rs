@@ -3,6 +3,8 @@
 //! A signal is shown where a live program would show it: before its handler, with the registers that the handler's end restores, though
 //! the replay stands at the handler's first instruction ([`View`]). So gdb's own steps over handlers work.
 
+mod images;
+
 use super::agent::World;
 use super::ids::Id;
 use super::monitor;
@@ -14,6 +16,7 @@ use crate::exit::Failure;
 use crate::log::say;
 use crate::replay::failure;
 use crate::symbols::Symbols;
+use images::Images;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,6 +44,7 @@ pub(super) struct Recorded {
     /// What the kernel did besides, at the place of the last stop: told when it is to go on.
     pending: VecDeque<Noted>,
     view: Option<View>,
+    images: Images,
 }
 
 /// A task that is shown as it was before a signal's handler began.
@@ -65,8 +69,8 @@ impl World for Here<'_> {
 impl Recorded {
     pub(super) fn new(travel: Travel, symbols: Symbols) -> Recorded {
         let told_crash = travel.ended();
-        let (pending, view) = (VecDeque::new(), None);
-        let mut recorded = Recorded { travel, symbols, told_crash, said_damage: false, pending, view };
+        let (pending, view, images) = (VecDeque::new(), None, Images::default());
+        let mut recorded = Recorded { travel, symbols, told_crash, said_damage: false, pending, view, images };
         recorded.say_damage();
         recorded
     }
@@ -101,7 +105,11 @@ impl Recorded {
                 }
             }
         }
-        let view = self.view.take();
+        if self.is_another_image(wishes) {
+            return Ok(self.tell_image(self.loaded().pid));
+        }
+        self.note_images(wishes);
+        let (view, start) = (self.view.take(), self.travel.position());
         self.moved();
         let lookout = self.travel.follow_each(wishes.points.lookouts());
         let step = matches!(way, Way::Step(..));
@@ -109,7 +117,7 @@ impl Recorded {
             Stop::Noted => process.noted().iter().any(|it| wants(process, wishes, it, step)),
             stop => hit(process, wishes, stop).is_some(),
         };
-        self.travel.heed_kernel(true);
+        self.travel.heed_kernel(!matches!(way, Way::Back));
         let stop = match way {
             Way::Forward => self.travel.forward_where(&lookout, None, &mut wanted)?,
             Way::Back => self.travel.backward_where(&lookout, &mut wanted)?,
@@ -121,6 +129,11 @@ impl Recorded {
         self.say_damage();
         let noted = self.travel.process_mut().take_noted();
         self.travel.process_mut().note_kernel(false);
+        if matches!(way, Way::Back | Way::StepBack(_)) && stop != Stop::Asked && self.is_another_image(wishes) {
+            self.go_to_exec(start)?;
+            self.travel.process_mut().note_kernel(false);
+            return Ok(self.tell_image(self.loaded().pid));
+        }
         self.pending = noted.into_iter().filter(|it| wants(self.travel.process(), wishes, it, step)).collect();
         let stopped = self.stopped(stop, way, wishes);
         self.told_crash = self.travel.ended();
@@ -211,10 +224,7 @@ impl Recorded {
         let process = self.travel.process();
         match noted {
             Noted::Forked { by, pid } => Stopped { id: id_of(process, by), why: Why::Forked(pid) },
-            Noted::Executed(pid) => {
-                let path = process.command_of(pid).map(|(path, _)| path.to_bytes().to_vec());
-                Stopped { id: id_of(process, pid), why: Why::Executed(path.unwrap_or_default()) }
-            }
+            Noted::Executed(pid) => self.tell_image(pid),
             Noted::Signal { task, signal, handler } => {
                 let id = id_of(process, task);
                 self.view = handler.and_then(|handler| self.before_handler(id, handler));

@@ -17,7 +17,8 @@ impl Session<'_> {
     /// Takes what the debugger can do, and says what we can.
     pub(super) fn supported(&mut self, features: &[String]) -> String {
         let has = |name: &str| features.iter().any(|feature| feature == name);
-        self.dialect.several = has("multiprocess+");
+        // lldb says the first too, and takes the threads of all processes for those of one.
+        self.dialect.several = has("multiprocess+") && has("vContSupported+");
         self.dialect.names_breakpoints = has("swbreak+");
         if self.dialect.several {
             self.wishes.alone = None;

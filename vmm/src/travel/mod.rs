@@ -120,7 +120,7 @@ impl Travel {
         all
     }
 
-    /// Whether journeys forward stop where the kernel does what is noted ([`Process::noted`]).
+    /// Whether journeys stop where the kernel does what is noted ([`Process::noted`]). Who goes back is to want none of it.
     pub fn heed_kernel(&mut self, heeds: bool) {
         self.heeds_kernel = heeds;
     }
@@ -297,7 +297,7 @@ impl Travel {
         wanted: Wanted<'_>,
     ) -> Result<Option<Stop>, ReplayError> {
         self.look_out(lookout)?;
-        self.note_kernel(end.is_none());
+        self.note_kernel();
         let mut here = self.position();
         let mut watched = Watched::of(self, lookout);
         while !self.timeline.ended() && end.is_none_or(|end| here < end) && !self.asks.load(Ordering::Relaxed)
@@ -354,9 +354,9 @@ impl Travel {
         writes.filter_map(|it| own.watched(&(it.address..it.address.saturating_add(it.len)), true)).min()
     }
 
-    /// Forgets what was noted, and notes from here on if that is heeded; it is not on a way to somewhere.
-    fn note_kernel(&mut self, is_free: bool) {
-        let heeds = self.heeds_kernel && is_free;
+    /// Forgets what was noted, and notes from here on if that is heeded.
+    fn note_kernel(&mut self) {
+        let heeds = self.heeds_kernel;
         self.process_mut().note_kernel(heeds);
     }
 

@@ -31,7 +31,7 @@ impl Travel {
         if others || !lookout.data.is_empty() {
             self.look_out(lookout)?;
         }
-        self.note_kernel(true);
+        self.note_kernel();
         let stop = self.step_looking(task, lookout, wanted);
         self.look_away()?;
         stop
