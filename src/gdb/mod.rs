@@ -37,7 +37,7 @@ use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
 use crate::symbols::Symbols;
-use recorded::Recorded;
+use recorded::{Recorded, Source};
 use session::Session;
 use std::ffi::OsString;
 use std::io;
@@ -65,6 +65,7 @@ Examples:
   gretel gdb rec --at start              at the program's first instruction
   gretel gdb rec --at 120+5000           5,000 instructions behind event 120
   gretel gdb rec -- -x commands.gdb      with arguments for gdb
+  gretel gdb rec --follow                one that is still being made
   gretel gdb rec --suffix suffix.json    what `gretel synth -o suffix.json rec` found
   gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: lldb, then
                                          `gdb-remote 127.0.0.1:7000`; or an IDE
@@ -98,6 +99,9 @@ pub(crate) struct Args {
     /// Else the one that is loaded where gdb begins
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
+    /// The recording is still being made: see more of it whenever its end is reached
+    #[arg(long, conflicts_with = "suffix")]
+    follow: bool,
     /// Wait at this address for a debugger, instead of starting gdb
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "stdio")]
     listen: Option<String>,
@@ -144,6 +148,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     begin(args, &mut travel)?;
     files_here::compare(travel.process());
     let mut recorded = Recorded::new(travel, symbols);
+    if args.follow {
+        recorded = recorded.follow(Source { dir: args.dir.clone(), engine: args.engine });
+    }
+    recorded.say_damage();
     let stands = recorded.stands();
     Session::new(stream, &mut recorded, stands).serve()?;
     Ok(ExitCode::SUCCESS)
@@ -164,6 +172,9 @@ fn start_gdb(args: &Args) -> Outcome {
         Some(Place::End) => served += " --at end",
         Some(Place::At(position)) => served += &format!(" --at {position}"),
         None => {}
+    }
+    if args.follow {
+        served += " --follow";
     }
     for (option, path) in [("--suffix", &args.suffix), ("--exe", &args.exe)] {
         if let Some(path) = path {

@@ -20,6 +20,7 @@ monitor goto POSITION        go there; also `start` and `end`. Then: `maintenanc
 monitor last-write ADDR LEN  go to before the last write to these bytes
 monitor calls FUNCTION [N]   the last N calls of a function that began before here (10, if there is no N)
 monitor heap ADDR            what happened to the heap memory at an address, up to here
+monitor refresh              with --follow: sees what was recorded since
 ";
 
 /// Answers a command with lines of text; breakpoints and data are looked for in process `pid`.

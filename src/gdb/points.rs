@@ -24,7 +24,15 @@ pub(super) enum Kind {
     Data(Access),
 }
 
+/// No more bytes can be watched by one point: each is compared behind each system call.
+const LONGEST: u64 = 1 << 20;
+
 impl Point {
+    /// Whether it watches more bytes than can be.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.watch().is_some() && self.len > LONGEST
+    }
+
     fn is_same(&self, other: &Point) -> bool {
         (self.kind, self.address, self.len) == (other.kind, other.address, other.len)
     }

@@ -3,6 +3,7 @@
 //! A signal is shown where a live program would show it: before its handler, with the registers that the handler's end restores, though
 //! the replay stands at the handler's first instruction ([`View`]). So gdb's own steps over handlers work.
 
+mod follow;
 mod images;
 
 use super::agent::World;
@@ -16,6 +17,7 @@ use crate::exit::Failure;
 use crate::log::say;
 use crate::replay::failure;
 use crate::symbols::Symbols;
+pub(super) use follow::Source;
 use images::Images;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,6 +47,7 @@ pub(super) struct Recorded {
     pending: VecDeque<Noted>,
     view: Option<View>,
     images: Images,
+    source: Option<Source>,
 }
 
 /// A task that is shown as it was before a signal's handler began.
@@ -70,9 +73,7 @@ impl Recorded {
     pub(super) fn new(travel: Travel, symbols: Symbols) -> Recorded {
         let told_crash = travel.ended();
         let (pending, view, images) = (VecDeque::new(), None, Images::default());
-        let mut recorded = Recorded { travel, symbols, told_crash, said_damage: false, pending, view, images };
-        recorded.say_damage();
-        recorded
+        Recorded { travel, symbols, told_crash, said_damage: false, pending, view, images, source: None }
     }
 
     /// Where it stands, for a session that begins.
@@ -82,7 +83,8 @@ impl Recorded {
 
     /// Says once that the journal has no end, when it was read as far as it goes.
     pub(super) fn say_damage(&mut self) {
-        if let Some(damage) = self.travel.damage()
+        if self.source.is_none()
+            && let Some(damage) = self.travel.damage()
             && !std::mem::replace(&mut self.said_damage, true)
         {
             say!("gretel: {damage}");
@@ -337,7 +339,11 @@ impl Target for Recorded {
     }
 
     fn run(&mut self, way: Way, wishes: &Wishes) -> Result<Stopped, Failure> {
-        self.go(way, wishes).map_err(failure)
+        let stopped = self.go(way, wishes).map_err(failure)?;
+        if stopped.why == Why::End && self.refresh()? {
+            return self.go(way, wishes).map_err(failure);
+        }
+        Ok(stopped)
     }
 
     fn restart(&mut self) -> Result<Stopped, Failure> {
@@ -348,6 +354,10 @@ impl Target for Recorded {
     }
 
     fn monitor(&mut self, command: &str, pid: i32) -> Result<String, Failure> {
+        if command.trim() == "refresh" {
+            let more = self.refresh()?;
+            return Ok(if more { "there is more now\n" } else { "there is no more\n" }.to_owned());
+        }
         monitor::answer(self, command, pid).map_err(failure)
     }
 

@@ -22,6 +22,8 @@ use std::collections::BTreeMap;
 /// What cannot be done (EROFS), and what is not there (EFAULT).
 const READ_ONLY: &str = "E1e";
 const NOT_THERE: &str = "E0e";
+/// More is watched than can be (EINVAL).
+const TOO_LONG: &str = "E16";
 /// A file that is not there, or a number of one (ENOENT, EBADF), as the debugger's own host numbers them.
 const NO_FILE: &str = "F-1,2";
 const NO_NUMBER: &str = "F-1,9";
@@ -81,8 +83,7 @@ impl<'a> Session<'a> {
 
     /// Answers until the debugger leaves.
     pub(super) fn serve(mut self) -> Result<(), Failure> {
-        let asks = self.target.asks();
-        self.stream.hear(asks).map_err(|error| Failure::new(Code::Other, error))?;
+        self.stream.hear().map_err(|error| Failure::new(Code::Other, error))?;
         loop {
             let goes_on = match self.stream.next() {
                 Ok(Some(Heard::Packet(packet))) => {
@@ -151,6 +152,7 @@ impl<'a> Session<'a> {
             Request::Register(number) => reply_or(self.register_text(*number)?),
             Request::Read(address, len) => self.memory(*address, *len),
             Request::Change { registers } => self.refuse(*registers),
+            Request::Insert(point) if point.is_too_long() => TOO_LONG.into(),
             Request::Insert(point) => {
                 self.wishes.points.insert(self.general.pid, point.clone());
                 "OK".into()
@@ -235,7 +237,7 @@ impl<'a> Session<'a> {
 
     fn run(&mut self, way: Way) -> Result<Answer, Failure> {
         let Session { stream, target, wishes, .. } = self;
-        self.stopped = stream.while_running(|| target.run(way, wishes))?;
+        self.stopped = stream.while_running(target.asks(), || target.run(way, wishes))?;
         match &self.stopped.why {
             // Whether it is looked at is decided anew.
             Why::Forked(pid) => drop(self.wishes.hidden.remove(pid)),
@@ -329,7 +331,7 @@ impl<'a> Session<'a> {
 
     fn monitor(&mut self, command: &str) -> Result<Answer, Failure> {
         let Session { stream, target, general, .. } = self;
-        let text = stream.while_running(|| target.monitor(command, general.pid))?;
+        let text = stream.while_running(target.asks(), || target.monitor(command, general.pid))?;
         let id = self.target.loaded();
         self.stopped = Stopped { id, why: Why::There };
         Ok(hex::encode(text.as_bytes()).into())

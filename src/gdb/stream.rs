@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ pub(super) struct Stream {
     last: Vec<u8>,
     /// Set while the program runs and the debugger waits.
     runs: Arc<AtomicBool>,
-    asks: Arc<AtomicBool>,
+    /// What ends the run that goes on, or was last.
+    asks: Arc<Mutex<Arc<AtomicBool>>>,
 }
 
 impl Stream {
@@ -52,15 +53,15 @@ impl Stream {
         }
     }
 
-    /// Sets `asks` whenever the program runs and the debugger says something: it is waiting, so that can only be that it wants a stop.
-    pub(super) fn hear(&mut self, asks: Arc<AtomicBool>) -> io::Result<()> {
-        let (from, runs) = (self.from.try_clone()?, Arc::clone(&self.runs));
-        self.asks = Arc::clone(&asks);
+    /// Asks for a stop from now on whenever the program runs and the debugger says something: it is waiting, so that can only be that it
+    /// wants one.
+    pub(super) fn hear(&mut self) -> io::Result<()> {
+        let (from, runs, asks) = (self.from.try_clone()?, Arc::clone(&self.runs), Arc::clone(&self.asks));
         thread::Builder::new().name("debugger".to_owned()).spawn(move || {
             loop {
                 thread::sleep(LOOK);
                 if runs.load(Ordering::Acquire) && is_readable(&from) {
-                    asks.store(true, Ordering::Relaxed);
+                    set(&asks, true);
                 }
             }
         })?;
@@ -102,10 +103,12 @@ impl Stream {
         self.acknowledges = false;
     }
 
-    /// The program runs while `run` does. A Ctrl-C that comes meanwhile is answered by its stop, whatever that is for.
-    pub(super) fn while_running<T>(&mut self, run: impl FnOnce() -> T) -> T {
+    /// The program runs while `run` does, and ends when `asks` is set. A Ctrl-C that comes meanwhile is answered by its stop, whatever
+    /// that is for.
+    pub(super) fn while_running<T>(&mut self, asks: Arc<AtomicBool>, run: impl FnOnce() -> T) -> T {
+        *self.asks.lock().unwrap_or_else(PoisonError::into_inner) = asks;
         // What it said before was not a wish to stop; what came with the packet is.
-        self.asks.store(self.decoder.has_more(), Ordering::Relaxed);
+        set(&self.asks, self.decoder.has_more());
         self.runs.store(true, Ordering::Release);
         let result = run();
         self.runs.store(false, Ordering::Release);
@@ -119,6 +122,10 @@ impl Stream {
         self.decoder.take_interrupt();
         result
     }
+}
+
+fn set(asks: &Mutex<Arc<AtomicBool>>, value: bool) {
+    asks.lock().unwrap_or_else(PoisonError::into_inner).store(value, Ordering::Relaxed);
 }
 
 /// Whether there is something to read, or the other end is closed.
