@@ -115,10 +115,7 @@ mod tests {
         assert_eq!(decoder.next(), None);
         decoder.push(b"b4-\x03$qC#b5");
         let heard = std::iter::from_fn(|| decoder.next()).collect::<Vec<_>>();
-        assert_eq!(
-            heard,
-            [Heard::Packet(b"qC".to_vec()), Heard::Again, Heard::Interrupt, Heard::Damaged]
-        );
+        assert_eq!(heard, [Heard::Packet(b"qC".to_vec()), Heard::Again, Heard::Interrupt, Heard::Damaged]);
         assert!(!decoder.has_more());
     }
 

@@ -131,12 +131,14 @@ impl Recorded {
         self.say_damage();
         let noted = self.travel.process_mut().take_noted();
         self.travel.process_mut().note_kernel(false);
-        if matches!(way, Way::Back | Way::StepBack(_)) && stop != Stop::Asked && self.is_another_image(wishes) {
+        if matches!(way, Way::Back | Way::StepBack(_)) && stop != Stop::Asked && self.is_another_image(wishes)
+        {
             self.go_to_exec(start)?;
             self.travel.process_mut().note_kernel(false);
             return Ok(self.tell_image(self.loaded().pid));
         }
-        self.pending = noted.into_iter().filter(|it| wants(self.travel.process(), wishes, it, step)).collect();
+        self.pending =
+            noted.into_iter().filter(|it| wants(self.travel.process(), wishes, it, step)).collect();
         let stopped = self.stopped(stop, way, wishes);
         self.told_crash = self.travel.ended();
         Ok(stopped)
@@ -244,7 +246,8 @@ impl Recorded {
         if regs.rip != handler || !self.travel.process().read_memory_of(id.pid, there, &mut bytes) {
             return None;
         }
-        let mut words = bytes.chunks_exact(8).map(|it| u64::from_le_bytes(it.try_into().expect("eight bytes")));
+        let mut words =
+            bytes.chunks_exact(8).map(|it| u64::from_le_bytes(it.try_into().expect("eight bytes")));
         for (number, word) in IN_FRAME.iter().zip(words.by_ref()) {
             regs.gpr[*number] = word;
         }

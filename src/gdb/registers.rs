@@ -42,7 +42,8 @@ pub(super) fn packet(shown: Option<&Shown>) -> String {
 
 /// One register, in the same way; `None` where there is none of this number.
 pub(super) fn one(shown: Option<&Shown>, number: usize) -> Option<String> {
-    let before: usize = SIZES.iter().flat_map(|(count, len)| std::iter::repeat_n(*len, *count)).take(number).sum();
+    let before: usize =
+        SIZES.iter().flat_map(|(count, len)| std::iter::repeat_n(*len, *count)).take(number).sum();
     let len = SIZES.iter().flat_map(|(count, len)| std::iter::repeat_n(*len, *count)).nth(number)?;
     packet(shown).get(2 * before..2 * (before + len)).map(str::to_owned)
 }
@@ -74,7 +75,8 @@ fn fields(shown: &Shown) -> Vec<(usize, Option<Vec<u8>>)> {
     first.extend(low32(regs.rflags).to_le_bytes());
     first.extend(SELECTORS.iter().flat_map(|selector| selector.to_le_bytes()));
     // orig_rax: no system call is being restarted.
-    let last: Vec<u8> = [u64::MAX, regs.fs_base, regs.gs_base].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let last: Vec<u8> =
+        [u64::MAX, regs.fs_base, regs.gs_base].iter().flat_map(|word| word.to_le_bytes()).collect();
     let fpu = shown.fpu.as_ref();
     vec![
         (first.len(), Some(first)),

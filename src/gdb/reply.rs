@@ -143,8 +143,7 @@ mod tests {
 
     #[test]
     fn stops_say_who_and_why() {
-        let (several, one) =
-            (Dialect { several: true, names_breakpoints: true }, Dialect::default());
+        let (several, one) = (Dialect { several: true, names_breakpoints: true }, Dialect::default());
         let of = |why, dialect| {
             let text = stop(&Stopped { id: Id { pid: 16, tid: 17 }, why }, None, dialect);
             // Registers that are not known.
@@ -167,7 +166,10 @@ mod tests {
 
     #[test]
     fn documents_come_in_parts() {
-        assert_eq!((part(b"abc", 0, 2), part(b"abc", 2, 2), part(b"abc", 9, 9)), (b"mab".to_vec(), b"lc".to_vec(), b"l".to_vec()));
+        assert_eq!(
+            (part(b"abc", 0, 2), part(b"abc", 2, 2), part(b"abc", 9, 9)),
+            (b"mab".to_vec(), b"lc".to_vec(), b"l".to_vec())
+        );
     }
 
     #[test]

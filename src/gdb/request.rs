@@ -44,7 +44,9 @@ pub(super) enum Request {
     /// So many bytes of memory.
     Read(u64, u64),
     /// Memory or registers are to be changed, or something else is that cannot be: registers if so.
-    Change { registers: bool },
+    Change {
+        registers: bool,
+    },
     Insert(Point),
     Remove(Point),
     /// What vCont can do.
@@ -52,7 +54,9 @@ pub(super) enum Request {
     /// Threads are to run; the first action that fits a thread is its own.
     Resume(Vec<Action>),
     /// Backwards: one instruction, or on.
-    Back { step: bool },
+    Back {
+        step: bool,
+    },
     /// A part of a document.
     Part(Document, u64, u64),
     /// A command for the target itself.

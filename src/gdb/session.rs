@@ -222,7 +222,10 @@ impl<'a> Session<'a> {
 
     /// Who steps where no thread is named.
     fn steered_thread(&self) -> Id {
-        Id { pid: self.steered.pid.unwrap_or(self.general.pid), tid: self.steered.tid.unwrap_or(self.general.tid) }
+        Id {
+            pid: self.steered.pid.unwrap_or(self.general.pid),
+            tid: self.steered.tid.unwrap_or(self.general.tid),
+        }
     }
 
     /// Where threads are to do different things, the one that steps says how far: who runs meanwhile is in the recording.

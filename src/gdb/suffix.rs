@@ -66,7 +66,8 @@ impl Files {
         let folder = named.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let input = folder.join("core");
         if !input.is_file() {
-            let why = format!("{} is a suffix; name its core: `gretel gdb DIR|CORE --suffix {0}`", named.display());
+            let why =
+                format!("{} is a suffix; name its core: `gretel gdb DIR|CORE --suffix {0}`", named.display());
             return Err(Failure::new(Code::Usage, why));
         }
         Ok(Some(Files { suffix: named.to_owned(), input }))
@@ -95,7 +96,10 @@ fn serve_deep(
     sandbox::enter();
     check(&opened.core, &suffix)?;
     let origins = Origins::of(&suffix);
-    say!("gretel: the last {} instructions before the crash, as one way that they can have run", suffix.len());
+    say!(
+        "gretel: the last {} instructions before the crash, as one way that they can have run",
+        suffix.len()
+    );
     say!("gretel: {}; `monitor origins` says which", origins.summary());
     let mut suffixed = Suffixed {
         walk: Walk::new(&opened.core, &suffix).map_err(failed)?,
@@ -120,13 +124,22 @@ fn absolute(path: &Path) -> Vec<u8> {
 
 /// Runs it forward to the core.
 fn check(core: &Core, suffix: &Suffix) -> Result<(), Failure> {
-    let damaged = |why: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
+    let damaged =
+        |why: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
     let trail = core.trail().map_err(|e| damaged(&e))?;
     let (records, recorded) = usable(trail.as_ref())?;
     let anchors = anchors(core, Use::Counts)?;
-    let request =
-        Request { core, suffix, records: &records, recorded: &recorded, anchors: &anchors, time: TIME, kvm: false };
-    let refused = |why: String| Failure::new(Code::Usage, format!("the suffix does not end in this core: {why}"));
+    let request = Request {
+        core,
+        suffix,
+        records: &records,
+        recorded: &recorded,
+        anchors: &anchors,
+        time: TIME,
+        kvm: false,
+    };
+    let refused =
+        |why: String| Failure::new(Code::Usage, format!("the suffix does not end in this core: {why}"));
     match certify(&request).map_err(failed)? {
         Verdict::Certified(_) => Ok(()),
         Verdict::Rejected(difference) => Err(refused(difference.to_string())),
@@ -192,7 +205,12 @@ impl Suffixed<'_> {
     }
 
     /// Runs to the first breakpoint or access, or one instruction, or out of a range.
-    fn forward(&mut self, wishes: &Wishes, step: bool, range: Option<(u64, u64)>) -> Result<Why, CertificateError> {
+    fn forward(
+        &mut self,
+        wishes: &Wishes,
+        step: bool,
+        range: Option<(u64, u64)>,
+    ) -> Result<Why, CertificateError> {
         while !self.asks.load(Ordering::Relaxed) {
             let watched = self.watched(wishes)?;
             if !self.walk.step()? {
@@ -315,7 +333,8 @@ impl Target for Suffixed<'_> {
 
     fn death(&self, _: i32) -> Option<Death> {
         let signal = self.core.signal;
-        let death = Death { signal: signal.signo, code: signal.code, address: signal.address, exception: None };
+        let death =
+            Death { signal: signal.signo, code: signal.code, address: signal.address, exception: None };
         self.walk.ended().then_some(death)
     }
 

@@ -14,7 +14,11 @@ impl World for Small {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
         let end = address.saturating_add(bytes.len() as u64);
         let inside = (0x1000..=0x1008).contains(&address) && end <= 0x1008;
-        bytes.iter_mut().zip(address..).filter(|_| inside).for_each(|(byte, at)| *byte = 0xf1 + (at - 0x1000) as u8);
+        bytes
+            .iter_mut()
+            .zip(address..)
+            .filter(|_| inside)
+            .for_each(|(byte, at)| *byte = 0xf1 + (at - 0x1000) as u8);
         inside
     }
 }
@@ -94,7 +98,9 @@ fn operations_on_one_word() {
 fn words_of_the_program_and_of_the_code() {
     assert_eq!(evaluate(&[0x26, 0, 3, END], &Small), Some(30));
     assert_eq!(evaluate(&[0x26, 0, 16, END], &Small), None);
-    for (operation, value) in [(0x17, 0xf1), (0x18, 0xf2f1), (0x19, 0xf4f3_f2f1), (0x1a, 0xf8f7_f6f5_f4f3_f2f1)] {
+    for (operation, value) in
+        [(0x17, 0xf1), (0x18, 0xf2f1), (0x19, 0xf4f3_f2f1), (0x1a, 0xf8f7_f6f5_f4f3_f2f1)]
+    {
         assert_eq!(evaluate(&[0x23, 0x10, 0, operation, END], &Small), Some(value));
     }
     assert_eq!(evaluate(&[0x23, 0x10, 1, 0x1a, END], &Small), None, "not all is mapped");

@@ -54,7 +54,10 @@ impl Session<'_> {
 
     pub(super) fn about(&mut self, who: Who) -> Answer {
         let task = self.tasks().into_iter().find(|task| who.includes(task.id));
-        task.map_or_else(|| NOT_THERE.into(), |task| hex::encode(format!("{} {}", task.name, task.about).trim().as_bytes()).into())
+        task.map_or_else(
+            || NOT_THERE.into(),
+            |task| hex::encode(format!("{} {}", task.name, task.about).trim().as_bytes()).into(),
+        )
     }
 
     pub(super) fn part(&mut self, document: &Document, offset: u64, len: u64) -> Result<Answer, Failure> {

@@ -16,12 +16,21 @@ pub(super) struct Origins {
 impl Origins {
     pub(super) fn of(suffix: &Suffix) -> Origins {
         let memory = suffix.memory.iter().map(|piece| (piece.address, piece.origins.clone())).collect();
-        Origins { registers: suffix.registers.clone(), memory, len: suffix.len(), forced: suffix.forced.steps }
+        Origins {
+            registers: suffix.registers.clone(),
+            memory,
+            len: suffix.len(),
+            forced: suffix.forced.steps,
+        }
     }
 
     /// How many values are not simply the core's, in a sentence.
     pub(super) fn summary(&self) -> String {
-        let all = || self.registers().map(|(_, origin)| origin).chain(self.memory.iter().flat_map(|(_, it)| it.clone()));
+        let all = || {
+            self.registers()
+                .map(|(_, origin)| origin)
+                .chain(self.memory.iter().flat_map(|(_, it)| it.clone()))
+        };
         let count = |wanted| all().filter(|origin| *origin == wanted).count();
         format!(
             "of the registers and bytes that it begins with, {} are forced and {} were chosen",
@@ -57,8 +66,11 @@ impl Origins {
 
     /// Of some bytes of memory.
     pub(super) fn of_bytes(&self, address: &str, len: &str) -> String {
-        let (Some(start), Some(len)) = (number(address), number(len).filter(|len| (1..=4096).contains(len))) else {
-            return format!("`{address}` and `{len}` are to be an address and a number of bytes up to 4096\n");
+        let (Some(start), Some(len)) = (number(address), number(len).filter(|len| (1..=4096).contains(len)))
+        else {
+            return format!(
+                "`{address}` and `{len}` are to be an address and a number of bytes up to 4096\n"
+            );
         };
         let origin = |at: u64| {
             let piece = self.memory.iter().find_map(|(start, origins)| {
@@ -112,7 +124,12 @@ mod tests {
         let origins = Origins { registers: RegisterOrigins::all(Core), memory, len: 9, forced: 2 };
         assert!(origins.summary().contains("1 are forced and 1 were chosen"));
         let text = origins.of_bytes("0x0fff", "3");
-        assert!(text.ends_with("in the core: 1 bytes at 0xfff\nchosen: 1 bytes at 0x1000\nforced: 1 bytes at 0x1001\n"));
-        assert!(origins.of_bytes("here", "3").contains("an address") && origins.of_bytes("1", "0").contains("4096"));
+        assert!(text.ends_with(
+            "in the core: 1 bytes at 0xfff\nchosen: 1 bytes at 0x1000\nforced: 1 bytes at 0x1001\n"
+        ));
+        assert!(
+            origins.of_bytes("here", "3").contains("an address")
+                && origins.of_bytes("1", "0").contains("4096")
+        );
     }
 }

@@ -107,7 +107,8 @@ fn processes_are_inferiors_in_both_directions() {
                 "hit Breakpoint",
             ],
         );
-        let (_, again) = ran.out().split_once("=== and forward again").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        let (_, again) =
+            ran.out().split_once("=== and forward again").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
         assert!(!again.contains("does not live"), "{again}");
         for value in [20, 30] {
             assert!(again.contains(&format!("to@entry={value}")), "{again}");
@@ -122,7 +123,17 @@ fn a_child_that_is_not_looked_at_does_not_stop() {
     }
     let place = Place::new();
     let Some(()) = family(&place, "soft") else { return };
-    let commands = ["break set", "continue", "continue", "info inferiors", "continue", "bt", "step", "continue", "continue"];
+    let commands = [
+        "break set",
+        "continue",
+        "continue",
+        "info inferiors",
+        "continue",
+        "bt",
+        "step",
+        "continue",
+        "continue",
+    ];
     let ran = gdb(&place, &["rec", "--at", "start"], &commands);
     in_order(
         &ran,
@@ -165,7 +176,8 @@ fn conditions_are_evaluated_here() {
     let ran = gdb(&place, &["rec", "--at", "start"], &commands);
     in_order(&ran, &["each (i=i@entry=99999)", "= 99999", "each (i=i@entry=10)", "= 10", "= 1"]);
     // Each condition is sent, and its breakpoint stops once.
-    let sent = ran.err.matches("Sending packet: $Z0,").count() + ran.out().matches("Sending packet: $Z0,").count();
+    let sent =
+        ran.err.matches("Sending packet: $Z0,").count() + ran.out().matches("Sending packet: $Z0,").count();
     let stops = ran.err.matches("swbreak:;").count() + ran.out().matches("swbreak:;").count();
     assert!(sent >= 2 && stops == 2, "{sent} breakpoints, {stops} stops\n{}", ran.out());
 }
@@ -177,7 +189,9 @@ fn programs_change_with_exec_in_both_directions() {
     }
     let place = Place::new();
     let source = |name: &str, rest: &str| {
-        format!("#include <unistd.h>\nint {name}(int n) {{ return n + 1; }}\nint main(int argc, char **argv) {{\n{rest}\n}}")
+        format!(
+            "#include <unistd.h>\nint {name}(int n) {{ return n + 1; }}\nint main(int argc, char **argv) {{\n{rest}\n}}"
+        )
     };
     let first = source("only_first", r#"execl("./second", "second", (char *)0); return only_first(1);"#);
     let second = format!("\n\n\n{}", source("only_second", "return only_second(argc) - 2;"));
@@ -188,7 +202,16 @@ fn programs_change_with_exec_in_both_directions() {
     }
     let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./first"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let commands = ["break main", "continue", "continue", "info line", "reverse-continue", "info line", "continue", "info line"];
+    let commands = [
+        "break main",
+        "continue",
+        "continue",
+        "info line",
+        "reverse-continue",
+        "info line",
+        "continue",
+        "info line",
+    ];
     let ran = gdb(&place, &["rec", "--at", "start"], &commands);
     in_order(
         &ran,

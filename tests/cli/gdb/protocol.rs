@@ -67,7 +67,8 @@ fn nothing_that_is_sent_is_too_bad() {
     let ran = finished(&served.wait_with_output().expect("it ends"));
     assert_eq!(ran.code, 0, "{}", ran.err);
     let out = ran.out();
-    for answer in ["$QC", "$E0e#", "$F-1,2#", "$F0#", "$F-1,9#", "$E1e#", "$E16#", "replaylog:begin;", "$T0b"] {
+    for answer in ["$QC", "$E0e#", "$F-1,2#", "$F0#", "$F-1,9#", "$E1e#", "$E16#", "replaylog:begin;", "$T0b"]
+    {
         assert!(out.contains(answer), "`{answer}` is missing in {out}");
     }
 }

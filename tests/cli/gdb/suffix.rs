@@ -46,7 +46,13 @@ fn gdb_walks_about_in_a_suffix() {
             "No more reverse-execution history",
         ],
     );
-    for said in ["2 instructions before the crash", "were chosen", "at the start, ", "in the core: 4 bytes at 0x10", "0 behind the start"] {
+    for said in [
+        "2 instructions before the crash",
+        "were chosen",
+        "at the start, ",
+        "in the core: 4 bytes at 0x10",
+        "0 behind the start",
+    ] {
         assert!(ran.err.contains(said), "`{said}` is missing in {}", ran.err);
     }
     // Beside its core it is enough by itself.

@@ -1,8 +1,8 @@
 //! Telling what happens to a program ([`super::happening`]), as it happens: `gretel record --trace`, `gretel events`.
 
-use super::{Noted, Process};
 use super::happening::{Call, Happening, Stage, What};
 use super::machine_reads::{Kind, Read};
+use super::{Noted, Process};
 use crate::linux::Outcome;
 use crate::ram::Virt;
 use crate::syscalls::show::Line;

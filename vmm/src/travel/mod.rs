@@ -112,7 +112,9 @@ impl Travel {
         let mut all = Lookout::default();
         for lookout in own.values() {
             all.at.extend(&lookout.at);
-            all.data.extend(lookout.data.iter().filter(|watch| !all.data.contains(watch)).cloned().collect::<Vec<_>>());
+            all.data.extend(
+                lookout.data.iter().filter(|watch| !all.data.contains(watch)).cloned().collect::<Vec<_>>(),
+            );
         }
         all.at.sort_unstable();
         all.at.dedup();

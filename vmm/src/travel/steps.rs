@@ -20,12 +20,7 @@ impl Travel {
     ///
     /// # Errors
     /// At the first difference to the recording.
-    pub fn step_of(
-        &mut self,
-        task: i32,
-        lookout: &Lookout,
-        wanted: Wanted<'_>,
-    ) -> Result<Stop, ReplayError> {
+    pub fn step_of(&mut self, task: i32, lookout: &Lookout, wanted: Wanted<'_>) -> Result<Stop, ReplayError> {
         let others = self.process().thread() != task;
         // The own instruction needs no look at addresses, and what a processor looks for is dear to change.
         if others || !lookout.data.is_empty() {
