@@ -220,12 +220,11 @@ impl<'a> Session<'a> {
         "OK".into()
     }
 
-    /// Who steps where no thread is named.
+    /// Who steps where no thread is named: the one that stopped. The one that is looked at need not be meant, since gdb looks at all to list
+    /// them.
     fn steered_thread(&self) -> Id {
-        Id {
-            pid: self.steered.pid.unwrap_or(self.general.pid),
-            tid: self.steered.tid.unwrap_or(self.general.tid),
-        }
+        let Id { pid, tid } = self.stopped.id;
+        Id { pid: self.steered.pid.unwrap_or(pid), tid: self.steered.tid.unwrap_or(tid) }
     }
 
     /// Where threads are to do different things, the one that steps says how far: who runs meanwhile is in the recording.
