@@ -22,10 +22,8 @@ pub(in crate::gdb) struct Source {
 impl Recorded {
     /// Shows more of the recording from now on when there is more.
     pub(in crate::gdb) fn follow(mut self, source: Source) -> Recorded {
-        say!(
-            "gretel: shown up to event {}; continue there, or `monitor refresh`, sees what came since",
-            self.travel.position().event
-        );
+        say!("gretel: shown is what is recorded so far, up to its last whole event");
+        say!("gretel: going on at its end, and `monitor refresh`, see what came since");
         self.source = Some(source);
         self
     }
