@@ -139,10 +139,9 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
             "print $_siginfo._sifields._sigfault.si_addr",
             // What is watched is seen by steps too.
             "echo === 2 steps\\n",
+            "break push",
             "run",
             "watch head",
-            "break push",
-            "continue",
             "next",
             "next",
             "set var sum = 1",
@@ -163,7 +162,8 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
                 "[stack]",
                 "= (void *) 0x1234",
                 "=== 2 steps",
-                "Old value = 0",
+                "Hardware watchpoint 5: head",
+                "Old value = (struct node *) 0x0",
             ],
         );
         // gdb prints what a target answers to `monitor` on stderr.
