@@ -32,7 +32,8 @@ impl From<State> for Shown {
 
 /// The `g` packet: two digits for each byte, `x` for those that are not known.
 pub(super) fn packet(shown: Option<&Shown>) -> String {
-    let known = fields(shown.unwrap_or(&Shown { regs: Regs::default(), fpu: None }));
+    let unknown = Shown { regs: Regs::default(), fpu: None };
+    let known = fields(shown.unwrap_or(&unknown));
     let text = |(len, bytes): (usize, Option<Vec<u8>>)| match bytes.filter(|_| shown.is_some()) {
         Some(bytes) => super::hex::encode(&bytes),
         None => "x".repeat(2 * len),

@@ -63,7 +63,8 @@ impl Files {
         if !named.is_file() || Suffix::load(named).is_err() {
             return Ok(None);
         }
-        let folder = named.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder =
+            named.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         let input = folder.join("core");
         if !input.is_file() {
             let why =

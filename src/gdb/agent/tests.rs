@@ -14,11 +14,9 @@ impl World for Small {
     fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
         let end = address.saturating_add(bytes.len() as u64);
         let inside = (0x1000..=0x1008).contains(&address) && end <= 0x1008;
-        bytes
-            .iter_mut()
-            .zip(address..)
-            .filter(|_| inside)
-            .for_each(|(byte, at)| *byte = 0xf1 + (at - 0x1000) as u8);
+        if inside {
+            bytes.iter_mut().zip(address..).for_each(|(byte, at)| *byte = 0xf1 + at.to_le_bytes()[0]);
+        }
         inside
     }
 }
