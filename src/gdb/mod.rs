@@ -1,13 +1,32 @@
 //! `gretel gdb`: a recording in gdb, forwards and backwards.
 //!
-//! gdb is started with a connection to a second gretel (`--stdio`), which replays the recording and answers by gdb's remote
-//! protocol ([`target`]); or one listens for a debugger from elsewhere (`--listen`).
+//! gdb is started with a connection to a second gretel (`--stdio`), which answers by gdb's remote protocol; or one listens for a debugger
+//! from elsewhere (`--listen`).
+//!
+//! ```text
+//! stream, packet   bytes <-> packets, Ctrl-C
+//! request          a packet as what it asks for; ids, points, hex
+//! session          requests -> answers; reply makes those that are text, registers those of registers
+//! target           what is debugged, as a trait: recorded (a recording), suffix (one that was synthesized)
+//! agent            conditions of breakpoints, which are evaluated here at each hit
+//! monitor          gretel's own commands
+//! ```
 
-mod files;
+mod agent;
 mod files_here;
+mod hex;
+mod ids;
 mod monitor;
+mod packet;
+mod points;
+mod recorded;
 mod registers;
+mod reply;
+mod request;
+mod session;
+mod signals;
 mod stream;
+mod suffix;
 mod target;
 
 use crate::Outcome;
@@ -19,19 +38,15 @@ use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
 use crate::symbols::Symbols;
-use gdbstub::conn::ConnectionExt;
-use gdbstub::stub::run_blocking::{BlockingEventLoop, Event, WaitForStopReasonError};
-use gdbstub::stub::{GdbStub, MultiThreadStopReason};
+use recorded::{Recorded, Source};
+use session::Session;
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use stream::Stream;
-use target::Debugged;
 use vmm::position::Position;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
@@ -51,6 +66,8 @@ Examples:
   gretel gdb rec --at start              at the program's first instruction
   gretel gdb rec --at 120+5000           5,000 instructions behind event 120
   gretel gdb rec -- -x commands.gdb      with arguments for gdb
+  gretel gdb rec --follow                one that is still being made
+  gretel gdb rec --suffix suffix.json    what `gretel synth -o suffix.json rec` found
   gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: lldb, then
                                          `gdb-remote 127.0.0.1:7000`; or an IDE
 
@@ -64,9 +81,15 @@ In gdb, who wrote a variable last before the crash:
   monitor calls parse_header 5   the last five calls of it before here
   monitor heap 0x4052a8          who allocated this memory, who freed it")]
 pub(crate) struct Args {
-    /// The recording's folder
-    #[arg(value_name = "DIR")]
+    /// The recording's folder; with --suffix also a core file; or a suffix in the folder of its core
+    #[arg(value_name = "DIR|CORE|SUFFIX")]
     dir: PathBuf,
+    /// Show this suffix instead, as `gretel synth -o` kept it: its instructions up to the crash, forwards and backwards
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "pid"])]
+    suffix: Option<PathBuf>,
+    /// The executable of a core (default: the one in the recording, or where the core says that it was)
+    #[arg(long, value_name = "PROG", requires = "suffix")]
+    exe: Option<PathBuf>,
     /// What runs the program: where single instructions count, it is the software CPU
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
@@ -77,6 +100,9 @@ pub(crate) struct Args {
     /// Else the one that is loaded where gdb begins
     #[arg(long, value_name = "PID")]
     pid: Option<i32>,
+    /// The recording is still being made: see more of it whenever its end is reached
+    #[arg(long, conflicts_with = "suffix")]
+    follow: bool,
     /// Wait at this address for a debugger, instead of starting gdb
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "stdio")]
     listen: Option<String>,
@@ -105,22 +131,32 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    if let Some(found) = suffix::Files::of(&args.dir, args.suffix.as_deref())? {
+        return match !args.stdio && args.listen.is_none() {
+            true => start_gdb(args),
+            false => suffix::serve(&found, args.exe.as_deref(), || connect(args)),
+        };
+    }
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     kernel::refuse(&recording)?;
     if !args.stdio && args.listen.is_none() {
         return start_gdb(args);
     }
     let machine = engine::open(args.engine, for_replay())?;
-    let stream = connect(args).map_err(|e| Failure::new(Code::Other, format!("no connection: {e}")))?;
-    let runs = Arc::new(AtomicBool::new(false));
+    let stream = connect(args)?;
     let symbols = Symbols::of(&args.dir);
     sandbox::enter();
     let mut travel = Travel::open(&recording, machine).map_err(failure)?;
     begin(args, &mut travel)?;
     files_here::compare(travel.process());
-    let heard = stream.hear(Arc::clone(&runs), travel.asks());
-    heard.map_err(|error| Failure::new(Code::Other, error))?;
-    serve(stream, Debugged::new(travel, symbols, runs))
+    let mut recorded = Recorded::new(travel, symbols);
+    if args.follow {
+        recorded = recorded.follow(Source { dir: args.dir.clone(), engine: args.engine });
+    }
+    recorded.say_damage();
+    let stands = recorded.stands();
+    Session::new(stream, &mut recorded, stands).serve()?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Becomes gdb, which starts another gretel.
@@ -139,14 +175,24 @@ fn start_gdb(args: &Args) -> Outcome {
         Some(Place::At(position)) => served += &format!(" --at {position}"),
         None => {}
     }
+    if args.follow {
+        served += " --follow";
+    }
+    for (option, path) in [("--suffix", &args.suffix), ("--exe", &args.exe)] {
+        if let Some(path) = path {
+            served += &format!(" {option} {}", shell::word(path));
+        }
+    }
     if let Some(pid) = args.pid {
         served += &format!(" --pid {pid}");
     }
     let error = Command::new("gdb")
         // The files are those of this machine; a program is slow to go over a long way, and gdb is to wait.
         .args(["-iex", "set sysroot /", "-iex", "set remotetimeout 100000"])
+        // All processes run together: who runs when is in the recording.
+        .args(["-iex", "set schedule-multiple on"])
         .arg("-ex")
-        .arg(format!("target remote | {served}"))
+        .arg(format!("target extended-remote | {served}"))
         .args(&args.gdb)
         .exec();
     let what = match error.kind() {
@@ -159,8 +205,16 @@ fn start_gdb(args: &Args) -> Outcome {
     Err(Failure::new(Code::Host, what))
 }
 
-fn connect(args: &Args) -> io::Result<Stream> {
-    let Some(address) = &args.listen else { return Stream::standard() };
+/// Waits for the debugger, or takes the one that has started us.
+fn connect(args: &Args) -> Result<Stream, Failure> {
+    let stream = match &args.listen {
+        Some(address) => accept(address),
+        None => Stream::standard(),
+    };
+    stream.map_err(|error| Failure::new(Code::Other, format!("no connection: {error}")))
+}
+
+fn accept(address: &str) -> io::Result<Stream> {
     let listener = TcpListener::bind(address)?;
     say!("gretel: waiting for a debugger at {}", listener.local_addr()?);
     let (socket, from) = listener.accept()?;
@@ -208,50 +262,4 @@ fn go_to_place(args: &Args, travel: &mut Travel) -> Result<(), ReplayError> {
         }
     }
     Ok(())
-}
-
-/// Answers the debugger until it leaves.
-fn serve(stream: Stream, mut debugged: Debugged) -> Outcome {
-    debugged.say_damage();
-    match GdbStub::new(stream).run_blocking::<Loop>(&mut debugged) {
-        Ok(_) => Ok(ExitCode::SUCCESS),
-        Err(error) if error.is_target_error() => {
-            let error = error.into_target_error();
-            Err(error.map_or_else(|| Failure::new(Code::Other, "the debugger's target"), failure))
-        }
-        // A debugger that is killed says nothing before.
-        Err(error) => {
-            say!("gretel: the debugger has gone: {error}");
-            Ok(ExitCode::SUCCESS)
-        }
-    }
-}
-
-/// What a debugger sends that wants the program to stop (gdb's manual, "Interrupts").
-const INTERRUPT: u8 = 3;
-
-/// What gdbstub's loop asks for.
-enum Loop {}
-
-impl BlockingEventLoop for Loop {
-    type Target = Debugged;
-    type Connection = Stream;
-    type StopReason = MultiThreadStopReason<u64>;
-
-    fn wait_for_stop_reason(
-        target: &mut Debugged,
-        stream: &mut Stream,
-    ) -> Result<Event<Self::StopReason>, WaitForStopReasonError<ReplayError, io::Error>> {
-        let reason = target.run().map_err(WaitForStopReasonError::Target)?;
-        // It is answered by this stop, whatever that is for.
-        if stream.peek().map_err(WaitForStopReasonError::Connection)? == Some(INTERRUPT) {
-            stream.read().map_err(WaitForStopReasonError::Connection)?;
-        }
-        Ok(Event::TargetStopped(reason))
-    }
-
-    fn on_interrupt(_: &mut Debugged) -> Result<Option<Self::StopReason>, ReplayError> {
-        let signal = gdbstub::common::Signal::SIGINT;
-        Ok(Some(MultiThreadStopReason::Signal(signal)))
-    }
 }

@@ -1,6 +1,6 @@
 //! What `monitor` asks for in gdb: where one is in the recording, and going elsewhere.
 
-use super::target::Debugged;
+use super::recorded::Recorded;
 use crate::calls::{self, Functions, Range};
 use crate::moment::Moment;
 use crate::symbols::Symbols;
@@ -20,77 +20,84 @@ monitor goto POSITION        go there; also `start` and `end`. Then: `maintenanc
 monitor last-write ADDR LEN  go to before the last write to these bytes
 monitor calls FUNCTION [N]   the last N calls of a function that began before here (10, if there is no N)
 monitor heap ADDR            what happened to the heap memory at an address, up to here
+monitor refresh              with --follow: sees what was recorded since
 ";
 
-/// Answers a command with lines of text.
-pub(super) fn answer(debugged: &mut Debugged, command: &str) -> Result<String, ReplayError> {
+/// Answers a command with lines of text; breakpoints and data are looked for in process `pid`.
+pub(super) fn answer(recorded: &mut Recorded, command: &str, pid: i32) -> Result<String, ReplayError> {
+    recorded.travel.follow(pid);
+    recorded.travel.heed_kernel(false);
     let words: Vec<&str> = command.split_whitespace().collect();
     match words[..] {
-        ["when"] => Ok(when(debugged)),
+        ["when"] => Ok(when(recorded)),
         ["goto", "start"] => {
-            let begin = debugged.travel.begin();
-            debugged.travel.seek(begin)?;
-            Ok(when(debugged))
+            recorded.moved();
+            let begin = recorded.travel.begin();
+            recorded.travel.seek(begin)?;
+            Ok(when(recorded))
         }
         ["goto", "end"] => {
-            debugged.travel.seek_end()?;
-            debugged.say_damage();
-            Ok(when(debugged))
+            recorded.moved();
+            recorded.travel.seek_end()?;
+            recorded.say_damage();
+            Ok(when(recorded))
         }
         ["goto", position] => match position.parse::<Position>() {
             Ok(position) => {
-                let arrived = debugged.travel.seek(position)?;
+                recorded.moved();
+                let arrived = recorded.travel.seek(position)?;
                 let note =
                     if arrived == position { "" } else { "the program does not stand at that position\n" };
-                Ok(format!("{note}{}", when(debugged)))
+                Ok(format!("{note}{}", when(recorded)))
             }
             Err(error) => Ok(format!("{error}\n")),
         },
         ["last-write", address, len] => match (number(address), number(len)) {
-            (Some(address), Some(len)) if len > 0 => last_write(debugged, address, len),
+            (Some(address), Some(len)) if len > 0 => last_write(recorded, address, len),
             _ => Ok(format!("`{address}` and `{len}` are to be an address and a number of bytes\n")),
         },
-        ["calls", function] => last_calls(debugged, function, LAST),
+        ["calls", function] => last_calls(recorded, function, LAST),
         ["calls", function, last] => match last.parse() {
-            Ok(last) => last_calls(debugged, function, last),
+            Ok(last) => last_calls(recorded, function, last),
             Err(_) => Ok(format!("`{last}` is to be a number of calls\n")),
         },
         ["heap", address] => match number(address) {
-            Some(address) => heap(debugged, address),
+            Some(address) => heap(recorded, address),
             None => Ok(format!("`{address}` is to be an address\n")),
         },
         _ => Ok(HELP.to_owned()),
     }
 }
 
-fn when(debugged: &mut Debugged) -> String {
-    let ended = debugged.travel.ended();
-    Moment::of(debugged.travel.process(), &mut debugged.symbols, ended).to_string()
+fn when(recorded: &mut Recorded) -> String {
+    let ended = recorded.travel.ended();
+    Moment::of(recorded.travel.process(), &mut recorded.symbols, ended).to_string()
 }
 
-fn last_write(debugged: &mut Debugged, address: u64, len: u64) -> Result<String, ReplayError> {
+fn last_write(recorded: &mut Recorded, address: u64, len: u64) -> Result<String, ReplayError> {
     let data = vec![Watch { range: address..address.saturating_add(len), access: Access::Write }];
-    let stop = debugged.travel.backward(&Lookout { at: Vec::new(), data })?;
+    recorded.moved();
+    let stop = recorded.travel.backward(&Lookout { at: Vec::new(), data })?;
     let found = match stop {
         Stop::Accessed(accessed) => {
-            format!("written by the instruction at {}\n", place(debugged, accessed.rip))
+            format!("written by the instruction at {}\n", place(recorded, accessed.rip))
         }
         Stop::Changed(_) => "written by the system call that comes next\n".to_owned(),
         Stop::Asked => "interrupted\n".to_owned(),
         _ => "not written since the beginning\n".to_owned(),
     };
-    Ok(found + &when(debugged))
+    Ok(found + &when(recorded))
 }
 
 /// The last calls of a function that began before here; afterwards one stands here again.
-fn last_calls(debugged: &mut Debugged, function: &str, last: usize) -> Result<String, ReplayError> {
-    debugged.symbols.look(debugged.travel.process());
-    let functions = match Functions::find(debugged.travel.process(), &debugged.symbols, function) {
+fn last_calls(recorded: &mut Recorded, function: &str, last: usize) -> Result<String, ReplayError> {
+    recorded.symbols.look(recorded.travel.process());
+    let functions = match Functions::find(recorded.travel.process(), &recorded.symbols, function) {
         Ok(functions) => functions,
         Err(why) => return Ok(format!("{why}\n")),
     };
     let mut kept = VecDeque::new();
-    let (_, note) = and_back(debugged, |travel, symbols, here| {
+    let (_, note) = and_back(recorded, |travel, symbols, here| {
         travel.seek(travel.begin())?;
         let range = Range { end: Some(here), limit: None };
         calls::each(travel, symbols, &functions, range, &mut |line| {
@@ -109,19 +116,19 @@ fn last_calls(debugged: &mut Debugged, function: &str, last: usize) -> Result<St
 }
 
 /// The history of the memory at an address up to here; afterwards one stands here again.
-fn heap(debugged: &mut Debugged, address: u64) -> Result<String, ReplayError> {
-    debugged.symbols.look(debugged.travel.process());
+fn heap(recorded: &mut Recorded, address: u64) -> Result<String, ReplayError> {
+    recorded.symbols.look(recorded.travel.process());
     let (text, note) =
-        and_back(debugged, |travel, symbols, here| crate::heap::text(travel, symbols, address, here))?;
+        and_back(recorded, |travel, symbols, here| crate::heap::text(travel, symbols, address, here))?;
     Ok(text + note)
 }
 
 /// Looks through the recording, and comes back. The second is what is to be said besides.
 fn and_back<T>(
-    debugged: &mut Debugged,
+    recorded: &mut Recorded,
     look: impl FnOnce(&mut Travel, &mut Symbols, Position) -> Result<T, ReplayError>,
 ) -> Result<(T, &'static str), ReplayError> {
-    let Debugged { travel, symbols, .. } = debugged;
+    let Recorded { travel, symbols, .. } = recorded;
     let (here, ended) = (travel.position(), travel.ended());
     let found = look(travel, symbols, here)?;
     let asked = travel.asks().swap(false, Ordering::Relaxed);
@@ -134,13 +141,14 @@ fn and_back<T>(
 }
 
 /// An address with what it is in.
-fn place(debugged: &mut Debugged, address: u64) -> String {
-    debugged.symbols.look(debugged.travel.process());
-    let place = debugged.symbols.place(address).map(|place| format!(" {place}")).unwrap_or_default();
+fn place(recorded: &mut Recorded, address: u64) -> String {
+    recorded.symbols.look(recorded.travel.process());
+    let place = recorded.symbols.place(address).map(|place| format!(" {place}")).unwrap_or_default();
     format!("{address:#x}{place}")
 }
 
-fn number(text: &str) -> Option<u64> {
+/// A number as people write it.
+pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),

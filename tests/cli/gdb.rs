@@ -1,6 +1,11 @@
 //! `gretel gdb`, `last-write` and `memory`: a recorded crash is taken back to the store that made it.
 
-use crate::{DAMAGED, Place, USAGE, engines, skipped};
+mod lldb;
+mod processes;
+mod protocol;
+mod suffix;
+
+use crate::{DAMAGED, Place, Ran, USAGE, engines, skipped};
 use serde_json::Value;
 use std::process::Command;
 
@@ -71,10 +76,36 @@ fn the_last_write_is_the_one_that_spoiled_it() {
     }
 }
 
+/// Whether there is gdb here; says that a test is skipped if not.
+fn has_gdb(what: &str) -> bool {
+    let has = Command::new("gdb").arg("--version").output().is_ok();
+    if !has {
+        skipped(what, "gdb is not installed; `make setup` installs it");
+    }
+    has
+}
+
+/// Runs commands in gdb, which `arguments` of `gretel gdb` start.
+fn gdb(place: &Place, arguments: &[&str], commands: &[&str]) -> Ran {
+    let begin = ["set pagination off", "set confirm off"];
+    place.write("commands", [&begin, commands].concat().join("\n"));
+    place.gretel(&[&["gdb"], arguments, &["--", "-nx", "-batch", "-x", "commands"]].concat())
+}
+
+/// Asserts that what gdb says has these, in this order.
+fn in_order(ran: &Ran, expected: &[&str]) {
+    let out = ran.out();
+    let mut rest = out.as_str();
+    for expected in expected {
+        let at = rest.find(expected);
+        assert!(at.is_some(), "`{expected}` is missing behind what came before it, in\n{out}{}", ran.err);
+        rest = &rest[at.unwrap_or(0) + expected.len()..];
+    }
+}
+
 #[test]
 fn gdb_goes_back_from_the_crash_to_the_store() {
-    if Command::new("gdb").arg("--version").output().is_err() {
-        skipped("gdb goes back", "gdb is not installed; `make setup` installs it");
+    if !has_gdb("gdb goes back") {
         return;
     }
     let place = Place::new();
@@ -83,8 +114,6 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
             return;
         }
         let commands = [
-            "set pagination off",
-            "set confirm off",
             "watch nodes[2].next",
             "reverse-continue",
             "bt",
@@ -107,37 +136,42 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
             "monitor heap 0x10",
             "monitor when",
             "info proc mappings",
+            "print $_siginfo._sifields._sigfault.si_addr",
+            // What is watched is seen by steps too.
+            "echo === 2 steps\\n",
+            "break push",
+            "run",
+            "watch head",
+            "next",
+            "next",
             "set var sum = 1",
         ];
-        place.write("commands", commands.join("\n"));
-        let ran = place.gretel(&["gdb", "rec", "--", "-nx", "-batch", "-x", "commands"]);
-        let out = ran.out();
-        let mut rest = out.as_str();
-        for expected in [
-            "Old value = (struct node *) 0x1234",
-            "spoil ()",
-            "#1  0x",
-            "Breakpoint 2, push (",
-            "key 3",
-            "Breakpoint 2, push (",
-            "No more reverse-execution history",
-            "New value = 104 'h'",
-            "Program received signal SIGSEGV",
-            "[stack]",
-        ] {
-            let at = rest.find(expected);
-            assert!(
-                at.is_some(),
-                "`{expected}` is missing on {engine} behind what came before it, in\n{out}{}",
-                ran.err
-            );
-            rest = &rest[at.unwrap_or(0)..];
-        }
+        let ran = gdb(&place, &["rec"], &commands);
+        in_order(
+            &ran,
+            &[
+                "Old value = (struct node *) 0x1234",
+                "spoil ()",
+                "#1  0x",
+                "Breakpoint 2, push (",
+                "key 3",
+                "Breakpoint 2, push (",
+                "No more reverse-execution history",
+                "New value = 104 'h'",
+                "Program received signal SIGSEGV",
+                "[stack]",
+                "= (void *) 0x1234",
+                "=== 2 steps",
+                "Hardware watchpoint 5: head",
+                "Old value = (struct node *) 0x0",
+            ],
+        );
         // gdb prints what a target answers to `monitor` on stderr.
         for said in ["push(node=0x", "key=2)", "key=3)", "never allocated"] {
             assert!(ran.err.contains(said), "`{said}` is missing in {}", ran.err);
         }
         assert!(!ran.err.contains("key=1)"), "{}", ran.err);
+        assert!(ran.err.contains("it would be another run"), "{}", ran.err);
         assert!(ran.err.contains("position ") && ran.err.contains("at the recording's end"), "{}", ran.err);
         std::fs::remove_dir_all(place.path("rec")).unwrap();
     }

@@ -58,6 +58,11 @@ impl<'a> Forward<'a> {
         self.stage.regs()
     }
 
+    /// Reads memory, as [`Stage::read`].
+    pub(super) fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        self.stage.read(address, bytes)
+    }
+
     /// The memory and all the rest.
     pub(crate) fn stage(&mut self) -> &mut Stage<'a> {
         &mut self.stage

@@ -9,6 +9,7 @@ mod compare;
 pub(crate) mod forward;
 mod native;
 pub(crate) mod stage;
+pub mod walk;
 
 use crate::evidence::{Anchors, Retired};
 use crate::past::hypothesis::Kernel;

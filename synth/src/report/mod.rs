@@ -13,7 +13,7 @@ pub mod slice;
 mod style;
 mod text;
 pub(crate) mod trace;
-mod uses;
+pub(crate) mod uses;
 
 use crate::certificate::{Certificate, CertificateError, DontCare};
 use crate::program::Program;

@@ -21,9 +21,9 @@ pub enum Used {
 
 /// What an instruction uses.
 #[derive(Default)]
-pub(super) struct Uses {
-    pub(super) reads: Vec<Used>,
-    pub(super) writes: Vec<Used>,
+pub(crate) struct Uses {
+    pub(crate) reads: Vec<Used>,
+    pub(crate) writes: Vec<Used>,
 }
 
 /// A value that an instruction of a suffix used.
@@ -40,7 +40,7 @@ pub struct Use {
 impl Uses {
     /// What `instruction` uses when it runs at `before`, registers before memory; a repeated one with this many
     /// iterations.
-    pub(super) fn of(
+    pub(crate) fn of(
         factory: &mut InstructionInfoFactory,
         instruction: &Instruction,
         before: &State,

@@ -51,8 +51,18 @@ pub struct Accessed {
     pub rip: Virt,
     /// The first byte of it that is watched.
     pub address: Virt,
+    /// How many bytes it accesses from there on.
+    pub len: u64,
     /// It stores; else it loads.
     pub writes: bool,
+}
+
+impl Accessed {
+    /// What it accesses, from the first byte that is watched on.
+    #[must_use]
+    pub fn range(&self) -> Range<Virt> {
+        self.address..self.address.saturating_add(self.len)
+    }
 }
 
 impl Lookout {

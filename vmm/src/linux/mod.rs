@@ -327,9 +327,14 @@ impl Kernel {
         (&group.path, &group.arguments)
     }
 
-    /// The auxiliary vector that the loaded process was started with, as it lay on its stack.
-    pub(crate) fn auxiliary(&self) -> &[u8] {
-        &self.group().start.auxiliary
+    /// The same of any process.
+    pub(crate) fn command_of(&self, pid: i32) -> Option<(&std::ffi::CStr, &[Vec<u8>])> {
+        self.groups.get(pid).map(|group| (&*group.path, &*group.arguments))
+    }
+
+    /// The auxiliary vector that a process was started with, as it lay on its stack.
+    pub(crate) fn auxiliary_of(&self, pid: i32) -> Option<&[u8]> {
+        self.groups.get(pid).map(|group| &*group.start.auxiliary)
     }
 
     /// Whether there are tasks of other processes.

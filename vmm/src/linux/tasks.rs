@@ -99,6 +99,11 @@ impl Task {
         }
     }
 
+    /// Its name, up to the zero byte.
+    fn short_name(&self) -> &[u8] {
+        self.name.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
     /// Whether it has ended.
     pub(super) fn ended(&self) -> bool {
         matches!(self.doing, Doing::Ended)
@@ -197,7 +202,7 @@ impl Tasks {
 
     /// The name of the loaded task.
     pub(crate) fn name(&self) -> &[u8] {
-        self.current().name.split(|byte| *byte == 0).next().unwrap_or_default()
+        self.current().short_name()
     }
 
     /// The task that was started last, and its process; its own id where it has ended.
@@ -261,6 +266,18 @@ impl Tasks {
     pub(crate) fn all_others(&self) -> impl Iterator<Item = (i32, &State)> {
         let others = self.living().filter(|(id, _)| *id != self.loaded);
         others.filter_map(|(id, task)| Some((id, &**task.state.as_ref()?)))
+    }
+
+    /// All tasks, the loaded one first though it may have ended: process, id, and name.
+    pub(crate) fn all_named(&self) -> impl Iterator<Item = (i32, i32, &[u8])> {
+        let others = self.living().filter(|(id, _)| *id != self.loaded);
+        let all = std::iter::once((self.loaded, self.current())).chain(others);
+        all.map(|(id, task)| (task.group, id, task.short_name()))
+    }
+
+    /// The registers of a task that is not loaded.
+    pub(crate) fn state_of(&self, id: i32) -> Option<&State> {
+        self.get(id)?.state.as_deref()
     }
 
     /// Whether the loaded task is in the program, or about to be.

@@ -5,7 +5,7 @@
 //! [`x87_pointers`] FXSAVE and its like, [`refused_call`] the call of an address that is none.
 //! [`schedule`] is what happens before the processor runs again, [`preempt`] how a task is interrupted between two
 //! instructions, [`spin`] which one waits by looking, [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was,
-//! [`happening`] what is told of it. System calls, signals and tasks are [`crate::linux`].
+//! [`happening`] what is told of it, [`noted`] what of that a debugger stops at, [`others`] what can be asked of any process. System calls, signals and tasks are [`crate::linux`].
 //!
 //! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
 //! loaded.
@@ -19,7 +19,9 @@ pub mod extended_state;
 pub mod happening;
 mod kicker;
 pub mod machine_reads;
+mod noted;
 mod oom;
+mod others;
 mod preempt;
 mod processors;
 pub mod profile;
@@ -53,6 +55,9 @@ use choice::Choice;
 use exit::{Action, decide};
 use happening::What;
 use lbr::Armed;
+pub use noted::Noted;
+use noted::Notes;
+pub use others::Standing;
 use preempt::Pace;
 use profile::Profile;
 use std::cell::Cell;
@@ -114,6 +119,8 @@ pub struct Process {
     first_death: Option<Death>,
     /// Tells what happens, if somebody wants to know.
     trace: Option<Trace>,
+    /// Of what a debugger may stop at.
+    notes: Notes,
     /// How it ended.
     end: Option<Step>,
 }
@@ -193,6 +200,7 @@ impl Process {
             dying: None,
             first_death: None,
             trace: None,
+            notes: Notes::default(),
             end: None,
         })
     }
@@ -404,10 +412,9 @@ impl Process {
         self.begin(Event::Signal(raised.signal()))?;
         let (kernel, mut guest) = self.guest();
         let delivery = deliver(kernel, &mut guest, raised, synchronous)?;
-        self.happened(|process| {
-            let handler = (delivery == Delivery::Handled).then(|| process.cpu().regs().rip);
-            What::Signal { raised, handler }
-        });
+        let handler = (delivery == Delivery::Handled).then(|| self.machine.cpu.regs().rip);
+        self.note(Noted::Signal { task: self.kernel.tasks.id(), signal: raised.signal(), handler });
+        self.happened(|_| What::Signal { raised, handler });
         match delivery {
             Delivery::Handled => Ok(Step::Running),
             Delivery::Fatal(death) => {

@@ -1,8 +1,8 @@
 //! Telling what happens to a program ([`super::happening`]), as it happens: `gretel record --trace`, `gretel events`.
 
-use super::Process;
 use super::happening::{Call, Happening, Stage, What};
 use super::machine_reads::{Kind, Read};
+use super::{Noted, Process};
 use crate::linux::Outcome;
 use crate::ram::Virt;
 use crate::syscalls::show::Line;
@@ -112,6 +112,7 @@ impl Process {
     /// A call has started tasks, if there were fewer before, or another program in the place of its own.
     pub(super) fn tell_what_began(&mut self, started_before: u64, outcome: Outcome, number: u64) {
         if self.kernel.tasks.started() > started_before {
+            self.note_start();
             self.happened(|process| {
                 let (task, pid) = process.kernel.tasks.newest();
                 What::Started { task, pid }
@@ -119,6 +120,7 @@ impl Process {
         }
         let executes = [libc::SYS_execve, libc::SYS_execveat].contains(&number.cast_signed());
         if executes && outcome == Outcome::Resumed {
+            self.note(Noted::Executed(self.kernel.pid()));
             self.happened(|process| {
                 let (path, arguments) = process.kernel.command();
                 What::Executed { path: path.to_bytes().to_vec(), arguments: arguments.to_vec() }

@@ -87,14 +87,6 @@ impl Process {
         self.spaces.get(self.space)
     }
 
-    /// The address space of a process that has not ended.
-    pub(crate) fn space_of(&self, pid: i32) -> Option<&AddressSpace> {
-        if pid == self.pid() {
-            return Some(self.space());
-        }
-        self.kernel.tasks.space_of(pid).map(|space| self.spaces.get(space))
-    }
-
     /// Integer, x87 and vector registers.
     pub fn state(&mut self) -> Result<State, ProcessError> {
         Ok(State { regs: *self.machine.cpu.regs(), fpu: self.machine.cpu.fpu()? })
@@ -162,16 +154,6 @@ impl Process {
     /// Whether there are other processes than the loaded one.
     pub(crate) fn has_other_processes(&self) -> bool {
         self.kernel.has_other_processes()
-    }
-
-    /// The auxiliary vector that the loaded process was started with.
-    #[must_use]
-    pub fn auxv(&self) -> Vec<(u64, u64)> {
-        let words = self.kernel.auxiliary().chunks_exact(8);
-        let words: Vec<u64> =
-            words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect();
-        let pairs = words.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-        pairs.take_while(|(kind, _)| *kind != 0).collect()
     }
 
     /// Its process.

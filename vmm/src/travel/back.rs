@@ -1,6 +1,6 @@
 //! Going back: from one checkpoint to the next older one, each time forward to where the one before began.
 
-use super::{STRETCH, Stop, Travel, Wanted};
+use super::{Followed, STRETCH, Stop, Travel, Wanted};
 use crate::engine::Until;
 use crate::engine::lookout::{Access, Lookout};
 use crate::position::Position;
@@ -22,7 +22,14 @@ impl Travel {
     /// # Errors
     /// At the first difference to the recording.
     pub fn step_back(&mut self) -> Result<Stop, ReplayError> {
-        let task = self.process().thread();
+        self.step_back_of(self.process().thread())
+    }
+
+    /// Goes to before the last instruction that a task ran; to the beginning where it has run none.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn step_back_of(&mut self, task: i32) -> Result<Stop, ReplayError> {
         self.go_before(self.position(), Some(task))
     }
 
@@ -71,18 +78,24 @@ impl Travel {
         Ok(Stop::Begin)
     }
 
-    /// The frames of all that is looked for, where that is nothing but stores to the memory of the loaded process alone.
+    /// The frames of all that is looked for, where that is nothing but stores to the memory of processes alone that live here.
     fn pages(&self, lookout: &Lookout) -> Option<Vec<Phys>> {
-        let process = self.process();
-        let stores_alone = lookout.at.is_empty() && lookout.data.iter().all(|it| it.access == Access::Write);
-        if !stores_alone || self.all || !self.follows_loaded() {
-            return None;
+        let all = match &self.followed {
+            Followed::One(pid) => vec![(*pid, lookout)],
+            Followed::Each(own) => own.iter().map(|(pid, own)| (*pid, own)).collect(),
+            Followed::All => return None,
+        };
+        let mut frames = Vec::new();
+        for (pid, lookout) in all {
+            if !lookout.at.is_empty() || lookout.data.iter().any(|it| it.access != Access::Write) {
+                return None;
+            }
+            let (process, ranges) = (self.process(), lookout.data.iter().map(|it| &it.range));
+            for page in ranges.flat_map(|it| it.start / PAGE..it.end.div_ceil(PAGE)) {
+                frames.push(process.space_of(pid)?.private_frame(process.memory(), page * PAGE)?);
+            }
         }
-        let pages = lookout
-            .data
-            .iter()
-            .flat_map(|it| (it.range.start / PAGE..it.range.end.div_ceil(PAGE)).map(|page| page * PAGE));
-        pages.map(|page| process.space().private_frame(process.memory(), page)).collect()
+        Some(frames)
     }
 
     /// Where the recording begins.
@@ -131,7 +144,7 @@ impl Travel {
     ) -> Result<(Option<(Stop, Position)>, bool), ReplayError> {
         let rip = self.process().cpu().regs().rip;
         let stop = Stop::Breakpoint(rip);
-        let begins_at = self.follows_loaded() && lookout.at.binary_search(&rip).is_ok();
+        let begins_at = self.own(lookout).is_some_and(|own| own.at.binary_search(&rip).is_ok());
         let begins_at = begins_at && wanted(self.process(), stop);
         let mut last = begins_at.then(|| (stop, self.position()));
         for _ in 0..most {
@@ -173,7 +186,7 @@ impl Travel {
 
     /// Goes to before the last instruction that ran before `here`: of this task, or of whichever.
     fn go_before(&mut self, here: Position, task: Option<i32>) -> Result<Stop, ReplayError> {
-        if here.retired > 0 {
+        if here.retired > 0 && task.is_none_or(|task| task == self.process().thread()) {
             let goal = Position { retired: here.retired - 1, ..here };
             self.keep_shortly_before(goal)?;
             self.seek(goal)?;

@@ -4,12 +4,15 @@
 //! back is going forward from a checkpoint, as often as it takes: the last hit before where one was is where one wants to be. The
 //! checkpoints that are kept on the way make the next step back short.
 //!
-//! Breakpoints and watched data are one process's ([`Travel::follow`]): other processes have other things at the same addresses.
+//! Breakpoints and watched data are one process's ([`Travel::follow`]), or each process's own ([`Travel::follow_each`]): other
+//! processes have other things at the same addresses.
 //!
 //! Example: at the crash, `backward` with eight bytes watched restores the newest checkpoint, runs on to the crash and finds three
 //! stores to them; it goes to the position before the third.
 
 mod back;
+mod steps;
+mod watched;
 
 use crate::engine::lookout::{Accessed, Lookout};
 use crate::engine::{EngineError, Machine, Until};
@@ -20,8 +23,10 @@ use crate::ram::Virt;
 use crate::recording::Recording;
 use crate::replay::{Progress, ReplayError};
 use crate::timeline::Timeline;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use watched::Watched;
 
 /// So many instructions run at most between two looks at whether somebody asks for a stop: some milliseconds.
 pub(crate) const STRETCH: u64 = 1 << 22;
@@ -43,18 +48,28 @@ pub enum Stop {
     Begin,
     /// Somebody asked for it ([`Travel::asks`]).
     Asked,
+    /// The kernel has done something that is noted ([`Travel::heed_kernel`]): behind it.
+    Noted,
 }
 
 /// Whether one wants to stop where something was found: the program there, and what was found.
 pub type Wanted<'a> = &'a mut dyn FnMut(&Process, Stop) -> bool;
 
+/// Whose breakpoints and data are looked for.
+enum Followed {
+    One(i32),
+    /// Those of all processes, at the same addresses.
+    All,
+    /// Those that each has of its own.
+    Each(BTreeMap<i32, Lookout>),
+}
+
 /// A recording at a position.
 pub struct Travel {
     timeline: Timeline,
-    /// Whose breakpoints and data are looked for.
-    pid: i32,
-    /// Those of all processes are.
-    all: bool,
+    followed: Followed,
+    /// Forks, programs that begin, and signals are looked for.
+    heeds_kernel: bool,
     asks: Arc<AtomicBool>,
     /// What the processor looks for now.
     looks_for: Lookout,
@@ -69,9 +84,10 @@ impl Travel {
     /// When the recording cannot be used.
     pub fn open(recording: &Recording, machine: Machine) -> Result<Travel, ReplayError> {
         let timeline = Timeline::open(recording, machine)?;
-        let pid = timeline.replay().process().pid();
+        let followed = Followed::One(timeline.replay().process().pid());
         let looks_for = Lookout::default();
-        Ok(Travel { timeline, pid, all: false, asks: Arc::default(), looks_for, damage: None })
+        let asks = Arc::default();
+        Ok(Travel { timeline, followed, heeds_kernel: false, asks, looks_for, damage: None })
     }
 
     /// What ends a journey early when it is set; the journey resets it.
@@ -82,18 +98,51 @@ impl Travel {
 
     /// Looks for breakpoints and data of this process from now on.
     pub fn follow(&mut self, pid: i32) {
-        (self.pid, self.all) = (pid, false);
+        self.followed = Followed::One(pid);
     }
 
     /// Looks for those of all processes from now on, each at the same addresses.
     pub fn follow_all(&mut self) {
-        self.all = true;
+        self.followed = Followed::All;
+    }
+
+    /// Looks from now on in each process for what is its own. Gives what all of them come to, which is what a journey is to be
+    /// asked for.
+    pub fn follow_each(&mut self, own: BTreeMap<i32, Lookout>) -> Lookout {
+        let mut all = Lookout::default();
+        for lookout in own.values() {
+            all.at.extend(&lookout.at);
+            all.data.extend(
+                lookout.data.iter().filter(|watch| !all.data.contains(watch)).cloned().collect::<Vec<_>>(),
+            );
+        }
+        all.at.sort_unstable();
+        all.at.dedup();
+        self.followed = Followed::Each(own);
+        all
+    }
+
+    /// Whether journeys stop where the kernel does what is noted ([`Process::noted`]). Who goes back is to want none of it.
+    pub fn heed_kernel(&mut self, heeds: bool) {
+        self.heeds_kernel = heeds;
     }
 
     /// Whether the loaded process is one whose breakpoints and data are looked for.
     #[must_use]
     pub fn follows_loaded(&self) -> bool {
-        self.all || self.process().pid() == self.pid
+        match &self.followed {
+            Followed::One(pid) => *pid == self.process().pid(),
+            Followed::All => true,
+            Followed::Each(own) => own.contains_key(&self.process().pid()),
+        }
+    }
+
+    /// What of `lookout` is looked for in the loaded process.
+    fn own<'a>(&'a self, lookout: &'a Lookout) -> Option<&'a Lookout> {
+        match &self.followed {
+            Followed::Each(own) => own.get(&self.process().pid()),
+            _ => self.follows_loaded().then_some(lookout),
+        }
     }
 
     /// Runs to the next event, without looking for anything; false at the end.
@@ -134,10 +183,13 @@ impl Travel {
         })
     }
 
-    /// The process that is followed.
+    /// The process that is followed; the loaded one where several are.
     #[must_use]
     pub fn followed(&self) -> i32 {
-        self.pid
+        match self.followed {
+            Followed::One(pid) => pid,
+            _ => self.process().pid(),
+        }
     }
 
     /// Where it stands.
@@ -190,26 +242,6 @@ impl Travel {
     #[must_use]
     pub fn damage(&self) -> Option<Damage> {
         self.damage.clone().or_else(|| self.timeline.replay().damage())
-    }
-
-    /// Runs one instruction of the task that is loaded. Where that gives the processor away, the others run until it goes on.
-    ///
-    /// # Errors
-    /// At the first difference to the recording.
-    pub fn step(&mut self) -> Result<Stop, ReplayError> {
-        let (start, task) = (self.position(), self.process().thread());
-        while !self.timeline.ended() {
-            let now = self.retired()?;
-            let until = if self.process().thread() == task { now + 1 } else { now + STRETCH };
-            self.walk(Until::Retired(until))?;
-            if self.position() > start && self.process().thread() == task {
-                return Ok(Stop::There);
-            }
-            if self.is_asked() {
-                return Ok(Stop::Asked);
-            }
-        }
-        Ok(Stop::End)
     }
 
     /// Runs to the first thing behind here that is looked for, or to the end.
@@ -267,6 +299,7 @@ impl Travel {
         wanted: Wanted<'_>,
     ) -> Result<Option<Stop>, ReplayError> {
         self.look_out(lookout)?;
+        self.note_kernel();
         let mut here = self.position();
         let mut watched = Watched::of(self, lookout);
         while !self.timeline.ended() && end.is_none_or(|end| here < end) && !self.asks.load(Ordering::Relaxed)
@@ -285,6 +318,7 @@ impl Travel {
                 // What stands there has not run.
                 Some(Stop::Breakpoint(_)) if end == Some(here) => {}
                 Some(stop) if wanted(self.process(), stop) => return Ok(Some(stop)),
+                Some(Stop::Noted) => drop(self.process_mut().take_noted()),
                 _ => {}
             }
         }
@@ -293,29 +327,39 @@ impl Travel {
 
     /// What there is at this position of what is looked for.
     fn hit(&mut self, lookout: &Lookout, watched: &mut Watched, event: bool) -> Option<Stop> {
-        if !self.follows_loaded() {
-            return None;
-        }
+        let found = self.hit_of_own(lookout, watched, event);
+        found.or_else(|| (event && !self.process().noted().is_empty()).then_some(Stop::Noted))
+    }
+
+    fn hit_of_own(&mut self, lookout: &Lookout, watched: &mut Watched, event: bool) -> Option<Stop> {
+        let own = self.own(lookout)?;
         if let Some(accessed) = self.process().cpu().seen() {
+            let found = own.watched(&accessed.range(), accessed.writes);
             *watched = Watched::of(self, lookout);
-            return Some(Stop::Accessed(accessed));
+            return found.map(|address| Stop::Accessed(Accessed { address, ..accessed }));
         }
+        let at = own.at.binary_search(&self.process().cpu().regs().rip);
         if event {
             let (written, changed) = (self.written(lookout), watched.change(self, lookout));
             if let Some(address) = written.or(changed) {
                 return Some(Stop::Changed(address));
             }
         }
-        let rip = self.process().cpu().regs().rip;
-        lookout.at.binary_search(&rip).is_ok().then_some(Stop::Breakpoint(rip))
+        at.is_ok().then(|| Stop::Breakpoint(self.process().cpu().regs().rip))
     }
 
     /// The first byte that is looked for of what the kernel has written for the loaded process.
     fn written(&mut self, lookout: &Lookout) -> Option<Virt> {
         let writes = self.process_mut().take_writes();
-        let root = self.process().space().root();
-        let own = writes.iter().filter(|written| written.root == root);
-        own.filter_map(|it| lookout.watched(&(it.address..it.address.saturating_add(it.len)), true)).min()
+        let (root, own) = (self.process().space().root(), self.own(lookout)?);
+        let writes = writes.iter().filter(|written| written.root == root);
+        writes.filter_map(|it| own.watched(&(it.address..it.address.saturating_add(it.len)), true)).min()
+    }
+
+    /// Forgets what was noted, and notes from here on if that is heeded.
+    fn note_kernel(&mut self) {
+        let heeds = self.heeds_kernel;
+        self.process_mut().note_kernel(heeds);
     }
 
     fn look_out(&mut self, lookout: &Lookout) -> Result<(), ReplayError> {
@@ -351,42 +395,5 @@ impl Travel {
 
     pub(crate) fn is_asked(&self) -> bool {
         self.asks.swap(false, Ordering::Relaxed)
-    }
-}
-
-/// What the watched bytes were when they were looked at last: what is mapped there changes without anybody writing.
-struct Watched(Vec<Vec<Option<u8>>>);
-
-impl Watched {
-    fn of(travel: &Travel, lookout: &Lookout) -> Watched {
-        let process = travel.process();
-        if !travel.follows_loaded() {
-            return Watched(Vec::new());
-        }
-        let read = |watch: &crate::engine::lookout::Watch| {
-            let len = usize::try_from(watch.range.end - watch.range.start).unwrap_or(0);
-            let mut bytes = vec![0; len];
-            if process.read_memory(watch.range.start, &mut bytes) {
-                return bytes.into_iter().map(Some).collect();
-            }
-            // Not all of them are mapped.
-            let byte = |at: Virt| {
-                let mut byte = [0];
-                process.read_memory(at, &mut byte).then_some(byte[0])
-            };
-            (watch.range.start..watch.range.end).map(byte).collect()
-        };
-        Watched(lookout.data.iter().map(read).collect())
-    }
-
-    /// The first byte that is another one since.
-    fn change(&mut self, travel: &Travel, lookout: &Lookout) -> Option<Virt> {
-        let now = Watched::of(travel, lookout);
-        let before = std::mem::replace(self, now);
-        let pairs = before.0.iter().zip(&self.0).zip(&lookout.data);
-        pairs.filter(|(_, watch)| watch.access.includes(true)).find_map(|((before, now), watch)| {
-            let at = before.iter().zip(now).position(|(a, b)| a != b)?;
-            Some(watch.range.start + at as u64)
-        })
     }
 }

@@ -91,7 +91,8 @@ pub(super) fn run_guarded<O: Observer>(
     let seen = accesses.iter().find_map(|(access, repeats)| {
         let range = if *repeats { repeated(access, &before, &after) } else { access.range.clone() };
         let address = lookout.watched(&range, access.writes)?;
-        Some(Accessed { rip: before.rip, address, writes: access.writes })
+        let len = range.end.saturating_sub(address);
+        Some(Accessed { rip: before.rip, address, len, writes: access.writes })
     });
     (stop, seen)
 }
