@@ -63,7 +63,8 @@ impl Turn {
     pub(super) fn goes_on_from(&self, before: &Turn) -> bool {
         self.from_lowest().eq(before.from_lowest())
             && (0..self.start.gpr.len()).all(|gpr| {
-                let moves = |from: &Regs, to: &Regs| (to.gpr[gpr].wrapping_sub(from.gpr[gpr]) as i64).signum();
+                let moves =
+                    |from: &Regs, to: &Regs| (to.gpr[gpr].wrapping_sub(from.gpr[gpr]) as i64).signum();
                 moves(&before.lowest, &self.lowest) == moves(&self.start, &self.end)
             })
     }
