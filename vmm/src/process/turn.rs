@@ -61,7 +61,7 @@ impl Turn {
     /// Whether this is a later turn of the loop that `before` is a turn of, which was not left meanwhile as far as registers tell:
     /// those that a turn changes have changed in its direction, and no others.
     pub(super) fn goes_on_from(&self, before: &Turn) -> bool {
-        self.from_lowest().eq(before.from_lowest())
+        self.steps_by_lowest().eq(before.steps_by_lowest())
             && (0..self.start.gpr.len()).all(|gpr| {
                 let moves =
                     |from: &Regs, to: &Regs| (to.gpr[gpr].wrapping_sub(from.gpr[gpr]) as i64).signum();
@@ -70,7 +70,7 @@ impl Turn {
     }
 
     /// Its steps, whichever of them was the first one seen.
-    fn from_lowest(&self) -> impl Iterator<Item = &Executed> {
+    fn steps_by_lowest(&self) -> impl Iterator<Item = &Executed> {
         let lowest = self.steps.iter().position(|step| step.rip == self.lowest.rip).unwrap_or(0);
         self.steps[lowest..].iter().chain(&self.steps[..lowest])
     }
