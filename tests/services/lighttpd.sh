@@ -10,3 +10,8 @@ load() {
     get /zeros | cksum
     wrk -t 1 -c 8 -d 1 "http://127.0.0.1:$port/" | grep -c 'requests in'
 }
+# While it still has wrk's connections it ends with status 1, natively too.
+stop() {
+    sleep 0.5
+    kill -TERM "$pid"
+}
