@@ -57,6 +57,12 @@ impl Files {
     /// Those that the command line means; `None` where it means a recording.
     pub(super) fn of(named: &Path, suffix: Option<&Path>) -> Result<Option<Files>, Failure> {
         if let Some(suffix) = suffix {
+            // Here, since gdb's own words would hide it later.
+            Suffix::load(suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
+            if !named.exists() {
+                let why = format!("there is no recording or core {}", named.display());
+                return Err(Failure::new(Code::Damaged, why));
+            }
             return Ok(Some(Files { suffix: suffix.to_owned(), input: named.to_owned() }));
         }
         // A recording is a folder, or its journal is.
