@@ -18,6 +18,7 @@ pub mod exit;
 pub mod extended_state;
 pub mod happening;
 mod kicker;
+mod lent;
 pub mod machine_reads;
 mod noted;
 mod oom;

@@ -28,7 +28,7 @@ const PER_INSTRUCTION_UNTIL_DUE: u64 = 8;
 /// No processor retires more instructions in a nanosecond: eight in each of six cycles.
 const MOST_PER_NANOSECOND: u64 = 48;
 /// A kick comes no sooner than this after the one before: 1 kHz.
-const SOONEST: u64 = 1_000_000;
+pub(super) const SOONEST: u64 = 1_000_000;
 /// A kick that comes inside a REP string instruction is repeated so much later.
 const AGAIN: u64 = 50_000;
 /// A processor that does not count is given so long to come to an event by itself, which brings a signal from outside as well: the
@@ -59,9 +59,11 @@ pub(super) struct Pace {
     pub(super) spare: Option<Box<dyn Cpu>>,
     /// The software CPU runs, whichever was asked for.
     pub(super) exactly: bool,
-    /// While recording: it runs a slice that is too short for the processor that was asked for. What it has counted is not
-    /// all that retired.
+    /// While recording: it runs in place of the processor that was asked for ([`super::lent`]). What it has counted is not all that
+    /// retired.
     pub(super) lent: bool,
+    /// It stands at an instruction that it leaves to that processor.
+    pub(super) gives_back: bool,
     /// The software CPU leaves some instructions to KVM.
     pub(super) leaves: bool,
     /// An event has been served, and nothing has run since.
@@ -112,9 +114,7 @@ impl Process {
                 self.run_and_look(until, None)
             }
             None => {
-                if begins {
-                    self.suit_slice()?;
-                }
+                self.lend(begins)?;
                 if !self.pace.lent {
                     self.suit_processor(begins)?;
                 }
@@ -122,25 +122,6 @@ impl Process {
                 self.run_and_preempt(until)
             }
         }
-    }
-
-    /// While recording, at the beginning of a segment: random slices that end before a kick could come are run by count, on the
-    /// software CPU; not where the other one fills branch records.
-    fn suit_slice(&mut self) -> Result<(), ProcessError> {
-        let tasks = &self.kernel.tasks;
-        let short = tasks.slices_are_random()
-            && tasks.slice() < SOONEST
-            && tasks.any_ready()
-            && self.records.is_none();
-        if !short && !self.pace.lent || short && self.machine.cpu.counters().is_some() {
-            return Ok(());
-        }
-        // Nobody counts what the other one retires.
-        self.machine.cpu.stop_counting();
-        self.counts_late = true;
-        self.exchange_within_slice()?;
-        self.pace.lent = short;
-        Ok(())
     }
 
     /// While recording: runs to an exit, or until the task has had its share or a timer is due.
@@ -269,7 +250,9 @@ impl Process {
             return Ok(Step::Running);
         }
         let target = self.target()?;
-        self.pace.spin.kicked(self.kernel.tasks.id());
+        if !self.kernel.tasks.slices_are_random() {
+            self.pace.spin.kicked(self.kernel.tasks.id());
+        }
         let cost = Time::now().monotonic.saturating_sub(now);
         self.pace.earliest = now + SOONEST.max(cost * DIGEST_SHARE);
         self.preempted(Offset::State(target))

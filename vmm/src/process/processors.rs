@@ -15,7 +15,7 @@ use x86::state::State;
 impl Process {
     /// Runs the processor, and notes how long that took, where two take turns.
     pub(super) fn execute(&mut self, until: Until) -> Result<Exit, EngineError> {
-        if self.choice.is_none() && self.profile.is_none() {
+        if self.choice.is_none() && self.profile.is_none() && !self.pace.leaves {
             return self.machine.run(until);
         }
         let (kind, before, start) = (self.machine.cpu.kind(), self.retired(), Instant::now());
@@ -23,6 +23,7 @@ impl Process {
             Exit::NoSemantics { .. } if self.pace.leaves => Exit::Differing,
             exit => exit,
         };
+        self.pace.gives_back |= self.pace.lent && exit == Exit::Differing;
         let (took, retired) = (start.elapsed(), self.retired() - before);
         let task = self.kernel.tasks.id();
         self.choice.iter_mut().for_each(|choice| choice.ran(task, kind, retired, took, &exit));
@@ -33,7 +34,8 @@ impl Process {
     /// Has the software CPU leave what it does not know, and what differs between processors, to KVM, where the two take turns and
     /// either may run: so replays have it executed by the processor that executed it while recording.
     pub(super) fn leave_differing(&mut self, either_may_run: bool) {
-        self.pace.leaves = self.choice.is_some() && either_may_run && !self.pace.exactly && !self.pace.lent;
+        let takes_turns = self.choice.is_some() || self.pace.lent;
+        self.pace.leaves = takes_turns && either_may_run && !self.pace.exactly;
         self.machine.cpu.leave_differing(self.pace.leaves);
     }
 
@@ -94,6 +96,8 @@ impl Process {
         next.set_page_table(self.space().root());
         next.set_interrupter(self.machine.cpu.interrupter());
         self.machine.memory.exchange_processor();
+        // What the other one stores is not seen.
+        self.pace.spin.nothing_is_known();
         let ran = self.position().retired;
         self.pace.spare = Some(std::mem::replace(&mut self.machine.cpu, next));
         self.retired_at_event = self.retired().saturating_sub(ran);

@@ -25,8 +25,12 @@ const TURN: u64 = 1 << 9;
 const MOST_DOUBLINGS: u32 = 10;
 /// A task that was kicked is looked at again after so many further kicks at most, where the looks were in vain.
 const MOST_KICKS: u32 = 1 << 10;
-/// A task that has spun is believed to compute when a look so many instructions behind an event says so.
+/// A task that was kicked is believed to compute when a look so many instructions behind an event says so,
 const HONEST: u64 = 1 << 20;
+/// or so many looks one after the other, of one that never gave way and of one that did: a task that works and waits in turns is
+/// found at either.
+const AT_WORK: u32 = 16;
+const AT_WORK_AGAIN: u32 = 256;
 /// Of more tasks than this nothing is kept.
 const MOST_TASKS: usize = 4096;
 
@@ -51,6 +55,8 @@ struct Looks {
     is_suspect: bool,
     /// It gave way since it was last believed to compute.
     has_spun: bool,
+    /// So many looks, one after the other, found it at work.
+    at_work: u32,
     /// So many more kicks pass before that; and so many will after the next look in vain.
     kicks_left: u32,
     kicks_next: u32,
@@ -64,14 +70,24 @@ impl Looks {
 
     fn found(&mut self) {
         self.has_spun = true;
-        self.kicks_next = 1;
+        (self.at_work, self.kicks_next) = (0, 1);
     }
 
     fn trusted(&mut self) {
         if self.is_suspect {
-            (self.is_suspect, self.has_spun) = (false, false);
+            (self.is_suspect, self.has_spun, self.at_work) = (false, false, 0);
             self.kicks_left = self.kicks_next.max(1);
             self.kicks_next = (self.kicks_left * 2).min(MOST_KICKS);
+        }
+    }
+
+    /// A look so many instructions behind an event found it at work.
+    fn does_not_spin(&mut self, looked: u64) {
+        (self.counting, self.in_vain) = (None, 0);
+        self.at_work = self.at_work.saturating_add(1);
+        let enough = if self.has_spun { AT_WORK_AGAIN } else { AT_WORK };
+        if looked >= HONEST || self.at_work >= enough {
+            self.trusted();
         }
     }
 
@@ -87,6 +103,11 @@ impl Spin {
     /// A segment begins: it has not been looked at.
     pub(super) fn segment_begins(&mut self) {
         self.looked = 0;
+    }
+
+    /// Another processor runs, or has run, whose stores are not seen: others may have got on.
+    pub(super) fn nothing_is_known(&mut self) {
+        self.idle = 0;
     }
 
     /// A task ran for long without an exit, and was kicked.
@@ -182,10 +203,7 @@ impl Process {
     fn does_not_spin(&mut self) -> Step {
         let spin = &mut self.pace.spin;
         if let Some(looks) = spin.tasks.get_mut(&self.kernel.tasks.id()) {
-            (looks.counting, looks.in_vain) = (None, 0);
-            if !looks.has_spun || spin.looked >= HONEST {
-                looks.trusted();
-            }
+            looks.does_not_spin(spin.looked);
         }
         Step::Running
     }
@@ -223,5 +241,24 @@ mod tests {
             }
         }
         assert!((5..15).contains(&looks), "{looks}");
+    }
+
+    /// As redis's main thread: found between two waits, it is not believed to compute.
+    #[test]
+    fn a_task_that_is_found_at_work_now_and_then_stays_suspect() {
+        let mut looks = Looks::default();
+        looks.kicked();
+        for _ in 0..100 {
+            (0..AT_WORK - 1).for_each(|_| looks.does_not_spin(FIRST));
+            looks.found();
+        }
+        assert!(looks.is_suspect);
+        (0..AT_WORK_AGAIN).for_each(|_| looks.does_not_spin(FIRST));
+        assert!(!looks.is_suspect);
+        looks.kicked();
+        looks.kicked();
+        assert!(looks.is_suspect, "it gave way before: two kicks are enough");
+        looks.does_not_spin(HONEST);
+        assert!(!looks.is_suspect);
     }
 }

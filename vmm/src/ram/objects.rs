@@ -28,7 +28,20 @@ impl SavedObjects {
     /// When all frames are in use; then nothing was taken.
     pub fn save(memory: &mut Memory) -> Result<SavedObjects, OutOfFrames> {
         let pages: Vec<_> = memory.all_object_pages().collect();
-        let mut saved = SavedObjects { pages: Vec::new(), contents: memory.contents().clone() };
+        let contents = memory.contents().clone();
+        SavedObjects::copy(memory, contents, pages)
+    }
+
+    /// Copies these pages: of which object, which of its pages, and the frame that it is in.
+    ///
+    /// # Errors
+    /// When all frames are in use; then nothing was taken.
+    pub(super) fn copy(
+        memory: &mut Memory,
+        contents: Contents,
+        pages: impl IntoIterator<Item = (u64, u64, Phys)>,
+    ) -> Result<SavedObjects, OutOfFrames> {
+        let mut saved = SavedObjects { pages: Vec::new(), contents };
         for (object, page, frame) in pages {
             match memory.copy(frame) {
                 Ok(copy) => {

@@ -73,20 +73,7 @@ impl StoredObjects {
     /// # Errors
     /// When all frames are in use; then nothing was taken.
     pub(crate) fn build(self, memory: &mut Memory, frames: &[Phys]) -> Result<SavedObjects, OutOfFrames> {
-        let mut saved = SavedObjects { pages: Vec::new(), contents: self.contents };
-        for (object, page, number) in self.pages {
-            let Some(frame) = numbered(frames, number) else { continue };
-            match memory.copy(frame) {
-                Ok(copy) => {
-                    memory.frames_mut().share(frame);
-                    saved.pages.push(Saved { object, page, frame, copy });
-                }
-                Err(error) => {
-                    saved.release(memory);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(saved)
+        let framed = |(object, page, number)| Some((object, page, numbered(frames, number)?));
+        SavedObjects::copy(memory, self.contents, self.pages.into_iter().filter_map(framed))
     }
 }

@@ -13,6 +13,7 @@ use vmm::engine::soft::SoftCpu;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 use vmm::gate::{Event, Gate, GateError, Input, Preemption, Time};
 use vmm::launch::launch_here;
+use vmm::position::Offset;
 use vmm::process::{Capabilities, Launch, Parents, Process, Step, Streams, comparable};
 use vmm::ram::Memory;
 use x86::state::Regs;
@@ -308,6 +309,17 @@ impl Ran {
         let wanted = Event::Syscall(u64::try_from(number).expect("a number"));
         let is_it = |entry: &&Entry| matches!(entry, Entry::Begin(event, ..) if *event == wanted);
         self.shared.borrow().journal.iter().filter(is_it).count()
+    }
+
+    /// How often a task of it was preempted: at a count, and by a kick.
+    pub(crate) fn preemptions(&self) -> [usize; 2] {
+        let mut times = [0, 0];
+        for entry in &self.shared.borrow().journal {
+            if let Entry::Begin(Event::Preempt(offset), ..) = entry {
+                times[usize::from(matches!(offset, Offset::State(_)))] += 1;
+            }
+        }
+        times
     }
 }
 
