@@ -1,7 +1,7 @@
 //! A suffix in gdb.
 
 use super::{gdb, has_gdb, in_order, recorded};
-use crate::{Place, USAGE};
+use crate::{DAMAGED, Place, USAGE};
 
 #[test]
 fn gdb_walks_about_in_a_suffix() {
@@ -61,4 +61,10 @@ fn gdb_walks_about_in_a_suffix() {
     let ran = place.gretel(&["gdb", "suffix.json", "--stdio"]);
     assert_eq!(ran.code, USAGE, "{}", ran.err);
     assert!(ran.err.contains("name its core"), "{}", ran.err);
+    // What is not there is said before gdb's screen could hide it.
+    for (named, suffix, missing) in [("rec", "nowhere", "nowhere"), ("nowhere", "suffix.json", "nowhere")] {
+        let ran = gdb(&place, &[named, "--suffix", suffix], &["bt"]);
+        assert_eq!(ran.code, DAMAGED, "{}", ran.err);
+        assert!(ran.err.contains(missing) && ran.out.is_empty(), "{}{}", ran.out(), ran.err);
+    }
 }
