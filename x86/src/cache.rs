@@ -271,6 +271,23 @@ mod tests {
     }
 
     #[test]
+    fn of_frames_that_may_have_changed_unseen_those_that_have_are_decoded_again() {
+        let (mut cache, mut cpu) = (Cache::new(), cpu());
+        let places = [CODE, CODE + PAGE_SIZE];
+        let before = places.map(|rip| steps(&mut cache, &mut cpu, rip));
+        for turn in 0..3 {
+            let end = cpu.bus().ram().len();
+            cpu.bus_mut().ram_mut()[end - 1] ^= 1;
+            let ram = cpu.bus().ram().to_vec();
+            cpu.compare_code(&ram);
+            let after = places.map(|rip| steps(&mut cache, &mut cpu, rip));
+            assert!(Arc::ptr_eq(&before[0], &after[0]));
+            assert!(!Arc::ptr_eq(&before[1], &after[1]), "turn {turn}");
+        }
+        assert_eq!(cache.blocks.len(), 2);
+    }
+
+    #[test]
     fn a_full_cache_forgets_what_is_gone_first() {
         let (mut cache, mut cpu) = (Cache::with_room(16), cpu());
         let kept = steps(&mut cache, &mut cpu, CODE + PAGE_SIZE);

@@ -4,6 +4,7 @@
 //! raises its generation, so a block of the old content is never entered again. Blocks of other frames stay.
 
 use crate::bus::PAGE_SIZE;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A frame at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +20,10 @@ struct Frame {
     generation: u32,
     has_code: bool,
     is_written: bool,
+    /// In [`Frames::code`].
+    is_listed: bool,
+    /// Hash of what the frame held when the first instruction was decoded from it.
+    content: u64,
 }
 
 /// The frames of RAM. The table grows with the frames that are used, as RAM may.
@@ -29,10 +34,21 @@ pub(crate) struct Frames {
     epoch: u64,
     /// The frames with `is_written`.
     written: Vec<u64>,
+    /// The frames with `is_listed`: all with `has_code`, and some that had it.
+    code: Vec<u64>,
 }
 
 const fn number(frame: u64) -> usize {
     (frame / PAGE_SIZE) as usize
+}
+
+/// [`PAGE_SIZE`], of a slice.
+const FRAME: usize = 0x1000;
+
+/// The hash of what a frame holds; of one outside of RAM, of nothing.
+fn hash(frame: u64, ram: &[u8]) -> u64 {
+    let bytes = usize::try_from(frame).ok().and_then(|start| ram.get(start..));
+    xxh3_64(bytes.and_then(|bytes| bytes.first_chunk::<FRAME>()).map_or(&[], |frame| frame))
 }
 
 impl Frames {
@@ -59,9 +75,37 @@ impl Frames {
         self.frames.get(number(frame)).is_some_and(|f| f.has_code)
     }
 
-    /// Notes that instructions were decoded from `frame`; true if there were none before.
-    pub(crate) fn add_code(&mut self, frame: u64) -> bool {
-        !std::mem::replace(&mut self.entry(frame).has_code, true)
+    /// Notes that instructions are decoded from `frame` of `ram`; true if there were none before.
+    pub(crate) fn add_code(&mut self, frame: u64, ram: &[u8]) -> bool {
+        let entry = self.entry(frame);
+        if std::mem::replace(&mut entry.has_code, true) {
+            return false;
+        }
+        entry.content = hash(frame, ram);
+        if !std::mem::replace(&mut entry.is_listed, true) {
+            self.code.push(frame);
+        }
+        true
+    }
+
+    /// Notes that frames of `ram` may have been written unseen: those that instructions were decoded from are compared.
+    pub(crate) fn compare_code(&mut self, ram: &[u8]) {
+        for frame in std::mem::take(&mut self.code) {
+            let entry = self.entry(frame);
+            let has_changed = entry.has_code && entry.content != hash(frame, ram);
+            entry.is_listed = entry.has_code && !has_changed;
+            if entry.is_listed {
+                self.code.push(frame);
+            }
+            if has_changed {
+                self.changed(frame);
+            }
+        }
+    }
+
+    /// So many bytes of RAM from its beginning have anything noted of them.
+    pub(crate) fn noted(&self) -> u64 {
+        self.frames.len() as u64 * PAGE_SIZE
     }
 
     /// Notes that `frame`, inside RAM or not, has new content.

@@ -145,6 +145,8 @@ impl SoftCpu {
         }
         if stale.all || stale.all_rewritten {
             cpu.written(0, memory.ram().size());
+        } else if stale.code_unseen {
+            cpu.compare_code(memory.ram().bytes());
         }
         for frame in stale.rewritten {
             cpu.written(frame, PAGE);

@@ -17,6 +17,8 @@ pub struct Stale {
     pub rewritten: Vec<Phys>,
     /// And all other frames.
     pub all_rewritten: bool,
+    /// And frames that code is executed from may hold something else.
+    pub code_unseen: bool,
     /// Frames that were page tables are in use again, as whatever else.
     pub tables: bool,
 }
@@ -81,7 +83,7 @@ impl Stales {
     /// The other processor runs from here on; one that has not run in this memory before has everything to forget.
     pub(super) fn exchange(&mut self) {
         let mut next = self.away.take().unwrap_or_else(Stale::everything);
-        next.all_rewritten |= self.unseen;
+        next.code_unseen |= self.unseen;
         self.away = Some(std::mem::replace(&mut self.now, next));
     }
 
@@ -131,13 +133,13 @@ mod tests {
     }
 
     #[test]
-    fn where_code_changes_unseen_nothing_decoded_is_kept() {
+    fn where_code_changes_unseen_all_that_is_decoded_is_compared() {
         let mut stales = Stales::default();
         stales.exchange();
         stales.take();
         stales.code_changes_unseen();
         stales.exchange();
         let stale = stales.take();
-        assert!(stale.all_rewritten && !stale.all);
+        assert!(stale.code_unseen && !stale.all && !stale.all_rewritten);
     }
 }

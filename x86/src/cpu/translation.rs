@@ -43,10 +43,17 @@ impl<B: Bus> Cpu<B> {
     /// Says that `len` bytes of RAM from `offset` were written by someone else than this CPU, so that
     /// instructions decoded from their frames are decoded again.
     pub fn written(&mut self, offset: u64, len: u64) {
-        let Some(last) = len.checked_sub(1).map(|n| offset.saturating_add(n)) else { return };
+        let noted = self.frames.noted().saturating_sub(1);
+        let Some(last) = len.checked_sub(1).map(|n| offset.saturating_add(n).min(noted)) else { return };
         for frame in offset / PAGE_SIZE..=last / PAGE_SIZE {
             self.frames.changed(frame * PAGE_SIZE);
         }
+    }
+
+    /// Says that frames that instructions were decoded from may have been written by someone else: those that hold something
+    /// else in `ram`, the memory that the CPU runs against next, are decoded again.
+    pub fn compare_code(&mut self, ram: &[u8]) {
+        self.frames.compare_code(ram);
     }
 
     /// Translates `va` for an access of one kind, through the cache of that kind.
@@ -115,7 +122,7 @@ impl<B: Bus> Cpu<B> {
 
     /// Keeps `frame` out of the write cache from now on: instructions have been decoded from it.
     pub(crate) fn mark_code(&mut self, frame: u64) {
-        if self.frames.add_code(frame) {
+        if self.frames.add_code(frame, self.bus.ram()) {
             self.writes.remove_frame(frame);
             if let Some(parked) = &mut self.parked {
                 parked.remove_writes_of(frame);
