@@ -15,7 +15,7 @@ use std::sync::Arc;
 use x86::state::Regs;
 
 /// What kind of exit is being served; part of what replay checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A system call, with its number.
     Syscall(u64),
@@ -88,7 +88,7 @@ pub struct FileContent {
 }
 
 /// A preemption that a replay comes to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Preemption {
     /// Where it comes.
     pub offset: Offset,

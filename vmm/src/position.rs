@@ -49,12 +49,13 @@ impl std::str::FromStr for Position {
 }
 
 /// Where in a segment a preemption came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offset {
     /// When so many instructions had retired since the event before.
     Retired(u64),
-    /// Where the registers, all of them, and the memory are these: what a processor can say that does not count.
-    State(Target),
+    /// Where the registers, all of them, and the memory are these: what a processor can say that does not count. Apart, since most
+    /// events have none, and the newest of them all are kept in memory.
+    State(Box<Target>),
 }
 
 /// A state to search for.

@@ -102,7 +102,7 @@ impl Tape {
     /// The preemption that is next, if one is.
     fn preemption(&self) -> Result<Option<Preemption>, GateError> {
         let event = |record: Option<&Record>| match record {
-            Some(Record::Begin { event: Event::Preempt(offset), .. }) => Some(*offset),
+            Some(Record::Begin { event: Event::Preempt(offset), .. }) => Some(offset.clone()),
             _ => None,
         };
         let Some(offset) = self.look(event)? else { return Ok(None) };
@@ -235,20 +235,20 @@ impl Gate for ReplayGate {
         let crumb = crumb.map(|rip| format!(", rip {rip:#x} by its crumb")).unwrap_or_default();
         match tape.take()? {
             Record::Begin { event: expected, .. } if expected != event => {
-                tape.diverged("the event", describe_event(expected) + &crumb, describe_event(event))
+                tape.diverged("the event", describe_event(&expected) + &crumb, describe_event(&event))
             }
             Record::Begin { task: expected, .. } if expected != task => tape.diverged(
                 "the task",
-                format!("{expected} at {}{crumb}", describe_event(event)),
+                format!("{expected} at {}{crumb}", describe_event(&event)),
                 task.to_string(),
             ),
             Record::Begin { regs: expected, .. } if expected != digest_regs(regs) => tape.diverged(
                 "the registers",
-                format!("digest {expected:#018x} at {}{crumb}", describe_event(event)),
+                format!("digest {expected:#018x} at {}{crumb}", describe_event(&event)),
                 format!("digest {:#018x}, rip {:#x}", digest_regs(regs), regs.rip),
             ),
             Record::Begin { .. } => Ok(()),
-            other => tape.diverged("the event", describe(&other), describe_event(event)),
+            other => tape.diverged("the event", describe(&other), describe_event(&event)),
         }
     }
 
@@ -299,7 +299,7 @@ impl Gate for ReplayGate {
     }
 }
 
-fn describe_event(event: Event) -> String {
+fn describe_event(event: &Event) -> String {
     match event {
         Event::Syscall(number) => format!("system call {number}"),
         Event::MachineRead => "an instruction that reads the machine".to_owned(),
@@ -315,7 +315,7 @@ fn describe_event(event: Event) -> String {
 /// A record in a message.
 pub(crate) fn describe(record: &Record) -> String {
     match record {
-        Record::Begin { event, .. } => describe_event(*event),
+        Record::Begin { event, .. } => describe_event(event),
         Record::Input(input) => format!("an input ({})", input.kind()),
         Record::Time(_) => "a time".to_owned(),
         Record::Signals(_) => "signals from outside".to_owned(),

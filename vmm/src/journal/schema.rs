@@ -144,7 +144,7 @@ impl Record {
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Record::Begin { event, task, regs } => {
-                let (kind, argument) = split_event(*event);
+                let (kind, argument) = split_event(event);
                 out.push(1);
                 put_u64(out, kind);
                 put_i64(out, argument);
@@ -189,7 +189,7 @@ impl Record {
                 let (kind, argument) = (c.u64()?, c.i64()?);
                 let (task, regs) = (c.u64()?.try_into().ok()?, c.digest()?);
                 let event = match kind {
-                    6 => Event::Preempt(Offset::State(decode_target(c)?)),
+                    6 => Event::Preempt(Offset::State(Box::new(decode_target(c)?))),
                     _ => join_event(kind, argument)?,
                 };
                 Record::Begin { event, task, regs }
@@ -274,16 +274,16 @@ fn decode_target(c: &mut Cursor<'_>) -> Option<Target> {
     Some(Target { regs, fpu, memory, branches: branches.first().copied() })
 }
 
-fn split_event(event: Event) -> (u64, i64) {
+fn split_event(event: &Event) -> (u64, i64) {
     match event {
         Event::Syscall(number) => (0, number.cast_signed()),
         Event::MachineRead => (1, 0),
-        Event::Signal(signal) => (2, signal.into()),
-        Event::Exited(status) => (3, status.into()),
+        Event::Signal(signal) => (2, (*signal).into()),
+        Event::Exited(status) => (3, (*status).into()),
         Event::Wait => (4, 0),
         Event::Preempt(Offset::Retired(count)) => (5, count.cast_signed()),
         Event::Preempt(Offset::State(_)) => (6, 0),
-        Event::OutOfMemory(pid) => (7, pid.into()),
+        Event::OutOfMemory(pid) => (7, (*pid).into()),
     }
 }
 

@@ -65,7 +65,7 @@ fn event() -> impl Strategy<Value = Event> {
         any::<(u64, u64, u64, u64, Option<u64>)>().prop_map(|(rip, rax, fpu, memory, branches)| {
             let mut regs = Regs { rip, ..Regs::default() };
             regs.gpr[0] = rax;
-            Event::Preempt(Offset::State(Target { regs, fpu, memory, branches }))
+            Event::Preempt(Offset::State(Box::new(Target { regs, fpu, memory, branches })))
         }),
     ]
 }

@@ -36,7 +36,7 @@ impl Process {
         let offset = if begins && self.machine.cpu.counters().is_some() {
             Offset::Retired(self.retired() - self.retired_at_event)
         } else {
-            Offset::State(self.target()?)
+            Offset::State(Box::new(self.target()?))
         };
         self.preempted(offset)
     }

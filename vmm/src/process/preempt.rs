@@ -255,7 +255,7 @@ impl Process {
         }
         let cost = Time::now().monotonic.saturating_sub(now);
         self.pace.earliest = now + SOONEST.max(cost * DIGEST_SHARE);
-        self.preempted(Offset::State(target))
+        self.preempted(Offset::State(Box::new(target)))
     }
 
     /// The task is preempted where it is; a little later if a page fault of the next instruction has just been served: a replay that
@@ -292,7 +292,7 @@ impl Process {
 
     /// Time passes for all, and the task gives the processor away.
     pub(super) fn preempted(&mut self, offset: Offset) -> Result<Step, ProcessError> {
-        self.begin(Event::Preempt(offset))?;
+        self.begin(Event::Preempt(offset.clone()))?;
         let (kernel, mut guest) = self.guest();
         kernel.preempted(&mut guest)?;
         self.happened(|_| What::Preempted(offset));
@@ -304,9 +304,9 @@ impl Process {
         if self.machine.cpu.kind() == EngineKind::Kvm {
             self.exchange()?;
         }
-        match preemption.offset {
-            Offset::Retired(count) => self.run_to_count(count, until),
-            Offset::State(target) => self.run_to_state(&target, preemption, until),
+        match &preemption.offset {
+            Offset::Retired(count) => self.run_to_count(*count, until),
+            Offset::State(target) => self.run_to_state(target, preemption, until),
         }
     }
 
@@ -342,7 +342,7 @@ impl Process {
                 self.gate.found(retired - self.retired_at_event);
                 // Flags that an instruction leaves undefined differ between processors: the recording's go on.
                 self.machine.cpu.set_regs(&target.regs)?;
-                return self.preempted(Offset::State(*target));
+                return self.preempted(Offset::State(Box::new(*target)));
             }
             if retired > latest {
                 return Err(self.not_found(target).into());

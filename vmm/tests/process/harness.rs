@@ -169,7 +169,7 @@ impl Gate for MemoryGate {
         let Some(next) = self.next else { return Ok(None) };
         Ok(match self.shared.borrow().journal.get(next) {
             Some(Entry::Begin(Event::Preempt(offset), ..)) => {
-                Some(Preemption { offset: *offset, count: None, time: None })
+                Some(Preemption { offset: offset.clone(), count: None, time: None })
             }
             _ => None,
         })
