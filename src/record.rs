@@ -158,7 +158,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 "a kernel runs on the software CPU, not under KVM: leave --engine out",
             ));
         }
-        return kernel::record(&args.machine, kernel, args.memory, || folder(args, OsStr::new("kernel")));
+        let given = kernel::Given { kernel, memory: args.memory, disk: args.keeping.image() };
+        return kernel::record(&args.machine, &given, || folder(args, OsStr::new("kernel")));
     }
     let (program, arguments) = args.program.split_first().expect("clap requires a program");
     let mut launch =
@@ -167,6 +168,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (inherited, files): (_, Vec<OwnedFd>) = inherited::take().into_iter().unzip();
     launch.inherited = inherited;
     let drawn = || u64::from_le_bytes(std::array::from_fn(|n| launch.random[n]));
+    let disk = args.keeping.disk()?;
     launch.seed = args.seed.or_else(|| args.chaos.then(drawn));
     // Before there is a folder: a program that cannot be run leaves nothing behind.
     let not_run = |path: &str, e: ElfError| Failure::new(Code::Program, format!("{path} {e}"));
@@ -207,7 +209,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         trace,
         checkpoints: args.keeping.rate(),
         flight: args.keeping.room(),
-        disk: args.keeping.disk(),
+        disk,
         store: store.clone(),
         signals: true,
         strict: args.strict,

@@ -19,7 +19,9 @@ pub mod journal;
 pub mod machine;
 pub mod record;
 pub mod replay;
+mod saved;
 mod vmcore;
 
 pub use boot::{BootError, Setup};
+pub use devices::disk::Image as DiskImage;
 pub use machine::{End, Machine, Moment, Pause};

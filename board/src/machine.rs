@@ -6,7 +6,10 @@
 //! types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
 use crate::boot::{BootError, Setup, boot};
+use crate::devices::disk::{Dma, Image, Layers};
 use crate::devices::{Devices, Ended};
+use crate::saved::Saved;
+use std::collections::BTreeSet;
 use x86::interpreter::{Stop, Until};
 use x86::state::Regs;
 use x86_jit::{Jit, Tuning};
@@ -67,6 +70,8 @@ pub struct Machine {
     devices: Devices,
     is_halted: bool,
     end: Option<End>,
+    /// Frames that devices have written since the digest before.
+    by_devices: BTreeSet<u64>,
 }
 
 impl Machine {
@@ -84,7 +89,8 @@ impl Machine {
     /// As [`Machine::boot`].
     pub fn tuned(setup: &Setup, tuning: Option<Tuning>) -> Result<Machine, BootError> {
         let (cpu, system, devices) = boot(setup)?;
-        Ok(Machine { processor: Jit::new(cpu, tuning), system, devices, is_halted: false, end: None })
+        let by_devices = BTreeSet::new();
+        Ok(Machine { processor: Jit::new(cpu, tuning), system, devices, is_halted: false, end: None, by_devices })
     }
 
     /// What has retired, and the time.
@@ -118,6 +124,11 @@ impl Machine {
         self.devices.clock.skip_to(time);
     }
 
+    /// Has its disk, if it has one, begin with a copy of the image that it began with.
+    pub fn set_disk_image(&mut self, copy: Image) {
+        self.devices.disk.iter_mut().for_each(|disk| disk.set_image(copy.clone()));
+    }
+
     /// How many bytes COM1 takes now. None while the guest has not switched its interrupt on.
     #[must_use]
     pub fn room(&self) -> usize {
@@ -140,44 +151,52 @@ impl Machine {
         self.devices.has_printed()
     }
 
-    /// Digests of the registers and devices, and of the memory that was written since this was called last.
+    /// Digests of the registers and devices, and of the memory and the disk that were written since this was called last.
     pub fn digests(&mut self) -> Digests {
         let state = self.state_digest();
         let cpu = self.processor.cpu_mut();
-        let written = cpu.take_written();
+        let mut written = std::mem::take(&mut self.by_devices);
+        written.extend(cpu.take_written());
         let mut hash = Xxh3::new();
         for frame in written {
             hash.update(&frame.to_le_bytes());
             hash.update(frame_bytes(cpu.bus().ram(), frame));
         }
+        let Some(disk) = &mut self.devices.disk else { return Digests { state, memory: hash.digest() } };
+        let touched: BTreeSet<u64> = disk.take_touched().into_iter().collect();
+        hash_blocks(&mut hash, disk.layers(), touched.into_iter());
         Digests { state, memory: hash.digest() }
     }
 
     /// Digests of everything.
     #[must_use]
     pub fn digests_of_all(&self) -> Digests {
-        Digests { state: self.state_digest(), memory: xxhash_rust::xxh3::xxh3_64(self.ram()) }
+        let mut hash = Xxh3::new();
+        hash.update(self.ram());
+        if let Some(disk) = &self.devices.disk {
+            hash_blocks(&mut hash, disk.layers(), disk.layers().written.keys().copied());
+        }
+        Digests { state: self.state_digest(), memory: hash.digest() }
     }
 
     fn state_digest(&self) -> u64 {
-        let cpu = self.cpu();
-        let (regs, fpu) = (cpu.regs(), cpu.fpu());
-        let integer = regs.gpr.into_iter().chain([regs.rip, regs.rflags, regs.fs_base, regs.gs_base]);
-        let vectors = fpu.vector.into_iter().flatten().chain(fpu.opmask);
-        let stack = fpu.st.into_iter().flat_map(|(low, high)| [low, high.into()]);
-        let control = [
-            fpu.mxcsr.into(),
-            fpu.control.into(),
-            fpu.status.into(),
-            fpu.tag.into(),
-            u64::from(self.is_halted),
-        ];
+        let mut words = Vec::new();
+        self.put(&mut words);
         let mut hash = Xxh3::new();
-        let all = integer.chain(vectors).chain(stack).chain(control).chain(self.system.registers.words());
-        for word in all.chain(self.devices.words()) {
-            hash.update(&word.to_le_bytes());
-        }
+        words.iter().for_each(|word| hash.update(&word.to_le_bytes()));
         hash.digest()
+    }
+
+    /// Appends the state, but for memory and what is on the disk.
+    fn put(&self, out: &mut Vec<u64>) {
+        let cpu = self.cpu();
+        cpu.retired().put(out);
+        cpu.regs().put(out);
+        cpu.fpu().put(out);
+        self.system.registers.put(out);
+        self.system.shielded_at().put(out);
+        self.is_halted.put(out);
+        self.devices.put(out);
     }
 
     /// The integer registers, and those of the system.
@@ -196,6 +215,9 @@ impl Machine {
 
     /// Takes an interrupt, or runs to the next thing that has to be served, and serves it.
     fn step(&mut self, until: u64) -> Result<Option<Pause>, End> {
+        if self.devices.wants_memory() {
+            self.serve_memory()?;
+        }
         self.devices.advance();
         if let Some(ended) = self.devices.ended() {
             return Err(ended.into());
@@ -216,6 +238,19 @@ impl Machine {
         };
         let stop = self.processor.run(Until::retired(bound), &mut ());
         self.serve(&stop, stepping).map(|()| None)
+    }
+
+    /// Lets devices reach memory.
+    fn serve_memory(&mut self) -> Result<(), End> {
+        let (cpu, mut written) = (self.processor.cpu_mut(), BTreeSet::new());
+        let mut memory = Dma { ram: cpu.bus_mut().ram_mut(), written: &mut written };
+        let served = self.devices.reach_memory(&mut memory);
+        written.iter().for_each(|frame| cpu.written(*frame, PAGE as u64));
+        self.by_devices.extend(written);
+        served.map_err(|error| {
+            let what = format!("the image of its disk cannot be read: {error}");
+            End::Refused(Refused { at: cpu.rip(), what })
+        })
     }
 
     fn interrupt(&mut self) -> Result<(), End> {
@@ -295,8 +330,18 @@ impl From<Ended> for End {
     }
 }
 
+/// The bytes of a frame.
+const PAGE: usize = 4096;
+
+/// Adds blocks of a disk that were written to a digest.
+fn hash_blocks(hash: &mut Xxh3, layers: &Layers, blocks: impl Iterator<Item = u64>) {
+    for block in blocks {
+        hash.update(&block.to_le_bytes());
+        hash.update(layers.written.get(&block).map_or(&[], |bytes| bytes.as_slice()));
+    }
+}
+
 fn frame_bytes(ram: &[u8], frame: u64) -> &[u8] {
-    const PAGE: usize = 4096;
     let at = usize::try_from(frame).unwrap_or(usize::MAX);
     // The window is a frame behind RAM, and no memory.
     ram.get(at..at.saturating_add(PAGE)).unwrap_or_default()

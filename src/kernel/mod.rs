@@ -1,8 +1,10 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
-//! `terminal` is this terminal as COM1, `replay` what `gretel replay` does with such a recording, `listed` what `gretel ls` says of it. Its folder is as any other, but the
-//! journal is one of machines ([`board::journal`]), and the kernel and the initial file system are in `files`.
+//! `terminal` is this terminal as COM1, `disk` the image of its disk, `replay` what `gretel replay` does with such a recording, `listed`
+//! what `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted
+//! is in `files`.
 
+mod disk;
 mod listed;
 mod replay;
 mod terminal;
@@ -18,6 +20,7 @@ use board::journal::{BEHAVIOUR, End, Header, Writer};
 use board::record::{RecordError, Recorded};
 use board::{Machine as Board, Setup};
 use lbr::regular;
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -40,7 +43,7 @@ pub(crate) struct Machine {
     /// Boot this kernel in a machine of its own, on the software CPU, in place of a program: a bzImage, a vmlinux or another ELF
     /// file; COM1 is this terminal, where Ctrl-A x ends the recording (docs/kernel.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "program", "cpu", "filter", "branch_records", "no_crumbs", "contexts", "checkpoint_every", "flight", "disk",
+        "program", "cpu", "filter", "branch_records", "no_crumbs", "contexts", "checkpoint_every", "flight",
         "no_counters", "trace", "chaos", "seed", "strict", "json", "profile", "attach_on_crash",
     ])]
     pub(crate) kernel: Option<PathBuf>,
@@ -61,18 +64,35 @@ pub(crate) struct Machine {
     idle: Duration,
 }
 
+/// What other options say of it.
+pub(crate) struct Given<'g> {
+    pub(crate) kernel: &'g Path,
+    /// Bytes of RAM.
+    pub(crate) memory: Option<u64>,
+    /// The image of a disk.
+    pub(crate) disk: Option<&'g OsStr>,
+}
+
 /// Records a machine with this kernel into the folder that `folder` makes.
 pub(crate) fn record(
     machine: &Machine,
-    kernel: &Path,
-    memory: Option<u64>,
+    given: &Given,
     folder: impl FnOnce() -> Result<Recording, Failure>,
 ) -> Outcome {
-    let setup = setup(machine, kernel, memory.unwrap_or(MEMORY))?;
-    let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", kernel.display()));
+    let mut setup = setup(machine, given.kernel, given.memory.unwrap_or(MEMORY))?;
+    let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", given.kernel.display()));
+    let disk = given.disk.map(disk::Given::parse);
+    setup.disk = disk.as_ref().map(disk::Given::image).transpose()?;
+    // Before there is a folder: a kernel that cannot be booted leaves nothing behind.
     let mut board = Board::boot(&setup).map_err(not_booted)?;
     let recording = folder()?;
-    let mut writer = begin(&recording, &setup)?;
+    let mut header = keep(&recording, &setup)?;
+    if let Some(disk) = &disk {
+        let (kept, copy) = disk.keep(&recording)?;
+        header.disk = Some(kept);
+        board.set_disk_image(copy);
+    }
+    let mut writer = begin(&recording, &header)?;
     interrupt::stop_on_signals(Interrupter::new())
         .map_err(|error| Failure::new(Code::Other, format!("cannot handle signals: {error}")))?;
     let mut console = Console::open()
@@ -122,6 +142,7 @@ fn setup(machine: &Machine, kernel: &Path, memory: u64) -> Result<Setup, Failure
         command_line: machine.cmdline.clone(),
         memory,
         start: now.as_secs(),
+        disk: None,
     })
 }
 
@@ -135,19 +156,16 @@ pub(crate) fn refuse(recording: &Recording) -> Result<(), Failure> {
     Err(Failure::new(Code::Usage, format!("{dir} is the recording of a machine with a kernel: {why}")))
 }
 
-/// Puts what is booted beside the journal, and begins that.
-fn begin(recording: &Recording, setup: &Setup) -> Result<Writer, Failure> {
+/// Puts the kernel and the initial file system beside the journal: its header.
+fn keep(recording: &Recording, setup: &Setup) -> Result<Header, Failure> {
     let store = recording.store(&keeping::stores());
     let files = recording.dir().join(FOLDER);
-    let unwritable = |path: &Path, error: io::Error| {
-        Failure::new(Code::Write, format!("cannot write {}: {error}", path.display()))
-    };
     fs::create_dir(&files).map_err(|error| unwritable(&files, error))?;
     for bytes in [Some(&setup.kernel), setup.initrd.as_ref()].into_iter().flatten() {
         let path = files.join(name(digest(bytes)));
         place(store.as_ref(), &path, digest(bytes), bytes).map_err(|error| unwritable(&path, error))?;
     }
-    let header = Header {
+    Ok(Header {
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
         behaviour: BEHAVIOUR,
         kernel: digest(&setup.kernel),
@@ -155,9 +173,17 @@ fn begin(recording: &Recording, setup: &Setup) -> Result<Writer, Failure> {
         command_line: setup.command_line.clone(),
         memory: setup.memory,
         start: setup.start,
-    };
+        disk: None,
+    })
+}
+
+fn begin(recording: &Recording, header: &Header) -> Result<Writer, Failure> {
     let journal = recording.journal();
-    Writer::create(&journal, &header).map_err(|error| unwritable(&journal, error))
+    Writer::create(&journal, header).map_err(|error| unwritable(&journal, error))
+}
+
+fn unwritable(path: &Path, error: io::Error) -> Failure {
+    Failure::new(Code::Write, format!("cannot write {}: {error}", path.display()))
 }
 
 fn failure(error: &RecordError, recording: &Recording) -> Failure {

@@ -1,6 +1,6 @@
 //! `gretel replay` of a machine.
 
-use super::{seconds, sentence, word};
+use super::{disk, seconds, sentence, word};
 use crate::Outcome;
 use crate::exit::{Code, Failure};
 use crate::log::say;
@@ -66,6 +66,7 @@ fn setup(recording: &Recording, reader: &Reader) -> Result<Setup, Failure> {
         command_line: header.command_line.clone(),
         memory: header.memory,
         start: header.start,
+        disk: header.disk.map(|disk| disk::kept(&folder, disk)).transpose()?,
     })
 }
 

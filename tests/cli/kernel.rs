@@ -82,6 +82,36 @@ fn two_runs_without_input_are_one() {
     assert_eq!(spun(), spun());
 }
 
+/// A disk is read and written; its image stays as it is, and the recording needs it no more.
+#[test]
+fn a_disk_is_kept_and_never_written_to() {
+    let place = Place::new();
+    let mut image = vec![0; 64 << 10];
+    image[512..528].copy_from_slice(b"written by hand.");
+    for (option, written, read) in
+        [("image", "write: ok", "as written"), ("image,ro", "write: refused", "as before")]
+    {
+        place.write("image", &image);
+        let ran = place.gretel(&record("disk", &["--disk", option]));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let shown = format!("sector 1: written by hand.\r\n{written}\r\nsector 2: {read}\r\nPASS\r\n");
+        assert!(ran.out().ends_with(&shown), "{}", ran.out());
+        assert!(fs::read(place.path("image")).expect("the image") == image, "the image was written to");
+        fs::remove_file(place.path("image")).expect("the image");
+        assert_eq!(replayed(&place)["equal"], Value::from(true));
+        assert_eq!(place.gretel(&["replay", "rec", "--output"]).out(), ran.out());
+    }
+    place.write("short", [0; 100]);
+    let refused = |arguments: &[&str], code: i32, said: &str| {
+        let ran = place.gretel(arguments);
+        assert_eq!(ran.code, code, "{}", ran.err);
+        assert!(ran.err.contains(said), "{}", ran.err);
+    };
+    refused(&record("", &["--disk", "none"]), PROGRAM, "the disk none");
+    refused(&record("", &["--disk", "short"]), PROGRAM, "whole sectors");
+    refused(&["record", "--disk", "image", "--", "true"], USAGE, "--disk without --kernel");
+}
+
 #[test]
 fn a_torn_journal_is_replayed_up_to_the_tear() {
     let place = Place::new();

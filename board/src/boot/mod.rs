@@ -14,9 +14,11 @@
 //! | the top of memory | the initial file system |
 
 mod acpi;
+mod aml;
 mod image;
 
-use crate::devices::{Devices, IOAPIC};
+use crate::devices::disk::Image as DiskImage;
+use crate::devices::{DISK, Devices};
 use image::{HEADER, Image};
 use object::LittleEndian;
 use object::elf::{EM_X86_64, FileHeader64, PT_LOAD};
@@ -40,7 +42,7 @@ pub const LEAST_MEMORY: u64 = 4 << 20;
 pub const MOST_MEMORY: u64 = 3 << 30;
 
 /// What is booted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The kernel's file.
     pub kernel: Vec<u8>,
@@ -52,6 +54,8 @@ pub struct Setup {
     pub memory: u64,
     /// The time of day at the start, in seconds since 1970.
     pub start: u64,
+    /// What its disk begins with, if it has one.
+    pub disk: Option<DiskImage>,
 }
 
 /// Why something cannot be booted.
@@ -227,7 +231,7 @@ pub(crate) fn boot(setup: &Setup) -> Result<(SystemCpu, System, Devices), BootEr
     loader.page_tables()?;
     loader.segments()?;
     loader.parameters(&image, setup, initrd)?;
-    loader.put(acpi::BASE, &acpi::tables(), "start")?;
+    loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some()), "start")?;
     let mut cpu = SystemCpu::new(memory);
     let system = System::new(&mut cpu, registers());
     let mut regs = Regs { rip: entry, rflags: 2, ..Regs::default() };
@@ -235,10 +239,10 @@ pub(crate) fn boot(setup: &Setup) -> Result<(SystemCpu, System, Devices), BootEr
     regs.gpr[4] = PARAMETERS;
     regs.gpr[6] = PARAMETERS;
     cpu.set_regs(&regs);
-    Ok((cpu, system, Devices::new(setup.start)))
+    Ok((cpu, system, Devices::new(setup.start, setup.disk.clone())))
 }
 
-const _: () = assert!(MOST_MEMORY <= IOAPIC);
+const _: () = assert!(MOST_MEMORY <= DISK);
 
 /// 64-bit mode with flat segments, the selectors of the boot protocol.
 fn registers() -> Registers {

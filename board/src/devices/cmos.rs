@@ -1,6 +1,8 @@
 //! The clock and the 128 bytes behind ports 0x70 and 0x71 (Motorola MC146818A data sheet): the time of day, in BCD and 24 hours.
 //! It makes no interrupts, and what is written to it is kept but changes no time.
 
+use crate::saved::saved;
+
 const NANOSECONDS: u64 = 1_000_000_000;
 
 /// Days, hours and the like of a moment.
@@ -49,6 +51,8 @@ pub(super) struct Cmos {
     bytes: [u8; 128],
 }
 
+saved!(struct Cmos { start, selected, bytes });
+
 impl Cmos {
     pub(super) fn new(start: u64) -> Cmos {
         Cmos { start, selected: 0, bytes: [0; 128] }
@@ -86,13 +90,6 @@ impl Cmos {
             0x0d => VALID,
             n => self.bytes[usize::from(n)],
         }
-    }
-
-    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
-        let (words, _) = self.bytes.as_chunks();
-        [self.start, self.selected.into()]
-            .into_iter()
-            .chain(words.iter().map(|word| u64::from_le_bytes(*word)))
     }
 }
 

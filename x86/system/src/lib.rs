@@ -133,6 +133,12 @@ impl System {
         system
     }
 
+    /// How many instructions had retired where the one behind them is shielded from interrupts.
+    #[must_use]
+    pub fn shielded_at(&self) -> Option<u64> {
+        self.shielded_at
+    }
+
     /// Whether an interrupt that is pending would be taken before the next instruction.
     #[must_use]
     pub fn takes_interrupts(&self, cpu: &SystemCpu) -> bool {
