@@ -54,6 +54,7 @@ Examples:
   gretel record --strict --json summary.json -o rec -- ./prog
   gretel record --attach-on-crash 'gretel core $1' -o rec -- ./prog
   gretel record --kernel vmlinuz --initrd initrd.gz -o rec
+  gretel record --from rec -o rec-2
 
 Ctrl-C and other signals are the program's, as they would be without gretel. Three of SIGINT, SIGTERM and \
 SIGHUP, each within a second of the one before, end the recording in order, for a program that ignores them. What was \
@@ -122,7 +123,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CMD")]
     attach_on_crash: Option<OsString>,
     /// The program (searched in PATH) and its arguments
-    #[arg(last = true, required_unless_present = "kernel", value_name = "PROG")]
+    #[arg(last = true, required_unless_present_any = ["kernel", "from"], value_name = "PROG")]
     program: Vec<OsString>,
 }
 
@@ -151,14 +152,14 @@ impl Cpu {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    if let Some(kernel) = &args.machine.kernel {
+    if args.machine.is_wanted() {
         if args.engine == Choice::Kvm {
             return Err(Failure::new(
                 Code::Host,
                 "a kernel runs on the software CPU, not under KVM: leave --engine out",
             ));
         }
-        let given = kernel::Given { kernel, memory: args.memory, disk: args.keeping.image() };
+        let given = kernel::Given { memory: args.memory, disk: args.keeping.image() };
         return kernel::record(&args.machine, &given, || folder(args, OsStr::new("kernel")));
     }
     let (program, arguments) = args.program.split_first().expect("clap requires a program");

@@ -192,6 +192,10 @@ mod tests {
         }
         assert_eq!(bool::take(&mut Words(&[2])), None);
         assert_eq!(u8::take(&mut Words(&[256])), None);
-        assert_eq!(Vec::<u8>::take(&mut Words(&[u64::MAX, 1])), None, "a length is no more than what follows");
+        assert_eq!(
+            Vec::<u8>::take(&mut Words(&[u64::MAX, 1])),
+            None,
+            "a length is no more than what follows"
+        );
     }
 }

@@ -31,7 +31,9 @@ impl Given {
     /// The image itself.
     pub(super) fn image(&self) -> Result<DiskImage, Failure> {
         let image = regular::open(&self.path).and_then(|file| DiskImage::new(file, self.read_only));
-        image.map_err(|error| Failure::new(Code::Program, format!("the disk {}: {error}", self.path.display())))
+        image.map_err(|error| {
+            Failure::new(Code::Program, format!("the disk {}: {error}", self.path.display()))
+        })
     }
 
     /// Keeps the image with the recording, by its content: what the header says of it, and the copy.

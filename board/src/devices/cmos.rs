@@ -65,7 +65,7 @@ impl Cmos {
 
     /// OUT to 0x71.
     pub(super) fn write(&mut self, value: u8) {
-        self.bytes[usize::from(self.selected)] = value;
+        self.bytes[usize::from(self.selected & 0x7f)] = value;
     }
 
     /// IN from 0x71.
@@ -74,7 +74,7 @@ impl Cmos {
         const STATUS_A: u8 = 0x26;
         const HOURS_24: u8 = 2;
         const VALID: u8 = 0x80;
-        let date = Date::of(self.start + now / NANOSECONDS);
+        let date = Date::of(self.start.saturating_add(now / NANOSECONDS));
         match self.selected {
             0x00 => bcd(date.second),
             0x02 => bcd(date.minute),
@@ -88,7 +88,7 @@ impl Cmos {
             0x0b => HOURS_24,
             0x0c => 0,
             0x0d => VALID,
-            n => self.bytes[usize::from(n)],
+            n => self.bytes[usize::from(n & 0x7f)],
         }
     }
 }

@@ -322,7 +322,6 @@ impl Lapic {
     fn has_logical(&self, command: u32) -> bool {
         command & 0x800 != 0 && self.command[1] & self.logical != 0
     }
-
 }
 
 /// The number of a local entry.

@@ -233,7 +233,8 @@ impl Devices {
 
     /// Appends the state of all of them, but for what is on the disk.
     pub(crate) fn put(&self, out: &mut Vec<u64>) {
-        let Devices { clock, pic, pit, lapic, ioapic, com1, cmos, power, disk, tsc_offset, unknown: _ } = self;
+        let Devices { clock, pic, pit, lapic, ioapic, com1, cmos, power, disk, tsc_offset, unknown: _ } =
+            self;
         clock.put(out);
         pic.put(out);
         pit.put(out);

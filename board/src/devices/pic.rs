@@ -31,7 +31,12 @@ struct Chip {
     shown: Shown,
 }
 
-saved!(enum Shown { Requests, Service });
+saved!(
+    enum Shown {
+        Requests,
+        Service,
+    }
+);
 saved!(struct Chip { requests, service, mask, base, next_word, has_fourth, automatic_end, shown });
 
 impl Chip {

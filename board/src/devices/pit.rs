@@ -35,7 +35,13 @@ struct Channel {
     told: u64,
 }
 
-saved!(enum Access { Low, High, Both });
+saved!(
+    enum Access {
+        Low,
+        High,
+        Both,
+    }
+);
 saved!(struct Channel { mode, access, reload, since, low, latched, reads_high, told });
 
 impl Channel {
@@ -77,7 +83,12 @@ impl Channel {
         if !self.is_periodic() && self.told > 0 {
             return None;
         }
-        Some(since.saturating_add(nanoseconds((self.told + 1) * self.period(), HERTZ)))
+        Some(
+            since.saturating_add(nanoseconds(
+                self.told.saturating_add(1).saturating_mul(self.period()),
+                HERTZ,
+            )),
+        )
     }
 
     fn load(&mut self, reload: u16, now: u64) {

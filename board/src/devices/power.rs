@@ -40,7 +40,13 @@ pub(super) struct Power {
     request: Option<Request>,
 }
 
-saved!(enum Request { PowerOff, Reset, Panic });
+saved!(
+    enum Request {
+        PowerOff,
+        Reset,
+        Panic,
+    }
+);
 saved!(struct Power { enable, control, request });
 
 impl Power {

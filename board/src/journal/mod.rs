@@ -51,11 +51,13 @@ pub struct Header {
     pub start: u64,
     /// The disk.
     pub disk: Option<Disk>,
+    /// It begins at this checkpoint of its file, and not at a boot; those before are another recording's.
+    pub from: Option<u64>,
 }
 
 impl Header {
     /// gretel `b`, behaviour `u`, kernel `d`, initrd (a list of none or one) `d`, command line `b`, memory `u`, start `u`,
-    /// disk (a list of none or one): image `d`, read-only `u`.
+    /// disk (a list of none or one): image `d`, read-only `u`; checkpoint (a list of none or one) `u`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -72,6 +74,8 @@ impl Header {
             put_digest(&mut out, image);
             put_u64(&mut out, read_only.into());
         }
+        put_u64(&mut out, self.from.is_some().into());
+        self.from.iter().for_each(|from| put_u64(&mut out, *from));
         out
     }
 
@@ -88,6 +92,7 @@ impl Header {
             memory: c.u64()?,
             start: c.u64()?,
             disk: c.list(Disk::decode)?.first().copied(),
+            from: c.list(Cursor::u64)?.first().copied(),
         };
         c.0.is_empty().then_some(header)
     }
@@ -288,6 +293,7 @@ mod tests {
             memory: 512 << 20,
             start: 1_700_000_000,
             disk: Some(Disk { image: 11, read_only: true }),
+            from: Some(2),
         }
     }
 

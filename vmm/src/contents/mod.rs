@@ -15,12 +15,12 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 
+pub use large::{open, place_file};
 use lbr::regular;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-pub use large::{open, place_file};
 pub use store::{Store, Stores};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 

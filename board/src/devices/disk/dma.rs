@@ -1,8 +1,7 @@
 //! The guest's memory as a device sees it, which notes what it has written there.
 
+use crate::memory::frames;
 use std::collections::BTreeSet;
-
-const PAGE: u64 = 4096;
 
 /// Memory, for as long as a device is served.
 pub(crate) struct Dma<'m> {
@@ -31,9 +30,7 @@ impl Dma<'_> {
         let start = usize::try_from(at).ok()?;
         let room = self.ram.get_mut(start..start.checked_add(bytes.len())?)?;
         room.copy_from_slice(bytes);
-        if let Some(last) = (bytes.len() as u64).checked_sub(1) {
-            self.written.extend((at / PAGE..=(at + last) / PAGE).map(|frame| frame * PAGE));
-        }
+        self.written.extend(frames(at, bytes.len() as u64));
         Some(())
     }
 }

@@ -51,7 +51,7 @@ impl Image {
 /// An image, and what was written since.
 #[derive(Clone, Debug)]
 pub(crate) struct Layers {
-    pub(super) image: Image,
+    pub(crate) image: Image,
     /// By number. A clone shares them.
     pub(crate) written: BTreeMap<u64, Arc<Block>>,
 }

@@ -13,7 +13,7 @@ mod registers;
 
 pub(crate) use dma::Dma;
 pub use image::Image;
-pub(crate) use image::Layers;
+pub(crate) use image::{BLOCK, Block, Layers};
 
 use crate::saved::{Saved, Words, saved};
 use queue::{Broken, Chain, Part};
@@ -111,7 +111,7 @@ impl Disk {
     pub(super) fn write(&mut self, offset: u64, value: u32, now: u64) {
         self.registers.write(offset, value, self.layers.image.is_read_only());
         if offset == registers::NOTIFY && self.registers.is_running() {
-            self.due = self.due.or(Some(now.saturating_add(LATENCY)));
+            self.due = self.due.or_else(|| Some(now.saturating_add(LATENCY)));
         }
         if !self.registers.is_running() {
             self.due = None;
@@ -178,12 +178,7 @@ impl Disk {
         Ok(stored + u32::from(told))
     }
 
-    fn perform(
-        &mut self,
-        memory: &mut Dma<'_>,
-        chain: &Chain,
-        room: &[Part],
-    ) -> io::Result<(Status, u32)> {
+    fn perform(&mut self, memory: &mut Dma<'_>, chain: &Chain, room: &[Part]) -> io::Result<(Status, u32)> {
         const HEADER: usize = 16;
         let Some(given) = gather(memory, &chain.readable) else { return Ok((Status::Failed, 0)) };
         let Some((header, data)) = given.split_first_chunk::<HEADER>() else {

@@ -53,7 +53,7 @@ pub(super) struct Chain {
 impl Queue {
     /// The next chain that is available.
     pub(super) fn pop(&mut self, memory: &Dma<'_>) -> Result<Option<Chain>, Broken> {
-        if !self.is_ready {
+        if !self.is_ready || self.size == 0 {
             return Ok(None);
         }
         let outside = Broken("what is available is outside of memory");
@@ -169,7 +169,7 @@ mod tests {
         assert!(why(&mut memory(&[(0, 0, NEXT, 4)]), QUEUE).contains("a number that there is none of"));
         assert!(why(&mut memory(&[(0, 0, INDIRECT, 0)]), QUEUE).contains("indirect"));
         assert!(why(&mut memory(&[(0, 0, WRITABLE | NEXT, 1)]), QUEUE).contains("read behind"));
-        assert!(why(&mut memory(&[]), Queue { available: u64::MAX, ..QUEUE }).contains("outside"));
+        assert!(why(&mut memory(&[]), Queue { available: 0x1_0000, ..QUEUE }).contains("outside"));
         assert!(why(&mut memory(&[]), Queue { descriptors: 0x1000, ..QUEUE }).contains("outside"));
         let mut ram = memory(&[]);
         ram[0x202] = 5;
