@@ -8,11 +8,9 @@
 # busybox-static and the kernel's modules for the disk. Prints how long recording and replays took, and fails where one differs.
 set -euo pipefail
 
-say() { echo "kernel-boot: $*" >&2; }
-die() { say "$*"; exit 1; }
-
 cd "$(dirname "$0")/.."
 gretel=target/release/gretel out=target/kernel replays=1
+. scripts/kernel-common.sh
 while [ $# -gt 0 ]; do
     case $1 in
         --gretel) gretel=$2 ;;
@@ -24,41 +22,6 @@ while [ $# -gt 0 ]; do
 done
 mkdir -p "$out"
 
-fetch_kernel() {
-    local package
-    kernel=$(find "$out" -name 'vmlinuz-*' | head -n 1)
-    [ -z "$kernel" ] || return 0
-    package=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends:/ { print $2; exit }')
-    [ -n "$package" ] || die "there is no linux-image-cloud-amd64 here (apt-get update?)"
-    (cd "$out" && apt-get -qq download "$package" && dpkg-deb -x "$package"_*.deb .)
-    kernel=$(find "$out" -name 'vmlinuz-*' | head -n 1)
-}
-
-# A shell on the console, behind a line that says that it is there. The disk's drivers are modules.
-make_initrd() {
-    local root=$out/root applet busybox drivers
-    busybox=$(command -v busybox) || die "busybox-static is not installed"
-    rm -rf "$root"
-    mkdir -p "$root"/{bin,proc,sys,dev,tmp,mnt}
-    drivers=$(find "$out/lib" -path '*/kernel/drivers')
-    cp "$drivers"/virtio/{virtio,virtio_ring,virtio_mmio}.ko "$drivers/block/virtio_blk.ko" "$root"
-    cp "$busybox" "$root/bin/busybox"
-    for applet in $("$busybox" --list); do
-        [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
-    done
-    cat >"$root/init" <<'INIT'
-#!/bin/sh
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev
-for driver in virtio_ring virtio virtio_mmio virtio_blk; do insmod /$driver.ko; done
-echo "BOOTED $(uname -r)"
-exec setsid cttyhack sh
-INIT
-    chmod +x "$root/init"
-    (cd "$root" && find . | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -9 >"$out/initrd.gz"
-}
-
 # What is typed: a file system is made, written to, and looked at anew.
 session() {
     printf '%s\r' 'cat /proc/uptime; ls /proc | wc -l' \
@@ -68,7 +31,7 @@ session() {
 }
 
 fetch_kernel
-make_initrd
+make_initrd "$out/initrd.gz"
 rec=$out/rec image=$out/disk
 rm -rf "$rec" "$image"
 truncate -s 64M "$image"
