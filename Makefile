@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: demo test services kernel long-test page setup guests unicorn install uninstall deb
+.PHONY: demo test services kernel kernel-crash long-test page setup guests unicorn install uninstall deb
 
 # Where `make install` installs. DESTDIR is put in front of it, for packages.
 PREFIX ?= /usr/local
@@ -30,6 +30,11 @@ services: guests
 kernel: guests
 	cargo build --release --locked
 	@scripts/kernel-boot.sh
+
+# The same kernel crashed by modules of our own, replayed, and taken back in gdb to the instruction that faulted.
+kernel-crash: guests
+	cargo build --release --locked
+	@scripts/kernel-crash.sh
 
 # Ten million random cases of the semantics against this processor, and all directed ones.
 long-test: setup

@@ -1,6 +1,8 @@
 //! What is kept of the past, and where: the options of `record` and `replay` for checkpoints and a flight recorder's window, and the
 //! stores of files that recordings share.
 
+use crate::exit::{Code, Failure};
+use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
@@ -21,7 +23,7 @@ const LEAST_DISK: u64 = 1 << 20;
 const LEAST_MEMORY: u64 = 16 << 20;
 
 /// What `record` keeps.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Kept {
     /// Write a checkpoint this often, so that later seeks begin there; 0 for none (default: every 5 seconds, less often where
     /// checkpoints would take more than a hundredth of the time, and a gigabyte at most)
@@ -31,9 +33,10 @@ pub(crate) struct Kept {
     #[arg(long, value_name = "SIZE", value_parser = room)]
     flight: Option<u64>,
     /// The most that the recording's folder may have on disk, but for cores (500M, 10G; at least 1M): there the recording ends, and the
-    /// program goes on without
-    #[arg(long, value_name = "SIZE", value_parser = disk, conflicts_with = "flight")]
-    disk: Option<u64>,
+    /// program goes on without. With --kernel: the image of the machine's disk; the image stays as it is, and behind `,ro` the guest
+    /// may only read it
+    #[arg(long, value_name = "SIZE|IMAGE", conflicts_with = "flight")]
+    disk: Option<OsString>,
     /// The signal to gretel that keeps the window of --flight as it is now, in DIR/kept-1 and so on; the program does not get it
     #[arg(long, value_name = "SIGNAL", value_enum, default_value = "usr1", requires = "flight")]
     keep_on: KeepOn,
@@ -52,7 +55,7 @@ enum KeepOn {
 
 impl Kept {
     /// How often checkpoints are taken, if any are.
-    pub(crate) fn rate(self) -> Option<Rate> {
+    pub(crate) fn rate(&self) -> Option<Rate> {
         match self.checkpoint_every {
             None => Some(Rate::default()),
             // A window begins with one all the same.
@@ -62,7 +65,7 @@ impl Kept {
     }
 
     /// The signal that keeps the window.
-    pub(crate) fn window_signal(self) -> Option<i32> {
+    pub(crate) fn window_signal(&self) -> Option<i32> {
         const SIGUSR1: i32 = 10;
         const SIGUSR2: i32 = 12;
         self.flight?;
@@ -74,12 +77,19 @@ impl Kept {
     }
 
     /// The room of a recording that ends when that is used up.
-    pub(crate) fn disk(self) -> Option<u64> {
-        self.disk
+    pub(crate) fn disk(&self) -> Result<Option<u64>, Failure> {
+        let room = |text: &OsString| disk(&text.to_string_lossy());
+        let room = self.disk.as_ref().map(room).transpose();
+        room.map_err(|why| Failure::new(Code::Usage, format!("--disk without --kernel: {why}")))
+    }
+
+    /// The image of a machine's disk, as it was given.
+    pub(crate) fn image(&self) -> Option<&OsStr> {
+        self.disk.as_deref()
     }
 
     /// The room of a flight recorder.
-    pub(crate) fn room(self) -> Option<u64> {
+    pub(crate) fn room(&self) -> Option<u64> {
         self.flight
     }
 }

@@ -54,6 +54,7 @@ Examples:
   gretel record --strict --json summary.json -o rec -- ./prog
   gretel record --attach-on-crash 'gretel core $1' -o rec -- ./prog
   gretel record --kernel vmlinuz --initrd initrd.gz -o rec
+  gretel record --from rec -o rec-2
 
 Ctrl-C and other signals are the program's, as they would be without gretel. Three of SIGINT, SIGTERM and \
 SIGHUP, each within a second of the one before, end the recording in order, for a program that ignores them. What was \
@@ -122,7 +123,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CMD")]
     attach_on_crash: Option<OsString>,
     /// The program (searched in PATH) and its arguments
-    #[arg(last = true, required_unless_present = "kernel", value_name = "PROG")]
+    #[arg(last = true, required_unless_present_any = ["kernel", "from"], value_name = "PROG")]
     program: Vec<OsString>,
 }
 
@@ -151,14 +152,15 @@ impl Cpu {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    if let Some(kernel) = &args.machine.kernel {
+    if args.machine.is_wanted() {
         if args.engine == Choice::Kvm {
             return Err(Failure::new(
                 Code::Host,
                 "a kernel runs on the software CPU, not under KVM: leave --engine out",
             ));
         }
-        return kernel::record(&args.machine, kernel, args.memory, || folder(args, OsStr::new("kernel")));
+        let given = kernel::Given { memory: args.memory, disk: args.keeping.image() };
+        return kernel::record(&args.machine, &given, || folder(args, OsStr::new("kernel")));
     }
     let (program, arguments) = args.program.split_first().expect("clap requires a program");
     let mut launch =
@@ -167,6 +169,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let (inherited, files): (_, Vec<OwnedFd>) = inherited::take().into_iter().unzip();
     launch.inherited = inherited;
     let drawn = || u64::from_le_bytes(std::array::from_fn(|n| launch.random[n]));
+    let disk = args.keeping.disk()?;
     launch.seed = args.seed.or_else(|| args.chaos.then(drawn));
     // Before there is a folder: a program that cannot be run leaves nothing behind.
     let not_run = |path: &str, e: ElfError| Failure::new(Code::Program, format!("{path} {e}"));
@@ -207,7 +210,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         trace,
         checkpoints: args.keeping.rate(),
         flight: args.keeping.room(),
-        disk: args.keeping.disk(),
+        disk,
         store: store.clone(),
         signals: true,
         strict: args.strict,

@@ -115,8 +115,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn machine(args: &Args, recording: &Recording) -> Outcome {
     let refused = [
         (args.engine == Choice::Kvm, "--engine kvm", "it runs on the software CPU"),
-        (args.to.is_some(), "--to", "it has no positions"),
-        (args.checkpoint_every.is_some(), "--checkpoint-every", "it has no checkpoints"),
+        (args.to.is_some(), "--to", "`gretel gdb DIR --at N` goes to its positions"),
+        (
+            args.checkpoint_every.is_some(),
+            "--checkpoint-every",
+            "it has those that were written as it was recorded",
+        ),
     ];
     if let Some((_, option, why)) = refused.into_iter().find(|(is_given, ..)| *is_given) {
         let dir = recording.dir().display();

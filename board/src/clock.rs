@@ -4,12 +4,16 @@
 //! processor goes at once to the next timer, a read of a port takes as long as on an ISA bus. So two runs with the same input
 //! have the same time at each instruction. Example: 5,000 instructions and a HLT until a timer at 4 ms make it 4 ms.
 
+use crate::saved::saved;
+
 /// The clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
     retired: u64,
     skipped: u64,
 }
+
+saved!(struct Clock { retired, skipped });
 
 impl Clock {
     /// Nanoseconds since the machine began.

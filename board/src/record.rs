@@ -1,9 +1,11 @@
 //! Runs a machine with a terminal, and writes down what is typed.
 //!
 //! Between two slices of instructions the terminal is asked. A guest that halts waits in real time for as long as somebody may type;
-//! else its clock goes to the next timer at once. Example: `sleep 10` in a shell takes ten seconds at a terminal, and none with
+//! else its clock goes to the next timer at once. Checkpoints are taken at distances that grow, before the first byte is typed, and where
+//! a recording ends of which the machine would go on. Example: `sleep 10` in a shell takes ten seconds at a terminal, and none with
 //! `</dev/null`; the guest sees ten seconds of its own either way.
 
+use crate::checkpoints;
 use crate::journal::{End, Record, Writer};
 use crate::machine::{Machine, Moment, Pause};
 use std::io;
@@ -11,8 +13,13 @@ use std::time::{Duration, Instant};
 
 /// So many instructions run before the terminal is asked.
 const SLICE: u64 = 1 << 20;
-/// So many slices run before a digest is written, so that a replay that differs is told soon.
-const CHECK: u64 = SLICE << 7;
+/// So many instructions run before a check is written: a replay that differs is told soon, and a debugger that goes back begins there.
+pub(crate) const CHECK: u64 = SLICE << 4;
+/// So many instructions are between two checkpoints, or an eighth of all before the second, if that is more.
+const SPACING: u64 = 1 << 30;
+const SHARE: u64 = 8;
+/// Checkpoints take no more on disk.
+const ROOM: u64 = 1 << 30;
 
 /// Where bytes are typed and shown.
 pub trait Terminal {
@@ -39,6 +46,9 @@ pub enum RecordError {
     /// The journal cannot be written.
     #[error("cannot write the journal: {0}")]
     Journal(io::Error),
+    /// The checkpoints cannot be written.
+    #[error("cannot write the checkpoints: {0}")]
+    Checkpoints(io::Error),
     /// What the guest prints cannot be shown.
     #[error("cannot write to stdout: {0}")]
     Shown(io::Error),
@@ -61,10 +71,12 @@ pub struct Recorded {
 pub fn record(
     machine: &mut Machine,
     writer: &mut Writer,
+    checkpoints: &mut checkpoints::Writer,
     terminal: &mut impl Terminal,
     patience: u64,
 ) -> Result<Recorded, RecordError> {
-    let mut recorder = Recorder { machine, writer, terminal, patience, active: 0 };
+    let mut recorder =
+        Recorder { machine, writer, checkpoints, terminal, patience, active: 0, was_typed: false };
     let ran = recorder.run();
     // What was printed before an error is shown before that is told.
     let shown = recorder.show();
@@ -79,14 +91,25 @@ pub fn record(
 struct Recorder<'r, T> {
     machine: &'r mut Machine,
     writer: &'r mut Writer,
+    checkpoints: &'r mut checkpoints::Writer,
     terminal: &'r mut T,
     patience: u64,
     /// When the guest last printed, or was typed to, by its clock.
     active: u64,
+    /// Something was typed.
+    was_typed: bool,
 }
 
 impl<T: Terminal> Recorder<'_, T> {
     fn run(&mut self) -> Result<End, RecordError> {
+        let end = self.run_to_end()?;
+        if matches!(end, End::Stopped | End::Idle) {
+            self.checkpoint()?;
+        }
+        Ok(end)
+    }
+
+    fn run_to_end(&mut self) -> Result<End, RecordError> {
         loop {
             let next = (self.machine.moment().retired / SLICE + 1) * SLICE;
             let pause = self.machine.run(next);
@@ -94,8 +117,9 @@ impl<T: Terminal> Recorder<'_, T> {
             match pause {
                 Pause::Ended(end) => return Ok(End::Machine(end)),
                 _ if self.terminal.wants_end() => return Ok(End::Stopped),
+                Pause::There if self.is_time() => self.checkpoint()?,
                 Pause::There if next.is_multiple_of(CHECK) => self.check()?,
-                Pause::There => {}
+                Pause::There | Pause::Seen(_) => {}
                 Pause::Idle(due) => {
                     if let Some(end) = self.idle(due) {
                         return Ok(end);
@@ -138,14 +162,39 @@ impl<T: Terminal> Recorder<'_, T> {
         if bytes.is_empty() {
             return Ok(());
         }
+        // The boot is over; where a recording begins behind one, that is kept already.
+        let ran = self.machine.moment().retired - self.checkpoints.last();
+        if !std::mem::replace(&mut self.was_typed, true) && (ran >= CHECK || self.checkpoints.count() == 0) {
+            self.checkpoint()?;
+        }
         let (at, digests) = (self.machine.moment(), self.machine.digests());
         self.active = at.time;
         self.machine.type_bytes(&bytes);
         self.writer.put(&Record::Typed { at, digests, bytes }).map_err(RecordError::Journal)
     }
 
+    /// Whether the last checkpoint is long ago.
+    fn is_time(&self) -> bool {
+        let now = self.machine.moment().retired;
+        now - self.checkpoints.last().min(now) >= SPACING.max(now / SHARE)
+    }
+
+    /// Writes a checkpoint, unless there is no room, or nothing has run since the last one.
+    fn checkpoint(&mut self) -> Result<(), RecordError> {
+        self.check()?;
+        let is_new = self.checkpoints.count() == 0 || self.machine.moment().retired > self.checkpoints.last();
+        if !is_new || self.checkpoints.size() > ROOM {
+            return Ok(());
+        }
+        self.checkpoints.add(self.machine, self.writer.records()).map_err(RecordError::Checkpoints)?;
+        if self.checkpoints.size() > ROOM {
+            tracing::warn!("the checkpoints have a gigabyte: no more are written");
+        }
+        Ok(())
+    }
+
     fn check(&mut self) -> Result<(), RecordError> {
-        let (at, digests) = (self.machine.moment(), self.machine.digests());
+        let (at, digests) = (self.machine.moment(), self.machine.rest());
         self.writer.put(&Record::Check { at, digests }).map_err(RecordError::Journal)
     }
 

@@ -125,7 +125,7 @@ fn go_to(
         let pause = machine.run(until);
         show(&machine.take_printed())?;
         match pause {
-            Pause::There => {}
+            Pause::There | Pause::Seen(_) => {}
             Pause::Idle(due) => {
                 wait(machine, due, to).ok_or_else(|| elsewhere("halts for ever".to_owned()))?
             }
@@ -136,7 +136,7 @@ fn go_to(
 }
 
 /// Waits for the machine's timer, or for the record if that comes before.
-fn wait(machine: &mut Machine, due: Option<u64>, to: Moment) -> Option<()> {
+pub(crate) fn wait(machine: &mut Machine, due: Option<u64>, to: Moment) -> Option<()> {
     let record = Some(to.time).filter(|_| machine.moment().retired == to.retired);
     let until = [due, record].into_iter().flatten().min()?;
     machine.wait_until(until);
@@ -144,7 +144,7 @@ fn wait(machine: &mut Machine, due: Option<u64>, to: Moment) -> Option<()> {
 }
 
 /// Compares the state with that of a record.
-fn compare(machine: &mut Machine, record: &Record) -> Result<Digests, ReplayError> {
+pub(crate) fn compare(machine: &mut Machine, record: &Record) -> Result<Digests, ReplayError> {
     let (expected, now) = (record.digests(), machine.moment());
     if let (Record::End { .. }, true) = (record, now != record.at()) {
         let (expected, expected_time) = (record.at().retired, record.at().time);
@@ -153,7 +153,8 @@ fn compare(machine: &mut Machine, record: &Record) -> Result<Digests, ReplayErro
     }
     let found = match record {
         Record::End { .. } => machine.digests_of_all(),
-        _ => machine.digests(),
+        Record::Check { .. } => machine.rest(),
+        Record::Typed { .. } => machine.digests(),
     };
     let different = |what, expected, found| ReplayError::Different { at: now.retired, what, expected, found };
     if found.state != expected.state {

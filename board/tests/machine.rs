@@ -107,7 +107,7 @@ fn no_kernel_ends_gretel() {
         let mut machine = machine(&code);
         for until in 1..20 {
             match machine.run(until * 500) {
-                Pause::There => machine.type_bytes(b"x"),
+                Pause::There | Pause::Seen(_) => machine.type_bytes(b"x"),
                 Pause::Idle(Some(due)) => machine.wait_until(due),
                 Pause::Idle(None) | Pause::Ended(_) => break,
             }

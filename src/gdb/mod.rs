@@ -7,12 +7,14 @@
 //! stream, packet   bytes <-> packets, Ctrl-C
 //! request          a packet as what it asks for; ids, points, hex
 //! session          requests -> answers; reply makes those that are text, registers those of registers
-//! target           what is debugged, as a trait: recorded (a recording), suffix (one that was synthesized)
+//! target           what is debugged, as a trait: recorded (a recording), booted (one of a machine), suffix (one that was
+//!                  synthesized)
 //! agent            conditions of breakpoints, which are evaluated here at each hit
 //! monitor          gretel's own commands
 //! ```
 
 mod agent;
+mod booted;
 mod files_here;
 mod hex;
 mod ids;
@@ -38,6 +40,7 @@ use crate::replay::failure;
 use crate::sandbox;
 use crate::shell;
 use crate::symbols::Symbols;
+use booted::{At, Booted};
 use recorded::{Recorded, Source};
 use session::Session;
 use std::ffi::OsString;
@@ -66,6 +69,7 @@ Examples:
   gretel gdb rec --at start              at the program's first instruction
   gretel gdb rec --at 120+5000           5,000 instructions behind event 120
   gretel gdb rec -- -x commands.gdb      with arguments for gdb
+  gretel gdb rec -- vmlinux              the recording of a kernel, with its symbols
   gretel gdb rec --follow                one that is still being made
   gretel gdb rec --suffix suffix.json    what `gretel synth -o suffix.json rec` found
   gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: lldb, then
@@ -93,7 +97,8 @@ pub(crate) struct Args {
     /// What runs the program: where single instructions count, it is the software CPU
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
-    /// Where to begin: `start`, `end`, an event by its number, or EVENT+INSTRUCTIONS
+    /// Where to begin: `start`, `end`, an event by its number, or EVENT+INSTRUCTIONS; in the recording of a machine a number of
+    /// instructions
     #[arg(long, value_name = "POSITION", value_parser = place)]
     at: Option<Place>,
     /// The process whose breakpoints and data are looked for, by its number in the recording; gdb begins where it ended.
@@ -138,9 +143,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
         };
     }
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
-    kernel::refuse(&recording)?;
+    if kernel::is_one(&recording) {
+        refuse_for_machines(args)?;
+    }
     if !args.stdio && args.listen.is_none() {
         return start_gdb(args);
+    }
+    if kernel::is_one(&recording) {
+        return serve_machine(args, &recording);
     }
     let machine = engine::open(args.engine, for_replay())?;
     let stream = connect(args)?;
@@ -156,6 +166,39 @@ pub(crate) fn run(args: &Args) -> Outcome {
     recorded.say_damage();
     let stands = recorded.stands();
     Session::new(stream, &mut recorded, stands).serve()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is there for programs only.
+fn refuse_for_machines(args: &Args) -> Result<(), Failure> {
+    let inside = matches!(args.at, Some(Place::At(position)) if position.retired > 0);
+    let given = [
+        (args.engine == Choice::Kvm, "--engine kvm", "it runs on the software CPU"),
+        (args.pid.is_some(), "--pid", "it has one processor, and no processes"),
+        (args.follow, "--follow", "it is shown as far as it was recorded"),
+        (inside, "--at EVENT+INSTRUCTIONS", "its positions are numbers of instructions"),
+    ];
+    match given.into_iter().find(|(is_given, ..)| *is_given) {
+        Some((_, option, why)) => {
+            let dir = args.dir.display();
+            let why = format!("{dir} is a recording of a machine: {option} is not for it, {why}");
+            Err(Failure::new(Code::Usage, why))
+        }
+        None => Ok(()),
+    }
+}
+
+fn serve_machine(args: &Args, recording: &Recording) -> Outcome {
+    let at = args.at.map(|place| match place {
+        Place::Start => At::Instruction(0),
+        Place::End => At::End,
+        Place::At(position) => At::Instruction(position.event),
+    });
+    let stream = connect(args)?;
+    sandbox::enter();
+    let mut booted = Booted::open(recording, at)?;
+    let stands = booted.stands();
+    Session::new(stream, &mut booted, stands).serve()?;
     Ok(ExitCode::SUCCESS)
 }
 

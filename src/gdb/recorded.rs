@@ -307,7 +307,7 @@ impl Target for Recorded {
 
     fn registers(&mut self, id: Id) -> Result<Option<Shown>, Failure> {
         if let Some(View { regs, .. }) = self.view.as_ref().filter(|view| view.task == id.tid) {
-            return Ok(Some(Shown { regs: *regs, fpu: None }));
+            return Ok(Some(Shown { regs: *regs, selectors: registers::SELECTORS, fpu: None }));
         }
         let state = self.travel.process_mut().state_of(id.tid).map_err(|error| failure(error.into()))?;
         Ok(state.map(Shown::from))

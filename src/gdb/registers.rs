@@ -9,7 +9,7 @@ use x86::state::{Fpu, Regs, State};
 /// The order of general registers in the packet, by the number that instructions encode.
 const ORDER: [usize; 16] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 /// The selectors of a 64-bit program under Linux: CS, SS, and four that are zero.
-const SELECTORS: [u32; 6] = [0x33, 0x2b, 0, 0, 0, 0];
+pub(super) const SELECTORS: [u32; 6] = [0x33, 0x2b, 0, 0, 0, 0];
 
 /// The number of rip, behind the general registers; eflags follows.
 pub(super) const RIP: u16 = 16;
@@ -20,19 +20,21 @@ pub(super) const AT_STOPS: [u16; 3] = [6, 7, RIP];
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Shown {
     pub(super) regs: Regs,
+    /// CS, SS, DS, ES, FS, GS.
+    pub(super) selectors: [u32; 6],
     /// x87 and vector registers; none where they are not known.
     pub(super) fpu: Option<Fpu>,
 }
 
 impl From<State> for Shown {
     fn from(state: State) -> Shown {
-        Shown { regs: state.regs, fpu: Some(state.fpu) }
+        Shown { regs: state.regs, selectors: SELECTORS, fpu: Some(state.fpu) }
     }
 }
 
 /// The `g` packet: two digits for each byte, `x` for those that are not known.
 pub(super) fn packet(shown: Option<&Shown>) -> String {
-    let unknown = Shown { regs: Regs::default(), fpu: None };
+    let unknown = Shown { regs: Regs::default(), selectors: SELECTORS, fpu: None };
     let known = fields(shown.unwrap_or(&unknown));
     let text = |(len, bytes): (usize, Option<Vec<u8>>)| match bytes.filter(|_| shown.is_some()) {
         Some(bytes) => super::hex::encode(&bytes),
@@ -74,7 +76,7 @@ fn fields(shown: &Shown) -> Vec<(usize, Option<Vec<u8>>)> {
     let mut first: Vec<u8> = ORDER.iter().flat_map(|number| regs.gpr[*number].to_le_bytes()).collect();
     first.extend(regs.rip.to_le_bytes());
     first.extend(low32(regs.rflags).to_le_bytes());
-    first.extend(SELECTORS.iter().flat_map(|selector| selector.to_le_bytes()));
+    first.extend(shown.selectors.iter().flat_map(|selector| selector.to_le_bytes()));
     // orig_rax: no system call is being restarted.
     let last: Vec<u8> =
         [u64::MAX, regs.fs_base, regs.gs_base].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -205,7 +207,7 @@ mod tests {
         let sizes: Vec<_> = SIZES.iter().flat_map(|(count, len)| std::iter::repeat_n(*len, *count)).collect();
         assert_eq!(bits.collect::<Vec<_>>(), sizes);
         for fpu in [None, Some(Fpu::default())] {
-            let packet = packet(Some(&Shown { regs: Regs::default(), fpu }));
+            let packet = packet(Some(&Shown { regs: Regs::default(), selectors: SELECTORS, fpu }));
             assert_eq!(packet.len(), 2 * sizes.iter().sum::<usize>());
         }
     }
@@ -214,10 +216,11 @@ mod tests {
     fn a_register_is_found_by_its_number() {
         let mut regs = Regs { rip: 0x1234, fs_base: 0x77, gs_base: 0x88, ..Regs::default() };
         regs.gpr[3] = 5;
-        let shown = Shown { regs, fpu: None };
+        let shown = Shown { regs, selectors: [0x10, 0x18, 0, 0, 0, 0], fpu: None };
         assert_eq!((word(&regs, 1), word(&regs, RIP), word(&regs, 200)), (Some(5), Some(0x1234), None));
         let little = |word: u64| Some(crate::gdb::hex::encode(&word.to_le_bytes()));
         assert_eq!(one(Some(&shown), RIP.into()), little(0x1234));
+        assert_eq!(one(Some(&shown), usize::from(RIP) + 2), Some("10000000".to_owned()));
         assert_eq!(one(Some(&shown), FS_BASE.into()), little(0x77));
         assert_eq!(one(Some(&shown), GS_BASE.into()), little(0x88));
         assert_eq!((one(Some(&shown), 24), one(None, 0)), (Some("x".repeat(20)), Some("x".repeat(16))));

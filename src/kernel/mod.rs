@@ -1,14 +1,20 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
-//! `terminal` is this terminal as COM1, `replay` what `gretel replay` does with such a recording, `listed` what `gretel ls` says of it. Its folder is as any other, but the
-//! journal is one of machines ([`board::journal`]), and the kernel and the initial file system are in `files`.
+//! `terminal` is this terminal as COM1, `disk` the image of its disk, `start` where a machine begins, `from` a recording that begins
+//! behind another's boot, `replay` what `gretel replay` does with such a recording, `listed`
+//! what `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted
+//! is in `files`.
 
+mod disk;
+mod from;
 mod listed;
 mod replay;
+mod start;
 mod terminal;
 
 pub(crate) use listed::Listed;
 pub(crate) use replay::{is_one, run as replay};
+pub(crate) use start::{Places, records};
 
 use crate::exit::{Code, Failure};
 use crate::log::say;
@@ -16,8 +22,9 @@ use crate::units::size_of;
 use crate::{Outcome, keeping, sandbox, shell};
 use board::journal::{BEHAVIOUR, End, Header, Writer};
 use board::record::{RecordError, Recorded};
-use board::{Machine as Board, Setup};
+use board::{Machine as Board, Setup, checkpoints};
 use lbr::regular;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -40,10 +47,16 @@ pub(crate) struct Machine {
     /// Boot this kernel in a machine of its own, on the software CPU, in place of a program: a bzImage, a vmlinux or another ELF
     /// file; COM1 is this terminal, where Ctrl-A x ends the recording (docs/kernel.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "program", "cpu", "filter", "branch_records", "no_crumbs", "contexts", "checkpoint_every", "flight", "disk",
+        "program", "from", "cpu", "filter", "branch_records", "no_crumbs", "contexts", "checkpoint_every", "flight",
         "no_counters", "trace", "chaos", "seed", "strict", "json", "profile", "attach_on_crash",
     ])]
     pub(crate) kernel: Option<PathBuf>,
+    /// Begin at a checkpoint of the recording of a machine, behind its boot: at the newest, or at number N, from 0
+    #[arg(long, value_name = "DIR[@N]", conflicts_with_all = [
+        "program", "cpu", "filter", "branch_records", "no_crumbs", "contexts", "checkpoint_every", "flight",
+        "no_counters", "trace", "chaos", "seed", "strict", "json", "profile", "attach_on_crash",
+    ])]
+    pub(crate) from: Option<OsString>,
     /// The kernel's initial file system
     #[arg(long, value_name = "FILE", requires = "kernel", conflicts_with = "program")]
     initrd: Option<PathBuf>,
@@ -57,22 +70,48 @@ pub(crate) struct Machine {
     )]
     cmdline: String,
     /// Once standard input is over, end when the guest has waited this long by its own clock and printed nothing
-    #[arg(long, value_name = "SECONDS", requires = "kernel", conflicts_with = "program", default_value = "60", value_parser = keeping::seconds)]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "program", default_value = "60", value_parser = keeping::seconds)]
     idle: Duration,
 }
 
-/// Records a machine with this kernel into the folder that `folder` makes.
+impl Machine {
+    /// Whether a machine is recorded, and no program.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.kernel.is_some() || self.from.is_some()
+    }
+}
+
+/// What other options say of it.
+pub(crate) struct Given<'g> {
+    /// Bytes of RAM.
+    pub(crate) memory: Option<u64>,
+    /// The image of a disk.
+    pub(crate) disk: Option<&'g OsStr>,
+}
+
+/// What a recording begins with.
+struct Begun {
+    board: Board,
+    recording: Recording,
+    header: Header,
+    checkpoints: checkpoints::Writer,
+}
+
+/// Records a machine into the folder that `folder` makes.
 pub(crate) fn record(
     machine: &Machine,
-    kernel: &Path,
-    memory: Option<u64>,
+    given: &Given,
     folder: impl FnOnce() -> Result<Recording, Failure>,
 ) -> Outcome {
-    let setup = setup(machine, kernel, memory.unwrap_or(MEMORY))?;
-    let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", kernel.display()));
-    let mut board = Board::boot(&setup).map_err(not_booted)?;
-    let recording = folder()?;
-    let mut writer = begin(&recording, &setup)?;
+    let begun = match (&machine.kernel, &machine.from) {
+        (Some(kernel), _) => boot(machine, kernel, given, folder)?,
+        (None, Some(from)) => go_on(from, given, folder)?,
+        (None, None) => {
+            return Err(Failure::new(Code::Usage, "a machine has a --kernel, or is --from another"));
+        }
+    };
+    let Begun { mut board, recording, header, mut checkpoints } = begun;
+    let mut writer = begin(&recording, &header)?;
     interrupt::stop_on_signals(Interrupter::new())
         .map_err(|error| Failure::new(Code::Other, format!("cannot handle signals: {error}")))?;
     let mut console = Console::open()
@@ -82,12 +121,54 @@ pub(crate) fn record(
     }
     sandbox::enter();
     let patience = u64::try_from(machine.idle.as_nanos()).unwrap_or(u64::MAX);
-    let recorded = board::record::record(&mut board, &mut writer, &mut console, patience);
+    let recorded = board::record::record(&mut board, &mut writer, &mut checkpoints, &mut console, patience);
     drop(console);
     let recorded = recorded.map_err(|error| failure(&error, &recording))?;
     let core = write_core(&board, &recording, &recorded.end)?;
     report(&recording, &writer, &recorded, core);
     Ok(exit_code(&recorded.end))
+}
+
+/// A machine before its kernel's first instruction.
+fn boot(
+    machine: &Machine,
+    kernel: &Path,
+    given: &Given,
+    folder: impl FnOnce() -> Result<Recording, Failure>,
+) -> Result<Begun, Failure> {
+    let mut setup = setup(machine, kernel, given.memory.unwrap_or(MEMORY))?;
+    let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", kernel.display()));
+    let disk = given.disk.map(disk::Given::parse);
+    setup.disk = disk.as_ref().map(disk::Given::image).transpose()?;
+    // Before there is a folder: a kernel that cannot be booted leaves nothing behind.
+    let mut board = Board::boot(&setup).map_err(not_booted)?;
+    let recording = folder()?;
+    let mut header = keep(&recording, &setup)?;
+    if let Some(disk) = &disk {
+        let (kept, copy) = disk.keep(&recording)?;
+        header.disk = Some(kept);
+        board.set_disk_image(copy);
+    }
+    let path = recording.checkpoints();
+    let checkpoints = checkpoints::Writer::create(&path).map_err(|error| unwritable(&path, error))?;
+    Ok(Begun { board, recording, header, checkpoints })
+}
+
+/// A machine at a checkpoint of another recording.
+fn go_on(
+    from: &OsStr,
+    given: &Given,
+    folder: impl FnOnce() -> Result<Recording, Failure>,
+) -> Result<Begun, Failure> {
+    if given.memory.is_some() || given.disk.is_some() {
+        let why = "the machine of a checkpoint has its memory and its disk: leave --memory and --disk out";
+        return Err(Failure::new(Code::Usage, why));
+    }
+    let (from, notes) = from::Chosen::parse(from)?;
+    notes.iter().for_each(|note| say!("gretel: {note}"));
+    let recording = folder()?;
+    let (header, checkpoints) = from.keep(&recording)?;
+    Ok(Begun { board: from.machine, recording, header, checkpoints })
 }
 
 /// The core of a kernel that crashed, if it did: whether it says of itself what debuggers need.
@@ -103,7 +184,7 @@ fn write_core(board: &Board, recording: &Recording, end: &End) -> Result<Option<
         .map_err(|error| Failure::new(Code::Write, format!("cannot write {}: {error}", path.display())))
 }
 
-fn has_crashed(end: &End) -> bool {
+pub(crate) fn has_crashed(end: &End) -> bool {
     use board::End as Machine;
     matches!(end, End::Machine(Machine::Panic(_) | Machine::TripleFault(_)))
 }
@@ -122,6 +203,7 @@ fn setup(machine: &Machine, kernel: &Path, memory: u64) -> Result<Setup, Failure
         command_line: machine.cmdline.clone(),
         memory,
         start: now.as_secs(),
+        disk: None,
     })
 }
 
@@ -131,23 +213,20 @@ pub(crate) fn refuse(recording: &Recording) -> Result<(), Failure> {
         return Ok(());
     }
     let dir = recording.dir().display();
-    let why = "`gretel replay` runs it again; its core, if it has one, is for drgn and crash";
+    let why = "`gretel replay` and `gretel gdb` run it again; its core, if it has one, is for drgn and crash";
     Err(Failure::new(Code::Usage, format!("{dir} is the recording of a machine with a kernel: {why}")))
 }
 
-/// Puts what is booted beside the journal, and begins that.
-fn begin(recording: &Recording, setup: &Setup) -> Result<Writer, Failure> {
+/// Puts the kernel and the initial file system beside the journal: its header.
+fn keep(recording: &Recording, setup: &Setup) -> Result<Header, Failure> {
     let store = recording.store(&keeping::stores());
     let files = recording.dir().join(FOLDER);
-    let unwritable = |path: &Path, error: io::Error| {
-        Failure::new(Code::Write, format!("cannot write {}: {error}", path.display()))
-    };
     fs::create_dir(&files).map_err(|error| unwritable(&files, error))?;
     for bytes in [Some(&setup.kernel), setup.initrd.as_ref()].into_iter().flatten() {
         let path = files.join(name(digest(bytes)));
         place(store.as_ref(), &path, digest(bytes), bytes).map_err(|error| unwritable(&path, error))?;
     }
-    let header = Header {
+    Ok(Header {
         gretel: env!("CARGO_PKG_VERSION").to_owned(),
         behaviour: BEHAVIOUR,
         kernel: digest(&setup.kernel),
@@ -155,9 +234,18 @@ fn begin(recording: &Recording, setup: &Setup) -> Result<Writer, Failure> {
         command_line: setup.command_line.clone(),
         memory: setup.memory,
         start: setup.start,
-    };
+        disk: None,
+        from: None,
+    })
+}
+
+fn begin(recording: &Recording, header: &Header) -> Result<Writer, Failure> {
     let journal = recording.journal();
-    Writer::create(&journal, &header).map_err(|error| unwritable(&journal, error))
+    Writer::create(&journal, header).map_err(|error| unwritable(&journal, error))
+}
+
+fn unwritable(path: &Path, error: io::Error) -> Failure {
+    Failure::new(Code::Write, format!("cannot write {}: {error}", path.display()))
 }
 
 fn failure(error: &RecordError, recording: &Recording) -> Failure {
@@ -186,12 +274,12 @@ fn report(recording: &Recording, writer: &Writer, recorded: &Recorded, core: Opt
 }
 
 /// Nanoseconds as seconds.
-fn seconds(nanoseconds: u64) -> String {
+pub(crate) fn seconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", nanoseconds / 1_000_000_000, nanoseconds / 1_000_000 % 1000)
 }
 
 /// How it ended, in words.
-fn sentence(end: &End) -> String {
+pub(crate) fn sentence(end: &End) -> String {
     use board::End as Machine;
     match end {
         End::Machine(Machine::PowerOff) => "the machine switched itself off".to_owned(),

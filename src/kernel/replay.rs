@@ -1,5 +1,6 @@
 //! `gretel replay` of a machine.
 
+use super::start::first;
 use super::{seconds, sentence, word};
 use crate::Outcome;
 use crate::exit::{Code, Failure};
@@ -8,12 +9,10 @@ use crate::output::{print, written};
 use crate::sandbox;
 use board::journal::{JournalError, Reader};
 use board::replay::{ReplayError, Replayed, replay};
-use board::{Machine, Setup};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
-use vmm::contents::{FOLDER, read};
 use vmm::journal::frame::MAGIC_OF_MACHINES;
 use vmm::recording::Recording;
 
@@ -29,8 +28,7 @@ pub(crate) fn is_one(recording: &Recording) -> bool {
 pub(crate) fn run(recording: &Recording, output: bool, as_json: bool) -> Outcome {
     let unusable = |error: JournalError| Failure::new(Code::Damaged, error);
     let mut reader = Reader::open(&recording.journal()).map_err(unusable)?;
-    let setup = setup(recording, &reader)?;
-    let mut machine = Machine::boot(&setup).map_err(|error| Failure::new(Code::Damaged, error))?;
+    let mut machine = first(recording, reader.header())?;
     sandbox::enter();
     let mut show = |bytes: &[u8]| if output { show(bytes) } else { Ok(()) };
     let replayed = replay(&mut machine, &mut reader, &mut show).map_err(|error| failure(&error))?;
@@ -53,20 +51,6 @@ pub(crate) fn run(recording: &Recording, output: bool, as_json: bool) -> Outcome
     say!("gretel: {damage}");
     say!("gretel: the {} records before it were replayed and are as recorded", replayed.compared);
     Ok(Code::Damaged.into())
-}
-
-/// What was booted, from the files of the recording.
-fn setup(recording: &Recording, reader: &Reader) -> Result<Setup, Failure> {
-    let header = reader.header();
-    let folder = recording.dir().join(FOLDER);
-    let file = |digest| read(&folder, digest).map_err(|error| Failure::new(Code::Damaged, error));
-    Ok(Setup {
-        kernel: file(header.kernel)?,
-        initrd: header.initrd.map(file).transpose()?,
-        command_line: header.command_line.clone(),
-        memory: header.memory,
-        start: header.start,
-    })
 }
 
 fn show(bytes: &[u8]) -> io::Result<()> {

@@ -78,7 +78,7 @@ fn the_last_write_is_the_one_that_spoiled_it() {
 }
 
 /// Whether there is gdb here; says that a test is skipped if not.
-fn has_gdb(what: &str) -> bool {
+pub(crate) fn has_gdb(what: &str) -> bool {
     let has = Command::new("gdb").arg("--version").output().is_ok();
     if !has {
         skipped(what, "gdb is not installed; `make setup` installs it");
@@ -94,7 +94,7 @@ fn gdb(place: &Place, arguments: &[&str], commands: &[&str]) -> Ran {
 }
 
 /// Asserts that what gdb says has these, in this order.
-fn in_order(ran: &Ran, expected: &[&str]) {
+pub(crate) fn in_order(ran: &Ran, expected: &[&str]) {
     let out = ran.out();
     let mut rest = out.as_str();
     for expected in expected {

@@ -1,5 +1,6 @@
 //! `gretel record --kernel`: a kernel of our own is recorded and replayed, and bad ones are refused.
 
+use crate::gdb::{has_gdb, in_order};
 use crate::{DAMAGED, HOST, PROGRAM, Place, USAGE, finished};
 use serde_json::Value;
 use std::fs;
@@ -82,6 +83,156 @@ fn two_runs_without_input_are_one() {
     assert_eq!(spun(), spun());
 }
 
+/// A disk is read and written; its image stays as it is, and the recording needs it no more.
+#[test]
+fn a_disk_is_kept_and_never_written_to() {
+    let place = Place::new();
+    let mut image = vec![0; 64 << 10];
+    image[512..528].copy_from_slice(b"written by hand.");
+    for (option, written, read) in
+        [("image", "write: ok", "as written"), ("image,ro", "write: refused", "as before")]
+    {
+        place.write("image", &image);
+        let ran = place.gretel(&record("disk", &["--disk", option]));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let shown = format!("sector 1: written by hand.\r\n{written}\r\nsector 2: {read}\r\nPASS\r\n");
+        assert!(ran.out().ends_with(&shown), "{}", ran.out());
+        assert!(fs::read(place.path("image")).expect("the image") == image, "the image was written to");
+        fs::remove_file(place.path("image")).expect("the image");
+        assert_eq!(replayed(&place)["equal"], Value::from(true));
+        assert_eq!(place.gretel(&["replay", "rec", "--output"]).out(), ran.out());
+    }
+    place.write("short", [0; 100]);
+    let refused = |arguments: &[&str], code: i32, said: &str| {
+        let ran = place.gretel(arguments);
+        assert_eq!(ran.code, code, "{}", ran.err);
+        assert!(ran.err.contains(said), "{}", ran.err);
+    };
+    refused(&record("", &["--disk", "none"]), PROGRAM, "the disk none");
+    refused(&record("", &["--disk", "short"]), PROGRAM, "whole sectors");
+    refused(&["record", "--disk", "image", "--", "true"], USAGE, "--disk without --kernel");
+}
+
+/// Records, and types this.
+fn typed(place: &Place, arguments: &[&str], text: &[u8]) -> crate::Ran {
+    let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), arguments);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("gretel runs");
+    child.stdin.take().expect("a pipe").write_all(text).expect("it is read");
+    finished(&child.wait_with_output().expect("it ends"))
+}
+
+/// Checkpoints are before the first key and at the end; a recording that begins at one needs the other recording no more.
+#[test]
+fn a_recording_begins_behind_the_boot_of_another() {
+    let place = Place::new();
+    let image = vec![7; 64 << 10];
+    place.write("image", &image);
+    let first = typed(&place, &record("echo disk wait", &["--disk", "image"]), b"some text\r");
+    assert_eq!(first.code, 0, "{}", first.err);
+    let ran = typed(&place, &["record", "--from", "rec@0", "-o", "next"], b"other\r");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out().starts_with("other\r\nreceived: 6\r\ndisk: ok\r\n"), "{}", ran.out());
+    assert!(ran.out().ends_with("sector 2: as written\r\nPASS\r\n"), "{}", ran.out());
+    assert_eq!(place.gretel(&["rm", "rec"]).code, 0);
+    let shown = place.gretel(&["replay", "next", "--output"]);
+    assert_eq!((shown.code, shown.out()), (0, ran.out()));
+    // The newest one is the end, where nothing is left to do; a recording goes on from one that went on, too.
+    let ran = place.gretel(&["record", "--from", "next", "-o", "last"]);
+    assert_eq!((ran.code, ran.out()), (0, String::new()), "{}", ran.err);
+    assert_eq!(place.gretel(&["replay", "last"]).code, 0);
+    assert_eq!(place.gretel(&["pack", "last", "-o", "last.tar.zst"]).code, 0);
+    assert_eq!(place.gretel(&["rm", "last"]).code, 0);
+    assert_eq!(place.gretel(&["unpack", "last.tar.zst"]).code, 0);
+    assert_eq!(place.gretel(&["replay", "last"]).code, 0);
+    for (arguments, code, said) in [
+        (&["record", "--from", "none", "-o", "new"][..], DAMAGED, "none"),
+        (&["record", "--from", "next@9", "-o", "new"], DAMAGED, "no checkpoint 9"),
+        (&["record", "--from", "next", "--memory", "64M", "-o", "new"], USAGE, "leave --memory"),
+        (&["record", "--from", "next", "--kernel", KERNEL, "-o", "new"], USAGE, "cannot be used with"),
+        (&["record", "--from", "next", "-o", "new", "--", "true"], USAGE, "cannot be used with"),
+    ] {
+        let ran = place.gretel(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+        assert!(!place.path("new").exists(), "{arguments:?} left a folder");
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_told_and_an_older_one_is_used() {
+    let place = Place::new();
+    assert_eq!(typed(&place, &record("echo wait", &[]), b"some text\r").code, 0);
+    let whole = fs::read(place.path("rec/checkpoints")).expect("checkpoints");
+    let mut flipped = whole.clone();
+    *flipped.last_mut().expect("bytes") ^= 1;
+    place.replace("rec/checkpoints", &flipped);
+    let ran = typed(&place, &["record", "--from", "rec", "-o", "next"], b"x\r");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("checkpoint 1 of rec/checkpoints is damaged"), "{}", ran.err);
+    assert!(ran.out().starts_with("x\r\nreceived: 2\r\n"), "{}", ran.out());
+    // A replay does without any.
+    for bytes in [&whole[..whole.len() / 2], &whole[..3], &[]] {
+        place.replace("rec/checkpoints", bytes);
+        assert_eq!(place.gretel(&["replay", "rec"]).code, 0);
+    }
+    let ran = place.gretel(&["record", "--from", "rec", "-o", "new"]);
+    assert_eq!(ran.code, DAMAGED, "{}", ran.err);
+    assert!(ran.err.contains("has no checkpoints of a machine"), "{}", ran.err);
+    assert!(!place.path("new").exists());
+}
+
+/// gdb on a kernel: breakpoints, watched data and steps in both directions, over a page fault and interrupts.
+#[test]
+fn gdb_goes_through_a_kernel_in_both_directions() {
+    let place = Place::new();
+    if !has_gdb("gdb on a kernel") {
+        return;
+    }
+    assert_eq!(typed(&place, &record("echo wait", &[]), b"some text\r").code, 0);
+    let gdb = |at: &str, commands: &str| {
+        place.write("commands", commands);
+        let ran = place.gretel(&["gdb", "rec", "--at", at, "--", "-batch", "-nx", "-x", "commands", KERNEL]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran
+    };
+    let ran = gdb(
+        "start",
+        "break on_timer\ncontinue\nprint ticks\nwatch ticks\ncontinue\ncontinue\nprint ticks\n\
+         reverse-continue\nprint ticks\ndelete\nbreak on_page_fault\nreverse-continue\nprint/x $cs\n\
+         reverse-stepi\nx/i $pc\nstepi\ninfo symbol $pc\nmonitor when\nmonitor registers\n",
+    );
+    in_order(
+        &ran,
+        &[
+            "Breakpoint 1, on_timer",
+            "$1 = 0",
+            "Old value = 0\nNew value = 1",
+            "Breakpoint 1, on_timer",
+            "$2 = 1",
+            "Old value = 1\nNew value = 0",
+            "$3 = 0",
+            "Breakpoint 3, on_page_fault",
+            "$4 = 0x10",
+            "movq   $0x7,0xa00008",
+            "on_page_fault in section .text",
+        ],
+    );
+    assert!(
+        ran.err.contains("1 exceptions and interrupts") && ran.err.contains("ring 0, cr3 0x9000"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.err.contains("cr2 0xa00008"), "{}", ran.err);
+    // From the end, by the checkpoint there; where that is damaged, by an older one, which is said.
+    let mut checkpoints = fs::read(place.path("rec/checkpoints")).expect("checkpoints");
+    *checkpoints.last_mut().expect("bytes") ^= 1;
+    place.replace("rec/checkpoints", checkpoints);
+    let ran = gdb("end", "print received\nbreak echo\nreverse-continue\nprint received\n");
+    assert!(ran.out().contains("$1 = 10"), "{}", ran.out());
+    assert!(ran.err.contains("checkpoint 1 of rec/checkpoints is damaged"), "{}", ran.err);
+}
+
 #[test]
 fn a_torn_journal_is_replayed_up_to_the_tear() {
     let place = Place::new();
@@ -129,7 +280,6 @@ fn other_commands_know_what_it_is() {
     assert_eq!(place.gretel(&record("", &[])).code, 0);
     let refusing = [
         &["events", "rec"][..],
-        &["gdb", "rec"],
         &["why", "rec"],
         &["calls", "rec", "main"],
         &["core", "rec"],
@@ -143,6 +293,11 @@ fn other_commands_know_what_it_is() {
         assert!(ran.err.contains("a machine with a kernel"), "{arguments:?}: {}", ran.err);
     }
     assert_eq!(place.gretel(&["replay", "rec", "--to", "3"]).code, USAGE);
+    for option in [&["--engine", "kvm"][..], &["--pid", "1"], &["--follow"], &["--at", "3+1"]] {
+        let ran = place.gretel(&[&["gdb", "rec", "--stdio"], option].concat());
+        assert_eq!(ran.code, USAGE, "{option:?}: {}", ran.err);
+        assert!(ran.err.contains("is not for it"), "{option:?}: {}", ran.err);
+    }
     let listed = place.gretel(&["ls", "rec"]);
     assert!(listed.out().contains("the machine switched itself off  0 events"), "{}", listed.out());
     assert_eq!(place.gretel(&["pack", "rec", "-o", "rec.tar.zst"]).code, 0);

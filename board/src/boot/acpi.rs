@@ -1,8 +1,10 @@
 //! The ACPI tables: one processor, one I/O APIC, a timer, power-off and reset (ACPI 6.4, chapters 4 and 5).
 //!
-//! RSDP, which the boot parameters point to → XSDT → FADT → DSDT and FACS; and MADT. The DSDT has one object, the sleep state S5.
+//! RSDP, which the boot parameters point to → XSDT → FADT → DSDT and FACS; and MADT. The DSDT has the sleep state S5 and, where there
+//! is a disk, that (`aml`).
 
-use crate::devices::power::{OFF, port};
+use super::aml;
+use crate::devices::power::port;
 use crate::devices::{IOAPIC, LAPIC, TIMER};
 
 /// Where the tables are. Kernels look there, too.
@@ -53,8 +55,9 @@ fn checksum(bytes: &[u8]) -> u8 {
 }
 
 /// The tables, as they are from [`BASE`] on; the RSDP is the first.
-pub(super) fn tables() -> Vec<u8> {
+pub(super) fn tables(has_disk: bool) -> Vec<u8> {
     const RSDP: usize = 64;
+    let disk = if has_disk { aml::disk() } else { Vec::new() };
     let mut out = vec![0; RSDP];
     let mut add = |table: Vec<u8>| {
         // FACS has to be aligned so.
@@ -64,7 +67,7 @@ pub(super) fn tables() -> Vec<u8> {
         at
     };
     let facs = add(facs());
-    let dsdt = add(dsdt());
+    let dsdt = add(Table::new(b"DSDT", 2).push(&aml::sleep()).push(&disk).finish());
     let fadt = add(fadt(facs, dsdt));
     let madt = add(madt());
     let xsdt = add(Table::new(b"XSDT", 1).push(&fadt.to_le_bytes()).push(&madt.to_le_bytes()).finish());
@@ -89,14 +92,6 @@ fn facs() -> Vec<u8> {
     out[..8].copy_from_slice(b"FACS\x40\0\0\0");
     out[32] = 2;
     out
-}
-
-/// `Name (\_S5, Package () { OFF, 0, 0, 0 })`.
-fn dsdt() -> Vec<u8> {
-    let name = [0x08, b'_', b'S', b'5', b'_'];
-    // The length counts itself and all behind it.
-    let package = [0x12, 0x07, 0x04, 0x0a, OFF, 0x00, 0x00, 0x00];
-    Table::new(b"DSDT", 2).push(&name).push(&package).finish()
 }
 
 fn fadt(facs: u64, dsdt: u64) -> Vec<u8> {
@@ -156,7 +151,7 @@ mod tests {
 
     #[test]
     fn checksums_hold_and_pointers_lead_to_tables() {
-        let all = tables();
+        let all = tables(true);
         assert_eq!((&all[..8], sum(&all[..20]), sum(&all[..36])), (b"RSD PTR ".as_slice(), 0, 0));
         let at = |address: u64| &all[usize::try_from(address - BASE).unwrap()..];
         let long = |bytes: &[u8], n: usize| u64::from_le_bytes(bytes[n..n + 8].try_into().unwrap());

@@ -14,13 +14,17 @@
 //! | the top of memory | the initial file system |
 
 mod acpi;
+mod aml;
 mod image;
 
-use crate::devices::{Devices, IOAPIC};
+use crate::devices::disk::Image as DiskImage;
+use crate::devices::{DISK, Devices};
+use crate::memory::frames;
 use image::{HEADER, Image};
 use object::LittleEndian;
 use object::elf::{EM_X86_64, FileHeader64, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
+use std::collections::BTreeSet;
 use x86::state::Regs;
 use x86_system::{Physical, Registers, Segment, System, SystemCpu, TableRegister};
 
@@ -40,7 +44,7 @@ pub const LEAST_MEMORY: u64 = 4 << 20;
 pub const MOST_MEMORY: u64 = 3 << 30;
 
 /// What is booted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The kernel's file.
     pub kernel: Vec<u8>,
@@ -52,6 +56,8 @@ pub struct Setup {
     pub memory: u64,
     /// The time of day at the start, in seconds since 1970.
     pub start: u64,
+    /// What its disk begins with, if it has one.
+    pub disk: Option<DiskImage>,
 }
 
 /// Why something cannot be booted.
@@ -91,6 +97,8 @@ pub enum BootError {
 /// Memory that is being filled.
 struct Loader<'m> {
     ram: &'m mut [u8],
+    /// The frames that were written.
+    written: BTreeSet<u64>,
 }
 
 impl Loader<'_> {
@@ -100,6 +108,7 @@ impl Loader<'_> {
         let range = start.and_then(|start| Some(start..start.checked_add(bytes.len())?));
         let room = range.and_then(|range| self.ram.get_mut(range));
         room.ok_or(BootError::NoRoom { what, memory })?.copy_from_slice(bytes);
+        self.written.extend(frames(at, bytes.len() as u64));
         Ok(())
     }
 
@@ -211,8 +220,17 @@ fn fresh_header() -> Vec<u8> {
     header
 }
 
+/// What a boot loader leaves.
+pub(crate) struct Booted {
+    pub(crate) cpu: SystemCpu,
+    pub(crate) system: System,
+    pub(crate) devices: Devices,
+    /// The frames that are not zero, or may be.
+    pub(crate) written: BTreeSet<u64>,
+}
+
 /// A machine with the kernel in memory, and the processor before its first instruction.
-pub(crate) fn boot(setup: &Setup) -> Result<(SystemCpu, System, Devices), BootError> {
+pub(crate) fn boot(setup: &Setup) -> Result<Booted, BootError> {
     if !(LEAST_MEMORY..=MOST_MEMORY).contains(&setup.memory) {
         return Err(BootError::Memory(setup.memory));
     }
@@ -221,13 +239,14 @@ pub(crate) fn boot(setup: &Setup) -> Result<(SystemCpu, System, Devices), BootEr
     }
     let image = Image::of(&setup.kernel)?;
     let mut memory = Physical::new(setup.memory);
-    let mut loader = Loader { ram: memory.ram_mut() };
+    let mut loader = Loader { ram: memory.ram_mut(), written: BTreeSet::new() };
     let (entry, end) = loader.elf(&image.elf)?;
     let initrd = setup.initrd.as_ref().map(|initrd| loader.initrd(initrd, end)).transpose()?;
     loader.page_tables()?;
     loader.segments()?;
     loader.parameters(&image, setup, initrd)?;
-    loader.put(acpi::BASE, &acpi::tables(), "start")?;
+    loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some()), "start")?;
+    let written = loader.written;
     let mut cpu = SystemCpu::new(memory);
     let system = System::new(&mut cpu, registers());
     let mut regs = Regs { rip: entry, rflags: 2, ..Regs::default() };
@@ -235,10 +254,11 @@ pub(crate) fn boot(setup: &Setup) -> Result<(SystemCpu, System, Devices), BootEr
     regs.gpr[4] = PARAMETERS;
     regs.gpr[6] = PARAMETERS;
     cpu.set_regs(&regs);
-    Ok((cpu, system, Devices::new(setup.start)))
+    let devices = Devices::new(setup.start, setup.disk.clone());
+    Ok(Booted { cpu, system, devices, written })
 }
 
-const _: () = assert!(MOST_MEMORY <= IOAPIC);
+const _: () = assert!(MOST_MEMORY <= DISK);
 
 /// 64-bit mode with flat segments, the selectors of the boot protocol.
 fn registers() -> Registers {

@@ -1,6 +1,8 @@
 //! The clock and the 128 bytes behind ports 0x70 and 0x71 (Motorola MC146818A data sheet): the time of day, in BCD and 24 hours.
 //! It makes no interrupts, and what is written to it is kept but changes no time.
 
+use crate::saved::saved;
+
 const NANOSECONDS: u64 = 1_000_000_000;
 
 /// Days, hours and the like of a moment.
@@ -49,6 +51,8 @@ pub(super) struct Cmos {
     bytes: [u8; 128],
 }
 
+saved!(struct Cmos { start, selected, bytes });
+
 impl Cmos {
     pub(super) fn new(start: u64) -> Cmos {
         Cmos { start, selected: 0, bytes: [0; 128] }
@@ -61,7 +65,7 @@ impl Cmos {
 
     /// OUT to 0x71.
     pub(super) fn write(&mut self, value: u8) {
-        self.bytes[usize::from(self.selected)] = value;
+        self.bytes[usize::from(self.selected & 0x7f)] = value;
     }
 
     /// IN from 0x71.
@@ -70,7 +74,7 @@ impl Cmos {
         const STATUS_A: u8 = 0x26;
         const HOURS_24: u8 = 2;
         const VALID: u8 = 0x80;
-        let date = Date::of(self.start + now / NANOSECONDS);
+        let date = Date::of(self.start.saturating_add(now / NANOSECONDS));
         match self.selected {
             0x00 => bcd(date.second),
             0x02 => bcd(date.minute),
@@ -84,15 +88,8 @@ impl Cmos {
             0x0b => HOURS_24,
             0x0c => 0,
             0x0d => VALID,
-            n => self.bytes[usize::from(n)],
+            n => self.bytes[usize::from(n & 0x7f)],
         }
-    }
-
-    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
-        let (words, _) = self.bytes.as_chunks();
-        [self.start, self.selected.into()]
-            .into_iter()
-            .chain(words.iter().map(|word| u64::from_le_bytes(*word)))
     }
 }
 

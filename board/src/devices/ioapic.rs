@@ -3,6 +3,8 @@
 //! Lines of ISA devices are edge-triggered here. A level would stay asserted until its device is served; no device of this machine
 //! has one, so an entry that asks for levels works as one for edges, but holds the next interrupt back until the end of the one before.
 
+use crate::saved::saved;
+
 const LINES: usize = 24;
 /// The bits of an entry.
 mod entry {
@@ -34,6 +36,8 @@ impl Default for IoApic {
         IoApic { selected: 0, id: 0, entries: [entry::MASKED; LINES], requests: 0 }
     }
 }
+
+saved!(struct IoApic { selected, id, entries, requests });
 
 impl IoApic {
     /// A rising edge on a line.
@@ -112,11 +116,6 @@ impl IoApic {
             0x40 => self.end_of_interrupt(value.to_le_bytes()[0]),
             _ => {}
         }
-    }
-
-    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
-        let first = [u64::from(self.selected) | u64::from(self.id) << 32, self.requests.into()];
-        first.into_iter().chain(self.entries)
     }
 }
 

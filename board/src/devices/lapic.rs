@@ -3,6 +3,8 @@
 //! Interrupts are bits: requested (IRR), in service (ISR). [`Lapic::pending`] is the highest request above all that is served and
 //! above the task priority. The timer counts nanoseconds, which CPUID leaf 15H says, too.
 
+use crate::saved::saved;
+
 /// Offsets of registers in the page.
 mod register {
     pub(super) const ID: u64 = 0x20;
@@ -63,6 +65,10 @@ pub(super) struct Lapic {
     mode: Bits,
     request: Bits,
 }
+
+saved!(struct Lapic {
+    is_enabled, task_priority, logical, format, spurious, command, local, initial, divide, since, deadline, service, mode, request,
+});
 
 impl Default for Lapic {
     /// As a boot loader leaves it: software-enabled, LINT0 open for the 8259.
@@ -315,21 +321,6 @@ impl Lapic {
     /// Whether a logical destination is this processor.
     fn has_logical(&self, command: u32) -> bool {
         command & 0x800 != 0 && self.command[1] & self.logical != 0
-    }
-
-    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
-        let registers = [
-            u32::from(self.is_enabled),
-            self.task_priority,
-            self.logical,
-            self.format,
-            self.spurious,
-            self.initial,
-            self.divide,
-        ];
-        let registers = registers.into_iter().chain(self.command).chain(self.local).map(u64::from);
-        let bits = self.service.into_iter().chain(self.mode).chain(self.request);
-        registers.chain([self.since, self.deadline]).chain(bits)
     }
 }
 

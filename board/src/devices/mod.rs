@@ -8,6 +8,7 @@
 //! | ports 0x70, 0x71 | clock and CMOS (`cmos`) |
 //! | ports 0x3f8 to 0x3ff | COM1 (`serial`) |
 //! | ports 0x505, 0x600 to 0x60b, 0xcf9 | pvpanic, ACPI, reset (`power`) |
+//! | 0xd0000000 | a disk, if there is one (`disk`) |
 //! | 0xfec00000 | I/O APIC (`ioapic`) |
 //! | 0xfee00000 | local APIC (`lapic`) |
 //!
@@ -15,6 +16,7 @@
 
 mod cmos;
 mod cpuid;
+pub(crate) mod disk;
 mod ioapic;
 mod lapic;
 mod outside;
@@ -24,7 +26,9 @@ pub(crate) mod power;
 mod serial;
 
 use crate::clock::Clock;
+use crate::saved::{Saved, Words};
 use cmos::Cmos;
+use disk::{Disk, Dma, Image, Layers};
 use ioapic::IoApic;
 use lapic::Lapic;
 use pic::Pic;
@@ -32,16 +36,21 @@ use pit::Pit;
 use power::{Power, Request};
 use serial::Com1;
 use std::collections::BTreeSet;
+use std::io;
 
 /// Where the I/O APIC is.
 pub(crate) const IOAPIC: u64 = 0xfec0_0000;
 /// Where the local APIC is.
 pub(crate) const LAPIC: u64 = 0xfee0_0000;
-/// The bytes of either.
-const PAGE: u64 = 0x1000;
+/// Where the disk is.
+pub(crate) const DISK: u64 = 0xd000_0000;
+/// The bytes of any of them.
+pub(crate) const PAGE: u64 = 0x1000;
 
 /// The line of COM1.
 const COM1: u8 = 4;
+/// The line of the disk.
+pub(crate) const DISK_LINE: u8 = 5;
 /// The line of the 8254 at the I/O APIC; at the 8259 it is 0.
 pub(crate) const TIMER: u8 = 2;
 
@@ -68,6 +77,7 @@ pub(crate) struct Devices {
     com1: Com1,
     cmos: Cmos,
     power: Power,
+    pub(crate) disk: Option<Disk>,
     /// What the guest added to the time-stamp counter.
     tsc_offset: u64,
     /// Ports and MSRs that nothing is behind, and of which that was said.
@@ -76,7 +86,7 @@ pub(crate) struct Devices {
 
 impl Devices {
     /// The devices of a machine that begins so many seconds after 1970.
-    pub(crate) fn new(start: u64) -> Devices {
+    pub(crate) fn new(start: u64, disk: Option<Image>) -> Devices {
         Devices {
             clock: Clock::default(),
             pic: Pic::default(),
@@ -86,6 +96,7 @@ impl Devices {
             com1: Com1::default(),
             cmos: Cmos::new(start),
             power: Power::default(),
+            disk: disk.map(Disk::new),
             tsc_offset: 0,
             unknown: BTreeSet::new(),
         }
@@ -94,7 +105,8 @@ impl Devices {
     /// When a timer is due next.
     pub(crate) fn due(&self) -> Option<u64> {
         let now = self.clock.now();
-        [self.pit.due(), self.lapic.due(now, self.counter())].into_iter().flatten().min()
+        let disk = self.disk.as_ref().and_then(Disk::due);
+        [self.pit.due(), self.lapic.due(now, self.counter()), disk].into_iter().flatten().min()
     }
 
     /// The time-stamp counter.
@@ -113,10 +125,29 @@ impl Devices {
             self.pic.pulse(COM1);
             self.ioapic.pulse(COM1);
         }
+        if self.disk.as_mut().is_some_and(Disk::take_pulse) {
+            self.pic.pulse(DISK_LINE);
+            self.ioapic.pulse(DISK_LINE);
+        }
         while let Some(message) = self.ioapic.take() {
             self.lapic.request(message.vector, message.is_level);
         }
         self.lapic.fire(now, self.counter());
+    }
+
+    /// Whether a device wants to reach memory now ([`Devices::reach_memory`]).
+    pub(crate) fn wants_memory(&self) -> bool {
+        let due = self.disk.as_ref().and_then(Disk::due);
+        due.is_some_and(|due| due <= self.clock.now())
+    }
+
+    /// Lets devices read and write the guest's memory, where they have something to do there.
+    ///
+    /// # Errors
+    /// When the disk's image cannot be read.
+    pub(crate) fn reach_memory(&mut self, memory: &mut Dma<'_>) -> io::Result<()> {
+        let now = self.clock.now();
+        self.disk.as_mut().map_or(Ok(()), |disk| disk.serve(memory, now))
     }
 
     /// Whether an interrupt waits for the processor.
@@ -136,6 +167,9 @@ impl Devices {
         match physical & !(PAGE - 1) {
             LAPIC => self.lapic.read(register(physical), now),
             IOAPIC => self.ioapic.read(register(physical)),
+            DISK if self.disk.is_some() => {
+                self.disk.as_ref().map_or(u32::MAX, |disk| disk.read(register(physical)))
+            }
             page => {
                 self.say_unknown(outside::Unknown::Page(page));
                 u32::MAX
@@ -153,6 +187,9 @@ impl Devices {
                 }
             }
             IOAPIC => self.ioapic.write(register(physical), value),
+            DISK if self.disk.is_some() => {
+                self.disk.iter_mut().for_each(|disk| disk.write(register(physical), value, now));
+            }
             page => self.say_unknown(outside::Unknown::Page(page)),
         }
     }
@@ -194,10 +231,41 @@ impl Devices {
         self.com1.panic()
     }
 
-    /// The state of all of them, for a digest.
-    pub(crate) fn words(&self) -> Vec<u64> {
-        let all = [self.clock.now(), self.tsc_offset, self.power.word()].into_iter();
-        let all = all.chain(self.pic.words()).chain(self.pit.words()).chain(self.lapic.words());
-        all.chain(self.ioapic.words()).chain(self.com1.words()).chain(self.cmos.words()).collect()
+    /// Appends the state of all of them, but for what is on the disk.
+    pub(crate) fn put(&self, out: &mut Vec<u64>) {
+        let Devices { clock, pic, pit, lapic, ioapic, com1, cmos, power, disk, tsc_offset, unknown: _ } =
+            self;
+        clock.put(out);
+        pic.put(out);
+        pit.put(out);
+        lapic.put(out);
+        ioapic.put(out);
+        com1.put(out);
+        cmos.put(out);
+        power.put(out);
+        tsc_offset.put(out);
+        disk.is_some().put(out);
+        disk.iter().for_each(|disk| disk.put(out));
+    }
+
+    /// Takes that back, for a disk with this on it; `None` where it is no such state, or of a machine with another disk.
+    pub(crate) fn take(from: &mut Words<'_>, layers: Option<Layers>) -> Option<Devices> {
+        Some(Devices {
+            clock: Saved::take(from)?,
+            pic: Saved::take(from)?,
+            pit: Saved::take(from)?,
+            lapic: Saved::take(from)?,
+            ioapic: Saved::take(from)?,
+            com1: Saved::take(from)?,
+            cmos: Saved::take(from)?,
+            power: Saved::take(from)?,
+            tsc_offset: Saved::take(from)?,
+            disk: match (bool::take(from)?, layers) {
+                (false, None) => None,
+                (true, Some(layers)) => Some(Disk::take(from, layers)?),
+                _ => return None,
+            },
+            unknown: BTreeSet::new(),
+        })
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Every line is edge-triggered, as on an ISA bus. Rotating priorities, polling and special masks are left out: Linux uses none.
 
+use crate::saved::saved;
+
 /// The line of the first controller that the second is on.
 const CASCADE: u8 = 2;
 
@@ -28,6 +30,14 @@ struct Chip {
     automatic_end: bool,
     shown: Shown,
 }
+
+saved!(
+    enum Shown {
+        Requests,
+        Service,
+    }
+);
+saved!(struct Chip { requests, service, mask, base, next_word, has_fourth, automatic_end, shown });
 
 impl Chip {
     /// The line that is to be served: the lowest that is requested, open, and before all that are in service.
@@ -81,20 +91,6 @@ impl Chip {
             _ => 0,
         };
     }
-
-    fn word(&self) -> u64 {
-        let bytes = [
-            self.requests,
-            self.service,
-            self.mask,
-            self.base,
-            self.next_word,
-            u8::from(self.has_fourth),
-            u8::from(self.automatic_end),
-            self.shown as u8,
-        ];
-        u64::from_le_bytes(bytes)
-    }
 }
 
 /// A number of a line.
@@ -108,6 +104,8 @@ const fn low8(n: u32) -> u8 {
 pub(super) struct Pic {
     chips: [Chip; 2],
 }
+
+saved!(struct Pic { chips });
 
 impl Pic {
     /// A rising edge on one of the 16 lines.
@@ -158,10 +156,6 @@ impl Pic {
     pub(super) fn write(&mut self, port: u16, value: u8) {
         let chip = &mut self.chips[usize::from(port >> 7 & 1)];
         if port & 1 == 0 { chip.command(value) } else { chip.data(value) }
-    }
-
-    pub(super) fn words(&self) -> [u64; 2] {
-        self.chips.map(|chip| chip.word())
     }
 }
 

@@ -4,6 +4,7 @@
 //! has not, so they count as mode 0; BCD is not served: it counts in binary.
 
 use crate::clock::{nanoseconds, ticks};
+use crate::saved::saved;
 
 /// The frequency of all three channels.
 const HERTZ: u64 = 1_193_182;
@@ -33,6 +34,15 @@ struct Channel {
     /// How many periods or shots have been told.
     told: u64,
 }
+
+saved!(
+    enum Access {
+        Low,
+        High,
+        Both,
+    }
+);
+saved!(struct Channel { mode, access, reload, since, low, latched, reads_high, told });
 
 impl Channel {
     fn period(&self) -> u64 {
@@ -73,7 +83,12 @@ impl Channel {
         if !self.is_periodic() && self.told > 0 {
             return None;
         }
-        Some(since.saturating_add(nanoseconds((self.told + 1) * self.period(), HERTZ)))
+        Some(
+            since.saturating_add(nanoseconds(
+                self.told.saturating_add(1).saturating_mul(self.period()),
+                HERTZ,
+            )),
+        )
     }
 
     fn load(&mut self, reload: u16, now: u64) {
@@ -106,20 +121,6 @@ impl Channel {
         }
         if is_high { high } else { low }
     }
-
-    fn words(&self) -> [u64; 4] {
-        let low = self.low.map_or(0, |low| 0x100 | u64::from(low));
-        let latched = self.latched.map_or(0, |latched| 0x1_0000 | u64::from(latched));
-        [
-            u64::from(self.mode)
-                | (self.access as u64) << 8
-                | u64::from(self.reads_high) << 16
-                | u64::from(self.reload) << 32,
-            low | latched << 32,
-            self.since.map_or(u64::MAX, |since| since),
-            self.told,
-        ]
-    }
 }
 
 /// The timer, and port 0x61, which has the gate of its channel 2.
@@ -128,6 +129,8 @@ pub(super) struct Pit {
     channels: [Channel; 3],
     gate: u8,
 }
+
+saved!(struct Pit { channels, gate });
 
 impl Pit {
     /// When channel 0 interrupts next.
@@ -200,10 +203,6 @@ impl Pit {
             self.channels[2].load(reload, now);
         }
         self.gate = value & 3;
-    }
-
-    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
-        self.channels.into_iter().flat_map(|channel| channel.words()).chain([self.gate.into()])
     }
 }
 

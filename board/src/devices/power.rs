@@ -2,6 +2,7 @@
 //! block of ports. `boot::acpi` tells the guest of them.
 
 use crate::clock::ticks;
+use crate::saved::saved;
 
 /// Ports.
 pub(crate) mod port {
@@ -38,6 +39,15 @@ pub(super) struct Power {
     control: u16,
     request: Option<Request>,
 }
+
+saved!(
+    enum Request {
+        PowerOff,
+        Reset,
+        Panic,
+    }
+);
+saved!(struct Power { enable, control, request });
 
 impl Power {
     /// What the guest wants.
@@ -91,10 +101,6 @@ impl Power {
             _ => return None,
         }
         Some(())
-    }
-
-    pub(super) fn word(&self) -> u64 {
-        u64::from(self.enable) | u64::from(self.control) << 16
     }
 }
 

@@ -1,12 +1,13 @@
 //! COM1: the 16550 of the crate vm-superio, what the guest has printed on it, and a reader of kernel panics.
 
+use crate::saved::{Saved, Words, saved};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
 
 use vm_superio::serial::NoEvents;
-use vm_superio::{Serial, Trigger};
+use vm_superio::{Serial, SerialState, Trigger};
 
 /// The wire to the interrupt controllers: whether it has been pulsed.
 #[derive(Clone, Default)]
@@ -90,6 +91,33 @@ impl Default for Com1 {
     }
 }
 
+saved!(struct SerialState {
+    baud_divisor_low, baud_divisor_high, interrupt_enable, interrupt_identification, line_control, line_status, modem_control,
+    modem_status, scratch, in_buffer,
+});
+
+/// But for what nobody has taken yet: whoever saves a machine shows that before.
+impl Saved for Com1 {
+    fn put(&self, out: &mut Vec<u64>) {
+        let Screen { printed: _, line, panic, has_told } = self.serial.writer();
+        self.serial.state().put(out);
+        self.wire.0.get().put(out);
+        line.put(out);
+        panic.put(out);
+        has_told.put(out);
+    }
+
+    fn take(from: &mut Words<'_>) -> Option<Com1> {
+        let (state, is_pulsed) = <(SerialState, bool)>::take(from)?;
+        let (line, (panic, has_told)) = Saved::take(from)?;
+        let (wire, screen) = (Wire::default(), Screen { printed: Vec::new(), line, panic, has_told });
+        let serial = Serial::from_state(&state, wire.clone(), NoEvents, screen).ok()?;
+        // Making it may pulse the wire.
+        wire.0.set(is_pulsed);
+        Some(Com1 { serial, wire })
+    }
+}
+
 impl Com1 {
     /// IN from one of its eight ports.
     pub(super) fn read(&mut self, port: u16) -> u8 {
@@ -138,22 +166,6 @@ impl Com1 {
     /// Whether it has printed all that it has to say of that.
     pub(super) fn has_told_panic(&self) -> bool {
         self.serial.writer().has_told
-    }
-
-    pub(super) fn words(&self) -> impl Iterator<Item = u64> {
-        let state = self.serial.state();
-        let registers = [
-            state.baud_divisor_low,
-            state.baud_divisor_high,
-            state.interrupt_enable,
-            state.interrupt_identification,
-            state.line_control,
-            state.line_status,
-            state.modem_control,
-            state.scratch,
-        ];
-        let waiting = state.in_buffer.into_iter().map(u64::from);
-        [u64::from_le_bytes(registers), u64::from(state.modem_status)].into_iter().chain(waiting)
     }
 }
 

@@ -17,11 +17,20 @@ use std::path::PathBuf;
 use vmm::journal::numbers::{Cursor, put_bytes, put_digest, put_u64};
 
 /// The version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The version of all that a guest sees and the journal does not hold: the devices, what takes how long, CPUID, what is in memory at
 /// the start, the semantics of instructions. A change of any of these raises it.
-pub const BEHAVIOUR: u32 = 1;
+pub const BEHAVIOUR: u32 = 2;
 const MARKER: &[u8; 4] = b"GMFR";
+
+/// What a disk begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// XXH3-64 of the image.
+    pub image: u64,
+    /// The guest may only read it.
+    pub read_only: bool,
+}
 
 /// What was booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +49,15 @@ pub struct Header {
     pub memory: u64,
     /// The time of day at the start, in seconds since 1970.
     pub start: u64,
+    /// The disk.
+    pub disk: Option<Disk>,
+    /// It begins at this checkpoint of its file, and not at a boot; those before are another recording's.
+    pub from: Option<u64>,
 }
 
 impl Header {
-    /// gretel `b`, behaviour `u`, kernel `d`, initrd (a list of none or one) `d`, command line `b`, memory `u`, start `u`.
+    /// gretel `b`, behaviour `u`, kernel `d`, initrd (a list of none or one) `d`, command line `b`, memory `u`, start `u`,
+    /// disk (a list of none or one): image `d`, read-only `u`; checkpoint (a list of none or one) `u`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -55,6 +69,13 @@ impl Header {
         put_bytes(&mut out, self.command_line.as_bytes());
         put_u64(&mut out, self.memory);
         put_u64(&mut out, self.start);
+        put_u64(&mut out, self.disk.is_some().into());
+        if let Some(Disk { image, read_only }) = self.disk {
+            put_digest(&mut out, image);
+            put_u64(&mut out, read_only.into());
+        }
+        put_u64(&mut out, self.from.is_some().into());
+        self.from.iter().for_each(|from| put_u64(&mut out, *from));
         out
     }
 
@@ -70,8 +91,16 @@ impl Header {
             command_line: c.string()?,
             memory: c.u64()?,
             start: c.u64()?,
+            disk: c.list(Disk::decode)?.first().copied(),
+            from: c.list(Cursor::u64)?.first().copied(),
         };
         c.0.is_empty().then_some(header)
+    }
+}
+
+impl Disk {
+    fn decode(c: &mut Cursor<'_>) -> Option<Disk> {
+        Some(Disk { image: c.digest()?, read_only: c.u64()? != 0 })
     }
 }
 
@@ -263,6 +292,8 @@ mod tests {
             command_line: "console=ttyS0".to_owned(),
             memory: 512 << 20,
             start: 1_700_000_000,
+            disk: Some(Disk { image: 11, read_only: true }),
+            from: Some(2),
         }
     }
 

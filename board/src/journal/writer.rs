@@ -20,6 +20,7 @@ pub struct Writer {
     waiting: Vec<u8>,
     since: Instant,
     written: u64,
+    records: u64,
     events: u64,
 }
 
@@ -32,8 +33,15 @@ impl Writer {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         // Where a file system has no locks, nobody can tell that it is being recorded.
         let _ = file.try_lock();
-        let mut writer =
-            Writer { file, sequence: 0, waiting: Vec::new(), since: Instant::now(), written: 0, events: 0 };
+        let mut writer = Writer {
+            file,
+            sequence: 0,
+            waiting: Vec::new(),
+            since: Instant::now(),
+            written: 0,
+            records: 0,
+            events: 0,
+        };
         writer.append(&[MAGIC_OF_MACHINES.as_slice(), &VERSION.to_le_bytes()].concat())?;
         writer.frame(&header.encode())?;
         Ok(writer)
@@ -47,6 +55,7 @@ impl Writer {
         if self.waiting.is_empty() {
             self.since = Instant::now();
         }
+        self.records += 1;
         self.events += u64::from(matches!(record, Record::Typed { .. }));
         record.encode(&mut self.waiting);
         self.tick()
@@ -77,6 +86,12 @@ impl Writer {
     #[must_use]
     pub fn written(&self) -> u64 {
         self.written
+    }
+
+    /// How many records it has.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
     }
 
     /// How many events it has.

@@ -167,3 +167,28 @@ fn a_file_that_is_there_is_shared_later() {
     assert_eq!((links(&third), fs::read(&third).unwrap()), (1, b"another one".to_vec()));
     assert_eq!(fs::read_dir(place.path("rec")).unwrap().count(), 3);
 }
+
+#[test]
+fn a_large_file_is_kept_with_its_holes_and_linked() {
+    let place = Place::new();
+    let (store, source) = (place.store(), place.path("image"));
+    let bytes = [vec![0; 3 * PIECE], vec![7; 100], vec![0; 2 * PIECE]].concat();
+    fs::write(&source, &bytes).unwrap();
+    let [first, second] = ["rec", "other"].map(|name| place.path(name));
+    let digest = place_file(Some(&store), &first, &source).unwrap();
+    assert_eq!((digest, place_file(Some(&store), &second, &source).unwrap()), (xxh3_64(&bytes), digest));
+    let kept = first.join(super::name(digest));
+    let found = fs::metadata(&kept).unwrap();
+    assert!(found.blocks() * 512 < bytes.len() as u64 / 2, "{} blocks", found.blocks());
+    assert_eq!((links(&kept), found.len()), (3, bytes.len() as u64));
+    let mut read = Vec::new();
+    open(&second, digest).unwrap().read_to_end(&mut read).unwrap();
+    assert!(read == bytes);
+    // The source's own changes are nobody's.
+    fs::write(&source, b"other").unwrap();
+    assert_eq!(read, super::read(&first, digest).unwrap());
+    fs::set_permissions(&kept, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&kept, b"other").unwrap();
+    assert!(matches!(open(&first, digest), Err(ContentError::Altered { .. })));
+    assert!(matches!(open(&first, digest + 1), Err(ContentError::Read { .. })));
+}

@@ -11,17 +11,18 @@ use x86::state::Regs;
 const LARGEST: u64 = 4096;
 
 /// An access to data.
-pub(crate) struct DataAccess {
+pub struct DataAccess {
     /// The linear addresses.
-    pub(crate) range: Range<Virt>,
+    pub range: Range<Virt>,
     /// Whether it stores.
-    pub(crate) writes: bool,
+    pub writes: bool,
     /// The register that a string instruction moves on.
     base: Register,
 }
 
 /// What the instruction accesses, and whether it is one that repeats. Stores come first.
-pub(crate) fn accesses(code: &[u8], regs: &Regs) -> Vec<(DataAccess, bool)> {
+#[must_use]
+pub fn accesses(code: &[u8], regs: &Regs) -> Vec<(DataAccess, bool)> {
     let instruction = Decoder::with_ip(64, code, regs.rip, DecoderOptions::NONE).decode();
     let repeats = instruction.is_string_instruction()
         && (instruction.has_rep_prefix() || instruction.has_repne_prefix());
@@ -81,7 +82,8 @@ fn value(register: Register, regs: &Regs) -> Option<u64> {
 }
 
 /// All that a string instruction has accessed that moved its registers from `before` to `after`.
-pub(crate) fn repeated(access: &DataAccess, before: &Regs, after: &Regs) -> Range<Virt> {
+#[must_use]
+pub fn repeated(access: &DataAccess, before: &Regs, after: &Regs) -> Range<Virt> {
     let (from, to) = (value(access.base, before), value(access.base, after));
     let Some((from, to)) = from.zip(to) else { return access.range.clone() };
     let size = access.range.end - access.range.start;

@@ -8,7 +8,7 @@
 //! Example: `mov [rdi], al` to a page that is not there leaves the guest as
 //! `Exit::Exception { vector: 14, error_code: 6, address: rdi }`, with rip at the instruction and nothing of it done.
 
-pub(crate) mod accessed;
+pub mod accessed;
 mod code;
 mod flags;
 mod interrupt;

@@ -131,18 +131,23 @@ fn number(header: &[u8; FRAME_HEADER_SIZE], at: usize) -> u32 {
 }
 
 /// What precedes a frame's payload, unchecked.
-pub(crate) struct Outline {
-    pub(crate) marker: [u8; 4],
-    pub(crate) sequence: u32,
+pub struct Outline {
+    /// Of which kind it is.
+    pub marker: [u8; 4],
+    /// Its number in the file.
+    pub sequence: u32,
     /// How long its content is before compression.
-    pub(crate) length: u32,
+    pub length: u32,
     /// Its size in the file.
-    pub(crate) size: u64,
+    pub size: u64,
 }
 
 impl Outline {
     /// Reads what precedes a payload, and leaves that; `None` at the end of the file, and where it is cut.
-    pub(crate) fn read(input: &mut impl Read) -> std::io::Result<Option<Outline>> {
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(input: &mut impl Read) -> std::io::Result<Option<Outline>> {
         let mut header = Vec::new();
         input.take(FRAME_HEADER_SIZE as u64).read_to_end(&mut header)?;
         let Some(header) = header.first_chunk::<FRAME_HEADER_SIZE>() else { return Ok(None) };

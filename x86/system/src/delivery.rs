@@ -66,6 +66,7 @@ impl System {
     /// Delivers `event`: its handler runs next. An exception on the way is delivered instead, as a double fault where the
     /// table says so, or shuts the CPU down.
     pub(super) fn deliver(&mut self, cpu: &mut SystemCpu, mut event: Event) -> Result<Next, Refused> {
+        self.delivered += 1;
         loop {
             if let Event::Fault(Fault { vector: PAGE_FAULT, .. }) = event {
                 self.registers.cr2 = cpu.last_page_fault().map_or(0, |fault| fault.address);

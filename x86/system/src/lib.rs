@@ -5,7 +5,7 @@
 //! IDT, a device is asked of [`Outside`]. Example: CLI in ring 0 is a #GP to the table; `serve` finds CLI at rip, clears IF
 //! and counts one instruction. In ring 3 it finds the same, and delivers the #GP.
 //!
-//! Reading order: [`registers`] (the state), [`paging`] and [`memory`] (from addresses to RAM and devices), `descriptors`,
+//! Reading order: [`registers`] (the state), [`paging`], [`memory`] and [`guard`] (from addresses to RAM and devices), `descriptors`,
 //! `delivery` (IDT, IST, double fault), `transfer` (IRET, SYSCALL, far transfers), `control` (CR, DR, MSRs, tables), `execute`
 //! (from an instruction to one of these).
 //!
@@ -17,6 +17,7 @@ mod control;
 mod delivery;
 mod descriptors;
 mod execute;
+pub mod guard;
 pub mod memory;
 pub mod paging;
 pub mod registers;
@@ -121,6 +122,8 @@ pub struct System {
     pub registers: Registers,
     /// Interrupts wait until more than this has retired: STI and loads of SS shield the instruction behind them.
     shielded_at: Option<u64>,
+    /// How many exceptions and interrupts were delivered. Nothing depends on it: it tells moments apart between which nothing retires.
+    pub delivered: u64,
 }
 
 impl System {
@@ -128,9 +131,23 @@ impl System {
     #[must_use]
     pub fn new(cpu: &mut SystemCpu, registers: Registers) -> System {
         cpu.give_system();
-        let mut system = System { registers, shielded_at: None };
+        let mut system = System { registers, shielded_at: None, delivered: 0 };
         system.apply_paging(cpu);
         system
+    }
+
+    /// How many instructions had retired where the one behind them is shielded from interrupts.
+    #[must_use]
+    pub fn shielded_at(&self) -> Option<u64> {
+        self.shielded_at
+    }
+
+    /// Goes on with these registers, which are of another moment, and with the shield of that.
+    pub fn restore(&mut self, cpu: &mut SystemCpu, registers: Registers, shielded_at: Option<u64>) {
+        self.registers = registers;
+        self.shielded_at = shielded_at;
+        self.apply_paging(cpu);
+        self.set_flags(cpu, cpu.regs().rflags);
     }
 
     /// Whether an interrupt that is pending would be taken before the next instruction.

@@ -4,8 +4,10 @@
 //! wanted, and nothing has changed; then the value of the device is put into a page of its own ([`Physical::open_window`]),
 //! to which the address leads for one instruction, and what a store left there goes to the device.
 
-use super::paging::{Paging, walk};
+use super::guard::Guard;
+use super::paging::{Paging, peek, walk};
 use crate::index;
+use std::collections::BTreeSet;
 use x86::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
 
 /// An access to a device.
@@ -27,6 +29,10 @@ pub struct Physical {
     window_is_open: bool,
     /// The last translation holds for one access.
     is_passing: bool,
+    /// Data that is watched.
+    pub guard: Guard,
+    /// The frames of tables in which walks have set bits.
+    marked: BTreeSet<u64>,
 }
 
 impl Physical {
@@ -40,6 +46,8 @@ impl Physical {
             wanted: None,
             window_is_open: false,
             is_passing: false,
+            guard: Guard::default(),
+            marked: BTreeSet::new(),
         }
     }
 
@@ -59,6 +67,17 @@ impl Physical {
     pub fn ram_mut(&mut self) -> &mut [u8] {
         let size = index(self.size());
         &mut self.bytes[..size]
+    }
+
+    /// Where a linear address leads now, whatever the rights are; `None` where that is no RAM.
+    #[must_use]
+    pub fn peek(&self, va: u64) -> Option<u64> {
+        peek(self.ram(), &self.paging, va).filter(|physical| *physical < self.size())
+    }
+
+    /// The frames of tables in which walks have set bits since this was called last: their first addresses.
+    pub fn take_marked(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.marked)
     }
 
     /// Where the window is.
@@ -101,7 +120,13 @@ impl Bus for Physical {
     fn translate(&mut self, va: u64, access: Access) -> Result<Translation, PageFault> {
         let size = self.size();
         self.wanted = None;
-        let mapping = walk(&mut self.bytes[..index(size)], &self.paging, va, access)?;
+        if self.guard.stops(va, access) {
+            return Err(PageFault { address: va, error_code: 0 });
+        }
+        let marked = &mut |at: u64| {
+            self.marked.insert(at / PAGE_SIZE * PAGE_SIZE);
+        };
+        let mapping = walk(&mut self.bytes[..index(size)], &self.paging, va, access, marked)?;
         let page = mapping.physical / PAGE_SIZE * PAGE_SIZE;
         let has_ram = page < size;
         // Under SMAP one flag decides, which changes more often than translations are forgotten.
@@ -117,7 +142,7 @@ impl Bus for Physical {
         Err(PageFault { address: va, error_code: 0 })
     }
 
-    fn may_cache(&self, _va: u64, _access: Access) -> bool {
-        !self.is_passing
+    fn may_cache(&self, va: u64, access: Access) -> bool {
+        !self.is_passing && self.guard.may_cache(va, access)
     }
 }

@@ -66,11 +66,18 @@ struct Rights {
     execute: bool,
 }
 
-/// Walks the tables of `paging` in `ram` for an access to the canonical address `va`.
+/// Walks the tables of `paging` in `ram` for an access to the canonical address `va`, and gives `marked` the address of each entry in
+/// which it has set a bit.
 ///
 /// # Errors
 /// The page fault, with the error code as the processor has it.
-pub fn walk(ram: &mut [u8], paging: &Paging, va: u64, access: Access) -> Result<Mapping, PageFault> {
+pub fn walk(
+    ram: &mut [u8],
+    paging: &Paging,
+    va: u64,
+    access: Access,
+    marked: &mut impl FnMut(u64),
+) -> Result<Mapping, PageFault> {
     if !paging.enabled {
         return Ok(Mapping { physical: va, user: true });
     }
@@ -98,7 +105,7 @@ pub fn walk(ram: &mut [u8], paging: &Paging, va: u64, access: Access) -> Result<
             if !allows(paging, rights, access) {
                 return Err(fault(PageFault::PRESENT));
             }
-            mark(ram, &path[index(u64::from(level))..], access);
+            mark(ram, &path[index(u64::from(level))..], access, marked);
             let offset = (1 << shift) - 1;
             let physical = entry & ADDRESS & !offset | va & offset;
             return Ok(Mapping { physical, user: rights.user });
@@ -148,16 +155,40 @@ fn allows(paging: &Paging, rights: Rights, access: Access) -> bool {
 }
 
 /// Sets the accessed bits along a walk, and the dirty bit of its last entry, which is the first of `path`.
-fn mark(ram: &mut [u8], path: &[u64], access: Access) {
+fn mark(ram: &mut [u8], path: &[u64], access: Access, marked: &mut impl FnMut(u64)) {
     for (n, at) in path.iter().enumerate() {
         let dirty = if n == 0 && access == Access::Write { entry::DIRTY } else { 0 };
         if let Some(entry) = read(ram, *at) {
-            let marked = entry | entry::ACCESSED | dirty;
-            if marked != entry {
-                ram[index(*at)..index(*at) + 8].copy_from_slice(&marked.to_le_bytes());
+            let now = entry | entry::ACCESSED | dirty;
+            if now != entry {
+                marked(*at);
+                ram[index(*at)..index(*at) + 8].copy_from_slice(&now.to_le_bytes());
             }
         }
     }
+}
+
+/// Where `va` leads now, whatever the rights are; nothing is marked.
+#[must_use]
+pub fn peek(ram: &[u8], paging: &Paging, va: u64) -> Option<u64> {
+    if !paging.enabled {
+        return Some(va);
+    }
+    let mut table = paging.root & ADDRESS;
+    for level in (0..4_u32).rev() {
+        let shift = 12 + 9 * level;
+        let entry = read(ram, table + (va >> shift & 0x1ff) * 8)?;
+        let is_last = level == 0 || entry & entry::LARGE != 0;
+        if entry & entry::PRESENT == 0 || has_reserved(paging, entry, level, is_last) {
+            return None;
+        }
+        if is_last {
+            let offset = (1 << shift) - 1;
+            return Some(entry & ADDRESS & !offset | va & offset);
+        }
+        table = entry & ADDRESS;
+    }
+    None
 }
 
 fn read(ram: &[u8], at: u64) -> Option<u64> {
@@ -169,6 +200,15 @@ fn read(ram: &[u8], at: u64) -> Option<u64> {
 mod tests {
     use super::entry::*;
     use super::*;
+
+    fn walk(ram: &mut [u8], paging: &Paging, va: u64, access: Access) -> Result<Mapping, PageFault> {
+        let peeked = peek(ram, paging, va);
+        let mapping = super::walk(ram, paging, va, access, &mut |_| {});
+        if let Ok(mapping) = mapping {
+            assert_eq!(peeked, Some(mapping.physical));
+        }
+        mapping
+    }
 
     const VA: u64 = 0x0000_1234_5678_9abc;
     const KERNEL: Paging = Paging {
@@ -268,13 +308,23 @@ mod tests {
         };
         let marks = |ram: &[u8]| [0, 1, 2, 3].map(|n| entry(ram, n) & (ACCESSED | DIRTY));
         let mut ram = tables(&[ALL; 4]);
-        walk(&mut ram, &KERNEL, VA, Access::Read).unwrap();
-        assert_eq!(marks(&ram), [ACCESSED; 4]);
+        let mut marked = Vec::new();
+        super::walk(&mut ram, &KERNEL, VA, Access::Read, &mut |at| marked.push(at >> 12)).unwrap();
+        assert_eq!((marks(&ram), marked), ([ACCESSED; 4], vec![4, 3, 2, 1]));
         walk(&mut ram, &KERNEL, VA, Access::Write).unwrap();
         assert_eq!(marks(&ram), [ACCESSED, ACCESSED, ACCESSED, ACCESSED | DIRTY]);
         let mut ram = tables(&[ALL, ALL, ALL, PRESENT]);
         walk(&mut ram, &USER_MODE, VA, Access::Write).unwrap_err();
         assert_eq!(marks(&ram), [0; 4]);
+    }
+
+    #[test]
+    fn a_look_needs_no_rights_and_leaves_no_marks() {
+        let ram = tables(&[ALL, ALL, PRESENT, PRESENT | NO_EXECUTE]);
+        assert_eq!(peek(&ram, &USER_MODE, VA), Some(0x5000 | VA & 0xfff));
+        assert_eq!(ram, tables(&[ALL, ALL, PRESENT, PRESENT | NO_EXECUTE]));
+        assert_eq!(peek(&tables(&[ALL, ALL, ALL, 0]), &KERNEL, VA), None);
+        assert_eq!(peek(&ram, &Paging { root: 0xffff_f000, ..KERNEL }, VA), None);
     }
 
     #[test]

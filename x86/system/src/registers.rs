@@ -144,32 +144,3 @@ impl Segment {
         Segment { selector, base: 0, limit: u32::MAX, attributes: kind | (level as u16) << 5 }
     }
 }
-
-impl Registers {
-    /// All of them as words, for a digest.
-    pub fn words(&self) -> impl Iterator<Item = u64> {
-        let table = |t: TableRegister| [t.base, t.limit.into()];
-        let segment = |s: &Segment| {
-            [u64::from(s.selector) | u64::from(s.attributes) << 16 | u64::from(s.limit) << 32, s.base]
-        };
-        let single = [
-            self.cr0,
-            self.cr2,
-            self.cr3,
-            self.cr4,
-            self.efer,
-            self.star,
-            self.lstar,
-            self.cstar,
-            self.fmask,
-            self.kernel_gs_base,
-            self.tsc_aux,
-            self.pat,
-            self.privilege.into(),
-        ];
-        let segments: Vec<u64> =
-            self.segments.iter().chain([&self.ldtr, &self.tr]).flat_map(segment).collect();
-        let tables = [table(self.gdtr), table(self.idtr)].concat();
-        single.into_iter().chain(self.sysenter).chain(self.debug).chain(segments).chain(tables)
-    }
-}

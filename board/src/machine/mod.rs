@@ -2,17 +2,26 @@
 //!
 //! [`Machine::run`] goes on to a number of instructions and says where it stands: there, halted, or at the end. It does the same each
 //! time from the same state; what is not its own doing comes from outside between two calls, and is typed ([`Machine::type_bytes`])
-//! or waited for ([`Machine::wait_until`]). Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`], whoever drives it waits,
+//! or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a debugger
+//! has it stop. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`], whoever drives it waits,
 //! types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
-use crate::boot::{BootError, Setup, boot};
+mod seen;
+mod state;
+
+use crate::boot::{BootError, Booted, Setup, boot};
+use crate::devices::disk::{Dma, Image};
 use crate::devices::{Devices, Ended};
+use crate::memory::{Dirty, PAGE};
+pub(crate) use seen::Look;
+pub use seen::Seen;
+pub use state::Digests;
+use std::collections::BTreeSet;
 use x86::interpreter::{Stop, Until};
 use x86::state::Regs;
 use x86_jit::{Jit, Tuning};
 use x86_system::memory::DeviceAccess;
 use x86_system::{Next, Physical, Refused, Registers, System, SystemCpu};
-use xxhash_rust::xxh3::Xxh3;
 
 /// A moment: what has retired, and the guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +58,26 @@ pub enum Pause {
     Idle(Option<u64>),
     /// The machine has ended.
     Ended(End),
+    /// At something that was looked for.
+    Seen(Seen),
 }
 
-/// What a run has come to, for comparing two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Digests {
-    /// Of all registers, and of the devices.
-    pub state: u64,
-    /// Of memory: all of it at the end, else what was written since the digest before.
-    pub memory: u64,
+/// A place in a run: between two of them an instruction has retired, or an exception or interrupt was delivered, or both. Later ones are
+/// greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Instructions.
+    pub retired: u64,
+    /// Exceptions and interrupts.
+    pub delivered: u64,
+}
+
+impl Position {
+    /// Where so many instructions have retired first.
+    #[must_use]
+    pub const fn at(retired: u64) -> Position {
+        Position { retired, delivered: 0 }
+    }
 }
 
 /// A machine.
@@ -67,6 +87,10 @@ pub struct Machine {
     devices: Devices,
     is_halted: bool,
     end: Option<End>,
+    /// Frames that devices have written since the digest before.
+    by_devices: BTreeSet<u64>,
+    /// What has changed up to that digest, and nobody has saved yet.
+    unsaved: Dirty,
 }
 
 impl Machine {
@@ -83,8 +107,18 @@ impl Machine {
     /// # Errors
     /// As [`Machine::boot`].
     pub fn tuned(setup: &Setup, tuning: Option<Tuning>) -> Result<Machine, BootError> {
-        let (cpu, system, devices) = boot(setup)?;
-        Ok(Machine { processor: Jit::new(cpu, tuning), system, devices, is_halted: false, end: None })
+        let Booted { cpu, system, devices, written } = boot(setup)?;
+        let unsaved = Dirty { frames: written, ..Dirty::default() };
+        let processor = Jit::new(cpu, tuning);
+        Ok(Machine {
+            processor,
+            system,
+            devices,
+            is_halted: false,
+            end: None,
+            by_devices: BTreeSet::new(),
+            unsaved,
+        })
     }
 
     /// What has retired, and the time.
@@ -95,20 +129,37 @@ impl Machine {
         Moment { retired: self.cpu().retired(), time: clock.now() }
     }
 
+    /// Where it stands.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { retired: self.cpu().retired(), delivered: self.system.delivered }
+    }
+
     /// Runs until so many instructions have retired since the start, or until it halts or ends.
     pub fn run(&mut self, until: u64) -> Pause {
+        self.run_looking(Position::at(until), &Look::default())
+    }
+
+    /// Runs to a position, or until it halts or ends, or to what is looked for.
+    pub(crate) fn run_looking(&mut self, until: Position, look: &Look) -> Pause {
         loop {
             if let Some(end) = &self.end {
                 return Pause::Ended(end.clone());
             }
-            self.devices.clock.retire_to(self.cpu().retired());
-            if self.cpu().retired() >= until {
+            let here = self.position();
+            self.devices.clock.retire_to(here.retired);
+            if here >= until {
                 return Pause::There;
             }
-            match self.step(until) {
+            // What is left where as many have retired are deliveries.
+            let bound = until.retired.max(here.retired + 1);
+            match self.step(bound, look) {
                 Ok(None) => {}
                 Ok(Some(pause)) => return pause,
                 Err(end) => self.end = Some(end),
+            }
+            if look.has_code(self.cpu().rip()) && self.position() != here && self.end.is_none() {
+                return Pause::Seen(Seen::Code(self.cpu().rip()));
             }
         }
     }
@@ -116,6 +167,11 @@ impl Machine {
     /// Halts until a time, if it halts now: the next timer's or one before it.
     pub fn wait_until(&mut self, time: u64) {
         self.devices.clock.skip_to(time);
+    }
+
+    /// Has its disk, if it has one, begin with a copy of the image that it began with.
+    pub fn set_disk_image(&mut self, copy: Image) {
+        self.devices.disk.iter_mut().for_each(|disk| disk.set_image(copy.clone()));
     }
 
     /// How many bytes COM1 takes now. None while the guest has not switched its interrupt on.
@@ -140,46 +196,6 @@ impl Machine {
         self.devices.has_printed()
     }
 
-    /// Digests of the registers and devices, and of the memory that was written since this was called last.
-    pub fn digests(&mut self) -> Digests {
-        let state = self.state_digest();
-        let cpu = self.processor.cpu_mut();
-        let written = cpu.take_written();
-        let mut hash = Xxh3::new();
-        for frame in written {
-            hash.update(&frame.to_le_bytes());
-            hash.update(frame_bytes(cpu.bus().ram(), frame));
-        }
-        Digests { state, memory: hash.digest() }
-    }
-
-    /// Digests of everything.
-    #[must_use]
-    pub fn digests_of_all(&self) -> Digests {
-        Digests { state: self.state_digest(), memory: xxhash_rust::xxh3::xxh3_64(self.ram()) }
-    }
-
-    fn state_digest(&self) -> u64 {
-        let cpu = self.cpu();
-        let (regs, fpu) = (cpu.regs(), cpu.fpu());
-        let integer = regs.gpr.into_iter().chain([regs.rip, regs.rflags, regs.fs_base, regs.gs_base]);
-        let vectors = fpu.vector.into_iter().flatten().chain(fpu.opmask);
-        let stack = fpu.st.into_iter().flat_map(|(low, high)| [low, high.into()]);
-        let control = [
-            fpu.mxcsr.into(),
-            fpu.control.into(),
-            fpu.status.into(),
-            fpu.tag.into(),
-            u64::from(self.is_halted),
-        ];
-        let mut hash = Xxh3::new();
-        let all = integer.chain(vectors).chain(stack).chain(control).chain(self.system.registers.words());
-        for word in all.chain(self.devices.words()) {
-            hash.update(&word.to_le_bytes());
-        }
-        hash.digest()
-    }
-
     /// The integer registers, and those of the system.
     pub(crate) fn registers(&self) -> (Regs, &Registers) {
         (self.cpu().regs(), &self.system.registers)
@@ -195,7 +211,10 @@ impl Machine {
     }
 
     /// Takes an interrupt, or runs to the next thing that has to be served, and serves it.
-    fn step(&mut self, until: u64) -> Result<Option<Pause>, End> {
+    fn step(&mut self, until: u64, look: &Look) -> Result<Option<Pause>, End> {
+        if self.devices.wants_memory() {
+            self.serve_memory()?;
+        }
         self.devices.advance();
         if let Some(ended) = self.devices.ended() {
             return Err(ended.into());
@@ -214,8 +233,28 @@ impl Machine {
             Some(due) => until.min(self.devices.clock.retired_at(due).max(retired + 1)),
             None => until,
         };
-        let stop = self.processor.run(Until::retired(bound), &mut ());
+        let guard = &mut self.processor.cpu_mut().bus_mut().guard;
+        guard.set_up(guard.is_needed());
+        let stop = self.processor.run(Until { instructions: bound, at: &look.code }, &mut ());
+        let guard = &mut self.processor.cpu_mut().bus_mut().guard;
+        guard.set_up(false);
+        if guard.take_stopped() {
+            return self.run_guarded(look);
+        }
         self.serve(&stop, stepping).map(|()| None)
+    }
+
+    /// Lets devices reach memory.
+    fn serve_memory(&mut self) -> Result<(), End> {
+        let (cpu, mut written) = (self.processor.cpu_mut(), BTreeSet::new());
+        let mut memory = Dma { ram: cpu.bus_mut().ram_mut(), written: &mut written };
+        let served = self.devices.reach_memory(&mut memory);
+        written.iter().for_each(|frame| cpu.written(*frame, PAGE as u64));
+        self.by_devices.extend(written);
+        served.map_err(|error| {
+            let what = format!("the image of its disk cannot be read: {error}");
+            End::Refused(Refused { at: cpu.rip(), what })
+        })
     }
 
     fn interrupt(&mut self) -> Result<(), End> {
@@ -293,11 +332,4 @@ impl From<Ended> for End {
             Ended::Panic(reason) => End::Panic(reason),
         }
     }
-}
-
-fn frame_bytes(ram: &[u8], frame: u64) -> &[u8] {
-    const PAGE: usize = 4096;
-    let at = usize::try_from(frame).unwrap_or(usize::MAX);
-    // The window is a frame behind RAM, and no memory.
-    ram.get(at..at.saturating_add(PAGE)).unwrap_or_default()
 }

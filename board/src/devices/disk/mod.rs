@@ -1,0 +1,266 @@
+//! A disk: the block device of virtio 1.2 (5.2) by memory-mapped registers (4.2), with one queue (`queue`).
+//!
+//! It has what a file system needs: reads, writes, flushes, its identity. Requests are done all at once, a while after the guest has
+//! told of them; then the line pulses. The image stays as it is (`image`): what the guest writes is kept in memory.
+//!
+//! Example: the guest puts a request of type 0, sector 2, and 512 bytes to fill into the queue, and writes 0 to 0x50. 50 µs of its time
+//! later sector 2 is in its memory, the queue says so, register 0x60 has bit 0, and line 5 has pulsed.
+
+mod dma;
+mod image;
+mod queue;
+mod registers;
+
+pub(crate) use dma::Dma;
+pub use image::Image;
+pub(crate) use image::{BLOCK, Block, Layers};
+
+use crate::saved::{Saved, Words, saved};
+use queue::{Broken, Chain, Part};
+use registers::Transport;
+use std::io;
+
+/// How long requests take.
+const LATENCY: u64 = 50_000;
+/// The data of one request, at most.
+const LONGEST: u64 = 64 << 20;
+const SECTOR: u64 = 512;
+
+/// The kinds of requests, and how they end.
+mod request {
+    pub(super) const IN: u32 = 0;
+    pub(super) const OUT: u32 = 1;
+    pub(super) const FLUSH: u32 = 4;
+    pub(super) const IDENTITY: u32 = 8;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Status {
+        Done,
+        Failed,
+        Unsupported,
+    }
+}
+use request::Status;
+
+/// The device.
+pub(crate) struct Disk {
+    registers: Transport,
+    /// When requests that were told of are done.
+    due: Option<u64>,
+    /// The line has risen since it was asked last.
+    is_pulsed: bool,
+    layers: Layers,
+    /// The blocks that were written since this was taken last.
+    touched: Vec<u64>,
+}
+
+/// What of it is in its registers.
+struct State {
+    registers: Transport,
+    due: Option<u64>,
+    is_pulsed: bool,
+}
+
+saved!(struct State { registers, due, is_pulsed });
+
+impl Disk {
+    pub(crate) fn new(image: Image) -> Disk {
+        Disk {
+            registers: Transport::default(),
+            due: None,
+            is_pulsed: false,
+            layers: Layers::new(image),
+            touched: Vec::new(),
+        }
+    }
+
+    /// Appends the state but for what is on the disk.
+    pub(crate) fn put(&self, out: &mut Vec<u64>) {
+        let Disk { registers, due, is_pulsed, layers: _, touched: _ } = self;
+        State { registers: *registers, due: *due, is_pulsed: *is_pulsed }.put(out);
+    }
+
+    /// Takes that back, for a disk with this on it.
+    pub(crate) fn take(from: &mut Words<'_>, layers: Layers) -> Option<Disk> {
+        let State { registers, due, is_pulsed } = State::take(from)?;
+        Some(Disk { registers, due, is_pulsed, layers, touched: Vec::new() })
+    }
+
+    /// Goes on with a copy of its image.
+    pub(crate) fn set_image(&mut self, copy: Image) {
+        self.layers.image = copy;
+    }
+
+    /// What is on it.
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// The blocks that were written since this was called last, perhaps more than once.
+    pub(crate) fn take_touched(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// A load from its registers.
+    pub(super) fn read(&self, offset: u64) -> u32 {
+        let image = &self.layers.image;
+        self.registers.read(offset, image.size() / SECTOR, image.is_read_only())
+    }
+
+    /// A store there.
+    pub(super) fn write(&mut self, offset: u64, value: u32, now: u64) {
+        self.registers.write(offset, value, self.layers.image.is_read_only());
+        if offset == registers::NOTIFY && self.registers.is_running() {
+            self.due = self.due.or_else(|| Some(now.saturating_add(LATENCY)));
+        }
+        if !self.registers.is_running() {
+            self.due = None;
+        }
+    }
+
+    /// When it has something to do.
+    pub(super) fn due(&self) -> Option<u64> {
+        self.due
+    }
+
+    /// Whether its line has risen since this was asked last.
+    pub(super) fn take_pulse(&mut self) -> bool {
+        std::mem::take(&mut self.is_pulsed)
+    }
+
+    /// Does all requests that are available, if it is time for that.
+    ///
+    /// # Errors
+    /// When the image cannot be read.
+    pub(super) fn serve(&mut self, memory: &mut Dma<'_>, now: u64) -> io::Result<()> {
+        if self.due.is_none_or(|due| due > now) {
+            return Ok(());
+        }
+        self.due = None;
+        loop {
+            match self.registers.queue.pop(memory) {
+                Ok(Some(chain)) => {
+                    let stored = self.request(memory, &chain)?;
+                    if let Err(broken) = self.registers.queue.push(memory, &chain, stored) {
+                        self.give_up(broken);
+                        return Ok(());
+                    }
+                    if self.registers.queue.wants_interrupt(memory) {
+                        self.interrupt(registers::USED);
+                    }
+                }
+                Ok(None) => return Ok(()),
+                Err(broken) => {
+                    self.give_up(broken);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn interrupt(&mut self, why: u32) {
+        self.registers.interrupts |= why;
+        self.is_pulsed = true;
+    }
+
+    fn give_up(&mut self, Broken(why): Broken) {
+        tracing::warn!("the guest's queue for its disk is none: {why}; the disk waits for a reset");
+        self.registers.need_reset();
+        self.interrupt(registers::CHANGED);
+    }
+
+    /// Does one request: how many bytes of memory it has stored to.
+    fn request(&mut self, memory: &mut Dma<'_>, chain: &Chain) -> io::Result<u32> {
+        // The last byte says how it went; without one there is nobody to tell.
+        let Some((status_at, room)) = split_last(&chain.writable) else { return Ok(0) };
+        let (status, stored) = self.perform(memory, chain, &room)?;
+        let told = memory.put(status_at, &[status as u8]).is_some();
+        Ok(stored + u32::from(told))
+    }
+
+    fn perform(&mut self, memory: &mut Dma<'_>, chain: &Chain, room: &[Part]) -> io::Result<(Status, u32)> {
+        const HEADER: usize = 16;
+        let Some(given) = gather(memory, &chain.readable) else { return Ok((Status::Failed, 0)) };
+        let Some((header, data)) = given.split_first_chunk::<HEADER>() else {
+            return Ok((Status::Failed, 0));
+        };
+        let [kind, _, low, high] =
+            [0, 4, 8, 12].map(|n| u32::from_le_bytes(std::array::from_fn(|k| header[n + k])));
+        let sector = u64::from(low) | u64::from(high) << 32;
+        match kind {
+            request::IN => self.fill(memory, sector, room),
+            request::OUT => Ok((self.write_sectors(sector, data)?, 0)),
+            // What was written is where it is to be.
+            request::FLUSH => Ok((Status::Done, 0)),
+            request::IDENTITY => {
+                const NAME: &[u8; 20] = b"gretel\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+                Ok(scatter(memory, room, NAME))
+            }
+            _ => Ok((Status::Unsupported, 0)),
+        }
+    }
+
+    fn fill(&self, memory: &mut Dma<'_>, sector: u64, room: &[Part]) -> io::Result<(Status, u32)> {
+        let length = total(room);
+        let Some(at) = self.range(sector, length) else { return Ok((Status::Failed, 0)) };
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.layers.read(at, &mut bytes)?;
+        Ok(scatter(memory, room, &bytes))
+    }
+
+    fn write_sectors(&mut self, sector: u64, data: &[u8]) -> io::Result<Status> {
+        match self.range(sector, data.len() as u64) {
+            Some(at) if !self.layers.image.is_read_only() => {
+                self.layers.write(at, data, &mut self.touched)?;
+                Ok(Status::Done)
+            }
+            _ => Ok(Status::Failed),
+        }
+    }
+
+    /// Where whole sectors begin that are all on the disk.
+    fn range(&self, sector: u64, length: u64) -> Option<u64> {
+        let at = sector.checked_mul(SECTOR)?;
+        let fits = at.checked_add(length)? <= self.layers.image.size();
+        (fits && length <= LONGEST && length.is_multiple_of(SECTOR)).then_some(at)
+    }
+}
+
+fn total(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| u64::from(part.length)).sum()
+}
+
+/// The last byte of some parts, and what is before it.
+fn split_last(parts: &[Part]) -> Option<(u64, Vec<Part>)> {
+    let (last, before) = parts.split_last()?;
+    let length = last.length.checked_sub(1)?;
+    let status = last.at.checked_add(length.into())?;
+    Some((status, [before, &[Part { length, ..*last }]].concat()))
+}
+
+/// The bytes of all parts; `None` where there is no memory, or too much of it.
+fn gather(memory: &Dma<'_>, parts: &[Part]) -> Option<Vec<u8>> {
+    if total(parts) > LONGEST {
+        return None;
+    }
+    let pieces = parts.iter().map(|part| memory.get(part.at, usize::try_from(part.length).ok()?));
+    pieces.collect::<Option<Vec<_>>>().map(|pieces| pieces.concat())
+}
+
+/// Stores bytes to parts, as many as fit: how it went, and how many.
+fn scatter(memory: &mut Dma<'_>, parts: &[Part], mut bytes: &[u8]) -> (Status, u32) {
+    let mut stored = 0;
+    for part in parts {
+        let length = usize::try_from(part.length).unwrap_or(usize::MAX).min(bytes.len());
+        let (piece, rest) = bytes.split_at(length);
+        if memory.put(part.at, piece).is_none() {
+            return (Status::Failed, stored);
+        }
+        stored += u32::try_from(length).unwrap_or(0);
+        bytes = rest;
+    }
+    (Status::Done, stored)
+}
+
+#[cfg(test)]
+mod tests;

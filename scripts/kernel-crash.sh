@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Crashes Debian's cloud kernel with each module of guest-images/kernel/modules: records the panic, replays it, and takes it back in gdb to
+# the instruction that faulted.
+#
+#   scripts/kernel-crash.sh [--gretel FILE] [--out DIR]
+#
+# The kernel and its headers are fetched with `apt-get download` (40 MB) unless DIR (target/kernel) has them. Needs gcc-12, make, gdb and
+# busybox-static. Checked for each module: what the kernel prints; that the replay is equal; that the core has the registers that gdb
+# finds at the recording's end; that gdb, going back to the faulting instruction, finds there the registers that the kernel has printed.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+gretel=$PWD/target/release/gretel out=$PWD/target/kernel
+. scripts/kernel-common.sh
+while [ $# -gt 0 ]; do
+    case $1 in
+        --gretel) gretel=$(realpath "$2") ;;
+        --out) mkdir -p "$2" && out=$(realpath "$2") ;;
+        *) die "unknown option $1" ;;
+    esac
+    shift 2
+done
+modules=$PWD/guest-images/kernel/modules
+mkdir -p "$out/headers"
+
+# The headers as packages have them, but for paths that begin with /usr/src.
+fetch_headers() {
+    local version=$1 common
+    headers=$out/headers/usr/src/linux-headers-$version
+    [ ! -e "$headers/Makefile" ] || return 0
+    common=linux-headers-${version%-cloud-amd64}-common
+    (cd "$out/headers" && apt-get -qq download "linux-headers-$version" "$common" linux-kbuild-6.1 &&
+        for package in *.deb; do dpkg-deb -x "$package" .; done)
+    sed -i "s,/usr/src/,$out/headers/usr/src/,g" "$headers/Makefile" "$headers/.kernelvariables"
+}
+
+# Builds a module: its .ko.
+build() {
+    local name=$1 work=$out/modules/$1
+    rm -rf "$work" && mkdir -p "$work"
+    cp "$modules/$name/$name.c" "$work"
+    echo "obj-m := $name.o" >"$work/Kbuild"
+    make -C "$headers" M="$work" modules >"$work/made" 2>&1 || { cat "$work/made"; die "$name cannot be built"; }
+    ko=$work/$name.ko
+}
+
+# The value of a key in an expected.toml.
+value() { sed -n "s/^$2 = \"\(.*\)\"\$/\1/p" "$modules/$1/expected.toml"; }
+
+# Registers of a recording where these commands lead gdb, from its end: `name value`, in sixteen digits.
+registers() {
+    local rec=$1 names='rax rbx rcx rdx rsi rdi rbp r8 r9 r10 r11 r12 r13 r14 r15 rip'
+    shift
+    "$gretel" gdb "$rec" --at end -- -nx -batch "$@" -ex "info registers $names" 2>"$out/gdb-said" |
+        awk '$1 ~ /^r[a-z0-9]+$/ && $2 ~ /^0x/ { v = substr($2, 3); while (length(v) < 16) v = "0" v; print $1, v }'
+}
+
+crash() {
+    local name=$1 rec=$out/crash-$1 function place base at
+    function=$(value "$name" function)
+    rm -rf "$rec"
+    printf 'insmod /%s.ko; grep -w %s /proc/kallsyms\recho %s >/proc/%s\r' "$name" "$function" "$(value "$name" write)" "$name" |
+        "$gretel" record --kernel "$kernel" --initrd "$out/crash-initrd.gz" --cmdline 'console=ttyS0 panic=-1 oops=panic' -o "$rec" \
+            >"$out/recorded" 2>"$out/said" && die "$name: the kernel did not crash; see $out/recorded"
+    grep -q 'kernel panic: Fatal exception' "$out/said" || die "$name: it ended otherwise: $(cat "$out/said")"
+    grep -qF "$(value "$name" says)" "$out/recorded" || die "$name: the kernel has said something else; see $out/recorded"
+    "$gretel" replay "$rec" --output >"$out/replayed" || die "$name: the replay failed"
+    cmp "$out/recorded" "$out/replayed" || die "$name: the replay printed something else"
+
+    # The core is of the end, as the recording is.
+    gdb -nx -batch -ex "core $rec/core" -ex 'info registers rip rsp rbx' 2>/dev/null | grep '^r' >"$out/core-registers"
+    "$gretel" gdb "$rec" --at end -- -nx -batch -ex 'info registers rip rsp rbx' 2>/dev/null | grep '^r' >"$out/end-registers"
+    [ -s "$out/core-registers" ] || die "$name: gdb finds no registers in the core"
+    cmp "$out/core-registers" "$out/end-registers" || die "$name: the core has other registers than the recording's end"
+
+    # RIP: 0010:FUNCTION+0xOFFSET/0xSIZE
+    place=$(sed -n "s/.*RIP: 0010:$function+0x\([0-9a-f]*\)\/.*/\1/p" "$out/recorded" | head -n 1)
+    base=$(tr -d '\r' <"$out/recorded" | awk -v f="$function" '$3 == f && $1 ~ /^[0-9a-f]{16}$/ { print $1; exit }')
+    [ -n "$place" ] && [ -n "$base" ] || die "$name: the kernel did not fault in $function; see $out/recorded"
+    at=$(printf '%016x' $((0x$base + 0x$place)))
+    registers "$rec" -ex "break *0x$at" -ex 'reverse-continue' >"$out/found"
+    grep -q "^rip $at" "$out/found" || die "$name: going back, gdb does not come to 0x$at: $(cat "$out/gdb-said")"
+    tr -d '\r' <"$out/recorded" | grep -A12 "RIP: 0010:$function" | grep -oE 'R[A-Z0-9]{2}: [0-9a-f]{16}' | head -n 15 |
+        awk '{ name = tolower(substr($1, 1, 3)); sub(/^r0/, "r", name); print name, $2 }' | sort >"$out/printed"
+    grep -v '^rip' "$out/found" | sort >"$out/shown"
+    [ "$(wc -l <"$out/printed")" = 15 ] || die "$name: the kernel has not printed its registers; see $out/recorded"
+    cmp "$out/printed" "$out/shown" || die "$name: at 0x$at gdb shows other registers than the kernel has printed"
+    say "$name: crashed in $function+0x$place, replayed, and taken back to it"
+}
+
+fetch_kernel
+fetch_headers "$(basename "$kernel" | sed 's/^vmlinuz-//')"
+names=$(cd "$modules" && ls -d */ | tr -d /)
+kos=()
+for name in $names; do
+    build "$name"
+    kos+=("$ko")
+done
+make_initrd "$out/crash-initrd.gz" "${kos[@]}"
+for name in $names; do crash "$name"; done

@@ -1,0 +1,93 @@
+//! Data that is watched: where the guard is up, an access that begins near it stops before anything has happened.
+//!
+//! Translations of the pages are not cached, so that each access to them asks; all others cost nothing, in compiled code too. The guard
+//! is up while instructions of the table run, and down for what the processor itself loads and stores (frames of interrupts, tables).
+
+use std::ops::Range;
+use x86::bus::{Access, PAGE_SIZE};
+
+/// No access that is asked for at once is longer.
+const LONGEST: u64 = 64;
+
+/// Bytes that are watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Linear addresses.
+    pub range: Range<u64>,
+    /// Loads count, too.
+    pub loads: bool,
+}
+
+/// What is watched, and whether an access to it has just been stopped.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    watched: Vec<Watched>,
+    is_up: bool,
+    stopped: bool,
+}
+
+impl Guard {
+    /// Watches this from now on. Translations that are cached are to be forgotten.
+    pub fn watch(&mut self, watched: Vec<Watched>) {
+        self.watched = watched;
+    }
+
+    /// Whether anything is watched.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Puts it up, or down.
+    pub fn set_up(&mut self, up: bool) {
+        self.is_up = up;
+    }
+
+    /// Whether the last page fault was a stop of the guard.
+    pub fn take_stopped(&mut self) -> bool {
+        std::mem::take(&mut self.stopped)
+    }
+
+    /// Whether an access that begins at `va` has to stop.
+    pub(crate) fn stops(&mut self, va: u64, access: Access) -> bool {
+        let near = |it: &Watched| {
+            asks(it, access) && it.range.start < va.saturating_add(LONGEST) && va < it.range.end
+        };
+        let stops = self.is_up && access != Access::Execute && self.watched.iter().any(near);
+        self.stopped |= stops;
+        stops
+    }
+
+    /// Whether no access of this kind to the page is one that is looked for.
+    pub(crate) fn may_cache(&self, va: u64, access: Access) -> bool {
+        let page = va - va % PAGE_SIZE;
+        let on_page = |it: &Watched| {
+            asks(it, access) && it.range.start < page.saturating_add(PAGE_SIZE) && page < it.range.end
+        };
+        access == Access::Execute || !self.watched.iter().any(on_page)
+    }
+}
+
+/// Whether an access of this kind can be one that is looked for: what loads and stores the same asks for the store alone.
+fn asks(watched: &Watched, access: Access) -> bool {
+    access == Access::Write || watched.loads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_near_stops_where_the_guard_is_up() {
+        let mut guard = Guard::default();
+        guard.watch(vec![Watched { range: 0x1ff8..0x2008, loads: false }]);
+        assert!(!guard.stops(0x1ff8, Access::Write), "it is down");
+        guard.set_up(true);
+        assert!(guard.stops(0x1ff0, Access::Write) && guard.take_stopped() && !guard.take_stopped());
+        assert!(!guard.stops(0x2008, Access::Write) && !guard.stops(0x1ff8, Access::Read));
+        assert!(!guard.may_cache(0x1000, Access::Write) && !guard.may_cache(0x2fff, Access::Write));
+        assert!(guard.may_cache(0x3000, Access::Write) && guard.may_cache(0x1000, Access::Read));
+        guard.watch(vec![Watched { range: 0x1000..0x1001, loads: true }]);
+        assert!(guard.stops(0x1000, Access::Read) && !guard.stops(0x1000, Access::Execute));
+    }
+}
