@@ -97,6 +97,39 @@ impl<'i> Hypothesis<'i> {
         self.deferred.iter().filter(|d| !d.done).map(|d| (d.step, d.access)).collect()
     }
 
+    /// The addresses of the accesses that the step which was prepended last made, or told of newer ones, in order, and how many bytes
+    /// they have: if it was refused, what it found there may not have been what the core says.
+    #[must_use]
+    pub fn accessed(&self) -> &[(u64, u32)] {
+        &self.accessed
+    }
+
+    /// The stores whose addresses are still unknown and how many bytes they have, the oldest first.
+    #[must_use]
+    pub fn unplaced_stores(&self) -> Vec<(AccessNumber, u32)> {
+        let stores = self.deferred.iter().rev().filter(|d| !d.done && d.access.store);
+        stores.map(|d| (d.number, d.access.bytes)).collect()
+    }
+
+    /// Whether neither the address of an access without one nor memory at `va` speaks against its having been there.
+    pub fn could_be_at(&mut self, number: AccessNumber, va: u64) -> bool {
+        let Some(&Deferred { step, access, .. }) = self.deferred.iter().find(|d| d.number == number) else {
+            return false;
+        };
+        let terms = Rc::clone(&self.terms);
+        let Some(last) = va.checked_add(u64::from(access.bytes) - 1) else { return false };
+        if !self.image.is_writable(va) || !self.image.is_writable(last) {
+            return false;
+        }
+        let seen = if access.store { step - 1 } else { step };
+        let Some(there) = self.memory.value(&terms, self.image, va, access.bytes, seen) else { return false };
+        let mark = self.mark();
+        let fits = self.facts.equate(&terms, access.address, terms.lit_term(64, va)).is_ok()
+            && self.facts.equate(&terms, access.value, there).is_ok();
+        self.undo(mark);
+        fits
+    }
+
     /// The same, with their numbers.
     pub(super) fn numbered_unresolved(&self) -> Vec<(AccessNumber, Access)> {
         self.deferred.iter().filter(|d| !d.done).map(|d| (d.number, d.access)).collect()

@@ -114,6 +114,8 @@ pub struct Hypothesis<'i> {
     pub(super) until: Until,
     /// The last access that no address was found for.
     pub(super) stuck: Option<AccessNumber>,
+    /// The addresses of the accesses that the step which was prepended last made or told, and how many bytes they have.
+    pub(super) accessed: Vec<(u64, u32)>,
     /// How many assumptions propagation did not refute at once.
     pub(super) asked: usize,
     pub(super) witness: Witness,
@@ -152,6 +154,7 @@ impl<'i> Hypothesis<'i> {
             contents: Rc::default(),
             until: Until::default(),
             stuck: None,
+            accessed: Vec::new(),
             asked: 0,
             witness: Witness::default(),
             audit: None,
@@ -251,6 +254,7 @@ impl<'i> Hypothesis<'i> {
     /// is one. On refusal nothing has changed.
     pub fn prepend(&mut self, prepared: &Prepared, call: Option<u64>) -> Result<(), Refusal> {
         let mark = self.mark();
+        self.accessed.clear();
         let next = self.start();
         self.facts.begin_step(prepared.address());
         let tried = match prepared.effect {
@@ -368,6 +372,7 @@ impl<'i> Hypothesis<'i> {
     pub(super) fn access_at(&mut self, step: Step, access: Access, va: u64) -> Result<(), Refusal> {
         let terms = Rc::clone(&self.terms);
         self.memory.note_access(va, access.bytes);
+        self.accessed.push((va, access.bytes));
         self.facts.rest_on(&terms, access.address, va);
         let Some(last) = va.checked_add(u64::from(access.bytes) - 1) else {
             return Err(self.facts.impossible("an access beyond the last address").into());

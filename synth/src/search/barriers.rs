@@ -1,5 +1,6 @@
 //! What a search did not go past, and where.
 
+use super::explained::OVERWRITTEN;
 use super::{Search, Statistics};
 
 /// A place at which the search did not go on.
@@ -47,7 +48,7 @@ impl Search<'_> {
     /// older instructions found.
     pub(super) fn doubt_refutation(&mut self) {
         if self.hypothesis.newest_unresolved_store().is_some() {
-            self.meet_waiting_for("what a store at an unknown address may have overwritten");
+            self.meet_waiting_for(OVERWRITTEN);
         }
     }
 

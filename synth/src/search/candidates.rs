@@ -28,14 +28,25 @@ pub(super) struct Candidate {
     pub(super) way: Way,
     /// How far to go to find out whether it is possible.
     pub(super) effort: Effort,
+    /// A store at an unknown address is placed where memory contradicts it.
+    pub(super) is_explained: bool,
     /// Smaller is tried earlier.
     pub(super) rank: u8,
 }
 
 impl Candidate {
     fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: u8) -> Candidate {
-        let effort = Effort::Plain;
-        Candidate { prepared, call, window, goes_round: false, rounds: 0, way: Way::Unknown, effort, rank }
+        Candidate {
+            prepared,
+            call,
+            window,
+            goes_round: false,
+            rounds: 0,
+            way: Way::Unknown,
+            effort: Effort::Plain,
+            is_explained: false,
+            rank,
+        }
     }
 }
 

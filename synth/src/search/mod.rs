@@ -8,6 +8,7 @@ mod anchored;
 mod barriers;
 mod callee;
 mod candidates;
+mod explained;
 mod forced;
 mod found;
 mod late;
@@ -32,6 +33,7 @@ use crate::program::stack::Stack;
 use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::Terms;
 use candidates::Candidate;
+use explained::OVERWRITTEN;
 use reach::Reach;
 use restarts::Restarts;
 use rustc_hash::FxHashMap;
@@ -183,10 +185,7 @@ impl<'p> Search<'p> {
                     self.open_frame();
                 }
             }
-            if !self.advance()
-                && !self.retreat()
-                && !self.restarts.start_over(self.statistics.solver_unknown > 0)
-            {
+            if !self.advance() && !self.retreat() && !self.start_over() {
                 break Stop::Exhausted;
             }
         };
@@ -199,6 +198,13 @@ impl<'p> Search<'p> {
             stop,
             statistics: self.statistics,
         }
+    }
+
+    /// Begins again with more patience, or with stores where they explain what memory holds. False: nothing is left to try.
+    fn start_over(&mut self) -> bool {
+        let doubted = self.statistics.barriers.contains_key(OVERWRITTEN);
+        self.restarts.start_over(self.statistics.solver_unknown > 0)
+            || doubted && self.restarts.place_stores()
     }
 
     /// Lists the choices at the present start.
@@ -269,11 +275,18 @@ impl<'p> Search<'p> {
             if self.restarts.leave_loop(candidate.rounds, other_ways) {
                 continue;
             }
+            if candidate.is_explained && other_ways > restarts::SHALLOW {
+                continue;
+            }
             let (had_choice, before) = (frame.candidates.len() > 1, frame.window);
             self.statistics.prepended += 1;
             self.hypothesis.terms().fuel().burn(FUEL_OF_A_STEP);
             self.statistics.assumed |= candidate.prepared.assumes_top;
-            match self.prepend(&candidate) {
+            let prepended = match candidate.is_explained {
+                true => self.prepend_explained(&candidate),
+                false => self.prepend(&candidate),
+            };
+            match prepended {
                 Ok(()) => {
                     // A step that the records alone give was taken: it is left only when it is refuted.
                     let is_inside = before.used < self.records.len();
@@ -313,6 +326,7 @@ impl<'p> Search<'p> {
                         Refusal::Contradiction => {
                             self.statistics.refuted += 1;
                             self.doubt_refutation();
+                            self.explain_later(&candidate);
                         }
                         Refusal::Late(..) => unreachable!("it was learned"),
                         Refusal::Barrier(why) => {

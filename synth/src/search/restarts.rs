@@ -14,7 +14,7 @@ const FIRST_ROUNDS: usize = 16;
 /// So many times as many are taken where each other way was refuted within [`SHALLOW`] instructions.
 const FORCED: usize = 16;
 /// These are few.
-const SHALLOW: usize = 32;
+pub(super) const SHALLOW: usize = 32;
 /// Each time the search starts over, it has so many times as much patience.
 const GROWTH: u8 = 8;
 
@@ -37,6 +37,8 @@ pub(super) struct Restarts {
     insists: bool,
     /// Choices that do not help an access without an address are left, all at once: the first time.
     leaves_stuck: bool,
+    /// Stores whose addresses nothing tells are placed where they explain what older instructions found.
+    places_stores: bool,
     /// So many instructions of a stretch without records are kept, if it went on for too long.
     kept: usize,
 }
@@ -55,6 +57,7 @@ impl Restarts {
             went_round: false,
             insists: false,
             leaves_stuck: true,
+            places_stores: false,
             kept: FIRST_KEPT,
         }
     }
@@ -107,6 +110,17 @@ impl Restarts {
         self.insists
     }
 
+    /// Whether stores are placed where they explain what memory holds.
+    pub(super) fn places_stores(&self) -> bool {
+        self.places_stores
+    }
+
+    /// Begins again with that. False: it was done already.
+    pub(super) fn place_stores(&mut self) -> bool {
+        self.note_progress();
+        !std::mem::replace(&mut self.places_stores, true)
+    }
+
     /// Whether an edge that the path took so often is tried after all others.
     pub(super) fn are_many_rounds(&self, rounds: usize) -> bool {
         rounds >= self.rounds
@@ -156,6 +170,14 @@ mod tests {
         (0..=FIRST_PATIENCE).for_each(|_| restarts.note_refusal());
         assert!(!restarts.are_due());
         assert!(!restarts.start_over(false), "nothing was left");
+    }
+
+    #[test]
+    fn stores_are_placed_when_all_else_was_tried_and_once() {
+        let mut restarts = Restarts::new();
+        assert!(!restarts.start_over(false) && !restarts.places_stores());
+        assert!(restarts.place_stores() && restarts.places_stores());
+        assert!(!restarts.place_stores());
     }
 
     #[test]

@@ -1,0 +1,138 @@
+//! What a store at an unknown address may have overwritten.
+//!
+//! An older instruction finds something else in memory than what it needs. That is a contradiction, unless a newer store of the
+//! path, whose address nothing tells, went just there. On most paths it did not: so this is asked only when all else was
+//! tried, and where the other ways died soon. Then each such store is placed there in its turn. The address is a choice like any
+//! other: what follows from it is marked, and the certificate checks it.
+
+use super::Search;
+use super::candidates::Candidate;
+use crate::past::deferred::{AccessNumber, Early};
+use crate::past::hypothesis::Refusal;
+
+/// So many places of stores are tried for one instruction.
+const MOST_PLACES: usize = 24;
+/// So many stores together may explain it.
+const MOST_STORES: usize = 4;
+
+/// Where memory may have been overwritten.
+pub(super) const OVERWRITTEN: &str = "what a store at an unknown address may have overwritten";
+
+impl Search<'_> {
+    /// Has a candidate that memory contradicts tried once more, after the others, with a store that explains it.
+    pub(super) fn explain_later(&mut self, candidate: &Candidate) {
+        let asks = self.restarts.places_stores() && !candidate.is_explained;
+        let was_chosen = self.hypothesis.early_and_chosen().iter().any(|early| early.assumed);
+        if !asks || self.hypothesis.accessed().is_empty() && !was_chosen {
+            return;
+        }
+        let again = Candidate { is_explained: true, ..candidate.clone() };
+        if let Some(frame) = self.frames.last_mut() {
+            frame.candidates.push(again);
+        }
+    }
+
+    /// Prepends a candidate that memory contradicts, with newer stores where the contradictions are.
+    ///
+    /// # Errors
+    /// When no stores of the path explain it.
+    pub(super) fn prepend_explained(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
+        let mut places = MOST_PLACES;
+        let mut told = self.hypothesis.early_and_chosen();
+        let known = told.len();
+        told.retain(|early| !early.assumed);
+        if told.len() < known && self.explain_with(told, candidate, 0, &mut places).is_ok() {
+            tracing::debug!(depth = self.hypothesis.len(), "addresses that were chosen are given up");
+            return Ok(());
+        }
+        self.explain(candidate, MOST_STORES, &mut places)
+    }
+
+    /// The same on the present path with these addresses; if it is not explained, nothing changes.
+    fn explain_with(
+        &mut self,
+        early: Vec<Early>,
+        candidate: &Candidate,
+        stores: usize,
+        places: &mut usize,
+    ) -> Result<(), Refusal> {
+        let hypothesis = self.rebuilt_with(early)?;
+        let before = self.take_over(hypothesis);
+        let explained = self.explain(candidate, stores, places);
+        match explained {
+            Ok(()) => self.statistics.assumed = true,
+            Err(_) => _ = self.take_over(before),
+        }
+        explained
+    }
+
+    /// The same with so many stores at most; so many places may still be tried.
+    fn explain(&mut self, candidate: &Candidate, stores: usize, places: &mut usize) -> Result<(), Refusal> {
+        let refused = self.prepend(candidate);
+        if stores == 0 || refused != Err(Refusal::Contradiction) {
+            return refused;
+        }
+        for (store, at) in self.stores_that_explain() {
+            if *places == 0 {
+                break;
+            }
+            *places -= 1;
+            let since = self.hypothesis.len() + 1;
+            let mut early = self.hypothesis.early_and_chosen();
+            early.push(Early { since, assumed: true, access: store, address: at });
+            if self.explain_with(early, candidate, stores - 1, places).is_ok() {
+                tracing::debug!(
+                    depth = self.hypothesis.len(),
+                    ?store,
+                    at,
+                    "a store explains what memory holds"
+                );
+                return Ok(());
+            }
+        }
+        refused
+    }
+
+    /// The stores without an address that could have overwritten what the step which was refused last found, and where they would
+    /// be. What contradicts memory last was often told by what was found before: both are such places.
+    fn stores_that_explain(&mut self) -> Vec<(AccessNumber, u64)> {
+        let found: Vec<(u64, u32)> = self.hypothesis.accessed().iter().rev().copied().collect();
+        let stores = self.hypothesis.unplaced_stores();
+        let over = |&(va, bytes): &(u64, u32)| {
+            let of_store = move |&(store, stored): &(AccessNumber, u32)| {
+                places_over(va, bytes, stored).map(move |at| (store, at))
+            };
+            stores.iter().flat_map(of_store)
+        };
+        let mut places: Vec<_> = found.iter().flat_map(over).collect();
+        places.retain(|&(store, at)| self.hypothesis.could_be_at(store, at));
+        places
+    }
+}
+
+/// Where a store of `stored` bytes can begin that overwrites some of `bytes` from `va` on: at the same place, or where it is
+/// aligned to its own size or ends together with them.
+fn places_over(va: u64, bytes: u32, stored: u32) -> impl Iterator<Item = u64> {
+    let (bytes, stored) = (u64::from(bytes), u64::from(stored));
+    let mut places = vec![va];
+    let others = [va - va % stored.max(1), va.wrapping_add(bytes).wrapping_sub(stored)];
+    places.extend(others.into_iter().filter(|&at| at != va));
+    places.dedup();
+    places.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_placed_where_it_overwrites_what_was_read() {
+        let places = |va, bytes, stored| places_over(va, bytes, stored).collect::<Vec<_>>();
+        assert_eq!(places(0x1008, 8, 8), [0x1008]);
+        assert_eq!(places(0x100c, 4, 8), [0x100c, 0x1008]);
+        assert_eq!(places(0x1008, 8, 1), [0x1008, 0x100f]);
+        for at in places(0x1004, 4, 16) {
+            assert!(at < 0x1008 && at + 16 > 0x1004, "{at:#x}");
+        }
+    }
+}
