@@ -65,6 +65,12 @@ impl Checkpoint {
     }
 }
 
+/// What a processor that counts is to begin with at a position inside a segment of which the recorder knew no more: so many
+/// instructions have retired since the event before.
+pub(super) fn counts_since_event(position: Position) -> Option<Counters> {
+    (position.retired > 0).then(|| Counters { instructions: position.retired, ..Counters::default() })
+}
+
 /// Forks all address spaces, their ids and owners kept.
 fn fork_all(spaces: &mut Spaces, memory: &mut Memory) -> Result<Spaces, ProcessError> {
     spaces.try_copy(|space| space.twin(memory)).map_err(|(copies, error)| {
@@ -125,7 +131,8 @@ impl Process {
         cpu.set_page_table(self.spaces.get(self.space).root());
         cpu.set_regs(&checkpoint.state.regs)?;
         cpu.set_fpu(&checkpoint.state.fpu)?;
-        if let Some(counters) = checkpoint.counters {
+        let counters = checkpoint.counters.or_else(|| counts_since_event(checkpoint.position));
+        if let Some(counters) = counters {
             cpu.set_counters(counters);
         }
         self.counts_late = checkpoint.counts_late;

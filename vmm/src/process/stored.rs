@@ -3,6 +3,7 @@
 //! Everything but the bytes of pages and files is encoded at once, since the kernel goes on; those are referred to, and stay as they
 //! are until the checkpoint is released, so that another thread can write them while the program runs ([`Image`]).
 
+use super::checkpoint::counts_since_event;
 use super::{Checkpoint, Process};
 use crate::engine::Counters;
 use crate::failure::ProcessError;
@@ -100,9 +101,10 @@ impl Process {
                 return Err(error.into());
             }
         };
-        // A processor that counts does so from somewhere: from here, where the recorder did not.
+        // A processor that counts does so from somewhere: from the event before, where the recorder did not.
         let counts = self.machine.cpu.counters().is_some();
-        let counters = stored.counters.or_else(|| counts.then(Counters::default));
+        let since_event = counts_since_event(position).unwrap_or_default();
+        let counters = stored.counters.or_else(|| counts.then_some(since_event));
         let (counts_late, end) = (stored.counters.is_none(), None);
         Ok(Checkpoint {
             spaces,

@@ -73,7 +73,8 @@ fn an_offset_behind_a_stored_checkpoint_is_exact() {
                 let mut timeline = Timeline::with_pace(recording, machine(replayer), NEVER).unwrap();
                 timeline.seek(goal).unwrap();
                 let state = state(&timeline);
-                assert_eq!(*expected.get_or_insert(state), state, "on {}", replayer.name());
+                let names = (recorder.name(), replayer.name());
+                assert_eq!(*expected.get_or_insert(state), state, "recorded and replayed on {names:?}");
             }
         }
     }
