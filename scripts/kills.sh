@@ -48,6 +48,11 @@ for n in $(seq "$kills"); do
         kill -0 "$recorder" 2>/dev/null || die "redis cannot be recorded: see $out/output"
         sleep 0.1
     done
+    # redis-benchmark that finds nobody there tries until its time limit, and loads nothing.
+    until redis-cli -p "$port" ping >/dev/null 2>&1; do
+        kill -0 "$recorder" 2>/dev/null || die "redis does not answer: see $out/output"
+        sleep 0.1
+    done
     load &
     loader=$!
     ran=$((RANDOM % seconds + 1)).$((RANDOM % 1000))
