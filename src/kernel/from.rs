@@ -45,7 +45,10 @@ impl Chosen {
                 Err(error) => notes.push(error.to_string()),
             }
         }
-        let why = format!("{} has no checkpoint that can be used", path.display());
+        let why = format!(
+            "{} has no checkpoint that can be used; name another recording, or boot with --kernel",
+            path.display()
+        );
         notes.push(why);
         Err(Failure::new(Code::Damaged, notes.join("\n")))
     }

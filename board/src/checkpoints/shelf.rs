@@ -41,6 +41,16 @@ pub enum ShelfError {
         /// Why not.
         why: String,
     },
+    /// It has fewer.
+    #[error("{} has no checkpoint {number}; it has {count}, counted from 0", path.display())]
+    NoSuch {
+        /// The file.
+        path: PathBuf,
+        /// Which was asked for.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
     /// A checkpoint is damaged.
     #[error("checkpoint {number} of {} is damaged at offset {offset:#x}: {why}", path.display())]
     Damaged {
@@ -119,7 +129,11 @@ impl Shelf {
             let outline = Outline::read(&mut input)?;
             let whole = outline.filter(|it| it.sequence == sequence && self.end + it.size <= size);
             let Some(outline) = whole else {
-                self.damage = Some(format!("{} is used up to offset {:#x}", self.path.display(), self.end));
+                self.damage = Some(format!(
+                    "{} is damaged; what is before offset {:#x} is used",
+                    self.path.display(),
+                    self.end
+                ));
                 return Ok(());
             };
             let count = if &outline.marker == PAGES { u64::from(outline.length) / PAGE as u64 } else { 0 };
@@ -186,8 +200,8 @@ impl Shelf {
 
     pub(super) fn head(&self, checkpoint: usize) -> Result<Head, ShelfError> {
         let Some(part) = self.heads.get(checkpoint) else {
-            let why = format!("there is no checkpoint {checkpoint}");
-            return Err(ShelfError::NotOurs { path: self.path.clone(), why });
+            let (path, count) = (self.path.clone(), self.heads.len());
+            return Err(ShelfError::NoSuch { path, number: checkpoint, count });
         };
         let bytes = self.unpack(checkpoint, HEAD, part)?;
         let head = Head::decode(&bytes, part.first);

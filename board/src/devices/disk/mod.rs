@@ -33,11 +33,13 @@ mod request {
     pub(super) const FLUSH: u32 = 4;
     pub(super) const IDENTITY: u32 = 8;
 
+    /// As the driver reads it (virtio 1.2, 5.2.6): `VIRTIO_BLK_S_OK`, `_IOERR`, `_UNSUPP`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(u8)]
     pub(super) enum Status {
-        Done,
-        Failed,
-        Unsupported,
+        Done = 0,
+        Failed = 1,
+        Unsupported = 2,
     }
 }
 use request::Status;
