@@ -146,7 +146,7 @@ fn checkpoints_are_beside_the_journal_and_change_nothing() {
             fs::rename(place.path("away"), &file).unwrap();
         }
         // Damaged, they are done without, and that is said.
-        fs::write(&file, b"GRETELC\n\x01\0\0\0 something else").unwrap();
+        fs::write(&file, b"GRETELC\n\x02\0\0\0 something else").unwrap();
         let (ran, _) = replayed(&place, recorder, recorder);
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.err.contains("are damaged at offset 0xc"), "{}", ran.err);

@@ -5,7 +5,7 @@ use crate::journal::frame::{self, Outline};
 use crate::plain::numbers::Cursor;
 use crate::plain::{In, Plain};
 use crate::process::{Checkpoint, Process};
-use crate::ram::{PAGE_LEN, Phys};
+use crate::ram::{PAGE_LEN, Phys, Virt};
 use lbr::regular;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -162,6 +162,24 @@ impl Index {
         Ok(built?)
     }
 
+    /// The versions of the frames of these processes' pages at the `n`-th checkpoint, without bringing it into memory: those of another
+    /// checkpoint of this file are the same where nothing was stored in between. `None` where a page is not there, where others store to
+    /// it, and where the checkpoint is damaged.
+    pub(crate) fn versions(&self, n: usize, process: &Process, pages: &[(i32, Virt)]) -> Option<Vec<u64>> {
+        let (_, found) = self.all.get(n)?;
+        let mut input = BufReader::new(regular::open(&self.path).ok()?);
+        let content = self.unpack(&mut input, CHECKPOINT, *found).ok()?;
+        let parts = Parts::take(&mut Cursor(&content))?;
+        // What files held is of no interest.
+        let blobs = vec![Arc::default(); parts.blobs.len()];
+        let stored = process.look_at_stored(parts.head, &blobs, parts.frames.len())?;
+        let version = |(pid, page): &(i32, Virt)| {
+            let frame = stored.private_frame(*pid, *page)?;
+            parts.versions.get(usize::try_from(frame).ok()?).copied()
+        };
+        pages.iter().map(version).collect()
+    }
+
     fn unpack(
         &self,
         input: &mut BufReader<File>,
@@ -258,6 +276,8 @@ impl Index {
 struct Parts<'a> {
     /// The numbers of the pages that frames hold.
     frames: Vec<u64>,
+    /// The versions of these frames: of two checkpoints, a frame with the same version was not stored to in between.
+    versions: Vec<u64>,
     /// The length of each byte string, and the numbers of its pages.
     blobs: Vec<(usize, Vec<u64>)>,
     head: &'a [u8],
@@ -266,13 +286,14 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn take(from: &mut Cursor<'a>) -> Option<Parts<'a>> {
         let frames = take_numbers(from)?;
+        let versions = take_numbers(from).filter(|versions| versions.len() == frames.len())?;
         let blobs = from.list(|from| {
             let length = usize::try_from(from.u64()?).ok()?;
             let pages = take_numbers(from)?;
             (length.div_ceil(PAGE_LEN) == pages.len()).then_some((length, pages))
         })?;
         let head = from.bytes()?;
-        from.0.is_empty().then_some(Parts { frames, blobs, head })
+        from.0.is_empty().then_some(Parts { frames, versions, blobs, head })
     }
 }
 

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | `GIDN` | the first frame: the digest of the journal's header, by which checkpoints of another recording are known |
 //! | `GPAG` | pages, 4096 bytes each; the n-th of the file is known by the number n |
-//! | `GCHK` | a checkpoint: the numbers of its pages, and all else that the program is |
+//! | `GCHK` | a checkpoint: the numbers of its pages, the versions of their frames, and all else that the program is |
 //! | `GMRK` | where the program stood at the checkpoint before it, and where the journal goes on ([`About`]) |
 //!
 //! A checkpoint counts once its mark is whole. Files are append-only: what a killed recorder leaves ends inside a frame, and
@@ -42,7 +42,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const MAGIC: &[u8; 8] = b"GRETELC\n";
 /// The version of its format: of what [`crate::plain`] writes, and of all types that it writes. What a program sees is
 /// [`crate::journal::schema::BEHAVIOUR`], in the journal's header.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const IDENTITY: &[u8; 4] = b"GIDN";
 const PAGES: &[u8; 4] = b"GPAG";
 const CHECKPOINT: &[u8; 4] = b"GCHK";

@@ -6,10 +6,13 @@
 
 use super::index::Index;
 use super::{About, CheckpointError, identity};
-use crate::journal::reader::Place;
+use crate::journal::reader::{Place, whole_to};
 use crate::journal::{Cut, JournalError, Reader};
+use crate::position::Position;
 use crate::process::{Checkpoint, Process};
+use crate::ram::Virt;
 use crate::recording::{Recording, Segment};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 /// The journal's files and their checkpoints.
@@ -20,6 +23,8 @@ pub struct Shelf {
     /// Whether there is a checkpoint that the window begins with.
     is_window: bool,
     notes: Vec<String>,
+    /// The journal's file with the first damage, or the last one, and up to which offset it is whole.
+    whole: OnceCell<(usize, u64)>,
 }
 
 /// A checkpoint on the shelf.
@@ -27,6 +32,13 @@ pub struct Shelf {
 pub struct At {
     file: usize,
     number: usize,
+}
+
+/// The versions of frames at a checkpoint, which compare with those at others of its file.
+#[derive(PartialEq, Eq)]
+pub(crate) struct Versions {
+    file: usize,
+    frames: Vec<u64>,
 }
 
 impl Shelf {
@@ -69,7 +81,13 @@ impl Shelf {
         });
         let damage = index.iter().filter_map(Index::damage);
         notes.extend(damage.map(|damage| format!("{damage}; checkpoints before that are used")));
-        Shelf { journals: vec![journal], indexes: vec![index], is_window: false, notes }
+        Shelf {
+            journals: vec![journal],
+            indexes: vec![index],
+            is_window: false,
+            notes,
+            whole: OnceCell::new(),
+        }
     }
 
     fn window(segments: &[Segment], first: Option<Index>, notes: Vec<String>) -> Shelf {
@@ -83,7 +101,7 @@ impl Shelf {
             indexes.push(first.take().unwrap_or_else(|| index(())));
             journals.push(segment.journal());
         }
-        Shelf { journals, indexes, is_window, notes }
+        Shelf { journals, indexes, is_window, notes, whole: OnceCell::new() }
     }
 
     /// The files of the journal.
@@ -121,6 +139,25 @@ impl Shelf {
         self.indexes.get(at.file)?.as_ref()?.all().nth(at.number).copied()
     }
 
+    /// What says of two checkpoints that nothing was stored to these processes' pages between them: it is the same. `None` where no
+    /// checkpoint is at this position, and where its file does not say it.
+    pub(crate) fn versions(
+        &self,
+        position: Position,
+        process: &Process,
+        pages: &[(i32, Virt)],
+    ) -> Option<Versions> {
+        let (at, _) = self.newest_first().find(|(_, about)| about.position == position)?;
+        let index = self.indexes.get(at.file)?.as_ref()?;
+        Some(Versions { file: at.file, frames: index.versions(at.number, process, pages)? })
+    }
+
+    /// Whether the journal is whole up to a checkpoint, so that nothing is passed over by who begins there.
+    pub(crate) fn is_reached(&self, at: At) -> bool {
+        let whole = *self.whole.get_or_init(|| whole(&self.journals));
+        self.about(at).is_some_and(|about| (at.file, about.offset) <= whole)
+    }
+
     /// Brings a checkpoint into a program's memory; with it, where the journal goes on.
     ///
     /// # Errors
@@ -140,6 +177,19 @@ impl Shelf {
     pub(crate) fn newest(&self) -> Option<(Place, u64)> {
         self.newest_first().next().map(|(at, about)| (goes_on(at, about), about.position.event))
     }
+}
+
+/// The first of a journal's files that ends in damage, or the last one; and up to which offset it is whole.
+fn whole(journals: &[PathBuf]) -> (usize, u64) {
+    let mut reached = (0, 0);
+    for (file, path) in journals.iter().enumerate() {
+        let to = whole_to(path).unwrap_or_default();
+        reached = (file, to);
+        if std::fs::metadata(path).map_or(0, |metadata| metadata.len()) > to {
+            break;
+        }
+    }
+    reached
 }
 
 /// Where the journal goes on behind a checkpoint.

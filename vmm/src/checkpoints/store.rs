@@ -32,10 +32,21 @@ pub(super) struct Store {
     known: FxHashMap<u128, u64>,
     /// Pages that are in no frame yet.
     waiting: Vec<u8>,
-    /// The numbers of the frames' pages at the checkpoint before.
-    frames: FxHashMap<Phys, u64>,
+    /// What the frames held at the checkpoint before.
+    frames: FxHashMap<Phys, Held>,
+    /// How many versions of frames there were.
+    versions: u64,
     /// The same for what files held: as long as we own it, its address is nobody else's.
     blobs: FxHashMap<usize, (Blob, Arc<[u64]>)>,
+}
+
+/// What a frame holds.
+#[derive(Clone, Copy)]
+struct Held {
+    /// The number of its page.
+    page: u64,
+    /// The same as long as nothing was stored to it; every other frame, and this one after a store, has another.
+    version: u64,
 }
 
 impl Store {
@@ -54,6 +65,7 @@ impl Store {
             known: FxHashMap::default(),
             waiting: Vec::new(),
             frames: FxHashMap::default(),
+            versions: 0,
             blobs: FxHashMap::default(),
         })
     }
@@ -98,22 +110,24 @@ impl Store {
     /// Writes new pages; gives the encoded checkpoint, which refers to them.
     fn add_pages(&mut self, image: &Image, view: &View) -> io::Result<Vec<u8>> {
         let mut frames = FxHashMap::default();
-        let mut numbers = Vec::with_capacity(image.frames.len());
+        let mut held = Vec::with_capacity(image.frames.len());
         let mut page = [0; PAGE_LEN];
         for frame in &image.frames {
-            let number = match self.frames.get(frame) {
-                Some(number) => *number,
+            let now = match self.frames.get(frame) {
+                Some(held) => *held,
                 None => {
                     view.read(*frame, &mut page)?;
-                    self.page(&page)?
+                    self.versions += 1;
+                    Held { page: self.page(&page)?, version: self.versions }
                 }
             };
-            frames.insert(*frame, number);
-            numbers.push(number);
+            frames.insert(*frame, now);
+            held.push(now);
         }
         self.frames = frames;
         let mut out = Vec::new();
-        put_numbers(&mut out, &numbers);
+        put_numbers(&mut out, &held.iter().map(|held| held.page).collect::<Vec<_>>());
+        put_numbers(&mut out, &held.iter().map(|held| held.version).collect::<Vec<_>>());
         put_u64(&mut out, image.blobs.len() as u64);
         let mut blobs = FxHashMap::default();
         for blob in &image.blobs {

@@ -87,6 +87,35 @@ pub fn unpack_as(
     input: &mut impl Read,
     sequence: u32,
 ) -> std::io::Result<Result<Option<Frame>, String>> {
+    Ok(match read_as(marker, input, sequence)? {
+        Ok(Some(Packed { length, payload })) => {
+            let size = FRAME_HEADER_SIZE as u64 + payload.len() as u64;
+            decompress(&payload, length).map(|records| Some(Frame { records, size }))
+        }
+        Ok(None) => Ok(None),
+        Err(why) => Err(why),
+    })
+}
+
+/// The size of the next frame of a journal in the file, if it is whole as far as its checksum tells; it is not unpacked.
+pub(super) fn skip(input: &mut impl Read, sequence: u32) -> std::io::Result<Option<u64>> {
+    let packed = read_as(MARKER, input, sequence)?.ok().flatten();
+    Ok(packed.map(|packed| FRAME_HEADER_SIZE as u64 + packed.payload.len() as u64))
+}
+
+/// What a frame has behind its header, as it is in the file.
+struct Packed {
+    /// How long its content is.
+    length: u32,
+    payload: Vec<u8>,
+}
+
+/// Reads the next frame and compares its checksum.
+fn read_as(
+    marker: &[u8; 4],
+    input: &mut impl Read,
+    sequence: u32,
+) -> std::io::Result<Result<Option<Packed>, String>> {
     let mut header = Vec::new();
     input.take(FRAME_HEADER_SIZE as u64).read_to_end(&mut header)?;
     if header.is_empty() {
@@ -114,8 +143,7 @@ pub fn unpack_as(
     if number(4) != sequence {
         return Ok(Err(format!("frame {} stands where frame {sequence} should", number(4))));
     }
-    Ok(decompress(&payload, length)
-        .map(|records| Some(Frame { records, size: FRAME_HEADER_SIZE as u64 + payload.len() as u64 })))
+    Ok(Ok(Some(Packed { length, payload })))
 }
 
 /// An unpacked frame.

@@ -285,6 +285,20 @@ impl Reader {
     }
 }
 
+/// Up to which offset all frames of a journal's file are whole, as far as their checksums tell.
+///
+/// # Errors
+/// When it cannot be read, or is damaged before its first frame.
+pub fn whole_to(path: &Path) -> Result<u64, JournalError> {
+    let Begun { mut input, mut offset, .. } = begin(path)?;
+    let io = |error| JournalError::Io { path: path.to_owned(), error };
+    let mut sequence = 1;
+    while let Some(size) = frame::skip(&mut input, sequence).map_err(io)? {
+        (offset, sequence) = (offset + size, sequence.wrapping_add(1));
+    }
+    Ok(offset)
+}
+
 /// A file whose header was read.
 struct Begun {
     input: BufReader<File>,

@@ -13,7 +13,7 @@ use crate::memory::stored::StoredSpace;
 use crate::plain::{Blob, In, Out, Plain};
 use crate::position::Position;
 use crate::ram::stored::{Numbers, StoredObjects};
-use crate::ram::{Memory, Phys};
+use crate::ram::{Memory, Phys, Virt};
 use crate::signal::Death;
 use std::sync::Arc;
 use x86::state::State;
@@ -61,9 +61,28 @@ pub(crate) struct Stored {
     kernel: Kernel,
 }
 
+impl Stored {
+    /// The number of the frame of a process's page, if it is there and no other address space stores to it.
+    pub(crate) fn private_frame(&self, pid: i32, page: Virt) -> Option<u64> {
+        self.spaces.get(self.kernel.tasks.space_of(pid)?).private_frame(page)
+    }
+}
+
 impl Process {
     /// Reads the head of an [`Image`] that refers to these contents and to so many frames; `None` if it is none.
     pub(crate) fn read_stored(&self, head: &[u8], blobs: &[Arc<Vec<u8>>], frames: usize) -> Option<Stored> {
+        let stored = self.look_at_stored(head, blobs, frames)?;
+        let is_whole = stored.spaces.iter().all(|(_, space)| space.fits(frames));
+        is_whole.then_some(stored)
+    }
+
+    /// The same for who will not build it: of its pages it is not known whether they are mapped and have frames.
+    pub(crate) fn look_at_stored(
+        &self,
+        head: &[u8],
+        blobs: &[Arc<Vec<u8>>],
+        frames: usize,
+    ) -> Option<Stored> {
         let mut from = In::new(head, blobs);
         let from = &mut from;
         let stored = Stored {
@@ -78,10 +97,7 @@ impl Process {
             spaces: Plain::take(from)?,
             kernel: Kernel::take(from, self.interrupter())?,
         };
-        let is_whole = from.is_at_end()
-            && stored.spaces.iter().all(|(_, space)| space.fits(frames))
-            && stored.kernel.fits(&stored.spaces, stored.space);
-        is_whole.then_some(stored)
+        (from.is_at_end() && stored.kernel.fits(&stored.spaces, stored.space)).then_some(stored)
     }
 
     /// Makes a checkpoint of what was read; `frames` hold the pages, and stay the caller's.

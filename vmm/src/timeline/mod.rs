@@ -48,7 +48,10 @@ enum Goal {
     Position(Position),
     /// When so many instructions have retired since the program's start.
     Retired(u64),
+    /// The end of the recording, from the newest checkpoint on.
     End,
+    /// The end behind all that the recording compares.
+    WholeEnd,
 }
 
 impl Goal {
@@ -57,7 +60,7 @@ impl Goal {
         Some(match self {
             Goal::Position(goal) => position.cmp(&goal),
             Goal::Retired(goal) => counters?.instructions.cmp(&goal),
-            Goal::End => std::cmp::Ordering::Less,
+            Goal::End | Goal::WholeEnd => std::cmp::Ordering::Less,
         })
     }
 
@@ -147,12 +150,21 @@ impl Timeline {
         self.go(Goal::Retired(count))
     }
 
-    /// Goes to the end of the recording.
+    /// Goes to the end of the recording. What lies before the newest checkpoint is not run, and not compared, unless the journal is
+    /// damaged there.
+    ///
+    /// # Errors
+    /// At the first difference.
+    pub fn seek_end(&mut self) -> Result<(), ReplayError> {
+        self.go(Goal::End)
+    }
+
+    /// Goes to the end of the recording, and compares all that was not compared on the way to here.
     ///
     /// # Errors
     /// At the first difference.
     pub fn run_to_end(&mut self) -> Result<Replayed, ReplayError> {
-        self.go(Goal::End)?;
+        self.go(Goal::WholeEnd)?;
         self.replay.report()
     }
 
@@ -211,7 +223,7 @@ impl Timeline {
         let is_surely_before = match goal {
             Goal::Position(goal) => self.exact || self.position().event < goal.event,
             Goal::Retired(_) => self.replay.process().counts_late() == self.replay.window_counts_late(),
-            Goal::End => true,
+            Goal::End | Goal::WholeEnd => true,
         };
         let order = goal.compare(self.position(), counters);
         let is_before = is_surely_before && order.is_some_and(|it| it.is_lt() || it.is_eq() && !self.ended);
@@ -228,8 +240,7 @@ impl Timeline {
     /// Brings the nearest checkpoint before the goal from disk, if it is much nearer than those in memory, and than where the program
     /// stands. One that is damaged is told, and the one before it taken.
     fn fetch(&mut self, goal: Goal, from: Option<Position>) -> Result<(), ReplayError> {
-        // The end is where all was compared.
-        if goal == Goal::End {
+        if goal == Goal::WholeEnd {
             return Ok(());
         }
         let late = self.replay.window_counts_late();
@@ -245,6 +256,7 @@ impl Timeline {
             .newest_first()
             .filter(|(_, about)| is_before(about))
             .take_while(|(_, about)| about.position > near && about.spent > least)
+            .filter(|(at, _)| goal != Goal::End || self.replay.shelf().is_reached(*at))
             .collect();
         for (at, about) in found {
             match self.replay.fetch(at) {

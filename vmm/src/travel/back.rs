@@ -1,10 +1,11 @@
 //! Going back: from one checkpoint to the next older one, each time forward to where the one before began.
 
 use super::{Followed, STRETCH, Stop, Travel, Wanted};
+use crate::checkpoints::shelf::Versions;
 use crate::engine::Until;
 use crate::engine::lookout::{Access, Lookout};
 use crate::position::Position;
-use crate::ram::{PAGE, Phys};
+use crate::ram::{PAGE, Phys, Virt};
 use crate::replay::ReplayError;
 use std::sync::atomic::Ordering;
 
@@ -15,6 +16,15 @@ const STEPS: u64 = 1 << 11;
 /// Those of so many instructions, and then of so many times as many.
 const NEAR: u64 = 1 << 14;
 const FARTHER: u64 = 16;
+
+/// What is known of pages where one comes from: who finds the same before has passed no store to them.
+struct Behind {
+    /// What a checkpoint on disk says that is there.
+    versions: Option<Versions>,
+    /// Their frames, which are held: one that was given back could be another page's by then. A checkpoint in memory that has the same
+    /// shares them, and whoever stores to them gets a copy.
+    frames: Option<Vec<Phys>>,
+}
 
 impl Travel {
     /// Goes to before the last instruction that the loaded task ran; to the beginning where it has run none.
@@ -47,15 +57,41 @@ impl Travel {
     /// At the first difference to the recording.
     pub fn backward_where(&mut self, lookout: &Lookout, wanted: Wanted<'_>) -> Result<Stop, ReplayError> {
         let here = self.position();
+        let pages = self.stored_to(lookout);
+        let pages = pages.as_deref();
+        let mut behind = Behind { versions: self.versions(pages, here), frames: self.hold(pages) };
+        let stop = self.back_from(here, lookout, pages, &mut behind, wanted);
+        self.let_go(behind);
+        stop
+    }
+
+    /// The same from `here`, where `behind` is known of the pages.
+    fn back_from(
+        &mut self,
+        here: Position,
+        lookout: &Lookout,
+        pages: Option<&[(i32, Virt)]>,
+        behind: &mut Behind,
+        wanted: Wanted<'_>,
+    ) -> Result<Stop, ReplayError> {
         let mut end = here;
-        let mut pages = self.pages(lookout);
         while let Some(start) = self.checkpoint_before(end) {
-            if self.seek(start)? >= end {
-                break;
+            let versions = self.versions(pages, start);
+            // What is on disk says it without being brought into memory.
+            let mut is_untouched = versions.is_some() && versions == behind.versions;
+            if is_untouched {
+                let before = std::mem::replace(behind, Behind { versions, frames: None });
+                self.let_go(before);
+            } else {
+                if self.seek(start)? >= end {
+                    break;
+                }
+                let frames = self.hold(pages);
+                is_untouched = frames.is_some() && frames == behind.frames;
+                let before = std::mem::replace(behind, Behind { versions, frames });
+                self.let_go(before);
             }
-            let before = self.pages(lookout);
-            // Nothing was stored between two checkpoints that share the frames.
-            if pages.is_some() && std::mem::replace(&mut pages, before.clone()) == before {
+            if is_untouched {
                 end = start;
                 continue;
             }
@@ -78,24 +114,45 @@ impl Travel {
         Ok(Stop::Begin)
     }
 
-    /// The frames of all that is looked for, where that is nothing but stores to the memory of processes alone that live here.
-    fn pages(&self, lookout: &Lookout) -> Option<Vec<Phys>> {
+    /// The pages of all that is looked for, each of its process, where that is nothing but stores.
+    fn stored_to(&self, lookout: &Lookout) -> Option<Vec<(i32, Virt)>> {
         let all = match &self.followed {
             Followed::One(pid) => vec![(*pid, lookout)],
             Followed::Each(own) => own.iter().map(|(pid, own)| (*pid, own)).collect(),
             Followed::All => return None,
         };
-        let mut frames = Vec::new();
+        let mut pages = Vec::new();
         for (pid, lookout) in all {
             if !lookout.at.is_empty() || lookout.data.iter().any(|it| it.access != Access::Write) {
                 return None;
             }
-            let (process, ranges) = (self.process(), lookout.data.iter().map(|it| &it.range));
-            for page in ranges.flat_map(|it| it.start / PAGE..it.end.div_ceil(PAGE)) {
-                frames.push(process.space_of(pid)?.private_frame(process.memory(), page * PAGE)?);
-            }
+            let numbers =
+                lookout.data.iter().flat_map(|it| it.range.start / PAGE..it.range.end.div_ceil(PAGE));
+            pages.extend(numbers.map(|number| (pid, number * PAGE)));
         }
+        Some(pages)
+    }
+
+    /// The frames of these pages here, where each is the memory of its process alone, which lives. Nobody else gets them before they
+    /// are let go.
+    fn hold(&mut self, pages: Option<&[(i32, Virt)]>) -> Option<Vec<Phys>> {
+        let process = self.process();
+        let frame =
+            |(pid, page): &(i32, Virt)| process.space_of(*pid)?.private_frame(process.memory(), *page);
+        let frames: Vec<Phys> = pages?.iter().map(frame).collect::<Option<_>>()?;
+        let owned = self.process_mut().memory_mut().frames_mut();
+        frames.iter().for_each(|frame| owned.share(*frame));
         Some(frames)
+    }
+
+    fn let_go(&mut self, behind: Behind) {
+        let owned = self.process_mut().memory_mut().frames_mut();
+        behind.frames.into_iter().flatten().for_each(|frame| owned.release(frame));
+    }
+
+    /// What a checkpoint on disk at this position says of these pages.
+    fn versions(&self, pages: Option<&[(i32, Virt)]>, at: Position) -> Option<Versions> {
+        self.timeline().replay().shelf().versions(at, self.process(), pages?)
     }
 
     /// Where the recording begins.

@@ -229,12 +229,13 @@ impl Travel {
         self.timeline.seek(position)
     }
 
-    /// Goes to the recording's end.
+    /// Goes to the recording's end, from the newest checkpoint on.
     ///
     /// # Errors
     /// At the first difference to the recording.
     pub fn seek_end(&mut self) -> Result<(), ReplayError> {
-        self.damage = self.timeline.run_to_end()?.damage;
+        self.timeline.seek_end()?;
+        self.damage = self.timeline.replay().damage();
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod flight;
 mod harness;
 #[path = "../support/journals.rs"]
 mod journals;
+mod queried;
 mod retracing;
 mod seeking;
 mod stored;

@@ -17,11 +17,11 @@ const ALWAYS: Rate = Rate { every: Duration::ZERO, share: 0, most: u64::MAX, roo
 /// No checkpoint is kept in memory.
 const NEVER: Pace = Pace { nearest: Duration::from_micros(1), share: u32::MAX };
 
-fn with_checkpoints() -> Options {
+pub(crate) fn with_checkpoints() -> Options {
     Options { checkpoints: Some(ALWAYS), ..Options::default() }
 }
 
-fn stored(recording: &Recording) -> Vec<Position> {
+pub(crate) fn stored(recording: &Recording) -> Vec<Position> {
     let shelf = Shelf::open(recording).unwrap();
     assert!(shelf.notes().is_empty(), "{:?}", shelf.notes());
     shelf.newest_first().map(|(_, about)| about.position).collect()

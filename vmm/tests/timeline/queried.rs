@@ -1,0 +1,101 @@
+//! What checkpoints on disk save who goes to the end, or looks back for a store: and that they hide nothing.
+
+use crate::harness::{compiled, engines, machine};
+use crate::stored::{stored, with_checkpoints};
+use std::fs;
+use vmm::engine::lookout::{Access, Lookout, Watch};
+use vmm::position::Position;
+use vmm::ram::Virt;
+use vmm::recording::Recording;
+use vmm::travel::{Stop, Travel};
+
+const PAGES: Virt = 0x1000_0000;
+/// Of [`TURNS`] turns with a call each, the first page is stored to in two, to be what it was again, and the second in each.
+const TURNS: usize = 60;
+const STORES: &str = r#"
+    #include <sys/mman.h>
+    #include <unistd.h>
+    int main(void) {
+        volatile long *pages = mmap((void *)0x10000000, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        pages[0] = 1;
+        for (int turn = 0; turn < 60; turn++) {
+            if (turn == 10) pages[0] = 2;
+            if (turn == 20) pages[0] = 1;
+            pages[512] = turn;
+            for (volatile long n = 0; n < 300000; n++) {}
+            getppid();
+        }
+        return pages[0];
+    }"#;
+
+fn writes_to(address: Virt) -> Lookout {
+    Lookout { at: Vec::new(), data: vec![Watch { range: address..address + 8, access: Access::Write }] }
+}
+
+/// Where the stores are, the last one first.
+fn writes_backwards(travel: &mut Travel, address: Virt) -> Vec<Position> {
+    travel.seek_end().unwrap();
+    let mut found = Vec::new();
+    while travel.backward(&writes_to(address)).unwrap() != Stop::Begin {
+        found.push(travel.position());
+    }
+    found
+}
+
+#[test]
+fn a_store_long_ago_is_found_without_what_lies_between() {
+    let Some(program) = compiled("seldom", STORES, &[]) else { return };
+    for recorder in engines() {
+        let recording = program.record_with(recorder, &[], with_checkpoints());
+        let on_disk = stored(&recording);
+        // How many there are hangs on how fast they are written.
+        assert!(on_disk.len() > 5, "{} checkpoints on {}", on_disk.len(), recorder.name());
+        for replayer in engines() {
+            let mut with = Travel::open(&recording, machine(replayer)).unwrap();
+            with.seek_end().unwrap();
+            let at_end = with.timeline().checkpoints().count();
+            assert!(matches!(with.backward(&writes_to(PAGES)).unwrap(), Stop::Accessed(it) if it.writes));
+            let last = with.position();
+            let in_memory = with.timeline().checkpoints().count();
+            assert!(in_memory <= at_end + 4, "{in_memory} after {at_end} were brought into memory");
+
+            let away = recording.dir().join("away");
+            let with = (writes_backwards(&mut with, PAGES), writes_backwards(&mut with, PAGES + 4096));
+            fs::rename(recording.checkpoints(), &away).unwrap();
+            let mut without = Travel::open(&recording, machine(replayer)).unwrap();
+            let without =
+                (writes_backwards(&mut without, PAGES), writes_backwards(&mut without, PAGES + 4096));
+            fs::rename(&away, recording.checkpoints()).unwrap();
+            assert_eq!(with, without, "recorded on {}, looked for on {}", recorder.name(), replayer.name());
+            // The mapping is one, too.
+            assert_eq!((with.0.len(), with.1.len(), with.0[0]), (4, TURNS + 1, last));
+        }
+    }
+}
+
+#[test]
+fn who_goes_to_the_end_passes_over_no_damage() {
+    let Some(program) = compiled("seldom", STORES, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record_with(kind, &[], with_checkpoints());
+        let end_of = |recording: &Recording| {
+            let mut travel = Travel::open(recording, machine(kind)).unwrap();
+            travel.seek_end().unwrap();
+            (travel.position(), travel.damage())
+        };
+        let mut whole = Travel::open(&recording, machine(kind)).unwrap();
+        while whole.next_event().unwrap() {}
+        let (end, damage) = end_of(&recording);
+        assert_eq!((end.event, damage), (whole.position().event, None));
+
+        // One byte of its middle; the checkpoints behind it are whole.
+        let mut bytes = fs::read(recording.journal()).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        fs::write(recording.journal(), &bytes).unwrap();
+        let (torn, damage) = end_of(&recording);
+        assert!(torn < end, "{torn:?} {end:?}");
+        let damage = damage.expect("damage is told");
+        assert!(damage.offset <= middle as u64, "{damage:?}");
+    }
+}
