@@ -273,6 +273,51 @@ fn bad_kernels_and_options_are_refused_by_name() {
     refused(&["--initrd", "text"], USAGE, "--kernel");
 }
 
+/// A core of a kernel that is no Linux has registers and its end; what it has not is said. Others refuse it.
+#[test]
+fn a_core_is_shown_as_far_as_it_says_what_it_is() {
+    let place = Place::new();
+    assert_eq!(place.gretel(&record("triple", &[])).code, ABORTED);
+    let shown = place.gretel(&["core", "rec"]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(shown.out().starts_with("triple fault at 0x2"), "{}", shown.out());
+    assert!(
+        shown.out().contains("the core has no VMCOREINFO") && shown.out().contains("cr3 0x9000"),
+        "{}",
+        shown.out()
+    );
+    let ran = place.gretel(&["core", "--json", "rec/core"]);
+    let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+    let processor = &result["processors"][0];
+    assert_eq!(result["instructions"], replayed(&place)["instructions"]);
+    assert_eq!(processor["stack"][0]["rip"], processor["registers"]["rip"]);
+    assert!(shown.out().contains(processor["registers"]["rip"].as_str().expect("hexadecimal")));
+    assert!(
+        result["log"].is_null() && result["log_unknown"].as_str().is_some_and(|why| why.contains("no Linux"))
+    );
+    let ran = place.gretel(&["core", "--log", "rec"]);
+    assert_eq!(ran.code, DAMAGED, "{}", ran.err);
+    assert!(ran.err.contains("there is no log"), "{}", ran.err);
+    for (arguments, said) in [
+        (&["core", "--exe", KERNEL, "rec"][..], "--exe is not for it"),
+        (&["core", "--format", "perf-script", "rec"], "no branch records"),
+        (&["synth", "rec/core"], "is the core of a kernel"),
+    ] {
+        let ran = place.gretel(arguments);
+        assert_eq!(ran.code, USAGE, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+    }
+    let whole = fs::read(place.path("rec/core")).expect("a core");
+    place.replace("rec/core", &whole[..whole.len() / 2]);
+    let cut = place.gretel(&["core", "rec"]);
+    assert_eq!(cut.code, DAMAGED);
+    assert!(cut.err.contains("is damaged") && cut.out().contains("triple fault"), "{}", cut.err);
+    fs::remove_file(place.path("rec/core")).expect("a core");
+    let ran = place.gretel(&["core", "rec"]);
+    assert_eq!(ran.code, DAMAGED);
+    assert!(ran.err.contains("its core was not written, or is lost"), "{}", ran.err);
+}
+
 /// What cannot be done with such a recording is refused with a word; what can, works.
 #[test]
 fn other_commands_know_what_it_is() {
@@ -283,6 +328,7 @@ fn other_commands_know_what_it_is() {
         &["why", "rec"],
         &["calls", "rec", "main"],
         &["core", "rec"],
+        &["core", "--log", "rec"],
         &["core", "--crumbs", "rec"],
         &["synth", "rec"],
         &["watch", "rec"],
