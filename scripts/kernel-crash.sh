@@ -2,7 +2,7 @@
 # Crashes Debian's cloud kernel with each module of guest-images/kernel/modules: records the panic, replays it, and takes it back in gdb to
 # the instruction that faulted.
 #
-#   scripts/kernel-crash.sh [--gretel FILE] [--out DIR]
+#   scripts/kernel-crash.sh [--gretel FILE] [--out DIR] [--module NAME]
 #
 # The kernel and its headers are fetched with `apt-get download` (40 MB) unless DIR (target/kernel) has them. Needs gcc-12, make, gdb and
 # busybox-static. Checked for each module: what the kernel prints; that the replay is equal; that the core has the registers that gdb
@@ -10,12 +10,13 @@
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-gretel=$PWD/target/release/gretel out=$PWD/target/kernel
+gretel=$PWD/target/release/gretel out=$PWD/target/kernel names=
 . scripts/kernel-common.sh
 while [ $# -gt 0 ]; do
     case $1 in
         --gretel) gretel=$(realpath "$2") ;;
         --out) mkdir -p "$2" && out=$(realpath "$2") ;;
+        --module) names=$2 ;;
         *) die "unknown option $1" ;;
     esac
     shift 2
@@ -66,7 +67,7 @@ explain() {
     grep -q "^task [0-9]*: sh\$" "$out/explained" || die "$name: the task is not the shell; see $out/explained"
     grep -q "$function+0x[0-9a-f]*.* (an exception or interrupt came here)" "$out/explained" ||
         die "$name: the stack does not have $function; see $out/explained"
-    tr -d '\r' <"$out/recorded" | sed -n '/Call Trace:/,/RIP: 0033/p' | grep -oE '\]  [A-Za-z_][A-Za-z0-9_.]*\+0x[0-9a-f]+' |
+    tr -d '\r' <"$out/recorded" | awk '/Call Trace:/ { is_there = 1 } is_there; /RIP: 0033/ { exit }' | grep -oE '\]  [A-Za-z_][A-Za-z0-9_.]*\+0x[0-9a-f]+' |
         cut -c4- >"$out/trace"
     [ "$(wc -l <"$out/trace")" -ge 4 ] || die "$name: the kernel has printed no call trace; see $out/recorded"
     sed -n '/(an exception or interrupt came here)/,/^$/p' "$out/explained" | grep -oE '[A-Za-z_][A-Za-z0-9_.]*\+0x[0-9a-f]+' >"$out/frames"
@@ -75,13 +76,14 @@ explain() {
 }
 
 crash() {
-    local name=$1 rec=$out/crash-$1 function place base at
-    function=$(value "$name" function)
+    local name=$1 rec=$out/crash-$1 function before panic place base at
+    function=$(value "$name" function) before=$(value "$name" before) panic=$(value "$name" panic)
     rm -rf "$rec"
-    printf 'insmod /%s.ko; grep -w %s /proc/kallsyms\recho %s >/proc/%s\r' "$name" "$function" "$(value "$name" write)" "$name" |
+    printf '%s\rinsmod /%s.ko; grep -w %s /proc/kallsyms\recho %s >/proc/%s\r' "${before:-:}" "$name" "$function" \
+        "$(value "$name" write)" "$name" |
         "$gretel" record --kernel "$kernel" --initrd "$out/crash-initrd.gz" --cmdline 'console=ttyS0 panic=-1 oops=panic' -o "$rec" \
             >"$out/recorded" 2>"$out/said" && die "$name: the kernel did not crash; see $out/recorded"
-    grep -q 'kernel panic: Fatal exception' "$out/said" || die "$name: it ended otherwise: $(cat "$out/said")"
+    grep -q "kernel panic: ${panic:-Fatal exception}" "$out/said" || die "$name: it ended otherwise: $(cat "$out/said")"
     grep -qF "$(value "$name" says)" "$out/recorded" || die "$name: the kernel has said something else; see $out/recorded"
     "$gretel" replay "$rec" --output >"$out/replayed" || die "$name: the replay failed"
     cmp "$out/recorded" "$out/replayed" || die "$name: the replay printed something else"
@@ -111,7 +113,7 @@ crash() {
 
 fetch_kernel
 fetch_headers "$(basename "$kernel" | sed 's/^vmlinuz-//')"
-names=$(cd "$modules" && ls -d */ | tr -d /)
+names=${names:-$(cd "$modules" && ls -d */ | tr -d /)}
 kos=()
 for name in $names; do
     build "$name"
