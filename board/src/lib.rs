@@ -29,4 +29,4 @@ pub mod vmcore;
 
 pub use boot::{BootError, Setup};
 pub use devices::disk::Image as DiskImage;
-pub use machine::{End, Machine, Moment, Pause, Position, Seen};
+pub use machine::{End, Machine, Moment, Pause, Position, Seen, happening};

@@ -2,11 +2,12 @@
 //!
 //! `terminal` is this terminal as COM1, `disk` the image of its disk, `start` where a machine begins, `from` a recording that begins
 //! behind another's boot, `replay` what `gretel replay` does with such a recording, `core` what
-//! `gretel core` does, `listed` what `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted
+//! `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted
 //! is in `files`.
 
 mod core;
 mod disk;
+mod events;
 mod from;
 mod listed;
 mod replay;
@@ -14,6 +15,7 @@ mod start;
 mod terminal;
 
 pub(crate) use core::{of as core_of, show as show_core};
+pub(crate) use events::run as events;
 pub(crate) use listed::Listed;
 pub(crate) use replay::{is_one, run as replay};
 pub(crate) use start::{Places, records};

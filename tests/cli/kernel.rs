@@ -318,14 +318,63 @@ fn a_core_is_shown_as_far_as_it_says_what_it_is() {
     assert!(ran.err.contains("its core was not written, or is lost"), "{}", ran.err);
 }
 
+/// Events are what was typed, requests to the disk, interrupts and the end, each with its position.
+#[test]
+fn events_of_a_machine_are_listed_with_their_positions() {
+    let place = Place::new();
+    place.write("image", vec![7; 64 << 10]);
+    let recorded = typed(&place, &record("echo disk", &["--disk", "image"]), b"some text\r");
+    assert_eq!(recorded.code, 0, "{}", recorded.err);
+    let listed = place.gretel(&["events", "rec"]);
+    assert_eq!(listed.code, 0, "{}", listed.err);
+    in_order(
+        &listed,
+        &[
+            "typed     \"some text\\r\"",
+            "disk      reads 512 bytes from sector 1",
+            "disk      writes 512 bytes to sector 2",
+            "disk      reads 512 bytes from sector 2",
+            "end       the machine switched itself off",
+            "interrupts taken, by vector:",
+            "3  0x42",
+            "2  exceptions and software interrupts",
+        ],
+    );
+    let json = |arguments: &[&str]| -> Vec<Value> {
+        let ran = place.gretel(&[&["events", "rec", "--json"], arguments].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let all = json(&[]);
+    let [end, counts] = &all[all.len() - 2..] else { panic!("{all:?}") };
+    assert_eq!(end["instructions"], replayed(&place)["instructions"]);
+    let vectors: i64 =
+        ["64", "65", "66"].iter().filter_map(|vector| counts["interrupts"][vector].as_i64()).sum();
+    let interrupts = json(&["--kind", "interrupt"]);
+    assert_eq!(i64::try_from(interrupts.len()), Ok(vectors), "{counts}");
+    let at: Vec<u64> = interrupts.iter().filter_map(|it| it["instructions"].as_u64()).collect();
+    assert!(at.is_sorted() && at.len() == interrupts.len());
+    let (third, fourth) = (at[2].to_string(), at[3].to_string());
+    let some = json(&["--kind", "interrupt", "--from", &third, "--to", &fourth]);
+    assert_eq!(some, interrupts[2..4]);
+    for arguments in [&["--failed"][..], &["--call", "read"], &["--task", "1"], &["--from", "3+1"]] {
+        let ran = place.gretel(&[&["events", "rec"], arguments].concat());
+        assert_eq!(ran.code, USAGE, "{arguments:?}: {}", ran.err);
+    }
+    let whole = fs::read(place.path("rec/journal")).expect("a journal");
+    place.replace("rec/journal", &whole[..whole.len() - 1]);
+    let torn = place.gretel(&["events", "rec"]);
+    assert_eq!(torn.code, DAMAGED);
+    assert!(torn.out().contains("some text") && torn.err.contains("is used up to offset"), "{}", torn.err);
+}
+
 /// What cannot be done with such a recording is refused with a word; what can, works.
 #[test]
 fn other_commands_know_what_it_is() {
     let place = Place::new();
     assert_eq!(place.gretel(&record("", &[])).code, 0);
     let refusing = [
-        &["events", "rec"][..],
-        &["why", "rec"],
+        &["why", "rec"][..],
         &["calls", "rec", "main"],
         &["core", "rec"],
         &["core", "--log", "rec"],
