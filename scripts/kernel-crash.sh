@@ -2,20 +2,21 @@
 # Crashes Debian's cloud kernel with each module of guest-images/kernel/modules: records the panic, replays it, and takes it back in gdb to
 # the instruction that faulted.
 #
-#   scripts/kernel-crash.sh [--gretel FILE] [--out DIR]
+#   scripts/kernel-crash.sh [--gretel FILE] [--out DIR] [--module NAME]
 #
 # The kernel and its headers are fetched with `apt-get download` (40 MB) unless DIR (target/kernel) has them. Needs gcc-12, make, gdb and
 # busybox-static. Checked for each module: what the kernel prints; that the replay is equal; that the core has the registers that gdb
-# finds at the recording's end; that gdb, going back to the faulting instruction, finds there the registers that the kernel has printed.
+# finds at the recording's end; that `gretel core` has the log, the task and the call trace that the kernel has printed; that gdb, going back to the faulting instruction, finds there the registers that the kernel has printed.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
-gretel=$PWD/target/release/gretel out=$PWD/target/kernel
+gretel=$PWD/target/release/gretel out=$PWD/target/kernel names=
 . scripts/kernel-common.sh
 while [ $# -gt 0 ]; do
     case $1 in
         --gretel) gretel=$(realpath "$2") ;;
         --out) mkdir -p "$2" && out=$(realpath "$2") ;;
+        --module) names=$2 ;;
         *) die "unknown option $1" ;;
     esac
     shift 2
@@ -55,14 +56,34 @@ registers() {
         awk '$1 ~ /^r[a-z0-9]+$/ && $2 ~ /^0x/ { v = substr($2, 3); while (length(v) < 16) v = "0" v; print $1, v }'
 }
 
+# What `gretel core` says, against what the kernel has printed: its log as far as the console has it, and each frame of its call trace that
+# it was sure of, in order, behind the function that faulted.
+explain() {
+    local name=$1 rec=$2 function=$3
+    "$gretel" core "$rec" >"$out/explained" || die "$name: gretel core failed"
+    "$gretel" core --log "$rec" | sed 's/^\[ *//' | sort -u >"$out/log"
+    tr -d '\r' <"$out/recorded" | sed -n 's/^\[ *\([0-9]*\.[0-9]\{6\}\]\)/\1/p' | sort -u >"$out/console"
+    [ "$(comm -12 "$out/console" "$out/log" | wc -l)" -gt 200 ] || die "$name: the core's log is not what was printed; see $out/log"
+    grep -q "^task [0-9]*: sh\$" "$out/explained" || die "$name: the task is not the shell; see $out/explained"
+    grep -q "$function+0x[0-9a-f]*.* (an exception or interrupt came here)" "$out/explained" ||
+        die "$name: the stack does not have $function; see $out/explained"
+    tr -d '\r' <"$out/recorded" | awk '/Call Trace:/ { is_there = 1 } is_there; /RIP: 0033/ { exit }' | grep -oE '\]  [A-Za-z_][A-Za-z0-9_.]*\+0x[0-9a-f]+' |
+        cut -c4- >"$out/trace"
+    [ "$(wc -l <"$out/trace")" -ge 4 ] || die "$name: the kernel has printed no call trace; see $out/recorded"
+    sed -n '/(an exception or interrupt came here)/,/^$/p' "$out/explained" | grep -oE '[A-Za-z_][A-Za-z0-9_.]*\+0x[0-9a-f]+' >"$out/frames"
+    tail -n "$(wc -l <"$out/trace")" "$out/frames" | cmp - "$out/trace" ||
+        die "$name: the stack is not the kernel's call trace: $out/frames and $out/trace"
+}
+
 crash() {
-    local name=$1 rec=$out/crash-$1 function place base at
-    function=$(value "$name" function)
+    local name=$1 rec=$out/crash-$1 function before panic place base at
+    function=$(value "$name" function) before=$(value "$name" before) panic=$(value "$name" panic)
     rm -rf "$rec"
-    printf 'insmod /%s.ko; grep -w %s /proc/kallsyms\recho %s >/proc/%s\r' "$name" "$function" "$(value "$name" write)" "$name" |
+    printf '%s\rinsmod /%s.ko; grep -w %s /proc/kallsyms\recho %s >/proc/%s\r' "${before:-:}" "$name" "$function" \
+        "$(value "$name" write)" "$name" |
         "$gretel" record --kernel "$kernel" --initrd "$out/crash-initrd.gz" --cmdline 'console=ttyS0 panic=-1 oops=panic' -o "$rec" \
             >"$out/recorded" 2>"$out/said" && die "$name: the kernel did not crash; see $out/recorded"
-    grep -q 'kernel panic: Fatal exception' "$out/said" || die "$name: it ended otherwise: $(cat "$out/said")"
+    grep -q "kernel panic: ${panic:-Fatal exception}" "$out/said" || die "$name: it ended otherwise: $(cat "$out/said")"
     grep -qF "$(value "$name" says)" "$out/recorded" || die "$name: the kernel has said something else; see $out/recorded"
     "$gretel" replay "$rec" --output >"$out/replayed" || die "$name: the replay failed"
     cmp "$out/recorded" "$out/replayed" || die "$name: the replay printed something else"
@@ -72,6 +93,8 @@ crash() {
     "$gretel" gdb "$rec" --at end -- -nx -batch -ex 'info registers rip rsp rbx' 2>/dev/null | grep '^r' >"$out/end-registers"
     [ -s "$out/core-registers" ] || die "$name: gdb finds no registers in the core"
     cmp "$out/core-registers" "$out/end-registers" || die "$name: the core has other registers than the recording's end"
+
+    explain "$name" "$rec" "$function"
 
     # RIP: 0010:FUNCTION+0xOFFSET/0xSIZE
     place=$(sed -n "s/.*RIP: 0010:$function+0x\([0-9a-f]*\)\/.*/\1/p" "$out/recorded" | head -n 1)
@@ -90,7 +113,7 @@ crash() {
 
 fetch_kernel
 fetch_headers "$(basename "$kernel" | sed 's/^vmlinuz-//')"
-names=$(cd "$modules" && ls -d */ | tr -d /)
+names=${names:-$(cd "$modules" && ls -d */ | tr -d /)}
 kos=()
 for name in $names; do
     build "$name"

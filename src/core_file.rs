@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::crumbs;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::kernel;
 use crate::log::say;
 use crate::opened::{Opened, open, warn_of_damage};
 use crate::output::written;
@@ -22,7 +23,8 @@ use vmm::elfcore::{Core, FileMapping};
 
 /// Show a core file: signal, registers, stack, last branches, mappings, where it came from
 ///
-/// Takes a recording's folder (its `core`), or any x86-64 ELF core, also one that the Linux kernel wrote.
+/// Takes a recording's folder (its `core`), or any x86-64 ELF core, also one that the Linux kernel wrote. Of a kernel's core
+/// (docs/kernel.md): the processor, the task that it ran, who called whom, and the kernel's log.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -30,6 +32,7 @@ Examples:
   gretel core --exe ./prog core.1234      a core that the kernel wrote, with the program it belongs to
   gretel core --json gretel-prog-1 | jq .signal
   gretel core --format perf-script gretel-prog-1     the last branches, as perf script -F brstack prints them
+  gretel core --log gretel-kernel-1       the log of a kernel that panicked
 
 A core holds the program's memory: treat it as a secret.")]
 pub(crate) struct Args {
@@ -43,6 +46,9 @@ pub(crate) struct Args {
     /// while it is recorded
     #[arg(long)]
     crumbs: bool,
+    /// Of a kernel's core: print its log alone, all of it
+    #[arg(long, conflicts_with_all = ["exe", "crumbs", "format"])]
+    log: bool,
     #[command(flatten)]
     format: FormatArgs,
 }
@@ -50,6 +56,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut debug_files = DebugFiles::new();
     sandbox::enter();
+    let kernels = if args.crumbs { None } else { kernel::core_of(&args.input)? };
+    if let Some(path) = kernels {
+        return kernel::show_core(&path, args.exe.as_deref(), args.log, args.format.get());
+    }
+    if args.log {
+        return Err(Failure::new(Code::Usage, "--log is for the core of a kernel; this is a program's"));
+    }
     if args.crumbs {
         return match args.format.get() {
             Format::PerfScript => Err(Failure::new(Code::Usage, "perf script has no form for crumbs")),
@@ -193,7 +206,7 @@ fn line(at: Option<&SourceFrame>) -> String {
     }
 }
 
-const REGISTERS: [&str; 16] = [
+pub(crate) const REGISTERS: [&str; 16] = [
     "rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
     "r15",
 ];

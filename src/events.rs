@@ -5,9 +5,12 @@
 pub(crate) mod shown;
 mod wanted;
 
+pub(crate) use wanted::WantedOfMachine;
+
 use crate::Outcome;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
+use crate::kernel;
 use crate::log::say;
 use crate::output::{Printed, written};
 use crate::played::Played;
@@ -15,6 +18,7 @@ use shown::Line;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use vmm::recording::Recording;
 use wanted::Wanted;
 
 /// List what happened in a recording: system calls, signals, switches between tasks, and the rest, a line each
@@ -32,6 +36,9 @@ Examples:
   gretel events rec --kind signal,crash --json
   gretel events rec --task 1234 --from 500 --to 600
   gretel events rec --json | jq -r 'select(.kind == \"syscall\") | .name' | sort | uniq -c
+
+Of a machine with a kernel (docs/kernel.md): what was typed, requests to the disk, the end, and how many interrupts of \
+which vector there were; --kind interrupt lists these. Positions are counts of instructions.
 
 --kind, --call, --task and --failed each keep less. --call and --failed choose among system calls; other kinds are shown \
 beside them where --kind names them.
@@ -53,6 +60,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     args.wanted.check()?;
+    if let Some(recording) = Recording::open(&args.dir).ok().filter(kernel::is_one) {
+        return kernel::events(&recording, &args.wanted.of_machine()?, args.json);
+    }
     let mut played = Played::open(&args.dir, args.engine)?;
     if let Some(begins) = played.window_begins() {
         say!("gretel: this is the window of a flight recorder, which begins at {begins}");

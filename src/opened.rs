@@ -81,6 +81,10 @@ pub(crate) fn open(
     if let Ok(recording) = Recording::open(input) {
         kernel::refuse(&recording)?;
     }
+    if !is_dir && board::vmcore::is_one(input) {
+        let why = format!("{} is the core of a kernel: `gretel core` shows it", input.display());
+        return Err(Failure::new(Code::Usage, why));
+    }
     let path = if is_dir { input.join("core") } else { input.to_owned() };
     if is_dir && !path.exists() {
         return Err(why_no_core(input));

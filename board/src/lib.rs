@@ -3,7 +3,8 @@
 //!
 //! Reading order: [`clock`] (time is made of instructions), `devices` (a PC's, as far as Linux asks for them), [`boot`] (a kernel in
 //! memory), [`machine`] (the loop that runs it all); then [`journal`] (what was typed, and when), [`checkpoints`], [`record`] and
-//! [`replay`]; [`travel`] (any moment of a recording, forwards and backwards); `vmcore` (memory as a core, for debuggers of kernels).
+//! [`replay`]; [`travel`] (any moment of a recording, forwards and backwards); [`vmcore`] (memory as a core, for debuggers of kernels) and [`linux`] (what a kernel
+//! has in it: its log, its stack, its tasks).
 //!
 //! Example: a kernel is booted, and `poweroff` is typed into its shell. The journal has ten events, one for each byte: after how many
 //! instructions it came, and what the registers and the memory were. A replay types the same bytes after the same instructions, and
@@ -17,14 +18,15 @@ pub mod checkpoints;
 pub mod clock;
 mod devices;
 pub mod journal;
+pub mod linux;
 pub mod machine;
 mod memory;
 pub mod record;
 pub mod replay;
 mod saved;
 pub mod travel;
-mod vmcore;
+pub mod vmcore;
 
 pub use boot::{BootError, Setup};
 pub use devices::disk::Image as DiskImage;
-pub use machine::{End, Machine, Moment, Pause, Position, Seen};
+pub use machine::{End, Machine, Moment, Pause, Position, Seen, happening};

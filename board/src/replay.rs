@@ -1,6 +1,7 @@
 //! Runs a recorded machine again: types the same bytes at the same instructions, and compares digests at each record.
 
 use crate::journal::{Damage, End, Reader, Record};
+use crate::machine::happening::Happening;
 use crate::machine::{Digests, Machine, Moment, Pause};
 use std::io;
 
@@ -53,14 +54,51 @@ pub struct Replayed {
     pub compared: u64,
 }
 
-/// Runs a machine as the journal has it, and shows what it prints.
+/// Who watches a replay. An error ends it.
+pub trait Watcher {
+    /// The guest has printed this.
+    ///
+    /// # Errors
+    /// When it cannot be shown.
+    fn printed(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// This has happened, of a machine that is observed ([`Machine::observe`]).
+    ///
+    /// # Errors
+    /// As [`Watcher::printed`].
+    fn happened(&mut self, _happening: &Happening) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The machine is at this record, which was compared.
+    ///
+    /// # Errors
+    /// As [`Watcher::printed`].
+    fn reached(&mut self, _machine: &Machine, _record: &Record) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether it has seen enough.
+    fn is_done(&self) -> bool {
+        false
+    }
+}
+
+/// Who is only shown what the guest prints.
+impl<F: FnMut(&[u8]) -> io::Result<()>> Watcher for F {
+    fn printed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self(bytes)
+    }
+}
+
+/// Runs a machine as the journal has it, up to its end or for as long as the watcher wants.
 ///
 /// # Errors
 /// Where it differs.
 pub fn replay(
     machine: &mut Machine,
     reader: &mut Reader,
-    show: &mut impl FnMut(&[u8]) -> io::Result<()>,
+    watcher: &mut impl Watcher,
 ) -> Result<Replayed, ReplayError> {
     let mut replayed = Replayed {
         end: None,
@@ -70,7 +108,7 @@ pub fn replay(
         typed: 0,
         compared: 0,
     };
-    loop {
+    while !watcher.is_done() {
         let record = match reader.take() {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(replayed),
@@ -79,10 +117,13 @@ pub fn replay(
                 return Ok(replayed);
             }
         };
-        let went = go_to(machine, &record, show);
-        show(&machine.take_printed())?;
-        went?;
+        let went = go_to(machine, &record, watcher);
+        tell(machine, watcher)?;
+        if !went? {
+            break;
+        }
         replayed.digests = compare(machine, &record)?;
+        watcher.reached(machine, &record)?;
         replayed.at = record.at();
         replayed.compared += 1;
         match record {
@@ -94,14 +135,17 @@ pub fn replay(
             Record::End { end, .. } => replayed.end = Some(end),
         }
     }
+    Ok(replayed)
 }
 
-/// Runs to the moment of a record.
-fn go_to(
-    machine: &mut Machine,
-    record: &Record,
-    show: &mut impl FnMut(&[u8]) -> io::Result<()>,
-) -> Result<(), ReplayError> {
+/// Tells what the guest has printed, and what has happened.
+fn tell(machine: &mut Machine, watcher: &mut impl Watcher) -> io::Result<()> {
+    watcher.printed(&machine.take_printed())?;
+    machine.take_happenings().iter().try_for_each(|happening| watcher.happened(happening))
+}
+
+/// Runs to the moment of a record; whether it came there, and was not ended by the watcher before.
+fn go_to(machine: &mut Machine, record: &Record, watcher: &mut impl Watcher) -> Result<bool, ReplayError> {
     /// Printed bytes are shown after so many instructions.
     const SLICE: u64 = 1 << 22;
     let to = record.at();
@@ -114,7 +158,7 @@ fn go_to(
     loop {
         let now = machine.moment();
         if now == to && awaited.is_none() {
-            return Ok(());
+            return Ok(true);
         }
         if now.retired > to.retired || now.time > to.time {
             return Err(elsewhere(format!("is at {} and {} ns", now.retired, now.time)));
@@ -123,13 +167,14 @@ fn go_to(
         let until =
             if now.retired == to.retired { now.retired + 1 } else { to.retired.min(now.retired + SLICE) };
         let pause = machine.run(until);
-        show(&machine.take_printed())?;
+        tell(machine, watcher)?;
         match pause {
+            _ if watcher.is_done() => return Ok(false),
             Pause::There | Pause::Seen(_) => {}
             Pause::Idle(due) => {
                 wait(machine, due, to).ok_or_else(|| elsewhere("halts for ever".to_owned()))?
             }
-            Pause::Ended(end) if awaited == Some(&end) => return Ok(()),
+            Pause::Ended(end) if awaited == Some(&end) => return Ok(true),
             Pause::Ended(end) => return Err(elsewhere(format!("has ended: {end:?}"))),
         }
     }

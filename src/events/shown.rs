@@ -42,6 +42,12 @@ pub(crate) enum Kind {
     Crash,
     /// Memory is used up, and a process is killed
     Memory,
+    /// A machine: bytes are typed
+    Typed,
+    /// A machine: its disk does a request
+    Disk,
+    /// A machine: the processor takes an interrupt
+    Interrupt,
     /// The recording's end
     End,
 }

@@ -29,6 +29,37 @@ pub(super) struct Wanted {
     to: Option<Position>,
 }
 
+/// What is wanted of a machine's events.
+pub(crate) struct WantedOfMachine {
+    /// Only these kinds, if there are any.
+    kinds: Vec<Kind>,
+    /// From where to where, in instructions.
+    from: Option<u64>,
+    to: Option<u64>,
+}
+
+impl WantedOfMachine {
+    /// Whether a kind is wanted. Interrupts are so many that they are only counted where they are not asked for.
+    pub(crate) fn has_kind(&self, kind: Kind) -> bool {
+        if self.kinds.is_empty() { kind != Kind::Interrupt } else { self.kinds.contains(&kind) }
+    }
+
+    /// Whether what is there is to be listed.
+    pub(crate) fn has_place(&self, instructions: u64) -> bool {
+        self.from.is_none_or(|from| instructions >= from) && !self.is_behind(instructions)
+    }
+
+    /// Whether this place is behind all that is wanted.
+    pub(crate) fn is_behind(&self, instructions: u64) -> bool {
+        self.to.is_some_and(|to| instructions > to)
+    }
+
+    /// Whether everything is wanted, and so counts of it, too.
+    pub(crate) fn is_all(&self) -> bool {
+        self.kinds.is_empty() && self.from.is_none() && self.to.is_none()
+    }
+}
+
 fn number(name: &str) -> Result<u64, String> {
     syscalls::number(name).ok_or_else(|| format!("no system call is called {name}"))
 }
@@ -42,6 +73,27 @@ impl Wanted {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The same of a machine, whose positions are counts of instructions.
+    pub(super) fn of_machine(&self) -> Result<WantedOfMachine, Failure> {
+        if self.failed || !self.calls.is_empty() || !self.tasks.is_empty() {
+            let why = "--call, --task and --failed are for programs; this is a machine with a kernel";
+            return Err(Failure::new(Code::Usage, why));
+        }
+        let instructions = |position: Option<Position>| match position {
+            Some(Position { event, retired: 0 }) => Ok(Some(event)),
+            None => Ok(None),
+            Some(position) => {
+                let why = format!("{position} is no position in a machine, which is a count of instructions");
+                Err(Failure::new(Code::Usage, why))
+            }
+        };
+        Ok(WantedOfMachine {
+            kinds: self.kind.clone(),
+            from: instructions(self.from)?,
+            to: instructions(self.to)?,
+        })
     }
 
     /// Whether this and all that follows is behind `--to`.

@@ -1,17 +1,21 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
 //! `terminal` is this terminal as COM1, `disk` the image of its disk, `start` where a machine begins, `from` a recording that begins
-//! behind another's boot, `replay` what `gretel replay` does with such a recording, `listed`
-//! what `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted
+//! behind another's boot, `replay` what `gretel replay` does with such a recording, `core` what
+//! `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted
 //! is in `files`.
 
+mod core;
 mod disk;
+mod events;
 mod from;
 mod listed;
 mod replay;
 mod start;
 mod terminal;
 
+pub(crate) use core::{of as core_of, show as show_core};
+pub(crate) use events::run as events;
 pub(crate) use listed::Listed;
 pub(crate) use replay::{is_one, run as replay};
 pub(crate) use start::{Places, records};
@@ -178,7 +182,7 @@ fn write_core(board: &Board, recording: &Recording, end: &End) -> Result<Option<
     }
     let path = recording.core();
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    let written = file.and_then(|mut file| board.write_vmcore(&mut file));
+    let written = file.and_then(|mut file| board.write_vmcore(&mut file, &sentence(end)));
     written
         .map(Some)
         .map_err(|error| Failure::new(Code::Write, format!("cannot write {}: {error}", path.display())))
@@ -213,7 +217,7 @@ pub(crate) fn refuse(recording: &Recording) -> Result<(), Failure> {
         return Ok(());
     }
     let dir = recording.dir().display();
-    let why = "`gretel replay` and `gretel gdb` run it again; its core, if it has one, is for drgn and crash";
+    let why = "`gretel replay` and `gretel gdb` run it again, `gretel core` shows its core, if it has one";
     Err(Failure::new(Code::Usage, format!("{dir} is the recording of a machine with a kernel: {why}")))
 }
 
@@ -264,11 +268,14 @@ fn report(recording: &Recording, writer: &Writer, recorded: &Recorded, core: Opt
         seconds(recorded.at.time)
     );
     match core {
-        Some(true) => say!("gretel: memory is in {}, for drgn and crash", recording.core().display()),
+        Some(true) => say!("gretel: memory is in {}, for drgn and crash, too", recording.core().display()),
         Some(false) => {
             say!("gretel: memory is in {}; no VMCOREINFO of Linux is in it", recording.core().display())
         }
         None => {}
+    }
+    if core.is_some() {
+        say!("gretel: next: gretel core {}", shell::word(recording.dir()));
     }
     say!("gretel: next: gretel replay {}", shell::word(recording.dir()));
 }

@@ -59,7 +59,7 @@ fn show(bytes: &[u8]) -> io::Result<()> {
         .map_err(|failure| io::Error::other(failure.to_string()))
 }
 
-fn failure(error: &ReplayError) -> Failure {
+pub(super) fn failure(error: &ReplayError) -> Failure {
     let code = match error {
         ReplayError::Shown(_) => Code::Write,
         _ => Code::Diverged,

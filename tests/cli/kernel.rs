@@ -273,16 +273,111 @@ fn bad_kernels_and_options_are_refused_by_name() {
     refused(&["--initrd", "text"], USAGE, "--kernel");
 }
 
+/// A core of a kernel that is no Linux has registers and its end; what it has not is said. Others refuse it.
+#[test]
+fn a_core_is_shown_as_far_as_it_says_what_it_is() {
+    let place = Place::new();
+    assert_eq!(place.gretel(&record("triple", &[])).code, ABORTED);
+    let shown = place.gretel(&["core", "rec"]);
+    assert_eq!(shown.code, 0, "{}", shown.err);
+    assert!(shown.out().starts_with("triple fault at 0x2"), "{}", shown.out());
+    assert!(
+        shown.out().contains("the core has no VMCOREINFO") && shown.out().contains("cr3 0x9000"),
+        "{}",
+        shown.out()
+    );
+    let ran = place.gretel(&["core", "--json", "rec/core"]);
+    let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+    let processor = &result["processors"][0];
+    assert_eq!(result["instructions"], replayed(&place)["instructions"]);
+    assert_eq!(processor["stack"][0]["rip"], processor["registers"]["rip"]);
+    assert!(shown.out().contains(processor["registers"]["rip"].as_str().expect("hexadecimal")));
+    assert!(
+        result["log"].is_null() && result["log_unknown"].as_str().is_some_and(|why| why.contains("no Linux"))
+    );
+    let ran = place.gretel(&["core", "--log", "rec"]);
+    assert_eq!(ran.code, DAMAGED, "{}", ran.err);
+    assert!(ran.err.contains("there is no log"), "{}", ran.err);
+    for (arguments, said) in [
+        (&["core", "--exe", KERNEL, "rec"][..], "--exe is not for it"),
+        (&["core", "--format", "perf-script", "rec"], "no branch records"),
+        (&["synth", "rec/core"], "is the core of a kernel"),
+    ] {
+        let ran = place.gretel(arguments);
+        assert_eq!(ran.code, USAGE, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+    }
+    let whole = fs::read(place.path("rec/core")).expect("a core");
+    place.replace("rec/core", &whole[..whole.len() / 2]);
+    let cut = place.gretel(&["core", "rec"]);
+    assert_eq!(cut.code, DAMAGED);
+    assert!(cut.err.contains("is damaged") && cut.out().contains("triple fault"), "{}", cut.err);
+    fs::remove_file(place.path("rec/core")).expect("a core");
+    let ran = place.gretel(&["core", "rec"]);
+    assert_eq!(ran.code, DAMAGED);
+    assert!(ran.err.contains("its core was not written, or is lost"), "{}", ran.err);
+}
+
+/// Events are what was typed, requests to the disk, interrupts and the end, each with its position.
+#[test]
+fn events_of_a_machine_are_listed_with_their_positions() {
+    let place = Place::new();
+    place.write("image", vec![7; 64 << 10]);
+    let recorded = typed(&place, &record("echo disk", &["--disk", "image"]), b"some text\r");
+    assert_eq!(recorded.code, 0, "{}", recorded.err);
+    let listed = place.gretel(&["events", "rec"]);
+    assert_eq!(listed.code, 0, "{}", listed.err);
+    in_order(
+        &listed,
+        &[
+            "typed     \"some text\\r\"",
+            "disk      reads 512 bytes from sector 1",
+            "disk      writes 512 bytes to sector 2",
+            "disk      reads 512 bytes from sector 2",
+            "end       the machine switched itself off",
+            "interrupts taken, by vector:",
+            "3  0x42",
+            "2  exceptions and software interrupts",
+        ],
+    );
+    let json = |arguments: &[&str]| -> Vec<Value> {
+        let ran = place.gretel(&[&["events", "rec", "--json"], arguments].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        ran.out().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let all = json(&[]);
+    let [end, counts] = &all[all.len() - 2..] else { panic!("{all:?}") };
+    assert_eq!(end["instructions"], replayed(&place)["instructions"]);
+    let vectors: i64 =
+        ["64", "65", "66"].iter().filter_map(|vector| counts["interrupts"][vector].as_i64()).sum();
+    let interrupts = json(&["--kind", "interrupt"]);
+    assert_eq!(i64::try_from(interrupts.len()), Ok(vectors), "{counts}");
+    let at: Vec<u64> = interrupts.iter().filter_map(|it| it["instructions"].as_u64()).collect();
+    assert!(at.is_sorted() && at.len() == interrupts.len());
+    let (third, fourth) = (at[2].to_string(), at[3].to_string());
+    let some = json(&["--kind", "interrupt", "--from", &third, "--to", &fourth]);
+    assert_eq!(some, interrupts[2..4]);
+    for arguments in [&["--failed"][..], &["--call", "read"], &["--task", "1"], &["--from", "3+1"]] {
+        let ran = place.gretel(&[&["events", "rec"], arguments].concat());
+        assert_eq!(ran.code, USAGE, "{arguments:?}: {}", ran.err);
+    }
+    let whole = fs::read(place.path("rec/journal")).expect("a journal");
+    place.replace("rec/journal", &whole[..whole.len() - 1]);
+    let torn = place.gretel(&["events", "rec"]);
+    assert_eq!(torn.code, DAMAGED);
+    assert!(torn.out().contains("some text") && torn.err.contains("is used up to offset"), "{}", torn.err);
+}
+
 /// What cannot be done with such a recording is refused with a word; what can, works.
 #[test]
 fn other_commands_know_what_it_is() {
     let place = Place::new();
     assert_eq!(place.gretel(&record("", &[])).code, 0);
     let refusing = [
-        &["events", "rec"][..],
-        &["why", "rec"],
+        &["why", "rec"][..],
         &["calls", "rec", "main"],
         &["core", "rec"],
+        &["core", "--log", "rec"],
         &["core", "--crumbs", "rec"],
         &["synth", "rec"],
         &["watch", "rec"],

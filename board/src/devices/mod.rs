@@ -150,6 +150,11 @@ impl Devices {
         self.disk.as_mut().map_or(Ok(()), |disk| disk.serve(memory, now))
     }
 
+    /// The requests that the disk has done since this was called last.
+    pub(crate) fn take_requests(&mut self) -> Vec<disk::Request> {
+        self.disk.as_mut().map(Disk::take_done).unwrap_or_default()
+    }
+
     /// Whether an interrupt waits for the processor.
     pub(crate) fn is_interrupting(&self) -> bool {
         self.lapic.pending().is_some() || self.lapic.passes_external() && self.pic.is_pending()

@@ -3,9 +3,10 @@
 //! [`Machine::run`] goes on to a number of instructions and says where it stands: there, halted, or at the end. It does the same each
 //! time from the same state; what is not its own doing comes from outside between two calls, and is typed ([`Machine::type_bytes`])
 //! or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a debugger
-//! has it stop. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`], whoever drives it waits,
+//! has it stop; [`happening`] what a list of events has. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`], whoever drives it waits,
 //! types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
+pub mod happening;
 mod seen;
 mod state;
 
@@ -13,6 +14,7 @@ use crate::boot::{BootError, Booted, Setup, boot};
 use crate::devices::disk::{Dma, Image};
 use crate::devices::{Devices, Ended};
 use crate::memory::{Dirty, PAGE};
+use happening::{Happening, What};
 pub(crate) use seen::Look;
 pub use seen::Seen;
 pub use state::Digests;
@@ -91,6 +93,8 @@ pub struct Machine {
     by_devices: BTreeSet<u64>,
     /// What has changed up to that digest, and nobody has saved yet.
     unsaved: Dirty,
+    /// What has happened, if somebody observes.
+    happenings: Option<Vec<Happening>>,
 }
 
 impl Machine {
@@ -118,6 +122,7 @@ impl Machine {
             end: None,
             by_devices: BTreeSet::new(),
             unsaved,
+            happenings: None,
         })
     }
 
@@ -250,16 +255,19 @@ impl Machine {
         let mut memory = Dma { ram: cpu.bus_mut().ram_mut(), written: &mut written };
         let served = self.devices.reach_memory(&mut memory);
         written.iter().for_each(|frame| cpu.written(*frame, PAGE as u64));
+        let at = cpu.rip();
         self.by_devices.extend(written);
+        self.devices.take_requests().into_iter().for_each(|request| self.happens(What::Disk(request)));
         served.map_err(|error| {
             let what = format!("the image of its disk cannot be read: {error}");
-            End::Refused(Refused { at: cpu.rip(), what })
+            End::Refused(Refused { at, what })
         })
     }
 
     fn interrupt(&mut self) -> Result<(), End> {
         let Some(vector) = self.devices.take_interrupt() else { return Ok(()) };
         self.is_halted = false;
+        self.happens(What::Interrupt(vector));
         let next = self.system.interrupt(self.processor.cpu_mut(), vector);
         self.go_on(next)
     }

@@ -123,6 +123,7 @@ impl Machine {
             end: None,
             by_devices: BTreeSet::new(),
             unsaved: Dirty::default(),
+            happenings: None,
         }
     }
 

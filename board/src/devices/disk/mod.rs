@@ -26,23 +26,38 @@ const LATENCY: u64 = 50_000;
 const LONGEST: u64 = 64 << 20;
 const SECTOR: u64 = 512;
 
-/// The kinds of requests, and how they end.
+/// The kinds of requests.
 mod request {
     pub(super) const IN: u32 = 0;
     pub(super) const OUT: u32 = 1;
     pub(super) const FLUSH: u32 = 4;
     pub(super) const IDENTITY: u32 = 8;
-
-    /// As the driver reads it (virtio 1.2, 5.2.6): `VIRTIO_BLK_S_OK`, `_IOERR`, `_UNSUPP`.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[repr(u8)]
-    pub(super) enum Status {
-        Done = 0,
-        Failed = 1,
-        Unsupported = 2,
-    }
 }
-use request::Status;
+
+/// How a request ended, as the driver reads it (virtio 1.2, 5.2.6): `VIRTIO_BLK_S_OK`, `_IOERR`, `_UNSUPP`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// It was done.
+    Done = 0,
+    /// It could not be done.
+    Failed = 1,
+    /// There is no such kind.
+    Unsupported = 2,
+}
+
+/// A request that the disk has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// `VIRTIO_BLK_T_*`: 0 reads, 1 writes, 4 flushes, 8 asks for its name; none where it has no whole header.
+    pub kind: Option<u32>,
+    /// The first sector, of 512 bytes.
+    pub sector: u64,
+    /// The bytes of the data.
+    pub bytes: u64,
+    /// How it ended.
+    pub status: Status,
+}
 
 /// The device.
 pub(crate) struct Disk {
@@ -54,6 +69,8 @@ pub(crate) struct Disk {
     layers: Layers,
     /// The blocks that were written since this was taken last.
     touched: Vec<u64>,
+    /// The requests that were done since these were taken last.
+    done: Vec<Request>,
 }
 
 /// What of it is in its registers.
@@ -73,19 +90,20 @@ impl Disk {
             is_pulsed: false,
             layers: Layers::new(image),
             touched: Vec::new(),
+            done: Vec::new(),
         }
     }
 
     /// Appends the state but for what is on the disk.
     pub(crate) fn put(&self, out: &mut Vec<u64>) {
-        let Disk { registers, due, is_pulsed, layers: _, touched: _ } = self;
+        let Disk { registers, due, is_pulsed, layers: _, touched: _, done: _ } = self;
         State { registers: *registers, due: *due, is_pulsed: *is_pulsed }.put(out);
     }
 
     /// Takes that back, for a disk with this on it.
     pub(crate) fn take(from: &mut Words<'_>, layers: Layers) -> Option<Disk> {
         let State { registers, due, is_pulsed } = State::take(from)?;
-        Some(Disk { registers, due, is_pulsed, layers, touched: Vec::new() })
+        Some(Disk { registers, due, is_pulsed, layers, touched: Vec::new(), done: Vec::new() })
     }
 
     /// Goes on with a copy of its image.
@@ -101,6 +119,11 @@ impl Disk {
     /// The blocks that were written since this was called last, perhaps more than once.
     pub(crate) fn take_touched(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.touched)
+    }
+
+    /// The requests that were done since this was called last.
+    pub(super) fn take_done(&mut self) -> Vec<Request> {
+        std::mem::take(&mut self.done)
     }
 
     /// A load from its registers.
@@ -182,24 +205,28 @@ impl Disk {
 
     fn perform(&mut self, memory: &mut Dma<'_>, chain: &Chain, room: &[Part]) -> io::Result<(Status, u32)> {
         const HEADER: usize = 16;
-        let Some(given) = gather(memory, &chain.readable) else { return Ok((Status::Failed, 0)) };
+        let given = gather(memory, &chain.readable).unwrap_or_default();
         let Some((header, data)) = given.split_first_chunk::<HEADER>() else {
+            self.done.push(Request { kind: None, sector: 0, bytes: 0, status: Status::Failed });
             return Ok((Status::Failed, 0));
         };
         let [kind, _, low, high] =
             [0, 4, 8, 12].map(|n| u32::from_le_bytes(std::array::from_fn(|k| header[n + k])));
         let sector = u64::from(low) | u64::from(high) << 32;
-        match kind {
-            request::IN => self.fill(memory, sector, room),
-            request::OUT => Ok((self.write_sectors(sector, data)?, 0)),
+        let (status, stored) = match kind {
+            request::IN => self.fill(memory, sector, room)?,
+            request::OUT => (self.write_sectors(sector, data)?, 0),
             // What was written is where it is to be.
-            request::FLUSH => Ok((Status::Done, 0)),
+            request::FLUSH => (Status::Done, 0),
             request::IDENTITY => {
                 const NAME: &[u8; 20] = b"gretel\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-                Ok(scatter(memory, room, NAME))
+                scatter(memory, room, NAME)
             }
-            _ => Ok((Status::Unsupported, 0)),
-        }
+            _ => (Status::Unsupported, 0),
+        };
+        let bytes = if kind == request::OUT { data.len() as u64 } else { total(room) };
+        self.done.push(Request { kind: Some(kind), sector, bytes, status });
+        Ok((status, stored))
     }
 
     fn fill(&self, memory: &mut Dma<'_>, sector: u64, room: &[Part]) -> io::Result<(Status, u32)> {

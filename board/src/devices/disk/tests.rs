@@ -81,6 +81,9 @@ fn sectors_are_read_and_written_and_the_line_pulses() {
     assert_eq!((driver.ask(request::IN, 7, 512), driver.ram[DATA]), (0, 9));
     assert_eq!(driver.ask(request::IDENTITY, 0, 20), 0);
     assert!(driver.ram[DATA..].starts_with(b"gretel\0"));
+    let done = |kind, sector, bytes| Request { kind: Some(kind), sector, bytes, status: Status::Done };
+    let all = [done(0, 2, 1024), done(1, 7, 512), done(4, 0, 0), done(0, 7, 512), done(8, 0, 20)];
+    assert_eq!(driver.disk.take_done(), all);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The memory of a machine as an ELF core, which `drgn` and `crash` open with the kernel's debug information.
 //!
 //! Linux leaves what they need to know of it in a page of its own (VMCOREINFO), which is looked for. The core has that as a note, the
-//! registers as another, and memory twice: where the kernel maps all of it, and where it maps its own code. Pages of zeros are holes.
+//! registers as another, what only the machine knows (control registers, how it ended) as a third, and memory twice: where the kernel maps all of it, and where it maps its own code. Pages of zeros are holes.
 
+use super::read::ORIGIN;
 use crate::machine::Machine;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -91,6 +92,23 @@ fn status(machine: &Machine) -> Vec<u8> {
     out
 }
 
+/// What only the machine knows.
+fn origin(machine: &Machine, end: &str) -> String {
+    let (at, (_, system)) = (machine.moment(), machine.registers());
+    let end = end.replace(char::is_control, " ");
+    let numbers = [
+        ("instructions", at.retired),
+        ("nanoseconds", at.time),
+        ("cr0", system.cr0),
+        ("cr2", system.cr2),
+        ("cr3", system.cr3),
+        ("cr4", system.cr4),
+        ("privilege", system.privilege.into()),
+    ];
+    let numbers = numbers.map(|(key, value)| format!("{key}={value:#x}\n"));
+    format!("end={end}\n{}", numbers.concat())
+}
+
 fn header() -> Vec<u8> {
     const CORE: u16 = 4;
     const X86_64: u16 = 62;
@@ -109,11 +127,11 @@ fn header() -> Vec<u8> {
 }
 
 impl Machine {
-    /// Writes its memory and registers as an ELF core; whether the kernel's own description was found.
+    /// Writes its memory and registers as an ELF core, with how it ended in words; whether the kernel's own description was found.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn write_vmcore(&self, file: &mut File) -> io::Result<bool> {
+    pub fn write_vmcore(&self, file: &mut File, end: &str) -> io::Result<bool> {
         const LOAD: u32 = 1;
         const NOTE: u32 = 4;
         let ram = self.ram();
@@ -121,6 +139,7 @@ impl Machine {
         let described = vmcoreinfo(ram);
         let mut notes = Vec::new();
         note(&mut notes, b"CORE", 1, &status(self));
+        note(&mut notes, ORIGIN.as_bytes(), 0, origin(self, end).as_bytes());
         described.into_iter().for_each(|text| note(&mut notes, b"VMCOREINFO", 0, text));
         let notes_at = HEADER + ENTRIES * ENTRY;
         let ram_at = (notes_at + notes.len() as u64).next_multiple_of(PAGE as u64);

@@ -1,0 +1,319 @@
+//! `gretel core` of a kernel: the processor, the task, who called whom, and the log.
+
+use super::{is_one, seconds, sentence};
+use crate::Outcome;
+use crate::core_file::{REGISTERS, hex};
+use crate::exit::{Code, Failure};
+use crate::log::say;
+use crate::output::written;
+use crate::shown_trail::Format;
+use board::journal::{Reader, Record};
+use board::linux::Linux;
+use board::linux::printk::{Line, Log};
+use board::linux::stack::{By, Frame, Trace};
+use board::linux::symbols::Place;
+use board::linux::tasks::Task;
+use board::vmcore::{Vmcore, VmcoreError, is_one as is_vmcore};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use vmm::recording::Recording;
+use x86::state::Regs;
+
+/// So many lines of the log are shown beside everything else.
+const LAST: usize = 80;
+
+/// The kernel's core that is meant; `None` where a program's is.
+pub(crate) fn of(input: &Path) -> Result<Option<PathBuf>, Failure> {
+    if !input.is_dir() {
+        return Ok(is_vmcore(input).then(|| input.to_owned()));
+    }
+    let Some(recording) = Recording::open(input).ok().filter(is_one) else { return Ok(None) };
+    let path = recording.core();
+    if path.exists() { Ok(Some(path)) } else { Err(why_none(&recording)) }
+}
+
+/// Why a recording has no core.
+fn why_none(recording: &Recording) -> Failure {
+    let dir = recording.dir().display();
+    let mut end = None;
+    if let Ok(mut reader) = Reader::open(&recording.journal()) {
+        while let Ok(Some(record)) = reader.take() {
+            if let Record::End { end: is, .. } = record {
+                end = Some(is);
+            }
+        }
+    }
+    let (code, why) = match end {
+        None => (Code::Damaged, "its journal has no end".to_owned()),
+        Some(end) if super::has_crashed(&end) => {
+            (Code::Damaged, format!("{}, but its core was not written, or is lost", sentence(&end)))
+        }
+        Some(end) => (Code::Usage, format!("its kernel did not crash: {}", sentence(&end))),
+    };
+    Failure::new(code, format!("{dir} is the recording of a machine with a kernel and has no core: {why}"))
+}
+
+/// A processor as it stood.
+struct Processor {
+    regs: Regs,
+    task: Result<Task, String>,
+    trace: Trace,
+    /// Names for the frames.
+    places: Vec<String>,
+}
+
+/// All that is shown.
+struct Found {
+    core: Vmcore,
+    release: Option<String>,
+    processors: Vec<Processor>,
+    log: Result<Log, String>,
+    /// What is not known at all, and why.
+    unknown: Vec<String>,
+}
+
+/// Shows a kernel's core, or its log alone.
+pub(crate) fn show(path: &Path, exe: Option<&Path>, log: bool, format: Format) -> Outcome {
+    if exe.is_some() {
+        let why = "--exe is not for it: a kernel's core has the kernel's code and names itself";
+        return Err(Failure::new(Code::Usage, format!("{} is the core of a kernel: {why}", path.display())));
+    }
+    if format == Format::PerfScript {
+        return Err(Failure::new(Code::Usage, "the core of a kernel has no branch records"));
+    }
+    let core = Vmcore::open(path).map_err(|error: VmcoreError| Failure::new(Code::Damaged, error))?;
+    let damage = core.damage.clone();
+    damage.iter().for_each(|damage| say!("gretel: core {} is damaged: {damage}", path.display()));
+    let found = Found::of(core);
+    let shown = match (format, log) {
+        (Format::Json, _) => writeln!(io::stdout(), "{}", found.as_json(path)),
+        (_, true) => match &found.log {
+            Ok(log) => found.print_log(&mut io::stdout().lock(), log),
+            Err(why) => return Err(Failure::new(Code::Damaged, format!("there is no log: {why}"))),
+        },
+        (_, false) => found.print(&mut io::stdout().lock()),
+    };
+    written(shown)?;
+    Ok(if damage.is_none() { ExitCode::SUCCESS } else { Code::Damaged.into() })
+}
+
+impl Found {
+    fn of(core: Vmcore) -> Found {
+        const NO_LINUX: &str = "the core has no VMCOREINFO: it is no Linux, or had not come so far";
+        let linux = match &core.description {
+            Some(description) => Linux::new(&core, description),
+            None => Err(NO_LINUX.to_owned()),
+        };
+        let mut unknown: Vec<String> = linux.as_ref().err().into_iter().cloned().collect();
+        let processors = core.processors.iter().enumerate();
+        let processors = processors.map(|(n, regs)| Processor::of(linux.as_ref(), n, *regs)).collect();
+        let log = linux.as_ref().map_err(Clone::clone).and_then(Linux::log);
+        let release = linux.as_ref().ok().and_then(Linux::release).map(str::to_owned);
+        let symbols = linux.as_ref().ok().map(Linux::symbols);
+        match symbols {
+            Some(Err(why)) => unknown.push(format!("addresses have no names: {why}")),
+            Some(Ok(symbols)) => unknown.extend(
+                symbols.without_modules.iter().map(|why| format!("names of modules are missing: {why}")),
+            ),
+            None => {}
+        }
+        Found { release, processors, log, unknown, core }
+    }
+
+    /// How it ended, as whoever wrote the core or the kernel has it.
+    fn end(&self) -> Option<String> {
+        let said = self.core.said("end").map(str::to_owned);
+        said.or_else(|| {
+            const PANIC: &str = "Kernel panic - not syncing: ";
+            let lines = &self.log.as_ref().ok()?.lines;
+            let reason = lines.iter().rev().find_map(|line| line.text.strip_prefix(PANIC))?;
+            Some(format!("kernel panic: {reason}"))
+        })
+    }
+
+    /// A number that a machine of gretel has said.
+    fn number(&self, key: &str) -> Option<u64> {
+        u64::from_str_radix(self.core.said(key)?.strip_prefix("0x")?, 16).ok()
+    }
+
+    /// The control registers, as far as they were said.
+    fn control(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        ["cr0", "cr2", "cr3", "cr4"].into_iter().filter_map(|name| Some((name, self.number(name)?)))
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "{}", self.end().unwrap_or_else(|| "how it ended is not known".to_owned()))?;
+        if let Some(release) = &self.release {
+            writeln!(out, "Linux {release}")?;
+        }
+        if let (Some(instructions), Some(time)) = (self.number("instructions"), self.number("nanoseconds")) {
+            writeln!(out, "{instructions} instructions, {} s by the guest's clock", seconds(time))?;
+        }
+        self.unknown.iter().try_for_each(|why| writeln!(out, "({why})"))?;
+        for (n, processor) in self.processors.iter().enumerate() {
+            if self.processors.len() > 1 {
+                writeln!(out, "\nprocessor {n}:")?;
+            }
+            processor.print(out)?;
+        }
+        let control: Vec<String> = self.control().map(|(name, value)| format!("{name} {value:#x}")).collect();
+        if !control.is_empty() {
+            writeln!(out, "\n{}", control.join("  "))?;
+        }
+        match &self.log {
+            Ok(log) => {
+                let from = log.lines.len().saturating_sub(LAST);
+                let more = if from > 0 {
+                    format!(", the last {LAST} of {} lines (--log prints all)", log.lines.len())
+                } else {
+                    String::new()
+                };
+                writeln!(out, "\nlog{more}:")?;
+                print_lines(out, &log.lines[from..])?;
+                print_missing(out, log)
+            }
+            Err(why) => writeln!(out, "\nlog: {why}"),
+        }
+    }
+
+    fn print_log(&self, out: &mut impl Write, log: &Log) -> io::Result<()> {
+        print_lines(out, &log.lines)?;
+        print_missing(out, log)
+    }
+
+    fn as_json(&self, path: &Path) -> Value {
+        let log = self.log.as_ref();
+        let control = self.control().map(|(name, value)| (name.to_owned(), hex(value)));
+        let control: serde_json::Map<String, Value> = control.collect();
+        let lines = |log: &Log| log.lines.iter().map(line_as_json).collect::<Vec<_>>();
+        json!({
+            "path": path,
+            "kernel": self.release,
+            "end": self.end(),
+            "instructions": self.number("instructions"),
+            "nanoseconds": self.number("nanoseconds"),
+            "control": control,
+            "processors": self.processors.iter().map(Processor::as_json).collect::<Vec<_>>(),
+            "log": log.ok().map(lines),
+            "log_replaced": log.ok().map(|log| log.replaced),
+            "log_unread": log.ok().map(|log| log.unread),
+            "log_unknown": log.err(),
+            "unknown": self.unknown,
+            "damage": self.core.damage,
+        })
+    }
+}
+
+impl Processor {
+    fn of(linux: Result<&Linux<'_>, &String>, number: usize, regs: Regs) -> Processor {
+        let (task, trace) = match linux {
+            Ok(linux) => (linux.task(number), linux.stack(&regs)),
+            Err(why) => {
+                let frames = vec![Frame { rip: regs.rip, rsp: regs.gpr[4], by: By::Registers }];
+                (Err(why.clone()), Trace { frames, stopped: Some(why.clone()) })
+            }
+        };
+        let symbols = linux.ok().and_then(|linux| linux.symbols().ok());
+        let place = |frame: &Frame| {
+            let place = symbols.and_then(|symbols| symbols.place(frame.lookup()));
+            place.map_or_else(String::new, |place| named(&place, frame))
+        };
+        let places = trace.frames.iter().map(place).collect();
+        Processor { regs, task, trace, places }
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        match &self.task {
+            Ok(Task { id, process, name }) if id == process => writeln!(out, "task {id}: {name}")?,
+            Ok(Task { id, process, name }) => writeln!(out, "task {id} of process {process}: {name}")?,
+            Err(why) => writeln!(out, "task: not known ({why})")?,
+        }
+        let regs = &self.regs;
+        writeln!(out, "\nrip {:#018x}  rflags {:#x}", regs.rip, regs.rflags)?;
+        for row in 0..4 {
+            let names = (row * 4..row * 4 + 4).map(|n| format!("{:3} {:#018x}", REGISTERS[n], regs.gpr[n]));
+            writeln!(out, "{}", names.collect::<Vec<_>>().join("  "))?;
+        }
+        writeln!(out, "fs  {:#018x}  gs  {:#018x}", regs.fs_base, regs.gs_base)?;
+        writeln!(out, "\nstack:")?;
+        let is_likely = |frame: &Frame| frame.by == By::Likely;
+        let sure = self.trace.frames.iter().position(is_likely).unwrap_or(self.trace.frames.len());
+        for (n, (frame, place)) in self.trace.frames.iter().zip(&self.places).enumerate() {
+            if n == sure {
+                self.print_stopped(out, ": what looks like return addresses follows")?;
+            }
+            writeln!(out, "  #{n:<2} {:#018x} {place}{}", frame.rip, told(frame.by))?;
+        }
+        if sure == self.trace.frames.len() { self.print_stopped(out, "") } else { Ok(()) }
+    }
+
+    fn print_stopped(&self, out: &mut impl Write, behind: &str) -> io::Result<()> {
+        self.trace.stopped.iter().try_for_each(|why| writeln!(out, "  ({why}{behind})"))
+    }
+
+    fn as_json(&self) -> Value {
+        let regs = &self.regs;
+        let mut registers: serde_json::Map<String, Value> =
+            REGISTERS.iter().zip(regs.gpr).map(|(name, value)| ((*name).to_owned(), hex(value))).collect();
+        for (name, value) in
+            [("rip", regs.rip), ("rflags", regs.rflags), ("fs_base", regs.fs_base), ("gs_base", regs.gs_base)]
+        {
+            registers.insert(name.to_owned(), hex(value));
+        }
+        let frames = self.trace.frames.iter().zip(&self.places).map(|(frame, place)| {
+            json!({
+                "rip": hex(frame.rip), "rsp": hex(frame.rsp), "place": place,
+                "likely": frame.by == By::Likely, "exception": frame.by == By::Saved,
+            })
+        });
+        json!({
+            "registers": registers,
+            "task": self.task.as_ref().ok().map(|it| json!({ "id": it.id, "process": it.process, "name": it.name })),
+            "task_unknown": self.task.as_ref().err(),
+            "stack": frames.collect::<Vec<_>>(),
+            "stack_stopped": self.trace.stopped,
+        })
+    }
+}
+
+/// The function of a frame, as the kernel prints it: how far behind its beginning, and its module.
+fn named(place: &Place<'_>, frame: &Frame) -> String {
+    let offset = place.offset + (frame.rip - frame.lookup());
+    let module = place.module.map(|module| format!(" [{module}]")).unwrap_or_default();
+    format!("{}+{offset:#x}{module}", place.function)
+}
+
+const fn told(by: By) -> &'static str {
+    match by {
+        By::Registers | By::Tables => "",
+        By::Saved => " (an exception or interrupt came here)",
+        By::Likely => " (likely)",
+    }
+}
+
+/// As dmesg prints it.
+fn print_lines(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
+    lines.iter().try_for_each(|line| {
+        let microseconds = line.nanoseconds / 1000;
+        let (seconds, rest) = (microseconds / 1_000_000, microseconds % 1_000_000);
+        writeln!(out, "[{seconds:5}.{rest:06}] {}", line.text)
+    })
+}
+
+fn print_missing(out: &mut impl Write, log: &Log) -> io::Result<()> {
+    if log.replaced > 0 {
+        writeln!(out, "({} older records were replaced by these)", log.replaced)?;
+    }
+    if log.unread > 0 {
+        writeln!(out, "({} records cannot be read)", log.unread)?;
+    }
+    Ok(())
+}
+
+fn line_as_json(line: &Line) -> Value {
+    json!({
+        "sequence": line.sequence, "nanoseconds": line.nanoseconds, "level": line.level, "text": line.text,
+    })
+}
