@@ -52,18 +52,29 @@ pub(super) fn is_too_long(terms: &Terms, constraints: &[Term]) -> bool {
     false
 }
 
-/// How many gates a product or a quotient of unknowns is made of, in full adders; other operations need few.
+/// How many gates a product or a quotient is made of, in full adders; other operations need few.
 fn gates(terms: &Terms, t: Term) -> u64 {
     let width = u64::from(terms.width(t));
     match terms.node(t) {
-        Node::Bin(op, a, b) if terms.is_open(a) && terms.is_open(b) => match op {
-            Bin::Mul => width * width,
-            // The whole product is made, and its low half is not used.
-            Bin::MulHiU | Bin::MulHiS => 4 * width * width,
-            _ => 0,
+        Node::Bin(Bin::Mul, a, b) => rows(terms, a, b) * width,
+        // The whole product is made, and its low half is not used.
+        Node::Bin(Bin::MulHiU | Bin::MulHiS, a, b) => rows(terms, a, b) * 4 * width,
+        Node::Divide { high, low, divisor, .. } => match terms.value(divisor) {
+            None => 4 * width * width,
+            Some(divisor) if divisor.is_power_of_two() => 0,
+            Some(_) if terms.is_open(high) || terms.is_open(low) => 4 * width * width,
+            Some(_) => 0,
         },
-        Node::Divide { divisor, .. } if terms.is_open(divisor) => 4 * width * width,
         _ => 0,
+    }
+}
+
+/// How many rows of adders a product has: one for each bit of a factor that may be set.
+fn rows(terms: &Terms, a: Term, b: Term) -> u64 {
+    match (terms.value(a), terms.value(b)) {
+        (None, None) => u64::from(terms.width(a)),
+        (Some(literal), None) | (None, Some(literal)) => u64::from(literal.count_ones()),
+        (Some(_), Some(_)) => 0,
     }
 }
 
@@ -99,6 +110,18 @@ mod tests {
         let products: Vec<Term> = (0..200).map(product).map(is_zero).collect();
         assert!(!is_too_long(&terms, &products[..4]));
         assert!(is_too_long(&terms, &products));
+    }
+
+    #[test]
+    fn many_products_with_long_literals_are_not_asked_for_together() {
+        let terms = Terms::new();
+        let times = |literal| {
+            let product = terms.build_bin(Bin::MulHiU, terms.fresh(64), terms.lit_term(64, literal));
+            terms.build_cmp(Cmp::Eq, product, terms.lit_term(64, 7))
+        };
+        let products = |literal| (0..200).map(|_| times(literal)).collect::<Vec<Term>>();
+        assert!(!is_too_long(&terms, &products(31)));
+        assert!(is_too_long(&terms, &products(0xe623_6ccf_733c_fb5d)));
     }
 
     #[test]
