@@ -12,13 +12,15 @@ mod from;
 mod listed;
 mod replay;
 mod start;
+mod subject;
 mod terminal;
 
-pub(crate) use core::{of as core_of, show as show_core};
+pub(crate) use core::show as show_core;
 pub(crate) use events::run as events;
 pub(crate) use listed::Listed;
 pub(crate) use replay::{is_one, run as replay};
 pub(crate) use start::{Places, records};
+pub(crate) use subject::{At, Subject};
 
 use crate::exit::{Code, Failure};
 use crate::log::say;
