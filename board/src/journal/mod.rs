@@ -1,4 +1,4 @@
-//! The journal of a machine: what was booted, what was typed and when, and digests that a replay compares.
+//! The journal of a machine: what was booted, what was typed, which frames came and when, and digests that a replay compares.
 //!
 //! A file is the magic `GRETELM\n`, the format's version (u32) and frames ([`vmm::journal::frame`], marker `GMFR`). The first frame is
 //! the [`Header`], the others hold whole [`Record`]s. Numbers are LEB128, digests eight bytes, byte strings have their length before
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use vmm::journal::numbers::{Cursor, put_bytes, put_digest, put_u64};
 
 /// The version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The version of all that a guest sees and the journal does not hold: the devices, what takes how long, CPUID, what is in memory at
 /// the start, the semantics of instructions. A change of any of these raises it.
-pub const BEHAVIOUR: u32 = 2;
+pub const BEHAVIOUR: u32 = 3;
 const MARKER: &[u8; 4] = b"GMFR";
 
 /// What a disk begins with.
@@ -51,13 +51,16 @@ pub struct Header {
     pub start: u64,
     /// The disk.
     pub disk: Option<Disk>,
+    /// The Ethernet address of its network card.
+    pub net: Option<[u8; 6]>,
     /// It begins at this checkpoint of its file, and not at a boot; those before are another recording's.
     pub from: Option<u64>,
 }
 
 impl Header {
     /// gretel `b`, behaviour `u`, kernel `d`, initrd (a list of none or one) `d`, command line `b`, memory `u`, start `u`,
-    /// disk (a list of none or one): image `d`, read-only `u`; checkpoint (a list of none or one) `u`.
+    /// disk (a list of none or one): image `d`, read-only `u`; network card (a list of none or one): address `b`;
+    /// checkpoint (a list of none or one) `u`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -74,6 +77,8 @@ impl Header {
             put_digest(&mut out, image);
             put_u64(&mut out, read_only.into());
         }
+        put_u64(&mut out, self.net.is_some().into());
+        self.net.iter().for_each(|address| put_bytes(&mut out, address));
         put_u64(&mut out, self.from.is_some().into());
         self.from.iter().for_each(|from| put_u64(&mut out, *from));
         out
@@ -92,6 +97,7 @@ impl Header {
             memory: c.u64()?,
             start: c.u64()?,
             disk: c.list(Disk::decode)?.first().copied(),
+            net: c.list(|c| c.bytes()?.try_into().ok())?.first().copied(),
             from: c.list(Cursor::u64)?.first().copied(),
         };
         c.0.is_empty().then_some(header)
@@ -127,6 +133,15 @@ pub enum Record {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// Tag 4: the moment, the digests before, a frame that came to the network card `b`.
+    Frame {
+        /// When.
+        at: Moment,
+        /// The state before.
+        digests: Digests,
+        /// The frame.
+        bytes: Vec<u8>,
+    },
     /// Tag 2: the moment, the digests. Nothing happened.
     Check {
         /// When.
@@ -151,7 +166,10 @@ impl Record {
     #[must_use]
     pub fn at(&self) -> Moment {
         match self {
-            Record::Typed { at, .. } | Record::Check { at, .. } | Record::End { at, .. } => *at,
+            Record::Typed { at, .. }
+            | Record::Frame { at, .. }
+            | Record::Check { at, .. }
+            | Record::End { at, .. } => *at,
         }
     }
 
@@ -159,9 +177,10 @@ impl Record {
     #[must_use]
     pub fn digests(&self) -> Digests {
         match self {
-            Record::Typed { digests, .. } | Record::Check { digests, .. } | Record::End { digests, .. } => {
-                *digests
-            }
+            Record::Typed { digests, .. }
+            | Record::Frame { digests, .. }
+            | Record::Check { digests, .. }
+            | Record::End { digests, .. } => *digests,
         }
     }
 
@@ -171,6 +190,7 @@ impl Record {
             Record::Typed { .. } => 1,
             Record::Check { .. } => 2,
             Record::End { .. } => 3,
+            Record::Frame { .. } => 4,
         });
         let (at, digests) = (self.at(), self.digests());
         put_u64(out, at.retired);
@@ -178,7 +198,7 @@ impl Record {
         put_digest(out, digests.state);
         put_digest(out, digests.memory);
         match self {
-            Record::Typed { bytes, .. } => put_bytes(out, bytes),
+            Record::Typed { bytes, .. } | Record::Frame { bytes, .. } => put_bytes(out, bytes),
             Record::Check { .. } => {}
             Record::End { end, .. } => end.encode(out),
         }
@@ -192,6 +212,7 @@ impl Record {
             1 => Record::Typed { at, digests, bytes: c.bytes()?.to_vec() },
             2 => Record::Check { at, digests },
             3 => Record::End { at, digests, end: End::decode(c)? },
+            4 => Record::Frame { at, digests, bytes: c.bytes()?.to_vec() },
             _ => return None,
         })
     }
@@ -293,6 +314,7 @@ mod tests {
             memory: 512 << 20,
             start: 1_700_000_000,
             disk: Some(Disk { image: 11, read_only: true }),
+            net: Some([2, 0, 0, 0, 0, 9]),
             from: Some(2),
         }
     }
@@ -314,6 +336,7 @@ mod tests {
         let ends = ends.map(End::Machine).into_iter().chain([End::Stopped, End::Idle]);
         let mut records: Vec<Record> = ends.map(|end| Record::End { at, digests, end }).collect();
         records.push(Record::Typed { at, digests, bytes: b"ls\r".to_vec() });
+        records.push(Record::Frame { at, digests, bytes: vec![7; 60] });
         records.push(Record::Check { at, digests });
         for record in records {
             let mut bytes = Vec::new();

@@ -59,7 +59,7 @@ impl Driver {
         }
         self.asked += 1;
         self.ram[AVAILABLE as usize + 2..][..2].copy_from_slice(&self.asked.to_le_bytes());
-        self.disk.write(registers::NOTIFY, 0, 1000);
+        self.disk.write(virtio::NOTIFY, 0, 1000);
         assert_eq!(self.disk.due(), Some(1000 + LATENCY));
         self.serve(1000 + LATENCY);
         self.ram[STATUS]
@@ -72,7 +72,7 @@ fn sectors_are_read_and_written_and_the_line_pulses() {
     assert_eq!(driver.ask(request::IN, 2, 1024), 0);
     assert_eq!((driver.ram[DATA], driver.ram[DATA + 512], driver.ram[DATA + 1024]), (2, 3, 0));
     assert!(driver.disk.take_pulse() && !driver.disk.take_pulse());
-    assert_eq!(driver.disk.read(0x60), registers::USED);
+    assert_eq!(driver.disk.read(0x60), virtio::USED);
     driver.ram[DATA..DATA + 512].fill(9);
     assert_eq!(driver.ask(request::OUT, 7, 512), 0);
     assert_eq!(driver.disk.take_touched(), [0]);
@@ -101,10 +101,10 @@ fn what_cannot_be_done_is_told() {
 #[test]
 fn nothing_is_done_before_its_time_or_behind_a_reset() {
     let mut driver = Driver::new(8, false);
-    driver.disk.write(registers::NOTIFY, 0, 0);
+    driver.disk.write(virtio::NOTIFY, 0, 0);
     assert!(driver.serve(LATENCY - 1).is_empty() && driver.disk.due().is_some());
     driver.disk.write(0x70, 0, 0);
-    driver.disk.write(registers::NOTIFY, 0, 0);
+    driver.disk.write(virtio::NOTIFY, 0, 0);
     assert_eq!(driver.disk.due(), None);
 }
 
@@ -112,10 +112,10 @@ fn nothing_is_done_before_its_time_or_behind_a_reset() {
 fn a_queue_that_is_none_has_the_device_wait_for_a_reset() {
     let mut driver = Driver::new(8, false);
     driver.ram[AVAILABLE as usize + 2] = 200;
-    driver.disk.write(registers::NOTIFY, 0, 0);
+    driver.disk.write(virtio::NOTIFY, 0, 0);
     driver.serve(LATENCY);
-    assert_eq!((driver.disk.read(0x70) & 64, driver.disk.read(0x60)), (64, registers::CHANGED));
-    driver.disk.write(registers::NOTIFY, 0, 0);
+    assert_eq!((driver.disk.read(0x70) & 64, driver.disk.read(0x60)), (64, virtio::CHANGED));
+    driver.disk.write(virtio::NOTIFY, 0, 0);
     assert_eq!(driver.disk.due(), None);
 }
 
