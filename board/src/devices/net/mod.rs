@@ -19,6 +19,8 @@ const WAITING: usize = 64;
 pub(crate) const FRAME: std::ops::RangeInclusive<usize> = 14..=65_550;
 const RECEIVE: usize = 0;
 const SEND: usize = 1;
+/// What the driver writes to tell of the first.
+const NOTIFY_RECEIVE: u32 = 0;
 /// What is in front of a frame.
 const HEADER: usize = 12;
 
@@ -68,7 +70,7 @@ impl Net {
             // Without a driver nobody is there to take a frame.
             (self.due, self.waiting) = (None, VecDeque::new());
         } else if offset == virtio::NOTIFY {
-            let latency = if value == RECEIVE as u32 { 0 } else { LATENCY };
+            let latency = if value == NOTIFY_RECEIVE { 0 } else { LATENCY };
             let due = now.saturating_add(latency);
             self.due = Some(self.due.map_or(due, |before| before.min(due)));
         }

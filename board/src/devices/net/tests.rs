@@ -1,4 +1,5 @@
 //! The card as a driver sees it: buffers in two queues, and frames.
+#![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to what is wanted of them")]
 
 use super::*;
 use crate::saved::{Saved, Words};
