@@ -79,6 +79,9 @@ pub(crate) struct Machine {
     /// Once standard input is over, end when the guest has waited this long by its own clock and printed nothing
     #[arg(long, value_name = "SECONDS", conflicts_with = "program", default_value = "60", value_parser = keeping::seconds)]
     idle: Duration,
+    /// What the guest may write to its disk, in memory (default: half of this host's memory); beyond that writes fail
+    #[arg(long, value_name = "SIZE", requires = "kernel", conflicts_with = "program", value_parser = keeping::size)]
+    disk_writes: Option<u64>,
     /// A network card of the machine, and where it leads to: a TAP interface of this host, or frames to the Unix datagram socket
     /// LOCAL and from there to REMOTE. What comes is recorded; a replay needs none
     #[arg(
@@ -91,6 +94,11 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// The bytes of memory that what the guest writes to its disk may take.
+    fn room(&self) -> u64 {
+        self.disk_writes.unwrap_or_else(|| vmm::host::memory() / 2)
+    }
+
     /// Whether a machine is recorded, and no program.
     pub(crate) fn is_wanted(&self) -> bool {
         self.kernel.is_some() || self.from.is_some()
@@ -160,7 +168,7 @@ fn boot(
 ) -> Result<Begun, Failure> {
     let mut setup = setup(machine, kernel, given.memory.unwrap_or(MEMORY))?;
     let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", kernel.display()));
-    let disk = given.disk.map(disk::Given::parse);
+    let disk = given.disk.map(|disk| disk::Given::parse(disk, machine.room()));
     setup.disk = disk.as_ref().map(disk::Given::image).transpose()?;
     setup.net = net.map(network::Given::address);
     // Before there is a folder: a kernel that cannot be booted leaves nothing behind.

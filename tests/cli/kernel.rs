@@ -104,6 +104,13 @@ fn a_disk_is_kept_and_never_written_to() {
         assert_eq!(replayed(&place)["equal"], Value::from(true));
         assert_eq!(place.gretel(&["replay", "rec", "--output"]).out(), ran.out());
     }
+    // Without room for a block the write fails, in a replay, too.
+    place.write("image", &image);
+    for (size, written) in [("4096", "write: ok"), ("4095", "write: refused")] {
+        let ran = place.gretel(&record("disk", &["--disk", "image", "--disk-writes", size]));
+        assert!(ran.out().contains(written), "{size}: {} {}", ran.out(), ran.err);
+        assert_eq!(replayed(&place)["equal"], Value::from(true));
+    }
     place.write("short", [0; 100]);
     let refused = |arguments: &[&str], code: i32, said: &str| {
         let ran = place.gretel(arguments);

@@ -30,6 +30,8 @@ pub struct Disk {
     pub image: u64,
     /// The guest may only read it.
     pub read_only: bool,
+    /// What the guest writes may take so many bytes of memory.
+    pub room: u64,
 }
 
 /// What was booted.
@@ -59,7 +61,7 @@ pub struct Header {
 
 impl Header {
     /// gretel `b`, behaviour `u`, kernel `d`, initrd (a list of none or one) `d`, command line `b`, memory `u`, start `u`,
-    /// disk (a list of none or one): image `d`, read-only `u`; network card (a list of none or one): address `b`;
+    /// disk (a list of none or one): image `d`, read-only `u`, room `u`; network card (a list of none or one): address `b`;
     /// checkpoint (a list of none or one) `u`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -73,9 +75,10 @@ impl Header {
         put_u64(&mut out, self.memory);
         put_u64(&mut out, self.start);
         put_u64(&mut out, self.disk.is_some().into());
-        if let Some(Disk { image, read_only }) = self.disk {
+        if let Some(Disk { image, read_only, room }) = self.disk {
             put_digest(&mut out, image);
             put_u64(&mut out, read_only.into());
+            put_u64(&mut out, room);
         }
         put_u64(&mut out, self.net.is_some().into());
         self.net.iter().for_each(|address| put_bytes(&mut out, address));
@@ -106,7 +109,7 @@ impl Header {
 
 impl Disk {
     fn decode(c: &mut Cursor<'_>) -> Option<Disk> {
-        Some(Disk { image: c.digest()?, read_only: c.u64()? != 0 })
+        Some(Disk { image: c.digest()?, read_only: c.u64()? != 0, room: c.u64()? })
     }
 }
 
@@ -313,7 +316,7 @@ mod tests {
             command_line: "console=ttyS0".to_owned(),
             memory: 512 << 20,
             start: 1_700_000_000,
-            disk: Some(Disk { image: 11, read_only: true }),
+            disk: Some(Disk { image: 11, read_only: true, room: 1 << 30 }),
             net: Some([2, 0, 0, 0, 0, 9]),
             from: Some(2),
         }

@@ -92,6 +92,8 @@ pub(crate) struct Disk {
     touched: Vec<u64>,
     /// The requests that were done since these were taken last.
     done: Vec<Request>,
+    /// It was said that there is no room for what the guest writes.
+    told_full: bool,
 }
 
 /// What of it is in its registers.
@@ -105,26 +107,31 @@ saved!(struct State { registers, due, is_pulsed });
 
 impl Disk {
     pub(crate) fn new(image: Image) -> Disk {
+        Disk::with(Layers::new(image))
+    }
+
+    fn with(layers: Layers) -> Disk {
         Disk {
             registers: Transport::default(),
             due: None,
             is_pulsed: false,
-            layers: Layers::new(image),
+            layers,
             touched: Vec::new(),
             done: Vec::new(),
+            told_full: false,
         }
     }
 
     /// Appends the state but for what is on the disk.
     pub(crate) fn put(&self, out: &mut Vec<u64>) {
-        let Disk { registers, due, is_pulsed, layers: _, touched: _, done: _ } = self;
+        let Disk { registers, due, is_pulsed, layers: _, touched: _, done: _, told_full: _ } = self;
         State { registers: *registers, due: *due, is_pulsed: *is_pulsed }.put(out);
     }
 
     /// Takes that back, for a disk with this on it.
     pub(crate) fn take(from: &mut Words<'_>, layers: Layers) -> Option<Disk> {
         let State { registers, due, is_pulsed } = State::take(from)?;
-        Some(Disk { registers, due, is_pulsed, layers, touched: Vec::new(), done: Vec::new() })
+        Some(Disk { registers, due, is_pulsed, ..Disk::with(layers) })
     }
 
     /// Goes on with a copy of its image.
@@ -261,6 +268,12 @@ impl Disk {
 
     fn write_sectors(&mut self, sector: u64, data: &[u8]) -> io::Result<Status> {
         match self.range(sector, data.len() as u64) {
+            Some(at) if !self.layers.image.is_read_only() && !self.layers.has_room(at, data.len() as u64) => {
+                if !std::mem::replace(&mut self.told_full, true) {
+                    tracing::warn!("what the guest may write to its disk is used up: writes fail");
+                }
+                Ok(Status::Failed)
+            }
             Some(at) if !self.layers.image.is_read_only() => {
                 self.layers.write(at, data, &mut self.touched)?;
                 Ok(Status::Done)

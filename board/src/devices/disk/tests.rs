@@ -12,6 +12,9 @@ const HEADER: usize = 0x4000;
 const DATA: usize = 0x5000;
 const STATUS: usize = 0x7000;
 
+/// What may be written: one block.
+const ROOM: u64 = 4096;
+
 struct Driver {
     disk: Disk,
     ram: Vec<u8>,
@@ -23,7 +26,7 @@ impl Driver {
     fn new(sectors: u8, read_only: bool) -> Driver {
         let mut file = tempfile::tempfile().unwrap();
         (0..sectors).for_each(|n| file.write_all(&[n; 512]).unwrap());
-        let disk = Disk::new(Image::new(file, read_only).unwrap());
+        let disk = Disk::new(Image::new(file, read_only, ROOM).unwrap());
         let mut driver = Driver { disk, ram: vec![0; 0x8000], asked: 0 };
         let registers = [
             (0x24, 1),
@@ -96,6 +99,20 @@ fn what_cannot_be_done_is_told() {
     let mut driver = Driver::new(8, true);
     assert_eq!(driver.ask(request::OUT, 0, 512), Status::Failed as u8);
     assert!(driver.disk.layers().written.is_empty());
+}
+
+#[test]
+fn a_write_without_room_fails_and_changes_nothing() {
+    let mut driver = Driver::new(16, false);
+    assert_eq!(driver.ask(request::OUT, 0, 512), 0);
+    assert_eq!(
+        driver.ask(request::OUT, 7, 1024),
+        Status::Failed as u8,
+        "one of two sectors is in the second block"
+    );
+    assert_eq!(driver.ask(request::OUT, 7, 512), 0, "a block that was written is there");
+    driver.ask(request::IN, 8, 512);
+    assert_eq!((driver.ram[DATA], driver.disk.layers().written.len()), (8, 1));
 }
 
 #[test]
