@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Boots Debian's cloud kernel into a shell of busybox, has it make a file system on a disk, types into it, records all of that and
-# replays it.
+# Boots Debian's cloud kernel into a shell of busybox, has it make a file system on a disk and, where this process may make a TAP
+# interface, fetch a file from this host over it, types into it, records all of that and replays it.
 #
 #   scripts/kernel-boot.sh [--gretel FILE] [--out DIR] [--replays N]
 #
@@ -22,27 +22,47 @@ while [ $# -gt 0 ]; do
 done
 mkdir -p "$out"
 
-# What is typed: a file system is made, written to, and looked at anew.
+# A TAP interface with an address of this host, if it can be made, and a server of a file there. Sets `net`, and `sum` of the file.
+tap=gretel-boot net=none sum= server=
+make_network() {
+    ip tuntap add dev "$tap" mode tap 2>/dev/null || { say "no TAP interface can be made here: booting without a network"; return 0; }
+    trap 'ip link delete "$tap"; [ -z "$server" ] || kill "$server"' EXIT
+    ip address add 10.213.45.1/30 dev "$tap" && ip link set "$tap" up
+    mkdir -p "$out/web"
+    head -c 300000 "$kernel" >"$out/web/served"
+    sum=$(md5sum <"$out/web/served" | cut -d' ' -f1) net=tap=$tap
+    busybox httpd -f -p 10.213.45.1:7213 -h "$out/web" &
+    server=$!
+}
+
+# What is typed: a file system is made, written to, and looked at anew; a file comes over the network.
 session() {
     printf '%s\r' 'cat /proc/uptime; ls /proc | wc -l' \
         'mke2fs -q /dev/vda && mount /dev/vda /mnt && cp -r /bin/busybox /init /mnt && sync && umount /mnt' \
         'echo 3 >/proc/sys/vm/drop_caches; mount /dev/vda /mnt && cmp /mnt/busybox /bin/busybox && echo DISK OK' \
-        'umount /mnt; poweroff -f'
+        ${sum:+'ip address add 10.213.45.2/30 dev eth0; ip link set eth0 up; ping -c 3 10.213.45.1'} \
+        ${sum:+'wget -q -O /mnt/fetched http://10.213.45.1:7213/served; md5sum </mnt/fetched'} \
+        'sync; umount /mnt; poweroff -f'
 }
 
 fetch_kernel
 make_initrd "$out/initrd.gz"
+make_network
 rec=$out/rec image=$out/disk
 rm -rf "$rec" "$image"
 truncate -s 64M "$image"
 say "recording a boot of $kernel"
 TIMEFORMAT='kernel-boot: recorded in %R s, %U s of processor time'
-time session | "$gretel" record --kernel "$kernel" --initrd "$out/initrd.gz" --disk "$image" -o "$rec" >"$out/recorded" 2>"$out/said" ||
+time session | "$gretel" record --kernel "$kernel" --initrd "$out/initrd.gz" --disk "$image" --net "$net" -o "$rec" >"$out/recorded" 2>"$out/said" ||
     { cat "$out/said"; die "the recording failed"; }
 cat "$out/said" >&2
 grep -q BOOTED "$out/recorded" || die "the shell did not come; $out/recorded has what was printed"
 grep -q "^DISK OK" "$out/recorded" || die "the disk did not work; see $out/recorded"
 grep -q 'Power down' "$out/recorded" || die "the shell did not do what was typed; see $out/recorded"
+if [ -n "$sum" ]; then
+    grep -q "3 packets received" "$out/recorded" || die "ping had no answers; see $out/recorded"
+    grep -q "^$sum" "$out/recorded" || die "the file that came over the network is another; see $out/recorded"
+fi
 cmp -n 67108864 "$image" /dev/zero || die "the disk's image was written to"
 rm "$image"
 TIMEFORMAT='kernel-boot: replayed in %R s, %U s of processor time'

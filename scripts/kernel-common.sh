@@ -14,16 +14,18 @@ fetch_kernel() {
     kernel=$(find "$out/boot" -name 'vmlinuz-*' | head -n 1)
 }
 
-# An initial file system FILE: a shell on the console, behind a line that says that it is there, and these files. The disk's drivers are
-# modules.
+# An initial file system FILE: a shell on the console, behind a line that says that it is there, and these files. The drivers of the disk
+# and of the network card are modules.
 make_initrd() {
-    local file=$1 root=$out/root applet busybox drivers
+    local file=$1 root=$out/root applet busybox drivers net
     shift
     busybox=$(command -v busybox) || die "busybox-static is not installed"
     rm -rf "$root"
     mkdir -p "$root"/{bin,proc,sys,dev,tmp,mnt}
     drivers=$(find "$out/lib" -path '*/kernel/drivers')
+    net=${drivers%/drivers}/net
     cp "$drivers"/virtio/{virtio,virtio_ring,virtio_mmio}.ko "$drivers/block/virtio_blk.ko" "$@" "$root"
+    cp "$net/core/failover.ko" "$drivers"/net/{net_failover,virtio_net}.ko "$root"
     cp "$busybox" "$root/bin/busybox"
     for applet in $("$busybox" --list); do
         [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
@@ -33,7 +35,7 @@ make_initrd() {
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-for driver in virtio_ring virtio virtio_mmio virtio_blk; do insmod /$driver.ko; done
+for driver in virtio_ring virtio virtio_mmio virtio_blk failover net_failover virtio_net; do insmod /$driver.ko; done
 echo "BOOTED $(uname -r)"
 exec setsid cttyhack sh
 INIT

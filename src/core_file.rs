@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// Of a kernel's core: print its log alone, all of it
     #[arg(long, conflicts_with_all = ["exe", "crumbs", "format"])]
     log: bool,
+    /// Of a machine's recording: show the kernel where so many instructions have retired, or at the `end`, also without a core
+    #[arg(long, value_name = "N|end", conflicts_with_all = ["exe", "crumbs"])]
+    at: Option<kernel::At>,
     #[command(flatten)]
     format: FormatArgs,
 }
@@ -56,9 +59,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut debug_files = DebugFiles::new();
     sandbox::enter();
-    let kernels = if args.crumbs { None } else { kernel::core_of(&args.input)? };
-    if let Some(path) = kernels {
-        return kernel::show_core(&path, args.exe.as_deref(), args.log, args.format.get());
+    let kernels = if args.crumbs { None } else { kernel::Subject::of(&args.input, args.at)? };
+    if let Some(subject) = kernels {
+        return kernel::show_core(&subject, args.exe.as_deref(), args.log, args.format.get());
     }
     if args.log {
         return Err(Failure::new(Code::Usage, "--log is for the core of a kernel; this is a program's"));

@@ -151,7 +151,7 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes, perhaps in K, M, G or T.
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
         "" => 0,

@@ -101,7 +101,7 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
-    Record(record::Args),
+    Record(Box<record::Args>),
     Replay(replay::Args),
     Gdb(gdb::Args),
     Dap(dap::Args),

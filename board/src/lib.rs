@@ -2,7 +2,7 @@
 //! typed, and runs it again bit for bit.
 //!
 //! Reading order: [`clock`] (time is made of instructions), `devices` (a PC's, as far as Linux asks for them), [`boot`] (a kernel in
-//! memory), [`machine`] (the loop that runs it all); then [`journal`] (what was typed, and when), [`checkpoints`], [`record`] and
+//! memory), [`machine`] (the loop that runs it all); then [`journal`] (what came from outside, and when), [`checkpoints`], [`record`] and
 //! [`replay`]; [`travel`] (any moment of a recording, forwards and backwards); [`vmcore`] (memory as a core, for debuggers of kernels) and [`linux`] (what a kernel
 //! has in it: its log, its stack, its tasks).
 //!

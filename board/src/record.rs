@@ -1,11 +1,12 @@
-//! Runs a machine with a terminal, and writes down what is typed.
+//! Runs a machine with a terminal and a network, and writes down what is typed and which frames come.
 //!
-//! Between two slices of instructions the terminal is asked. A guest that halts waits in real time for as long as somebody may type;
-//! else its clock goes to the next timer at once. Checkpoints are taken at distances that grow, before the first byte is typed, and where
+//! Between two slices of instructions the terminal is asked, and the network. A guest that halts waits in real time for as long as
+//! somebody may type or a frame may come; else its clock goes to the next timer at once. Checkpoints are taken at distances that grow, before the first byte is typed, and where
 //! a recording ends of which the machine would go on. Example: `sleep 10` in a shell takes ten seconds at a terminal, and none with
 //! `</dev/null`; the guest sees ten seconds of its own either way.
 
 use crate::checkpoints;
+use crate::devices::net::FRAME;
 use crate::journal::{End, Record, Writer};
 use crate::machine::{Machine, Moment, Pause};
 use std::io;
@@ -21,18 +22,28 @@ const SHARE: u64 = 8;
 /// Checkpoints take no more on disk.
 const ROOM: u64 = 1 << 30;
 
-/// Where bytes are typed and shown.
+/// Where bytes are typed and shown, and where frames come from and go to.
 pub trait Terminal {
     /// What was typed, at most so many bytes.
     fn take(&mut self, most: usize) -> Vec<u8>;
-    /// Whether there is any of that.
-    fn has_typed(&mut self) -> bool;
-    /// Waits until something is typed or an end is wanted, or so long; whether the time is over.
+    /// Whether there is any of that, or a frame.
+    fn has_news(&mut self) -> bool;
+    /// Waits until something is typed, a frame comes, or an end is wanted, or so long; whether the time is over.
     fn wait(&mut self, at_most: Option<Duration>) -> bool;
     /// Whether nothing will be typed any more.
     fn is_over(&self) -> bool;
     /// Whether the recording is to end.
     fn wants_end(&self) -> bool;
+    /// Whether a network is at the other end of the machine's card.
+    fn is_connected(&self) -> bool {
+        false
+    }
+    /// The next frame that has come.
+    fn take_frame(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+    /// Sends a frame, or loses it.
+    fn send(&mut self, _frame: &[u8]) {}
     /// Shows what the guest printed.
     ///
     /// # Errors
@@ -61,6 +72,8 @@ pub struct Recorded {
     pub end: End,
     /// When.
     pub at: Moment,
+    /// Frames that the guest had no room for while its network card was up.
+    pub lost: u64,
 }
 
 /// Runs a machine to its end. Once the terminal is over, a guest that has waited for so many nanoseconds of its time and printed
@@ -76,16 +89,19 @@ pub fn record(
     patience: u64,
 ) -> Result<Recorded, RecordError> {
     let mut recorder =
-        Recorder { machine, writer, checkpoints, terminal, patience, active: 0, was_typed: false };
+        Recorder { machine, writer, checkpoints, terminal, patience, active: 0, was_typed: false, lost: 0 };
+    if recorder.terminal.is_connected() {
+        recorder.machine.connect();
+    }
     let ran = recorder.run();
     // What was printed before an error is shown before that is told.
     let shown = recorder.show();
-    let end = ran?;
+    let (end, lost) = (ran?, recorder.lost);
     shown?;
     let at = machine.moment();
     let record = Record::End { at, digests: machine.digests_of_all(), end: end.clone() };
     writer.put(&record).and_then(|()| writer.flush()).map_err(RecordError::Journal)?;
-    Ok(Recorded { end, at })
+    Ok(Recorded { end, at, lost })
 }
 
 struct Recorder<'r, T> {
@@ -98,6 +114,8 @@ struct Recorder<'r, T> {
     active: u64,
     /// Something was typed.
     was_typed: bool,
+    /// Frames that the guest had no room for.
+    lost: u64,
 }
 
 impl<T: Terminal> Recorder<'_, T> {
@@ -114,6 +132,7 @@ impl<T: Terminal> Recorder<'_, T> {
             let next = (self.machine.moment().retired / SLICE + 1) * SLICE;
             let pause = self.machine.run(next);
             self.show()?;
+            self.machine.take_sent().iter().for_each(|frame| self.terminal.send(frame));
             match pause {
                 Pause::Ended(end) => return Ok(End::Machine(end)),
                 _ if self.terminal.wants_end() => return Ok(End::Stopped),
@@ -127,6 +146,7 @@ impl<T: Terminal> Recorder<'_, T> {
                 }
             }
             self.take_typed()?;
+            self.take_frames()?;
             self.writer.tick().map_err(RecordError::Journal)?;
         }
     }
@@ -134,21 +154,28 @@ impl<T: Terminal> Recorder<'_, T> {
     /// The guest halts: it waits for its timer, or for what is typed before.
     fn idle(&mut self, due: Option<u64>) -> Option<End> {
         let now = self.machine.moment().time;
-        if self.terminal.is_over() || self.machine.room() == 0 {
-            let is_quiet = due.is_none_or(|due| due.saturating_sub(self.active) > self.patience);
-            if self.terminal.is_over() && is_quiet || due.is_none() {
+        let may_receive = self.terminal.is_connected() && self.machine.is_network_up();
+        let (is_over, latest) = (self.terminal.is_over(), self.active.saturating_add(self.patience));
+        // While frames may come the guest waits in real time: what has passed counts, and not the next timer.
+        let is_quiet = if may_receive { now > latest } else { due.is_none_or(|due| due > latest) };
+        if is_over && is_quiet {
+            return Some(End::Idle);
+        }
+        if !may_receive && (is_over || self.machine.room() == 0) {
+            if due.is_none() {
                 return Some(End::Idle);
             }
             due.into_iter().for_each(|due| self.machine.wait_until(due));
             return None;
         }
+        let due = if is_over { Some(due.unwrap_or(u64::MAX).min(latest.saturating_add(1))) } else { due };
         let began = Instant::now();
         let is_due = self.terminal.wait(due.map(|due| Duration::from_nanos(due.saturating_sub(now))));
         let waited = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         match due {
             Some(due) if is_due => self.machine.wait_until(due),
-            // Time passes for what was typed; the event has it. Else the guest has not waited.
-            _ if self.terminal.has_typed() => {
+            // Time passes for what has come; the event has it. Else the guest has not waited.
+            _ if self.terminal.has_news() => {
                 self.machine.wait_until(due.unwrap_or(u64::MAX).min(now.saturating_add(waited)));
             }
             _ => {}
@@ -171,6 +198,21 @@ impl<T: Terminal> Recorder<'_, T> {
         self.active = at.time;
         self.machine.type_bytes(&bytes);
         self.writer.put(&Record::Typed { at, digests, bytes }).map_err(RecordError::Journal)
+    }
+
+    /// Takes all frames that have come. Those for which the guest has no room are lost, as on a wire.
+    fn take_frames(&mut self) -> Result<(), RecordError> {
+        while let Some(bytes) = self.terminal.take_frame() {
+            if self.machine.frame_room() == 0 || !FRAME.contains(&bytes.len()) {
+                self.lost += u64::from(self.machine.is_network_up());
+                continue;
+            }
+            let (at, digests) = (self.machine.moment(), self.machine.digests());
+            self.active = at.time;
+            self.machine.receive(&bytes);
+            self.writer.put(&Record::Frame { at, digests, bytes }).map_err(RecordError::Journal)?;
+        }
+        Ok(())
     }
 
     /// Whether the last checkpoint is long ago.

@@ -131,6 +131,7 @@ pub fn replay(
                 replayed.typed += bytes.len() as u64;
                 machine.type_bytes(&bytes);
             }
+            Record::Frame { bytes, .. } => machine.receive(&bytes),
             Record::Check { .. } => {}
             Record::End { end, .. } => replayed.end = Some(end),
         }
@@ -199,7 +200,7 @@ pub(crate) fn compare(machine: &mut Machine, record: &Record) -> Result<Digests,
     let found = match record {
         Record::End { .. } => machine.digests_of_all(),
         Record::Check { .. } => machine.rest(),
-        Record::Typed { .. } => machine.digests(),
+        Record::Typed { .. } | Record::Frame { .. } => machine.digests(),
     };
     let different = |what, expected, found| ReplayError::Different { at: now.retired, what, expected, found };
     if found.state != expected.state {

@@ -6,6 +6,7 @@
  *   echo    echoes what is typed up to a carriage return
  *   spin    counts timer interrupts in a busy loop, whose number it prints
  *   disk    prints the first words of the disk's sector 1, writes to sector 2, and reads that back
+ *   net     sends a frame with "hello", and sends back what comes, up to a frame with "end"
  *   panic, reset, triple, halt, wait: ends so; else it switches the machine off
  */
 #include <stdint.h>
@@ -101,6 +102,20 @@ static volatile uint64_t disk_interrupts;
 
 static volatile uint32_t *disk(uint32_t offset) { return (volatile uint32_t *)(DISK + offset); }
 
+/* The network card: another one with a queue for each direction, each with one buffer. */
+#define NET 0xd0001000ul
+enum { RECEIVE, SEND };
+static struct ring {
+  struct { uint64_t at; uint32_t length; uint16_t flags, next; } descriptors[4] __attribute__((aligned(16)));
+  volatile struct { uint16_t flags, index, ring[4]; } available;
+  volatile struct { uint16_t flags, index; struct { uint32_t id, length; } ring[4]; } used __attribute__((aligned(4)));
+} rings[2];
+/* What is in front of a frame, an Ethernet header, and text. */
+static struct __attribute__((packed)) { uint8_t virtio[12], to[6], from[6], kind[2]; char text[1500]; } frames[2];
+static volatile uint64_t net_interrupts;
+
+static volatile uint32_t *net(uint32_t offset) { return (volatile uint32_t *)(NET + offset); }
+
 #define HANDLER __attribute__((interrupt)) static void
 HANDLER on_timer(frame *f) {
   (void)f;
@@ -121,6 +136,12 @@ HANDLER on_disk(frame *f) {
   (void)f;
   *disk(0x64) = *disk(0x60);
   disk_interrupts++;
+  apic(0xb0, 0);
+}
+HANDLER on_net(frame *f) {
+  (void)f;
+  *net(0x64) = *net(0x60);
+  net_interrupts++;
   apic(0xb0, 0);
 }
 HANDLER on_page_fault(frame *f, uint64_t code) {
@@ -158,6 +179,7 @@ static void set_up(void) {
   gate(0x40, on_timer, 0);
   gate(0x41, on_serial, 0);
   gate(0x42, on_disk, 0);
+  gate(0x43, on_net, 0);
   table.limit = sizeof idt - 1, table.base = (uint64_t)idt;
   asm volatile("lidt %0" ::"m"(table));
   /* The 8259s would interrupt, too. */
@@ -258,6 +280,53 @@ static void use_disk(void) {
   print(sector[7] == 7 ? "sector 2: as written\r\n" : "sector 2: as before\r\n");
 }
 
+/* Gives the one buffer of a queue to the card, and waits until it comes back: how many bytes it has. */
+static uint32_t exchange(int queue, uint32_t length) {
+  struct ring *ring = &rings[queue];
+  uint16_t before = ring->used.index;
+  ring->descriptors[0].at = (uint64_t)&frames[queue], ring->descriptors[0].length = length;
+  ring->descriptors[0].flags = queue == RECEIVE ? 2 : 0;
+  ring->available.index++;
+  *net(0x50) = queue;
+  asm volatile("cli" ::: "memory");
+  while (ring->used.index == before) asm volatile("sti\n hlt\n cli" ::: "memory");
+  return ring->used.ring[before % 4].length;
+}
+
+static void send(const char *text) {
+  uint32_t length = 0;
+  for (int n = 0; n < 6; n++) frames[SEND].to[n] = 0xff, frames[SEND].from[n] = *((volatile uint8_t *)net(0x100) + n);
+  frames[SEND].kind[0] = 0x88, frames[SEND].kind[1] = 0xb5;
+  while (text[length] && length < 1499) frames[SEND].text[length] = text[length], length++;
+  frames[SEND].text[length] = 0;
+  exchange(SEND, 26 + length + 1);
+}
+
+static void use_net(void) {
+  /* The I/O APIC has line 6 be vector 0x43. */
+  *(volatile uint32_t *)0xfec00000 = 0x1c, *(volatile uint32_t *)0xfec00010 = 0x43;
+  check("net", *net(0) == 0x74726976 && *net(8) == 1);
+  *net(0x24) = 1, *net(0x20) = 1;
+  *net(0x70) = 11;
+  for (int n = 0; n < 2; n++) {
+    *net(0x30) = n, *net(0x38) = 4;
+    *net(0x80) = (uint32_t)(uint64_t)rings[n].descriptors;
+    *net(0x90) = (uint32_t)(uint64_t)&rings[n].available;
+    *net(0xa0) = (uint32_t)(uint64_t)&rings[n].used;
+    *net(0x44) = 1;
+  }
+  *net(0x70) = 15;
+  send("hello");
+  for (int is_end = 0; !is_end;) {
+    uint32_t length = exchange(RECEIVE, sizeof frames[0]);
+    frames[RECEIVE].text[length < 26 ? 0 : length - 26 > 1499 ? 1499 : length - 26] = 0;
+    const char *text = frames[RECEIVE].text;
+    print("received: "), print(text), print("\r\n");
+    is_end = text[0] == 'e' && text[1] == 'n' && text[2] == 'd' && !text[3];
+    send(text);
+  }
+}
+
 void kernel_main(const uint8_t *parameters) {
   command_line = (const char *)(uint64_t) * (const uint32_t *)(parameters + 0x228);
   set_up();
@@ -266,6 +335,7 @@ void kernel_main(const uint8_t *parameters) {
   timer();
   if (has_word("echo")) echo();
   if (has_word("disk")) use_disk();
+  if (has_word("net")) use_net();
   print("PASS\r\n");
   if (has_word("panic")) {
     print("[    0.000000] Kernel panic - not syncing: asked for\r\n");

@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     Typed,
     /// A machine: its disk does a request
     Disk,
+    /// A machine: a frame comes to its network card, or is sent
+    Frame,
     /// A machine: the processor takes an interrupt
     Interrupt,
     /// The recording's end

@@ -1,59 +1,27 @@
-//! `gretel core` of a kernel: the processor, the task, who called whom, and the log.
+//! `gretel core` of a kernel: the processor, the task, who called whom, and the log. What is looked at is in `subject`.
 
-use super::{is_one, seconds, sentence};
+use super::seconds;
+use super::subject::Subject;
 use crate::Outcome;
 use crate::core_file::{REGISTERS, hex};
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::output::written;
 use crate::shown_trail::Format;
-use board::journal::{Reader, Record};
 use board::linux::Linux;
 use board::linux::printk::{Line, Log};
 use board::linux::stack::{By, Frame, Trace};
 use board::linux::symbols::Place;
 use board::linux::tasks::Task;
-use board::vmcore::{Vmcore, VmcoreError, is_one as is_vmcore};
+use board::vmcore::said;
 use serde_json::{Value, json};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use vmm::recording::Recording;
 use x86::state::Regs;
 
 /// So many lines of the log are shown beside everything else.
 const LAST: usize = 80;
-
-/// The kernel's core that is meant; `None` where a program's is.
-pub(crate) fn of(input: &Path) -> Result<Option<PathBuf>, Failure> {
-    if !input.is_dir() {
-        return Ok(is_vmcore(input).then(|| input.to_owned()));
-    }
-    let Some(recording) = Recording::open(input).ok().filter(is_one) else { return Ok(None) };
-    let path = recording.core();
-    if path.exists() { Ok(Some(path)) } else { Err(why_none(&recording)) }
-}
-
-/// Why a recording has no core.
-fn why_none(recording: &Recording) -> Failure {
-    let dir = recording.dir().display();
-    let mut end = None;
-    if let Ok(mut reader) = Reader::open(&recording.journal()) {
-        while let Ok(Some(record)) = reader.take() {
-            if let Record::End { end: is, .. } = record {
-                end = Some(is);
-            }
-        }
-    }
-    let (code, why) = match end {
-        None => (Code::Damaged, "its journal has no end".to_owned()),
-        Some(end) if super::has_crashed(&end) => {
-            (Code::Damaged, format!("{}, but its core was not written, or is lost", sentence(&end)))
-        }
-        Some(end) => (Code::Usage, format!("its kernel did not crash: {}", sentence(&end))),
-    };
-    Failure::new(code, format!("{dir} is the recording of a machine with a kernel and has no core: {why}"))
-}
 
 /// A processor as it stood.
 struct Processor {
@@ -66,7 +34,8 @@ struct Processor {
 
 /// All that is shown.
 struct Found {
-    core: Vmcore,
+    origin: Option<String>,
+    damage: Option<String>,
     release: Option<String>,
     processors: Vec<Processor>,
     log: Result<Log, String>,
@@ -75,7 +44,8 @@ struct Found {
 }
 
 /// Shows a kernel's core, or its log alone.
-pub(crate) fn show(path: &Path, exe: Option<&Path>, log: bool, format: Format) -> Outcome {
+pub(crate) fn show(subject: &Subject, exe: Option<&Path>, log: bool, format: Format) -> Outcome {
+    let path = &subject.path;
     if exe.is_some() {
         let why = "--exe is not for it: a kernel's core has the kernel's code and names itself";
         return Err(Failure::new(Code::Usage, format!("{} is the core of a kernel: {why}", path.display())));
@@ -83,10 +53,9 @@ pub(crate) fn show(path: &Path, exe: Option<&Path>, log: bool, format: Format) -
     if format == Format::PerfScript {
         return Err(Failure::new(Code::Usage, "the core of a kernel has no branch records"));
     }
-    let core = Vmcore::open(path).map_err(|error: VmcoreError| Failure::new(Code::Damaged, error))?;
-    let damage = core.damage.clone();
+    let found = Found::of(subject);
+    let damage = &found.damage;
     damage.iter().for_each(|damage| say!("gretel: core {} is damaged: {damage}", path.display()));
-    let found = Found::of(core);
     let shown = match (format, log) {
         (Format::Json, _) => writeln!(io::stdout(), "{}", found.as_json(path)),
         (_, true) => match &found.log {
@@ -100,14 +69,14 @@ pub(crate) fn show(path: &Path, exe: Option<&Path>, log: bool, format: Format) -
 }
 
 impl Found {
-    fn of(core: Vmcore) -> Found {
+    fn of(subject: &Subject) -> Found {
         const NO_LINUX: &str = "the core has no VMCOREINFO: it is no Linux, or had not come so far";
-        let linux = match &core.description {
-            Some(description) => Linux::new(&core, description),
+        let linux = match &subject.description {
+            Some(description) => Linux::new(&*subject.memory, description),
             None => Err(NO_LINUX.to_owned()),
         };
         let mut unknown: Vec<String> = linux.as_ref().err().into_iter().cloned().collect();
-        let processors = core.processors.iter().enumerate();
+        let processors = subject.processors.iter().enumerate();
         let processors = processors.map(|(n, regs)| Processor::of(linux.as_ref(), n, *regs)).collect();
         let log = linux.as_ref().map_err(Clone::clone).and_then(Linux::log);
         let release = linux.as_ref().ok().and_then(Linux::release).map(str::to_owned);
@@ -119,13 +88,14 @@ impl Found {
             ),
             None => {}
         }
-        Found { release, processors, log, unknown, core }
+        let (origin, damage) = (subject.origin.clone(), subject.damage.clone());
+        Found { origin, damage, release, processors, log, unknown }
     }
 
     /// How it ended, as whoever wrote the core or the kernel has it.
     fn end(&self) -> Option<String> {
-        let said = self.core.said("end").map(str::to_owned);
-        said.or_else(|| {
+        let end = self.said("end").map(str::to_owned);
+        end.or_else(|| {
             const PANIC: &str = "Kernel panic - not syncing: ";
             let lines = &self.log.as_ref().ok()?.lines;
             let reason = lines.iter().rev().find_map(|line| line.text.strip_prefix(PANIC))?;
@@ -133,9 +103,14 @@ impl Found {
         })
     }
 
-    /// A number that a machine of gretel has said.
+    /// What a machine of gretel has said.
+    fn said(&self, key: &str) -> Option<&str> {
+        said(self.origin.as_deref()?, key)
+    }
+
+    /// A number that it has said.
     fn number(&self, key: &str) -> Option<u64> {
-        u64::from_str_radix(self.core.said(key)?.strip_prefix("0x")?, 16).ok()
+        u64::from_str_radix(self.said(key)?.strip_prefix("0x")?, 16).ok()
     }
 
     /// The control registers, as far as they were said.
@@ -201,7 +176,7 @@ impl Found {
             "log_unread": log.ok().map(|log| log.unread),
             "log_unknown": log.err(),
             "unknown": self.unknown,
-            "damage": self.core.damage,
+            "damage": self.damage,
         })
     }
 }

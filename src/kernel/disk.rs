@@ -17,20 +17,23 @@ use vmm::recording::Recording;
 pub(super) struct Given {
     path: PathBuf,
     read_only: bool,
+    /// Bytes of memory that what the guest writes may take.
+    room: u64,
 }
 
 impl Given {
-    /// Reads `IMAGE` or `IMAGE,ro`.
-    pub(super) fn parse(text: &OsStr) -> Given {
+    /// Reads `IMAGE` or `IMAGE,ro`, of which so many bytes may be written.
+    pub(super) fn parse(text: &OsStr, room: u64) -> Given {
         let bytes = text.as_bytes();
         let path = bytes.strip_suffix(b",ro");
         let (path, read_only) = (path.unwrap_or(bytes), path.is_some());
-        Given { path: PathBuf::from(OsStr::from_bytes(path)), read_only }
+        Given { path: PathBuf::from(OsStr::from_bytes(path)), read_only, room }
     }
 
     /// The image itself.
     pub(super) fn image(&self) -> Result<DiskImage, Failure> {
-        let image = regular::open(&self.path).and_then(|file| DiskImage::new(file, self.read_only));
+        let image =
+            regular::open(&self.path).and_then(|file| DiskImage::new(file, self.read_only, self.room));
         image.map_err(|error| {
             Failure::new(Code::Program, format!("the disk {}: {error}", self.path.display()))
         })
@@ -45,8 +48,8 @@ impl Given {
         let store = recording.store(&keeping::stores());
         let digest = place_file(store.as_ref(), &folder, &self.path).map_err(unkept)?;
         let copy = File::open(folder.join(name(digest)));
-        let copy = copy.and_then(|file| DiskImage::new(file, self.read_only)).map_err(unkept)?;
-        Ok((Disk { image: digest, read_only: self.read_only }, copy))
+        let copy = copy.and_then(|file| DiskImage::new(file, self.read_only, self.room)).map_err(unkept)?;
+        Ok((Disk { image: digest, read_only: self.read_only, room: self.room }, copy))
     }
 }
 
@@ -54,6 +57,6 @@ impl Given {
 pub(super) fn kept(folder: &Path, disk: Disk) -> Result<DiskImage, Failure> {
     let file = open(folder, disk.image).map_err(|error| Failure::new(Code::Damaged, error))?;
     let path = folder.join(name(disk.image));
-    DiskImage::new(file, disk.read_only)
+    DiskImage::new(file, disk.read_only, disk.room)
         .map_err(|error| Failure::new(Code::Damaged, format!("{}: {error}", path.display())))
 }

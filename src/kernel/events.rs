@@ -1,4 +1,4 @@
-//! `gretel events` of a machine: what was typed, what its disk did, its interrupts, its end.
+//! `gretel events` of a machine: what was typed, what its disk did, frames, its interrupts, its end.
 
 use super::replay::failure;
 use super::start::first;
@@ -114,6 +114,10 @@ impl<W: Write> Watcher for List<'_, W> {
                     json!({ "vector": vector }),
                 )
             }
+            What::Sent(bytes) => {
+                let more = json!({ "bytes": bytes, "direction": "out" });
+                self.line(moment, Kind::Frame, &format!("sends {bytes} bytes"), more)
+            }
             What::Disk(request) => self.line(moment, Kind::Disk, &text(&request), details(&request)),
         }
     }
@@ -129,6 +133,10 @@ impl<W: Write> Watcher for List<'_, W> {
                     &quoted(bytes),
                     json!({ "bytes": bytes.len(), "typed": lossy }),
                 )
+            }
+            Record::Frame { bytes, .. } => {
+                let more = json!({ "bytes": bytes.len(), "direction": "in" });
+                self.line(moment, Kind::Frame, &format!("receives {} bytes", bytes.len()), more)
             }
             Record::Check { .. } => Ok(()),
             Record::End { end, .. } => {

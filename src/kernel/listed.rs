@@ -27,7 +27,7 @@ impl Listed {
         let (mut events, mut ended) = (0, None);
         while let Ok(Some(record)) = reader.take() {
             match record {
-                Record::Typed { .. } => events += 1,
+                Record::Typed { .. } | Record::Frame { .. } => events += 1,
                 Record::Check { .. } => {}
                 Record::End { end, .. } => ended = Some(end),
             }

@@ -1,6 +1,6 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
-//! `terminal` is this terminal as COM1, `disk` the image of its disk, `start` where a machine begins, `from` a recording that begins
+//! `terminal` is this terminal as COM1, `disk` the image of its disk, `network` where its network card leads to, `start` where a machine begins, `from` a recording that begins
 //! behind another's boot, `replay` what `gretel replay` does with such a recording, `core` what
 //! `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted
 //! is in `files`.
@@ -10,15 +10,18 @@ mod disk;
 mod events;
 mod from;
 mod listed;
+mod network;
 mod replay;
 mod start;
+mod subject;
 mod terminal;
 
-pub(crate) use core::{of as core_of, show as show_core};
+pub(crate) use core::show as show_core;
 pub(crate) use events::run as events;
 pub(crate) use listed::Listed;
 pub(crate) use replay::{is_one, run as replay};
 pub(crate) use start::{Places, records};
+pub(crate) use subject::{At, Subject};
 
 use crate::exit::{Code, Failure};
 use crate::log::say;
@@ -76,9 +79,26 @@ pub(crate) struct Machine {
     /// Once standard input is over, end when the guest has waited this long by its own clock and printed nothing
     #[arg(long, value_name = "SECONDS", conflicts_with = "program", default_value = "60", value_parser = keeping::seconds)]
     idle: Duration,
+    /// What the guest may write to its disk, in memory (default: half of this host's memory); beyond that writes fail
+    #[arg(long, value_name = "SIZE", requires = "kernel", conflicts_with = "program", value_parser = keeping::size)]
+    disk_writes: Option<u64>,
+    /// A network card of the machine, and where it leads to: a TAP interface of this host, or frames to the Unix datagram socket
+    /// LOCAL and from there to REMOTE. What comes is recorded; a replay needs none
+    #[arg(
+        long,
+        value_name = "none|tap=NAME|unix=LOCAL,REMOTE",
+        conflicts_with = "program",
+        default_value = "none"
+    )]
+    net: OsString,
 }
 
 impl Machine {
+    /// The bytes of memory that what the guest writes to its disk may take.
+    fn room(&self) -> u64 {
+        self.disk_writes.unwrap_or_else(|| vmm::host::memory() / 2)
+    }
+
     /// Whether a machine is recorded, and no program.
     pub(crate) fn is_wanted(&self) -> bool {
         self.kernel.is_some() || self.from.is_some()
@@ -99,6 +119,8 @@ struct Begun {
     recording: Recording,
     header: Header,
     checkpoints: checkpoints::Writer,
+    /// The other end of its network card.
+    link: Option<network::Link>,
 }
 
 /// Records a machine into the folder that `folder` makes.
@@ -107,18 +129,19 @@ pub(crate) fn record(
     given: &Given,
     folder: impl FnOnce() -> Result<Recording, Failure>,
 ) -> Outcome {
+    let net = network::Given::parse(&machine.net)?;
     let begun = match (&machine.kernel, &machine.from) {
-        (Some(kernel), _) => boot(machine, kernel, given, folder)?,
-        (None, Some(from)) => go_on(from, given, folder)?,
+        (Some(kernel), _) => boot(machine, kernel, given, net.as_ref(), folder)?,
+        (None, Some(from)) => go_on(from, given, net.as_ref(), folder)?,
         (None, None) => {
             return Err(Failure::new(Code::Usage, "a machine has a --kernel, or is --from another"));
         }
     };
-    let Begun { mut board, recording, header, mut checkpoints } = begun;
+    let Begun { mut board, recording, header, mut checkpoints, link } = begun;
     let mut writer = begin(&recording, &header)?;
     interrupt::stop_on_signals(Interrupter::new())
         .map_err(|error| Failure::new(Code::Other, format!("cannot handle signals: {error}")))?;
-    let mut console = Console::open()
+    let mut console = Console::open(link)
         .map_err(|error| Failure::new(Code::Other, format!("cannot read standard input: {error}")))?;
     if console.is_terminal() {
         say!("gretel: COM1 is this terminal; Ctrl-A x ends the recording\r");
@@ -126,10 +149,12 @@ pub(crate) fn record(
     sandbox::enter();
     let patience = u64::try_from(machine.idle.as_nanos()).unwrap_or(u64::MAX);
     let recorded = board::record::record(&mut board, &mut writer, &mut checkpoints, &mut console, patience);
+    let (unread, unsent) = console.lost();
     drop(console);
     let recorded = recorded.map_err(|error| failure(&error, &recording))?;
     let core = write_core(&board, &recording, &recorded.end)?;
     report(&recording, &writer, &recorded, core);
+    say_lost(recorded.lost + unread, unsent);
     Ok(exit_code(&recorded.end))
 }
 
@@ -138,14 +163,17 @@ fn boot(
     machine: &Machine,
     kernel: &Path,
     given: &Given,
+    net: Option<&network::Given>,
     folder: impl FnOnce() -> Result<Recording, Failure>,
 ) -> Result<Begun, Failure> {
     let mut setup = setup(machine, kernel, given.memory.unwrap_or(MEMORY))?;
     let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", kernel.display()));
-    let disk = given.disk.map(disk::Given::parse);
+    let disk = given.disk.map(|disk| disk::Given::parse(disk, machine.room()));
     setup.disk = disk.as_ref().map(disk::Given::image).transpose()?;
+    setup.net = net.map(network::Given::address);
     // Before there is a folder: a kernel that cannot be booted leaves nothing behind.
     let mut board = Board::boot(&setup).map_err(not_booted)?;
+    let link = net.map(network::Given::open).transpose()?;
     let recording = folder()?;
     let mut header = keep(&recording, &setup)?;
     if let Some(disk) = &disk {
@@ -155,13 +183,14 @@ fn boot(
     }
     let path = recording.checkpoints();
     let checkpoints = checkpoints::Writer::create(&path).map_err(|error| unwritable(&path, error))?;
-    Ok(Begun { board, recording, header, checkpoints })
+    Ok(Begun { board, recording, header, checkpoints, link })
 }
 
 /// A machine at a checkpoint of another recording.
 fn go_on(
     from: &OsStr,
     given: &Given,
+    net: Option<&network::Given>,
     folder: impl FnOnce() -> Result<Recording, Failure>,
 ) -> Result<Begun, Failure> {
     if given.memory.is_some() || given.disk.is_some() {
@@ -170,9 +199,14 @@ fn go_on(
     }
     let (from, notes) = from::Chosen::parse(from)?;
     notes.iter().for_each(|note| say!("gretel: {note}"));
+    if net.is_some() && !from.machine.has_network() {
+        let why = "the machine of the checkpoint has no network card: leave --net out";
+        return Err(Failure::new(Code::Usage, why));
+    }
+    let link = net.map(network::Given::open).transpose()?;
     let recording = folder()?;
     let (header, checkpoints) = from.keep(&recording)?;
-    Ok(Begun { board: from.machine, recording, header, checkpoints })
+    Ok(Begun { board: from.machine, recording, header, checkpoints, link })
 }
 
 /// The core of a kernel that crashed, if it did: whether it says of itself what debuggers need.
@@ -208,6 +242,7 @@ fn setup(machine: &Machine, kernel: &Path, memory: u64) -> Result<Setup, Failure
         memory,
         start: now.as_secs(),
         disk: None,
+        net: None,
     })
 }
 
@@ -239,6 +274,7 @@ fn keep(recording: &Recording, setup: &Setup) -> Result<Header, Failure> {
         memory: setup.memory,
         start: setup.start,
         disk: None,
+        net: setup.net,
         from: None,
     })
 }
@@ -278,6 +314,18 @@ fn report(recording: &Recording, writer: &Writer, recorded: &Recorded, core: Opt
         say!("gretel: next: gretel core {}", shell::word(recording.dir()));
     }
     say!("gretel: next: gretel replay {}", shell::word(recording.dir()));
+}
+
+/// Frames that nobody took.
+fn say_lost(came: u64, sent: u64) {
+    if came > 0 {
+        say!("gretel: {came} frames were lost on their way to the guest, which had no room for them");
+    }
+    if sent > 0 {
+        say!(
+            "gretel: {sent} frames of the guest were lost: nobody took them at the other end of its network"
+        );
+    }
 }
 
 /// Nanoseconds as seconds.

@@ -1,10 +1,12 @@
-//! Standard input and output as the far end of COM1. A terminal is raw meanwhile, so that each key goes to the guest.
+//! Standard input and output as the far end of COM1, and the network as that of the network card. A terminal is raw meanwhile, so that each
+//! key goes to the guest.
 
+use super::network::{Link, Sender};
 use board::record::Terminal;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Read, Write};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 use vmm::interrupt;
 
@@ -13,10 +15,26 @@ const ESCAPE: u8 = 1;
 /// Signals are looked for so often while the guest waits.
 const GLANCE: Duration = Duration::from_millis(20);
 
+/// Frames that wait to be taken, at most.
+const WAITING: usize = 256;
+
+/// What comes from outside.
+enum Arrived {
+    Typed(Vec<u8>),
+    /// Standard input has ended.
+    Over,
+    Frame(Vec<u8>),
+}
+
 /// The terminal.
 pub(super) struct Console {
-    bytes: Receiver<Vec<u8>>,
+    arrived: Receiver<Arrived>,
     typed: VecDeque<u8>,
+    frames: VecDeque<Vec<u8>>,
+    /// The network, if there is one.
+    network: Option<Sender>,
+    /// Frames that came faster than they were taken.
+    lost: u64,
     /// Standard input has ended.
     is_over: bool,
     wants_end: bool,
@@ -27,21 +45,34 @@ pub(super) struct Console {
 }
 
 impl Console {
-    /// Takes over standard input, and has a terminal there be raw.
-    pub(super) fn open() -> io::Result<Console> {
-        let (to, bytes) = mpsc::channel();
+    /// Takes over standard input, and has a terminal there be raw; and the network, if there is one.
+    pub(super) fn open(link: Option<Link>) -> io::Result<Console> {
+        let (to, arrived) = mpsc::sync_channel(WAITING);
+        let network = link.map(|link| listen(link, to.clone())).transpose()?;
         // It ends with the process: nobody can interrupt a read.
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             let mut piece = [0; 4096];
             while let Ok(n @ 1..) = io::stdin().read(&mut piece) {
-                if to.send(piece[..n].to_vec()).is_err() {
+                if to.send(Arrived::Typed(piece[..n].to_vec())).is_err() {
                     return;
                 }
             }
+            // Where nobody listens any more, the recording has ended.
+            let _ = to.send(Arrived::Over);
         })?;
         let before = if io::stdin().is_terminal() { Some(make_raw()?) } else { None };
-        let typed = VecDeque::new();
-        Ok(Console { bytes, typed, is_over: false, wants_end: false, is_escaped: false, before })
+        let (typed, frames) = (VecDeque::new(), VecDeque::new());
+        Ok(Console {
+            arrived,
+            typed,
+            frames,
+            network,
+            lost: 0,
+            is_over: false,
+            wants_end: false,
+            is_escaped: false,
+            before,
+        })
     }
 
     /// Whether it is a terminal.
@@ -49,7 +80,21 @@ impl Console {
         self.before.is_some()
     }
 
-    fn receive(&mut self, bytes: &[u8]) {
+    /// How many frames nobody took: that came, and that were sent.
+    pub(super) fn lost(&self) -> (u64, u64) {
+        (self.lost, self.network.as_ref().map_or(0, |network| network.lost))
+    }
+
+    fn receive(&mut self, arrived: Arrived) {
+        match arrived {
+            Arrived::Typed(bytes) => self.type_bytes(&bytes),
+            Arrived::Over => self.is_over = true,
+            Arrived::Frame(_) if self.frames.len() >= WAITING => self.lost += 1,
+            Arrived::Frame(frame) => self.frames.push_back(frame),
+        }
+    }
+
+    fn type_bytes(&mut self, bytes: &[u8]) {
         if !self.is_terminal() {
             return self.typed.extend(bytes);
         }
@@ -65,8 +110,8 @@ impl Console {
     /// Takes what has come.
     fn look(&mut self) {
         loop {
-            match self.bytes.try_recv() {
-                Ok(bytes) => self.receive(&bytes),
+            match self.arrived.try_recv() {
+                Ok(arrived) => self.receive(arrived),
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
                     self.is_over = true;
@@ -77,6 +122,24 @@ impl Console {
     }
 }
 
+/// Has a thread take frames, which ends with the process.
+fn listen(link: Link, to: SyncSender<Arrived>) -> io::Result<Sender> {
+    let (mut from, sender) = link.split();
+    std::thread::Builder::new().name("network".to_owned()).spawn(move || {
+        loop {
+            // Who was at the other end has gone, and may come again.
+            let Ok(frame) = from.receive() else {
+                std::thread::sleep(GLANCE);
+                continue;
+            };
+            if to.send(Arrived::Frame(frame)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(sender)
+}
+
 impl Terminal for Console {
     fn take(&mut self, most: usize) -> Vec<u8> {
         self.look();
@@ -84,23 +147,36 @@ impl Terminal for Console {
         self.typed.drain(..most).collect()
     }
 
-    fn has_typed(&mut self) -> bool {
+    fn has_news(&mut self) -> bool {
         self.look();
-        !self.typed.is_empty()
+        !self.typed.is_empty() || !self.frames.is_empty()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.network.is_some()
+    }
+
+    fn take_frame(&mut self) -> Option<Vec<u8>> {
+        self.look();
+        self.frames.pop_front()
+    }
+
+    fn send(&mut self, frame: &[u8]) {
+        self.network.iter_mut().for_each(|network| network.send(frame));
     }
 
     fn wait(&mut self, at_most: Option<Duration>) -> bool {
         let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
         loop {
-            if self.has_typed() || self.is_over || self.wants_end() {
+            if self.has_news() || self.is_over && self.network.is_none() || self.wants_end() {
                 return false;
             }
             let left = end.map_or(GLANCE, |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 return true;
             }
-            match self.bytes.recv_timeout(left.min(GLANCE)) {
-                Ok(bytes) => self.receive(&bytes),
+            match self.arrived.recv_timeout(left.min(GLANCE)) {
+                Ok(arrived) => self.receive(arrived),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => self.is_over = true,
             }

@@ -45,6 +45,7 @@ pub mod signal;
 pub mod slice;
 pub mod stack;
 pub mod syscalls;
+pub mod tap;
 mod tape;
 pub mod timeline;
 pub mod trail;

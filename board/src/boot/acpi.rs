@@ -1,7 +1,7 @@
 //! The ACPI tables: one processor, one I/O APIC, a timer, power-off and reset (ACPI 6.4, chapters 4 and 5).
 //!
-//! RSDP, which the boot parameters point to → XSDT → FADT → DSDT and FACS; and MADT. The DSDT has the sleep state S5 and, where there
-//! is a disk, that (`aml`).
+//! RSDP, which the boot parameters point to → XSDT → FADT → DSDT and FACS; and MADT. The DSDT has the sleep state S5 and, the disk and the
+//! network card, where these are (`aml`).
 
 use super::aml;
 use crate::devices::power::port;
@@ -55,9 +55,11 @@ fn checksum(bytes: &[u8]) -> u8 {
 }
 
 /// The tables, as they are from [`BASE`] on; the RSDP is the first.
-pub(super) fn tables(has_disk: bool) -> Vec<u8> {
+pub(super) fn tables(has_disk: bool, has_net: bool) -> Vec<u8> {
     const RSDP: usize = 64;
-    let disk = if has_disk { aml::disk() } else { Vec::new() };
+    let devices = [(has_disk, aml::disk()), (has_net, aml::net())];
+    let devices: Vec<u8> =
+        devices.into_iter().filter(|(is_there, _)| *is_there).flat_map(|it| it.1).collect();
     let mut out = vec![0; RSDP];
     let mut add = |table: Vec<u8>| {
         // FACS has to be aligned so.
@@ -67,7 +69,7 @@ pub(super) fn tables(has_disk: bool) -> Vec<u8> {
         at
     };
     let facs = add(facs());
-    let dsdt = add(Table::new(b"DSDT", 2).push(&aml::sleep()).push(&disk).finish());
+    let dsdt = add(Table::new(b"DSDT", 2).push(&aml::sleep()).push(&devices).finish());
     let fadt = add(fadt(facs, dsdt));
     let madt = add(madt());
     let xsdt = add(Table::new(b"XSDT", 1).push(&fadt.to_le_bytes()).push(&madt.to_le_bytes()).finish());
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn checksums_hold_and_pointers_lead_to_tables() {
-        let all = tables(true);
+        let all = tables(true, true);
         assert_eq!((&all[..8], sum(&all[..20]), sum(&all[..36])), (b"RSD PTR ".as_slice(), 0, 0));
         let at = |address: u64| &all[usize::try_from(address - BASE).unwrap()..];
         let long = |bytes: &[u8], n: usize| u64::from_le_bytes(bytes[n..n + 8].try_into().unwrap());

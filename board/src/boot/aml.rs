@@ -1,11 +1,12 @@
 //! The objects of the DSDT, as ACPI's machine language has them (ACPI 6.4, chapter 20).
 
 use crate::devices::power::OFF;
-use crate::devices::{DISK, DISK_LINE, PAGE};
+use crate::devices::{DISK, DISK_LINE, NET, NET_LINE, PAGE};
 
 /// Opcodes.
 mod op {
     pub(super) const ZERO: u8 = 0x00;
+    pub(super) const ONE: u8 = 0x01;
     pub(super) const NAME: u8 = 0x08;
     pub(super) const BYTE: u8 = 0x0a;
     pub(super) const STRING: u8 = 0x0d;
@@ -40,18 +41,28 @@ pub(super) fn sleep() -> Vec<u8> {
     name(b"_S5_", &package)
 }
 
-/// A virtio device in memory: `Scope (\_SB) { Device (DSK0) { _HID "LNRO0005", _UID 0, _CRS { where, line } } }`.
+/// The disk.
 pub(super) fn disk() -> Vec<u8> {
+    virtio(b"DSK0", &[op::ZERO], DISK, DISK_LINE)
+}
+
+/// The network card.
+pub(super) fn net() -> Vec<u8> {
+    virtio(b"NET0", &[op::ONE], NET, NET_LINE)
+}
+
+/// A virtio device in memory: `Scope (\_SB) { Device (NAME) { _HID "LNRO0005", _UID n, _CRS { where, line } } }`.
+fn virtio(device: &[u8; 4], number: &[u8], at: u64, line: u8) -> Vec<u8> {
     let low = |value: u64| u32::try_from(value).unwrap_or(0).to_le_bytes();
     // Memory32Fixed: read and write, from where, how long.
-    let memory = [&[0x86, 9, 0, 1], low(DISK).as_slice(), &low(PAGE)].concat();
+    let memory = [&[0x86, 9, 0, 1], low(at).as_slice(), &low(PAGE)].concat();
     // Interrupt: consumed, edges, active high, its own; one.
-    let line = [&[0x89, 6, 0, 3, 1], u32::from(DISK_LINE).to_le_bytes().as_slice()].concat();
+    let line = [&[0x89, 6, 0, 3, 1], u32::from(line).to_le_bytes().as_slice()].concat();
     let resources = [memory, line, vec![0x79, 0]].concat();
     let length = u8::try_from(resources.len()).unwrap_or(0);
     let buffer = sized(&[op::BUFFER], &[&[op::BYTE, length], resources.as_slice()].concat());
     let id = [&[op::STRING], b"LNRO0005\0".as_slice()].concat();
-    let content = [b"DSK0".to_vec(), name(b"_HID", &id), name(b"_UID", &[op::ZERO]), name(b"_CRS", &buffer)];
+    let content = [device.to_vec(), name(b"_HID", &id), name(b"_UID", number), name(b"_CRS", &buffer)];
     let device = sized(&op::DEVICE, &content.concat());
     sized(&[op::SCOPE], &[b"\\_SB_".to_vec(), device].concat())
 }

@@ -58,6 +58,8 @@ pub struct Setup {
     pub start: u64,
     /// What its disk begins with, if it has one.
     pub disk: Option<DiskImage>,
+    /// The Ethernet address of its network card, if it has one.
+    pub net: Option<[u8; 6]>,
 }
 
 /// Why something cannot be booted.
@@ -245,7 +247,7 @@ pub(crate) fn boot(setup: &Setup) -> Result<Booted, BootError> {
     loader.page_tables()?;
     loader.segments()?;
     loader.parameters(&image, setup, initrd)?;
-    loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some()), "start")?;
+    loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some(), setup.net.is_some()), "start")?;
     let written = loader.written;
     let mut cpu = SystemCpu::new(memory);
     let system = System::new(&mut cpu, registers());
@@ -254,7 +256,7 @@ pub(crate) fn boot(setup: &Setup) -> Result<Booted, BootError> {
     regs.gpr[4] = PARAMETERS;
     regs.gpr[6] = PARAMETERS;
     cpu.set_regs(&regs);
-    let devices = Devices::new(setup.start, setup.disk.clone());
+    let devices = Devices::new(setup.start, setup.disk.clone(), setup.net);
     Ok(Booted { cpu, system, devices, written })
 }
 

@@ -9,6 +9,7 @@
 //! | ports 0x3f8 to 0x3ff | COM1 (`serial`) |
 //! | ports 0x505, 0x600 to 0x60b, 0xcf9 | pvpanic, ACPI, reset (`power`) |
 //! | 0xd0000000 | a disk, if there is one (`disk`) |
+//! | 0xd0001000 | a network card, if there is one (`net`) |
 //! | 0xfec00000 | I/O APIC (`ioapic`) |
 //! | 0xfee00000 | local APIC (`lapic`) |
 //!
@@ -19,24 +20,28 @@ mod cpuid;
 pub(crate) mod disk;
 mod ioapic;
 mod lapic;
+pub(crate) mod net;
 mod outside;
 mod pic;
 mod pit;
 pub(crate) mod power;
 mod serial;
+pub(crate) mod virtio;
 
 use crate::clock::Clock;
 use crate::saved::{Saved, Words};
 use cmos::Cmos;
-use disk::{Disk, Dma, Image, Layers};
+use disk::{Disk, Image, Layers};
 use ioapic::IoApic;
 use lapic::Lapic;
+use net::Net;
 use pic::Pic;
 use pit::Pit;
 use power::{Power, Request};
 use serial::Com1;
 use std::collections::BTreeSet;
 use std::io;
+use virtio::Dma;
 
 /// Where the I/O APIC is.
 pub(crate) const IOAPIC: u64 = 0xfec0_0000;
@@ -44,6 +49,8 @@ pub(crate) const IOAPIC: u64 = 0xfec0_0000;
 pub(crate) const LAPIC: u64 = 0xfee0_0000;
 /// Where the disk is.
 pub(crate) const DISK: u64 = 0xd000_0000;
+/// Where the network card is.
+pub(crate) const NET: u64 = 0xd000_1000;
 /// The bytes of any of them.
 pub(crate) const PAGE: u64 = 0x1000;
 
@@ -51,6 +58,8 @@ pub(crate) const PAGE: u64 = 0x1000;
 const COM1: u8 = 4;
 /// The line of the disk.
 pub(crate) const DISK_LINE: u8 = 5;
+/// The line of the network card.
+pub(crate) const NET_LINE: u8 = 6;
 /// The line of the 8254 at the I/O APIC; at the 8259 it is 0.
 pub(crate) const TIMER: u8 = 2;
 
@@ -78,6 +87,7 @@ pub(crate) struct Devices {
     cmos: Cmos,
     power: Power,
     pub(crate) disk: Option<Disk>,
+    pub(crate) net: Option<Net>,
     /// What the guest added to the time-stamp counter.
     tsc_offset: u64,
     /// Ports and MSRs that nothing is behind, and of which that was said.
@@ -86,7 +96,7 @@ pub(crate) struct Devices {
 
 impl Devices {
     /// The devices of a machine that begins so many seconds after 1970.
-    pub(crate) fn new(start: u64, disk: Option<Image>) -> Devices {
+    pub(crate) fn new(start: u64, disk: Option<Image>, net: Option<[u8; 6]>) -> Devices {
         Devices {
             clock: Clock::default(),
             pic: Pic::default(),
@@ -97,6 +107,7 @@ impl Devices {
             cmos: Cmos::new(start),
             power: Power::default(),
             disk: disk.map(Disk::new),
+            net: net.map(Net::new),
             tsc_offset: 0,
             unknown: BTreeSet::new(),
         }
@@ -105,8 +116,13 @@ impl Devices {
     /// When a timer is due next.
     pub(crate) fn due(&self) -> Option<u64> {
         let now = self.clock.now();
-        let disk = self.disk.as_ref().and_then(Disk::due);
-        [self.pit.due(), self.lapic.due(now, self.counter()), disk].into_iter().flatten().min()
+        [self.pit.due(), self.lapic.due(now, self.counter()), self.memory_due()].into_iter().flatten().min()
+    }
+
+    /// When a device that reaches memory is due next.
+    fn memory_due(&self) -> Option<u64> {
+        let (disk, net) = (self.disk.as_ref().and_then(Disk::due), self.net.as_ref().and_then(Net::due));
+        disk.into_iter().chain(net).min()
     }
 
     /// The time-stamp counter.
@@ -129,6 +145,10 @@ impl Devices {
             self.pic.pulse(DISK_LINE);
             self.ioapic.pulse(DISK_LINE);
         }
+        if self.net.as_mut().is_some_and(Net::take_pulse) {
+            self.pic.pulse(NET_LINE);
+            self.ioapic.pulse(NET_LINE);
+        }
         while let Some(message) = self.ioapic.take() {
             self.lapic.request(message.vector, message.is_level);
         }
@@ -137,17 +157,17 @@ impl Devices {
 
     /// Whether a device wants to reach memory now ([`Devices::reach_memory`]).
     pub(crate) fn wants_memory(&self) -> bool {
-        let due = self.disk.as_ref().and_then(Disk::due);
-        due.is_some_and(|due| due <= self.clock.now())
+        self.memory_due().is_some_and(|due| due <= self.clock.now())
     }
 
-    /// Lets devices read and write the guest's memory, where they have something to do there.
+    /// Lets devices read and write the guest's memory, where they have something to do there: the frames that the guest sends.
     ///
     /// # Errors
     /// When the disk's image cannot be read.
-    pub(crate) fn reach_memory(&mut self, memory: &mut Dma<'_>) -> io::Result<()> {
+    pub(crate) fn reach_memory(&mut self, memory: &mut Dma<'_>) -> io::Result<Vec<Vec<u8>>> {
         let now = self.clock.now();
-        self.disk.as_mut().map_or(Ok(()), |disk| disk.serve(memory, now))
+        self.disk.as_mut().map_or(Ok(()), |disk| disk.serve(memory, now))?;
+        Ok(self.net.as_mut().map(|net| net.serve(memory, now)).unwrap_or_default())
     }
 
     /// The requests that the disk has done since this was called last.
@@ -175,6 +195,9 @@ impl Devices {
             DISK if self.disk.is_some() => {
                 self.disk.as_ref().map_or(u32::MAX, |disk| disk.read(register(physical)))
             }
+            NET if self.net.is_some() => {
+                self.net.as_ref().map_or(u32::MAX, |net| net.read(register(physical)))
+            }
             page => {
                 self.say_unknown(outside::Unknown::Page(page));
                 u32::MAX
@@ -194,6 +217,9 @@ impl Devices {
             IOAPIC => self.ioapic.write(register(physical), value),
             DISK if self.disk.is_some() => {
                 self.disk.iter_mut().for_each(|disk| disk.write(register(physical), value, now));
+            }
+            NET if self.net.is_some() => {
+                self.net.iter_mut().for_each(|net| net.write(register(physical), value, now));
             }
             page => self.say_unknown(outside::Unknown::Page(page)),
         }
@@ -238,7 +264,7 @@ impl Devices {
 
     /// Appends the state of all of them, but for what is on the disk.
     pub(crate) fn put(&self, out: &mut Vec<u64>) {
-        let Devices { clock, pic, pit, lapic, ioapic, com1, cmos, power, disk, tsc_offset, unknown: _ } =
+        let Devices { clock, pic, pit, lapic, ioapic, com1, cmos, power, disk, net, tsc_offset, unknown: _ } =
             self;
         clock.put(out);
         pic.put(out);
@@ -251,6 +277,7 @@ impl Devices {
         tsc_offset.put(out);
         disk.is_some().put(out);
         disk.iter().for_each(|disk| disk.put(out));
+        net.put(out);
     }
 
     /// Takes that back, for a disk with this on it; `None` where it is no such state, or of a machine with another disk.
@@ -270,6 +297,7 @@ impl Devices {
                 (true, Some(layers)) => Some(Disk::take(from, layers)?),
                 _ => return None,
             },
+            net: Saved::take(from)?,
             unknown: BTreeSet::new(),
         })
     }

@@ -1,4 +1,4 @@
-//! The journal of a machine: what was booted, what was typed and when, and digests that a replay compares.
+//! The journal of a machine: what was booted, what was typed, which frames came and when, and digests that a replay compares.
 //!
 //! A file is the magic `GRETELM\n`, the format's version (u32) and frames ([`vmm::journal::frame`], marker `GMFR`). The first frame is
 //! the [`Header`], the others hold whole [`Record`]s. Numbers are LEB128, digests eight bytes, byte strings have their length before
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use vmm::journal::numbers::{Cursor, put_bytes, put_digest, put_u64};
 
 /// The version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The version of all that a guest sees and the journal does not hold: the devices, what takes how long, CPUID, what is in memory at
 /// the start, the semantics of instructions. A change of any of these raises it.
-pub const BEHAVIOUR: u32 = 2;
+pub const BEHAVIOUR: u32 = 3;
 const MARKER: &[u8; 4] = b"GMFR";
 
 /// What a disk begins with.
@@ -30,6 +30,8 @@ pub struct Disk {
     pub image: u64,
     /// The guest may only read it.
     pub read_only: bool,
+    /// What the guest writes may take so many bytes of memory.
+    pub room: u64,
 }
 
 /// What was booted.
@@ -51,13 +53,16 @@ pub struct Header {
     pub start: u64,
     /// The disk.
     pub disk: Option<Disk>,
+    /// The Ethernet address of its network card.
+    pub net: Option<[u8; 6]>,
     /// It begins at this checkpoint of its file, and not at a boot; those before are another recording's.
     pub from: Option<u64>,
 }
 
 impl Header {
     /// gretel `b`, behaviour `u`, kernel `d`, initrd (a list of none or one) `d`, command line `b`, memory `u`, start `u`,
-    /// disk (a list of none or one): image `d`, read-only `u`; checkpoint (a list of none or one) `u`.
+    /// disk (a list of none or one): image `d`, read-only `u`, room `u`; network card (a list of none or one): address `b`;
+    /// checkpoint (a list of none or one) `u`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -70,10 +75,13 @@ impl Header {
         put_u64(&mut out, self.memory);
         put_u64(&mut out, self.start);
         put_u64(&mut out, self.disk.is_some().into());
-        if let Some(Disk { image, read_only }) = self.disk {
+        if let Some(Disk { image, read_only, room }) = self.disk {
             put_digest(&mut out, image);
             put_u64(&mut out, read_only.into());
+            put_u64(&mut out, room);
         }
+        put_u64(&mut out, self.net.is_some().into());
+        self.net.iter().for_each(|address| put_bytes(&mut out, address));
         put_u64(&mut out, self.from.is_some().into());
         self.from.iter().for_each(|from| put_u64(&mut out, *from));
         out
@@ -92,6 +100,7 @@ impl Header {
             memory: c.u64()?,
             start: c.u64()?,
             disk: c.list(Disk::decode)?.first().copied(),
+            net: c.list(|c| c.bytes()?.try_into().ok())?.first().copied(),
             from: c.list(Cursor::u64)?.first().copied(),
         };
         c.0.is_empty().then_some(header)
@@ -100,7 +109,7 @@ impl Header {
 
 impl Disk {
     fn decode(c: &mut Cursor<'_>) -> Option<Disk> {
-        Some(Disk { image: c.digest()?, read_only: c.u64()? != 0 })
+        Some(Disk { image: c.digest()?, read_only: c.u64()? != 0, room: c.u64()? })
     }
 }
 
@@ -127,6 +136,15 @@ pub enum Record {
         /// The bytes.
         bytes: Vec<u8>,
     },
+    /// Tag 4: the moment, the digests before, a frame that came to the network card `b`.
+    Frame {
+        /// When.
+        at: Moment,
+        /// The state before.
+        digests: Digests,
+        /// The frame.
+        bytes: Vec<u8>,
+    },
     /// Tag 2: the moment, the digests. Nothing happened.
     Check {
         /// When.
@@ -151,7 +169,10 @@ impl Record {
     #[must_use]
     pub fn at(&self) -> Moment {
         match self {
-            Record::Typed { at, .. } | Record::Check { at, .. } | Record::End { at, .. } => *at,
+            Record::Typed { at, .. }
+            | Record::Frame { at, .. }
+            | Record::Check { at, .. }
+            | Record::End { at, .. } => *at,
         }
     }
 
@@ -159,9 +180,10 @@ impl Record {
     #[must_use]
     pub fn digests(&self) -> Digests {
         match self {
-            Record::Typed { digests, .. } | Record::Check { digests, .. } | Record::End { digests, .. } => {
-                *digests
-            }
+            Record::Typed { digests, .. }
+            | Record::Frame { digests, .. }
+            | Record::Check { digests, .. }
+            | Record::End { digests, .. } => *digests,
         }
     }
 
@@ -171,6 +193,7 @@ impl Record {
             Record::Typed { .. } => 1,
             Record::Check { .. } => 2,
             Record::End { .. } => 3,
+            Record::Frame { .. } => 4,
         });
         let (at, digests) = (self.at(), self.digests());
         put_u64(out, at.retired);
@@ -178,7 +201,7 @@ impl Record {
         put_digest(out, digests.state);
         put_digest(out, digests.memory);
         match self {
-            Record::Typed { bytes, .. } => put_bytes(out, bytes),
+            Record::Typed { bytes, .. } | Record::Frame { bytes, .. } => put_bytes(out, bytes),
             Record::Check { .. } => {}
             Record::End { end, .. } => end.encode(out),
         }
@@ -192,6 +215,7 @@ impl Record {
             1 => Record::Typed { at, digests, bytes: c.bytes()?.to_vec() },
             2 => Record::Check { at, digests },
             3 => Record::End { at, digests, end: End::decode(c)? },
+            4 => Record::Frame { at, digests, bytes: c.bytes()?.to_vec() },
             _ => return None,
         })
     }
@@ -292,7 +316,8 @@ mod tests {
             command_line: "console=ttyS0".to_owned(),
             memory: 512 << 20,
             start: 1_700_000_000,
-            disk: Some(Disk { image: 11, read_only: true }),
+            disk: Some(Disk { image: 11, read_only: true, room: 1 << 30 }),
+            net: Some([2, 0, 0, 0, 0, 9]),
             from: Some(2),
         }
     }
@@ -314,6 +339,7 @@ mod tests {
         let ends = ends.map(End::Machine).into_iter().chain([End::Stopped, End::Idle]);
         let mut records: Vec<Record> = ends.map(|end| Record::End { at, digests, end }).collect();
         records.push(Record::Typed { at, digests, bytes: b"ls\r".to_vec() });
+        records.push(Record::Frame { at, digests, bytes: vec![7; 60] });
         records.push(Record::Check { at, digests });
         for record in records {
             let mut bytes = Vec::new();

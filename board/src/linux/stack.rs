@@ -78,7 +78,7 @@ impl State {
 
 /// How a frame leads on.
 enum Caller {
-    Frame(State),
+    Frame(Box<State>),
     /// A program, at this instruction.
     Program(u64),
     Nobody,
@@ -113,7 +113,7 @@ pub(super) fn trace(
         match next {
             Ok(Caller::Frame(next)) => {
                 trace.frames.push(next.frame());
-                state = next;
+                state = *next;
             }
             Ok(Caller::Program(rip)) => {
                 trace.stopped = Some(format!("a program was at {rip:#x}"));
@@ -181,7 +181,7 @@ fn called(space: &Space<'_>, state: &State, stack: u64) -> Option<Caller> {
     // Others than these two may have been used for anything since.
     let mut gpr = [None; 16];
     (gpr[SP], gpr[BP]) = (Some(stack), state.gpr[BP]);
-    Some(Caller::Frame(State { gpr, rip, by: By::Tables }))
+    Some(Caller::Frame(Box::new(State { gpr, rip, by: By::Tables })))
 }
 
 /// All registers are there, in the order of `struct pt_regs`.
@@ -198,7 +198,7 @@ fn saved(space: &Space<'_>, at: u64) -> Option<Caller> {
         gpr[register] = Some(space.long(at.wrapping_add(8 * n as u64))?);
     }
     gpr[SP] = Some(rsp);
-    Some(Caller::Frame(State { gpr, rip, by: By::Saved }))
+    Some(Caller::Frame(Box::new(State { gpr, rip, by: By::Saved })))
 }
 
 /// Only what the processor has stored is there.
@@ -209,7 +209,7 @@ fn interrupted(space: &Space<'_>, state: &State, at: u64) -> Option<Caller> {
     }
     let mut gpr = state.gpr;
     gpr[SP] = Some(rsp);
-    Some(Caller::Frame(State { gpr, rip, by: By::Saved }))
+    Some(Caller::Frame(Box::new(State { gpr, rip, by: By::Saved })))
 }
 
 /// rip and rsp in the frame of an exception.

@@ -1,4 +1,5 @@
 //! A kernel of a few hundred bytes in four megabytes of memory: page tables, a log, names, types, a module, a task, a stack.
+#![expect(clippy::cast_possible_truncation, reason = "a kernel of four megabytes has small numbers")]
 
 use super::printk::Line;
 use super::stack::By;
@@ -22,6 +23,9 @@ const MODULE_TEXT: usize = 0x20_0000;
 const fn virt(physical: usize) -> u64 {
     MAP + physical as u64
 }
+
+/// The name of a structure, its size, and its members: name, bit, bits, type.
+type Structure<'s> = (&'s str, u32, &'s [(&'s str, u32, u32, u32)]);
 
 struct Ram(Vec<u8>);
 
@@ -104,7 +108,7 @@ impl Ram {
     }
 
     /// Types: of each structure its size, and its members: bit, bits, type. Type 1 is a number of four bytes.
-    fn types(&mut self, structures: &[(&str, u32, &[(&str, u32, u32, u32)])]) -> usize {
+    fn types(&mut self, structures: &[Structure<'_>]) -> usize {
         let (mut types, mut names) = (Vec::new(), vec![0]);
         let mut name = |text: &str| {
             let at = if text.is_empty() { 0 } else { names.len() as u32 };

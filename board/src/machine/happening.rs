@@ -10,6 +10,8 @@ pub enum What {
     Interrupt(u8),
     /// The disk did a request.
     Disk(Request),
+    /// The guest sent a frame of so many bytes.
+    Sent(usize),
 }
 
 /// What happened, and when.

@@ -11,7 +11,9 @@ mod seen;
 mod state;
 
 use crate::boot::{BootError, Booted, Setup, boot};
-use crate::devices::disk::{Dma, Image};
+use crate::devices::disk::Image;
+use crate::devices::net::Net;
+use crate::devices::virtio::Dma;
 use crate::devices::{Devices, Ended};
 use crate::memory::{Dirty, PAGE};
 use happening::{Happening, What};
@@ -95,6 +97,8 @@ pub struct Machine {
     unsaved: Dirty,
     /// What has happened, if somebody observes.
     happenings: Option<Vec<Happening>>,
+    /// What the guest has sent, if somebody takes it.
+    sent: Option<Vec<Vec<u8>>>,
 }
 
 impl Machine {
@@ -123,6 +127,7 @@ impl Machine {
             by_devices: BTreeSet::new(),
             unsaved,
             happenings: None,
+            sent: None,
         })
     }
 
@@ -188,6 +193,40 @@ impl Machine {
     /// Types bytes on COM1; what there is no room for is lost.
     pub fn type_bytes(&mut self, bytes: &[u8]) {
         self.devices.type_bytes(bytes);
+    }
+
+    /// Whether it has a network card.
+    #[must_use]
+    pub fn has_network(&self) -> bool {
+        self.devices.net.is_some()
+    }
+
+    /// Whether the guest takes frames.
+    #[must_use]
+    pub fn is_network_up(&self) -> bool {
+        self.devices.net.as_ref().is_some_and(Net::is_up)
+    }
+
+    /// How many frames its network card takes now.
+    #[must_use]
+    pub fn frame_room(&self) -> usize {
+        self.devices.net.as_ref().map_or(0, Net::room)
+    }
+
+    /// Brings it a frame; one for which there is no room is lost.
+    pub fn receive(&mut self, frame: &[u8]) {
+        let now = self.moment().time;
+        self.devices.net.iter_mut().for_each(|net| net.receive(frame, now));
+    }
+
+    /// Keeps what the guest sends from now on, until it is taken.
+    pub fn connect(&mut self) {
+        self.sent = Some(Vec::new());
+    }
+
+    /// The frames that the guest has sent since this was called last.
+    pub fn take_sent(&mut self) -> Vec<Vec<u8>> {
+        self.sent.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// What the guest has printed on COM1 since this was called last.
@@ -257,8 +296,12 @@ impl Machine {
         written.iter().for_each(|frame| cpu.written(*frame, PAGE as u64));
         let at = cpu.rip();
         self.by_devices.extend(written);
+        for frame in served.as_ref().into_iter().flatten() {
+            self.happens(What::Sent(frame.len()));
+            self.sent.iter_mut().for_each(|sent| sent.push(frame.clone()));
+        }
         self.devices.take_requests().into_iter().for_each(|request| self.happens(What::Disk(request)));
-        served.map_err(|error| {
+        served.map(drop).map_err(|error| {
             let what = format!("the image of its disk cannot be read: {error}");
             End::Refused(Refused { at, what })
         })

@@ -118,12 +118,13 @@ impl Machine {
         Machine {
             processor: Jit::new(cpu, tuning),
             system,
-            devices: Devices::new(0, None),
+            devices: Devices::new(0, None, None),
             is_halted: false,
             end: None,
             by_devices: BTreeSet::new(),
             unsaved: Dirty::default(),
             happenings: None,
+            sent: None,
         }
     }
 

@@ -341,6 +341,7 @@ impl Travel {
         self.next += 1;
         match record {
             Record::Typed { bytes, .. } => self.machine.type_bytes(bytes),
+            Record::Frame { bytes, .. } => self.machine.receive(bytes),
             Record::Check { .. } => {
                 let here = self.position();
                 let is_last = keep && to.retired.saturating_sub(here.retired) <= CHECK;

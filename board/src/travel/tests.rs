@@ -21,7 +21,7 @@ impl Terminal for Typist {
         self.0.drain(..most.min(1).min(self.0.len())).collect()
     }
 
-    fn has_typed(&mut self) -> bool {
+    fn has_news(&mut self) -> bool {
         !self.0.is_empty()
     }
 
@@ -78,6 +78,7 @@ fn travel(dir: &Path, at: Option<u64>) -> Travel {
             memory: 16 << 20,
             start: 0,
             disk: None,
+            net: None,
             from: None,
         };
         let mut machine = Machine::boot(&setup()).unwrap();

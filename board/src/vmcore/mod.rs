@@ -6,4 +6,4 @@
 mod read;
 mod write;
 
-pub use read::{ORIGIN, Vmcore, VmcoreError, is_one};
+pub use read::{Vmcore, VmcoreError, is_one, said};

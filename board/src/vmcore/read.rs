@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use x86::state::Regs;
 
 /// The name of the note that a machine of gretel adds: lines of `key=value`, numbers in hexadecimal.
-pub const ORIGIN: &str = "GRETEL";
+pub(super) const ORIGIN: &str = "GRETEL";
 /// The name of the note with what Linux says of itself.
 const DESCRIPTION: &str = "VMCOREINFO";
 /// QEMU's own note.
@@ -113,13 +113,13 @@ impl Vmcore {
         let damage = (missing > 0).then(|| format!("the last {missing} bytes are missing"));
         Ok(Vmcore { view, pieces, processors, description, origin, damage })
     }
+}
 
-    /// What a machine of gretel says under a key.
-    #[must_use]
-    pub fn said(&self, key: &str) -> Option<&str> {
-        let lines = self.origin.as_deref()?.lines();
-        lines.filter_map(|line| line.split_once('=')).find(|(name, _)| *name == key).map(|(_, value)| value)
-    }
+/// What a machine of gretel says under a key.
+#[must_use]
+pub fn said<'o>(origin: &'o str, key: &str) -> Option<&'o str> {
+    let lines = origin.lines().filter_map(|line| line.split_once('='));
+    lines.into_iter().find(|(name, _)| *name == key).map(|(_, value)| value)
 }
 
 impl Memory for Vmcore {
@@ -244,9 +244,12 @@ mod tests {
         assert!(is_one(&path));
         let core = Vmcore::open(&path).unwrap();
         assert_eq!((&core.processors[..], &core.damage), (&[machine.regs()][..], &None));
-        assert_eq!((core.said("end"), core.description.as_deref()), (Some("triple fault"), None));
+        let origin = core.origin.clone().unwrap();
+        assert_eq!((said(&origin, "end"), core.description), (Some("triple fault"), None));
+        assert_eq!(origin, machine.origin("triple fault"));
         let instructions = format!("{:#x}", machine.moment().retired);
-        assert_eq!(core.said("instructions"), Some(instructions.as_str()));
+        assert_eq!(said(&origin, "instructions"), Some(instructions.as_str()));
+        let core = Vmcore::open(&path).unwrap();
         let mut bytes = [0; 64];
         assert!(core.read_physical(0x10_0000, &mut bytes));
         assert_eq!(bytes, machine.ram()[0x10_0000..0x10_0040]);

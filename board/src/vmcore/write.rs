@@ -4,6 +4,7 @@
 //! registers as another, what only the machine knows (control registers, how it ended) as a third, and memory twice: where the kernel maps all of it, and where it maps its own code. Pages of zeros are holes.
 
 use super::read::ORIGIN;
+use crate::linux::Memory;
 use crate::machine::Machine;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -126,7 +127,26 @@ fn header() -> Vec<u8> {
     out
 }
 
+impl Memory for Machine {
+    fn read_physical(&self, at: u64, bytes: &mut [u8]) -> bool {
+        let found = usize::try_from(at).ok().and_then(|at| self.ram().get(at..at.checked_add(bytes.len())?));
+        found.map(|found| bytes.copy_from_slice(found)).is_some()
+    }
+}
+
 impl Machine {
+    /// What Linux says of itself, if it is in memory.
+    #[must_use]
+    pub fn description(&self) -> Option<String> {
+        vmcoreinfo(self.ram()).map(|text| String::from_utf8_lossy(text).into_owned())
+    }
+
+    /// What only the machine knows, as its core has it: how it ended in words, and lines of `key=value`.
+    #[must_use]
+    pub fn origin(&self, end: &str) -> String {
+        origin(self, end)
+    }
+
     /// Writes its memory and registers as an ELF core, with how it ended in words; whether the kernel's own description was found.
     ///
     /// # Errors

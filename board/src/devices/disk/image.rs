@@ -18,21 +18,22 @@ pub struct Image {
     file: Arc<File>,
     size: u64,
     read_only: bool,
+    room: u64,
 }
 
 impl Image {
-    /// The image in a file, which must not change.
+    /// The image in a file, which must not change. What the guest writes may take so many bytes of this host's memory.
     ///
     /// # Errors
     /// What the file system says; also where the file is no image of a disk, since it has no whole sectors.
-    pub fn new(file: File, read_only: bool) -> io::Result<Image> {
+    pub fn new(file: File, read_only: bool, room: u64) -> io::Result<Image> {
         const SECTOR: u64 = 512;
         let size = file.metadata()?.len();
         if size == 0 || !size.is_multiple_of(SECTOR) {
             let why = format!("it has {size} bytes, an image of a disk has whole sectors of {SECTOR}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        Ok(Image { file: Arc::new(file), size, read_only })
+        Ok(Image { file: Arc::new(file), size, read_only, room })
     }
 
     /// Its bytes.
@@ -74,6 +75,15 @@ impl Layers {
             bytes = rest;
         }
         Ok(())
+    }
+
+    /// Whether there is room to write so many bytes, all of which are on the disk.
+    pub(super) fn has_room(&self, at: u64, length: u64) -> bool {
+        const SIZE: u64 = BLOCK as u64;
+        let blocks = at / SIZE..(at + length).div_ceil(SIZE);
+        let written = self.written.range(blocks.clone()).count() as u64;
+        let needed = (self.written.len() as u64 + blocks.count() as u64).saturating_sub(written);
+        needed.saturating_mul(SIZE) <= self.image.room
     }
 
     /// Writes bytes that are all on the disk. The numbers of the blocks that they are in go to `touched`.
@@ -120,7 +130,7 @@ mod tests {
     fn what_is_written_is_read_and_the_image_stays() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 3 * 4096 + 512]).unwrap();
-        let mut layers = Layers::new(Image::new(file.try_clone().unwrap(), false).unwrap());
+        let mut layers = Layers::new(Image::new(file.try_clone().unwrap(), false, u64::MAX).unwrap());
         let mut touched = Vec::new();
         layers.write(4000, &[1; 5000], &mut touched).unwrap();
         layers.write(3 * 4096 + 500, &[2; 12], &mut touched).unwrap();
@@ -135,11 +145,23 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_again_needs_no_more_room() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8 * 4096).unwrap();
+        let mut layers = Layers::new(Image::new(file, false, 2 * 4096).unwrap());
+        assert!(layers.has_room(0, 8192) && layers.has_room(100, 8000) && !layers.has_room(100, 8192));
+        layers.write(4096, &[1; 4096], &mut Vec::new()).unwrap();
+        assert!(layers.has_room(0, 8192) && layers.has_room(4096, 8192) && !layers.has_room(8192, 8192));
+        layers.write(0, &[1; 10], &mut Vec::new()).unwrap();
+        assert!(layers.has_room(0, 8192) && !layers.has_room(8192, 512));
+    }
+
+    #[test]
     fn an_image_has_whole_sectors() {
         let file = tempfile::tempfile().unwrap();
         for size in [0, 511, 513] {
             file.set_len(size).unwrap();
-            assert!(Image::new(file.try_clone().unwrap(), false).is_err());
+            assert!(Image::new(file.try_clone().unwrap(), false, 0).is_err());
         }
     }
 }

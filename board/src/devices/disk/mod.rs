@@ -1,4 +1,4 @@
-//! A disk: the block device of virtio 1.2 (5.2) by memory-mapped registers (4.2), with one queue (`queue`).
+//! A disk: the block device of virtio 1.2 (5.2) by memory-mapped registers (4.2), with one queue.
 //!
 //! It has what a file system needs: reads, writes, flushes, its identity. Requests are done all at once, a while after the guest has
 //! told of them; then the line pulses. The image stays as it is (`image`): what the guest writes is kept in memory.
@@ -6,24 +6,21 @@
 //! Example: the guest puts a request of type 0, sector 2, and 512 bytes to fill into the queue, and writes 0 to 0x50. 50 µs of its time
 //! later sector 2 is in its memory, the queue says so, register 0x60 has bit 0, and line 5 has pulsed.
 
-mod dma;
 mod image;
-mod queue;
-mod registers;
 
-pub(crate) use dma::Dma;
 pub use image::Image;
 pub(crate) use image::{BLOCK, Block, Layers};
 
+use super::virtio::{self, Broken, Chain, Dma, Kind, Part, Transport, gather, scatter, total};
 use crate::saved::{Saved, Words, saved};
-use queue::{Broken, Chain, Part};
-use registers::Transport;
 use std::io;
 
 /// How long requests take.
 const LATENCY: u64 = 50_000;
 /// The data of one request, at most.
 const LONGEST: u64 = 64 << 20;
+/// The bytes of its configuration: sectors, the longest part of a request, how many parts it may have.
+const CONFIGURATION: usize = 16;
 const SECTOR: u64 = 512;
 
 /// The kinds of requests.
@@ -59,6 +56,30 @@ pub struct Request {
     pub status: Status,
 }
 
+/// Features: parts of a request have a number at most; the disk can only be read; it is flushed; version 1.
+mod feature {
+    pub(super) const PARTS: u64 = 1 << 2;
+    pub(super) const READ_ONLY: u64 = 1 << 5;
+    pub(super) const FLUSH: u64 = 1 << 9;
+    pub(super) const VERSION_1: u64 = 1 << 32;
+}
+
+/// What a driver finds of a disk with this image.
+fn configuration(image: &Image) -> [u8; CONFIGURATION] {
+    let mut bytes = [0; CONFIGURATION];
+    bytes[..8].copy_from_slice(&(image.size() / SECTOR).to_le_bytes());
+    // Without the header of a request and its status.
+    bytes[12..].copy_from_slice(&(u32::from(virtio::MOST) - 2).to_le_bytes());
+    bytes
+}
+
+fn kind<'c>(image: &Image, configuration: &'c [u8; CONFIGURATION]) -> Kind<'c> {
+    const BLOCK_DEVICE: u32 = 2;
+    let read_only = if image.is_read_only() { feature::READ_ONLY } else { 0 };
+    let features = feature::VERSION_1 | feature::FLUSH | feature::PARTS | read_only;
+    Kind { id: BLOCK_DEVICE, queues: 1, features, configuration }
+}
+
 /// The device.
 pub(crate) struct Disk {
     registers: Transport,
@@ -71,6 +92,8 @@ pub(crate) struct Disk {
     touched: Vec<u64>,
     /// The requests that were done since these were taken last.
     done: Vec<Request>,
+    /// It was said that there is no room for what the guest writes.
+    told_full: bool,
 }
 
 /// What of it is in its registers.
@@ -84,26 +107,31 @@ saved!(struct State { registers, due, is_pulsed });
 
 impl Disk {
     pub(crate) fn new(image: Image) -> Disk {
+        Disk::with(Layers::new(image))
+    }
+
+    fn with(layers: Layers) -> Disk {
         Disk {
             registers: Transport::default(),
             due: None,
             is_pulsed: false,
-            layers: Layers::new(image),
+            layers,
             touched: Vec::new(),
             done: Vec::new(),
+            told_full: false,
         }
     }
 
     /// Appends the state but for what is on the disk.
     pub(crate) fn put(&self, out: &mut Vec<u64>) {
-        let Disk { registers, due, is_pulsed, layers: _, touched: _, done: _ } = self;
+        let Disk { registers, due, is_pulsed, layers: _, touched: _, done: _, told_full: _ } = self;
         State { registers: *registers, due: *due, is_pulsed: *is_pulsed }.put(out);
     }
 
     /// Takes that back, for a disk with this on it.
     pub(crate) fn take(from: &mut Words<'_>, layers: Layers) -> Option<Disk> {
         let State { registers, due, is_pulsed } = State::take(from)?;
-        Some(Disk { registers, due, is_pulsed, layers, touched: Vec::new(), done: Vec::new() })
+        Some(Disk { registers, due, is_pulsed, ..Disk::with(layers) })
     }
 
     /// Goes on with a copy of its image.
@@ -129,13 +157,14 @@ impl Disk {
     /// A load from its registers.
     pub(super) fn read(&self, offset: u64) -> u32 {
         let image = &self.layers.image;
-        self.registers.read(offset, image.size() / SECTOR, image.is_read_only())
+        self.registers.read(offset, &kind(image, &configuration(image)))
     }
 
     /// A store there.
     pub(super) fn write(&mut self, offset: u64, value: u32, now: u64) {
-        self.registers.write(offset, value, self.layers.image.is_read_only());
-        if offset == registers::NOTIFY && self.registers.is_running() {
+        let image = &self.layers.image;
+        self.registers.write(offset, value, &kind(image, &configuration(image)));
+        if offset == virtio::NOTIFY && self.registers.is_running() {
             self.due = self.due.or_else(|| Some(now.saturating_add(LATENCY)));
         }
         if !self.registers.is_running() {
@@ -163,15 +192,15 @@ impl Disk {
         }
         self.due = None;
         loop {
-            match self.registers.queue.pop(memory) {
+            match self.registers.queues[0].pop(memory) {
                 Ok(Some(chain)) => {
                     let stored = self.request(memory, &chain)?;
-                    if let Err(broken) = self.registers.queue.push(memory, &chain, stored) {
+                    if let Err(broken) = self.registers.queues[0].push(memory, &chain, stored) {
                         self.give_up(broken);
                         return Ok(());
                     }
-                    if self.registers.queue.wants_interrupt(memory) {
-                        self.interrupt(registers::USED);
+                    if self.registers.queues[0].wants_interrupt(memory) {
+                        self.interrupt(virtio::USED);
                     }
                 }
                 Ok(None) => return Ok(()),
@@ -191,7 +220,7 @@ impl Disk {
     fn give_up(&mut self, Broken(why): Broken) {
         tracing::warn!("the guest's queue for its disk is none: {why}; the disk waits for a reset");
         self.registers.need_reset();
-        self.interrupt(registers::CHANGED);
+        self.interrupt(virtio::CHANGED);
     }
 
     /// Does one request: how many bytes of memory it has stored to.
@@ -220,7 +249,7 @@ impl Disk {
             request::FLUSH => (Status::Done, 0),
             request::IDENTITY => {
                 const NAME: &[u8; 20] = b"gretel\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-                scatter(memory, room, NAME)
+                store(memory, room, NAME)
             }
             _ => (Status::Unsupported, 0),
         };
@@ -234,11 +263,17 @@ impl Disk {
         let Some(at) = self.range(sector, length) else { return Ok((Status::Failed, 0)) };
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         self.layers.read(at, &mut bytes)?;
-        Ok(scatter(memory, room, &bytes))
+        Ok(store(memory, room, &bytes))
     }
 
     fn write_sectors(&mut self, sector: u64, data: &[u8]) -> io::Result<Status> {
         match self.range(sector, data.len() as u64) {
+            Some(at) if !self.layers.image.is_read_only() && !self.layers.has_room(at, data.len() as u64) => {
+                if !std::mem::replace(&mut self.told_full, true) {
+                    tracing::warn!("what the guest may write to its disk is used up: writes fail");
+                }
+                Ok(Status::Failed)
+            }
             Some(at) if !self.layers.image.is_read_only() => {
                 self.layers.write(at, data, &mut self.touched)?;
                 Ok(Status::Done)
@@ -255,10 +290,6 @@ impl Disk {
     }
 }
 
-fn total(parts: &[Part]) -> u64 {
-    parts.iter().map(|part| u64::from(part.length)).sum()
-}
-
 /// The last byte of some parts, and what is before it.
 fn split_last(parts: &[Part]) -> Option<(u64, Vec<Part>)> {
     let (last, before) = parts.split_last()?;
@@ -267,28 +298,10 @@ fn split_last(parts: &[Part]) -> Option<(u64, Vec<Part>)> {
     Some((status, [before, &[Part { length, ..*last }]].concat()))
 }
 
-/// The bytes of all parts; `None` where there is no memory, or too much of it.
-fn gather(memory: &Dma<'_>, parts: &[Part]) -> Option<Vec<u8>> {
-    if total(parts) > LONGEST {
-        return None;
-    }
-    let pieces = parts.iter().map(|part| memory.get(part.at, usize::try_from(part.length).ok()?));
-    pieces.collect::<Option<Vec<_>>>().map(|pieces| pieces.concat())
-}
-
 /// Stores bytes to parts, as many as fit: how it went, and how many.
-fn scatter(memory: &mut Dma<'_>, parts: &[Part], mut bytes: &[u8]) -> (Status, u32) {
-    let mut stored = 0;
-    for part in parts {
-        let length = usize::try_from(part.length).unwrap_or(usize::MAX).min(bytes.len());
-        let (piece, rest) = bytes.split_at(length);
-        if memory.put(part.at, piece).is_none() {
-            return (Status::Failed, stored);
-        }
-        stored += u32::try_from(length).unwrap_or(0);
-        bytes = rest;
-    }
-    (Status::Done, stored)
+fn store(memory: &mut Dma<'_>, parts: &[Part], bytes: &[u8]) -> (Status, u32) {
+    let (is_memory, stored) = scatter(memory, parts, bytes);
+    (if is_memory { Status::Done } else { Status::Failed }, stored)
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ const HEADER: usize = 0x4000;
 const DATA: usize = 0x5000;
 const STATUS: usize = 0x7000;
 
+/// What may be written: one block.
+const ROOM: u64 = 4096;
+
 struct Driver {
     disk: Disk,
     ram: Vec<u8>,
@@ -23,7 +26,7 @@ impl Driver {
     fn new(sectors: u8, read_only: bool) -> Driver {
         let mut file = tempfile::tempfile().unwrap();
         (0..sectors).for_each(|n| file.write_all(&[n; 512]).unwrap());
-        let disk = Disk::new(Image::new(file, read_only).unwrap());
+        let disk = Disk::new(Image::new(file, read_only, ROOM).unwrap());
         let mut driver = Driver { disk, ram: vec![0; 0x8000], asked: 0 };
         let registers = [
             (0x24, 1),
@@ -59,7 +62,7 @@ impl Driver {
         }
         self.asked += 1;
         self.ram[AVAILABLE as usize + 2..][..2].copy_from_slice(&self.asked.to_le_bytes());
-        self.disk.write(registers::NOTIFY, 0, 1000);
+        self.disk.write(virtio::NOTIFY, 0, 1000);
         assert_eq!(self.disk.due(), Some(1000 + LATENCY));
         self.serve(1000 + LATENCY);
         self.ram[STATUS]
@@ -72,7 +75,7 @@ fn sectors_are_read_and_written_and_the_line_pulses() {
     assert_eq!(driver.ask(request::IN, 2, 1024), 0);
     assert_eq!((driver.ram[DATA], driver.ram[DATA + 512], driver.ram[DATA + 1024]), (2, 3, 0));
     assert!(driver.disk.take_pulse() && !driver.disk.take_pulse());
-    assert_eq!(driver.disk.read(0x60), registers::USED);
+    assert_eq!(driver.disk.read(0x60), virtio::USED);
     driver.ram[DATA..DATA + 512].fill(9);
     assert_eq!(driver.ask(request::OUT, 7, 512), 0);
     assert_eq!(driver.disk.take_touched(), [0]);
@@ -99,12 +102,26 @@ fn what_cannot_be_done_is_told() {
 }
 
 #[test]
+fn a_write_without_room_fails_and_changes_nothing() {
+    let mut driver = Driver::new(16, false);
+    assert_eq!(driver.ask(request::OUT, 0, 512), 0);
+    assert_eq!(
+        driver.ask(request::OUT, 7, 1024),
+        Status::Failed as u8,
+        "one of two sectors is in the second block"
+    );
+    assert_eq!(driver.ask(request::OUT, 7, 512), 0, "a block that was written is there");
+    driver.ask(request::IN, 8, 512);
+    assert_eq!((driver.ram[DATA], driver.disk.layers().written.len()), (8, 1));
+}
+
+#[test]
 fn nothing_is_done_before_its_time_or_behind_a_reset() {
     let mut driver = Driver::new(8, false);
-    driver.disk.write(registers::NOTIFY, 0, 0);
+    driver.disk.write(virtio::NOTIFY, 0, 0);
     assert!(driver.serve(LATENCY - 1).is_empty() && driver.disk.due().is_some());
     driver.disk.write(0x70, 0, 0);
-    driver.disk.write(registers::NOTIFY, 0, 0);
+    driver.disk.write(virtio::NOTIFY, 0, 0);
     assert_eq!(driver.disk.due(), None);
 }
 
@@ -112,10 +129,10 @@ fn nothing_is_done_before_its_time_or_behind_a_reset() {
 fn a_queue_that_is_none_has_the_device_wait_for_a_reset() {
     let mut driver = Driver::new(8, false);
     driver.ram[AVAILABLE as usize + 2] = 200;
-    driver.disk.write(registers::NOTIFY, 0, 0);
+    driver.disk.write(virtio::NOTIFY, 0, 0);
     driver.serve(LATENCY);
-    assert_eq!((driver.disk.read(0x70) & 64, driver.disk.read(0x60)), (64, registers::CHANGED));
-    driver.disk.write(registers::NOTIFY, 0, 0);
+    assert_eq!((driver.disk.read(0x70) & 64, driver.disk.read(0x60)), (64, virtio::CHANGED));
+    driver.disk.write(virtio::NOTIFY, 0, 0);
     assert_eq!(driver.disk.due(), None);
 }
 

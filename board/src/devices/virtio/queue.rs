@@ -5,27 +5,28 @@
 //! gives the chain; when the device has done it, [`Queue::push`] writes 4 and how many bytes it has stored to the used ring.
 
 use super::dma::Dma;
+use super::parts::Part;
 use crate::saved::saved;
 
 /// Descriptors at most.
-pub(super) const MOST: u16 = 256;
+pub(in crate::devices) const MOST: u16 = 256;
 const NEXT: u16 = 1;
 const WRITABLE: u16 = 2;
 const INDIRECT: u16 = 4;
 
 /// What is wrong with a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken(pub(super) &'static str);
+pub(in crate::devices) struct Broken(pub(in crate::devices) &'static str);
 
 /// A queue as the driver has described it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Queue {
-    pub(super) size: u16,
-    pub(super) is_ready: bool,
+pub(in crate::devices) struct Queue {
+    pub(in crate::devices) size: u16,
+    pub(in crate::devices) is_ready: bool,
     /// Physical addresses of the descriptors, of what is available, and of what is used.
-    pub(super) descriptors: u64,
-    pub(super) available: u64,
-    pub(super) used: u64,
+    pub(in crate::devices) descriptors: u64,
+    pub(in crate::devices) available: u64,
+    pub(in crate::devices) used: u64,
     /// How many chains were taken, and given back, modulo 2^16.
     taken: u16,
     given: u16,
@@ -33,26 +34,19 @@ pub(super) struct Queue {
 
 saved!(struct Queue { size, is_ready, descriptors, available, used, taken, given });
 
-/// A piece of the guest's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) at: u64,
-    pub(super) length: u32,
-}
-
 /// What the driver wants to have done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Chain {
+pub(in crate::devices) struct Chain {
     head: u16,
     /// What the device reads.
-    pub(super) readable: Vec<Part>,
+    pub(in crate::devices) readable: Vec<Part>,
     /// What it stores to; behind all that it reads.
-    pub(super) writable: Vec<Part>,
+    pub(in crate::devices) writable: Vec<Part>,
 }
 
 impl Queue {
     /// The next chain that is available.
-    pub(super) fn pop(&mut self, memory: &Dma<'_>) -> Result<Option<Chain>, Broken> {
+    pub(in crate::devices) fn pop(&mut self, memory: &Dma<'_>) -> Result<Option<Chain>, Broken> {
         if !self.is_ready || self.size == 0 {
             return Ok(None);
         }
@@ -99,7 +93,12 @@ impl Queue {
     }
 
     /// Gives a chain back, in which so many bytes were stored.
-    pub(super) fn push(&mut self, memory: &mut Dma<'_>, chain: &Chain, stored: u32) -> Result<(), Broken> {
+    pub(in crate::devices) fn push(
+        &mut self,
+        memory: &mut Dma<'_>,
+        chain: &Chain,
+        stored: u32,
+    ) -> Result<(), Broken> {
         let outside = Broken("what is used is outside of memory");
         let slot = u64::from(self.given % self.size);
         let entry = u64::from(chain.head) | u64::from(stored) << 32;
@@ -109,7 +108,7 @@ impl Queue {
     }
 
     /// Whether the driver wants to be interrupted for what is used.
-    pub(super) fn wants_interrupt(&self, memory: &Dma<'_>) -> bool {
+    pub(in crate::devices) fn wants_interrupt(&self, memory: &Dma<'_>) -> bool {
         const NO_INTERRUPT: u16 = 1;
         memory.half(self.available).is_some_and(|flags| flags & NO_INTERRUPT == 0)
     }

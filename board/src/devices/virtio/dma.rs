@@ -12,21 +12,21 @@ pub(crate) struct Dma<'m> {
 
 impl Dma<'_> {
     /// A piece of memory; `None` where a part of it is none.
-    pub(super) fn get(&self, at: u64, length: usize) -> Option<&[u8]> {
+    pub(in crate::devices) fn get(&self, at: u64, length: usize) -> Option<&[u8]> {
         let start = usize::try_from(at).ok()?;
         self.ram.get(start..start.checked_add(length)?)
     }
 
-    pub(super) fn bytes<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
+    pub(in crate::devices) fn bytes<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
         self.get(at, N)?.try_into().ok()
     }
 
-    pub(super) fn half(&self, at: u64) -> Option<u16> {
+    pub(in crate::devices) fn half(&self, at: u64) -> Option<u16> {
         self.bytes(at).map(u16::from_le_bytes)
     }
 
     /// Writes all of it, or nothing where that is not memory.
-    pub(super) fn put(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
+    pub(in crate::devices) fn put(&mut self, at: u64, bytes: &[u8]) -> Option<()> {
         let start = usize::try_from(at).ok()?;
         let room = self.ram.get_mut(start..start.checked_add(bytes.len())?)?;
         room.copy_from_slice(bytes);
