@@ -1,8 +1,8 @@
 //! `record --attach-on-crash CMD`: runs a command for each process of the program that leaves a core.
 //!
 //! gretel may start no process once the program runs ([`vmm::confine`]), so a helper does, which is started before: gretel itself,
-//! under a subcommand that is not in the help. It reads a line for each crash from its standard input, and ends with it: also when gretel is
-//! killed.
+//! under a subcommand that is not in the help. It reads a line for each crash from its standard input, and ends with it: also when
+//! gretel is killed.
 
 use crate::Outcome;
 use crate::exit::{Code, Failure};

@@ -27,7 +27,8 @@ impl Choice {
     }
 }
 
-/// Makes the engine that was asked for, with so much guest memory (the host gives a page when the guest first touches it), and says on stderr where `auto` has to do without KVM.
+/// Makes the engine that was asked for, with so much guest memory (the host gives a page when the guest first touches it), and says
+/// on stderr where `auto` has to do without KVM.
 pub(crate) fn open(choice: Choice, memory: u64) -> Result<Machine, Failure> {
     match choice {
         Choice::Soft => soft(memory),

@@ -1,5 +1,6 @@
-//! The direction of dependencies: `x86 → x86-jit → x86-provenance → x86-system → lbr → vmm → board → synth → gretel`, each crate using only those to its left, and the
-//! crates that do without unsafe code. Read from `cargo metadata`, so that a new crate has to find its place here.
+//! The direction of dependencies: `x86 → x86-jit → x86-provenance → x86-system → lbr → vmm → board → synth → gretel`, each crate
+//! using only those to its left, and the crates that do without unsafe code. Read from `cargo metadata`, so that a new crate has to
+//! find its place here.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Services of Debian under load: the quick ones of those that are installed, each natively and recorded on each engine, and replayed. All of
-//! them, installed first, are `make services`.
+//! Services of Debian under load: the quick ones of those that are installed, each natively and recorded on each engine, and
+//! replayed. All of them, installed first, are `make services`.
 
 use std::io::{Write, stderr};
 use std::path::Path;

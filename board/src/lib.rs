@@ -2,9 +2,9 @@
 //! typed, and runs it again bit for bit.
 //!
 //! Reading order: [`clock`] (time is made of instructions), `devices` (a PC's, as far as Linux asks for them), [`boot`] (a kernel in
-//! memory), [`machine`] (the loop that runs it all); then [`journal`] (what came from outside, and when), [`checkpoints`], [`record`] and
-//! [`replay`]; [`travel`] (any moment of a recording, forwards and backwards); [`vmcore`] (memory as a core, for debuggers of kernels) and [`linux`] (what a kernel
-//! has in it: its log, its stack, its tasks).
+//! memory), [`machine`] (the loop that runs it all); then [`journal`] (what came from outside, and when), [`checkpoints`], [`record`]
+//! and [`replay`]; [`travel`] (any moment of a recording, forwards and backwards); [`vmcore`] (memory as a core, for debuggers of
+//! kernels) and [`linux`] (what a kernel has in it: its log, its stack, its tasks).
 //!
 //! Example: a kernel is booted, and `poweroff` is typed into its shell. The journal has ten events, one for each byte: after how many
 //! instructions it came, and what the registers and the memory were. A replay types the same bytes after the same instructions, and

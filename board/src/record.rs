@@ -1,9 +1,9 @@
 //! Runs a machine with a terminal and a network, and writes down what is typed and which frames come.
 //!
 //! Between two slices of instructions the terminal is asked, and the network. A guest that halts waits in real time for as long as
-//! somebody may type or a frame may come; else its clock goes to the next timer at once. Checkpoints are taken at distances that grow, before the first byte is typed, and where
-//! a recording ends of which the machine would go on. Example: `sleep 10` in a shell takes ten seconds at a terminal, and none with
-//! `</dev/null`; the guest sees ten seconds of its own either way.
+//! somebody may type or a frame may come; else its clock goes to the next timer at once. Checkpoints are taken at distances that
+//! grow, before the first byte is typed, and where a recording ends of which the machine would go on. Example: `sleep 10` in a shell
+//! takes ten seconds at a terminal, and none with `</dev/null`; the guest sees ten seconds of its own either way.
 
 use crate::checkpoints;
 use crate::devices::net::FRAME;

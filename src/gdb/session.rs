@@ -220,8 +220,8 @@ impl<'a> Session<'a> {
         "OK".into()
     }
 
-    /// Who steps where no thread is named: the one that stopped. The one that is looked at need not be meant, since gdb looks at all to list
-    /// them.
+    /// Who steps where no thread is named: the one that stopped. The one that is looked at need not be meant, since gdb looks at all
+    /// to list them.
     fn steered_thread(&self) -> Id {
         let Id { pid, tid } = self.stopped.id;
         Id { pid: self.steered.pid.unwrap_or(pid), tid: self.steered.tid.unwrap_or(tid) }

@@ -15,8 +15,8 @@ const MOST: usize = 100;
 /// A library calls itself so deep at most.
 const DEEP: usize = 24;
 
-/// Where each node is, as seen from a process at a position. Another process has other programs at the same addresses, and so had this one before it called exec; a library may
-/// be gone: there one has to go and see.
+/// Where each node is, as seen from a process at a position. Another process has other programs at the same addresses, and so had
+/// this one before it called exec; a library may be gone: there one has to go and see.
 pub(super) fn places(
     history: &mut Recorded<'_>,
     slice: &Slice<Position>,

@@ -1,8 +1,8 @@
 //! Signals to gretel: those that end what it does in order, and those that are for the program that it records.
 //!
-//! While a program is recorded, all that it could be sent is for it ([`pass_on_signals`]): the handler notes the signal and
-//! kicks the processor, and the next time that the program is shown brings it ([`crate::gate::Gate::arrived`]). What ends a program by itself, as
-//! SIGINT, ends the recording when it comes for the [`ENOUGH`]th time in quick succession: a program may ignore it, and a service
+//! While a program is recorded, all that it could be sent is for it ([`pass_on_signals`]): the handler notes the signal and kicks the
+//! processor, and the next time that the program is shown brings it ([`crate::gate::Gate::arrived`]). What ends a program by itself,
+//! as SIGINT, ends the recording when it comes for the [`ENOUGH`]th time in quick succession: a program may ignore it, and a service
 //! is told to reload by SIGHUP time and again. Everything else that gretel does is interrupted by the first.
 
 use crate::engine::{Interrupter, kick_signal};

@@ -1,11 +1,12 @@
 //! Runs a Linux program as a process guest, records it and replays it.
 //!
-//! Reading order: [`host`] (the processor that this runs on), [`ram`] (guest-physical memory and page tables), [`engine`] (what executes instructions: KVM or the software
-//! CPU, one interface), [`memory`] (address spaces), [`gate`] (the one place where non-determinism enters) with [`position`]
-//! and [`signal`] (plain data), [`elf`] and [`program`] (what is started), [`linux`] (the personality: tasks, processes, system
-//! calls) with [`syscalls`] (the table of Linux's system calls), [`process`] (the driver: one loop over processor and personality), [`journal`] (what the gate wrote) with [`contents`] (the files that
-//! recordings share), [`recording`] (its folder), [`crumbs`] (a
-//! note of every exit) with [`stack`] (who called whom), [`record`] and [`replay`], [`travel`] (a recording as a debugger wants it), [`slice`] (where a value comes from), [`elfcore`] (core files), [`dump`] and
+//! Reading order: [`host`] (the processor that this runs on), [`ram`] (guest-physical memory and page tables), [`engine`] (what
+//! executes instructions: KVM or the software CPU, one interface), [`memory`] (address spaces), [`gate`] (the one place where
+//! non-determinism enters) with [`position`] and [`signal`] (plain data), [`elf`] and [`program`] (what is started), [`linux`] (the
+//! personality: tasks, processes, system calls) with [`syscalls`] (the table of Linux's system calls), [`process`] (the driver: one
+//! loop over processor and personality), [`journal`] (what the gate wrote) with [`contents`] (the files that recordings share),
+//! [`recording`] (its folder), [`crumbs`] (a note of every exit) with [`stack`] (who called whom), [`record`] and [`replay`],
+//! [`travel`] (a recording as a debugger wants it), [`slice`] (where a value comes from), [`elfcore`] (core files), [`dump`] and
 //! [`trail`] (what a crash leaves: its core, its last branches). [`confine`] is what gretel itself may no longer do meanwhile.
 //!
 //! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free

@@ -445,8 +445,8 @@ fn drive(
     }
 }
 
-/// Behind an event: ends the recording if its room on disk is used up. The program goes on, and so does its near past, so that the core of a
-/// crash has its branch records.
+/// Behind an event: ends the recording if its room on disk is used up. The program goes on, and so does its near past, so that the
+/// core of a crash has its branch records.
 fn end_if_full(
     process: &mut Process,
     shared: &Shared,

@@ -33,8 +33,8 @@ pub struct Until<'a> {
     /// Stop as soon as [`Counters::instructions`] is this, exactly. A string instruction with a REP prefix is
     /// never divided by this bound.
     pub instructions: u64,
-    /// Stop as soon as control stands before the instruction at one of these addresses, with [`Stop::At`]. They are in order. Where the run begins
-    /// does not count, so that each run from a visit goes on to the next one.
+    /// Stop as soon as control stands before the instruction at one of these addresses, with [`Stop::At`]. They are in order. Where
+    /// the run begins does not count, so that each run from a visit goes on to the next one.
     ///
     /// After any other [`Stop`] rip may be at one, too, and the next run leaves it without a stop: a caller that looks
     /// for every visit compares rip itself when it has served a system call or a trap. [`Stop::Budget`] never hides a

@@ -2,9 +2,9 @@
 //!
 //! [`Machine::run`] goes on to a number of instructions and says where it stands: there, halted, or at the end. It does the same each
 //! time from the same state; what is not its own doing comes from outside between two calls, and is typed ([`Machine::type_bytes`])
-//! or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a debugger
-//! has it stop; [`happening`] what a list of events has. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`], whoever drives it waits,
-//! types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
+//! or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a
+//! debugger has it stop; [`happening`] what a list of events has. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`],
+//! whoever drives it waits, types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
 pub mod happening;
 mod seen;

@@ -1,7 +1,8 @@
 //! The memory of a machine as an ELF core, which `drgn` and `crash` open with the kernel's debug information.
 //!
 //! Linux leaves what they need to know of it in a page of its own (VMCOREINFO), which is looked for. The core has that as a note, the
-//! registers as another, what only the machine knows (control registers, how it ended) as a third, and memory twice: where the kernel maps all of it, and where it maps its own code. Pages of zeros are holes.
+//! registers as another, what only the machine knows (control registers, how it ended) as a third, and memory twice: where the kernel
+//! maps all of it, and where it maps its own code. Pages of zeros are holes.
 
 use super::read::ORIGIN;
 use crate::linux::Memory;

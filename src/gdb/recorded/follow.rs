@@ -1,7 +1,7 @@
 //! A recording that is still being made (`--follow`): it is opened again where one is at its end, and shown as far as it goes then.
 //!
-//! A replay ends at the last whole event of the journal, and does not wait for more. So each look opens the recording anew, and goes to where
-//! one was, from the newest checkpoint that the recorder has written to disk, if there is one.
+//! A replay ends at the last whole event of the journal, and does not wait for more. So each look opens the recording anew, and goes
+//! to where one was, from the newest checkpoint that the recorder has written to disk, if there is one.
 
 use super::Recorded;
 use crate::engine::{self, Choice};

@@ -1,9 +1,9 @@
 //! Taking checkpoints of a program that is being recorded, or replayed.
 //!
 //! The program stops for as long as it takes to fork its address spaces and to encode the kernel. A thread of its own
-//! ([`super::worker`]) then compares, compresses and writes pages, out of frames that stay as they are
-//! ([`crate::process::stored`]); the checkpoint before is kept until then, so that it is known which pages are the same. The program does not see any of it, and the journal only in that
-//! a frame begins there.
+//! ([`super::worker`]) then compares, compresses and writes pages, out of frames that stay as they are ([`crate::process::stored`]);
+//! the checkpoint before is kept until then, so that it is known which pages are the same. The program does not see any of it, and
+//! the journal only in that a frame begins there.
 //!
 //! A flight recorder begins a new segment with a checkpoint when the current one has grown by an eighth of the room. Once that
 //! checkpoint is on disk, the oldest segments go, until there is room for what may come before the next look: an eighth of this

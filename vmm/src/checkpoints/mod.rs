@@ -1,8 +1,8 @@
 //! Checkpoints on disk: what a replay begins at instead of the start, and what the window of a flight recorder begins with.
 //!
 //! [`store`] writes a file of checkpoints, in which a page that is there already is not written again; [`index`] reads it. [`keeper`]
-//! takes checkpoints of a program that is being recorded, as often as [`rate`] says, and has a thread of its own ([`worker`]) write them. [`shelf`]
-//! is all that a recording has of both journal and checkpoints, whether it is whole or a window.
+//! takes checkpoints of a program that is being recorded, as often as [`rate`] says, and has a thread of its own ([`worker`]) write
+//! them. [`shelf`] is all that a recording has of both journal and checkpoints, whether it is whole or a window.
 //!
 //! A file is a preamble (magic `GRETELC\n`, format version) and frames as the journal has them (`journal::frame`), of four kinds:
 //!

@@ -1,9 +1,9 @@
 //! The system calls that gretel does not make while a program runs, refused with EPERM by a seccomp filter.
 //!
-//! It is a list of what is refused, since what is needed is not all known here: libc's choices differ between its versions, and nearly
-//! every other call is one that the personality makes for some program. Three are refused by their arguments: `clone` but for threads,
-//! `unshare` but of a thread's working directory ([`crate::linux`]'s sockets), `tgkill` but to gretel. `clone3`, whose arguments no filter can
-//! read, is ENOSYS: libc then calls `clone`.
+//! It is a list of what is refused, since what is needed is not all known here: libc's choices differ between its versions, and
+//! nearly every other call is one that the personality makes for some program. Three are refused by their arguments: `clone` but for
+//! threads, `unshare` but of a thread's working directory ([`crate::linux`]'s sockets), `tgkill` but to gretel. `clone3`, whose
+//! arguments no filter can read, is ENOSYS: libc then calls `clone`.
 
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
 use seccompiler::SeccompCmpOp::{MaskedEq, Ne};

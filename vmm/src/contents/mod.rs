@@ -1,8 +1,9 @@
 //! Files that do not change, kept once: the program, its dynamic linker, and the files that it maps.
 //!
-//! A recording's folder has a folder `files`, in which a file's name is the digest of its bytes ([`name`]); [`place`] puts it
-//! there, [`read`] gets it back; [`place_file`] and [`open`] do so with what need not fit into memory. On disk such a file is a hard link to one in a [`Store`] that recordings share ([`store`] says where
-//! that is), so ten recordings of one program hold one copy of libc, and each folder is whole without the store.
+//! A recording's folder has a folder `files`, in which a file's name is the digest of its bytes ([`name`]); [`place`] puts it there,
+//! [`read`] gets it back; [`place_file`] and [`open`] do so with what need not fit into memory. On disk such a file is a hard link to
+//! one in a [`Store`] that recordings share ([`store`] says where that is), so ten recordings of one program hold one copy of libc,
+//! and each folder is whole without the store.
 //!
 //! Example: two recordings map libc.so.6. The first writes `rec-1/files/9ff0…` and links it to `STORE/9ff0…`. The second
 //! finds `STORE/9ff0…`, links it to `rec-2/files/9ff0…`, and compares all bytes. When both recordings are removed, the file in the

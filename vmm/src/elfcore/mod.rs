@@ -1,10 +1,9 @@
 //! ELF core files: gretel's own, and those that the Linux kernel wrote.
 //!
-//! [`parse`] reads one (hostile input: every offset is checked, and what a cut file lacks is listed rather than
-//! guessed; memory is mapped, not copied), [`write`](mod@write) makes one as Linux does, so that gdb opens it as it is. [`notes`] holds the
-//! layouts of the note records that both use. The layouts are those of Linux's `fs/binfmt_elf.c` and
-//! `include/uapi/linux/elfcore.h`; gretel's own notes carry the owner name `gretel` (docs/formats.md). [`unwind`] walks the stack, [`build_id`]
-//! tells files of one name apart.
+//! [`parse`] reads one (hostile input: every offset is checked, and what a cut file lacks is listed rather than guessed; memory is
+//! mapped, not copied), [`write`](mod@write) makes one as Linux does, so that gdb opens it as it is. [`notes`] holds the layouts of
+//! the note records that both use. The layouts are those of Linux's `fs/binfmt_elf.c` and `include/uapi/linux/elfcore.h`; gretel's
+//! own notes carry the owner name `gretel` (docs/formats.md). [`unwind`] walks the stack, [`build_id`] tells files of one name apart.
 
 pub mod build_id;
 mod bytes;

@@ -6,18 +6,16 @@ use crate::cpu_model::Model;
 use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_u64};
 use crate::program::{Capabilities, Ids, Inherited, Interpreter, Launch, OuterTerminal, Parents, Signals};
 
-/// What was recorded, and with what.
-/// Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for another version can
-/// name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name `b`,
-/// argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, pid `u`, parent `u`,
-/// process group `u`, session `u`, terminal (a list of none or one: its number in /dev/pts (a list of none or one) `u`, bits 0 to 2 for
-/// the standard streams that are it `u`), descriptors that are inherited (a list: number `u`, copy of another (a list of none or one) `u`,
-/// family and kind of a socket (a list of none or one) twice `u`, device and number of a regular file (a list of none or one) twice `u`, whether it is
-/// the terminal `u`), supplementary groups `[u]`, capabilities
-/// (effective, permitted, inheritable, bounding, ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked
-/// `u`, seed (a list of none or one) `u`, memory `u`, digest `d` of the
-/// executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files themselves are
-/// `program` and `interpreter` beside the journal.
+/// What was recorded, and with what. Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for
+/// another version can name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name
+/// `b`, argv `[b]`, envp `[b]`, random (16 bytes), cwd `b`, uid `u`, euid `u`, gid `u`, egid `u`, pid `u`, parent `u`, process group
+/// `u`, session `u`, terminal (a list of none or one: its number in /dev/pts (a list of none or one) `u`, bits 0 to 2 for the
+/// standard streams that are it `u`), descriptors that are inherited (a list: number `u`, copy of another (a list of none or one)
+/// `u`, family and kind of a socket (a list of none or one) twice `u`, device and number of a regular file (a list of none or one)
+/// twice `u`, whether it is the terminal `u`), supplementary groups `[u]`, capabilities (effective, permitted, inheritable, bounding,
+/// ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked `u`, seed (a list of none or one) `u`, memory `u`,
+/// digest `d` of the executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files
+/// themselves are `program` and `interpreter` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The version of gretel that recorded.

@@ -1,8 +1,9 @@
 //! The journal: what the guest could not have computed, in order, and the digests that replay checks.
 //!
-//! [`schema`] says what is recorded, byte by byte ([`header`]: the first record), and [`contents`] where the bytes of files are; [`frame`] packs records into checksummed blocks; [`writer`]
-//! appends them while the guest runs, [`reader`] gives them back. A recorder that is killed, or a disk that is full,
-//! costs at most the last unfinished frame: everything before it replays (docs/formats.md).
+//! [`schema`] says what is recorded, byte by byte ([`header`]: the first record), and [`contents`] where the bytes of files are;
+//! [`frame`] packs records into checksummed blocks; [`writer`] appends them while the guest runs, [`reader`] gives them back. A
+//! recorder that is killed, or a disk that is full, costs at most the last unfinished frame: everything before it replays
+//! (docs/formats.md).
 
 mod contents;
 pub mod frame;

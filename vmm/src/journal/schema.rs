@@ -24,13 +24,13 @@ use x86::state::{Fpu, Regs};
 use x86::xsave::{Layout, component};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into
-/// each digest. Since 2, digests of the registers leave out the arithmetic flags, and the header holds
-/// [`BEHAVIOUR`]; since 3 there are waits, checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of
-/// several kinds, there are preemptions, and the header has all that the program takes over; since 5 the digest of memory is a
-/// sum over lines, and there are signals from outside; since 6 the header has the terminal and the size of memory, and contents are files
-/// beside the journal; since 7 a process may be killed for want of memory, and a recording may end at its room on disk; since 8 the header
-/// has the descriptors that the program inherits; since 9 the state of a preemption has the x87 and vector registers.
+/// Version of the format, in the file's first 12 bytes: what records there are, their encoding, and what goes into each digest. Since
+/// 2, digests of the registers leave out the arithmetic flags, and the header holds [`BEHAVIOUR`]; since 3 there are waits,
+/// checkpoints of all threads, and the dynamic linker; since 4 events name their task, inputs are of several kinds, there are
+/// preemptions, and the header has all that the program takes over; since 5 the digest of memory is a sum over lines, and there are
+/// signals from outside; since 6 the header has the terminal and the size of memory, and contents are files beside the journal; since
+/// 7 a process may be killed for want of memory, and a recording may end at its room on disk; since 8 the header has the descriptors
+/// that the program inherits; since 9 the state of a preemption has the x87 and vector registers.
 pub const VERSION: u32 = 9;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder

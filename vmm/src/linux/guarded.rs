@@ -1,11 +1,12 @@
 //! The recording's folder, which does not exist for the guest.
 //!
 //! A file is known by device and number, so no way leads to it: not a link, not a bind mount, not `..`. The list of files is read
-//! from the folder whenever that has changed. Listing the folder above leaves its name out ([`Guarded::list`]). A path whose last folder is guarded leads nowhere either, so no name is made there.
-//! What the path to the recording goes over ([`Guarded::is_on_the_way`]) may not be renamed or removed: EBUSY, as of a mount point.
+//! from the folder whenever that has changed. Listing the folder above leaves its name out ([`Guarded::list`]). A path whose last
+//! folder is guarded leads nowhere either, so no name is made there. What the path to the recording goes over
+//! ([`Guarded::is_on_the_way`]) may not be renamed or removed: EBUSY, as of a mount point.
 //!
-//! Example: `-o rec`, and the guest calls `truncate("rec/../rec/journal", 0)`. [`super::proc::find`] looks the path up first, finds a file of the
-//! recording, and answers ENOENT.
+//! Example: `-o rec`, and the guest calls `truncate("rec/../rec/journal", 0)`. [`super::proc::find`] looks the path up first, finds a
+//! file of the recording, and answers ENOENT.
 
 use super::{host, int, long, word};
 use crate::gate::Input;

@@ -5,13 +5,14 @@
 //! numbers are its own structures, computed again at replay. Files, terminals and the like are the host's: every effect on
 //! the host, and all that comes from it, passes through [`Guest::input`], so that a replay touches nothing outside.
 //!
-//! [`serving`] is what the guest comes for; [`table`] leads from a call to the function that serves it; [`passthrough`] serves those that only translate their arguments, the other modules
-//! the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`terminal`], [`memory`], [`time`],
-//! [`identity`], [`persona`], [`users`], [`inherited`] (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run),
-//! [`signals`], [`sigio`] (those that tell of files), [`polling`], [`epoll`], [`fifo`], [`locks`], [`leases`], [`network`] (sockets), [`proc`] (what a program finds in /proc); [`sharing`] is
-//! memory that processes share, [`ipc`] System V's and POSIX's message queues; [`clone`], [`exec`], [`exit`] and [`children`] are
-//! the life of processes. [`futex`] and [`wait`] are
-//! how tasks wait, [`oom`] says who is killed for memory. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
+//! [`serving`] is what the guest comes for; [`table`] leads from a call to the function that serves it; [`passthrough`] serves those
+//! that only translate their arguments, the other modules the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`],
+//! [`splice`], [`attributes`], [`inotify`], [`terminal`], [`memory`], [`time`], [`identity`], [`persona`], [`users`], [`inherited`]
+//! (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run),
+//! [`signals`], [`sigio`] (those that tell of files), [`polling`], [`epoll`], [`fifo`], [`locks`], [`leases`], [`network`] (sockets),
+//! [`proc`] (what a program finds in /proc); [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message
+//! queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are how tasks wait,
+//! [`oom`] says who is killed for memory. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
 //!
 //! Example: `fork` counts or copies each id of its caller for a new task; the address space is copied on write
 //! ([`crate::memory::AddressSpace::fork`]), and the new task queues behind the ready ones with zero in rax.

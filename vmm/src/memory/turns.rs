@@ -1,9 +1,10 @@
 //! Pages that may be written and executed, as those in which a Java VM makes code: one of both at a time.
 //!
 //! Instructions that read the machine are rewritten where code is mapped ([`super::code`]); what the program writes to a page that is
-//! executable already would be missed. So an anonymous private page with both rights is at first one that is written and not executed.
-//! The first instruction there is a page fault: the page is searched, and is executed and not written from then on, until a store to
-//! it gives the program its own bytes back. What can be reached from that instruction by direct jumps is certainly code ([`super::reached`]).
+//! executable already would be missed. So an anonymous private page with both rights is at first one that is written and not
+//! executed. The first instruction there is a page fault: the page is searched, and is executed and not written from then on, until a
+//! store to it gives the program its own bytes back. What can be reached from that instruction by direct jumps is certainly code
+//! ([`super::reached`]).
 //!
 //! Such a turn is two exits, whatever the engine and the host; so a page that has had [`MOST`] of them is left as it is.
 //!

@@ -1,11 +1,12 @@
 //! Linux programs as a guest: a machine, a kernel, and the loop between them.
 //!
-//! [`Process::step`] runs the processor to its next exit, [`exit::decide`] says what the exit means, and the process carries
-//! that out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
-//! [`x87_pointers`] FXSAVE and its like, [`refused_call`] the call of an address that is none.
-//! [`schedule`] is what happens before the processor runs again, [`preempt`] how a task is interrupted between two
-//! instructions, [`spin`] which one waits by looking, [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was,
-//! [`happening`] what is told of it, [`noted`] what of that a debugger stops at, [`others`] what can be asked of any process. System calls, signals and tasks are [`crate::linux`].
+//! [`Process::step`] runs the processor to its next exit, [`exit::decide`] says what the exit means, and the process carries that
+//! out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
+//! [`x87_pointers`] FXSAVE and its like, [`refused_call`] the call of an address that is none. [`schedule`] is what happens before
+//! the processor runs again, [`preempt`] how a task is interrupted between two instructions, [`spin`] which one waits by looking,
+//! [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was, [`happening`] what is told of it,
+//! [`noted`] what of that a debugger stops at, [`others`] what can be asked of any process. System calls, signals and tasks are
+//! [`crate::linux`].
 //!
 //! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
 //! loaded.

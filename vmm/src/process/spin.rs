@@ -2,9 +2,9 @@
 //! task stores something, and so it gives its processor away. So does one whose loop only counts its turns.
 //!
 //! While recording on a processor that counts, now and then a task that others wait behind, or that waits for what comes from
-//! outside, is followed for some turns of its loop, if it is in one. A task that was kicked, since it ran for long without an
-//! exit, is looked at before it runs on a processor that is kicked again: there a preemption costs a digest of the memory. Nothing of this is
-//! decided again at replay: the journal has the preemption, with its count.
+//! outside, is followed for some turns of its loop, if it is in one. A task that was kicked, since it ran for long without an exit,
+//! is looked at before it runs on a processor that is kicked again: there a preemption costs a digest of the memory. Nothing of this
+//! is decided again at replay: the journal has the preemption, with its count.
 //!
 //! Example: `while (!flag);` is `mov eax, [flag]; test eax, eax; jz`. Its slice would be millions of instructions; after 4,096 of
 //! them it is seen to stand where it stood three instructions before, with the same registers, and the task that sets the flag

@@ -32,7 +32,8 @@ struct Became {
 }
 
 impl Recorded<'_> {
-    /// What made bytes of a process's memory what they were at a moment. `None` if they were so from the beginning, or somebody wants it to stop.
+    /// What made bytes of a process's memory what they were at a moment. `None` if they were so from the beginning, or somebody wants
+    /// it to stop.
     pub(super) fn made_so(
         &mut self,
         at: Position,

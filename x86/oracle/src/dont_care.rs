@@ -1,7 +1,8 @@
 //! What is not compared, and why: the whole list, as data that the tool prints.
 //!
-//! Two tables: [`UNDEFINED`] (flags and results that the manuals leave undefined) and [`EXCLUDED`] (instructions
-//! that are not generated); two more, of what differs by vendor, are in [`crate::vendor`]. References are to the Intel SDM vol. 2 and the AMD APM vol. 3, at the instruction.
+//! Two tables: [`UNDEFINED`] (flags and results that the manuals leave undefined) and [`EXCLUDED`] (instructions that are not
+//! generated); two more, of what differs by vendor, are in [`crate::vendor`]. References are to the Intel SDM vol. 2 and the AMD APM
+//! vol. 3, at the instruction.
 
 use crate::vendor;
 use iced_x86::{Instruction, Mnemonic, OpKind};
