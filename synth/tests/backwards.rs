@@ -310,6 +310,23 @@ fn a_wrong_end_is_refuted_and_confirmed() {
     assert_eq!(ask(&round), SatResult::Unsat, "{round}");
 }
 
+/// A condition of two flags is learned by its meaning, before the flags are: the claims have the flags all the same.
+#[test]
+fn a_wrong_condition_of_two_flags_is_refuted_and_confirmed() {
+    let mut a = CodeAssembler::new(64).expect("64-bit");
+    let program = |a: &mut CodeAssembler| -> Result<(), iced_x86::IcedError> {
+        a.add(r9, r10)?;
+        a.setl(dl)?;
+        a.cmp(r8, rsi)?;
+        a.syscall()
+    };
+    program(&mut a).expect("assembles");
+    let code = a.assemble(CODE).expect("assembles");
+    assert_eq!(refuted(&code, &start(), |_, _| {}), None);
+    let script = refuted(&code, &start(), |end, _| end.regs.gpr[2] ^= 1).expect("r9 and r10 tell");
+    assert_eq!(ask(&script), SatResult::Unsat, "{script}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     /// What propagation refutes, a solver refutes that knows nothing of it.

@@ -41,6 +41,11 @@ impl Facts {
         &self.claims
     }
 
+    /// Says that `a` equals `b`, of which nothing is learned: it was used already, in another shape.
+    pub fn claim(&mut self, a: Term, b: Term) {
+        self.claims.push(Claim::Equal(a, b));
+    }
+
     /// From now on an instruction speaks.
     pub fn begin_step(&mut self, address: u64) {
         self.claims.push(Claim::Step(address));

@@ -161,6 +161,21 @@ impl Hypothesis<'_> {
     /// flags get their clear meaning first (`a < b` rather than `SF != OF`), since constraints may wait on them.
     fn equate_flags(&mut self, machine: &StepMachine, after: &Snapshot) -> Result<(), Refusal> {
         let terms = Rc::clone(&self.terms);
+        let equal = |f: Flag| (machine.lazy_flags.get(&*terms, f), after.flags[f as usize]);
+        let learned = self.define_conditions(machine, after).and_then(|()| {
+            Flag::ALL.into_iter().map(equal).try_for_each(|(computed, found)| {
+                self.facts.equate(&terms, computed, found).map_err(Refusal::from)
+            })
+        });
+        if learned.is_err() {
+            // The meanings rest on flags that need not have come to word: whoever checks it is to know them.
+            Flag::ALL.into_iter().map(equal).for_each(|(computed, found)| self.facts.claim(computed, found));
+        }
+        learned
+    }
+
+    fn define_conditions(&mut self, machine: &StepMachine, after: &Snapshot) -> Result<(), Refusal> {
+        let terms = Rc::clone(&self.terms);
         let flag = |f: Flag| after.flags[f as usize];
         let less = terms.build_xor(flag(Flag::Sign), flag(Flag::Overflow));
         let combined = [
@@ -177,9 +192,6 @@ impl Hypothesis<'_> {
             if matches!(terms.node(shape), Node::Xor(..) | Node::And(..)) {
                 self.facts.define(&terms, shape, meaning)?;
             }
-        }
-        for f in Flag::ALL {
-            self.facts.equate(&terms, machine.lazy_flags.get(&*terms, f), flag(f))?;
         }
         Ok(())
     }
