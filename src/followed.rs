@@ -8,6 +8,7 @@ use crate::sandbox;
 use crate::symbols::Symbols;
 use std::path::Path;
 use std::process::ExitCode;
+use vmm::engine::Machine;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
 use vmm::travel::Travel;
@@ -20,13 +21,20 @@ pub(crate) struct Followed {
     pub(crate) code: ExitCode,
 }
 
+/// Opens a recording at its beginning, and says what of it is not used.
+pub(crate) fn travel(recording: &Recording, machine: Machine) -> Result<Travel, Failure> {
+    let travel = Travel::open(recording, machine).map_err(failure)?;
+    travel.timeline().replay().shelf().notes().iter().for_each(|note| say!("gretel: {note}"));
+    Ok(travel)
+}
+
 /// Opens the recording, confines gretel, and goes there: to the last moment of the process `pid`, else to the end.
 pub(crate) fn open(dir: &Path, pid: Option<i32>, choice: Choice) -> Result<Followed, Failure> {
     let recording = Recording::open(dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     let machine = engine::open(choice, for_replay())?;
     let mut symbols = Symbols::of(dir);
     sandbox::enter();
-    let mut travel = Travel::open(&recording, machine).map_err(failure)?;
+    let mut travel = travel(&recording, machine)?;
     match pid {
         Some(pid) if !travel.seek_process(pid).map_err(failure)? => {
             let hint = "`gretel events --kind fork` shows those that there are";

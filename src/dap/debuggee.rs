@@ -86,6 +86,7 @@ impl Debuggee {
         let symbols = Symbols::of(dir);
         sandbox::enter();
         let travel = Travel::open(&recording, machine).map_err(|it| failure(it).to_string())?;
+        let mut said = travel.timeline().replay().shelf().notes().to_vec();
         let mut debuggee = Debuggee {
             travel,
             known: Known::new(symbols),
@@ -96,7 +97,6 @@ impl Debuggee {
             asked: false,
             said_damage: false,
         };
-        let mut said = Vec::new();
         debuggee.begin(&start, launch.pid, &mut said)?;
         said.extend(debuggee.damage());
         debuggee.look();

@@ -34,6 +34,7 @@ mod target;
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::followed;
 use crate::kernel;
 use crate::log::say;
 use crate::replay::failure;
@@ -156,7 +157,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let stream = connect(args)?;
     let symbols = Symbols::of(&args.dir);
     sandbox::enter();
-    let mut travel = Travel::open(&recording, machine).map_err(failure)?;
+    let mut travel = followed::travel(&recording, machine)?;
     begin(args, &mut travel)?;
     files_here::compare(travel.process());
     let mut recorded = Recorded::new(travel, symbols);

@@ -13,6 +13,7 @@ mod suffix;
 use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::followed;
 use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
@@ -107,7 +108,7 @@ fn of_recording(args: &Args) -> Outcome {
     let machine = engine::open(args.engine, for_replay())?;
     let mut symbols = Symbols::of(&args.input);
     sandbox::enter();
-    let mut travel = Travel::open(&recording, machine).map_err(failure)?;
+    let mut travel = followed::travel(&recording, machine)?;
     travel.seek_end().map_err(failure)?;
     let damage = travel.damage();
     if let Some(damage) = &damage {

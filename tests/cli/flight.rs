@@ -150,6 +150,8 @@ fn checkpoints_are_beside_the_journal_and_change_nothing() {
         let (ran, _) = replayed(&place, recorder, recorder);
         assert_eq!(ran.code, 0, "{}", ran.err);
         assert!(ran.err.contains("are damaged at offset 0xc"), "{}", ran.err);
+        let asked = place.gretel(&["last-write", recorder, "0x1000", "8"]);
+        assert!(asked.err.contains("are damaged at offset 0xc"), "{}", asked.err);
         // Replacing the recording removes them.
         let plain =
             ["record", "--engine", recorder, "-o", recorder, "--force", "--checkpoint-every", "0", "--"];
