@@ -51,8 +51,13 @@ impl Display for Summary {
         wrapped(f, "", &format!("{length}, {records}"))?;
         let [calls, counted] = self.crumbs;
         if calls > 0 {
+            let calls = if calls == 1 {
+                "its system call is".to_owned()
+            } else {
+                format!("its {calls} system calls are")
+            };
             let text = format!(
-                "its {calls} system calls are those of the crumbs, and {counted} times as much retires behind as was counted"
+                "{calls} as the crumbs say; of these, what retires behind was compared with counts: {counted}"
             );
             wrapped(f, "", &text)?;
         }
