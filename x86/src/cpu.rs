@@ -18,6 +18,7 @@ use crate::op::{Gpr, Segment};
 use crate::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
 use crate::tlb::Tlb;
 use crate::vectors::{Block, Vectors};
+use rustc_hash::FxHashSet;
 
 /// The registers of one thread, and the memory it sees.
 ///
@@ -29,6 +30,8 @@ pub struct Cpu<B> {
     pub(crate) reads: Tlb,
     pub(crate) writes: Tlb,
     pub(crate) fetches: Tlb,
+    /// The pages that were fetched from since all translations were forgotten: whether those of others change is nothing to code.
+    fetched: FxHashSet<u64>,
     /// Those with decoded instructions are never in `writes`.
     pub(crate) frames: Frames,
     /// Set when a store met a frame with decoded instructions; the store has not happened.
@@ -96,6 +99,7 @@ impl<B: Bus> Cpu<B> {
             reads: Tlb::new(),
             writes: Tlb::new(),
             fetches: Tlb::new(),
+            fetched: FxHashSet::default(),
             frames: Frames::default(),
             code_store: None,
             fault: None,

@@ -177,15 +177,15 @@ impl<B: Bus> Interpreter<B> {
         self.cache.is_warm(&mut self.cpu, rip)
     }
 
-    /// Runs the block at rip, hot or not, but not beyond the bounds. `None`: go on at rip.
+    /// Runs the block at rip once, hot or not, but not beyond the bounds. `None`: go on at rip.
     pub fn run_block<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Option<Stop> {
         let left = until.instructions.saturating_sub(self.cpu.retired.instructions);
         if left == 0 {
             return Some(Stop::Budget);
         }
         let stopped = match (self.cache.find(&mut self.cpu), until.at) {
-            (Ok(found), []) => self.run_found::<O, false, false>(found, left, &[], observer),
-            (Ok(found), at) => self.run_found::<O, true, false>(found, left, at, observer),
+            (Ok(found), []) => self.run_found::<O, false, true>(found, left, &[], observer),
+            (Ok(found), at) => self.run_found::<O, true, true>(found, left, at, observer),
             (Err(no_block), _) => Some(self.no_block(&no_block)),
         };
         self.unless_store_to_code(stopped?, observer)
@@ -251,8 +251,8 @@ impl<B: Bus> Interpreter<B> {
         }
     }
 
-    /// Runs a block of the cache as long as it leads to its own start, and that is no bound of `at` (if `AT`); once where each
-    /// run counts (`COLD`); not more than `left` instructions, at least one. `None`: go on at rip.
+    /// Runs a block of the cache as long as it leads to its own start, and that is no bound of `at` (if `AT`); once where each run
+    /// counts, or compiled code may go on (`COLD`); not more than `left` instructions, at least one. `None`: go on at rip.
     #[inline(always)]
     fn run_found<O: Observer, const AT: bool, const COLD: bool>(
         &mut self,

@@ -15,12 +15,19 @@ pub const ENTRIES: usize = 1024;
 pub struct Entry {
     /// The page number; [`u64::MAX`], which no page has, where there is none.
     pub page: u64,
-    /// The offset of its frame in RAM.
-    pub frame: u64,
+    /// What is added to an address in it for the offset in RAM, modulo 2^64.
+    pub shift: u64,
 }
 
 /// No translation.
-const EMPTY: Entry = Entry { page: u64::MAX, frame: 0 };
+const EMPTY: Entry = Entry { page: u64::MAX, shift: 0 };
+
+impl Entry {
+    /// The offset of its frame in RAM.
+    const fn frame(&self) -> u64 {
+        self.page.wrapping_mul(PAGE_SIZE).wrapping_add(self.shift)
+    }
+}
 
 /// The cache.
 #[derive(Clone)]
@@ -51,20 +58,18 @@ impl Tlb {
     pub(crate) fn get(&self, va: u64) -> Option<u64> {
         let page = va / PAGE_SIZE;
         let entry = &self.entries[slot(page)];
-        (entry.page == page).then_some(entry.frame + va % PAGE_SIZE)
+        (entry.page == page).then_some(va.wrapping_add(entry.shift))
     }
 
     /// The number of the frame of `va` if its page is cached.
     #[inline(always)]
     pub(crate) fn frame(&self, va: u64) -> Option<u64> {
-        let page = va / PAGE_SIZE;
-        let entry = &self.entries[slot(page)];
-        (entry.page == page).then_some(entry.frame / PAGE_SIZE)
+        self.get(va).map(|at| at / PAGE_SIZE)
     }
 
     pub(crate) fn insert(&mut self, va: u64, frame: u64) {
         let page = va / PAGE_SIZE;
-        self.entries[slot(page)] = Entry { page, frame };
+        self.entries[slot(page)] = Entry { page, shift: frame.wrapping_sub(page * PAGE_SIZE) };
         self.reach = self.reach.max(frame + PAGE_SIZE);
         if self.filled.len() <= FEW {
             self.filled.push(u16::try_from(slot(page)).expect("there are fewer entries"));
@@ -89,7 +94,7 @@ impl Tlb {
 
     /// Forgets every page that lives in `frame`.
     pub(crate) fn remove_frame(&mut self, frame: u64) {
-        for entry in self.entries.iter_mut().filter(|e| e.frame == frame) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.frame() == frame) {
             *entry = EMPTY;
         }
     }

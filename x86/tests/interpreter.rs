@@ -151,6 +151,32 @@ fn code_that_another_hand_rewrites_or_remaps_is_decoded_again() {
 }
 
 #[test]
+fn pages_that_come_and_go_are_nothing_to_code_elsewhere() {
+    let mut m = machine(Protection::CODE, |a| {
+        a.mov(rax, qword_ptr(DATA))?;
+        a.syscall()
+    });
+    let run = |m: &mut Interpreter<Flat>| {
+        m.cpu_mut().set_rip(CODE);
+        m.run(Until::EVENT, &mut ())
+    };
+    run(&mut m);
+    let epoch = m.cpu().code_epoch();
+    m.cpu_mut().bus_mut().unmap(DATA);
+    m.cpu_mut().invalidate_page(DATA);
+    assert!(matches!(run(&mut m), Stop::Trap { trap: Trap::Page, .. }));
+    m.cpu_mut().bus_mut().map(DATA, &[7], Protection::DATA);
+    m.cpu_mut().invalidate_page(DATA);
+    run(&mut m);
+    assert_eq!((m.cpu().regs().gpr[0], m.cpu().code_epoch()), (7, epoch));
+    m.cpu_mut().invalidate_page(CODE);
+    assert_ne!(m.cpu().code_epoch(), epoch);
+    m.cpu_mut().bus_mut().unmap(CODE);
+    m.cpu_mut().invalidate_page(CODE);
+    assert!(matches!(run(&mut m), Stop::Trap { trap: Trap::Page, at: CODE, .. }));
+}
+
+#[test]
 fn traps_leave_rip_where_linux_shows_it() {
     let mut m = machine(Protection::CODE, |a| {
         a.nop()?;

@@ -78,6 +78,10 @@ pub(crate) struct Clif<'a> {
     written: RefCell<FxHashMap<Written, Value>>,
     /// Upper bounds of values, where one is known.
     bounds: RefCell<FxHashMap<Value, u64>>,
+    /// Values of 64 bits that are another one and a constant; the other one is no such sum.
+    sums: RefCell<FxHashMap<Value, (Value, i64)>>,
+    /// Those that are constants.
+    constants: RefCell<FxHashMap<Value, u64>>,
     /// What comparisons compare.
     comparisons: RefCell<FxHashMap<Value, (IntCC, Value, Value)>>,
     /// Something was asked for that there is no code for.
@@ -122,6 +126,8 @@ impl<'a> Clif<'a> {
             context,
             written: RefCell::default(),
             bounds: RefCell::default(),
+            sums: RefCell::default(),
+            constants: RefCell::default(),
             comparisons: RefCell::default(),
             is_lacking: Cell::new(false),
             has_loaded_flag: Cell::new(false),
@@ -149,7 +155,11 @@ impl<'a> Clif<'a> {
 
     pub(crate) fn constant(&self, w: u32, c: u64) -> Value {
         let t = type_of(w);
-        self.once(Written::Constant(t, c), |builder| builder.ins().iconst(t, c.cast_signed()))
+        let v = self.once(Written::Constant(t, c), |builder| builder.ins().iconst(t, c.cast_signed()));
+        if t == types::I64 {
+            self.constants.borrow_mut().insert(v, c);
+        }
+        v
     }
 
     /// A bit-vector of `w` bits as a value.
@@ -173,7 +183,39 @@ impl<'a> Clif<'a> {
         }
     }
 
+    /// A value of 64 bits as one that is no sum with a constant, and what is added to that.
+    pub(crate) fn parts_of(&self, v: Value) -> (Value, i64) {
+        self.sums.borrow().get(&v).copied().unwrap_or((v, 0))
+    }
+
+    /// The sum of a value and a constant, of 64 bits: made of what the value is a sum of, so that equal sums are the same value.
+    fn sum(&self, a: Value, by: i64) -> Value {
+        let (base, before) = self.parts_of(a);
+        let by = before.wrapping_add(by);
+        if by == 0 {
+            return base;
+        }
+        let constant = self.constant(64, by.cast_unsigned());
+        let v = self.once(Written::Two(Two::Add, base, constant), |b| b.ins().iadd(base, constant));
+        self.sums.borrow_mut().insert(v, (base, by));
+        v
+    }
+
     pub(crate) fn two(&self, op: Two, a: Value, b: Value) -> Value {
+        let constant = |v: Value| self.constants.borrow().get(&v).map(|c| c.cast_signed());
+        match op {
+            Two::Add => match (constant(a), constant(b)) {
+                (_, Some(by)) => return self.sum(a, by),
+                (Some(by), None) => return self.sum(b, by),
+                (None, None) => {}
+            },
+            Two::Sub => {
+                if let Some(by) = constant(b) {
+                    return self.sum(a, by.wrapping_neg());
+                }
+            }
+            _ => {}
+        }
         self.once(Written::Two(op, a, b), |builder| {
             let i = builder.ins();
             match op {

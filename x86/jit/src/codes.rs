@@ -21,11 +21,14 @@ use crate::links::Links;
 use crate::native::{Arena, Code, outcall_entry};
 use crate::outcall::{Outcall, Outcalls};
 use crate::region::{self, How, Region, Sought};
+use crate::spans::Reach;
 
 /// Places in the table; a power of two.
 const PLACES: usize = 1 << 12;
 /// Memory for code at most, in bytes. When it is full, all code is forgotten.
 const ROOM: usize = 64 << 20;
+/// What was found so often to span the end of a page is looked up in smaller parts.
+const OFTEN_SPREAD: u32 = 64;
 
 /// What there is for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +86,8 @@ pub(crate) struct Codes<B: Bus> {
     places: Box<[Place]>,
     links: Links,
     turn: u64,
+    /// How often what an instruction reaches for together was found to span the end of a page, by its address.
+    spread: FxHashMap<u64, u32>,
     /// What the turn holds for: the epoch of the CPU, and the addresses that no code may run over.
     epoch: u64,
     at: Vec<u64>,
@@ -112,6 +117,7 @@ impl<B: Bus> Codes<B> {
             places: vec![empty; PLACES].into(),
             links: Links::new(),
             turn: 1,
+            spread: FxHashMap::default(),
             epoch: 0,
             at: Vec::new(),
         };
@@ -129,11 +135,6 @@ impl<B: Bus> Codes<B> {
         }
         self.sought = sought;
         self.begin_turn();
-    }
-
-    /// The state that is searched for.
-    pub(crate) fn sought(&self) -> Option<Sought> {
-        self.sought
     }
 
     /// What there is for the code at `rip`, for a run that is to stop at the instructions `at`, in order.
@@ -179,6 +180,28 @@ impl<B: Bus> Codes<B> {
         self.links.point_to(context);
     }
 
+    /// Notes that what the instruction at `rip` reaches for together spans the end of a page. Where it does so often, its code is
+    /// forgotten, and made anew with less looked up together.
+    pub(crate) fn note_spread(&mut self, rip: u64) {
+        let times = self.spread.entry(rip).or_default();
+        *times += 1;
+        if [OFTEN_SPREAD, 2 * OFTEN_SPREAD].contains(times) {
+            let is_without = |entry: &Entry<B>| entry.plan.addresses.binary_search(&rip).is_err();
+            self.entries.retain(|_, entry| is_without(entry));
+            self.searches.retain(|_, entry| is_without(entry));
+            self.begin_turn();
+        }
+    }
+
+    /// How close together what the instruction at `rip` reaches for is looked up.
+    fn reach(&self, rip: u64) -> Reach {
+        match self.spread.get(&rip).map_or(0, |times| times / OFTEN_SPREAD) {
+            0 => Reach::All,
+            1 => Reach::Near,
+            _ => Reach::Alone,
+        }
+    }
+
     fn begin_turn(&mut self) {
         self.turn += 1;
         self.links.begin_turn();
@@ -210,6 +233,7 @@ impl<B: Bus> Codes<B> {
     fn forget_all(&mut self) {
         self.entries.clear();
         self.searches.clear();
+        self.spread.clear();
         self.begin_turn();
         self.arena.clear_behind(self.kept);
     }
@@ -225,19 +249,20 @@ fn are_same(a: &[u64], b: &[u64]) -> bool {
 /// The code of a guest as regions are found in it, and what is noted meanwhile.
 struct Guest<'i, B: Bus> {
     interpreter: &'i mut Interpreter<B>,
+    codes: &'i Codes<B>,
     pages: Vec<CodePage>,
     outcalls: Outcalls<B>,
 }
 
-/// The region of the block at `head`, for a search if it comes by where that is for. Without one the plan is for the knowledge
+/// The region of the block at `head`, for the search of now if it comes by where that is for. Without one the plan is for the knowledge
 /// of that.
 pub(crate) fn plan<B: Bus>(
     interpreter: &mut Interpreter<B>,
+    codes: &Codes<B>,
     head: u64,
-    sought: Option<Sought>,
 ) -> (Plan<B>, Option<Region>) {
-    let mut guest = Guest { interpreter, pages: Vec::new(), outcalls: Outcalls::new() };
-    let region = Region::find(head, &mut guest, sought);
+    let mut guest = Guest { interpreter, codes, pages: Vec::new(), outcalls: Outcalls::new() };
+    let region = Region::find(head, &mut guest, codes.sought);
     let Guest { pages, outcalls, .. } = guest;
     let addresses = region.as_ref().map_or_else(Vec::new, Region::addresses);
     let sought = region.as_ref().and_then(|region| region.sought);
@@ -256,6 +281,10 @@ impl<B: Bus> region::Code for Guest<'_, B> {
 
     fn is_warm(&mut self, rip: u64) -> bool {
         self.interpreter.is_warm(rip)
+    }
+
+    fn reach(&self, rip: u64) -> Reach {
+        self.codes.reach(rip)
     }
 
     fn how(&mut self, i: &Instruction) -> Option<How> {

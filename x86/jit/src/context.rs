@@ -23,10 +23,8 @@ pub(crate) struct Context {
     pub(crate) cpu: *mut u8,
     /// The bases of FS and GS.
     pub(crate) bases: [u64; 2],
-    /// How many instructions may still run; never below zero outside of compiled code.
-    pub(crate) left: i64,
-    /// Branches taken in the low half, conditional branches in the high one.
-    pub(crate) branches: u64,
+    /// What may still run, and what has.
+    pub(crate) counts: Counts,
     /// Where control goes on.
     pub(crate) rip: u64,
     /// What the arithmetic flags are made of, as [`crate::flags`] has it.
@@ -41,13 +39,50 @@ pub(crate) struct Stored {
     pub(crate) kind: u64,
     pub(crate) a: u64,
     pub(crate) b: u64,
+    /// The result, where it does not follow from the operands.
     pub(crate) r: u64,
     /// Those that are known one by one, in the order of [`x86::flags::Flag::ALL`].
     pub(crate) bits: [u8; 8],
 }
 
-/// The most instructions that run in one stay in compiled code: neither half of [`Context::branches`] overflows.
-pub(crate) const LONGEST_STAY: u64 = 1 << 30;
+/// Counts of one stay in compiled code, in one number: so one addition counts all, and its sign tells when no more may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Counts(u64);
+
+/// Bits of the number of conditional branches, and of that of branches taken above them.
+const BRANCH_BITS: u32 = 21;
+
+/// The most instructions that run in one stay in compiled code: none of [`Counts`] overflows.
+pub(crate) const LONGEST_STAY: u64 = 1 << 20;
+
+impl Counts {
+    /// Some may still run, and nothing has.
+    pub(crate) const fn new(left: u64) -> Counts {
+        Counts(Counts::added(left, 0, 0))
+    }
+
+    /// What is added for instructions that may run again (or not: less than zero, modulo 2^64), branches that were taken, and
+    /// conditional branches.
+    pub(crate) const fn added(left: u64, taken: u64, conditionals: u64) -> u64 {
+        (left << (2 * BRANCH_BITS)).wrapping_add(taken << BRANCH_BITS).wrapping_add(conditionals)
+    }
+
+    /// How many instructions may still run; never below zero outside of compiled code.
+    pub(crate) const fn left(self) -> u64 {
+        self.0 >> (2 * BRANCH_BITS)
+    }
+
+    /// Branches that were taken.
+    pub(crate) const fn taken(self) -> u64 {
+        self.0 >> BRANCH_BITS & ((1 << BRANCH_BITS) - 1)
+    }
+
+    /// Conditional branches.
+    pub(crate) const fn conditionals(self) -> u64 {
+        self.0 & ((1 << BRANCH_BITS) - 1)
+    }
+}
 
 impl Context {
     pub(crate) const fn new() -> Context {
@@ -61,8 +96,7 @@ impl Context {
             turn: 0,
             cpu: std::ptr::null_mut(),
             bases: [0; 2],
-            left: 0,
-            branches: 0,
+            counts: Counts::new(0),
             rip: 0,
             flags: Stored { kind: 0, a: 0, b: 0, r: 0, bits: [0; 8] },
         }
@@ -102,8 +136,10 @@ pub(crate) enum Why {
     Interpret,
     /// The block at rip is longer than what may still run.
     Budget,
+    /// The same as [`Why::Interpret`]: what was looked up together has the end of a page in it.
+    Spread,
 }
 
 impl Why {
-    pub(crate) const ALL: [Why; 3] = [Why::GoOn, Why::Interpret, Why::Budget];
+    pub(crate) const ALL: [Why; 4] = [Why::GoOn, Why::Interpret, Why::Budget, Why::Spread];
 }

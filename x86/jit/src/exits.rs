@@ -9,10 +9,10 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 
-use crate::clif::own;
-use crate::context::{Why, at};
-use crate::links;
+use crate::clif::{Two, own};
+use crate::context::{Counts, Why, at};
 use crate::translator::{State, Translator, signature};
+use crate::{links, memory};
 
 /// What a run needs of the flags in the context when it is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +41,8 @@ pub(crate) struct Exit {
     pub(crate) state: State,
     pub(crate) to: To,
     pub(crate) why: Why,
+    /// What was looked up together, if that is why it is left.
+    pub(crate) ends: Option<memory::Ends>,
     /// Instructions that are counted and have not run.
     pub(crate) behind: u64,
     /// Branches that have been taken: one or none.
@@ -51,14 +53,11 @@ pub(crate) struct Exit {
 
 /// How the function ends: each end is written once, and its parameters are what it stores.
 struct Ends {
-    /// Returns to the driver: rip, left, branches, why.
+    /// Returns to the driver: rip, counts, why.
     back: Block,
-    /// Goes on as other code, if there is some: rip, left, branches.
+    /// Goes on as other code, if there is some: rip, counts.
     on: Block,
 }
-
-/// The most that counts may be added up to in one constant.
-const CONDITIONAL: u32 = 32;
 
 impl Translator<'_> {
     /// Finds what each run needs: as much as those it passes the flags on to.
@@ -87,7 +86,7 @@ impl Translator<'_> {
 
     /// Writes all ways out, and the ends of the function.
     pub(crate) fn write_exits(&mut self) {
-        let ends = Ends { back: self.end_block(4), on: self.end_block(3) };
+        let ends = Ends { back: self.end_block(3), on: self.end_block(2) };
         for exit in std::mem::take(&mut self.exits) {
             self.begin(exit.block);
             self.d.forget();
@@ -119,14 +118,12 @@ impl Translator<'_> {
             self.d.store_flags(&flags, need == Need::Bits);
         }
         let cost = to.steps.len() as u64;
-        let left = self.added(self.left_now(), exit.behind.wrapping_sub(cost));
-        let branches = self.counted(exit);
+        let counts = self.counted(exit, cost);
         let too_long = self.new_block();
         {
-            let is_short = self.d.compare(IntCC::SignedLessThan, left, self.d.constant(64, 0));
+            let is_short = self.d.compare(IntCC::SignedLessThan, counts, self.d.constant(64, 0));
             let mut builder = self.d.builder.borrow_mut();
-            builder.def_var(self.left, left);
-            builder.def_var(self.branches, branches);
+            builder.def_var(self.counts, counts);
             builder.set_cold_block(too_long);
             builder.ins().brif(is_short, too_long, &[], self.heads[run], &[]);
         }
@@ -134,8 +131,8 @@ impl Translator<'_> {
         if let Some(flags) = flags {
             self.d.store_flags(&flags, false);
         }
-        let left = self.added(left, cost);
-        self.go_back(ends, self.d.constant(64, to.start), left, branches, Why::Budget);
+        let counts = self.added(counts, Counts::added(cost, 0, 0));
+        self.go_back(ends, self.d.constant(64, to.start), counts, Why::Budget);
     }
 
     /// Out of the region.
@@ -147,46 +144,61 @@ impl Translator<'_> {
             To::Known(to) => self.d.constant(64, to),
             To::Value(to) => to,
         };
-        let (left, branches) = (self.added(self.left_now(), exit.behind), self.counted(exit));
+        let counts = self.counted(exit, 0);
         match exit.why {
             Why::GoOn => {
-                let arguments = [rip, left, branches].map(BlockArg::from);
+                let arguments = [rip, counts].map(BlockArg::from);
                 self.d.builder.borrow_mut().ins().jump(ends.on, &arguments);
             }
-            why => self.go_back(ends, rip, left, branches, why),
+            why => {
+                let why = self.why(why, exit.ends);
+                self.jump_back(ends, [rip, counts, why]);
+            }
         }
     }
 
-    fn left_now(&self) -> Value {
-        self.d.builder.borrow_mut().use_var(self.left)
+    /// The counts behind a way out to what costs so much.
+    fn counted(&self, exit: &Exit, cost: u64) -> Value {
+        let counts = self.d.builder.borrow_mut().use_var(self.counts);
+        let left = exit.behind.wrapping_sub(cost);
+        self.added(counts, Counts::added(left, exit.taken, exit.conditionals))
     }
 
-    /// The branches so far and those of a way out.
-    fn counted(&self, exit: &Exit) -> Value {
-        let branches = self.d.builder.borrow_mut().use_var(self.branches);
-        self.added(branches, exit.taken | exit.conditionals << CONDITIONAL)
+    /// Not as a sum of what the counts were before: that would have to be kept.
+    fn added(&self, counts: Value, n: u64) -> Value {
+        let n = self.d.constant(64, n);
+        self.d.builder.borrow_mut().ins().iadd(counts, n)
     }
 
-    fn added(&self, v: Value, n: u64) -> Value {
-        if n == 0 { v } else { self.d.two_known(crate::clif::Two::Add, 64, v, n) }
+    /// Why the code is left, where it is for that or since what was looked up together has the end of a page in it.
+    fn why(&self, why: Why, ends: Option<memory::Ends>) -> Value {
+        let number = |why: Why| self.d.constant(64, why as u64);
+        let Some(ends) = ends else { return number(why) };
+        let [first, last] = ends.map(|at| self.d.two_known(Two::Shr, 64, at, memory::PAGE_BITS));
+        let is_spread = self.d.compare(IntCC::NotEqual, first, last);
+        self.d.choose_value(is_spread, number(Why::Spread), number(why))
     }
 
-    fn go_back(&self, ends: &Ends, rip: Value, left: Value, branches: Value, why: Why) {
+    fn go_back(&self, ends: &Ends, rip: Value, counts: Value, why: Why) {
         let why = self.d.constant(64, why as u64);
-        let arguments = [rip, left, branches, why].map(BlockArg::from);
+        self.jump_back(ends, [rip, counts, why]);
+    }
+
+    fn jump_back(&self, ends: &Ends, arguments: [Value; 3]) {
+        let arguments = arguments.map(BlockArg::from);
         self.d.builder.borrow_mut().ins().jump(ends.back, &arguments);
     }
 
     fn write_ends(&mut self, ends: &Ends) {
         self.begin_end(ends.on);
-        let [rip, left, branches] = self.parameters(ends.on);
+        let [rip, counts] = self.parameters(ends.on);
         let (code, is_there) = links::write_look_up(&self.d, rip);
         let (go, none) = (self.new_block(), self.new_block());
         self.d.builder.borrow_mut().ins().brif(is_there, go, &[], none, &[]);
         self.begin(none);
-        self.go_back(ends, rip, left, branches, Why::GoOn);
+        self.go_back(ends, rip, counts, Why::GoOn);
         self.begin(go);
-        self.store_counts(left, branches);
+        self.d.store_context(counts, at!(counts));
         {
             let mut builder = self.d.builder.borrow_mut();
             let signature = builder.import_signature(signature());
@@ -194,8 +206,8 @@ impl Translator<'_> {
             builder.ins().return_call_indirect(signature, code, &[self.d.context]);
         }
         self.begin_end(ends.back);
-        let [rip, left, branches, why] = self.parameters(ends.back);
-        self.store_counts(left, branches);
+        let [rip, counts, why] = self.parameters(ends.back);
+        self.d.store_context(counts, at!(counts));
         self.d.store_context(rip, at!(rip));
         self.d.builder.borrow_mut().ins().return_(&[why]);
     }
@@ -208,10 +220,5 @@ impl Translator<'_> {
     fn parameters<const N: usize>(&self, block: Block) -> [Value; N] {
         let builder = self.d.builder.borrow();
         std::array::from_fn(|n| builder.block_params(block)[n])
-    }
-
-    fn store_counts(&self, left: Value, branches: Value) {
-        self.d.store_context(left, at!(left));
-        self.d.store_context(branches, at!(branches));
     }
 }

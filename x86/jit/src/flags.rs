@@ -6,6 +6,7 @@
 
 use cranelift_codegen::ir::Value;
 use x86::concrete::Concrete;
+use x86::domain::{Bin, Domain};
 use x86::flags::{By, Flags};
 
 use crate::clif::{Bool, Bv, Clif};
@@ -72,7 +73,14 @@ impl Stored {
             _ => return Flags::from_bits(&Concrete, std::array::from_fn(bit)),
         };
         let [_, w, ..] = self.kind.to_le_bytes();
-        Flags { by, w: u32::from(w), a: self.a, b: self.b, r: self.r }
+        let (w, a, b) = (u32::from(w), self.a, self.b);
+        let r = match by {
+            By::Add => Concrete.bin(Bin::Add, w, a, b),
+            By::Sub => Concrete.bin(Bin::Sub, w, a, b),
+            // Of ADC and SBB there is a carry in it.
+            By::Inc(_) | By::Dec(_) | By::Logic | By::Shift { .. } | By::Bits(_) => self.r,
+        };
+        Flags { by, w, a, b, r }
     }
 }
 
@@ -117,7 +125,10 @@ impl Clif<'_> {
                 if !matches!(kind, LOGIC | SHIFT) {
                     stores.extend([(wide(f.a), at!(flags.a)), (wide(f.b), at!(flags.b))]);
                 }
-                stores.push((wide(f.r), at!(flags.r)));
+                // Of sums it follows, and often nobody else asks for it.
+                if !matches!(kind, ADD | SUB) {
+                    stores.push((wide(f.r), at!(flags.r)));
+                }
                 f.w
             }
         };

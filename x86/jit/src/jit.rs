@@ -9,7 +9,7 @@ use x86::machine::Machine;
 
 use crate::codes::{Codes, Known, Plan, plan};
 use crate::compiler::{Compiler, NoCompiler};
-use crate::context::{Context, LONGEST_STAY, Stored, Why};
+use crate::context::{Context, Counts, LONGEST_STAY, Stored, Why};
 use crate::native::{Code, Gate};
 use crate::region::{MAX_RUN, Sought};
 use crate::worker::{Progress, Worker};
@@ -252,7 +252,7 @@ impl<B: Bus> Made<B> {
         if self.worker.is_busy() {
             return;
         }
-        match plan(interpreter, rip, self.codes.sought()) {
+        match plan(interpreter, &self.codes, rip) {
             (plan, Some(region)) => {
                 work.compiled += region.len();
                 self.plan = Some(plan);
@@ -299,6 +299,10 @@ impl<B: Bus> Made<B> {
                 Some(Why::GoOn) => {}
                 // Only the longest stay is over.
                 Some(Why::Budget) if left > MAX_RUN as u64 => {}
+                Some(Why::Spread) => {
+                    self.codes.note_spread(rip);
+                    break After::Interpret;
+                }
                 Some(Why::Interpret | Why::Budget) | None => break After::Interpret,
             }
             match self.codes.find(interpreter.cpu_mut(), rip, until.at) {
@@ -326,15 +330,14 @@ impl<B: Bus> Made<B> {
         let mut counters = interpreter.counters();
         let may_run = until.instructions.saturating_sub(counters.instructions).min(LONGEST_STAY);
         let context = &mut self.context;
-        context.left = may_run.cast_signed();
-        context.branches = 0;
+        context.counts = Counts::new(may_run);
         context.rip = interpreter.cpu().rip();
         let why = self.gate.enter(context, code, interpreter.cpu_mut());
-        let has_run = may_run - context.left.cast_unsigned();
+        let has_run = may_run - context.counts.left();
         work.instructions += has_run;
         counters.instructions += has_run;
-        counters.taken += context.branches & 0xffff_ffff;
-        counters.conditionals += context.branches >> 32;
+        counters.taken += context.counts.taken();
+        counters.conditionals += context.counts.conditionals();
         interpreter.set_counters(counters);
         interpreter.cpu_mut().set_rip(context.rip);
         (why, has_run > 0)

@@ -4,8 +4,8 @@
 //! behind that does the same. No instruction is described here.
 //!
 //! Reading order: [`jit`] (the driver: interpreter first, then code), `region` (what is compiled together), `translator` (from a
-//! region to a function; `clif` and `domain`: values and their algebra; `machine` and `memory`: state and accesses; `flags`; `exits`:
-//! the ways out of it; `outcall`: instructions that the CPU runs), `compiler` and `worker` (Cranelift, on a thread of its own),
+//! region to a function; `clif` and `domain`: values and their algebra; `machine`, `memory` and `spans`: state and accesses; `flags`;
+//! `exits`: the ways out of it; `outcall`: instructions that the CPU runs), `compiler` and `worker` (Cranelift, on a thread of its own),
 //! `codes` and `links` (which code may be entered), `context` (what code and driver share), and `native` (the fence).
 //!
 //! All unsafe code is in `native`.
@@ -26,6 +26,7 @@ mod memory;
 mod native;
 mod outcall;
 mod region;
+mod spans;
 mod translator;
 mod worker;
 

@@ -9,6 +9,7 @@ use x86::op::{Gpr, Segment};
 
 use crate::clif::{Bool, Bv, Clif, guest, own, type_of};
 use crate::context::at;
+use crate::memory::Spot;
 use crate::translator::Translator;
 
 impl Translator<'_> {
@@ -136,28 +137,28 @@ impl<'a> Machine for Translator<'a> {
     }
 
     fn load(&mut self, w: u32, va: Bv) -> Exec<Bv> {
-        let host = self.host(va, w / 8, false);
-        Ok(Bv::Value(self.d.builder.borrow_mut().ins().load(type_of(w), guest(), host, 0)))
+        let Spot { address, offset } = self.host(va, w / 8, false);
+        Ok(Bv::Value(self.d.builder.borrow_mut().ins().load(type_of(w), guest(), address, offset)))
     }
 
     fn load_for_update(&mut self, w: u32, va: Bv) -> Exec<Bv> {
-        let host = self.host(va, w / 8, true);
-        Ok(Bv::Value(self.d.builder.borrow_mut().ins().load(type_of(w), guest(), host, 0)))
+        let Spot { address, offset } = self.host(va, w / 8, true);
+        Ok(Bv::Value(self.d.builder.borrow_mut().ins().load(type_of(w), guest(), address, offset)))
     }
 
     fn store(&mut self, w: u32, va: Bv, v: Bv) -> Exec {
-        let host = self.host(va, w / 8, true);
+        let Spot { address, offset } = self.host(va, w / 8, true);
         let v = self.d.value(w, v);
-        self.d.builder.borrow_mut().ins().store(guest(), v, host, 0);
+        self.d.builder.borrow_mut().ins().store(guest(), v, address, offset);
         self.has_stored = true;
         Ok(())
     }
 
     fn store_parts(&mut self, va: Bv, parts: &[Bv]) -> Exec {
-        let host = self.host(va, bytes(parts.len()), true);
-        for (offset, part) in (0..).step_by(8).zip(parts) {
+        let Spot { address, offset } = self.host(va, bytes(parts.len()), true);
+        for (n, part) in (0..).step_by(8).zip(parts) {
             let v = self.d.value(64, *part);
-            self.d.builder.borrow_mut().ins().store(guest(), v, host, offset);
+            self.d.builder.borrow_mut().ins().store(guest(), v, address, offset + n);
         }
         self.has_stored = true;
         Ok(())

@@ -1,7 +1,11 @@
 //! How compiled code reaches guest memory: by a look-up in the CPU's caches of translations.
 //!
-//! An access is done if the entry that its first byte may be in has the page of its last byte: so one compare finds accesses that
-//! cross a page, too, which no entry satisfies. What is not done leaves the code before its instruction.
+//! What a run reaches by one pointer (the fields of a structure, a function's frame) is looked up together, where it first reaches
+//! for one of them: the look-up is ten instructions, and an access behind it one. Which accesses there will be is known from writing
+//! the run once before ([`crate::spans`]).
+//!
+//! A look-up succeeds if the entry that the first byte may be in has the page of the last one: so one compare finds what crosses a
+//! page, too, which no entry satisfies. Where it fails, the code is left before its instruction.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -9,27 +13,54 @@ use rustc_hash::FxHashMap;
 use std::mem::{offset_of, size_of};
 use x86::bus::PAGE_SIZE;
 use x86::cpu::{ENTRIES, Entry};
+use x86::domain::{Bin, Domain};
 
 use crate::clif::{Bv, Two, own};
 use crate::context::at;
+use crate::spans::{First, How, Span};
 use crate::translator::Translator;
 
-/// An address that was looked up.
-#[derive(Clone, Copy)]
-struct Place {
-    /// Where it is in the host's memory.
-    host: Value,
-    /// How many bytes of it were checked.
-    len: u32,
-    /// It may be written.
-    write: bool,
+/// What accesses are looked up together by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Base {
+    /// A pointer.
+    Pointer(Value),
+    /// The start of a page that is known when the code is written.
+    Page(u64),
 }
+
+impl Base {
+    /// Its address.
+    fn address(self) -> Bv {
+        match self {
+            Base::Pointer(v) => Bv::Value(v),
+            Base::Page(at) => Bv::Known(at),
+        }
+    }
+}
+
+/// A place in the host's memory.
+pub(crate) struct Spot {
+    pub(crate) address: Value,
+    pub(crate) offset: i32,
+}
+
+/// What was looked up.
+struct Place {
+    span: Span,
+    /// What the base is in RAM, as an offset.
+    base: Bv,
+}
+
+/// The first and the last byte of what was looked up together.
+pub(crate) type Ends = [Value; 2];
 
 /// What was looked up in a run. It holds for as long as the run is not left: what the CPU is called for in it may have another
 /// translation take the place of one in the cache, but makes none untrue.
 #[derive(Default)]
 pub(crate) struct Checked {
-    places: FxHashMap<Value, Place>,
+    /// By what base, and whether they may be written.
+    places: FxHashMap<(Base, bool), Vec<Place>>,
     ram: Option<Value>,
     reads: Option<Value>,
     writes: Option<Value>,
@@ -39,46 +70,78 @@ impl Checked {
     pub(crate) fn clear(&mut self) {
         *self = Checked::default();
     }
+
+    /// Where the base is, if all of `span` was looked up.
+    fn find(&self, base: Base, span: Span, write: bool) -> Option<Bv> {
+        let of = |write| self.places.get(&(base, write)).into_iter().flatten();
+        let all = of(true).chain(of(false).filter(|_| !write));
+        all.into_iter().find(|place| place.span.has(span)).map(|place| place.base)
+    }
 }
 
-const PAGE_BITS: u32 = PAGE_SIZE.trailing_zeros();
-const ENTRY_BITS: u32 = size_of::<Entry>().trailing_zeros();
+pub(crate) const PAGE_BITS: u64 = PAGE_SIZE.trailing_zeros() as u64;
+const ENTRY_BITS: u64 = size_of::<Entry>().trailing_zeros() as u64;
 const _: () = assert!(ENTRIES.is_power_of_two() && size_of::<Entry>().is_power_of_two());
 
 impl Translator<'_> {
-    /// The host's address of `len` bytes at `va`.
-    pub(crate) fn host(&mut self, va: Bv, len: u32, write: bool) -> Value {
-        let va = self.d.value(64, va);
-        if let Some(place) = self.checked.places.get(&va)
-            && place.len >= len
-            && place.write >= write
-        {
-            return place.host;
-        }
-        let entry = self.entry(va, write);
-        let (page_at, frame_at) = (offset_of!(Entry, page), offset_of!(Entry, frame));
-        let page = self.load_own(entry, page_at);
-        let last = match len {
-            0 | 1 => va,
-            _ => self.d.two_known(Two::Add, 64, va, u64::from(len - 1)),
+    /// Where `len` bytes at `va` are in the host's memory.
+    pub(crate) fn host(&mut self, va: Bv, len: u32, write: bool) -> Spot {
+        let (base, offset) = self.base_of(va);
+        let span = Span::of(offset, len);
+        let access = First { run: self.region.runs[self.run].start, rip: self.rip, write, span };
+        let How { write: as_store, together } = self.spans.note(base, access, self.reach);
+        let at = match self.checked.find(base, span, write) {
+            Some(at) => at,
+            None => self.look_up(base, together.unwrap_or(span), as_store, together.is_some()),
         };
-        let last_page = self.d.two_known(Two::Shr, 64, last, u64::from(PAGE_BITS));
-        let is_elsewhere = self.d.compare(IntCC::NotEqual, page, last_page);
-        self.leave_if(is_elsewhere);
-        let frame = self.load_own(entry, frame_at);
-        let in_page = self.d.two_known(Two::And, 64, va, PAGE_SIZE - 1);
-        let offset = self.d.two(Two::Add, frame, in_page);
+        let at = self.d.value(64, at);
         let ram = self.ram();
-        let host = self.d.two(Two::Add, ram, offset);
-        self.checked.places.insert(va, Place { host, len, write });
-        host
+        Spot { address: self.d.two(Two::Add, ram, at), offset }
+    }
+
+    /// What `va` is reached by, and how far from there it is.
+    fn base_of(&self, va: Bv) -> (Base, i32) {
+        match va {
+            Bv::Known(at) => {
+                let in_page = i32::try_from(at % PAGE_SIZE).expect("a page is small");
+                (Base::Page(at - at % PAGE_SIZE), in_page)
+            }
+            Bv::Value(va) => {
+                let (base, by) = self.d.parts_of(va);
+                match i32::try_from(by) {
+                    Ok(by) if by.unsigned_abs() < FARTHEST => (Base::Pointer(base), by),
+                    _ => (Base::Pointer(va), 0),
+                }
+            }
+        }
+    }
+
+    /// Looks up all of `span`, and leaves the code where it is not there: what the base is in RAM.
+    fn look_up(&mut self, base: Base, span: Span, write: bool, together: bool) -> Bv {
+        let byte = |d: &crate::clif::Clif<'_>, n: i32| {
+            d.bin(Bin::Add, 64, base.address(), Bv::Known(i64::from(n).cast_unsigned()))
+        };
+        let (first, last) = (byte(&self.d, span.from), byte(&self.d, span.to - 1));
+        let entry = self.entry(first, write);
+        let last_page = self.d.bin(Bin::Shr, 64, last, Bv::Known(PAGE_BITS));
+        let last_page = self.d.value(64, last_page);
+        let page = self.load_own(entry, offset_of!(Entry, page));
+        // The last operand is the one that can be compared in memory.
+        let is_elsewhere = self.d.compare(IntCC::NotEqual, last_page, page);
+        let ends = together.then(|| [first, last].map(|at| self.d.value(64, at)));
+        self.leave_if_absent(is_elsewhere, ends);
+        let shift = Bv::Value(self.load_own(entry, offset_of!(Entry, shift)));
+        let at = self.d.bin(Bin::Add, 64, base.address(), shift);
+        self.checked.places.entry((base, write)).or_default().push(Place { span, base: at });
+        at
     }
 
     /// Where the translation of `va` is if it is cached.
-    fn entry(&mut self, va: Value, write: bool) -> Value {
-        let page = self.d.two_known(Two::Shr, 64, va, u64::from(PAGE_BITS - ENTRY_BITS));
-        let offset = self.d.two_known(Two::And, 64, page, (ENTRIES as u64 - 1) << ENTRY_BITS);
+    fn entry(&mut self, va: Bv, write: bool) -> Value {
+        let page = self.d.bin(Bin::Shr, 64, va, Bv::Known(PAGE_BITS - ENTRY_BITS));
+        let offset = self.d.bin(Bin::And, 64, page, Bv::Known((ENTRIES as u64 - 1) << ENTRY_BITS));
         let table = self.table(write);
+        let offset = self.d.value(64, offset);
         self.d.two(Two::Add, table, offset)
     }
 
@@ -99,3 +162,6 @@ impl Translator<'_> {
         self.d.builder.borrow_mut().ins().load(types::I64, own(), from, offset)
     }
 }
+
+/// What lies farther from a pointer is looked up by itself.
+const FARTHEST: u32 = 1 << 20;

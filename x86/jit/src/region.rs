@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use rustc_hash::FxHashMap;
 
+use crate::spans::Reach;
+
 /// Instructions of a region at most: what is compiled in some milliseconds.
 const MAX_REGION: usize = 200;
 /// Instructions of a run at most. Where less than a whole run may still run, the interpreter does it.
@@ -33,6 +35,8 @@ pub(crate) enum How {
 pub(crate) struct Step {
     pub(crate) instruction: Instruction,
     pub(crate) how: How,
+    /// How close together what it reaches for is looked up.
+    pub(crate) reach: Reach,
 }
 
 /// Instructions that run one after the other.
@@ -74,6 +78,8 @@ pub(crate) trait Code {
     fn is_warm(&mut self, rip: u64) -> bool;
     /// How the instruction is compiled, if it is.
     fn how(&mut self, i: &Instruction) -> Option<How>;
+    /// How close together what the instruction at `rip` reaches for is looked up.
+    fn reach(&self, rip: u64) -> Reach;
 }
 
 /// The instructions of a region as they are found.
@@ -147,7 +153,8 @@ impl<C: Code> Finder<'_, C> {
                     return;
                 }
                 let Some(how) = self.code.how(&i) else { return };
-                self.found.insert(i.ip(), Step { instruction: i, how });
+                let reach = self.code.reach(i.ip());
+                self.found.insert(i.ip(), Step { instruction: i, how, reach });
                 if !self.goes_on(&i) {
                     return;
                 }

@@ -21,9 +21,10 @@ use crate::clif::{Bool, Bv, Clif, Two, own};
 use crate::context::{Why, at};
 use crate::exits::{Exit, Need, To};
 use crate::flags::mention_stored;
-use crate::memory::Checked;
+use crate::memory::{Checked, Ends};
 use crate::outcall;
 use crate::region::{How, Region, Run, Step};
+use crate::spans::{Reach, Spans};
 
 /// What compiled code is at a moment, of the CPU.
 #[derive(Clone, Copy)]
@@ -53,23 +54,25 @@ pub(crate) struct Translator<'a> {
     /// What each run needs of the flags in the context.
     pub(crate) needs: Vec<Need>,
     pub(crate) exits: Vec<Exit>,
-    /// Instructions that may still run.
-    pub(crate) left: Variable,
-    /// Branches, as [`crate::context::Context::branches`] counts them.
-    pub(crate) branches: Variable,
+    /// [`crate::context::Counts`] of now.
+    pub(crate) counts: Variable,
     /// Where the general registers are.
     pub(crate) gpr: Value,
     pub(crate) state: RefCell<State>,
     /// What was before this instruction.
     pub(crate) before: State,
-    /// The addresses that were checked in this run.
+    /// What was looked up in this run.
     pub(crate) checked: Checked,
+    /// What is looked up together.
+    pub(crate) spans: Spans,
+    /// How close together what this instruction reaches for is looked up.
+    pub(crate) reach: Reach,
     /// Something was stored by this instruction: from then on it cannot be left.
     pub(crate) has_stored: bool,
     /// The index of the run.
-    run: usize,
+    pub(crate) run: usize,
     /// This instruction.
-    rip: u64,
+    pub(crate) rip: u64,
     /// Instructions of the run that are counted and have not run, with this one.
     behind: u64,
     /// Conditional branches of the run that were not taken.
@@ -92,6 +95,20 @@ pub(crate) fn translate(
     shared: &mut FunctionBuilderContext,
     config: TargetFrontendConfig,
 ) -> Option<Need> {
+    let (need, spans) = write_once(region, function, shared, config, Spans::default())?;
+    let Some(known) = spans.known() else { return Some(need) };
+    function.clear();
+    write_once(region, function, shared, config, known).map(|(need, _)| need)
+}
+
+/// Writes the function with what is known of its accesses; gives what was noted of them.
+fn write_once(
+    region: &Region,
+    function: &mut Function,
+    shared: &mut FunctionBuilderContext,
+    config: TargetFrontendConfig,
+    spans: Spans,
+) -> Option<(Need, Spans)> {
     function.signature = signature();
     let mut builder = FunctionBuilder::new(function, shared);
     let entry = builder.create_block();
@@ -100,11 +117,9 @@ pub(crate) fn translate(
     builder.seal_block(entry);
     let context = builder.block_params(entry)[0];
     let gpr = builder.ins().load(types::I64, own(), context, at!(gpr));
-    let (left, branches) = (builder.declare_var(types::I64), builder.declare_var(types::I64));
-    for (variable, offset) in [(left, at!(left)), (branches, at!(branches))] {
-        let initial = builder.ins().load(types::I64, own(), context, offset);
-        builder.def_var(variable, initial);
-    }
+    let counts = builder.declare_var(types::I64);
+    let initial = builder.ins().load(types::I64, own(), context, at!(counts));
+    builder.def_var(counts, initial);
     let heads = region.runs.iter().map(|_| builder.create_block()).collect();
     let mut translator = Translator {
         d: Clif::new(builder, context),
@@ -112,12 +127,13 @@ pub(crate) fn translate(
         heads,
         needs: vec![Need::Nothing; region.runs.len()],
         exits: Vec::new(),
-        left,
-        branches,
+        counts,
         gpr,
         state: RefCell::new(State::START),
         before: State::START,
         checked: Checked::default(),
+        spans,
+        reach: Reach::All,
         has_stored: false,
         run: 0,
         rip: region.head,
@@ -126,7 +142,7 @@ pub(crate) fn translate(
     };
     let need = translator.write()?;
     translator.d.builder.into_inner().finalize(config);
-    Some(need)
+    Some((need, translator.spans))
 }
 
 impl Translator<'_> {
@@ -156,12 +172,14 @@ impl Translator<'_> {
         self.d.forget();
         *self.state.borrow_mut() = State::START;
         self.checked.clear();
+        self.spans.begin();
         self.passed = 0;
         for (n, step) in run.steps.iter().enumerate() {
             self.rip = step.instruction.ip();
             self.behind = (run.steps.len() - n) as u64;
             self.before = *self.state.borrow();
             self.has_stored = false;
+            self.reach = step.reach;
             if n == 0 {
                 self.leave_if_found();
             }
@@ -270,6 +288,16 @@ impl Translator<'_> {
         self.begin(on);
     }
 
+    /// Leaves the code before this instruction if `c`: some of what lies between the `ends` is not there, or the end of a page.
+    pub(crate) fn leave_if_absent(&mut self, c: Value, ends: Option<Ends>) {
+        self.leave_if(c);
+        if !self.d.is_lacking.get()
+            && let Some(exit) = self.exits.last_mut()
+        {
+            exit.ends = ends;
+        }
+    }
+
     /// At the start of a run: leaves the code if it is there that a state is searched for, and the registers are those.
     fn leave_if_found(&mut self) {
         let Some(sought) = self.region.sought.filter(|sought| sought.rip == self.rip) else { return };
@@ -300,6 +328,7 @@ impl Translator<'_> {
         let block = self.new_block();
         Exit {
             block,
+            ends: None,
             from: self.run,
             state,
             to,

@@ -13,7 +13,9 @@ impl<B: Bus> Cpu<B> {
         if let Some(parked) = &mut self.parked {
             parked.remove(va);
         }
-        self.frames.bump_epoch();
+        if self.fetched.remove(&(va / PAGE_SIZE)) {
+            self.frames.bump_epoch();
+        }
     }
 
     /// Forgets every translation, as when another process with other page tables runs next. Decoded instructions
@@ -22,6 +24,7 @@ impl<B: Bus> Cpu<B> {
         self.reads.clear();
         self.writes.clear();
         self.fetches.clear();
+        self.fetched.clear();
         if let Some(parked) = &mut self.parked {
             parked.clear();
         }
@@ -87,7 +90,10 @@ impl<B: Bus> Cpu<B> {
         let Translation { frame, .. } = self.translate(va, access)?;
         let tlb = match access {
             Access::Read => &mut self.reads,
-            Access::Execute => &mut self.fetches,
+            Access::Execute => {
+                self.fetched.insert(va / PAGE_SIZE);
+                &mut self.fetches
+            }
             Access::Write if self.frames.has_code(frame) => {
                 self.code_store = Some(frame);
                 return Err(Trap::Page);
