@@ -254,8 +254,8 @@ struct Guest<'i, B: Bus> {
     outcalls: Outcalls<B>,
 }
 
-/// The region of the block at `head`, for the search of now if it comes by where that is for. Without one the plan is for the knowledge
-/// of that.
+/// The region of the block at `head`, for the search of now if it comes by where that is for. Without one the plan is for the
+/// knowledge of that.
 pub(crate) fn plan<B: Bus>(
     interpreter: &mut Interpreter<B>,
     codes: &Codes<B>,

@@ -11,8 +11,9 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 
 use crate::clif::{Two, own};
 use crate::context::{Counts, Why, at};
+use crate::links;
+use crate::memory::{PAGE_BITS, Reached};
 use crate::translator::{State, Translator, signature};
-use crate::{links, memory};
 
 /// What a run needs of the flags in the context when it is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,8 +42,8 @@ pub(crate) struct Exit {
     pub(crate) state: State,
     pub(crate) to: To,
     pub(crate) why: Why,
-    /// What was looked up together, if that is why it is left.
-    pub(crate) ends: Option<memory::Ends>,
+    /// What was looked up together, if it is left since that is not there.
+    pub(crate) reached: Option<Reached>,
     /// Instructions that are counted and have not run.
     pub(crate) behind: u64,
     /// Branches that have been taken: one or none.
@@ -151,7 +152,7 @@ impl Translator<'_> {
                 self.d.builder.borrow_mut().ins().jump(ends.on, &arguments);
             }
             why => {
-                let why = self.why(why, exit.ends);
+                let why = self.why(why, exit.reached);
                 self.jump_back(ends, [rip, counts, why]);
             }
         }
@@ -170,11 +171,11 @@ impl Translator<'_> {
         self.d.builder.borrow_mut().ins().iadd(counts, n)
     }
 
-    /// Why the code is left, where it is for that or since what was looked up together has the end of a page in it.
-    fn why(&self, why: Why, ends: Option<memory::Ends>) -> Value {
+    /// Why the code is left: for `why`, or since what was looked up together has the end of a page in it.
+    fn why(&self, why: Why, reached: Option<Reached>) -> Value {
         let number = |why: Why| self.d.constant(64, why as u64);
-        let Some(ends) = ends else { return number(why) };
-        let [first, last] = ends.map(|at| self.d.two_known(Two::Shr, 64, at, memory::PAGE_BITS));
+        let Some(Reached { first, last }) = reached else { return number(why) };
+        let [first, last] = [first, last].map(|at| self.d.two_known(Two::Shr, 64, at, PAGE_BITS));
         let is_spread = self.d.compare(IntCC::NotEqual, first, last);
         self.d.choose_value(is_spread, number(Why::Spread), number(why))
     }

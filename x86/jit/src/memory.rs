@@ -17,7 +17,7 @@ use x86::domain::{Bin, Domain};
 
 use crate::clif::{Bv, Two, own};
 use crate::context::at;
-use crate::spans::{First, How, Span};
+use crate::spans::{First, LookUp, Span};
 use crate::translator::Translator;
 
 /// What accesses are looked up together by.
@@ -52,8 +52,14 @@ struct Place {
     base: Bv,
 }
 
-/// The first and the last byte of what was looked up together.
-pub(crate) type Ends = [Value; 2];
+/// What was looked up together.
+#[derive(Clone, Copy)]
+pub(crate) struct Reached {
+    /// The address of its first byte.
+    pub(crate) first: Value,
+    /// That of its last.
+    pub(crate) last: Value,
+}
 
 /// What was looked up in a run. It holds for as long as the run is not left: what the CPU is called for in it may have another
 /// translation take the place of one in the cache, but makes none untrue.
@@ -89,7 +95,7 @@ impl Translator<'_> {
         let (base, offset) = self.base_of(va);
         let span = Span::of(offset, len);
         let access = First { run: self.region.runs[self.run].start, rip: self.rip, write, span };
-        let How { write: as_store, together } = self.spans.note(base, access, self.reach);
+        let LookUp { write: as_store, together } = self.spans.note(base, access, self.reach);
         let at = match self.checked.find(base, span, write) {
             Some(at) => at,
             None => self.look_up(base, together.unwrap_or(span), as_store, together.is_some()),
@@ -118,18 +124,18 @@ impl Translator<'_> {
 
     /// Looks up all of `span`, and leaves the code where it is not there: what the base is in RAM.
     fn look_up(&mut self, base: Base, span: Span, write: bool, together: bool) -> Bv {
-        let byte = |d: &crate::clif::Clif<'_>, n: i32| {
-            d.bin(Bin::Add, 64, base.address(), Bv::Known(i64::from(n).cast_unsigned()))
-        };
-        let (first, last) = (byte(&self.d, span.from), byte(&self.d, span.to - 1));
+        let [first, last] = [span.from, span.to - 1].map(|n| {
+            let n = Bv::Known(i64::from(n).cast_unsigned());
+            self.d.bin(Bin::Add, 64, base.address(), n)
+        });
         let entry = self.entry(first, write);
         let last_page = self.d.bin(Bin::Shr, 64, last, Bv::Known(PAGE_BITS));
         let last_page = self.d.value(64, last_page);
         let page = self.load_own(entry, offset_of!(Entry, page));
         // The last operand is the one that can be compared in memory.
         let is_elsewhere = self.d.compare(IntCC::NotEqual, last_page, page);
-        let ends = together.then(|| [first, last].map(|at| self.d.value(64, at)));
-        self.leave_if_absent(is_elsewhere, ends);
+        let [first, last] = [first, last].map(|at| self.d.value(64, at));
+        self.leave_if_absent(is_elsewhere, together.then_some(Reached { first, last }));
         let shift = Bv::Value(self.load_own(entry, offset_of!(Entry, shift)));
         let at = self.d.bin(Bin::Add, 64, base.address(), shift);
         self.checked.places.entry((base, write)).or_default().push(Place { span, base: at });

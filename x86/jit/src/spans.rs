@@ -34,7 +34,7 @@ impl Span {
     }
 }
 
-/// Places farther apart than this are not looked up together: what spans a page's end never is found.
+/// Places farther apart than so many bytes are not looked up together: the farther, the likelier a page's end is between them.
 const MOST: u32 = 512;
 
 /// Where accesses by one pointer begin: the run, the instruction and the bytes of the first, and whether it stores.
@@ -84,7 +84,7 @@ struct Begun {
 
 /// How an access is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct How {
+pub(crate) struct LookUp {
     /// As one that stores.
     pub(crate) write: bool,
     /// With all that lies here; else alone.
@@ -115,16 +115,17 @@ impl Spans {
         (!known.is_empty()).then(|| Spans { known: Some(known), ..Spans::default() })
     }
 
-    /// Notes an access, and says how it is looked up. What may be stored to may be loaded, too: a load near a store before it goes with
-    /// that.
-    pub(crate) fn note(&mut self, base: Base, access: First, reach: Reach) -> How {
-        let stores = self.closer(base, true, reach).filter(|_| !access.write);
-        if let Some(how) = stores.and_then(|begun| self.join(begun, access)) {
-            return how;
+    /// Notes an access, and says how it is looked up. What may be stored to may be loaded, too: a load goes with a store before it that
+    /// is near.
+    pub(crate) fn note(&mut self, base: Base, access: First, reach: Reach) -> LookUp {
+        // A part of what is stored to may be on a page that nothing was stored to.
+        let stores = self.closer(base, true, reach).filter(|all| !access.write && all.reach == Reach::All);
+        if let Some(look_up) = stores.and_then(|begun| self.join(begun, access)) {
+            return look_up;
         }
         let begun = self.closer(base, access.write, reach).unwrap_or(Begun { access, reach });
         self.current.insert((base, access.write), begun);
-        self.join(begun, access).unwrap_or(How { write: access.write, together: None })
+        self.join(begun, access).unwrap_or(LookUp { write: access.write, together: None })
     }
 
     /// What has begun so in this run, no farther together than `reach` from here on.
@@ -135,12 +136,12 @@ impl Spans {
     }
 
     /// Has an access go with those that began so, if they lie together.
-    fn join(&mut self, begun: Begun, access: First) -> Option<How> {
+    fn join(&mut self, begun: Begun, access: First) -> Option<LookUp> {
         let first = begun.access;
         if let Some(known) = &self.known {
             let near = |all: &Span| begun.reach.part(*all, access.span);
             let together = known.get(&first).and_then(near).filter(|all| all.has(access.span));
-            return together.map(|_| How { write: first.write, together });
+            return together.map(|_| LookUp { write: first.write, together });
         }
         let all = self.noted.entry(first).or_insert(first.span);
         let with = all.with(access.span);
@@ -148,7 +149,7 @@ impl Spans {
             return None;
         }
         *all = with;
-        Some(How { write: access.write, together: None })
+        Some(LookUp { write: access.write, together: None })
     }
 }
 
@@ -163,7 +164,7 @@ mod tests {
     }
 
     /// Notes the accesses of a run; how each was looked up.
-    fn write(spans: &mut Spans, accesses: &[First], reach: Reach) -> Vec<How> {
+    fn write(spans: &mut Spans, accesses: &[First], reach: Reach) -> Vec<LookUp> {
         spans.begin();
         accesses.iter().map(|access| spans.note(BASE, *access, reach)).collect()
     }
@@ -172,18 +173,19 @@ mod tests {
     fn the_second_time_what_lies_together_is_looked_up_together() {
         let run = [access(1, false, 0), access(2, false, 0x20), access(3, true, 8), access(4, false, 0x80)];
         let mut spans = Spans::default();
-        let alone = |write| How { write, together: None };
+        let alone = |write| LookUp { write, together: None };
         let first = write(&mut spans, &run, Reach::All);
         assert_eq!(first, [alone(false), alone(false), alone(true), alone(false)]);
         let mut known = spans.known().expect("something is gained");
-        let loads = How { write: false, together: Some(Span { from: 0, to: 0x28 }) };
+        let loads = LookUp { write: false, together: Some(Span { from: 0, to: 0x28 }) };
         // The load behind the store goes with the store.
-        let stores = How { write: true, together: Some(Span { from: 8, to: 0x88 }) };
+        let stores = LookUp { write: true, together: Some(Span { from: 8, to: 0x88 }) };
         assert_eq!(write(&mut known, &run, Reach::All), [loads, loads, stores, stores]);
         let near = write(&mut known, &run, Reach::Near);
         assert_eq!(near[0].together, Some(Span { from: 0, to: 0x28 }));
-        assert_eq!(near[3].together, Some(Span { from: 0x80, to: 0x88 }));
-        assert!(write(&mut known, &run, Reach::Alone).iter().all(|how| how.together.is_none()));
+        // There need be nothing stored on its page.
+        assert_eq!(near[3], alone(false));
+        assert!(write(&mut known, &run, Reach::Alone).iter().all(|look_up| look_up.together.is_none()));
     }
 
     #[test]
@@ -192,7 +194,7 @@ mod tests {
         write(&mut spans, &[access(1, false, 0), access(2, false, 8), access(3, false, 4000)], Reach::All);
         let mut known = spans.known().expect("two of them lie together");
         let again = [access(1, false, 0), access(3, false, 4000), access(9, false, -8)];
-        let together = write(&mut known, &again, Reach::All).into_iter().map(|how| how.together);
+        let together = write(&mut known, &again, Reach::All).into_iter().map(|look_up| look_up.together);
         assert!(together.eq([Some(Span { from: 0, to: 16 }), None, None]));
         let mut lone = Spans::default();
         write(&mut lone, &[access(1, false, 0)], Reach::All);

@@ -21,7 +21,7 @@ use crate::clif::{Bool, Bv, Clif, Two, own};
 use crate::context::{Why, at};
 use crate::exits::{Exit, Need, To};
 use crate::flags::mention_stored;
-use crate::memory::{Checked, Ends};
+use crate::memory::{Checked, Reached};
 use crate::outcall;
 use crate::region::{How, Region, Run, Step};
 use crate::spans::{Reach, Spans};
@@ -273,11 +273,16 @@ impl Translator<'_> {
 
     /// Leaves the code before this instruction if `c`.
     pub(crate) fn leave_if(&mut self, c: Value) {
+        self.leave_if_absent(c, None);
+    }
+
+    /// The same where `c` says that what is `reached` for is not there, or has the end of a page in it.
+    pub(crate) fn leave_if_absent(&mut self, c: Value, reached: Option<Reached>) {
         if self.has_stored {
             self.d.is_lacking.set(true);
             return;
         }
-        let exit = self.exit_before(Why::Interpret);
+        let exit = Exit { reached, ..self.exit_before(Why::Interpret) };
         let on = self.new_block();
         {
             let mut builder = self.d.builder.borrow_mut();
@@ -286,16 +291,6 @@ impl Translator<'_> {
         }
         self.exits.push(exit);
         self.begin(on);
-    }
-
-    /// Leaves the code before this instruction if `c`: some of what lies between the `ends` is not there, or the end of a page.
-    pub(crate) fn leave_if_absent(&mut self, c: Value, ends: Option<Ends>) {
-        self.leave_if(c);
-        if !self.d.is_lacking.get()
-            && let Some(exit) = self.exits.last_mut()
-        {
-            exit.ends = ends;
-        }
     }
 
     /// At the start of a run: leaves the code if it is there that a state is searched for, and the registers are those.
@@ -328,7 +323,7 @@ impl Translator<'_> {
         let block = self.new_block();
         Exit {
             block,
-            ends: None,
+            reached: None,
             from: self.run,
             state,
             to,
