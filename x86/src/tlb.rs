@@ -16,16 +16,16 @@ pub struct Entry {
     /// The page number; [`u64::MAX`], which no page has, where there is none.
     pub page: u64,
     /// What is added to an address in it for the offset in RAM, modulo 2^64.
-    pub shift: u64,
+    pub addend: u64,
 }
 
 /// No translation.
-const EMPTY: Entry = Entry { page: u64::MAX, shift: 0 };
+const EMPTY: Entry = Entry { page: u64::MAX, addend: 0 };
 
 impl Entry {
     /// The offset of its frame in RAM.
     const fn frame(&self) -> u64 {
-        self.page.wrapping_mul(PAGE_SIZE).wrapping_add(self.shift)
+        self.page.wrapping_mul(PAGE_SIZE).wrapping_add(self.addend)
     }
 }
 
@@ -58,7 +58,7 @@ impl Tlb {
     pub(crate) fn get(&self, va: u64) -> Option<u64> {
         let page = va / PAGE_SIZE;
         let entry = &self.entries[slot(page)];
-        (entry.page == page).then_some(va.wrapping_add(entry.shift))
+        (entry.page == page).then_some(va.wrapping_add(entry.addend))
     }
 
     /// The number of the frame of `va` if its page is cached.
@@ -69,7 +69,7 @@ impl Tlb {
 
     pub(crate) fn insert(&mut self, va: u64, frame: u64) {
         let page = va / PAGE_SIZE;
-        self.entries[slot(page)] = Entry { page, shift: frame.wrapping_sub(page * PAGE_SIZE) };
+        self.entries[slot(page)] = Entry { page, addend: frame.wrapping_sub(page * PAGE_SIZE) };
         self.reach = self.reach.max(frame + PAGE_SIZE);
         if self.filled.len() <= FEW {
             self.filled.push(u16::try_from(slot(page)).expect("there are fewer entries"));

@@ -1,11 +1,13 @@
-//! How compiled code reaches guest memory: by a look-up in the CPU's caches of translations.
+//! How compiled code reaches guest memory: by a look-up in the CPU's caches of translations (its software TLBs).
 //!
-//! What a run reaches by one pointer (the fields of a structure, a function's frame) is looked up together, where it first reaches
-//! for one of them: the look-up is ten instructions, and an access behind it one. Which accesses there will be is known from writing
-//! the run once before ([`crate::spans`]).
+//! A run's accesses by one pointer (the fields of a structure, a function's stack frame) have one look-up, at the first of them: ten
+//! instructions there, and one for each access after it. Which accesses there will be is known from writing the run once before
+//! ([`crate::spans`]).
 //!
-//! A look-up succeeds if the entry that the first byte may be in has the page of the last one: so one compare finds what crosses a
-//! page, too, which no entry satisfies. Where it fails, the code is left before its instruction.
+//! A look-up succeeds if the entry of the first byte's page has the page of the last byte. What crosses a page's end never does: no
+//! entry has two pages. Where a look-up fails, the code is left before its instruction.
+//!
+//! Example: `mov rax, [rbx]; add rax, [rbx + 8]; mov [rbx + 24], rax` looks up bytes 0 to 15 for loads and bytes 24 to 31 for stores.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -122,7 +124,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Looks up all of `span`, and leaves the code where it is not there: what the base is in RAM.
+    /// Looks up all of `span`, and leaves the code where that fails. Gives what the base is in RAM, as an offset.
     fn look_up(&mut self, base: Base, span: Span, write: bool, together: bool) -> Bv {
         let [first, last] = [span.from, span.to - 1].map(|n| {
             let n = Bv::Known(i64::from(n).cast_unsigned());
@@ -136,8 +138,8 @@ impl Translator<'_> {
         let is_elsewhere = self.d.compare(IntCC::NotEqual, last_page, page);
         let [first, last] = [first, last].map(|at| self.d.value(64, at));
         self.leave_if_absent(is_elsewhere, together.then_some(Reached { first, last }));
-        let shift = Bv::Value(self.load_own(entry, offset_of!(Entry, shift)));
-        let at = self.d.bin(Bin::Add, 64, base.address(), shift);
+        let addend = Bv::Value(self.load_own(entry, offset_of!(Entry, addend)));
+        let at = self.d.bin(Bin::Add, 64, base.address(), addend);
         self.checked.places.entry((base, write)).or_default().push(Place { span, base: at });
         at
     }
