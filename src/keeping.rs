@@ -25,8 +25,9 @@ const LEAST_MEMORY: u64 = 16 << 20;
 /// What `record` keeps.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Kept {
-    /// Write a checkpoint this often, so that later seeks begin there; 0 for none (default: every 5 seconds, less often where
-    /// checkpoints would take more than a hundredth of the time, and a gigabyte at most)
+    /// Write a checkpoint this often, but for what would take more than half of the time, so that later seeks begin there; 0
+    /// for none (default: every 5 seconds, less often where checkpoints would take more than a hundredth of the time, and a
+    /// gigabyte at most)
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     checkpoint_every: Option<Duration>,
     /// Keep the newest part of the recording only, in so many bytes (256M, 2G; at least 1M): for programs that run for long

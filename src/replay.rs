@@ -63,7 +63,8 @@ pub(crate) struct Args {
     /// Go to this position and show the registers there: an event by its number, or EVENT+INSTRUCTIONS
     #[arg(long, value_name = "POSITION", conflicts_with = "output")]
     to: Option<Position>,
-    /// Write checkpoints to the recording's folder this often, in place of those that are there
+    /// Write checkpoints to the recording's folder this often, but for what would take more than half of the time, in place
+    /// of those that are there
     #[arg(long, value_name = "SECONDS", value_parser = keeping::seconds, conflicts_with = "to")]
     checkpoint_every: Option<Duration>,
     /// Print the result as one JSON object

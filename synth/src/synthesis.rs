@@ -307,7 +307,7 @@ impl Attempts<'_> {
                 Err(failed) => failed,
             };
             tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
-            (next, why) = (failure.next_depth(reached, depth), failure.to_string());
+            (next, why) = (next.max(failure.next_depth(reached, depth)), failure.to_string());
             if let Some(cut) = self.cuts.borrow_mut().last_mut() {
                 cut.why = Some(why.clone());
             }
@@ -350,6 +350,11 @@ impl Attempts<'_> {
                 0,
                 Failure::Refused(None, "the last instruction's address is not known".to_owned()),
             )));
+        }
+        if depth < path.len() / FEW {
+            // All that the others demand would be asked of these few: they alone are a smaller question.
+            let why = "an older access has no address".to_owned();
+            return Ok(Err((depth, Failure::Refused(None, why))));
         }
         let coverage =
             Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
@@ -417,6 +422,9 @@ impl Attempts<'_> {
 
 /// Where the certified length is known to within so many steps, or within one part in so many, it is long enough.
 const STEP: usize = 16;
+
+/// Of a path of which at most one part in so many has addresses, that part is certified by itself.
+const FEW: usize = 4;
 
 /// So many steps are certified first, where the records do not say how many are sure.
 const SURE: usize = 64;

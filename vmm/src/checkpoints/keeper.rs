@@ -17,7 +17,7 @@ use crate::gate::clock;
 use crate::journal::reader::Place;
 use crate::journal::{Header, Writer};
 use crate::position::Position;
-use crate::process::{Checkpoint, Process, ProcessError};
+use crate::process::{Checkpoint, CheckpointCost, Process, ProcessError};
 use crate::recording::Segment;
 use std::io;
 use std::path::PathBuf;
@@ -54,8 +54,8 @@ pub(crate) struct Keeper {
     due: Instant,
     /// No segment begins before this: there was no memory for its checkpoint.
     not_before: Instant,
-    /// When the last was taken, what it cost in all, and how many frames had been copied then.
-    last: (Instant, Duration, u64),
+    /// When the last was taken, and what it costs.
+    last: (Instant, CheckpointCost),
     /// Where.
     taken: Option<Position>,
     /// How many bytes the file of checkpoints has, and how many of a segment are its first checkpoint.
@@ -98,7 +98,7 @@ impl Keeper {
             stall: None,
             due: after(Instant::now(), rate.every),
             not_before: Instant::now(),
-            last: (Instant::now(), Duration::ZERO, 0),
+            last: (Instant::now(), CheckpointCost::default()),
             taken: None,
             size: 0,
             first: 0,
@@ -177,10 +177,8 @@ impl Keeper {
         if self.size >= self.rate.most {
             return Some(after(now, Duration::MAX));
         }
-        let (at, cost, copied) = self.last;
-        let (copy, _) = process.copy_costs();
-        let copies = u32::try_from(process.memory().copied() - copied).unwrap_or(u32::MAX);
-        let free = after(at, (cost + copy.saturating_mul(copies)).saturating_mul(self.rate.share));
+        let (at, cost) = self.last;
+        let free = after(at, cost.so_far(process).saturating_mul(self.rate.share));
         (free > now).then_some(free)
     }
 
@@ -248,8 +246,9 @@ impl Keeper {
         self.give_back(process);
         self.held = Some(checkpoint);
         self.writes = self.worker.write(job);
-        self.last = (before, before.elapsed(), process.memory().copied());
-        tracing::debug!(position = %about.position, pause = ?self.last.1, "checkpoint");
+        let (pause, last) = (before.elapsed(), self.last.1.so_far(process));
+        self.last = (before, CheckpointCost::of_taken(process, pause));
+        tracing::debug!(position = %about.position, ?pause, cost_of_last = ?last, "checkpoint");
         Ok(())
     }
 
@@ -289,7 +288,7 @@ impl Keeper {
                     self.first = size;
                 }
                 self.size = size;
-                self.last.1 += took;
+                self.last.1.add(took);
             }
             Err(unwritten) => {
                 self.give_back(process);

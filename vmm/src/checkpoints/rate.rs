@@ -23,10 +23,11 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// This often, whatever it costs.
+    /// This often, but for what would take more than half of the time; zero: whenever one can be taken.
     #[must_use]
     pub fn every(every: Duration) -> Rate {
-        Rate { every, share: 0, most: u64::MAX, room: u64::MAX }
+        let share = if every.is_zero() { 0 } else { 2 };
+        Rate { every, share, most: u64::MAX, room: u64::MAX }
     }
 
     /// The same in so many bytes.

@@ -11,7 +11,6 @@ use crate::engine::{Counters, Cpu, EngineKind};
 use crate::gate::Gate;
 use crate::linux::Kernel;
 use lbr::Armed;
-use std::time::Duration;
 
 /// What a program has of the host.
 pub(crate) struct Outside {
@@ -92,13 +91,5 @@ impl Process {
     /// How often a store found its page shared with a checkpoint or another process.
     pub(crate) fn copy_faults(&self) -> u64 {
         self.copy_faults
-    }
-
-    /// What the copy of a page costs that was shared with a checkpoint, and the fault that asks for it.
-    pub(crate) fn copy_costs(&self) -> (Duration, Duration) {
-        match self.machine.cpu.kind() {
-            EngineKind::Kvm => (Duration::from_micros(4), Duration::from_micros(30)),
-            EngineKind::Soft => (Duration::from_nanos(800), Duration::from_nanos(500)),
-        }
     }
 }

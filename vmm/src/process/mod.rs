@@ -4,14 +4,15 @@
 //! out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
 //! [`x87_pointers`] FXSAVE and its like, [`refused_call`] the call of an address that is none. [`schedule`] is what happens before
 //! the processor runs again, [`preempt`] how a task is interrupted between two instructions, [`spin`] which one waits by looking,
-//! [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was, [`happening`] what is told of it,
-//! [`noted`] what of that a debugger stops at, [`others`] what can be asked of any process. System calls, signals and tasks are
-//! [`crate::linux`].
+//! [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was, [`checkpoint_cost`] what that
+//! costs it, [`happening`] what is told of it, [`noted`] what of that a debugger stops at, [`others`] what can be asked of any
+//! process. System calls, signals and tasks are [`crate::linux`].
 //!
 //! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
 //! loaded.
 
 pub mod checkpoint;
+mod checkpoint_cost;
 mod choice;
 mod digests;
 mod excursion;
@@ -53,6 +54,7 @@ use crate::ram::Virt;
 pub use crate::signal::Death;
 use crate::signal::Raised;
 pub use checkpoint::Checkpoint;
+pub(crate) use checkpoint_cost::CheckpointCost;
 use choice::Choice;
 use exit::{Action, decide};
 use happening::What;

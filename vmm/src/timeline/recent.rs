@@ -6,7 +6,7 @@
 
 use crate::gate::{Input, Time};
 use crate::journal::Record;
-use crate::process::{Checkpoint, Process, ProcessError};
+use crate::process::{Checkpoint, CheckpointCost, Process, ProcessError};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -45,10 +45,8 @@ pub struct Recent {
     due: Option<Instant>,
     /// The program was told of the first time.
     told: bool,
-    /// What the last checkpoint cost at once, and what had been copied then.
-    pause: Duration,
-    copies: u64,
-    faults: u64,
+    /// What the last checkpoint costs.
+    cost: CheckpointCost,
 }
 
 impl Recent {
@@ -64,9 +62,7 @@ impl Recent {
             preempted: false,
             due: wanted.then(|| Instant::now() + NEAREST),
             told: false,
-            pause: Duration::ZERO,
-            copies: 0,
-            faults: 0,
+            cost: CheckpointCost::default(),
         }
     }
 
@@ -125,8 +121,7 @@ impl Recent {
         while self.windows.len() > KEPT {
             self.forget_first(process);
         }
-        self.pause = before.elapsed();
-        (self.copies, self.faults) = (process.memory().copied(), process.copy_faults());
+        self.cost = CheckpointCost::of_taken(process, before.elapsed());
         let nearest = if self.preempted { NEAREST_PREEMPTED } else { NEAREST };
         self.preempted = false;
         self.set_due(process, nearest);
@@ -136,13 +131,7 @@ impl Recent {
     /// Whether another checkpoint now would cost too much: the last one has.
     fn is_too_soon(&self, process: &Process, now: Instant) -> bool {
         let Some(last) = self.windows.back() else { return false };
-        let copies = process.memory().copied() - self.copies;
-        let faults = process.copy_faults() - self.faults;
-        let (copy, fault) = process.copy_costs();
-        let times =
-            |cost: Duration, count: u64| cost.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
-        let cost = self.pause + times(copy, copies) + times(fault, faults);
-        now < last.at + cost.saturating_mul(SHARE)
+        now < last.at + self.cost.so_far(process).saturating_mul(SHARE)
     }
 
     fn set_due(&mut self, process: &mut Process, after: Duration) {

@@ -3,8 +3,9 @@
 //! Their distance is run time, not events: a seek takes as long as the way from the checkpoint before. They lie closer the
 //! nearer they are to the newest, since that is where one looks; the oldest are some five times as far apart.
 
-use crate::engine::{Counters, EngineKind};
+use crate::engine::Counters;
 use crate::position::Position;
+use crate::process::CheckpointCost;
 use crate::replay::{Kept, Replay, ReplayError};
 use std::time::{Duration, Instant};
 
@@ -26,10 +27,6 @@ impl Default for Pace {
 
 /// As many are kept at most.
 const MOST: usize = 128;
-/// What the store to a page costs that a checkpoint shares: a fault, and its copy.
-const COPY: Duration = Duration::from_nanos(1000);
-/// The same where a fault leaves the virtual machine.
-const COPY_KVM: Duration = Duration::from_micros(10);
 
 /// A checkpoint of a replay.
 pub(super) struct Stop {
@@ -57,9 +54,8 @@ impl Stop {
 pub(super) struct Stops {
     stops: Vec<Stop>,
     pace: Pace,
-    /// How many frames had been copied when the last was kept, and how long that took.
-    copied: u64,
-    pause: Duration,
+    /// What the last costs.
+    cost: CheckpointCost,
     /// Where the last one was kept, though it may be gone. The program has not got on if it is there still: after a checkpoint
     /// each first store to a page faults, and another checkpoint then would have it fault for ever.
     last: Option<Position>,
@@ -80,8 +76,7 @@ impl Stops {
         let kept = replay.keep()?;
         self.last = Some(kept.checkpoint.position());
         self.insert(kept, spent);
-        self.pause = before.elapsed();
-        self.copied = replay.process().memory().copied();
+        self.cost = CheckpointCost::of_taken(replay.process(), before.elapsed());
         Ok(())
     }
 
@@ -118,10 +113,7 @@ impl Stops {
         {
             return Ok(());
         }
-        let copy = if process.engine_kind() == EngineKind::Kvm { COPY_KVM } else { COPY };
-        let copies = u32::try_from(process.memory().copied() - self.copied).unwrap_or(u32::MAX);
-        let distance =
-            self.pace.nearest.max((self.pause + copy.saturating_mul(copies)).saturating_mul(self.pace.share));
+        let distance = self.pace.nearest.max(self.cost.so_far(process).saturating_mul(self.pace.share));
         let is_far = spent >= before.spent + distance
             && self.stops.get(behind).is_none_or(|next| next.spent >= spent + distance);
         let frames = process.memory().frames();

@@ -1,0 +1,46 @@
+//! What a checkpoint costs: the pause in which it is taken, and then the first store to each page, which faults and copies it.
+
+use super::Process;
+use crate::engine::EngineKind;
+use std::time::Duration;
+
+/// What the last checkpoint has cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CheckpointCost {
+    /// The work that does not wait for stores.
+    known: Duration,
+    /// How many pages had been copied when it was taken, and how many faults had asked for that.
+    copies: u64,
+    faults: u64,
+}
+
+impl CheckpointCost {
+    /// Of a checkpoint that was just taken, in a pause of this length.
+    pub(crate) fn of_taken(process: &Process, pause: Duration) -> CheckpointCost {
+        CheckpointCost { known: pause, copies: process.memory().copied(), faults: process.copy_faults() }
+    }
+
+    /// Adds work that was done for it elsewhere.
+    pub(crate) fn add(&mut self, work: Duration) {
+        self.known += work;
+    }
+
+    /// What it has cost up to now.
+    pub(crate) fn so_far(&self, process: &Process) -> Duration {
+        let since = |now: u64, then: u64| u32::try_from(now.saturating_sub(then)).unwrap_or(u32::MAX);
+        let (copy, fault) = match process.engine_kind() {
+            EngineKind::Kvm => (COPY_KVM, FAULT_KVM),
+            EngineKind::Soft => (COPY, FAULT),
+        };
+        let copies = copy.saturating_mul(since(process.memory().copied(), self.copies));
+        let faults = fault.saturating_mul(since(process.copy_faults(), self.faults));
+        self.known.saturating_add(copies).saturating_add(faults)
+    }
+}
+
+/// The copy of a page, on the software CPU and where a page that changes is taken from a virtual machine's tables.
+const COPY: Duration = Duration::from_nanos(800);
+const COPY_KVM: Duration = Duration::from_micros(4);
+/// The fault that asks for copies: on the software CPU, and where it leaves a virtual machine (kvm_pvm; less elsewhere).
+const FAULT: Duration = Duration::from_nanos(500);
+const FAULT_KVM: Duration = Duration::from_micros(30);
