@@ -339,6 +339,7 @@ pub(crate) fn sentence(end: &End) -> String {
     match end {
         End::Machine(Machine::PowerOff) => "the machine switched itself off".to_owned(),
         End::Machine(Machine::Reset) => "the machine reset itself".to_owned(),
+        End::Machine(Machine::Exit(status)) => format!("the guest ended with status {status}"),
         End::Machine(Machine::Panic(reason)) => format!("kernel panic: {reason}"),
         End::Machine(Machine::TripleFault(at)) => format!("triple fault at {at:#x}"),
         End::Machine(Machine::Halted) => "halted with interrupts off".to_owned(),
@@ -354,6 +355,7 @@ fn word(end: &End) -> &'static str {
     match end {
         End::Machine(Machine::PowerOff) => "power-off",
         End::Machine(Machine::Reset) => "reset",
+        End::Machine(Machine::Exit(_)) => "exit",
         End::Machine(Machine::Panic(_)) => "panic",
         End::Machine(Machine::TripleFault(_)) => "triple-fault",
         End::Machine(Machine::Halted) => "halted",
@@ -369,6 +371,8 @@ fn exit_code(end: &End) -> ExitCode {
     const ABORTED: u8 = 128 + 6;
     match end {
         End::Machine(Machine::PowerOff | Machine::Reset | Machine::Halted) | End::Idle => ExitCode::SUCCESS,
+        // As QEMU's device does, so that a status of zero is told from an end without one.
+        End::Machine(Machine::Exit(status)) => ExitCode::from((status << 1 | 1).to_le_bytes()[0]),
         end if has_crashed(end) => ABORTED.into(),
         End::Machine(_) => Code::Other.into(),
         End::Stopped => match interrupt::arrived() {

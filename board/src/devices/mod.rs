@@ -7,7 +7,7 @@
 //! | ports 0x60, 0x64 | i8042: no keyboard, resets |
 //! | ports 0x70, 0x71 | clock and CMOS (`cmos`) |
 //! | ports 0x3f8 to 0x3ff | COM1 (`serial`) |
-//! | ports 0x505, 0x600 to 0x60b, 0xcf9 | pvpanic, ACPI, reset (`power`) |
+//! | ports 0xf4, 0x505, 0x600 to 0x60b, 0xcf9 | isa-debug-exit, pvpanic, ACPI, reset (`power`) |
 //! | 0xd0000000 | a disk, if there is one (`disk`) |
 //! | 0xd0001000 | a network card, if there is one (`net`) |
 //! | 0xfec00000 | I/O APIC (`ioapic`) |
@@ -74,6 +74,8 @@ pub(crate) enum Ended {
     PowerOff,
     Reset,
     Panic(String),
+    /// With a status.
+    Exit(u32),
 }
 
 /// All devices, and the clock that they go by.
@@ -250,6 +252,7 @@ impl Devices {
         let panic = || self.com1.panic().unwrap_or("without a word on COM1").to_owned();
         match self.power.request() {
             Some(Request::PowerOff) => Some(Ended::PowerOff),
+            Some(Request::Exit) => Some(Ended::Exit(self.power.status())),
             Some(Request::Panic) => Some(Ended::Panic(panic())),
             Some(Request::Reset) if self.com1.panic().is_some() => Some(Ended::Panic(panic())),
             Some(Request::Reset) => Some(Ended::Reset),

@@ -43,6 +43,8 @@ pub enum End {
     PowerOff,
     /// It reset itself.
     Reset,
+    /// It ended with a status, by the port of isa-debug-exit.
+    Exit(u32),
     /// The kernel panicked; the reason that it gave.
     Panic(String),
     /// An exception in the delivery of a double fault, here.
@@ -380,6 +382,7 @@ impl From<Ended> for End {
         match ended {
             Ended::PowerOff => End::PowerOff,
             Ended::Reset => End::Reset,
+            Ended::Exit(status) => End::Exit(status),
             Ended::Panic(reason) => End::Panic(reason),
         }
     }

@@ -1,7 +1,7 @@
 //! Control and debug registers, the registers of the tables, and the MSRs of the processor itself.
 
 use super::descriptors::{code_of, kind};
-use super::registers::{TableRegister, cr0, cr4, efer};
+use super::registers::{TableRegister, cr0, cr4, efer, segment};
 use super::{Failure, Fault, Outside, Part, System, SystemCpu};
 use x86::machine::Machine;
 use x86::op;
@@ -79,7 +79,7 @@ impl System {
                 self.apply_paging(cpu);
             }
             4 => {
-                if value & !cr4::ALL != 0 || value & cr4::PAE == 0 {
+                if value & !cr4::ALL != 0 || self.registers.is_long() && value & cr4::PAE == 0 {
                     return Err(Fault::general(0).into());
                 }
                 self.registers.cr4 = value;
@@ -100,14 +100,35 @@ impl System {
         {
             return Err(Fault::general(0).into());
         }
-        if value & cr0::PG == 0 {
-            return Err(Failure::Refused("paging switched off: CR0.PG is cleared".to_owned()));
+        if value & cr0::PE == 0 {
+            return Err(Failure::Refused("real mode: CR0.PE is cleared".to_owned()));
         }
         if value & (cr0::TS | cr0::EM) != 0 {
             return Err(Failure::Refused(format!("CR0 = {value:#x}: the x87 is switched off by TS or EM")));
         }
+        self.switch_long_mode(value & cr0::PG != 0)?;
         self.registers.cr0 = value & ALL | cr0::ET;
         self.apply_paging(cpu);
+        self.apply_code(cpu);
+        Ok(())
+    }
+
+    /// Goes into long mode with paging, and out of it without (Intel SDM vol. 3, 10.8.5).
+    fn switch_long_mode(&mut self, paging: bool) -> Part {
+        let r = &mut self.registers;
+        match (r.is_long(), paging) {
+            (true, false) if !r.is_narrow() => return Err(Fault::general(0).into()),
+            (true, false) => r.efer &= !efer::LMA,
+            (false, true) if r.efer & efer::LME == 0 => {
+                return Err(Failure::Refused("paging of 32-bit code: CR0.PG is set without EFER.LME".to_owned()));
+            }
+            // It would be 64-bit code at once.
+            (false, true) if r.cr4 & cr4::PAE == 0 || r.segments[segment::CS].is_long() => {
+                return Err(Fault::general(0).into());
+            }
+            (false, true) => r.efer |= efer::LMA,
+            (true, true) | (false, false) => {}
+        }
         Ok(())
     }
 
@@ -217,7 +238,7 @@ impl System {
 
     fn write_efer(&mut self, cpu: &mut SystemCpu, value: u64) -> Part {
         let old = self.registers.efer;
-        let leaves_long_mode = value & efer::LME == 0;
+        let leaves_long_mode = self.registers.is_long() && value & efer::LME == 0;
         if value & !(efer::SCE | efer::LME | efer::LMA | efer::NXE) != 0 || leaves_long_mode {
             return Err(Fault::general(0).into());
         }
@@ -233,10 +254,15 @@ impl System {
         self.registers.kernel_gs_base = base;
     }
 
+    /// How wide the base of a table is in memory.
+    fn base_width(&self) -> u32 {
+        if self.registers.is_narrow() { 32 } else { 64 }
+    }
+
     /// The operand of LGDT and LIDT.
     pub(super) fn load_table(&mut self, cpu: &mut SystemCpu, at: u64) -> Part<TableRegister> {
         let limit = self.load(cpu, 16, at)?;
-        let base = self.load(cpu, 64, at.wrapping_add(2))?;
+        let base = self.load(cpu, self.base_width(), at.wrapping_add(2))?;
         if !is_canonical(base) {
             return Err(Fault::general(0).into());
         }
@@ -245,7 +271,7 @@ impl System {
 
     /// SGDT and SIDT.
     pub(super) fn store_table(&mut self, cpu: &mut SystemCpu, at: u64, table: TableRegister) -> Part {
-        self.store(cpu, 64, at.wrapping_add(2), table.base)?;
+        self.store(cpu, self.base_width(), at.wrapping_add(2), table.base)?;
         self.store(cpu, 16, at, table.limit.into())
     }
 

@@ -67,6 +67,10 @@ impl System {
     /// table says so, or shuts the CPU down.
     pub(super) fn deliver(&mut self, cpu: &mut SystemCpu, mut event: Event) -> Result<Next, Refused> {
         self.delivered += 1;
+        if !self.registers.is_long() {
+            let what = format!("exception or interrupt {} before long mode: gates of 32 bits", event.vector());
+            return Err(Refused { at: cpu.rip(), what });
+        }
         loop {
             if let Event::Fault(Fault { vector: PAGE_FAULT, .. }) = event {
                 self.registers.cr2 = cpu.last_page_fault().map_or(0, |fault| fault.address);
@@ -108,6 +112,7 @@ impl System {
             self.registers = super::Registers { cr2, ..before.0 };
             cpu.set_regs(&before.1);
         }
+        self.apply_code(cpu);
         entered
     }
 

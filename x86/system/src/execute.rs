@@ -94,7 +94,7 @@ impl System {
             N::Hlt => Some(Ok(Done::Through(Next::Halt))),
             N::Cli => through(self.set_interrupt_flag(cpu, false)),
             N::Sti => through(self.set_interrupt_flag(cpu, true)),
-            N::Popf | N::Popfq => through(self.pop_flags(cpu, i)),
+            N::Popf | N::Popfd | N::Popfq => through(self.pop_flags(cpu, i)),
             N::Stac | N::Clac => through(self.set_access_flag(cpu, i.mnemonic() == N::Stac)),
             N::Wbinvd | N::Wbnoinvd | N::Invd => through(Ok(())),
             N::Clts => through(Ok(())),
@@ -119,6 +119,14 @@ impl System {
                 let at = effective_address(cpu, op);
                 let back = i.is_call_far_indirect().then_some(op.next);
                 moved(self.far_branch(cpu, pointer_width(i), at, back))
+            }
+            N::Jmp | N::Call if i.is_jmp_far() || i.is_call_far() => {
+                let back = i.is_call_far().then_some(op.next);
+                let (w, to) = match i.op0_kind() {
+                    OpKind::FarBranch16 => (16, i.far_branch16().into()),
+                    _ => (32, i.far_branch32().into()),
+                };
+                moved(self.far_branch_to(cpu, w, (i.far_branch_selector(), to), back))
             }
             N::Int => self.software_interrupt(cpu, i),
             N::In | N::Out => through(self.port(cpu, i, outside)),
@@ -240,7 +248,7 @@ impl System {
 
     /// POPF, by the rules of the level.
     fn pop_flags(&mut self, cpu: &mut SystemCpu, i: &Instruction) -> Part {
-        let w = if i.stack_pointer_increment() == 2 { 16 } else { 64 };
+        let w = 8 * i.stack_pointer_increment().unsigned_abs();
         let old = cpu.regs();
         let new = self.load(cpu, w, old.gpr[4])?;
         let mut may = self.may_change(old.rflags) & !(1 << 16);
@@ -306,7 +314,7 @@ impl System {
             return self.write_control(cpu, number(i.op0_register()), value, outside);
         }
         let value = self.read_control(number(i.op1_register()), outside)?;
-        cpu.set_reg(general(i.op0_register()), value);
+        put_register(cpu, i.op0_register(), value);
         Ok(())
     }
 
@@ -316,14 +324,14 @@ impl System {
             return self.write_debug(number(i.op0_register()), value);
         }
         let value = self.read_debug(number(i.op1_register()));
-        cpu.set_reg(general(i.op0_register()), value);
+        put_register(cpu, i.op0_register(), value);
         Ok(())
     }
 
     /// MOV, PUSH and POP of segment registers.
     fn move_segment(&mut self, cpu: &mut SystemCpu, i: &Instruction, op: &Op) -> Part {
         let rsp = cpu.reg(Gpr::RSP);
-        let w = if i.stack_pointer_increment().abs() == 2 { 16 } else { 64 };
+        let w = 8 * i.stack_pointer_increment().unsigned_abs();
         let n = segment_number(i);
         match i.mnemonic() {
             N::Push => {
@@ -378,6 +386,12 @@ fn segment_number(i: &Instruction) -> usize {
         _ => None,
     };
     (0..i.op_count().min(2)).find_map(of).unwrap_or(segment::ES)
+}
+
+/// Writes a general register, as much of the value as it holds.
+fn put_register(cpu: &mut SystemCpu, r: Register, value: u64) {
+    let value = if r.is_gpr32() { value & 0xffff_ffff } else { value };
+    cpu.set_reg(general(r), value);
 }
 
 fn general(r: Register) -> Gpr {

@@ -9,8 +9,12 @@
 //! `delivery` (IDT, IST, double fault), `transfer` (IRET, SYSCALL, far transfers), `control` (CR, DR, MSRs, tables), `execute`
 //! (from an instruction to one of these).
 //!
-//! What is not served is refused by name ([`Refused`]), never guessed: 16- and 32-bit code, task switches, five-level paging,
-//! the x87 under CR0.TS, hardware breakpoints (docs/decisions/0052-system-side.md).
+//! Code of 32 bits runs in flat segments: without paging, as a boot loader enters kernels (docs/decisions/0063-multiboot.md), and in
+//! long mode.
+//!
+//! What is not served is refused by name ([`Refused`]), never guessed: 16-bit code, segments of 32-bit code with a base, its own
+//! gates and page tables, task switches, five-level paging, the x87 under CR0.TS, hardware breakpoints
+//! (docs/decisions/0052-system-side.md).
 #![forbid(unsafe_code)]
 
 mod control;
@@ -133,6 +137,7 @@ impl System {
         cpu.give_system();
         let mut system = System { registers, shielded_at: None, delivered: 0 };
         system.apply_paging(cpu);
+        system.apply_code(cpu);
         system
     }
 
@@ -147,6 +152,7 @@ impl System {
         self.registers = registers;
         self.shielded_at = shielded_at;
         self.apply_paging(cpu);
+        self.apply_code(cpu);
         self.set_flags(cpu, cpu.regs().rflags);
     }
 
@@ -338,6 +344,11 @@ impl System {
         let result = access(self, cpu);
         self.set_privilege(cpu, privilege);
         result
+    }
+
+    /// Has code run with the bits that CS says, which was loaded.
+    fn apply_code(&self, cpu: &mut SystemCpu) {
+        cpu.set_narrow(self.registers.is_narrow());
     }
 
     /// Goes to another privilege level.

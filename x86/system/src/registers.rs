@@ -136,7 +136,48 @@ impl Default for Registers {
     }
 }
 
+impl Registers {
+    /// Whether long mode is active: paging with four levels, gates and descriptors of 64-bit mode.
+    #[must_use]
+    pub const fn is_long(&self) -> bool {
+        self.efer & efer::LMA != 0
+    }
+
+    /// Whether code is of 32 bits: without long mode, or by its segment's bit L.
+    #[must_use]
+    pub const fn is_narrow(&self) -> bool {
+        !self.is_long() || !self.segments[segment::CS].is_long()
+    }
+}
+
 impl Segment {
+    /// L in [`Segment::attributes`].
+    const LONG: u16 = 1 << 13;
+    /// The low three bits of a segment's type, for one that grows down.
+    const GROWS_DOWN: u16 = 1 << 2;
+    /// A segment of data.
+    const DATA_MASK: u16 = 0x18;
+    const DATA: u16 = 0x10;
+
+    /// Whether its code is of 64 bits, in long mode.
+    pub(crate) const fn is_long(&self) -> bool {
+        self.attributes & Self::LONG != 0
+    }
+
+    /// Whether it is loaded and covers the first 4 GiB, from zero on.
+    #[must_use]
+    pub const fn is_flat(&self) -> bool {
+        let grows_down =
+            self.attributes & Self::DATA_MASK == Self::DATA && self.attributes & Self::GROWS_DOWN != 0;
+        self.attributes != 0 && self.base == 0 && self.limit == u32::MAX && !grows_down
+    }
+
+    /// The flat code or data segment of ring 0 in 32-bit mode, with this selector.
+    #[must_use]
+    pub const fn flat_32(selector: u16, is_code: bool) -> Segment {
+        Segment { selector, base: 0, limit: u32::MAX, attributes: if is_code { 0xc09b } else { 0xc093 } }
+    }
+
     /// The flat code or data segment of a `level` in 64-bit mode, with this selector.
     #[must_use]
     pub const fn flat(selector: u16, is_code: bool, level: u8) -> Segment {
