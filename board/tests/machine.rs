@@ -49,6 +49,8 @@ fn each_end_is_what_the_kernel_did() {
     assert_eq!(end(&[0x66, 0xba, 0x04, 0x06, 0x66, 0xb8, 0x00, 0x34, 0x66, 0xef]), End::PowerOff);
     // mov al, 0xfe; out 0x64, al
     assert_eq!(end(&[0xb0, 0xfe, 0xe6, 0x64]), End::Reset);
+    // mov eax, 77; out 0xf4, eax
+    assert_eq!(end(&[0xb8, 77, 0, 0, 0, 0xe7, 0xf4]), End::Exit(77));
     // cli; hlt
     assert_eq!(end(&[0xfa, 0xf4]), End::Halted);
     // ud2, without a table of interrupts
@@ -57,9 +59,9 @@ fn each_end_is_what_the_kernel_did() {
 
 #[test]
 fn what_is_not_served_is_refused_by_name() {
-    // mov rax, cr0; btr eax, 31; mov cr0, rax: paging off
-    let paging = [0x0f, 0x20, 0xc0, 0x0f, 0xba, 0xf0, 0x1f, 0x0f, 0x22, 0xc0];
-    assert!(refused(&paging).contains("paging switched off"));
+    // mov rax, cr0; btr eax, 0; btr eax, 31; mov cr0, rax
+    let real = [0x0f, 0x20, 0xc0, 0x0f, 0xba, 0xf0, 0x00, 0x0f, 0xba, 0xf0, 0x1f, 0x0f, 0x22, 0xc0];
+    assert!(refused(&real).contains("real mode"));
     // mov eax, 0xfee00000; jmp rax
     assert!(refused(&[0xb8, 0, 0, 0xe0, 0xfe, 0xff, 0xe0]).contains("code in the memory of a device"));
     // mov edi, 0xfee00000; sgdt [rdi]

@@ -11,7 +11,7 @@
 //! | 0xd0000000 | a disk, if there is one (`disk`) |
 //! | 0xd0001000 | a network card, if there is one (`net`) |
 //! | 0xfec00000 | I/O APIC (`ioapic`) |
-//! | 0xfee00000 | local APIC (`lapic`) |
+//! | 0xfee00000, unless the guest moves it | local APIC (`lapic`) |
 //!
 //! [`outside`] is what the processor sees of it: ports, MSRs, CPUID, time. Ports where nothing is read all ones, and are said once.
 
@@ -182,6 +182,16 @@ impl Devices {
         self.lapic.pending().is_some() || self.lapic.passes_external() && self.pic.is_pending()
     }
 
+    /// Whether an NMI waits for the processor.
+    pub(crate) fn has_nmi(&self) -> bool {
+        self.lapic.has_nmi()
+    }
+
+    /// Takes it.
+    pub(crate) fn take_nmi(&mut self) -> bool {
+        self.lapic.take_nmi()
+    }
+
     /// Takes that interrupt: its vector.
     pub(crate) fn take_interrupt(&mut self) -> Option<u8> {
         let external = self.lapic.passes_external();
@@ -192,7 +202,7 @@ impl Devices {
     pub(crate) fn load(&mut self, physical: u64) -> u32 {
         let now = self.clock.now();
         match physical & !(PAGE - 1) {
-            LAPIC => self.lapic.read(register(physical), now),
+            page if self.lapic.is_at(page) => self.lapic.read(register(physical), now),
             IOAPIC => self.ioapic.read(register(physical)),
             DISK if self.disk.is_some() => {
                 self.disk.as_ref().map_or(u32::MAX, |disk| disk.read(register(physical)))
@@ -211,7 +221,7 @@ impl Devices {
     pub(crate) fn store(&mut self, physical: u64, value: u32) {
         let now = self.clock.now();
         match physical & !(PAGE - 1) {
-            LAPIC => {
+            page if self.lapic.is_at(page) => {
                 if let Some(vector) = self.lapic.write(register(physical), value, now) {
                     self.ioapic.end_of_interrupt(vector);
                 }

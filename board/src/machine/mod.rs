@@ -265,6 +265,9 @@ impl Machine {
         if let Some(ended) = self.devices.ended() {
             return Err(ended.into());
         }
+        if self.devices.has_nmi() && self.system.takes_nmi(self.cpu()) {
+            return self.nmi().map(|()| None);
+        }
         let interrupting = self.devices.is_interrupting();
         if interrupting && self.system.takes_interrupts(self.cpu()) {
             return self.interrupt().map(|()| None);
@@ -272,10 +275,13 @@ impl Machine {
         if self.is_halted {
             return self.idle().map(Some);
         }
-        let retired = self.cpu().retired();
+        let (before, retired) = (self.position(), self.cpu().retired());
         let stepping = self.system.steps(self.cpu());
+        // One that is blocked waits for IRET, which ends the run.
+        let waits_for_one = self.devices.has_nmi() && !self.system.registers.blocks_nmi;
+        let is_shielded = waits_for_one || interrupting && self.system.is_shielded(self.cpu());
         let bound = match self.devices.due() {
-            _ if stepping || interrupting && self.system.is_shielded(self.cpu()) => retired + 1,
+            _ if stepping || is_shielded => retired + 1,
             Some(due) => until.min(self.devices.clock.retired_at(due).max(retired + 1)),
             None => until,
         };
@@ -287,7 +293,8 @@ impl Machine {
         if guard.take_stopped() {
             return self.run_guarded(look);
         }
-        self.serve(&stop, stepping).map(|()| None)
+        self.serve(&stop)?;
+        if stepping { self.end_step(&stop, before).map(|()| None) } else { Ok(None) }
     }
 
     /// Lets devices reach memory.
@@ -317,6 +324,15 @@ impl Machine {
         self.go_on(next)
     }
 
+    fn nmi(&mut self) -> Result<(), End> {
+        const VECTOR: u8 = 2;
+        self.devices.take_nmi();
+        self.is_halted = false;
+        self.happens(What::Interrupt(VECTOR));
+        let next = self.system.nmi(self.processor.cpu_mut());
+        self.go_on(next)
+    }
+
     /// Halted: a panic that halts, or nothing that could wake it, is the end.
     fn idle(&self) -> Result<Pause, End> {
         const INTERRUPTS: u64 = 1 << 9;
@@ -327,12 +343,21 @@ impl Machine {
     }
 
     /// Serves what ended a run.
-    fn serve(&mut self, stop: &Stop, stepping: bool) -> Result<(), End> {
+    fn serve(&mut self, stop: &Stop) -> Result<(), End> {
         self.devices.clock.retire_to(self.cpu().retired());
-        let next = match stop {
-            Stop::Budget if stepping => self.system.stepped(self.processor.cpu_mut()),
-            _ => self.system.serve(self.processor.cpu_mut(), stop, &mut self.devices),
-        };
+        let next = self.system.serve(self.processor.cpu_mut(), stop, &mut self.devices);
+        self.go_on(next)
+    }
+
+    /// Behind an instruction that began at `before` and that the CPU steps: the debug exception, if it has retired. One that has led to
+    /// a handler has none, and neither has SYSCALL.
+    fn end_step(&mut self, stop: &Stop, before: Position) -> Result<(), End> {
+        let has_retired = self.position() == Position { retired: before.retired + 1, ..before };
+        if !has_retired || matches!(stop, Stop::Syscall) || self.system.holds_steps(self.cpu()) {
+            return Ok(());
+        }
+        self.is_halted = false;
+        let next = self.system.stepped(self.processor.cpu_mut());
         self.go_on(next)
     }
 

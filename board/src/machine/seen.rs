@@ -5,7 +5,7 @@
 use super::{End, Machine, Pause, Position};
 use vmm::engine::accessed::{accesses, repeated};
 use vmm::engine::lookout::{Accessed, Lookout, Watch};
-use x86::interpreter::{Stop, Until};
+use x86::interpreter::Until;
 use x86::state::{Fpu, Regs};
 use x86_system::Registers;
 use x86_system::guard::Watched;
@@ -68,12 +68,17 @@ impl Machine {
         let (position, before) = (self.position(), self.cpu().regs());
         let mut code = [0; 15];
         let there = self.read(before.rip, &mut code);
-        let accesses = accesses(&code[..there], &before);
+        // What 32-bit code accesses nobody tells.
+        let is_narrow = self.system.registers.is_narrow();
+        let accesses = if is_narrow { Vec::new() } else { accesses(&code[..there], &before) };
         let stepping = self.system.steps(self.cpu());
         let stop = self.processor.run(Until::retired(position.retired + 1), &mut ());
         let after = self.cpu().regs();
         let has_run = self.cpu().retired() > position.retired;
-        self.serve(&stop, stepping && matches!(stop, Stop::Budget))?;
+        self.serve(&stop)?;
+        if stepping {
+            self.end_step(&stop, position)?;
+        }
         let seen = accesses.iter().find_map(|(access, repeats)| {
             let range = if *repeats { repeated(access, &before, &after) } else { access.range.clone() };
             let address = look.data.watched(&range, access.writes)?;

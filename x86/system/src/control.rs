@@ -25,6 +25,11 @@ const fn is_canonical(va: u64) -> bool {
     (va << 16).cast_signed() >> 16 == va.cast_signed()
 }
 
+/// The base of a TSS or an LDT is canonical.
+fn check_base(base: u64, selector: u16) -> Part {
+    if is_canonical(base) { Ok(()) } else { Err(Fault::general(code_of(selector)).into()) }
+}
+
 impl System {
     /// Tells memory what its walks depend on, and forgets what they found.
     pub(super) fn apply_paging(&mut self, cpu: &mut SystemCpu) {
@@ -139,22 +144,23 @@ impl System {
         self.write_cr0(cpu, kept | value & bits)
     }
 
+    /// A debug register's number: DR4 and DR5 are other names of DR6 and DR7, unless CR4.DE is set.
+    fn debug_register(&self, n: usize) -> Part<usize> {
+        match n {
+            4 | 5 if self.registers.cr4 & cr4::DE != 0 => Err(Fault::INVALID_OPCODE.into()),
+            4 | 5 => Ok(n + 2),
+            n => Ok(n & 7),
+        }
+    }
+
     /// MOV from a debug register.
-    pub(super) fn read_debug(&self, n: usize) -> u64 {
-        self.registers.debug[match n {
-            4 => 6,
-            5 => 7,
-            n => n & 7,
-        }]
+    pub(super) fn read_debug(&self, n: usize) -> Part<u64> {
+        Ok(self.registers.debug[self.debug_register(n)?])
     }
 
     /// MOV to a debug register.
     pub(super) fn write_debug(&mut self, n: usize, value: u64) -> Part {
-        let n = match n {
-            4 => 6,
-            5 => 7,
-            n => n & 7,
-        };
+        let n = self.debug_register(n)?;
         if n >= 6 && value >> 32 != 0 {
             return Err(Fault::general(0).into());
         }
@@ -287,6 +293,7 @@ impl System {
         if !found.is_present() {
             return Err(Failure::Fault(Fault { vector: 11, code: code_of(selector) }));
         }
+        check_base(found.base(), selector)?;
         self.mark_descriptor(cpu, selector, 2)?;
         self.registers.tr = found.loaded(selector);
         Ok(())
@@ -305,6 +312,7 @@ impl System {
         if !found.is_present() {
             return Err(Failure::Fault(Fault { vector: 11, code: code_of(selector) }));
         }
+        check_base(found.base(), selector)?;
         self.registers.ldtr = found.loaded(selector);
         Ok(())
     }

@@ -68,8 +68,7 @@ impl System {
     pub(super) fn deliver(&mut self, cpu: &mut SystemCpu, mut event: Event) -> Result<Next, Refused> {
         self.delivered += 1;
         if !self.registers.is_long() {
-            let what = format!("exception or interrupt {} before long mode: gates of 32 bits", event.vector());
-            return Err(Refused { at: cpu.rip(), what });
+            return Err(Refused { at: cpu.rip(), what: before_long_mode(event) });
         }
         loop {
             if let Event::Fault(Fault { vector: PAGE_FAULT, .. }) = event {
@@ -100,6 +99,16 @@ impl System {
                 _ => Event::Fault(second),
             };
         }
+    }
+
+    /// Delivers an event of an instruction, whose failure is a fault of that instruction.
+    pub(super) fn enter_once(&mut self, cpu: &mut SystemCpu, event: Event) -> Part {
+        if !self.registers.is_long() {
+            return Err(Failure::Refused(before_long_mode(event)));
+        }
+        self.enter(cpu, event)?;
+        self.delivered += 1;
+        Ok(())
     }
 
     /// Goes to the handler. Where that fails nothing has changed.
@@ -175,6 +184,11 @@ impl System {
         self.shielded_at = None;
         Ok(())
     }
+}
+
+/// Gates of 32 bits are not served.
+fn before_long_mode(event: Event) -> String {
+    format!("exception or interrupt {} before long mode: gates of 32 bits", event.vector())
 }
 
 /// A stack that is not canonical is #SS.

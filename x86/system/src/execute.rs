@@ -109,9 +109,13 @@ impl System {
             }
             N::Rdmsr | N::Wrmsr => through(self.msr(cpu, i.mnemonic() == N::Wrmsr, outside)),
             N::Rdpmc => through(Err(Fault::general(0).into())),
-            N::Invpcid => through(Err(Fault::INVALID_OPCODE.into())),
-            N::Iretq => moved(self.interrupt_return(cpu, 64)),
-            N::Iretd => moved(self.interrupt_return(cpu, 32)),
+            // The model has neither of them, and CR4.OSXSAVE stays clear.
+            N::Invpcid | N::Xsetbv => through(Err(Fault::INVALID_OPCODE.into())),
+            N::Iretq | N::Iretd => {
+                // Also where it fails (Intel SDM vol. 3, 6.7.1).
+                self.registers.blocks_nmi = false;
+                moved(self.interrupt_return(cpu, if i.mnemonic() == N::Iretq { 64 } else { 32 }))
+            }
             N::Sysretq => moved(self.system_return(cpu, true)),
             N::Sysret => moved(self.system_return(cpu, false)),
             N::Retf => moved(self.far_return(cpu, far_width(i), immediate(i))),
@@ -128,7 +132,7 @@ impl System {
                 };
                 moved(self.far_branch_to(cpu, w, (i.far_branch_selector(), to), back))
             }
-            N::Int => self.software_interrupt(cpu, i),
+            N::Int => Some(self.software_interrupt(cpu, i)),
             N::In | N::Out => through(self.port(cpu, i, outside)),
             N::Insb | N::Insw | N::Insd | N::Outsb | N::Outsw | N::Outsd => {
                 through(Err(Failure::Refused(format!("string port I/O: {i}"))))
@@ -273,19 +277,15 @@ impl System {
         Ok(())
     }
 
-    /// INT n; the gate must be open to the level.
-    fn software_interrupt(&mut self, cpu: &mut SystemCpu, i: &Instruction) -> Option<Part<Done>> {
+    /// INT n; the gate must be open to the level. What fails on the way is a fault of the instruction.
+    fn software_interrupt(&mut self, cpu: &mut SystemCpu, i: &Instruction) -> Part<Done> {
         let at = cpu.rip();
         cpu.set_rip(i.next_ip());
-        let entered = self.deliver(cpu, Event::Software(i.immediate8()));
-        Some(match entered {
-            Ok(Next::Run) => Ok(Done::Moved),
-            Ok(_) => Ok(Done::Through(Next::Shutdown)),
-            Err(refused) => {
-                cpu.set_rip(at);
-                Err(Failure::Refused(refused.what))
-            }
-        })
+        let entered = self.enter_once(cpu, Event::Software(i.immediate8()));
+        if entered.is_err() {
+            cpu.set_rip(at);
+        }
+        entered.map(|()| Done::Moved)
     }
 
     fn port(&mut self, cpu: &mut SystemCpu, i: &Instruction, outside: &mut impl Outside) -> Part {
@@ -323,7 +323,7 @@ impl System {
             let value = cpu.reg(general(i.op1_register()));
             return self.write_debug(number(i.op0_register()), value);
         }
-        let value = self.read_debug(number(i.op1_register()));
+        let value = self.read_debug(number(i.op1_register()))?;
         put_register(cpu, i.op0_register(), value);
         Ok(())
     }
@@ -349,6 +349,7 @@ impl System {
                 self.load_segment(cpu, n, selector)?;
                 if n == segment::SS {
                     self.shielded_at = Some(cpu.retired() + 1);
+                    self.stack_loaded_at = Some(cpu.retired() + 1);
                 }
             }
             _ => self.put(cpu, op, self.registers.segments[n].selector.into())?,

@@ -17,6 +17,7 @@
 //! (docs/decisions/0052-system-side.md).
 #![forbid(unsafe_code)]
 
+mod absent;
 mod control;
 mod delivery;
 mod descriptors;
@@ -126,6 +127,8 @@ pub struct System {
     pub registers: Registers,
     /// Interrupts wait until more than this has retired: STI and loads of SS shield the instruction behind them.
     shielded_at: Option<u64>,
+    /// A load of SS keeps the debug exception behind it away: where so many have retired.
+    stack_loaded_at: Option<u64>,
     /// How many exceptions and interrupts were delivered. Nothing depends on it: it tells moments apart between which nothing retires.
     pub delivered: u64,
 }
@@ -135,7 +138,7 @@ impl System {
     #[must_use]
     pub fn new(cpu: &mut SystemCpu, registers: Registers) -> System {
         cpu.give_system();
-        let mut system = System { registers, shielded_at: None, delivered: 0 };
+        let mut system = System { registers, ..System::default() };
         system.apply_paging(cpu);
         system.apply_code(cpu);
         system
@@ -166,6 +169,28 @@ impl System {
     #[must_use]
     pub fn is_shielded(&self, cpu: &SystemCpu) -> bool {
         cpu.system_flags() & RFLAGS_IF != 0 && self.shielded_at == Some(cpu.retired())
+    }
+
+    /// Whether an NMI that is pending would be taken before the next instruction.
+    #[must_use]
+    pub fn takes_nmi(&self, cpu: &SystemCpu) -> bool {
+        !self.registers.blocks_nmi && self.shielded_at != Some(cpu.retired())
+    }
+
+    /// Delivers an NMI.
+    ///
+    /// # Errors
+    /// As [`System::interrupt`].
+    pub fn nmi(&mut self, cpu: &mut SystemCpu) -> Result<Next, Refused> {
+        const NMI: u8 = 2;
+        self.registers.blocks_nmi = true;
+        self.deliver(cpu, delivery::Event::External(NMI))
+    }
+
+    /// Whether the debug exception of a step does not follow what has retired last: it loaded SS.
+    #[must_use]
+    pub fn holds_steps(&self, cpu: &SystemCpu) -> bool {
+        self.stack_loaded_at == Some(cpu.retired())
     }
 
     /// Whether the CPU steps: a debug exception follows the next instruction.
@@ -219,8 +244,10 @@ impl System {
                 let fault = page_fault(cpu);
                 self.deliver(cpu, delivery::Event::Fault(fault))
             }
-            Stop::Trap { trap: Trap::Breakpoint, .. } => self.deliver(cpu, delivery::Event::Software(3)),
-            Stop::Trap { trap: Trap::Debug, .. } => self.deliver(cpu, delivery::Event::Trap(1)),
+            Stop::Trap { trap: Trap::Breakpoint, at } => {
+                self.deliver_retired(cpu, delivery::Event::Software(3), *at)
+            }
+            Stop::Trap { trap: Trap::Debug, at } => self.deliver_retired(cpu, delivery::Event::Trap(1), *at),
             Stop::Trap { trap: trap @ (Trap::General | Trap::Undefined), .. } => {
                 match self.execute_at_rip(cpu, outside) {
                     Some(done) => self.finish(cpu, done),
@@ -230,9 +257,28 @@ impl System {
             Stop::Trap { trap, .. } => self.deliver(cpu, delivery::Event::Fault(plain(*trap))),
             Stop::System | Stop::NoSemantics { .. } => match self.execute_at_rip(cpu, outside) {
                 Some(done) => self.finish(cpu, done),
+                None if cpu.instruction().is_some_and(|i| absent::is_absent(&i)) => {
+                    self.deliver(cpu, delivery::Event::Fault(Fault::INVALID_OPCODE))
+                }
                 None => Err(Refused { at: cpu.rip(), what: no_semantics(cpu, stop) }),
             },
         }
+    }
+
+    /// Delivers INT3 or INT1 at `at`, which has retired. What fails on the way is a fault of the instruction, which has not retired
+    /// then.
+    fn deliver_retired(
+        &mut self,
+        cpu: &mut SystemCpu,
+        event: delivery::Event,
+        at: u64,
+    ) -> Result<Next, Refused> {
+        let entered = self.enter_once(cpu, event);
+        if entered.is_err() {
+            cpu.unretire(1);
+            cpu.set_rip(at);
+        }
+        self.finish(cpu, entered.map(|()| Next::Run))
     }
 
     /// Delivers the exception of an instruction that failed.

@@ -47,6 +47,7 @@ pub(crate) mod cr0 {
 
 /// Bits of CR4.
 pub(crate) mod cr4 {
+    pub(crate) const DE: u64 = 1 << 3;
     pub(crate) const PAE: u64 = 1 << 5;
     pub(crate) const UMIP: u64 = 1 << 11;
     pub(crate) const SMEP: u64 = 1 << 20;
@@ -106,6 +107,8 @@ pub struct Registers {
     pub idtr: TableRegister,
     /// The current privilege level.
     pub privilege: u8,
+    /// NMIs wait until the next IRET.
+    pub blocks_nmi: bool,
 }
 
 impl Default for Registers {
@@ -132,6 +135,7 @@ impl Default for Registers {
             gdtr: TableRegister::default(),
             idtr: TableRegister::default(),
             privilege: 0,
+            blocks_nmi: false,
         }
     }
 }
