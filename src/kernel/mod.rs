@@ -1,8 +1,8 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
 //! `terminal` is this terminal as COM1, `disk` the image of its disk, `network` where its network card leads to, `start` where a
-//! machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a recording,
-//! `core` what `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any
+//! machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a recording, `moment`
+//! what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any
 //! other, but the journal is one of machines ([`board::journal`]), and what was booted is in `files`.
 
 mod core;
@@ -10,6 +10,7 @@ mod disk;
 mod events;
 mod from;
 mod listed;
+mod moment;
 mod network;
 mod replay;
 mod start;
@@ -19,6 +20,7 @@ mod terminal;
 pub(crate) use core::show as show_core;
 pub(crate) use events::run as events;
 pub(crate) use listed::Listed;
+pub(crate) use moment::show as show_moment;
 pub(crate) use replay::{is_one, run as replay};
 pub(crate) use start::{Places, records};
 pub(crate) use subject::{At, Subject};

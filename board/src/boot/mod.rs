@@ -201,11 +201,7 @@ impl Loader<'_> {
 
     /// The map of memory: start, length, and 1 for RAM.
     fn areas(&self) -> [(u64, u64, u32); 3] {
-        [
-            (0, LOW_END, 1),
-            (LOW_END, MEGABYTE - LOW_END, 2),
-            (MEGABYTE, self.ram.len() as u64 - MEGABYTE, 1),
-        ]
+        [(0, LOW_END, 1), (LOW_END, MEGABYTE - LOW_END, 2), (MEGABYTE, self.ram.len() as u64 - MEGABYTE, 1)]
     }
 
     /// The page of parameters ("zero page").

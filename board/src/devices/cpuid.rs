@@ -7,8 +7,7 @@
 /// Bits of leaf 1, ecx: SSE3, SSSE3, CX16, SSE4.1, SSE4.2, MOVBE, POPCNT, TSC deadline.
 const LEAF_1_ECX: u32 = 1 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 24;
 /// Bits of leaf 1, edx: FPU, DE, PSE, TSC, MSR, PAE, CX8, APIC, PGE, MCA, CMOV, PAT, PSE36, CLFLUSH, MMX, FXSR, SSE, SSE2.
-const LEAF_1_EDX: u32 =
-    1 | 7 << 2 | 3 << 5 | 3 << 8 | 7 << 13 | 3 << 16 | 1 << 19 | 1 << 23 | 7 << 24;
+const LEAF_1_EDX: u32 = 1 | 7 << 2 | 3 << 5 | 3 << 8 | 7 << 13 | 3 << 16 | 1 << 19 | 1 << 23 | 7 << 24;
 /// The bit of the APIC there.
 const APIC: u32 = 1 << 9;
 /// Bits of leaf 7, ebx: FSGSBASE, SMEP, ERMS.
@@ -66,8 +65,10 @@ mod tests {
 
     #[test]
     fn the_name_is_three_leaves() {
-        let name: Vec<u8> =
-            (0x8000_0002..=0x8000_0004).flat_map(|leaf| cpuid(leaf, 0, true)).flat_map(u32::to_le_bytes).collect();
+        let name: Vec<u8> = (0x8000_0002..=0x8000_0004)
+            .flat_map(|leaf| cpuid(leaf, 0, true))
+            .flat_map(u32::to_le_bytes)
+            .collect();
         assert_eq!(name, BRAND);
     }
 

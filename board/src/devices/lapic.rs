@@ -190,7 +190,9 @@ impl Lapic {
         }
         let is_enabled = value & ENABLED != 0;
         *self = match (self.is_enabled, is_enabled) {
-            (true, false) => Lapic { is_enabled, page, task_priority: self.task_priority, ..Lapic::at_reset() },
+            (true, false) => {
+                Lapic { is_enabled, page, task_priority: self.task_priority, ..Lapic::at_reset() }
+            }
             _ => Lapic { is_enabled, page, ..*self },
         };
         Some(())
@@ -454,7 +456,11 @@ mod tests {
         apic.write(register::LOCAL, 0x40, 0);
         apic.fire(200, 0);
         apic.write(register::LOCAL, 0x2_0040, 0);
-        assert_eq!((apic.due(200, 0), apic.read(register::CURRENT, 200)), (None, 0), "one that is over stays so");
+        assert_eq!(
+            (apic.due(200, 0), apic.read(register::CURRENT, 200)),
+            (None, 0),
+            "one that is over stays so"
+        );
     }
 
     #[test]

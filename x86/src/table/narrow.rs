@@ -51,11 +51,11 @@ fn is_flat(i: &Instruction, n: u32) -> bool {
         OpKind::Memory => {
             let short = |r: Register| r != Register::None && !r.is_gpr32() && !r.is_vector_register();
             let is_absolute = i.memory_base() == Register::None && i.memory_index() == Register::None;
-            !has_base
-                && !short(i.memory_base())
-                // XLAT's index is AL.
-                && (!short(i.memory_index()) || i.mnemonic() == N::Xlatb)
-                && !(is_absolute && i.memory_displ_size() == 2)
+            // XLAT's index is AL.
+            let has_short_index = short(i.memory_index()) && i.mnemonic() != N::Xlatb;
+            let is_short =
+                short(i.memory_base()) || has_short_index || is_absolute && i.memory_displ_size() == 2;
+            !has_base && !is_short
         }
         OpKind::MemorySegESI => !has_base,
         OpKind::MemorySegSI | OpKind::MemorySegDI | OpKind::MemoryESDI | OpKind::NearBranch16 => false,

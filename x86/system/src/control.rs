@@ -125,7 +125,9 @@ impl System {
             (true, false) if !r.is_narrow() => return Err(Fault::general(0).into()),
             (true, false) => r.efer &= !efer::LMA,
             (false, true) if r.efer & efer::LME == 0 => {
-                return Err(Failure::Refused("paging of 32-bit code: CR0.PG is set without EFER.LME".to_owned()));
+                return Err(Failure::Refused(
+                    "paging of 32-bit code: CR0.PG is set without EFER.LME".to_owned(),
+                ));
             }
             // It would be 64-bit code at once.
             (false, true) if r.cr4 & cr4::PAE == 0 || r.segments[segment::CS].is_long() => {

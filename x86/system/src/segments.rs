@@ -24,7 +24,9 @@ impl System {
         };
         let has_base_here = matches!(n, segment::FS | segment::GS);
         if self.registers.is_narrow() && !has_base_here && !loaded.is_flat() {
-            return Err(Failure::Refused(format!("32-bit code loads selector {selector:#x}, which is not flat")));
+            return Err(Failure::Refused(format!(
+                "32-bit code loads selector {selector:#x}, which is not flat"
+            )));
         }
         if selector & !3 != 0 {
             self.mark_descriptor(cpu, selector, 1)?;

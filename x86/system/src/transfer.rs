@@ -278,7 +278,12 @@ impl System {
         if self.registers.is_long() && code.is_long() {
             return Ok(());
         }
-        let all = [code.loaded(0), stack, self.registers.segments[segment::DS], self.registers.segments[segment::ES]];
+        let all = [
+            code.loaded(0),
+            stack,
+            self.registers.segments[segment::DS],
+            self.registers.segments[segment::ES],
+        ];
         match all.iter().all(Segment::is_flat) {
             true => Ok(()),
             false => Err(Failure::Refused("32-bit code in segments that are not flat".to_owned())),

@@ -155,10 +155,9 @@ fn iret_refuses_what_is_no_return() {
 /// What fails in the delivery of INT n is a fault of that instruction, which runs again behind the handler.
 #[test]
 fn an_interrupt_by_software_that_fails_has_not_happened() {
-    for (bytes, stop) in [
-        (&[0xcd, 0x03][..], Stop::System),
-        (&[0xcc], Stop::Trap { trap: Trap::Breakpoint, at: CODE }),
-    ] {
+    for (bytes, stop) in
+        [(&[0xcd, 0x03][..], Stop::System), (&[0xcc], Stop::Trap { trap: Trap::Breakpoint, at: CODE })]
+    {
         let mut world = World::new(0);
         world.gate(3, 0x0e00, selector::CODE);
         world.cpu.bus_mut().ram_mut()[0x1_0000..][..bytes.len()].copy_from_slice(bytes);

@@ -196,11 +196,11 @@ fn paging_stays_on_in_64_bit_code() {
 fn what_is_of_an_extension_that_is_not_there_is_undefined() {
     const UNDEFINED: Option<(u64, Option<u64>)> = Some((6, None));
     let instructions: &[&[u8]] = &[
-        &[0x0f, 0x01, 0xc1],       // vmcall
-        &[0x0f, 0x01, 0xd9],       // vmmcall
-        &[0x0f, 0x01, 0xfd],       // rdpru
-        &[0x0f, 0x01, 0xd1],       // xsetbv
-        &[0x0f, 0x34],             // sysenter
+        &[0x0f, 0x01, 0xc1], // vmcall
+        &[0x0f, 0x01, 0xd9], // vmmcall
+        &[0x0f, 0x01, 0xfd], // rdpru
+        &[0x0f, 0x01, 0xd1], // xsetbv
+        &[0x0f, 0x34],       // sysenter
     ];
     for bytes in instructions {
         assert_eq!(World::exception(0, |_| {}, bytes), UNDEFINED, "{bytes:02x?}");
@@ -215,10 +215,7 @@ fn dr4_and_dr5_are_other_names_unless_cr4_says_no() {
     let mut world = World::new(0);
     world.execute(&read_dr4).unwrap();
     assert_eq!(world.cpu.regs().gpr[0], 0xffff_0ff0);
-    assert_eq!(
-        World::exception(0, |world| world.system.registers.cr4 |= 1 << 3, &read_dr4),
-        Some((6, None))
-    );
+    assert_eq!(World::exception(0, |world| world.system.registers.cr4 |= 1 << 3, &read_dr4), Some((6, None)));
 }
 
 #[test]
@@ -232,8 +229,5 @@ fn the_base_of_a_task_is_canonical() {
     };
     let ltr = [0x0f, 0x00, 0xd8];
     assert_eq!(World::exception(0, load(0xffff_8000), &ltr), None);
-    assert_eq!(
-        World::exception(0, load(0x0001_0000), &ltr),
-        Some((13, Some(u64::from(selector::TASK))))
-    );
+    assert_eq!(World::exception(0, load(0x0001_0000), &ltr), Some((13, Some(u64::from(selector::TASK)))));
 }
