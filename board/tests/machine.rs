@@ -161,6 +161,52 @@ fn instructions_of_the_system_are_stepped() {
     assert_eq!(end(&code), End::Exit(behind_nop), "the third exception is behind the third instruction");
 }
 
+/// A debug exception comes before an armed instruction, unless RF is set, and behind an access to armed data.
+#[test]
+fn hardware_breakpoints_are_met() {
+    const HANDLER: u64 = CODE + 0x80;
+    const DATA: u32 = 0x60_0000;
+    #[rustfmt::skip]
+    let mut code = vec![
+        0x48, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0,         // mov rax, the low half of the gate
+        0x48, 0xa3, 0x10, 0, 0x40, 0, 0, 0, 0, 0,   // mov [0x400010], rax
+        0x0f, 0x01, 0x1c, 0x25, 0, 0, 0, 0,         // lidt [operand]
+        0xb8, 0, 0, 0, 0,                           // 28: mov eax, the address of the nop
+        0x0f, 0x23, 0xc0,                           // mov dr0, rax
+        0xbe, 0, 0, 0x60, 0,                        // mov esi, DATA
+        0x0f, 0x23, 0xce,                           // mov dr1, rsi
+        0xb8, 0x05, 0, 0xd0, 0,                     // mov eax, 0xd00005: DR0 code, DR1 stores of four bytes
+        0x0f, 0x23, 0xf8,                           // mov dr7, rax
+        0xc6, 0x46, 0x04, 0x07,                     // mov byte [rsi+4], 7: beside it
+        0x8b, 0x06,                                 // mov eax, [rsi]: a load
+        0x90,                                       // 58: nop
+        0xc6, 0x46, 0x03, 0x07,                     // mov byte [rsi+3], 7
+        0x44, 0x89, 0xf8,                           // 63: mov eax, r15d
+        0xe7, 0xf4,                                 // out 0xf4, eax
+    ];
+    let low = |at: u64| u32::try_from(at).expect("it is low").to_le_bytes();
+    let gate = HANDLER & 0xffff | 0x10 << 16 | 0x8e00 << 32 | (HANDLER >> 16 & 0xffff) << 48;
+    code[2..10].copy_from_slice(&gate.to_le_bytes());
+    code[24..28].copy_from_slice(&low(CODE + 0x70));
+    code[29..33].copy_from_slice(&low(CODE + 58));
+    assert_eq!(code[37..41], DATA.to_le_bytes());
+    code.resize(0x70, 0x90);
+    code.extend(0x1f_u16.to_le_bytes());
+    code.extend(0x40_0000_u64.to_le_bytes());
+    code.resize(0x80, 0);
+    #[rustfmt::skip]
+    code.extend([
+        0x0f, 0x21, 0xf0,                           // mov rax, dr6
+        0x83, 0xe0, 0x0f,                           // and eax, 15
+        0x02, 0x04, 0x24,                           // add al, [rsp]: where it came from
+        0x41, 0xc1, 0xe7, 0x08,                     // shl r15d, 8
+        0x41, 0x09, 0xc7,                           // or r15d, eax
+        0x80, 0x4c, 0x24, 0x12, 0x01,               // or byte [rsp+18], 1: RF
+        0x48, 0xcf,                                 // iretq
+    ]);
+    assert_eq!(end(&code), End::Exit((58 + 1) << 8 | (63 + 2)));
+}
+
 /// The kernel of guest-images/kernel, with timers and a busy loop.
 #[test]
 fn compiled_or_not_a_kernel_does_the_same() {

@@ -6,6 +6,7 @@
 //! debugger has it stop; [`happening`] what a list of events has. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`],
 //! whoever drives it waits, types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
+mod debug;
 pub mod happening;
 mod seen;
 mod state;
@@ -16,6 +17,7 @@ use crate::devices::net::Net;
 use crate::devices::virtio::Dma;
 use crate::devices::{Devices, Ended};
 use crate::memory::{Dirty, PAGE};
+use debug::Breakpoints;
 use happening::{Happening, What};
 pub(crate) use seen::Look;
 pub use seen::Seen;
@@ -24,6 +26,7 @@ use std::collections::BTreeSet;
 use x86::interpreter::{Stop, Until};
 use x86::state::Regs;
 use x86_jit::{Jit, Tuning};
+use x86_system::guard::Watched;
 use x86_system::memory::DeviceAccess;
 use x86_system::{Next, Physical, Refused, Registers, System, SystemCpu};
 
@@ -86,6 +89,9 @@ impl Position {
     }
 }
 
+/// DR6.BS: the CPU steps.
+const STEP: u64 = 1 << 14;
+
 /// A machine.
 pub struct Machine {
     processor: Jit<Physical>,
@@ -97,6 +103,10 @@ pub struct Machine {
     by_devices: BTreeSet<u64>,
     /// What has changed up to that digest, and nobody has saved yet.
     unsaved: Dirty,
+    /// What the guest has armed.
+    breakpoints: Breakpoints,
+    /// Data that a debugger looks for.
+    looked_for: Vec<Watched>,
     /// What has happened, if somebody observes.
     happenings: Option<Vec<Happening>>,
     /// What the guest has sent, if somebody takes it.
@@ -128,6 +138,8 @@ impl Machine {
             end: None,
             by_devices: BTreeSet::new(),
             unsaved,
+            breakpoints: Breakpoints::default(),
+            looked_for: Vec::new(),
             happenings: None,
             sent: None,
         })
@@ -275,6 +287,9 @@ impl Machine {
         if self.is_halted {
             return self.idle().map(Some);
         }
+        if let Some(causes) = self.meets_instruction() {
+            return self.debug_exception(causes).map(|()| None);
+        }
         let (before, retired) = (self.position(), self.cpu().retired());
         let stepping = self.system.steps(self.cpu());
         // One that is blocked waits for IRET, which ends the run.
@@ -287,14 +302,16 @@ impl Machine {
         };
         let guard = &mut self.processor.cpu_mut().bus_mut().guard;
         guard.set_up(guard.is_needed());
-        let stop = self.processor.run(Until { instructions: bound, at: &look.code }, &mut ());
+        let armed = self.breakpoints.has_code().then(|| self.breakpoints.and_code(&look.code));
+        let at = armed.as_ref().unwrap_or(&look.code);
+        let stop = self.processor.run(Until { instructions: bound, at }, &mut ());
         let guard = &mut self.processor.cpu_mut().bus_mut().guard;
         guard.set_up(false);
         if guard.take_stopped() {
             return self.run_guarded(look);
         }
         self.serve(&stop)?;
-        if stepping { self.end_step(&stop, before).map(|()| None) } else { Ok(None) }
+        if stepping { self.end_step(&stop, before, STEP).map(|()| None) } else { Ok(None) }
     }
 
     /// Lets devices reach memory.
@@ -346,18 +363,24 @@ impl Machine {
     fn serve(&mut self, stop: &Stop) -> Result<(), End> {
         self.devices.clock.retire_to(self.cpu().retired());
         let next = self.system.serve(self.processor.cpu_mut(), stop, &mut self.devices);
+        self.arm_anew();
         self.go_on(next)
     }
 
-    /// Behind an instruction that began at `before` and that the CPU steps: the debug exception, if it has retired. One that has led to
-    /// a handler has none, and neither has SYSCALL.
-    fn end_step(&mut self, stop: &Stop, before: Position) -> Result<(), End> {
+    /// Behind an instruction that began at `before`, for these bits of DR6: the debug exception, if it has retired. One that has led to a
+    /// handler has none, and neither has SYSCALL.
+    fn end_step(&mut self, stop: &Stop, before: Position, causes: u64) -> Result<(), End> {
         let has_retired = self.position() == Position { retired: before.retired + 1, ..before };
         if !has_retired || matches!(stop, Stop::Syscall) || self.system.holds_steps(self.cpu()) {
             return Ok(());
         }
+        self.debug_exception(causes)
+    }
+
+    fn debug_exception(&mut self, causes: u64) -> Result<(), End> {
         self.is_halted = false;
-        let next = self.system.stepped(self.processor.cpu_mut());
+        let next = self.system.debug_exception(self.processor.cpu_mut(), causes);
+        self.arm();
         self.go_on(next)
     }
 

@@ -167,12 +167,13 @@ impl System {
             return Err(Fault::general(0).into());
         }
         self.registers.debug[n] = match n {
-            6 => value & 0x1_e00f | 0xfffe_0ff0,
+            6 => value & 0xe00f | 0xffff_0ff0,
             7 => {
-                if value & 0xff != 0 {
-                    return Err(Failure::Refused(format!("hardware breakpoints: DR7 = {value:#x}")));
+                let arms_ports = |n: u32| value >> (2 * n) & 3 != 0 && value >> (16 + 4 * n) & 3 == 2;
+                if (0..4).any(arms_ports) {
+                    return Err(Failure::Refused(format!("hardware breakpoints on ports: DR7 = {value:#x}")));
                 }
-                value & 0xffff_2fff | 0x400
+                value & 0xffff_27ff | 0x400
             }
             _ => value,
         };

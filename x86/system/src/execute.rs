@@ -3,7 +3,7 @@
 use iced_x86::{Instruction, Mnemonic as N, OpKind, Register};
 
 use super::delivery::Event;
-use super::registers::{cr4, segment};
+use super::registers::{cr4, debug, segment};
 use super::{Failure, Fault, Next, Outside, Part, System, SystemCpu};
 use x86::decode;
 use x86::machine::Machine;
@@ -319,6 +319,12 @@ impl System {
     }
 
     fn move_debug(&mut self, cpu: &mut SystemCpu, i: &Instruction) -> Part {
+        let [.., status, control] = &mut self.registers.debug;
+        if *control & debug::GENERAL_DETECT != 0 {
+            *control &= !debug::GENERAL_DETECT;
+            *status |= debug::DETECTED;
+            return Err(Fault { vector: 1, code: 0 }.into());
+        }
         if i.op0_register().is_dr() {
             let value = cpu.reg(general(i.op1_register()));
             return self.write_debug(number(i.op0_register()), value);

@@ -32,6 +32,7 @@ mod transfer;
 pub use memory::Physical;
 pub use registers::{Registers, Segment, TableRegister};
 
+use registers::debug;
 use x86::bus::PageFault;
 use x86::cpu::Cpu;
 use x86::interpreter::Stop;
@@ -207,13 +208,18 @@ impl System {
         self.deliver(cpu, delivery::Event::External(vector))
     }
 
-    /// Delivers the debug exception behind an instruction that was stepped.
+    /// Delivers a debug exception before an instruction with a breakpoint, or behind one that was stepped or has accessed armed data:
+    /// `causes` are the bits of DR6 for these.
     ///
     /// # Errors
     /// As [`System::interrupt`].
-    pub fn stepped(&mut self, cpu: &mut SystemCpu) -> Result<Next, Refused> {
-        const BS: u64 = 1 << 14;
-        self.registers.debug[6] |= BS;
+    pub fn debug_exception(&mut self, cpu: &mut SystemCpu, causes: u64) -> Result<Next, Refused> {
+        /// Bits of DR6 that each exception writes; the others are set, and never cleared.
+        const MET: u64 = 15;
+        let [.., status, control] = &mut self.registers.debug;
+        *status = *status & !MET | causes;
+        // The handler may write debug registers.
+        *control &= !debug::GENERAL_DETECT;
         self.deliver(cpu, delivery::Event::Trap(1))
     }
 

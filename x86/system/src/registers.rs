@@ -56,6 +56,14 @@ pub(crate) mod cr4 {
     pub(crate) const ALL: u64 = 0x7ff | UMIP | 1 << 16 | SMEP | SMAP;
 }
 
+/// Bits of DR6 and DR7.
+pub(crate) mod debug {
+    /// DR7.GD: each access to a debug register is an exception.
+    pub(crate) const GENERAL_DETECT: u64 = 1 << 13;
+    /// DR6.BD: that exception.
+    pub(crate) const DETECTED: u64 = 1 << 13;
+}
+
 /// Bits of EFER.
 pub(crate) mod efer {
     pub(crate) const SCE: u64 = 1;

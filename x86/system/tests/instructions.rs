@@ -181,9 +181,9 @@ fn what_is_not_served_is_refused_by_name() {
     world.set(0, 0x10);
     let refused = world.execute(&mov_cr0).unwrap_err();
     assert_eq!((refused.at, refused.what.contains("real mode")), (CODE, true));
-    world.set(0, 1);
+    world.set(0, 0x2_0001);
     let refused = world.execute(&[0x0f, 0x23, 0xf8]).unwrap_err();
-    assert!(refused.to_string().contains("hardware breakpoints"), "{refused}");
+    assert!(refused.to_string().contains("hardware breakpoints on ports"), "{refused}");
     assert_eq!(world.cpu.retired(), 0);
 }
 
@@ -230,4 +230,14 @@ fn the_base_of_a_task_is_canonical() {
     let ltr = [0x0f, 0x00, 0xd8];
     assert_eq!(World::exception(0, load(0xffff_8000), &ltr), None);
     assert_eq!(World::exception(0, load(0x0001_0000), &ltr), Some((13, Some(u64::from(selector::TASK)))));
+}
+
+#[test]
+fn an_access_to_a_guarded_debug_register_is_an_exception() {
+    let mut world = World::new(0);
+    world.set(0, 0x2000);
+    world.execute(&[0x0f, 0x23, 0xf8]).unwrap();
+    world.execute(&[0x0f, 0x21, 0xf0]).unwrap();
+    assert_eq!((world.handled(), world.stack::<1>()[0]), (Some(1), CODE + 3), "mov rax, dr6");
+    assert_eq!(world.system.registers.debug[6..], [0xffff_2ff0, 0x400]);
 }
