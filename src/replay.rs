@@ -47,7 +47,7 @@ Examples:
   gretel replay rec --checkpoint-every 1  write checkpoints, so that --to takes less time
 
 --to begins at the nearest checkpoint that `record` or `replay` wrote. The recording of a flight recorder begins at its \
-window's first event.
+window's first event. In the recording of a machine a position is a count of instructions.
 
 A recording whose end is missing or damaged is replayed up to there, and the exit code is 123.")]
 pub(crate) struct Args {
@@ -116,7 +116,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn machine(args: &Args, recording: &Recording) -> Outcome {
     let refused = [
         (args.engine == Choice::Kvm, "--engine kvm", "it runs on the software CPU"),
-        (args.to.is_some(), "--to", "`gretel gdb DIR --at N` goes to its positions"),
         (
             args.checkpoint_every.is_some(),
             "--checkpoint-every",
@@ -130,7 +129,10 @@ fn machine(args: &Args, recording: &Recording) -> Outcome {
             format!("{dir} is a recording of a machine: {option} is not for it, {why}"),
         ));
     }
-    kernel::replay(recording, args.output, args.json)
+    match args.to {
+        Some(to) => kernel::show_moment(recording, to, args.json),
+        None => kernel::replay(recording, args.output, args.json),
+    }
 }
 
 /// Replays, and writes checkpoints. They take the place of earlier ones when they are whole.

@@ -171,7 +171,7 @@ saved!(struct Segment { selector, base, limit, attributes });
 saved!(struct TableRegister { base, limit });
 saved!(struct Registers {
     cr0, cr2, cr3, cr4, efer, star, lstar, cstar, fmask, kernel_gs_base, sysenter, tsc_aux, pat, debug, segments, ldtr, tr, gdtr,
-    idtr, privilege,
+    idtr, privilege, blocks_nmi,
 });
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
 //! `terminal` is this terminal as COM1, `disk` the image of its disk, `network` where its network card leads to, `start` where a
-//! machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a recording,
-//! `core` what `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any
+//! machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a recording, `moment`
+//! what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any
 //! other, but the journal is one of machines ([`board::journal`]), and what was booted is in `files`.
 
 mod core;
@@ -10,6 +10,7 @@ mod disk;
 mod events;
 mod from;
 mod listed;
+mod moment;
 mod network;
 mod replay;
 mod start;
@@ -19,6 +20,7 @@ mod terminal;
 pub(crate) use core::show as show_core;
 pub(crate) use events::run as events;
 pub(crate) use listed::Listed;
+pub(crate) use moment::show as show_moment;
 pub(crate) use replay::{is_one, run as replay};
 pub(crate) use start::{Places, records};
 pub(crate) use subject::{At, Subject};
@@ -339,6 +341,7 @@ pub(crate) fn sentence(end: &End) -> String {
     match end {
         End::Machine(Machine::PowerOff) => "the machine switched itself off".to_owned(),
         End::Machine(Machine::Reset) => "the machine reset itself".to_owned(),
+        End::Machine(Machine::Exit(status)) => format!("the guest ended with status {status}"),
         End::Machine(Machine::Panic(reason)) => format!("kernel panic: {reason}"),
         End::Machine(Machine::TripleFault(at)) => format!("triple fault at {at:#x}"),
         End::Machine(Machine::Halted) => "halted with interrupts off".to_owned(),
@@ -354,6 +357,7 @@ fn word(end: &End) -> &'static str {
     match end {
         End::Machine(Machine::PowerOff) => "power-off",
         End::Machine(Machine::Reset) => "reset",
+        End::Machine(Machine::Exit(_)) => "exit",
         End::Machine(Machine::Panic(_)) => "panic",
         End::Machine(Machine::TripleFault(_)) => "triple-fault",
         End::Machine(Machine::Halted) => "halted",
@@ -369,6 +373,8 @@ fn exit_code(end: &End) -> ExitCode {
     const ABORTED: u8 = 128 + 6;
     match end {
         End::Machine(Machine::PowerOff | Machine::Reset | Machine::Halted) | End::Idle => ExitCode::SUCCESS,
+        // As QEMU's device does, so that a status of zero is told from an end without one.
+        End::Machine(Machine::Exit(status)) => ExitCode::from((status << 1 | 1).to_le_bytes()[0]),
         end if has_crashed(end) => ABORTED.into(),
         End::Machine(_) => Code::Other.into(),
         End::Stopped => match interrupt::arrived() {

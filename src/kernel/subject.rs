@@ -82,17 +82,8 @@ impl Subject {
 
     /// The machine at a moment of its recording, to which that is run again from the checkpoint before.
     fn at(recording: &Recording, at: At) -> Result<Subject, Failure> {
-        let reader = Reader::open(&recording.journal());
-        let mut reader = reader.map_err(|error| Failure::new(Code::Damaged, error))?;
-        let (records, damage) = records(&mut reader);
-        let (places, notes) = Places::of(recording, reader.header());
         let at = if let At::Instruction(at) = at { Some(at) } else { None };
-        let failed = |error: TravelError| {
-            let code = if matches!(error, TravelError::Replay(_)) { Code::Diverged } else { Code::Damaged };
-            Failure::new(code, error)
-        };
-        let mut travel = Travel::open(Box::new(places), records, at).map_err(failed)?;
-        notes.iter().chain(&travel.take_notes()).for_each(|note| say!("gretel: {note}"));
+        let (travel, damage) = travel(recording, at)?;
         let machine = travel.machine();
         let retired = machine.position().retired;
         let end = match travel.ended() {
@@ -111,6 +102,21 @@ impl Subject {
             memory: Box::new(Standing(travel)),
         })
     }
+}
+
+/// A recording where so many instructions have retired, or at its end, and what is wrong with its journal.
+pub(super) fn travel(recording: &Recording, at: Option<u64>) -> Result<(Travel, Option<String>), Failure> {
+    let reader = Reader::open(&recording.journal());
+    let mut reader = reader.map_err(|error| Failure::new(Code::Damaged, error))?;
+    let (records, damage) = records(&mut reader);
+    let (places, notes) = Places::of(recording, reader.header());
+    let failed = |error: TravelError| {
+        let code = if matches!(error, TravelError::Replay(_)) { Code::Diverged } else { Code::Damaged };
+        Failure::new(code, error)
+    };
+    let mut travel = Travel::open(Box::new(places), records, at).map_err(failed)?;
+    notes.iter().chain(&travel.take_notes()).for_each(|note| say!("gretel: {note}"));
+    Ok((travel, damage))
 }
 
 /// A machine that stands in its recording.

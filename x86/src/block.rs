@@ -106,23 +106,32 @@ fn handler<M: Machine>(i: &Instruction, bytes: &[u8]) -> Result<(Handler<M>, Op)
     table::lookup(i).ok_or_else(|| NoBlock::NoSemantics(Bytes::new(bytes)))
 }
 
+/// How many bits code has now.
+fn bits<B: Bus>(cpu: &Cpu<B>) -> u32 {
+    if cpu.narrow { 32 } else { 64 }
+}
+
 /// Decodes the one instruction at rip.
 pub(crate) fn decode_one<B: Bus>(cpu: &mut Cpu<B>) -> Result<(Handler<Cpu<B>>, Op), NoBlock> {
     let rip = cpu.rip;
     let fetched = Origin::of(cpu, rip).map_err(NoBlock::Trap)?.fetch(cpu);
-    let mut decoder = Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE);
+    let mut decoder = Decoder::with_ip(bits(cpu), &fetched.bytes, rip, DecoderOptions::NONE);
     let i = fetched.decode(&mut decoder)?;
     if cpu.has_system && depends_on_the_system(&i) {
         return Err(NoBlock::System);
     }
-    handler(&i, &fetched.bytes[..i.len()])
+    let bytes = &fetched.bytes[..i.len()];
+    if cpu.narrow {
+        return table::narrow::lookup(&i).ok_or_else(|| NoBlock::NoSemantics(Bytes::new(bytes)));
+    }
+    handler(&i, bytes)
 }
 
 /// The instruction at rip, whatever it does; `None` where there is none.
 pub(crate) fn instruction_at<B: Bus>(cpu: &mut Cpu<B>) -> Option<Instruction> {
     let rip = cpu.rip;
     let fetched = Origin::of(cpu, rip).ok()?.fetch(cpu);
-    fetched.decode(&mut Decoder::with_ip(64, &fetched.bytes, rip, DecoderOptions::NONE)).ok()
+    fetched.decode(&mut Decoder::with_ip(bits(cpu), &fetched.bytes, rip, DecoderOptions::NONE)).ok()
 }
 
 /// Decodes the block of `origin` and marks its frames as code.

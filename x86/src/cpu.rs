@@ -50,6 +50,8 @@ pub struct Cpu<B> {
     pub(crate) leaves_differing: bool,
     /// Instructions that depend on the system are for that side of the CPU (the crate `x86-system`).
     pub(crate) has_system: bool,
+    /// What runs is 32-bit code ([`Cpu::set_narrow`]).
+    pub(crate) narrow: bool,
     /// The translations of the other mode, where there are two.
     parked: Option<Box<modes::Parked>>,
     /// What has retired.
@@ -111,6 +113,7 @@ impl<B: Bus> Cpu<B> {
             trapped: None,
             leaves_differing: false,
             has_system: false,
+            narrow: false,
             parked: None,
             retired: Counters::default(),
             bus,

@@ -108,7 +108,7 @@ pub fn differs_between_processors(i: &Instruction) -> bool {
 /// interrupt flag, selectors that are constants of the Linux ABI.
 #[must_use]
 pub fn depends_on_the_system(i: &Instruction) -> bool {
-    matches!(i.mnemonic(), Mnemonic::Popf | Mnemonic::Popfq)
+    matches!(i.mnemonic(), Mnemonic::Popf | Mnemonic::Popfd | Mnemonic::Popfq)
         || (0..i.op_count().min(2))
             .any(|n| i.op_kind(n) == OpKind::Register && i.op_register(n).is_segment_register())
 }

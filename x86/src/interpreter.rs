@@ -146,11 +146,32 @@ impl<B: Bus> Interpreter<B> {
 
     /// Runs until the bound, or until something happens that the program cannot do by itself.
     pub fn run<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Stop {
+        if self.cpu.narrow {
+            return self.run_narrow(until, observer);
+        }
         loop {
             // Where heat does not matter there is always a stop.
             if let Some(stop) = self.run_for::<O, false>(until, observer) {
                 return stop;
             }
+        }
+    }
+
+    /// [`Interpreter::run`] of 32-bit code, from no block.
+    fn run_narrow<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Stop {
+        let mut has_moved = false;
+        loop {
+            if has_moved && until.at.binary_search(&self.cpu.rip).is_ok() {
+                return Stop::At;
+            }
+            if self.cpu.retired.instructions >= until.instructions {
+                return Stop::Budget;
+            }
+            has_moved = true;
+            if let Some(stop) = self.step(observer) {
+                return stop;
+            }
+            self.cpu.rip &= 0xffff_ffff;
         }
     }
 

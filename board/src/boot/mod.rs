@@ -1,12 +1,13 @@
 //! Puts a kernel into memory, as a boot loader does, and the processor at its first instruction.
 //!
 //! The 64-bit entry of Linux (Documentation/arch/x86/boot.rst): flat segments, the first 4 GiB mapped to themselves, rsi points to the
-//! page of parameters. Any ELF file for x86-64 is entered so, at its entry address. The PVH entry is 32-bit code, and not used.
+//! page of parameters. Any ELF file for x86-64 is entered so, at its entry address, unless it has a Multiboot header (`multiboot`). The
+//! PVH entry is not used.
 //!
 //! | address | what |
 //! | --- | --- |
 //! | 0x500 | the GDT |
-//! | 0x7000 | the page of parameters |
+//! | 0x7000 | the page of parameters, or what Multiboot has in its place |
 //! | 0x9000 | page tables |
 //! | 0x20000 | the command line |
 //! | 0xe0000 | ACPI tables (`acpi`) |
@@ -16,13 +17,14 @@
 mod acpi;
 mod aml;
 mod image;
+mod multiboot;
 
 use crate::devices::disk::Image as DiskImage;
 use crate::devices::{DISK, Devices};
 use crate::memory::frames;
 use image::{HEADER, Image};
 use object::LittleEndian;
-use object::elf::{EM_X86_64, FileHeader64, PT_LOAD};
+use object::elf::{EM_X86_64, FileHeader64, Machine, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::collections::BTreeSet;
 use x86::state::Regs;
@@ -118,12 +120,20 @@ impl Loader<'_> {
         self.put(at, &value.to_le_bytes(), "start")
     }
 
+    fn long(&mut self, at: u64, value: u32) -> Result<(), BootError> {
+        self.put(at, &value.to_le_bytes(), "start")
+    }
+
     /// Loads what the ELF file says, and gives its entry and the end of what was loaded.
-    fn elf(&mut self, bytes: &[u8]) -> Result<(u64, u64), BootError> {
+    fn elf<H: FileHeader<Endian = LittleEndian>>(
+        &mut self,
+        bytes: &[u8],
+        machine: Machine,
+    ) -> Result<(u64, u64), BootError> {
         let wrong = |error: object::Error| BootError::Elf(format!("it is no ELF file to load: {error}"));
-        let header = FileHeader64::<LittleEndian>::parse(bytes).map_err(wrong)?;
+        let header = H::parse(bytes).map_err(wrong)?;
         let endian = header.endian().map_err(wrong)?;
-        if header.e_machine(endian) != EM_X86_64 {
+        if header.e_machine(endian) != machine {
             return Err(BootError::Elf("it is an ELF file for another processor than x86-64".to_owned()));
         }
         let mut end = 0;
@@ -133,19 +143,19 @@ impl Loader<'_> {
             }
             let data = segment.data(endian, bytes);
             let data = data.map_err(|()| BootError::Elf("it is cut: a segment is missing".to_owned()))?;
-            let at = segment.p_paddr(endian);
+            let at: u64 = segment.p_paddr(endian).into();
             if at < MEGABYTE && !data.is_empty() {
                 return Err(BootError::Elf(format!(
                     "it wants to be at {at:#x}, below 1 MiB, where the boot loader is"
                 )));
             }
             self.put(at, data, "kernel")?;
-            end = end.max(at.saturating_add(segment.p_memsz(endian)));
+            end = end.max(at.saturating_add(segment.p_memsz(endian).into()));
         }
         if end == 0 || end > self.ram.len() as u64 {
             return Err(BootError::NoRoom { what: "kernel", memory: self.ram.len() as u64 / MEGABYTE });
         }
-        Ok((header.e_entry(endian), end))
+        Ok((header.e_entry(endian).into(), end))
     }
 
     /// Puts the initial file system at the top of memory: where.
@@ -175,6 +185,25 @@ impl Loader<'_> {
         self.word(GDT + 0x18, 0x00cf_9300_0000_ffff)
     }
 
+    /// Loads a kernel for its 64-bit entry: the registers there.
+    fn linux(&mut self, image: &Image, setup: &Setup) -> Result<(Registers, Regs), BootError> {
+        let (entry, end) = self.elf::<FileHeader64<LittleEndian>>(&image.elf, EM_X86_64)?;
+        let initrd = setup.initrd.as_ref().map(|initrd| self.initrd(initrd, end)).transpose()?;
+        self.page_tables()?;
+        self.segments()?;
+        self.parameters(image, setup, initrd)?;
+        let mut regs = Regs { rip: entry, rflags: 2, ..Regs::default() };
+        // rsp below the parameters, and rsi to them.
+        regs.gpr[4] = PARAMETERS;
+        regs.gpr[6] = PARAMETERS;
+        Ok((registers(), regs))
+    }
+
+    /// The map of memory: start, length, and 1 for RAM.
+    fn areas(&self) -> [(u64, u64, u32); 3] {
+        [(0, LOW_END, 1), (LOW_END, MEGABYTE - LOW_END, 2), (MEGABYTE, self.ram.len() as u64 - MEGABYTE, 1)]
+    }
+
     /// The page of parameters ("zero page").
     fn parameters(&mut self, image: &Image, setup: &Setup, initrd: Option<u64>) -> Result<(), BootError> {
         const RSDP: u64 = PARAMETERS + 0x70;
@@ -198,12 +227,7 @@ impl Loader<'_> {
         self.put(TEXT, &u32::try_from(COMMAND_LINE).unwrap_or(0).to_le_bytes(), "start")?;
         let text = [setup.command_line.as_bytes(), &[0]].concat();
         self.put(COMMAND_LINE, &text, "command line")?;
-        let areas = [
-            (0, LOW_END, 1_u32),
-            (LOW_END, MEGABYTE - LOW_END, 2),
-            (MEGABYTE, self.ram.len() as u64 - MEGABYTE, 1),
-        ];
-        for (n, (start, length, kind)) in (0..).zip(areas) {
+        for (n, (start, length, kind)) in (0..).zip(self.areas()) {
             self.word(MAP + 20 * n, start)?;
             self.word(MAP + 20 * n + 8, length)?;
             self.put(MAP + 20 * n + 16, &kind.to_le_bytes(), "start")?;
@@ -242,19 +266,14 @@ pub(crate) fn boot(setup: &Setup) -> Result<Booted, BootError> {
     let image = Image::of(&setup.kernel)?;
     let mut memory = Physical::new(setup.memory);
     let mut loader = Loader { ram: memory.ram_mut(), written: BTreeSet::new() };
-    let (entry, end) = loader.elf(&image.elf)?;
-    let initrd = setup.initrd.as_ref().map(|initrd| loader.initrd(initrd, end)).transpose()?;
-    loader.page_tables()?;
-    loader.segments()?;
-    loader.parameters(&image, setup, initrd)?;
     loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some(), setup.net.is_some()), "start")?;
+    let (registers, regs) = match multiboot::is_in(&image.elf)? {
+        true => loader.multiboot(&image, setup)?,
+        false => loader.linux(&image, setup)?,
+    };
     let written = loader.written;
     let mut cpu = SystemCpu::new(memory);
-    let system = System::new(&mut cpu, registers());
-    let mut regs = Regs { rip: entry, rflags: 2, ..Regs::default() };
-    // rsp below the parameters, and rsi to them.
-    regs.gpr[4] = PARAMETERS;
-    regs.gpr[6] = PARAMETERS;
+    let system = System::new(&mut cpu, registers);
     cpu.set_regs(&regs);
     let devices = Devices::new(setup.start, setup.disk.clone(), setup.net);
     Ok(Booted { cpu, system, devices, written })

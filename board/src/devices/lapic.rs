@@ -3,7 +3,10 @@
 //! Interrupts are bits: requested (IRR), in service (ISR). [`Lapic::pending`] is the highest request above all that is served and
 //! above the task priority. The timer counts nanoseconds, which CPUID leaf 15H says, too.
 
+use super::PAGE;
+use crate::boot::MOST_MEMORY;
 use crate::saved::saved;
+use x86_system::paging::PHYSICAL_BITS;
 
 /// Offsets of registers in the page.
 mod register {
@@ -48,6 +51,10 @@ enum Timer {
 pub(super) struct Lapic {
     /// IA32_APIC_BASE bit 11.
     is_enabled: bool,
+    /// Where its page is.
+    page: u64,
+    /// An NMI waits.
+    nmi: bool,
     task_priority: u32,
     logical: u32,
     format: u32,
@@ -59,6 +66,8 @@ pub(super) struct Lapic {
     divide: u32,
     /// When the count began.
     since: u64,
+    /// It has not come to its end.
+    is_counting: bool,
     /// The time-stamp counter at which it interrupts; 0 for never.
     deadline: u64,
     service: Bits,
@@ -67,7 +76,7 @@ pub(super) struct Lapic {
 }
 
 saved!(struct Lapic {
-    is_enabled, task_priority, logical, format, spurious, command, local, initial, divide, since, deadline, service, mode, request,
+    is_enabled, page, nmi, task_priority, logical, format, spurious, command, local, initial, divide, since, is_counting, deadline, service, mode, request,
 });
 
 impl Default for Lapic {
@@ -77,6 +86,8 @@ impl Default for Lapic {
         const NMI: u32 = 0x400;
         Lapic {
             is_enabled: true,
+            page: super::LAPIC,
+            nmi: false,
             task_priority: 0,
             logical: 0,
             format: u32::MAX,
@@ -86,11 +97,19 @@ impl Default for Lapic {
             initial: 0,
             divide: 0,
             since: 0,
+            is_counting: false,
             deadline: 0,
             service: [0; 4],
             mode: [0; 4],
             request: [0; 4],
         }
+    }
+}
+
+impl Lapic {
+    /// As the processor begins, before a boot loader: all entries are masked.
+    fn at_reset() -> Lapic {
+        Lapic { spurious: 0xff, local: [MASKED; 6], ..Lapic::default() }
     }
 }
 
@@ -157,16 +176,46 @@ impl Lapic {
     /// IA32_APIC_BASE.
     pub(super) fn base(&self) -> u64 {
         const BOOT_PROCESSOR: u64 = 1 << 8;
-        super::LAPIC | BOOT_PROCESSOR | u64::from(self.is_enabled) << 11
+        self.page | BOOT_PROCESSOR | u64::from(self.is_enabled) << 11
     }
 
-    /// WRMSR of it: the page cannot be moved, and there is no x2APIC.
+    /// WRMSR of it. There is no x2APIC, and the page stays above memory. One that is switched off begins anew when it is switched on.
     pub(super) fn set_base(&mut self, value: u64) -> Option<()> {
-        if value & !(1 << 11) != self.base() & !(1 << 11) {
+        const ENABLED: u64 = 1 << 11;
+        const BOOT_PROCESSOR: u64 = 1 << 8;
+        let page = value & !(PAGE - 1);
+        let is_reserved = value & (PAGE - 1) & !(ENABLED | BOOT_PROCESSOR) != 0;
+        if is_reserved || page < MOST_MEMORY || page >> PHYSICAL_BITS != 0 {
             return None;
         }
-        self.is_enabled = value & 1 << 11 != 0;
+        let is_enabled = value & ENABLED != 0;
+        *self = match (self.is_enabled, is_enabled) {
+            (true, false) => {
+                Lapic { is_enabled, page, task_priority: self.task_priority, ..Lapic::at_reset() }
+            }
+            _ => Lapic { is_enabled, page, ..*self },
+        };
         Some(())
+    }
+
+    /// Whether it has this page of memory.
+    pub(super) fn is_at(&self, page: u64) -> bool {
+        self.is_enabled && page == self.page
+    }
+
+    /// Whether CPUID tells of it.
+    pub(super) fn is_enabled(&self) -> bool {
+        self.is_enabled
+    }
+
+    /// Whether an NMI waits.
+    pub(super) fn has_nmi(&self) -> bool {
+        self.nmi
+    }
+
+    /// Takes it.
+    pub(super) fn take_nmi(&mut self) -> bool {
+        std::mem::take(&mut self.nmi)
     }
 
     /// CR8.
@@ -217,7 +266,7 @@ impl Lapic {
         match self.timer() {
             Timer::Deadline if self.deadline == 0 => None,
             Timer::Deadline => Some(now.saturating_add(self.deadline.saturating_sub(counter))),
-            _ => Some(self.since.saturating_add(self.period())).filter(|_| self.initial != 0),
+            _ => Some(self.since.saturating_add(self.period())).filter(|_| self.is_counting),
         }
     }
 
@@ -228,7 +277,7 @@ impl Lapic {
         }
         match self.timer() {
             Timer::Deadline => self.deadline = 0,
-            Timer::Once => self.initial = 0,
+            Timer::Once => self.is_counting = false,
             Timer::Periodic => self.since += (now - self.since) / self.period() * self.period(),
         }
         let [vector, ..] = self.local[TIMER].to_le_bytes();
@@ -238,7 +287,7 @@ impl Lapic {
     }
 
     fn current(&self, now: u64) -> u32 {
-        if self.timer() == Timer::Deadline || self.initial == 0 {
+        if !self.is_counting {
             return 0;
         }
         let left = self.period().saturating_sub(now.saturating_sub(self.since));
@@ -279,7 +328,7 @@ impl Lapic {
             register::SPURIOUS => self.spurious = value & 0x3ff,
             register::COMMAND => self.send(value),
             register::COMMAND_HIGH => self.command[1] = value & 0xff00_0000,
-            register::INITIAL => (self.initial, self.since) = (value, now),
+            register::INITIAL => self.count(value, now),
             register::DIVIDE => self.divide = value & 0xb,
             _ => {
                 if let Some(n) = local(offset) {
@@ -293,8 +342,16 @@ impl Lapic {
     fn set_local(&mut self, n: usize, value: u32) {
         let before = self.timer();
         self.local[n] = if self.is_software_enabled() { value } else { value | MASKED } & 0x7_f7ff;
-        if self.timer() != before {
-            (self.initial, self.deadline) = (0, 0);
+        // From one of the counting modes to the other it goes on.
+        if self.timer() != before && (self.timer() == Timer::Deadline || before == Timer::Deadline) {
+            (self.initial, self.is_counting, self.deadline) = (0, false, 0);
+        }
+    }
+
+    /// Counts from a value on; in deadline mode such a write is nothing.
+    fn count(&mut self, value: u32, now: u64) {
+        if self.timer() != Timer::Deadline {
+            (self.initial, self.since, self.is_counting) = (value, now, value != 0);
         }
     }
 
@@ -305,16 +362,20 @@ impl Lapic {
         is_level.then_some(vector)
     }
 
-    /// The interrupt command register: of what it can send, a fixed vector to this processor.
+    /// The interrupt command register: of what it can send, a fixed vector or an NMI to this processor.
     fn send(&mut self, value: u32) {
+        const FIXED: u32 = 0;
+        const NMI: u32 = 4;
         self.command[0] = value & !(1 << 12);
         let is_for_all_but_self = value >> 18 & 3 == 3;
         let is_for_self = match value >> 18 & 3 {
             0 => self.command[1] >> 24 == 0 || self.command[1] >> 24 == 0xff || self.has_logical(value),
             _ => !is_for_all_but_self,
         };
-        if is_for_self && value & 0x700 == 0 {
-            self.request(value.to_le_bytes()[0], false);
+        match value >> 8 & 7 {
+            FIXED if is_for_self => self.request(value.to_le_bytes()[0], false),
+            NMI if is_for_self => self.nmi = true,
+            _ => {}
         }
     }
 
@@ -380,5 +441,47 @@ mod tests {
         let mut apic = Lapic::default();
         apic.write(register::COMMAND, 0xc_00f3, 0);
         assert_eq!(apic.pending(), None, "to all but itself is to nobody");
+    }
+
+    #[test]
+    fn a_count_goes_on_in_the_other_mode() {
+        let mut apic = Lapic::default();
+        apic.write(register::DIVIDE, 0xb, 0);
+        apic.write(register::LOCAL, 0x40, 0);
+        apic.write(register::INITIAL, 100, 0);
+        apic.write(register::LOCAL, 0x2_0040, 0);
+        assert_eq!((apic.read(register::INITIAL, 30), apic.read(register::CURRENT, 30)), (100, 70));
+        apic.fire(100, 0);
+        assert_eq!(apic.due(100, 0), Some(200));
+        apic.write(register::LOCAL, 0x40, 0);
+        apic.fire(200, 0);
+        apic.write(register::LOCAL, 0x2_0040, 0);
+        assert_eq!(
+            (apic.due(200, 0), apic.read(register::CURRENT, 200)),
+            (None, 0),
+            "one that is over stays so"
+        );
+    }
+
+    #[test]
+    fn an_nmi_to_itself_waits_until_it_is_taken() {
+        let mut apic = Lapic::default();
+        apic.write(register::COMMAND, 0x400, 0);
+        assert_eq!((apic.pending(), apic.take_nmi(), apic.take_nmi()), (None, true, false));
+    }
+
+    #[test]
+    fn its_page_moves_above_memory_and_is_gone_while_it_is_off() {
+        let mut apic = Lapic::default();
+        for value in [0xfee0_0d00, 0xfee0_0901, 0x900, 1 << 40 | 0xfee0_0900] {
+            assert_eq!(apic.set_base(value), None, "{value:#x}");
+        }
+        apic.set_base(0xfed4_0900).unwrap();
+        assert!(apic.is_at(0xfed4_0000) && !apic.is_at(super::super::LAPIC));
+        apic.write(register::LOCAL, 0x40, 0);
+        apic.set_base(0xfee0_0100).unwrap();
+        assert!(!apic.is_at(super::super::LAPIC) && !apic.is_enabled());
+        apic.set_base(0xfee0_0900).unwrap();
+        assert_eq!(apic.read(register::LOCAL, 0), MASKED, "it begins anew");
     }
 }

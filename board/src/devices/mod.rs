@@ -7,11 +7,11 @@
 //! | ports 0x60, 0x64 | i8042: no keyboard, resets |
 //! | ports 0x70, 0x71 | clock and CMOS (`cmos`) |
 //! | ports 0x3f8 to 0x3ff | COM1 (`serial`) |
-//! | ports 0x505, 0x600 to 0x60b, 0xcf9 | pvpanic, ACPI, reset (`power`) |
+//! | ports 0xf4, 0x505, 0x600 to 0x60b, 0xcf9 | isa-debug-exit, pvpanic, ACPI, reset (`power`) |
 //! | 0xd0000000 | a disk, if there is one (`disk`) |
 //! | 0xd0001000 | a network card, if there is one (`net`) |
 //! | 0xfec00000 | I/O APIC (`ioapic`) |
-//! | 0xfee00000 | local APIC (`lapic`) |
+//! | 0xfee00000, unless the guest moves it | local APIC (`lapic`) |
 //!
 //! [`outside`] is what the processor sees of it: ports, MSRs, CPUID, time. Ports where nothing is read all ones, and are said once.
 
@@ -74,6 +74,8 @@ pub(crate) enum Ended {
     PowerOff,
     Reset,
     Panic(String),
+    /// With a status.
+    Exit(u32),
 }
 
 /// All devices, and the clock that they go by.
@@ -180,6 +182,16 @@ impl Devices {
         self.lapic.pending().is_some() || self.lapic.passes_external() && self.pic.is_pending()
     }
 
+    /// Whether an NMI waits for the processor.
+    pub(crate) fn has_nmi(&self) -> bool {
+        self.lapic.has_nmi()
+    }
+
+    /// Takes it.
+    pub(crate) fn take_nmi(&mut self) -> bool {
+        self.lapic.take_nmi()
+    }
+
     /// Takes that interrupt: its vector.
     pub(crate) fn take_interrupt(&mut self) -> Option<u8> {
         let external = self.lapic.passes_external();
@@ -190,7 +202,7 @@ impl Devices {
     pub(crate) fn load(&mut self, physical: u64) -> u32 {
         let now = self.clock.now();
         match physical & !(PAGE - 1) {
-            LAPIC => self.lapic.read(register(physical), now),
+            page if self.lapic.is_at(page) => self.lapic.read(register(physical), now),
             IOAPIC => self.ioapic.read(register(physical)),
             DISK if self.disk.is_some() => {
                 self.disk.as_ref().map_or(u32::MAX, |disk| disk.read(register(physical)))
@@ -209,7 +221,7 @@ impl Devices {
     pub(crate) fn store(&mut self, physical: u64, value: u32) {
         let now = self.clock.now();
         match physical & !(PAGE - 1) {
-            LAPIC => {
+            page if self.lapic.is_at(page) => {
                 if let Some(vector) = self.lapic.write(register(physical), value, now) {
                     self.ioapic.end_of_interrupt(vector);
                 }
@@ -250,6 +262,7 @@ impl Devices {
         let panic = || self.com1.panic().unwrap_or("without a word on COM1").to_owned();
         match self.power.request() {
             Some(Request::PowerOff) => Some(Ended::PowerOff),
+            Some(Request::Exit) => Some(Ended::Exit(self.power.status())),
             Some(Request::Panic) => Some(Ended::Panic(panic())),
             Some(Request::Reset) if self.com1.panic().is_some() => Some(Ended::Panic(panic())),
             Some(Request::Reset) => Some(Ended::Reset),

@@ -18,6 +18,7 @@ mod msr {
     pub(super) const PLATFORM: u32 = 0x17;
     pub(super) const APIC_BASE: u32 = 0x1b;
     pub(super) const MICROCODE: u32 = 0x8b;
+    pub(super) const MCG_CAP: u32 = 0x179;
     pub(super) const MISC_ENABLE: u32 = 0x1a0;
     pub(super) const TSC_DEADLINE: u32 = 0x6e0;
 }
@@ -115,7 +116,8 @@ impl Outside for Devices {
         const MISC: u64 = 1 | 3 << 11;
         Some(match index {
             msr::TSC => self.counter(),
-            msr::PLATFORM | msr::MICROCODE => 0,
+            // The machine-check architecture has no banks.
+            msr::PLATFORM | msr::MICROCODE | msr::MCG_CAP => 0,
             msr::APIC_BASE => self.lapic.base(),
             msr::MISC_ENABLE => MISC,
             msr::TSC_DEADLINE => self.lapic.deadline(),
@@ -142,7 +144,8 @@ impl Outside for Devices {
     }
 
     fn cpuid(&mut self, leaf: u32, subleaf: u32) -> [u32; 4] {
-        cpuid(leaf, subleaf)
+        let has_apic = self.lapic.is_enabled();
+        cpuid(leaf, subleaf, has_apic)
     }
 
     fn time_stamp(&mut self, retired: u64) -> u64 {

@@ -1,5 +1,6 @@
-//! How a machine ends: ACPI's sleep register, reset by three ways, and the port of pvpanic. Also ACPI's timer, which is in the same
-//! block of ports. `boot::acpi` tells the guest of them.
+//! How a machine ends: ACPI's sleep register, reset by three ways, the port of pvpanic, and that of QEMU's isa-debug-exit, by which
+//! programs without a system end with a status. Also ACPI's timer, which is in the same block of ports. `boot::acpi` tells the guest of
+//! those that are ACPI's.
 
 use crate::clock::ticks;
 use crate::saved::saved;
@@ -16,6 +17,8 @@ pub(crate) mod port {
     pub(crate) const RESET: u16 = 0xcf9;
     /// Where a guest says that it has panicked.
     pub(crate) const PVPANIC: u16 = 0x505;
+    /// Where a guest ends with a status.
+    pub(crate) const EXIT: u16 = 0xf4;
 }
 
 /// SLP_TYP of the state S5, as the table DSDT has it.
@@ -30,6 +33,8 @@ pub(super) enum Request {
     Reset,
     /// By the port of pvpanic.
     Panic,
+    /// With [`Power::status`].
+    Exit,
 }
 
 /// The block.
@@ -38,6 +43,8 @@ pub(super) struct Power {
     enable: u16,
     control: u16,
     request: Option<Request>,
+    /// What was written to [`port::EXIT`].
+    status: u32,
 }
 
 saved!(
@@ -45,14 +52,20 @@ saved!(
         PowerOff,
         Reset,
         Panic,
+        Exit,
     }
 );
-saved!(struct Power { enable, control, request });
+saved!(struct Power { enable, control, request, status });
 
 impl Power {
     /// What the guest wants.
     pub(super) fn request(&self) -> Option<Request> {
         self.request
+    }
+
+    /// The status of [`Request::Exit`].
+    pub(super) fn status(&self) -> u32 {
+        self.status
     }
 
     pub(super) fn reset(&mut self) {
@@ -67,7 +80,7 @@ impl Power {
             _ if at == port::PM1_EVENT + 2 => self.enable.into(),
             port::PM1_CONTROL => u32::from(self.control) | ACPI_MODE,
             port::PM_TIMER => (ticks(now, HERTZ) & 0xffff_ffff) as u32,
-            port::RESET => 0,
+            port::RESET | port::EXIT => 0,
             // It knows the one event.
             port::PVPANIC => 1,
             _ => return None,
@@ -93,6 +106,7 @@ impl Power {
                     self.reset();
                 }
             }
+            port::EXIT => (self.status, self.request) = (value, Some(Request::Exit)),
             port::PVPANIC => {
                 if value & 1 != 0 {
                     self.request = Some(Request::Panic);
@@ -116,5 +130,12 @@ mod tests {
         power.write(port::PM1_CONTROL, 1 << 13 | u32::from(OFF) << 10);
         assert_eq!(power.request(), Some(Request::PowerOff));
         assert_eq!(power.write(0x77, 0), None);
+    }
+
+    #[test]
+    fn a_guest_ends_with_a_status() {
+        let mut power = Power::default();
+        power.write(port::EXIT, 77);
+        assert_eq!((power.request(), power.status()), (Some(Request::Exit), 77));
     }
 }

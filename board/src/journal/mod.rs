@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use vmm::journal::numbers::{Cursor, put_bytes, put_digest, put_u64};
 
 /// The version of the format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The version of all that a guest sees and the journal does not hold: the devices, what takes how long, CPUID, what is in memory at
 /// the start, the semantics of instructions. A change of any of these raises it.
-pub const BEHAVIOUR: u32 = 3;
+pub const BEHAVIOUR: u32 = 4;
 const MARKER: &[u8; 4] = b"GMFR";
 
 /// What a disk begins with.
@@ -153,7 +153,8 @@ pub enum Record {
         digests: Digests,
     },
     /// Tag 3: the moment, the digests of all memory, how it ended `u`: 0 power-off, 1 reset, 2 panic: its reason `b`, 3 triple fault:
-    /// where `u`, 4 halted, 5 refused: where `u` and what `b`, 6 stopped, 7 idle. Nothing follows.
+    /// where `u`, 4 halted, 5 refused: where `u` and what `b`, 6 stopped, 7 idle,
+    /// 8 ended by the guest: its status `u`. Nothing follows.
     End {
         /// When.
         at: Moment,
@@ -233,11 +234,13 @@ impl End {
             End::Machine(Machine::Refused(_)) => 5,
             End::Stopped => 6,
             End::Idle => 7,
+            End::Machine(Machine::Exit(_)) => 8,
         };
         put_u64(out, kind);
         match self {
             End::Machine(Machine::Panic(reason)) => put_bytes(out, reason.as_bytes()),
             End::Machine(Machine::TripleFault(at)) => put_u64(out, *at),
+            End::Machine(Machine::Exit(status)) => put_u64(out, (*status).into()),
             End::Machine(Machine::Refused(refused)) => {
                 put_u64(out, refused.at);
                 put_bytes(out, refused.what.as_bytes());
@@ -257,6 +260,7 @@ impl End {
             5 => End::Machine(Machine::Refused(x86_system::Refused { at: c.u64()?, what: c.string()? })),
             6 => End::Stopped,
             7 => End::Idle,
+            8 => End::Machine(Machine::Exit(c.u64()?.try_into().ok()?)),
             _ => return None,
         })
     }
@@ -335,6 +339,7 @@ mod tests {
             Machine::TripleFault(3),
             Machine::Halted,
             Machine::Refused(refused),
+            Machine::Exit(77),
         ];
         let ends = ends.map(End::Machine).into_iter().chain([End::Stopped, End::Idle]);
         let mut records: Vec<Record> = ends.map(|end| Record::End { at, digests, end }).collect();

@@ -6,6 +6,7 @@
 //! debugger has it stop; [`happening`] what a list of events has. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`],
 //! whoever drives it waits, types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
+mod debug;
 pub mod happening;
 mod seen;
 mod state;
@@ -16,6 +17,7 @@ use crate::devices::net::Net;
 use crate::devices::virtio::Dma;
 use crate::devices::{Devices, Ended};
 use crate::memory::{Dirty, PAGE};
+use debug::Breakpoints;
 use happening::{Happening, What};
 pub(crate) use seen::Look;
 pub use seen::Seen;
@@ -24,6 +26,7 @@ use std::collections::BTreeSet;
 use x86::interpreter::{Stop, Until};
 use x86::state::Regs;
 use x86_jit::{Jit, Tuning};
+use x86_system::guard::Watched;
 use x86_system::memory::DeviceAccess;
 use x86_system::{Next, Physical, Refused, Registers, System, SystemCpu};
 
@@ -43,6 +46,8 @@ pub enum End {
     PowerOff,
     /// It reset itself.
     Reset,
+    /// It ended with a status, by the port of isa-debug-exit.
+    Exit(u32),
     /// The kernel panicked; the reason that it gave.
     Panic(String),
     /// An exception in the delivery of a double fault, here.
@@ -84,6 +89,9 @@ impl Position {
     }
 }
 
+/// DR6.BS: the CPU steps.
+const STEP: u64 = 1 << 14;
+
 /// A machine.
 pub struct Machine {
     processor: Jit<Physical>,
@@ -95,6 +103,10 @@ pub struct Machine {
     by_devices: BTreeSet<u64>,
     /// What has changed up to that digest, and nobody has saved yet.
     unsaved: Dirty,
+    /// What the guest has armed.
+    breakpoints: Breakpoints,
+    /// Data that a debugger looks for.
+    looked_for: Vec<Watched>,
     /// What has happened, if somebody observes.
     happenings: Option<Vec<Happening>>,
     /// What the guest has sent, if somebody takes it.
@@ -126,6 +138,8 @@ impl Machine {
             end: None,
             by_devices: BTreeSet::new(),
             unsaved,
+            breakpoints: Breakpoints::default(),
+            looked_for: Vec::new(),
             happenings: None,
             sent: None,
         })
@@ -263,6 +277,9 @@ impl Machine {
         if let Some(ended) = self.devices.ended() {
             return Err(ended.into());
         }
+        if self.devices.has_nmi() && self.system.takes_nmi(self.cpu()) {
+            return self.nmi().map(|()| None);
+        }
         let interrupting = self.devices.is_interrupting();
         if interrupting && self.system.takes_interrupts(self.cpu()) {
             return self.interrupt().map(|()| None);
@@ -270,22 +287,31 @@ impl Machine {
         if self.is_halted {
             return self.idle().map(Some);
         }
-        let retired = self.cpu().retired();
+        if let Some(causes) = self.meets_instruction() {
+            return self.debug_exception(causes).map(|()| None);
+        }
+        let (before, retired) = (self.position(), self.cpu().retired());
         let stepping = self.system.steps(self.cpu());
+        // One that is blocked waits for IRET, which ends the run.
+        let waits_for_one = self.devices.has_nmi() && !self.system.registers.blocks_nmi;
+        let is_shielded = waits_for_one || interrupting && self.system.is_shielded(self.cpu());
         let bound = match self.devices.due() {
-            _ if stepping || interrupting && self.system.is_shielded(self.cpu()) => retired + 1,
+            _ if stepping || is_shielded => retired + 1,
             Some(due) => until.min(self.devices.clock.retired_at(due).max(retired + 1)),
             None => until,
         };
         let guard = &mut self.processor.cpu_mut().bus_mut().guard;
         guard.set_up(guard.is_needed());
-        let stop = self.processor.run(Until { instructions: bound, at: &look.code }, &mut ());
+        let armed = self.breakpoints.has_code().then(|| self.breakpoints.and_code(&look.code));
+        let at = armed.as_ref().unwrap_or(&look.code);
+        let stop = self.processor.run(Until { instructions: bound, at }, &mut ());
         let guard = &mut self.processor.cpu_mut().bus_mut().guard;
         guard.set_up(false);
         if guard.take_stopped() {
             return self.run_guarded(look);
         }
-        self.serve(&stop, stepping).map(|()| None)
+        self.serve(&stop)?;
+        if stepping { self.end_step(&stop, before, STEP).map(|()| None) } else { Ok(None) }
     }
 
     /// Lets devices reach memory.
@@ -315,6 +341,15 @@ impl Machine {
         self.go_on(next)
     }
 
+    fn nmi(&mut self) -> Result<(), End> {
+        const VECTOR: u8 = 2;
+        self.devices.take_nmi();
+        self.is_halted = false;
+        self.happens(What::Interrupt(VECTOR));
+        let next = self.system.nmi(self.processor.cpu_mut());
+        self.go_on(next)
+    }
+
     /// Halted: a panic that halts, or nothing that could wake it, is the end.
     fn idle(&self) -> Result<Pause, End> {
         const INTERRUPTS: u64 = 1 << 9;
@@ -325,12 +360,27 @@ impl Machine {
     }
 
     /// Serves what ended a run.
-    fn serve(&mut self, stop: &Stop, stepping: bool) -> Result<(), End> {
+    fn serve(&mut self, stop: &Stop) -> Result<(), End> {
         self.devices.clock.retire_to(self.cpu().retired());
-        let next = match stop {
-            Stop::Budget if stepping => self.system.stepped(self.processor.cpu_mut()),
-            _ => self.system.serve(self.processor.cpu_mut(), stop, &mut self.devices),
-        };
+        let next = self.system.serve(self.processor.cpu_mut(), stop, &mut self.devices);
+        self.arm_anew();
+        self.go_on(next)
+    }
+
+    /// Behind an instruction that began at `before`, for these bits of DR6: the debug exception, if it has retired. One that has led to a
+    /// handler has none, and neither has SYSCALL.
+    fn end_step(&mut self, stop: &Stop, before: Position, causes: u64) -> Result<(), End> {
+        let has_retired = self.position() == Position { retired: before.retired + 1, ..before };
+        if !has_retired || matches!(stop, Stop::Syscall) || self.system.holds_steps(self.cpu()) {
+            return Ok(());
+        }
+        self.debug_exception(causes)
+    }
+
+    fn debug_exception(&mut self, causes: u64) -> Result<(), End> {
+        self.is_halted = false;
+        let next = self.system.debug_exception(self.processor.cpu_mut(), causes);
+        self.arm();
         self.go_on(next)
     }
 
@@ -380,6 +430,7 @@ impl From<Ended> for End {
         match ended {
             Ended::PowerOff => End::PowerOff,
             Ended::Reset => End::Reset,
+            Ended::Exit(status) => End::Exit(status),
             Ended::Panic(reason) => End::Panic(reason),
         }
     }

@@ -2,10 +2,10 @@
 //!
 //! What the processor itself loads and stores (the frames of interrupts, tables of pages), and what devices do, is not seen.
 
-use super::{End, Machine, Pause, Position};
-use vmm::engine::accessed::{accesses, repeated};
+use super::{End, Machine, Pause, Position, STEP};
+use vmm::engine::accessed::{DataAccess, accesses, repeated};
 use vmm::engine::lookout::{Accessed, Lookout, Watch};
-use x86::interpreter::{Stop, Until};
+use x86::interpreter::Until;
 use x86::state::{Fpu, Regs};
 use x86_system::Registers;
 use x86_system::guard::Watched;
@@ -55,7 +55,15 @@ impl Look {
 impl Machine {
     /// Looks for this from now on, as far as that is data. Instructions are looked for by each run.
     pub(crate) fn watch(&mut self, look: &Look) {
-        let (cpu, watched) = (self.processor.cpu_mut(), look.watched());
+        self.looked_for = look.watched();
+        self.watch_all();
+    }
+
+    /// Has the guard watch what is looked for and what the guest has armed.
+    pub(super) fn watch_all(&mut self) {
+        let watched: Vec<Watched> =
+            self.looked_for.iter().cloned().chain(self.breakpoints.watched()).collect();
+        let cpu = self.processor.cpu_mut();
         for it in &watched {
             crate::memory::frames(it.range.start, it.range.end.saturating_sub(it.range.start))
                 .for_each(|page| cpu.invalidate_page(page));
@@ -68,14 +76,26 @@ impl Machine {
         let (position, before) = (self.position(), self.cpu().regs());
         let mut code = [0; 15];
         let there = self.read(before.rip, &mut code);
-        let accesses = accesses(&code[..there], &before);
+        // What 32-bit code accesses nobody tells.
+        let is_narrow = self.system.registers.is_narrow();
+        let accesses = if is_narrow { Vec::new() } else { accesses(&code[..there], &before) };
         let stepping = self.system.steps(self.cpu());
         let stop = self.processor.run(Until::retired(position.retired + 1), &mut ());
         let after = self.cpu().regs();
         let has_run = self.cpu().retired() > position.retired;
-        self.serve(&stop, stepping && matches!(stop, Stop::Budget))?;
+        let whole = |access: &DataAccess, repeats: bool| {
+            if repeats { repeated(access, &before, &after) } else { access.range.clone() }
+        };
+        let met = accesses
+            .iter()
+            .map(|(access, repeats)| self.breakpoints.causes(&whole(access, *repeats), access.writes));
+        let causes = met.fold(if stepping { STEP } else { 0 }, |all, cause| all | cause);
+        self.serve(&stop)?;
+        if causes != 0 {
+            self.end_step(&stop, position, causes)?;
+        }
         let seen = accesses.iter().find_map(|(access, repeats)| {
-            let range = if *repeats { repeated(access, &before, &after) } else { access.range.clone() };
+            let range = whole(access, *repeats);
             let address = look.data.watched(&range, access.writes)?;
             let len = range.end.saturating_sub(address);
             Some(Accessed { rip: before.rip, address, len, writes: access.writes })

@@ -1,6 +1,7 @@
 //! All that a machine is made of: digests of it, what has changed, and putting it back.
 
 use super::Machine;
+use super::debug::Breakpoints;
 use crate::devices::Devices;
 use crate::devices::disk::Layers;
 use crate::memory::{Dirty, PAGE, Page, page};
@@ -123,6 +124,8 @@ impl Machine {
             end: None,
             by_devices: BTreeSet::new(),
             unsaved: Dirty::default(),
+            breakpoints: Breakpoints::default(),
+            looked_for: Vec::new(),
             happenings: None,
             sent: None,
         }
@@ -144,6 +147,7 @@ impl Machine {
         cpu.set_fpu(&fpu);
         self.system.restore(cpu, registers, shielded_at);
         self.system.delivered = delivered;
+        self.arm();
         // Nothing has changed since.
         self.take_unsaved();
         Some(())

@@ -195,3 +195,42 @@ fn frames_are_recorded_and_come_again() {
         assert!(!place.path("new").exists() && !place.path("guest").exists(), "{option} left something");
     }
 }
+
+/// Any moment is shown: where it is, the registers, and those of the system.
+#[test]
+fn a_machine_is_shown_at_a_position() {
+    let place = Place::new();
+    assert_eq!(place.gretel(&record("spin", &[])).code, 0);
+    let all = replayed(&place)["instructions"].as_u64().expect("a count");
+    let shown = |position: u64, code: i32| -> Value {
+        let ran = place.gretel(&["replay", "rec", "--json", "--to", &position.to_string()]);
+        assert_eq!(ran.code, code, "{}", ran.err);
+        serde_json::from_str(&ran.out()).expect("--json prints JSON")
+    };
+    let start = shown(0, 0);
+    assert_eq!(
+        (&start["ring"], &start["delivered"], &start["nanoseconds"], &start["ended"]),
+        (&Value::from(0), &Value::from(0), &Value::from(0), &Value::from(false))
+    );
+    assert_eq!(start["control"]["cr3"], "0x9000");
+    assert_eq!(shown(1, 0)["instructions"], 1);
+    // As `core` shows it, which goes there, too.
+    let middle = shown(all / 2, 0);
+    let core = place.gretel(&["core", "rec", "--json", "--at", &(all / 2).to_string()]);
+    let core: Value = serde_json::from_str(&core.out()).expect("--json prints JSON");
+    assert_eq!(middle["registers"], core["processors"][0]["registers"]);
+    assert_eq!(middle["nanoseconds"], core["nanoseconds"]);
+    let end = shown(all, 0);
+    assert_eq!((&end["ended"], &end["function"]), (&Value::from(true), &Value::Null));
+    assert_eq!(shown(all + 1, DAMAGED)["instructions"], all);
+    let text = place.gretel(&["replay", "rec", "--to", &all.to_string()]);
+    let first = format!("position {all}: ring 0, ");
+    assert!(text.out().starts_with(&first), "{}", text.out());
+    assert!(
+        text.out().contains(", at the recording's end: the machine switched itself off\n"),
+        "{}",
+        text.out()
+    );
+    let odd = place.gretel(&["replay", "rec", "--to", "5+1"]);
+    assert!(odd.code == USAGE && odd.err.contains("a count of instructions, not `5+1`"), "{}", odd.err);
+}

@@ -173,7 +173,7 @@ impl<B: Bus> Jit<B> {
     /// Like [`Interpreter::run`]: nothing but the time tells that code was compiled. Where an observer listens it is the
     /// interpreter that runs, since compiled code reports no branches.
     pub fn run<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Stop {
-        if O::LISTENS || matches!(self.native, Native::Off) {
+        if O::LISTENS || matches!(self.native, Native::Off) || self.cpu().is_narrow() {
             return self.interpreter.run(until, observer);
         }
         loop {

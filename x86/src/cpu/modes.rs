@@ -1,7 +1,10 @@
-//! Two sets of cached translations: one for user mode, one for the kernel's, of which one is in use.
+//! What a CPU with a system has and a program's has not: two sets of cached translations, and code of 32 bits.
 //!
 //! A page may be open to the kernel and closed to programs, so that a translation says something about one mode only. The
 //! set that is not in use is parked, and a change of mode is an exchange of pointers.
+//!
+//! Code of 32 bits is what boot loaders enter kernels with. It runs one instruction after the other, from no block
+//! ([`crate::interpreter::Interpreter::run`]).
 
 use super::Cpu;
 use crate::block::instruction_at;
@@ -51,6 +54,21 @@ impl<B: Bus> Cpu<B> {
     #[must_use]
     pub fn has_system(&self) -> bool {
         self.has_system
+    }
+
+    /// From now on code is of 32 bits, or of 64 again. What the eight registers of 32-bit code have above bit 31 is gone, as the
+    /// manual allows (Intel SDM vol. 1, 3.4.1.1).
+    pub fn set_narrow(&mut self, narrow: bool) {
+        if narrow {
+            self.gpr[..8].iter_mut().for_each(|r| *r &= 0xffff_ffff);
+        }
+        self.narrow = narrow;
+    }
+
+    /// Whether code is of 32 bits.
+    #[must_use]
+    pub fn is_narrow(&self) -> bool {
+        self.narrow
     }
 
     /// How many instructions have retired.

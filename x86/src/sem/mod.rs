@@ -10,6 +10,7 @@ pub mod exchange;
 pub mod flag;
 pub mod logic;
 pub mod multiply;
+pub mod narrow;
 pub mod operand;
 pub mod shift;
 pub mod stack;

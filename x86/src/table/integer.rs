@@ -35,7 +35,7 @@ fn writes_segment_register(i: &Instruction) -> bool {
 /// What the operands do not say: the width of instructions with implied operands, and selectors in `cc`.
 fn adjust(i: &Instruction, op: &mut Op) {
     match i.mnemonic() {
-        N::Push | N::Pop | N::Pushf | N::Pushfq | N::Popf | N::Popfq | N::Enter | N::Leave => {
+        N::Push | N::Pop | N::Pushf | N::Pushfd | N::Pushfq | N::Popf | N::Popfq | N::Enter | N::Leave => {
             op.w = stack_width(i);
         }
         N::Cbw | N::Cwd => op.w = 16,
@@ -52,7 +52,14 @@ fn adjust(i: &Instruction, op: &mut Op) {
     }
     op.mem.addr32 |= matches!(
         i.code(),
-        Code::Jecxz_rel8_64 | Code::Loop_rel8_64_ECX | Code::Loope_rel8_64_ECX | Code::Loopne_rel8_64_ECX
+        Code::Jecxz_rel8_64
+            | Code::Jecxz_rel8_32
+            | Code::Loop_rel8_64_ECX
+            | Code::Loop_rel8_32_ECX
+            | Code::Loope_rel8_64_ECX
+            | Code::Loope_rel8_32_ECX
+            | Code::Loopne_rel8_64_ECX
+            | Code::Loopne_rel8_32_ECX
     );
 }
 
@@ -61,8 +68,13 @@ fn stack_width(i: &Instruction) -> u8 {
     match i.code() {
         Code::Leavew | Code::Enterw_imm16_imm8 => 16,
         Code::Leaveq | Code::Enterq_imm16_imm8 => 64,
-        _ if i.stack_pointer_increment().abs() == 2 => 16,
-        _ => 64,
+        Code::Leaved | Code::Enterd_imm16_imm8 => 32,
+        _ => match i.stack_pointer_increment().abs() {
+            2 => 16,
+            // Of 32-bit code alone.
+            4 => 32,
+            _ => 64,
+        },
     }
 }
 
@@ -193,7 +205,7 @@ fn move_body<M: Machine>(i: &Instruction, op: &Op) -> Option<crate::machine::Bod
         | N::Sets => transfer::setcc::<M, AnyCondition, A>,
         N::Push => stack::push::<M, A>,
         N::Pop => stack::pop::<M>,
-        N::Pushf | N::Pushfq => stack::pushf::<M>,
+        N::Pushf | N::Pushfd | N::Pushfq => stack::pushf::<M>,
         N::Popf | N::Popfq => stack::popf::<M>,
         N::Enter => stack::enter::<M>,
         N::Leave => stack::leave::<M>,

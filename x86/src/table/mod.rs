@@ -7,6 +7,7 @@
 mod crypto;
 pub(crate) mod hot;
 mod integer;
+pub(crate) mod narrow;
 pub mod privileged;
 mod vector;
 mod x87;

@@ -1,7 +1,7 @@
 //! Control and debug registers, the registers of the tables, and the MSRs of the processor itself.
 
 use super::descriptors::{code_of, kind};
-use super::registers::{TableRegister, cr0, cr4, efer};
+use super::registers::{TableRegister, cr0, cr4, efer, segment};
 use super::{Failure, Fault, Outside, Part, System, SystemCpu};
 use x86::machine::Machine;
 use x86::op;
@@ -23,6 +23,11 @@ mod msr {
 
 const fn is_canonical(va: u64) -> bool {
     (va << 16).cast_signed() >> 16 == va.cast_signed()
+}
+
+/// The base of a TSS or an LDT is canonical.
+fn check_base(base: u64, selector: u16) -> Part {
+    if is_canonical(base) { Ok(()) } else { Err(Fault::general(code_of(selector)).into()) }
 }
 
 impl System {
@@ -79,7 +84,7 @@ impl System {
                 self.apply_paging(cpu);
             }
             4 => {
-                if value & !cr4::ALL != 0 || value & cr4::PAE == 0 {
+                if value & !cr4::ALL != 0 || self.registers.is_long() && value & cr4::PAE == 0 {
                     return Err(Fault::general(0).into());
                 }
                 self.registers.cr4 = value;
@@ -100,14 +105,37 @@ impl System {
         {
             return Err(Fault::general(0).into());
         }
-        if value & cr0::PG == 0 {
-            return Err(Failure::Refused("paging switched off: CR0.PG is cleared".to_owned()));
+        if value & cr0::PE == 0 {
+            return Err(Failure::Refused("real mode: CR0.PE is cleared".to_owned()));
         }
         if value & (cr0::TS | cr0::EM) != 0 {
             return Err(Failure::Refused(format!("CR0 = {value:#x}: the x87 is switched off by TS or EM")));
         }
+        self.switch_long_mode(value & cr0::PG != 0)?;
         self.registers.cr0 = value & ALL | cr0::ET;
         self.apply_paging(cpu);
+        self.apply_code(cpu);
+        Ok(())
+    }
+
+    /// Goes into long mode with paging, and out of it without (Intel SDM vol. 3, 10.8.5).
+    fn switch_long_mode(&mut self, paging: bool) -> Part {
+        let r = &mut self.registers;
+        match (r.is_long(), paging) {
+            (true, false) if !r.is_narrow() => return Err(Fault::general(0).into()),
+            (true, false) => r.efer &= !efer::LMA,
+            (false, true) if r.efer & efer::LME == 0 => {
+                return Err(Failure::Refused(
+                    "paging of 32-bit code: CR0.PG is set without EFER.LME".to_owned(),
+                ));
+            }
+            // It would be 64-bit code at once.
+            (false, true) if r.cr4 & cr4::PAE == 0 || r.segments[segment::CS].is_long() => {
+                return Err(Fault::general(0).into());
+            }
+            (false, true) => r.efer |= efer::LMA,
+            (true, true) | (false, false) => {}
+        }
         Ok(())
     }
 
@@ -118,32 +146,34 @@ impl System {
         self.write_cr0(cpu, kept | value & bits)
     }
 
+    /// A debug register's number: DR4 and DR5 are other names of DR6 and DR7, unless CR4.DE is set.
+    fn debug_register(&self, n: usize) -> Part<usize> {
+        match n {
+            4 | 5 if self.registers.cr4 & cr4::DE != 0 => Err(Fault::INVALID_OPCODE.into()),
+            4 | 5 => Ok(n + 2),
+            n => Ok(n & 7),
+        }
+    }
+
     /// MOV from a debug register.
-    pub(super) fn read_debug(&self, n: usize) -> u64 {
-        self.registers.debug[match n {
-            4 => 6,
-            5 => 7,
-            n => n & 7,
-        }]
+    pub(super) fn read_debug(&self, n: usize) -> Part<u64> {
+        Ok(self.registers.debug[self.debug_register(n)?])
     }
 
     /// MOV to a debug register.
     pub(super) fn write_debug(&mut self, n: usize, value: u64) -> Part {
-        let n = match n {
-            4 => 6,
-            5 => 7,
-            n => n & 7,
-        };
+        let n = self.debug_register(n)?;
         if n >= 6 && value >> 32 != 0 {
             return Err(Fault::general(0).into());
         }
         self.registers.debug[n] = match n {
-            6 => value & 0x1_e00f | 0xfffe_0ff0,
+            6 => value & 0xe00f | 0xffff_0ff0,
             7 => {
-                if value & 0xff != 0 {
-                    return Err(Failure::Refused(format!("hardware breakpoints: DR7 = {value:#x}")));
+                let arms_ports = |n: u32| value >> (2 * n) & 3 != 0 && value >> (16 + 4 * n) & 3 == 2;
+                if (0..4).any(arms_ports) {
+                    return Err(Failure::Refused(format!("hardware breakpoints on ports: DR7 = {value:#x}")));
                 }
-                value & 0xffff_2fff | 0x400
+                value & 0xffff_27ff | 0x400
             }
             _ => value,
         };
@@ -217,7 +247,7 @@ impl System {
 
     fn write_efer(&mut self, cpu: &mut SystemCpu, value: u64) -> Part {
         let old = self.registers.efer;
-        let leaves_long_mode = value & efer::LME == 0;
+        let leaves_long_mode = self.registers.is_long() && value & efer::LME == 0;
         if value & !(efer::SCE | efer::LME | efer::LMA | efer::NXE) != 0 || leaves_long_mode {
             return Err(Fault::general(0).into());
         }
@@ -233,10 +263,15 @@ impl System {
         self.registers.kernel_gs_base = base;
     }
 
+    /// How wide the base of a table is in memory.
+    fn base_width(&self) -> u32 {
+        if self.registers.is_narrow() { 32 } else { 64 }
+    }
+
     /// The operand of LGDT and LIDT.
     pub(super) fn load_table(&mut self, cpu: &mut SystemCpu, at: u64) -> Part<TableRegister> {
         let limit = self.load(cpu, 16, at)?;
-        let base = self.load(cpu, 64, at.wrapping_add(2))?;
+        let base = self.load(cpu, self.base_width(), at.wrapping_add(2))?;
         if !is_canonical(base) {
             return Err(Fault::general(0).into());
         }
@@ -245,7 +280,7 @@ impl System {
 
     /// SGDT and SIDT.
     pub(super) fn store_table(&mut self, cpu: &mut SystemCpu, at: u64, table: TableRegister) -> Part {
-        self.store(cpu, 64, at.wrapping_add(2), table.base)?;
+        self.store(cpu, self.base_width(), at.wrapping_add(2), table.base)?;
         self.store(cpu, 16, at, table.limit.into())
     }
 
@@ -261,6 +296,7 @@ impl System {
         if !found.is_present() {
             return Err(Failure::Fault(Fault { vector: 11, code: code_of(selector) }));
         }
+        check_base(found.base(), selector)?;
         self.mark_descriptor(cpu, selector, 2)?;
         self.registers.tr = found.loaded(selector);
         Ok(())
@@ -279,6 +315,7 @@ impl System {
         if !found.is_present() {
             return Err(Failure::Fault(Fault { vector: 11, code: code_of(selector) }));
         }
+        check_base(found.base(), selector)?;
         self.registers.ldtr = found.loaded(selector);
         Ok(())
     }

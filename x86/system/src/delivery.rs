@@ -67,6 +67,9 @@ impl System {
     /// table says so, or shuts the CPU down.
     pub(super) fn deliver(&mut self, cpu: &mut SystemCpu, mut event: Event) -> Result<Next, Refused> {
         self.delivered += 1;
+        if !self.registers.is_long() {
+            return Err(Refused { at: cpu.rip(), what: before_long_mode(event) });
+        }
         loop {
             if let Event::Fault(Fault { vector: PAGE_FAULT, .. }) = event {
                 self.registers.cr2 = cpu.last_page_fault().map_or(0, |fault| fault.address);
@@ -98,6 +101,16 @@ impl System {
         }
     }
 
+    /// Delivers an event of an instruction, whose failure is a fault of that instruction.
+    pub(super) fn enter_once(&mut self, cpu: &mut SystemCpu, event: Event) -> Part {
+        if !self.registers.is_long() {
+            return Err(Failure::Refused(before_long_mode(event)));
+        }
+        self.enter(cpu, event)?;
+        self.delivered += 1;
+        Ok(())
+    }
+
     /// Goes to the handler. Where that fails nothing has changed.
     fn enter(&mut self, cpu: &mut SystemCpu, event: Event) -> Part {
         let before = (self.registers, cpu.regs());
@@ -108,6 +121,7 @@ impl System {
             self.registers = super::Registers { cr2, ..before.0 };
             cpu.set_regs(&before.1);
         }
+        self.apply_code(cpu);
         entered
     }
 
@@ -170,6 +184,11 @@ impl System {
         self.shielded_at = None;
         Ok(())
     }
+}
+
+/// Gates of 32 bits are not served.
+fn before_long_mode(event: Event) -> String {
+    format!("exception or interrupt {} before long mode: gates of 32 bits", event.vector())
 }
 
 /// A stack that is not canonical is #SS.

@@ -3,7 +3,7 @@
 use iced_x86::{Instruction, Mnemonic as N, OpKind, Register};
 
 use super::delivery::Event;
-use super::registers::{cr4, segment};
+use super::registers::{cr4, debug, segment};
 use super::{Failure, Fault, Next, Outside, Part, System, SystemCpu};
 use x86::decode;
 use x86::machine::Machine;
@@ -94,7 +94,7 @@ impl System {
             N::Hlt => Some(Ok(Done::Through(Next::Halt))),
             N::Cli => through(self.set_interrupt_flag(cpu, false)),
             N::Sti => through(self.set_interrupt_flag(cpu, true)),
-            N::Popf | N::Popfq => through(self.pop_flags(cpu, i)),
+            N::Popf | N::Popfd | N::Popfq => through(self.pop_flags(cpu, i)),
             N::Stac | N::Clac => through(self.set_access_flag(cpu, i.mnemonic() == N::Stac)),
             N::Wbinvd | N::Wbnoinvd | N::Invd => through(Ok(())),
             N::Clts => through(Ok(())),
@@ -109,9 +109,13 @@ impl System {
             }
             N::Rdmsr | N::Wrmsr => through(self.msr(cpu, i.mnemonic() == N::Wrmsr, outside)),
             N::Rdpmc => through(Err(Fault::general(0).into())),
-            N::Invpcid => through(Err(Fault::INVALID_OPCODE.into())),
-            N::Iretq => moved(self.interrupt_return(cpu, 64)),
-            N::Iretd => moved(self.interrupt_return(cpu, 32)),
+            // The model has neither of them, and CR4.OSXSAVE stays clear.
+            N::Invpcid | N::Xsetbv => through(Err(Fault::INVALID_OPCODE.into())),
+            N::Iretq | N::Iretd => {
+                // Also where it fails (Intel SDM vol. 3, 6.7.1).
+                self.registers.blocks_nmi = false;
+                moved(self.interrupt_return(cpu, if i.mnemonic() == N::Iretq { 64 } else { 32 }))
+            }
             N::Sysretq => moved(self.system_return(cpu, true)),
             N::Sysret => moved(self.system_return(cpu, false)),
             N::Retf => moved(self.far_return(cpu, far_width(i), immediate(i))),
@@ -120,7 +124,15 @@ impl System {
                 let back = i.is_call_far_indirect().then_some(op.next);
                 moved(self.far_branch(cpu, pointer_width(i), at, back))
             }
-            N::Int => self.software_interrupt(cpu, i),
+            N::Jmp | N::Call if i.is_jmp_far() || i.is_call_far() => {
+                let back = i.is_call_far().then_some(op.next);
+                let (w, to) = match i.op0_kind() {
+                    OpKind::FarBranch16 => (16, i.far_branch16().into()),
+                    _ => (32, i.far_branch32().into()),
+                };
+                moved(self.far_branch_to(cpu, w, (i.far_branch_selector(), to), back))
+            }
+            N::Int => Some(self.software_interrupt(cpu, i)),
             N::In | N::Out => through(self.port(cpu, i, outside)),
             N::Insb | N::Insw | N::Insd | N::Outsb | N::Outsw | N::Outsd => {
                 through(Err(Failure::Refused(format!("string port I/O: {i}"))))
@@ -240,7 +252,7 @@ impl System {
 
     /// POPF, by the rules of the level.
     fn pop_flags(&mut self, cpu: &mut SystemCpu, i: &Instruction) -> Part {
-        let w = if i.stack_pointer_increment() == 2 { 16 } else { 64 };
+        let w = 8 * i.stack_pointer_increment().unsigned_abs();
         let old = cpu.regs();
         let new = self.load(cpu, w, old.gpr[4])?;
         let mut may = self.may_change(old.rflags) & !(1 << 16);
@@ -265,19 +277,15 @@ impl System {
         Ok(())
     }
 
-    /// INT n; the gate must be open to the level.
-    fn software_interrupt(&mut self, cpu: &mut SystemCpu, i: &Instruction) -> Option<Part<Done>> {
+    /// INT n; the gate must be open to the level. What fails on the way is a fault of the instruction.
+    fn software_interrupt(&mut self, cpu: &mut SystemCpu, i: &Instruction) -> Part<Done> {
         let at = cpu.rip();
         cpu.set_rip(i.next_ip());
-        let entered = self.deliver(cpu, Event::Software(i.immediate8()));
-        Some(match entered {
-            Ok(Next::Run) => Ok(Done::Moved),
-            Ok(_) => Ok(Done::Through(Next::Shutdown)),
-            Err(refused) => {
-                cpu.set_rip(at);
-                Err(Failure::Refused(refused.what))
-            }
-        })
+        let entered = self.enter_once(cpu, Event::Software(i.immediate8()));
+        if entered.is_err() {
+            cpu.set_rip(at);
+        }
+        entered.map(|()| Done::Moved)
     }
 
     fn port(&mut self, cpu: &mut SystemCpu, i: &Instruction, outside: &mut impl Outside) -> Part {
@@ -306,24 +314,30 @@ impl System {
             return self.write_control(cpu, number(i.op0_register()), value, outside);
         }
         let value = self.read_control(number(i.op1_register()), outside)?;
-        cpu.set_reg(general(i.op0_register()), value);
+        put_register(cpu, i.op0_register(), value);
         Ok(())
     }
 
     fn move_debug(&mut self, cpu: &mut SystemCpu, i: &Instruction) -> Part {
+        let [.., status, control] = &mut self.registers.debug;
+        if *control & debug::GENERAL_DETECT != 0 {
+            *control &= !debug::GENERAL_DETECT;
+            *status |= debug::DETECTED;
+            return Err(Fault { vector: 1, code: 0 }.into());
+        }
         if i.op0_register().is_dr() {
             let value = cpu.reg(general(i.op1_register()));
             return self.write_debug(number(i.op0_register()), value);
         }
-        let value = self.read_debug(number(i.op1_register()));
-        cpu.set_reg(general(i.op0_register()), value);
+        let value = self.read_debug(number(i.op1_register()))?;
+        put_register(cpu, i.op0_register(), value);
         Ok(())
     }
 
     /// MOV, PUSH and POP of segment registers.
     fn move_segment(&mut self, cpu: &mut SystemCpu, i: &Instruction, op: &Op) -> Part {
         let rsp = cpu.reg(Gpr::RSP);
-        let w = if i.stack_pointer_increment().abs() == 2 { 16 } else { 64 };
+        let w = 8 * i.stack_pointer_increment().unsigned_abs();
         let n = segment_number(i);
         match i.mnemonic() {
             N::Push => {
@@ -341,6 +355,7 @@ impl System {
                 self.load_segment(cpu, n, selector)?;
                 if n == segment::SS {
                     self.shielded_at = Some(cpu.retired() + 1);
+                    self.stack_loaded_at = Some(cpu.retired() + 1);
                 }
             }
             _ => self.put(cpu, op, self.registers.segments[n].selector.into())?,
@@ -378,6 +393,12 @@ fn segment_number(i: &Instruction) -> usize {
         _ => None,
     };
     (0..i.op_count().min(2)).find_map(of).unwrap_or(segment::ES)
+}
+
+/// Writes a general register, as much of the value as it holds.
+fn put_register(cpu: &mut SystemCpu, r: Register, value: u64) {
+    let value = if r.is_gpr32() { value & 0xffff_ffff } else { value };
+    cpu.set_reg(general(r), value);
 }
 
 fn general(r: Register) -> Gpr {

@@ -9,10 +9,15 @@
 //! `delivery` (IDT, IST, double fault), `transfer` (IRET, SYSCALL, far transfers), `control` (CR, DR, MSRs, tables), `execute`
 //! (from an instruction to one of these).
 //!
-//! What is not served is refused by name ([`Refused`]), never guessed: 16- and 32-bit code, task switches, five-level paging,
-//! the x87 under CR0.TS, hardware breakpoints (docs/decisions/0052-system-side.md).
+//! Code of 32 bits runs in flat segments: without paging, as a boot loader enters kernels (docs/decisions/0063-multiboot.md), and in
+//! long mode.
+//!
+//! What is not served is refused by name ([`Refused`]), never guessed: 16-bit code, segments of 32-bit code with a base, its own
+//! gates and page tables, task switches, five-level paging, the x87 under CR0.TS, hardware breakpoints
+//! (docs/decisions/0052-system-side.md).
 #![forbid(unsafe_code)]
 
+mod absent;
 mod control;
 mod delivery;
 mod descriptors;
@@ -27,6 +32,7 @@ mod transfer;
 pub use memory::Physical;
 pub use registers::{Registers, Segment, TableRegister};
 
+use registers::debug;
 use x86::bus::PageFault;
 use x86::cpu::Cpu;
 use x86::interpreter::Stop;
@@ -122,6 +128,8 @@ pub struct System {
     pub registers: Registers,
     /// Interrupts wait until more than this has retired: STI and loads of SS shield the instruction behind them.
     shielded_at: Option<u64>,
+    /// A load of SS keeps the debug exception behind it away: where so many have retired.
+    stack_loaded_at: Option<u64>,
     /// How many exceptions and interrupts were delivered. Nothing depends on it: it tells moments apart between which nothing retires.
     pub delivered: u64,
 }
@@ -131,8 +139,9 @@ impl System {
     #[must_use]
     pub fn new(cpu: &mut SystemCpu, registers: Registers) -> System {
         cpu.give_system();
-        let mut system = System { registers, shielded_at: None, delivered: 0 };
+        let mut system = System { registers, ..System::default() };
         system.apply_paging(cpu);
+        system.apply_code(cpu);
         system
     }
 
@@ -147,6 +156,7 @@ impl System {
         self.registers = registers;
         self.shielded_at = shielded_at;
         self.apply_paging(cpu);
+        self.apply_code(cpu);
         self.set_flags(cpu, cpu.regs().rflags);
     }
 
@@ -160,6 +170,28 @@ impl System {
     #[must_use]
     pub fn is_shielded(&self, cpu: &SystemCpu) -> bool {
         cpu.system_flags() & RFLAGS_IF != 0 && self.shielded_at == Some(cpu.retired())
+    }
+
+    /// Whether an NMI that is pending would be taken before the next instruction.
+    #[must_use]
+    pub fn takes_nmi(&self, cpu: &SystemCpu) -> bool {
+        !self.registers.blocks_nmi && self.shielded_at != Some(cpu.retired())
+    }
+
+    /// Delivers an NMI.
+    ///
+    /// # Errors
+    /// As [`System::interrupt`].
+    pub fn nmi(&mut self, cpu: &mut SystemCpu) -> Result<Next, Refused> {
+        const NMI: u8 = 2;
+        self.registers.blocks_nmi = true;
+        self.deliver(cpu, delivery::Event::External(NMI))
+    }
+
+    /// Whether the debug exception of a step does not follow what has retired last: it loaded SS.
+    #[must_use]
+    pub fn holds_steps(&self, cpu: &SystemCpu) -> bool {
+        self.stack_loaded_at == Some(cpu.retired())
     }
 
     /// Whether the CPU steps: a debug exception follows the next instruction.
@@ -176,13 +208,18 @@ impl System {
         self.deliver(cpu, delivery::Event::External(vector))
     }
 
-    /// Delivers the debug exception behind an instruction that was stepped.
+    /// Delivers a debug exception before an instruction with a breakpoint, or behind one that was stepped or has accessed armed data:
+    /// `causes` are the bits of DR6 for these.
     ///
     /// # Errors
     /// As [`System::interrupt`].
-    pub fn stepped(&mut self, cpu: &mut SystemCpu) -> Result<Next, Refused> {
-        const BS: u64 = 1 << 14;
-        self.registers.debug[6] |= BS;
+    pub fn debug_exception(&mut self, cpu: &mut SystemCpu, causes: u64) -> Result<Next, Refused> {
+        /// Bits of DR6 that each exception writes; the others are set, and never cleared.
+        const MET: u64 = 15;
+        let [.., status, control] = &mut self.registers.debug;
+        *status = *status & !MET | causes;
+        // The handler may write debug registers.
+        *control &= !debug::GENERAL_DETECT;
         self.deliver(cpu, delivery::Event::Trap(1))
     }
 
@@ -213,8 +250,10 @@ impl System {
                 let fault = page_fault(cpu);
                 self.deliver(cpu, delivery::Event::Fault(fault))
             }
-            Stop::Trap { trap: Trap::Breakpoint, .. } => self.deliver(cpu, delivery::Event::Software(3)),
-            Stop::Trap { trap: Trap::Debug, .. } => self.deliver(cpu, delivery::Event::Trap(1)),
+            Stop::Trap { trap: Trap::Breakpoint, at } => {
+                self.deliver_retired(cpu, delivery::Event::Software(3), *at)
+            }
+            Stop::Trap { trap: Trap::Debug, at } => self.deliver_retired(cpu, delivery::Event::Trap(1), *at),
             Stop::Trap { trap: trap @ (Trap::General | Trap::Undefined), .. } => {
                 match self.execute_at_rip(cpu, outside) {
                     Some(done) => self.finish(cpu, done),
@@ -224,9 +263,28 @@ impl System {
             Stop::Trap { trap, .. } => self.deliver(cpu, delivery::Event::Fault(plain(*trap))),
             Stop::System | Stop::NoSemantics { .. } => match self.execute_at_rip(cpu, outside) {
                 Some(done) => self.finish(cpu, done),
+                None if cpu.instruction().is_some_and(|i| absent::is_absent(&i)) => {
+                    self.deliver(cpu, delivery::Event::Fault(Fault::INVALID_OPCODE))
+                }
                 None => Err(Refused { at: cpu.rip(), what: no_semantics(cpu, stop) }),
             },
         }
+    }
+
+    /// Delivers INT3 or INT1 at `at`, which has retired. What fails on the way is a fault of the instruction, which has not retired
+    /// then.
+    fn deliver_retired(
+        &mut self,
+        cpu: &mut SystemCpu,
+        event: delivery::Event,
+        at: u64,
+    ) -> Result<Next, Refused> {
+        let entered = self.enter_once(cpu, event);
+        if entered.is_err() {
+            cpu.unretire(1);
+            cpu.set_rip(at);
+        }
+        self.finish(cpu, entered.map(|()| Next::Run))
     }
 
     /// Delivers the exception of an instruction that failed.
@@ -338,6 +396,11 @@ impl System {
         let result = access(self, cpu);
         self.set_privilege(cpu, privilege);
         result
+    }
+
+    /// Has code run with the bits that CS says, which was loaded.
+    fn apply_code(&self, cpu: &mut SystemCpu) {
+        cpu.set_narrow(self.registers.is_narrow());
     }
 
     /// Goes to another privilege level.

@@ -47,12 +47,21 @@ pub(crate) mod cr0 {
 
 /// Bits of CR4.
 pub(crate) mod cr4 {
+    pub(crate) const DE: u64 = 1 << 3;
     pub(crate) const PAE: u64 = 1 << 5;
     pub(crate) const UMIP: u64 = 1 << 11;
     pub(crate) const SMEP: u64 = 1 << 20;
     pub(crate) const SMAP: u64 = 1 << 21;
     /// VME, PVI, TSD, DE, PSE, PAE, MCE, PGE, PCE, OSFXSR, OSXMMEXCPT, UMIP, FSGSBASE, SMEP, SMAP: the model has no more.
     pub(crate) const ALL: u64 = 0x7ff | UMIP | 1 << 16 | SMEP | SMAP;
+}
+
+/// Bits of DR6 and DR7.
+pub(crate) mod debug {
+    /// DR7.GD: each access to a debug register is an exception.
+    pub(crate) const GENERAL_DETECT: u64 = 1 << 13;
+    /// DR6.BD: that exception.
+    pub(crate) const DETECTED: u64 = 1 << 13;
 }
 
 /// Bits of EFER.
@@ -106,6 +115,8 @@ pub struct Registers {
     pub idtr: TableRegister,
     /// The current privilege level.
     pub privilege: u8,
+    /// NMIs wait until the next IRET.
+    pub blocks_nmi: bool,
 }
 
 impl Default for Registers {
@@ -132,11 +143,53 @@ impl Default for Registers {
             gdtr: TableRegister::default(),
             idtr: TableRegister::default(),
             privilege: 0,
+            blocks_nmi: false,
         }
     }
 }
 
+impl Registers {
+    /// Whether long mode is active: paging with four levels, gates and descriptors of 64-bit mode.
+    #[must_use]
+    pub const fn is_long(&self) -> bool {
+        self.efer & efer::LMA != 0
+    }
+
+    /// Whether code is of 32 bits: without long mode, or by its segment's bit L.
+    #[must_use]
+    pub const fn is_narrow(&self) -> bool {
+        !self.is_long() || !self.segments[segment::CS].is_long()
+    }
+}
+
 impl Segment {
+    /// L in [`Segment::attributes`].
+    const LONG: u16 = 1 << 13;
+    /// The low three bits of a segment's type, for one that grows down.
+    const GROWS_DOWN: u16 = 1 << 2;
+    /// A segment of data.
+    const DATA_MASK: u16 = 0x18;
+    const DATA: u16 = 0x10;
+
+    /// Whether its code is of 64 bits, in long mode.
+    pub(crate) const fn is_long(&self) -> bool {
+        self.attributes & Self::LONG != 0
+    }
+
+    /// Whether it is loaded and covers the first 4 GiB, from zero on.
+    #[must_use]
+    pub const fn is_flat(&self) -> bool {
+        let grows_down =
+            self.attributes & Self::DATA_MASK == Self::DATA && self.attributes & Self::GROWS_DOWN != 0;
+        self.attributes != 0 && self.base == 0 && self.limit == u32::MAX && !grows_down
+    }
+
+    /// The flat code or data segment of ring 0 in 32-bit mode, with this selector.
+    #[must_use]
+    pub const fn flat_32(selector: u16, is_code: bool) -> Segment {
+        Segment { selector, base: 0, limit: u32::MAX, attributes: if is_code { 0xc09b } else { 0xc093 } }
+    }
+
     /// The flat code or data segment of a `level` in 64-bit mode, with this selector.
     #[must_use]
     pub const fn flat(selector: u16, is_code: bool, level: u8) -> Segment {

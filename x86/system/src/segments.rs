@@ -2,7 +2,7 @@
 
 use super::descriptors::{Descriptor, code_of, kind};
 use super::registers::{Segment, segment};
-use super::{Fault, Part, System, SystemCpu};
+use super::{Failure, Fault, Part, System, SystemCpu};
 use x86::machine::Machine;
 use x86::op;
 
@@ -22,6 +22,12 @@ impl System {
             _ if selector & !3 == 0 => Segment { selector, ..Segment::default() },
             _ => self.data_segment(cpu, selector)?,
         };
+        let has_base_here = matches!(n, segment::FS | segment::GS);
+        if self.registers.is_narrow() && !has_base_here && !loaded.is_flat() {
+            return Err(Failure::Refused(format!(
+                "32-bit code loads selector {selector:#x}, which is not flat"
+            )));
+        }
         if selector & !3 != 0 {
             self.mark_descriptor(cpu, selector, 1)?;
         }

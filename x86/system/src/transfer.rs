@@ -1,6 +1,6 @@
 //! Transfers between levels and segments: IRET, SYSCALL and SYSRET, far jumps, calls and returns (Intel SDM vol. 2).
 //!
-//! All of them stay in 64-bit code; what would leave it is refused.
+//! They lead to 64-bit code and to 32-bit code in flat segments; what would go elsewhere is refused.
 
 use super::descriptors::{Descriptor, code_of};
 use super::registers::{Segment, efer, segment};
@@ -62,6 +62,16 @@ impl System {
         Ok(())
     }
 
+    /// An address that a transfer to this code leads to.
+    fn target(&self, code: Descriptor, to: u64) -> Part<u64> {
+        if self.registers.is_long() && code.is_long() { canonical(to) } else { Ok(to & 0xffff_ffff) }
+    }
+
+    /// A stack pointer as wide as that of the code that runs.
+    fn stack_pointer(&self, rsp: u64) -> u64 {
+        if self.registers.is_narrow() { rsp & 0xffff_ffff } else { rsp }
+    }
+
     /// SYSRET with a 64-bit operand; else it goes to 32-bit code.
     pub(super) fn system_return(&mut self, cpu: &mut SystemCpu, is_long: bool) -> Part {
         if self.registers.efer & efer::SCE == 0 {
@@ -84,19 +94,32 @@ impl System {
     pub(super) fn interrupt_return(&mut self, cpu: &mut SystemCpu, w: u32) -> Part {
         const NT: u64 = 1 << 14;
         let old = cpu.regs();
+        if !self.registers.is_long() && (old.rflags & NT != 0) {
+            return Err(Failure::Refused("a return from a task".to_owned()));
+        }
         if old.rflags & NT != 0 {
             return Err(Fault::general(0).into());
         }
-        let mut words = [0; 5];
-        for (n, word) in (0_u64..).zip(&mut words) {
-            *word = self.load(cpu, w, old.gpr[4].wrapping_add(n * u64::from(w / 8)))?;
-        }
-        let [rip, cs, rflags, rsp, ss] = words;
-        let (cs, ss) = ((cs & 0xffff) as u16, (ss & 0xffff) as u16);
-        let code = self.code_to_return_to(cpu, cs)?;
+        let mut word = |n: u64| self.load(cpu, w, old.gpr[4].wrapping_add(n * u64::from(w / 8)));
+        let [rip, cs, rflags] = [word(0)?, word(1)?, word(2)?];
+        let cs = (cs & 0xffff) as u16;
         let level = (cs & 3) as u8;
-        let stack = self.stack_to_return_to(cpu, ss, level)?;
-        let rip = canonical(rip)?;
+        // 64-bit code pops a stack in any case.
+        let pops_stack = !self.registers.is_narrow() || level != self.registers.privilege;
+        let outer = if pops_stack { Some((word(3)?, (word(4)? & 0xffff) as u16)) } else { None };
+        if !self.registers.is_long() && rflags & VM != 0 {
+            return Err(Failure::Refused("a return to virtual 8086 mode".to_owned()));
+        }
+        let code = self.code_to_return_to(cpu, cs)?;
+        let (rsp, stack) = match outer {
+            Some((rsp, ss)) => (rsp, self.stack_to_return_to(cpu, (code, ss), level)?),
+            None => {
+                let above = self.stack_pointer(old.gpr[4].wrapping_add(3 * u64::from(w / 8)));
+                (above, self.registers.segments[segment::SS])
+            }
+        };
+        self.check_flat(code, stack)?;
+        let rip = self.target(code, rip)?;
         let mut may = self.may_change(old.rflags);
         if w < 64 {
             may &= 0xffff_ffff;
@@ -116,15 +139,16 @@ impl System {
         let cs = (self.load(cpu, w, rsp.wrapping_add(size))? & 0xffff) as u16;
         let code = self.code_to_return_to(cpu, cs)?;
         let level = (cs & 3) as u8;
-        let mut top = rsp.wrapping_add(2 * size + bytes);
+        let mut top = self.stack_pointer(rsp.wrapping_add(2 * size + bytes));
         let mut stack = self.registers.segments[segment::SS];
         if level > self.registers.privilege {
             let outer = self.load(cpu, w, top)?;
             let ss = (self.load(cpu, w, top.wrapping_add(size))? & 0xffff) as u16;
-            stack = self.stack_to_return_to(cpu, ss, level)?;
+            stack = self.stack_to_return_to(cpu, (code, ss), level)?;
             top = outer.wrapping_add(bytes);
         }
-        cpu.set_rip(canonical(rip)?);
+        self.check_flat(code, stack)?;
+        cpu.set_rip(self.target(code, rip)?);
         cpu.set_reg(Gpr::RSP, top);
         self.arrive(cpu, (cs, code), stack, level);
         Ok(())
@@ -140,6 +164,17 @@ impl System {
     ) -> Part {
         let to = self.load(cpu, w, at)?;
         let selector = (self.load(cpu, 16, at.wrapping_add(u64::from(w / 8)))? & 0xffff) as u16;
+        self.far_branch_to(cpu, w, (selector, to), calls_from)
+    }
+
+    /// The same to an address.
+    pub(super) fn far_branch_to(
+        &mut self,
+        cpu: &mut SystemCpu,
+        w: u32,
+        (selector, to): (u16, u64),
+        calls_from: Option<u64>,
+    ) -> Part {
         if selector & !3 == 0 {
             return Err(Fault::general(0).into());
         }
@@ -158,8 +193,9 @@ impl System {
         if !fits {
             return Err(Fault::general(code_of(selector)).into());
         }
-        long_code(code, selector)?;
-        let to = canonical(to)?;
+        self.check_code(code, selector)?;
+        self.check_flat(code, self.registers.segments[segment::SS])?;
+        let to = self.target(code, to)?;
         if let Some(back) = calls_from {
             let size = u64::from(w / 8);
             let rsp = cpu.reg(Gpr::RSP).wrapping_sub(2 * size);
@@ -170,6 +206,7 @@ impl System {
         }
         cpu.set_rip(to);
         self.registers.segments[segment::CS] = code.loaded(selector & !3 | u16::from(level));
+        self.apply_code(cpu);
         Ok(())
     }
 
@@ -184,14 +221,19 @@ impl System {
         if !code.is_code() || level < self.registers.privilege || !fits {
             return Err(Fault::general(code_of(cs)).into());
         }
-        long_code(code, cs)?;
+        self.check_code(code, cs)?;
         Ok(code)
     }
 
-    /// The stack that a return leads to: null is one in ring 0 of 64-bit code.
-    fn stack_to_return_to(&mut self, cpu: &mut SystemCpu, ss: u16, level: u8) -> Part<Segment> {
+    /// The stack that a return to `code` leads to: null is one in ring 0 of 64-bit code.
+    fn stack_to_return_to(
+        &mut self,
+        cpu: &mut SystemCpu,
+        (code, ss): (Descriptor, u16),
+        level: u8,
+    ) -> Part<Segment> {
         if ss & !3 == 0 {
-            return match level < 3 && (ss & 3) as u8 == level {
+            return match code.is_long() && level < 3 && (ss & 3) as u8 == level {
                 true => Ok(Segment { selector: ss, ..Segment::default() }),
                 false => Err(Fault::general(0).into()),
             };
@@ -214,19 +256,37 @@ impl System {
             }
         }
         self.set_privilege(cpu, level);
+        self.apply_code(cpu);
     }
-}
 
-/// 64-bit code that is present.
-fn long_code(code: Descriptor, selector: u16) -> Part {
-    if !code.is_present() {
-        return Err(Failure::Fault(Fault { vector: 11, code: code_of(selector) }));
+    /// Code that is present, of 64 bits or of 32.
+    fn check_code(&self, code: Descriptor, selector: u16) -> Part {
+        if !code.is_present() {
+            return Err(Failure::Fault(Fault { vector: 11, code: code_of(selector) }));
+        }
+        match (self.registers.is_long() && code.is_long(), code.is_default_32()) {
+            (true, true) => Err(Fault::general(code_of(selector)).into()),
+            (true, false) | (false, true) => Ok(()),
+            (false, false) => {
+                Err(Failure::Refused(format!("a transfer to 16-bit code (selector {selector:#x})")))
+            }
+        }
     }
-    match (code.is_long(), code.is_default_32()) {
-        (true, false) => Ok(()),
-        (true, true) => Err(Fault::general(code_of(selector)).into()),
-        (false, _) => Err(Failure::Refused(format!(
-            "a transfer to 32-bit code (selector {selector:#x}); guests of 64 bits alone are served"
-        ))),
+
+    /// 32-bit code has flat segments here, this stack's among them.
+    fn check_flat(&self, code: Descriptor, stack: Segment) -> Part {
+        if self.registers.is_long() && code.is_long() {
+            return Ok(());
+        }
+        let all = [
+            code.loaded(0),
+            stack,
+            self.registers.segments[segment::DS],
+            self.registers.segments[segment::ES],
+        ];
+        match all.iter().all(Segment::is_flat) {
+            true => Ok(()),
+            false => Err(Failure::Refused("32-bit code in segments that are not flat".to_owned())),
+        }
     }
 }

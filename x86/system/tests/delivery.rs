@@ -3,6 +3,7 @@
 mod world;
 
 use world::{CODE, IST1, RSP0, STACK, World, selector};
+use x86::interpreter::Stop;
 use x86::machine::Trap;
 use x86_system::Next;
 
@@ -147,5 +148,38 @@ fn iret_refuses_what_is_no_return() {
     }
     let mut world = World::new(0);
     frame(selector::CODE_32, 0, CODE)(&mut world);
-    assert!(world.execute(&IRETQ).is_err(), "32-bit code is refused by name");
+    world.execute(&IRETQ).unwrap();
+    assert_eq!(world.handled(), Some(13), "32-bit code has a stack segment");
+}
+
+/// What fails in the delivery of INT n is a fault of that instruction, which runs again behind the handler.
+#[test]
+fn an_interrupt_by_software_that_fails_has_not_happened() {
+    for (bytes, stop) in
+        [(&[0xcd, 0x03][..], Stop::System), (&[0xcc], Stop::Trap { trap: Trap::Breakpoint, at: CODE })]
+    {
+        let mut world = World::new(0);
+        world.gate(3, 0x0e00, selector::CODE);
+        world.cpu.bus_mut().ram_mut()[0x1_0000..][..bytes.len()].copy_from_slice(bytes);
+        if bytes.len() == 1 {
+            // As the interpreter leaves it.
+            world.cpu.set_rip(CODE + 1);
+            world.cpu.retire(1);
+        }
+        world.serve(&stop).unwrap();
+        let [code, rip] = world.stack::<2>();
+        assert_eq!((world.handled(), code, rip), (Some(11), 3 << 3 | 2, CODE), "{bytes:02x?}");
+        assert_eq!((world.cpu.retired(), world.system.delivered), (0, 1));
+    }
+}
+
+#[test]
+fn an_nmi_waits_for_the_iret_of_the_one_before() {
+    let mut world = World::new(0);
+    assert!(world.system.takes_nmi(&world.cpu));
+    world.system.nmi(&mut world.cpu).unwrap();
+    assert_eq!((world.handled(), world.system.takes_nmi(&world.cpu)), (Some(2), false));
+    world.execute(&IRETQ).unwrap();
+    assert!(world.system.takes_nmi(&world.cpu));
+    assert_eq!(world.cpu.rip(), CODE);
 }

@@ -177,12 +177,67 @@ fn lsl_and_lar_clear_zf_where_they_see_nothing() {
 #[test]
 fn what_is_not_served_is_refused_by_name() {
     let mut world = World::new(0);
-    let paging_off = [0x0f, 0x22, 0xc0];
-    world.set(0, 0x11);
-    let refused = world.execute(&paging_off).unwrap_err();
-    assert_eq!((refused.at, refused.what.contains("paging switched off")), (CODE, true));
-    world.set(0, 1);
+    let mov_cr0 = [0x0f, 0x22, 0xc0];
+    world.set(0, 0x10);
+    let refused = world.execute(&mov_cr0).unwrap_err();
+    assert_eq!((refused.at, refused.what.contains("real mode")), (CODE, true));
+    world.set(0, 0x2_0001);
     let refused = world.execute(&[0x0f, 0x23, 0xf8]).unwrap_err();
-    assert!(refused.to_string().contains("hardware breakpoints"), "{refused}");
+    assert!(refused.to_string().contains("hardware breakpoints on ports"), "{refused}");
     assert_eq!(world.cpu.retired(), 0);
+}
+
+#[test]
+fn paging_stays_on_in_64_bit_code() {
+    assert_eq!(World::exception(0, |world| world.set(0, 0x11), &[0x0f, 0x22, 0xc0]), GENERAL);
+}
+
+#[test]
+fn what_is_of_an_extension_that_is_not_there_is_undefined() {
+    const UNDEFINED: Option<(u64, Option<u64>)> = Some((6, None));
+    let instructions: &[&[u8]] = &[
+        &[0x0f, 0x01, 0xc1], // vmcall
+        &[0x0f, 0x01, 0xd9], // vmmcall
+        &[0x0f, 0x01, 0xfd], // rdpru
+        &[0x0f, 0x01, 0xd1], // xsetbv
+        &[0x0f, 0x34],       // sysenter
+    ];
+    for bytes in instructions {
+        assert_eq!(World::exception(0, |_| {}, bytes), UNDEFINED, "{bytes:02x?}");
+    }
+    let refused = World::new(0).execute(&[0x66, 0x0f, 0x38, 0x37, 0xc1]);
+    assert!(refused.is_err(), "PCMPGTQ is of SSE4.2, which is there: {refused:?}");
+}
+
+#[test]
+fn dr4_and_dr5_are_other_names_unless_cr4_says_no() {
+    let read_dr4 = [0x0f, 0x21, 0xe0];
+    let mut world = World::new(0);
+    world.execute(&read_dr4).unwrap();
+    assert_eq!(world.cpu.regs().gpr[0], 0xffff_0ff0);
+    assert_eq!(World::exception(0, |world| world.system.registers.cr4 |= 1 << 3, &read_dr4), Some((6, None)));
+}
+
+#[test]
+fn the_base_of_a_task_is_canonical() {
+    let high_half = world::GDT + u64::from(selector::TASK) + 8;
+    let load = |high| {
+        move |world: &mut World| {
+            world.set(0, selector::TASK.into());
+            world.put(high_half, high);
+        }
+    };
+    let ltr = [0x0f, 0x00, 0xd8];
+    assert_eq!(World::exception(0, load(0xffff_8000), &ltr), None);
+    assert_eq!(World::exception(0, load(0x0001_0000), &ltr), Some((13, Some(u64::from(selector::TASK)))));
+}
+
+#[test]
+fn an_access_to_a_guarded_debug_register_is_an_exception() {
+    let mut world = World::new(0);
+    world.set(0, 0x2000);
+    world.execute(&[0x0f, 0x23, 0xf8]).unwrap();
+    world.execute(&[0x0f, 0x21, 0xf0]).unwrap();
+    assert_eq!((world.handled(), world.stack::<1>()[0]), (Some(1), CODE + 3), "mov rax, dr6");
+    assert_eq!(world.system.registers.debug[6..], [0xffff_2ff0, 0x400]);
 }

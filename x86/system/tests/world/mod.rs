@@ -100,11 +100,19 @@ impl World {
         }
         put(TSS + 4, RSP0);
         put(TSS + 0x24, IST1);
+        let (code, data) = if level == 0 {
+            (selector::CODE, selector::DATA)
+        } else {
+            (selector::USER_CODE, selector::USER_DATA)
+        };
+        let mut segments = [Segment::flat(selector::DATA, false, 0); 6];
+        segments[1] = Segment::flat(code, true, level);
+        segments[2] = Segment::flat(data, false, level);
         let registers = Registers {
             cr0: 0x8001_0011,
             cr3: 0x1000,
             efer: 0xd01,
-            segments: [Segment::flat(selector::DATA, false, 0); 6],
+            segments,
             gdtr: TableRegister { base: GDT, limit: 0x57 },
             idtr: TableRegister { base: IDT, limit: 0x3ff },
             tr: Segment { selector: selector::TASK, base: TSS, limit: 0x67, attributes: 0x8b },
@@ -114,13 +122,6 @@ impl World {
         let mut cpu = SystemCpu::new(memory);
         let system = System::new(&mut cpu, registers);
         let mut world = World { cpu, system };
-        let (code, data) = if level == 0 {
-            (selector::CODE, selector::DATA)
-        } else {
-            (selector::USER_CODE, selector::USER_DATA)
-        };
-        world.system.registers.segments[1] = Segment::flat(code, true, level);
-        world.system.registers.segments[2] = Segment::flat(data, false, level);
         for vector in 0..0x40 {
             world.gate(vector, 0x8e00, selector::CODE);
         }
