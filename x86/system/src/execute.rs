@@ -255,7 +255,9 @@ impl System {
         let w = 8 * i.stack_pointer_increment().unsigned_abs();
         let old = cpu.regs();
         let new = self.load(cpu, w, old.gpr[4])?;
-        let mut may = self.may_change(old.rflags) & !(1 << 16);
+        // RF is cleared, VIF and VIP stay.
+        const NOT_POPPED: u64 = 1 << 16 | 3 << 19;
+        let mut may = self.may_change(old.rflags) & !NOT_POPPED;
         if w == 16 {
             may &= 0xffff;
         }

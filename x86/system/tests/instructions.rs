@@ -59,6 +59,7 @@ fn popf_changes_what_the_level_may() {
     };
     assert_eq!(after(0, 0), 2, "ring 0 switches interrupts off");
     assert_eq!(after(0, 0x3202), 0x3202, "and gives IOPL");
+    assert_eq!(after(0, 0x18_0202), 0x202, "VIF and VIP are not its");
     assert_eq!(after(3, 0), 0x202, "a program does not");
     assert_eq!(after(3, 0x3ad7), 0xad7, "but its arithmetic flags change");
 }

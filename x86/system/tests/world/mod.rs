@@ -76,7 +76,7 @@ impl Outside for Nowhere {
 }
 
 /// An address as an index.
-fn index(at: u64) -> usize {
+pub(crate) fn index(at: u64) -> usize {
     usize::try_from(at).unwrap()
 }
 
