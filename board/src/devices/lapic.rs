@@ -266,7 +266,9 @@ impl Lapic {
         match self.timer() {
             Timer::Deadline if self.deadline == 0 => None,
             Timer::Deadline => Some(now.saturating_add(self.deadline.saturating_sub(counter))),
-            _ => Some(self.since.saturating_add(self.period())).filter(|_| self.is_counting),
+            // A state that was read from a file may have a count of nothing.
+            _ => Some(self.since.saturating_add(self.period()))
+                .filter(|_| self.is_counting && self.initial != 0),
         }
     }
 
