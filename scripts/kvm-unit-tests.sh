@@ -116,7 +116,7 @@ note_of() { # end, log, what gretel said
 one() { # name|file|architecture|processors|arguments
     local name file arch smp args result work status=0 end note asks log said replayed=- why
     IFS='|' read -r name file arch smp args <<<"$1"
-    result=$OUT/results/$name.tsv work=$OUT/work/$name log=$OUT/logs/$name said=$OUT/logs/$name.gretel
+    result=$OUT/results/$name.tsv work=$OUT/running/$name log=$OUT/logs/$name said=$OUT/logs/$name.gretel
     [ ! -e "$result" ] || return 0
     line() { local IFS=$'\t'; echo "$*" >"$result.new" && mv "$result.new" "$result"; }
     why=$(why_not "$name" "$arch")

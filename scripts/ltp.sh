@@ -97,7 +97,7 @@ keep() { # name, file
 
 # One test, from its line in runtest/syscalls to its line in results/.
 one() {
-    local name result work=$OUT/work/${SLOT:-0} folder end native note= passed engine
+    local name result work=$OUT/running/${SLOT:-0} folder end native note= passed engine
     name=$1
     shift
     result=$OUT/results/$name.tsv folder=$work/folder
