@@ -1,9 +1,9 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
 //! `terminal` is this terminal as COM1, `disk` the image of its disk, `network` where its network card leads to, `start` where a
-//! machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a recording, `moment`
-//! what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls` says of it. Its folder is as any
-//! other, but the journal is one of machines ([`board::journal`]), and what was booted is in `files`.
+//! machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a recording,
+//! `moment` what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls`
+//! says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted is in `files`.
 
 mod core;
 mod disk;

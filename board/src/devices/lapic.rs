@@ -76,7 +76,8 @@ pub(super) struct Lapic {
 }
 
 saved!(struct Lapic {
-    is_enabled, page, nmi, task_priority, logical, format, spurious, command, local, initial, divide, since, is_counting, deadline, service, mode, request,
+    is_enabled, page, nmi, task_priority, logical, format, spurious, command, local, initial, divide, since, is_counting,
+    deadline, service, mode, request,
 });
 
 impl Default for Lapic {

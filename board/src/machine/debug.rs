@@ -8,6 +8,7 @@
 //! What the processor itself and instructions of the system access is not seen.
 
 use super::Machine;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use x86::machine::Machine as _;
 use x86_system::guard::Watched;
@@ -30,19 +31,19 @@ struct Data {
 pub(super) struct Breakpoints {
     /// DR0 to DR3 and DR7, of which the rest is made.
     of: [u64; 5],
-    /// Instructions, in order.
-    code: Vec<u64>,
+    /// Instructions, and their bits of DR6.
+    code: BTreeMap<u64, u64>,
     data: Vec<Data>,
 }
 
 impl Breakpoints {
     fn new(of: [u64; 5]) -> Breakpoints {
         let [.., control] = of;
-        let (mut code, mut data) = (Vec::new(), Vec::new());
+        let (mut code, mut data) = (BTreeMap::new(), Vec::new());
         for (n, address) in of.into_iter().take(4).enumerate().filter(|(n, _)| control >> (2 * n) & 3 != 0) {
             let (kind, length) = (control >> (16 + 4 * n) & 3, control >> (18 + 4 * n) & 3);
             if kind == 0 {
-                code.push(address);
+                *code.entry(address).or_default() |= 1 << n;
                 continue;
             }
             let length = match length {
@@ -54,8 +55,6 @@ impl Breakpoints {
             let start = address & !(length - 1);
             data.push(Data { range: start..start.saturating_add(length), loads: kind == 3, cause: 1 << n });
         }
-        code.sort_unstable();
-        code.dedup();
         Breakpoints { of, code, data }
     }
 
@@ -73,7 +72,7 @@ impl Breakpoints {
 
     /// Addresses at which a run stops: these, and armed instructions.
     pub(super) fn and_code(&self, at: &[u64]) -> Vec<u64> {
-        let mut all = [at, &self.code].concat();
+        let mut all: Vec<u64> = at.iter().chain(self.code.keys()).copied().collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -119,11 +118,7 @@ impl Machine {
             self.processor.cpu_mut().set_system_flags(flags & !RESUME);
             return None;
         }
-        let is_armed = !holds && self.breakpoints.code.binary_search(&rip).is_ok();
-        let [.., control] = self.breakpoints.of;
-        let is_code = |n: &usize| control >> (2 * n) & 3 != 0 && control >> (16 + 4 * n) & 3 == 0;
-        let causes = (0..4).filter(is_code).filter(|n| self.breakpoints.of[*n] == rip);
-        is_armed.then(|| causes.fold(0, |all, n| all | 1 << n))
+        self.breakpoints.code.get(&rip).copied().filter(|_| !holds)
     }
 }
 
@@ -135,7 +130,7 @@ mod tests {
     fn dr7_says_what_is_armed() {
         // DR0: code; DR1: four bytes, stores; DR2: eight bytes, both; DR3 is off.
         let armed = Breakpoints::new([0x100, 0x2003, 0x3008, 0x100, 1 | 4 | 0x20 | 0xd << 20 | 0xb << 24]);
-        assert_eq!(armed.code, [0x100]);
+        assert_eq!(armed.code, BTreeMap::from([(0x100, 1)]));
         let ranges: Vec<_> = armed.watched().map(|it| (it.range, it.loads)).collect();
         assert_eq!(ranges, [(0x2000..0x2004, false), (0x3008..0x3010, true)]);
         assert_eq!(armed.causes(&(0x2003..0x2005), true), 2);

@@ -31,17 +31,17 @@ pub(crate) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
 
 /// Whether operands and transfers are of 32 bits, in flat segments.
 fn is_served(i: &Instruction) -> bool {
-    let is_short = match i.mnemonic() {
+    let is_left_out = match i.mnemonic() {
         N::Call | N::Jmp => matches!(i.code(), Code::Call_rm16 | Code::Jmp_rm16),
         N::Ret => matches!(i.code(), Code::Retnw | Code::Retnw_imm16),
         N::Loop | N::Loope | N::Loopne => {
             !matches!(i.code(), Code::Loop_rel8_32_ECX | Code::Loope_rel8_32_ECX | Code::Loopne_rel8_32_ECX)
         }
-        // They hold sixteen registers of 64-bit code.
+        // What they store has the eight registers of 32-bit code alone.
         N::Fxsave | N::Fxrstor => true,
         _ => false,
     };
-    !is_short && (0..i.op_count()).all(|n| is_flat(i, n))
+    !is_left_out && (0..i.op_count()).all(|n| is_flat(i, n))
 }
 
 /// Whether an operand is none of 16-bit addresses and none of a segment with a base.

@@ -13,7 +13,7 @@
 //! long mode.
 //!
 //! What is not served is refused by name ([`Refused`]), never guessed: 16-bit code, segments of 32-bit code with a base, its own
-//! gates and page tables, task switches, five-level paging, the x87 under CR0.TS, hardware breakpoints
+//! gates and page tables, task switches, five-level paging, the x87 under CR0.TS, hardware breakpoints on ports
 //! (docs/decisions/0052-system-side.md).
 #![forbid(unsafe_code)]
 

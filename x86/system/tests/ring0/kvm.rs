@@ -45,8 +45,8 @@ impl Native {
         Some(Native { vcpu, _vm: vm, memory })
     }
 
-    /// Goes to the state of a world, and runs.
-    pub(crate) fn run(&mut self, world: &World) -> End {
+    /// Goes to the state of a world.
+    pub(crate) fn go_to(&mut self, world: &World) {
         self.memory.copy_from_slice(world.cpu.bus().ram());
         let (regs, registers) = (world.cpu.regs(), &world.system.registers);
         let mut sregs = self.vcpu.get_sregs().expect("registers");
@@ -62,6 +62,10 @@ impl Native {
         self.vcpu.set_sregs(&sregs).expect("registers are taken");
         self.vcpu.set_regs(&general(&regs)).expect("registers are taken");
         self.vcpu.set_debug_regs(&Default::default()).expect("debug registers are taken");
+    }
+
+    /// Runs to the first HLT.
+    pub(crate) fn run(&mut self) -> End {
         match self.vcpu.run() {
             Ok(VcpuExit::Hlt) => End::Halted,
             Ok(VcpuExit::Shutdown) => End::Shutdown,

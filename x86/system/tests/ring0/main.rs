@@ -28,6 +28,9 @@ const FRAMES: u64 = 0x18_0000;
 const HOW_MANY: u64 = 16;
 const SCRATCH: u64 = 0x6_0000;
 
+/// Of a case that does not end.
+const GOES_ON: &str = "it goes on";
+
 /// A xorshift generator.
 struct Random(u64);
 
@@ -117,7 +120,7 @@ fn run(world: World) -> (World, End) {
     let end = loop {
         let stop = interpreter.run(Until::retired(100_000), &mut ());
         if matches!(stop, Stop::Budget) {
-            break End::Other("it goes on".to_owned());
+            break End::Other(GOES_ON.to_owned());
         }
         match system.serve(interpreter.cpu_mut(), &stop, &mut world::Nowhere) {
             Ok(Next::Run) => {}
@@ -167,12 +170,17 @@ fn random_instructions_do_what_kvm_says() {
     for n in 0..CASES {
         let (before, code) = world(&mut random);
         let values = before.cpu.regs().gpr;
-        let end = native.run(&before);
+        native.go_to(&before);
+        let (ours, our_end) = run(before);
+        if our_end == End::Other(GOES_ON.to_owned()) {
+            // KVM has no bound.
+            continue;
+        }
+        let end = native.run();
         if matches!(end, End::Other(_)) {
             continue;
         }
         compared += 1;
-        let (ours, our_end) = run(before);
         let mut differing = Vec::new();
         if end != our_end {
             differing.push(format!("{end:?}, here {our_end:?}"));
@@ -184,7 +192,9 @@ fn random_instructions_do_what_kvm_says() {
         }
     }
     let who = who();
-    eprintln!("{compared} of {CASES} cases compared, others KVM cannot emulate; ring 0 is run by {who}");
+    eprintln!(
+        "{compared} of {CASES} cases compared, the others do not end or KVM cannot emulate them; ring 0 is run by {who}"
+    );
     assert!(
         failed.is_empty(),
         "{} differ from {who}; the first: {:#?}",
