@@ -1,5 +1,6 @@
 //! Going back: from one checkpoint to the next older one, each time forward to where the one before began.
 
+use super::scout::Scout;
 use super::{Followed, STRETCH, Stop, Travel, Wanted};
 use crate::checkpoints::shelf::Versions;
 use crate::engine::Until;
@@ -61,6 +62,7 @@ impl Travel {
         let pages = pages.as_deref();
         let mut behind = Behind { versions: self.versions(pages, here), frames: self.hold(pages) };
         let stop = self.back_from(here, lookout, pages, &mut behind, wanted);
+        self.scout.iter_mut().for_each(Scout::recall);
         self.let_go(behind);
         stop
     }
@@ -76,6 +78,13 @@ impl Travel {
     ) -> Result<Stop, ReplayError> {
         let mut end = here;
         while let Some(start) = self.checkpoint_before(end) {
+            if let Some(start) = self.nothing_from(end) {
+                let versions = self.versions(pages, start);
+                let before = std::mem::replace(behind, Behind { versions, frames: None });
+                self.let_go(before);
+                end = start;
+                continue;
+            }
             let versions = self.versions(pages, start);
             // What is on disk says it without being brought into memory.
             let mut is_untouched = versions.is_some() && versions == behind.versions;
@@ -94,6 +103,10 @@ impl Travel {
             if is_untouched {
                 end = start;
                 continue;
+            }
+            // What is near needs no scout.
+            if end != here {
+                self.send_scout(start, lookout, pages);
             }
             let last = self.last_before(lookout, end, wanted)?;
             // What was found until then need not be the last.
@@ -151,7 +164,7 @@ impl Travel {
     }
 
     /// What a checkpoint on disk at this position says of these pages.
-    fn versions(&self, pages: Option<&[(i32, Virt)]>, at: Position) -> Option<Versions> {
+    pub(super) fn versions(&self, pages: Option<&[(i32, Virt)]>, at: Position) -> Option<Versions> {
         self.timeline().replay().shelf().versions(at, self.process(), pages?)
     }
 
@@ -192,7 +205,7 @@ impl Travel {
     }
 
     /// The last hit up to `end` of the next so many, and whether these were all.
-    fn hits(
+    pub(super) fn hits(
         &mut self,
         lookout: &Lookout,
         end: Position,

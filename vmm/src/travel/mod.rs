@@ -11,6 +11,7 @@
 //! stores to them; it goes to the position before the third.
 
 mod back;
+mod scout;
 mod steps;
 mod watched;
 
@@ -23,6 +24,7 @@ use crate::ram::Virt;
 use crate::recording::Recording;
 use crate::replay::{Progress, ReplayError};
 use crate::timeline::Timeline;
+use scout::Scout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,6 +58,7 @@ pub enum Stop {
 pub type Wanted<'a> = &'a mut dyn FnMut(&Process, Stop) -> bool;
 
 /// Whose breakpoints and data are looked for.
+#[derive(Clone)]
 enum Followed {
     One(i32),
     /// Those of all processes, at the same addresses.
@@ -75,6 +78,11 @@ pub struct Travel {
     looks_for: Lookout,
     /// What was found wrong with the journal, whenever it was read so far.
     damage: Option<Damage>,
+    recording: Recording,
+    /// Who looks ahead on the way back, once somebody has gone back far.
+    scout: Option<Scout>,
+    /// How many stretches it found nothing in.
+    scouted: u64,
 }
 
 impl Travel {
@@ -87,7 +95,19 @@ impl Travel {
         let followed = Followed::One(timeline.replay().process().pid());
         let looks_for = Lookout::default();
         let asks = Arc::default();
-        Ok(Travel { timeline, followed, heeds_kernel: false, asks, looks_for, damage: None })
+        let recording = recording.clone();
+        let (damage, scout, scouted) = (None, None, 0);
+        Ok(Travel {
+            timeline,
+            followed,
+            heeds_kernel: false,
+            asks,
+            looks_for,
+            damage,
+            recording,
+            scout,
+            scouted,
+        })
     }
 
     /// What ends a journey early when it is set; the journey resets it.

@@ -3,6 +3,8 @@
 use crate::harness::{compiled, engines, machine};
 use crate::stored::{stored, with_checkpoints};
 use std::fs;
+use std::thread::available_parallelism;
+use vmm::engine::EngineKind;
 use vmm::engine::lookout::{Access, Lookout, Watch};
 use vmm::position::Position;
 use vmm::ram::Virt;
@@ -15,14 +17,15 @@ const TURNS: usize = 60;
 const STORES: &str = r#"
     #include <sys/mman.h>
     #include <unistd.h>
-    int main(void) {
+    int main(int arguments, char **named) {
+        long turns = arguments > 1 ? 6000000 : 300000;
         volatile long *pages = mmap((void *)0x10000000, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
         pages[0] = 1;
         for (int turn = 0; turn < 60; turn++) {
             if (turn == 10) pages[0] = 2;
             if (turn == 20) pages[0] = 1;
             pages[512] = turn;
-            for (volatile long n = 0; n < 300000; n++) {}
+            for (volatile long n = 0; n < turns; n++) {}
             getppid();
         }
         return pages[0];
@@ -70,6 +73,30 @@ fn a_store_long_ago_is_found_without_what_lies_between() {
             // The mapping is one, too.
             assert_eq!((with.0.len(), with.1.len(), with.0[0]), (4, TURNS + 1, last));
         }
+    }
+}
+
+#[test]
+fn an_access_long_ago_is_found_by_two_as_by_one() {
+    let Some(program) = compiled("seldom", STORES, &[]) else { return };
+    let reads =
+        Lookout { at: Vec::new(), data: vec![Watch { range: PAGES..PAGES + 8, access: Access::Any }] };
+    for recorder in engines() {
+        let recording = program.record_with(recorder, &["slowly"], with_checkpoints());
+        let back = |travel: &mut Travel| {
+            travel.seek_end().unwrap();
+            // The last one is near; the one before it, far.
+            let stops = [travel.backward(&reads).unwrap(), travel.backward(&reads).unwrap()];
+            (stops, travel.position())
+        };
+        let mut two = Travel::open(&recording, machine(EngineKind::Soft)).unwrap();
+        let by_two = back(&mut two);
+        fs::remove_file(recording.checkpoints()).unwrap();
+        let mut one = Travel::open(&recording, machine(EngineKind::Soft)).unwrap();
+        assert_eq!(by_two, back(&mut one), "recorded on {}", recorder.name());
+        assert_eq!(one.scouted(), 0);
+        let is_alone = available_parallelism().map_or(1, usize::from) < 2;
+        assert!(is_alone || two.scouted() > 2, "{} on {}", two.scouted(), recorder.name());
     }
 }
 
