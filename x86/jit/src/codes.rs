@@ -60,6 +60,13 @@ pub(crate) struct Plan<B: Bus> {
     outcalls: Outcalls<B>,
 }
 
+impl<B: Bus> Plan<B> {
+    /// Whether it is for the code at `rip`.
+    pub(crate) fn begins_at(&self, rip: u64) -> bool {
+        self.head == rip
+    }
+}
+
 struct Entry<B: Bus> {
     plan: Plan<B>,
     known: Known,

@@ -1,5 +1,6 @@
 //! The driver: interprets what is cold, has compiled what is hot, and goes from one to the other.
 
+use std::collections::VecDeque;
 use std::io;
 
 use x86::bus::Bus;
@@ -42,11 +43,11 @@ impl Tuning {
 }
 
 impl Default for Tuning {
-    /// An instruction costs about as much to compile as to interpret 15,000 times. So no less often does a block run before: then
+    /// An instruction costs about as much to compile as to interpret 5,000 times. So no less often does a block run before: then
     /// compiling never takes more than the interpreter has taken for the same code. The price keeps a program that has just begun, and
     /// goes through much code, from having all of that compiled.
     fn default() -> Tuning {
-        Tuning { patience: 15_000, price: 1_000, waits: false }
+        Tuning { patience: 5_000, price: 1_000, waits: false }
     }
 }
 
@@ -100,8 +101,8 @@ struct Made<B: Bus> {
     gate: Gate<B>,
     codes: Codes<B>,
     worker: Worker,
-    /// Of the region that is being compiled.
-    plan: Option<Plan<B>>,
+    /// Of the regions that are being compiled, in order.
+    plans: VecDeque<Plan<B>>,
 }
 
 impl<B: Bus> Made<B> {
@@ -111,7 +112,7 @@ impl<B: Bus> Made<B> {
             compiler.gate().ok_or_else(|| io::Error::other("Cranelift compiles no way into its code"))?;
         let (codes, gate) = Codes::new(&gate)?;
         let worker = Worker::start(compiler)?;
-        Ok(Made { context: Context::new(), gate: Gate::new(gate), codes, worker, plan: None })
+        Ok(Made { context: Context::new(), gate: Gate::new(gate), codes, worker, plans: VecDeque::new() })
     }
 }
 
@@ -247,15 +248,15 @@ impl<B: Bus> Native<B> {
 }
 
 impl<B: Bus> Made<B> {
-    /// Gives the region of the block at `rip` to the compiler, if that has nothing to do.
+    /// Gives the region of the block at `rip` to the compiler, unless it has that, or enough to do.
     fn have_compiled(&mut self, interpreter: &mut Interpreter<B>, rip: u64, work: &mut Work) {
-        if self.worker.is_busy() {
+        if self.worker.is_full() || self.plans.iter().any(|plan| plan.begins_at(rip)) {
             return;
         }
         match plan(interpreter, &self.codes, rip) {
             (plan, Some(region)) => {
                 work.compiled += region.len();
-                self.plan = Some(plan);
+                self.plans.push_back(plan);
                 self.worker.give(region);
             }
             (plan, None) => self.codes.add(plan, None),
@@ -264,13 +265,14 @@ impl<B: Bus> Made<B> {
 
     /// Takes what has been compiled.
     fn take_compiled(&mut self, wait: bool, work: &mut Work) {
-        let Progress::Done(compiled) = self.worker.look(wait) else { return };
-        if let Some(compiled) = &compiled {
-            work.regions += 1;
-            work.bytes += compiled.bytes.len() as u64;
-        }
-        if let Some(plan) = self.plan.take() {
-            self.codes.add(plan, compiled.as_ref());
+        while let Progress::Done(compiled) = self.worker.look(wait) {
+            if let Some(compiled) = &compiled {
+                work.regions += 1;
+                work.bytes += compiled.bytes.len() as u64;
+            }
+            if let Some(plan) = self.plans.pop_front() {
+                self.codes.add(plan, compiled.as_ref());
+            }
         }
     }
 
