@@ -126,6 +126,14 @@ impl<B: Bus> Cache<B> {
         left <= self.patience - self.patience / 8
     }
 
+    /// Takes so many runs more out of the reserve of the block at `rip`, if the front has it.
+    pub(crate) fn hasten(&mut self, rip: u64, runs: u32) {
+        let place = &mut self.front[place(rip)];
+        if place.start == rip {
+            place.reserve = place.reserve.saturating_sub(runs);
+        }
+    }
+
     /// Gives a block a reserve for so many runs.
     pub(crate) fn refill(&mut self, found: Found, runs: u32) {
         self.front[found.0 % PLACES].reserve = runs;

@@ -193,6 +193,11 @@ impl<B: Bus> Interpreter<B> {
         }
     }
 
+    /// Lets the block at `rip` run so many times less before it is hot.
+    pub fn hasten(&mut self, rip: u64, runs: u32) {
+        self.cache.hasten(rip, runs);
+    }
+
     /// Whether the block at `rip` has run often, though not as often as a hot one.
     pub fn is_warm(&mut self, rip: u64) -> bool {
         self.cache.is_warm(&mut self.cpu, rip)

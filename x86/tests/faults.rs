@@ -65,3 +65,23 @@ fn an_instruction_that_traps_leaves_no_trace() {
     }
     assert!(traps > 10_000, "only {traps} traps");
 }
+
+#[test]
+fn what_is_switched_off_for_a_program_is_a_fault_and_no_gap() {
+    let switched_off: [(&[u8], Trap); 7] = [
+        (&[0x0f, 0x33], Trap::General),
+        (&[0x0f, 0x34], Trap::General),
+        (&[0x0f, 0x35], Trap::General),
+        (&[0x0f, 0x37], Trap::Undefined),
+        (&[0x0f, 0x01, 0xee], Trap::Undefined),
+        (&[0x0f, 0x01, 0xef], Trap::Undefined),
+        (&[0xf3, 0x0f, 0xae, 0xe0], Trap::Undefined),
+    ];
+    for (bytes, trap) in switched_off {
+        let i = iced_x86::Decoder::new(64, bytes, iced_x86::DecoderOptions::NONE).decode();
+        let mut cpu = Cpu::new(Flat::new());
+        let before = cpu.state();
+        assert_eq!(execute(&mut cpu, &i), Some(Err(trap)), "{i}");
+        assert_eq!(cpu.state(), before, "{i}");
+    }
+}

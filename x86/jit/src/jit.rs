@@ -76,6 +76,8 @@ impl<B: Bus> Drop for Jit<B> {
     }
 }
 
+/// A block for which compiled code was left counts as if it had run so many times more: the way out and back costs that.
+const LEFT_FOR_IT: u32 = 4;
 /// So often does the interpreter run a block whose code is being compiled, or must not run now, before it is asked for again.
 const SOON: u32 = 500;
 
@@ -313,6 +315,10 @@ impl<B: Bus> Made<B> {
                         self.codes.link(rip, next);
                     }
                     (code, wants_bits) = (next, wants);
+                }
+                Known::Nothing => {
+                    interpreter.hasten(rip, LEFT_FOR_IT);
+                    break After::GoOn;
                 }
                 _ => break After::GoOn,
             }

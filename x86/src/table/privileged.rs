@@ -4,7 +4,8 @@ use crate::decode;
 use crate::machine::Trap;
 use iced_x86::{Instruction, Mnemonic as N};
 
-/// The exception that a program gets of an instruction of ring 0; none if it may use the instruction.
+/// The exception that a program gets of an instruction of ring 0, or of one that nobody has switched on for it; none if it may use the
+/// instruction.
 ///
 /// #GP where the processor checks the privilege level, #UD where it looks first for a mode or a feature that no program
 /// finds switched on: virtual machines, their guests' memory, system management, enclaves, shadow stacks of the kernel.
@@ -12,7 +13,7 @@ use iced_x86::{Instruction, Mnemonic as N};
 pub fn fault(i: &Instruction) -> Option<Trap> {
     if is_port(i) || checks_the_level(i) {
         Some(Trap::General)
-    } else if i.is_privileged() || matches!(i.mnemonic(), N::Monitor | N::Mwait) {
+    } else if i.is_privileged() || is_switched_off(i) {
         Some(Trap::Undefined)
     } else {
         None
@@ -23,6 +24,11 @@ pub fn fault(i: &Instruction) -> Option<Trap> {
 /// interrupts other than INT3, for which process guests have no gate.
 fn is_port(i: &Instruction) -> bool {
     decode::is_port_string(i) || matches!(i.mnemonic(), N::Cli | N::Sti | N::In | N::Out | N::Int)
+}
+
+/// What the processor of a guest does not have, or Linux has not switched on: protection keys, the trace of writes, safer mode.
+fn is_switched_off(i: &Instruction) -> bool {
+    matches!(i.mnemonic(), N::Monitor | N::Mwait | N::Rdpkru | N::Wrpkru | N::Ptwrite | N::Getsec)
 }
 
 /// Those with #GP(0) for the privilege level alone in the manual (volume 2).
@@ -41,6 +47,9 @@ fn checks_the_level(i: &Instruction) -> bool {
         | N::Lmsw
         | N::Ltr
         | N::Rdmsr
+        // Linux sets CR4.PCE for nobody who has not opened an event, and no entry for SYSENTER in 64-bit mode.
+        | N::Rdpmc
+        | N::Sysenter
         | N::Swapgs
         | N::Sysexit
         | N::Sysexitq

@@ -185,10 +185,7 @@ const REASONS: &[Reason] = &[
         },
         text: "the system's descriptors and control registers: Linux answers for the processor where that has UMIP",
     },
-    Reason {
-        concerns: |code| matches!(code.mnemonic(), M::Sysenter | M::Vmcall),
-        text: "calls of a system that there is not: of 32-bit programs, of hypervisors",
-    },
+    Reason { concerns: |code| code.mnemonic() == M::Vmcall, text: "calls of hypervisors" },
     Reason { concerns: |code| code.mnemonic() == M::Fstpnce, text: "not documented" },
 ];
 
