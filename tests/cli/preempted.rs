@@ -1,6 +1,6 @@
 //! Tasks that are preempted: where a replay found it, the next one knows it.
 
-use crate::{Place, engines};
+use crate::{Place, engines, finished};
 use std::fs;
 
 const TWO_COMPUTE: &str = r#"
@@ -48,5 +48,44 @@ fn what_a_replay_found_is_known_to_the_next() {
             assert_eq!(place.replay(engine, "soft")["digest"], digests[0], "a cut file is as good as none");
             assert_eq!(fs::read(&file).unwrap(), found, "it was found again");
         }
+    }
+}
+
+const WAITS_AFTER_A_CRASH: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int is_there;
+static void *comes(void *unused) { is_there = 1; return unused; }
+int main(void) {
+    for (int round = 0; round < 8; round++) {
+        pthread_t thread;
+        pid_t child = fork();
+        if (child == 0) abort();
+        waitpid(child, 0, 0);
+        is_there = 0;
+        pthread_create(&thread, 0, comes, 0);
+        while (!is_there) {}
+        pthread_join(thread, 0);
+    }
+    puts("eight rounds");
+    return 0;
+}"#;
+
+/// The crash runs again for its branch records, and that run may have taken the kick that was on its way.
+#[test]
+fn who_computes_behind_anothers_crash_is_preempted() {
+    let place = Place::new();
+    if place.compile("waits", WAITS_AFTER_A_CRASH).is_none() {
+        return;
+    }
+    for engine in engines() {
+        let start = ["-s", "KILL", "100", env!("CARGO_BIN_EXE_gretel"), "record", "--engine", engine, "-o"];
+        let mut command = place.command("timeout", &[&start[..], &[engine, "--", "./waits"]].concat());
+        let recorded = finished(&command.output().expect("timeout is there"));
+        assert_eq!((recorded.code, recorded.out().as_str()), (0, "eight rounds\n"), "{}", recorded.err);
+        assert_eq!(place.replay(engine, "soft")["end"], "exited");
     }
 }

@@ -13,6 +13,7 @@ const RARELY: Duration = Duration::from_millis(10);
 /// A thread that kicks a processor at a given time.
 pub(super) struct Kicker {
     orders: Sender<Instant>,
+    interrupter: Interrupter,
     /// When the next kick comes, by the host's monotonic clock, if one is on its way.
     pub(super) armed: Option<u64>,
 }
@@ -20,6 +21,7 @@ pub(super) struct Kicker {
 impl Kicker {
     pub(super) fn new(interrupter: Interrupter) -> Kicker {
         let (orders, received) = mpsc::channel::<Instant>();
+        let kicked = interrupter.clone();
         let wait = move || {
             let Ok(mut at) = received.recv() else { return };
             loop {
@@ -40,12 +42,18 @@ impl Kicker {
         if let Err(error) = std::thread::Builder::new().name("kicker".to_owned()).spawn(wait) {
             tracing::warn!("tasks are not preempted: {error}");
         }
-        Kicker { orders, armed: None }
+        Kicker { orders, interrupter: kicked, armed: None }
+    }
+
+    /// Whether the kick for this time has still to come. One that is over may have been taken by another run than those that it is for:
+    /// a crash that runs again for its branch records, the way to a preemption.
+    fn is_coming(&self, armed: u64) -> bool {
+        self.interrupter.is_kicked() || Time::now().monotonic < armed
     }
 
     /// Kicks at this time, unless a kick comes sooner.
     pub(super) fn arm(&mut self, at: u64) {
-        if self.armed.is_some_and(|armed| armed <= at) {
+        if self.armed.is_some_and(|armed| armed <= at && self.is_coming(armed)) {
             return;
         }
         self.armed = Some(at);
