@@ -11,6 +11,7 @@ pub(crate) fn word(end: Option<&End>) -> (&'static str, Option<i32>) {
         Some(End::Interrupted) => ("interrupted", None),
         Some(End::Stopped) => ("stopped", None),
         Some(End::Full) => ("full", None),
+        Some(End::Kept) => ("kept", None),
         None => ("incomplete", None),
     }
 }
@@ -30,5 +31,6 @@ pub(crate) fn sentence(end: &End) -> String {
         End::Interrupted => "interrupted".to_owned(),
         End::Stopped => "stopped".to_owned(),
         End::Full => "full: the program went on".to_owned(),
+        End::Kept => "kept: the program went on".to_owned(),
     }
 }

@@ -207,7 +207,7 @@ fn why_no_core(dir: &Path) -> Failure {
     let crashed = match &end {
         Ok(Some(End::Killed(death))) => leaves_core(death),
         Ok(Some(End::Exited(_) | End::Interrupted | End::Stopped)) => false,
-        Ok(Some(End::Full) | None) | Err(_) => true,
+        Ok(Some(End::Full | End::Kept) | None) | Err(_) => true,
     };
     let why = match end {
         Err(why) => return Failure::new(Code::Damaged, why),
@@ -222,6 +222,7 @@ fn why_no_core(dir: &Path) -> Failure {
             "the recorded program did not crash, the recorder could not go on and said why".to_owned()
         }
         Ok(Some(End::Full)) => "the recording ended at its room on disk, before the program did".to_owned(),
+        Ok(Some(End::Kept)) => "it is a window that was kept before the program ended".to_owned(),
         Ok(Some(End::Killed(death))) => {
             let signal = signal_name(death.signal).unwrap_or("a signal");
             if leaves_core(&death) {

@@ -390,7 +390,7 @@ fn exit_code(end: &End) -> ExitCode {
         End::Exited(status) => *status,
         End::Killed(death) => 128 + death.signal,
         End::Interrupted => 128 + interrupt::arrived().unwrap_or(SIGINT),
-        End::Stopped | End::Full => i32::from(Code::Other as u8),
+        End::Stopped | End::Full | End::Kept => i32::from(Code::Other as u8),
     };
     // A status has eight bits: what exit_group was given is cut so by Linux, too.
     let [low, ..] = number.to_le_bytes();

@@ -100,6 +100,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if replayed.end == Some(End::Full) {
         say!("gretel: there the recording had all the room on disk that --disk gave it; the program went on");
     }
+    if replayed.end == Some(End::Kept) {
+        say!("gretel: there the window was kept; the recording and the program went on");
+    }
     if let Some(difference) = &replayed.crumbs.difference {
         say!("gretel: the replay is as the journal has it, but the ring of crumbs is not: {difference}");
         return Ok(Code::Damaged.into());

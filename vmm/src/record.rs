@@ -379,8 +379,13 @@ struct Watch<'a> {
 }
 
 /// Keeps the window that a signal has asked for.
-fn keep_window(recording: &Recording) {
-    match recording.keep_window() {
+fn keep_window(recording: &Recording, writer: &Writer) {
+    // Where the journal is by then; nothing comes if it cannot be written any more.
+    let Ok(cut) = writer.cut(None).recv() else {
+        tracing::warn!("the window is not kept: the journal cannot be written");
+        return;
+    };
+    match recording.keep_window(&writer.place().0, cut) {
         Ok(kept) => tracing::warn!("the window is kept: gretel replay {}", kept.dir().display()),
         Err(error) => tracing::warn!("the window is not kept: {error}"),
     }
@@ -401,7 +406,7 @@ fn drive(
         let step = shared.times.of(|times| &mut times.steps, || process.step())?;
         shared.writer.mark_whole();
         if let Some(recording) = window_of.filter(|_| interrupt::take_window_request()) {
-            keep_window(recording);
+            keep_window(recording, &shared.writer);
         }
         if let (true, Some(unserved)) = (strict, process.unserved().first()) {
             let (what, first) = (unserved.what.clone(), unserved.first.clone());

@@ -235,7 +235,9 @@ impl Replay {
                 Ok(Progress::Running)
             }
             // Behind the last event the program may compute for ever: nothing says where it was stopped.
-            None | Some(Record::End(End::Interrupted | End::Stopped | End::Full)) => Ok(Progress::Done),
+            None | Some(Record::End(End::Interrupted | End::Stopped | End::Full | End::Kept)) => {
+                Ok(Progress::Done)
+            }
             // An End is taken when the program ends by itself; one that stands here is a divergence to come.
             Some(_) => self.step_process(until),
         }

@@ -38,7 +38,7 @@ pub const VERSION: u32 = 9;
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 19;
+pub const BEHAVIOUR: u32 = 20;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub enum Record {
     Signals(Arrived),
     /// Tag 4, registers `d`, fpu `d` ([`digest_fpu`]), memory `d` (`Process::memory_digest`).
     Digests(Digests),
-    /// Tag 5, kind `u` (0 exited, 1 killed, 2 interrupted, 3 stopped, 4 full), then the kind's fields (see [`End`]). Nothing follows.
+    /// Tag 5, kind `u` (0 exited, 1 killed, 2 interrupted, 3 stopped, 4 full, 5 kept), then the kind's fields (see [`End`]). Nothing follows.
     End(End),
 }
 
@@ -97,6 +97,8 @@ pub enum End {
     Stopped,
     /// The recording had as many bytes on disk as it was given; the program went on without being recorded. No fields.
     Full,
+    /// It is a flight recorder's window as it was when somebody asked for it; the recording went on. No fields.
+    Kept,
 }
 
 /// Digest of the integer registers: XXH3-64 of rax … r15 by hardware number, rip, rflags, fs base and gs base, eight
@@ -321,6 +323,7 @@ fn encode_end(end: &End, out: &mut Vec<u8>) {
         End::Interrupted => put_u64(out, 2),
         End::Stopped => put_u64(out, 3),
         End::Full => put_u64(out, 4),
+        End::Kept => put_u64(out, 5),
     }
 }
 
@@ -338,6 +341,7 @@ fn decode_end(c: &mut Cursor<'_>) -> Option<End> {
         2 => End::Interrupted,
         3 => End::Stopped,
         4 => End::Full,
+        5 => End::Kept,
         _ => return None,
     })
 }

@@ -41,13 +41,18 @@ impl Segment {
     }
 
     /// The contents that its journal names.
-    fn files(&self) -> Vec<(u64, PathBuf)> {
+    pub(super) fn files(&self) -> Vec<(u64, PathBuf)> {
         let entries = fs::read_dir(self.dir.join(contents::FOLDER)).into_iter().flatten().flatten();
         let named = entries.filter_map(|entry| {
             let digest = entry.file_name().to_str().and_then(contents::digest_in)?;
             Some((digest, entry.path()))
         });
         named.collect()
+    }
+
+    /// Where these contents are, if its journal names them.
+    pub(super) fn file(&self, digest: u64) -> PathBuf {
+        self.dir.join(contents::FOLDER).join(contents::name(digest))
     }
 
     /// How many bytes go with it: those of its files that no other segment or recording has. A store may have them too.
