@@ -8,7 +8,8 @@ use super::{Served, errno, host};
 use crate::failure::ProcessError;
 use crate::plain::{In, Out, Plain, plain, shared};
 use crate::program::OuterTerminal;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
@@ -36,6 +37,9 @@ pub(crate) struct OpenFile {
     terminal: Option<Side>,
     /// The socket that it is.
     endpoint: Option<Endpoint>,
+    /// The host's descriptors by which its epoll sets know it, by the guest's; `None`: the one that it has anyway. A set takes a file once for
+    /// each number, of which the guest may have many and the host has one.
+    pub(super) numbers: RefCell<BTreeMap<i32, Option<OwnedFd>>>,
 }
 
 /// What is read of a descriptor whose content is computed, by object.
@@ -47,8 +51,10 @@ pub(super) enum Source {
     Signals(u64),
     /// A file of /proc.
     Proc(u64),
+    /// Nothing: an epoll set.
+    Set,
 }
-plain!(enum Source { 0 = Timer(a), 1 = Signals(a), 2 = Proc(a) });
+plain!(enum Source { 0 = Timer(a), 1 = Signals(a), 2 = Proc(a), 3 = Set });
 
 #[derive(Debug)]
 enum Host {
@@ -65,7 +71,8 @@ shared!(Rc<OpenFile>);
 impl Plain for OpenFile {
     /// What the host has open for it is left out.
     fn put(&self, out: &mut Out) {
-        let OpenFile { host: _, standard, process, inode, queue, source, terminal, endpoint } = self;
+        let OpenFile { host: _, standard, process, inode, queue, source, terminal, endpoint, numbers: _ } =
+            self;
         ((*standard, *process), (*inode, (*queue, *source))).put(out);
         (*terminal, *endpoint).put(out);
     }
@@ -73,7 +80,8 @@ impl Plain for OpenFile {
     fn take(from: &mut In<'_>) -> Option<Self> {
         let ((standard, process), (inode, (queue, source))) = Plain::take(from)?;
         let (terminal, endpoint) = Plain::take(from)?;
-        Some(OpenFile { host: Host::Absent, standard, process, inode, queue, source, terminal, endpoint })
+        let file = OpenFile::of(None);
+        Some(OpenFile { standard, process, inode, queue, source, terminal, endpoint, ..file })
     }
 }
 
@@ -106,6 +114,7 @@ impl OpenFile {
             source: None,
             terminal: None,
             endpoint: None,
+            numbers: RefCell::default(),
         }
     }
 
@@ -218,7 +227,6 @@ impl Detached {
     pub(super) fn file(&mut self, file: &Rc<OpenFile>) -> Rc<OpenFile> {
         let copy = || {
             Rc::new(OpenFile {
-                host: Host::Absent,
                 standard: file.standard,
                 process: file.process,
                 inode: file.inode,
@@ -226,6 +234,7 @@ impl Detached {
                 source: file.source,
                 terminal: file.terminal,
                 endpoint: file.endpoint,
+                ..OpenFile::of(None)
             })
         };
         Rc::clone(self.copies.entry(Rc::as_ptr(file)).or_insert_with(copy))

@@ -1,18 +1,36 @@
 //! epoll and eventfd: the host's own, under the guest's descriptor numbers. What a program stores with a file comes back
 //! as it is.
 
-use super::descriptors::OpenFile;
+use super::descriptors::{OpenFile, Source};
 use super::files::open_host;
 use super::signals::calls::with_mask;
 use super::wait::{Deadline, Interrupted, On, WOULD_WAIT, Wait, wait};
 use super::{Guest, Kernel, Served, Stop, errno, host, int};
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
+use std::collections::btree_map::Entry;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// The size of `struct epoll_event`, which is packed.
 const EVENT: usize = 12;
+/// What is never told of a file to which nothing can be written.
+const WRITABLE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND).cast_unsigned();
 /// As many events as one call gives.
 const MOST: u64 = 1024;
+
+impl OpenFile {
+    /// The host's descriptor by which an epoll set knows it under this number of the guest's.
+    fn host_in_sets(&self, number: i32) -> Result<RawFd, i64> {
+        let mut numbers = self.numbers.borrow_mut();
+        let is_first = numbers.is_empty();
+        let known = match numbers.entry(number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) if is_first => new.insert(None),
+            Entry::Vacant(new) => new.insert(Some(host::opening::again(self.host())?)),
+        };
+        Ok(known.as_ref().map_or_else(|| self.host(), AsRawFd::as_raw_fd))
+    }
+}
 
 pub(super) fn create(kernel: &mut Kernel, guest: &mut Guest<'_>, flags: i32) -> Served {
     if flags & !libc::EPOLL_CLOEXEC != 0 {
@@ -20,7 +38,8 @@ pub(super) fn create(kernel: &mut Kernel, guest: &mut Guest<'_>, flags: i32) -> 
     }
     kernel.files().free(0)?;
     let file = open_host(guest, &mut || host::epoll())?;
-    kernel.files_mut().install(OpenFile::new(file), flags & libc::EPOLL_CLOEXEC != 0, 0)
+    let file = OpenFile::computed(file, Source::Set);
+    kernel.files_mut().install(file, flags & libc::EPOLL_CLOEXEC != 0, 0)
 }
 
 /// epoll_create, whose size only has to be above zero.
@@ -36,13 +55,21 @@ pub(super) fn eventfd(kernel: &mut Kernel, guest: &mut Guest<'_>, value: u64, fl
 }
 
 pub(super) fn control(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    let (set, file) = (kernel.files().get(int(a[0]))?, kernel.files().get(int(a[2]))?);
+    let number = int(a[2]);
+    let (set, file) = (kernel.files().get(int(a[0]))?, kernel.files().get(number)?);
     let operation = int(a[1]);
     let mut event = [0; EVENT];
     if operation != libc::EPOLL_CTL_DEL {
         guest.read(a[3], &mut event)?;
     }
-    guest.input_number(|| host::epoll_control(set.host(), operation, file.host(), event))
+    let never = if file.is_read_only() { WRITABLE } else { 0 };
+    let [a, b, c, d, ..] = event;
+    let events = u32::from_le_bytes([a, b, c, d]) & !never;
+    event[..4].copy_from_slice(&events.to_le_bytes());
+    guest.input_number(|| match file.host_in_sets(number) {
+        Ok(file) => host::epoll_control(set.host(), operation, file, event),
+        Err(error) => error,
+    })
 }
 
 /// epoll_wait, in milliseconds.

@@ -1,6 +1,6 @@
 //! poll and select, both as the host's poll. The host is asked what is ready and never to wait: the thread does that.
 
-use super::descriptors::{LIMIT, OpenFile};
+use super::descriptors::{LIMIT, OpenFile, Source};
 use super::passthrough::check;
 use super::signals::calls::with_mask;
 use super::time::{self, NANOSECONDS};
@@ -9,6 +9,22 @@ use super::{Guest, Kernel, Served, Stop, errno, host};
 use crate::gate::{Input, MemoryWrite};
 use crate::ram::Virt;
 use std::rc::Rc;
+
+/// What poll and epoll tell of a file to which something can be written.
+const WRITABLE: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
+
+impl OpenFile {
+    /// What the host is to be asked by poll: nothing can ever be written to what is computed, though its eventfd has room.
+    pub(super) fn polled(&self, events: i16) -> libc::pollfd {
+        let never = if self.is_read_only() { WRITABLE } else { 0 };
+        libc::pollfd { fd: self.host(), events: events & !never, revents: 0 }
+    }
+
+    /// Whether the host has an eventfd for it, of which only that it is readable means anything.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.process().is_some() || matches!(self.source(), Some(Source::Timer(_) | Source::Signals(_)))
+    }
+}
 
 /// ppoll: under another mask; the time that is left is told.
 pub(super) fn ppoll(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
@@ -79,8 +95,8 @@ pub(super) fn poll(
         .iter()
         .map(|&(number, events)| {
             // A negative number is passed over; one that is not open is told below.
-            let host = kernel.files().get(number).map_or(-1, |file| file.host());
-            libc::pollfd { fd: host, events, revents: 0 }
+            let none = libc::pollfd { fd: -1, events, revents: 0 };
+            kernel.files().get(number).map_or(none, |file| file.polled(events))
         })
         .collect();
     let closed: Vec<bool> =
@@ -174,7 +190,7 @@ fn select_until(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], limit:
         let wanted = (0..3).filter(|&n| has(&sets[n], number)).fold(0, |events, n| events | SETS[n]);
         if wanted != 0 {
             let file = kernel.files().get(i32::try_from(number).expect("below LIMIT"))?;
-            polled.push(libc::pollfd { fd: file.host(), events: wanted, revents: 0 });
+            polled.push(file.polled(wanted));
             files.push((file, wanted));
             numbers.push(number);
         }

@@ -72,14 +72,14 @@ pub(super) fn read(
     segments: &[Segment],
     offset: Option<u64>,
 ) -> Served {
-    if offset.is_some() {
+    if source != Source::Set && offset.is_some() {
         return errno(libc::ESPIPE);
     }
     let segments = usable(guest, segments, Access::Write)?;
     let room: usize = segments.iter().map(|(_, length)| length).sum();
     let (bytes, on) = match source {
         // Those are read by `super::proc`.
-        Source::Proc(_) => return errno(libc::EINVAL),
+        Source::Proc(_) | Source::Set => return errno(libc::EINVAL),
         Source::Timer(_) if room < 8 => return errno(libc::EINVAL),
         Source::Timer(object) => {
             let times = descriptor::take(kernel, file, object);

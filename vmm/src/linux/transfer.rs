@@ -35,7 +35,7 @@ pub(super) fn read(
     if let Some(source) = open.source() {
         return sources::read(kernel, guest, &open, source, segments, offset);
     }
-    if open.queue().is_some() {
+    if open.queue().is_some() || open.process().is_some() {
         return errno(libc::EINVAL);
     }
     if let Some(endpoint) = open.endpoint() {
@@ -86,7 +86,8 @@ pub(super) fn write(
     offset: Option<u64>,
 ) -> Served {
     let (file, offset) = (kernel.files().get(descriptor)?, checked(offset)?);
-    if !matches!(file.source(), None | Some(Source::Proc(_))) || file.queue().is_some() {
+    let is_other = file.queue().is_some() || file.process().is_some();
+    if is_other || !matches!(file.source(), None | Some(Source::Proc(_))) {
         return errno(libc::EINVAL);
     }
     if let Some(endpoint) = file.endpoint() {
@@ -159,7 +160,8 @@ fn write_bytes(
 pub(super) fn copy(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     let (to, from) = (kernel.files().get(int(a[0]))?, kernel.files().get(int(a[1]))?);
     let known = if a[2] == 0 { None } else { Some(long(guest.read_words::<1>(a[2])?[0])) };
-    let special = |file: &OpenFile| file.source().is_some() || file.queue().is_some();
+    let special =
+        |file: &OpenFile| file.source().is_some() || file.queue().is_some() || file.process().is_some();
     if special(&to) || special(&from) || known.is_some_and(|offset| offset < 0) {
         return errno(libc::EINVAL);
     }

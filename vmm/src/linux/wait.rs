@@ -236,7 +236,7 @@ impl Kernel {
             if let Some(Wait { on: On::Files(wanted), .. }) = task.wait() {
                 for (file, events) in wanted {
                     owners.push(id);
-                    files.push(libc::pollfd { fd: file.host(), events: *events, revents: 0 });
+                    files.push(file.polled(*events));
                 }
             }
         }

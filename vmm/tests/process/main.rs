@@ -14,6 +14,7 @@ mod mappings;
 mod oom;
 mod owners;
 mod queues;
+mod ready;
 mod refused;
 mod sharing;
 mod stacks;

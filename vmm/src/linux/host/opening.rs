@@ -118,6 +118,11 @@ pub(in crate::linux) fn name_of_open(file: RawFd) -> std::ffi::CString {
     std::ffi::CString::new(format!("/proc/self/fd/{file}")).expect("no zero byte")
 }
 
+/// Another descriptor for the same open file, closed on exec.
+pub(in crate::linux) fn again(file: RawFd) -> Result<OwnedFd, i64> {
+    owned(super::fcntl(file, libc::F_DUPFD_CLOEXEC, 0))
+}
+
 /// Opens what is open under a descriptor once more, as a path in /proc/self/fd does.
 pub(in crate::linux) fn open_again(file: RawFd, flags: i32, mode: u32) -> Result<OwnedFd, i64> {
     let path = name_of_open(file);

@@ -49,8 +49,14 @@ impl Endpoint {
         self.family == libc::AF_UNIX
     }
 
-    fn is_stream(self) -> bool {
+    pub(super) fn is_stream(self) -> bool {
         self.kind == libc::SOCK_STREAM
+    }
+
+    /// Whether MSG_TRUNC has it drop the bytes that it would give (tcp(7)).
+    fn drops(self, flags: i32) -> bool {
+        let is_tcp = self.is_stream() && matches!(self.family, libc::AF_INET | libc::AF_INET6);
+        is_tcp && flags & (libc::MSG_TRUNC | libc::MSG_ERRQUEUE) == libc::MSG_TRUNC
     }
 }
 

@@ -7,7 +7,7 @@ use crate::gate::{Input, MemoryWrite};
 use crate::linux::descriptors::OpenFile;
 use crate::linux::host::sockets::{self, Control, Incoming};
 use crate::linux::sharing::Inode;
-use crate::linux::transfer::{Segment, usable};
+use crate::linux::transfer::{LONGEST, Segment, usable};
 use crate::linux::wait::WOULD_WAIT;
 use crate::linux::{Guest, Kernel, Served, Stop, int};
 use crate::memory::space::Access;
@@ -56,7 +56,10 @@ pub(super) fn receive(
     detailed: bool,
     mut done: usize,
 ) -> Served<Received> {
-    let segments = usable(guest, segments, Access::Write)?;
+    let segments = match endpoint.drops(flags) {
+        true => vec![(0, wanted(segments))],
+        false => usable(guest, segments, Access::Write)?,
+    };
     let total: usize = segments.iter().map(|(_, length)| length).sum();
     let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 && endpoint.is_stream();
     loop {
@@ -80,6 +83,12 @@ pub(super) fn receive(
             Err(stop) => return Err(stop),
         }
     }
+}
+
+/// How many bytes are asked for.
+fn wanted(segments: &[Segment]) -> usize {
+    let sum = segments.iter().fold(0, |sum: u64, (_, length)| sum.saturating_add(*length));
+    usize::try_from(sum.min(LONGEST)).expect("at most LONGEST")
 }
 
 /// The buffers behind their first bytes.
@@ -111,7 +120,8 @@ fn receive_some(
         let result = sockets::receive(socket, &mut incoming, flags, detailed);
         let result = or_would_wait(socket, result, if never { libc::MSG_DONTWAIT } else { flags });
         let length = usize::try_from(result).unwrap_or(0).min(room);
-        Input::Bytes { result, writes: scatter(&incoming.bytes[..length], segments) }
+        let given = if endpoint.drops(flags) { &[] } else { &incoming.bytes[..length] };
+        Input::Bytes { result, writes: scatter(given, segments) }
     })?;
     let count = usize::try_from(count).unwrap_or(0);
     if !detailed {

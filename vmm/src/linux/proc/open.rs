@@ -344,6 +344,7 @@ pub(super) fn of_open(kernel: &Kernel, guest: &mut Guest<'_>, file: &OpenFile) -
     let kind = match file.source() {
         Some(Source::Timer(_)) => Some("anon_inode:[timerfd]"),
         Some(Source::Signals(_)) => Some("anon_inode:[signalfd]"),
+        Some(Source::Set) => Some("anon_inode:[eventpoll]"),
         _ if file.process().is_some() => Some("anon_inode:[pidfd]"),
         _ => None,
     };

@@ -3,6 +3,7 @@
 use super::super::descriptors::OpenFile;
 use super::super::files::open_host;
 use super::super::host::{self, paths};
+use super::super::network::Endpoint;
 use super::super::{Guest, Kernel, Served, errno, int, word};
 use super::watch::{Watch, take_edge};
 use super::{Kind, Owner};
@@ -56,7 +57,7 @@ pub(in super::super) fn fcntl(
             Ok(0)
         }
         F_GETSIG => Ok(kernel.sigio.find(file).map_or(0, |asked| word(asked.signal.into()))),
-        F_SETOWN => set_owner(kernel, file, int(value)),
+        F_SETOWN => set_owner(kernel, guest, file, int(value)),
         F_SETOWN_EX => {
             let words: [u8; 8] = guest.read_array(value)?;
             let [kind, id] = [0, 4].map(|at| int(u64::from_le_bytes(words) >> (at * 8)));
@@ -66,7 +67,8 @@ pub(in super::super) fn fcntl(
                 2 => Kind::ProcessGroup,
                 _ => return errno(libc::EINVAL),
             };
-            kernel.choose_owner(file, kind, id)
+            kernel.choose_owner(file, kind, id)?;
+            watch_for_urgent(kernel, guest, file)
         }
         F_GETOWN_EX => {
             let kind = match owner.kind {
@@ -87,12 +89,46 @@ fn told(owner: Owner) -> i32 {
 }
 
 /// F_SETOWN: a process, or a negative process group.
-fn set_owner(kernel: &mut Kernel, file: &Rc<OpenFile>, who: i32) -> Served {
+fn set_owner(kernel: &mut Kernel, guest: &mut Guest<'_>, file: &Rc<OpenFile>, who: i32) -> Served {
     match who.checked_neg() {
-        None => errno(libc::EINVAL),
-        Some(group @ 1..) => kernel.choose_owner(file, Kind::ProcessGroup, group),
-        Some(_) => kernel.choose_owner(file, Kind::Process, who),
+        None => return errno(libc::EINVAL),
+        Some(group @ 1..) => kernel.choose_owner(file, Kind::ProcessGroup, group)?,
+        Some(_) => kernel.choose_owner(file, Kind::Process, who)?,
+    };
+    watch_for_urgent(kernel, guest, file)
+}
+
+/// Watches a stream that has an owner for urgent data (`sk_send_sigurg` of net/core/sock.c), and one that has none no more.
+fn watch_for_urgent(kernel: &mut Kernel, guest: &mut Guest<'_>, file: &Rc<OpenFile>) -> Served {
+    if !file.endpoint().is_some_and(Endpoint::is_stream) {
+        return Ok(0);
     }
+    let asked = kernel.sigio.entry(file);
+    if asked.owner.id == 0 {
+        asked.urgent = None;
+    } else if asked.urgent.is_none() {
+        let teller = edges_of(guest, file, libc::EPOLLPRI)?;
+        kernel.sigio.entry(file).urgent = Some(Watch::urgent(teller));
+    }
+    Ok(0)
+}
+
+/// A set of the host's that tells of these edges of a file from now on.
+fn edges_of(guest: &mut Guest<'_>, file: &OpenFile, events: i32) -> Served<Rc<OpenFile>> {
+    let teller = open_host(guest, &mut || {
+        let epoll = host::epoll()?;
+        let mut event = [0; 12];
+        event[..4].copy_from_slice(&(events | libc::EPOLLET).to_le_bytes());
+        match host::epoll_control(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, file.host(), event) {
+            0 => {
+                // What was there before is no news.
+                take_edge(epoll.as_raw_fd());
+                Ok(epoll)
+            }
+            error => Err(error),
+        }
+    })?;
+    Ok(OpenFile::new(teller))
 }
 
 /// The requests of ioctl that are about signals; `None` for others.
@@ -108,7 +144,7 @@ pub(in super::super) fn ioctl(
         libc::FIOASYNC => Some(switch_by_pointer(kernel, guest, number, file, address)),
         _ if file.endpoint().is_none() => None,
         _ if SET_OWNER.contains(&request) => Some(match guest.read_array(address) {
-            Ok(who) => set_owner(kernel, file, i32::from_le_bytes(who)),
+            Ok(who) => set_owner(kernel, guest, file, i32::from_le_bytes(who)),
             Err(stop) => Err(stop),
         }),
         _ if GET_OWNER.contains(&request) => {
@@ -175,24 +211,11 @@ fn switch(
     if kind == NONE {
         return Ok(false);
     }
-    let teller = open_host(guest, &mut || {
-        let epoll = host::epoll()?;
-        let events = libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP | libc::EPOLLET;
-        let mut event = [0; 12];
-        event[..4].copy_from_slice(&events.to_le_bytes());
-        match host::epoll_control(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, file.host(), event) {
-            0 => {
-                // What was there before is no news.
-                take_edge(epoll.as_raw_fd());
-                Ok(epoll)
-            }
-            error => Err(error),
-        }
-    })?;
+    let teller = edges_of(guest, file, libc::EPOLLIN | libc::EPOLLPRI | libc::EPOLLRDHUP)?;
     if kind == TERMINAL && kernel.sigio.entry(file).owner.id == 0 {
         own_terminal(kernel, file)?;
     }
-    kernel.sigio.entry(file).ready = Some(Watch::ready(number, OpenFile::new(teller), kind == PIPE));
+    kernel.sigio.entry(file).ready = Some(Watch::ready(number, teller, kind == PIPE));
     Ok(true)
 }
 

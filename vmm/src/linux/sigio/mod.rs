@@ -51,8 +51,16 @@ struct Asked {
     ready: Option<Watch>,
     /// F_NOTIFY waits for a change.
     changes: Option<Watch>,
+    /// It is a socket with an owner, who is told of urgent data whatever else is set.
+    urgent: Option<Watch>,
 }
-plain!(struct Asked { file, owner, signal, ready, changes });
+plain!(struct Asked { file, owner, signal, ready, changes, urgent });
+
+impl Asked {
+    fn watches(&self) -> impl Iterator<Item = &Watch> {
+        [&self.ready, &self.changes, &self.urgent].into_iter().flatten()
+    }
+}
 
 /// All such files.
 #[derive(Clone, Default)]
@@ -70,7 +78,7 @@ impl Sigio {
         for asked in &mut copy.files {
             let file = asked.file.upgrade().map(|file| Rc::downgrade(&copies.file(&file)));
             asked.file = file.unwrap_or_default();
-            for watch in [&mut asked.ready, &mut asked.changes].into_iter().flatten() {
+            for watch in [&mut asked.ready, &mut asked.changes, &mut asked.urgent].into_iter().flatten() {
                 *watch = watch.detached(copies);
             }
         }
@@ -79,7 +87,7 @@ impl Sigio {
 
     /// Whether the host is to be looked at.
     pub(super) fn watches(&self) -> bool {
-        self.files.iter().any(|asked| asked.ready.is_some() || asked.changes.is_some())
+        self.files.iter().any(|asked| asked.watches().next().is_some())
     }
 
     /// What to poll in the host so that no change is slept through.
@@ -90,10 +98,9 @@ impl Sigio {
     /// All watches with their files, in order.
     fn all(&self) -> impl Iterator<Item = (Rc<OpenFile>, &Watch)> {
         let of = |asked: &Asked| asked.file.upgrade();
-        self.files.iter().flat_map(move |asked| {
-            let watches = [asked.ready.as_ref(), asked.changes.as_ref()].into_iter().flatten();
-            watches.filter_map(move |watch| Some((of(asked)?, watch)))
-        })
+        self.files
+            .iter()
+            .flat_map(move |asked| asked.watches().filter_map(move |watch| Some((of(asked)?, watch))))
     }
 
     fn find(&self, file: &Rc<OpenFile>) -> Option<&Asked> {
@@ -105,7 +112,8 @@ impl Sigio {
         let known = self.files.iter().position(|asked| std::ptr::eq(asked.file.as_ptr(), Rc::as_ptr(file)));
         let at = known.unwrap_or_else(|| {
             let file = Rc::downgrade(file);
-            self.files.push(Asked { file, owner: Owner::default(), signal: 0, ready: None, changes: None });
+            let owner = Owner::default();
+            self.files.push(Asked { file, owner, signal: 0, ready: None, changes: None, urgent: None });
             self.files.len() - 1
         });
         &mut self.files[at]
@@ -164,7 +172,7 @@ impl Kernel {
         let (mut told, mut all) = (told.iter().copied(), Vec::new());
         for asked in &mut self.sigio.files {
             let (owner, signal) = (asked.owner, asked.signal);
-            for slot in [&mut asked.ready, &mut asked.changes] {
+            for slot in [&mut asked.ready, &mut asked.changes, &mut asked.urgent] {
                 let Some(watch) = slot else { continue };
                 let (codes, stays) = watch.take(told.next().unwrap_or(0));
                 all.extend(codes.into_iter().map(|code| News {
@@ -239,6 +247,9 @@ impl Kernel {
 
     /// One that F_SETSIG chose says what has happened; where it can no more be queued, SIGIO says that there is something.
     fn signal_of(&self, news: &News, pid: i32) -> Raised {
+        if news.code == watch::URGENT {
+            return Raised::by_kernel(libc::SIGURG);
+        }
         let queued = news.signal >= super::signals::FIRST_REAL_TIME;
         if news.signal == 0 || queued && self.queue_is_full(pid) {
             return Raised::by_kernel(libc::SIGIO);

@@ -12,6 +12,8 @@ pub(super) const POLL_OUT: i32 = 2;
 pub(super) const POLL_MSG: i32 = 3;
 pub(super) const POLL_PRI: i32 = 5;
 pub(super) const POLL_HUP: i32 = 6;
+/// Urgent data has come. No code of Linux: the signal says no more.
+pub(super) const URGENT: i32 = 7;
 /// The bit beside those in what a look tells: there is no room to write.
 const FULL: u8 = 1;
 
@@ -42,8 +44,10 @@ enum Kind {
     Ready { pipe: bool, full: bool },
     /// A directory that may change: these events (IN_*), more than once.
     Changes { events: u32, often: bool },
+    /// A socket to which urgent data may come.
+    Urgent,
 }
-plain!(enum Kind { 0 = Ready { pipe, full }, 1 = Changes { events, often } });
+plain!(enum Kind { 0 = Ready { pipe, full }, 1 = Changes { events, often }, 2 = Urgent });
 
 impl Watch {
     /// For a file to become ready.
@@ -57,11 +61,16 @@ impl Watch {
         Watch { number, teller, kind: Kind::Changes { events, often } }
     }
 
+    /// For urgent data to come to a socket.
+    pub(super) fn urgent(teller: Rc<OpenFile>) -> Watch {
+        Watch { number: 0, teller, kind: Kind::Urgent }
+    }
+
     /// Which changes of a directory it waits for, and whether for more than one.
     pub(super) fn wanted(&self) -> (u32, bool) {
         match self.kind {
             Kind::Changes { events, often } => (events, often),
-            Kind::Ready { .. } => (0, false),
+            Kind::Ready { .. } | Kind::Urgent => (0, false),
         }
     }
 
@@ -103,12 +112,13 @@ impl Watch {
                 told | if is_full(file) { FULL } else { 0 }
             }
             Kind::Changes { events, .. } => u8::from(take_changes(&self.teller, events)) << POLL_MSG,
+            Kind::Urgent => u8::from(take_edge(self.teller.host()) != 0) << URGENT,
         }
     }
 
     /// Takes what a look told: the codes of the signals, and whether it goes on.
     pub(super) fn take(&mut self, told: u8) -> (Vec<i32>, bool) {
-        let mut codes: Vec<i32> = (POLL_IN..=POLL_HUP).filter(|code| told >> code & 1 == 1).collect();
+        let mut codes: Vec<i32> = (POLL_IN..=URGENT).filter(|code| told >> code & 1 == 1).collect();
         match &mut self.kind {
             Kind::Ready { full, .. } => {
                 let before = std::mem::replace(full, told & FULL != 0);
@@ -117,6 +127,7 @@ impl Watch {
                 }
                 (codes, true)
             }
+            Kind::Urgent => (codes, true),
             Kind::Changes { often, .. } => {
                 let stays = *often || codes.is_empty();
                 (codes, stays)
