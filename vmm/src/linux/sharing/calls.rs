@@ -13,6 +13,8 @@ const COLLAPSE: i32 = 8;
 const ZERO: i32 = 0x10;
 const INSERT: i32 = 0x20;
 
+const MOVES_PARTS: &str = "fallocate that moves parts of a file that is mapped shared";
+
 impl Kernel {
     /// What was stored in a mapped file is in the file when a call reads it.
     pub(in super::super) fn before_read(
@@ -106,8 +108,7 @@ pub(in super::super) fn fallocate(kernel: &mut Kernel, guest: &mut Guest<'_>, a:
     let (from, end) = (a[2], a[2].saturating_add(a[3]));
     match inode {
         Some(_) if mode & (COLLAPSE | INSERT) != 0 => {
-            tracing::warn!("fallocate cannot move parts of a file that is mapped shared: EOPNOTSUPP");
-            return errno(libc::EOPNOTSUPP);
+            return kernel.refuse(MOVES_PARTS, libc::EOPNOTSUPP);
         }
         // The pages at the ends are cleared in part.
         Some(inode) => kernel.write_back(guest, inode, from..end)?,
