@@ -11,6 +11,8 @@ use crate::memory::space::Access;
 
 /// The size of `struct epoll_event`, which is packed.
 const EVENT: usize = 12;
+/// So many are refused, whatever there is (EP_MAX_EVENTS).
+const TOO_MANY: i32 = i32::MAX / 12 + 1;
 /// As many events as one call gives.
 const MOST: u64 = 1024;
 
@@ -68,7 +70,7 @@ pub(super) fn wait_until(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6
 fn events(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], limit: Option<u64>) -> Served {
     let (set, address, count) = (kernel.files().get(int(a[0]))?, a[1], int(a[2]));
     let count = match count {
-        ..=0 => return errno(libc::EINVAL),
+        ..=0 | TOO_MANY.. => return errno(libc::EINVAL),
         count => u64::from(count.unsigned_abs()).min(MOST),
     };
     // A buffer that ends too early is told when there is an event for which there is no room.

@@ -94,8 +94,9 @@ fn passed(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -
 }
 
 pub(in super::super) fn ftruncate(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    let file = kernel.files().get(int(a[0]))?;
+    let file = kernel.files().get(int(a[0]));
     let done = passed(kernel, guest, libc::SYS_ftruncate, a)?;
+    let file = file?;
     if let Some(inode) = kernel.mapped_shared(&file) {
         kernel.shared_resized(guest, inode, a[1])?;
     }
