@@ -4,7 +4,7 @@ use crate::at_crash::AtCrash;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
 use crate::log::say;
-use crate::summary::Summary;
+use crate::summary::{Summary, SummaryFile};
 use crate::trail::{self, Branches, Captured};
 use crate::{Outcome, crumbs, keeping, kernel, sandbox};
 use std::cell::RefCell;
@@ -112,7 +112,8 @@ pub(crate) struct Args {
     /// End the recording at the first thing that the program asks for and gretel does not serve
     #[arg(long)]
     strict: bool,
-    /// Write the summary of the end to FILE as well, as JSON: how it ended, what was recorded, what was not served
+    /// Write the summary of the end to FILE as well, as JSON: how it ended, what was recorded, what was not served; FILE is emptied
+    /// at the start, and stays so if the journal cannot be written
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Measure where the time goes, and say it at the end: in the guest, in exits by their kind, in the journal
@@ -217,13 +218,23 @@ pub(crate) fn run(args: &Args) -> Outcome {
         profile: args.profile,
         inherited: files,
     };
+    // What an earlier recording left there is not taken for this one's, however this one ends.
+    let mut summary_file = args.json.as_deref().map(SummaryFile::create).transpose()?;
     sandbox::enter();
     let recorded = vmm::record::record(&recording, machine, &launch, options, &mut died);
     let mut recorded =
         recorded.map_err(|error| Failure::new(code_for(&error), stopped(&error, &recording)))?;
+    if let Some(error) = recorded.failure.take() {
+        let error = RecordError::Process(error);
+        let summary = Summary::of(&recording, &recorded, false).stopped_by(&error);
+        summary_file.iter_mut().try_for_each(|file| file.write(&summary))?;
+        return Err(Failure::new(code_for(&error), stopped(&error, &recording)));
+    }
     let crash = match write_core(&recording, &mut recorded, &args.trail, branches) {
         Err(failure) if interrupt::arrived().is_some() => {
             failure.report();
+            let summary = Summary::of(&recording, &recorded, false);
+            summary_file.iter_mut().try_for_each(|file| file.write(&summary))?;
             return Ok(exit_code(&End::Interrupted));
         }
         crash => crash?,
@@ -235,10 +246,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let summary = Summary::of(&recording, &recorded, crash);
     summary.say();
-    if let Some(file) = &args.json {
-        let written = std::fs::write(file, format!("{}\n", summary.as_json()));
-        written.map_err(|e| Failure::new(Code::Write, format!("cannot write {}: {e}", file.display())))?;
-    }
+    summary_file.iter_mut().try_for_each(|file| file.write(&summary))?;
     // What recordings used that were removed by other means than `gretel rm`. Next time, if it cannot be done now.
     let _ = store.map(|store| store.sweep());
     helper.take().into_iter().for_each(AtCrash::finish);

@@ -1,11 +1,15 @@
 //! What `gretel record` says at its end: on stderr for people, and as JSON for scripts.
 
+use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::{ending, keeping, profile, shell, units};
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use vmm::elfcore::signal_name;
 use vmm::journal::End;
-use vmm::record::Recorded;
+use vmm::record::{RecordError, Recorded};
 use vmm::recording::Recording;
 
 /// Illegal instruction.
@@ -16,17 +20,50 @@ pub(crate) struct Summary<'a> {
     recording: &'a Recording,
     recorded: &'a Recorded,
     crashed: bool,
+    stopped_by: Option<String>,
+}
+
+/// The file of `--json`.
+pub(crate) struct SummaryFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl SummaryFile {
+    /// Makes the file, or empties it.
+    ///
+    /// # Errors
+    /// With the code for what cannot be written, as [`SummaryFile::write`].
+    pub(crate) fn create(path: &Path) -> Result<SummaryFile, Failure> {
+        let file = File::create(path).map_err(|error| SummaryFile::failed(path, &error))?;
+        Ok(SummaryFile { path: path.to_owned(), file })
+    }
+
+    /// Writes the summary, in a line of JSON.
+    pub(crate) fn write(&mut self, summary: &Summary<'_>) -> Result<(), Failure> {
+        let written = writeln!(self.file, "{}", summary.as_json());
+        written.map_err(|error| SummaryFile::failed(&self.path, &error))
+    }
+
+    fn failed(path: &Path, error: &std::io::Error) -> Failure {
+        Failure::new(Code::Write, format!("cannot write {}: {error}", path.display()))
+    }
 }
 
 impl<'a> Summary<'a> {
     /// `crashed`: it has a core.
     pub(crate) fn of(recording: &'a Recording, recorded: &'a Recorded, crashed: bool) -> Summary<'a> {
-        Summary { recording, recorded, crashed }
+        Summary { recording, recorded, crashed, stopped_by: None }
+    }
+
+    /// The same of one whose recorder could not go on, with the reason.
+    pub(crate) fn stopped_by(self, error: &RecordError) -> Summary<'a> {
+        Summary { stopped_by: Some(error.to_string()), ..self }
     }
 
     /// How it ended, what was recorded, what was not served, and what to do next.
     pub(crate) fn say(&self) {
-        let Summary { recording, recorded, crashed } = self;
+        let Summary { recording, recorded, crashed, .. } = self;
         let dir = recording.dir().display();
         let is_illegal_instruction = matches!(recorded.end, End::Killed(death) if death.signal == SIGILL);
         if let (true, Some(needed)) = (is_illegal_instruction, recorded.process.needs_model()) {
@@ -70,7 +107,7 @@ impl<'a> Summary<'a> {
 
     /// The same as an object.
     pub(crate) fn as_json(&self) -> Value {
-        let Summary { recording, recorded, crashed } = self;
+        let Summary { recording, recorded, crashed, stopped_by } = self;
         let (end, number) = ending::word(Some(&recorded.end));
         let status = number.filter(|_| matches!(recorded.end, End::Exited(_)));
         let signal = number.filter(|_| matches!(recorded.end, End::Killed(_)));
@@ -87,6 +124,7 @@ impl<'a> Summary<'a> {
             "end": end,
             "status": status,
             "signal": signal.map(|signal| signal_name(signal).unwrap_or("another")),
+            "stopped_by": stopped_by,
             "engine": recorded.engine,
             "events": recorded.events,
             "journal_bytes": recorded.journal_bytes,

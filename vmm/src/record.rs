@@ -60,6 +60,8 @@ pub struct Recorded {
     pub engine: &'static str,
     /// The program as it ended, with its memory.
     pub process: Process,
+    /// Why the recorder could not go on, where the journal ends in order all the same ([`End::Stopped`]).
+    pub failure: Option<ProcessError>,
     /// Where the time went besides the program ([`Process::profile`]), if that was asked.
     pub times: Option<Times>,
     /// Its near past.
@@ -342,7 +344,11 @@ pub fn record(
     let ended =
         shared.put(&Record::End(end)).and_then(|()| shared.writer.finish().map_err(|e| shared.failed(e)));
     keeper.into_iter().for_each(|keeper| keeper.finish(&mut process));
-    driven?;
+    // A journal that could not be written says why by itself.
+    let failure = match driven {
+        Err(error @ ProcessError::Gate(_)) => return Err(error.into()),
+        driven => driven.err(),
+    };
     let journal_bytes = ended.map_err(ProcessError::from)?;
     let is_full = shared.is_full();
     // Whoever removes one that has ended means that.
@@ -353,7 +359,7 @@ pub fn record(
     let events = shared.full_at.get().unwrap_or_else(|| shared.events.get());
     let engine = process.ran_on();
     let times = shared.times.times();
-    Ok(Recorded { end, is_full, events, journal_bytes, engine, process, times, recent })
+    Ok(Recorded { end, is_full, events, journal_bytes, engine, process, failure, times, recent })
 }
 
 /// The recording's files, from which the program is kept; it may not begin with one of them.

@@ -2,10 +2,13 @@
 // written, buffers that end too early, transfers without the cache.
 #include "processes.h"
 #include <pthread.h>
+#include <limits.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
 #include <setjmp.h>
 
 enum { PAGE = 4096 };
@@ -177,6 +180,54 @@ static void processes(void) {
     printf("groups: %d\n", getgroups(64, groups) == getgroups(0, NULL));
 }
 
+// Of a working directory that was removed, only the name is missing.
+static void removed(void) {
+    char path[4096];
+    int here = open(".", O_RDONLY);
+    CHECK(mkdir("gone", 0700) == 0 && chdir("gone") == 0 && rmdir("../gone") == 0);
+    printf("removed: getcwd %s,", syscall(SYS_getcwd, path, sizeof path) < 0 ? error(errno) : path);
+    printf(" open %s,", open("file", O_CREAT | O_RDWR, 0600) < 0 ? error(errno) : "opens");
+    printf(" its parent %d,", access("..", F_OK));
+    CHECK(fchdir(here) == 0 && mkdir("here (deleted)", 0700) == 0 && chdir("here (deleted)") == 0);
+    printf(" one called so %d\n", syscall(SYS_getcwd, path, sizeof path) > 0 && strstr(path, "/here (deleted)"));
+    CHECK(fchdir(here) == 0 && rmdir("here (deleted)") == 0 && close(here) == 0);
+}
+
+static const char *gives(long result) {
+    static char text[40];
+    if (result < 0) return error(errno);
+    snprintf(text, sizeof text, "%ld", result);
+    return text;
+}
+
+// What is looked at before what.
+static void first_things(void) {
+    char byte = 0, *volatile nowhere = (char *)8;
+    volatile size_t most = SSIZE_MAX;
+    int null = open("/dev/null", O_RDWR), read_only = open("/dev/null", O_RDONLY), set = epoll_create1(0), ends[2];
+    int appends = open("file", O_CREAT | O_RDWR | O_APPEND, 0600);
+    CHECK(pipe(ends) == 0);
+    printf("/dev/null: read %s,", gives(read(null, nowhere, 10)));
+    printf(" write %s,", gives(write(null, nowhere, 10)));
+    printf(" write to one that is read %s\n", gives(write(read_only, nowhere, 10)));
+    printf("readlink of no bytes: %s,", gives(syscall(SYS_readlink, nowhere, &byte, 0)));
+    printf(" %s\n", gives(syscall(SYS_readlinkat, AT_FDCWD, nowhere, &byte, -1)));
+    printf("epoll_wait for too many: %s\n", gives(syscall(SYS_epoll_wait, set, nowhere, INT_MAX / 12 + 1, 0)));
+    printf("sendfile to what is appended to: %s\n", gives(sendfile(appends, null, NULL, 10)));
+    printf("no bytes: splice %s,", gives(splice(-1, NULL, -1, NULL, 0, 0)));
+    printf(" tee %s,", gives(tee(-1, -1, 0, 0)));
+    printf(" vmsplice %s\n", gives(vmsplice(ends[1], &(struct iovec){&byte, 0}, 1, 0)));
+    struct iovec beyond[] = {{&byte, 1}, {&byte, SSIZE_MAX}};
+    printf("beyond all memory: writev %s,", gives(writev(appends, beyond, 2)));
+    printf(" read %s\n", gives(read(appends, &byte, most)));
+    printf("ftruncate to less than nothing: %s\n", gives(ftruncate(-1, -1)));
+    printf("rmdir: . %s,", gives(rmdir(".")));
+    printf(" / %s,", gives(rmdir("/")));
+    printf(" /proc %s;", gives(rmdir("/proc")));
+    printf(" unlink: / %s\n", gives(unlink("/")));
+    CHECK(close(null) + close(read_only) + close(set) + close(appends) + close(ends[0]) + close(ends[1]) == 0);
+}
+
 int main(void) {
     const char *folder = enter_folder();
     handle_with_info(SIGSEGV, jump, 0);
@@ -189,6 +240,8 @@ int main(void) {
     frames();
     vectors();
     processes();
+    removed();
+    first_things();
     unlink("file");
     leave_folder(folder);
     return 0;

@@ -1,5 +1,6 @@
 // Limits of a process: prlimit of itself and of others, inherited, kept over exec, and what happens at them.
 #include "processes.h"
+#include <poll.h>
 #include <sys/resource.h>
 
 static int ready[2], go[2];
@@ -62,6 +63,39 @@ static int maps(void) {
     return 0;
 }
 
+// What private memory that can be written there may be: the heap, mappings, and what mprotect makes of others.
+static int stores(void) {
+    size_t large = 10 << 20;
+    char *reserved = mmap(NULL, large, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(reserved != MAP_FAILED);
+    CHECK(setrlimit(RLIMIT_DATA, &(struct rlimit){4 << 20, 4 << 20}) == 0);
+    printf("data: heap %s,", sbrk(large) == (void *)-1 ? error(errno) : "grows");
+    static const struct { const char *what; int rights, flags; } asked[] = {
+        {"private", PROT_READ | PROT_WRITE, MAP_PRIVATE}, {"shared", PROT_READ | PROT_WRITE, MAP_SHARED},
+        {"to read", PROT_READ, MAP_PRIVATE}, {"a stack", PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_GROWSDOWN},
+    };
+    for (size_t n = 0; n < sizeof asked / sizeof *asked; n++) {
+        void *at = mmap(NULL, large, asked[n].rights, asked[n].flags | MAP_ANONYMOUS, -1, 0);
+        printf(" %s %s,", asked[n].what, at == MAP_FAILED ? error(errno) : "mapped");
+    }
+    printf(" mprotect %s,", mprotect(reserved, large, PROT_READ | PROT_WRITE) == 0 ? "changes" : error(errno));
+    char *small = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(small != MAP_FAILED && mprotect(reserved, 1 << 20, PROT_READ | PROT_WRITE) == 0);
+    printf(" mremap %s,", mremap(small, 1 << 20, large, MREMAP_MAYMOVE) == MAP_FAILED ? error(errno) : "grows");
+    void *again = mmap(small, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    printf(" in its place %d\n", again == small);
+    return 0;
+}
+
+static int polls(void) {
+    struct pollfd files[20] = {{0}};
+    CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){10, 10}) == 0);
+    for (int n = 0; n < 20; n++) files[n].fd = -1;
+    printf("poll of as many as may be open: %d,", poll(files, 10, 0));
+    printf(" of more: %s\n", poll(files, 11, 0) == -1 ? error(errno) : "polled");
+    return 0;
+}
+
 __attribute__((noinline)) static int deep(int depth) {
     volatile char room[8192];
     room[0] = (char)depth;
@@ -105,6 +139,8 @@ int main(int count, char **arguments) {
     printf("%s\n", ended(finish(start(opens))));
     printf("%s\n", ended(finish(start(writes))));
     printf("%s\n", ended(finish(start(maps))));
+    printf("%s\n", ended(finish(start(stores))));
+    printf("%s\n", ended(finish(start(polls))));
     printf("%s\n", ended(finish(start(recurses))));
     pid = split();
     if (pid == 0) {

@@ -1,7 +1,9 @@
 // /proc of the program's own processes: texts, links, folders, descriptors opened anew, and every way that leads there.
 #include "processes.h"
 #include <dirent.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/statfs.h>
@@ -296,6 +298,28 @@ static void system_(void) {
     printf(" %zu\n", strlen(slurp("/proc/sys/kernel/random/uuid")));
 }
 
+/* Which files have a poll operation, so that a set of epoll takes them, and what poll says of each. */
+static void polled(void) {
+    static const char *const files[] = {
+        "/proc/self/mounts", "/proc/self/mountinfo", "/proc/swaps", "/proc/sys/kernel/hostname", "/proc/sys/kernel/pid_max",
+        "/proc/version", "/proc/meminfo", "/proc/sys", "/proc/self/status", "/proc/self/maps", "/proc/self",
+    };
+    int set = epoll_create1(0);
+    for (size_t n = 0; n < sizeof files / sizeof *files; n++) {
+        int fd = open(files[n], O_RDONLY | O_NONBLOCK);
+        struct epoll_event event = {.events = EPOLLPRI | EPOLLERR}, told;
+        int added = epoll_ctl(set, EPOLL_CTL_ADD, fd, &event);
+        printf("%s: %s, flags %o,", files[n], error(added == 0 ? 0 : errno), (unsigned)fcntl(fd, F_GETFL));
+        struct pollfd asked = {fd, -1, 0};
+        CHECK(poll(&asked, 1, 0) == 1 && epoll_wait(set, &told, 1, 0) == 0);
+        char byte;
+        ssize_t read_at_all = read(fd, &byte, 1);
+        printf(" poll %x, read %zd\n", (unsigned)asked.revents, read_at_all);
+        close(fd);
+    }
+    close(set);
+}
+
 int main(int count, char **arguments) {
     (void)count;
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
@@ -310,6 +334,7 @@ int main(int count, char **arguments) {
     refusals();
     others();
     system_();
+    polled();
     CHECK(chdir(folder) == 0 && unlink("link") == 0 && unlink("proc") == 0 && rmdir("folder") == 0);
     leave_folder(folder);
     return 0;

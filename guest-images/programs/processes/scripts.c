@@ -116,6 +116,22 @@ int main(int count, char **arguments) {
     CHECK(close(fd) == 0);
     printf("by descriptor: %s\n", ended(finish(pid)));
 
+    // A script, too, if what reads it can open the descriptor by its name.
+    for (int closed = 0; closed < 2; closed++) {
+        fd = open("shell", O_RDONLY | (closed ? O_CLOEXEC : 0));
+        fflush(NULL);
+        pid = fork();
+        if (pid == 0) {
+            execveat(fd, "", two, environ, AT_EMPTY_PATH);
+            printf("no script by a descriptor that is closed: %s\n", error(errno));
+            exit(43);
+        }
+        CHECK(close(fd) == 0);
+        printf("a script by descriptor: %s\n", ended(finish(pid)));
+    }
+    CHECK(execveat(AT_FDCWD, "", two, environ, AT_EMPTY_PATH) == -1);
+    printf("the working directory: %s\n", error(errno));
+
     static const char *const names[] = {
         "a-name-of-more-than-16-letters", "plain", "blanks", "no-newline", "by-script", "by-that", "shell", "endless", "missing",
         "nothing", "text", "empty", "cut", "forbidden", "by-forbidden",

@@ -15,6 +15,8 @@ use std::os::fd::{AsRawFd, RawFd};
 const EVENT: usize = 12;
 /// What is never told of a file to which nothing can be written.
 const WRITABLE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND).cast_unsigned();
+/// So many are refused, whatever there is (EP_MAX_EVENTS).
+const TOO_MANY: i32 = i32::MAX / 12 + 1;
 /// As many events as one call gives.
 const MOST: u64 = 1024;
 
@@ -95,7 +97,7 @@ pub(super) fn wait_until(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6
 fn events(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], limit: Option<u64>) -> Served {
     let (set, address, count) = (kernel.files().get(int(a[0]))?, a[1], int(a[2]));
     let count = match count {
-        ..=0 => return errno(libc::EINVAL),
+        ..=0 | TOO_MANY.. => return errno(libc::EINVAL),
         count => u64::from(count.unsigned_abs()).min(MOST),
     };
     // A buffer that ends too early is told when there is an event for which there is no room.

@@ -31,6 +31,8 @@ const MOST_BYTES: usize = 2 << 20;
 /// What is to be started.
 struct Request {
     path: CString,
+    /// The path leads by a descriptor that exec closes: what reads a script cannot open it (BINPRM_FLAGS_PATH_INACCESSIBLE).
+    closed: bool,
     argv: Vec<Vec<u8>>,
     envp: Vec<Vec<u8>>,
 }
@@ -78,7 +80,9 @@ fn start(
         return errno(libc::E2BIG);
     }
     let ((file, program), name) = open_first(kernel, guest, directory, &path, flags)?;
-    let request = Request { path: name, argv, envp };
+    let by_descriptor = directory != libc::AT_FDCWD && !path.to_bytes().starts_with(b"/");
+    let closed = by_descriptor && kernel.files().close_on_exec(directory)?;
+    let request = Request { path: name, closed, argv, envp };
     let found = Found { file, program, argv: request.argv.clone() };
     let found = through_scripts(kernel, guest, found, &request)?;
     let interpreter = match Image::parse(&found.file.bytes) {
@@ -175,6 +179,7 @@ fn through_scripts(
         let script = match Script::parse(&found.file.bytes) {
             None => return Ok(found),
             Some(Err(_)) => return errno(libc::ENOEXEC),
+            Some(Ok(_)) if request.closed => return errno(libc::ENOENT),
             Some(Ok(script)) => script,
         };
         found.argv = script.arguments(&path, &found.argv);
@@ -236,6 +241,10 @@ impl Kernel {
         read: &mut dyn FnMut(OwnedFd) -> Result<Arc<FileContent>, i64>,
     ) -> Served<Arc<FileContent>> {
         if path.is_empty() {
+            if directory == libc::AT_FDCWD {
+                // The working directory itself, which is no program.
+                return errno(libc::EACCES);
+            }
             let file = self.files().get(directory)?;
             if self.proc_file(&file).is_some() {
                 return errno(libc::EACCES);

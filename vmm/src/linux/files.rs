@@ -13,7 +13,8 @@ use super::{
 use crate::gate::{Input, MemoryWrite};
 use crate::memory::space::Access;
 use crate::ram::Virt;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
 pub(super) fn open(
@@ -381,7 +382,7 @@ pub(super) fn getcwd(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, 
     let own = kernel.proc_file(&directory).map(|opened| opened.path());
     let root = kernel.root();
     guest.input(&mut || {
-        let path = own.clone().map_or_else(|| host::path_of(&directory.host()), Ok);
+        let path = own.clone().map_or_else(|| path_of_directory(directory.host()), Ok);
         let path = match root {
             Some(root) => path.and_then(|path| proc::rooted::seen_from(root, path)),
             None => path,
@@ -407,6 +408,20 @@ pub(super) fn getcwd(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt, 
             Err(error) => Input::Bytes { result: -i64::from(error), writes: Vec::new() },
         }
     })
+}
+
+/// The path of a directory; ENOENT of one that was removed, whose name the kernel tells with a word behind it.
+fn path_of_directory(directory: RawFd) -> Result<Vec<u8>, i64> {
+    let path = host::path_of(&directory)?;
+    let is_there = || {
+        let name = CString::new(path.clone()).ok()?;
+        let found = host::look_up(libc::AT_FDCWD, &name, libc::O_DIRECTORY | libc::O_NOFOLLOW).ok()?;
+        Some(host::stat(found.as_raw_fd()).ok()? == host::stat(directory).ok()?)
+    };
+    if path.ends_with(b" (deleted)") && is_there() != Some(true) {
+        return Err(-i64::from(libc::ENOENT));
+    }
+    Ok(path)
 }
 
 pub(super) fn chdir(kernel: &mut Kernel, guest: &mut Guest<'_>, name: Virt) -> Served {

@@ -17,8 +17,10 @@ pub(super) const LIMITS: usize = 16;
 pub(super) mod limit {
     pub(in super::super) const CPU: usize = 0;
     pub(in super::super) const FSIZE: usize = 1;
+    pub(in super::super) const DATA: usize = 2;
     pub(in super::super) const NPROC: usize = 6;
     pub(in super::super) const NOFILE: usize = 7;
+    pub(in super::super) const AS: usize = 9;
     pub(in super::super) const SIGPENDING: usize = 11;
     pub(in super::super) const NICE: usize = 13;
     pub(in super::super) const RTPRIO: usize = 14;

@@ -10,7 +10,7 @@ pub(super) mod sockets;
 
 use crate::host::room_for_files;
 pub(super) use opening::{
-    by_name, file_system, is_proc, look_up, name_of_open, open, open_again, open_by, read_link,
+    by_name, file_system, is_proc, look_up, name_of_open, open, open_again, open_by, open_ready, read_link,
 };
 use std::ffi::CStr;
 use std::ops::Range;

@@ -182,7 +182,21 @@ pub(super) fn serve(
     arguments: &[u64; 6],
 ) -> Option<Served> {
     let entry = TABLE.iter().find(|entry| entry.guest == number)?;
+    if let Err(stop) = check_first(number, arguments) {
+        return Some(Err(stop));
+    }
     Some(serve_entry(kernel, guest, entry, arguments))
+}
+
+/// What the kernel looks at before it looks at descriptors and paths.
+fn check_first(number: i64, a: &[u64; 6]) -> Served<()> {
+    let wrong = match number {
+        libc::SYS_readlink => int(a[2]) <= 0,
+        libc::SYS_readlinkat => int(a[3]) <= 0,
+        libc::SYS_ftruncate => super::long(a[1]) < 0,
+        _ => false,
+    };
+    if wrong { super::errno(libc::EINVAL) } else { Ok(()) }
 }
 
 fn serve_entry(kernel: &mut Kernel, guest: &mut Guest<'_>, entry: &Pass, arguments: &[u64; 6]) -> Served {

@@ -1,6 +1,7 @@
 //! poll and select, both as the host's poll. The host is asked what is ready and never to wait: the thread does that.
 
 use super::descriptors::{LIMIT, OpenFile, Source};
+use super::groups::limit;
 use super::passthrough::check;
 use super::signals::calls::with_mask;
 use super::time::{self, NANOSECONDS};
@@ -82,7 +83,7 @@ pub(super) fn poll(
 ) -> Served {
     const SIZE: usize = size_of::<libc::pollfd>();
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    if count > LIMIT {
+    if count > LIMIT || count as u64 > kernel.group().limits[limit::NOFILE][0] {
         return errno(libc::EINVAL);
     }
     check(guest, files, (count * SIZE) as u64)?;

@@ -55,6 +55,9 @@ impl Side {
 }
 
 pub(super) fn splice(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    if a[4] == 0 {
+        return Ok(0);
+    }
     let from = Side::of(kernel, guest, a[0], a[1])?;
     let to = Side::of(kernel, guest, a[2], a[3])?;
     let (count, flags) = (a[4].min(LONGEST), flags(a[5])?);
@@ -173,6 +176,10 @@ impl Kernel {
 }
 
 pub(super) fn tee(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    if a[2] == 0 {
+        flags(a[3])?;
+        return Ok(0);
+    }
     let (from, to) = (Side::of(kernel, guest, a[0], 0)?, Side::of(kernel, guest, a[1], 0)?);
     let (count, flags) = (a[2].min(LONGEST), flags(a[3])?);
     let waits = flags & libc::SPLICE_F_NONBLOCK == 0;
@@ -194,6 +201,9 @@ pub(super) fn vmsplice(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6])
     if int(mode) & libc::O_ACCMODE != libc::O_RDONLY {
         let segments = transfer::segments(guest, a[1], a[2])?;
         let bytes = transfer::gathered(guest, &segments)?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
         return fill(kernel, guest, &pipe, &bytes, waits);
     }
     if !waits && guest.input_number(|| i64::from(host::would_wait(pipe.host(), libc::POLLIN)))? == 1 {

@@ -7,6 +7,7 @@ use super::{Guest, Kernel, Served, Stop, errno, host, int, long, network, proc, 
 use crate::engine::{Interrupter, Virt};
 use crate::gate::{Input, MemoryWrite};
 use crate::interrupt;
+use crate::memory::layout::USER_END;
 use crate::memory::space::Access;
 use crate::ram::PAGE_LEN;
 use std::os::fd::RawFd;
@@ -19,6 +20,8 @@ pub(super) type Segment = (Virt, u64);
 const SEGMENTS: usize = 1024;
 /// The most that one call transfers; more is a short count, which every program must expect.
 pub(super) const LONGEST: u64 = 64 << 20;
+/// As many bytes as Linux says at most that a call has written (MAX_RW_COUNT).
+const MOST: u64 = 0x7fff_f000;
 
 /// read and its kin.
 pub(super) fn read(
@@ -45,7 +48,10 @@ pub(super) fn read(
     let offset = checked(offset)?;
     let file = open.host();
     let never_waits = offset.is_some() || open.inode().is_some_and(Inode::is_on_block_device);
-    let segments = usable(guest, segments, Access::Write)?;
+    let segments = match usable(guest, segments, Access::Write) {
+        Err(Stop::Errno(libc::EFAULT)) if is_null(guest, &open, libc::O_WRONLY)? => return Ok(0),
+        segments => segments?,
+    };
     let total = segments.iter().map(|(_, length)| length).sum();
     kernel.before_read(guest, &open, offset, total)?;
     let interrupter = kernel.interrupter.clone();
@@ -93,8 +99,32 @@ pub(super) fn write(
     if let Some(endpoint) = file.endpoint() {
         return network::write(kernel, guest, &file, endpoint, segments, offset.is_some());
     }
-    let bytes = gathered(guest, segments)?;
+    let bytes = match gathered(guest, segments) {
+        Err(Stop::Errno(libc::EFAULT)) if is_null(guest, &file, libc::O_RDONLY)? => {
+            return Ok(segments
+                .iter()
+                .fold(0, |sum: u64, (_, length)| sum.saturating_add(*length))
+                .min(MOST));
+        }
+        bytes => bytes?,
+    };
     write_bytes(kernel, guest, &file, bytes, offset)
+}
+
+/// Whether a file whose buffer is bad is /dev/null, which looks at none. EBADF of one that is open the `other` way alone.
+fn is_null(guest: &mut Guest<'_>, file: &OpenFile, other: i32) -> Served<bool> {
+    const NULL: u64 = libc::makedev(1, 3);
+    let is = guest.input_number(|| {
+        let flags = host::fcntl(file.host(), libc::F_GETFL, 0);
+        if flags & i64::from(libc::O_PATH) != 0 || flags & i64::from(libc::O_ACCMODE) == i64::from(other) {
+            return -i64::from(libc::EBADF);
+        }
+        let device = host::stat(file.host())
+            .ok()
+            .filter(|[_, _, mode, ..]| mode & u64::from(libc::S_IFMT) == u64::from(libc::S_IFCHR));
+        i64::from(device.is_some_and(|[.., device, _]| device == NULL))
+    })?;
+    Ok(is == 1)
 }
 
 /// The bytes of several buffers, as far as the guest may read them.
@@ -168,6 +198,10 @@ pub(super) fn copy(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
     let length = usize::try_from(a[3].min(LONGEST)).expect("at most LONGEST");
     kernel.before_read(guest, &from, known, length)?;
     let bytes = guest.input_bytes(&mut || {
+        let appends = host::fcntl(to.host(), libc::F_GETFL, 0) & i64::from(libc::O_APPEND) != 0;
+        if appends && !host::is_pipe(to.host()) {
+            return Err(-i64::from(libc::EINVAL));
+        }
         let at = known.unwrap_or_else(|| host::seek(from.host(), 0, libc::SEEK_CUR));
         // What has no position cannot be sent from.
         let at = if at == -i64::from(libc::ESPIPE) { -i64::from(libc::EINVAL) } else { at };
@@ -262,12 +296,16 @@ pub(super) fn segments(guest: &mut Guest<'_>, address: Virt, count: u64) -> Serv
 }
 
 /// The buffers as far as the guest may access them: up to the first bad byte, where the transfer ends. That
-/// nothing at all can be transferred is EFAULT.
+/// nothing at all can be transferred is EFAULT, and so is a buffer that reaches beyond what programs have.
 pub(super) fn usable(
     guest: &mut Guest<'_>,
     segments: &[Segment],
     access: Access,
 ) -> Served<Vec<(Virt, usize)>> {
+    let leaves = |&(address, length): &Segment| address.checked_add(length).is_none_or(|end| end > USER_END);
+    if segments.iter().any(leaves) {
+        return errno(libc::EFAULT);
+    }
     let mut left = LONGEST;
     let mut usable = Vec::with_capacity(segments.len());
     for &(address, length) in segments {

@@ -3,6 +3,7 @@
 
 use super::{Guest, Kernel, NO_CALLS, Outcome, Served, call_name, errno};
 use crate::ram::Virt;
+use crate::syscalls::call_error;
 use crate::syscalls::show::Line;
 
 /// Something that was not served.
@@ -10,7 +11,7 @@ use crate::syscalls::show::Line;
 pub struct Unserved {
     /// What, by name.
     pub what: String,
-    /// What was answered instead: an error's name or text; empty where the call did something all the same.
+    /// What was answered instead: an error's name, or a signal's; empty where the call did something all the same.
     pub answer: String,
     /// The call that asked first, as `record --trace` shows it; the words behind pointers are shown for whole calls only.
     pub first: String,
@@ -43,7 +44,8 @@ impl Kernel {
 
     /// Refuses what kernels do.
     pub(super) fn refuse(&mut self, what: &str, error: i32) -> Served {
-        let answer = std::io::Error::from_raw_os_error(error).to_string();
+        let named = call_error(super::word(-i64::from(error))).filter(|(_, name)| !name.is_empty());
+        let answer = named.map_or_else(|| format!("error {error}"), |(_, name)| name.to_owned());
         self.note(what.to_owned(), answer, &|_, _| false);
         errno(error)
     }

@@ -93,6 +93,7 @@ impl Object {
     pub fn write(&self, memory: &mut Memory, at: u64, bytes: &[u8]) {
         let end = at.saturating_add(bytes.len() as u64);
         if end > self.size(memory) {
+            self.clear_tail(memory);
             memory.contents_mut().resize(self.id, end);
         }
         memory.contents_mut().write(self.id, at, bytes);
@@ -126,8 +127,16 @@ impl Object {
 
     /// Changes the size. Pages that are cut off must not be mapped any more.
     pub fn resize(&self, memory: &mut Memory, size: u64) {
+        // What was stored behind the end is no part of the object when it grows.
+        self.clear_tail(memory);
         memory.contents_mut().resize(self.id, size);
         memory.drop_object(self.id, size.div_ceil(PAGE));
+        self.clear_tail(memory);
+    }
+
+    /// Fills with zeroes what lies behind the end in the last page.
+    fn clear_tail(&self, memory: &mut Memory) {
+        let size = self.size(memory);
         let tail = usize::try_from(size % PAGE).expect("inside a page");
         if tail > 0
             && let Some(frame) = memory.object_frame(self.id, size / PAGE)
@@ -214,5 +223,19 @@ mod tests {
         assert!(!object.read(&memory, PAGE, &mut byte));
         object.resize(&mut memory, PAGE * 2);
         assert!(object.read(&memory, PAGE, &mut byte) && byte == [0]);
+    }
+
+    #[test]
+    fn what_was_stored_behind_the_end_does_not_come_into_the_object() {
+        let (mut memory, object) = file(100);
+        let frame = object.frame(&mut memory, 0).unwrap().unwrap();
+        let mut byte = [0];
+        memory.ram_mut().frame_mut(frame)[200] = 7;
+        object.resize(&mut memory, 2 * PAGE);
+        assert!(object.read(&memory, 200, &mut byte) && byte == [0]);
+        object.resize(&mut memory, 100);
+        memory.ram_mut().frame_mut(frame)[200] = 7;
+        object.write(&mut memory, 300, &[1]);
+        assert!(object.read(&memory, 200, &mut byte) && byte == [0]);
     }
 }

@@ -33,6 +33,16 @@ pub(in crate::linux) fn open(directory: RawFd, path: &CStr, flags: i32, mode: u3
     }
 }
 
+/// Opens a file that poll always shows as ready for all: no device is that and can be in a set of epoll. It is the one file of the host's
+/// /proc that stands for a guest's, which has no call by which it could read it; it would say what uname does.
+pub(in crate::linux) fn open_ready(flags: i32) -> Result<OwnedFd, i64> {
+    let flags = word(i64::from(flags | libc::O_CLOEXEC));
+    // SAFETY: the path is NUL-terminated and outlives the call.
+    owned(unsafe {
+        raw(libc::SYS_openat, [fd(libc::AT_FDCWD), pointer(c"/proc/version".as_ptr()), flags, 0, 0, 0])
+    })
+}
+
 /// So often a path is tried again that something else was renamed under.
 const MOST_RACES: usize = 16;
 

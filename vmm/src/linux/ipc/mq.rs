@@ -238,12 +238,8 @@ pub(super) fn notify(kernel: &mut Kernel, guest: &mut Guest<'_>, descriptor: i32
             (SIGEV_SIGNAL, signal) if (1..=64).contains(&signal) => {
                 Told { pid, signal: Some((signal, value)) }
             }
-            (SIGEV_THREAD, _) => {
-                tracing::warn!(
-                    "mq_notify with SIGEV_THREAD, which the C library does by a netlink socket: ENOSYS"
-                );
-                return errno(libc::ENOSYS);
-            }
+            // The C library asks to be told by a netlink socket, which is the host's: no other process can send to it.
+            (SIGEV_THREAD, _) => return kernel.refuse("mq_notify with SIGEV_THREAD", libc::ENOSYS),
             _ => return errno(libc::EINVAL),
         }),
     };

@@ -1,18 +1,20 @@
 //! Memory: the heap, mmap and its kin. All of it is computed from the guest's own state; only the contents of a
 //! file that is mapped come from outside.
 //!
-//! [`protect`] and [`remap`] change what is mapped, [`advice`] and [`lock`] what is asked for it; [`sync`] writes it to files,
-//! [`peer`] copies it between processes, and [`taken`] keeps the contents of files that were mapped.
+//! [`protect`] and [`remap`] change what is mapped, [`advice`] and [`lock`] what is asked for it, [`room`] says how much there may be;
+//! [`sync`] writes it to files, [`peer`] copies it between processes, and [`taken`] keeps the contents of files that were mapped.
 
 mod advice;
 mod lock;
 mod peer;
 mod protect;
 mod remap;
+mod room;
 mod sync;
 mod taken;
 
 use super::exit::forgive;
+use super::groups::limit;
 use super::sharing::File;
 use super::{Guest, Kernel, Served, Stop, errno, host, int};
 use crate::gate::{FileContent, Input};
@@ -26,6 +28,7 @@ pub(super) use lock::{mlock, mlockall, munlock, munlockall};
 pub(super) use peer::{Direction, may_look, peer};
 pub(super) use protect::{mprotect, pkey_alloc, pkey_free, pkey_mprotect};
 pub(super) use remap::{mremap, remap_file_pages};
+use room::{Grows, has_room};
 use std::ops::Range;
 use std::sync::Arc;
 pub(super) use sync::msync;
@@ -36,8 +39,6 @@ pub(super) const LARGEST_FILE: u64 = 1 << 30;
 /// How a file is open (F_GETFL), and that it is for writing alone.
 const ACCESS: i64 = libc::O_ACCMODE as i64;
 const WRITES: i64 = libc::O_WRONLY as i64;
-/// Which of a process's limits is that of its address space.
-const RLIMIT_AS: usize = 9;
 
 /// The page-aligned range of `length` bytes at `start`.
 fn range(start: Virt, length: u64) -> Served<Range<Virt>> {
@@ -58,21 +59,16 @@ fn rights(protection: i32) -> Rights {
 
 pub(super) fn brk(kernel: &Kernel, guest: &mut Guest<'_>, end: Virt) -> Served {
     let now = guest.space().heap().end;
-    if end > now && (has_room(kernel, guest, end - now).is_err() || kernel.overcommits(end - now)) {
-        return Ok(now);
+    if end > now {
+        let room = has_room(kernel, guest, Grows { bytes: end - now, data: true });
+        let begin = guest.space().heap().start;
+        let allowed = end.saturating_sub(begin) <= kernel.group().limits[limit::DATA][0];
+        if room.is_err() || !allowed || kernel.overcommits(end - now) {
+            return Ok(now);
+        }
     }
     let (space, memory) = guest.both();
     Ok(space.set_heap_end(memory, end)?)
-}
-
-/// Whether the address space may grow by so many bytes (RLIMIT_AS).
-fn has_room(kernel: &Kernel, guest: &Guest<'_>, more: u64) -> Served<()> {
-    let limit = kernel.group().limits[RLIMIT_AS][0];
-    if limit == libc::RLIM_INFINITY {
-        return Ok(());
-    }
-    let used: u64 = guest.space().mappings().iter().map(|(start, mapping)| mapping.end - start).sum();
-    if used.saturating_add(more) > limit { errno(libc::ENOMEM) } else { Ok(()) }
 }
 
 impl Kernel {
@@ -154,7 +150,10 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
         return errno(libc::EINVAL);
     }
     let length = wanted.range.end - wanted.range.start;
-    has_room(kernel, guest, length)?;
+    let replaced: u64 =
+        guest.space().mappings().parts(&wanted.range).map(|(part, _)| part.end - part.start).sum();
+    let data = wanted.rights.write && !wanted.is_shared() && !wanted.has(libc::MAP_GROWSDOWN);
+    has_room(kernel, guest, Grows { bytes: length - replaced, data })?;
     let counts = file.is_none() && (wanted.rights.write || wanted.is_shared());
     if counts && !wanted.has(libc::MAP_NORESERVE) && kernel.overcommits(length) {
         return errno(libc::ENOMEM);

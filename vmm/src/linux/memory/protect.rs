@@ -1,9 +1,10 @@
 //! mprotect, and the calls for protection keys, which no CPU model has.
 
-use super::super::{Guest, Served, errno, int};
+use super::super::{Guest, Kernel, Served, errno, int};
 use super::rights;
-use crate::memory::vma::page_up;
-use crate::ram::{PAGE, Virt};
+use super::room::{data_has_room, is_data};
+use crate::memory::vma::{Mapping, page_up};
+use crate::ram::PAGE;
 
 /// PROT_SEM, PROT_GROWSDOWN and PROT_GROWSUP.
 const SEM: i32 = 8;
@@ -12,7 +13,12 @@ const GROWS_UP: i32 = 0x0200_0000;
 const KNOWN: i32 = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC | SEM | GROWS_DOWN | GROWS_UP;
 
 /// Changes rights up to the first hole, or up to the first mapping that cannot have them (`do_mprotect_pkey` of mm/mprotect.c).
-pub(in super::super) fn mprotect(guest: &mut Guest<'_>, start: Virt, length: u64, protection: u64) -> Served {
+pub(in super::super) fn mprotect(
+    kernel: &Kernel,
+    guest: &mut Guest<'_>,
+    [start, length, protection, ..]: &[u64; 6],
+) -> Served {
+    let (start, length, protection) = (*start, *length, *protection);
     let protection = int(protection);
     let grows = protection & (GROWS_DOWN | GROWS_UP);
     if grows == GROWS_DOWN | GROWS_UP || !start.is_multiple_of(PAGE) {
@@ -41,13 +47,22 @@ pub(in super::super) fn mprotect(guest: &mut Guest<'_>, start: Virt, length: u64
         _ => {}
     }
     let rights = rights(protection);
-    let (mut at, mut refused) = (from, None);
+    let (mut at, mut refused, mut data) = (from, None, 0);
     for (part, mapping) in mappings.parts(&(from..end)) {
         if part.start != at {
             break;
         }
         if rights.write && mapping.attributes.never_written {
             refused = Some(libc::EACCES);
+            break;
+        }
+        // What becomes data by this counts as such.
+        let becomes = Mapping { rights, ..mapping.clone() };
+        if is_data(&becomes) && !is_data(mapping) {
+            data += part.end - part.start;
+        }
+        if data > 0 && !data_has_room(kernel, guest, data) {
+            refused = Some(libc::ENOMEM);
             break;
         }
         at = part.end;
@@ -62,15 +77,12 @@ pub(in super::super) fn mprotect(guest: &mut Guest<'_>, start: Virt, length: u64
 }
 
 /// pkey_mprotect on a processor without protection keys, as the CPU models are: the key that means none is all there is.
-pub(in super::super) fn pkey_mprotect(
-    guest: &mut Guest<'_>,
-    [start, length, protection, key, ..]: &[u64; 6],
-) -> Served {
+pub(in super::super) fn pkey_mprotect(kernel: &Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     const NONE: i32 = -1;
-    if int(*key) != NONE {
+    if int(a[3]) != NONE {
         return errno(libc::EINVAL);
     }
-    mprotect(guest, *start, *length, *protection)
+    mprotect(kernel, guest, a)
 }
 
 /// pkey_alloc: there is no key.

@@ -1,7 +1,8 @@
 //! mremap: other sizes, other places.
 
 use super::super::{Guest, Kernel, Served, errno, int};
-use super::{has_room, range, unmap};
+use super::room::is_data;
+use super::{Grows, has_room, range, unmap};
 use crate::memory::vma::{Attributes, Backing, Mapping};
 use crate::ram::Virt;
 use std::ops::Range;
@@ -35,7 +36,8 @@ pub(in super::super) fn mremap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[
     if mapping.end < old.end {
         return errno(libc::EFAULT);
     }
-    has_room(kernel, guest, if stays || old.is_empty() { length } else { new.end.saturating_sub(old.end) })?;
+    let bytes = if stays || old.is_empty() { length } else { new.end.saturating_sub(old.end) };
+    has_room(kernel, guest, Grows { bytes, data: is_data(&mapping) })?;
     if !fixed
         && !stays
         && !old.is_empty()

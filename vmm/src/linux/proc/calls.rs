@@ -26,6 +26,10 @@ pub(in super::super) fn by_path(
         libc::SYS_mkdir | libc::SYS_mkdirat | libc::SYS_mknod | libc::SYS_mknodat => errno(libc::EEXIST),
         libc::SYS_symlink | libc::SYS_symlinkat => errno(libc::EEXIST),
         libc::SYS_truncate => errno(libc::EINVAL),
+        libc::SYS_rmdir if matches!(node, Node::Root) => errno(libc::EBUSY),
+        libc::SYS_unlinkat if matches!(node, Node::Root) && int(a[2]) & libc::AT_REMOVEDIR != 0 => {
+            errno(libc::EBUSY)
+        }
         libc::SYS_link | libc::SYS_linkat => errno(libc::EXDEV),
         _ => errno(libc::EPERM),
     }

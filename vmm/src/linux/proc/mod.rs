@@ -1,6 +1,7 @@
 //! /proc as the guest sees it: its own processes and its own processor, as files that are made here.
 //!
-//! No file of the host's /proc is ever opened for the guest; what gretel's own folder in there holds cannot be reached. What is the
+//! No file of the host's /proc is ever opened for the guest, but for `version`, of which it can only ask whether it is ready
+//! ([`open`]); what gretel's own folder in there holds cannot be reached. What is the
 //! host's and says nothing of processes (the memory's size, the load, `sys`) is read by gretel and shown as text, through the gate
 //! ([`system`]). The rest is computed from the personality's own state.
 //!

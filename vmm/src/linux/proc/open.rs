@@ -1,7 +1,7 @@
 //! Open files of /proc: reading, writing, listing, seeking.
 //!
 //! What is read is made as text at the first read, and again whenever it is read from its start. The host's side of such a file is
-//! /dev/null, opened the same way, for the calls that any file has (poll, fcntl's flags, locks).
+//! another one, opened the same way ([`side`]), for the calls that any file has (poll, epoll, fcntl's flags, locks).
 
 use super::super::descriptors::{OpenFile, Source};
 use super::super::files::open_host;
@@ -59,12 +59,38 @@ pub(in super::super) fn open(kernel: &mut Kernel, guest: &mut Guest<'_>, node: N
     }
     kernel.files().free(0)?;
     let kept = libc::O_ACCMODE | libc::O_PATH | libc::O_APPEND | libc::O_NONBLOCK;
-    let opened = open_host(guest, &mut || host::open(libc::AT_FDCWD, c"/dev/null", flags & kept, 0))?;
+    let side = if only_path || is == libc::S_IFDIR { Side::Unpolled } else { side(&node) };
+    let opened = open_host(guest, &mut || match side {
+        Side::Unpolled => host::open(libc::AT_FDCWD, c"/dev/null", flags & kept, 0),
+        Side::Ready => host::open_ready(flags & kept),
+        Side::Readable => host::open(libc::AT_FDCWD, c"/dev/random", flags & kept, 0),
+    })?;
     let object = kernel.new_object();
     kernel.sweep_proc();
     kernel.proc_files.insert(object, Opened { node, flags, position: 0, text: None });
     let file = OpenFile::computed(opened, Source::Proc(object));
     kernel.files_mut().install(file, flags & libc::O_CLOEXEC != 0, 0)
+}
+
+/// The host's file that stands for one of /proc.
+enum Side {
+    /// It has no poll operation, and epoll refuses it.
+    Unpolled,
+    /// It is always ready for all.
+    Ready,
+    /// It can always be read, and not be written.
+    Readable,
+}
+
+/// The host's side of a file that is no folder. In Linux, those of processes have no poll operation but for the mounts, and all others
+/// have one. That mounts, swaps or a setting have changed is told to nobody here.
+fn side(node: &Node) -> Side {
+    match node {
+        Node::Entry(_, entry) if matches!(entry.name, "mounts" | "mountinfo") => Side::Readable,
+        Node::System(path) if path == "swaps" => Side::Readable,
+        Node::System(_) | Node::Processors(_) => Side::Ready,
+        _ => Side::Unpolled,
+    }
 }
 
 fn may_open(kernel: &mut Kernel, guest: &mut Guest<'_>, node: &Node, access: i32) -> Served<()> {

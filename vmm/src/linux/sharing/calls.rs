@@ -13,6 +13,8 @@ const COLLAPSE: i32 = 8;
 const ZERO: i32 = 0x10;
 const INSERT: i32 = 0x20;
 
+const MOVES_PARTS: &str = "fallocate that moves parts of a file that is mapped shared";
+
 impl Kernel {
     /// What was stored in a mapped file is in the file when a call reads it.
     pub(in super::super) fn before_read(
@@ -92,8 +94,9 @@ fn passed(kernel: &mut Kernel, guest: &mut Guest<'_>, call: i64, a: &[u64; 6]) -
 }
 
 pub(in super::super) fn ftruncate(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    let file = kernel.files().get(int(a[0]))?;
+    let file = kernel.files().get(int(a[0]));
     let done = passed(kernel, guest, libc::SYS_ftruncate, a)?;
+    let file = file?;
     if let Some(inode) = kernel.mapped_shared(&file) {
         kernel.shared_resized(guest, inode, a[1])?;
     }
@@ -106,8 +109,7 @@ pub(in super::super) fn fallocate(kernel: &mut Kernel, guest: &mut Guest<'_>, a:
     let (from, end) = (a[2], a[2].saturating_add(a[3]));
     match inode {
         Some(_) if mode & (COLLAPSE | INSERT) != 0 => {
-            tracing::warn!("fallocate cannot move parts of a file that is mapped shared: EOPNOTSUPP");
-            return errno(libc::EOPNOTSUPP);
+            return kernel.refuse(MOVES_PARTS, libc::EOPNOTSUPP);
         }
         // The pages at the ends are cleared in part.
         Some(inode) => kernel.write_back(guest, inode, from..end)?,
