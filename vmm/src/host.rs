@@ -1,6 +1,7 @@
 //! The host: its processor and KVM modules, as far as branch records and counters depend on them, its memory, how many
 //! files may be open, and which of them is this session's terminal.
 
+use crate::program::Limits;
 use lbr::capture::host::Host;
 use lbr::perf::retired::{Cpu, Vendor};
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -73,6 +74,32 @@ const MAPPED: u64 = 4;
 /// RLIMIT_AS.
 fn address_space() -> u64 {
     limit(libc::RLIMIT_AS).rlim_cur
+}
+
+/// All limits of this process, as whoever started it has set them: until [`raise_limit_of_files`].
+pub(crate) fn limits() -> Limits {
+    let numbers = [
+        libc::RLIMIT_CPU,
+        libc::RLIMIT_FSIZE,
+        libc::RLIMIT_DATA,
+        libc::RLIMIT_STACK,
+        libc::RLIMIT_CORE,
+        libc::RLIMIT_RSS,
+        libc::RLIMIT_NPROC,
+        libc::RLIMIT_NOFILE,
+        libc::RLIMIT_MEMLOCK,
+        libc::RLIMIT_AS,
+        libc::RLIMIT_LOCKS,
+        libc::RLIMIT_SIGPENDING,
+        libc::RLIMIT_MSGQUEUE,
+        libc::RLIMIT_NICE,
+        libc::RLIMIT_RTPRIO,
+        libc::RLIMIT_RTTIME,
+    ];
+    Limits(numbers.map(|number| {
+        let found = limit(number);
+        [found.rlim_cur, found.rlim_max]
+    }))
 }
 
 fn limit(of: libc::__rlimit_resource_t) -> libc::rlimit {
