@@ -1,7 +1,6 @@
 //! The host: its processor and KVM modules, as far as branch records and counters depend on them, its memory, how many
 //! files may be open, and which of them is this session's terminal.
 
-use crate::program::Limits;
 use lbr::capture::host::Host;
 use lbr::perf::retired::{Cpu, Vendor};
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -76,8 +75,8 @@ fn address_space() -> u64 {
     limit(libc::RLIMIT_AS).rlim_cur
 }
 
-/// All limits of this process, as whoever started it has set them: until [`raise_limit_of_files`].
-pub(crate) fn limits() -> Limits {
+/// All limits of this process, soft and hard by their numbers, as whoever started it has set them: until [`raise_limit_of_files`].
+pub(crate) fn limits() -> [[u64; 2]; 16] {
     let numbers = [
         libc::RLIMIT_CPU,
         libc::RLIMIT_FSIZE,
@@ -96,10 +95,10 @@ pub(crate) fn limits() -> Limits {
         libc::RLIMIT_RTPRIO,
         libc::RLIMIT_RTTIME,
     ];
-    Limits(numbers.map(|number| {
+    numbers.map(|number| {
         let found = limit(number);
         [found.rlim_cur, found.rlim_max]
-    }))
+    })
 }
 
 fn limit(of: libc::__rlimit_resource_t) -> libc::rlimit {
