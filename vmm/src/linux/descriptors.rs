@@ -300,6 +300,11 @@ impl Descriptors {
         self.limit = usize::try_from(limit).unwrap_or(LIMIT).min(LIMIT);
     }
 
+    /// How many the table has room for: 64, and more when there were more (`alloc_fdtable` of fs/file.c).
+    pub(super) fn room(&self) -> usize {
+        self.table.len().next_power_of_two().max(64)
+    }
+
     /// How many there may be.
     pub(super) fn limit(&self) -> usize {
         self.limit
