@@ -66,6 +66,59 @@ fn a_crash_behind_the_recordings_end_leaves_a_core_with_its_branches() {
     assert_eq!(place.replay("rec", "soft")["end"], "full");
 }
 
+/// Reads a file of 8 MB at once, and maps it.
+const GULPER: &str = r"
+    #include <fcntl.h>
+    #include <sys/mman.h>
+    #include <unistd.h>
+    static unsigned char bytes[8 << 20];
+    int main(int argc, char **argv) {
+        int fd = open(argv[1], O_RDONLY);
+        if (argc > 2) return *(char *)mmap(0, sizeof bytes, PROT_READ, MAP_PRIVATE, fd, 0) == 1;
+        long count = 0, got;
+        while ((got = read(fd, bytes, sizeof bytes)) > 0) count += got;
+        return count != sizeof bytes;
+    }";
+
+/// One input that is larger than the room, and that no compression makes less, is not in the recording; one of zeroes is.
+#[test]
+fn a_recording_ends_in_front_of_an_input_that_has_no_room() {
+    let place = Place::new();
+    let Some(_) = place.compile("gulper", GULPER) else { return };
+    let mut state = 1_u64;
+    let random: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state.to_be_bytes()[0]
+    })
+    .take(8 << 20)
+    .collect();
+    place.write("random", &random);
+    place.write("zeroes", vec![0; 8 << 20]);
+    for engine in engines() {
+        for (file, mapped, end) in
+            [("random", false, "full"), ("random", true, "full"), ("zeroes", false, "exited")]
+        {
+            let mut line = vec![
+                "record", "--engine", engine, "--force", "--disk", "3M", "-o", "rec", "--", "./gulper", file,
+            ];
+            line.extend(mapped.then_some("mapped"));
+            let recorded = place.gretel(&line);
+            assert_eq!(recorded.code, 0, "{file}: {}", recorded.err);
+            assert_eq!(
+                recorded.err.contains("the program goes on"),
+                end == "full",
+                "{file}: {}",
+                recorded.err
+            );
+            let bytes = size(&place, "rec");
+            assert!(bytes < ROOM + (64 << 10), "{file}: {bytes} bytes");
+            for other in engines() {
+                assert_eq!(place.replay("rec", other)["end"], end, "{file}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_recording_that_fits_has_its_end() {
     let place = Place::new();

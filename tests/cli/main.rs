@@ -21,6 +21,7 @@ mod heap;
 mod hidden;
 mod hostile;
 mod kernel;
+mod limits;
 mod listing;
 mod memory;
 mod notices;

@@ -75,6 +75,32 @@ fn address_space() -> u64 {
     limit(libc::RLIMIT_AS).rlim_cur
 }
 
+/// All limits of this process, soft and hard by their numbers, as whoever started it has set them: until [`raise_limit_of_files`].
+pub(crate) fn limits() -> [[u64; 2]; 16] {
+    let numbers = [
+        libc::RLIMIT_CPU,
+        libc::RLIMIT_FSIZE,
+        libc::RLIMIT_DATA,
+        libc::RLIMIT_STACK,
+        libc::RLIMIT_CORE,
+        libc::RLIMIT_RSS,
+        libc::RLIMIT_NPROC,
+        libc::RLIMIT_NOFILE,
+        libc::RLIMIT_MEMLOCK,
+        libc::RLIMIT_AS,
+        libc::RLIMIT_LOCKS,
+        libc::RLIMIT_SIGPENDING,
+        libc::RLIMIT_MSGQUEUE,
+        libc::RLIMIT_NICE,
+        libc::RLIMIT_RTPRIO,
+        libc::RLIMIT_RTTIME,
+    ];
+    numbers.map(|number| {
+        let found = limit(number);
+        [found.rlim_cur, found.rlim_max]
+    })
+}
+
 fn limit(of: libc::__rlimit_resource_t) -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the kernel writes one `struct rlimit`.

@@ -2,9 +2,9 @@
 
 use crate::cpu_model::Model;
 use crate::elf::Image;
-use crate::host::{is_terminal, terminals_device};
+use crate::host::{is_terminal, limits, terminals_device};
 use crate::linux::load::script::{DEEPEST, NoInterpreter, Script};
-use crate::program::{Capabilities, Ids, Interpreter, Launch, OuterTerminal, Parents, Signals};
+use crate::program::{Capabilities, Ids, Interpreter, Launch, Limits, OuterTerminal, Parents, Signals};
 use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -83,6 +83,7 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         capabilities: capabilities(&status),
         umask: umask(&status),
         signals: signals(&status),
+        limits: Limits(limits()),
         seed: None,
         memory: 0,
         cpu,

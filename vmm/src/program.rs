@@ -41,6 +41,8 @@ pub struct Launch {
     pub umask: u32,
     /// The signals that it ignores and blocks from the start: nohup, for one, has SIGHUP ignored.
     pub signals: Signals,
+    /// How much it may use of what Linux counts.
+    pub limits: Limits,
     /// What random schedules are drawn from; `None` for an ordinary one.
     pub seed: Option<u64>,
     /// How many bytes of memory its processes may use; zero if it does not matter.
@@ -111,6 +113,26 @@ pub struct Signals {
     pub ignored: u64,
     /// Its first task blocks them.
     pub blocked: u64,
+}
+
+/// Limits of resources (getrlimit(2)): soft and hard, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits(pub [[u64; 2]; Limits::COUNT]);
+
+impl Limits {
+    /// How many kinds there are.
+    pub const COUNT: usize = 16;
+    /// None.
+    pub const UNLIMITED: u64 = u64::MAX;
+}
+
+impl Default for Limits {
+    /// As most systems have it: a stack of 8 MiB, no core, 1024 descriptors.
+    fn default() -> Limits {
+        let mut limits = [[Limits::UNLIMITED; 2]; Limits::COUNT];
+        (limits[3][0], limits[4][0], limits[7]) = (8 << 20, 0, [1024, 1 << 20]);
+        Limits(limits)
+    }
 }
 
 /// User and group.

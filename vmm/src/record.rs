@@ -1,5 +1,6 @@
 //! Recording: runs a program, and journals what enters through its gate.
 
+mod gate;
 mod room;
 mod times;
 
@@ -9,26 +10,22 @@ use crate::checkpoints::keeper::{Journal, Keeper};
 use crate::contents::Store;
 use crate::crumbs::{Keep, Leaver};
 use crate::engine::Machine;
-use crate::gate::{AtExit, Event, Gate, GateError, Input, Time};
 use crate::host::raise_limit_of_files;
 use crate::interrupt;
-use crate::journal::schema::{BEHAVIOUR, digest_executable, digest_regs};
+use crate::journal::schema::{BEHAVIOUR, digest_executable};
 use crate::journal::{End, Header, Record, Writer};
 use crate::linux::Guarded;
 use crate::process::{Death, Launch, Process, ProcessError, Step, Streams, Tell};
 use crate::recording::{Recording, RecordingError};
 use crate::signal::Arrived;
 use crate::timeline::{LastBranches, Recent, RetraceError};
+use gate::{RecordingGate, Shared};
 use lbr::{Armed, Filter};
 use room::{CHECKPOINTS, Room};
-use std::cell::{Cell, RefCell};
-use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use times::Stopwatch;
 pub use times::Times;
-use x86::state::Regs;
 
 /// Memory is digested no more often than costs this part of the run time.
 const DIGEST_COST: u32 = 100;
@@ -77,141 +74,6 @@ impl Recorded {
     pub fn last_branches(&mut self, records: u32, filter: Filter) -> Result<LastBranches, RetraceError> {
         let End::Killed(death) = self.end else { return Err(RetraceError::NoCheckpoint) };
         self.recent.last_branches(&mut self.process, death, records, filter)
-    }
-}
-
-/// What the gate and the driver share.
-struct Shared {
-    writer: Writer,
-    recent: RefCell<Recent>,
-    events: Cell<u64>,
-    /// How many digests of the whole program were journaled.
-    digests: Cell<u64>,
-    /// The recording has ended behind so many events, and the program goes on without.
-    full_at: Cell<Option<u64>>,
-    /// Where time goes, if that is measured.
-    times: Stopwatch,
-}
-
-impl Shared {
-    fn failed(&self, error: io::Error) -> GateError {
-        let (path, offset) = self.writer.place();
-        GateError::Write { path, offset, error }
-    }
-
-    /// Journals a record of an event, and keeps it for the near past.
-    fn put_event(&self, record: &Record) -> Result<(), GateError> {
-        self.times.of(
-            |times| &mut times.journal,
-            || {
-                self.put(record)?;
-                self.recent.borrow_mut().put(record);
-                Ok(())
-            },
-        )
-    }
-
-    /// Journals digests of all that the program is now.
-    fn put_digests(&self, process: &mut Process) -> Result<(), ProcessError> {
-        if self.is_full() {
-            return Ok(());
-        }
-        self.put(&Record::Digests(process.digests()?))?;
-        self.digests.set(self.digests.get() + 1);
-        Ok(())
-    }
-
-    fn put(&self, record: &Record) -> Result<(), GateError> {
-        if self.is_full() {
-            return Ok(());
-        }
-        self.writer.put(record).map_err(|e| self.failed(e))
-    }
-
-    /// Journals an input of an event, and keeps it for the near past.
-    fn put_input(&self, input: &Input) -> Result<(), GateError> {
-        self.times.of(
-            |times| &mut times.journal,
-            || {
-                if !self.is_full() {
-                    self.writer.put_input(input).map_err(|e| self.failed(e))?;
-                }
-                self.recent.borrow_mut().put_input(input);
-                Ok(())
-            },
-        )
-    }
-
-    /// Whether the recording has ended and the program goes on.
-    fn is_full(&self) -> bool {
-        self.full_at.get().is_some()
-    }
-
-    /// Ends the recording behind the event that is complete.
-    fn end_here(&self, process: &mut Process) -> Result<(), ProcessError> {
-        self.put_digests(process)?;
-        self.put(&Record::End(End::Full))?;
-        self.full_at.set(Some(self.events.get()));
-        self.writer.finish().map_err(|e| self.failed(e))?;
-        Ok(())
-    }
-}
-
-/// The gate of a recording: the host produces, the journal keeps.
-struct RecordingGate {
-    shared: Rc<Shared>,
-    crumbs: Option<Leaver>,
-    /// Whether signals to this process are for the program.
-    takes_signals: bool,
-    /// Those of the last time.
-    arrived: Arrived,
-}
-
-impl Gate for RecordingGate {
-    fn exit(&mut self, at: &AtExit<'_>) {
-        if let Some(crumbs) = &mut self.crumbs {
-            crumbs.leave(at, self.shared.events.get());
-        }
-    }
-
-    fn begin(&mut self, event: Event, task: i32, regs: &Regs) -> Result<(), GateError> {
-        let shared = &self.shared;
-        shared.events.set(shared.events.get() + 1);
-        tracing::trace!(event = shared.events.get(), ?event, rip = format_args!("{:#x}", regs.rip));
-        shared.put_event(&Record::Begin { event, task, regs: digest_regs(regs) })
-    }
-
-    fn input(&mut self, produce: &mut dyn FnMut() -> Input) -> Result<Input, GateError> {
-        let input = produce();
-        self.shared.put_input(&input)?;
-        Ok(input)
-    }
-
-    fn time(&mut self) -> Result<Time, GateError> {
-        let time = Time::now();
-        self.shared.put_event(&Record::Time(time))?;
-        if self.takes_signals {
-            let arrived = interrupt::take_for_program();
-            if !arrived.is_empty() {
-                self.shared.put_event(&Record::Signals(arrived))?;
-                self.arrived = arrived;
-            }
-        }
-        Ok(time)
-    }
-
-    fn arrived(&mut self) -> Arrived {
-        std::mem::take(&mut self.arrived)
-    }
-
-    fn is_signalled(&self) -> bool {
-        self.takes_signals && interrupt::is_any_for_program()
-    }
-
-    fn output(&mut self, _descriptor: i32, _bytes: &[u8]) {}
-
-    fn replaying(&self) -> bool {
-        false
     }
 }
 
@@ -312,11 +174,8 @@ pub fn record(
         }
     });
     let mut keeper = keeper.transpose().map_err(unwritable)?;
-    let recent = RefCell::new(Recent::new(near_past));
-    let room = disk.map(|bytes| Room::new(bytes, recording, &writer));
-    let (events, digests, full_at) = (Cell::new(0), Cell::new(0), Cell::new(None));
-    let times = Stopwatch::new(profile);
-    let shared = Rc::new(Shared { writer, recent, events, digests, full_at, times });
+    let room = disk.map(|bytes| Room::new(bytes, recording, &writer, keeper.is_some()));
+    let shared = Rc::new(Shared::new(writer, room, near_past, profile));
     let gate = RecordingGate {
         shared: Rc::clone(&shared),
         crumbs,
@@ -335,7 +194,7 @@ pub fn record(
         process.measure();
     }
     shared.times.add(|times| &mut times.start, start.elapsed());
-    let watch = Watch { window_of: flight.map(|_| recording), room, strict, died };
+    let watch = Watch { window_of: flight.map(|_| recording), strict, died };
     let driven = shared.times.of(|times| &mut times.run, || drive(&mut process, &shared, &mut keeper, watch));
     if driven.is_err() {
         shared.writer.drop_unfinished();
@@ -377,8 +236,6 @@ fn guarded(recording: &Recording, inherited: &[OwnedFd]) -> Result<Guarded, Reco
 struct Watch<'a> {
     /// A flight recorder's recording, whose window may be asked for.
     window_of: Option<&'a Recording>,
-    /// The room on disk, if it is bounded.
-    room: Option<Room>,
     /// The recording ends at the first thing that is not served.
     strict: bool,
     died: OnDeath<'a>,
@@ -404,13 +261,13 @@ fn drive(
     keeper: &mut Option<Keeper>,
     watch: Watch<'_>,
 ) -> Result<End, ProcessError> {
-    let Watch { window_of, room, strict, died } = watch;
+    let Watch { window_of, strict, died } = watch;
     let mut pace = Pace { next: Instant::now() + DIGEST_EVERY };
-    let mut told = false;
+    let (mut told, mut told_full) = (false, false);
     loop {
         let events_before = shared.events.get();
         let step = shared.times.of(|times| &mut times.steps, || process.step())?;
-        shared.writer.mark_whole();
+        shared.mark_whole();
         if let Some(recording) = window_of.filter(|_| interrupt::take_window_request()) {
             keep_window(recording, &shared.writer);
         }
@@ -431,7 +288,7 @@ fn drive(
                 let behind_event = shared.events.get() > events_before;
                 if behind_event {
                     pace.digest_if_due(process, shared)?;
-                    end_if_full(process, shared, room.as_ref(), keeper)?;
+                    end_if_full(process, shared, &mut told_full, keeper)?;
                 }
                 if let Some(keeper) = keeper {
                     let journal = Journal::Written(&shared.writer);
@@ -461,18 +318,16 @@ fn drive(
 fn end_if_full(
     process: &mut Process,
     shared: &Shared,
-    room: Option<&Room>,
+    told: &mut bool,
     keeper: &mut Option<Keeper>,
 ) -> Result<(), ProcessError> {
-    let Some(room) = room.filter(|_| !shared.is_full()) else { return Ok(()) };
-    if room.is_used_up(&shared.writer, keeper.as_mut(), process) {
-        shared.end_here(process)?;
-        keeper.take().into_iter().for_each(|keeper| keeper.finish(process));
-        let event = shared.events.get();
-        tracing::warn!(
-            "the recording has all its room on disk and ends at event {event}; the program goes on"
-        );
+    if *told || !shared.ends_at_room(process, keeper.as_mut())? {
+        return Ok(());
     }
+    *told = true;
+    keeper.take().into_iter().for_each(|keeper| keeper.finish(process));
+    let event = shared.full_at.get().unwrap_or_default();
+    tracing::warn!("the recording has all its room on disk and ends at event {event}; the program goes on");
     Ok(())
 }
 

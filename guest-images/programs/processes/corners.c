@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <setjmp.h>
@@ -221,6 +222,11 @@ static void first_things(void) {
     printf("beyond all memory: writev %s,", gives(writev(appends, beyond, 2)));
     printf(" read %s\n", gives(read(appends, &byte, most)));
     printf("ftruncate to less than nothing: %s\n", gives(ftruncate(-1, -1)));
+    fd_set files;
+    FD_ZERO(&files);
+    FD_SET(500, &files);
+    printf("select beyond all files: %s,", gives(select(501, &files, NULL, NULL, &(struct timeval){0, 0})));
+    printf(" of less than none: %s\n", gives(select(-1, &files, NULL, NULL, NULL)));
     printf("rmdir: . %s,", gives(rmdir(".")));
     printf(" / %s,", gives(rmdir("/")));
     printf(" /proc %s;", gives(rmdir("/proc")));

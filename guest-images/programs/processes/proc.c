@@ -320,6 +320,35 @@ static void polled(void) {
     close(set);
 }
 
+/* How a process is set up, and the network that it sees. */
+static void settings(void) {
+    static const char *const files[] = {
+        "coredump_filter", "cpuset", "gid_map", "loginuid", "oom_adj", "sessionid", "setgroups", "timerslack_ns", "uid_map",
+    };
+    for (size_t n = 0; n < sizeof files / sizeof *files; n++) {
+        char path[64], task[64];
+        struct stat status;
+        snprintf(path, sizeof path, "/proc/self/%s", files[n]);
+        snprintf(task, sizeof task, "/proc/thread-self/%s", files[n]);
+        CHECK(stat(path, &status) == 0);
+        printf("%s: mode %o, %s", files[n], status.st_mode, slurp(path));
+        printf("; of the task %d\n", access(task, R_OK));
+    }
+    CHECK(prctl(PR_SET_TIMERSLACK, 77, 0, 0, 0) == 0);
+    printf("another slack: %s", slurp("/proc/self/timerslack_ns"));
+    char to[64];
+    ssize_t length = readlink("/proc/net", to, sizeof to);
+    printf("net: %.*s", (int)(length > 0 ? length : 0), to);
+    struct stat first, second;
+    printf(" %d", stat("/proc/net/dev", &first) == 0 && stat("/proc/self/net/dev", &second) == 0);
+    DIR *root = opendir("/proc");
+    int times = 0;
+    for (struct dirent *entry; (entry = readdir(root));)
+        if (!strcmp(entry->d_name, "net")) times += entry->d_type == DT_LNK ? 1 : 10;
+    closedir(root);
+    printf(" listed %d\n", times);
+}
+
 int main(int count, char **arguments) {
     (void)count;
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
@@ -335,6 +364,7 @@ int main(int count, char **arguments) {
     others();
     system_();
     polled();
+    settings();
     CHECK(chdir(folder) == 0 && unlink("link") == 0 && unlink("proc") == 0 && rmdir("folder") == 0);
     leave_folder(folder);
     return 0;

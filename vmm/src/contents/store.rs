@@ -96,7 +96,7 @@ impl Store {
     }
 
     /// Whether there is a file with this digest.
-    pub(super) fn has(&self, digest: u64) -> bool {
+    pub(crate) fn has(&self, digest: u64) -> bool {
         self.path(digest).exists()
     }
 

@@ -95,6 +95,20 @@ impl Filing {
         self.written
     }
 
+    /// How many bytes it takes to hold this content, at most.
+    pub(super) fn cost(&self, file: &FileContent) -> u64 {
+        let length = file.bytes.len() as u64;
+        if self.held.contains_key(&Arc::as_ptr(&file.bytes).addr()) || self.part(file).is_some() {
+            return 0;
+        }
+        let digest = xxh3_64(&file.bytes);
+        let is_there = || {
+            let linked = self.store.as_ref().is_some_and(|store| store.has(digest));
+            linked || self.folder.join(contents::name(digest)).exists()
+        };
+        if file.bytes.len() >= contents::LEAST && is_there() { 0 } else { length }
+    }
+
     /// Where this content is from now on, and its digest.
     pub(super) fn hold(&mut self, file: &FileContent) -> (u64, Held) {
         let address = Arc::as_ptr(&file.bytes).addr();

@@ -4,7 +4,9 @@
 use super::schema::BEHAVIOUR;
 use crate::cpu_model::Model;
 use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_u64};
-use crate::program::{Capabilities, Ids, Inherited, Interpreter, Launch, OuterTerminal, Parents, Signals};
+use crate::program::{
+    Capabilities, Ids, Inherited, Interpreter, Launch, Limits, OuterTerminal, Parents, Signals,
+};
 
 /// What was recorded, and with what. Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for
 /// another version can name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name
@@ -13,7 +15,8 @@ use crate::program::{Capabilities, Ids, Inherited, Interpreter, Launch, OuterTer
 /// standard streams that are it `u`), descriptors that are inherited (a list: number `u`, copy of another (a list of none or one)
 /// `u`, family and kind of a socket (a list of none or one) twice `u`, device and number of a regular file (a list of none or one)
 /// twice `u`, whether it is the terminal `u`), supplementary groups `[u]`, capabilities (effective, permitted, inheritable, bounding,
-/// ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked `u`, seed (a list of none or one) `u`, memory `u`,
+/// ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked `u`, limits of resources (soft and hard, by number: 16 times
+/// twice `u`), seed (a list of none or one) `u`, memory `u`,
 /// digest `d` of the executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files
 /// themselves are `program` and `interpreter` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +80,7 @@ impl Header {
         put_u64(&mut out, launch.umask.into());
         put_u64(&mut out, launch.signals.ignored);
         put_u64(&mut out, launch.signals.blocked);
+        launch.limits.0.as_flattened().iter().for_each(|limit| put_u64(&mut out, *limit));
         put_u64(&mut out, u64::from(launch.seed.is_some()));
         launch.seed.iter().for_each(|seed| put_u64(&mut out, *seed));
         put_u64(&mut out, launch.memory);
@@ -124,6 +128,10 @@ impl Header {
         };
         let umask = c.u64()?.try_into().ok()?;
         let signals = Signals { ignored: c.u64()?, blocked: c.u64()? };
+        let mut limits = Limits::default();
+        for limit in limits.0.as_flattened_mut() {
+            *limit = c.u64()?;
+        }
         let seed = c.list(Cursor::u64)?.into_iter().next();
         let memory = c.u64()?;
         let cpu = Model::named(&model).unwrap_or_default();
@@ -151,6 +159,7 @@ impl Header {
             capabilities,
             umask,
             signals,
+            limits,
             seed,
             memory,
             cpu,

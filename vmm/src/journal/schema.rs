@@ -30,8 +30,9 @@ use xxhash_rust::xxh3::xxh3_64;
 /// preemptions, and the header has all that the program takes over; since 5 the digest of memory is a sum over lines, and there are
 /// signals from outside; since 6 the header has the terminal and the size of memory, and contents are files beside the journal; since
 /// 7 a process may be killed for want of memory, and a recording may end at its room on disk; since 8 the header has the descriptors
-/// that the program inherits; since 9 the state of a preemption has the x87 and vector registers.
-pub const VERSION: u32 = 9;
+/// that the program inherits; since 9 the state of a preemption has the x87 and vector registers; since 10 the header has
+/// the limits of resources.
+pub const VERSION: u32 = 10;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the

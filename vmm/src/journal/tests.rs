@@ -5,8 +5,7 @@ use crate::engine::Exception;
 use crate::gate::{Event, Input, MemoryWrite, Time};
 use crate::position::{Offset, Target};
 use crate::process::{Capabilities, Death, Ids, Launch, Parents};
-use crate::program::Signals;
-use crate::program::{Inherited, OuterTerminal};
+use crate::program::{Inherited, Limits, OuterTerminal, Signals};
 use crate::signal::Arrived;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -36,6 +35,7 @@ fn header() -> Header {
         capabilities: Capabilities { ambient: 1 << 40, securebits: 0xff, ..Capabilities::usual(true) },
         umask: 0o22,
         signals: Signals { ignored: 1, blocked: u64::MAX },
+        limits: Limits(std::array::from_fn(|n| [n as u64, u64::MAX - n as u64])),
         seed: Some(u64::MAX),
         memory: 5 << 30,
         cpu: Model::V3,

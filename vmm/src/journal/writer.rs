@@ -138,6 +138,25 @@ impl Writer {
         self.filing.borrow().written() + waiting as u64 + if begins_anew { 0 } else { pending.written }
     }
 
+    /// How many bytes an input would take, at most: as a frame of its own, or as a file that is not there yet.
+    ///
+    /// # Errors
+    /// When it is too long for a frame.
+    pub fn cost(&self, input: &Input) -> io::Result<u64> {
+        if let Input::File(Ok(file)) = input {
+            return Ok(self.filing.borrow().cost(file));
+        }
+        let mut records = Vec::new();
+        encode_input(input, &mut records);
+        Ok(frame::pack(0, &records)?.len() as u64)
+    }
+
+    /// Waits until the events that are whole are written.
+    pub fn settle(&self) {
+        // A journal that cannot be written any more tells nothing, and the next record says why.
+        let _ = self.cut(None).recv();
+    }
+
     /// The file that is written, and how many bytes it has.
     #[must_use]
     pub fn place(&self) -> (PathBuf, u64) {

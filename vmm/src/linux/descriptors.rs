@@ -14,8 +14,7 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 
-/// How many descriptors a process may have at the start (the usual RLIMIT_NOFILE), and how many at most (`fs.nr_open`).
-pub(super) const AT_START: usize = 1024;
+/// How many descriptors a process may have at most (`fs.nr_open`).
 pub(super) const LIMIT: usize = 65_536;
 
 /// An open file; `dup` makes a second descriptor for the same.
@@ -302,15 +301,17 @@ impl Descriptors {
             let file = Rc::new(OpenFile { host, standard: Some(number), terminal, ..OpenFile::of(None) });
             Some(Descriptor { file, close_on_exec: false })
         };
-        Descriptors {
-            table: hosts.into_iter().zip(0..).zip(is_outer).map(standard).collect(),
-            limit: AT_START,
-        }
+        Descriptors { table: hosts.into_iter().zip(0..).zip(is_outer).map(standard).collect(), limit: LIMIT }
     }
 
     /// Sets how many there may be; those that are open stay.
     pub(super) fn set_limit(&mut self, limit: u64) {
         self.limit = usize::try_from(limit).unwrap_or(LIMIT).min(LIMIT);
+    }
+
+    /// How many the table has room for: 64, and more when there were more (`alloc_fdtable` of fs/file.c).
+    pub(super) fn room(&self) -> usize {
+        self.table.len().next_power_of_two().max(64)
     }
 
     /// How many there may be.
@@ -449,7 +450,8 @@ mod tests {
     fn there_are_as_many_as_the_limit_says_and_no_more_than_the_most() {
         let mut files = Descriptors::new(None, None, true);
         let install = |files: &mut Descriptors, from| files.install(OpenFile::new(None), false, from).ok();
-        assert_eq!(install(&mut files, AT_START), None);
+        files.set_limit(1024);
+        assert_eq!(install(&mut files, 1024), None);
         files.set_limit(2000);
         assert_eq!(install(&mut files, 1999), Some(1999));
         assert_eq!(install(&mut files, 1999), None);

@@ -6,12 +6,10 @@ use super::identity::Credentials;
 use super::proc::start::Start;
 use super::signals::Pending;
 use crate::plain::plain;
+use crate::program::Limits;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::rc::Rc;
-
-/// How many kinds of limits there are.
-pub(super) const LIMITS: usize = 16;
 
 /// Limits by their numbers (RLIMIT_*).
 pub(super) mod limit {
@@ -51,7 +49,7 @@ pub(super) struct Group {
     pub(super) news: Option<Change>,
     pub(super) credentials: Credentials,
     /// Soft and hard limits.
-    pub(super) limits: [[u64; 2]; LIMITS],
+    pub(super) limits: [[u64; 2]; Limits::COUNT],
     /// The program's file, and the arguments that it was started with.
     pub(super) path: CString,
     /// That file; none at replay, where nobody asks for it ([`super::busy`]).

@@ -3,8 +3,8 @@
 
 use super::arena::Id;
 use super::capabilities::{SETGID, SETUID};
-use super::descriptors::{AT_START, LIMIT};
-use super::groups::{Group, LIMITS};
+use super::descriptors::LIMIT;
+use super::groups::{Group, limit};
 use super::prctl::MCE_KILL_DEFAULT;
 use super::proc::start::Start;
 use super::scheduling::Scheduling;
@@ -13,14 +13,11 @@ use super::signals::{Pending, TaskSignals};
 use super::tasks::{Doing, NAME, Task};
 use super::{Guest, Kernel, Served, errno, host, int};
 use crate::gate::{Input, MemoryWrite};
-use crate::memory::layout::STACK_LIMIT;
 use crate::memory::space::Access;
 use crate::plain::plain;
 use crate::program::{Capabilities, Launch};
 use crate::ram::Virt;
 use std::ffi::CString;
-
-const UNLIMITED: u64 = libc::RLIM_INFINITY;
 
 /// Who a process is: real, effective, saved and file system ids, and supplementary groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,10 +38,8 @@ pub(super) fn process_group(launch: &Launch) -> i32 {
 }
 
 pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: Id) -> (Task, Group) {
-    let mut limits = [[UNLIMITED; 2]; LIMITS];
-    limits[3] = [STACK_LIMIT, UNLIMITED]; // RLIMIT_STACK
-    limits[4] = [0, UNLIMITED]; // RLIMIT_CORE
-    limits[7] = [AT_START as u64, LIMIT as u64]; // RLIMIT_NOFILE
+    let mut limits = launch.limits.0;
+    limits[limit::NOFILE] = limits[limit::NOFILE].map(|files| files.min(LIMIT as u64));
     let ids = launch.ids;
     let credentials = Credentials {
         uid: [ids.uid, ids.euid, ids.euid, ids.euid],

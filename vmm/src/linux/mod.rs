@@ -83,7 +83,7 @@ use crate::gate::Time;
 use crate::program::{Launch, Streams};
 pub(crate) use arena::{Arena, Id};
 use descriptors::{Descriptors, Detached, Place};
-use groups::{Group, Groups};
+use groups::{Group, Groups, limit};
 use signals::Handlers;
 pub(crate) use tasks::Tasks;
 
@@ -184,7 +184,9 @@ impl Kernel {
     ) -> Result<Kernel, ProcessError> {
         let (mut tables, mut places, mut handlers) = (Arena::default(), Arena::default(), Arena::default());
         let (standard, others) = streams.apart();
-        let files = tables.insert(Descriptors::new(standard, launch.terminal, replaying));
+        let mut descriptors = Descriptors::new(standard, launch.terminal, replaying);
+        descriptors.set_limit(launch.limits.0[limit::NOFILE][0]);
+        let files = tables.insert(descriptors);
         let place = places.insert(Place::new(&launch.cwd, launch.umask, replaying)?);
         let handlers_id = handlers.insert(signals::ignoring(launch.signals.ignored));
         let (task, mut group) = identity::first(launch, space, files, place, handlers_id);

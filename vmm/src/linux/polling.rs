@@ -6,7 +6,7 @@ use super::passthrough::check;
 use super::signals::calls::with_mask;
 use super::time::{self, NANOSECONDS};
 use super::wait::{Deadline, Interrupted, On, WOULD_WAIT, Wait, wait};
-use super::{Guest, Kernel, Served, Stop, errno, host};
+use super::{Guest, Kernel, Served, Stop, errno, host, int};
 use crate::gate::{Input, MemoryWrite};
 use crate::ram::Virt;
 use std::rc::Rc;
@@ -169,10 +169,9 @@ pub(super) fn select(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], u
 
 /// select, for so many nanoseconds or for ever.
 fn select_until(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], limit: Option<u64>) -> Served {
-    let count = usize::try_from(a[0]).unwrap_or(usize::MAX);
-    if count > LIMIT {
-        return errno(libc::EINVAL);
-    }
+    let Ok(count) = usize::try_from(int(a[0])) else { return errno(libc::EINVAL) };
+    // What is behind the table of descriptors is not looked at.
+    let count = count.min(kernel.files().room());
     let size = count.div_ceil(64) * 8;
     let mut sets: [Option<Vec<u8>>; 3] = [const { None }; 3];
     for (set, &address) in sets.iter_mut().zip(&a[1..4]) {

@@ -7,7 +7,7 @@
 //!
 //! [`walk`] is the one place that says what a path leads to, with [`outside`] for the host's part of the way; [`tree`] what there is
 //! in each folder; [`calls`] the calls on it, [`open`] on what is open; [`attributes`] what stat tells. The texts are in [`tasks`],
-//! [`status`], [`maps`], [`memory`] and [`system`]; [`start`] is what a program was started with.
+//! [`status`], [`settings`], [`maps`], [`memory`] and [`system`]; [`start`] is what a program was started with.
 //!
 //! Example: `open("/dev/fd/../maps")`. The host's link /dev/fd leads to `/proc/self/fd`, which is not looked up there: the walk goes on
 //! here, over `self` to the folder of the caller, its `fd`, back, and to `maps`. The text is made at the first read, and again
@@ -20,6 +20,7 @@ mod memory;
 pub(super) mod open;
 mod outside;
 pub(super) mod rooted;
+mod settings;
 pub(crate) mod start;
 mod status;
 mod system;

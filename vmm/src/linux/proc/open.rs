@@ -8,7 +8,7 @@ use super::super::files::open_host;
 use super::super::transfer::{Segment, usable};
 use super::super::{Guest, Kernel, Served, errno, host, int, long};
 use super::tree::{What, file, list, parent};
-use super::{Kind, Node, attributes, gone, memory, system, tasks};
+use super::{Kind, Node, attributes, gone, memory, settings, system, tasks};
 use crate::memory::space::Access;
 use crate::plain::plain;
 use crate::ram::Virt;
@@ -239,6 +239,9 @@ pub(in super::super) fn write(
         "comm" => tasks::set_comm(kernel, of, bytes)?,
         "oom_score_adj" => tasks::set_oom_score_adj(kernel, of, bytes)?,
         "mem" => memory::write(kernel, guest, of, at, bytes)?,
+        name if settings::is_fixed(name) => {
+            return kernel.refuse(&format!("writing to /proc/PID/{name}"), libc::EPERM);
+        }
         _ => return errno(libc::EINVAL),
     };
     if offset.is_none() {

@@ -104,7 +104,8 @@ pub(super) fn limits(kernel: &mut Kernel, _guest: &mut Guest<'_>, of: Of) -> Ser
     let mut text = format!("{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
     for ((name, unit), [soft, hard]) in LIMITS.iter().zip(kernel.group_of(of)?.limits) {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{name:<25} {:<20} {:<20} {unit:<10}", shown(soft), shown(hard));
+        let width = if unit.is_empty() { 0 } else { 10 };
+        let _ = writeln!(text, "{name:<25} {:<20} {:<20} {unit:<width$}", shown(soft), shown(hard));
     }
     Ok(text.into_bytes())
 }

@@ -3,7 +3,7 @@
 use super::super::descriptors::OpenFile;
 use super::super::{Guest, Kernel, Served, errno};
 use super::walk::own;
-use super::{Kind, Node, Of, maps, memory, start, status, system, tasks};
+use super::{Kind, Node, Of, maps, memory, settings, start, status, system, tasks};
 use crate::plain::{In, Out, Plain};
 use std::rc::Rc;
 
@@ -50,29 +50,41 @@ const ENTRIES: &[Entry] = &[
     text("children", 0o444, tasks::children),
     text("cmdline", 0o444, start::cmdline),
     text("comm", 0o644, tasks::comm),
+    text("coredump_filter", 0o644, settings::coredump_filter),
+    text("cpuset", 0o444, settings::cpuset),
     private("cwd", 0o777, What::WorkingDirectory),
     private("environ", 0o400, What::Text(start::environ)),
     private("exe", 0o777, What::Executable),
+    text("gid_map", 0o644, settings::gid_map),
     text("limits", 0o444, tasks::limits),
+    text("loginuid", 0o644, settings::loginuid),
     private("maps", 0o444, What::Text(maps::maps)),
     private("mem", 0o600, What::Memory),
     text("mountinfo", 0o444, system::mountinfo),
     text("mounts", 0o444, system::mounts),
+    text("oom_adj", 0o644, settings::oom_adj),
     text("oom_score", 0o444, tasks::oom_score),
     text("oom_score_adj", 0o644, tasks::oom_score_adj),
     private("personality", 0o400, What::Text(tasks::personality)),
     private("root", 0o777, What::Root),
     text("schedstat", 0o444, tasks::schedstat),
+    text("sessionid", 0o444, settings::sessionid),
+    text("setgroups", 0o644, settings::setgroups),
     private("smaps", 0o444, What::Text(maps::smaps)),
     private("smaps_rollup", 0o444, What::Text(maps::rollup)),
     text("stat", 0o444, status::stat),
     text("statm", 0o444, memory::statm),
     text("status", 0o444, status::status),
+    text("timerslack_ns", 0o666, settings::timerslack),
+    text("uid_map", 0o644, settings::uid_map),
     text("wchan", 0o444, tasks::wchan),
 ];
 
 /// The links in /proc; where some lead depends on who looks.
-const LINKS: [&str; 3] = ["mounts", "self", "thread-self"];
+const LINKS: [&str; 4] = ["mounts", "net", "self", "thread-self"];
+
+/// The folder of the network, which each process has.
+const NET: &[u8] = b"net";
 
 impl Plain for &'static Entry {
     /// By its name, which is one of [`ENTRIES`].
@@ -160,6 +172,8 @@ fn in_task(kernel: &Kernel, of: Of, name: &[u8]) -> Option<Node> {
     match name {
         b"fd" => Some(Node::Descriptors(of, Kind::Link)),
         b"fdinfo" => Some(Node::Descriptors(of, Kind::Info)),
+        // All see one network, gretel's own.
+        NET => Some(Node::System("net".to_owned())),
         b"task" if of.thread.is_none() => Some(Node::Tasks(of.group)),
         name => entries(of).find(|entry| entry.name.as_bytes() == name).map(|entry| Node::Entry(of, entry)),
     }
@@ -167,7 +181,11 @@ fn in_task(kernel: &Kernel, of: Of, name: &[u8]) -> Option<Node> {
 
 /// The files of a process's or a task's folder.
 fn entries(of: Of) -> impl Iterator<Item = &'static Entry> {
-    ENTRIES.iter().filter(move |entry| entry.name != "children" || of.thread.is_some())
+    ENTRIES.iter().filter(move |entry| match entry.name {
+        "children" => of.thread.is_some(),
+        "coredump_filter" | "timerslack_ns" => of.thread.is_none(),
+        _ => true,
+    })
 }
 
 /// The folder that holds a file.
@@ -226,7 +244,7 @@ pub(super) fn list(kernel: &Kernel, guest: &mut Guest<'_>, node: &Node) -> Serve
     match node {
         Node::Root => {
             let mut all: Vec<_> = LINKS.iter().map(|name| ((*name).to_owned(), libc::DT_LNK)).collect();
-            all.extend(system::list(guest, "")?);
+            all.extend(system::list(guest, "")?.into_iter().filter(|(name, _)| name.as_bytes() != NET));
             all.sort();
             all.extend(folders(kernel.groups.iter().map(|(id, _)| id).collect()));
             Ok(all)
@@ -246,7 +264,7 @@ pub(super) fn list(kernel: &Kernel, guest: &mut Guest<'_>, node: &Node) -> Serve
 }
 
 fn list_task(of: Of) -> Vec<(String, u8)> {
-    let mut all: Vec<_> = ["fd", "fdinfo"].map(|name| (name.to_owned(), libc::DT_DIR)).into();
+    let mut all: Vec<_> = ["fd", "fdinfo", "net"].map(|name| (name.to_owned(), libc::DT_DIR)).into();
     if of.thread.is_none() {
         all.push(("task".to_owned(), libc::DT_DIR));
     }
