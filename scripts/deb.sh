@@ -14,8 +14,8 @@ cargo deb --no-build --no-strip --locked --quiet --output "$work"
 package=$(basename "$work"/*.deb)
 libc=$(readelf --wide --version-info target/dist/bin/gretel target/dist/lib/gretel/* |
     grep -o 'GLIBC_[0-9.]*' | sort --unique --version-sort | tail -n 1)
-dpkg-deb --raw-extract "$work/$package" "$work/root"
-sed -i "s/^\(Depends: libc6\),/\1 (>= ${libc#GLIBC_}),/" "$work/root/DEBIAN/control"
-grep -q "^Depends: libc6 (>= 2" "$work/root/DEBIAN/control" || die "no version of libc6 in the package's Depends"
+dpkg-deb --raw-extract "$work/$package" "$work/unpacked"
+sed -i "s/^\(Depends: libc6\),/\1 (>= ${libc#GLIBC_}),/" "$work/unpacked/DEBIAN/control"
+grep -q "^Depends: libc6 (>= 2" "$work/unpacked/DEBIAN/control" || die "no version of libc6 in the package's Depends"
 mkdir -p target/debian
-dpkg-deb --root-owner-group --build "$work/root" "target/debian/$package"
+dpkg-deb --root-owner-group --build "$work/unpacked" "target/debian/$package"

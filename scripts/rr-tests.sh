@@ -103,7 +103,7 @@ one() {
     result=$OUT/results/$name.tsv
     [ ! -e "$result" ] || return 0
     user=$((FIRST_USER + ${SLOT:-0}))
-    folder=$OUT/work/$user/folder mark=$name-$$ work=$OUT/work/$user
+    folder=$OUT/running/$user/folder mark=$name-$$ work=$OUT/running/$user
     mkdir -p "$work"
     line() { local IFS=$'\t'; echo "$*" >"$result.new" && mv "$result.new" "$result"; }
 
@@ -268,7 +268,7 @@ main() {
     setpriv --reuid "$FIRST_USER" --regid "$FIRST_USER" --clear-groups test -x "$GRETEL" -a -x "$OUT/bin" ||
         die "other users cannot reach $GRETEL or $OUT"
     # The programs' users cannot open /dev/kvm: they get a device of their own.
-    DEVICE=$OUT/work/kvm
+    DEVICE=$OUT/running/kvm
     if [[ $ENGINES = *kvm* ]]; then
         [ -c "$DEVICE" ] || mknod -m 666 "$DEVICE" c $((0x$(stat -c %t /dev/kvm))) $((0x$(stat -c %T /dev/kvm)))
     fi
