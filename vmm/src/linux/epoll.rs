@@ -13,8 +13,6 @@ use std::os::fd::{AsRawFd, RawFd};
 
 /// The size of `struct epoll_event`, which is packed.
 const EVENT: usize = 12;
-/// What is never told of a file to which nothing can be written.
-const WRITABLE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM | libc::EPOLLWRBAND).cast_unsigned();
 /// So many are refused, whatever there is (EP_MAX_EVENTS).
 const TOO_MANY: i32 = i32::MAX / 12 + 1;
 /// As many events as one call gives.
@@ -64,7 +62,8 @@ pub(super) fn control(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) 
     if operation != libc::EPOLL_CTL_DEL {
         guest.read(a[3], &mut event)?;
     }
-    let never = if file.is_read_only() { WRITABLE } else { 0 };
+    // The events of epoll are those of poll.
+    let never = u32::from(file.never_told().cast_unsigned());
     let [a, b, c, d, ..] = event;
     let events = u32::from_le_bytes([a, b, c, d]) & !never;
     event[..4].copy_from_slice(&events.to_le_bytes());

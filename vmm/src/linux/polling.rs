@@ -17,13 +17,14 @@ const WRITABLE: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND;
 impl OpenFile {
     /// What the host is to be asked by poll: nothing can ever be written to what is computed, though its eventfd has room.
     pub(super) fn polled(&self, events: i16) -> libc::pollfd {
-        let never = if self.is_read_only() { WRITABLE } else { 0 };
-        libc::pollfd { fd: self.host(), events: events & !never, revents: 0 }
+        libc::pollfd { fd: self.host(), events: events & !self.never_told(), revents: 0 }
     }
 
-    /// Whether the host has an eventfd for it, of which only that it is readable means anything.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.process().is_some() || matches!(self.source(), Some(Source::Timer(_) | Source::Signals(_)))
+    /// What poll and epoll never tell of it: where the host has an eventfd for it, only that it is readable means anything.
+    pub(super) fn never_told(&self) -> i16 {
+        let is_told_by_eventfd =
+            self.process().is_some() || matches!(self.source(), Some(Source::Timer(_) | Source::Signals(_)));
+        if is_told_by_eventfd { WRITABLE } else { 0 }
     }
 }
 

@@ -169,8 +169,8 @@ impl Travel {
         }
     }
 
-    /// The last stretch before `end` between checkpoints on disk in which something may be, with as many before it as make it long. It ends at
-    /// a checkpoint on disk, to which whoever goes back comes.
+    /// The last stretch before `end` between checkpoints on disk in which something may be, with as many before it as make it long. It
+    /// ends at a checkpoint on disk, to which whoever goes back comes.
     fn stretch_to_scout(&self, end: Position, pages: Option<&[(i32, Virt)]>) -> Option<(Position, Position)> {
         let shelf = self.timeline().replay().shelf();
         let stored: Vec<(Position, u64)> =
