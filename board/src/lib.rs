@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`clock`] (time is made of instructions), `devices` (a PC's, as far as Linux asks for them), [`boot`] (a kernel in
 //! memory), [`machine`] (the loop that runs it all); then [`journal`] (what came from outside, and when), [`checkpoints`], [`record`]
-//! and [`replay`]; [`travel`] (any moment of a recording, forwards and backwards); [`vmcore`] (memory as a core, for debuggers of
+//! and [`replay`]; [`travel`] (any moment of a recording, forwards and backwards); [`crash`] (the one where the kernel crashed); [`vmcore`] (memory as a core, for debuggers of
 //! kernels) and [`linux`] (what a kernel has in it: its log, its stack, its tasks).
 //!
 //! Example: a kernel is booted, and `poweroff` is typed into its shell. The journal has ten events, one for each byte: after how many
@@ -16,6 +16,7 @@
 pub mod boot;
 pub mod checkpoints;
 pub mod clock;
+pub mod crash;
 mod devices;
 pub mod journal;
 pub mod linux;
@@ -29,4 +30,4 @@ pub mod vmcore;
 
 pub use boot::{BootError, Setup};
 pub use devices::disk::Image as DiskImage;
-pub use machine::{End, Machine, Moment, Pause, Position, Seen, happening};
+pub use machine::{End, Exception, Machine, Moment, Pause, Position, Seen, happening};
