@@ -32,6 +32,7 @@ use x86::op::BranchKind;
 /// a path of instructions that ends in exactly this core. It is shown only with its certificate: it was run forward on
 /// the software CPU, and under KVM where it can be used, and every byte and register came out as the core has them.
 /// Of a recording, the end is run again to say how much of the suffix is what really happened.
+/// Of a machine with a kernel, it begins at the instruction that the kernel crashed at, and needs the recording (docs/kernel.md).
 /// Ctrl-C ends the search and shows what of it can be certified; a second one takes the best certificate so far.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -47,13 +48,13 @@ Exit codes:
   2    inconclusive: neither was shown; stderr says why, and what would have helped
   120 and more: see gretel --help")]
 pub(crate) struct Args {
-    /// A recording's folder, or a core file
+    /// A recording's folder, or a core file; of a machine with a kernel, its recording
     #[arg(value_name = "DIR|CORE")]
     input: PathBuf,
     /// The executable of a core (default: the one in the recording, or where the core says that it was)
     #[arg(long, value_name = "PROG")]
     exe: Option<PathBuf>,
-    /// How many branch records to use (default: those of the core)
+    /// How many branch records to use (default: those of the core; of a machine with a kernel 32, which are derived)
     #[arg(long, value_name = "0|16|32", value_parser = crate::trail::parse_records)]
     records: Option<u32>,
     /// Which branches they record: any, no-jcc, calls, ret-ind, indirect, or LBR_SELECT in hexadecimal (default: as in the

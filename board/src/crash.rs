@@ -66,13 +66,14 @@ fn look(machine: &Machine) -> (Option<Exception>, Option<u64>) {
 
 /// Whether the processor has not come back from an exception: its frame is there, above the stack pointer, or it ended the machine.
 fn is_pending(machine: &Machine, exception: &Exception) -> bool {
-    const FRAME: u64 = 40;
+    /// rip, CS, RFLAGS, rsp and SS.
+    const FRAME: usize = 40;
     let Raised { rip, rsp, privilege, .. } = exception.raised;
     if is_triple(machine, exception) {
         return true;
     }
-    let at = (rsp & !15).wrapping_sub(FRAME);
-    let mut frame = [0; FRAME as usize];
+    let at = (rsp & !15).wrapping_sub(FRAME as u64);
+    let mut frame = [0; FRAME];
     let is_there = machine.read(at, &mut frame) == frame.len();
     let word = |n: usize| frame[n * 8..n * 8 + 8].try_into().map_or(0, u64::from_le_bytes);
     let is_stored = is_there && (word(0), word(3)) == (rip, rsp);

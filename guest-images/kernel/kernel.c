@@ -336,7 +336,7 @@ static void use_net(void) {
 }
 
 /* Crashes, each at the end of some calls, loops and stores. */
-static struct item { struct item *next; uint64_t weight; } items[6];
+static struct item { struct item *next; uint64_t weight; } items[16];
 static volatile uint64_t total, visits;
 
 /* Adds to the total with interrupts off, as code does that they share it with. */
@@ -356,8 +356,8 @@ __attribute__((noinline)) static uint64_t walk(const struct item *item) {
   return longest;
 }
 __attribute__((noinline)) static void chain(void) {
-  for (int n = 0; n < 6; n++) items[n].next = &items[n + 1], items[n].weight = 7 * n % 5;
-  items[5].next = (struct item *)0x7000000000;
+  for (int n = 0; n < 16; n++) items[n].next = &items[n + 1], items[n].weight = 7 * n % 5;
+  items[15].next = (struct item *)0x7000000000;
   print_number(walk(items));
 }
 __attribute__((noinline)) static uint64_t share(const uint64_t *of, uint64_t count) {
