@@ -98,7 +98,7 @@ fn the_entry_of_an_interrupt_is_a_barrier() {
         ran.err
     );
     let first = &result["explain"]["end"]["first"];
-    assert!(first["place"].as_str().is_some_and(|place| place == "on_timer"), "{first}");
+    assert!(first["place"].as_str().is_some_and(|place| place == "on_timer+0x0"), "{first}");
     let barriers = result["explain"]["barriers"].as_array().expect("barriers");
     let is_entry = |barrier: &Value| barrier["why"] == "the entry of an interrupt: it may have come anywhere";
     assert!(barriers.iter().any(is_entry), "{barriers:?}");
