@@ -1,15 +1,21 @@
 //! Linux programs as a guest: a machine, a kernel, and the loop between them.
 //!
-//! [`Process::step`] runs the processor to its next exit, [`exit::decide`] says what the exit means, and the process carries that
-//! out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
-//! [`x87_pointers`] FXSAVE and its like, [`refused_call`] the call of an address that is none. [`schedule`] is what happens before
-//! the processor runs again, [`preempt`] how a task is interrupted between two instructions, [`spin`] which one waits by looking,
-//! [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was, [`checkpoint_cost`] what that
-//! costs it, [`happening`] what is told of it, [`noted`] what of that a debugger stops at, [`others`] what can be asked of any
-//! process. System calls, signals and tasks are [`crate::linux`].
+//! [`Process::step`] runs the processor to its next exit, [`exit::decide`] says what the exit means, and the process
+//! carries that out. System calls, signals and tasks are [`crate::linux`].
 //!
-//! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
-//! loaded.
+//! Example: RDTSC in the program was rewritten to UD2, and leaves the processor as an exception #UD. `decide` says
+//! `Action::MachineRead`, [`machine_reads`] asks the gate for the time, and rdx:rax get it, with rip behind the
+//! instruction. Then [`schedule`] delivers a signal or changes tasks where that is due, and the processor runs again.
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | instructions carried out here | [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE, XRSTOR), [`x87_pointers`] (FXSAVE and its like), [`refused_call`] (the call of an address that is none) |
+//! | who runs next | [`schedule`] (before the processor runs again), [`preempt`] (a task interrupted between two instructions), [`spin`] (a task that waits by looking), [`oom`] (a process killed for memory) |
+//! | the whole program as it was | [`checkpoint`], [`checkpoint_cost`] (what that costs the program) |
+//! | for who looks at it | [`happening`] (what is told), [`noted`] (what of that a debugger stops at), [`others`] (what can be asked of any process) |
+//!
+//! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers
+//! are loaded.
 
 pub mod checkpoint;
 mod checkpoint_cost;
