@@ -1,8 +1,16 @@
-//! What people and scripts see of a suffix: every instruction, oldest first, with its function, source line and
-//! the values that it read and wrote.
+//! What people and scripts see of a suffix: every instruction, oldest first, with its function, source line and the values
+//! that it read and wrote.
 //!
-//! [`trace`] runs the suffix again and collects the values, `text` lays them out for people; `serde` gives the
-//! same data to scripts (docs/suffix.md). [`metrics`] compares a suffix with the truth, where there is one.
+//! Example: the fourth instruction before a crash is this line for people, and an object with the same data for scripts
+//! (docs/suffix.md):
+//!
+//! ```text
+//!      -4  55555555525b  add rsi, [rax+0x10]                      rsi=0x7  rax=0x55555555a2b0
+//!                         [0x55555555a2c0]=0x2d6e612d726f662d  -> rsi=0x2d6e612d726f6634
+//! ```
+//!
+//! [`trace`] runs the suffix again and collects the values, `text` lays them out for people; `serde` gives the same data to
+//! scripts. [`metrics`] compares a suffix with the truth, where there is one.
 
 pub mod explain;
 pub mod exploitability;

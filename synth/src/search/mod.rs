@@ -1,8 +1,12 @@
 //! The search for the past: depth first through the predecessors of the oldest instruction, cheap proofs first.
 //!
-//! Inside the branch records the path is given, up to what the filter hides; past the oldest record each
-//! predecessor is tried, the likeliest first ([`candidates`]), and given up as soon as it contradicts the core.
-//! The solver is asked only where there was a choice, and only about the constraints that the choice touched.
+//! Inside the branch records the path is given, up to what the filter hides; past the oldest record each predecessor is
+//! tried, the likeliest first ([`candidates`]), and given up as soon as it contradicts the core. The solver is asked only
+//! where there was a choice, and only about the constraints that the choice touched.
+//!
+//! Example: 0x40101c is reached by falling through from `mov eax, 1` and by a jump from 0x401050. If the next record is a
+//! branch from 0x401050 to 0x40101c, only the jump is tried. Without records the `mov` is tried as well: the core has 2 in
+//! eax, which nothing changed since, so that way contradicts the core at once, and the jump is what is left.
 
 mod anchored;
 mod barriers;
