@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | the executable: instructions, symbols, who can come before whom | [`program`] |
 //! | values; what is known of them, propagated both ways; the solver on what propagation leaves over | [`term`], [`facts`], [`smt`] |
-//! | how much work all this may be, and which part of it has how much | [`fuel`], `shares` |
+//! | how much work all this may be, and which part of it has how much | [`fuel`], [`shares`] |
 //! | a path and what it implies; which paths are tried, in which order | [`past`], [`search`] |
 //! | values for all that is still unknown, and which of them were forced | [`realize`], [`origins`] |
 //! | the result as data, and the forward run that proves it | [`suffix`], [`certificate`] |

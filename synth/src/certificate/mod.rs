@@ -4,13 +4,13 @@
 //! suffix's own bytes over it. [`forward`] runs 86 instructions on the software CPU and compares each address with the path
 //! and the taken branches with the 14 records that it covers; then `add rsi, [rax+0x10]` faults as the program did.
 //! [`compare`] finds 2,514,944 bytes and all registers equal, and lists what it left out, such as AF behind `test`.
-//! `native` runs the same whole under KVM.
+//! [`native`] runs the same whole under KVM.
 //!
 //! | part | module |
 //! | --- | --- |
 //! | the start image on an engine | [`stage`] |
 //! | instruction by instruction on the software CPU, along the path and the branch records | [`forward`] |
-//! | whole under KVM | `native` |
+//! | whole under KVM | [`native`] |
 //! | the end: every dumped byte and every register, but for an explicit list | [`compare`] |
 //!
 //! The search and the software CPU share one semantics of instructions; KVM runs on the processor itself, and so is the

@@ -5,7 +5,7 @@
 //! | [`Ram`] | the bytes |
 //! | [`Frames`] | who uses which page of them |
 //! | [`paging`] | the page tables that lie in it |
-//! | `files` | the frames with pages of files |
+//! | [`files`] | the frames with pages of files |
 //! | [`Memory`] | all of that as one |
 //!
 //! A processor never owns memory. It is handed a `&mut Memory` to run, so the guest is stopped whenever a slice of it is
