@@ -23,7 +23,7 @@ runs in `x86/oracle/runs`; a test says when it is out of date.
 
 | word | meaning |
 | --- | --- |
-| encoding | an opcode with its kinds of operands, as the processors' manuals list them; WAIT and another instruction (FSTCW, FINIT) are two instructions here |
+| encoding | an opcode with its kinds of operands, as the processors' manuals list them; one that is WAIT and another instruction (FSTCW, FINIT) counts as two instructions |
 | case | an instruction, alone or in a block, with random operands from a random state, which the processor and the software CPU run; a block counts once for each of its instructions |
 | passed | registers, flags, memory and faults are the same, but for what `x86-oracle --print-dont-care` prints |
 
