@@ -10,12 +10,13 @@
 //! | part | modules |
 //! | --- | --- |
 //! | time, made of instructions | [`clock`] |
-//! | a PC's devices, as far as Linux asks for them | `devices` |
+//! | a PC's devices, as far as Linux asks for them | [`devices`] |
 //! | a kernel in memory | [`boot`] |
 //! | the loop that runs it all | [`machine`] |
 //! | what came from outside, and when; whole states | [`journal`], [`checkpoints`] |
 //! | the two ways of running | [`record`], [`replay`] |
 //! | any moment of a recording, forwards and backwards | [`travel`] |
+//! | memory by pages, and state as words | [`memory`], [`mod@saved`] |
 //! | memory as a core, for debuggers of kernels | [`vmcore`] |
 //! | what a kernel has in it: its log, its stack, its tasks | [`linux`] |
 //!

@@ -17,7 +17,7 @@
 //! | one record for each exit, in a ring that outlives its writer | [`crumb`] |
 //! | a calling context in one word, and back | [`context`] |
 //! | the kernel's counters, samples and branch stacks | [`perf`] |
-//! | files that are read whole, and one that is mapped | [`regular`], [`View`] |
+//! | files that are read whole, and one that is mapped | [`regular`], [`mapped`], [`View`] |
 //!
 //! What a host does not have is an error with a reason, never a trail of zeros.
 #![deny(unsafe_code)]

@@ -10,6 +10,7 @@
 //!
 //! | part | modules |
 //! | --- | --- |
+//! | the core, and what its crumbs know of the past | [`core_image`], [`evidence`] |
 //! | the executable: instructions, symbols, who can come before whom | [`program`] |
 //! | values; what is known of them, propagated both ways; the solver on what propagation leaves over | [`term`], [`facts`], [`smt`] |
 //! | how much work all this may be, and which part of it has how much | [`fuel`], [`shares`] |

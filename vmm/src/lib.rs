@@ -9,18 +9,20 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | the processor that this runs on | [`host`] |
+//! | this host: its processor, what it offers (found by trying), a TAP interface of it | [`host`], [`probe`], [`tap`] |
+//! | signals to gretel | [`interrupt`] |
 //! | guest memory, physical and by address spaces | [`ram`], [`memory`] |
-//! | what executes instructions: KVM or the software CPU, one interface | [`engine`] |
+//! | what executes instructions: KVM or the software CPU, one interface; bare code on it; the processor that the guest sees | [`engine`]; [`sandbox`]; [`cpu_model`] |
 //! | where non-determinism enters, with plain data | [`gate`]; [`position`], [`signal`] |
-//! | what is started | [`elf`], [`program`] |
+//! | what is started, and with which surroundings | [`elf`], [`program`], [`launch`] |
 //! | the personality: tasks, processes, system calls; and the table of Linux's calls | [`linux`], [`syscalls`] |
-//! | the driver: one loop over processor and personality | [`process`] |
+//! | the driver: one loop over processor and personality; why a program cannot go on | [`process`]; [`failure`] |
 //! | what the gate wrote, and the files that recordings share | [`journal`], [`contents`] |
-//! | a recording's folder | [`recording`] |
+//! | a recording's folder; what there is to say of those in a folder; one as a file | [`recording`]; [`listing`]; [`pack`] |
+//! | states of the program on disk, and how types become bytes | [`checkpoints`]; [`mod@plain`] |
 //! | a note of every exit, and who called whom | [`crumbs`], [`stack`] |
-//! | the two ways of running | [`record`], [`replay`] |
-//! | a recording as a debugger wants it; where a value comes from | [`travel`], [`slice`] |
+//! | the two ways of running; the gate of a replay; where replays found preemptions | [`record`], [`replay`]; [`tape`]; [`found`] |
+//! | any position of a recording; a recording as a debugger wants it; where a value comes from | [`timeline`]; [`travel`]; [`mod@slice`] |
 //! | core files; what a crash leaves: its core, its last branches | [`elfcore`]; [`dump`], [`trail`] |
 //! | what gretel itself may no longer do meanwhile | [`confine`] |
 //!

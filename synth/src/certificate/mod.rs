@@ -12,6 +12,7 @@
 //! | instruction by instruction on the software CPU, along the path and the branch records | [`forward`] |
 //! | whole under KVM | [`native`] |
 //! | the end: every dumped byte and every register, but for an explicit list | [`compare`] |
+//! | a certified suffix to walk about in | [`walk`] |
 //!
 //! The search and the software CPU share one semantics of instructions; KVM runs on the processor itself, and so is the
 //! independent witness where there is one.

@@ -13,9 +13,9 @@
 //! | what the core gives | [`image`] |
 //! | the registers, and memory, at a point of the past | [`snapshot`], [`history`] |
 //! | one instruction, run on terms; what of it does not depend on the point | [`machine`], [`prepared`] |
-//! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]) | `instruction`, `kernel` |
+//! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]) | [`instruction`], [`kernel`] |
 //! | a path that grows backwards, and shrinks again | [`hypothesis`] |
-//! | accesses whose addresses are not known yet, and what to do where nothing determines them | [`deferred`], [`addresses`]; [`pointers`], `traces` and `contents` say where to look first |
+//! | accesses whose addresses are not known yet, and what to do where nothing determines them | [`deferred`], [`addresses`]; [`pointers`], [`traces`], [`contents`] and [`telling`] say where to look first |
 //! | what was refuted, told to others | [`audit`] |
 
 pub mod addresses;

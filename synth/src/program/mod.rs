@@ -7,9 +7,9 @@
 //! | part | module |
 //! | --- | --- |
 //! | parsing the file, which is hostile input | [`elf`] |
-//! | every instruction, decoded once | [`code`] |
+//! | every instruction, decoded once; extents of functions | [`code`], [`functions`] |
 //! | from addresses to source lines | [`lines`] |
-//! | the map of predecessors | [`mod@cfg`] |
+//! | the map of predecessors; where indirect jumps and calls lead | [`mod@cfg`], [`tables`] |
 //! | how deep the stack is | [`stack`] |
 //! | for who looks at a file without searching in it | [`names`] |
 //!

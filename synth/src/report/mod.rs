@@ -9,8 +9,14 @@
 //!                         [0x55555555a2c0]=0x2d6e612d726f662d  -> rsi=0x2d6e612d726f6634
 //! ```
 //!
-//! [`trace`] runs the suffix again and collects the values, `text` lays them out for people; `serde` gives the same data to
-//! scripts. [`metrics`] compares a suffix with the truth, where there is one.
+//! | part | modules |
+//! | --- | --- |
+//! | the suffix run again, and the values that it read and wrote | [`trace`], [`uses`], [`origins`] (how uncertain they are), [`fault`] (why the last instruction did not retire) |
+//! | laid out for people; `serde` gives the same data to scripts | [`text`], [`style`] |
+//! | a suffix against the truth, where there is one | [`metrics`] |
+//! | why it goes no further back | [`explain`] |
+//! | what input has come to | [`exploitability`] |
+//! | its history, for the slice of a value | [`mod@slice`] |
 
 pub mod explain;
 pub mod exploitability;

@@ -7,6 +7,13 @@
 //! Example: 0x40101c is reached by falling through from `mov eax, 1` and by a jump from 0x401050. If the next record is a
 //! branch from 0x401050 to 0x40101c, only the jump is tried. Without records the `mov` is tried as well: the core has 2 in
 //! eax, which nothing changed since, so that way contradicts the core at once, and the jump is what is left.
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | what can come before | [`candidates`], [`callee`] (a call through a pointer), [`trail`] (what the records say), [`anchored`] (what the crumbs say) |
+//! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
+//! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`explained`] (what a store may have overwritten) |
+//! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
 
 mod anchored;
 mod barriers;

@@ -7,8 +7,8 @@
 //! wall-clock limit stands behind them only for the paths on which Z3 does not count.
 //!
 //! The map: [`lower`] makes Z3's expressions of terms, [`counted`] is Z3 with its work counted as fuel, [`witness`] keeps a
-//! solution while constraints grow. [`mod@guess`] (by [`likely`] numbers), [`small`] and [`linear`] try what is hard for Z3,
-//! [`expansion`] says what must not be given to it. [`script`] writes a refutation for other solvers.
+//! solution while constraints grow. [`mod@guess`] (by [`likely`] numbers), [`small`] and [`linear`] try what is hard for
+//! Z3, [`expansion`] says what must not be given to it. [`script`] writes a refutation for other solvers.
 
 mod counted;
 mod expansion;

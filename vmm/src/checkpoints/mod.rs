@@ -9,7 +9,7 @@
 //! | writing a file: a page that is there already is not written again | [`store`] |
 //! | reading a file | [`index`] |
 //! | taking checkpoints of a program that is being recorded, and how often | [`keeper`], [`rate`] |
-//! | the thread that writes them | [`worker`] |
+//! | the thread that writes them, and a window that has no room to move | [`worker`], [`stall`] |
 //! | all that a recording has of both journal and checkpoints, whether it is whole or a window | [`shelf`] |
 //!
 //! A file is a preamble (magic `GRETELC\n`, format version) and frames as the journal has them (`journal::frame`), of four

@@ -8,9 +8,10 @@
 //! Example: `mov [rdi], al` to a page that is not there leaves the guest as
 //! `Exit::Exception { vector: 14, error_code: 6, address: rdi }`, with rip at the instruction and nothing of it done.
 //!
-//! The map: [`kvm`] and [`soft`] are the two processors. [`interrupt`] makes a running one come back, [`lookout`] is what it is
-//! asked to come back for while a recording is looked at ([`accessed`]: what an instruction is about to access), [`runs`] is
-//! which instructions ran, [`code`] and [`flags`] are the instruction at an exception, and what RFLAGS may be in ring 3.
+//! The map: [`kvm`] and [`soft`] are the two processors. [`interrupt`] makes a running one come back, [`lookout`] is what
+//! it is asked to come back for while a recording is looked at ([`accessed`]: what an instruction is about to access),
+//! [`runs`] is which instructions ran, [`code`] and [`flags`] are the instruction at an exception, and what RFLAGS may be
+//! in ring 3.
 
 pub mod accessed;
 mod code;

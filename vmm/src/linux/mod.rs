@@ -12,17 +12,19 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | what the guest comes for | [`serving`] |
-//! | from a call to the function that serves it | [`table`] |
+//! | what the guest comes for, on what the personality works, what comes of it | [`serving`], [`guest`], [`outcome`] |
+//! | from a call to the function that serves it; what was not served | [`table`], [`unserved`] |
 //! | calls that only translate their arguments | [`passthrough`] |
-//! | files | [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`fifo`], [`locks`], [`leases`], [`terminal`], [`inherited`] (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run), [`proc`] (what a program finds in /proc) |
+//! | files | [`descriptors`], [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`fifo`], [`locks`], [`leases`], [`terminal`], [`inherited`] (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run), [`attempt`] (waits that no poll of the host tells), [`opened`] (for who looks at a program), [`proc`] (what a program finds in /proc) |
 //! | sockets | [`network`] |
-//! | waiting for files | [`polling`], [`epoll`], [`sigio`] (signals that tell of files) |
+//! | waiting for files | [`polling`], [`epoll`], [`sources`] (timers and signals as files), [`sigio`] (signals that tell of files) |
 //! | memory | [`memory`], [`sharing`] (what processes share), [`oom`] (who is killed for memory) |
-//! | between processes | [`signals`], [`ipc`] (System V's and POSIX's message queues) |
-//! | who and when | [`identity`], [`persona`], [`users`], [`time`] |
+//! | between processes | [`signals`], [`pidfd`], [`ipc`] (System V's shared memory, semaphores and message queues, POSIX's message queues) |
+//! | who and when | [`identity`], [`persona`], [`users`], [`capabilities`], [`prctl`], [`seccomp`], [`limits`], [`time`], [`timers`], [`usage`] |
+//! | the one processor, and who has it | [`processor`], [`scheduling`], [`chance`] (random schedules) |
 //! | the life of processes | [`load`] (an address space of a program), [`clone`], [`exec`], [`exit`], [`children`] |
 //! | how tasks wait | [`futex`], [`wait`] |
+//! | the kernel in a checkpoint on disk | [`stored`] |
 //! | the host's system calls, the only module with unsafe code | [`host`] |
 
 mod arena;

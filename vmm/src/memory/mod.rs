@@ -6,12 +6,13 @@
 //! | part | modules |
 //! | --- | --- |
 //! | what is mapped where, and where things go | [`vma`], [`layout`], [`growth`] (the heap and the stack) |
-//! | which of it is resident in which frame | [`space`], `fill` (at a fault) |
-//! | how the personality reads and writes it | [`access`] |
+//! | which of it is resident in which frame | [`space`], [`frame`], [`fill`] (at a fault), [`fork`] (a second space with the same content) |
+//! | how the personality reads and writes it | [`access`], [`forced`] (where the guest itself may not) |
 //! | memory that several spaces share | [`object`], [`sharing`] (what a space knows of it) |
 //! | its content as one number, and what a core has to look at | [`digest`], [`held`] |
-//! | instructions that read the machine (CPUID, RDTSC), rewritten when a page becomes executable | `code` (does it), [`rewritten`] (which), [`sites`] (finds them), [`tables`] (what is certainly code), [`ordinary`] (judges the rest), `turns` (code that a program makes while it runs) |
-//! | what was found in files, kept in memory and on disk | `searched`, [`findings`] |
+//! | instructions that read the machine (CPUID, RDTSC), rewritten when a page becomes executable | [`code`] (does it), [`rewritten`] (which), [`sites`] (finds them), [`tables`] and [`reached`] (what is certainly code), [`ordinary`] (judges the rest), [`turns`] (code that a program makes while it runs) |
+//! | the search in a file, and what was found, kept in memory and on disk | [`search`], [`searched`], [`findings`] |
+//! | a space in a checkpoint on disk | [`stored`] |
 
 pub mod access;
 mod code;

@@ -9,10 +9,11 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | instructions carried out here | [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE, XRSTOR), [`x87_pointers`] (FXSAVE and its like), [`refused_call`] (the call of an address that is none) |
-//! | who runs next | [`schedule`] (before the processor runs again), [`preempt`] (a task interrupted between two instructions), [`spin`] (a task that waits by looking), [`oom`] (a process killed for memory) |
-//! | the whole program as it was | [`checkpoint`], [`checkpoint_cost`] (what that costs the program) |
-//! | for who looks at it | [`happening`] (what is told), [`noted`] (what of that a debugger stops at), [`others`] (what can be asked of any process) |
+//! | instructions carried out here | [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE, XRSTOR), [`x87_pointers`] (FXSAVE and its like), [`selectors`] (LAR and its like), [`refused_call`] (the call of an address that is none) |
+//! | which processor runs | [`processors`], [`choice`] (the one that costs less), [`lent`] (the software CPU in place of KVM), [`kicker`] (the thread that interrupts it) |
+//! | who runs next | [`schedule`] (before the processor runs again), [`preempt`] (a task interrupted between two instructions), [`spin`] (a task that waits by looking), [`turn`] (one turn of its loop), [`oom`] (a process killed for memory) |
+//! | the whole program as it was | [`checkpoint`], [`checkpoint_cost`] (what that costs the program), [`stored`] (as bytes), [`excursion`] (run from one, and back), [`digests`] |
+//! | for who looks at it | [`happening`] (what is told), [`noted`] (what of that a debugger stops at), [`view`] and [`others`] (what can be asked of it, and of any process), [`trace`], [`profile`] |
 //!
 //! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers
 //! are loaded.

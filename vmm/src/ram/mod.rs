@@ -6,6 +6,9 @@
 //! | [`Frames`] | who uses which page of them |
 //! | [`paging`] | the page tables that lie in it |
 //! | [`files`] | the frames with pages of files |
+//! | [`contents`], [`objects`] | pages of shared objects: those without a frame, and as they were at a checkpoint |
+//! | [`stale`] | what the processors have yet to forget |
+//! | [`stored`] | frames and objects in a checkpoint on disk |
 //! | [`Memory`] | all of that as one |
 //!
 //! A processor never owns memory. It is handed a `&mut Memory` to run, so the guest is stopped whenever a slice of it is

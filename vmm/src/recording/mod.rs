@@ -17,7 +17,8 @@
 //! `files` and `checkpoints` of its own. All are readable by their owner only: they hold the program's memory and all that
 //! it read.
 //!
-//! [`own`] says which files are a recording's own, and removes them. While it is recorded, its journal is locked.
+//! [`own`] says which files are a recording's own, and removes them. [`segment`] and [`window`] are of flight recorders.
+//! While it is recorded, its journal is locked.
 
 pub mod own;
 mod segment;

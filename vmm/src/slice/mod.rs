@@ -11,7 +11,8 @@
 //! [`fault`] says which bytes are to blame for a crash. [`recorded`] is the history of a recording: [`recorded::Recorded`]
 //! goes back through it for stores to memory ([`memory`]) and for instructions that write a register ([`registers`]).
 //! [`survey`] goes through it once for who started whom, and what went through which pipe. [`hidden`] looks for the moment
-//! when bytes became what they were, where the writer that was found contradicts the value.
+//! when bytes became what they were, where the writer that was found contradicts the value; [`moved`] are calls that copy
+//! memory, [`frame`] is a signal handler's.
 
 pub mod fault;
 mod frame;

@@ -11,8 +11,8 @@
 //! Example: at the crash, `backward` with eight bytes watched restores the newest checkpoint, runs on to the crash and
 //! finds three stores to them; it goes to the position before the third.
 //!
-//! The map: [`steps`] is one instruction forward, [`back`] goes from checkpoint to older checkpoint, [`scout`] looks through the
-//! stretch before on a second thread, [`watched`] has the watched bytes as they were last.
+//! The map: [`steps`] is one instruction forward, [`back`] goes from checkpoint to older checkpoint, [`scout`] looks
+//! through the stretch before on a second thread, [`watched`] has the watched bytes as they were last.
 
 mod back;
 mod scout;

@@ -12,13 +12,13 @@
 //! | --- | --- |
 //! | a case: its addresses, its outcome | [`layout`], [`case`] |
 //! | the two halves | [`native`], [`interpreter`] |
-//! | which cases | [`generate`] |
+//! | which cases | [`generate`], [`edges`] and [`values`] (operands that matter), [`random`], [`host`] (what this processor has) |
 //! | what is not compared | [`dont_care`], [`vendor`] |
 //! | the comparison, the loop, what is printed | [`compare`], [`campaign`], [`report`] |
-//! | a finding as a golden case | [`golden`] |
+//! | a finding made small, and as a golden case | [`shrink`], [`golden`] |
 //! | figures that are kept, and the page of what there is, family by family | [`runs`], [`page`] |
 //!
-//! Unsafe code is in `native` only.
+//! Unsafe code is in [`native`] only.
 
 pub mod campaign;
 pub mod case;

@@ -14,11 +14,11 @@
 //! | --- | --- |
 //! | the state | [`registers`] |
 //! | from addresses to RAM and devices | [`paging`], [`memory`], [`guard`] |
-//! | segments and gates | `descriptors` |
-//! | exceptions and interrupts: IDT, IST, double fault | `delivery` |
-//! | IRET, SYSCALL, far transfers | `transfer` |
-//! | CR, DR, MSRs, tables | `control` |
-//! | from an instruction to one of these | `execute` |
+//! | segments and gates | [`descriptors`], [`segments`] |
+//! | exceptions and interrupts: IDT, IST, double fault | [`delivery`] |
+//! | IRET, SYSCALL, far transfers | [`transfer`] |
+//! | CR, DR, MSRs, tables | [`control`] |
+//! | from an instruction to one of these, or to #UD | [`execute`], [`absent`] |
 //!
 //! Code of 32 bits runs in flat segments: without paging, as a boot loader enters kernels
 //! (docs/decisions/0063-multiboot.md), and in long mode.
