@@ -1,10 +1,12 @@
 //! `gretel synth`: works backwards from a core to a certified execution suffix.
 
+mod kernel;
 mod shown;
 
 use crate::Outcome;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::kernel::At;
 use crate::log::say;
 use crate::opened;
 use ::synth::evidence::Anchors;
@@ -30,6 +32,7 @@ use x86::op::BranchKind;
 /// a path of instructions that ends in exactly this core. It is shown only with its certificate: it was run forward on
 /// the software CPU, and under KVM where it can be used, and every byte and register came out as the core has them.
 /// Of a recording, the end is run again to say how much of the suffix is what really happened.
+/// Of a machine with a kernel, it begins at the instruction that the kernel crashed at, and needs the recording (docs/kernel.md).
 /// Ctrl-C ends the search and shows what of it can be certified; a second one takes the best certificate so far.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -45,13 +48,13 @@ Exit codes:
   2    inconclusive: neither was shown; stderr says why, and what would have helped
   120 and more: see gretel --help")]
 pub(crate) struct Args {
-    /// A recording's folder, or a core file
+    /// A recording's folder, or a core file; of a machine with a kernel, its recording
     #[arg(value_name = "DIR|CORE")]
     input: PathBuf,
     /// The executable of a core (default: the one in the recording, or where the core says that it was)
     #[arg(long, value_name = "PROG")]
     exe: Option<PathBuf>,
-    /// How many branch records to use (default: those of the core)
+    /// How many branch records to use (default: those of the core; of a machine with a kernel 32, which are derived)
     #[arg(long, value_name = "0|16|32", value_parser = crate::trail::parse_records)]
     records: Option<u32>,
     /// Which branches they record: any, no-jcc, calls, ret-ind, indirect, or LBR_SELECT in hexadecimal (default: as in the
@@ -73,6 +76,13 @@ pub(crate) struct Args {
     /// Certify on the software CPU alone, even where KVM can be used
     #[arg(long)]
     no_kvm: bool,
+    /// Of a machine with a kernel: end where so many instructions have retired, or at the `end` of the recording (default: at the
+    /// instruction that the kernel crashed at)
+    #[arg(long, value_name = "N|end")]
+    at: Option<At>,
+    /// Of a machine with a kernel: the rings whose branches are recorded (default: kernel)
+    #[arg(long, value_name = "kernel|user|both", value_parser = kernel::rings)]
+    ring: Option<kernel::Rings>,
     /// Say why the search stopped, at which places, and which evidence would have helped
     #[arg(long)]
     explain: bool,
@@ -148,6 +158,12 @@ pub(super) fn seconds_of(units: u64) -> f64 {
 /// What [`seconds`] takes at most.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
+impl Args {
+    fn limits(&self) -> Limits {
+        Limits { instructions: self.instructions, fuel: self.fuel, time: self.time }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Outcome {
     deep(|| run_deep(args))
 }
@@ -165,11 +181,18 @@ pub(crate) fn deep(work: impl FnOnce() -> Outcome + Send) -> Outcome {
 }
 
 fn run_deep(args: &Args) -> Outcome {
-    if let Some(taken) = args.output.as_deref().filter(|output| output.is_file()) {
-        let why = format!("{} exists already: name another file, or remove it", taken.display());
-        return Err(Failure::new(Code::Usage, why));
+    if let Some(recording) = kernel::of(&args.input)? {
+        refuse_taken(args)?;
+        return kernel::run(args, &recording);
     }
-    let limits = Limits { instructions: args.instructions, fuel: args.fuel, time: args.time };
+    if args.at.is_some() || args.ring.is_some() {
+        return Err(Failure::new(
+            Code::Usage,
+            "--at and --ring are for the recording of a machine with a kernel",
+        ));
+    }
+    refuse_taken(args)?;
+    let limits = args.limits();
     let opened = opened::open(&args.input, args.exe.as_deref(), &mut DebugFiles::new())?;
     let of_core = |why: &str| format!("{}: {why}", opened.core.path.display());
     opened::warn_of_damage(&opened.core);
@@ -193,9 +216,7 @@ fn run_deep(args: &Args) -> Outcome {
     let trail = trail(args, &core)?;
     let (records, recorded) = usable(trail.as_ref())?;
     let anchors = anchors(&core, args.crumbs)?;
-    let interrupter = Interrupter::new();
-    interrupt::stop_on_signals(interrupter.clone())
-        .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
+    let interrupter = interrupter()?;
     let request = Request {
         core: &core,
         program: &program,
@@ -208,33 +229,64 @@ fn run_deep(args: &Args) -> Outcome {
     };
     let synthesis =
         synthesize(&request, &mut progress(args.time)).map_err(|e| Failure::new(Code::Host, e))?;
-    let explanation = args.explain.then(|| explain(args, &request, trail.as_ref(), &synthesis));
+    let explanation = args.explain.then(|| explain(&request, trail.as_ref(), &synthesis, of_program(args)));
     let refutations = match (&args.smt_lib, &synthesis.flips) {
         (Some(dir), Some(_)) => Some(refutations(&request, dir)?),
         (Some(dir), None) => {
-            say!("gretel: nothing is written to {}: not every way back was refuted", dir.display());
+            nothing_written(dir);
             None
         }
         (None, _) => None,
     };
-    shown::report(args, &core, &program, synthesis, &Beside { explanation, refutations })
+    shown::report(args, &core, &program, synthesis, &mut Beside { explanation, refutations, machine: None })
+}
+
+/// Says that `--smt-lib` has nothing to write.
+fn nothing_written(dir: &Path) {
+    say!("gretel: nothing is written to {}: not every way back was refuted", dir.display());
+}
+
+/// What a file that exists already is not overwritten by.
+fn refuse_taken(args: &Args) -> Result<(), Failure> {
+    let Some(taken) = args.output.as_deref().filter(|output| output.is_file()) else { return Ok(()) };
+    let why = format!("{} exists already: name another file, or remove it", taken.display());
+    Err(Failure::new(Code::Usage, why))
+}
+
+/// What Ctrl-C ends.
+fn interrupter() -> Result<Interrupter, Failure> {
+    let interrupter = Interrupter::new();
+    interrupt::stop_on_signals(interrupter.clone())
+        .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
+    Ok(interrupter)
 }
 
 /// What was asked for beside the verdict.
 struct Beside {
     explanation: Option<Explanation>,
     refutations: Option<Written>,
+    /// Of a machine with a kernel: its recording, which the suffix is measured against.
+    machine: Option<kernel::Truth>,
 }
 
 /// So many of a recording's last instructions are looked at for what records would cover.
 const LOOKED_AT: u64 = 1 << 16;
 
-/// Why the search came no further.
-fn explain(args: &Args, request: &Request<'_>, trail: Option<&Trail>, synthesis: &Synthesis) -> Explanation {
-    let truth = args.input.is_dir().then(|| {
+/// The last instructions of a program's recording, if it is one.
+fn of_program(args: &Args) -> Option<Result<Vec<u64>, String>> {
+    args.input.is_dir().then(|| {
         let recording = Recording::open(&args.input).map_err(|e| e.to_string());
         recording.and_then(|it| tail_log(&it, LOOKED_AT).map_err(|e| e.to_string()))
-    });
+    })
+}
+
+/// Why the search came no further; `truth` is what ran, where there is a recording.
+fn explain(
+    request: &Request<'_>,
+    trail: Option<&Trail>,
+    synthesis: &Synthesis,
+    truth: Option<Result<Vec<u64>, String>>,
+) -> Explanation {
     let truth = truth.and_then(|truth| {
         truth.inspect_err(|why| say!("gretel: what records cover is not measured: {why}")).ok()
     });

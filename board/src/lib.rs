@@ -15,7 +15,7 @@
 //! | the loop that runs it all | [`machine`] |
 //! | what came from outside, and when; whole states | [`journal`], [`checkpoints`] |
 //! | the two ways of running | [`record`], [`replay`] |
-//! | any moment of a recording, forwards and backwards | [`travel`] |
+//! | any moment of a recording, forwards and backwards; the one where the kernel crashed | [`travel`], [`crash`] |
 //! | memory by pages, and state as words | [`memory`], [`mod@saved`] |
 //! | memory as a core, for debuggers of kernels | [`vmcore`] |
 //! | what a kernel has in it: its log, its stack, its tasks | [`linux`] |
@@ -26,6 +26,7 @@
 pub mod boot;
 pub mod checkpoints;
 pub mod clock;
+pub mod crash;
 mod devices;
 pub mod journal;
 pub mod linux;
@@ -39,4 +40,4 @@ pub mod vmcore;
 
 pub use boot::{BootError, Setup};
 pub use devices::disk::Image as DiskImage;
-pub use machine::{End, Machine, Moment, Pause, Position, Seen, happening};
+pub use machine::{End, Exception, Machine, Moment, Pause, Position, Seen, happening};

@@ -7,6 +7,9 @@
  *   spin    counts timer interrupts in a busy loop, whose number it prints
  *   disk    prints the first words of the disk's sector 1, writes to sector 2, and reads that back
  *   net     sends a frame with "hello", and sends back what comes, up to a frame with "end"
+ *   chain   walks a chain of items, the last of which leads nowhere: a page fault in ring 0, and a panic
+ *   divide  divides by a zero that it has computed: an exception without a handler, and a triple fault
+ *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
  *   panic, reset, triple, halt, wait: ends so; else it switches the machine off
  */
 #include <stdint.h>
@@ -81,6 +84,10 @@ static void print_number(uint64_t n) {
   while (n /= 10);
   print(at);
 }
+static void panic(const char *why) {
+  print("[    0.000000] Kernel panic - not syncing: "), print(why), print("\r\n");
+  out8(0x505, 1);
+}
 static int has_word(const char *word) {
   for (const char *at = command_line; *at; at++) {
     const char *a = at, *b = word;
@@ -148,6 +155,7 @@ HANDLER on_page_fault(frame *f, uint64_t code) {
   uint64_t address;
   (void)f;
   asm volatile("mov %%cr2, %0" : "=r"(address));
+  if (address >= PROBE + HUGE_PAGE) panic("page fault");
   if (address == PROBE + 8 && code == 2) faults++;
   page_directory[PROBE / HUGE_PAGE] |= 1;
 }
@@ -327,6 +335,47 @@ static void use_net(void) {
   }
 }
 
+/* Crashes, each at the end of some calls, loops and stores. */
+static struct item { struct item *next; uint64_t weight; } items[16];
+static volatile uint64_t total, visits;
+
+/* Adds to the total with interrupts off, as code does that they share it with. */
+__attribute__((noinline)) static void add(uint64_t weight) {
+  uint64_t flags;
+  asm volatile("pushfq\n pop %0\n cli" : "=r"(flags)::"memory");
+  total += weight;
+  visits++;
+  asm volatile("push %0\n popfq" ::"r"(flags) : "memory", "cc");
+}
+__attribute__((noinline)) static uint64_t walk(const struct item *item) {
+  uint64_t longest = 0;
+  for (; item; item = item->next) {
+    if (item->weight > longest) longest = item->weight;
+    add(item->weight);
+  }
+  return longest;
+}
+__attribute__((noinline)) static void chain(void) {
+  for (int n = 0; n < 16; n++) items[n].next = &items[n + 1], items[n].weight = 7 * n % 5;
+  items[15].next = (struct item *)0x7000000000;
+  print_number(walk(items));
+}
+__attribute__((noinline)) static uint64_t share(const uint64_t *of, uint64_t count) {
+  uint64_t sum = 0;
+  for (uint64_t n = 0; n < 4; n++) sum += of[n];
+  return sum / count;
+}
+__attribute__((noinline)) static void divide(void) {
+  uint64_t of[4] = {total + 3, visits + 5, total, 9};
+  for (uint64_t n = 4; n-- > 0;) print_number(share(of, n));
+}
+
+static uint64_t nowhere[512] __attribute__((aligned(4096)));
+static void lose(void) {
+  for (int n = 1; n < 512; n++) nowhere[n] = (uint64_t)nowhere | 3;
+  asm volatile("mov %0, %%cr3" ::"r"(nowhere) : "memory");
+}
+
 void kernel_main(const uint8_t *parameters) {
   command_line = (const char *)(uint64_t) * (const uint32_t *)(parameters + 0x228);
   set_up();
@@ -337,10 +386,10 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("disk")) use_disk();
   if (has_word("net")) use_net();
   print("PASS\r\n");
-  if (has_word("panic")) {
-    print("[    0.000000] Kernel panic - not syncing: asked for\r\n");
-    out8(0x505, 1);
-  }
+  if (has_word("chain")) chain();
+  if (has_word("divide")) divide();
+  if (has_word("lost")) lose();
+  if (has_word("panic")) panic("asked for");
   if (has_word("reset")) out8(0x64, 0xfe);
   if (has_word("triple")) {
     idt[3] = idt[8] = idt[13] = (struct gate){0};

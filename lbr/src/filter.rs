@@ -200,6 +200,14 @@ impl Filter {
         self.0 & if ring0 { RING_0 } else { OTHER_RINGS } == 0
     }
 
+    /// The same kinds of branches in these rings, and with them far transfers: where these are not recorded, an interrupt is a gap that
+    /// nobody sees.
+    #[must_use]
+    pub fn in_rings(self, kernel: bool, others: bool) -> Filter {
+        let hidden = if kernel { 0 } else { RING_0 } | if others { 0 } else { OTHER_RINGS };
+        Filter(self.0 & !(RING_0 | OTHER_RINGS | FAR) | hidden)
+    }
+
     /// Whether a return removes the record of its call.
     #[must_use]
     pub fn is_call_stack(self) -> bool {

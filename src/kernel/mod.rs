@@ -22,8 +22,8 @@ pub(crate) use events::run as events;
 pub(crate) use listed::Listed;
 pub(crate) use moment::show as show_moment;
 pub(crate) use replay::{is_one, run as replay};
-pub(crate) use start::{Places, records};
-pub(crate) use subject::{At, Subject};
+pub(crate) use start::{Places, file, records};
+pub(crate) use subject::{At, Subject, travel};
 
 use crate::exit::{Code, Failure};
 use crate::log::say;
@@ -254,7 +254,8 @@ pub(crate) fn refuse(recording: &Recording) -> Result<(), Failure> {
         return Ok(());
     }
     let dir = recording.dir().display();
-    let why = "`gretel replay` and `gretel gdb` run it again, `gretel core` shows its core, if it has one";
+    let why = "`gretel replay` and `gretel gdb` run it again, `gretel core` shows its core, if it has one, and `gretel synth` what led \
+               there";
     Err(Failure::new(Code::Usage, format!("{dir} is the recording of a machine with a kernel: {why}")))
 }
 

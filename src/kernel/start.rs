@@ -25,6 +25,13 @@ fn setup(dir: &Path, header: &Header) -> Result<Setup, Failure> {
     })
 }
 
+/// The file of the kernel that was booted.
+pub(crate) fn file(recording: &Recording) -> Result<Vec<u8>, Failure> {
+    let damaged = |error: &dyn std::error::Error| Failure::new(Code::Damaged, error.to_string());
+    let reader = Reader::open(&recording.journal()).map_err(|error| damaged(&error))?;
+    read(&recording.dir().join(FOLDER), reader.header().kernel).map_err(|error| damaged(&error))
+}
+
 /// The image of its disk, if it has one.
 pub(super) fn image(dir: &Path, header: &Header) -> Result<Option<DiskImage>, Failure> {
     header.disk.map(|disk| disk::kept(&dir.join(FOLDER), disk)).transpose()

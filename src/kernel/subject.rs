@@ -105,7 +105,7 @@ impl Subject {
 }
 
 /// A recording where so many instructions have retired, or at its end, and what is wrong with its journal.
-pub(super) fn travel(recording: &Recording, at: Option<u64>) -> Result<(Travel, Option<String>), Failure> {
+pub(crate) fn travel(recording: &Recording, at: Option<u64>) -> Result<(Travel, Option<String>), Failure> {
     let reader = Reader::open(&recording.journal());
     let mut reader = reader.map_err(|error| Failure::new(Code::Damaged, error))?;
     let (records, damage) = records(&mut reader);

@@ -1,6 +1,6 @@
 //! What `gretel synth` shows.
 
-use super::{Args, Beside, anchors, seconds_of};
+use super::{Args, Beside, anchors, kernel, seconds_of};
 use crate::Outcome;
 use crate::exit::{Code, Failure};
 use crate::log::say;
@@ -29,8 +29,9 @@ pub(super) fn report(
     core: &Core,
     program: &Program,
     synthesis: Synthesis,
-    beside: &Beside,
+    beside: &mut Beside,
 ) -> Outcome {
+    let mut machine = beside.machine.take();
     let Synthesis { verdict, flips, searched, stop, statistics, phases, cuts, fuel, path: _ } = synthesis;
     let cut = cuts.iter().rev().find_map(|cut| cut.why.as_deref());
     let search = Searched {
@@ -48,7 +49,7 @@ pub(super) fn report(
             if let Some(path) = &args.output {
                 suffix.save(path).map_err(|e| Failure::new(Code::Write, e))?;
             }
-            show(args, core, program, &suffix, &certificate, search)?;
+            show(args, core, program, &suffix, &certificate, search, machine.as_mut())?;
             if suffix.len() < searched && !args.json {
                 let certified = suffix.len();
                 let why = cut.map_or_else(String::new, |why| format!(" (a longer one: {why})"));
@@ -99,13 +100,23 @@ fn show(
     suffix: &Suffix,
     certificate: &Certificate,
     search: Searched<'_>,
+    machine: Option<&mut kernel::Truth>,
 ) -> Result<(), Failure> {
     let listing =
         Listing::new(program, core, suffix, certificate).map_err(|e| Failure::new(Code::Other, e))?;
-    let metrics = measure(args, suffix, &listing);
+    let metrics = match machine {
+        Some(truth) => truth.measure(suffix, &listing),
+        None => measure(args, suffix, &listing),
+    };
     let outline = Outline::new(&anchors(core, args.crumbs)?, certificate.crumbs[0], program);
-    let exploitability = Exploitability::new(program, core, suffix, &listing, &earlier_inputs(args, core))
-        .map_err(|e| Failure::new(Code::Other, e))?;
+    // A kernel's input is that of its devices, which is not followed.
+    let exploitability = match core.machine {
+        Some(_) => None,
+        None => Some(
+            Exploitability::new(program, core, suffix, &listing, &earlier_inputs(args, core))
+                .map_err(|e| Failure::new(Code::Other, e))?,
+        ),
+    };
     if args.json {
         let listing = serde_json::to_value(&listing).map_err(|e| Failure::new(Code::Other, e))?;
         let object = json!({
@@ -123,7 +134,9 @@ fn show(
         if !outline.is_empty() {
             print(format_args!("\n{outline}"))?;
         }
-        print(format_args!("\n{exploitability}"))?;
+        if let Some(exploitability) = &exploitability {
+            print(format_args!("\n{exploitability}"))?;
+        }
         if let Some(metrics) = &metrics {
             print(format_args!("\n{metrics}"))?;
         }

@@ -62,10 +62,16 @@ impl Image for CoreImage<'_> {
         self.segment(va).is_some_and(|segment| segment.rights.write)
     }
     fn regions(&self) -> Vec<Range<u64>> {
+        if let Some(machine) = &self.core.machine {
+            return machine.data().to_vec();
+        }
         self.core.segments.iter().map(|segment| segment.start..segment.end).collect()
     }
     fn is_shared(&self) -> bool {
         self.core.had_threads()
+    }
+    fn is_kernel(&self) -> bool {
+        self.core.machine.is_some()
     }
     fn stored_by_crash(&self) -> Range<u64> {
         self.stored_by_crash.clone()

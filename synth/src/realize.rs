@@ -120,9 +120,11 @@ impl<'h, 'i> Realizer<'h, 'i> {
         for (va, term) in self.start_bytes() {
             wish(&self.terms, term, u64::from(image.byte(va).unwrap_or(0)), &mut wishes);
         }
-        let (now, then) =
-            (Snapshot::of_state(&self.terms, self.core), self.hypothesis.snapshot(self.depth).clone());
-        let (now, then) = (now.values(), then.values());
+        let now = match image.is_kernel() {
+            true => Snapshot::of_kernel(&self.terms, self.core),
+            false => Snapshot::of_state(&self.terms, self.core),
+        };
+        let (now, then) = (now.values(), self.hypothesis.snapshot(self.depth).values());
         for (now, then) in now.into_iter().zip(then) {
             let then = self.resolve(then);
             let value = self.terms.value(now).or_else(|| self.terms.truth(now).map(u64::from));
@@ -156,7 +158,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
         let then = self.hypothesis.snapshot(self.depth).clone();
         let mut regs = Regs { rip: self.hypothesis.path()[self.depth - 1].address, ..Regs::default() };
         regs.gpr = then.gpr.map(|t| self.value(t));
-        regs.rflags = RFLAGS_FIXED | RFLAGS_IF;
+        let interrupts = then.interrupts.is_none_or(|interrupts| self.value(interrupts) == 1);
+        regs.rflags = RFLAGS_FIXED | if interrupts { RFLAGS_IF } else { 0 };
         for f in Flag::ALL {
             regs.rflags |= self.value(then.flags[f as usize]) << f.bit();
         }

@@ -114,7 +114,12 @@ pub fn synthesize(
         Attempts { request, until, image: &image, cfg: &cfg, records: &records, found: &found, cuts };
     let verdict = during(Phase::Certificates, || attempts.certify_longest())?;
     let cannot_be = matches!(verdict, Verdict::Infeasible { .. }) || found.is_dead_end();
-    let flips = if cannot_be { Some(during(Phase::Flips, || attempts.flips())?) } else { None };
+    // A kernel's memory is too much to turn bit by bit.
+    let flips = if cannot_be && request.core.machine.is_none() {
+        Some(during(Phase::Flips, || attempts.flips())?)
+    } else {
+        None
+    };
     Ok(Synthesis {
         verdict,
         flips,
@@ -138,7 +143,9 @@ pub(crate) fn search_of<'a>(
 ) -> Search<'a> {
     let core = request.core;
     let search = Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core), fuel);
-    let map_is_partial = core.had_threads()
+    // Interrupts and exceptions lead into a kernel's code at any instruction, and back.
+    let map_is_partial = request.program.is_kernel()
+        || core.had_threads()
         || request.program.is_linked()
         || runs_unknown_code(request)
         || handler_may_have_returned(request);

@@ -2,6 +2,7 @@
 //! recording is in `looked_at`.
 
 mod looked_at;
+mod taken_back;
 
 use crate::gdb::{has_gdb, in_order};
 use crate::{DAMAGED, HOST, PROGRAM, Place, USAGE, finished};

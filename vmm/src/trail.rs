@@ -150,6 +150,12 @@ impl Tail {
     }
 
     /// The program, before the instruction at rip.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        self.timeline.replay().process()
+    }
+
+    /// The same, to run.
     pub fn process_mut(&mut self) -> &mut Process {
         self.timeline.replay_mut().process_mut()
     }

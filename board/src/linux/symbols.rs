@@ -113,6 +113,23 @@ impl Symbols {
         Some(Place { function: &function.name, offset: address - nearest, module })
     }
 
+    /// All functions, with the modules that they are in: first addresses and names.
+    pub fn functions(&self) -> impl Iterator<Item = (u64, &str, Option<&str>)> {
+        let own = self.functions.iter().map(|symbol| (symbol.address, symbol.name.as_str(), None));
+        let of_modules = self.modules.iter().flat_map(|module| {
+            let name = Some(module.name.as_str());
+            module.functions.iter().map(move |symbol| (symbol.address, symbol.name.as_str(), name))
+        });
+        own.chain(of_modules)
+    }
+
+    /// Where code may be: the kernel's own, and all of its modules.
+    pub fn code(&self) -> impl Iterator<Item = Range<u64>> {
+        let parts = self.modules.iter().flat_map(|module| &module.parts);
+        let parts = parts.map(|(start, size)| *start..start.saturating_add(*size));
+        self.code.iter().cloned().chain(parts)
+    }
+
     /// The module that an address is in.
     pub(super) fn module(&self, address: u64) -> Option<&Module> {
         let has = |(start, size): &(u64, u64)| address.checked_sub(*start).is_some_and(|n| n < *size);

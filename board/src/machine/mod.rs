@@ -3,10 +3,11 @@
 //! [`Machine::run`] goes on to a number of instructions and says where it stands: there, halted, or at the end. It does the same each
 //! time from the same state; what is not its own doing comes from outside between two calls, and is typed ([`Machine::type_bytes`])
 //! or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a
-//! debugger has it stop; [`happening`] what a list of events has. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`],
+//! debugger has it stop; [`happening`] what a list of events has, `exceptions` the newest exceptions. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`],
 //! whoever drives it waits, types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
 mod debug;
+mod exceptions;
 pub mod happening;
 mod seen;
 mod state;
@@ -18,6 +19,8 @@ use crate::devices::virtio::Dma;
 use crate::devices::{Devices, Ended};
 use crate::memory::{Dirty, PAGE};
 use debug::Breakpoints;
+pub use exceptions::Exception;
+use exceptions::Exceptions;
 use happening::{Happening, What};
 pub(crate) use seen::Look;
 pub use seen::Seen;
@@ -111,6 +114,8 @@ pub struct Machine {
     happenings: Option<Vec<Happening>>,
     /// What the guest has sent, if somebody takes it.
     sent: Option<Vec<Vec<u8>>>,
+    /// The newest exceptions that instructions have raised.
+    exceptions: Exceptions,
 }
 
 impl Machine {
@@ -142,6 +147,7 @@ impl Machine {
             looked_for: Vec::new(),
             happenings: None,
             sent: None,
+            exceptions: Exceptions::default(),
         })
     }
 
@@ -177,7 +183,9 @@ impl Machine {
             }
             // What is left where as many have retired are deliveries.
             let bound = until.retired.max(here.retired + 1);
-            match self.step(bound, look) {
+            let stepped = self.step(bound, look);
+            self.note_exception();
+            match stepped {
                 Ok(None) => {}
                 Ok(Some(pause)) => return pause,
                 Err(end) => self.end = Some(end),
@@ -260,7 +268,8 @@ impl Machine {
     }
 
     /// All memory.
-    pub(crate) fn ram(&self) -> &[u8] {
+    #[must_use]
+    pub fn ram(&self) -> &[u8] {
         self.cpu().bus().ram()
     }
 

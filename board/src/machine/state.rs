@@ -2,6 +2,7 @@
 
 use super::Machine;
 use super::debug::Breakpoints;
+use super::exceptions::Exceptions;
 use crate::devices::Devices;
 use crate::devices::disk::Layers;
 use crate::memory::{Dirty, PAGE, Page, page};
@@ -128,6 +129,7 @@ impl Machine {
             looked_for: Vec::new(),
             happenings: None,
             sent: None,
+            exceptions: Exceptions::default(),
         }
     }
 

@@ -2,15 +2,19 @@
 //!
 //! A recording has [`Starts`]: the boot, and checkpoints on disk. From one of them the machine runs, is typed to, and compares digests,
 //! as in a replay. Checks of the journal, at which it rests, are where snapshots are kept in memory (`history`). Backwards is forwards
-//! from the last snapshot before.
+//! from the last snapshot before. `steps` goes through a part of it one instruction after the other, for what a processor records of its
+//! branches.
 //!
 //! Example: one step back from 50,000,000 instructions. The snapshot at 33,554,432 is put back, the machine runs to the check at
 //! 50,331,648 if that is before, else to 49,999,999; from there it goes by single steps, and the last position before 50,000,000 is the
 //! one that was meant.
 
 mod history;
+mod steps;
 #[cfg(test)]
 mod tests;
+
+pub use steps::BranchError;
 
 use crate::journal::{End, Record};
 use crate::machine::{Look, Machine, Pause, Position, Seen};

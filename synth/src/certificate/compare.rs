@@ -1,5 +1,6 @@
 //! Whether the run ended in the core: what is compared, and what is not and why.
 
+use super::ring0::{Differing, Ring0};
 use super::stage::{self, Stage};
 use super::{CertificateError, Difference, DontCare};
 use crate::past::hypothesis::Kernel;
@@ -80,7 +81,32 @@ pub(super) fn with_core(
         let (expected, found) = (format!("{expected:#x}"), format!("{found:#x}"));
         return Ok(Err(Difference { engine, step: None, what, expected, found }));
     }
-    Ok(memory(engine, stage.pages(), core))
+    match stage.ring0() {
+        Some(machine) => Ok(whole_machine(engine, machine, core)),
+        None => Ok(memory(engine, stage.pages(), core)),
+    }
+}
+
+/// Compares what a machine has beside the registers of a program: those of the system, and all of its memory.
+fn whole_machine(engine: EngineKind, machine: &mut Ring0<'_>, core: &Core) -> Result<u64, Difference> {
+    let different = |what: String, expected: String, found: String| Difference {
+        engine,
+        step: None,
+        what,
+        expected,
+        found,
+    };
+    if let Some((expected, found)) = machine.differing_registers() {
+        return Err(different("registers of the system".to_owned(), expected, found));
+    }
+    match machine.differing_memory() {
+        Some(Differing { physical, expected, found }) => Err(different(
+            format!("physical memory at {physical:#x}"),
+            format!("{expected:#04x}"),
+            format!("{found:#04x}"),
+        )),
+        None => Ok(core.machine.as_ref().map_or(0, |machine| machine.memory().len() as u64)),
+    }
 }
 
 /// Each register of the core and of the run: name, expected, found.
@@ -192,6 +218,17 @@ pub(super) fn dont_care(core: &Core, compared: u64, undefined: &Undefined) -> Ve
             "of crumbs: page faults, times, taken branches, contexts".to_owned(),
             "nothing here computes them",
         );
+    }
+    if core.machine.is_some() {
+        add(
+            "accessed and dirty bits in page tables that the run has walked".to_owned(),
+            "they tell when a translation was looked up, not what was computed",
+        );
+        add(
+            "the devices, the clock, and translations that the processor keeps".to_owned(),
+            "the suffix has no instruction that asks for them, and no interrupt comes in it",
+        );
+        return list;
     }
     let mapped: u64 = core.segments.iter().map(|segment| segment.end.saturating_sub(segment.start)).sum();
     if mapped > compared {

@@ -1,12 +1,11 @@
 //! The suffix run forward, one instruction at a time, on the software CPU.
 
 use super::CertificateError;
-use super::stage::{self, Stage};
+use super::stage::Stage;
 use crate::past::hypothesis::Kernel;
 use crate::suffix::{Suffix, SuffixInput};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use vmm::elfcore::Core;
-use vmm::engine::soft::SoftCpu;
 use vmm::engine::{Exit, Until};
 use x86::op::Gpr;
 use x86::state::Regs;
@@ -48,8 +47,7 @@ pub(crate) enum Outcome<'a> {
 impl<'a> Forward<'a> {
     /// A run that stands at the start.
     pub(crate) fn new(core: &'a Core, suffix: &'a Suffix) -> Result<Forward<'a>, CertificateError> {
-        let machine = SoftCpu::machine(stage::memory_needed(core))?;
-        let stage = Stage::new(machine.any(), core, suffix)?;
+        let stage = Stage::on_software_cpu(core, suffix)?;
         Ok(Forward { stage, suffix, at: 0, inputs: &suffix.inputs, kernel: Kernel::of(core) })
     }
 
@@ -66,6 +64,11 @@ impl<'a> Forward<'a> {
     /// The memory and all the rest.
     pub(crate) fn stage(&mut self) -> &mut Stage<'a> {
         &mut self.stage
+    }
+
+    /// Why what was run last cannot be judged, if that is so.
+    pub(super) fn refusal(&self) -> Option<String> {
+        self.stage.refusal().map(str::to_owned)
     }
 
     /// The instruction that runs next; `None` at the end of the path.
@@ -110,7 +113,7 @@ impl<'a> Forward<'a> {
 
     /// Runs what follows the path: the instruction that faults.
     pub(crate) fn step(&mut self) -> Result<Exit, CertificateError> {
-        let retired = self.stage.cpu().counters().map_or(0, |counters| counters.instructions);
+        let retired = self.stage.retired();
         self.stage.run(Until::Retired(retired + 1))
     }
 }

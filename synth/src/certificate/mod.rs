@@ -11,6 +11,7 @@
 //! | the start image on an engine | [`stage`] |
 //! | instruction by instruction on the software CPU, along the path and the branch records | [`forward`] |
 //! | whole under KVM | [`native`] |
+//! | a kernel's suffix, on the machine's software CPU | [`ring0`] |
 //! | the end: every dumped byte and every register, but for an explicit list | [`compare`] |
 //! | a certified suffix to walk about in | [`walk`] |
 //!
@@ -20,6 +21,7 @@
 mod compare;
 pub(crate) mod forward;
 mod native;
+mod ring0;
 pub(crate) mod stage;
 pub mod walk;
 
@@ -191,13 +193,28 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
 enum Ending {
     /// By an exception with one of these vectors, for #PF at this address.
     Exception { vectors: &'static [u8], address: Option<u64> },
+    /// By an exception of a kernel: this one, with this error code and address.
+    Raised { vector: u8, code: u32, address: u64 },
     /// By a signal that was sent: the state after the last instruction of the path is the core.
     Sent,
 }
 
 impl Ending {
+    /// How the core's program, or kernel, died.
+    fn of(core: &Core) -> Ending {
+        match core.machine.as_ref().map(|machine| machine.raised) {
+            None => Ending::of_signal(&core.signal),
+            Some(None) => Ending::Sent,
+            Some(Some(raised)) => Ending::Raised {
+                vector: raised.vector,
+                code: raised.code,
+                address: raised.address.unwrap_or(0),
+            },
+        }
+    }
+
     /// From the signal: `si_code` above zero says that the kernel made it for an exception.
-    fn of(signal: &SignalInfo) -> Ending {
+    fn of_signal(signal: &SignalInfo) -> Ending {
         if signal.code <= 0 {
             return Ending::Sent;
         }
@@ -221,6 +238,9 @@ impl Ending {
             Ending::Exception { vectors, address } => {
                 vectors.contains(&exception.vector)
                     && address.is_none_or(|address| address == exception.address)
+            }
+            Ending::Raised { vector, code, address } => {
+                (*vector, *code, *address) == (exception.vector, exception.error_code, exception.address)
             }
             Ending::Sent => false,
         }
@@ -299,6 +319,9 @@ impl<'a> Stepped<'a> {
                     let r11 = run.forward.regs().gpr[usize::from(Gpr::R11.0)];
                     run.undefined.call(Kernel::of(request.core), r11);
                 }
+                Outcome::Stopped(_) if let Some(reason) = run.forward.refusal() => {
+                    return Ok(Err(Verdict::Refused { step: ahead.index, reason }));
+                }
                 Outcome::Stopped(exit) => {
                     let interrupted_repeat = forward::repeats(&ahead.instruction)
                         && ahead.index + ahead.span == request.suffix.len();
@@ -316,8 +339,11 @@ impl<'a> Stepped<'a> {
                 }
             }
         }
-        if Ending::of(&request.core.signal) != Ending::Sent {
+        if Ending::of(request.core) != Ending::Sent {
             let exit = run.forward.step()?;
+            if let Some(reason) = run.forward.refusal() {
+                return Ok(Err(Verdict::Refused { step: request.suffix.len(), reason }));
+            }
             if let Err(verdict) = end(request, request.suffix.len(), run.forward.regs().rip, &exit) {
                 return Ok(Err(verdict));
             }
@@ -396,7 +422,7 @@ impl<'a> Stepped<'a> {
 /// instruction that did not retire; its length stands for the one that crashed.
 fn end(request: &Request<'_>, step: usize, rip: u64, exit: &Exit) -> Result<(), Verdict> {
     match exit {
-        Exit::Exception(exception) if Ending::of(&request.core.signal).matches(exception) => {
+        Exit::Exception(exception) if Ending::of(request.core).matches(exception) => {
             let expected = request.core.state.regs.rip;
             let same = rip == expected;
             same.then_some(()).ok_or_else(|| {
@@ -414,7 +440,7 @@ fn end(request: &Request<'_>, step: usize, rip: u64, exit: &Exit) -> Result<(), 
                 reason: format!("no semantics for the instruction at {rip:#x}:{bytes}"),
             })
         }
-        other => Err(rejected(step, "end", request.core.signal.name(), name(other))),
+        other => Err(rejected(step, "end", request.core.end_name(), name(other))),
     }
 }
 

@@ -26,8 +26,11 @@ pub(super) enum Native {
 
 /// Runs the suffix under KVM.
 pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native, CertificateError> {
-    let ending = Ending::of(&request.core.signal);
+    let ending = Ending::of(request.core);
     let last = request.suffix.inputs.last().map(|input| input.step + 1);
+    if request.core.machine.is_some() {
+        return Ok(Native::Unavailable("it is a kernel's, with a machine around it".to_owned()));
+    }
     if !request.kvm {
         return Ok(Native::Unavailable("not asked for".to_owned()));
     }
@@ -45,7 +48,7 @@ pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native
                 .to_owned(),
         ));
     }
-    let interrupter = stage.cpu().interrupter();
+    let interrupter = stage.interrupter();
     let ran = within(request.time, interrupter, || to_the_end(request, ending, &mut stage))?;
     if let Some(difference) = ran {
         return Ok(Native::Different(difference));

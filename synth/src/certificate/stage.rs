@@ -1,15 +1,18 @@
 //! The start image of a suffix on an engine: the core's memory, with the suffix's over it.
 //!
-//! A page is brought in when the suffix touches it, so that time and memory follow the suffix, and not the core.
+//! A page is brought in when the suffix touches it, so that time and memory follow the suffix, and not the core. The core of a machine
+//! with a kernel has a stage of its own (`ring0`).
 
 use super::CertificateError;
+use super::ring0::Ring0;
 use crate::suffix::Suffix;
 use std::ops::Range;
 use vmm::elfcore::{Core, Segment};
-use vmm::engine::{Cpu, Exit, Machine, Until};
+use vmm::engine::soft::SoftCpu;
+use vmm::engine::{Exit, Interrupter, Machine, Until};
 use vmm::paging::{Rights, USER_END};
 use vmm::ram::{PAGE, PAGE_LEN};
-use vmm::sandbox::Sandbox;
+use vmm::sandbox::{Sandbox, SandboxError};
 use x86::state::{Regs, State};
 
 /// What the engine needs beside the program's own pages: page tables and its own pages.
@@ -21,8 +24,16 @@ const PAGE_FAULT: u8 = 14;
 
 /// A suffix's program on an engine.
 pub(crate) struct Stage<'a> {
-    sandbox: Sandbox,
+    ground: Ground<'a>,
     core: &'a Core,
+}
+
+/// What a stage is made of.
+enum Ground<'a> {
+    /// A program's pages.
+    Program(Box<Sandbox>),
+    /// A machine.
+    Ring0(Box<Ring0<'a>>),
 }
 
 impl<'a> Stage<'a> {
@@ -32,19 +43,55 @@ impl<'a> Stage<'a> {
         core: &'a Core,
         suffix: &Suffix,
     ) -> Result<Stage<'a>, CertificateError> {
-        let mut stage = Stage { sandbox: Sandbox::new(machine)?, core };
-        for piece in &suffix.memory {
-            refuse_constant(core, piece.address, &piece.bytes)?;
-            stage.write(piece.address, &piece.bytes)?;
+        let mut sandbox = Sandbox::new(machine)?;
+        sandbox.load(&suffix.start)?;
+        Stage { ground: Ground::Program(Box::new(sandbox)), core }.with_memory(suffix)
+    }
+
+    /// The same on the software CPU: that of the machine, if the core is one's.
+    pub(super) fn on_software_cpu(core: &'a Core, suffix: &Suffix) -> Result<Stage<'a>, CertificateError> {
+        match &core.machine {
+            Some(machine) => {
+                let ring0 = Ring0::new(machine, &suffix.start);
+                Stage { ground: Ground::Ring0(Box::new(ring0)), core }.with_memory(suffix)
+            }
+            None => Stage::new(SoftCpu::machine(memory_needed(core))?.any(), core, suffix),
         }
-        stage.sandbox.load(&suffix.start)?;
-        Ok(stage)
+    }
+
+    /// Puts the suffix's memory over the core's.
+    fn with_memory(mut self, suffix: &Suffix) -> Result<Stage<'a>, CertificateError> {
+        for piece in &suffix.memory {
+            refuse_constant(self.core, piece.address, &piece.bytes)?;
+            self.write(piece.address, &piece.bytes)?;
+        }
+        Ok(self)
+    }
+
+    /// The machine, if the stage is one.
+    pub(super) fn ring0(&mut self) -> Option<&mut Ring0<'a>> {
+        match &mut self.ground {
+            Ground::Ring0(ring0) => Some(ring0),
+            Ground::Program(_) => None,
+        }
+    }
+
+    /// Why the last run cannot be judged, if that is so.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        match &self.ground {
+            Ground::Ring0(ring0) => ring0.refusal(),
+            Ground::Program(_) => None,
+        }
     }
 
     /// Runs to the next exit that is not for want of a page that the core has.
     pub(super) fn run(&mut self, until: Until) -> Result<Exit, CertificateError> {
         loop {
-            let exit = self.sandbox.run(until)?;
+            let exit = match (&mut self.ground, until) {
+                (Ground::Program(sandbox), _) => sandbox.run(until)?,
+                (Ground::Ring0(ring0), Until::Retired(instructions)) => return Ok(ring0.run(instructions)),
+                (Ground::Ring0(ring0), _) => return Ok(ring0.run(u64::MAX)),
+            };
             match &exit {
                 Exit::Exception(fault) if fault.vector == PAGE_FAULT && self.bring_in(fault.address)? => {}
                 _ => return Ok(exit),
@@ -54,7 +101,11 @@ impl<'a> Stage<'a> {
 
     /// Reads memory, whatever its rights are; false, with nothing promised about `bytes`, if any is not there.
     pub(crate) fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
-        if self.sandbox.read(address, bytes).is_ok() {
+        let sandbox = match &self.ground {
+            Ground::Program(sandbox) => sandbox,
+            Ground::Ring0(ring0) => return ring0.read(address, bytes),
+        };
+        if sandbox.read(address, bytes).is_ok() {
             return true;
         }
         let mut done = 0;
@@ -64,7 +115,7 @@ impl<'a> Stage<'a> {
             let part = &mut bytes[done..];
             let len = left.min(part.len());
             let part = &mut part[..len];
-            if self.sandbox.read(at, part).is_err()
+            if sandbox.read(at, part).is_err()
                 && !(page_of(self.core, at).is_some() && self.core.read(at, part))
             {
                 return false;
@@ -76,48 +127,83 @@ impl<'a> Stage<'a> {
 
     /// Writes memory, whatever its rights are.
     pub(super) fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), CertificateError> {
+        if let Ground::Ring0(ring0) = &mut self.ground {
+            return match ring0.write(address, bytes) {
+                true => Ok(()),
+                false => Err(SandboxError::NotMapped(address).into()),
+            };
+        }
         let behind = address.saturating_add(bytes.len() as u64);
         for page in (address / PAGE * PAGE..behind).step_by(PAGE_LEN) {
             self.bring_in(page)?;
         }
-        Ok(self.sandbox.write(address, bytes)?)
+        match &mut self.ground {
+            Ground::Program(sandbox) => Ok(sandbox.write(address, bytes)?),
+            Ground::Ring0(_) => Ok(()),
+        }
     }
 
     /// The general registers.
     pub(crate) fn regs(&self) -> &Regs {
-        self.sandbox.cpu().regs()
+        match &self.ground {
+            Ground::Program(sandbox) => sandbox.cpu().regs(),
+            Ground::Ring0(ring0) => ring0.regs(),
+        }
     }
 
-    /// Loads the general registers.
+    /// Loads the general registers of a program.
     pub(super) fn set_regs(&mut self, regs: &Regs) -> Result<(), CertificateError> {
-        Ok(self.sandbox.cpu_mut().set_regs(regs)?)
+        match &mut self.ground {
+            Ground::Program(sandbox) => Ok(sandbox.cpu_mut().set_regs(regs)?),
+            // Nobody serves a kernel.
+            Ground::Ring0(_) => Ok(()),
+        }
     }
 
     /// All registers.
     pub(crate) fn state(&mut self) -> Result<State, CertificateError> {
-        Ok(self.sandbox.state()?)
+        match &mut self.ground {
+            Ground::Program(sandbox) => Ok(sandbox.state()?),
+            Ground::Ring0(ring0) => Ok(ring0.state()),
+        }
     }
 
-    /// The pages that were touched.
+    /// The pages of a program that were touched.
     pub(super) fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.sandbox.pages()
+        let sandbox = match &self.ground {
+            Ground::Program(sandbox) => Some(sandbox),
+            Ground::Ring0(_) => None,
+        };
+        sandbox.into_iter().flat_map(|sandbox| sandbox.pages())
     }
 
-    /// The processor.
-    pub(super) fn cpu(&self) -> &dyn Cpu {
-        self.sandbox.cpu()
+    /// How many instructions have retired, where the engine counts them.
+    pub(super) fn retired(&self) -> u64 {
+        match &self.ground {
+            Ground::Program(sandbox) => sandbox.cpu().counters().map_or(0, |counters| counters.instructions),
+            Ground::Ring0(ring0) => ring0.retired(),
+        }
+    }
+
+    /// What interrupts the engine of a program.
+    pub(super) fn interrupter(&self) -> Interrupter {
+        match &self.ground {
+            Ground::Program(sandbox) => sandbox.cpu().interrupter(),
+            Ground::Ring0(_) => Interrupter::new(),
+        }
     }
 
     /// Brings in the page of `address`; false if it is there, or the core does not have it.
     fn bring_in(&mut self, address: u64) -> Result<bool, CertificateError> {
         let page = address / PAGE * PAGE;
-        if self.sandbox.read(page, &mut [0]).is_ok() {
+        let Ground::Program(sandbox) = &mut self.ground else { return Ok(false) };
+        if sandbox.read(page, &mut [0]).is_ok() {
             return Ok(false);
         }
         let mut bytes = [0; PAGE_LEN];
         let rights = page_of(self.core, page).filter(|_| self.core.read(page, &mut bytes));
         let Some(rights) = rights else { return Ok(false) };
-        self.sandbox.map(page, &bytes, rights)?;
+        sandbox.map(page, &bytes, rights)?;
         Ok(true)
     }
 }

@@ -24,7 +24,9 @@ impl Contents {
         fuel.burn(image.regions().iter().map(|r| r.end - r.start).sum::<u64>() / BYTES_OF_CONTENT);
         let finder = memchr::memmem::Finder::new(content);
         let places = image.regions().into_iter().flat_map(|region| {
-            finder.find_iter(image.bytes(region.start)).map(move |at| region.start + at as u64)
+            let bytes = image.bytes(region.start);
+            let len = usize::try_from(region.end - region.start).unwrap_or(usize::MAX);
+            finder.find_iter(&bytes[..bytes.len().min(len)]).map(move |at| region.start + at as u64)
         });
         let found: Rc<[u64]> = places.take(MOST_MATCHES).collect();
         self.0.borrow_mut().insert(content.to_vec(), Rc::clone(&found));

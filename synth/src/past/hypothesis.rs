@@ -135,7 +135,10 @@ impl<'i> Hypothesis<'i> {
             let _never_stale = memory.note_write(&terms, stored.start, bytes, 0);
         }
         Hypothesis {
-            snapshots: vec![Snapshot::of_state(&terms, core)],
+            snapshots: vec![match image.is_kernel() {
+                true => Snapshot::of_kernel(&terms, core),
+                false => Snapshot::of_state(&terms, core),
+            }],
             core: *core,
             terms,
             facts: Facts::default(),

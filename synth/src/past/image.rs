@@ -12,11 +12,16 @@ pub trait Image {
     fn is_mapped(&self, va: u64) -> bool;
     /// Whether the program may write there.
     fn is_writable(&self, va: u64) -> bool;
-    /// The address ranges that are mapped, in order.
+    /// The address ranges that are mapped, in order; of a kernel, those in which data are looked for.
     fn regions(&self) -> Vec<Range<u64>>;
 
     /// Whether other threads of the program may write there: on one processor, wherever they can get it.
     fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Whether it is a kernel's, which runs in ring 0.
+    fn is_kernel(&self) -> bool {
         false
     }
 

@@ -148,6 +148,9 @@ impl Hypothesis<'_> {
                 .filter(|n| written.segments >> n & 1 == 1)
                 .map(|n| (now.segment_bases[n], after.segment_bases[n])),
         );
+        if let (true, Some(now), Some(after)) = (written.interrupts, now.interrupts, after.interrupts) {
+            pairs.push((now, after));
+        }
         if written.direction {
             pairs.push((now.direction, after.direction));
         }

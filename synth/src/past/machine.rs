@@ -23,6 +23,8 @@ pub struct Written {
     pub flags: bool,
     /// The direction flag.
     pub direction: bool,
+    /// The interrupt flag, of a kernel.
+    pub interrupts: bool,
     /// Segment bases: bit 0 FS, bit 1 GS.
     pub segments: u8,
     /// Parts of vector registers: bit p of number n is part p of register n.
@@ -101,6 +103,12 @@ impl StepMachine {
             assumed_top: false,
             conditional_access: false,
         }
+    }
+
+    /// Writes the interrupt flag.
+    pub(super) fn set_interrupts(&mut self, on: Term) {
+        self.written.interrupts = true;
+        self.now.interrupts.iter_mut().for_each(|interrupts| *interrupts = on);
     }
 
     /// Whether an access under `c` is made. Where that is not known, none is, and the instruction is a barrier.
@@ -198,7 +206,11 @@ impl Machine for StepMachine {
         // Not followed: NT, AC and ID may be anything.
         let terms = &*self.terms;
         let open = terms.build_bin(Bin::And, terms.fresh(64), terms.lit_term(64, SYSTEM));
-        terms.build_bin(Bin::Or, open, terms.lit_term(64, RFLAGS_FIXED | RFLAGS_IF))
+        let Some(interrupts) = self.now.interrupts else {
+            return terms.build_bin(Bin::Or, open, terms.lit_term(64, RFLAGS_FIXED | RFLAGS_IF));
+        };
+        let [on, off] = [RFLAGS_FIXED | RFLAGS_IF, RFLAGS_FIXED].map(|v| terms.lit_term(64, v));
+        terms.build_bin(Bin::Or, open, terms.build_ite(interrupts, on, off))
     }
     fn set_system_flags(&mut self, _v: Term) {}
     fn segment_base(&self, s: Segment) -> Term {

@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | what the core gives | [`image`] |
 //! | the registers, and memory, at a point of the past | [`snapshot`], [`history`] |
-//! | one instruction, run on terms; what of it does not depend on the point | [`machine`], [`prepared`] |
+//! | one instruction, run on terms; what of it does not depend on the point; of a kernel's | [`machine`], [`prepared`], [`system`] |
 //! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]) | [`instruction`], [`kernel`] |
 //! | a path that grows backwards, and shrinks again | [`hypothesis`] |
 //! | accesses whose addresses are not known yet, and what to do where nothing determines them | [`deferred`], [`addresses`]; [`pointers`], [`traces`], [`contents`] and [`telling`] say where to look first |
@@ -31,5 +31,6 @@ pub mod machine;
 pub mod pointers;
 pub mod prepared;
 pub mod snapshot;
+mod system;
 mod telling;
 mod traces;

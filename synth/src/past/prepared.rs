@@ -147,6 +147,7 @@ fn unknown(terms: &Terms) -> Snapshot {
         flags: std::array::from_fn(|_| terms.fresh(0)),
         flags_observed: true,
         direction: terms.fresh(0),
+        interrupts: None,
         segment_bases: [terms.fresh(64), terms.fresh(64)],
         vector: Vectors::new(|_, _| terms.fresh(64), |_| terms.fresh(64)),
         x87: std::array::from_fn(|_| (terms.fresh(64), terms.fresh(16))),
@@ -172,6 +173,9 @@ impl Snapshot {
         }
         if written.direction {
             before.direction = terms.fresh(0);
+        }
+        if let Some(interrupts) = before.interrupts.as_mut().filter(|_| written.interrupts) {
+            *interrupts = terms.fresh(0);
         }
         for (n, base) in before.segment_bases.iter_mut().enumerate() {
             if written.segments >> n & 1 == 1 {

@@ -3,7 +3,7 @@
 use crate::term::{Term, Terms};
 use std::rc::Rc;
 use x86::flags::Flag;
-use x86::state::{RFLAGS_DF, State};
+use x86::state::{RFLAGS_DF, RFLAGS_IF, State};
 
 /// How many control registers there are: those of [`x86::machine::Control`].
 pub const CONTROLS: usize = 4;
@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub flags_observed: bool,
     /// The direction flag, a truth value.
     pub direction: Term,
+    /// Of a kernel: the interrupt flag, a truth value. A program cannot change it.
+    pub interrupts: Option<Term>,
     /// Bases of FS and GS.
     pub segment_bases: [Term; 2],
     /// The vector and opmask registers.
@@ -117,6 +119,7 @@ impl Snapshot {
             flags: Flag::ALL.map(|f| terms.bool_term(regs.rflags >> f.bit() & 1 == 1)),
             flags_observed: true,
             direction: terms.bool_term(regs.rflags & RFLAGS_DF != 0),
+            interrupts: None,
             segment_bases: [regs.fs_base, regs.gs_base].map(|v| terms.lit_term(64, v)),
             vector: Vectors::new(
                 |n, part| terms.lit_term(64, fpu.vector[n][part]),
@@ -139,6 +142,14 @@ impl Snapshot {
         all.extend(self.x87.iter().flat_map(|&(significand, exponent)| [significand, exponent]));
         all.extend(self.controls);
         all.extend(self.vector.values());
+        all.extend(self.interrupts);
         all
+    }
+
+    /// The registers of a kernel's core: the interrupt flag is one of them.
+    #[must_use]
+    pub fn of_kernel(terms: &Terms, state: &State) -> Snapshot {
+        let interrupts = Some(terms.bool_term(state.regs.rflags & RFLAGS_IF != 0));
+        Snapshot { interrupts, ..Snapshot::of_state(terms, state) }
     }
 }

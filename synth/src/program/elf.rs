@@ -204,7 +204,7 @@ fn code_ranges(
 }
 
 /// Pieces of code by address: they must not overlap, and not be too large to be indexed.
-fn check_code(ranges: &[Segment]) -> Result<(), ProgramError> {
+pub(super) fn check_code(ranges: &[Segment]) -> Result<(), ProgramError> {
     let overlap = ranges.windows(2).find(|pair| pair[0].end() > pair[1].start);
     if let Some(pair) = overlap {
         return Err(ProgramError::Damaged { what: "overlapping code", address: pair[1].start });

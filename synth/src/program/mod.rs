@@ -12,6 +12,7 @@
 //! | the map of predecessors; where indirect jumps and calls lead | [`mod@cfg`], [`tables`] |
 //! | how deep the stack is | [`stack`] |
 //! | for who looks at a file without searching in it | [`names`] |
+//! | a kernel as it lies in a machine's memory | [`memory`] |
 //!
 //! All addresses that leave this module are run-time addresses: the load biases are added.
 
@@ -20,18 +21,21 @@ pub(crate) mod code;
 mod elf;
 mod functions;
 mod lines;
+mod memory;
 mod names;
 pub mod stack;
 mod tables;
 
 pub use functions::Function;
 pub use lines::{Reader, SourceFrame, demangled};
+pub use memory::Layout;
 pub use names::{Names, Symbol};
 
 use code::Code;
 use elf::{Image, Segment};
 use iced_x86::{Instruction, Mnemonic, Register};
 use lines::{Debug, Lines};
+use std::collections::HashMap;
 use std::ops::Range;
 use vmm::elfcore::Module;
 
@@ -47,6 +51,8 @@ pub struct Program {
     lines: Vec<(Range<u64>, Lines)>,
     /// How many files there are.
     modules: usize,
+    /// Of a kernel: what the processor enters by itself, and by which way.
+    kernel: Option<HashMap<u64, &'static str>>,
 }
 
 impl Program {
@@ -75,7 +81,7 @@ impl Program {
         let mut functions = functions::extents(&symbols, &image.code);
         let code = Code::decode(&image, &functions);
         functions::name_gaps(&mut functions, &image.code, &code);
-        Ok(Program { image, functions, code, lines, modules: 1 + libraries.len() })
+        Ok(Program { image, functions, code, lines, modules: 1 + libraries.len(), kernel: None })
     }
 
     /// Whether there are shared libraries: then calls go through tables that the dynamic linker fills while the
@@ -83,6 +89,18 @@ impl Program {
     #[must_use]
     pub fn is_linked(&self) -> bool {
         self.modules > 1
+    }
+
+    /// Whether it is a kernel, which runs in ring 0.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    /// By which way the processor enters a kernel at `va`, if it does: an interrupt, a system call.
+    #[must_use]
+    pub fn entered_by(&self, va: u64) -> Option<&'static str> {
+        self.kernel.as_ref()?.get(&va).copied()
     }
 
     /// Whether any of the code in `range` is known.

@@ -11,10 +11,10 @@ use crate::suffix::{Origin, Suffix};
 use iced_x86::InstructionInfoFactory;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display, Formatter};
-use vmm::process::Process;
 use vmm::recording::Recording;
 use vmm::replay::ReplayError;
 use vmm::trail::{Tail, TrailError};
+use x86::state::State;
 
 /// A suffix against the truth.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -74,26 +74,86 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
+/// What really ran, near its end, one instruction at a time.
+pub trait Truth {
+    /// Why it does not go on.
+    type Error;
+    /// How many instructions are to retire from here on.
+    fn left(&self) -> u64;
+    /// Whether it is over.
+    fn ended(&self) -> bool;
+    /// The registers before the next instruction.
+    ///
+    /// # Errors
+    /// When they cannot be had.
+    fn state(&mut self) -> Result<State, Self::Error>;
+    /// Reads memory; false, with nothing promised about `bytes`, if any is not there.
+    fn read(&self, va: u64, bytes: &mut [u8]) -> bool;
+    /// Runs it, or takes the exception or interrupt that comes in its place.
+    ///
+    /// # Errors
+    /// When the run differs from what was recorded.
+    fn step(&mut self) -> Result<(), Self::Error>;
+}
+
+impl Truth for Tail {
+    type Error = TrailError;
+
+    fn left(&self) -> u64 {
+        Tail::left(self)
+    }
+    fn ended(&self) -> bool {
+        Tail::ended(self)
+    }
+    fn state(&mut self) -> Result<State, TrailError> {
+        Ok(self.process_mut().state().map_err(ReplayError::from)?)
+    }
+    fn read(&self, va: u64, bytes: &mut [u8]) -> bool {
+        self.process().read_memory(va, bytes)
+    }
+    fn step(&mut self) -> Result<(), TrailError> {
+        Tail::step(self).map(|_| ())
+    }
+}
+
 /// Measures a suffix against the recording of the crash. Runs the whole recording once.
 ///
 /// # Errors
 /// When the recording does not replay on the software CPU.
 pub fn measure(recording: &Recording, suffix: &Suffix, listing: &Listing) -> Result<Metrics, TrailError> {
+    measure_against(&mut Tail::open(recording, retiring(listing))?, suffix, listing)
+}
+
+/// How many instructions of a suffix retire.
+#[must_use]
+pub fn retiring(listing: &Listing) -> u64 {
+    listing.steps.iter().filter(|step| step.retired).count() as u64
+}
+
+/// The same against what ran, which stands before as many instructions as the suffix has, or at the first that there are.
+///
+/// # Errors
+/// When it does not run.
+pub fn measure_against<T: Truth>(
+    tail: &mut T,
+    suffix: &Suffix,
+    listing: &Listing,
+) -> Result<Metrics, T::Error> {
     let steps = &listing.steps;
-    let retiring = steps.iter().filter(|step| step.retired).count();
-    let mut tail = Tail::open(recording, retiring as u64)?;
+    let retiring = usize::try_from(retiring(listing)).unwrap_or(usize::MAX);
     let mut factory = InstructionInfoFactory::new();
     let mut truth: Vec<Option<(u64, Counts)>> = vec![None; steps.len()];
     let mut start = None;
     while !tail.ended() {
         let index = usize::try_from(tail.left()).ok().and_then(|left| retiring.checked_sub(left));
-        let process = tail.process_mut();
         if let Some((step, found)) = index.and_then(|at| Some((steps.get(at)?, truth.get_mut(at)?))) {
-            let counts = compare_uses(&mut factory, step, process)?;
-            *found = Some((process.cpu().regs().rip, counts));
+            let state = tail.state()?;
+            let counts = compare_uses(&mut factory, step, &state, &|va, bytes| tail.read(va, bytes));
+            *found = Some((state.regs.rip, counts));
         }
         if index == Some(0) {
-            start = Some(compare_start(suffix, process));
+            let state = tail.state()?;
+            start = Some(compare_start(suffix, &state, &|va, bytes| tail.read(va, bytes)));
         }
         tail.step()?;
     }
@@ -135,37 +195,34 @@ fn bands(newest_first: impl Iterator<Item = Counts>) -> Vec<Band> {
     bands
 }
 
-/// Compares what a step used with what the instruction at which `process` stands is about to use.
-fn compare_uses(
-    factory: &mut InstructionInfoFactory,
-    step: &Step,
-    process: &mut Process,
-) -> Result<Counts, ReplayError> {
-    let state = process.state()?;
-    let read = |va: u64, bytes: &mut [u8]| process.read_memory(va, bytes);
+/// Reads memory.
+type Read<'a> = &'a dyn Fn(u64, &mut [u8]) -> bool;
+
+/// Compares what a step used with what the instruction that is really next is about to use.
+fn compare_uses(factory: &mut InstructionInfoFactory, step: &Step, state: &State, read: Read<'_>) -> Counts {
     let instruction = decode(state.regs.rip, read);
-    let uses = Uses::of(factory, &instruction, &state, step.iterations);
+    let uses = Uses::of(factory, &instruction, state, step.iterations);
     let shown = uses.reads.iter().filter(|used| is_shown(&instruction, used));
-    let mut truth = shown.filter_map(|used| Some((*used, bytes_of(*used, &state, &read)?)));
+    let mut truth = shown.filter_map(|used| Some((*used, bytes_of(*used, state, &read)?)));
     let mut counts = Counts::default();
     for found in &step.uses {
         let same = truth.next().is_some_and(|(used, bytes)| used == found.used && bytes == found.bytes);
         counts.add(same, found.origin);
     }
-    Ok(counts)
+    counts
 }
 
-/// Compares the general registers and the listed bytes at the start with those of `process`.
-fn compare_start(suffix: &Suffix, process: &Process) -> Counts {
+/// Compares the general registers and the listed bytes at the start with the true ones.
+fn compare_start(suffix: &Suffix, state: &State, read: Read<'_>) -> Counts {
     let mut counts = Counts::default();
-    let registers = suffix.start.regs.gpr.iter().zip(process.cpu().regs().gpr);
+    let registers = suffix.start.regs.gpr.iter().zip(state.regs.gpr);
     for ((found, truth), origin) in registers.zip(suffix.registers.gpr) {
         counts.add(*found == truth, origin);
     }
     for piece in &suffix.memory {
         for ((at, found), origin) in (piece.address..).zip(&piece.bytes).zip(&piece.origins) {
             let mut truth = [0];
-            counts.add(process.read_memory(at, &mut truth) && truth == [*found], *origin);
+            counts.add(read(at, &mut truth) && truth == [*found], *origin);
         }
     }
     counts

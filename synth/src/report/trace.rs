@@ -227,7 +227,7 @@ impl Trace<'_> {
         let cause = Cause::of(core);
         let accessed = cause.and_then(Cause::address);
         let cause = cause.map(|cause| cause.to_string());
-        Crash { signal: core.signal.name(), address, accessed, cause, place, text }
+        Crash { signal: core.end_name(), address, accessed, cause, place, text }
     }
 }
 

@@ -45,9 +45,11 @@ impl Search<'_> {
     }
 
     /// Whether the candidates at the present start are all that there can be: a branch that the map does not have would
-    /// have been recorded.
+    /// have been recorded. To a kernel's code the way back from an interrupt leads anywhere; records show it, since far transfers are
+    /// always among those of a kernel.
     fn knows_all_ways(&self, window: Window) -> bool {
-        self.records.shows_all(window) || self.cfg.is_complete(self.hypothesis.start())
+        let may_return_here = self.program.is_kernel() && self.records.next(window).is_none();
+        self.records.shows_all(window) || !may_return_here && self.cfg.is_complete(self.hypothesis.start())
     }
 
     /// Whether a candidate contradicts the core.

@@ -249,6 +249,10 @@ impl<'p> Search<'p> {
         if !self.cfg.is_complete(self.hypothesis.start()) {
             self.meet_here("an instruction that unknown jumps may reach");
         }
+        if let Some(why) = self.program.entered_by(self.hypothesis.start()) {
+            self.statistics.assumed = true;
+            self.meet_here(why);
+        }
     }
 
     /// The call that the present start runs under: found at its return, left at the call.
@@ -484,7 +488,9 @@ impl<'p> Search<'p> {
         let (program, terms) = (self.program, self.hypothesis.terms());
         self.prepared
             .entry(address)
-            .or_insert_with(|| program.instruction_at(address).map(|i| Rc::new(Prepared::new(terms, i))))
+            .or_insert_with(|| {
+                program.instruction_at(address).map(|i| Rc::new(Prepared::of_program(program, terms, i)))
+            })
             .clone()
     }
 }

@@ -66,7 +66,8 @@ impl Attempts<'_> {
         let (mut solved, mut place) = (0, 0);
         for (n, (step, call)) in (1..).zip(path) {
             let instruction = self.request.program.instruction_at(step.address);
-            let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
+            let instruction = instruction.expect("the search went through it");
+            let prepared = Prepared::of_program(self.request.program, &terms, instruction);
             let prepared = if step.skips { prepared.skipping() } else { prepared };
             if let Err(refusal) = hypothesis.prepend(&prepared, *call) {
                 return (hypothesis, solved, Some(refusal));

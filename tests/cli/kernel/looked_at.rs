@@ -37,7 +37,7 @@ fn a_core_is_shown_as_far_as_it_says_what_it_is() {
     for (arguments, said) in [
         (&["core", "--exe", KERNEL, "rec"][..], "--exe is not for it"),
         (&["core", "--format", "perf-script", "rec"], "no branch records"),
-        (&["synth", "rec/core"], "is the core of a kernel"),
+        (&["why", "rec/core"], "is the core of a kernel"),
     ] {
         let ran = place.gretel(arguments);
         assert_eq!(ran.code, USAGE, "{arguments:?}: {}", ran.err);

@@ -4,10 +4,12 @@
 //! mapped, not copied), [`write`](mod@write) makes one as Linux does, so that gdb opens it as it is. [`notes`] holds the layouts of
 //! the note records that both use. The layouts are those of Linux's `fs/binfmt_elf.c` and `include/uapi/linux/elfcore.h`; gretel's
 //! own notes carry the owner name `gretel` (docs/formats.md). [`unwind`] walks the stack, [`build_id`] tells files of one name apart.
+//! [`machine`] makes a core of a machine with a kernel.
 
 pub mod build_id;
 mod bytes;
 mod expression;
+pub mod machine;
 pub mod notes;
 mod parse;
 mod pieces;
@@ -171,6 +173,8 @@ pub struct Core {
     backing: Vec<Segment>,
     /// The file, if it is mapped.
     view: Option<Arc<View>>,
+    /// Of a machine with a kernel: what a process does not have.
+    pub machine: Option<Arc<machine::Machine>>,
 }
 
 /// The line of [`Core::origin`] with the number of threads that were ever started, the first included.

@@ -212,6 +212,7 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
         damage,
         backing: Vec::new(),
         view: source.view,
+        machine: None,
     })
 }
 

@@ -3,7 +3,7 @@
 
 use super::descriptors::{code_of, code_of_vector};
 use super::registers::{Segment, segment};
-use super::{Failure, Fault, Next, PAGE_FAULT, Part, Refused, System, SystemCpu};
+use super::{Failure, Fault, Next, PAGE_FAULT, Part, Raised, Refused, System, SystemCpu};
 use x86::state::{RFLAGS_IF, RFLAGS_TF};
 
 /// What is delivered.
@@ -66,6 +66,10 @@ impl System {
     /// Delivers `event`: its handler runs next. An exception on the way is delivered instead, as a double fault where the
     /// table says so, or shuts the CPU down.
     pub(super) fn deliver(&mut self, cpu: &mut SystemCpu, mut event: Event) -> Result<Next, Refused> {
+        self.note_raised(cpu, event);
+        if self.holds_exceptions {
+            return Ok(Next::Run);
+        }
         self.delivered += 1;
         if !self.registers.is_long() {
             return Err(Refused { at: cpu.rip(), what: before_long_mode(event) });
@@ -103,12 +107,27 @@ impl System {
 
     /// Delivers an event of an instruction, whose failure is a fault of that instruction.
     pub(super) fn enter_once(&mut self, cpu: &mut SystemCpu, event: Event) -> Part {
+        self.note_raised(cpu, event);
+        if self.holds_exceptions {
+            // Where there is no gate the instruction fails in place of what it asks for.
+            return self.gate(cpu, event.vector(), false).map(drop);
+        }
         if !self.registers.is_long() {
             return Err(Failure::Refused(before_long_mode(event)));
         }
         self.enter(cpu, event)?;
         self.delivered += 1;
         Ok(())
+    }
+
+    fn note_raised(&mut self, cpu: &SystemCpu, event: Event) {
+        let is_page = matches!(event, Event::Fault(Fault { vector: PAGE_FAULT, .. }));
+        let address = is_page.then(|| cpu.last_page_fault().map_or(0, |fault| fault.address));
+        if !matches!(event, Event::External(_)) {
+            let (regs, privilege) = (cpu.regs(), self.registers.privilege);
+            let (vector, code) = (event.vector(), event.code().unwrap_or(0));
+            self.raised = Some(Raised { vector, code, address, rip: regs.rip, rsp: regs.gpr[4], privilege });
+        }
     }
 
     /// Goes to the handler. Where that fails nothing has changed.

@@ -113,6 +113,23 @@ impl Fault {
     }
 }
 
+/// An exception that an instruction has raised, before anything of its delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Which.
+    pub vector: u8,
+    /// Its error code; zero where it has none.
+    pub code: u32,
+    /// The address of a page fault.
+    pub address: Option<u64>,
+    /// Where: the instruction, or behind it where that has retired (INT3, INT n).
+    pub rip: u64,
+    /// The stack pointer there.
+    pub rsp: u64,
+    /// The level there.
+    pub privilege: u8,
+}
+
 /// How an instruction of the system fails.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
@@ -143,6 +160,11 @@ pub struct System {
     stack_loaded_at: Option<u64>,
     /// How many exceptions and interrupts were delivered. Nothing depends on it: it tells moments apart between which nothing retires.
     pub delivered: u64,
+    /// The last exception that an instruction has raised. Nothing depends on it: it is for who looks on, and no part of a state.
+    pub raised: Option<Raised>,
+    /// Exceptions are only noted as raised, and not delivered: for who runs a piece of code up to where it faults, and looks at the
+    /// memory there.
+    pub holds_exceptions: bool,
 }
 
 impl System {

@@ -1,0 +1,87 @@
+//! Instructions of the system in the past of a kernel: what is modelled of them, and why the search does not go past the others.
+
+use super::machine::{StepMachine, Written};
+use super::prepared::{Effect, Prepared};
+use crate::program::Program;
+use crate::term::Terms;
+use iced_x86::{Instruction, Mnemonic as N, Register};
+use std::rc::Rc;
+use x86::domain::Domain;
+use x86::machine::{Body, Exec, Machine};
+use x86::op::Op;
+use x86::sem::stack;
+use x86::state::RFLAGS_IF;
+
+impl Prepared {
+    /// Prepares an instruction of a program, or of a kernel.
+    #[must_use]
+    pub fn of_program(program: &Program, terms: &Rc<Terms>, instruction: Instruction) -> Prepared {
+        let prepared = Prepared::new(terms, instruction);
+        if !program.is_kernel() {
+            return prepared;
+        }
+        if let Some(body) = body(&instruction) {
+            let interrupts = !matches!(instruction.mnemonic(), N::Invlpg);
+            let written = Written { interrupts, ..prepared.written };
+            return Prepared { effect: Effect::Body(body), written, ..prepared };
+        }
+        match barrier(&instruction) {
+            Some(why) => Prepared { effect: Effect::Barrier(why), ..prepared },
+            None => prepared,
+        }
+    }
+}
+
+/// What an instruction of the system does to the state that is followed.
+fn body(i: &Instruction) -> Option<Body<StepMachine>> {
+    match i.mnemonic() {
+        N::Cli => Some(|m, _| set_interrupts(m, false)),
+        N::Sti => Some(|m, _| set_interrupts(m, true)),
+        N::Popf | N::Popfq => Some(pop_flags),
+        // Translations that the processor keeps are no state.
+        N::Invlpg => Some(|_, _| Ok(())),
+        _ => None,
+    }
+}
+
+fn set_interrupts(m: &mut StepMachine, on: bool) -> Exec {
+    let on = m.d().bool(on);
+    m.set_interrupts(on);
+    Ok(())
+}
+
+/// In ring 0 POPF changes the interrupt flag, too. What was popped is the one load.
+fn pop_flags(m: &mut StepMachine, op: &Op) -> Exec {
+    stack::popf(m, op)?;
+    if let Some(popped) = m.accesses.iter().find(|access| !access.store).map(|access| access.value) {
+        let on = m.d().bit(u32::from(op.w), RFLAGS_IF.trailing_zeros(), popped);
+        m.set_interrupts(on);
+    }
+    Ok(())
+}
+
+/// Why the search does not go past an instruction of the system.
+fn barrier(i: &Instruction) -> Option<&'static str> {
+    let is_any = |is: fn(Register) -> bool| (0..i.op_count()).any(|n| is(i.op_register(n)));
+    Some(match i.mnemonic() {
+        N::In | N::Out | N::Insb | N::Insw | N::Insd | N::Outsb | N::Outsw | N::Outsd => "a port of a device",
+        N::Rdmsr | N::Wrmsr => "a model-specific register",
+        N::Mov if is_any(Register::is_cr) => "a control register",
+        N::Mov if is_any(Register::is_dr) => "a debug register",
+        N::Mov | N::Pop | N::Push if is_any(Register::is_segment_register) => "a segment register",
+        N::Swapgs => "SWAPGS: the other base of GS",
+        N::Iret | N::Iretd | N::Iretq => "IRET: back to where an interrupt or exception came",
+        N::Sysret | N::Sysretq | N::Sysexit | N::Sysexitq => "the way back into a program",
+        N::Syscall | N::Sysenter => "a system call of a program",
+        N::Int | N::Int3 | N::Int1 => "an interrupt of software",
+        N::Hlt => "HLT: the processor waits for an interrupt",
+        N::Stac | N::Clac => "the access flag of SMAP",
+        N::Lgdt | N::Lidt | N::Lldt | N::Ltr | N::Lmsw => "a table of descriptors",
+        N::Retf => "a far return",
+        N::Invpcid => "a translation that is given up",
+        N::Rdtsc | N::Rdtscp | N::Rdpmc => "the time-stamp counter",
+        N::Cpuid => "CPUID",
+        N::Monitor | N::Mwait => "MWAIT",
+        _ => return None,
+    })
+}

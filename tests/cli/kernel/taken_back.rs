@@ -1,0 +1,113 @@
+//! What led to a kernel's crash: suffixes in ring 0, from the recording of the machine.
+
+use super::{ABORTED, KERNEL, record};
+use crate::{Place, Ran, USAGE};
+use serde_json::Value;
+use std::fs;
+
+/// Records a kernel that crashes as the command line says.
+fn crashed(cmdline: &str) -> Place {
+    let place = Place::new();
+    let ran = place.gretel(&record(cmdline, &[]));
+    assert_eq!(ran.code, ABORTED, "{}", ran.err);
+    place
+}
+
+fn as_json(ran: &Ran) -> Value {
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    serde_json::from_str(&ran.out()).unwrap_or_else(|error| panic!("{error}: {}", ran.out()))
+}
+
+/// All that was certified is what happened.
+fn all_is_true(result: &Value) {
+    let metrics = &result["metrics"];
+    assert_eq!(metrics["path"]["equal"], true, "{metrics}");
+    assert_eq!((&metrics["uses"]["wrong"], &metrics["start"]["wrong"]), (&0.into(), &0.into()), "{metrics}");
+    assert!(metrics["uses"]["right"].as_u64() > Some(30), "{metrics}");
+}
+
+/// A walk along a chain, whose items are added with interrupts off, ends in a page fault. The suffix has all records, and ends at the
+/// instruction that faulted, not where the machine ended.
+#[test]
+fn a_page_fault_in_ring_0_is_taken_back() {
+    let place = crashed("chain");
+    let result = as_json(&place.gretel(&["synth", "rec", "--json", "--explain"]));
+    let (summary, crash) = (&result["listing"]["summary"], &result["listing"]["crash"]);
+    assert_eq!((&summary["records"], &summary["given"]), (&32.into(), &32.into()), "{summary}");
+    assert_eq!((&crash["signal"], &crash["function"]), (&"page fault (#PF)".into(), &"walk".into()));
+    assert_eq!(crash["accessed"], "0x7000000008");
+    all_is_true(&result);
+    // The interrupt flag is followed through PUSHF, CLI and POPF.
+    let steps = result["listing"]["steps"].as_array().expect("steps");
+    let has = |text: &str| steps.iter().any(|step| step["text"] == text);
+    assert!(has("cli") && has("popfq") && has("pushfq"), "{steps:?}");
+    assert!(result["exploitability"].is_null(), "{}", result["exploitability"]);
+    // All of memory is compared: 512 MiB.
+    assert_eq!(summary["compared_bytes"], 512 << 20, "{summary}");
+    let (why, of) = (&summary["without_kvm"], "a kernel's, with a machine around it");
+    assert!(why.as_str().is_some_and(|why| why.contains(of)), "{why}");
+
+    // The core of the machine's end stands for its recording; the suffix is kept.
+    let ran = place.gretel(&["synth", "rec/core", "-o", "suffix.json"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(
+        ran.out().contains("crash: page fault (#PF)") && place.path("suffix.json").exists(),
+        "{}",
+        ran.out()
+    );
+    // Without records the search finds the same end by itself.
+    let result =
+        as_json(&place.gretel(&["synth", "rec", "--json", "--records", "0", "--instructions", "20"]));
+    assert_eq!(
+        (&result["listing"]["summary"]["given"], &result["verdict"]),
+        (&0.into(), &"certified".into())
+    );
+    assert_eq!(result["metrics"]["path"]["equal"], true, "{}", result["metrics"]);
+}
+
+/// A division by zero without a handler ends the machine. Before it something was printed: the port is a place that the search does
+/// not go past.
+#[test]
+fn a_port_of_a_device_is_a_barrier() {
+    let place = crashed("divide");
+    let result = as_json(&place.gretel(&["synth", "rec", "--json", "--explain"]));
+    all_is_true(&result);
+    let crash = &result["listing"]["crash"];
+    assert_eq!((&crash["signal"], &crash["function"]), (&"divide error (#DE)".into(), &"share".into()));
+    let barriers = result["explain"]["barriers"].as_array().expect("barriers");
+    assert!(barriers.iter().any(|barrier| barrier["why"] == "a port of a device"), "{barriers:?}");
+    assert_eq!(result["explain"]["windows_of"], "recording");
+}
+
+/// A kernel's tables may lead to themselves, and nowhere else: there is no code, which is said.
+#[test]
+fn what_maps_nothing_is_refused() {
+    let place = crashed("lost");
+    let ran = place.gretel(&["synth", "rec"]);
+    assert!(ran.code > 2 && ran.err.contains("no code of the kernel is mapped"), "{}: {}", ran.code, ran.err);
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+}
+
+/// Another place is one of the recording, in the kernel; the end of a panic that nothing was raised for is one between instructions.
+#[test]
+fn other_places_are_taken_back_too() {
+    let place = crashed("chain");
+    let end = as_json(&place.gretel(&["core", "rec", "--json"]))["instructions"].as_u64().expect("a count");
+    let at = (end - 40).to_string();
+    let result = as_json(&place.gretel(&["synth", "rec", "--json", "--at", &at]));
+    assert_eq!(result["listing"]["crash"]["text"], Value::Null);
+    assert_eq!(result["metrics"]["path"]["equal"], true, "{}", result["metrics"]);
+    let beyond = (end + 1).to_string();
+    for (arguments, said) in [
+        (&["synth", "rec", "--at", &beyond][..], "the recording has"),
+        (&["synth", "rec", "--exe", KERNEL], "--exe is not for a machine"),
+        (&["synth", "rec", "--filter", "0x3c4"], "call-stack records"),
+        (&["synth", "rec", "--ring", "hypervisor"], "give kernel, user or both"),
+        (&["synth", "alone"], "name that"),
+    ] {
+        fs::copy(place.path("rec/core"), place.path("alone")).expect("a copy");
+        let ran = place.gretel(arguments);
+        assert_eq!(ran.code, USAGE, "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
+    }
+}
