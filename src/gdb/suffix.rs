@@ -96,6 +96,16 @@ fn serve_deep(
     connect: impl FnOnce() -> Result<Stream, Failure>,
 ) -> Outcome {
     let suffix = Suffix::load(&files.suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
+    if let Some(turn) = suffix.switches().last() {
+        let before = suffix.len() - turn.step;
+        let why = format!(
+            "{}: {} threads take turns in this suffix, which gdb is not served: `gretel synth --instructions {before}` makes one \
+             of the last thread alone",
+            files.suffix.display(),
+            suffix.others.len() + 1
+        );
+        return Err(Failure::new(Code::Usage, why));
+    }
     let opened = opened::open(&files.input, exe, &mut DebugFiles::none())?;
     opened::warn_of_damage(&opened.core);
     let program = opened.executable.as_ref().map(|(_, path)| absolute(path));

@@ -93,6 +93,11 @@ impl<'a> Stage<'a> {
         Ok(self.sandbox.cpu_mut().set_regs(regs)?)
     }
 
+    /// Loads all registers.
+    pub(super) fn load(&mut self, state: &State) -> Result<(), CertificateError> {
+        Ok(self.sandbox.load(state)?)
+    }
+
     /// All registers.
     pub(crate) fn state(&mut self) -> Result<State, CertificateError> {
         Ok(self.sandbox.state()?)

@@ -3,7 +3,7 @@
 //! Reading order: [`image`] (what the core gives), [`snapshot`] (the registers at a point of the past, as terms), [`history`] (memory
 //! at every point of the past), [`machine`] (one instruction, run on terms), [`prepared`] (what of an instruction does not depend on
 //! the point), `instruction` (what one implies that ran) and `kernel` (what a system call did in between, by the table in
-//! [`vmm::syscalls`]), [`hypothesis`] (a path that grows backwards, and shrinks again), [`deferred`] (accesses whose addresses are
+//! [`vmm::syscalls`]), [`turns`] (another thread had the processor before), [`hypothesis`] (a path that grows backwards, and shrinks again), [`deferred`] (accesses whose addresses are
 //! not known yet), [`addresses`] (what to do about addresses that nothing determines: [`pointers`], `traces` and `contents` say where
 //! to look first). [`audit`] tells others of what was refuted.
 //!
@@ -24,3 +24,4 @@ pub mod prepared;
 pub mod snapshot;
 mod telling;
 mod traces;
+pub mod turns;

@@ -1,7 +1,7 @@
 //! A suffix against the truth, where there is a recording: its path, and the values that its instructions used.
 //!
 //! The recording is run again on the software CPU, and its last instructions are laid beside those of the suffix, both
-//! counted back from the crash. Where the paths are the same, each value that an instruction reads (a register other
+//! counted back from the crash. Where the paths are the same, the same instructions of the same threads, each value that an instruction reads (a register other
 //! than rsp, or memory) is right or wrong; further back there is nothing to compare it with, and it is unknown.
 
 use super::uses::{Uses, bytes_of, is_shown};
@@ -83,14 +83,15 @@ pub fn measure(recording: &Recording, suffix: &Suffix, listing: &Listing) -> Res
     let retiring = steps.iter().filter(|step| step.retired).count();
     let mut tail = Tail::open(recording, retiring as u64)?;
     let mut factory = InstructionInfoFactory::new();
-    let mut truth: Vec<Option<(u64, Counts)>> = vec![None; steps.len()];
+    let mut truth: Vec<Option<((u32, u64), Counts)>> = vec![None; steps.len()];
     let mut start = None;
     while !tail.ended() {
         let index = usize::try_from(tail.left()).ok().and_then(|left| retiring.checked_sub(left));
+        let task = tail.thread().unsigned_abs();
         let process = tail.process_mut();
         if let Some((step, found)) = index.and_then(|at| Some((steps.get(at)?, truth.get_mut(at)?))) {
             let counts = compare_uses(&mut factory, step, process)?;
-            *found = Some((process.cpu().regs().rip, counts));
+            *found = Some(((task, process.cpu().regs().rip), counts));
         }
         if index == Some(0) {
             start = Some(compare_start(suffix, process));
@@ -101,9 +102,14 @@ pub fn measure(recording: &Recording, suffix: &Suffix, listing: &Listing) -> Res
 }
 
 /// Counts what lies on the common path; all the rest is unknown.
-fn summarize(steps: &[Step], truth: &[Option<(u64, Counts)>], start: Counts, suffix: &Suffix) -> Metrics {
-    let found: Vec<u64> = steps.iter().map(|step| step.address).collect();
-    let executed: Vec<u64> = truth.iter().flatten().map(|(address, _)| *address).collect();
+fn summarize(
+    steps: &[Step],
+    truth: &[Option<((u32, u64), Counts)>],
+    start: Counts,
+    suffix: &Suffix,
+) -> Metrics {
+    let found: Vec<_> = steps.iter().map(|step| (step.task, step.address)).collect();
+    let executed: Vec<_> = truth.iter().flatten().map(|(at, _)| *at).collect();
     let path = compare_paths(&found, &executed);
     let differing = steps.len() - path.common;
     let of_step = |n: usize| match truth[n] {
@@ -198,10 +204,10 @@ pub struct PathMetrics {
     pub length: usize,
 }
 
-/// Compares the addresses of the instructions of a suffix with those of the true execution, both oldest first
-/// and both ending at the crash.
+/// Compares the instructions of a suffix with those of the true execution, by address or by thread and address, both oldest
+/// first and both ending at the crash.
 #[must_use]
-pub fn compare_paths(suffix: &[u64], truth: &[u64]) -> PathMetrics {
+pub fn compare_paths<T: PartialEq>(suffix: &[T], truth: &[T]) -> PathMetrics {
     let common =
         suffix.iter().rev().zip(truth.iter().rev()).take_while(|(found, real)| found == real).count();
     PathMetrics { equal: common == suffix.len(), common, length: suffix.len() }

@@ -66,8 +66,12 @@ impl Attempts<'_> {
         let (mut solved, mut place) = (0, 0);
         for (n, (step, call)) in (1..).zip(path) {
             let instruction = self.request.program.instruction_at(step.address);
-            let prepared = Prepared::new(&terms, instruction.expect("the search went through it"));
-            let prepared = if step.skips { prepared.skipping() } else { prepared };
+            let instruction = instruction.expect("the search went through it");
+            let prepared = match (step.is_instruction(), step.skips) {
+                (false, _) => Prepared::switching(instruction),
+                (true, false) => Prepared::new(&terms, instruction),
+                (true, true) => Prepared::new(&terms, instruction).skipping(),
+            };
             if let Err(refusal) = hypothesis.prepend(&prepared, *call) {
                 return (hypothesis, solved, Some(refusal));
             }
