@@ -1,6 +1,5 @@
 // A null pointer that another thread handed over, some switches before it is used: a letter that the table does not have.
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,13 +11,12 @@ struct entry {
 };
 
 static struct entry table[LETTERS];
-static int letters[2];
+static const char *letters = "gretel?hansel";
 
+// One place for an entry, and two pipes with a token each time that it is filled, and that it is free.
 static struct entry *handed;
-static int full;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t taken = PTHREAD_COND_INITIALIZER;
+static int filled[2];
+static int taken[2];
 
 struct entry *locate(char letter)
 {
@@ -29,33 +27,27 @@ struct entry *locate(char letter)
 
 void hand_over(struct entry *entry)
 {
-    pthread_mutex_lock(&lock);
-    while (full)
-        pthread_cond_wait(&taken, &lock);
-    handed = entry;
-    full = 1;
-    pthread_cond_signal(&filled);
-    pthread_mutex_unlock(&lock);
+    char token;
+    if (read(taken[0], &token, 1) == 1)
+        handed = entry;
+    write(filled[1], &token, 1);
 }
 
 void *reader(void *unused)
 {
     (void)unused;
-    char letter;
-    while (read(letters[0], &letter, 1) == 1)
-        hand_over(locate(letter));
+    for (const char *letter = letters; *letter; letter++)
+        hand_over(locate(*letter));
     return NULL;
 }
 
 struct entry *take(void)
 {
-    pthread_mutex_lock(&lock);
-    while (!full)
-        pthread_cond_wait(&filled, &lock);
-    struct entry *entry = handed;
-    full = 0;
-    pthread_cond_signal(&taken);
-    pthread_mutex_unlock(&lock);
+    struct entry *entry = NULL;
+    char token;
+    if (read(filled[0], &token, 1) == 1)
+        entry = handed;
+    write(taken[1], &token, 1);
     return entry;
 }
 
@@ -73,24 +65,22 @@ long count(struct entry *entry)
 void *counter(void *unused)
 {
     (void)unused;
-    long total = 0;
+    static long total;
     struct entry *entry = take();
     for (;;) {
         struct entry *next = take();
         total += count(entry);
-        printf("%ld\n", total);
         entry = next;
     }
 }
 
 int main(void)
 {
-    static const char text[] = "gretel?hansel";
     pthread_t one, other;
-    if (pipe(letters) || write(letters[1], text, strlen(text)) < 0)
+    if (pipe(filled) || pipe(taken) || write(taken[1], "", 1) != 1)
         return 1;
     pthread_create(&one, NULL, reader, NULL);
     pthread_create(&other, NULL, counter, NULL);
     pthread_join(other, NULL);
-    return 0;
+    return (int)strlen(letters);
 }

@@ -1,7 +1,7 @@
 //! A suffix as a target: the crash that it ends in, and the instructions before it, each with the registers and the memory that the
 //! certificate's run has there. It is certified again first, so that nothing is shown that does not end in the core.
 //!
-//! A suffix is of one thread, and that one is shown. Memory that neither the core nor the suffix has is told as not there.
+//! A suffix of one thread is shown; one with switches of threads is refused. Memory that neither the core nor the suffix has is told as not there.
 //!
 //! Example: `gretel gdb rec --suffix suffix.json`, and then `reverse-stepi`, `watch -l *p`, `reverse-continue`, `monitor origins`.
 

@@ -60,6 +60,8 @@ pub struct Turn {
     pub thread: u32,
     /// The anchor of the exit at which it had given the processor away; `None` if the crumbs do not go back there.
     pub stopped: Option<usize>,
+    /// That is another thread's call, behind which it began.
+    pub began: bool,
     /// Something happened between the exit and its going on: its call was answered only then.
     pub answered: bool,
 }

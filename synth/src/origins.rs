@@ -76,7 +76,8 @@ fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<S
         }
     }
     // A late answer right where it begins is one of what lies before.
-    let inputs = suffix.inputs.iter().filter(|input| input.step >= from + usize::from(input.late && from > 0));
+    let inputs =
+        suffix.inputs.iter().filter(|input| input.step >= from + usize::from(input.late && from > 0));
     end.inputs = inputs.map(|input| SuffixInput { step: input.step - from, ..input.clone() }).collect();
     Ok(end)
 }

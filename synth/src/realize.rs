@@ -7,8 +7,8 @@
 use crate::past::history::Step;
 use crate::past::hypothesis::Hypothesis;
 use crate::past::snapshot::{STATUS_TOP, Snapshot};
-use crate::smt::{self, Answer, Budget, Effort, Preference};
 use crate::past::turns::Stands;
+use crate::smt::{self, Answer, Budget, Effort, Preference};
 use crate::suffix::{
     Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput, Turn,
 };

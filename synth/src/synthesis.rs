@@ -120,7 +120,13 @@ pub fn synthesize(
         flips,
         searched: found.instructions(),
         cuts: attempts.cuts.take(),
-        path: found.path.iter().map(|(step, _)| step).filter(|it| it.is_instruction()).map(|it| it.address).collect(),
+        path: found
+            .path
+            .iter()
+            .map(|(step, _)| step)
+            .filter(|it| it.is_instruction())
+            .map(|it| it.address)
+            .collect(),
         phases: Phases::so_far().since(before),
         stop: found.stop,
         statistics: found.statistics,

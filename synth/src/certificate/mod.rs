@@ -7,19 +7,19 @@
 //! semantics of instructions; KVM runs on the processor itself, and so is the independent witness where there is one.
 
 mod compare;
+mod exits;
 pub(crate) mod forward;
 mod native;
 pub(crate) mod stage;
 pub(crate) mod threads;
-mod exits;
 pub mod walk;
 
 use crate::evidence::{Anchors, Retired};
 use crate::past::hypothesis::Kernel;
 use crate::suffix::Suffix;
 use compare::Undefined;
-use forward::{Ahead, Forward, Outcome};
 use exits::{Passed, What};
+use forward::{Ahead, Forward, Outcome};
 use iced_x86::{FlowControl, Instruction, Mnemonic};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -298,7 +298,9 @@ impl<'a> Stepped<'a> {
             let (thread, before) = (run.forward.thread(), *run.forward.regs());
             match run.forward.run(&ahead)? {
                 Outcome::Retired => run.note(request, &ahead, thread),
-                Outcome::Answered(_) | Outcome::Waits(_) => run.note_call(request, ahead.index, thread, &before),
+                Outcome::Answered(_) | Outcome::Waits(_) => {
+                    run.note_call(request, ahead.index, thread, &before)
+                }
                 Outcome::Stopped(exit) => {
                     let interrupted_repeat = forward::repeats(&ahead.instruction)
                         && ahead.index + ahead.span == request.suffix.len();

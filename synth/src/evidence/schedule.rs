@@ -25,6 +25,10 @@ pub(super) fn of(crumbs: &Crumbs, crashed: Crashed) -> Anchors {
     walk.finish()
 }
 
+/// The calls that start a thread, which goes on behind them: clone and clone3. Its crumbs do not say by which; it is not told where
+/// it is resumed but by where it stands, and libraries have one such call.
+const STARTS: [u64; 2] = [56, 435];
+
 /// The crumb that was looked at before.
 #[derive(Clone, Copy)]
 struct Newer {
@@ -69,7 +73,7 @@ impl Walk {
             }
         };
         let retired = up_to.zip(counts).and_then(|(newer, counts)| newer.since(&counts));
-        let turn = Turn { thread: behind, stopped: None, answered: false };
+        let turn = Turn { thread: behind, stopped: None, began: false, answered: false };
         self.newest_first.push(Anchor {
             thread: crumb.thread,
             exit,
@@ -84,10 +88,15 @@ impl Walk {
 
     /// Finds where each thread that got the processor had stopped.
     fn finish(mut self) -> Anchors {
-        let threads: Vec<u32> = self.newest_first.iter().map(|anchor| anchor.thread).collect();
+        let exits: Vec<(u32, Exit)> =
+            self.newest_first.iter().map(|anchor| (anchor.thread, anchor.exit)).collect();
+        let starts = |exit| matches!(exit, Exit::Call(number) if STARTS.contains(&number));
         for (n, anchor) in self.newest_first.iter_mut().enumerate() {
             if let Some(turn) = &mut anchor.turn {
-                turn.stopped = (n + 1..threads.len()).find(|&older| threads[older] == turn.thread);
+                let mut older = n + 1..exits.len();
+                turn.stopped = older.clone().find(|&older| exits[older].0 == turn.thread);
+                turn.began = turn.stopped.is_none();
+                turn.stopped = turn.stopped.or_else(|| older.find(|&older| starts(exits[older].1)));
                 turn.answered = self.events[n];
             }
         }
@@ -114,7 +123,10 @@ mod tests {
                 ..Counts::default()
             };
             let (rip, rsp) = (0x1000 + number, 0x7000);
-            Entry { number, crumb: Crumb { exit, event, thread, rip, rsp, time: None, counts, context: None } }
+            Entry {
+                number,
+                crumb: Crumb { exit, event, thread, rip, rsp, time: None, counts, context: None },
+            }
         };
         let entries: Vec<Entry> = (1..).zip(all).map(entry).collect();
         let rip = entries.last().map_or(0, |entry| entry.crumb.rip);
@@ -132,18 +144,27 @@ mod tests {
         let found = of_all(&[(7, CALL, 0, 10), (8, CALL, 1, 30), (8, CALL, 2, 35), (7, FAULT, 4, 40)]);
         assert_eq!((found.len(), found.known(), found.tell_schedule()), (3, 3, true));
         let turns: Vec<_> = (0..3).map(|n| found.get(n).and_then(|anchor| anchor.turn)).collect();
-        let a = Turn { thread: 7, stopped: Some(2), answered: true };
+        let a = Turn { thread: 7, stopped: Some(2), began: false, answered: true };
         // Where B had stopped before, no crumb says.
-        let b = Turn { thread: 8, stopped: None, answered: false };
+        let b = Turn { thread: 8, stopped: None, began: true, answered: false };
         assert_eq!(turns, [Some(a), None, Some(b)]);
         let counted: Vec<_> = (0..3).map(|n| found.get(n).and_then(|anchor| anchor.behind)).collect();
         assert_eq!(counted, [behind(5), behind(4), behind(19)]);
     }
 
     #[test]
+    fn a_thread_without_an_older_exit_began_behind_a_clone() {
+        let clone = crumb::Exit::Syscall { number: 435 };
+        let found = of_all(&[(8, clone, 0, 10), (8, CALL, 1, 30), (7, FAULT, 2, 40)]);
+        let turn = Turn { thread: 7, stopped: Some(1), began: true, answered: false };
+        assert_eq!(found.get(0).and_then(|anchor| anchor.turn), Some(turn));
+    }
+
+    #[test]
     fn a_preemption_is_an_anchor_where_another_thread_takes_over() {
         let preempted = crumb::Exit::Preempted;
-        let found = of_all(&[(8, preempted, 0, 10), (7, preempted, 1, 20), (7, CALL, 2, 25), (7, FAULT, 3, 40)]);
+        let found =
+            of_all(&[(8, preempted, 0, 10), (7, preempted, 1, 20), (7, CALL, 2, 25), (7, FAULT, 3, 40)]);
         let exits: Vec<_> = (0..found.len()).filter_map(|n| found.get(n)).collect();
         let exits: Vec<_> = exits.iter().map(|anchor| (anchor.thread, anchor.exit, anchor.behind)).collect();
         assert_eq!(exits, [(7, Exit::Call(202), behind(15)), (8, Exit::Preempted, behind(14))]);

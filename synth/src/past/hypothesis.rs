@@ -182,12 +182,7 @@ impl<'i> Hypothesis<'i> {
             settled: Vec::new(),
             calls: Vec::new(),
             remapped: Vec::new(),
-            place: Place {
-                thread: image.crashed(),
-                passed: 0,
-                switched: false,
-                standing: Standing::Behind,
-            },
+            place: Place { thread: image.crashed(), passed: 0, switched: false, standing: Standing::Behind },
             left: Vec::new(),
             early: Vec::new(),
             chosen: Vec::new(),

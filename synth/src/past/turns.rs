@@ -10,7 +10,7 @@
 use super::hypothesis::{Call, Hypothesis, Refusal};
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
-use crate::evidence::{Anchor, Exit};
+use crate::evidence::{Anchor, Exit, Turn};
 use crate::term::Term;
 use std::rc::Rc;
 use x86::op::Gpr;
@@ -128,7 +128,7 @@ impl Hypothesis<'_> {
         let next = *anchors.get(self.place.passed).ok_or(NOT_THERE)?;
         let turn = next.turn.filter(|_| !self.place.switched).ok_or(NOT_THERE)?;
         let stopped = *turn.stopped.and_then(|stopped| anchors.get(stopped)).ok_or(NOT_THERE)?;
-        self.leave(&stopped, turn.answered)?;
+        self.leave(&stopped, &turn)?;
         let entered = self.enter(&next, prepared.address())?;
         self.snapshots.push(entered);
         self.place.thread = next.thread;
@@ -140,15 +140,15 @@ impl Hypothesis<'_> {
         Ok(())
     }
 
-    /// Keeps the thread that the path is in, which had stopped at this exit.
-    fn leave(&mut self, stopped: &Anchor, answered: bool) -> Result<(), Refusal> {
+    /// Keeps the thread that the path is in, which had stopped at this exit, or begins behind it.
+    fn leave(&mut self, stopped: &Anchor, turn: &Turn) -> Result<(), Refusal> {
         let terms = Rc::clone(&self.terms);
         let after = self.snapshots.last().expect("the core's snapshot").clone();
-        let rsp = after.gpr[usize::from(Gpr::RSP.0)];
-        self.facts.equate(&terms, rsp, terms.lit_term(64, stopped.rsp))?;
+        let (register, value) = if turn.began { (Gpr::RAX, 0) } else { (Gpr::RSP, stopped.rsp) };
+        self.facts.equate(&terms, after.gpr[usize::from(register.0)], terms.lit_term(64, value))?;
         let (step, thread, rip) = (self.step() + 1, self.place.thread, self.start());
         let before = match stopped.exit {
-            Exit::Call(number) if answered => {
+            Exit::Call(number) if turn.answered && !turn.began => {
                 let before = self.before_call(&after, number, stopped.rip)?;
                 let result = after.gpr[usize::from(Gpr::RAX.0)];
                 let writes = self.kernel_writes(step, number, &before, result)?;

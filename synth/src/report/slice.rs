@@ -175,16 +175,7 @@ impl<'a> Synthesized<'a> {
         let given = same.map(|(byte, (_, value))| (byte, (Some(value), Origin::default()))).collect();
         let at = Moment { next: 0, total: self.steps.len() };
         let made = Made::Begin(words.to_owned());
-        Writer {
-            at,
-            after: at,
-            place,
-            rip: sure as u64,
-            made,
-            given,
-            from: place,
-            uses: BTreeMap::new(),
-        }
+        Writer { at, after: at, place, rip: sure as u64, made, given, from: place, uses: BTreeMap::new() }
     }
 }
 

@@ -35,12 +35,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    pub(super) fn new(
-        prepared: Rc<Prepared>,
-        call: Option<u64>,
-        window: Window,
-        rank: u8,
-    ) -> Candidate {
+    pub(super) fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: u8) -> Candidate {
         Candidate {
             prepared,
             call,

@@ -1,7 +1,8 @@
 //! The file format of a suffix: JSON. Everything read from it is checked.
 
 use super::{
-    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput, Turn,
+    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput,
+    Turn,
 };
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
@@ -383,7 +384,7 @@ mod tests {
             ("\"step\":1", "\"step\":2", "not on the path"),
             ("\"origins\":\"kfc\"", "\"origins\":\"kf\"", "origins"),
             ("\"instructions\":1", "\"instructions\":3", "cover more"),
- ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":9}", "no start"),
+            ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":9}", "no start"),
             ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":7}", "turns"),
             ("{\"step\":1,\"thread\":8}", "{\"step\":3,\"thread\":8}", "turns"),
             ("\"0x401003\"", "\"401003\"", "hexadecimal"),
