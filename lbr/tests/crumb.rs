@@ -229,7 +229,7 @@ fn sizes_that_a_ring_cannot_have_are_refused() {
 fn crumbs_of_a_core_survive_their_bytes_and_nothing_else_does() {
     let entries: Vec<Entry> =
         [4, 5, 9].iter().map(|number| Entry { number: *number, crumb: plain(*number) }).collect();
-    let crumbs = Crumbs { origin: ORIGIN, entries };
+    let crumbs = Crumbs { origin: ORIGIN, entries, preemptions: true };
     let bytes = crumbs.to_bytes();
     assert_eq!(bytes.len(), 40 + 3 * RECORD);
     assert_eq!(Crumbs::from_bytes(&bytes), Ok(crumbs.clone()));

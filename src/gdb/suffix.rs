@@ -1,7 +1,7 @@
 //! A suffix as a target: the crash that it ends in, and the instructions before it, each with the registers and the memory that the
 //! certificate's run has there. It is certified again first, so that nothing is shown that does not end in the core.
 //!
-//! A suffix is of one thread, and that one is shown. Memory that neither the core nor the suffix has is told as not there.
+//! A suffix of one thread is shown; one with switches of threads is refused. Memory that neither the core nor the suffix has is told as not there.
 //!
 //! Example: `gretel gdb rec --suffix suffix.json`, and then `reverse-stepi`, `watch -l *p`, `reverse-continue`, `monitor origins`.
 
@@ -96,6 +96,16 @@ fn serve_deep(
     connect: impl FnOnce() -> Result<Stream, Failure>,
 ) -> Outcome {
     let suffix = Suffix::load(&files.suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
+    if let Some(turn) = suffix.switches().last() {
+        let before = suffix.len() - turn.step;
+        let why = format!(
+            "{}: {} threads take turns in this suffix, which gdb is not served: `gretel synth --instructions {before}` makes one \
+             of the last thread alone",
+            files.suffix.display(),
+            suffix.others.len() + 1
+        );
+        return Err(Failure::new(Code::Usage, why));
+    }
     let opened = opened::open(&files.input, exe, &mut DebugFiles::none())?;
     opened::warn_of_damage(&opened.core);
     let program = opened.executable.as_ref().map(|(_, path)| absolute(path));

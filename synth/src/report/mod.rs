@@ -68,8 +68,10 @@ pub struct Summary {
     pub records: usize,
     /// Branch records that there were to reproduce: more than `records` if the suffix ends before the oldest.
     pub given: usize,
-    /// System calls that it makes as the crumbs have them, and between how many of them as much retires as was counted.
+    /// Exits that it makes as the crumbs have them, and between how many of them as much retires as was counted.
     pub crumbs: [usize; 2],
+    /// Switches of threads that it makes as the crumbs have them.
+    pub switches: usize,
     /// Instructions that the branch records cover.
     pub covered: usize,
     /// Length in multiples of that; absent without records.
@@ -87,6 +89,8 @@ pub struct Summary {
 pub struct Step {
     /// How many instructions before the crash: from the length of the suffix down to 1.
     pub before_crash: usize,
+    /// The thread that ran it.
+    pub task: u32,
     /// Its address.
     #[serde(serialize_with = "hex")]
     pub address: u64,
@@ -146,8 +150,10 @@ pub struct Value {
 pub struct Call {
     /// Its number.
     pub number: u64,
-    /// Its result in rax.
-    pub result: Value,
+    /// Its result in rax; null if it waits in the core.
+    pub result: Option<Value>,
+    /// It waited, and other threads ran before the kernel answered.
+    pub late: bool,
     /// How many bytes the kernel wrote.
     pub written: usize,
 }
@@ -155,6 +161,8 @@ pub struct Call {
 /// How it ends.
 #[derive(Clone, Debug, Serialize)]
 pub struct Crash {
+    /// The thread that crashed.
+    pub task: u32,
     /// The signal's name.
     pub signal: String,
     /// The instruction pointer.
@@ -193,6 +201,7 @@ impl Listing {
             records: certificate.records,
             given: suffix.coverage.records,
             crumbs: certificate.crumbs,
+            switches: certificate.switches,
             covered: suffix.coverage.instructions,
             reach: suffix.reach(),
             compared_bytes: certificate.compared_bytes,

@@ -35,7 +35,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: u8) -> Candidate {
+    pub(super) fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: u8) -> Candidate {
         Candidate {
             prepared,
             call,
@@ -65,6 +65,7 @@ impl Search<'_> {
     pub(super) fn candidates(&mut self, window: Window) -> Vec<Candidate> {
         let (start, anchors) = (self.hypothesis.start(), self.hypothesis.image().anchors());
         let mut found = self.predecessors(window);
+        found.extend(self.switch(window));
         let listed = found.len();
         found.retain_mut(|candidate| match anchors.pass(candidate, start) {
             Some(window) => {
@@ -254,7 +255,8 @@ impl Search<'_> {
         let Some(prepared) = self.prepare(from) else { return Vec::new() };
         let calls: Vec<Option<u64>> = match prepared.effect {
             Effect::Syscall if let Some(anchor) = self.hypothesis.image().anchors().get(window.passed) => {
-                vec![Some(anchor.number)]
+                // Where the crumbs have another exit there, none of this call's is among them.
+                vec![Some(anchor.call().unwrap_or(u64::MAX))]
             }
             Effect::Syscall => {
                 // The number is that of the straight line before it, or one of the usual ones: not a proof.

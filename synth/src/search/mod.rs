@@ -27,6 +27,7 @@ mod placing;
 mod reach;
 mod restarts;
 mod trail;
+mod turns;
 
 pub use barriers::{Met, Place};
 pub use found::{Found, Limits, Statistics, Stop};
@@ -258,6 +259,9 @@ impl<'p> Search<'p> {
     /// The call that the present start runs under: found at its return, left at the call.
     fn next_context(&self) -> Option<Rc<Context>> {
         let frame = self.frames.last()?;
+        if self.has_switched() {
+            return self.context_of_entered();
+        }
         let newest = &frame.candidates[frame.next - 1].prepared;
         let next = self.hypothesis.path().last()?.next;
         match newest.branch {
@@ -335,7 +339,7 @@ impl<'p> Search<'p> {
                 Err(refusal) => {
                     self.restarts.note_refusal();
                     self.forget_late();
-                    let depth = self.hypothesis.len();
+                    let depth = self.hypothesis.instructions();
                     tracing::trace!(depth, address = candidate.prepared.address(), ?refusal, "refused");
                     match refusal {
                         Refusal::Contradiction => {
@@ -481,6 +485,9 @@ impl<'p> Search<'p> {
     /// The instruction of a step that was taken.
     fn prepare_again(&mut self, step: PathStep) -> Rc<Prepared> {
         let prepared = self.prepare(step.address).expect("the search went through it");
+        if !step.is_instruction() {
+            return Rc::new(Prepared::switching(prepared.instruction));
+        }
         if step.skips { Rc::new(prepared.skipping()) } else { prepared }
     }
 

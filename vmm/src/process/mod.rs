@@ -65,7 +65,7 @@ pub(crate) use checkpoint_cost::CheckpointCost;
 use choice::Choice;
 use exit::{Action, decide};
 use happening::What;
-use lbr::Armed;
+use lbr::{Armed, crumb};
 pub use noted::Noted;
 use noted::Notes;
 pub use others::Standing;
@@ -297,21 +297,25 @@ impl Process {
 
     /// Tells the gate of an exit.
     fn tell(&mut self, action: &Action) {
-        let regs = self.machine.cpu.regs();
-        let counts = self.counts();
-        self.pace.counted = counts.conditional_branches;
-        if let Some(exit) = action.crumb(regs) {
-            let resident = Cell::new(None);
-            let space = self.spaces.get(self.space);
-            let word = |address| space.word(&self.machine.memory, address, &resident);
-            self.gate.exit(&AtExit {
-                exit,
-                thread: self.kernel.tasks.id().unsigned_abs(),
-                regs,
-                counts,
-                word: &word,
-            });
+        self.pace.counted = self.counts().conditional_branches;
+        if let Some(exit) = action.crumb(self.machine.cpu.regs()) {
+            self.leave_crumb(exit);
         }
+    }
+
+    /// Tells the gate why the loaded task does not go on.
+    fn leave_crumb(&mut self, exit: crumb::Exit) {
+        let counts = self.counts();
+        let resident = Cell::new(None);
+        let space = self.spaces.get(self.space);
+        let word = |address| space.word(&self.machine.memory, address, &resident);
+        self.gate.exit(&AtExit {
+            exit,
+            thread: self.kernel.tasks.id().unsigned_abs(),
+            regs: self.machine.cpu.regs(),
+            counts,
+            word: &word,
+        });
     }
 
     /// Carries out what an exit asks for.
