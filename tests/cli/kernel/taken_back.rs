@@ -18,12 +18,14 @@ fn as_json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.out()).unwrap_or_else(|error| panic!("{error}: {}", ran.out()))
 }
 
-/// All that was certified is what happened.
-fn all_is_true(result: &Value) {
+/// All of the path is what happened, and so are the values on it, but for those that say of themselves that others would do.
+fn path_is_true(result: &Value, values: u64) {
     let metrics = &result["metrics"];
     assert_eq!(metrics["path"]["equal"], true, "{metrics}");
-    assert_eq!((&metrics["uses"]["wrong"], &metrics["start"]["wrong"]), (&0.into(), &0.into()), "{metrics}");
-    assert!(metrics["uses"]["right"].as_u64() > Some(30), "{metrics}");
+    for counts in [&metrics["uses"], &metrics["start"]] {
+        assert_eq!(counts["wrong"], counts["chosen"], "{metrics}");
+    }
+    assert!(metrics["uses"]["right"].as_u64() >= Some(values), "{metrics}");
 }
 
 /// A walk along a chain, whose items are added with interrupts off, ends in a page fault. The suffix has all records, and ends at the
@@ -34,9 +36,9 @@ fn a_page_fault_in_ring_0_is_taken_back() {
     let result = as_json(&place.gretel(&["synth", "rec", "--json", "--explain"]));
     let (summary, crash) = (&result["listing"]["summary"], &result["listing"]["crash"]);
     assert_eq!((&summary["records"], &summary["given"]), (&32.into(), &32.into()), "{summary}");
-    assert_eq!((&crash["signal"], &crash["function"]), (&"page fault (#PF)".into(), &"walk".into()));
-    assert_eq!(crash["accessed"], "0x7000000008");
-    all_is_true(&result);
+    assert_eq!((&crash["signal"], &crash["accessed"]), (&"page fault (#PF)".into(), &"0x7000000008".into()));
+    assert!(crash["function"].as_str().is_some_and(|function| function.starts_with("walk")), "{crash}");
+    path_is_true(&result, 100);
     // The interrupt flag is followed through PUSHF, CLI and POPF.
     let steps = result["listing"]["steps"].as_array().expect("steps");
     let has = |text: &str| steps.iter().any(|step| step["text"] == text);
@@ -71,9 +73,10 @@ fn a_page_fault_in_ring_0_is_taken_back() {
 fn a_port_of_a_device_is_a_barrier() {
     let place = crashed("divide");
     let result = as_json(&place.gretel(&["synth", "rec", "--json", "--explain"]));
-    all_is_true(&result);
+    path_is_true(&result, 10);
     let crash = &result["listing"]["crash"];
-    assert_eq!((&crash["signal"], &crash["function"]), (&"divide error (#DE)".into(), &"share".into()));
+    assert_eq!(crash["signal"], "divide error (#DE)");
+    assert!(crash["function"].as_str().is_some_and(|function| function.starts_with("share")), "{crash}");
     let barriers = result["explain"]["barriers"].as_array().expect("barriers");
     assert!(barriers.iter().any(|barrier| barrier["why"] == "a port of a device"), "{barriers:?}");
     assert_eq!(result["explain"]["windows_of"], "recording");

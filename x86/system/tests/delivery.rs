@@ -183,3 +183,27 @@ fn an_nmi_waits_for_the_iret_of_the_one_before() {
     assert!(world.system.takes_nmi(&world.cpu));
     assert_eq!(world.cpu.rip(), CODE);
 }
+
+/// Who looks at what an instruction raises has it noted, and nothing else changes: neither registers nor memory.
+#[test]
+fn an_exception_that_is_held_is_noted_alone() {
+    let mut world = World::new(0);
+    world.system.holds_exceptions = true;
+    let before = (world.cpu.regs(), world.system.registers);
+    assert_eq!(world.trap(Trap::General), Ok(Next::Run));
+    let raised = world.system.raised.take().expect("it was raised");
+    assert_eq!((raised.vector, raised.code, raised.address), (13, 0, None));
+    assert_eq!((raised.rip, raised.rsp, raised.privilege), (CODE, STACK, 0));
+    assert_eq!((world.cpu.regs(), world.system.registers, world.system.delivered), (before.0, before.1, 0));
+    assert_eq!(world.stack::<1>(), [0], "nothing was pushed");
+    // INT3 fails in place of what it asks for where there is no gate.
+    world.gate(3, 0, selector::CODE);
+    world.cpu.retire(1);
+    world.trap(Trap::Breakpoint).unwrap();
+    assert_eq!(world.system.raised.take().map(|raised| raised.vector), Some(13));
+    // Delivered, it is noted, too.
+    world.system.holds_exceptions = false;
+    world.trap(Trap::General).unwrap();
+    assert_eq!(world.system.raised.map(|raised| raised.vector), Some(13));
+    assert_eq!(world.system.delivered, 1);
+}
