@@ -24,6 +24,7 @@ mod forced;
 mod found;
 mod late;
 mod placing;
+mod rank;
 mod reach;
 mod restarts;
 mod trail;

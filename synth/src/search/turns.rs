@@ -6,6 +6,7 @@
 
 use super::Search;
 use super::candidates::Candidate;
+use super::rank::Rank;
 use super::{Context, Window};
 use crate::evidence::Exit;
 use crate::past::prepared::{Effect, Prepared};
@@ -37,7 +38,7 @@ impl Search<'_> {
             return None;
         };
         let prepared = Rc::new(Prepared::switching(instruction));
-        Some(Candidate::new(prepared, None, window, 0))
+        Some(Candidate::new(prepared, None, window, Rank::Recorded))
     }
 
     /// The call that the thread runs under which the path has gone over to, if it was in that thread before.
