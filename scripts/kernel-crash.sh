@@ -6,7 +6,8 @@
 #
 # The kernel and its headers are fetched with `apt-get download` (40 MB) unless DIR (target/kernel) has them. Needs gcc-12, make, gdb and
 # busybox-static. Checked for each module: what the kernel prints; that the replay is equal; that the core has the registers that gdb
-# finds at the recording's end; that `gretel core` has the log, the task and the call trace that the kernel has printed; that gdb, going back to the faulting instruction, finds there the registers that the kernel has printed.
+# finds at the recording's end; that `gretel core` has the log, the task and the call trace that the kernel has printed; that `gretel synth` takes the crash back
+# over all branch records; that gdb, going back to the faulting instruction, finds there the registers that the kernel has printed.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -75,6 +76,18 @@ explain() {
         die "$name: the stack is not the kernel's call trace: $out/frames and $out/trace"
 }
 
+# What `gretel synth` finds backwards from the crash: certified over all records that are used, and true as far as these.
+take_back() {
+    local name=$1 rec=$2 covered true
+    "$gretel" synth "$rec" >"$out/taken-back" 2>"$out/said" || die "$name: gretel synth: $(cat "$out/said")"
+    covered=$(sed -n 's/.* times the \([0-9]*\) that the .* branch records cover$/\1/p' "$out/taken-back")
+    true=$(sed -n 's/^against the recording: the last \([0-9]*\) of .*/\1/p' "$out/taken-back")
+    [ -n "$covered" ] || die "$name: not all branch records are covered; see $out/taken-back"
+    # A repeated string instruction is one of these, and as many as it has rounds of those.
+    [ "${true:-0}" -ge $((covered / 2)) ] || die "$name: only $true instructions of the suffix are true; see $out/taken-back"
+    say "$name: $(head -n 1 "$out/taken-back"), the last $true true"
+}
+
 crash() {
     local name=$1 rec=$out/crash-$1 function before panic place base at
     function=$(value "$name" function) before=$(value "$name" before) panic=$(value "$name" panic)
@@ -95,6 +108,7 @@ crash() {
     cmp "$out/core-registers" "$out/end-registers" || die "$name: the core has other registers than the recording's end"
 
     explain "$name" "$rec" "$function"
+    take_back "$name" "$rec"
 
     # RIP: 0010:FUNCTION+0xOFFSET/0xSIZE
     place=$(sed -n "s/.*RIP: 0010:$function+0x\([0-9a-f]*\)\/.*/\1/p" "$out/recorded" | head -n 1)

@@ -8,6 +8,7 @@
  *   disk    prints the first words of the disk's sector 1, writes to sector 2, and reads that back
  *   net     sends a frame with "hello", and sends back what comes, up to a frame with "end"
  *   chain   walks a chain of items, the last of which leads nowhere: a page fault in ring 0, and a panic
+ *   tick    the same in the handler of the timer's interrupt
  *   divide  divides by a zero that it has computed: an exception without a handler, and a triple fault
  *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
  *   panic, reset, triple, halt, wait: ends so; else it switches the machine off
@@ -123,10 +124,33 @@ static volatile uint64_t net_interrupts;
 
 static volatile uint32_t *net(uint32_t offset) { return (volatile uint32_t *)(NET + offset); }
 
+/* Crashes, each at the end of some calls, loops and stores. */
+static struct item { struct item *next; uint64_t weight; } items[16];
+static volatile uint64_t total, visits;
+
+/* Adds to the total with interrupts off, as code does that they share it with. */
+__attribute__((noinline)) static void add(uint64_t weight) {
+  uint64_t flags;
+  asm volatile("pushfq\n pop %0\n cli" : "=r"(flags)::"memory");
+  total += weight;
+  visits++;
+  asm volatile("push %0\n popfq" ::"r"(flags) : "memory", "cc");
+}
+__attribute__((noinline)) static uint64_t walk(const struct item *item) {
+  uint64_t longest = 0;
+  for (; item; item = item->next) {
+    if (item->weight > longest) longest = item->weight;
+    add(item->weight);
+  }
+  return longest;
+}
+static volatile int crashes_in_timer;
+
 #define HANDLER __attribute__((interrupt)) static void
 HANDLER on_timer(frame *f) {
   (void)f;
   ticks++;
+  if (crashes_in_timer) walk(items + 14);
   apic(0xb0, 0);
 }
 HANDLER on_serial(frame *f) {
@@ -335,30 +359,19 @@ static void use_net(void) {
   }
 }
 
-/* Crashes, each at the end of some calls, loops and stores. */
-static struct item { struct item *next; uint64_t weight; } items[16];
-static volatile uint64_t total, visits;
-
-/* Adds to the total with interrupts off, as code does that they share it with. */
-__attribute__((noinline)) static void add(uint64_t weight) {
-  uint64_t flags;
-  asm volatile("pushfq\n pop %0\n cli" : "=r"(flags)::"memory");
-  total += weight;
-  visits++;
-  asm volatile("push %0\n popfq" ::"r"(flags) : "memory", "cc");
-}
-__attribute__((noinline)) static uint64_t walk(const struct item *item) {
-  uint64_t longest = 0;
-  for (; item; item = item->next) {
-    if (item->weight > longest) longest = item->weight;
-    add(item->weight);
-  }
-  return longest;
-}
-__attribute__((noinline)) static void chain(void) {
+static void link_items(void) {
   for (int n = 0; n < 16; n++) items[n].next = &items[n + 1], items[n].weight = 7 * n % 5;
   items[15].next = (struct item *)0x7000000000;
+}
+__attribute__((noinline)) static void chain(void) {
+  link_items();
   print_number(walk(items));
+}
+static void tick(void) {
+  link_items();
+  crashes_in_timer = 1;
+  apic(0x380, 100000);
+  for (;;) asm volatile("sti\n hlt");
 }
 __attribute__((noinline)) static uint64_t share(const uint64_t *of, uint64_t count) {
   uint64_t sum = 0;
@@ -387,6 +400,7 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("net")) use_net();
   print("PASS\r\n");
   if (has_word("chain")) chain();
+  if (has_word("tick")) tick();
   if (has_word("divide")) divide();
   if (has_word("lost")) lose();
   if (has_word("panic")) panic("asked for");

@@ -127,7 +127,7 @@ fn stand(args: &Args, recording: &Recording) -> Result<(Travel, Result<Raised, &
         None if !travel.ended().is_some_and(kernel::has_crashed) => return Err(no_crash(recording, &travel)),
         None => match crash::seek(&mut travel).map_err(failed)? {
             Crash::Raised(raised) => Ok(raised),
-            Crash::Panic => Err("panic, which no exception led to"),
+            Crash::Panic => Err("panic without an exception"),
             Crash::End => Err("the end of the recording"),
         },
         Some(At::End) => Err("the end of the recording"),

@@ -49,7 +49,7 @@ impl Program {
     pub fn in_memory(core: &Core, layout: &Layout) -> Result<Program, ProgramError> {
         let code = pieces(core, &layout.code, true);
         if code.is_empty() {
-            return Err(ProgramError::Kind("no code of the kernel is mapped"));
+            return Err(ProgramError::NoCode);
         }
         elf::check_code(&code)?;
         let segments = pieces(core, &[&layout.code[..], &layout.data[..]].concat(), false);

@@ -227,6 +227,9 @@ pub enum ProgramError {
     /// It parses, but is for another machine or of another kind.
     #[error("not an x86-64 executable: {0}")]
     Kind(&'static str),
+    /// A kernel's page tables do not lead to any of its code.
+    #[error("no code of the kernel is mapped there")]
+    NoCode,
     /// An address overflows or lies outside the file.
     #[error("damaged executable: {what} at {address:#x}")]
     Damaged {

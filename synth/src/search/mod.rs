@@ -244,16 +244,18 @@ impl<'p> Search<'p> {
             placed_before,
             placed: placed_before,
         });
+        if let Some(why) = self.program.entered_by(self.hypothesis.start()) {
+            // The processor has come here; what lies in front of it in memory has not run.
+            self.statistics.assumed = true;
+            self.meet_here(why);
+            return;
+        }
         let candidates = self.candidates(window);
         if let Some(frame) = self.frames.last_mut() {
             frame.candidates = candidates;
         }
         if !self.cfg.is_complete(self.hypothesis.start()) {
             self.meet_here("an instruction that unknown jumps may reach");
-        }
-        if let Some(why) = self.program.entered_by(self.hypothesis.start()) {
-            self.statistics.assumed = true;
-            self.meet_here(why);
         }
     }
 

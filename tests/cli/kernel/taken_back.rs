@@ -82,6 +82,28 @@ fn a_port_of_a_device_is_a_barrier() {
     assert_eq!(result["explain"]["windows_of"], "recording");
 }
 
+/// In the handler of an interrupt the way back ends at its entry, and so do the records that are used.
+#[test]
+fn the_entry_of_an_interrupt_is_a_barrier() {
+    let place = crashed("tick");
+    let ran = place.gretel(&["synth", "rec", "--json", "--explain"]);
+    let result = as_json(&ran);
+    path_is_true(&result, 20);
+    let summary = &result["listing"]["summary"];
+    assert_eq!(summary["records"], summary["given"], "{summary}");
+    assert!(summary["given"].as_u64() < Some(32), "{summary}");
+    assert!(
+        ran.err.contains("of 32 branch records are used: before them the processor came from"),
+        "{}",
+        ran.err
+    );
+    let first = &result["explain"]["end"]["first"];
+    assert!(first["place"].as_str().is_some_and(|place| place == "on_timer"), "{first}");
+    let barriers = result["explain"]["barriers"].as_array().expect("barriers");
+    let is_entry = |barrier: &Value| barrier["why"] == "the entry of an interrupt: it may have come anywhere";
+    assert!(barriers.iter().any(is_entry), "{barriers:?}");
+}
+
 /// A kernel's tables may lead to themselves, and nowhere else: there is no code, which is said.
 #[test]
 fn what_maps_nothing_is_refused() {
