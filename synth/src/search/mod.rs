@@ -10,7 +10,7 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | what can come before | [`candidates`], [`callee`] (a call through a pointer), [`trail`] (what the records say), [`anchored`] (what the crumbs say) |
+//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`explained`] (what a store may have overwritten) |
 //! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
