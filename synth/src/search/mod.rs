@@ -10,7 +10,7 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread) |
+//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`explained`] (what a store may have overwritten) |
 //! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
@@ -19,6 +19,7 @@ mod anchored;
 mod barriers;
 mod callee;
 mod candidates;
+mod context;
 mod explained;
 mod forced;
 mod found;
@@ -46,12 +47,12 @@ use crate::program::stack::Stack;
 use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::Terms;
 use candidates::Candidate;
+use context::Context;
 use explained::OVERWRITTEN;
 use reach::Reach;
 use restarts::Restarts;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use x86::op::BranchKind;
 use x86::state::State;
 
 /// A search in progress.
@@ -107,12 +108,6 @@ struct Frame {
     /// taken.
     placed_before: usize,
     placed: usize,
-}
-
-/// A call whose return the path has gone back through, and not yet the call itself.
-struct Context {
-    call: u64,
-    outer: Option<Rc<Context>>,
 }
 
 impl<'p> Search<'p> {
@@ -257,35 +252,6 @@ impl<'p> Search<'p> {
         if !self.cfg.is_complete(self.hypothesis.start()) {
             self.meet_here("an instruction that unknown jumps may reach");
         }
-    }
-
-    /// The call that the present start runs under: found at its return, left at the call.
-    fn next_context(&self) -> Option<Rc<Context>> {
-        let frame = self.frames.last()?;
-        if self.has_switched() {
-            return self.context_of_entered();
-        }
-        let newest = &frame.candidates[frame.next - 1].prepared;
-        let next = self.hypothesis.path().last()?.next;
-        match newest.branch {
-            Some(BranchKind::Return) => {
-                let call = self.cfg.call_before(next)?;
-                Some(Rc::new(Context { call, outer: frame.context.clone() }))
-            }
-            Some(BranchKind::RelativeCall | BranchKind::IndirectCall) => {
-                frame.context.as_ref()?.outer.clone()
-            }
-            // longjmp leaves any number of calls at once.
-            Some(BranchKind::IndirectJump) if self.cfg.call_before(next).is_some() => None,
-            // Records lead out of what the map has of the called function: through the dynamic linker to one that is called
-            // for the first time.
-            _ => frame.context.clone().filter(|context| self.cfg.is_inside(newest.address(), context.call)),
-        }
-    }
-
-    /// The call that the present start runs under, if that is known.
-    fn context(&self) -> Option<Rc<Context>> {
-        self.frames.last()?.context.clone()
     }
 
     /// Prepends the next candidate that does not contradict the core. False: none is left here.

@@ -5,9 +5,10 @@
 //! the counts say which time it was, and without them each is tried.
 
 use super::Search;
+use super::Window;
 use super::candidates::Candidate;
+use super::context::Context;
 use super::rank::Rank;
-use super::{Context, Window};
 use crate::evidence::Exit;
 use crate::past::prepared::{Effect, Prepared};
 use std::rc::Rc;
