@@ -153,7 +153,7 @@ impl Judge<'_, '_> {
             _ => crashed.clone(),
         };
         let depth = self.hypothesis.len();
-        let runs = self.hypothesis.path().last().map_or(image.crashed(), |step| step.thread);
+        let runs = self.hypothesis.path().last().map_or_else(|| image.crashed(), |step| step.thread);
         let then = self.hypothesis.snapshot(depth).clone();
         let registers = self.registers(&end.start, &then, &now(runs));
         let stands = self.hypothesis.others_at(depth);
