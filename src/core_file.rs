@@ -160,7 +160,7 @@ impl Opened {
     fn found(&self, trail: Option<Trail>, crumbs: usize) -> Found {
         let program = self.program();
         let known = program.as_ref().ok().map(|(program, _)| program);
-        let threads = self.core.threads.iter().map(|(_, regs)| place(known, regs.rip)).collect();
+        let threads = self.core.threads.iter().map(|(_, state)| place(known, state.regs.rip)).collect();
         let (frames, branches) = (Vec::new(), Vec::new());
         let mut found = Found { frames, threads, stopped: None, trail, branches, crumbs };
         let records = found.trail.iter().flat_map(|t| &t.records);
@@ -276,9 +276,9 @@ fn print_threads(out: &mut impl Write, core: &Core, found: &Found) -> io::Result
         return Ok(());
     }
     writeln!(out, "\nthreads:")?;
-    for (n, ((id, regs), place)) in core.threads.iter().zip(&found.threads).enumerate() {
+    for (n, ((id, state), place)) in core.threads.iter().zip(&found.threads).enumerate() {
         let crashed = if n == 0 { " (crashed)" } else { "" };
-        writeln!(out, "  {id:<5} {:#018x} {place}{crashed}", regs.rip)?;
+        writeln!(out, "  {id:<5} {:#018x} {place}{crashed}", state.regs.rip)?;
     }
     Ok(())
 }
@@ -318,7 +318,8 @@ fn as_json(core: &Core, found: &Found) -> Value {
             "cause": Cause::of(core).map(|cause| cause.to_string()),
         },
         "registers": registers,
-        "threads": core.threads.iter().map(|(id, regs)| {
+        "threads": core.threads.iter().map(|(id, state)| {
+            let regs = &state.regs;
             json!({ "id": id, "rip": hex(regs.rip), "rsp": hex(regs.gpr[4]), "fs_base": hex(regs.fs_base) })
         }).collect::<Vec<_>>(),
         "stack": found.frames.iter().map(|f| {

@@ -133,8 +133,8 @@ fn of_core(path: &Path, exe: Option<&Path>, debug_files: &mut DebugFiles) -> Res
 fn of_recording(dir: &Path, debug_files: &mut DebugFiles) -> Result<Source, Failure> {
     let ring = open(dir)?;
     let damaged = |why: &dyn Display| Failure::new(Code::Damaged, why);
-    let Snapshot { entries, missing, torn } = ring.snapshot().map_err(|e| damaged(&e))?;
-    let mut crumbs = Crumbs { origin: ring.origin(), entries };
+    let Snapshot { entries, missing, torn, preemptions } = ring.snapshot().map_err(|e| damaged(&e))?;
+    let mut crumbs = Crumbs { origin: ring.origin(), entries, preemptions };
     let recording = Recording::open(dir).map_err(|e| damaged(&e))?;
     kernel::refuse(&recording)?;
     let table = contexts(&recording).map_err(|e| damaged(&e))?;
@@ -237,7 +237,7 @@ pub(crate) fn json(entry: &Entry, place: &str) -> Value {
             add("vector", vector.into());
             add("error_code", error_code.into());
         }
-        Exit::MachineRead | Exit::Interrupted | Exit::NoSemantics => {}
+        Exit::MachineRead | Exit::Interrupted | Exit::NoSemantics | Exit::Preempted => {}
     }
     if !place.is_empty() {
         add("place", place.into());

@@ -1,7 +1,11 @@
 //! `gretel`: parse the command line, resolve it into what the libraries take, call them, report.
 //!
-//! One file per subcommand, each with its `Args` and its `run`. Results go to stdout, everything else to stderr;
+//! One file or folder per subcommand, each with its `Args` and its `run`. Results go to stdout, everything else to stderr;
 //! [`exit`] has the table of exit codes.
+//!
+//! Example: `gretel replay rec --engine soft` is parsed into the `Args` of `replay.rs`. Its `run` opens the recording,
+//! makes the engine, and has `vmm` replay it. If all is equal, the line `replayed on soft: 102 events, ...` goes to stdout
+//! and the exit code is 0; if the journal is cut, what was replayed and where it ends is said, and the exit code is 123.
 
 #![forbid(unsafe_code)]
 

@@ -30,11 +30,10 @@ impl Outline {
         let mut before_crash = Some(0);
         let mut calls = Vec::new();
         for (n, anchor) in (0..anchors.len().min(passed + MOST)).filter_map(|n| Some((n, anchors.get(n)?))) {
-            let &Anchor { number, rip, rsp, retired } = anchor;
-            before_crash = before_crash.zip(retired).map(|(sum, retired)| sum + retired.instructions);
-            if n < passed {
-                continue;
-            }
+            let &Anchor { rip, rsp, .. } = anchor;
+            before_crash =
+                before_crash.zip(anchor.retired()).map(|(sum, retired)| sum + retired.instructions);
+            let Some(number) = anchor.call().filter(|_| n >= passed) else { continue };
             calls.push(Call { before_crash, number, rip, rsp, place: place(Some(program), rip) });
         }
         Outline(calls)

@@ -77,7 +77,11 @@ fn run_deep(args: &Args) -> Outcome {
     });
     let verdict = match verdict {
         // Such a suffix contradicts itself, or is another core's.
-        Err(error @ (CertificateError::ConstantMemory { .. } | CertificateError::NoInput { .. })) => {
+        Err(
+            error @ (CertificateError::ConstantMemory { .. }
+            | CertificateError::NoInput { .. }
+            | CertificateError::NoThread { .. }),
+        ) => {
             say(args, "rejected", &error.to_string())?;
             return Ok(ExitCode::from(1));
         }

@@ -1,14 +1,24 @@
-//! A machine for kernel guests, on the software CPU: it boots a Linux kernel or another ELF program in ring 0, records what it is
-//! typed, and runs it again bit for bit.
+//! A machine for kernel guests, on the software CPU: it boots a Linux kernel or another ELF program in ring 0, records what
+//! it is typed, and runs it again bit for bit.
 //!
-//! Reading order: [`clock`] (time is made of instructions), `devices` (a PC's, as far as Linux asks for them), [`boot`] (a kernel in
-//! memory), [`machine`] (the loop that runs it all); then [`journal`] (what came from outside, and when), [`checkpoints`], [`record`]
-//! and [`replay`]; [`travel`] (any moment of a recording, forwards and backwards); [`crash`] (the one where the kernel crashed); [`vmcore`] (memory as a core, for debuggers of
-//! kernels) and [`linux`] (what a kernel has in it: its log, its stack, its tasks).
+//! Example: a kernel is booted, and `poweroff` is typed into its shell. The journal has a record for each key: after how
+//! many instructions it came, and what the registers and the memory were. A replay types the same bytes after the same
+//! instructions, and compares.
 //!
-//! Example: a kernel is booted, and `poweroff` is typed into its shell. The journal has ten events, one for each byte: after how many
-//! instructions it came, and what the registers and the memory were. A replay types the same bytes after the same instructions, and
-//! compares.
+//! The map, in reading order:
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | time, made of instructions | [`clock`] |
+//! | a PC's devices, as far as Linux asks for them | [`devices`] |
+//! | a kernel in memory | [`boot`] |
+//! | the loop that runs it all | [`machine`] |
+//! | what came from outside, and when; whole states | [`journal`], [`checkpoints`] |
+//! | the two ways of running | [`record`], [`replay`] |
+//! | any moment of a recording, forwards and backwards; the one where the kernel crashed | [`travel`], [`crash`] |
+//! | memory by pages, and state as words | [`memory`], [`mod@saved`] |
+//! | memory as a core, for debuggers of kernels | [`vmcore`] |
+//! | what a kernel has in it: its log, its stack, its tasks | [`linux`] |
 //!
 //! Nothing here knows the Linux personality of `vmm`, which serves programs without a kernel.
 #![forbid(unsafe_code)]

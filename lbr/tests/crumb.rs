@@ -21,6 +21,7 @@ fn any_exit() -> impl Strategy<Value = Exit> {
         Just(Exit::MachineRead),
         Just(Exit::Interrupted),
         Just(Exit::NoSemantics),
+        Just(Exit::Preempted),
     ]
 }
 
@@ -229,14 +230,20 @@ fn sizes_that_a_ring_cannot_have_are_refused() {
 fn crumbs_of_a_core_survive_their_bytes_and_nothing_else_does() {
     let entries: Vec<Entry> =
         [4, 5, 9].iter().map(|number| Entry { number: *number, crumb: plain(*number) }).collect();
-    let crumbs = Crumbs { origin: ORIGIN, entries };
+    let crumbs = Crumbs { origin: ORIGIN, entries, preemptions: true };
     let bytes = crumbs.to_bytes();
     assert_eq!(bytes.len(), 40 + 3 * RECORD);
-    assert_eq!(Crumbs::from_bytes(&bytes), Ok(crumbs.clone()));
+    assert_eq!(Crumbs::from_bytes(&bytes).as_ref(), Ok(&crumbs));
     for len in 0..bytes.len() {
         let cut = Crumbs::from_bytes(&bytes[..len]);
         assert!(len >= 40 && (len - 40) % RECORD == 0 || cut.is_err(), "{len} bytes");
     }
+    // Of the version before: nothing is said of preemptions.
+    let mut older = bytes.clone();
+    older[8] = 1;
+    assert_eq!(Crumbs::from_bytes(&older), Ok(Crumbs { preemptions: false, ..crumbs }));
+    older[8] = 3;
+    assert_eq!(Crumbs::from_bytes(&older), Err(CrumbsError::Version(3)));
     let mut swapped = bytes.clone();
     swapped[40..40 + 2 * RECORD].rotate_left(RECORD);
     assert_eq!(Crumbs::from_bytes(&swapped), Err(CrumbsError::Record(40 + RECORD)));

@@ -1,7 +1,7 @@
 //! A suffix as a target: the crash that it ends in, and the instructions before it, each with the registers and the memory that the
 //! certificate's run has there. It is certified again first, so that nothing is shown that does not end in the core.
 //!
-//! A suffix is of one thread, and that one is shown. Memory that neither the core nor the suffix has is told as not there.
+//! A suffix of one thread is shown; one with switches of threads is refused. Memory that neither the core nor the suffix has is told as not there.
 //!
 //! Example: `gretel gdb rec --suffix suffix.json`, and then `reverse-stepi`, `watch -l *p`, `reverse-continue`, `monitor origins`.
 
@@ -58,7 +58,7 @@ impl Files {
     pub(super) fn of(named: &Path, suffix: Option<&Path>) -> Result<Option<Files>, Failure> {
         if let Some(suffix) = suffix {
             // Here, since gdb's own words would hide it later.
-            Suffix::load(suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
+            refuse_turns(suffix, &Suffix::load(suffix).map_err(|e| Failure::new(Code::Damaged, e))?)?;
             if !named.exists() {
                 let why = format!("there is no recording or core {}", named.display());
                 return Err(Failure::new(Code::Damaged, why));
@@ -66,9 +66,11 @@ impl Files {
             return Ok(Some(Files { suffix: suffix.to_owned(), input: named.to_owned() }));
         }
         // A recording is a folder, or its journal is.
-        if !named.is_file() || Suffix::load(named).is_err() {
+        let Some(suffix) = Some(named).filter(|named| named.is_file()).and_then(|it| Suffix::load(it).ok())
+        else {
             return Ok(None);
-        }
+        };
+        refuse_turns(named, &suffix)?;
         let folder =
             named.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
         let input = folder.join("core");
@@ -79,6 +81,19 @@ impl Files {
         }
         Ok(Some(Files { suffix: named.to_owned(), input }))
     }
+}
+
+/// A debugger would be shown one thread where several run.
+fn refuse_turns(path: &Path, suffix: &Suffix) -> Result<(), Failure> {
+    let Some(turn) = suffix.switches().last() else { return Ok(()) };
+    let why = format!(
+        "{}: {} threads take turns in this suffix, and gdb is served suffixes of one; `gretel synth --instructions {}` makes one of \
+         the thread that crashed",
+        path.display(),
+        suffix.others.len() + 1,
+        suffix.len() - turn.step
+    );
+    Err(Failure::new(Code::Usage, why))
 }
 
 /// Certifies the suffix, and serves it to a debugger.

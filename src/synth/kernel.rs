@@ -342,6 +342,9 @@ impl metrics::Truth for Truth {
     fn ended(&self) -> bool {
         self.travel.position() >= self.crash
     }
+    fn thread(&self) -> u32 {
+        0
+    }
     fn state(&mut self) -> Result<State, TravelError> {
         let machine = self.travel.machine();
         Ok(State { regs: machine.regs(), fpu: machine.fpu() })

@@ -6,6 +6,7 @@ use crate::report::fault::stored_by_refused_call;
 use std::cell::Cell;
 use std::ops::Range;
 use vmm::elfcore::{Core, Segment};
+use x86::state::State;
 
 /// The memory of a core. Most accesses are near the one before: what that one found is looked at first.
 pub(crate) struct CoreImage<'a> {
@@ -72,6 +73,12 @@ impl Image for CoreImage<'_> {
     }
     fn is_kernel(&self) -> bool {
         self.core.machine.is_some()
+    }
+    fn crashed(&self) -> u32 {
+        self.core.threads.first().map_or(0, |(id, _)| id.unsigned_abs())
+    }
+    fn thread(&self, id: u32) -> Option<&State> {
+        self.core.thread(id)
     }
     fn stored_by_crash(&self) -> Range<u64> {
         self.stored_by_crash.clone()

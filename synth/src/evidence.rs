@@ -1,11 +1,13 @@
-//! What a core knows of the past by its crumbs: the system calls of the thread that crashed, newest first.
+//! What a core knows of the past by its crumbs: the system calls of the thread that crashed, newest first; of a program with
+//! threads those of all, and which of them had the processor when ([`schedule`]).
 //!
 //! Each system call left a crumb, so a path that ends in the core makes exactly these calls, in this order, each at its
 //! address and with its stack pointer. Where the engine counted, and nothing else happened in between, it is known how
-//! many instructions retired from one to the next. Other exits are no anchors: which page faults and which instructions
-//! that the personality carries out leave crumbs depends on the engine.
+//! many instructions retired from one to the next. Page faults are no anchors: which of them leave crumbs depends on the engine.
 
-use lbr::crumb::{Counts, Crumbs, CrumbsError, Entry, Exit};
+mod schedule;
+
+use lbr::crumb::{self, Counts, Crumb, Crumbs, CrumbsError, Entry};
 use vmm::elfcore::Core;
 
 /// What retired.
@@ -23,29 +25,82 @@ impl std::fmt::Display for Retired {
     }
 }
 
-/// A system call.
+/// What an exit was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// A system call of this number; the anchor's address is that of the instruction behind it.
+    Call(u64),
+    /// An instruction that the personality carries out, PAUSE among them, at the anchor's address.
+    Machine,
+    /// Another task took the processor; the anchor's address is where its own will go on.
+    Preempted,
+}
+
+/// An exit of the program that crumbs tell of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// Its number.
-    pub number: u64,
-    /// The address of the instruction behind it.
+    /// Whose.
+    pub thread: u32,
+    /// What.
+    pub exit: Exit,
+    /// Where.
     pub rip: u64,
     /// The stack pointer.
     pub rsp: u64,
-    /// What retired behind it, up to the next newer call or the crash, if that is known; itself included.
-    pub retired: Option<Retired>,
+    /// What retired behind it, up to the next newer exit or the crash, if that is known; neither's own instruction is counted.
+    pub behind: Option<Retired>,
+    /// Another thread ran behind it.
+    pub turn: Option<Turn>,
 }
 
-/// The anchors of the thread that crashed.
+/// A thread that got the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Which.
+    pub thread: u32,
+    /// The anchor of the exit at which it had given the processor away; `None` if the crumbs do not go back there.
+    pub stopped: Option<usize>,
+    /// That is another thread's call, behind which it began.
+    pub began: bool,
+    /// Something happened between the exit and its going on: its call was answered only then.
+    pub answered: bool,
+}
+
+impl Anchor {
+    /// The number, if it is a system call.
+    #[must_use]
+    pub fn call(&self) -> Option<u64> {
+        match self.exit {
+            Exit::Call(number) => Some(number),
+            Exit::Machine | Exit::Preempted => None,
+        }
+    }
+
+    /// Whether an instruction of the path is this exit: a preemption comes between two.
+    #[must_use]
+    pub fn is_instruction(&self) -> bool {
+        self.exit != Exit::Preempted
+    }
+
+    /// What retired from it on, its own instruction included, up to the next newer exit.
+    #[must_use]
+    pub fn retired(&self) -> Option<Retired> {
+        let own = u64::from(self.is_instruction());
+        self.behind.map(|behind| Retired { instructions: behind.instructions + own, ..behind })
+    }
+}
+
+/// The anchors of a program: of the thread that crashed, and, where crumbs tell the schedule, of all its threads.
 #[derive(Clone, Debug, Default)]
 pub struct Anchors {
     newest_first: Vec<Anchor>,
-    calls_alone: usize,
+    known: usize,
+    schedule: bool,
 }
 
 impl Anchors {
     /// No crumb is known.
-    pub const NONE: Anchors = Anchors { newest_first: Vec::new(), calls_alone: 0 };
+    pub const NONE: Anchors = Anchors { newest_first: Vec::new(), known: 0, schedule: false };
 
     /// Those that a core has.
     ///
@@ -53,15 +108,21 @@ impl Anchors {
     /// When its crumbs are damaged.
     pub fn of_core(core: &Core) -> Result<Anchors, CrumbsError> {
         let thread = core.threads.first().map_or(0, |(id, _)| id.unsigned_abs());
-        let exact = core.counters.is_some();
-        let crumbs = core.crumbs()?;
-        Ok(crumbs.map_or(Anchors::NONE, |it| Anchors::of(&it, thread, core.state.regs.rip, exact)))
+        let crashed = Crashed { thread, rip: core.state.regs.rip, exact: core.counters.is_some() };
+        let Some(crumbs) = core.crumbs()? else { return Ok(Anchors::NONE) };
+        Ok(match core.had_threads() && crumbs.preemptions {
+            true => schedule::of(&crumbs, crashed),
+            false => {
+                let anchors = Anchors::of(&crumbs, crashed);
+                let known = if core.had_threads() { crumbs.calls_alone(thread) } else { anchors.len() };
+                Anchors { known, ..anchors }
+            }
+        })
     }
 
-    /// Those of `thread`, which crashed at `rip`; as far back as no crumb is missing. Counts that a processor's counters gave
-    /// have errors of their own, and are left out, unless the engine was `exact`.
+    /// The calls of the thread that crashed alone; as far back as no crumb is missing.
     #[must_use]
-    pub fn of(crumbs: &Crumbs, thread: u32, rip: u64, exact: bool) -> Anchors {
+    pub fn of(crumbs: &Crumbs, crashed: Crashed) -> Anchors {
         let mut newest_first = Vec::new();
         let mut newer: Option<Boundary> = None;
         let mut number = None;
@@ -71,33 +132,40 @@ impl Anchors {
             }
             let is_newest = number.is_none();
             number = Some(*n);
-            let of_this = crumb.thread == thread;
-            let counts = (exact || crumb.counts.derived).then_some(crumb.counts);
+            let of_this = crumb.thread == crashed.thread;
+            let counts = crashed.counts(crumb);
             match crumb.exit {
-                Exit::Syscall { number } if of_this => {
-                    let retired =
-                        newer.zip(counts).and_then(|(newer, counts)| newer.since(crumb.event, &counts));
-                    newest_first.push(Anchor { number, rip: crumb.rip, rsp: crumb.rsp, retired });
+                crumb::Exit::Syscall { number } if of_this => {
+                    let adjacent = newer.filter(|newer| newer.event == crumb.event + 1);
+                    newest_first.push(Anchor {
+                        thread: crumb.thread,
+                        exit: Exit::Call(number),
+                        rip: crumb.rip,
+                        rsp: crumb.rsp,
+                        behind: adjacent.zip(counts).and_then(|(newer, counts)| newer.since(&counts)),
+                        turn: None,
+                    });
                     newer = counts.map(|counts| Boundary { event: crumb.event, counts, has_retired: true });
                 }
-                Exit::PageFault { .. } | Exit::Exception { .. }
-                    if of_this && is_newest && crumb.rip == rip =>
+                crumb::Exit::PageFault { .. } | crumb::Exit::Exception { .. }
+                    if of_this && is_newest && crumb.rip == crashed.rip =>
                 {
                     newer = counts.map(|counts| Boundary { event: crumb.event, counts, has_retired: false });
                 }
                 // A page that was not there yet.
-                Exit::PageFault { .. } if of_this => {}
+                crumb::Exit::PageFault { .. } if of_this => {}
                 // Something ran in between that is not of the path, or is not counted as the path counts it.
                 _ => newer = None,
             }
         }
-        Anchors { newest_first, calls_alone: crumbs.calls_alone(thread) }
+        let known = newest_first.len();
+        Anchors { newest_first, known, schedule: false }
     }
 
     /// The same, without what was counted.
     #[must_use]
     pub fn without_counts(mut self) -> Anchors {
-        self.newest_first.iter_mut().for_each(|anchor| anchor.retired = None);
+        self.newest_first.iter_mut().for_each(|anchor| anchor.behind = None);
         self
     }
 
@@ -116,7 +184,7 @@ impl Anchors {
     /// Whether a call of this number is among them.
     #[must_use]
     pub fn has_call(&self, number: u64) -> bool {
-        self.newest_first.iter().any(|anchor| anchor.number == number)
+        self.newest_first.iter().any(|anchor| anchor.call() == Some(number))
     }
 
     /// The anchor behind `passed` newer ones.
@@ -125,10 +193,34 @@ impl Anchors {
         self.newest_first.get(passed)
     }
 
-    /// Of how many of the newest calls it is known that no other thread ran behind them.
+    /// Of how many of the newest it is known who ran behind them.
     #[must_use]
-    pub fn calls_alone(&self) -> usize {
-        self.calls_alone
+    pub fn known(&self) -> usize {
+        self.known
+    }
+
+    /// Whether they tell when which thread had the processor.
+    #[must_use]
+    pub fn tell_schedule(&self) -> bool {
+        self.schedule
+    }
+}
+
+/// The thread that crashed.
+#[derive(Clone, Copy, Debug)]
+pub struct Crashed {
+    /// Its id.
+    pub thread: u32,
+    /// Where it stood.
+    pub rip: u64,
+    /// The counts of crumbs are exact. Those that a processor's counters gave have errors of their own, and are left out.
+    pub exact: bool,
+}
+
+impl Crashed {
+    /// What had been counted at an exit, if that can be relied on.
+    fn counts(&self, crumb: &Crumb) -> Option<Counts> {
+        (self.exact || crumb.counts.derived).then_some(crumb.counts)
     }
 }
 
@@ -142,15 +234,12 @@ struct Boundary {
 }
 
 impl Boundary {
-    /// What retired from the instruction of an older crumb, that included, to this one's, that not; if nothing else happened
-    /// in between.
-    fn since(self, event: u64, counts: &Counts) -> Option<Retired> {
-        if self.event != event + 1 {
-            return None;
-        }
+    /// What retired between an older crumb and this one, without their own instructions.
+    fn since(self, counts: &Counts) -> Option<Retired> {
         let difference = |of: fn(&Counts) -> Option<u64>| of(&self.counts)?.checked_sub(of(counts)?);
         Some(Retired {
-            instructions: difference(|counts| counts.instructions)? + u64::from(!self.has_retired),
+            instructions: difference(|counts| counts.instructions)?
+                .checked_sub(u64::from(self.has_retired))?,
             conditional_branches: difference(|counts| counts.conditional_branches)?,
         })
     }
@@ -159,7 +248,7 @@ impl Boundary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lbr::crumb::Crumb;
+    use lbr::crumb::Exit;
 
     fn entry(number: u64, thread: u32, exit: Exit, event: u64, instructions: u64) -> Entry {
         let counts = Counts {
@@ -172,7 +261,8 @@ mod tests {
     }
 
     fn of(entries: Vec<Entry>) -> Anchors {
-        Anchors::of(&Crumbs { entries, ..Crumbs::default() }, 7, 0x1005, true)
+        let crashed = Crashed { thread: 7, rip: 0x1005, exact: true };
+        Anchors::of(&Crumbs { entries, ..Crumbs::default() }, crashed)
     }
 
     const WRITE: Exit = Exit::Syscall { number: 1 };
@@ -186,11 +276,11 @@ mod tests {
             entry(4, 7, WRITE, 1, 150),
             entry(5, 7, FAULT, 2, 170),
         ]);
-        let retired = |n| found.get(n).map(|anchor| anchor.retired);
+        let retired = |n| found.get(n).map(Anchor::retired);
         assert_eq!(retired(0), Some(Some(Retired { instructions: 21, conditional_branches: 2 })));
         assert_eq!(retired(1), Some(Some(Retired { instructions: 50, conditional_branches: 5 })));
         assert_eq!(retired(2), None);
-        assert_eq!(found.get(1).map(|anchor| (anchor.number, anchor.rip)), Some((1, 0x1002)));
+        assert_eq!(found.get(1).map(|anchor| (anchor.call(), anchor.rip)), Some((Some(1), 0x1002)));
     }
 
     #[test]
@@ -201,15 +291,15 @@ mod tests {
             entry(4, 8, WRITE, 2, 150),
             entry(5, 7, FAULT, 3, 170),
         ]);
-        assert_eq!((other.len(), other.get(0).and_then(|anchor| anchor.retired)), (1, None));
+        assert_eq!((other.len(), other.get(0).and_then(Anchor::retired)), (1, None));
         // An instruction that the personality carries out.
         let read = of(vec![
             entry(2, 7, WRITE, 0, 100),
             entry(3, 7, Exit::MachineRead, 1, 120),
             entry(4, 7, WRITE, 2, 150),
         ]);
-        assert_eq!((read.len(), read.get(1).and_then(|anchor| anchor.retired)), (2, None));
+        assert_eq!((read.len(), read.get(1).and_then(Anchor::retired)), (2, None));
         let preempted = of(vec![entry(4, 7, WRITE, 0, 100), entry(5, 7, FAULT, 2, 170)]);
-        assert_eq!(preempted.get(0).map(|anchor| anchor.retired), Some(None));
+        assert_eq!(preempted.get(0).map(Anchor::retired), Some(None));
     }
 }

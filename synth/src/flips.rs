@@ -16,6 +16,7 @@ use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 use vmm::elfcore::Core;
 use x86::op::Gpr;
+use x86::state::State;
 
 /// A place in a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,12 @@ impl Image for Turned<'_> {
     }
     fn is_shared(&self) -> bool {
         self.image.is_shared()
+    }
+    fn crashed(&self) -> u32 {
+        self.image.crashed()
+    }
+    fn thread(&self, id: u32) -> Option<&State> {
+        self.image.thread(id)
     }
     fn anchors(&self) -> &Anchors {
         self.image.anchors()

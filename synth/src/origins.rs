@@ -7,13 +7,14 @@ use crate::certificate::CertificateError;
 use crate::certificate::forward::Forward;
 use crate::past::history::Step;
 use crate::past::hypothesis::Hypothesis;
-use crate::past::snapshot::STATUS_TOP;
+use crate::past::snapshot::{STATUS_TOP, Snapshot};
 use crate::smt::{self, Budget};
-use crate::suffix::{Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
+use crate::suffix::{Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput};
 use crate::term::{Term, Terms};
 use std::rc::Rc;
 use vmm::elfcore::Core;
 use vmm::sandbox::SandboxError;
+use x86::state::State;
 
 /// Asking whether a value is forced costs up to a millisecond each.
 const MOST_QUESTIONS: usize = 200;
@@ -32,7 +33,7 @@ pub fn judge(
     let constraints = hypothesis.facts().unsolved(&terms);
     let mut end = end_of(hypothesis, core, suffix)?;
     let mut judge = Judge { hypothesis, terms, constraints, questions: MOST_QUESTIONS };
-    end.registers = judge.registers(&end);
+    (end.registers, end.others) = judge.threads(&end);
     judge.memory(&mut end);
     judge.inputs(&mut end);
     apply(end, suffix);
@@ -41,14 +42,22 @@ pub fn judge(
 
 /// The end of a suffix that is as long as the hypothesis, as a suffix of its own: the run of the whole one tells where it begins.
 fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<Suffix, CertificateError> {
-    let (len, from) = (hypothesis.len(), suffix.len() - hypothesis.len());
+    let (len, from) = (hypothesis.len(), suffix.len() - hypothesis.instructions());
     let mut run = Forward::new(core, suffix)?;
     while let Some(ahead) = run.ahead().filter(|ahead| ahead.index < from) {
         run.run(&ahead)?;
     }
     let step = Step::try_from(len).expect("paths are shorter than 2^32");
+    let parked = run.parked().map(|(thread, state)| OtherThread {
+        thread,
+        start: *state,
+        registers: RegisterOrigins::default(),
+        waits: false,
+    });
+    let others = parked.collect();
     let stage = run.stage();
-    let mut end = Suffix { start: stage.state()?, path: suffix.path[from..].to_vec(), ..Suffix::default() };
+    let (start, path) = (stage.state()?, suffix.path[from..].to_vec());
+    let mut end = Suffix { start, path, others, ..Suffix::default() };
     for va in hypothesis.memory().overwritten(step) {
         let mut byte = [0];
         if !stage.read(va, &mut byte) {
@@ -66,7 +75,9 @@ fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<S
             }),
         }
     }
-    let inputs = suffix.inputs.iter().filter(|input| input.step >= from);
+    // A late answer right where it begins is one of what lies before.
+    let inputs =
+        suffix.inputs.iter().filter(|input| input.step >= from + usize::from(input.late && from > 0));
     end.inputs = inputs.map(|input| SuffixInput { step: input.step - from, ..input.clone() }).collect();
     Ok(end)
 }
@@ -75,7 +86,8 @@ fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<S
 fn apply(end: Suffix, suffix: &mut Suffix) {
     let from = suffix.len() - end.len();
     for input in &mut suffix.inputs {
-        let judged = end.inputs.iter().find(|judged| judged.step + from == input.step);
+        let is_it = |judged: &&SuffixInput| (judged.step + from, judged.late) == (input.step, input.late);
+        let judged = end.inputs.iter().find(is_it);
         input.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
     }
     let memory: Vec<_> = end.memory.into_iter().map(|piece| (piece.address, piece.origins)).collect();
@@ -90,7 +102,13 @@ fn apply(end: Suffix, suffix: &mut Suffix) {
         }
     }
     suffix.registers = if is_all { end.registers.clone() } else { RegisterOrigins::all(Origin::Chosen) };
-    suffix.forced = Forced { steps: end.path.len(), registers: end.registers, memory };
+    let others: Vec<_> = end.others.into_iter().map(|other| (other.thread, other.registers)).collect();
+    for other in &mut suffix.others {
+        let judged = others.iter().find(|(thread, _)| is_all && *thread == other.thread);
+        other.registers =
+            judged.map_or_else(|| RegisterOrigins::all(Origin::Chosen), |(_, judged)| judged.clone());
+    }
+    suffix.forced = Forced { steps: end.path.len(), registers: end.registers, others, memory };
 }
 
 struct Judge<'h, 'i> {
@@ -125,10 +143,31 @@ impl Judge<'_, '_> {
         smt::is_forced(&self.terms, &relevant, t, value, Budget::SEARCH) == Some(true)
     }
 
-    fn registers(&mut self, suffix: &Suffix) -> RegisterOrigins {
-        let then = self.hypothesis.snapshot(self.hypothesis.len()).clone();
-        let now = self.hypothesis.snapshot(0).clone();
-        let (regs, fpu) = (&suffix.start.regs, &suffix.start.fpu);
+    /// Of the thread that has the processor where the end begins, and of the others.
+    fn threads(&mut self, end: &Suffix) -> (RegisterOrigins, Vec<OtherThread>) {
+        let image = self.hypothesis.image();
+        let crashed = self.hypothesis.snapshot(0).clone();
+        let terms = Rc::clone(&self.terms);
+        let now = |thread| match image.thread(thread) {
+            Some(state) if thread != image.crashed() => Snapshot::of_state(&terms, state),
+            _ => crashed.clone(),
+        };
+        let depth = self.hypothesis.len();
+        let runs = self.hypothesis.path().last().map_or_else(|| image.crashed(), |step| step.thread);
+        let then = self.hypothesis.snapshot(depth).clone();
+        let registers = self.registers(&end.start, &then, &now(runs));
+        let stands = self.hypothesis.others_at(depth);
+        let judge = |other: &OtherThread| {
+            let found = stands.iter().find(|stands| stands.thread == other.thread);
+            // Nothing of the end is this thread's: it stands as in the core.
+            let origins = found.map(|it| self.registers(&other.start, &it.registers, &now(other.thread)));
+            OtherThread { registers: origins.unwrap_or_default(), ..other.clone() }
+        };
+        (registers, end.others.iter().map(judge).collect())
+    }
+
+    fn registers(&mut self, start: &State, then: &Snapshot, now: &Snapshot) -> RegisterOrigins {
+        let (regs, fpu) = (&start.regs, &start.fpu);
         let mut origins = RegisterOrigins::default();
         for (n, origin) in origins.gpr.iter_mut().enumerate() {
             *origin = self.origin(then.gpr[n], Some(now.gpr[n]), regs.gpr[n]);
@@ -174,13 +213,14 @@ impl Judge<'_, '_> {
     }
 
     fn inputs(&mut self, suffix: &mut Suffix) {
-        let depth = self.hypothesis.len();
-        let calls: Vec<_> =
-            self.hypothesis.calls().iter().map(|c| (depth - c.step as usize, c.result)).collect();
+        let path = self.hypothesis.path();
+        let index = |step: Step| path[step as usize..].iter().filter(|step| step.is_instruction()).count();
+        let calls = self.hypothesis.calls().iter();
+        let calls: Vec<_> = calls.map(|call| (index(call.step), call.late, call.result)).collect();
         for input in &mut suffix.inputs {
-            let call = calls.iter().find(|(step, _)| *step == input.step);
+            let call = calls.iter().find(|(step, late, _)| (*step, *late) == (input.step, input.late));
             input.origin =
-                call.map_or(Origin::Chosen, |&(_, result)| self.origin(result, None, input.result));
+                call.map_or(Origin::Chosen, |&(_, _, result)| self.origin(result, None, input.result));
         }
     }
 }

@@ -7,12 +7,16 @@
 use crate::past::history::Step;
 use crate::past::hypothesis::Hypothesis;
 use crate::past::snapshot::{STATUS_TOP, Snapshot};
+use crate::past::turns::Stands;
 use crate::smt::{self, Answer, Budget, Effort, Preference};
-use crate::suffix::{Coverage, Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixInput};
+use crate::suffix::{
+    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput, Turn,
+};
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use x86::flags::Flag;
+use x86::op::Gpr;
 use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
 
 /// Why a path has no start.
@@ -120,15 +124,19 @@ impl<'h, 'i> Realizer<'h, 'i> {
         for (va, term) in self.start_bytes() {
             wish(&self.terms, term, u64::from(image.byte(va).unwrap_or(0)), &mut wishes);
         }
-        let now = match image.is_kernel() {
-            true => Snapshot::of_kernel(&self.terms, self.core),
-            false => Snapshot::of_state(&self.terms, self.core),
-        };
-        let (now, then) = (now.values(), self.hypothesis.snapshot(self.depth).values());
-        for (now, then) in now.into_iter().zip(then) {
-            let then = self.resolve(then);
-            let value = self.terms.value(now).or_else(|| self.terms.truth(now).map(u64::from));
-            wish(&self.terms, then, value.unwrap_or(0), &mut wishes);
+        let runs = (self.runs(), self.hypothesis.snapshot(self.depth).clone());
+        let others = self.hypothesis.others_at(self.depth);
+        let others = others.into_iter().map(|stands| (stands.thread, stands.registers));
+        for (thread, then) in std::iter::once(runs).chain(others) {
+            let now = match image.is_kernel() {
+                true => Snapshot::of_kernel(&self.terms, self.core),
+                false => Snapshot::of_state(&self.terms, self.now(thread)),
+            };
+            for (now, then) in now.values().into_iter().zip(then.values()) {
+                let then = self.resolve(then);
+                let value = self.terms.value(now).or_else(|| self.terms.truth(now).map(u64::from));
+                wish(&self.terms, then, value.unwrap_or(0), &mut wishes);
+            }
         }
         let mut wishes: Vec<Preference> =
             wishes.into_iter().map(|(var, value)| Preference { var, value }).collect();
@@ -146,17 +154,61 @@ impl<'h, 'i> Realizer<'h, 'i> {
     }
 
     fn suffix(&mut self, coverage: Coverage) -> Suffix {
-        let start = self.registers();
+        let then = self.hypothesis.snapshot(self.depth).clone();
+        let rip = self.hypothesis.path()[self.depth - 1].address;
+        let start = self.registers(&then, rip, self.runs());
         let memory = self.memory();
         let inputs = self.inputs();
-        let path = self.hypothesis.path()[..self.depth].iter().rev().map(|s| s.address).collect();
+        let steps = self.hypothesis.path()[..self.depth].iter().rev();
+        let path = steps.filter(|step| step.is_instruction()).map(|step| step.address).collect();
         let (registers, forced) = (RegisterOrigins::default(), Forced::default());
-        Suffix { start, registers, memory, path, inputs, coverage, forced }
+        let (turns, others) = (self.turns(), self.others());
+        Suffix { start, registers, memory, path, inputs, coverage, forced, turns, others }
     }
 
-    fn registers(&mut self) -> State {
-        let then = self.hypothesis.snapshot(self.depth).clone();
-        let mut regs = Regs { rip: self.hypothesis.path()[self.depth - 1].address, ..Regs::default() };
+    /// The thread that runs at the start.
+    fn runs(&self) -> u32 {
+        self.hypothesis.path()[self.depth - 1].thread
+    }
+
+    /// The registers that the core has for a thread.
+    fn now(&self, thread: u32) -> &'h State
+    where
+        'i: 'h,
+    {
+        self.hypothesis.image().thread(thread).unwrap_or(self.core)
+    }
+
+    /// Who runs when; none if nobody else does.
+    fn turns(&self) -> Vec<Turn> {
+        let mut turns = vec![Turn { step: 0, thread: self.runs() }];
+        for n in (1..=self.depth).rev() {
+            let left = self.hypothesis.path()[n - 1].left;
+            turns.extend(left.map(|thread| Turn { step: self.older_instructions(n), thread }));
+        }
+        if turns.len() == 1 { Vec::new() } else { turns }
+    }
+
+    /// How many instructions of the suffix are older than step `step`: its index in the path, if it is one.
+    fn older_instructions(&self, step: usize) -> usize {
+        self.hypothesis.path()[step..self.depth].iter().filter(|step| step.is_instruction()).count()
+    }
+
+    fn others(&mut self) -> Vec<OtherThread> {
+        let others = self.hypothesis.others_at(self.depth);
+        let start = |Stands { thread, rip, registers, waits }: Stands| {
+            let mut start = self.registers(&registers, rip, thread);
+            if let Some(number) = waits {
+                start.regs.gpr[usize::from(Gpr::RAX.0)] = self.value(number);
+            }
+            let (registers, waits) = (RegisterOrigins::default(), waits.is_some());
+            OtherThread { thread, start, registers, waits }
+        };
+        others.into_iter().map(start).collect()
+    }
+
+    fn registers(&mut self, then: &Snapshot, rip: u64, thread: u32) -> State {
+        let mut regs = Regs { rip, ..Regs::default() };
         regs.gpr = then.gpr.map(|t| self.value(t));
         let interrupts = then.interrupts.is_none_or(|interrupts| self.value(interrupts) == 1);
         regs.rflags = RFLAGS_FIXED | if interrupts { RFLAGS_IF } else { 0 };
@@ -168,11 +220,11 @@ impl<'h, 'i> Realizer<'h, 'i> {
         }
         regs.fs_base = self.value(then.segment_bases[0]);
         regs.gs_base = self.value(then.segment_bases[1]);
-        State { regs, fpu: self.fpu(&then) }
+        State { regs, fpu: self.fpu(then, thread) }
     }
 
-    fn fpu(&mut self, then: &Snapshot) -> Fpu {
-        let mut fpu = self.core.fpu;
+    fn fpu(&mut self, then: &Snapshot, thread: u32) -> Fpu {
+        let mut fpu = self.now(thread).fpu;
         for (n, register) in (0..).zip(&mut fpu.vector) {
             for (part, value) in (0..).zip(register) {
                 *value = self.value(then.vector.part(n, part));
@@ -232,14 +284,15 @@ impl<'h, 'i> Realizer<'h, 'i> {
                     }
                 }
                 SuffixInput {
-                    step: self.depth - call.step as usize,
+                    step: self.older_instructions(call.step as usize),
+                    late: call.late,
                     result: self.value(call.result),
                     writes,
                     origin: Origin::Chosen,
                 }
             })
             .collect();
-        inputs.sort_by_key(|input| input.step);
+        inputs.sort_by_key(|input| (input.step, !input.late));
         inputs
     }
 }

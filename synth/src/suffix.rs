@@ -66,14 +66,39 @@ pub struct StartMemory {
 /// What the kernel did in a system call inside the suffix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuffixInput {
-    /// The index in [`Suffix::path`] of the SYSCALL instruction.
+    /// The index in [`Suffix::path`] of the SYSCALL instruction; of a late answer, that of the first one behind it.
     pub step: usize,
+    /// The call had waited, and this came when its thread got the processor again.
+    pub late: bool,
     /// What it returned in rax.
     pub result: u64,
     /// What it wrote: addresses and bytes, in order.
     pub writes: Vec<(u64, Vec<u8>)>,
     /// Whether these values are forced.
     pub origin: Origin,
+}
+
+/// A thread gets the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// The index in [`Suffix::path`] of the first instruction that it runs; the path's length if it only crashes.
+    pub step: usize,
+    /// Its id.
+    pub thread: u32,
+}
+
+/// A thread that takes part, and has not the processor at the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherThread {
+    /// Its id.
+    pub thread: u32,
+    /// Its registers at the start.
+    pub start: State,
+    /// Their origins.
+    pub registers: RegisterOrigins,
+    /// It is in a system call, which is answered at its first turn.
+    pub waits: bool,
 }
 
 /// The branch records that the path was checked against.
@@ -103,6 +128,10 @@ pub struct Suffix {
     pub coverage: Coverage,
     /// The end of the path that nothing was chosen for.
     pub forced: Forced,
+    /// Which thread runs when, from step 0 on; none where all is of the thread that crashed.
+    pub turns: Vec<Turn>,
+    /// The threads that have not the first turn, by id.
+    pub others: Vec<OtherThread>,
 }
 
 /// The end of a path in which each step, and each address that was stored to, is forced. What lies before it is one
@@ -112,8 +141,10 @@ pub struct Suffix {
 pub struct Forced {
     /// How many instructions.
     pub steps: usize,
-    /// The origins of the registers where it begins.
+    /// The origins of the registers where it begins, of the thread that has the processor there.
     pub registers: RegisterOrigins,
+    /// Of the other threads that it comes to.
+    pub others: Vec<(u32, RegisterOrigins)>,
     /// Pieces of memory there that are not simply the core's: the first address, and an origin for each byte.
     pub memory: Vec<(u64, Vec<Origin>)>,
 }
@@ -129,6 +160,11 @@ impl Suffix {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.path.is_empty()
+    }
+
+    /// The steps at which another thread gets the processor.
+    pub fn switches(&self) -> impl Iterator<Item = &Turn> {
+        self.turns.iter().skip(1)
     }
 
     /// The length in multiples of what the branch records cover; `None` without records.

@@ -123,9 +123,15 @@ pub fn synthesize(
     Ok(Synthesis {
         verdict,
         flips,
-        searched: found.path.len(),
+        searched: found.instructions(),
         cuts: attempts.cuts.take(),
-        path: found.path.iter().map(|(step, _)| step.address).collect(),
+        path: found
+            .path
+            .iter()
+            .map(|(step, _)| step)
+            .filter(|it| it.is_instruction())
+            .map(|it| it.address)
+            .collect(),
         phases: Phases::so_far().since(before),
         stop: found.stop,
         statistics: found.statistics,
@@ -217,14 +223,15 @@ impl Attempts<'_> {
         let refuted = self.found.stop == Stop::Exhausted && !self.found.statistics.is_incomplete();
         // What contradicts this thread's own past, another one may have stored meanwhile.
         if refuted && !self.request.core.had_parallel_threads() {
-            return Ok(Verdict::Infeasible { depth: self.found.path.len() });
+            return Ok(Verdict::Infeasible { depth: self.found.instructions() });
         }
         let (mut suffix, certificate) = match self.longest()? {
             Ok(best) => best,
             Err(why) => return Ok(Verdict::Inconclusive { why }),
         };
         during(Phase::Judging, || {
-            origins::judge(&mut self.forced_end(suffix.len()), self.request.core, &mut suffix)
+            let certified = self.steps_with(suffix.len());
+            origins::judge(&mut self.forced_end(certified), self.request.core, &mut suffix)
         })?;
         Ok(Verdict::Certified(Box::new(suffix), certificate))
     }
@@ -232,17 +239,18 @@ impl Attempts<'_> {
     /// The longest suffix that a certificate was found for, or why there is none.
     fn longest(&self) -> Result<Result<(Suffix, Certificate), String>, CertificateError> {
         let mut best = self.sure()?;
-        let mut certified = best.as_ref().map_or(0, |(suffix, _)| suffix.len());
+        let mut certified = best.as_ref().map_or(0, |(suffix, _)| self.steps_with(suffix.len()));
         let (mut depth, solved) = self.solved_depth(&self.found.path);
         let mut failed = depth + 1;
         while certified < depth && depth < failed && !self.is_over() {
             match self.certify_at_most(depth)? {
                 Ok(found) => {
-                    if found.0.len() < depth {
+                    let steps = self.steps_with(found.0.len());
+                    if steps < depth {
                         failed = depth;
                     }
-                    if found.0.len() > certified {
-                        certified = found.0.len();
+                    if steps > certified {
+                        certified = steps;
                         best = Ok(found);
                     }
                     depth = between(certified, failed);
@@ -263,6 +271,28 @@ impl Attempts<'_> {
             }
         }
         Ok(best)
+    }
+
+    /// How many of the newest steps are so many instructions; switches of threads are steps, too.
+    fn steps_with(&self, instructions: usize) -> usize {
+        let mut steps = (1..).zip(&self.found.path).filter(|(_, (step, _))| step.is_instruction());
+        instructions.checked_sub(1).and_then(|before| steps.nth(before)).map_or(0, |(steps, _)| steps)
+    }
+
+    /// How many of the newest steps may do, after `reached` of `depth` failed; 0 where the failure does not tell.
+    fn next_depth(&self, failure: &Failure, reached: usize, depth: usize) -> usize {
+        let instructions = instructions_in(&self.found.path[..reached]);
+        match failure {
+            // What follows the first wrong instruction may be right.
+            Failure::Rejected(Difference { step: Some(step), .. }) | Failure::Refused(Some(step), _)
+                if *step < instructions =>
+            {
+                self.steps_with(instructions - (step + 1))
+            }
+            // Those alone, without what the older ones demand.
+            _ if reached < depth => reached,
+            _ => 0,
+        }
     }
 
     /// The suffix of what is surest: of what the records cover, or else of the last steps; a long path that used only some of the
@@ -314,7 +344,7 @@ impl Attempts<'_> {
                 Err(failed) => failed,
             };
             tracing::debug!(depth, reached, choose, why = %failure, "a path was not certified");
-            (next, why) = (next.max(failure.next_depth(reached, depth)), failure.to_string());
+            (next, why) = (next.max(self.next_depth(&failure, reached, depth)), failure.to_string());
             if let Some(cut) = self.cuts.borrow_mut().last_mut() {
                 cut.why = Some(why.clone());
             }
@@ -348,9 +378,14 @@ impl Attempts<'_> {
             hypothesis.stop_at(self.until.share(1, 2));
             hypothesis.choose_addresses(&(1..path.len() + 1), Patience::FINAL);
         }
-        let depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
+        let mut depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
+        while depth > 0 && !path[depth - 1].0.is_instruction() {
+            // A suffix begins with an instruction.
+            depth -= 1;
+        }
         let waiting = hypothesis.waiting();
-        let cut = Cut { tried: path.len(), choosing: choose, reached: depth, waiting, why: None };
+        let [tried, reached] = [path.len(), depth].map(|steps| instructions_in(&path[..steps]));
+        let cut = Cut { tried, choosing: choose, reached, waiting, why: None };
         self.cuts.borrow_mut().push(cut);
         if depth == 0 {
             return Ok(Err((
@@ -399,8 +434,12 @@ impl Attempts<'_> {
             false => self.search().forced(path, &self.early_on(certified), &until),
         };
         loop {
-            while (1..certified).contains(&steps) && path[steps - 1].0.address == path[steps].0.address {
-                // The iterations of a repeated string instruction are one.
+            let is_cut = |steps: usize| {
+                let same = steps < certified && path[steps - 1].0.address == path[steps].0.address;
+                same || !path[steps - 1].0.is_instruction()
+            };
+            while steps > 0 && is_cut(steps) {
+                // The iterations of a repeated string instruction are one, and a suffix begins with an instruction.
                 steps -= 1;
             }
             let (hypothesis, _) = self.rebuild(&path[..steps], &self.early_on(steps));
@@ -427,6 +466,11 @@ impl Attempts<'_> {
     }
 }
 
+/// How many of these steps are instructions.
+fn instructions_in(steps: &[(PathStep, Option<u64>)]) -> usize {
+    steps.iter().filter(|(step, _)| step.is_instruction()).count()
+}
+
 /// Where the certified length is known to within so many steps, or within one part in so many, it is long enough.
 const STEP: usize = 16;
 
@@ -450,23 +494,6 @@ const FUEL_OF_A_CERTIFIED_STEP: u64 = 100;
 
 /// How long a suffix may run natively: it is thousands of instructions, so this is for one that runs wild.
 const NATIVE_TIME: Duration = Duration::from_secs(2);
-
-impl Failure {
-    /// How many of the newest steps may do, after `reached` of `depth` failed; 0 where it does not tell.
-    fn next_depth(&self, reached: usize, depth: usize) -> usize {
-        match self {
-            // What follows the first wrong instruction may be right.
-            Failure::Rejected(Difference { step: Some(step), .. }) | Failure::Refused(Some(step), _)
-                if *step < reached =>
-            {
-                reached - (step + 1)
-            }
-            // Those alone, without what the older ones demand.
-            _ if reached < depth => reached,
-            _ => 0,
-        }
-    }
-}
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

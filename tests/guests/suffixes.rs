@@ -12,7 +12,7 @@ use synth::report::metrics::compare_paths;
 use synth::suffix::Suffix;
 use tempfile::TempDir;
 use vmm::recording::Recording;
-use vmm::trail::tail_log;
+use vmm::trail::{tail_log, tail_of_tasks};
 
 use crate::engines;
 use crate::images::{self, Guest};
@@ -248,6 +248,131 @@ fn most_crashes_have_suffixes_without_records_glibc() {
 #[test]
 fn most_crashes_have_suffixes_without_records_musl() {
     most_without_records("musl");
+}
+
+/// A crash of an image that has threads.
+fn with_threads(name: &str, libc: &str) -> Crashed {
+    let guests = images::all();
+    let guest = guests.iter().find(|guest| guest.name == name).expect("the image is there");
+    Crashed::record(guest, libc)
+}
+
+/// How many of the last steps are of the thread that crashed, and of how many threads all are.
+fn newest_turn(steps: &[Value]) -> (usize, usize) {
+    let tasks: Vec<u64> = steps.iter().filter_map(|step| step["task"].as_u64()).collect();
+    assert_eq!(tasks.len(), steps.len(), "each step has its thread");
+    let newest = tasks.iter().rev().take_while(|task| Some(*task) == tasks.last()).count();
+    let all: std::collections::BTreeSet<u64> = tasks.into_iter().collect();
+    (newest, all.len())
+}
+
+/// What a crash comes of lies in another thread: the suffix goes there, where the crumbs say that it ran, and it is the truth beyond
+/// the switch.
+fn goes_through_switches(name: &str, libc: &str) {
+    let crashed = with_threads(name, libc);
+    let synthesized = crashed.synthesize_up_to(1000, &["--records", "16", "--fuel", "4"]);
+    let (name, result) = (&crashed.name, &synthesized.result);
+    assert!(synthesized.is_certified(), "{name}: {result}");
+    let (summary, measured) = (&result["listing"]["summary"], &result["metrics"]);
+    for engine in engines::usable("goes_through_switches") {
+        let engines = summary["engines"].as_array().expect("engines");
+        assert!(engines.iter().any(|used| used == engine), "{name} on {engine}: {summary}");
+    }
+    let (suffix, (newest, threads)) = (crashed.suffix(), newest_turn(synthesized.steps()));
+    let recording = Recording::open(&crashed.recording()).expect("a fresh recording opens");
+    let truth = tail_of_tasks(&recording, suffix.len() as u64).expect("a fresh recording replays");
+    let steps = synthesized.steps().iter();
+    let found: Vec<(u32, u64)> = steps.map(|step| (number(&step["task"]), address(step))).collect();
+    let metrics = compare_paths(&found, &truth);
+    tell(&format!(
+        "{name}: {} instructions of {threads} threads, {} switches, {newest} of the last thread, {} true; values used: {}",
+        metrics.length, summary["switches"], metrics.common, measured["uses"]
+    ));
+    assert!(summary["switches"].as_u64() > Some(0) && threads > 1, "{name}: {summary}");
+    assert_eq!(suffix.switches().count() as u64, summary["switches"].as_u64().unwrap_or(0), "{name}");
+    assert!(metrics.common > newest, "{name}: {metrics:?} is not true beyond the switch at {newest}");
+    assert_eq!(measured["path"]["common"], metrics.common, "{name}: two ways to compare paths differ");
+    assert_eq!(measured["uses"]["wrong"], measured["uses"]["chosen"], "{name}: a wrong value has no mark");
+    is_verified(&crashed, &suffix);
+}
+
+fn number(value: &Value) -> u32 {
+    value.as_u64().and_then(|number| u32::try_from(number).ok()).expect("a number")
+}
+
+fn address(step: &Value) -> u64 {
+    let digits = step["address"].as_str().and_then(|text| text.strip_prefix("0x")).expect("an address");
+    u64::from_str_radix(digits, 16).expect("hexadecimal digits")
+}
+
+/// The kept suffix is certified again, and not with another schedule; a debugger is told why it is not served.
+fn is_verified(crashed: &Crashed, suffix: &Suffix) {
+    let verify = |file: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gretel"));
+        command.arg("verify").arg(file).arg(crashed.recording()).arg("--no-kvm");
+        command.output().expect("gretel runs").status.code()
+    };
+    assert_eq!(verify(&crashed.suffix_file()), Some(0), "{}", crashed.name);
+    let mut other = suffix.clone();
+    let turn = other.turns.last_mut().expect("it has turns");
+    turn.step -= 1;
+    let file = crashed.folder.path().join("other.json");
+    other.save(&file).expect("saved");
+    assert_eq!(verify(&file), Some(1), "{}: another schedule is certified", crashed.name);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gretel"));
+    command.arg("gdb").arg(crashed.recording()).arg("--suffix").arg(crashed.suffix_file());
+    let refused = command.output().expect("gretel runs");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && stderr.contains("threads take turns"), "{stderr}");
+}
+
+#[test]
+fn suffixes_go_through_switches_glibc() {
+    goes_through_switches("handed-over", "glibc");
+    // The thread that crashed began on the way.
+    goes_through_switches("second-thread", "glibc");
+}
+
+#[test]
+fn suffixes_go_through_switches_musl() {
+    goes_through_switches("handed-over", "musl");
+    goes_through_switches("second-thread", "musl");
+}
+
+/// Where crumbs are missing nobody knows who ran: the suffix ends there, and that is said; nothing is infeasible.
+#[test]
+fn a_schedule_with_a_hole_is_a_barrier() {
+    const HIDDEN: &str = "a thread that went on where the crumbs do not tell";
+    let crashed = with_threads("handed-over", "glibc");
+    let core = crashed.recording().join("core");
+    for kept in [3, 4] {
+        keep_crumbs(&core, kept);
+        let synthesized = crashed.synthesize_up_to(1000, &["--records", "16", "--fuel", "2"]);
+        let (verdict, search) = (&synthesized.result["verdict"], &synthesized.result["search"]);
+        assert_eq!(verdict, "certified", "{kept} crumbs: {search}");
+        assert_eq!(synthesized.result["listing"]["summary"]["switches"], 0, "{kept} crumbs");
+        assert!(search["barriers"][HIDDEN].as_u64() > Some(0), "{kept} crumbs: {search}");
+    }
+}
+
+/// Leaves a core the newest `kept` of its crumbs: the others get numbers behind a hole.
+fn keep_crumbs(core: &Path, kept: usize) {
+    let mut file = fs::read(core).expect("the core can be read");
+    let at = file.windows(8).position(|bytes| bytes == b"gtrcrmbs").expect("the core has crumbs");
+    // The size of the note's content stands before its type, and the owner's name behind that.
+    let size: [u8; 4] = file[at - 16..at - 12].try_into().expect("four bytes");
+    let behind = at + usize::try_from(u32::from_le_bytes(size)).expect("a size");
+    let mut crumbs = lbr::Crumbs::from_bytes(&file[at..behind]).expect("crumbs in order");
+    let newest = crumbs.entries.last().map_or(0, |entry| entry.number);
+    let older = crumbs.entries.len().checked_sub(kept).expect("that many crumbs");
+    for (entry, number) in crumbs.entries[..older].iter_mut().zip(1..) {
+        entry.number = number;
+    }
+    for (entry, number) in crumbs.entries[older..].iter_mut().zip(newest + 1..) {
+        entry.number = number;
+    }
+    file[at..behind].copy_from_slice(&crumbs.to_bytes());
+    fs::write(core, file).expect("the core can be written");
 }
 
 /// Memory that an instruction wrote: the first address and the bytes, as the listing has them.

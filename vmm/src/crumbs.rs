@@ -220,5 +220,5 @@ impl Check {
 }
 
 fn begins_event(exit: crumb::Exit) -> bool {
-    matches!(exit, Exit::Syscall { .. } | Exit::MachineRead | Exit::Exception { .. })
+    matches!(exit, Exit::Syscall { .. } | Exit::MachineRead | Exit::Exception { .. } | Exit::Preempted)
 }

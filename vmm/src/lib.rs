@@ -1,16 +1,33 @@
 //! Runs a Linux program as a process guest, records it and replays it.
 //!
-//! Reading order: [`host`] (the processor that this runs on), [`ram`] (guest-physical memory and page tables), [`engine`] (what
-//! executes instructions: KVM or the software CPU, one interface), [`memory`] (address spaces), [`gate`] (the one place where
-//! non-determinism enters) with [`position`] and [`signal`] (plain data), [`elf`] and [`program`] (what is started), [`linux`] (the
-//! personality: tasks, processes, system calls) with [`syscalls`] (the table of Linux's system calls), [`process`] (the driver: one
-//! loop over processor and personality), [`journal`] (what the gate wrote) with [`contents`] (the files that recordings share),
-//! [`recording`] (its folder), [`crumbs`] (a note of every exit) with [`stack`] (who called whom), [`record`] and [`replay`],
-//! [`travel`] (a recording as a debugger wants it), [`slice`] (where a value comes from), [`elfcore`] (core files), [`dump`] and
-//! [`trail`] (what a crash leaves: its core, its last branches). [`confine`] is what gretel itself may no longer do meanwhile.
+//! Example: the program calls `read(0, buffer, 100)`. SYSCALL leaves the [`engine`] as `Exit::Syscall`; [`process`] matches
+//! the exit and hands the call to [`linux`], which asks the [`gate`] for its result. While recording, the gate reads from
+//! the host, and the [`journal`] gets the event: 3, and three bytes for `buffer`. While replaying, the gate takes both from
+//! the journal, and the host is not asked. Either way rax is 3, the bytes are in guest memory, and the engine runs on.
 //!
-//! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free
-//! function on the least state, so it is tested without a virtual machine.
+//! The map, in reading order:
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | this host: its processor, what it offers (found by trying), a TAP interface of it | [`host`], [`probe`], [`tap`] |
+//! | signals to gretel | [`interrupt`] |
+//! | guest memory, physical and by address spaces | [`ram`], [`memory`] |
+//! | what executes instructions: KVM or the software CPU, one interface; bare code on it; the processor that the guest sees | [`engine`]; [`sandbox`]; [`cpu_model`] |
+//! | where non-determinism enters, with plain data | [`gate`]; [`position`], [`signal`] |
+//! | what is started, and with which surroundings | [`elf`], [`program`], [`launch`] |
+//! | the personality: tasks, processes, system calls; and the table of Linux's calls | [`linux`], [`syscalls`] |
+//! | the driver: one loop over processor and personality; why a program cannot go on | [`process`]; [`failure`] |
+//! | what the gate wrote, and the files that recordings share | [`journal`], [`contents`] |
+//! | a recording's folder; what there is to say of those in a folder; one as a file | [`recording`]; [`listing`]; [`pack`] |
+//! | states of the program on disk, and how types become bytes | [`checkpoints`]; [`mod@plain`] |
+//! | a note of every exit, and who called whom | [`crumbs`], [`stack`] |
+//! | the two ways of running; the gate of a replay; where replays found preemptions | [`record`], [`replay`]; [`tape`]; [`found`] |
+//! | any position of a recording; a recording as a debugger wants it; where a value comes from | [`timeline`]; [`travel`]; [`mod@slice`] |
+//! | core files; what a crash leaves: its core, its last branches | [`elfcore`]; [`dump`], [`trail`] |
+//! | what gretel itself may no longer do meanwhile | [`confine`] |
+//!
+//! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free function on
+//! the least state, so it is tested without a virtual machine.
 
 pub mod checkpoints;
 pub mod confine;

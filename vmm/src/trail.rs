@@ -169,10 +169,12 @@ impl Tail {
         while self.timeline.replay().process().waits() && !self.ended() {
             self.timeline.step_until(Until::Exit)?;
         }
-        let (rip, before) = (self.rip(), retired(&self.timeline));
+        let (thread, before) = (self.thread(), retired(&self.timeline));
+        let rip = self.rip_of(thread);
         loop {
             let progress = self.timeline.step_until(Until::Retired(before + 1))?;
-            let rip_moved = self.rip() != rip;
+            // Of that thread: behind a preemption another one is loaded, and nothing has run.
+            let rip_moved = self.rip_of(thread) != rip;
             let done = retired(&self.timeline) > before || (progress == Progress::Running && rip_moved);
             // A page that is brought in restarts its instruction.
             if done || self.ended() {
@@ -181,8 +183,20 @@ impl Tail {
         }
     }
 
-    fn rip(&self) -> u64 {
-        self.timeline.replay().process().cpu().regs().rip
+    /// The task that is about to run.
+    #[must_use]
+    pub fn thread(&self) -> i32 {
+        self.timeline.replay().process().thread()
+    }
+
+    /// Where a task stands; `None` if it has ended.
+    fn rip_of(&self, thread: i32) -> Option<u64> {
+        let process = self.timeline.replay().process();
+        if process.thread() == thread {
+            return Some(process.cpu().regs().rip);
+        }
+        let mut others = process.other_tasks();
+        others.find(|(other, _)| *other == thread).map(|(_, state)| state.regs.rip)
     }
 }
 
@@ -192,12 +206,20 @@ impl Tail {
 /// # Errors
 /// As [`derive()`].
 pub fn tail_log(recording: &Recording, count: u64) -> Result<Vec<u64>, TrailError> {
+    Ok(tail_of_tasks(recording, count)?.into_iter().map(|(_, address)| address).collect())
+}
+
+/// The same with the task that executed each.
+///
+/// # Errors
+/// As [`derive()`].
+pub fn tail_of_tasks(recording: &Recording, count: u64) -> Result<Vec<(u32, u64)>, TrailError> {
     let mut tail = Tail::open(recording, count)?;
     let mut log = Vec::new();
     while !tail.ended() {
-        let rip = tail.process_mut().cpu().regs().rip;
+        let (task, rip) = (tail.thread().unsigned_abs(), tail.process_mut().cpu().regs().rip);
         if tail.step()? {
-            log.push(rip);
+            log.push((task, rip));
         }
     }
     let surplus = log.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));

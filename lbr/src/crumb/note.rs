@@ -2,7 +2,7 @@
 
 use super::reader::Snapshot;
 use super::record::{Counts, Entry, Exit, RECORD};
-use super::ring::Origin;
+use super::ring::{Origin, VERSION, tells_preemptions, version_with};
 
 /// Crumbs before a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -11,6 +11,8 @@ pub struct Crumbs {
     pub origin: Origin,
     /// The crumbs, oldest first, by number.
     pub entries: Vec<Entry>,
+    /// Preemptions left crumbs.
+    pub preemptions: bool,
 }
 
 /// Bytes that are not crumbs.
@@ -34,7 +36,6 @@ pub enum CrumbsError {
 }
 
 const MAGIC: &[u8; 8] = b"gtrcrmbs";
-const VERSION: u32 = 1;
 const HEADER: usize = 40;
 
 impl Crumbs {
@@ -47,7 +48,7 @@ impl Crumbs {
         for crumb in self.entries.iter().rev().map(|entry| &entry.crumb) {
             // What begins an event, and what none.
             let events = match crumb.exit {
-                Exit::Syscall { .. } | Exit::MachineRead => 1,
+                Exit::Syscall { .. } | Exit::MachineRead | Exit::Preempted => 1,
                 Exit::PageFault { .. } => 0,
                 // The crash itself.
                 Exit::Exception { .. } if newer.is_none() => 0,
@@ -67,7 +68,7 @@ impl Crumbs {
     pub fn newest(origin: Origin, mut snapshot: Snapshot, count: usize) -> Crumbs {
         let surplus = snapshot.entries.len().saturating_sub(count);
         snapshot.entries.drain(..surplus);
-        Crumbs { origin, entries: snapshot.entries }
+        Crumbs { origin, entries: snapshot.entries, preemptions: snapshot.preemptions }
     }
 
     /// Takes the counts of `other`, the same run's, for the crumbs that have none.
@@ -89,7 +90,7 @@ impl Crumbs {
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER + RECORD * self.entries.len());
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&version_with(self.preemptions).to_le_bytes());
         bytes.extend_from_slice(&self.origin.vcpu.to_le_bytes());
         bytes.extend_from_slice(&self.origin.real.to_le_bytes());
         bytes.extend_from_slice(&self.origin.monotonic.to_le_bytes());
@@ -114,15 +115,13 @@ impl Crumbs {
         let half =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
-        if half(8) != VERSION {
-            return Err(CrumbsError::Version(half(8)));
-        }
+        let preemptions = tells_preemptions(half(8)).ok_or_else(|| CrumbsError::Version(half(8)))?;
         if word(32) != 0 {
             return Err(CrumbsError::Reserved);
         }
         let (records, []) = records.as_chunks() else { return Err(CrumbsError::Length(bytes.len())) };
         let origin = Origin { vcpu: half(12), real: word(16), monotonic: word(24) };
-        let mut crumbs = Crumbs { origin, entries: Vec::with_capacity(records.len()) };
+        let mut crumbs = Crumbs { origin, entries: Vec::with_capacity(records.len()), preemptions };
         for (n, record) in records.iter().enumerate() {
             let newer = |entry: &Entry| crumbs.entries.last().is_none_or(|last| entry.number > last.number);
             let entry = Entry::from_bytes(record).filter(newer);

@@ -54,6 +54,8 @@ pub struct Snapshot {
     /// How many slots hold something that is not a record: the one that was being written when the writer was killed,
     /// or damage.
     pub torn: u64,
+    /// Preemptions left crumbs, so that of each switch of tasks one tells.
+    pub preemptions: bool,
 }
 
 impl Reader {
@@ -101,7 +103,7 @@ impl Reader {
     /// When the file cannot be read.
     pub fn snapshot(&self) -> Result<Snapshot, RingError> {
         let slots = u64::from(self.header.slots);
-        let mut snapshot = Snapshot::default();
+        let mut snapshot = Snapshot { preemptions: self.header.preemptions, ..Snapshot::default() };
         let mut first = 0;
         while first < slots {
             let records = self.records(first, BATCH.min(slots - first))?;

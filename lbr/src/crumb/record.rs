@@ -30,6 +30,8 @@ pub enum Exit {
     Interrupted,
     /// An instruction that the engine cannot execute.
     NoSemantics,
+    /// The task had to give the processor away between two instructions.
+    Preempted,
 }
 
 impl Exit {
@@ -43,6 +45,7 @@ impl Exit {
             Exit::MachineRead => "machine-read",
             Exit::Interrupted => "interrupted",
             Exit::NoSemantics => "no-semantics",
+            Exit::Preempted => "preempted",
         }
     }
 }
@@ -121,6 +124,7 @@ impl Crumb {
             Exit::MachineRead => (4, 0, 0, 0),
             Exit::Interrupted => (5, 0, 0, 0),
             Exit::NoSemantics => (6, 0, 0, 0),
+            Exit::Preempted => (7, 0, 0, 0),
         };
         let mut flags = if counts.derived { DERIVED } else { 0 };
         let mut optional = |value: Option<u64>, flag: u16| {
@@ -179,6 +183,7 @@ impl Entry {
             4 => Exit::MachineRead,
             5 => Exit::Interrupted,
             6 => Exit::NoSemantics,
+            7 => Exit::Preempted,
             _ => return None,
         };
         let optional = |n: usize, flag: u16| (flags & flag != 0).then(|| word(n));

@@ -10,7 +10,9 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(super) const HEADER: usize = 4096;
 const MAGIC: &[u8; 8] = b"gtrcrumb";
 /// The version of the layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// The one before: preemptions left no crumbs.
+pub(super) const WITHOUT_PREEMPTIONS: u32 = 1;
 /// How many crumbs a ring can hold at most.
 pub const MAX_SLOTS: u32 = 1 << 20;
 /// How many bytes of the header are used, the checksum behind them included.
@@ -51,12 +53,28 @@ pub enum HeaderError {
     },
 }
 
+/// The version of crumbs that preemptions left some of, or none.
+pub(super) fn version_with(preemptions: bool) -> u32 {
+    if preemptions { VERSION } else { WITHOUT_PREEMPTIONS }
+}
+
+/// Whether preemptions left crumbs in this version; `None` of one that is not read.
+pub(super) fn tells_preemptions(version: u32) -> Option<bool> {
+    match version {
+        VERSION => Some(true),
+        WITHOUT_PREEMPTIONS => Some(false),
+        _ => None,
+    }
+}
+
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     /// How many slots follow.
     pub(super) slots: u32,
     pub(super) origin: Origin,
+    /// Preemptions left crumbs.
+    pub(super) preemptions: bool,
 }
 
 impl Header {
@@ -65,9 +83,10 @@ impl Header {
     pub(super) fn to_bytes(self) -> [u8; USED] {
         let record = u32::try_from(RECORD).unwrap_or(0);
         let Origin { vcpu, real, monotonic } = self.origin;
+        let version = version_with(self.preemptions);
         let mut bytes = [0; USED];
         bytes[..8].copy_from_slice(MAGIC);
-        for (n, half) in [VERSION, record, self.slots, vcpu].into_iter().enumerate() {
+        for (n, half) in [version, record, self.slots, vcpu].into_iter().enumerate() {
             bytes[8 + 4 * n..12 + 4 * n].copy_from_slice(&half.to_le_bytes());
         }
         bytes[24..32].copy_from_slice(&real.to_le_bytes());
@@ -84,9 +103,7 @@ impl Header {
         let Some(bytes) = bytes.first_chunk::<USED>() else { return Err(HeaderError::Checksum) };
         let half = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
-        if half(8) != VERSION {
-            return Err(HeaderError::Version(half(8)));
-        }
+        let preemptions = tells_preemptions(half(8)).ok_or_else(|| HeaderError::Version(half(8)))?;
         if word(40) != xxh3_64(&bytes[..40]) {
             return Err(HeaderError::Checksum);
         }
@@ -98,6 +115,6 @@ impl Header {
             return Err(HeaderError::Value { field: "number of slots", offset: 16, value: slots });
         }
         let origin = Origin { vcpu: half(20), real: word(24), monotonic: word(32) };
-        Ok(Header { slots, origin })
+        Ok(Header { slots, origin, preemptions })
     }
 }

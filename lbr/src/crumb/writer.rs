@@ -26,7 +26,7 @@ impl Writer {
         let count = usize::try_from(slots).ok().filter(|_| (1..=MAX_SLOTS).contains(&slots));
         let count = count.ok_or_else(|| io::Error::other(format!("a ring has 1 to {MAX_SLOTS} crumbs")))?;
         let ring = Mapped::create(file, HEADER / 8 + count * WORDS)?;
-        let header = Header { slots, origin }.to_bytes();
+        let header = Header { slots, origin, preemptions: true }.to_bytes();
         let (words, []) = header.as_chunks::<8>() else { unreachable!("{USED} is a multiple of eight") };
         // The magic last: a reader that sees it sees all of the header.
         for (slot, word) in ring.words().iter().zip(words).rev() {

@@ -35,6 +35,9 @@ pub(super) struct Undefined {
 }
 
 impl Undefined {
+    /// Before anything ran.
+    pub(super) const NOTHING: Undefined = Undefined { flags: [None; 6], r11: None };
+
     /// Takes in an instruction that retired.
     pub(super) fn retire(&mut self, instruction: &Instruction) {
         let (modified, undefined) = (instruction.rflags_modified(), instruction.rflags_undefined());
@@ -107,6 +110,23 @@ fn whole_machine(engine: EngineKind, machine: &mut Ring0<'_>, core: &Core) -> Re
         )),
         None => Ok(core.machine.as_ref().map_or(0, |machine| machine.memory().len() as u64)),
     }
+}
+
+/// The first difference between a thread that has not the processor at the end and the core.
+pub(super) fn parked(
+    engine: EngineKind,
+    (thread, found): (u32, &State),
+    core: &Core,
+    undefined: &Undefined,
+) -> Option<Difference> {
+    let Some(expected) = core.thread(thread) else {
+        let [what, expected] = [format!("thread {thread}"), "a thread of the core".to_owned()];
+        return Some(Difference { engine, step: None, what, expected, found: "none".to_owned() });
+    };
+    let mut registers = registers(expected, found, undefined).into_iter();
+    let (what, expected, found) = registers.find(|(_, expected, found)| expected != found)?;
+    let (expected, found) = (format!("{expected:#x}"), format!("{found:#x}"));
+    Some(Difference { engine, step: None, what: format!("{what} of thread {thread}"), expected, found })
 }
 
 /// Each register of the core and of the run: name, expected, found.

@@ -2,13 +2,14 @@
 
 use super::CertificateError;
 use super::stage::Stage;
+use super::threads::{Served, Switch, Threads};
 use crate::past::hypothesis::Kernel;
 use crate::suffix::{Suffix, SuffixInput};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use vmm::elfcore::Core;
 use vmm::engine::{Exit, Until};
 use x86::op::Gpr;
-use x86::state::Regs;
+use x86::state::{Regs, State};
 
 /// CF, PF, AF, ZF, SF and OF.
 const ARITHMETIC: u64 = 0x8d5;
@@ -18,8 +19,9 @@ pub(crate) struct Forward<'a> {
     stage: Stage<'a>,
     suffix: &'a Suffix,
     at: usize,
-    inputs: &'a [SuffixInput],
-    kernel: Kernel,
+    threads: Threads<'a>,
+    /// The switches that nobody has asked for yet.
+    switches: Vec<Switch<'a>>,
 }
 
 /// The instruction that runs next.
@@ -40,6 +42,8 @@ pub(crate) enum Outcome<'a> {
     Retired,
     /// It was a system call, which was answered from here.
     Answered(&'a SuffixInput),
+    /// It was a system call, in which its thread waits; with the answer that it gets on the path.
+    Waits(Option<&'a SuffixInput>),
     /// It did not retire.
     Stopped(Exit),
 }
@@ -48,7 +52,48 @@ impl<'a> Forward<'a> {
     /// A run that stands at the start.
     pub(crate) fn new(core: &'a Core, suffix: &'a Suffix) -> Result<Forward<'a>, CertificateError> {
         let stage = Stage::on_software_cpu(core, suffix)?;
-        Ok(Forward { stage, suffix, at: 0, inputs: &suffix.inputs, kernel: Kernel::of(core) })
+        let threads = Threads::new(core, suffix);
+        let mut forward = Forward { stage, suffix, at: 0, threads, switches: Vec::new() };
+        forward.take_turns()?;
+        Ok(forward)
+    }
+
+    /// The thread that has the processor.
+    pub(crate) fn thread(&self) -> u32 {
+        self.threads.runs()
+    }
+
+    /// The switches since this was asked last: those behind the last instruction, or at the start.
+    pub(crate) fn switches(&mut self) -> Vec<Switch<'a>> {
+        std::mem::take(&mut self.switches)
+    }
+
+    /// The threads that have not the processor, with their registers.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = (u32, &State)> {
+        self.threads.parked()
+    }
+
+    /// The general registers of a thread that has just run.
+    pub(super) fn stood(&self, thread: u32) -> &Regs {
+        let parked = self.parked().find(|(parked, _)| *parked == thread);
+        parked.map_or_else(|| self.regs(), |(_, state)| &state.regs)
+    }
+
+    /// All registers of a thread that has just run.
+    pub(crate) fn state_of(&mut self, thread: u32) -> Result<State, CertificateError> {
+        let parked = self.threads.parked().find(|(parked, _)| *parked == thread);
+        match parked.map(|(_, state)| *state) {
+            Some(state) => Ok(state),
+            None => self.stage.state(),
+        }
+    }
+
+    /// Gives the processor to those whose turn it is.
+    fn take_turns(&mut self) -> Result<(), CertificateError> {
+        while let Some(switch) = self.threads.switch(&mut self.stage, self.at)? {
+            self.switches.push(switch);
+        }
+        Ok(())
     }
 
     /// The registers.
@@ -97,17 +142,14 @@ impl<'a> Forward<'a> {
     pub(crate) fn run(&mut self, ahead: &Ahead) -> Result<Outcome<'a>, CertificateError> {
         let outcome = match self.step()? {
             Exit::Budget => Outcome::Retired,
-            Exit::Syscall => match self.inputs.split_first() {
-                Some((input, rest)) if input.step == ahead.index => {
-                    self.inputs = rest;
-                    self.kernel.answer(&mut self.stage, input)?;
-                    Outcome::Answered(input)
-                }
-                _ => return Err(CertificateError::NoInput { step: ahead.index }),
+            Exit::Syscall => match self.threads.serve(&mut self.stage, ahead.index)? {
+                Served::Answered(input) => Outcome::Answered(input),
+                Served::Waits(answer) => Outcome::Waits(answer),
             },
             exit => return Ok(Outcome::Stopped(exit)),
         };
         self.at += ahead.span;
+        self.take_turns()?;
         Ok(outcome)
     }
 
@@ -130,8 +172,15 @@ impl Kernel {
         for (address, bytes) in &input.writes {
             stage.write(*address, bytes)?;
         }
+        self.begin(stage)?;
         let mut regs = *stage.regs();
         regs.gpr[usize::from(Gpr::RAX.0)] = input.result;
+        stage.set_regs(&regs)
+    }
+
+    /// Does with the registers what is done to them before a system call is served.
+    pub(super) fn begin(self, stage: &mut Stage<'_>) -> Result<(), CertificateError> {
+        let mut regs = *stage.regs();
         if self == Kernel::Gretel {
             regs.rflags &= !ARITHMETIC;
             regs.gpr[usize::from(Gpr::R11.0)] &= !ARITHMETIC;

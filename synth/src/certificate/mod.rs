@@ -1,23 +1,42 @@
 //! The proof of a suffix: run forward from its start image, it must end in the core.
 //!
-//! [`stage`] sets up the start image, [`forward`] runs it instruction by instruction on the software CPU and
-//! follows the path and the branch records, `native` runs it whole under KVM, and [`compare`] looks at the end: every
-//! dumped byte and every register, but for an explicit list. A kernel's suffix runs on the machine's software CPU (`ring0`). The search and the software CPU share one
-//! semantics of instructions; KVM runs on the processor itself, and so is the independent witness where there is one.
+//! Example: a suffix has 86 instructions, and the core 16 branch records. [`stage`] maps the core's memory with the
+//! suffix's own bytes over it. [`forward`] runs 86 instructions on the software CPU and compares each address with the path
+//! and the taken branches with the 14 records that it covers; then `add rsi, [rax+0x10]` faults as the program did.
+//! [`compare`] finds 2,514,944 bytes and all registers equal, and lists what it left out, such as AF behind `test`.
+//! [`native`] runs the same whole under KVM.
+//!
+//! | part | module |
+//! | --- | --- |
+//! | the start image on an engine | [`stage`] |
+//! | instruction by instruction on the software CPU, along the path and the branch records | [`forward`] |
+//! | which thread has the processor, and where the others stand | [`threads`] |
+//! | the exits and switches, against the crumbs | [`exits`] |
+//! | whole under KVM | [`native`] |
+//! | a kernel's suffix, on the machine's software CPU | [`ring0`] |
+//! | the end: every dumped byte and every register of every thread that took part, but for an explicit list | [`compare`] |
+//! | a certified suffix to walk about in | [`walk`] |
+//!
+//! The search and the software CPU share one semantics of instructions; KVM runs on the processor itself, and so is the
+//! independent witness where there is one.
 
 mod compare;
+mod exits;
 pub(crate) mod forward;
 mod native;
 mod ring0;
 pub(crate) mod stage;
+pub(crate) mod threads;
 pub mod walk;
 
 use crate::evidence::{Anchors, Retired};
 use crate::past::hypothesis::Kernel;
 use crate::suffix::Suffix;
 use compare::Undefined;
+use exits::{Passed, What};
 use forward::{Ahead, Forward, Outcome};
-use iced_x86::{FlowControl, Instruction};
+use iced_x86::{FlowControl, Instruction, Mnemonic};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 use vmm::elfcore::{Core, SignalInfo};
@@ -25,6 +44,7 @@ use vmm::engine::{EngineError, EngineKind, Exception, Exit};
 use vmm::sandbox::SandboxError;
 use vmm::signal::SI_KERNEL;
 use x86::op::{BranchKind, Gpr};
+use x86::state::Regs;
 
 /// What to certify against what.
 pub struct Request<'a> {
@@ -103,8 +123,10 @@ pub struct Certificate {
     pub without_kvm: Option<String>,
     /// How many branch records the run reproduced.
     pub records: usize,
-    /// How many system calls it made as the crumbs have them, and between how many of them as much retired as was counted.
+    /// How many exits it made as the crumbs have them, and between how many of them as much retired as was counted.
     pub crumbs: [usize; 2],
+    /// How many switches of threads it made as the crumbs have them.
+    pub switches: usize,
     /// How many bytes of memory are equal.
     pub compared_bytes: u64,
     /// What was not compared.
@@ -135,6 +157,12 @@ pub enum CertificateError {
         /// The index in the path.
         step: usize,
     },
+    /// A turn of a thread that has none.
+    #[error("the suffix does not say how the thread stands that runs from instruction {step} on")]
+    NoThread {
+        /// The index in the path.
+        step: usize,
+    },
 }
 
 /// Runs the suffix on the software CPU, and under KVM where that is possible, and compares.
@@ -147,13 +175,21 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
         Ok(run) => run,
         Err(verdict) => return Ok(verdict),
     };
-    let stage = run.forward.stage();
-    let compared_bytes = match compare::with_core(EngineKind::Soft, stage, request.core, &run.undefined)? {
+    let undefined = run.undefined().clone();
+    let compared = compare::with_core(EngineKind::Soft, run.forward.stage(), request.core, &undefined)?;
+    let compared_bytes = match compared {
         Ok(bytes) => bytes,
         Err(difference) => return Ok(Verdict::Rejected(difference)),
     };
+    let mut parked = run.forward.parked();
+    let differs = parked.find_map(|(thread, found)| {
+        compare::parked(EngineKind::Soft, (thread, found), request.core, run.undefined_of(thread))
+    });
+    if let Some(difference) = differs {
+        return Ok(Verdict::Rejected(difference));
+    }
     let mut engines = vec![EngineKind::Soft];
-    let without_kvm = match native::run(request, &run.undefined)? {
+    let without_kvm = match native::run(request, &run)? {
         native::Native::Same => {
             engines.push(EngineKind::Kvm);
             None
@@ -164,12 +200,13 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
     if request.core.was_cut() {
         return Err(CertificateError::CutCore(request.core.path.clone()));
     }
-    let dont_care = compare::dont_care(request.core, compared_bytes, &run.undefined);
+    let dont_care = compare::dont_care(request.core, compared_bytes, run.undefined());
     Ok(Verdict::Certified(Certificate {
         engines,
         without_kvm,
         records: run.records,
         crumbs: run.crumbs,
+        switches: run.switches,
         compared_bytes,
         dont_care,
     }))
@@ -249,29 +286,20 @@ mod libc_signal {
 /// The run on the software CPU.
 struct Stepped<'a> {
     forward: Forward<'a>,
-    undefined: Undefined,
-    /// Taken branches of the recorded kinds, oldest first, with the step.
+    /// What the manual leaves undefined, for each thread that ran.
+    undefined: BTreeMap<u32, Undefined>,
+    /// Taken branches of the recorded kinds since the last switch, oldest first, with the step.
     taken: Vec<(usize, (u64, u64))>,
-    /// The system calls, oldest first.
-    calls: Vec<Call>,
+    /// The exits and switches, oldest first.
+    passed: Vec<Passed>,
     /// What retired.
     retired: Retired,
     /// How many branch records were compared.
     records: usize,
     /// How many crumbs were, and how many counts.
     crumbs: [usize; 2],
-}
-
-/// A system call that the run made.
-struct Call {
-    /// The index in the path.
-    step: usize,
-    number: u64,
-    /// Behind the instruction.
-    rip: u64,
-    rsp: u64,
-    /// What had retired before.
-    retired: Retired,
+    /// How many switches were.
+    switches: usize,
 }
 
 impl<'a> Stepped<'a> {
@@ -280,13 +308,15 @@ impl<'a> Stepped<'a> {
         let forward = Forward::new(request.core, request.suffix)?;
         let mut run = Stepped {
             forward,
-            undefined: Undefined::default(),
+            undefined: BTreeMap::new(),
             taken: Vec::new(),
-            calls: Vec::new(),
+            passed: Vec::new(),
             retired: Retired::default(),
             records: 0,
             crumbs: [0; 2],
+            switches: 0,
         };
+        run.note_switches(0);
         while let Some(ahead) = run.forward.ahead() {
             let expected = request.suffix.path[ahead.index];
             if run.forward.regs().rip != expected {
@@ -298,13 +328,11 @@ impl<'a> Stepped<'a> {
                     format!("{found:#x}"),
                 )));
             }
-            let rax = run.forward.regs().gpr[usize::from(Gpr::RAX.0)];
+            let (thread, before) = (run.forward.thread(), *run.forward.regs());
             match run.forward.run(&ahead)? {
-                Outcome::Retired => run.note(request, &ahead),
-                Outcome::Answered(_) => {
-                    run.note_call(ahead.index, rax);
-                    let r11 = run.forward.regs().gpr[usize::from(Gpr::R11.0)];
-                    run.undefined.call(Kernel::of(request.core), r11);
+                Outcome::Retired => run.note(request, &ahead, thread),
+                Outcome::Answered(_) | Outcome::Waits(_) => {
+                    run.note_call(request, ahead.index, thread, &before)
                 }
                 Outcome::Stopped(_) if let Some(reason) = run.forward.refusal() => {
                     return Ok(Err(Verdict::Refused { step: ahead.index, reason }));
@@ -325,6 +353,7 @@ impl<'a> Stepped<'a> {
                     });
                 }
             }
+            run.note_switches(ahead.index + ahead.span);
         }
         if Ending::of(request.core) != Ending::Sent {
             let exit = run.forward.step()?;
@@ -338,59 +367,68 @@ impl<'a> Stepped<'a> {
         Ok(run.check(request))
     }
 
-    fn note(&mut self, request: &Request<'_>, ahead: &Ahead) {
-        self.undefined.retire(&ahead.instruction);
+    fn note(&mut self, request: &Request<'_>, ahead: &Ahead, thread: u32) {
+        self.undefined.entry(thread).or_default().retire(&ahead.instruction);
+        let ip = ahead.instruction.ip();
+        if ahead.instruction.mnemonic() == Mnemonic::Pause {
+            let rsp = self.forward.stood(thread).gpr[usize::from(Gpr::RSP.0)];
+            let what = What::Pause { rip: ip, rsp };
+            self.passed.push(Passed { step: ahead.index, thread, what, retired: self.retired });
+        }
         self.retired.instructions += 1;
         self.retired.conditional_branches += u64::from(is_conditional(&ahead.instruction));
-        let to = self.forward.regs().rip;
+        let to = self.forward.stood(thread).rip;
         if let Some(kind) = taken_branch(&ahead.instruction, to)
             && request.recorded.contains(&kind)
         {
-            self.taken.push((ahead.index, (ahead.instruction.ip(), to)));
+            self.taken.push((ahead.index, (ip, to)));
         }
     }
 
-    fn note_call(&mut self, step: usize, number: u64) {
-        let (regs, retired) = (self.forward.regs(), self.retired);
-        let (rip, rsp) = (regs.rip, regs.gpr[usize::from(Gpr::RSP.0)]);
-        self.calls.push(Call { step, number, rip, rsp, retired });
+    fn note_call(&mut self, request: &Request<'_>, step: usize, thread: u32, before: &Regs) {
+        let after = self.forward.stood(thread);
+        let number = before.gpr[usize::from(Gpr::RAX.0)];
+        let (rip, rsp) = (after.rip, after.gpr[usize::from(Gpr::RSP.0)]);
+        let r11 = after.gpr[usize::from(Gpr::R11.0)];
+        self.undefined.entry(thread).or_default().call(Kernel::of(request.core), r11);
+        let what = What::Call { number, rip, rsp };
+        self.passed.push(Passed { step, thread, what, retired: self.retired });
         self.retired.instructions += 1;
+    }
+
+    /// Notes the switches before this step.
+    fn note_switches(&mut self, step: usize) {
+        for switch in self.forward.switches() {
+            let what = What::Switch { to: switch.to, stands: switch.stands };
+            self.passed.push(Passed { step, thread: switch.from, what, retired: self.retired });
+            // The records are emptied then.
+            self.taken.clear();
+        }
+    }
+
+    /// What the manual leaves undefined where the run stands.
+    fn undefined(&self) -> &Undefined {
+        self.undefined_of(self.forward.thread())
+    }
+
+    /// And for any of the threads.
+    fn undefined_of(&self, thread: u32) -> &Undefined {
+        static NOTHING: Undefined = Undefined::NOTHING;
+        self.undefined.get(&thread).unwrap_or(&NOTHING)
+    }
+
+    /// The indices in the path of the system calls.
+    fn calls(&self) -> Vec<usize> {
+        let calls = self.passed.iter().filter(|passed| matches!(passed.what, What::Call { .. }));
+        calls.map(|passed| passed.step).collect()
     }
 
     /// Compares what the run passed through with the records and the crumbs.
     fn check(mut self, request: &Request<'_>) -> Result<Stepped<'a>, Verdict> {
         self.check_records(request)?;
-        self.check_crumbs(request)?;
+        let compared = exits::compare(&self.passed, self.retired, request.anchors)?;
+        (self.crumbs, self.switches) = (compared.crumbs, compared.switches);
         Ok(self)
-    }
-
-    fn check_crumbs(&mut self, request: &Request<'_>) -> Result<(), Verdict> {
-        let mut newer = self.retired;
-        for (n, call) in self.calls.iter().rev().enumerate() {
-            let Some(anchor) = request.anchors.get(n) else { break };
-            let (expected, found) =
-                ((anchor.number, anchor.rip, anchor.rsp), (call.number, call.rip, call.rsp));
-            if expected != found {
-                let text = |(number, rip, rsp): (u64, u64, u64)| {
-                    format!("call {number} at {rip:#x} with rsp {rsp:#x}")
-                };
-                return Err(rejected(call.step, "crumb", text(expected), text(found)));
-            }
-            self.crumbs[0] += 1;
-            let found = Retired {
-                instructions: newer.instructions - call.retired.instructions,
-                conditional_branches: newer.conditional_branches - call.retired.conditional_branches,
-            };
-            if let Some(expected) = anchor.retired {
-                if expected != found {
-                    let what = "what retired behind a crumb";
-                    return Err(rejected(call.step, what, expected.to_string(), found.to_string()));
-                }
-                self.crumbs[1] += 1;
-            }
-            newer = call.retired;
-        }
-        Ok(())
     }
 
     fn check_records(&mut self, request: &Request<'_>) -> Result<(), Verdict> {

@@ -1,10 +1,10 @@
 //! The suffix run whole under KVM: the processor's own word on it.
 
-use super::compare::{self, Undefined};
+use super::compare;
 use super::forward::decode;
 use super::stage::{self, Stage};
-use super::{CertificateError, Difference, Ending, Request, name};
-use crate::past::hypothesis::Kernel;
+use super::threads::Threads;
+use super::{CertificateError, Difference, Ending, Request, Stepped, name};
 use std::sync::mpsc;
 use std::time::Duration;
 use vmm::engine::kvm::KvmCpu;
@@ -25,17 +25,21 @@ pub(super) enum Native {
 }
 
 /// Runs the suffix under KVM.
-pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native, CertificateError> {
+pub(super) fn run(request: &Request<'_>, stepped: &Stepped<'_>) -> Result<Native, CertificateError> {
     let ending = Ending::of(request.core);
-    let last = request.suffix.inputs.last().map(|input| input.step + 1);
+    let (suffix, calls) = (request.suffix, stepped.calls());
     if request.core.machine.is_some() {
         return Ok(Native::Unavailable("it is a kernel's, with a machine around it".to_owned()));
     }
     if !request.kvm {
         return Ok(Native::Unavailable("not asked for".to_owned()));
     }
-    if ending == Ending::Sent && last != Some(request.suffix.len()) {
+    let behind_call = |step: usize| calls.iter().any(|call| call + 1 == step);
+    if ending == Ending::Sent && !behind_call(suffix.len()) {
         return Ok(Native::Unavailable("the signal came between two instructions".to_owned()));
+    }
+    if suffix.switches().any(|turn| !behind_call(turn.step)) {
+        return Ok(Native::Unavailable("a thread gives way where KVM does not stop".to_owned()));
     }
     let machine = match KvmCpu::machine(stage::memory_needed(request.core)) {
         Ok(machine) => machine.any(),
@@ -49,11 +53,18 @@ pub(super) fn run(request: &Request<'_>, undefined: &Undefined) -> Result<Native
         ));
     }
     let interrupter = stage.interrupter();
-    let ran = within(request.time, interrupter, || to_the_end(request, ending, &mut stage))?;
-    if let Some(difference) = ran {
+    let mut threads = Threads::new(request.core, suffix);
+    let run = || to_the_end(request, ending, &calls, &mut stage, &mut threads);
+    if let Some(difference) = within(request.time, interrupter, run)? {
         return Ok(Native::Different(difference));
     }
-    Ok(match compare::with_core(EngineKind::Kvm, &mut stage, request.core, undefined)? {
+    let differs = threads.parked().find_map(|(thread, found)| {
+        compare::parked(EngineKind::Kvm, (thread, found), request.core, stepped.undefined_of(thread))
+    });
+    if let Some(difference) = differs {
+        return Ok(Native::Different(difference));
+    }
+    Ok(match compare::with_core(EngineKind::Kvm, &mut stage, request.core, stepped.undefined())? {
         Ok(_) => Native::Same,
         Err(difference) => Native::Different(difference),
     })
@@ -69,21 +80,24 @@ fn stores_x87_pointers(request: &Request<'_>, stage: &Stage<'_>) -> bool {
     path.into_iter().any(|rip| stores_pointers(&at(rip)))
 }
 
-/// Runs to the crash, answering system calls.
+/// Runs to the crash, serving system calls, behind which another thread may get the processor.
 fn to_the_end(
     request: &Request<'_>,
     ending: Ending,
+    calls: &[usize],
     stage: &mut Stage<'_>,
+    threads: &mut Threads<'_>,
 ) -> Result<Option<Difference>, CertificateError> {
-    for input in &request.suffix.inputs {
+    for &call in calls {
         let exit = stage.run(Until::Exit)?;
-        let expected = request.suffix.path[input.step];
+        let expected = request.suffix.path[call];
         let found = stage.regs().rip.wrapping_sub(SYSCALL_LENGTH);
         if exit != Exit::Syscall || found != expected {
             let found = format!("{} before {:#x}", name(&exit), stage.regs().rip);
-            return Ok(Some(different(input.step, format!("a system call at {expected:#x}"), found)));
+            return Ok(Some(different(call, format!("a system call at {expected:#x}"), found)));
         }
-        Kernel::of(request.core).answer(stage, input)?;
+        threads.serve(stage, call)?;
+        while threads.switch(stage, call + 1)?.is_some() {}
     }
     if ending == Ending::Sent {
         return Ok(None);

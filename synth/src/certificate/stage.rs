@@ -160,6 +160,15 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// Loads all registers.
+    pub(super) fn load(&mut self, state: &State) -> Result<(), CertificateError> {
+        match &mut self.ground {
+            Ground::Program(sandbox) => Ok(sandbox.load(state)?),
+            // A kernel's suffix has one thread.
+            Ground::Ring0(_) => Ok(()),
+        }
+    }
+
     /// All registers.
     pub(crate) fn state(&mut self) -> Result<State, CertificateError> {
         match &mut self.ground {

@@ -1,6 +1,7 @@
 //! A certified suffix to walk about in: its state before each of its instructions, in any order.
 //!
-//! Going back is going forward from the start, as the path is short and its instructions run in microseconds.
+//! Going back is going forward from the start, as the path is short and its instructions run in microseconds. Of a suffix with switches
+//! of threads the registers are those of the thread that has the processor.
 //!
 //! Example: a suffix of 40 instructions. `seek(40)` is the crash; `seek(39)` runs 39 instructions from the start, and `accesses` says
 //! what the last one is about to load and store.
@@ -65,7 +66,7 @@ impl<'a> Walk<'a> {
         let Some(ahead) = self.forward.ahead().filter(|_| !self.crashed) else { return Ok(false) };
         match self.forward.run(&ahead)? {
             Outcome::Stopped(_) => self.crashed = true,
-            Outcome::Retired | Outcome::Answered(_) => {}
+            Outcome::Retired | Outcome::Answered(_) | Outcome::Waits(_) => {}
         }
         self.at = ahead.index + ahead.span;
         Ok(true)

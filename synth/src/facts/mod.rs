@@ -1,9 +1,12 @@
 //! What is known: bindings of variables, and constraints that are not solved yet.
 //!
-//! Propagation is bidirectional and needs no solver: an equation is turned around ([`unify`]) until a variable
-//! stands alone, which is then bound; a binding wakes the constraints that wait for the variable. Nothing here
-//! guesses, so a [`Contradiction`] is a proof that the constraints have no solution. What cannot be turned
-//! around stays as a pending constraint for the solver.
+//! Propagation is bidirectional and needs no solver: an equation is turned around ([`unify`]) until a variable stands
+//! alone, which is then bound; a binding wakes the constraints that wait for the variable. Nothing here guesses, so a
+//! [`Contradiction`] is a proof that the constraints have no solution. What cannot be turned around stays as a pending
+//! constraint for the solver.
+//!
+//! Example: `r + 3 = 7` is turned around to `r = 4`. The constraint `r < 2`, which waited for r, is looked at again: it is
+//! `4 < 2`, a [`Contradiction`], and the path that said both is refuted.
 //!
 //! Everything can be undone to an earlier [`Mark`], since a search tries one predecessor after another. What was said is
 //! kept beside what was concluded ([`claims`]), so that a contradiction can be checked by others.

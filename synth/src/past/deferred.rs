@@ -89,6 +89,7 @@ impl<'i> Hypothesis<'i> {
             registers |= u16::from(held.iter().any(|var| unknown.contains(var))) << n;
         }
         let address = self.path.get(step.checked_sub(1)?)?.address;
+        let step = self.path[..step].iter().filter(|step| step.is_instruction()).count();
         Some(Waiting { step, address, store: newest.access.store, registers })
     }
 

@@ -10,6 +10,7 @@ use super::machine::Access;
 use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
 use super::snapshot::Snapshot;
+use super::turns::{Left, Standing};
 use crate::facts::{self, Contradiction, Facts};
 use crate::fuel::Until;
 use crate::program::stack::Relation;
@@ -47,6 +48,19 @@ pub struct PathStep {
     pub next: u64,
     /// It is a repeated string instruction that found its count to be zero.
     pub skips: bool,
+    /// The thread that ran it.
+    pub thread: u32,
+    /// It is no instruction but a switch of threads: going forward from `thread`, which stands before `address`, to this one,
+    /// which goes on at `next`.
+    pub left: Option<u32>,
+}
+
+impl PathStep {
+    /// Whether it is an instruction.
+    #[must_use]
+    pub fn is_instruction(&self) -> bool {
+        self.left.is_none()
+    }
 }
 
 /// A system call inside the path.
@@ -60,6 +74,8 @@ pub struct Call {
     pub result: Term,
     /// What the kernel wrote.
     pub writes: Vec<Access>,
+    /// Its step is the switch behind which the thread went on: the kernel answered then.
+    pub late: bool,
 }
 
 /// A point to go back to.
@@ -73,6 +89,21 @@ pub(super) struct Mark {
     calls: usize,
     remapped: usize,
     chosen: usize,
+    left: usize,
+    place: Place,
+}
+
+/// Where a path is in the crumbs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The thread of the oldest step.
+    pub(super) thread: u32,
+    /// How many anchors it has passed.
+    pub(super) passed: usize,
+    /// It has gone over to the thread of the next one.
+    pub(super) switched: bool,
+    /// How that thread stands there.
+    pub(super) standing: Standing,
 }
 
 /// Who serves the system calls.
@@ -100,6 +131,10 @@ pub struct Hypothesis<'i> {
     pub(super) calls: Vec<Call>,
     /// What the calls mapped and unmapped.
     pub(super) remapped: Vec<Remapped>,
+    /// Where it is in the crumbs.
+    pub(super) place: Place,
+    /// The threads that it has left, and how they stood.
+    pub(super) left: Vec<Left>,
     /// What older steps tell of the addresses of newer ones.
     pub(super) early: Vec<Early>,
     /// The addresses that were chosen since.
@@ -150,6 +185,8 @@ impl<'i> Hypothesis<'i> {
             settled: Vec::new(),
             calls: Vec::new(),
             remapped: Vec::new(),
+            place: Place { thread: image.crashed(), passed: 0, switched: false, standing: Standing::Behind },
+            left: Vec::new(),
             early: Vec::new(),
             chosen: Vec::new(),
             kernel,
@@ -260,11 +297,13 @@ impl<'i> Hypothesis<'i> {
         self.accessed.clear();
         let next = self.start();
         self.facts.begin_step(prepared.address());
+        let left = matches!(prepared.effect, Effect::Switch).then_some(self.place.thread);
         let tried = match prepared.effect {
-            _ if prepared.yields && self.image.is_shared() && !self.is_alone_behind(prepared) => {
-                Err(Refusal::Barrier("another thread may have run here"))
+            _ if prepared.yields && self.unknown_behind(prepared).is_some() => {
+                Err(Refusal::Barrier(self.unknown_behind(prepared).unwrap_or_default()))
             }
             Effect::Barrier(why) => Err(Refusal::Barrier(why)),
+            Effect::Switch => self.prepend_switch(prepared),
             Effect::Syscall => match call {
                 Some(number) => self.prepend_syscall(prepared, number, next),
                 None => Err(Refusal::Barrier("a system call whose number is not known")),
@@ -275,7 +314,9 @@ impl<'i> Hypothesis<'i> {
         let tried = tried.and_then(|()| self.settle_deferred());
         match tried {
             Ok(()) => {
-                self.path.push(PathStep { address: prepared.address(), next, skips: prepared.skips() });
+                let (address, skips, thread) = (prepared.address(), prepared.skips(), self.place.thread);
+                self.path.push(PathStep { address, next, skips, thread, left });
+                self.pass_exit(prepared);
                 self.marks.push(mark);
                 Ok(())
             }
@@ -286,11 +327,6 @@ impl<'i> Hypothesis<'i> {
                 Err(refusal)
             }
         }
-    }
-
-    /// Whether no other thread ran behind this step.
-    fn is_alone_behind(&self, prepared: &Prepared) -> bool {
-        matches!(prepared.effect, Effect::Syscall) && self.calls.len() < self.image.anchors().calls_alone()
     }
 
     /// Learns where the stack pointer was before the oldest step.
@@ -330,6 +366,8 @@ impl<'i> Hypothesis<'i> {
             calls: self.calls.len(),
             remapped: self.remapped.len(),
             chosen: self.chosen.len(),
+            left: self.left.len(),
+            place: self.place,
         }
     }
 
@@ -345,6 +383,8 @@ impl<'i> Hypothesis<'i> {
         self.calls.truncate(mark.calls);
         self.remapped.truncate(mark.remapped);
         self.chosen.truncate(mark.chosen);
+        self.left.truncate(mark.left);
+        self.place = mark.place;
     }
 
     /// Matches an access with the history of memory, or keeps it until its address is known.

@@ -2,6 +2,7 @@
 
 use crate::evidence::Anchors;
 use std::ops::Range;
+use x86::state::State;
 
 /// Memory at the moment of the crash.
 pub trait Image {
@@ -28,6 +29,16 @@ pub trait Image {
     /// Bytes that the crash itself may have stored: what was there before it is not known.
     fn stored_by_crash(&self) -> Range<u64> {
         0..0
+    }
+
+    /// The thread that crashed; zero where nothing has a name for it.
+    fn crashed(&self) -> u32 {
+        0
+    }
+
+    /// The registers of another thread, where it waits or could go on.
+    fn thread(&self, _id: u32) -> Option<&State> {
+        None
     }
 
     /// The system calls that the thread made, as far as crumbs tell.

@@ -5,6 +5,7 @@ use super::hypothesis::{Call, Hypothesis, Kernel, Refusal};
 use super::machine::Access;
 use super::prepared::Prepared;
 use super::snapshot::Snapshot;
+use super::turns::Standing;
 use crate::term::{Term, Terms};
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,12 +23,40 @@ impl Hypothesis<'_> {
         number: u64,
         next: u64,
     ) -> Result<(), Refusal> {
-        let made = self.image.anchors().get(self.calls.len());
-        if prepared.op.next != next || made.is_some_and(|it| (it.number, it.rip) != (number, next)) {
+        let made = self.image.anchors().get(self.place.passed);
+        if prepared.op.next != next || made.is_some_and(|it| (it.call(), it.rip) != (Some(number), next)) {
             return Err(self.facts.impossible("a system call that the crumbs do not have there").into());
         }
         let terms = Rc::clone(&self.terms);
         let after = self.snapshots.last().expect("the core's snapshot").clone();
+        if self.place.standing == Standing::Before {
+            self.snapshots.push(after);
+            return Ok(());
+        }
+        if let Some(made) = made {
+            self.facts.equate(&terms, after.gpr[usize::from(Gpr::RSP.0)], terms.lit_term(64, made.rsp))?;
+        }
+        let before = self.before_call(&after, number, next)?;
+        self.snapshots.push(before.clone());
+        if self.place.standing == Standing::Waits {
+            // The kernel has not answered it.
+            return Ok(());
+        }
+        let step = self.step() + 1;
+        let result = after.gpr[usize::from(Gpr::RAX.0)];
+        let writes = self.kernel_writes(step, number, &before, result)?;
+        self.calls.push(Call { step, number, result, writes, late: false });
+        Ok(())
+    }
+
+    /// The registers before system call `number`, which returned to `next` with those of `after`.
+    pub(super) fn before_call(
+        &mut self,
+        after: &Snapshot,
+        number: u64,
+        next: u64,
+    ) -> Result<Snapshot, Refusal> {
+        let terms = Rc::clone(&self.terms);
         let mut before = after.clone();
         for r in [Gpr::RAX, Gpr::RCX, Gpr::R11] {
             before.gpr[usize::from(r.0)] = terms.fresh(64);
@@ -42,23 +71,15 @@ impl Hypothesis<'_> {
         } else {
             before.flags_observed = true;
         }
-        let flags = saved_flags(&terms, &after);
+        let flags = saved_flags(&terms, after);
         self.facts.equate(&terms, after.gpr[usize::from(Gpr::R11.0)], flags)?;
         self.facts.equate(&terms, before.gpr[usize::from(Gpr::RAX.0)], terms.lit_term(64, number))?;
-        if let Some(made) = made {
-            self.facts.equate(&terms, after.gpr[usize::from(Gpr::RSP.0)], terms.lit_term(64, made.rsp))?;
-        }
-        self.snapshots.push(before.clone());
-        let step = self.step() + 1;
-        let result = after.gpr[usize::from(Gpr::RAX.0)];
-        let writes = self.kernel_writes(step, number, &before, result)?;
-        self.calls.push(Call { step, number, result, writes });
-        Ok(())
+        Ok(before)
     }
 
     /// What the kernel wrote at `step`: stores of unknown values (the inputs), whose addresses the arguments
     /// tell, now or when they become known.
-    fn kernel_writes(
+    pub(super) fn kernel_writes(
         &mut self,
         step: Step,
         number: u64,

@@ -1,13 +1,23 @@
 //! A hypothesis of the past: a path that ends in the core, and what it implies for the state before it.
 //!
-//! Reading order: [`image`] (what the core gives), [`snapshot`] (the registers at a point of the past, as terms), [`history`] (memory
-//! at every point of the past), [`machine`] (one instruction, run on terms), [`prepared`] (what of an instruction does not depend on
-//! the point; `system`: of a kernel's), `instruction` (what one implies that ran) and `kernel` (what a system call did in between, by the table in
-//! [`vmm::syscalls`]), [`hypothesis`] (a path that grows backwards, and shrinks again), [`deferred`] (accesses whose addresses are
-//! not known yet), [`addresses`] (what to do about addresses that nothing determines: [`pointers`], `traces` and `contents` say where
-//! to look first). [`audit`] tells others of what was refuted.
+//! Example: the core has 7 in rax and 3 in rbx, and `add rax, rbx` is put before it. In the state before, rax is a new
+//! variable r, since the instruction wrote it, and rbx is 3. The description of ADD, run on these terms, gives r + 3, which
+//! must be the 7 of the state after: [`crate::facts`] concludes that r is 4.
 //!
 //! Steps are numbered backwards: step 0 is the core, step 1 the last instruction that ran, and so on.
+//!
+//! The map, in reading order:
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | what the core gives | [`image`] |
+//! | the registers, and memory, at a point of the past | [`snapshot`], [`history`] |
+//! | one instruction, run on terms; what of it does not depend on the point; of a kernel's | [`machine`], [`prepared`], [`system`] |
+//! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]) | [`instruction`], [`kernel`] |
+//! | another thread had the processor before | [`turns`] |
+//! | a path that grows backwards, and shrinks again | [`hypothesis`] |
+//! | accesses whose addresses are not known yet, and what to do where nothing determines them | [`deferred`], [`addresses`]; [`pointers`], [`traces`], [`contents`] and [`telling`] say where to look first |
+//! | what was refuted, told to others | [`audit`] |
 
 pub mod addresses;
 pub mod audit;
@@ -25,3 +35,4 @@ pub mod snapshot;
 mod system;
 mod telling;
 mod traces;
+pub mod turns;

@@ -19,6 +19,8 @@ pub enum Effect {
     Skip,
     /// The kernel runs in between.
     Syscall,
+    /// No instruction: another thread had the processor before. The instruction is that at which this one stood.
+    Switch,
     /// The search does not go past it: no semantics, it reads the machine, or it always traps.
     Barrier(&'static str),
 }
@@ -100,6 +102,21 @@ impl Prepared {
     #[must_use]
     pub fn skipping(&self) -> Prepared {
         Prepared { effect: Effect::Skip, written: Written::default(), ..*self }
+    }
+
+    /// A switch from the thread that stands before `instruction`.
+    #[must_use]
+    pub fn switching(instruction: Instruction) -> Prepared {
+        Prepared {
+            instruction,
+            op: x86::decode::op(&instruction),
+            effect: Effect::Switch,
+            branch: None,
+            written: Written::default(),
+            top_change: 0,
+            yields: false,
+            assumes_top: false,
+        }
     }
 
     /// Whether it is one that finds its count to be zero.

@@ -1,9 +1,19 @@
 //! The program of a core: its executable as the search and the reports see it.
 //!
-//! [`elf`] parses the file (hostile input), [`code`] decodes every instruction once, [`lines`] maps addresses
-//! to source lines, [`mod@cfg`] turns the instructions into a map of predecessors,
-//! [`stack`] counts how deep the stack is. [`names`] is for who looks at a file without searching in it, `memory` takes a kernel as it
-//! lies in a machine's memory.
+//! Example: of the address 0x55555555525b, [`code`] says that the instruction is `add rsi, [rax+0x10]`, [`lines`] that this
+//! is `main` at orders.c:28, and [`mod@cfg`] that the `jne` at 0x555555555266, which jumps there, can have run right
+//! before.
+//!
+//! | part | module |
+//! | --- | --- |
+//! | parsing the file, which is hostile input | [`elf`] |
+//! | every instruction, decoded once; extents of functions | [`code`], [`functions`] |
+//! | from addresses to source lines | [`lines`] |
+//! | the map of predecessors; where indirect jumps and calls lead | [`mod@cfg`], [`tables`] |
+//! | how deep the stack is | [`stack`] |
+//! | for who looks at a file without searching in it | [`names`] |
+//! | a kernel as it lies in a machine's memory | [`memory`] |
+//!
 //! All addresses that leave this module are run-time addresses: the load biases are added.
 
 pub mod cfg;

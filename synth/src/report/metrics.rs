@@ -1,7 +1,7 @@
 //! A suffix against the truth, where there is a recording: its path, and the values that its instructions used.
 //!
 //! The recording is run again on the software CPU, and its last instructions are laid beside those of the suffix, both
-//! counted back from the crash. Where the paths are the same, each value that an instruction reads (a register other
+//! counted back from the crash. Where the paths are the same, the same instructions of the same threads, each value that an instruction reads (a register other
 //! than rsp, or memory) is right or wrong; further back there is nothing to compare it with, and it is unknown.
 
 use super::uses::{Uses, bytes_of, is_shown};
@@ -82,6 +82,8 @@ pub trait Truth {
     fn left(&self) -> u64;
     /// Whether it is over.
     fn ended(&self) -> bool;
+    /// The thread whose instruction is next; 0 of a kernel's one processor.
+    fn thread(&self) -> u32;
     /// The registers before the next instruction.
     ///
     /// # Errors
@@ -104,6 +106,9 @@ impl Truth for Tail {
     }
     fn ended(&self) -> bool {
         Tail::ended(self)
+    }
+    fn thread(&self) -> u32 {
+        Tail::thread(self).unsigned_abs()
     }
     fn state(&mut self) -> Result<State, TrailError> {
         Ok(self.process_mut().state().map_err(ReplayError::from)?)
@@ -142,14 +147,14 @@ pub fn measure_against<T: Truth>(
     let steps = &listing.steps;
     let retiring = usize::try_from(retiring(listing)).unwrap_or(usize::MAX);
     let mut factory = InstructionInfoFactory::new();
-    let mut truth: Vec<Option<(u64, Counts)>> = vec![None; steps.len()];
+    let mut truth: Vec<Option<((u32, u64), Counts)>> = vec![None; steps.len()];
     let mut start = None;
     while !tail.ended() {
         let index = usize::try_from(tail.left()).ok().and_then(|left| retiring.checked_sub(left));
         if let Some((step, found)) = index.and_then(|at| Some((steps.get(at)?, truth.get_mut(at)?))) {
-            let state = tail.state()?;
+            let (task, state) = (tail.thread(), tail.state()?);
             let counts = compare_uses(&mut factory, step, &state, &|va, bytes| tail.read(va, bytes));
-            *found = Some((state.regs.rip, counts));
+            *found = Some(((task, state.regs.rip), counts));
         }
         if index == Some(0) {
             let state = tail.state()?;
@@ -161,9 +166,14 @@ pub fn measure_against<T: Truth>(
 }
 
 /// Counts what lies on the common path; all the rest is unknown.
-fn summarize(steps: &[Step], truth: &[Option<(u64, Counts)>], start: Counts, suffix: &Suffix) -> Metrics {
-    let found: Vec<u64> = steps.iter().map(|step| step.address).collect();
-    let executed: Vec<u64> = truth.iter().flatten().map(|(address, _)| *address).collect();
+fn summarize(
+    steps: &[Step],
+    truth: &[Option<((u32, u64), Counts)>],
+    start: Counts,
+    suffix: &Suffix,
+) -> Metrics {
+    let found: Vec<_> = steps.iter().map(|step| (step.task, step.address)).collect();
+    let executed: Vec<_> = truth.iter().flatten().map(|(at, _)| *at).collect();
     let path = compare_paths(&found, &executed);
     let differing = steps.len() - path.common;
     let of_step = |n: usize| match truth[n] {
@@ -255,10 +265,10 @@ pub struct PathMetrics {
     pub length: usize,
 }
 
-/// Compares the addresses of the instructions of a suffix with those of the true execution, both oldest first
-/// and both ending at the crash.
+/// Compares the instructions of a suffix with those of the true execution, by address or by thread and address, both oldest
+/// first and both ending at the crash.
 #[must_use]
-pub fn compare_paths(suffix: &[u64], truth: &[u64]) -> PathMetrics {
+pub fn compare_paths<T: PartialEq>(suffix: &[T], truth: &[T]) -> PathMetrics {
     let common =
         suffix.iter().rev().zip(truth.iter().rev()).take_while(|(found, real)| found == real).count();
     PathMetrics { equal: common == suffix.len(), common, length: suffix.len() }

@@ -1,8 +1,22 @@
-//! What people and scripts see of a suffix: every instruction, oldest first, with its function, source line and
-//! the values that it read and wrote.
+//! What people and scripts see of a suffix: every instruction, oldest first, with its function, source line and the values
+//! that it read and wrote.
 //!
-//! [`trace`] runs the suffix again and collects the values, `text` lays them out for people; `serde` gives the
-//! same data to scripts (docs/suffix.md). [`metrics`] compares a suffix with the truth, where there is one.
+//! Example: the fourth instruction before a crash is this line for people, and an object with the same data for scripts
+//! (docs/suffix.md):
+//!
+//! ```text
+//!      -4  55555555525b  add rsi, [rax+0x10]                      rsi=0x7  rax=0x55555555a2b0
+//!                         [0x55555555a2c0]=0x2d6e612d726f662d  -> rsi=0x2d6e612d726f6634
+//! ```
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | the suffix run again, and the values that it read and wrote | [`trace`], [`uses`], [`origins`] (how uncertain they are), [`fault`] (why the last instruction did not retire) |
+//! | laid out for people; `serde` gives the same data to scripts | [`text`], [`style`] |
+//! | a suffix against the truth, where there is one | [`metrics`] |
+//! | why it goes no further back | [`explain`] |
+//! | what input has come to | [`exploitability`] |
+//! | its history, for the slice of a value | [`mod@slice`] |
 
 pub mod explain;
 pub mod exploitability;
@@ -54,8 +68,10 @@ pub struct Summary {
     pub records: usize,
     /// Branch records that there were to reproduce: more than `records` if the suffix ends before the oldest.
     pub given: usize,
-    /// System calls that it makes as the crumbs have them, and between how many of them as much retires as was counted.
+    /// Exits that it makes as the crumbs have them, and between how many of them as much retires as was counted.
     pub crumbs: [usize; 2],
+    /// Switches of threads that it makes as the crumbs have them.
+    pub switches: usize,
     /// Instructions that the branch records cover.
     pub covered: usize,
     /// Length in multiples of that; absent without records.
@@ -73,6 +89,8 @@ pub struct Summary {
 pub struct Step {
     /// How many instructions before the crash: from the length of the suffix down to 1.
     pub before_crash: usize,
+    /// The thread that ran it.
+    pub task: u32,
     /// Its address.
     #[serde(serialize_with = "hex")]
     pub address: u64,
@@ -132,8 +150,10 @@ pub struct Value {
 pub struct Call {
     /// Its number.
     pub number: u64,
-    /// Its result in rax.
-    pub result: Value,
+    /// Its result in rax; null if it waits in the core.
+    pub result: Option<Value>,
+    /// It waited, and other threads ran before the kernel answered.
+    pub late: bool,
     /// How many bytes the kernel wrote.
     pub written: usize,
 }
@@ -141,6 +161,8 @@ pub struct Call {
 /// How it ends.
 #[derive(Clone, Debug, Serialize)]
 pub struct Crash {
+    /// The thread that crashed.
+    pub task: u32,
     /// The signal's name.
     pub signal: String,
     /// The instruction pointer.
@@ -179,6 +201,7 @@ impl Listing {
             records: certificate.records,
             given: suffix.coverage.records,
             crumbs: certificate.crumbs,
+            switches: certificate.switches,
             covered: suffix.coverage.instructions,
             reach: suffix.reach(),
             compared_bytes: certificate.compared_bytes,

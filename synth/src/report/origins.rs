@@ -1,17 +1,16 @@
 //! Where each value comes from, followed forward: the result of an instruction is as uncertain as the most
 //! uncertain value that it was computed from.
 
-use crate::suffix::{Forced, Origin};
+use crate::suffix::{Forced, Origin, RegisterOrigins};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashMap;
 
 /// The origin of every register and byte at a point of the run.
 pub(super) struct Origins {
-    gpr: [Origin; 16],
-    vector: [Origin; 32],
-    opmask: Origin,
-    flags: Origin,
-    fpu: Origin,
+    /// Of the thread that has the processor.
+    registers: RegisterOrigins,
+    /// Of the others, where they are not all [`Origin::Core`].
+    parked: HashMap<u32, RegisterOrigins>,
     /// Bytes of memory that are not [`Origin::Core`], or were overwritten.
     memory: HashMap<u64, Origin>,
     /// Nothing is surer than this.
@@ -26,27 +25,29 @@ impl Origins {
 
     /// Where the forced end begins.
     pub(super) fn of(forced: &Forced) -> Origins {
-        let registers = &forced.registers;
         let bytes = forced.memory.iter().flat_map(|(at, origins)| (*at..).zip(origins.iter().copied()));
         Origins {
-            gpr: registers.gpr,
-            vector: registers.vector,
-            opmask: registers.opmask,
-            flags: registers.flags,
-            fpu: registers.fpu,
+            registers: forced.registers.clone(),
+            parked: forced.others.iter().cloned().collect(),
             memory: bytes.collect(),
             least: Origin::Core,
         }
+    }
+
+    /// Another thread gets the processor.
+    pub(super) fn switch(&mut self, from: u32, to: u32) {
+        let next = self.parked.remove(&to).unwrap_or_default();
+        self.parked.insert(from, std::mem::replace(&mut self.registers, next));
     }
 
     /// Of a register.
     pub(super) fn register(&self, register: Register) -> Origin {
         let full = register.full_register();
         let origin = match () {
-            () if full.is_gpr64() => self.gpr[full.number()],
-            () if register.is_vector_register() => self.vector[register.number() & 31],
-            () if register.is_k() => self.opmask,
-            () if register.is_st() || register.is_mm() => self.fpu,
+            () if full.is_gpr64() => self.registers.gpr[full.number()],
+            () if register.is_vector_register() => self.registers.vector[register.number() & 31],
+            () if register.is_k() => self.registers.opmask,
+            () if register.is_st() || register.is_mm() => self.registers.fpu,
             () => Origin::Core,
         };
         origin.max(self.least)
@@ -60,21 +61,21 @@ impl Origins {
 
     /// Of the flags.
     pub(super) fn flags(&self) -> Origin {
-        self.flags.max(self.least)
+        self.registers.flags.max(self.least)
     }
 
     /// Writes a register; a part of one keeps the rest.
     pub(super) fn set_register(&mut self, register: Register, origin: Origin) {
         let full = register.full_register();
         if full.is_gpr64() {
-            let old = &mut self.gpr[full.number()];
+            let old = &mut self.registers.gpr[full.number()];
             *old = if register.size() >= 4 { origin } else { origin.max(*old) };
         } else if register.is_vector_register() {
-            self.vector[register.number() & 31] = origin;
+            self.registers.vector[register.number() & 31] = origin;
         } else if register.is_k() {
-            self.opmask = origin.max(self.opmask);
+            self.registers.opmask = origin.max(self.registers.opmask);
         } else if register.is_st() || register.is_mm() {
-            self.fpu = origin.max(self.fpu);
+            self.registers.fpu = origin.max(self.registers.fpu);
         }
     }
 
@@ -85,7 +86,7 @@ impl Origins {
 
     /// Writes the flags.
     pub(super) fn set_flags(&mut self, origin: Origin) {
-        self.flags = origin;
+        self.registers.flags = origin;
     }
 }
 

@@ -2,6 +2,7 @@
 //! what its results are made of.
 //!
 //! What was there where the suffix begins is in the core, forced by it, or chosen; which of these is said where a value's way ends.
+//! Registers are those of a thread, memory is that of all. What came of a call that waited counts as written by the call.
 
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Forward, Outcome, decode};
@@ -39,6 +40,7 @@ impl fmt::Display for Moment {
 
 /// An instruction of the suffix.
 struct Step {
+    thread: i32,
     rip: u64,
     made: Made,
     given: BTreeMap<Byte, (Option<u8>, Origin)>,
@@ -74,16 +76,20 @@ impl<'a> Synthesized<'a> {
         while let Some(ahead) = forward.ahead() {
             let state = forward.stage().state()?;
             let (instruction, rip) = (ahead.instruction, ahead.instruction.ip());
+            let thread = forward.thread().cast_signed();
             let traced = traced(forward.stage(), &instruction, &state);
             // A repeated string instruction is one entry of the path for each of its rounds.
             for _ in 1..ahead.span {
-                steps.push(Step { rip, made: Made::Instruction(instruction), given: BTreeMap::new() });
+                let made = Made::Instruction(instruction);
+                steps.push(Step { thread, rip, made, given: BTreeMap::new() });
             }
-            steps.push(match forward.run(&ahead)? {
-                Outcome::Retired => Step { rip, made: Made::Instruction(instruction), given: traced },
-                Outcome::Answered(input) => answered(rip, &state.regs, input),
+            let (made, given) = match forward.run(&ahead)? {
+                Outcome::Retired => (Made::Instruction(instruction), traced),
+                Outcome::Answered(input) => answered(&state.regs, Some(input)),
+                Outcome::Waits(input) => answered(&state.regs, input),
                 Outcome::Stopped(_) => break,
-            });
+            };
+            steps.push(Step { thread, rip, made, given });
         }
         let thread = core.threads.first().map_or(0, |(id, _)| *id);
         Ok(Synthesized { core, suffix, steps, place: Place { pid: thread, thread } })
@@ -119,10 +125,12 @@ impl<'a> Synthesized<'a> {
     }
 
     /// Where a byte's value at the start comes from, and what it is.
-    fn at_start(&self, byte: Byte) -> (Sure, u8) {
-        let State { regs, fpu } = &self.suffix.start;
+    fn at_start(&self, byte: Byte, place: Place) -> (Sure, u8) {
+        let mut others = self.suffix.others.iter();
+        let other = others.find(|other| other.thread.cast_signed() == place.thread);
+        let State { regs, fpu } = other.map_or(&self.suffix.start, |other| &other.start);
         let of = |number: u64, n: u8| number.to_le_bytes()[usize::from(n & 7)];
-        let origins = &self.suffix.registers;
+        let origins = other.map_or(&self.suffix.registers, |other| &other.registers);
         let (sure, value) = match byte {
             Byte::Memory(at) => {
                 let piece = self.suffix.memory.iter().find_map(|piece| {
@@ -154,8 +162,8 @@ impl<'a> Synthesized<'a> {
     }
 
     /// What nothing in the suffix wrote: those of the bytes that are as sure as the first.
-    fn begun_with(&self, bytes: &[Byte]) -> Writer<Moment> {
-        let of = |byte: &Byte| (*byte, self.at_start(*byte));
+    fn begun_with(&self, bytes: &[Byte], place: Place) -> Writer<Moment> {
+        let of = |byte: &Byte| (*byte, self.at_start(*byte, place));
         let all: Vec<(Byte, (Sure, u8))> = bytes.iter().map(of).collect();
         let sure = all.first().map_or(Sure::Chosen, |(_, (sure, _))| *sure);
         let words = match sure {
@@ -167,16 +175,7 @@ impl<'a> Synthesized<'a> {
         let given = same.map(|(byte, (_, value))| (byte, (Some(value), Origin::default()))).collect();
         let at = Moment { next: 0, total: self.steps.len() };
         let made = Made::Begin(words.to_owned());
-        Writer {
-            at,
-            after: at,
-            place: self.place,
-            rip: sure as u64,
-            made,
-            given,
-            from: self.place,
-            uses: BTreeMap::new(),
-        }
+        Writer { at, after: at, place, rip: sure as u64, made, given, from: place, uses: BTreeMap::new() }
     }
 }
 
@@ -196,14 +195,17 @@ impl History for Synthesized<'_> {
         bytes: &[Byte],
     ) -> Result<Option<Writer<Moment>>, Infallible> {
         let before = &self.steps[..at.next.saturating_sub(1).min(self.steps.len())];
-        let writes = |step: &Step| bytes.iter().any(|byte| step.given.contains_key(byte));
+        let writes = |step: &Step| {
+            let is_seen = |byte: &Byte| matches!(byte, Byte::Memory(_)) || step.thread == place.thread;
+            bytes.iter().any(|byte| is_seen(byte) && step.given.contains_key(byte))
+        };
         let Some(number) = before.iter().rposition(writes) else {
-            return Ok(Some(self.begun_with(bytes)));
+            return Ok(Some(self.begun_with(bytes, place)));
         };
         let step = &before[number];
         let given = step.given.iter().filter(|(byte, _)| bytes.contains(byte));
         let given = given.map(|(byte, of)| (*byte, of.clone())).collect();
-        let at = Moment { next: number + 1, ..at };
+        let (at, place) = (Moment { next: number + 1, ..at }, Place { thread: step.thread, ..place });
         Ok(Some(Writer {
             at,
             after: at,
@@ -244,24 +246,30 @@ fn strings(instruction: &Instruction, regs: &Regs) -> Vec<Byte> {
     memory.chain([Gpr::RCX, Gpr::RSI, Gpr::RDI].into_iter().flat_map(Byte::general)).collect()
 }
 
-/// A system call that the suffix answers.
-fn answered(rip: u64, regs: &Regs, input: &SuffixInput) -> Step {
+/// What an instruction or a call wrote, and what it is.
+type Written = (Made, BTreeMap<Byte, (Option<u8>, Origin)>);
+
+/// A system call, which the suffix answers, unless it waits in the core.
+fn answered(regs: &Regs, input: Option<&SuffixInput>) -> Written {
     let number = regs.gpr[0];
     let arguments = [7, 6, 2, 10, 8, 9].map(|n: usize| regs.gpr[n]);
-    let result = input.result.to_le_bytes();
+    let result = input.map_or(number, |input| input.result);
     let registers = [Gpr::RAX, Gpr(1), Gpr::R11].into_iter().flat_map(Byte::general);
     let registers = registers.map(|byte| match byte {
-        Byte::General(0, n) => (byte, (Some(result[usize::from(n)]), Origin::default())),
+        Byte::General(0, n) => (byte, (Some(result.to_le_bytes()[usize::from(n & 7)]), Origin::default())),
         byte => (byte, (None, Origin::default())),
     });
-    let memory = input.writes.iter().flat_map(|(address, bytes)| {
+    let memory = input.into_iter().flat_map(|input| &input.writes).flat_map(|(address, bytes)| {
         bytes
             .iter()
             .zip(0_u64..)
             .map(|(byte, n)| (Byte::Memory(address.wrapping_add(n)), (Some(*byte), Origin::default())))
     });
-    let line = format!("{}(...) = {:#x}, as the suffix has it", call_name(number), input.result);
-    Step { rip, made: Made::Call { number, arguments, line }, given: registers.chain(memory).collect() }
+    let line = match input {
+        Some(_) => format!("{}(...) = {result:#x}, as the suffix has it", call_name(number)),
+        None => format!("{}(...), in which it waits", call_name(number)),
+    };
+    (Made::Call { number, arguments, line }, registers.chain(memory).collect())
 }
 
 /// Memory of a suffix that runs: what retires may access what it accesses.

@@ -13,6 +13,9 @@ impl Display for Listing {
         self.summary.fmt(f)?;
         let mut previous: Option<&Step> = None;
         for step in &self.steps {
+            if previous.map_or(self.summary.switches > 0, |previous| previous.task != step.task) {
+                thread(f, step.task)?;
+            }
             heading(f, previous, step)?;
             if step.covered && previous.is_some_and(|previous| !previous.covered) {
                 let records = self.summary.records;
@@ -27,6 +30,9 @@ impl Display for Listing {
             }
             instruction(f, step)?;
             previous = Some(step);
+        }
+        if previous.is_some_and(|previous| previous.task != self.crash.task) {
+            thread(f, self.crash.task)?;
         }
         self.crash.fmt(f)
     }
@@ -51,10 +57,10 @@ impl Display for Summary {
         wrapped(f, "", &format!("{length}, {records}"))?;
         let [calls, counted] = self.crumbs;
         if calls > 0 {
-            let calls = if calls == 1 {
-                "its system call is".to_owned()
-            } else {
-                format!("its {calls} system calls are")
+            let calls = match (calls, self.switches) {
+                (1, 0) => "its system call is".to_owned(),
+                (calls, 0) => format!("its {calls} system calls are"),
+                (calls, switches) => format!("its exits ({calls}) and switches of threads ({switches}) are"),
             };
             let text = format!(
                 "{calls} as the crumbs say; of these, what retires behind was compared with counts: {counted}"
@@ -96,6 +102,12 @@ impl Display for Summary {
             "value* inferred (no other leads here), value? chosen (others would do), else known",
         )
     }
+}
+
+/// Names the thread where it changes.
+fn thread(f: &mut Formatter<'_>, task: u32) -> fmt::Result {
+    writeln!(f)?;
+    line(f, &format!("        -- thread {task} --"), Colour::Plain)
 }
 
 /// Names the function and the source line where they change.
@@ -141,7 +153,11 @@ fn instruction(f: &mut Formatter<'_>, step: &Step) -> fmt::Result {
     }
     if let Some(call) = &step.call {
         push(format!("system call {}", call.number), Colour::Plain);
-        push(format!("-> {}", call.result), call.result.origin.into());
+        match &call.result {
+            Some(result) if call.late => push(format!("-> later {result}"), result.origin.into()),
+            Some(result) => push(format!("-> {result}"), result.origin.into()),
+            None => push("waits".to_owned(), Colour::Plain),
+        }
         if call.written > 0 {
             push(format!("{} bytes written", call.written), Colour::Plain);
         }

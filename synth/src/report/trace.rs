@@ -33,6 +33,7 @@ pub(super) fn collect(
     let mut steps = Vec::new();
     let total = suffix.len();
     let forced_from = total.saturating_sub(suffix.forced.steps);
+    trace.take_turns();
     while let Some(ahead) = trace.forward.ahead() {
         if ahead.index == forced_from {
             trace.origins = Origins::of(&suffix.forced);
@@ -80,7 +81,7 @@ struct Trace<'a> {
 impl Trace<'_> {
     /// Runs the instruction ahead, which may not retire (a repeated one that faults half-way).
     fn step(&mut self, ahead: &Ahead, total: usize) -> Result<Step, CertificateError> {
-        let instruction = ahead.instruction;
+        let (instruction, task) = (ahead.instruction, self.forward.thread());
         let before = self.forward.stage().state()?;
         let uses = Uses::of(&mut self.factory, &instruction, &before, ahead.iterations);
         let shown = |place: &&Used| is_shown(&instruction, place);
@@ -91,7 +92,7 @@ impl Trace<'_> {
         let reads = uses.reads.iter().filter(shown).map(read).collect();
         let origin = self.result_origin(&instruction, &uses.reads);
         let outcome = self.forward.run(ahead)?;
-        let after = self.forward.stage().state()?;
+        let after = self.forward.state_of(task)?;
         for place in &uses.writes {
             match *place {
                 Used::Register(register) if !keeps_origin(register) => {
@@ -113,14 +114,20 @@ impl Trace<'_> {
         let written = |place: &Used| self.value(*place, &after, address);
         let writes = uses.writes.iter().filter(shown).map(written).collect();
         let call = match &outcome {
-            Outcome::Answered(input) => Some(self.call(before.regs.gpr[0], input)),
-            _ => None,
+            Outcome::Answered(input) => {
+                self.answered(input);
+                Some(call(before.regs.gpr[0], Some(input)))
+            }
+            Outcome::Waits(input) => Some(call(before.regs.gpr[0], *input)),
+            Outcome::Retired | Outcome::Stopped(_) => None,
         };
+        self.take_turns();
         let place = self.place_in_source(instruction.ip());
         let retired = !matches!(outcome, Outcome::Stopped(_));
         let conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
         let step = Step {
             before_crash: total - ahead.index,
+            task,
             address: instruction.ip(),
             place,
             text: self.format(&instruction),
@@ -137,14 +144,22 @@ impl Trace<'_> {
         Ok(step)
     }
 
-    fn call(&mut self, number: u64, input: &SuffixInput) -> Call {
+    /// The kernel answers the thread that has the processor.
+    fn answered(&mut self, input: &SuffixInput) {
         self.origins.set_register(Register::RAX, input.origin);
         for (address, bytes) in &input.writes {
             self.origins.set_memory(*address, bytes.len(), input.origin);
         }
-        let value = format!("{:#x}", input.result);
-        let written = input.writes.iter().map(|(_, bytes)| bytes.len()).sum();
-        Call { number, result: Value { place: "rax".to_owned(), value, origin: input.origin }, written }
+    }
+
+    /// Other threads got the processor.
+    fn take_turns(&mut self) {
+        for switch in self.forward.switches() {
+            self.origins.switch(switch.from, switch.to);
+            if let Some((_, input)) = switch.answer {
+                self.answered(input);
+            }
+        }
     }
 
     /// The most uncertain of what the result is computed from.
@@ -227,8 +242,20 @@ impl Trace<'_> {
         let cause = Cause::of(core);
         let accessed = cause.and_then(Cause::address);
         let cause = cause.map(|cause| cause.to_string());
-        Crash { signal: core.end_name(), address, accessed, cause, place, text }
+        let task = self.forward.thread();
+        Crash { task, signal: core.end_name(), address, accessed, cause, place, text }
     }
+}
+
+/// What the kernel answers to a call on the path; nothing, if it waits in the core.
+fn call(number: u64, input: Option<&SuffixInput>) -> Call {
+    let result = input.map(|input| Value {
+        place: "rax".to_owned(),
+        value: format!("{:#x}", input.result),
+        origin: input.origin,
+    });
+    let written = input.into_iter().flat_map(|input| &input.writes).map(|(_, bytes)| bytes.len()).sum();
+    Call { number, result, late: input.is_none_or(|input| input.late), written }
 }
 
 /// Where an instruction takes a new stack pointer from: a register, or (`None`) what it reads. Those that move it by so many bytes

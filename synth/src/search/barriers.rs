@@ -41,7 +41,7 @@ impl Statistics {
 impl Search<'_> {
     /// Notes a barrier at the oldest instruction of the path.
     pub(super) fn meet_here(&mut self, why: &'static str) {
-        self.statistics.meet(why, self.hypothesis.start(), self.hypothesis.len());
+        self.statistics.meet(why, self.hypothesis.start(), self.hypothesis.instructions());
     }
 
     /// Notes that what was just refuted is so only as long as a newer store, whose address is not known, did not overwrite what
@@ -59,7 +59,7 @@ impl Search<'_> {
 
     /// Notes a barrier at the newest access that has no address.
     fn meet_waiting_for(&mut self, why: &'static str) {
-        let depth = self.hypothesis.len();
+        let depth = self.hypothesis.instructions();
         let waiting = self.hypothesis.waiting();
         let (address, registers) = waiting
             .map_or_else(|| (self.hypothesis.start(), 0), |waiting| (waiting.address, waiting.registers));

@@ -1,6 +1,7 @@
 //! The predecessors of an instruction, the likeliest first.
 
 use super::Search;
+use super::rank::Rank;
 use super::reach::Way;
 use super::trail::{Verdict, Window};
 use crate::past::prepared::{Effect, Prepared};
@@ -30,12 +31,12 @@ pub(super) struct Candidate {
     pub(super) effort: Effort,
     /// A store at an unknown address is placed where memory contradicts it.
     pub(super) is_explained: bool,
-    /// Smaller is tried earlier.
-    pub(super) rank: u8,
+    /// How likely the edge is.
+    pub(super) rank: Rank,
 }
 
 impl Candidate {
-    fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: u8) -> Candidate {
+    pub(super) fn new(prepared: Rc<Prepared>, call: Option<u64>, window: Window, rank: Rank) -> Candidate {
         Candidate {
             prepared,
             call,
@@ -65,6 +66,7 @@ impl Search<'_> {
     pub(super) fn candidates(&mut self, window: Window) -> Vec<Candidate> {
         let (start, anchors) = (self.hypothesis.start(), self.hypothesis.image().anchors());
         let mut found = self.predecessors(window);
+        found.extend(self.switch(window));
         let listed = found.len();
         found.retain_mut(|candidate| match anchors.pass(candidate, start) {
             Some(window) => {
@@ -91,7 +93,7 @@ impl Search<'_> {
         if let Some((from, to)) = next_record
             && to == start
         {
-            found.extend(self.taken_branch(from, start, window, 0));
+            found.extend(self.taken_branch(from, start, window, Rank::Recorded));
             if self.records.compels(window, start) {
                 return found;
             }
@@ -108,25 +110,14 @@ impl Search<'_> {
             if next_record == Some((edge.from, start)) || !self.is_in_context(&edge, called_by) {
                 continue;
             }
+            let rank = self.rank(&edge, start);
             match edge.kind {
-                EdgeKind::Fallthrough | EdgeKind::AfterSyscall => {
-                    found.extend(self.straight(edge.from, window))
+                EdgeKind::Fallthrough | EdgeKind::AfterSyscall | EdgeKind::RepIteration => {
+                    found.extend(self.straight(edge.from, window, rank))
                 }
-                EdgeKind::RepIteration => found
-                    .extend(self.straight(edge.from, window).into_iter().map(|c| Candidate { rank: 6, ..c })),
-                EdgeKind::Call | EdgeKind::IndirectCall => {
-                    if return_address.is_none_or(|back| self.next_of(edge.from) == Some(back)) {
-                        found.extend(self.taken_branch(edge.from, start, window, 2));
-                    }
-                }
-                EdgeKind::Branch | EdgeKind::Return | EdgeKind::IndirectJump => {
-                    let backwards = edge.from >= start && edge.kind == EdgeKind::Branch;
-                    // Any function may be reached through a pointer whose address is taken.
-                    let anywhere =
-                        edge.kind == EdgeKind::IndirectJump && self.cfg.indirect_targets(edge.from).is_none();
-                    let rank = if backwards || anywhere { 4 } else { 3 };
-                    found.extend(self.taken_branch(edge.from, start, window, rank));
-                }
+                EdgeKind::Call | EdgeKind::IndirectCall
+                    if return_address.is_some_and(|back| self.next_of(edge.from) != Some(back)) => {}
+                _ => found.extend(self.taken_branch(edge.from, start, window, rank)),
             }
         }
         if found.is_empty() && !is_entry {
@@ -136,7 +127,7 @@ impl Search<'_> {
         // Going round a loop once more is tried after the way out of it: where the loop really ran on, what it
         // computed refutes the way out.
         if found.len() > 1 {
-            for candidate in found.iter_mut().filter(|c| c.rank > 0) {
+            for candidate in found.iter_mut().filter(|c| c.rank > Rank::Recorded) {
                 candidate.goes_round = self.leads_to(start, candidate.prepared.address());
             }
         }
@@ -148,7 +139,9 @@ impl Search<'_> {
     fn sort(&self, found: &mut [Candidate]) {
         let start = self.hypothesis.start();
         let last = self.last_way_to(start);
-        if last.is_some() {
+        // Behind the records there is nothing to come to, and a loop that ran on is likely to have run on.
+        let is_between = self.frames.last().is_some_and(|frame| self.records.next(frame.window).is_some());
+        if last.is_some() && is_between {
             found.iter_mut().for_each(|c| c.rounds = self.rounds_of(c.prepared.address(), start));
         }
         found.sort_by_cached_key(|c| {
@@ -158,7 +151,7 @@ impl Search<'_> {
             let visits = if returns { 0 } else { self.recent_visits(c.prepared.address()) };
             let is_other = last != Some(c.prepared.address());
             let rounds = self.restarts.are_many_rounds(c.rounds);
-            (c.rank > 0, rounds, is_other, c.way.steps(), c.goes_round, visits, c.rank, distance)
+            (c.rank > Rank::Recorded, rounds, is_other, c.way.steps(), c.goes_round, visits, c.rank, distance)
         });
     }
 
@@ -172,7 +165,7 @@ impl Search<'_> {
     /// branch by which it was most likely reached.
     fn prefer_likely_way(&mut self, found: &mut [Candidate], called_by: Option<u64>) {
         let is_open = |c: &Candidate, kinds: &[BranchKind]| {
-            c.rank > 0 && c.prepared.branch.is_some_and(|kind| kinds.contains(&kind))
+            c.rank > Rank::Recorded && c.prepared.branch.is_some_and(|kind| kinds.contains(&kind))
         };
         let returns = |c: &Candidate| is_open(c, &[BranchKind::Return]);
         let arrives = |c: &Candidate| is_open(c, &[BranchKind::IndirectJump]);
@@ -184,12 +177,12 @@ impl Search<'_> {
             let of_callee = |c: &&mut Candidate| {
                 returns(c) && program.function_at(c.prepared.address()).is_some_and(|f| f.start == way.callee)
             };
-            found.iter_mut().filter(of_callee).for_each(|c| c.rank = 1);
+            found.iter_mut().filter(of_callee).for_each(|c| c.rank = Rank::Told);
         } else if several(&arrives) {
             let back = called_by.and_then(|call| self.next_of(call));
             let Some(way) = back.and_then(|back| self.likely_way(back)) else { return };
             let is_way = |c: &&mut Candidate| way.callee == start && c.prepared.address() == way.branch;
-            found.iter_mut().filter(is_way).for_each(|c| c.rank = 1);
+            found.iter_mut().filter(is_way).for_each(|c| c.rank = Rank::Told);
         }
     }
 
@@ -250,11 +243,12 @@ impl Search<'_> {
 
     /// An instruction that falls through to the present start; a system call whose number its surroundings do not
     /// tell is tried with each of the usual ones, which older instructions then confirm or refute.
-    fn straight(&mut self, from: u64, window: Window) -> Vec<Candidate> {
+    fn straight(&mut self, from: u64, window: Window, rank: Rank) -> Vec<Candidate> {
         let Some(prepared) = self.prepare(from) else { return Vec::new() };
         let calls: Vec<Option<u64>> = match prepared.effect {
             Effect::Syscall if let Some(anchor) = self.hypothesis.image().anchors().get(window.passed) => {
-                vec![Some(anchor.number)]
+                // Where the crumbs have another exit there, none of this call's is among them.
+                vec![Some(anchor.call().unwrap_or(u64::MAX))]
             }
             Effect::Syscall => {
                 // The number is that of the straight line before it, or one of the usual ones: not a proof.
@@ -267,16 +261,16 @@ impl Search<'_> {
             _ => vec![None],
         };
         let mut found: Vec<Candidate> =
-            calls.into_iter().map(|call| Candidate::new(Rc::clone(&prepared), call, window, 1)).collect();
+            calls.into_iter().map(|call| Candidate::new(Rc::clone(&prepared), call, window, rank)).collect();
         if prepared.op.rep != Rep::None && self.hypothesis.start() != from {
             // Its count may have been zero.
-            found.push(Candidate::new(Rc::new(prepared.skipping()), None, window, 6));
+            found.push(Candidate::new(Rc::new(prepared.skipping()), None, window, Rank::Repeated));
         }
         found
     }
 
     /// A branch that was taken from `from` to `to`, unless the records exclude it.
-    fn taken_branch(&mut self, from: u64, to: u64, window: Window, rank: u8) -> Option<Candidate> {
+    fn taken_branch(&mut self, from: u64, to: u64, window: Window, rank: Rank) -> Option<Candidate> {
         let Some(prepared) = self.prepare(from) else {
             self.meet_here("code that is in no file of the program");
             return None;
@@ -309,7 +303,7 @@ impl Search<'_> {
         (2..=8).find_map(|len| {
             let call = self.prepare(back.checked_sub(len)?)?;
             let indirect = call.op.next == back && call.branch == Some(BranchKind::IndirectCall);
-            if indirect { self.taken_branch(back - len, start, window, 5) } else { None }
+            if indirect { self.taken_branch(back - len, start, window, Rank::Elsewhere) } else { None }
         })
     }
 

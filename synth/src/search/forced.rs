@@ -9,6 +9,7 @@ use super::trail::Window;
 use crate::fuel::Until;
 use crate::past::deferred::Early;
 use crate::past::hypothesis::{PathStep, Refusal};
+use crate::past::prepared::Effect;
 use crate::smt::Effort;
 
 impl Search<'_> {
@@ -22,7 +23,9 @@ impl Search<'_> {
             let frame = self.frames.last().expect("it was opened");
             let (window, candidates) = (frame.window, frame.candidates.clone());
             let is_taken = |c: &Candidate| {
+                let is_instruction = !matches!(c.prepared.effect, Effect::Switch);
                 (c.prepared.address(), c.prepared.skips(), c.call) == (step.address, step.skips, call)
+                    && is_instruction == step.is_instruction()
             };
             let Some(taken) = candidates.iter().position(is_taken) else { return n };
             let alone = candidates.len() == 1;

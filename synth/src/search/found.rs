@@ -91,6 +91,12 @@ pub struct Found {
 const DEAD_END: usize = 32;
 
 impl Found {
+    /// How many instructions the path has; a switch of threads is a step of it, and none.
+    #[must_use]
+    pub fn instructions(&self) -> usize {
+        self.path.iter().filter(|(step, _)| step.is_instruction()).count()
+    }
+
     /// Whether all ways back died soon, and by contradictions alone.
     #[must_use]
     pub fn is_dead_end(&self) -> bool {

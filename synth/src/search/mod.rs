@@ -1,21 +1,35 @@
 //! The search for the past: depth first through the predecessors of the oldest instruction, cheap proofs first.
 //!
-//! Inside the branch records the path is given, up to what the filter hides; past the oldest record each
-//! predecessor is tried, the likeliest first ([`candidates`]), and given up as soon as it contradicts the core.
-//! The solver is asked only where there was a choice, and only about the constraints that the choice touched.
+//! Inside the branch records the path is given, up to what the filter hides; past the oldest record each predecessor is
+//! tried, the likeliest first ([`candidates`]), and given up as soon as it contradicts the core. The solver is asked only
+//! where there was a choice, and only about the constraints that the choice touched.
+//!
+//! Example: 0x40101c is reached by falling through from `mov eax, 1` and by a jump from 0x401050. If the next record is a
+//! branch from 0x401050 to 0x40101c, only the jump is tried. Without records the `mov` is tried as well: the core has 2 in
+//! eax, which nothing changed since, so that way contradicts the core at once, and the jump is what is left.
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread) |
+//! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
+//! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`explained`] (what a store may have overwritten) |
+//! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
 
 mod anchored;
 mod barriers;
 mod callee;
 mod candidates;
+mod context;
 mod explained;
 mod forced;
 mod found;
 mod late;
 mod placing;
+mod rank;
 mod reach;
 mod restarts;
 mod trail;
+mod turns;
 
 pub use barriers::{Met, Place};
 pub use found::{Found, Limits, Statistics, Stop};
@@ -33,12 +47,12 @@ use crate::program::stack::Stack;
 use crate::smt::{self, Answer, Budget, Effort};
 use crate::term::Terms;
 use candidates::Candidate;
+use context::Context;
 use explained::OVERWRITTEN;
 use reach::Reach;
 use restarts::Restarts;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use x86::op::BranchKind;
 use x86::state::State;
 
 /// A search in progress.
@@ -94,12 +108,6 @@ struct Frame {
     /// taken.
     placed_before: usize,
     placed: usize,
-}
-
-/// A call whose return the path has gone back through, and not yet the call itself.
-struct Context {
-    call: u64,
-    outer: Option<Rc<Context>>,
 }
 
 impl<'p> Search<'p> {
@@ -246,32 +254,6 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// The call that the present start runs under: found at its return, left at the call.
-    fn next_context(&self) -> Option<Rc<Context>> {
-        let frame = self.frames.last()?;
-        let newest = &frame.candidates[frame.next - 1].prepared;
-        let next = self.hypothesis.path().last()?.next;
-        match newest.branch {
-            Some(BranchKind::Return) => {
-                let call = self.cfg.call_before(next)?;
-                Some(Rc::new(Context { call, outer: frame.context.clone() }))
-            }
-            Some(BranchKind::RelativeCall | BranchKind::IndirectCall) => {
-                frame.context.as_ref()?.outer.clone()
-            }
-            // longjmp leaves any number of calls at once.
-            Some(BranchKind::IndirectJump) if self.cfg.call_before(next).is_some() => None,
-            // Records lead out of what the map has of the called function: through the dynamic linker to one that is called
-            // for the first time.
-            _ => frame.context.clone().filter(|context| self.cfg.is_inside(newest.address(), context.call)),
-        }
-    }
-
-    /// The call that the present start runs under, if that is known.
-    fn context(&self) -> Option<Rc<Context>> {
-        self.frames.last()?.context.clone()
-    }
-
     /// Prepends the next candidate that does not contradict the core. False: none is left here.
     fn advance(&mut self) -> bool {
         while let Some(frame) = self.frames.last_mut() {
@@ -326,7 +308,7 @@ impl<'p> Search<'p> {
                 Err(refusal) => {
                     self.restarts.note_refusal();
                     self.forget_late();
-                    let depth = self.hypothesis.len();
+                    let depth = self.hypothesis.instructions();
                     tracing::trace!(depth, address = candidate.prepared.address(), ?refusal, "refused");
                     match refusal {
                         Refusal::Contradiction => {
@@ -472,6 +454,9 @@ impl<'p> Search<'p> {
     /// The instruction of a step that was taken.
     fn prepare_again(&mut self, step: PathStep) -> Rc<Prepared> {
         let prepared = self.prepare(step.address).expect("the search went through it");
+        if !step.is_instruction() {
+            return Rc::new(Prepared::switching(prepared.instruction));
+        }
         if step.skips { Rc::new(prepared.skipping()) } else { prepared }
     }
 

@@ -19,7 +19,9 @@ pub struct Window {
     pub used: usize,
     /// How many anchors it has passed.
     pub passed: usize,
-    /// What retired since the last of them.
+    /// It has gone over to the thread whose exit the next anchor is, and not yet passed that.
+    pub switched: bool,
+    /// What retired since the last anchor or switch.
     pub retired: Retired,
 }
 

@@ -1,7 +1,14 @@
 //! The solver on what propagation leaves over.
 //!
-//! Budgets are counted in Z3's resource units (`rlimit`), not in time, so that an answer is the same on a slow
-//! day; a wall-clock limit stands behind them only for the paths on which Z3 does not count.
+//! Example: `x * y = 12` cannot be turned around while both are unknown. A guess by likely numbers may find a solution;
+//! else Z3 is asked, and says that there is one (with its values), that there is none, or, when its budget ends, nothing.
+//!
+//! Budgets are counted in Z3's resource units (`rlimit`), not in time, so that an answer is the same on a slow day; a
+//! wall-clock limit stands behind them only for the paths on which Z3 does not count.
+//!
+//! The map: [`lower`] makes Z3's expressions of terms, [`counted`] is Z3 with its work counted as fuel, [`witness`] keeps a
+//! solution while constraints grow. [`mod@guess`] (by [`likely`] numbers), [`small`] and [`linear`] try what is hard for
+//! Z3, [`expansion`] says what must not be given to it. [`script`] writes a refutation for other solvers.
 
 mod counted;
 mod expansion;

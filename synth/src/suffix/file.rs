@@ -1,6 +1,9 @@
 //! The file format of a suffix: JSON. Everything read from it is checked.
 
-use super::{Coverage, Forced, Origin, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput};
+use super::{
+    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput,
+    Turn,
+};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,7 +15,7 @@ use x86::xsave::{Layout, component};
 /// What the file says it is.
 const FORMAT: &str = "gretel-suffix";
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// A 64-bit number as a hexadecimal string.
 #[derive(Clone, Copy)]
@@ -68,6 +71,18 @@ struct Document {
     inputs: Vec<Input>,
     coverage: Coverage,
     forced: ForcedEnd,
+    turns: Vec<Turn>,
+    others: Vec<Other>,
+}
+
+/// As [`OtherThread`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Other {
+    thread: u32,
+    registers: Registers,
+    register_origins: RegisterOrigins,
+    waits: bool,
 }
 
 /// As [`Forced`], with addresses as they are written here.
@@ -76,6 +91,7 @@ struct Document {
 struct ForcedEnd {
     steps: usize,
     register_origins: RegisterOrigins,
+    others: Vec<(u32, RegisterOrigins)>,
     memory: Vec<(Hex, String)>,
 }
 
@@ -103,6 +119,7 @@ struct Piece {
 #[serde(deny_unknown_fields)]
 struct Input {
     step: usize,
+    late: bool,
     result: Hex,
     writes: Vec<(Hex, HexBytes)>,
     origin: Origin,
@@ -138,16 +155,36 @@ fn letter(origin: Origin) -> char {
     }
 }
 
+impl From<&State> for Registers {
+    fn from(State { regs, fpu }: &State) -> Registers {
+        Registers {
+            gpr: regs.gpr.map(Hex),
+            rip: Hex(regs.rip),
+            rflags: Hex(regs.rflags),
+            fs_base: Hex(regs.fs_base),
+            gs_base: Hex(regs.gs_base),
+            xsave: HexBytes(fpu.to_xsave(&Layout::MODEL, component::ALL)),
+        }
+    }
+}
+
+impl Registers {
+    fn checked(self) -> Result<State, String> {
+        let fpu = Fpu::from_xsave(&Layout::MODEL, &self.xsave.0)
+            .filter(|_| self.xsave.0.len() == Layout::MODEL.size(component::ALL))
+            .ok_or("xsave is not an XSAVE image of 2688 bytes in the standard format")?;
+        let regs = Regs {
+            gpr: self.gpr.map(|r| r.0),
+            rip: self.rip.0,
+            rflags: self.rflags.0,
+            fs_base: self.fs_base.0,
+            gs_base: self.gs_base.0,
+        };
+        Ok(State { regs, fpu })
+    }
+}
+
 fn document(suffix: &Suffix) -> Document {
-    let State { regs, fpu } = &suffix.start;
-    let registers = Registers {
-        gpr: regs.gpr.map(Hex),
-        rip: Hex(regs.rip),
-        rflags: Hex(regs.rflags),
-        fs_base: Hex(regs.fs_base),
-        gs_base: Hex(regs.gs_base),
-        xsave: HexBytes(fpu.to_xsave(&Layout::MODEL, component::ALL)),
-    };
     let memory = suffix.memory.iter().map(|piece| Piece {
         address: Hex(piece.address),
         bytes: HexBytes(piece.bytes.clone()),
@@ -155,16 +192,23 @@ fn document(suffix: &Suffix) -> Document {
     });
     let inputs = suffix.inputs.iter().map(|input| Input {
         step: input.step,
+        late: input.late,
         result: Hex(input.result),
         writes: input.writes.iter().map(|(at, bytes)| (Hex(*at), HexBytes(bytes.clone()))).collect(),
         origin: input.origin,
+    });
+    let others = suffix.others.iter().map(|other| Other {
+        thread: other.thread,
+        registers: Registers::from(&other.start),
+        register_origins: other.registers.clone(),
+        waits: other.waits,
     });
     let forced = suffix.forced.memory.iter();
     let forced = forced.map(|(at, origins)| (Hex(*at), origins.iter().copied().map(letter).collect()));
     Document {
         format: FORMAT.to_owned(),
         version: VERSION,
-        registers,
+        registers: Registers::from(&suffix.start),
         register_origins: suffix.registers.clone(),
         memory: memory.collect(),
         path: suffix.path.iter().copied().map(Hex).collect(),
@@ -173,8 +217,11 @@ fn document(suffix: &Suffix) -> Document {
         forced: ForcedEnd {
             steps: suffix.forced.steps,
             register_origins: suffix.forced.registers.clone(),
+            others: suffix.forced.others.clone(),
             memory: forced.collect(),
         },
+        turns: suffix.turns.clone(),
+        others: others.collect(),
     }
 }
 
@@ -182,23 +229,15 @@ fn checked(document: Document) -> Result<Suffix, String> {
     if document.format != FORMAT || document.version != VERSION {
         return Err(format!("it is {} version {}", document.format, document.version));
     }
-    let registers = document.registers;
-    let fpu = Fpu::from_xsave(&Layout::MODEL, &registers.xsave.0)
-        .filter(|_| registers.xsave.0.len() == Layout::MODEL.size(component::ALL))
-        .ok_or("xsave is not an XSAVE image of 2688 bytes in the standard format")?;
-    let regs = Regs {
-        gpr: registers.gpr.map(|r| r.0),
-        rip: registers.rip.0,
-        rflags: registers.rflags.0,
-        fs_base: registers.fs_base.0,
-        gs_base: registers.gs_base.0,
-    };
+    let start = document.registers.checked()?;
     let steps = document.path.len();
-    if document.inputs.iter().any(|input| input.step >= steps)
-        || document.inputs.windows(2).any(|pair| pair[0].step >= pair[1].step)
+    let at = |input: &Input| (input.step, !input.late);
+    if document.inputs.iter().any(|input| input.step >= steps + usize::from(input.late))
+        || document.inputs.windows(2).any(|pair| at(&pair[0]) >= at(&pair[1]))
     {
         return Err("a system call is not on the path, or they are not in order".to_owned());
     }
+    check_turns(&document.turns, &document.others, steps)?;
     if document.coverage.instructions > steps {
         return Err("the records cover more than the path".to_owned());
     }
@@ -211,18 +250,51 @@ fn checked(document: Document) -> Result<Suffix, String> {
     let memory: Result<Vec<StartMemory>, String> = document.memory.into_iter().map(checked_piece).collect();
     let inputs = document.inputs.into_iter().map(|input| SuffixInput {
         step: input.step,
+        late: input.late,
         result: input.result.0,
         writes: input.writes.into_iter().map(|(at, bytes)| (at.0, bytes.0)).collect(),
         origin: input.origin,
     });
+    let others: Result<Vec<OtherThread>, String> = document.others.into_iter().map(checked_other).collect();
     Ok(Suffix {
-        start: State { regs, fpu },
+        start,
         registers: document.register_origins,
         memory: memory?,
         path: document.path.into_iter().map(|rip| rip.0).collect(),
         inputs: inputs.collect(),
         coverage: document.coverage,
-        forced: Forced { steps: forced.steps, registers: forced.register_origins, memory: forced_memory? },
+        forced: Forced {
+            steps: forced.steps,
+            registers: forced.register_origins,
+            others: forced.others,
+            memory: forced_memory?,
+        },
+        turns: document.turns,
+        others: others?,
+    })
+}
+
+/// The turns begin with the path, each is another thread's than the one before, and each thread but the first has a start.
+fn check_turns(turns: &[Turn], others: &[Other], steps: usize) -> Result<(), String> {
+    let first = turns.first().map(|turn| turn.thread);
+    let follow = |pair: &[Turn]| pair[0].step <= pair[1].step && pair[0].thread != pair[1].thread;
+    let starts = |turn: &Turn| others.iter().any(|other| other.thread == turn.thread);
+    let in_order = turns.first().is_none_or(|turn| turn.step == 0)
+        && turns.last().is_none_or(|turn| turn.step <= steps)
+        && turns.windows(2).all(follow)
+        && turns.iter().all(|turn| Some(turn.thread) == first || starts(turn));
+    if !in_order {
+        return Err("the turns of its threads are not in order, or one of them has no start".to_owned());
+    }
+    Ok(())
+}
+
+fn checked_other(other: Other) -> Result<OtherThread, String> {
+    Ok(OtherThread {
+        thread: other.thread,
+        start: other.registers.checked()?,
+        registers: other.register_origins,
+        waits: other.waits,
     })
 }
 
@@ -267,6 +339,7 @@ mod tests {
             path: vec![0x40_1000, 0x40_1003],
             inputs: vec![SuffixInput {
                 step: 1,
+                late: false,
                 result: (-5_i64).cast_unsigned(),
                 writes: vec![(0x50_0000, vec![1, 2])],
                 origin: Origin::Forced,
@@ -275,8 +348,16 @@ mod tests {
             forced: Forced {
                 steps: 1,
                 registers: RegisterOrigins { opmask: Origin::Forced, ..RegisterOrigins::default() },
+                others: vec![(8, RegisterOrigins::default())],
                 memory: vec![(0x7fff_0001, vec![Origin::Forced, Origin::Chosen])],
             },
+            turns: vec![Turn { step: 0, thread: 7 }, Turn { step: 1, thread: 8 }],
+            others: vec![OtherThread {
+                thread: 8,
+                start,
+                registers: RegisterOrigins::default(),
+                waits: true,
+            }],
         }
     }
 
@@ -298,11 +379,14 @@ mod tests {
         sample().save(&path).expect("saved");
         let good = std::fs::read_to_string(&path).expect("text");
         let cases = [
-            ("\"version\":3", "\"version\":1", "version 1"),
+            ("\"version\":4", "\"version\":1", "version 1"),
             ("\"steps\":1", "\"steps\":3", "more is forced"),
             ("\"step\":1", "\"step\":2", "not on the path"),
             ("\"origins\":\"kfc\"", "\"origins\":\"kf\"", "origins"),
             ("\"instructions\":1", "\"instructions\":3", "cover more"),
+            ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":9}", "no start"),
+            ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":7}", "turns"),
+            ("{\"step\":1,\"thread\":8}", "{\"step\":3,\"thread\":8}", "turns"),
             ("\"0x401003\"", "\"401003\"", "hexadecimal"),
         ];
         for (from, to, reason) in cases {

@@ -67,8 +67,11 @@ impl Attempts<'_> {
         for (n, (step, call)) in (1..).zip(path) {
             let instruction = self.request.program.instruction_at(step.address);
             let instruction = instruction.expect("the search went through it");
-            let prepared = Prepared::of_program(self.request.program, &terms, instruction);
-            let prepared = if step.skips { prepared.skipping() } else { prepared };
+            let prepared = match (step.is_instruction(), step.skips) {
+                (false, _) => Prepared::switching(instruction),
+                (true, false) => Prepared::of_program(self.request.program, &terms, instruction),
+                (true, true) => Prepared::of_program(self.request.program, &terms, instruction).skipping(),
+            };
             if let Err(refusal) = hypothesis.prepend(&prepared, *call) {
                 return (hypothesis, solved, Some(refusal));
             }

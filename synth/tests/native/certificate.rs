@@ -113,6 +113,7 @@ fn true_suffix(states: &[State], before: &Pages, after: &Pages) -> Suffix {
     });
     let inputs = called.map(|(step, pair)| SuffixInput {
         step,
+        late: false,
         result: pair[1].regs.gpr[0],
         writes: Vec::new(),
         origin: Origin::Forced,
@@ -125,6 +126,8 @@ fn true_suffix(states: &[State], before: &Pages, after: &Pages) -> Suffix {
         path,
         coverage: Coverage { records: 16, instructions: 150 },
         forced: Forced::default(),
+        turns: Vec::new(),
+        others: Vec::new(),
     }
 }
 

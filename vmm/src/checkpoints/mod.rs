@@ -1,10 +1,19 @@
 //! Checkpoints on disk: what a replay begins at instead of the start, and what the window of a flight recorder begins with.
 //!
-//! [`store`] writes a file of checkpoints, in which a page that is there already is not written again; [`index`] reads it. [`keeper`]
-//! takes checkpoints of a program that is being recorded, as often as [`rate`] says, and has a thread of its own ([`worker`]) write
-//! them. [`shelf`] is all that a recording has of both journal and checkpoints, whether it is whole or a window.
+//! Example: a program with 100 MB in use stores to three pages between two checkpoints. The first checkpoint writes all its
+//! pages; the second writes three, and the numbers of all. `gretel replay --to` a position behind both reads the second,
+//! and runs forward from there.
 //!
-//! A file is a preamble (magic `GRETELC\n`, format version) and frames as the journal has them (`journal::frame`), of four kinds:
+//! | part | module |
+//! | --- | --- |
+//! | writing a file: a page that is there already is not written again | [`store`] |
+//! | reading a file | [`index`] |
+//! | taking checkpoints of a program that is being recorded, and how often | [`keeper`], [`rate`] |
+//! | the thread that writes them, and a window that has no room to move | [`worker`], [`stall`] |
+//! | all that a recording has of both journal and checkpoints, whether it is whole or a window | [`shelf`] |
+//!
+//! A file is a preamble (magic `GRETELC\n`, format version) and frames as the journal has them (`journal::frame`), of four
+//! kinds:
 //!
 //! | marker | content |
 //! | --- | --- |
@@ -13,8 +22,8 @@
 //! | `GCHK` | a checkpoint: the numbers of its pages, the versions of their frames, and all else that the program is |
 //! | `GMRK` | where the program stood at the checkpoint before it, and where the journal goes on ([`About`]) |
 //!
-//! A checkpoint counts once its mark is whole. Files are append-only: what a killed recorder leaves ends inside a frame, and
-//! everything before it can be used.
+//! A checkpoint counts once its mark is whole. Files are append-only: what a killed recorder leaves ends inside a frame,
+//! and everything before it can be used.
 
 pub(crate) mod index;
 pub(crate) mod keeper;

@@ -29,7 +29,7 @@ use lbr::View;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use x86::state::{Regs, State};
+use x86::state::State;
 
 /// The signal that ended the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -155,8 +155,8 @@ pub struct Core {
     pub auxv: Vec<(u64, u64)>,
     /// Who it was.
     pub process: ProcessInfo,
-    /// The threads that the core holds, by id, with their integer registers: first the one that crashed.
-    pub threads: Vec<(i32, Regs)>,
+    /// The threads that the core holds, by id, with their registers: first the one that crashed.
+    pub threads: Vec<(i32, State)>,
     /// The bytes of gretel's branch trail note.
     pub trail_bytes: Option<Vec<u8>>,
     /// Retired instructions, taken branches and conditional branches at the crash, where they were counted.
@@ -333,6 +333,12 @@ impl Core {
     #[must_use]
     pub fn had_parallel_threads(&self) -> bool {
         self.threads.len() > 1 && self.threads_started().is_none()
+    }
+
+    /// The registers of a thread.
+    #[must_use]
+    pub fn thread(&self, id: u32) -> Option<&State> {
+        self.threads.iter().find(|(other, _)| other.unsigned_abs() == id).map(|(_, state)| state)
     }
 
     /// How many threads there ever were, if gretel wrote the core and there were several.

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use x86::state::{Fpu, State};
+use x86::state::{Fpu, Regs, State};
 
 const ET_CORE: u64 = 4;
 const EM_X86_64: u64 = 62;
@@ -203,7 +203,7 @@ pub(super) fn open(path: &Path) -> Result<Core, CoreError> {
         files: found.files,
         auxv: found.auxv,
         process: found.process,
-        threads: found.threads,
+        threads: found.threads.iter().map(|thread| (thread.id, thread.state())).collect(),
         trail_bytes: found.trail,
         counters: found.counters,
         crumb_bytes: found.crumbs,
@@ -269,13 +269,26 @@ pub(super) fn without_overlaps(segments: Vec<Segment>, damage: &mut Vec<Damage>)
     kept
 }
 
-/// What the notes said, the first of each kind: Linux writes the thread that crashed first.
-#[derive(Default)]
-struct Notes {
-    status: Option<(x86::state::Regs, SignalInfo)>,
-    threads: Vec<(i32, x86::state::Regs)>,
+/// What the notes of one thread said.
+struct Thread {
+    id: i32,
+    regs: Regs,
+    signal: SignalInfo,
     fxsave: Option<Fpu>,
     xsave: Option<Fpu>,
+}
+
+impl Thread {
+    fn state(&self) -> State {
+        State { regs: self.regs, fpu: self.xsave.or(self.fxsave).unwrap_or_default() }
+    }
+}
+
+/// What the notes said, the first of each kind: Linux writes the thread that crashed first, and the registers of each behind its
+/// status.
+#[derive(Default)]
+struct Notes {
+    threads: Vec<Thread>,
     signal: Option<SignalInfo>,
     process: ProcessInfo,
     auxv: Vec<(u64, u64)>,
@@ -312,16 +325,19 @@ impl Notes {
         match (owner, kind) {
             (b"CORE", notes::NT_PRSTATUS) => {
                 let (regs, signal, thread) = notes::read_prstatus(content)?;
-                self.threads.push((thread, regs));
-                if self.status.is_none() {
-                    self.status = Some((regs, signal));
+                if self.threads.is_empty() {
                     self.process.pid = thread;
                 }
+                self.threads.push(Thread { id: thread, regs, signal, fxsave: None, xsave: None });
             }
-            // Of another thread: only the integer registers are kept.
-            (b"CORE", notes::NT_FPREGSET) | (b"LINUX", notes::NT_X86_XSTATE) if self.threads.len() > 1 => {}
-            (b"CORE", notes::NT_FPREGSET) => first(&mut self.fxsave, fxsave(content)?),
-            (b"LINUX", notes::NT_X86_XSTATE) => first(&mut self.xsave, notes::read_xstate(content)?),
+            (b"CORE", notes::NT_FPREGSET) => {
+                let fpu = fxsave(content)?;
+                self.threads.last_mut().into_iter().for_each(|thread| first(&mut thread.fxsave, fpu));
+            }
+            (b"LINUX", notes::NT_X86_XSTATE) => {
+                let fpu = notes::read_xstate(content)?;
+                self.threads.last_mut().into_iter().for_each(|thread| first(&mut thread.xsave, fpu));
+            }
             (b"CORE", notes::NT_SIGINFO) => first(&mut self.signal, notes::read_siginfo(content)?),
             (b"CORE", notes::NT_PRPSINFO) => self.process = notes::read_prpsinfo(content)?,
             (b"CORE", notes::NT_AUXV) => self.auxv = notes::read_auxv(content),
@@ -342,9 +358,8 @@ impl Notes {
 
     /// The state and signal of the thread that crashed.
     fn state(&self) -> Option<(State, SignalInfo)> {
-        let (regs, status_signal) = self.status?;
-        let fpu = self.xsave.or(self.fxsave).unwrap_or_default();
-        Some((State { regs, fpu }, self.signal.unwrap_or(status_signal)))
+        let crashed = self.threads.first()?;
+        Some((crashed.state(), self.signal.unwrap_or(crashed.signal)))
     }
 }
 

@@ -66,7 +66,7 @@ fn what_is_written_is_read_back() {
     let core = Core::open(&sample(dir.path())).unwrap();
     let wrote = contents();
     assert_eq!(core.state, wrote.state);
-    assert_eq!(core.threads, [(78, wrote.state.regs), (77, wrote.others[0].1.regs)]);
+    assert_eq!(core.threads, [(78, wrote.state), (77, wrote.others[0].1)]);
     assert!(core.had_threads());
     assert_eq!(core.signal, wrote.signal);
     assert_eq!(core.process, wrote.process);

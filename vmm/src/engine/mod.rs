@@ -1,12 +1,17 @@
 //! What executes the guest's instructions: one interface, [`Cpu`], for KVM and for the software CPU.
 //!
-//! A processor holds registers, the root of the page tables, model-specific registers and counts. Memory is not its own: it is
-//! handed a `&mut Memory` to run against, until an exit, a retired count or a given instruction. So one processor can go
-//! on where another one stopped, with its state. Everything that the program cannot do alone comes back as
-//! an [`Exit`]. The personality, the journal and the tests never ask which processor runs.
+//! A processor holds registers, the root of the page tables, model-specific registers and counts. Memory is not its own: it
+//! is handed a `&mut Memory` to run against, until an exit, a retired count or a given instruction. So one processor can go
+//! on where another one stopped, with its state. Everything that the program cannot do alone comes back as an [`Exit`]. The
+//! personality, the journal and the tests never ask which processor runs.
 //!
 //! Example: `mov [rdi], al` to a page that is not there leaves the guest as
 //! `Exit::Exception { vector: 14, error_code: 6, address: rdi }`, with rip at the instruction and nothing of it done.
+//!
+//! The map: [`kvm`] and [`soft`] are the two processors. [`interrupt`] makes a running one come back, [`lookout`] is what
+//! it is asked to come back for while a recording is looked at ([`accessed`]: what an instruction is about to access),
+//! [`runs`] is which instructions ran, [`code`] and [`flags`] are the instruction at an exception, and what RFLAGS may be
+//! in ring 3.
 
 pub mod accessed;
 mod code;

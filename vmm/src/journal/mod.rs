@@ -1,8 +1,18 @@
 //! The journal: what the guest could not have computed, in order, and the digests that replay checks.
 //!
-//! [`schema`] says what is recorded, byte by byte ([`header`]: the first record), and [`contents`] where the bytes of files are;
-//! [`frame`] packs records into checksummed blocks; [`writer`] appends them while the guest runs, [`reader`] gives them back. A
-//! recorder that is killed, or a disk that is full, costs at most the last unfinished frame: everything before it replays
+//! Example: a `read` of three bytes is two records: the begin of an event (system call 0, the task, the digest of the
+//! registers) and an input (result 3, the bytes and their address). [`writer`] puts both into the frame that waits and
+//! appends it within 100 ms; [`reader`] gives them back in this order. If a bit of the third frame is flipped, the reader
+//! gives the records of the first two, and then the offset of the damage.
+//!
+//! | part | module |
+//! | --- | --- |
+//! | what is recorded, byte by byte; the first record | [`schema`]; [`header`] |
+//! | where the bytes of files are | [`contents`] |
+//! | records packed into checksummed blocks | [`frame`] |
+//! | appending while the guest runs, and reading back | [`writer`], [`reader`] |
+//!
+//! A recorder that is killed, or a disk that is full, costs at most the last unfinished frame: everything before it replays
 //! (docs/formats.md).
 
 mod contents;

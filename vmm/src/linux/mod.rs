@@ -1,21 +1,31 @@
 //! The Linux personality: serves system calls and signals for the guest's processes.
 //!
 //! [`Kernel`] holds what Linux keeps: tasks ([`tasks`]), processes ([`groups`]), and what tasks share, by id ([`arena`]):
-//! address spaces, descriptor tables, working directories, handlers. Memory, time, signals, identity and descriptor
-//! numbers are its own structures, computed again at replay. Files, terminals and the like are the host's: every effect on
-//! the host, and all that comes from it, passes through [`Guest::input`], so that a replay touches nothing outside.
-//!
-//! [`serving`] is what the guest comes for; [`table`] leads from a call to the function that serves it; [`passthrough`] serves those
-//! that only translate their arguments, the other modules the rest: [`files`], [`transfer`] (reading and writing), [`sendfile`],
-//! [`splice`], [`attributes`], [`inotify`], [`terminal`], [`memory`], [`time`], [`identity`], [`persona`], [`users`], [`inherited`]
-//! (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run),
-//! [`signals`], [`sigio`] (those that tell of files), [`polling`], [`epoll`], [`fifo`], [`locks`], [`leases`], [`network`] (sockets),
-//! [`proc`] (what a program finds in /proc); [`sharing`] is memory that processes share, [`ipc`] System V's and POSIX's message
-//! queues; [`clone`], [`exec`], [`exit`] and [`children`] are the life of processes. [`futex`] and [`wait`] are how tasks wait,
-//! [`oom`] says who is killed for memory. [`load`] makes an address space of a program. [`host`] is the only one with unsafe code.
+//! address spaces, descriptor tables, working directories, handlers. Memory, time, signals, identity and descriptor numbers
+//! are its own structures, computed again at replay. Files, terminals and the like are the host's: every effect on the
+//! host, and all that comes from it, passes through [`Guest::input`], so that a replay touches nothing outside.
 //!
 //! Example: `fork` counts or copies each id of its caller for a new task; the address space is copied on write
 //! ([`crate::memory::AddressSpace::fork`]), and the new task queues behind the ready ones with zero in rax.
+//!
+//! The map:
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | what the guest comes for, on what the personality works, what comes of it | [`serving`], [`guest`], [`outcome`] |
+//! | from a call to the function that serves it; what was not served | [`table`], [`unserved`] |
+//! | calls that only translate their arguments | [`passthrough`] |
+//! | files | [`descriptors`], [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`fifo`], [`locks`], [`leases`], [`terminal`], [`inherited`] (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run), [`attempt`] (waits that no poll of the host tells), [`opened`] (for who looks at a program), [`proc`] (what a program finds in /proc) |
+//! | sockets | [`network`] |
+//! | waiting for files | [`polling`], [`epoll`], [`sources`] (timers and signals as files), [`sigio`] (signals that tell of files) |
+//! | memory | [`memory`], [`sharing`] (what processes share), [`oom`] (who is killed for memory) |
+//! | between processes | [`signals`], [`pidfd`], [`ipc`] (System V's shared memory, semaphores and message queues, POSIX's message queues) |
+//! | who and when | [`identity`], [`persona`], [`users`], [`capabilities`], [`prctl`], [`seccomp`], [`limits`], [`time`], [`timers`], [`usage`] |
+//! | the one processor, and who has it | [`processor`], [`scheduling`], [`chance`] (random schedules) |
+//! | the life of processes | [`load`] (an address space of a program), [`clone`], [`exec`], [`exit`], [`children`] |
+//! | how tasks wait | [`futex`], [`wait`] |
+//! | the kernel in a checkpoint on disk | [`stored`] |
+//! | the host's system calls, the only module with unsafe code | [`host`] |
 
 mod arena;
 mod attempt;

@@ -1,14 +1,18 @@
 //! Address spaces, which are values: many at once in one [`crate::ram::Memory`], copied on write.
 //!
-//! [`vma`] says what is mapped where, [`space`] which of it is resident in which frame, `fill` what becomes so at a fault, [`access`]
-//! is how the personality reads and writes it, [`object`] is memory that several spaces share, [`sharing`] what a space knows of it,
-//! [`held`] what a core has to look at, [`digest`] its content as one number. [`growth`] is the heap and the stack. [`layout`] says
-//! where things go. `code` rewrites the instructions that read the machine (CPUID, RDTSC; [`rewritten`] says which) when a page
-//! becomes executable: [`sites`] finds them, [`tables`] says what is certainly code, and [`ordinary`] judges the rest; `turns` is for
-//! code that a program makes while it runs; `searched` keeps what was found in files, [`findings`] also on disk.
+//! Example: `mmap` of 1 MiB adds one entry to the [`vma::Mappings`] and touches no page; the first store there is a page
+//! fault, [`space::AddressSpace::touch`] makes the 64 pages around it resident, and the store is tried again.
 //!
-//! Example: `mmap` of 1 MiB adds one entry to the [`vma::Mappings`] and touches no page; the first store there is a page fault,
-//! [`space::AddressSpace::touch`] makes the 64 pages around it resident, and the store is tried again.
+//! | part | modules |
+//! | --- | --- |
+//! | what is mapped where, and where things go | [`vma`], [`layout`], [`growth`] (the heap and the stack) |
+//! | which of it is resident in which frame | [`space`], [`frame`], [`fill`] (at a fault), [`fork`] (a second space with the same content) |
+//! | how the personality reads and writes it | [`access`], [`forced`] (where the guest itself may not) |
+//! | memory that several spaces share | [`object`], [`sharing`] (what a space knows of it) |
+//! | its content as one number, and what a core has to look at | [`digest`], [`held`] |
+//! | instructions that read the machine (CPUID, RDTSC), rewritten when a page becomes executable | [`code`] (does it), [`rewritten`] (which), [`sites`] (finds them), [`tables`] and [`reached`] (what is certainly code), [`ordinary`] (judges the rest), [`turns`] (code that a program makes while it runs) |
+//! | the search in a file, and what was found, kept in memory and on disk | [`search`], [`searched`], [`findings`] |
+//! | a space in a checkpoint on disk | [`stored`] |
 
 pub mod access;
 mod code;

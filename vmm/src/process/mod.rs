@@ -1,15 +1,22 @@
 //! Linux programs as a guest: a machine, a kernel, and the loop between them.
 //!
-//! [`Process::step`] runs the processor to its next exit, [`exit::decide`] says what the exit means, and the process carries that
-//! out. [`machine_reads`] are CPUID, RDTSC and their like, made deterministic, [`extended_state`] is XSAVE and XRSTOR,
-//! [`x87_pointers`] FXSAVE and its like, [`refused_call`] the call of an address that is none. [`schedule`] is what happens before
-//! the processor runs again, [`preempt`] how a task is interrupted between two instructions, [`spin`] which one waits by looking,
-//! [`oom`] how one is killed when memory is used up, [`checkpoint`] all of a program as it was, [`checkpoint_cost`] what that
-//! costs it, [`happening`] what is told of it, [`noted`] what of that a debugger stops at, [`others`] what can be asked of any
-//! process. System calls, signals and tasks are [`crate::linux`].
+//! [`Process::step`] runs the processor to its next exit, [`exit::decide`] says what the exit means, and the process
+//! carries that out. System calls, signals and tasks are [`crate::linux`].
 //!
-//! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers are
-//! loaded.
+//! Example: RDTSC in the program was rewritten to UD2, and leaves the processor as an exception #UD. `decide` says
+//! `Action::MachineRead`, [`machine_reads`] asks the gate for the time, and rdx:rax get it, with rip behind the
+//! instruction. Then [`schedule`] delivers a signal or changes tasks where that is due, and the processor runs again.
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | instructions carried out here | [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE, XRSTOR), [`x87_pointers`] (FXSAVE and its like), [`selectors`] (LAR and its like), [`refused_call`] (the call of an address that is none) |
+//! | which processor runs | [`processors`], [`choice`] (the one that costs less), [`lent`] (the software CPU in place of KVM), [`kicker`] (the thread that interrupts it) |
+//! | who runs next | [`schedule`] (before the processor runs again), [`preempt`] (a task interrupted between two instructions), [`spin`] (a task that waits by looking), [`turn`] (one turn of its loop), [`oom`] (a process killed for memory) |
+//! | the whole program as it was | [`checkpoint`], [`checkpoint_cost`] (what that costs the program), [`stored`] (as bytes), [`excursion`] (run from one, and back), [`digests`] |
+//! | for who looks at it | [`happening`] (what is told), [`noted`] (what of that a debugger stops at), [`view`] and [`others`] (what can be asked of it, and of any process), [`trace`], [`profile`] |
+//!
+//! The name is that of the simplest case: one program. Its children are part of it; [`Process::pid`] says whose registers
+//! are loaded.
 
 pub mod checkpoint;
 mod checkpoint_cost;
@@ -58,7 +65,7 @@ pub(crate) use checkpoint_cost::CheckpointCost;
 use choice::Choice;
 use exit::{Action, decide};
 use happening::What;
-use lbr::Armed;
+use lbr::{Armed, crumb};
 pub use noted::Noted;
 use noted::Notes;
 pub use others::Standing;
@@ -290,21 +297,25 @@ impl Process {
 
     /// Tells the gate of an exit.
     fn tell(&mut self, action: &Action) {
-        let regs = self.machine.cpu.regs();
-        let counts = self.counts();
-        self.pace.counted = counts.conditional_branches;
-        if let Some(exit) = action.crumb(regs) {
-            let resident = Cell::new(None);
-            let space = self.spaces.get(self.space);
-            let word = |address| space.word(&self.machine.memory, address, &resident);
-            self.gate.exit(&AtExit {
-                exit,
-                thread: self.kernel.tasks.id().unsigned_abs(),
-                regs,
-                counts,
-                word: &word,
-            });
+        self.pace.counted = self.counts().conditional_branches;
+        if let Some(exit) = action.crumb(self.machine.cpu.regs()) {
+            self.leave_crumb(exit);
         }
+    }
+
+    /// Tells the gate why the loaded task does not go on.
+    fn leave_crumb(&mut self, exit: crumb::Exit) {
+        let counts = self.counts();
+        let resident = Cell::new(None);
+        let space = self.spaces.get(self.space);
+        let word = |address| space.word(&self.machine.memory, address, &resident);
+        self.gate.exit(&AtExit {
+            exit,
+            thread: self.kernel.tasks.id().unsigned_abs(),
+            regs: self.machine.cpu.regs(),
+            counts,
+            word: &word,
+        });
     }
 
     /// Carries out what an exit asks for.

@@ -20,6 +20,7 @@ use crate::journal::schema::digest_fpu;
 use crate::linux::Tasks;
 use crate::memory::PageDigests;
 use crate::position::{Offset, Target, comparable};
+use lbr::crumb;
 
 /// Nanoseconds of a slice that one instruction of the software CPU stands for.
 const PER_INSTRUCTION: u64 = 2;
@@ -292,6 +293,7 @@ impl Process {
 
     /// Time passes for all, and the task gives the processor away.
     pub(super) fn preempted(&mut self, offset: Offset) -> Result<Step, ProcessError> {
+        self.leave_crumb(crumb::Exit::Preempted);
         self.begin(Event::Preempt(offset.clone()))?;
         let (kernel, mut guest) = self.guest();
         kernel.preempted(&mut guest)?;

@@ -1,11 +1,21 @@
-//! Guest-physical memory: [`Ram`] is the bytes, [`Frames`] who uses which page of them, [`paging`] the page tables that lie in
-//! it, and [`Memory`] the three as one: what every processor of the guest runs against. `files` are the frames with pages of files.
+//! Guest-physical memory: what every processor of the guest runs against.
+//!
+//! | part | what |
+//! | --- | --- |
+//! | [`Ram`] | the bytes |
+//! | [`Frames`] | who uses which page of them |
+//! | [`paging`] | the page tables that lie in it |
+//! | [`files`] | the frames with pages of files |
+//! | [`contents`], [`objects`] | pages of shared objects: those without a frame, and as they were at a checkpoint |
+//! | [`stale`] | what the processors have yet to forget |
+//! | [`stored`] | frames and objects in a checkpoint on disk |
+//! | [`Memory`] | all of that as one |
 //!
 //! A processor never owns memory. It is handed a `&mut Memory` to run, so the guest is stopped whenever a slice of it is
 //! borrowed, and another processor can go on in the same memory (see [`crate::engine::Cpu`]).
 //!
-//! Example: `fork` counts a second owner for each frame of the parent ([`Frames::share`]) and takes the right to write away;
-//! the first store faults, [`Memory::unshare`] copies the frame, and the store goes on.
+//! Example: `fork` counts a second owner for each frame of the parent ([`Frames::share`]) and takes the right to write
+//! away; the first store faults, [`Memory::unshare`] copies the frame, and the store goes on.
 
 mod contents;
 mod files;

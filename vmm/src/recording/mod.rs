@@ -1,12 +1,24 @@
-//! A recording: a folder that replay needs nothing but.
+//! A recording: a folder. Replay needs nothing else.
 //!
-//! `journal` (what happened), `program` (a copy of the executable), `files` (the contents that the journal names), `core` (when it
-//! crashed), `crumbs-0` (a ring of the newest exits; replay does without) with `contexts-0` (by which their calling contexts are
-//! decoded), `checkpoints` (so that a replay need not begin at the start), `positions` (where replays found preemptions; only to save
-//! time). A flight recorder has a folder `flight` instead of the journal: numbered segments ([`Segment`]), each with a `journal`,
-//! `files` and `checkpoints` of its own. All are readable by their owner only: they hold the program's memory and all that it read.
+//! Example: `gretel record -o rec -- ./orders` of a dynamic program that crashes makes `rec` with these files:
 //!
-//! [`own`] says which files are a recording's own, and removes them. While it is recorded, its journal is locked.
+//! | file | what |
+//! | --- | --- |
+//! | `journal` | what happened |
+//! | `program` | a copy of the executable |
+//! | `interpreter` | its dynamic linker |
+//! | `files` | the contents that the journal names, libc among them |
+//! | `core` | the core of the crash |
+//! | `crumbs-0`, `contexts-0` | a ring of the newest exits, and by what their calling contexts are decoded; replay does without |
+//! | `checkpoints` | so that a replay need not begin at the start |
+//! | `positions` | where replays found preemptions; only to save time |
+//!
+//! A flight recorder has a folder `flight` instead of the journal: numbered segments ([`Segment`]), each with a `journal`,
+//! `files` and `checkpoints` of its own. All are readable by their owner only: they hold the program's memory and all that
+//! it read.
+//!
+//! [`own`] says which files are a recording's own, and removes them. [`segment`] and [`window`] are of flight recorders.
+//! While it is recorded, its journal is locked.
 
 pub mod own;
 mod segment;

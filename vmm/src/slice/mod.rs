@@ -1,17 +1,18 @@
 //! The dynamic backward slice of a value: who wrote it, and what that was made of, back to where it entered the program.
 //!
+//! Example: `mov rax, [rax+0x18]` faults. The bytes of rax were copied from memory by the same instruction one round
+//! before; that memory was stored to by a `strcpy`, whose bytes came from a buffer that a `read` had filled.
+//!
 //! [`slice`] asks a [`History`] for the last writer of some bytes, then for those of the bytes that this was made of
-//! ([`x86_provenance`]), newest first. It is a thin slice (Sridharan, Fink, Bodik: "Thin Slicing", PLDI 2007): it follows what a
-//! value is made of, and, if that is asked for ([`Follow`]), what told where it was found and what chose it. It is exact to the byte,
-//! and of one execution: no aliases are guessed.
+//! ([`x86_provenance`]), newest first. It is a thin slice (Sridharan, Fink, Bodik: "Thin Slicing", PLDI 2007): it follows
+//! what a value is made of, and, if that is asked for ([`Follow`]), what told where it was found and what chose it. It is
+//! exact to the byte, and of one execution: no aliases are guessed.
 //!
-//! [`recorded`] is the history of a recording: [`recorded::Recorded`] goes back through it for stores to memory ([`memory`]), and for
-//! instructions that write a register ([`registers`]); [`survey`] goes through it once for who started whom, and what went through
-//! which pipe. Where the value that was used contradicts the writer that is found, [`hidden`] looks for the moment when the bytes became
-//! what they were. [`fault`] says which bytes are to blame for a crash.
-//!
-//! Example: `mov rax, [rax+0x18]` faults. The bytes of rax were copied from memory by the same instruction one round before; that
-//! memory was stored to by a `strcpy`, whose bytes came from a buffer that a `read` had filled.
+//! [`fault`] says which bytes are to blame for a crash. [`recorded`] is the history of a recording: [`recorded::Recorded`]
+//! goes back through it for stores to memory ([`memory`]) and for instructions that write a register ([`registers`]).
+//! [`survey`] goes through it once for who started whom, and what went through which pipe. [`hidden`] looks for the moment
+//! when bytes became what they were, where the writer that was found contradicts the value; [`moved`] are calls that copy
+//! memory, [`frame`] is a signal handler's.
 
 pub mod fault;
 mod frame;

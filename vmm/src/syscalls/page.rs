@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 const INTRODUCTION: &str = "\
 # System calls
 
-Which system calls of Linux on x86-64 a program can make under gretel. `make page` writes this page from the table in
-`vmm/src/syscalls`; a test says when it is out of date.
+Which system calls of Linux on x86-64 a program can make under gretel. `make page` writes this page
+from the table in `vmm/src/syscalls`; a test says when it is out of date. [unserved.md](unserved.md)
+says why some are not served.
 
 | served by | what that means | when a recording is replayed |
 | --- | --- | --- |

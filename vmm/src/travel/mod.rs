@@ -1,14 +1,18 @@
-//! A recording as a debugger wants it: by single instructions, to the next breakpoint or access to data, and both backwards.
+//! A recording as a debugger wants it: by single instructions, to the next breakpoint or access to data, and both
+//! backwards.
 //!
-//! [`Travel`] is a [`Timeline`] whose every stop is exact to the instruction, so the software CPU runs whatever is looked at closely. Going
-//! back is going forward from a checkpoint, as often as it takes: the last hit before where one was is where one wants to be. The
-//! checkpoints that are kept on the way make the next step back short.
+//! [`Travel`] is a [`Timeline`] whose every stop is exact to the instruction, so the software CPU runs whatever is looked
+//! at closely. Going back is going forward from a checkpoint, as often as it takes: the goal is the last hit before the
+//! position where the search began. The checkpoints that are kept on the way make the next step back short.
 //!
-//! Breakpoints and watched data are one process's ([`Travel::follow`]), or each process's own ([`Travel::follow_each`]): other
-//! processes have other things at the same addresses.
+//! Breakpoints and watched data are one process's ([`Travel::follow`]), or each process's own ([`Travel::follow_each`]):
+//! other processes have other things at the same addresses.
 //!
-//! Example: at the crash, `backward` with eight bytes watched restores the newest checkpoint, runs on to the crash and finds three
-//! stores to them; it goes to the position before the third.
+//! Example: at the crash, `backward` with eight bytes watched restores the newest checkpoint, runs on to the crash and
+//! finds three stores to them; it goes to the position before the third.
+//!
+//! The map: [`steps`] is one instruction forward, [`back`] goes from checkpoint to older checkpoint, [`scout`] looks
+//! through the stretch before on a second thread, [`watched`] has the watched bytes as they were last.
 
 mod back;
 mod scout;

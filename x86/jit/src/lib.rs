@@ -1,14 +1,26 @@
 //! Compiles what the software CPU runs often.
 //!
-//! It is one more domain of the one semantics in `x86`: an instruction's description, run on values of Cranelift, leaves the code
-//! behind that does the same. No instruction is described here.
+//! The compiler is one more domain of the one semantics in `x86`: an instruction's description, run on values of Cranelift,
+//! leaves the code behind that does the same. No instruction is described here.
 //!
-//! Reading order: [`jit`] (the driver: interpreter first, then code), `region` (what is compiled together), `translator` (from a
-//! region to a function; `clif` and `domain`: values and their algebra; `machine`, `memory` and `spans`: state and accesses; `flags`;
-//! `exits`: the ways out of it; `outcall`: instructions that the CPU runs), `compiler` and `worker` (Cranelift, on a thread of its own),
-//! `codes` and `links` (which code may be entered), `context` (what code and driver share), and `native` (the fence).
+//! Example: the block of a loop that adds up an array has run 5,000 times. [`region`] takes it as one run that leads to
+//! itself; [`translator`] runs the descriptions of its instructions on Cranelift's values; [`worker`] compiles that while
+//! the interpreter goes on. The next time the driver meets the address, [`codes`] has code for it and [`native`] calls it.
+//! A load whose page has no cached translation leaves the code before its instruction, which the interpreter then runs.
 //!
-//! All unsafe code is in `native`.
+//! The map, in reading order:
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | the driver: interpreter first, then code | [`jit`] |
+//! | what is compiled together | [`region`] |
+//! | from a region to a function | [`translator`]; [`clif`] and [`domain`] (values and their algebra), [`machine`], [`memory`] and [`spans`] (state and accesses), [`flags`], [`exits`] (the ways out), [`outcall`] (instructions that the CPU runs) |
+//! | Cranelift, on a thread of its own | [`compiler`], [`worker`] |
+//! | which code may be entered | [`codes`], [`links`] |
+//! | what code and driver share | [`context`] |
+//! | the fence: memory for code, and the calls into and out of it | [`native`] |
+//!
+//! All unsafe code is in [`native`].
 #![deny(unsafe_code)]
 
 mod clif;

@@ -1,13 +1,24 @@
-//! The processor as the oracle of the one semantics: random instructions and short blocks run natively in a
-//! worker process and on the software CPU, from the same state and the same pages, and the complete outcomes
-//! are compared: registers, flags, vector and x87 state, memory, and how it ended.
+//! The processor as the oracle of the one semantics: random instructions and short blocks run natively in a worker process
+//! and on the software CPU, from the same state and the same pages, and the complete outcomes are compared: registers,
+//! flags, vector and x87 state, memory, and how it ended.
 //!
-//! Reading order: [`layout`] (addresses), [`case`] (a case and its outcome), [`native`] and [`interpreter`] (the
-//! two halves), [`generate`] (which cases), [`dont_care`] and [`vendor`] (what is not compared), [`compare`],
-//! [`campaign`] (the loop), [`report`], [`golden`] (a finding as a golden case), [`runs`] (figures that are kept) and
-//! [`page`] (what there is, family by family).
+//! Example: `imul eax, ecx` with random registers runs on both. eax, CF and OF must be equal; SF, ZF, AF and PF are not
+//! compared, since the manual leaves them undefined. A difference is printed as a golden case: the bytes, the state before
+//! and the state after as the processor has it.
 //!
-//! Unsafe code is in `native` only.
+//! The map, in reading order:
+//!
+//! | part | modules |
+//! | --- | --- |
+//! | a case: its addresses, its outcome | [`layout`], [`case`] |
+//! | the two halves | [`native`], [`interpreter`] |
+//! | which cases | [`generate`], [`edges`] and [`values`] (operands that matter), [`random`], [`host`] (what this processor has) |
+//! | what is not compared | [`dont_care`], [`vendor`] |
+//! | the comparison, the loop, what is printed | [`compare`], [`campaign`], [`report`] |
+//! | a finding made small, and as a golden case | [`shrink`], [`golden`] |
+//! | figures that are kept, and the page of what there is, family by family | [`runs`], [`page`] |
+//!
+//! Unsafe code is in [`native`] only.
 
 pub mod campaign;
 pub mod case;

@@ -1,19 +1,30 @@
-//! The software CPU as a kernel sees it: rings, control registers, descriptors, paging, delivery of exceptions and interrupts.
+//! The software CPU as a kernel sees it: rings, control registers, descriptors, paging, delivery of exceptions and
+//! interrupts.
 //!
-//! No instruction that a program has is described here. The interpreter and the compiler run blocks as ever; what they cannot
-//! do ends a run, and [`System::serve`] looks at it: an instruction of the system is executed, an exception goes through the
-//! IDT, a device is asked of [`Outside`]. Example: CLI in ring 0 is a #GP to the table; `serve` finds CLI at rip, clears IF
-//! and counts one instruction. In ring 3 it finds the same, and delivers the #GP.
+//! No instruction that a program has is described here. The interpreter and the compiler run blocks as ever; what they
+//! cannot do ends a run, and [`System::serve`] looks at it: an instruction of the system is executed, an exception goes
+//! through the IDT, a device is asked of [`Outside`].
 //!
-//! Reading order: [`registers`] (the state), [`paging`], [`memory`] and [`guard`] (from addresses to RAM and devices), `descriptors`,
-//! `delivery` (IDT, IST, double fault), `transfer` (IRET, SYSCALL, far transfers), `control` (CR, DR, MSRs, tables), `execute`
-//! (from an instruction to one of these).
+//! Example: CLI is a #GP to the table of instructions. `serve` finds CLI at rip. In ring 0 it clears IF and counts one
+//! instruction; in ring 3 it delivers the #GP.
 //!
-//! Code of 32 bits runs in flat segments: without paging, as a boot loader enters kernels (docs/decisions/0063-multiboot.md), and in
-//! long mode.
+//! The map, in reading order:
 //!
-//! What is not served is refused by name ([`Refused`]), never guessed: 16-bit code, segments of 32-bit code with a base, its own
-//! gates and page tables, task switches, five-level paging, the x87 under CR0.TS, hardware breakpoints on ports
+//! | part | modules |
+//! | --- | --- |
+//! | the state | [`registers`] |
+//! | from addresses to RAM and devices | [`paging`], [`memory`], [`guard`] |
+//! | segments and gates | [`descriptors`], [`segments`] |
+//! | exceptions and interrupts: IDT, IST, double fault | [`delivery`] |
+//! | IRET, SYSCALL, far transfers | [`transfer`] |
+//! | CR, DR, MSRs, tables | [`control`] |
+//! | from an instruction to one of these, or to #UD | [`execute`], [`absent`] |
+//!
+//! Code of 32 bits runs in flat segments: without paging, as a boot loader enters kernels
+//! (docs/decisions/0063-multiboot.md), and in long mode.
+//!
+//! What is not served is refused by name ([`Refused`]), never guessed: 16-bit code, segments of 32-bit code with a base,
+//! its own gates and page tables, task switches, five-level paging, the x87 under CR0.TS, hardware breakpoints on ports
 //! (docs/decisions/0052-system-side.md).
 #![forbid(unsafe_code)]
 

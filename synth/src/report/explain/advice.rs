@@ -25,6 +25,10 @@ pub(super) fn advice(why: &str, registers: u16) -> String {
             "a recording, which has what the memory held before"
         }
         "another thread may have run here" => "crumbs of all threads, which tell when each of them ran",
+        "a thread that went on where the crumbs do not tell" => "a longer ring of crumbs (record --crumbs N)",
+        "a thread that has ended since, or another process, ran here" => {
+            "a recording, which has the registers that the thread ended with"
+        }
         "memory that the core does not hold" => {
             "a core with all memory (Linux: coredump_filter; gretel's own have it)"
         }

@@ -17,17 +17,18 @@ use x86::table::privileged;
 
 const HEAD: &str = "# Instructions
 
-What the software CPU, and with it the synthesis, has semantics for: made by `make page` from the table in
-`x86/src/table`, the list of all 64-bit encodings in iced-x86, and the figures of random runs in `x86/oracle/runs`; a test
-says when it is out of date.
+What the software CPU, and with it the synthesis, has semantics for. `make page` writes this page from
+the table in `x86/src/table`, the list of all 64-bit encodings in iced-x86, and the figures of random
+runs in `x86/oracle/runs`; a test says when it is out of date.
 
-An *encoding* is an opcode with its kinds of operands, as the processors' manuals list them. A *case* is an instruction,
-alone or in a block, with random operands from a random state: it is run by the processor and by the software CPU, and has
-passed if registers, flags, memory and faults are the same but for what `x86-oracle --print-dont-care` prints. A block
-counts once for each of its instructions. Encodings that are WAIT and another instruction (FSTCW, FINIT) are two
-instructions here.
+| word | meaning |
+| --- | --- |
+| encoding | an opcode with its kinds of operands, as the processors' manuals list them; one that is WAIT and another instruction (FSTCW, FINIT) counts as two instructions |
+| case | an instruction, alone or in a block, with random operands from a random state, which the processor and the software CPU run; a block counts once for each of its instructions |
+| passed | registers, flags, memory and faults are the same, but for what `x86-oracle --print-dont-care` prints |
 
-To add the figures of a processor: `x86-oracle --seconds 1800 --seed N --save x86/oracle/runs`, with a new N, then `make page`.
+To add the figures of a processor, run `x86-oracle --seconds 1800 --seed N --save x86/oracle/runs` with a
+new N, then `make page`.
 ";
 
 /// What is known of one mnemonic in one family.

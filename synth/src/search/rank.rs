@@ -1,0 +1,126 @@
+//! How likely each kind of edge is at a place where several ways meet and nothing else tells them apart.
+//!
+//! Compilers lay code out alike: a case of a `switch` is entered through its table, not from the case above it; the body of
+//! an `if` is skipped more often than it is run through; cold code stands far behind and jumps back. The order is that of
+//! counts at 5,882 joins on the paths of 27 programs of Debian (decision 70).
+
+use super::Search;
+use crate::program::cfg::{Edge, EdgeKind};
+use iced_x86::FlowControl;
+
+/// How likely an edge is among others: smaller is tried earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// It is the next record.
+    Recorded,
+    /// What the path itself speaks for: the function that a pointer led to.
+    Told,
+    /// A jump through a table whose targets are known.
+    Table,
+    /// A jump forwards within the function: what it skips is seldom executed.
+    Forward,
+    /// The instruction before.
+    Straight,
+    /// A call.
+    Call,
+    /// A short jump forwards over an instruction that is no branch, and a return.
+    Branch,
+    /// A jump backwards, or through a pointer that may lead anywhere.
+    Backward,
+    /// A jump out of another function, or a call through a pointer to no code.
+    Elsewhere,
+    /// Another iteration of a repeated string instruction, or none at all.
+    Repeated,
+}
+
+/// A branch over at most so many bytes is short.
+const SHORT: u64 = 96;
+
+impl Search<'_> {
+    /// How likely an edge is that ends at `to`.
+    pub(super) fn rank(&self, edge: &Edge, to: u64) -> Rank {
+        match edge.kind {
+            EdgeKind::Fallthrough | EdgeKind::AfterSyscall => Rank::Straight,
+            EdgeKind::RepIteration => Rank::Repeated,
+            EdgeKind::Call | EdgeKind::IndirectCall => Rank::Call,
+            EdgeKind::Return => Rank::Branch,
+            EdgeKind::IndirectJump if self.cfg.indirect_targets(edge.from).is_some() => Rank::Table,
+            EdgeKind::IndirectJump => Rank::Backward,
+            EdgeKind::Branch => self.rank_of_branch(edge.from, to),
+        }
+    }
+
+    fn rank_of_branch(&self, from: u64, to: u64) -> Rank {
+        let function = |va| self.program.function_at(va).map(|f| f.start);
+        let jump = Jump {
+            from,
+            to,
+            is_within: function(from) == function(to),
+            is_conditional: self.is_conditional(from),
+            is_beside_branch: self.ends_in_branch(to),
+        };
+        jump.rank()
+    }
+
+    /// Whether the straight way to an instruction is a conditional branch that is not taken.
+    fn ends_in_branch(&self, to: u64) -> bool {
+        let mut straight = self.cfg.predecessors(to).filter(|e| e.kind == EdgeKind::Fallthrough);
+        straight.any(|edge| self.is_conditional(edge.from))
+    }
+
+    fn is_conditional(&self, va: u64) -> bool {
+        let instruction = self.program.instruction_at(va);
+        instruction.is_some_and(|i| i.flow_control() == FlowControl::ConditionalBranch)
+    }
+}
+
+/// A direct jump that may have led to `to`.
+#[derive(Clone, Copy)]
+struct Jump {
+    from: u64,
+    to: u64,
+    /// Both are in one function.
+    is_within: bool,
+    is_conditional: bool,
+    /// The instruction before `to` is a conditional branch.
+    is_beside_branch: bool,
+}
+
+impl Jump {
+    fn rank(self) -> Rank {
+        if !self.is_within {
+            return Rank::Elsewhere;
+        }
+        if self.from >= self.to {
+            return Rank::Backward;
+        }
+        let is_short = self.to - self.from <= SHORT;
+        if self.is_conditional && is_short && !self.is_beside_branch { Rank::Branch } else { Rank::Forward }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEAR: Jump =
+        Jump { from: 0x1000, to: 0x1020, is_within: true, is_conditional: true, is_beside_branch: false };
+
+    #[test]
+    fn what_is_skipped_is_seldom_run_unless_it_is_short() {
+        assert!(NEAR.rank() > Rank::Straight);
+        assert!(Jump { to: 0x1000 + SHORT + 1, ..NEAR }.rank() < Rank::Straight);
+        assert!(Jump { is_conditional: false, ..NEAR }.rank() < Rank::Straight, "over an else");
+        assert!(
+            Jump { is_beside_branch: true, ..NEAR }.rank() < Rank::Straight,
+            "the first of two conditions"
+        );
+    }
+
+    #[test]
+    fn cold_code_that_jumps_back_comes_late() {
+        let back = Jump { from: 0x2000, ..NEAR };
+        assert!(back.rank() > Rank::Straight && back.rank() > NEAR.rank());
+        assert!(Jump { is_within: false, ..NEAR }.rank() > back.rank());
+    }
+}
