@@ -35,6 +35,7 @@ static void named(int at, const char *path, int exists) {
     R(statx, at, path, 0, 0x7ff, buffer);
     R(lstat, path, buffer);
     R(faccessat2, at, path, 0, AT_EACCESS);
+    R(utime, path, 0);
     R(utimes, path, 0);
     R(futimesat, at, path, 0);
     R(utimensat, at, path, times, AT_SYMLINK_NOFOLLOW);
