@@ -215,7 +215,7 @@ main() {
         die "${ROOT:-nothing} is no installed LTP: it has no testcases/bin and runtest/syscalls"
     [ "$(id -u)" -eq 0 ] || die "needs root, as most tests do"
     . "$(dirname "$0")/engines.sh"
-    mkdir -p "$out"/{results,work}
+    mkdir -p "$out"/{results,running}
     ROOT=$(realpath "$ROOT") OUT=$out GRETEL=$gretel ENGINES=${engines[*]} KCONFIG=
     KCONFIG=$(kernel_configuration)
     export ROOT LIMIT OUT GRETEL ENGINES KCONFIG

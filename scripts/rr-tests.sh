@@ -263,7 +263,7 @@ main() {
     [ -e "$SRC/src/generate_syscalls.py" ] || die "$SRC is no checkout of rr: it has no src/generate_syscalls.py"
     [ -x "$GRETEL" ] || die "$GRETEL is not there: build it, or name another with --gretel"
     [ "$(id -u)" -eq 0 ] || die "needs root: the programs run as users $FIRST_USER and the next"
-    mkdir -p "$OUT"/{bin,results,work}
+    mkdir -p "$OUT"/{bin,results,running}
     SRC=$(realpath "$SRC") OUT=$(realpath "$OUT") GRETEL=$(realpath "$GRETEL")
     setpriv --reuid "$FIRST_USER" --regid "$FIRST_USER" --clear-groups test -x "$GRETEL" -a -x "$OUT/bin" ||
         die "other users cannot reach $GRETEL or $OUT"

@@ -6,6 +6,9 @@ use std::fs;
 /// The tries: prints each that did what it must not do.
 const BREAKOUT: &str = include_str!("breakout.c");
 
+/// More of them, each kind by its name.
+const ESCAPES: &str = include_str!("escapes.c");
+
 /// Crashes.
 const CRASHES: &str = "int main(void) { *(volatile int *)8 = 1; }";
 
@@ -27,6 +30,55 @@ fn no_try_to_get_out_or_at_the_recording_does_anything() {
             assert_eq!(place.replay("rec", replayer)["status_or_signal"], 0);
         }
     }
+}
+
+/// Records one kind of the tries of [`ESCAPES`], which must do nothing, and replays it there, or on each engine.
+fn no_escape(kind: &str, recorders: &[&str], everywhere: bool) {
+    for &engine in recorders {
+        let place = Place::new();
+        let Some(_) = place.compile("escapes", ESCAPES) else { return };
+        let rec = place.path("rec");
+        let rec = rec.to_str().expect("temporary directories have plain names");
+        let gretel = env!("CARGO_BIN_EXE_gretel");
+        let line = format!("exec {gretel} record --engine {engine} -o {rec} -- ./escapes {rec} {kind}");
+        let recorded = place.sh_with_streams_alone(&line);
+        assert_eq!(
+            (recorded.out().as_str(), recorded.code),
+            ("all tried\n", 0),
+            "{engine}: {}",
+            recorded.err
+        );
+        for replayer in engines().into_iter().filter(|replayer| everywhere || *replayer == engine) {
+            assert_eq!(place.replay("rec", replayer)["status_or_signal"], 0, "{engine}, {replayer}");
+        }
+    }
+}
+
+#[test]
+fn no_call_by_path_nor_loader_leads_to_the_recording() {
+    no_escape("paths", &engines(), true);
+}
+
+#[test]
+fn no_frame_of_a_signal_leads_to_ring_0_or_to_ports() {
+    no_escape("frames", &engines(), true);
+}
+
+#[test]
+fn no_instruction_of_ring_0_interrupt_or_port_does_anything() {
+    no_escape("instructions", &engines(), false);
+}
+
+/// The software CPU has no semantics for them, and stops there.
+#[test]
+fn no_far_branch_leads_to_ring_0() {
+    let recorders: Vec<_> = engines().into_iter().filter(|engine| *engine != "soft").collect();
+    no_escape("far", &recorders, false);
+}
+
+#[test]
+fn what_the_kernel_does_later_is_done_to_nobody_else() {
+    no_escape("later", &engines(), true);
 }
 
 #[test]

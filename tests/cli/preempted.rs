@@ -91,3 +91,38 @@ fn who_computes_behind_anothers_crash_is_preempted() {
         assert_eq!(place.replay(engine, "soft")["end"], "exited");
     }
 }
+
+/// Another task ends, behind which this one was kicked; then it computes for long, and nobody waits.
+const ALONE: &str = r#"
+    #include <pthread.h>
+    static void *other(void *nothing) { return nothing; }
+    int main(void) {
+        pthread_t thread;
+        pthread_create(&thread, 0, other, 0);
+        volatile double x = 1.1;
+        for (int n = 0; n < 10000000; n++) x *= 1.0000001;
+        return 0;
+    }"#;
+
+/// The software CPU is lent to look whether a task waits by looking: not where nothing comes that would stop it.
+#[test]
+fn a_task_that_is_alone_computes_under_kvm() {
+    if !engines().contains(&"kvm") {
+        return;
+    }
+    let place = Place::new();
+    let Some(_) = place.compile("alone", ALONE) else { return };
+    for engine in ["kvm", "auto"] {
+        let recorded =
+            place.gretel(&["record", "--profile", "--engine", engine, "-o", engine, "--", "./alone"]);
+        assert_eq!(recorded.code, 0, "{}", recorded.err);
+        let guest = |processor: &str| -> f64 {
+            let lines = recorded.err.lines().filter_map(|line| line.trim().strip_prefix(processor));
+            lines.filter_map(|line| line.split_whitespace().rev().nth(1)?.parse::<f64>().ok()).sum()
+        };
+        assert!(guest("soft: ") < guest("kvm: "), "{engine}: {}", recorded.err);
+        for replayer in engines() {
+            assert_eq!(place.replay(engine, replayer)["status_or_signal"], 0);
+        }
+    }
+}

@@ -160,7 +160,7 @@ fn check_header(file: &[u8]) -> Result<&FileHeader64<LittleEndian>, ElfError> {
     }
 }
 
-/// The path of the dynamic linker.
+/// The path of the dynamic linker: the last byte is zero, and the first zero ends it, as of any text.
 fn interpreter(
     programs: &[elf::ProgramHeader64<LittleEndian>],
     file: &[u8],
@@ -168,9 +168,10 @@ fn interpreter(
     let Some(program) = programs.iter().find(|program| program.p_type(ENDIAN) == elf::PT_INTERP) else {
         return Ok(None);
     };
-    let path = program.data(ENDIAN, file).ok().and_then(|bytes| bytes.strip_suffix(&[0]));
-    match path.and_then(|path| std::str::from_utf8(path).ok()) {
-        Some(path) if path.starts_with('/') && !path.contains('\0') => Ok(Some(path.to_owned())),
+    let path = program.data(ENDIAN, file).ok().filter(|bytes| bytes.ends_with(&[0]));
+    let path = path.and_then(|bytes| std::ffi::CStr::from_bytes_until_nul(bytes).ok()?.to_str().ok());
+    match path {
+        Some(path) if path.starts_with('/') => Ok(Some(path.to_owned())),
         _ => Err(ElfError::Damaged("the path of its dynamic linker (PT_INTERP) is none".to_owned())),
     }
 }

@@ -31,6 +31,8 @@ enum Source {
     Text(usize),
     /// A pointer to this many bytes that the host reads; may be null.
     In(usize, usize),
+    /// A pointer to two counts of seconds, which the host reads with their microseconds; may be null.
+    Seconds(usize),
     /// A pointer to this many bytes that the host writes if it succeeds; may be null.
     Out(usize, usize),
     /// A pointer, and the argument with its length: the host writes as many bytes as its result says.
@@ -64,7 +66,7 @@ impl Link {
 }
 
 use Link::{Followed, FollowedBy, Kept, KeptBy};
-use Source::{At, Buffer, Constant, File, Here, In, LengthOf, Mode, Out, Text, Value, With};
+use Source::{At, Buffer, Constant, File, Here, In, LengthOf, Mode, Out, Seconds, Text, Value, With};
 
 /// A call of the guest and the host's call for it.
 struct Pass {
@@ -142,6 +144,7 @@ const TABLE: &[Pass] = &[
     pass(libc::SYS_fchown, libc::SYS_fchown, &[File(0), Value(1), Value(2)]),
     pass(libc::SYS_fchownat, libc::SYS_fchownat, &[At(0, 1, KeptBy(4)), Value(2), Value(3), Value(4)]),
     pass(libc::SYS_utimensat, libc::SYS_utimensat, &[At(0, 1, KeptBy(3)), In(2, TIMES), Value(3)]),
+    pass(libc::SYS_utime, libc::SYS_futimesat, &[Here(0, Followed), Seconds(1)]),
     pass(libc::SYS_utimes, libc::SYS_futimesat, &[Here(0, Followed), In(1, TIMES)]),
     pass(libc::SYS_futimesat, libc::SYS_futimesat, &[At(0, 1, Followed), In(2, TIMES)]),
     pass(libc::SYS_sysinfo, libc::SYS_sysinfo, &[Out(0, size_of::<libc::sysinfo>())]),
@@ -281,11 +284,17 @@ fn prepare(kernel: &Kernel, guest: &mut Guest<'_>, from: Source, arguments: &[u6
         File(n) => descriptor(kernel.files().get(int(arguments[n]))?.host()),
         Text(n) => Prepared::Path(Some(path(guest, arguments[n])?)),
         At(..) | Here(..) => unreachable!("paths become two arguments"),
-        In(n, _) if arguments[n] == 0 => Prepared::In(None),
+        In(n, _) | Seconds(n) if arguments[n] == 0 => Prepared::In(None),
         In(n, size) => {
             let mut bytes = vec![0; size];
             guest.read(arguments[n], &mut bytes)?;
             Prepared::In(Some(bytes))
+        }
+        Seconds(n) => {
+            let [accessed, modified] = guest.read_words(arguments[n])?;
+            Prepared::In(Some(
+                [accessed, 0, modified, 0].iter().flat_map(|word| word.to_le_bytes()).collect(),
+            ))
         }
         Out(n, _) if arguments[n] == 0 => Prepared::In(None),
         Out(n, size) => {

@@ -35,13 +35,18 @@ impl Process {
         if tasks.slices_are_random() {
             return tasks.slice() < super::preempt::SOONEST && tasks.any_ready();
         }
-        self.choice.is_none() && self.pace.spin.suspects(tasks.id())
+        self.choice.is_none() && self.is_to_be_looked_at()
     }
 
     /// Whether what began on the software CPU goes on there: an instruction that it leaves to the other one, and a look that
     /// showed an honest task, end that.
     fn goes_on_lent(&self) -> bool {
         let tasks = &self.kernel.tasks;
-        !self.pace.gives_back && (tasks.slices_are_random() || self.pace.spin.suspects(tasks.id()))
+        !self.pace.gives_back && (tasks.slices_are_random() || self.is_to_be_looked_at())
+    }
+
+    /// Whether the task that runs is suspected, and something is due for which it could give way: else nothing stops it to look.
+    pub(super) fn is_to_be_looked_at(&self) -> bool {
+        self.pace.spin.suspects(self.kernel.tasks.id()) && self.kernel.due().is_some()
     }
 }

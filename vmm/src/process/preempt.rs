@@ -389,10 +389,12 @@ impl Process {
     /// Whether the program is in this state. What its pages were when that was asked before, `pages` keeps: a loop that changes
     /// memory alone comes here with these registers each time round.
     fn is_at(&mut self, target: &Target, pages: &mut Option<PageDigests>) -> Result<bool, EngineError> {
-        if comparable(self.machine.cpu.regs()) != comparable(&target.regs)
-            || self.is_before(target)
-            || digest_fpu(&self.machine.cpu.fpu()?) != target.fpu
-        {
+        if comparable(self.machine.cpu.regs()) != comparable(&target.regs) || self.is_before(target) {
+            return Ok(false);
+        }
+        let fpu = self.machine.cpu.fpu()?;
+        if digest_fpu(&fpu) != target.fpu {
+            tracing::debug!(?fpu, "a preemption's general registers, with others of x87 or vectors");
             return Ok(false);
         }
         let (written, ram) = (self.machine.cpu.take_written(), self.machine.memory.ram());

@@ -41,12 +41,13 @@ impl Process {
 
     /// Gives the task the processor that suits it, where two take turns.
     pub(super) fn suit_processor(&mut self, segment_begins: bool) -> Result<(), ProcessError> {
+        let looks = self.choice.is_some() && !self.gate.replaying() && self.is_to_be_looked_at();
         let Some(choice) = &mut self.choice else { return Ok(()) };
         if segment_begins {
             choice.segment_begins();
         }
         let (now, task) = (self.machine.cpu.kind(), self.kernel.tasks.id());
-        choice.counts_instead(self.pace.spin.suspects(task) && !self.gate.replaying());
+        choice.counts_instead(looks);
         match choice.wanted(task, now) {
             EngineKind::Kvm if now == EngineKind::Soft => self.use_kvm(),
             // Where in a segment it stands is not known of a processor that does not count.

@@ -55,7 +55,7 @@ rows! {
     93 fchown(fd: Fd, owner: Id, group: Id) -> Int, Host;
     94 lchown(pathname: Path, owner: Id, group: Id) -> Int, Host;
     95 umask(mask: Mode) -> Mode, Ours;
-    132 utime(filename: Path, times: In(Struct(&UTIMBUF))) -> Int, Missing;
+    132 utime(filename: Path, times: In(Struct(&UTIMBUF))) -> Int, Host;
     133 mknod(pathname: Path, mode: FileType, dev: Device) -> Int, Host;
     137 statfs(path: Path, buf: Out(Struct(&STATFS))) -> Int, Mixed;
     138 fstatfs(fd: Fd, buf: Out(Struct(&STATFS))) -> Int, Host;

@@ -187,3 +187,31 @@ const FRAMES: &str = r#"
 fn frames_that_lead_nowhere_end_the_program() {
     as_natively("frames", FRAMES);
 }
+
+/// As the processor loads it from an image, whatever the handler has left there.
+#[test]
+fn what_a_handler_writes_to_the_x87_image_is_loaded() {
+    as_natively(
+        "loaded",
+        r#"
+        #include <ucontext.h>
+        static const unsigned short words[][2] = { { 0xffff, 0xffff }, { 0, 0xffff }, { 0xf0c0, 0x8080 }, { 0x1f3f, 0x7f7f }, { 0x37f, 0x3f }, { 0x340, 1 }, { 0x37e, 1 } };
+        static int turn;
+        static void alter(int signal, siginfo_t *info, void *context) {
+            fpregset_t image = ((ucontext_t *)context)->uc_mcontext.fpregs;
+            image->cwd = words[turn][0], image->swd = words[turn][1], image->ftw = 0;
+            image->fop = 0x7ff, image->rip = 0x123456, image->rdp = 0x654321;
+        }
+        int main(void) {
+            struct sigaction action = { .sa_sigaction = alter, .sa_flags = SA_SIGINFO };
+            sigaction(SIGUSR1, &action, 0);
+            for (turn = 0; turn < 7; turn++) {
+                unsigned short control, status;
+                raise(SIGUSR1);
+                __asm__ volatile("fnstcw %0; fnstsw %1; fninit" : "=m"(control), "=m"(status));
+                SAY("%x %x\n", control, status);
+            }
+        }
+        "#,
+    );
+}

@@ -11,6 +11,7 @@ mod hostile;
 mod itself;
 mod made;
 mod mappings;
+mod named;
 mod oom;
 mod owners;
 mod queues;

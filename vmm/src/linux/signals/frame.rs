@@ -143,7 +143,20 @@ fn read_image(guest: &mut Guest<'_>, at: Virt) -> Served<Fpu> {
         }
     }
     fpu.mxcsr &= MXCSR_MASK;
-    Ok(fpu)
+    Ok(as_loaded(fpu))
+}
+
+/// The x87 state as FXRSTOR leaves it, whatever somebody has written to the image: the control word's fixed bits; the summary of
+/// exceptions that are not masked; no last instruction.
+fn as_loaded(fpu: Fpu) -> Fpu {
+    const FIXED: u16 = 0x40;
+    const CONTROL: u16 = 0x1f3f;
+    const EXCEPTIONS: u16 = 0x3f;
+    const SUMMARY: u16 = 0x8080;
+    let control = fpu.control & CONTROL | FIXED;
+    let summary = if fpu.status & !control & EXCEPTIONS == 0 { 0 } else { SUMMARY };
+    let status = fpu.status & !SUMMARY | summary;
+    Fpu { control, status, opcode: 0, instruction: 0, data: 0, ..fpu }
 }
 
 fn ucontext(regs: &Regs, image: (Virt, usize), saved: &Saved) -> [u64; WORDS] {
