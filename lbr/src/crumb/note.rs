@@ -115,7 +115,7 @@ impl Crumbs {
         let half =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
-        let preemptions = tells_preemptions(half(8)).ok_or(CrumbsError::Version(half(8)))?;
+        let preemptions = tells_preemptions(half(8)).ok_or_else(|| CrumbsError::Version(half(8)))?;
         if word(32) != 0 {
             return Err(CrumbsError::Reserved);
         }

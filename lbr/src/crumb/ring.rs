@@ -103,7 +103,7 @@ impl Header {
         let Some(bytes) = bytes.first_chunk::<USED>() else { return Err(HeaderError::Checksum) };
         let half = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let word = |at: usize| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
-        let preemptions = tells_preemptions(half(8)).ok_or(HeaderError::Version(half(8)))?;
+        let preemptions = tells_preemptions(half(8)).ok_or_else(|| HeaderError::Version(half(8)))?;
         if word(40) != xxh3_64(&bytes[..40]) {
             return Err(HeaderError::Checksum);
         }
