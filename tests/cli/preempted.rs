@@ -34,7 +34,11 @@ fn what_a_replay_found_is_known_to_the_next() {
         let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./two"]);
         assert_eq!((recorded.code, recorded.out().as_str()), (0, "three rounds\n"), "{}", recorded.err);
         let crumbs = place.gretel(&["core", "--crumbs", "--json", engine]);
-        assert!(crumbs.out().contains("\"exit\":\"preempted\""), "no preemption left a crumb: {}", crumbs.out());
+        assert!(
+            crumbs.out().contains("\"exit\":\"preempted\""),
+            "no preemption left a crumb: {}",
+            crumbs.out()
+        );
         let file = place.path(engine).join("positions");
         let digests: Vec<_> = (0..3)
             .map(|_| place.replay(engine, "soft")["digest"].clone())
