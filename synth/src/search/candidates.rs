@@ -139,9 +139,7 @@ impl Search<'_> {
     fn sort(&self, found: &mut [Candidate]) {
         let start = self.hypothesis.start();
         let last = self.last_way_to(start);
-        // Behind the records there is nothing to come to, and a loop that ran on is likely to have run on.
-        let is_between = self.frames.last().is_some_and(|frame| self.records.next(frame.window).is_some());
-        if last.is_some() && is_between {
+        if last.is_some() {
             found.iter_mut().for_each(|c| c.rounds = self.rounds_of(c.prepared.address(), start));
         }
         found.sort_by_cached_key(|c| {
