@@ -167,8 +167,11 @@ impl Terminal for Console {
 
     fn wait(&mut self, at_most: Option<Duration>) -> bool {
         let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
+        let was_over = self.is_over;
         loop {
-            if self.has_news() || self.is_over && self.network.is_none() || self.wants_end() {
+            // How long to wait is another question once nothing more is typed, also where frames may come.
+            let ends = self.has_news() || self.wants_end();
+            if ends || self.is_over && (self.network.is_none() || !was_over) {
                 return false;
             }
             let left = end.map_or(GLANCE, |end| end.saturating_duration_since(Instant::now()));

@@ -7,7 +7,8 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// A core of a kernel that is no Linux has registers and its end; what it has not is said. Others refuse it.
 #[test]
@@ -182,6 +183,22 @@ fn frames_are_recorded_and_come_again() {
     let ran = place.gretel(&record("net", &["--net", "unix=guest,silent", "--idle", "1"]));
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("the guest waits, and nothing will be typed"), "{}", ran.err);
+    assert_eq!(replayed(&place)["end"], Value::from("idle"));
+    // Also where standard input is over only when the guest waits already.
+    let arguments = record("net", &["--net", "unix=guest,silent", "--idle", "1"]);
+    let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), &arguments);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = piped.spawn().expect("gretel runs");
+    thread::sleep(Duration::from_secs(1));
+    drop(child.stdin.take());
+    let by = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().expect("it can be asked").is_none() {
+        if Instant::now() > by {
+            child.kill().expect("it can be ended");
+            panic!("it waits on, though nothing will come");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
     assert_eq!(replayed(&place)["end"], Value::from("idle"));
     for (option, code, said) in [
         ("unix=guest,none", HOST, "the other end is started first"),
