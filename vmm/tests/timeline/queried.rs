@@ -18,7 +18,7 @@ const STORES: &str = r#"
     #include <sys/mman.h>
     #include <unistd.h>
     int main(int arguments, char **named) {
-        long turns = arguments > 1 ? 6000000 : 300000;
+        long turns = arguments > 1 ? 30000000 : 300000;
         volatile long *pages = mmap((void *)0x10000000, 8192, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
         pages[0] = 1;
         for (int turn = 0; turn < 60; turn++) {
