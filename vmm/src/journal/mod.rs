@@ -52,7 +52,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// It is of a kernel guest.
-    #[error("{} is the journal of a machine with a kernel: `gretel replay` runs it again, and nothing else reads it", path.display())]
+    #[error("{} is the journal of a machine with a kernel: replay, core, events, gdb and synth know such a recording, other commands do not", path.display())]
     OfAMachine {
         /// The file.
         path: PathBuf,
