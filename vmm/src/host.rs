@@ -3,12 +3,13 @@
 
 use lbr::capture::host::Host;
 use lbr::perf::retired::{Cpu, Vendor};
-use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::arch::x86_64::{__cpuid, __cpuid_count, _fxsave64};
 use std::fs;
 use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::OnceLock;
+use x86::state::MxcsrMask;
 
 /// Looks at CPUID and at the parameters of the modules.
 #[must_use]
@@ -36,6 +37,23 @@ pub fn host() -> Host {
 /// CPUID leaf 1 EAX: family, model and stepping.
 pub(crate) fn signature() -> u32 {
     __cpuid(1).eax
+}
+
+/// What this processor's FXSAVE stores as MXCSR_MASK.
+pub(crate) fn mxcsr_mask() -> MxcsrMask {
+    /// The image (Intel SDM vol. 1, 10.5.1), as aligned as FXSAVE asks for.
+    #[repr(align(16))]
+    struct Image([u8; 512]);
+    const MASK: usize = 28;
+    let mut image = Image([0; 512]);
+    // SAFETY: the image is as large and as aligned as FXSAVE needs it, which every 64-bit processor has.
+    unsafe { _fxsave64(image.0.as_mut_ptr()) };
+    let [a, b, c, d] = [0, 1, 2, 3].map(|n| image.0[MASK + n]);
+    match u32::from_le_bytes([a, b, c, d]) {
+        // Zero stands for the bits of the first processors that had MXCSR.
+        0 => MxcsrMask(0xffbf),
+        mask => MxcsrMask(mask),
+    }
 }
 
 /// A parameter of a kernel module that is yes or no.

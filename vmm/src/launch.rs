@@ -2,7 +2,7 @@
 
 use crate::cpu_model::Model;
 use crate::elf::Image;
-use crate::host::{is_terminal, limits, terminals_device};
+use crate::host::{is_terminal, limits, mxcsr_mask, terminals_device};
 use crate::linux::load::script::{DEEPEST, NoInterpreter, Script};
 use crate::program::{Capabilities, Ids, Interpreter, Launch, Limits, OuterTerminal, Parents, Signals};
 use lbr::regular;
@@ -87,6 +87,7 @@ pub fn launch_here(program: &OsStr, arguments: &[OsString], cpu: Model) -> Resul
         seed: None,
         memory: 0,
         cpu,
+        mxcsr_mask: mxcsr_mask(),
     })
 }
 

@@ -3,6 +3,7 @@
 use crate::cpu_model::Model;
 use crate::plain::plain;
 use std::os::fd::OwnedFd;
+use x86::state::MxcsrMask;
 
 /// What to run, and all that it can see of the one who runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,9 @@ pub struct Launch {
     pub memory: u64,
     /// The processor.
     pub cpu: Model,
+    /// What FXSAVE of the processor where it is recorded stores as MXCSR_MASK, where KVM runs it as it is: no CPU model tells of
+    /// that.
+    pub mxcsr_mask: MxcsrMask,
 }
 
 impl Launch {

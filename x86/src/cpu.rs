@@ -15,7 +15,7 @@ use crate::frames::Frames;
 use crate::interpreter::Counters;
 use crate::machine::{Control, Exec, Machine, Trap};
 use crate::op::{Gpr, Segment};
-use crate::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
+use crate::state::{Fpu, MxcsrMask, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
 use crate::tlb::Tlb;
 use crate::vectors::{Block, Vectors};
 use rustc_hash::FxHashSet;
@@ -48,6 +48,8 @@ pub struct Cpu<B> {
     pub(crate) trapped: Option<Trap>,
     /// Instructions that differ between processors are for another one.
     pub(crate) leaves_differing: bool,
+    /// What FXSAVE stores as MXCSR_MASK.
+    mxcsr_mask: MxcsrMask,
     /// Instructions that depend on the system are for that side of the CPU (the crate `x86-system`).
     pub(crate) has_system: bool,
     /// What runs is 32-bit code ([`Cpu::set_narrow`]).
@@ -112,6 +114,7 @@ impl<B: Bus> Cpu<B> {
             fpu: Fpu::default(),
             trapped: None,
             leaves_differing: false,
+            mxcsr_mask: MxcsrMask::default(),
             has_system: false,
             narrow: false,
             parked: None,
@@ -193,6 +196,11 @@ impl<B: Bus> Cpu<B> {
     /// Moves the instruction pointer.
     pub fn set_rip(&mut self, rip: u64) {
         self.rip = rip;
+    }
+
+    /// From now on FXSAVE stores this as MXCSR_MASK.
+    pub fn set_mxcsr_mask(&mut self, mask: MxcsrMask) {
+        self.mxcsr_mask = mask;
     }
 
     /// From now on instructions whose results differ between processors
@@ -301,6 +309,10 @@ impl<B: Bus> Machine for Cpu<B> {
     }
     fn set_x87_top(&mut self, top: u8) {
         self.fpu.status = self.fpu.status & !(7 << 11) | u16::from(top & 7) << 11;
+    }
+    #[inline(always)]
+    fn mxcsr_mask(&self) -> MxcsrMask {
+        self.mxcsr_mask
     }
     #[inline(always)]
     fn control(&self, c: Control) -> u64 {

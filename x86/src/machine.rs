@@ -4,6 +4,7 @@ use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
 use crate::op::{BranchKind, Gpr, Segment};
 use crate::packed::Packed;
+use crate::state::MxcsrMask;
 
 /// Why an instruction did not retire. One byte, so that `Exec<u64>` fits two registers (a 24-byte trap costs
 /// 17 % of the interpreter's speed); the details (CR2, the error code) live in the machine, as on hardware.
@@ -135,6 +136,10 @@ pub trait Machine: Sized {
     fn system_flags(&self) -> Bv<Self>;
     /// Writes them. A machine that does not keep them answers [`Machine::system_flags`] with unknown bits.
     fn set_system_flags(&mut self, v: Bv<Self>);
+    /// What FXSAVE stores as MXCSR_MASK.
+    fn mxcsr_mask(&self) -> MxcsrMask {
+        MxcsrMask::default()
+    }
     /// The base of a segment (zero but for FS and GS).
     fn segment_base(&self, s: Segment) -> Bv<Self>;
     /// Writes the base of FS or GS.

@@ -12,6 +12,17 @@ pub const RFLAGS_DF: u64 = 0x400;
 /// MXCSR after reset: all exceptions masked, round to nearest.
 pub const MXCSR_RESET: u32 = 0x1f80;
 
+/// MXCSR_MASK: the bits of MXCSR that a processor has, as its FXSAVE tells them (Intel SDM vol. 1, 11.6.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MxcsrMask(pub u32);
+
+/// Intel's. AMD's has bit 17, too: the mask of the misaligned exception (AMD APM vol. 1, 4.2.2).
+impl Default for MxcsrMask {
+    fn default() -> MxcsrMask {
+        MxcsrMask(0xffff)
+    }
+}
+
 /// The integer state: what changes at every exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Regs {

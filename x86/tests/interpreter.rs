@@ -7,7 +7,7 @@ use x86::flat::{Flat, Protection};
 use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
 use x86::machine::{MachineRead, Trap};
 use x86::op::BranchKind;
-use x86::state::Regs;
+use x86::state::{MxcsrMask, Regs};
 
 const CODE: u64 = 0x40_0000;
 const DATA: u64 = 0x50_0000;
@@ -353,4 +353,21 @@ fn a_search_goes_on_in_the_next_page() {
     assert_eq!(m.cpu().regs().gpr[7], DATA + 5001);
     assert_eq!(m.cpu().regs().rflags >> 6 & 1, 1, "ZF: found");
     assert_eq!(m.counters().instructions, 5);
+}
+
+/// AMD's processors tell of bit 17 (APM vol. 1, 4.2.2); the image has the mask at 28 (Intel SDM vol. 1, 10.5.1).
+#[test]
+fn fxsave_stores_the_mask_that_it_was_told() {
+    let save = |a: &mut CodeAssembler| {
+        a.mov(edi, u32::try_from(DATA).unwrap())?;
+        a.fxsave(byte_ptr(rdi))?;
+        a.mov(eax, dword_ptr(rdi + 28))?;
+        a.syscall()
+    };
+    for mask in [None, Some(0x2_ffff)] {
+        let mut machine = machine(Protection::CODE, save);
+        mask.into_iter().for_each(|mask| machine.cpu_mut().set_mxcsr_mask(MxcsrMask(mask)));
+        assert!(matches!(machine.run(Until::EVENT, &mut ()), Stop::Syscall));
+        assert_eq!(machine.cpu().regs().gpr[0], mask.unwrap_or(0xffff).into());
+    }
 }

@@ -34,7 +34,7 @@ pub use crate::ram::{Phys, StalePage, Virt};
 use lbr::crumb::Counts;
 use lookout::{Accessed, Lookout};
 use x86::machine::MachineRead;
-use x86::state::{Fpu, Regs};
+use x86::state::{Fpu, MxcsrMask, Regs};
 
 /// Which engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -232,6 +232,8 @@ pub trait Cpu {
     fn take_written(&mut self) -> Option<Vec<Phys>> {
         None
     }
+    /// From now on the software CPU's FXSAVE stores this as MXCSR_MASK; other processors store their own.
+    fn set_mxcsr_mask(&mut self, _mask: MxcsrMask) {}
     /// From now on the software CPU does not execute what differs between processors, but comes back with
     /// [`Exit::Differing`]; or it does.
     fn leave_differing(&mut self, _leave: bool) {}

@@ -21,7 +21,7 @@ use watch::Guard;
 use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::interpreter::{self, Stop};
 use x86::machine::Trap;
-use x86::state::{Fpu, Regs};
+use x86::state::{Fpu, MxcsrMask, Regs};
 use x86_jit::{Jit, Sought, Tuning};
 
 /// Instructions between two looks at the interrupter: some 10 µs where they are compiled. Small because one instruction with
@@ -420,6 +420,10 @@ impl Cpu for SoftCpu {
 
     fn take_written(&mut self) -> Option<Vec<Phys>> {
         Some(self.interpreter.cpu_mut().take_written())
+    }
+
+    fn set_mxcsr_mask(&mut self, mask: MxcsrMask) {
+        self.interpreter.cpu_mut().set_mxcsr_mask(mask);
     }
 
     fn leave_differing(&mut self, leave: bool) {

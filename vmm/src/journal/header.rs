@@ -7,6 +7,7 @@ use crate::plain::numbers::{Cursor, put_bytes, put_digest, put_u64};
 use crate::program::{
     Capabilities, Ids, Inherited, Interpreter, Launch, Limits, OuterTerminal, Parents, Signals,
 };
+use x86::state::MxcsrMask;
 
 /// What was recorded, and with what. Fields: gretel `b` (UTF-8; the first in every version of the format, so that the error for
 /// another version can name it), behaviour `u`, model `b` (UTF-8), engine `b` (UTF-8), then of the launch: path `b` (UTF-8), name
@@ -16,7 +17,7 @@ use crate::program::{
 /// `u`, family and kind of a socket (a list of none or one) twice `u`, device and number of a regular file (a list of none or one)
 /// twice `u`, whether it is the terminal `u`), supplementary groups `[u]`, capabilities (effective, permitted, inheritable, bounding,
 /// ambient, securebits: 6 times `u`), umask `u`, signals ignored `u` and blocked `u`, limits of resources (soft and hard, by number: 16 times
-/// twice `u`), seed (a list of none or one) `u`, memory `u`,
+/// twice `u`), seed (a list of none or one) `u`, memory `u`, MXCSR_MASK `u`,
 /// digest `d` of the executable, then of the dynamic linker (a list of none or one) path `b` (UTF-8) and digest `d`. The files
 /// themselves are `program` and `interpreter` beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +85,7 @@ impl Header {
         put_u64(&mut out, u64::from(launch.seed.is_some()));
         launch.seed.iter().for_each(|seed| put_u64(&mut out, *seed));
         put_u64(&mut out, launch.memory);
+        put_u64(&mut out, launch.mxcsr_mask.0.into());
         put_digest(&mut out, self.executable_digest);
         put_u64(&mut out, u64::from(launch.interpreter.is_some()));
         if let Some(interpreter) = &launch.interpreter {
@@ -134,6 +136,7 @@ impl Header {
         }
         let seed = c.list(Cursor::u64)?.into_iter().next();
         let memory = c.u64()?;
+        let mxcsr_mask = MxcsrMask(c.u64()?.try_into().ok()?);
         let cpu = Model::named(&model).unwrap_or_default();
         let executable_digest = c.digest()?;
         let interpreter = c.list(|c| Some((c.string()?, c.digest()?)))?.into_iter().next();
@@ -163,6 +166,7 @@ impl Header {
             seed,
             memory,
             cpu,
+            mxcsr_mask,
         };
         let header =
             Header { gretel, behaviour, model, engine, launch, executable_digest, interpreter_digest };

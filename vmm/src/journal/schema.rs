@@ -31,15 +31,15 @@ use xxhash_rust::xxh3::xxh3_64;
 /// signals from outside; since 6 the header has the terminal and the size of memory, and contents are files beside the journal; since
 /// 7 a process may be killed for want of memory, and a recording may end at its room on disk; since 8 the header has the descriptors
 /// that the program inherits; since 9 the state of a preemption has the x87 and vector registers; since 10 the header has
-/// the limits of resources.
-pub const VERSION: u32 = 10;
+/// the limits of resources; since 11 it has MXCSR_MASK.
+pub const VERSION: u32 = 11;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
 /// did: which calls the personality answers by itself and how, which events it asks the gate for and in what order, the
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 21;
+pub const BEHAVIOUR: u32 = 22;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::signal::Arrived;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::Path;
-use x86::state::Regs;
+use x86::state::{MxcsrMask, Regs};
 
 fn header() -> Header {
     let launch = Launch {
@@ -39,6 +39,7 @@ fn header() -> Header {
         seed: Some(u64::MAX),
         memory: 5 << 30,
         cpu: Model::V3,
+        mxcsr_mask: MxcsrMask(u32::MAX),
     };
     let (model, engine) = (Model::V3.name().into(), "soft".into());
     let behaviour = schema::BEHAVIOUR;

@@ -6,8 +6,7 @@ use super::choice::Choice;
 use super::preempt::Pace;
 use super::trace::Trace;
 use super::{Checkpoint, Process, ProcessError};
-use crate::engine::soft::SoftCpu;
-use crate::engine::{Counters, Cpu, EngineKind};
+use crate::engine::{Counters, EngineKind};
 use crate::gate::Gate;
 use crate::linux::Kernel;
 use lbr::Armed;
@@ -73,7 +72,7 @@ impl Process {
     pub(crate) fn use_software_cpu(&mut self) -> Result<(), ProcessError> {
         self.pace.exactly = true;
         if self.pace.spare.is_none() {
-            let cpu: Box<dyn Cpu> = Box::new(SoftCpu::new()?);
+            let cpu = self.software_cpu()?;
             self.pace.spare = Some(std::mem::replace(&mut self.machine.cpu, cpu));
             self.machine.memory.exchange_processor();
         } else if self.machine.cpu.kind() == EngineKind::Kvm {

@@ -76,7 +76,7 @@ use std::sync::Arc;
 use std::time::Instant;
 pub use trace::Tell;
 use trace::Trace;
-use x86::state::Regs;
+use x86::state::{MxcsrMask, Regs};
 
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +105,8 @@ pub struct Process {
     space: u32,
     kernel: Kernel,
     model: Model,
+    /// What FXSAVE stores as MXCSR_MASK.
+    mxcsr_mask: MxcsrMask,
     /// The page fault that was served last, if nothing else happened since, and how often.
     faults: Option<(Exception, Regs, u32)>,
     /// The branch records of the processor, if they are to be of one task.
@@ -160,6 +162,7 @@ impl Process {
         streams: Streams,
     ) -> Result<Process, ProcessError> {
         machine.cpu.require(launch.cpu)?;
+        machine.cpu.set_mxcsr_mask(launch.mxcsr_mask);
         let choice = machine.kvm.take().map(Choice::new);
         let clock = time_of_guest();
         let executable = Arc::new(launch.executable.clone());
@@ -198,6 +201,7 @@ impl Process {
             space,
             kernel,
             model: launch.cpu,
+            mxcsr_mask: launch.mxcsr_mask,
             faults: None,
             records: None,
             copy_faults: 0,

@@ -84,12 +84,19 @@ impl Process {
         Ok(())
     }
 
+    /// A software CPU for this program, of which nothing is known but that it is new.
+    pub(super) fn software_cpu(&self) -> Result<Box<dyn Cpu>, EngineError> {
+        let mut cpu = SoftCpu::new()?;
+        cpu.set_mxcsr_mask(self.mxcsr_mask);
+        Ok(Box::new(cpu))
+    }
+
     /// Goes on, on the other processor, from the same state in the same memory.
     pub(super) fn exchange(&mut self) -> Result<(), ProcessError> {
         let start = Instant::now();
         let mut next = match self.pace.spare.take() {
             Some(next) => next,
-            None => Box::new(SoftCpu::new()?),
+            None => self.software_cpu()?,
         };
         let state = State { regs: *self.machine.cpu.regs(), fpu: self.machine.cpu.fpu()? };
         next.set_regs(&state.regs)?;

@@ -240,6 +240,7 @@ impl Run {
             groups: here.groups,
             capabilities: if self.privileged { Capabilities::usual(true) } else { here.capabilities },
             memory: self.memory,
+            mxcsr_mask: here.mxcsr_mask,
             ..Launch::default()
         }
     }

@@ -104,3 +104,34 @@ fn an_operand_that_cannot_be_written_is_the_fault_that_it_is_natively() {
         });
     });
 }
+
+/// Writes FXSAVE over and over into a page that it may write and execute at once, until that page is left with the program's own
+/// bytes, and then stores the state with it.
+const LEFT_ALONE: &str = r#"
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    static unsigned char image[512] __attribute__((aligned(64)));
+    int main(void) {
+        char *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED) return 1;
+        for (int n = 0; n < 10; n++) {
+            /* fxsave64 [rdi]; ret */
+            memcpy(page + 64 * n, "\x48\x0f\xae\x07\xc3", 5);
+            memset(image, 0, sizeof image);
+            ((void (*)(void *))(page + 64 * n))(image);
+        }
+        printf("%02x%02x%02x%02x\n", image[31], image[30], image[29], image[28]);
+        return 0;
+    }"#;
+
+#[test]
+fn the_mask_of_mxcsr_is_that_of_the_processor_where_it_was_recorded() {
+    each_libc("left-alone", LEFT_ALONE, &[], |program| {
+        let run = Run::new(program, &[]);
+        let (natively, _) = run.natively();
+        each_engine(&run, |ran| {
+            assert_eq!((ran.stdout.as_slice(), ran.end), (natively.as_slice(), Step::Exited(0)));
+        });
+    });
+}

@@ -6,15 +6,12 @@ use crate::machine::{Bv, Control, Exec, Machine, Trap};
 use crate::op::Op;
 use crate::sem::operand;
 
-/// The bits of MXCSR that exist.
-const MXCSR_MASK: u64 = 0xffff;
-
 /// The size of the FXSAVE image, all of which must be accessible.
 const IMAGE_BYTES: u64 = 512;
 /// The size of the part of it that the processor writes.
 const SAVED_BYTES: u64 = 416;
 
-/// #GP if a value for MXCSR sets a bit that does not exist.
+/// #GP if a value for MXCSR sets a bit that Intel's processors do not have. AMD's bit 17 is not modelled.
 fn check_mxcsr<M: Machine>(m: &mut M, v: Bv<M>) -> Exec {
     let reserved = {
         let d = m.d();
@@ -53,7 +50,8 @@ pub fn fxsave<M: Machine>(m: &mut M, op: &Op) -> Exec {
         let tag = d.zext(8, 32, m.control(Control::X87Tag));
         d.concat(32, tag, 32, words)
     };
-    let mxcsr = m.d().concat(32, m.d().lit(32, MXCSR_MASK), 32, m.control(Control::Mxcsr));
+    let mask = m.d().lit(32, m.mxcsr_mask().0.into());
+    let mxcsr = m.d().concat(32, mask, 32, m.control(Control::Mxcsr));
     let mut image = vec![[header, zero], [zero, mxcsr]];
     for n in 0..8 {
         let (significand, sign_exponent) = m.x87((m.x87_top() + n) & 7);
