@@ -19,6 +19,9 @@ use x86::state::Regs;
 pub enum Event {
     /// A system call, with its number.
     Syscall(u64),
+    /// The vDSO's call for the time that has become old while the program computed: a system call, at the tick (the ordinal of
+    /// the vDSO's calls since the last exit) that a replay has to make it at, too.
+    Clock(u64),
     /// An instruction that reads the machine.
     MachineRead,
     /// A signal is about to be delivered, or ends the program.
@@ -140,6 +143,10 @@ pub trait Gate {
     fn replaying(&self) -> bool;
     /// The preemption that ends the segment in which the program is, while replaying; `None` where it ends by itself.
     fn preemption(&mut self) -> Result<Option<Preemption>, GateError> {
+        Ok(None)
+    }
+    /// The tick at which the vDSO asks for the time at the end of this segment, while replaying; `None` where it ends otherwise.
+    fn clock(&mut self) -> Result<Option<u64>, GateError> {
         Ok(None)
     }
     /// The process that is killed at this moment since memory is used up: `worst`, if one is to be, or while replaying the one that the

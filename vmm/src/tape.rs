@@ -110,6 +110,14 @@ impl Tape {
         Ok(Some(Preemption { offset, count, time: self.look_behind(time_of) }))
     }
 
+    /// The tick at which the program asks for the time next, if it does.
+    fn clock(&self) -> Result<Option<u64>, GateError> {
+        self.look(|record| match record {
+            Some(Record::Begin { event: Event::Clock(tick), .. }) => Some(*tick),
+            _ => None,
+        })
+    }
+
     /// The process that is killed next for want of memory, if one is.
     fn victim(&self) -> Result<Option<i32>, GateError> {
         self.look(|record| match record {
@@ -290,6 +298,10 @@ impl Gate for ReplayGate {
         self.tape.preemption()
     }
 
+    fn clock(&mut self) -> Result<Option<u64>, GateError> {
+        self.tape.clock()
+    }
+
     fn victim(&mut self, _worst: Option<i32>) -> Result<Option<i32>, GateError> {
         self.tape.victim()
     }
@@ -302,6 +314,7 @@ impl Gate for ReplayGate {
 fn describe_event(event: &Event) -> String {
     match event {
         Event::Syscall(number) => format!("system call {number}"),
+        Event::Clock(tick) => format!("the vDSO's call {tick} for the time"),
         Event::MachineRead => "an instruction that reads the machine".to_owned(),
         Event::Signal(signal) => format!("signal {signal}"),
         Event::Exited(status) => format!("the end with status {status}"),

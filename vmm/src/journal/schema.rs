@@ -31,7 +31,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// signals from outside; since 6 the header has the terminal and the size of memory, and contents are files beside the journal; since
 /// 7 a process may be killed for want of memory, and a recording may end at its room on disk; since 8 the header has the descriptors
 /// that the program inherits; since 9 the state of a preemption has the x87 and vector registers; since 10 the header has
-/// the limits of resources; since 11 it has MXCSR_MASK.
+/// the limits of resources; since 11 it has MXCSR_MASK,
+/// and there are calls for a time that is old.
 pub const VERSION: u32 = 11;
 
 /// Version of all that a program sees and the journal does not hold, so that replay must compute it as the recorder
@@ -39,7 +40,7 @@ pub const VERSION: u32 = 11;
 /// layout of the address space, the first stack, the vDSO, the contents of the CPU model, what is cleared in registers at
 /// a system call. A change of any of these raises it; vmm/tests/process/version.rs notices the ones that a small program can
 /// see.
-pub const BEHAVIOUR: u32 = 22;
+pub const BEHAVIOUR: u32 = 23;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -287,6 +288,7 @@ fn split_event(event: &Event) -> (u64, i64) {
         Event::Preempt(Offset::Retired(count)) => (5, count.cast_signed()),
         Event::Preempt(Offset::State(_)) => (6, 0),
         Event::OutOfMemory(pid) => (7, (*pid).into()),
+        Event::Clock(tick) => (8, tick.cast_signed()),
     }
 }
 
@@ -299,6 +301,7 @@ fn join_event(kind: u64, argument: i64) -> Option<Event> {
         4 => Event::Wait,
         5 => Event::Preempt(Offset::Retired(argument.cast_unsigned())),
         7 => Event::OutOfMemory(argument.try_into().ok()?),
+        8 => Event::Clock(argument.cast_unsigned()),
         _ => return None,
     })
 }

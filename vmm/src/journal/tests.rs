@@ -57,6 +57,7 @@ fn header() -> Header {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         any::<u64>().prop_map(Event::Syscall),
+        any::<u64>().prop_map(Event::Clock),
         Just(Event::MachineRead),
         any::<i32>().prop_map(Event::Signal),
         any::<i32>().prop_map(Event::Exited),

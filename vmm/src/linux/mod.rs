@@ -91,6 +91,7 @@ use crate::engine::Interrupter;
 use crate::failure::ProcessError;
 use crate::gate::Time;
 use crate::program::{Launch, Streams};
+use crate::ram::Memory;
 pub(crate) use arena::{Arena, Id};
 use descriptors::{Descriptors, Detached, Place};
 use groups::{Group, Groups, limit};
@@ -370,6 +371,16 @@ impl Kernel {
     /// The time that the program was shown last.
     pub(crate) fn now(&self) -> Time {
         self.clock.shown()
+    }
+
+    /// From now on the vDSO makes the real call at this tick.
+    pub(crate) fn clock_is_due_at(&self, memory: &mut Memory, tick: u64) -> Result<(), ProcessError> {
+        self.clock.set_due(memory, tick)
+    }
+
+    /// How many ticks the program has counted in the vDSO since the last exit.
+    pub(crate) fn ticks(&self, memory: &mut Memory) -> Result<u64, ProcessError> {
+        self.clock.ticks(memory)
     }
 
     /// The mask of a call that replaced it comes back, unless a handler's end does that. Whether there was one.

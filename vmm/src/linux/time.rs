@@ -45,10 +45,7 @@ impl Clock {
     }
 
     fn write(&mut self, memory: &mut Memory, new: Time) -> Result<Time, ProcessError> {
-        let Some(frame) = self.page.frame(memory, 0)? else { return Ok(self.shown) };
-        // A program that writes to the time page harms only its guest.
-        let bytes = memory.ram_mut().frame_mut(frame);
-        let (page, _) = bytes.split_first_chunk_mut::<{ vdso::TIME_BYTES }>().expect("a page is longer");
+        let Some(page) = self.start(memory)? else { return Ok(self.shown) };
         let ticks = vdso::ticks(page).min(NANOSECONDS);
         let shown = self.shown;
         self.shown = Time {
@@ -57,6 +54,28 @@ impl Clock {
         };
         *page = vdso::time_page(self.shown);
         Ok(self.shown)
+    }
+
+    /// From now on the vDSO makes the real call at this tick.
+    pub(super) fn set_due(&self, memory: &mut Memory, tick: u64) -> Result<(), ProcessError> {
+        if let Some(page) = self.start(memory)? {
+            vdso::set_due(page, tick);
+        }
+        Ok(())
+    }
+
+    /// How many ticks the guest has counted since the last exit.
+    pub(super) fn ticks(&self, memory: &mut Memory) -> Result<u64, ProcessError> {
+        Ok(self.start(memory)?.map_or(0, |page| vdso::ticks(page)))
+    }
+
+    /// What the time page says, where it is mapped. A program that writes there harms only its guest.
+    fn start<'a>(
+        &self,
+        memory: &'a mut Memory,
+    ) -> Result<Option<&'a mut [u8; vdso::TIME_BYTES]>, ProcessError> {
+        let Some(frame) = self.page.frame(memory, 0)? else { return Ok(None) };
+        Ok(memory.ram_mut().frame_mut(frame).first_chunk_mut())
     }
 
     /// The time that the guest was shown last.

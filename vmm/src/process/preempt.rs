@@ -13,6 +13,7 @@ use super::choice::Choice;
 use super::happening::What;
 use super::kicker::Kicker;
 use super::spin::Spin;
+use super::told::Told;
 use super::{Process, ProcessError, Step};
 use crate::engine::{Cpu, EngineError, EngineKind, Exit, Until};
 use crate::gate::{Event, GateError, Preemption, Time};
@@ -71,6 +72,8 @@ pub(super) struct Pace {
     pub(super) segment_begins: bool,
     /// When to look whether the task that runs waits by looking.
     pub(super) spin: Spin,
+    /// When the vDSO is to ask for the time.
+    pub(super) told: Told,
     /// The caller of [`Process::step`] wants it to return about then, by the host's monotonic clock in nanoseconds.
     look: Option<u64>,
 }
@@ -104,7 +107,9 @@ impl Process {
     /// Runs the processor, and serves its exit.
     pub(super) fn run(&mut self, until: Until) -> Result<Step, ProcessError> {
         let begins = std::mem::take(&mut self.pace.segment_begins);
-        match self.gate.preemption()? {
+        let preemption = self.gate.preemption()?;
+        self.find_when_to_tell(preemption.is_some())?;
+        match preemption {
             Some(preemption) => {
                 self.leave_differing(false);
                 self.run_to(&preemption, until)

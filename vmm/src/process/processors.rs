@@ -14,7 +14,14 @@ use x86::state::State;
 
 impl Process {
     /// Runs the processor, and notes how long that took, where two take turns.
-    pub(super) fn execute(&mut self, until: Until) -> Result<Exit, EngineError> {
+    pub(super) fn execute(&mut self, until: Until) -> Result<Exit, ProcessError> {
+        self.told_begins()?;
+        let exit = self.execute_and_note(until);
+        self.told_ends()?;
+        Ok(exit?)
+    }
+
+    fn execute_and_note(&mut self, until: Until) -> Result<Exit, EngineError> {
         if self.choice.is_none() && self.profile.is_none() && !self.pace.leaves {
             return self.machine.run(until);
         }

@@ -277,8 +277,10 @@ fn the_clock_is_answered_inside_the_guest() {
         int main(void) { struct timespec now; for (int i = 0; i < 640; i++) clock_gettime(CLOCK_MONOTONIC, &now); return 0; }"#;
     each_libc("clock", source, &[], |program| {
         each_engine(&Run::new(program, &[]), |ran| {
-            // One call in 64 is a real one.
-            assert_eq!((ran.end, ran.calls(libc::SYS_clock_gettime)), (Step::Exited(0), 10));
+            // One call in 64 is a real one, and those for which the time is old by then.
+            let (in_turn, early) = (ran.calls(libc::SYS_clock_gettime), ran.early_calls());
+            assert_eq!(ran.end, Step::Exited(0));
+            assert!(in_turn <= 10 && in_turn + early >= 10 && early < 100, "{in_turn} and {early}");
         });
     });
 }

@@ -165,6 +165,14 @@ impl Gate for MemoryGate {
         })
     }
 
+    fn clock(&mut self) -> Result<Option<u64>, GateError> {
+        let Some(next) = self.next else { return Ok(None) };
+        Ok(match self.shared.borrow().journal.get(next) {
+            Some(Entry::Begin(Event::Clock(tick), ..)) => Some(*tick),
+            _ => None,
+        })
+    }
+
     fn preemption(&mut self) -> Result<Option<Preemption>, GateError> {
         let Some(next) = self.next else { return Ok(None) };
         Ok(match self.shared.borrow().journal.get(next) {
@@ -309,6 +317,12 @@ impl Ran {
     pub(crate) fn calls(&self, number: i64) -> usize {
         let wanted = Event::Syscall(u64::try_from(number).expect("a number"));
         let is_it = |entry: &&Entry| matches!(entry, Entry::Begin(event, ..) if *event == wanted);
+        self.shared.borrow().journal.iter().filter(is_it).count()
+    }
+
+    /// How often the vDSO asked for the time before its turn.
+    pub(crate) fn early_calls(&self) -> usize {
+        let is_it = |entry: &&Entry| matches!(entry, Entry::Begin(Event::Clock(_), ..));
         self.shared.borrow().journal.iter().filter(is_it).count()
     }
 

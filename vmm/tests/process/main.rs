@@ -21,6 +21,7 @@ mod sharing;
 mod stacks;
 mod stuck;
 mod threads;
+mod told;
 mod turns;
 mod upper_half;
 mod vectors;

@@ -2,7 +2,9 @@
 //!
 //! It reads the time page, which the personality writes at exits only, so what it answers is a function of the
 //! recording. Every call counts a tick of one nanosecond, so that time never stands still; every
-//! [`CALLS_PER_EXIT`]th call makes the real system call, so that a program which waits for a time gets there.
+//! [`CALLS_PER_EXIT`]th call makes the real system call, so that a program which waits for a time gets there. So does
+//! an earlier one, if the time page says so: the next one where the program has computed for long, or while replaying the
+//! one that did while recording ([`crate::gate::Event::Clock`]).
 //! The code is assembled here at start-up: no compiler or linker is needed, and its source is in the tree.
 
 use crate::gate::Time;
@@ -14,16 +16,17 @@ use iced_x86::code_asm::{
 use iced_x86::{BlockEncoderOptions, IcedError};
 use object::elf;
 
-/// The vDSO makes the real system call at every call of this ordinal; a power of two.
+/// The vDSO makes the real system call at the call of this ordinal behind an exit, if no earlier one is to.
 pub const CALLS_PER_EXIT: u64 = 64;
 
-/// Where things are in the time page: CLOCK_REALTIME and CLOCK_MONOTONIC as seconds and nanoseconds, and the
-/// ticks.
+/// Where things are in the time page: CLOCK_REALTIME and CLOCK_MONOTONIC as seconds and nanoseconds, the ticks, and the
+/// tick at which the real call is due.
 const REAL: u64 = 0;
 const MONOTONIC: u64 = 16;
 const TICKS: u64 = 32;
+const DUE: u64 = 40;
 /// Size of what [`time_page`] makes.
-pub const TIME_BYTES: usize = 40;
+pub const TIME_BYTES: usize = 48;
 
 const NANOSECONDS: u64 = 1_000_000_000;
 const SONAME: &str = "linux-vdso.so.1";
@@ -41,6 +44,7 @@ pub fn time_page(time: Time) -> [u8; TIME_BYTES] {
         time.monotonic / NANOSECONDS,
         time.monotonic % NANOSECONDS,
         0,
+        CALLS_PER_EXIT,
     ];
     for (slot, word) in page.chunks_exact_mut(8).zip(words) {
         slot.copy_from_slice(&word.to_le_bytes());
@@ -51,7 +55,12 @@ pub fn time_page(time: Time) -> [u8; TIME_BYTES] {
 /// The ticks that the guest has counted in the time page.
 #[must_use]
 pub fn ticks(page: &[u8; TIME_BYTES]) -> u64 {
-    page[32..].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+    page[index(TICKS)..index(DUE)].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+/// From now on the real call is due at this tick.
+pub fn set_due(page: &mut [u8; TIME_BYTES], tick: u64) {
+    page[index(DUE)..].copy_from_slice(&tick.to_le_bytes());
 }
 
 /// The shared object, one page, position-independent but for the address of the time page.
@@ -285,8 +294,8 @@ fn count(a: &mut CodeAssembler, exit: CodeLabel) -> Result<(), IcedError> {
     a.mov(rax, qword_ptr(r8 + TICKS))?;
     a.inc(rax)?;
     a.mov(qword_ptr(r8 + TICKS), rax)?;
-    a.test(eax, i32::try_from(CALLS_PER_EXIT - 1).expect("a small power of two"))?;
-    a.je(exit)
+    a.cmp(rax, qword_ptr(r8 + DUE))?;
+    a.jae(exit)
 }
 
 /// With a clock's seconds in rcx and its nanoseconds in rdx: adds the ticks in rax.
@@ -463,5 +472,6 @@ mod tests {
         let page = time_page(Time { real: 3_000_000_007, monotonic: 5 });
         assert_eq!((page[0], page[8], page[24]), (3, 7, 5));
         assert_eq!(ticks(&page), 0);
+        assert_eq!(u64::from(page[40]), CALLS_PER_EXIT);
     }
 }
