@@ -183,11 +183,13 @@ impl Process {
         self.pace.look = time;
     }
 
-    /// The retired count at which the caller wants to look, or another processor may go on, if that is before the bound.
+    /// The retired count at which the caller wants to look, another processor may go on, or the time has become old, if that is
+    /// before the bound.
     fn look_bound(&self, until: Until) -> Option<u64> {
         let until_look = |at: u64| at.saturating_sub(Time::now().monotonic).max(SOONEST) / PER_INSTRUCTION;
         let patience = self.choice.as_ref().filter(|_| !self.pace.exactly && !self.pace.lent);
-        let left = self.pace.look.map(until_look).into_iter().chain(patience.map(Choice::patience)).min()?;
+        let lefts = [self.pace.look.map(until_look), patience.map(Choice::patience), self.told_patience()];
+        let left = lefts.into_iter().flatten().min()?;
         let count = self.retired().saturating_add(left);
         match until {
             Until::Exit => Some(count),

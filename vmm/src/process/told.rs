@@ -23,8 +23,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// From this age on, in nanoseconds, what the time page says is old.
+/// From this age on, in nanoseconds, what the time page says is old: where a kick brings the processor back, and where a count
+/// does, which costs nearly nothing.
 const OLD: u64 = 1_000_000;
+const OLD_WHERE_COUNTED: u64 = 100_000;
+/// So many instructions of the software CPU take that long, or longer.
+const COUNTED: u64 = 100_000;
 /// A kick that the processor has not taken is repeated after this, and then after twice as long, up to [`RARELY`].
 const SOON: Duration = Duration::from_micros(200);
 const RARELY: Duration = Duration::from_millis(10);
@@ -51,9 +55,15 @@ impl Process {
                 self.pace.told.watch = Some(Watch::new(self.machine.cpu.interrupter()));
             }
             let age = Time::now().monotonic.saturating_sub(self.kernel.now().monotonic);
-            (age >= OLD).then_some(0)
+            let old = if self.machine.cpu.counters().is_some() { OLD_WHERE_COUNTED } else { OLD };
+            (age >= old).then_some(0)
         };
         Ok(())
+    }
+
+    /// In how many instructions it is to be found out again, on a processor that counts.
+    pub(super) fn told_patience(&self) -> Option<u64> {
+        (self.pace.told.watch.is_some() && self.pace.told.at.is_none()).then_some(COUNTED)
     }
 
     /// The processor is about to run.
