@@ -315,7 +315,8 @@ fn decision(
             );
             if let Some(Looked { at, bytes }) = looked_up(history, &blame).map_err(failure)? {
                 let known = history.values(at, blame.place, &bytes).map_err(failure)?;
-                let decided = format!("{decided}, to an entry of a table: {}", Values::of(&bytes, &known));
+                let decided =
+                    format!("{decided}, by a table that was looked up with {}", Values::of(&bytes, &known));
                 return Ok(Question { at, place: blame.place, bytes, words: vec![head.clone(), decided] });
             }
             let words = vec![head.clone(), decided];
