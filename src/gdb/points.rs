@@ -68,18 +68,22 @@ impl Point {
 
 /// All of them, by process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Points(BTreeMap<i32, Vec<Point>>);
+pub(super) struct Points {
+    own: BTreeMap<i32, Vec<Point>>,
+    /// Children of a vfork that run in their parent's memory: there a debugger's breakpoints are both's, and it sets them once.
+    shared: BTreeMap<i32, i32>,
+}
 
 impl Points {
     /// Adds one, or replaces its conditions.
     pub(super) fn insert(&mut self, pid: i32, point: Point) {
         self.remove(pid, &point);
-        self.0.entry(pid).or_default().push(point);
+        self.own.entry(pid).or_default().push(point);
     }
 
     /// Takes one away, if it is there.
     pub(super) fn remove(&mut self, pid: i32, point: &Point) {
-        if let Some(points) = self.0.get_mut(&pid) {
+        if let Some(points) = self.own.get_mut(&pid) {
             points.retain(|it| !it.is_same(point));
             if points.is_empty() {
                 self.forget(pid);
@@ -89,26 +93,45 @@ impl Points {
 
     /// Takes those of a process away.
     pub(super) fn forget(&mut self, pid: i32) {
-        self.0.remove(&pid);
+        self.own.remove(&pid);
+    }
+
+    /// A child runs in its parent's memory from here on.
+    pub(super) fn share(&mut self, child: i32, parent: i32) {
+        self.shared.insert(child, parent);
+    }
+
+    /// No child does any more, where this process is one or its parent. A child that ends without another program stays one for the
+    /// debugger.
+    pub(super) fn part(&mut self, pid: i32) {
+        self.shared.retain(|child, parent| *child != pid && *parent != pid);
     }
 
     /// What to look for in each process.
     pub(super) fn lookouts(&self) -> BTreeMap<i32, Lookout> {
-        self.0.iter().map(|(pid, points)| (*pid, lookout(points))).collect()
+        let all = self.own.keys().chain(self.shared.keys());
+        let looked_for = all.map(|pid| (*pid, lookout(self.of(*pid))));
+        looked_for.filter(|(_, lookout)| !lookout.is_empty()).collect()
+    }
+
+    /// Those of a process.
+    fn of(&self, pid: i32) -> impl Iterator<Item = &Point> + Clone {
+        let parent = self.shared.get(&pid).copied();
+        [Some(pid), parent].into_iter().flatten().filter_map(|pid| self.own.get(&pid)).flatten()
     }
 
     /// The first that a journey has stopped for in this process, and whose conditions hold there.
     pub(super) fn hit(&self, pid: i32, stop: Stop, world: &dyn World) -> Option<&Point> {
-        self.0.get(&pid)?.iter().find(|point| point.is_at(stop) && point.holds(world))
+        self.of(pid).find(|point| point.is_at(stop) && point.holds(world))
     }
 }
 
-fn lookout(points: &[Point]) -> Lookout {
-    let code = points.iter().filter(|point| point.watch().is_none());
+fn lookout<'a>(points: impl Iterator<Item = &'a Point> + Clone) -> Lookout {
+    let code = points.clone().filter(|point| point.watch().is_none());
     let mut at: Vec<_> = code.map(|point| point.address).collect();
     at.sort_unstable();
     at.dedup();
-    Lookout { at, data: points.iter().filter_map(Point::watch).collect() }
+    Lookout { at, data: points.filter_map(Point::watch).collect() }
 }
 
 #[cfg(test)]
@@ -131,6 +154,11 @@ mod tests {
         points.insert(1, point(vec![vec![0xff]]));
         assert!(points.hit(1, stop, &Nothing).is_some(), "one that is not understood is a reason to stop");
         assert_eq!(points.lookouts()[&1].at, [16]);
+        points.share(2, 1);
+        assert!(points.hit(2, stop, &Nothing).is_some(), "in the memory of both");
+        assert_eq!(points.lookouts()[&2].at, [16]);
+        points.part(2);
+        assert!(points.hit(2, stop, &Nothing).is_none() && !points.lookouts().contains_key(&2));
         points.remove(1, &point(Vec::new()));
         assert!(points.lookouts().is_empty());
     }

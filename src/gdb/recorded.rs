@@ -3,6 +3,7 @@
 //! A signal is shown where a live program would show it: before its handler, with the registers that the handler's end restores, though
 //! the replay stands at the handler's first instruction ([`View`]). So gdb's own steps over handlers work.
 
+mod ends;
 mod follow;
 mod images;
 
@@ -103,7 +104,7 @@ impl Recorded {
             let stepping = matches!(way, Way::Step(..));
             while let Some(noted) = self.pending.pop_front() {
                 if wants(self.travel.process(), wishes, &noted, stepping) {
-                    return Ok(self.told(noted));
+                    return Ok(self.told(noted, wishes));
                 }
             }
         }
@@ -131,12 +132,13 @@ impl Recorded {
         self.say_damage();
         let noted = self.travel.process_mut().take_noted();
         self.travel.process_mut().note_kernel(false);
-        if matches!(way, Way::Back | Way::StepBack(_)) && stop != Stop::Asked && self.is_another_image(wishes)
+        if matches!(way, Way::Back | Way::StepBack(_))
+            && stop != Stop::Asked
+            && let Some(pid) = self.go_to_passed_exec(wishes, start)?
         {
-            self.go_to_exec(start)?;
-            self.travel.process_mut().note_kernel(false);
-            return Ok(self.tell_image(self.loaded().pid));
+            return Ok(self.tell_image(pid));
         }
+        self.go_to_shown(stop, start, wishes)?;
         self.pending =
             noted.into_iter().filter(|it| wants(self.travel.process(), wishes, it, step)).collect();
         let stopped = self.stopped(stop, way, wishes);
@@ -211,11 +213,11 @@ impl Recorded {
             Stop::Begin => Why::Begin,
             Stop::Asked => Why::Asked,
             Stop::Noted => match self.pending.pop_front() {
-                Some(noted) => return self.told(noted),
+                Some(noted) => return self.told(noted, wishes),
                 None => Why::There,
             },
             Stop::End => match self.travel.process().death() {
-                Some(death) if !self.told_crash => Why::Signal(death.signal),
+                Some(death) if !self.told_crash && wishes.includes(id.pid) => Why::Signal(death.signal),
                 _ => Why::End,
             },
         };
@@ -223,12 +225,16 @@ impl Recorded {
     }
 
     /// What the kernel did, as a stop.
-    fn told(&mut self, noted: Noted) -> Stopped {
+    fn told(&mut self, noted: Noted, wishes: &Wishes) -> Stopped {
         self.view = None;
         let process = self.travel.process();
         match noted {
-            Noted::Forked { by, pid } => Stopped { id: id_of(process, by), why: Why::Forked(pid) },
-            Noted::Executed(pid) => self.tell_image(pid),
+            Noted::Forked { by, pid, waits } => {
+                let waits = waits && wishes.vforks;
+                Stopped { id: id_of(process, by), why: Why::Forked { pid, waits } }
+            }
+            Noted::Released(task) => Stopped { id: id_of(process, task), why: Why::Released },
+            Noted::Executed(pid) => self.tell_exec(pid),
             Noted::Signal { task, signal, handler } => {
                 let id = id_of(process, task);
                 self.view = handler.and_then(|handler| self.before_handler(id, handler));
@@ -266,9 +272,10 @@ fn hit<'a>(process: &Process, wishes: &'a Wishes, stop: Stop) -> Option<&'a Poin
 fn wants(process: &Process, wishes: &Wishes, noted: &Noted, stepping: bool) -> bool {
     match noted {
         // gdb does not take a process that it knows for a new one, as it is when the fork is run again.
-        Noted::Forked { by, pid } => {
+        Noted::Forked { by, pid, .. } => {
             wishes.forks && !wishes.seen.contains_key(pid) && wishes.includes(id_of(process, *by).pid)
         }
+        Noted::Released(task) => wishes.held.is_some_and(|held| held.tid == *task),
         Noted::Executed(pid) => wishes.execs && wishes.includes(*pid),
         Noted::Signal { task, signal, .. } => {
             let is_passed = wishes.passed.contains(&gdb_number(*signal)) && !stepping;

@@ -41,6 +41,8 @@ pub(super) struct Session<'a> {
     files: BTreeMap<u64, Vec<u8>>,
     /// Where the program stands, and why.
     stopped: Stopped,
+    /// Whose wait in a vfork is over for the debugger, which is to be told.
+    passed_wait: Option<Id>,
     said_read_only: bool,
 }
 
@@ -77,6 +79,7 @@ impl<'a> Session<'a> {
             steered: Who::default(),
             files: BTreeMap::new(),
             stopped,
+            passed_wait: None,
             said_read_only: false,
         }
     }
@@ -206,7 +209,8 @@ impl<'a> Session<'a> {
     /// The first thread that is meant.
     fn found(&mut self, who: Who) -> Option<Id> {
         let tasks = self.tasks();
-        let stopped = Some(self.stopped.id).filter(|id| who.includes(*id));
+        let is_meant = |id: &Id| who.includes(*id) && self.wishes.includes(id.pid);
+        let stopped = Some(self.stopped.id).filter(is_meant);
         stopped.or_else(|| tasks.iter().map(|task| task.id).find(|id| who.includes(*id)))
     }
 
@@ -238,13 +242,34 @@ impl<'a> Session<'a> {
     }
 
     fn run(&mut self, way: Way) -> Result<Answer, Failure> {
+        if matches!(way, Way::Back | Way::StepBack(_)) {
+            self.wait_is_passed();
+        }
+        if let Some(id) = self.passed_wait.take() {
+            self.stopped = Stopped { id, why: Why::Released };
+            return self.why_stopped();
+        }
+        self.tasks();
         let Session { stream, target, wishes, .. } = self;
         self.stopped = stream.while_running(target.asks(), || target.run(way, wishes))?;
+        if matches!(way, Way::Forward | Way::Step(..)) {
+            self.hide_strangers();
+        }
         match &self.stopped.why {
             // Whether it is looked at is decided anew.
-            Why::Forked(pid) => drop(self.wishes.hidden.remove(pid)),
+            Why::Forked { pid, waits } => {
+                self.wishes.hidden.remove(pid);
+                self.wishes.held = waits.then_some(self.stopped.id);
+                if *waits {
+                    self.wishes.points.share(*pid, self.stopped.id.pid);
+                }
+            }
+            Why::Released => self.wishes.held = None,
             // What was in its memory is no more.
-            Why::Executed(_) => self.wishes.points.forget(self.stopped.id.pid),
+            Why::Executed(_) => {
+                self.wishes.points.forget(self.stopped.id.pid);
+                self.wishes.points.part(self.stopped.id.pid);
+            }
             _ => {}
         }
         self.tasks();
@@ -273,8 +298,27 @@ impl<'a> Session<'a> {
     fn hide(&mut self, pid: i32) -> Answer {
         self.wishes.hidden.insert(pid);
         self.wishes.points.forget(pid);
+        self.wishes.points.part(pid);
         self.wishes.seen.remove(&pid);
+        // Nobody waits for news of it.
+        self.wishes.held.take_if(|held| held.pid == pid);
+        self.passed_wait.take_if(|held| held.pid == pid);
         "OK".into()
+    }
+
+    /// Who has come to live on the way forward and was not told of as a fork was started by a process that is not looked at.
+    fn hide_strangers(&mut self) {
+        if self.wishes.forks {
+            let living = self.target.tasks().into_iter().map(|task| task.id.pid);
+            let strangers: Vec<i32> = living.filter(|pid| !self.wishes.seen.contains_key(pid)).collect();
+            self.wishes.hidden.extend(strangers);
+        }
+    }
+
+    /// The program goes, or went, elsewhere than to the end of a vfork's wait that the debugger waits for. It is told of it before
+    /// anything runs: it sets no breakpoints in that process before.
+    fn wait_is_passed(&mut self) {
+        self.passed_wait = self.passed_wait.or_else(|| self.wishes.held.take());
     }
 
     fn show(&mut self, pid: i32) -> Result<Answer, Failure> {
@@ -287,6 +331,7 @@ impl<'a> Session<'a> {
     fn restart(&mut self) -> Result<Answer, Failure> {
         self.wishes.hidden.clear();
         self.wishes.seen.clear();
+        self.wait_is_passed();
         self.stopped = self.target.restart()?;
         self.tasks();
         self.why_stopped()
@@ -334,6 +379,7 @@ impl<'a> Session<'a> {
     fn monitor(&mut self, command: &str) -> Result<Answer, Failure> {
         let Session { stream, target, general, .. } = self;
         let text = stream.while_running(target.asks(), || target.monitor(command, general.pid))?;
+        self.wait_is_passed();
         let id = self.target.loaded();
         self.stopped = Stopped { id, why: Why::There };
         Ok(hex::encode(text.as_bytes()).into())

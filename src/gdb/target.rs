@@ -62,11 +62,15 @@ pub(super) struct Wishes {
     /// Signals that are none, by gdb's numbers.
     pub(super) passed: BTreeSet<i32>,
     pub(super) forks: bool,
+    pub(super) vforks: bool,
     pub(super) execs: bool,
     /// Processes that are not looked at.
     pub(super) hidden: BTreeSet<i32>,
     /// Those that the debugger has seen, each with a thread of it.
     pub(super) seen: BTreeMap<i32, Id>,
+    /// The thread whose vfork the debugger was told of, and not yet that its wait is over: until then it has no breakpoints in that
+    /// thread's process.
+    pub(super) held: Option<Id>,
     /// The one that is looked at, where the debugger knows only one.
     pub(super) alone: Option<i32>,
 }
@@ -100,7 +104,13 @@ pub(super) enum Why {
     Begin,
     End,
     /// The thread has started another process.
-    Forked(i32),
+    Forked {
+        pid: i32,
+        /// It waits until that has called exec or ended (vfork).
+        waits: bool,
+    },
+    /// That wait is over.
+    Released,
     /// It runs this program from here on.
     Executed(Vec<u8>),
 }

@@ -141,8 +141,9 @@ impl Verdict {
                 let text = match earlier {
                     0 => format!("live: allocated at {position}, never freed"),
                     _ => format!(
-                        "live: allocated at {position}; freed before that ({earlier}x): who keeps the address from then uses \
-                         what is another's now"
+                        "live: allocated at {position}. It was freed {} before that: a pointer kept from then points into \
+                         another allocation now",
+                        if earlier == 1 { "once".to_owned() } else { format!("{earlier} times") }
                     ),
                 };
                 Verdict { name: "live", text }

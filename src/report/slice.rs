@@ -2,6 +2,7 @@
 
 use super::html::{Html, list, text};
 use super::source::Sources;
+use crate::why::left_out;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -90,13 +91,9 @@ pub(super) fn section(why: &Value) -> String {
         html.raw("</li>\n");
     }
     html.raw("</ol></div>\n");
-    let copies = &why["copies_left_out"];
-    if copies.as_u64().is_some_and(|copies| copies > 0) {
-        html.element(
-            "p",
-            "note",
-            &format!("{copies} copies within these functions are left out (gretel why --all)"),
-        );
+    let copies = why["copies_left_out"].as_u64().and_then(|copies| usize::try_from(copies).ok()).unwrap_or(0);
+    if copies > 0 {
+        html.element("p", "note", &left_out(copies, "gretel why --all"));
     }
     if why["cut"] == true {
         html.element("p", "warn", "There is more: the slice was cut here (gretel why --steps).");

@@ -1,9 +1,10 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
-//! [`question`] is what is asked for, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
+//! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
 //! the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a synthesized execution
 //! the same.
 
+mod blamed;
 mod callers;
 mod folded;
 mod question;
@@ -21,6 +22,7 @@ use crate::symbols::Symbols;
 use indicatif::ProgressBar;
 use question::{Expression, Question};
 use shown::View;
+pub(crate) use shown::left_out;
 use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;

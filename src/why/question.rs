@@ -1,5 +1,6 @@
 //! What `gretel why` is asked for: bytes at a position, and in words what they are.
 
+use super::blamed::{self, There, Values};
 use crate::exit::{Code, Failure};
 use crate::replay::failure;
 use crate::symbols::Symbols;
@@ -15,7 +16,7 @@ use vmm::process::Process;
 use vmm::replay::ReplayError;
 use vmm::slice::fault::Blame;
 use vmm::slice::recorded::Recorded;
-use vmm::slice::{Byte, Follow, Place, slice};
+use vmm::slice::{Byte, Follow, History, Place, slice};
 use vmm::travel::Stop;
 use x86::op::Gpr;
 
@@ -162,12 +163,12 @@ impl Question<Position> {
             Some(Expression::Pointer) => {
                 travel.step_back().map_err(failure)?;
                 let blame = history.blame_branch(None).map_err(failure)?;
-                blame.map(|blame| went(&blame, symbols)).ok_or_else(|| {
-                    Failure::new(
-                        Code::Usage,
-                        "the instruction before is no branch that anything told where to go",
-                    )
-                })
+                let Some(blame) = blame else {
+                    let hint = "the instruction before is no branch that anything told where to go";
+                    return Err(Failure::new(Code::Usage, hint));
+                };
+                let values = blamed_values(&blame, history)?;
+                Ok(went(&blame, &values, symbols))
             }
             None => crash(history, symbols),
         }
@@ -179,16 +180,19 @@ fn place_of(symbols: &Symbols, address: u64) -> String {
 }
 
 /// Who told a branch where to go.
-fn went(blame: &Blame, symbols: &Symbols) -> Question<Position> {
+fn went(blame: &Blame, values: &Values, symbols: &Symbols) -> Question<Position> {
+    let place = place_of(symbols, blame.instruction.ip());
     let words = match blame.address {
-        Some(address) => format!(
-            "`{}` went to {address:#x}, where there is no code, at {}",
-            written(&blame.instruction),
-            place_of(symbols, blame.instruction.ip())
-        ),
-        None => format!("`{}` at {}", written(&blame.instruction), place_of(symbols, blame.instruction.ip())),
+        Some(address) => blamed::went(&blame.instruction, address, &place, values),
+        None => format!("`{}` at {place}", written(&blame.instruction)),
     };
     Question { at: blame.at, place: blame.place, bytes: blame.bytes.clone(), words: vec![words] }
+}
+
+/// What the bytes to blame were then.
+fn blamed_values(blame: &Blame, history: &mut Recorded<'_>) -> Result<Values, Failure> {
+    let known = history.values(blame.at, blame.place, &blame.bytes).map_err(failure)?;
+    Ok(Values::of(&blame.bytes, &known))
 }
 
 /// What made the program crash that stands at its end.
@@ -202,40 +206,18 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
     let signal = signal_name(death.signal).map_or_else(|| format!("signal {}", death.signal), str::to_owned);
     let rip = process.cpu().regs().rip;
     let head = format!("it crashed with {signal} at {}", place_of(symbols, rip));
+    let mappings = process.mappings();
     if let Some(blame) = history.blame().map_err(failure)? {
-        let mut question = went(&blame, symbols);
+        let values = blamed_values(&blame, history)?;
+        let mut question = went(&blame, &values, symbols);
         if !blame.jumped {
-            let what = match blame.address {
-                Some(address) => format!("`{}` accesses {address:#x}", written(&blame.instruction)),
-                None => format!("`{}` cannot be executed", written(&blame.instruction)),
-            };
-            let jumps =
-                matches!(blame.instruction.flow_control(), FlowControl::Return | FlowControl::IndirectBranch)
-                    || blame.instruction.is_call_near_indirect();
-            let what = if jumps && blame.address.is_none() {
-                format!("`{}` goes to no address that can be", written(&blame.instruction))
-            } else {
-                what
-            };
-            question.words = vec![format!("{what}, since {}", named(&blame.bytes))];
+            let there = There::Mapped(&mappings);
+            question.words = vec![blamed::faulted(&blame.instruction, blame.address, &there, &values)];
         }
         question.words.insert(0, head);
         return Ok(question);
     }
     decision(history, symbols, head)
-}
-
-/// The registers and memory that bytes are in, in words.
-pub(super) fn named(bytes: &BTreeSet<Byte>) -> String {
-    let mut names: Vec<String> =
-        bytes.iter().filter(|byte| !byte.is_memory()).filter_map(|byte| byte.register()).collect();
-    names.dedup();
-    let first = bytes.iter().find_map(|byte| if let Byte::Memory(at) = byte { Some(*at) } else { None });
-    names.extend(first.map(|at| format!("the memory at {at:#x}")));
-    match names.len() {
-        1 => format!("{} is what it is", names[0]),
-        _ => format!("{} are what they are", names.join(" and ")),
-    }
 }
 
 /// So many times the function's branches are looked at, the newest first.
@@ -332,7 +314,9 @@ fn decision(
                 written(&blame.instruction)
             );
             if let Some(Looked { at, bytes }) = looked_up(history, &blame).map_err(failure)? {
-                let decided = format!("{decided}, by a table: {}", named(&bytes));
+                let known = history.values(at, blame.place, &bytes).map_err(failure)?;
+                let decided =
+                    format!("{decided}, by a table that was looked up with {}", Values::of(&bytes, &known));
                 return Ok(Question { at, place: blame.place, bytes, words: vec![head.clone(), decided] });
             }
             let words = vec![head.clone(), decided];

@@ -54,7 +54,7 @@ impl<At: Copy + Ord + Display> View<'_, At> {
         }
         if folded.left_out > 0 {
             let copies = folded.left_out;
-            print(format_args!("     {copies} copies within these functions are left out (--all)\n"))?;
+            print(format_args!("     {}\n", left_out(copies, "--all")))?;
         }
         Ok(())
     }
@@ -205,9 +205,14 @@ impl<At: Copy + Ord + Display> View<'_, At> {
     }
 }
 
+/// Bytes and their values, stretch by stretch: `rax = 0x0`, `[0x7fffffffe6d8] = "text"`.
+pub(super) fn value_texts(given: &BTreeMap<Byte, (Option<u8>, Origin)>) -> Vec<String> {
+    stretches(given).iter().map(Stretch::text).collect()
+}
+
 /// What was written of what was asked for.
 fn values(made: &Made, given: &BTreeMap<Byte, (Option<u8>, Origin)>) -> Vec<String> {
-    let mut texts: Vec<String> = stretches(given).iter().map(Stretch::text).collect();
+    let mut texts = value_texts(given);
     let read = of_buffer(made, given);
     if !read.is_empty() {
         let parts = read.iter().map(|(first, last)| match first == last {
@@ -217,6 +222,14 @@ fn values(made: &Made, given: &BTreeMap<Byte, (Option<u8>, Origin)>) -> Vec<Stri
         texts.push(format!("{} of what it read", parts.collect::<Vec<_>>().join(" and ")));
     }
     texts
+}
+
+/// That copies are not shown, and what shows them.
+pub(crate) fn left_out(copies: usize, how: &str) -> String {
+    match copies {
+        1 => format!("1 copy within a function is left out ({how})"),
+        copies => format!("{copies} copies within a function are left out ({how})"),
+    }
 }
 
 fn role_name(role: Role) -> &'static str {

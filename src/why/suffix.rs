@@ -1,6 +1,7 @@
 //! The same over a synthesized execution: of a core alone, whose suffix is searched first, or of one that was kept.
 
-use super::question::{Expression, Question, named};
+use super::blamed::{self, There, Values};
+use super::question::{Expression, Question};
 use super::shown::{Names, View};
 use super::{Args, show};
 use crate::Outcome;
@@ -13,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, ExitCode, Stdio};
 use synth::program::Program;
 use synth::report::slice::{Moment, Synthesized};
-use synth::report::written;
 use synth::suffix::Suffix;
+use vmm::elfcore::Core;
 use vmm::slice::{Byte, Follow, slice};
 
 impl Names for Program {
@@ -40,7 +41,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             format!("the suffix does not run: {error}; `gretel verify` says whose it is"),
         )
     })?;
-    let question = question(args, &history, &program)?;
+    let question = question(args, &history, &core, &program)?;
     let follow = Follow { addresses: args.addresses, conditions: args.conditions };
     let (at, place) = (question.at, question.place);
     let answer = slice(&mut history, (at, place), &question.bytes, follow, args.steps, &mut |_, _| {});
@@ -59,9 +60,15 @@ pub(super) fn run(args: &Args) -> Outcome {
 }
 
 /// What is asked for, at the crash.
-fn question(args: &Args, history: &Synthesized<'_>, program: &Program) -> Result<Question<Moment>, Failure> {
+fn question(
+    args: &Args,
+    history: &Synthesized<'_>,
+    core: &Core,
+    program: &Program,
+) -> Result<Question<Moment>, Failure> {
     let (at, place) = history.crash();
-    let of = |bytes: BTreeSet<Byte>, words: String| Question { at, place, bytes, words: vec![words] };
+    let of_each = |bytes: BTreeSet<Byte>, words: Vec<String>| Question { at, place, bytes, words };
+    let of = |bytes: BTreeSet<Byte>, words: String| of_each(bytes, vec![words]);
     match &args.of {
         Some(Expression::Register(bytes)) => {
             let name = bytes[0].register().unwrap_or_default();
@@ -78,15 +85,25 @@ fn question(args: &Args, history: &Synthesized<'_>, program: &Program) -> Result
             let blame = history.blame().ok_or_else(|| {
                 Failure::new(Code::Usage, "no value made it crash: say with --of what is to be explained")
             })?;
-            let instruction = written(&blame.instruction);
-            let at = program.place(blame.instruction.ip()).map_or_else(String::new, |it| format!(" at {it}"));
-            let what = match blame.address {
-                Some(address) => format!("`{instruction}`{at} accesses {address:#x}"),
-                None => format!("`{instruction}`{at} cannot be executed"),
-            };
-            Ok(of(blame.bytes.clone(), format!("{what}, since {}", named(&blame.bytes))))
+            let at = program.place(blame.instruction.ip());
+            let head = at.map_or_else(|| format!("{:#x}", blame.instruction.ip()), |it| it.to_string());
+            let values = Values::of(&blame.bytes, &in_core(core, &blame.bytes));
+            let sentence = blamed::faulted(&blame.instruction, blame.address, &There::Unknown, &values);
+            Ok(of_each(blame.bytes.clone(), vec![format!("it crashed at {head}"), sentence]))
         }
     }
+}
+
+/// What these bytes are in a core, of general registers and memory.
+fn in_core(core: &Core, bytes: &BTreeSet<Byte>) -> BTreeMap<Byte, u8> {
+    let value = |byte: Byte| match byte {
+        Byte::General(r, n) => {
+            Some(core.state.regs.gpr[usize::from(r & 15)].to_le_bytes()[usize::from(n & 7)])
+        }
+        Byte::Memory(at) => core.byte(at),
+        _ => None,
+    };
+    bytes.iter().filter_map(|byte| Some((*byte, value(*byte)?))).collect()
 }
 
 /// A suffix of the core, by gretel's own search.

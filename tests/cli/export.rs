@@ -24,11 +24,42 @@ fn trace(place: &Place, name: &str) -> Vec<Value> {
     let text = fs::read_to_string(place.path(name)).unwrap();
     let trace: Value = serde_json::from_str(&text).expect("JSON");
     assert!(trace["otherData"]["axis"].is_string(), "the axis is named");
+    assert_eq!(trace["displayTimeUnit"], "ns", "one of the two that there are");
     trace["traceEvents"].as_array().unwrap().clone()
+}
+
+/// An event has the fields that the Trace Event Format asks of its phase, with values of their types, and no others.
+fn check_fields(event: &Value) {
+    let fields = event.as_object().expect("an object");
+    let text = |name: &str| fields.get(name).is_some_and(|it| it.as_str().is_some_and(|it| !it.is_empty()));
+    let (needed, allowed): (&[&str], &[&str]) = match event["ph"].as_str().expect("a phase") {
+        "B" => (&["name", "cat"], &[]),
+        "E" => (&[], &["name", "cat"]),
+        "i" => (&["name", "cat", "s"], &[]),
+        "M" => (&["name"], &[]),
+        other => panic!("phase {other}: {event}"),
+    };
+    assert!(needed.iter().all(|name| text(name)), "{needed:?} in {event}");
+    let known = |name: &str| ["ph", "ts", "pid", "tid", "args"].contains(&name);
+    for name in fields.keys() {
+        let is_known = known(name) || needed.contains(&name.as_str()) || allowed.contains(&name.as_str());
+        assert!(is_known, "`{name}` in {event}");
+    }
+    assert!(event["ts"].as_f64().is_some_and(|ts| ts.is_finite() && ts >= 0.0), "{event}");
+    let is_id = |name: &str| event[name].as_u64().is_some_and(|id| i32::try_from(id).is_ok());
+    assert!(is_id("pid") && is_id("tid"), "{event}");
+    assert!(fields.get("args").is_none_or(Value::is_object), "{event}");
+    assert!(event["ph"] != "i" || event["s"] == "t", "an instant of another scope: {event}");
+    if event["ph"] == "M" {
+        let (names, sorts) = (["process_name", "thread_name"], event["name"] == "process_sort_index");
+        assert!(sorts || names.contains(&event["name"].as_str().unwrap_or_default()), "{event}");
+        assert!(event["args"][if sorts { "sort_index" } else { "name" }] != Value::Null, "{event}");
+    }
 }
 
 /// Slices of a lane pair, and do not overlap, as a reader sees them: sorted by time, else in their order.
 fn check(events: &[Value]) {
+    events.iter().for_each(check_fields);
     let mut sorted: Vec<&Value> = events.iter().filter(|event| event["ph"] != "M").collect();
     sorted.sort_by(|a, b| a["ts"].as_f64().unwrap().total_cmp(&b["ts"].as_f64().unwrap()));
     let mut open: BTreeMap<Lane, &Value> = BTreeMap::new();

@@ -24,9 +24,10 @@ impl Session<'_> {
             self.wishes.alone = None;
         }
         self.wishes.forks = self.dialect.several && has("fork-events+");
+        self.wishes.vforks = self.wishes.forks && has("vfork-events+");
         self.wishes.execs = self.dialect.several && has("exec-events+");
         format!(
-            "PacketSize={LONGEST:x};QStartNoAckMode+;vContSupported+;multiprocess+;fork-events+;exec-events+;\
+            "PacketSize={LONGEST:x};QStartNoAckMode+;vContSupported+;multiprocess+;fork-events+;vfork-events+;exec-events+;\
              swbreak+;hwbreak+;ConditionalBreakpoints+;ReverseStep+;ReverseContinue+;QPassSignals+;\
              qXfer:features:read+;qXfer:exec-file:read+;qXfer:auxv:read+;qXfer:threads:read+;\
              qXfer:siginfo:read+"

@@ -210,6 +210,11 @@ impl Tasks {
         (self.last_id, self.get(self.last_id).map_or(self.last_id, |task| task.group))
     }
 
+    /// Whether its creator waits until this task has called exec or ended (vfork).
+    pub(crate) fn holds_parent(&self, id: i32) -> bool {
+        self.get(id).is_some_and(|task| task.vfork_parent.is_some())
+    }
+
     /// Who runs, or ran last.
     pub(crate) fn id(&self) -> i32 {
         self.loaded

@@ -191,6 +191,13 @@ pub(crate) struct Again {
 }
 plain!(struct Again { why, deadline, done, attempt });
 
+impl Again {
+    /// Whether the call has waited, and is served again.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.why.is_some()
+    }
+}
+
 /// Makes the call wait.
 pub(super) fn wait<T>(wait: Wait) -> Served<T> {
     Err(Stop::Wait(wait))

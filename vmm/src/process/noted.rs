@@ -14,7 +14,11 @@ pub enum Noted {
         by: i32,
         /// The new process, whose first task has the same id.
         pid: i32,
+        /// The task waits until that has called exec or ended (vfork).
+        waits: bool,
     },
+    /// This task's wait for such a process is over.
+    Released(i32),
     /// A process runs another program from here on.
     Executed(i32),
     /// A signal was delivered.
@@ -62,7 +66,14 @@ impl Process {
     pub(super) fn note_start(&mut self) {
         let (task, pid) = self.kernel.tasks.newest();
         if pid == task {
-            self.note(Noted::Forked { by: self.kernel.tasks.id(), pid });
+            let waits = self.kernel.tasks.holds_parent(task);
+            self.note(Noted::Forked { by: self.kernel.tasks.id(), pid, waits });
+        }
+    }
+    /// A call of the loaded task that has waited is over: that is noted if it is a vfork, the only call that starts a task and waits.
+    pub(super) fn note_release(&mut self, number: u64) {
+        if [libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3].contains(&number.cast_signed()) {
+            self.note(Noted::Released(self.kernel.tasks.id()));
         }
     }
 }

@@ -27,10 +27,14 @@ impl Process {
         let event = self.asks_for_time()?.map_or(Event::Syscall(number), Event::Clock);
         self.begin(event)?;
         let (task, started) = (self.kernel.tasks.id(), self.kernel.tasks.started());
+        let has_waited = again.has_waited();
         let (kernel, mut guest) = self.guest();
         let outcome = kernel.syscall(&mut guest, number, arguments, again)?;
         self.call_comes_to(task, outcome);
         self.tell_what_began(started, outcome, number);
+        if has_waited {
+            self.note_release(number);
+        }
         match outcome {
             Outcome::Return(value) => {
                 let mut regs = *self.machine.cpu.regs();
