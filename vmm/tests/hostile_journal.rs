@@ -81,6 +81,7 @@ fn change(records: &mut Vec<Record>, random: &mut Random) {
         }
         (Record::Time(time), _) => (time.real, time.monotonic) = (random.nasty(), random.nasty()),
         (Record::Begin { event, .. }, 0) => *event = Event::Syscall(random.nasty()),
+        (Record::Begin { event, .. }, 1) => *event = Event::Clock(random.nasty()),
         _ => {
             records.remove(at);
         }
