@@ -9,7 +9,7 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | instructions carried out here | [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE, XRSTOR), [`x87_pointers`] (FXSAVE and its like), [`selectors`] (LAR and its like), [`refused_call`] (the call of an address that is none) |
+//! | instructions carried out here | [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE, XRSTOR), [`x87_pointers`] (FXSAVE and its like), [`selectors`] (LAR and its like), [`refused_call`] (the call of an address that is none), [`misjudged`] (#GP that KVM has made #UD of) |
 //! | which processor runs | [`processors`], [`choice`] (the one that costs less), [`lent`] (the software CPU in place of KVM), [`kicker`] (the thread that interrupts it) |
 //! | who runs next | [`schedule`] (before the processor runs again), [`preempt`] (a task interrupted between two instructions), [`spin`] (a task that waits by looking), [`turn`] (one turn of its loop), [`oom`] (a process killed for memory) |
 //! | what time it is | [`told`] (the vDSO asks where the program has computed for long) |
@@ -30,6 +30,7 @@ pub mod happening;
 mod kicker;
 mod lent;
 pub mod machine_reads;
+mod misjudged;
 mod noted;
 mod oom;
 mod others;
@@ -295,6 +296,7 @@ impl Process {
 
     /// Serves an exit.
     fn serve_exit(&mut self, exit: crate::engine::Exit) -> Result<Step, ProcessError> {
+        let exit = self.judged(exit)?;
         let rip = self.machine.cpu.regs().rip;
         let action = decide(exit, rip, self.space().sites().contains(rip));
         self.tell(&action);

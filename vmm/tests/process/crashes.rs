@@ -192,3 +192,52 @@ fn a_call_of_text_has_stored_where_it_came_from() {
         assert!((2..8).contains(&behind), "{behind:#x} behind the call");
     });
 }
+
+/// Follows pointers that are nowhere, and such as are not aligned, by instructions of all kinds; tells of each signal.
+const REFUSED: &str = r#"
+    #include <setjmp.h>
+    #include <signal.h>
+    #include <stdio.h>
+    static sigjmp_buf back;
+    static char bytes[64] __attribute__((aligned(64)));
+    static void handler(int signal, siginfo_t *info, void *context) {
+        printf("signal %d code %d\n", signal, info->si_code);
+        siglongjmp(back, 1);
+    }
+    #define TRY(instruction, address) do { if (!sigsetjmp(back, 1)) { \
+            asm volatile(instruction :: "r"(address) : "memory", "rax", "xmm0"); puts("done"); } } while (0)
+    int main(void) {
+        struct sigaction action = { .sa_sigaction = handler, .sa_flags = SA_SIGINFO };
+        sigaction(SIGSEGV, &action, 0);
+        sigaction(SIGILL, &action, 0);
+        sigaction(SIGBUS, &action, 0);
+        void *nowhere = (void *)0x4141414141414141, *askew = bytes + 4;
+        TRY("mov (%0), %%rax", nowhere);
+        TRY("movsd (%0), %%xmm0", nowhere);
+        TRY("movups %%xmm0, (%0)", nowhere);
+        TRY("pcmpeqb (%0), %%xmm0", nowhere);
+        TRY("fldl (%0)", nowhere);
+        TRY("fstpl (%0)", nowhere);
+        TRY("cvtsi2sdl (%0), %%xmm0", nowhere);
+        TRY("popcnt (%0), %%rax", nowhere);
+        TRY("ldmxcsr (%0)", nowhere);
+        TRY("addps (%0), %%xmm0", askew);
+        TRY("movaps (%0), %%xmm0", askew);
+        TRY("movups (%0), %%xmm0", askew);
+        TRY("ud2", askew);
+        return 0;
+    }"#;
+
+#[test]
+fn a_refused_operand_is_the_signal_that_it_is_natively() {
+    each_libc("refused", REFUSED, &[], |program| {
+        let run = Run::new(program, &[]);
+        let (natively, _) = run.natively();
+        each_engine(&run, |ran| {
+            assert_eq!(
+                (String::from_utf8_lossy(&ran.stdout), ran.end),
+                (String::from_utf8_lossy(&natively), Step::Exited(0))
+            );
+        });
+    });
+}
