@@ -353,8 +353,9 @@ static void later(void) {
         ended("base", n, with_base);
         exits_with(places[n]);
     }
-    // Nobody outside is signalled, nor is gretel.
+    // Nobody outside is signalled, nor is gretel. The children of children, for whom nobody waits, end meanwhile.
     fflush(stdout);
+    usleep(200000);
     for (pid_t pid = 2; pid < 70000; pid += pid < 5000 ? 1 : 17)
         if (pid != getpid() && pid != getppid() && kill(pid, 0) == 0) printf("process %d is there\n", pid);
     fflush(stdout);
