@@ -16,10 +16,14 @@ pub const MXCSR_RESET: u32 = 0x1f80;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MxcsrMask(pub u32);
 
-/// Intel's. AMD's has bit 17, too: the mask of the misaligned exception (AMD APM vol. 1, 4.2.2).
+impl MxcsrMask {
+    /// That of Intel's processors. AMD's have bit 17, too: the mask of the misaligned exception (AMD APM vol. 1, 4.2.2).
+    pub const INTEL: MxcsrMask = MxcsrMask(0xffff);
+}
+
 impl Default for MxcsrMask {
     fn default() -> MxcsrMask {
-        MxcsrMask(0xffff)
+        MxcsrMask::INTEL
     }
 }
 

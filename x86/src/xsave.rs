@@ -1,7 +1,7 @@
 //! The images of x87 and vector state in memory: FXSAVE (Intel SDM vol. 1, 10.5.1) and XSAVE in the standard, not
 //! compacted, format (13.4).
 
-use crate::state::Fpu;
+use crate::state::{Fpu, MxcsrMask};
 
 /// State components by their bits in XCR0 and XSTATE_BV.
 pub mod component {
@@ -98,7 +98,7 @@ impl Fpu {
         image[8..16].copy_from_slice(&self.instruction.to_le_bytes());
         image[16..24].copy_from_slice(&self.data.to_le_bytes());
         image[24..28].copy_from_slice(&self.mxcsr.to_le_bytes());
-        image[28..32].copy_from_slice(&0xffff_u32.to_le_bytes());
+        image[28..32].copy_from_slice(&MxcsrMask::INTEL.0.to_le_bytes());
         for n in 0..8 {
             let (significand, sign_exponent) = self.st[(top + n) & 7];
             image[32 + 16 * n..40 + 16 * n].copy_from_slice(&significand.to_le_bytes());

@@ -10,11 +10,9 @@ use super::{Process, ProcessError, Step};
 use crate::memory::access::AccessError;
 use crate::memory::space::Access;
 use std::ops::Range;
-use x86::state::{Fpu, MXCSR_RESET, Regs};
+use x86::state::{Fpu, MXCSR_RESET, MxcsrMask, Regs};
 use x86::xsave::{Layout, XSTATE_BV, component};
 
-/// The bits of MXCSR that exist.
-const MXCSR_MASK: u32 = 0xffff;
 /// MXCSR in an image.
 const MXCSR: usize = 24;
 /// The x87 registers, and the xmm registers, behind the 32 bytes of control words.
@@ -69,7 +67,7 @@ pub fn restore(fpu: &Fpu, components: u64, wanted: u64, image: &[u8]) -> Result<
     let restored = components & wanted;
     let mxcsr = u32::try_from(word(image, MXCSR) & 0xffff_ffff).unwrap_or(0);
     let has_mxcsr = restored & (component::SSE | component::AVX) != 0;
-    if has_mxcsr && mxcsr & !MXCSR_MASK != 0 {
+    if has_mxcsr && mxcsr & !MxcsrMask::INTEL.0 != 0 {
         return Err(BadImage);
     }
     let given = Fpu::from_xsave(&Layout::MODEL, image).ok_or(BadImage)?;

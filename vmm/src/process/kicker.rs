@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 /// A kick that the processor has not taken is repeated after this, and then after twice as long, and so on up to [`RARELY`]: KVM may
 /// have to go on when it comes.
-const SOON: Duration = Duration::from_micros(200);
-const RARELY: Duration = Duration::from_millis(10);
+pub(super) const SOON: Duration = Duration::from_micros(200);
+pub(super) const RARELY: Duration = Duration::from_millis(10);
 
 /// A thread that kicks a processor at a given time.
 pub(super) struct Kicker {

@@ -22,9 +22,7 @@ fn may_be_refused(bytes: &[u8], regs: &Regs) -> bool {
     let size = instruction.memory_size().size() as u64;
     in_memory.filter_map(|n| linear_address(&instruction, n, regs)).any(|address| {
         let last = address.wrapping_add(size.max(1) - 1);
-        let is_askew = size >= ALIGNED && address % ALIGNED != 0;
-        let is_askew = is_askew || size > ALIGNED && size.is_power_of_two() && address % size != 0;
-        !is_canonical(address) || !is_canonical(last) || is_askew
+        !is_canonical(address) || !is_canonical(last) || size >= ALIGNED && !address.is_multiple_of(size)
     })
 }
 
@@ -42,15 +40,20 @@ impl Process {
         {
             return Ok(exit);
         }
+        let fpu = self.machine.cpu.fpu()?;
         self.exchange()?;
         let next = self.retired() + 1;
         let said = self.machine.run(Until::Retired(next));
         self.exchange()?;
-        self.machine.cpu.set_regs(&regs)?;
-        Ok(match said? {
-            Exit::Budget | Exit::NoSemantics { .. } => exit,
-            other => other,
-        })
+        match said? {
+            Exit::Budget => {
+                self.machine.cpu.set_regs(&regs)?;
+                self.machine.cpu.set_fpu(&fpu)?;
+                Ok(exit)
+            }
+            Exit::NoSemantics { .. } => Ok(exit),
+            other => Ok(other),
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! | instructions carried out here | [`machine_reads`] (CPUID, RDTSC and their like, made deterministic), [`extended_state`] (XSAVE, XRSTOR), [`x87_pointers`] (FXSAVE and its like), [`selectors`] (LAR and its like), [`refused_call`] (the call of an address that is none), [`misjudged`] (#GP that KVM has made #UD of) |
 //! | which processor runs | [`processors`], [`choice`] (the one that costs less), [`lent`] (the software CPU in place of KVM), [`kicker`] (the thread that interrupts it) |
 //! | who runs next | [`schedule`] (before the processor runs again), [`preempt`] (a task interrupted between two instructions), [`spin`] (a task that waits by looking), [`turn`] (one turn of its loop), [`oom`] (a process killed for memory) |
-//! | what time it is | [`told`] (the vDSO asks where the program has computed for long) |
+//! | what time it is | [`clock_call`] (the vDSO asks where the program has computed for long), [`stretch`] (the thread that notices it) |
 //! | the whole program as it was | [`checkpoint`], [`checkpoint_cost`] (what that costs the program), [`stored`] (as bytes), [`excursion`] (run from one, and back), [`digests`] |
 //! | for who looks at it | [`happening`] (what is told), [`noted`] (what of that a debugger stops at), [`view`] and [`others`] (what can be asked of it, and of any process), [`trace`], [`profile`] |
 //!
@@ -22,6 +22,7 @@
 pub mod checkpoint;
 mod checkpoint_cost;
 mod choice;
+mod clock_call;
 mod digests;
 mod excursion;
 pub mod exit;
@@ -42,7 +43,7 @@ mod schedule;
 mod selectors;
 mod spin;
 pub(crate) mod stored;
-mod told;
+mod stretch;
 mod trace;
 mod turn;
 mod view;

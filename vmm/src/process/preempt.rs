@@ -10,10 +10,10 @@
 //! time it comes to that `add`, and compares.
 
 use super::choice::Choice;
+use super::clock_call::ClockCall;
 use super::happening::What;
 use super::kicker::Kicker;
 use super::spin::Spin;
-use super::told::Told;
 use super::{Process, ProcessError, Step};
 use crate::engine::{Cpu, EngineError, EngineKind, Exit, Until};
 use crate::gate::{Event, GateError, Preemption, Time};
@@ -73,7 +73,7 @@ pub(super) struct Pace {
     /// When to look whether the task that runs waits by looking.
     pub(super) spin: Spin,
     /// When the vDSO is to ask for the time.
-    pub(super) told: Told,
+    pub(super) clock_call: ClockCall,
     /// The caller of [`Process::step`] wants it to return about then, by the host's monotonic clock in nanoseconds.
     look: Option<u64>,
 }
@@ -108,7 +108,7 @@ impl Process {
     pub(super) fn run(&mut self, until: Until) -> Result<Step, ProcessError> {
         let begins = std::mem::take(&mut self.pace.segment_begins);
         let preemption = self.gate.preemption()?;
-        self.find_when_to_tell(preemption.is_some())?;
+        self.find_clock_call(preemption.is_some())?;
         match preemption {
             Some(preemption) => {
                 self.leave_differing(false);
@@ -188,7 +188,7 @@ impl Process {
     fn look_bound(&self, until: Until) -> Option<u64> {
         let until_look = |at: u64| at.saturating_sub(Time::now().monotonic).max(SOONEST) / PER_INSTRUCTION;
         let patience = self.choice.as_ref().filter(|_| !self.pace.exactly && !self.pace.lent);
-        let lefts = [self.pace.look.map(until_look), patience.map(Choice::patience), self.told_patience()];
+        let lefts = [self.pace.look.map(until_look), patience.map(Choice::patience), self.clock_patience()];
         let left = lefts.into_iter().flatten().min()?;
         let count = self.retired().saturating_add(left);
         match until {

@@ -15,9 +15,9 @@ use x86::state::State;
 impl Process {
     /// Runs the processor, and notes how long that took, where two take turns.
     pub(super) fn execute(&mut self, until: Until) -> Result<Exit, ProcessError> {
-        self.told_begins()?;
+        self.make_clock_due()?;
         let exit = self.execute_and_note(until);
-        self.told_ends()?;
+        self.make_clock_usual()?;
         Ok(exit?)
     }
 

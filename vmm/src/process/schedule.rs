@@ -24,7 +24,7 @@ impl Process {
     /// Serves the system call of the task that runs, for the first time or again.
     fn serve(&mut self, again: Again) -> Result<Step, ProcessError> {
         let (number, arguments) = self.call();
-        let event = self.asks_for_time()?.map_or(Event::Syscall(number), Event::Clock);
+        let event = self.clock_call_tick()?.map_or(Event::Syscall(number), Event::Clock);
         self.begin(event)?;
         let (task, started) = (self.kernel.tasks.id(), self.kernel.tasks.started());
         let has_waited = again.has_waited();

@@ -3,6 +3,7 @@
 mod alarms;
 mod applets;
 mod behaviour;
+mod clock_call;
 mod compiled;
 mod crashes;
 mod handlers;
@@ -21,7 +22,6 @@ mod sharing;
 mod stacks;
 mod stuck;
 mod threads;
-mod told;
 mod turns;
 mod upper_half;
 mod vectors;

@@ -7,7 +7,7 @@ use super::{Action, Stack};
 use crate::engine::Exception;
 use crate::ram::Virt;
 use crate::signal::{Cause, Raised};
-use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, RFLAGS_TF, Regs};
+use x86::state::{Fpu, MxcsrMask, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, RFLAGS_TF, Regs};
 use x86::xsave::{HEADER_END, Layout, SOFTWARE, component};
 
 /// Size of the frame: return address, ucontext, siginfo.
@@ -31,8 +31,6 @@ const FPSTATE: usize = MCONTEXT + 23;
 const MASK: usize = WORDS - 1;
 /// What a handler may change of the flags: AC, OF, DF, TF, SF, ZF, AF, PF, CF.
 const USER_FLAGS: u64 = 0x4_0dd5;
-/// The bits of MXCSR that exist.
-const MXCSR_MASK: u32 = 0xffff;
 /// `uc_flags`: UC_FP_XSTATE, the image is of XSAVE.
 const XSTATE: u64 = 1;
 /// FP_XSTATE_MAGIC1, the first of software's words in an XSAVE image, and FP_XSTATE_MAGIC2, behind its end.
@@ -142,7 +140,7 @@ fn read_image(guest: &mut Guest<'_>, at: Virt) -> Served<Fpu> {
             fpu = Fpu::from_xsave(&Layout::MODEL, image).unwrap_or(fpu);
         }
     }
-    fpu.mxcsr &= MXCSR_MASK;
+    fpu.mxcsr &= MxcsrMask::INTEL.0;
     Ok(as_loaded(fpu))
 }
 
