@@ -1,13 +1,18 @@
 //! What is measured: programs of many kinds, those of them that this machine has or can compile.
 
-use std::fs;
-use std::path::Path;
+use crate::services::{Service, Work};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program, as a line for the shell natively and under gretel alike.
+/// A program, as a command line natively and under gretel alike.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) argv: Vec<String>,
+    /// It is a server, which is asked for something and then ended.
+    pub(crate) service: Option<Service>,
 }
 
 const ARITHMETIC: &str = "\
@@ -23,7 +28,7 @@ const SMALL_CALLS: &str = "\
 int main(void) {
     int file = open(\"/dev/zero\", O_RDONLY);
     char bytes[8];
-    for (int n = 0; n < 20000; n++) if (read(file, bytes, 8) != 8) return 1;
+    for (int n = 0; n < 200000; n++) if (read(file, bytes, 8) != 8) return 1;
     return 0;
 }";
 
@@ -41,6 +46,37 @@ int main(void) {
     pthread_join(thread, 0);
     return 0;
 }";
+
+/// Goroutines that hand numbers on, and the collector.
+const GO: &str = "\
+package main
+import (\"fmt\"; \"sort\"; \"strings\"; \"sync\")
+func main() {
+    words := make(chan []string)
+    var group sync.WaitGroup
+    var lock sync.Mutex
+    seen := map[string]int{}
+    for n := 0; n < 4; n++ {
+        group.Add(1)
+        go func() {
+            defer group.Done()
+            for batch := range words { lock.Lock(); for _, word := range batch { seen[word]++ }; lock.Unlock() }
+        }()
+    }
+    for n := 0; n < 2000; n++ { words <- strings.Fields(strings.Repeat(fmt.Sprintf(\"w%d x%d y \", n, n%97), 20)) }
+    close(words)
+    group.Wait()
+    keys := make([]string, 0, len(seen))
+    for key := range seen { keys = append(keys, key) }
+    sort.Strings(keys)
+    fmt.Println(len(keys), keys[0])
+}";
+
+/// Two workers; everything else in the folder.
+const NGINX: &str = "\
+daemon off; worker_processes 2; pid nginx.pid; error_log /dev/null; events { worker_connections 64; } \
+http { access_log off; client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; \
+scgi_temp_path s; server { listen 127.0.0.1:17461; location / { return 200 'crumbs'; } } }";
 
 /// Some thousand lines, for the compiler.
 const GENERATE: &str = "for i in $(seq 300); do echo \"int f$i(int a, int b) { int s = 0; \
@@ -62,46 +98,111 @@ create index u on t(b); select count(*), sum(c) from t where b like '%7%';";
 pub(crate) fn all(dir: &Path) -> Vec<Program> {
     let text: String = (0..200_000_u64).map(|n| format!("{:x} ", n.wrapping_mul(2_654_435_761))).collect();
     fs::write(dir.join("text"), text.replace("7 ", "7\n")).expect("a file");
-    let shell = |line: &str| vec!["sh".to_owned(), "-c".to_owned(), line.to_owned()];
-    let words = |line: &[&str]| line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let shell = |name, line: &str| given(name, &["sh", "-c", line]);
     let mut programs = vec![
         compiled(dir, "arithmetic", ARITHMETIC),
-        compiled(dir, "20,000 small calls", SMALL_CALLS),
+        compiled(dir, "200,000 small calls", SMALL_CALLS),
         compiled(dir, "spin wait", SPIN_WAIT),
-        given("python3, JSON", words(&["python3", "-c", JSON])),
-        given("sqlite3 in memory", words(&["sqlite3", ":memory:", SQL])),
-        given("gzip", shell("exec gzip -c text > text.gz")),
-        given("tar and gzip", shell("tar -cf - -C /usr/include . | gzip -1 > tar.gz")),
-        given("sort", shell("exec sort text > sorted")),
-        given("a shell script", shell("for i in 1 2 3 4 5 6 7 8 9 10; do ls / | grep -c usr; done")),
-        given("true", words(&["/bin/true"])),
+        given("python3, JSON", &["python3", "-c", JSON]),
+        given("sqlite3 in memory", &["sqlite3", ":memory:", SQL]),
+        shell("gzip", "exec gzip -c text > text.gz"),
+        shell("tar and gzip", "tar -cf - -C /usr/include . | gzip -1 > tar.gz"),
+        shell("sort", "exec sort text > sorted"),
+        shell("a shell script", "for i in 1 2 3 4 5 6 7 8 9 10; do ls / | grep -c usr; done"),
+        given("true", &["/bin/true"]),
     ];
     let generated = Command::new("sh").args(["-c", GENERATE]).current_dir(dir).status();
     if generated.is_ok_and(|status| status.success()) {
-        programs.push(given("gcc", words(&["gcc", "-O2", "-c", "big.c", "-o", "big.o"])));
+        programs.push(given("gcc", &["gcc", "-O2", "-c", "big.c", "-o", "big.o"]));
     }
+    programs.push(in_go(dir));
+    programs.extend([
+        redis("redis, set and get", 20_000, 1),
+        redis("redis, 16 at once", 200_000, 16),
+        nginx(dir),
+    ]);
     programs.into_iter().flatten().collect()
 }
 
-fn given(name: &'static str, argv: Vec<String>) -> Option<Program> {
-    let is_there = Command::new("sh").args(["-c", &format!("command -v {}", argv[0])]).output();
-    if is_there.is_ok_and(|found| found.status.success()) {
-        return Some(Program { name, argv });
-    }
-    eprintln!("skipped: {name}, since {} is not here", argv[0]);
-    None
+/// A program of this machine. What PATH has first may be a script that looks for the program (pyenv's are): that is not what is
+/// measured.
+fn given(name: &'static str, argv: &[&str]) -> Option<Program> {
+    let Some(path) = program(argv[0]) else {
+        eprintln!("skipped: {name}, since {} is not here", argv[0]);
+        return None;
+    };
+    let rest = argv[1..].iter().map(|word| (*word).to_owned());
+    let argv = [path.to_string_lossy().into_owned()].into_iter().chain(rest).collect();
+    Some(Program { name, argv, service: None })
+}
+
+/// The first ELF file of this name in PATH, and where servers are.
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders.map(|folder| folder.join(OsStr::new(name))).find(|file| is_elf(file))
+}
+
+fn is_elf(file: &Path) -> bool {
+    let mut magic = [0; 4];
+    File::open(file).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
+}
+
+/// `redis-benchmark`, with so many requests under way on each of fifty connections.
+fn redis(name: &'static str, requests: u32, pipelined: u32) -> Option<Program> {
+    const PORT: u16 = 17_460;
+    let port = PORT.to_string();
+    let client = program("redis-benchmark");
+    let argv = ["redis-server", "--port", &port, "--save", "", "--bind", "127.0.0.1"];
+    let server = given(name, &argv)?;
+    let Some(client) = client else {
+        eprintln!("skipped: {name}, since redis-benchmark is not here");
+        return None;
+    };
+    let (requests_text, pipelined) = (requests.to_string(), pipelined.to_string());
+    let words = ["-p", &port, "-q", "-c", "50", "-n", &requests_text, "-P", &pipelined, "-t", "set,get"];
+    // Of each kind.
+    let work = Work::Requests(2.0 * f64::from(requests));
+    Some(Program { service: Some(Service { port: PORT, client: line(&client, &words), work }), ..server })
+}
+
+fn nginx(dir: &Path) -> Option<Program> {
+    const PORT: u16 = 17_461;
+    fs::write(dir.join("nginx.conf"), NGINX).expect("a file");
+    let prefix = format!("{}/", dir.display());
+    let server = given("nginx", &["nginx", "-p", &prefix, "-c", "nginx.conf"])?;
+    let Some(client) = program("wrk") else {
+        eprintln!("skipped: nginx, since wrk is not here");
+        return None;
+    };
+    let url = format!("http://127.0.0.1:{PORT}/");
+    let client = line(&client, &["-t", "1", "-c", "8", "-d", "2", &url]);
+    Some(Program { service: Some(Service { port: PORT, client, work: Work::Wrk }), ..server })
+}
+
+fn line(program: &Path, words: &[&str]) -> Vec<String> {
+    let program = program.to_string_lossy().into_owned();
+    [program].into_iter().chain(words.iter().map(|word| (*word).to_owned())).collect()
 }
 
 fn compiled(dir: &Path, name: &'static str, source: &str) -> Option<Program> {
     let file = name.replace([' ', ','], "-");
     fs::write(dir.join(format!("{file}.c")), source).expect("a file");
-    let gcc = Command::new("gcc")
-        .args(["-O1", "-pthread", "-o", &file, &format!("{file}.c")])
-        .current_dir(dir)
-        .status();
-    if gcc.is_ok_and(|status| status.success()) {
-        return Some(Program { name, argv: vec![format!("./{file}")] });
+    let mut gcc = Command::new("gcc");
+    made(dir, name, file.clone(), gcc.args(["-O1", "-pthread", "-o", &file, &format!("{file}.c")]))
+}
+
+fn in_go(dir: &Path) -> Option<Program> {
+    fs::write(dir.join("go.go"), GO).expect("a file");
+    let mut go = Command::new("go");
+    made(dir, "a Go program", "go-program".to_owned(), go.args(["build", "-o", "go-program", "go.go"]))
+}
+
+/// A program that a compiler makes in the folder.
+fn made(dir: &Path, name: &'static str, file: String, compiler: &mut Command) -> Option<Program> {
+    if compiler.current_dir(dir).status().is_ok_and(|status| status.success()) {
+        return Some(Program { name, argv: vec![format!("./{file}")], service: None });
     }
-    eprintln!("skipped: {name}, since gcc cannot make it");
+    eprintln!("skipped: {name}, since {} cannot make it", compiler.get_program().display());
     None
 }

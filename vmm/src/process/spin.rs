@@ -17,8 +17,10 @@ use crate::engine::{Exit, Until};
 use crate::position::Offset;
 use std::collections::BTreeMap;
 
-/// Instructions behind an event before the first look.
+/// Instructions behind an event before the first look at a task that has spun before,
 const FIRST: u64 = 1 << 12;
+/// and so many doublings more at one that never has: most never do, and each look costs as much as some thousand instructions.
+const NEVER_SPUN: u32 = 3;
 /// Instructions of a turn at most.
 const TURN: u64 = 1 << 9;
 /// The first look comes at most so many doublings later, while nobody gets on.
@@ -53,8 +55,9 @@ struct Looks {
     in_vain: u32,
     /// It was kicked, and is to be looked at on a processor that counts.
     is_suspect: bool,
-    /// It gave way since it was last believed to compute.
+    /// It gave way since it was last believed to compute; and ever.
     has_spun: bool,
+    ever_spun: bool,
     /// So many looks, one after the other, found it at work.
     at_work: u32,
     /// So many more kicks pass before that; and so many will after the next look in vain.
@@ -69,7 +72,7 @@ impl Looks {
     }
 
     fn found(&mut self) {
-        self.has_spun = true;
+        (self.has_spun, self.ever_spun) = (true, true);
         (self.at_work, self.kicks_next) = (0, 1);
     }
 
@@ -112,10 +115,15 @@ impl Spin {
 
     /// A task ran for long without an exit, and was kicked.
     pub(super) fn kicked(&mut self, task: i32) {
-        if self.tasks.len() > MOST_TASKS {
+        self.looks(task).kicked();
+    }
+
+    /// What the looks at a task have shown so far.
+    fn looks(&mut self, task: i32) -> &mut Looks {
+        if self.tasks.len() > MOST_TASKS && !self.tasks.contains_key(&task) {
             self.tasks.clear();
         }
-        self.tasks.entry(task).or_default().kicked();
+        self.tasks.entry(task).or_default()
     }
 
     /// Whether a task is to run on a processor that counts until it was looked at.
@@ -125,8 +133,12 @@ impl Spin {
 
     /// How far behind the event the next look at a task is.
     fn next(&self, task: i32) -> u64 {
-        let in_vain = self.tasks.get(&task).map_or(0, |looks| looks.in_vain);
-        let first = FIRST << self.idle.max(in_vain).min(MOST_DOUBLINGS);
+        let (in_vain, later) = match self.tasks.get(&task) {
+            Some(looks) if looks.ever_spun => (looks.in_vain, 0),
+            Some(looks) => (looks.in_vain, NEVER_SPUN),
+            None => (0, NEVER_SPUN),
+        };
+        let first = FIRST << self.idle.max(in_vain).max(later).min(MOST_DOUBLINGS);
         if self.looked == 0 { first } else { self.looked.saturating_mul(2) }
     }
 }
@@ -148,11 +160,13 @@ impl Process {
         let had_stored = self.has_stored();
         // Not by registers: code would be compiled for a few hundred instructions.
         let until = Until::AtOrRetired(regs.rip, retired + TURN);
+        let mut comes_round = false;
         loop {
             match self.execute(until)? {
                 Exit::Budget if *self.machine.cpu.regs() == regs => break,
-                Exit::Budget if self.retired() < retired + TURN => {}
-                Exit::Budget => return self.look_for_counting(had_stored),
+                Exit::Budget if self.retired() < retired + TURN => comes_round = true,
+                Exit::Budget if comes_round => return self.look_for_counting(had_stored),
+                Exit::Budget => return Ok(self.does_not_spin()),
                 Exit::Kicked => return self.kicked(u64::MAX),
                 exit => return self.serve_exit(exit),
             }
@@ -160,9 +174,8 @@ impl Process {
         if self.has_stored() || self.machine.cpu.fpu()? != fpu {
             return Ok(self.does_not_spin());
         }
-        if let Some(looks) = self.pace.spin.tasks.get_mut(&self.kernel.tasks.id()) {
-            (looks.counting, looks.in_vain) = (None, 0);
-        }
+        let looks = self.pace.spin.looks(self.kernel.tasks.id());
+        (looks.counting, looks.in_vain) = (None, 0);
         self.gives_way(had_stored)
     }
 
@@ -192,8 +205,7 @@ impl Process {
         let is_same = turns[0].is_like(&turns[1]);
         match turns.pop() {
             Some(turn) if is_same && !self.has_stored() => {
-                let task = self.kernel.tasks.id();
-                self.pace.spin.tasks.entry(task).or_default().found_counting(turn);
+                self.pace.spin.looks(self.kernel.tasks.id()).found_counting(turn);
                 self.gives_way(had_stored)
             }
             _ => Ok(self.does_not_spin()),
