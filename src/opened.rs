@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use synth::program::Program;
 use vmm::checkpoints::Shelf;
 use vmm::dump::leaves_core;
-use vmm::elfcore::{AT_ENTRY, Core, CoreError, Library, Module, build_id, signal_name};
+use vmm::elfcore::{AT_ENTRY, AT_SYSINFO_EHDR, Core, CoreError, Library, Module, build_id, signal_name};
 use vmm::journal::{End, JournalError, Reader, Record};
+use vmm::ram::PAGE;
 use vmm::recording::Recording;
 
 /// Says on stderr what the core lacks.
@@ -28,6 +29,8 @@ pub(crate) struct Opened {
     /// What was taken out of the executable, where that is found.
     debug: Option<Vec<u8>>,
     libraries: Vec<Loaded>,
+    /// Gretel's own vDSO, as the core has it, and where it is.
+    vdso: Option<(Vec<u8>, u64)>,
 }
 
 /// A library.
@@ -56,7 +59,8 @@ impl Opened {
         let bias = self.core.aux(AT_ENTRY).map_or(Ok(0), |entry| Program::load_bias(bytes, entry));
         let program = |bias| {
             let modules = self.modules(bytes, bias);
-            Ok((Program::from_modules(modules[0], &modules[1..])?, bias))
+            let vdso = self.vdso.as_ref().map(|(bytes, bias)| Module { bytes, bias: *bias, debug: None });
+            Ok((Program::from_modules(modules[0], &modules[1..], vdso)?, bias))
         };
         bias.and_then(program).map_err(|error| format!("{}: {error}", path.display()))
     }
@@ -92,14 +96,27 @@ pub(crate) fn open(
     let damaged = |e: CoreError| Failure::new(Code::Damaged, e);
     let core = Core::open(&path).map_err(damaged)?;
     let Some(exe) = executable(&core, &path, exe)? else {
-        return Ok(Opened { core, executable: None, debug: None, libraries: Vec::new() });
+        return Ok(Opened { core, executable: None, debug: None, libraries: Vec::new(), vdso: None });
     };
     let mut core = core.with_executable(&exe).map_err(damaged)?;
     let bytes = regular::read(&exe)
         .map_err(|e| Failure::new(Code::Damaged, format!("cannot read {}: {e}", exe.display())))?;
     let debug = debug_files.of(&exe, &bytes);
     let libraries = libraries(&mut core, debug_files);
-    Ok(Opened { core, executable: Some((bytes, exe)), debug, libraries })
+    let vdso = vdso(&core);
+    Ok(Opened { core, executable: Some((bytes, exe)), debug, libraries, vdso })
+}
+
+/// The vDSO that gretel gives its guests, whose code is in no file. Linux's own reads the time-stamp counter, and pages that no core
+/// has.
+fn vdso(core: &Core) -> Option<(Vec<u8>, u64)> {
+    core.origin.as_deref().filter(|origin| !origin.is_empty())?;
+    let start = core.aux(AT_SYSINFO_EHDR)?;
+    let mut bytes = Vec::new();
+    for (_, part) in core.known(start..start.checked_add(PAGE)?) {
+        bytes.extend_from_slice(part);
+    }
+    (bytes.len() as u64 == PAGE && bytes.starts_with(b"\x7fELF")).then_some((bytes, start))
 }
 
 /// A core with fewer bytes of code that are not its program's is damaged; with more it is another program's.

@@ -9,6 +9,8 @@ use super::turns::Standing;
 use crate::term::{Term, Terms};
 use std::ops::Range;
 use std::rc::Rc;
+use vmm::linux::vdso::TIME_BYTES;
+use vmm::memory::layout::TIME_PAGE;
 use vmm::syscalls::effects::{ARGUMENTS, Effects, Known, Place, Unbounded, Written, effects};
 use vmm::syscalls::shape::Mapping;
 use x86::domain::Bin;
@@ -127,7 +129,17 @@ impl Hypothesis<'_> {
             let number = stores.len();
             stores.extend(self.kernel_stores(step, base, length, false, number)?);
         }
+        stores.extend(self.clock_stores(step, stores.len())?);
         Ok(stores)
+    }
+
+    /// What gretel's own kernel wrote into the clock's page behind a call, for the vDSO: a later time.
+    fn clock_stores(&mut self, step: Step, number: usize) -> Result<Vec<Access>, Refusal> {
+        if self.kernel != Kernel::Gretel || self.image.bytes(TIME_PAGE).len() < TIME_BYTES {
+            return Ok(Vec::new());
+        }
+        let terms = Rc::clone(&self.terms);
+        self.kernel_stores(step, terms.lit_term(64, TIME_PAGE), TIME_BYTES as u64, false, number)
     }
 
     /// A mapping was made at `step`. Where its address is known, no older step can have used it; anonymous memory was zero

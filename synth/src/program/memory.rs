@@ -67,7 +67,15 @@ impl Program {
         let code = Code::decode(&image, &functions);
         functions::name_gaps(&mut functions, &image.code, &code);
         let entries = layout.entries.iter().copied().collect();
-        Ok(Program { image, functions, code, lines: Vec::new(), modules: 1, kernel: Some(entries) })
+        Ok(Program {
+            image,
+            functions,
+            code,
+            lines: Vec::new(),
+            modules: 1,
+            vdso: None,
+            kernel: Some(entries),
+        })
     }
 }
 

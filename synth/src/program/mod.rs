@@ -51,6 +51,8 @@ pub struct Program {
     lines: Vec<(Range<u64>, Lines)>,
     /// How many files there are.
     modules: usize,
+    /// The code of gretel's own vDSO, where it is known.
+    vdso: Option<Range<u64>>,
     /// Of a kernel: what the processor enters by itself, and by which way.
     kernel: Option<HashMap<u64, &'static str>>,
 }
@@ -62,26 +64,31 @@ impl Program {
     /// # Errors
     /// When the file is not an x86-64 ELF executable, or is damaged.
     pub fn from_bytes(bytes: &[u8], load_bias: u64) -> Result<Program, ProgramError> {
-        Program::from_modules(Module { bytes, bias: load_bias, debug: None }, &[])
+        Program::from_modules(Module { bytes, bias: load_bias, debug: None }, &[], None)
     }
 
-    /// The same with the shared libraries that were loaded, the dynamic linker among them.
+    /// The same with the shared libraries that were loaded, the dynamic linker among them, and the vDSO if it is gretel's own.
     ///
     /// # Errors
     /// When one of the files is not an x86-64 ELF executable, or is damaged.
-    pub fn from_modules(executable: Module<'_>, libraries: &[Module<'_>]) -> Result<Program, ProgramError> {
+    pub fn from_modules(
+        executable: Module<'_>,
+        libraries: &[Module<'_>],
+        vdso: Option<Module<'_>>,
+    ) -> Result<Program, ProgramError> {
         let (mut image, tables) = elf::parse(executable.bytes, executable.bias)?;
         let (mut symbols, mut lines) = (Vec::new(), Vec::new());
         take_tables(executable, &image, tables, &mut symbols, &mut lines);
-        for module in libraries {
+        for module in libraries.iter().chain(&vdso) {
             let (library, tables) = elf::parse(module.bytes, module.bias)?;
             take_tables(*module, &library, tables, &mut symbols, &mut lines);
             image.add(library)?;
         }
+        let vdso = vdso.map(|module| module.bias..module.bias + module.bytes.len() as u64);
         let mut functions = functions::extents(&symbols, &image.code);
         let code = Code::decode(&image, &functions);
         functions::name_gaps(&mut functions, &image.code, &code);
-        Ok(Program { image, functions, code, lines, modules: 1 + libraries.len(), kernel: None })
+        Ok(Program { image, functions, code, lines, modules: 1 + libraries.len(), vdso, kernel: None })
     }
 
     /// Whether there are shared libraries: then calls go through tables that the dynamic linker fills while the
@@ -89,6 +96,13 @@ impl Program {
     #[must_use]
     pub fn is_linked(&self) -> bool {
         self.modules > 1
+    }
+
+    /// Where gretel's own vDSO lies, if its code is known: what it answers is in the clock's page
+    /// ([`vmm::memory::layout::TIME_PAGE`]).
+    #[must_use]
+    pub fn vdso(&self) -> Option<&Range<u64>> {
+        self.vdso.as_ref()
     }
 
     /// Whether it is a kernel, which runs in ring 0.

@@ -52,6 +52,12 @@ impl Search<'_> {
         }
     }
 
+    /// The clock's page is written at exits that no path has, too, such as an instruction that reads the machine: what contradicts a
+    /// path through the vDSO is not refuted.
+    pub(super) fn doubt_clock(&mut self, address: u64) {
+        self.statistics.assumed |= self.program.vdso().is_some_and(|vdso| vdso.contains(&address));
+    }
+
     /// Notes that an access of the path has no address for too long.
     pub(super) fn meet_unknown_address(&mut self) {
         self.meet_waiting_for("an address that nothing determines");

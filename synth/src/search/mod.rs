@@ -333,7 +333,10 @@ impl<'p> Search<'p> {
             let prepended = self.hypothesis.prepend(&candidate.prepared, candidate.call);
             match prepended.and_then(|()| self.relate_stack()) {
                 Err(Refusal::Late(access, address)) => self.learn_late(access, address)?,
-                other => return other,
+                other => {
+                    self.doubt_clock(candidate.prepared.address());
+                    return other;
+                }
             }
         }
     }

@@ -109,7 +109,7 @@ impl Tables {
         let names: Vec<u32> = functions.iter().map(|function| name(function)).collect();
 
         let mut tables = Tables { bytes: vec![0; HEADERS] };
-        let symbols = tables.add(&symbols(&names, entries));
+        let symbols = tables.add(&symbols(&names, entries, code_size));
         let hash = tables.add(&hash(names.len()));
         let versions = tables.add(&versions(names.len()));
         let definitions = tables.add(&definitions(soname, version));
@@ -224,15 +224,16 @@ fn headers(dynamic: u64, end: u64, sections: u64) -> Vec<u8> {
     bytes
 }
 
-/// The symbol table: the null symbol, then the functions.
-fn symbols(names: &[u32], entries: &[u64]) -> Vec<u8> {
+/// The symbol table: the null symbol, then the functions, each of which ends where the next one begins.
+fn symbols(names: &[u32], entries: &[u64], code_size: u64) -> Vec<u8> {
     let mut bytes = vec![0; 24];
-    for (name, entry) in names.iter().zip(entries) {
+    let ends = entries.iter().skip(1).copied().chain(entries.first().map(|first| first + code_size));
+    for ((name, entry), end) in names.iter().zip(entries).zip(ends) {
         bytes.extend(name.to_le_bytes());
         bytes.push(elf::STB_GLOBAL.0 << 4 | elf::STT_FUNC.0);
         bytes.push(elf::STV_DEFAULT.0);
         bytes.extend(TEXT.to_le_bytes());
-        bytes.extend(words(&[*entry, 16]));
+        bytes.extend(words(&[*entry, end - entry]));
     }
     bytes
 }
@@ -438,10 +439,12 @@ mod tests {
         let found: Vec<_> = file.dynamic_symbols().filter(ObjectSymbol::is_definition).collect();
         assert_eq!(found.len(), 5);
         let text = file.section_by_name(".text").expect("the code");
+        let mut end = text.address();
         for symbol in found {
-            assert!((text.address()..text.address() + text.size()).contains(&symbol.address()));
-            assert_eq!(symbol.section_index(), Some(text.index()));
+            assert_eq!((symbol.address(), symbol.section_index()), (end, Some(text.index())));
+            end += symbol.size();
         }
+        assert_eq!(end, text.address() + text.size(), "all code is some function's");
         let (hash, symbols, strings) =
             (entry(&image, elf::DT_HASH), entry(&image, elf::DT_SYMTAB), entry(&image, elf::DT_STRTAB));
         let u32_at =
