@@ -115,6 +115,38 @@ fn a_suffix_goes_through_the_resolver_of_the_dynamic_linker() {
     assert!(path["common"].as_u64() > Some(150) && path["common"] == path["length"], "{path} {}", ran.err);
 }
 
+/// Asks for the time right before the crash, so often as its argument says.
+const CLOCKS: &str = "\
+#include <stdlib.h>
+#include <time.h>
+int main(int argc, char **argv) {
+    volatile int *nobody = 0;
+    struct timespec now;
+    for (int n = atoi(argv[1]); n > 0; n--) clock_gettime(CLOCK_MONOTONIC, &now);
+    return *nobody + (int)now.tv_nsec;
+}
+";
+
+/// Three calls are answered by the vDSO; the sixty-fourth is a system call, which leaves another time in the clock's page.
+#[test]
+fn a_suffix_goes_through_the_vdso_and_its_call() {
+    let place = Place::new();
+    let Some(()) = link(&place, "clocks", &[], CLOCKS) else { return };
+    for (engine, calls) in engines().into_iter().flat_map(|engine| [(engine, "3"), (engine, "64")]) {
+        let recording = format!("{engine}-{calls}");
+        let recorded =
+            place.gretel(&["record", "--engine", engine, "-o", &recording, "--", "./clocks", calls]);
+        assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+        let ran = place.gretel(&["synth", "--json", "--fuel", "2", &recording]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+        let (path, uses) = (&result["metrics"]["path"], &result["metrics"]["uses"]);
+        // The way back from the vDSO is sixteen instructions before the crash, its call some seventy.
+        assert!(path["common"].as_u64() > Some(60), "{recording}: {path} {}", ran.err);
+        assert_eq!(uses["wrong"], uses["chosen"], "{recording}: {uses}");
+    }
+}
+
 #[test]
 fn a_recording_needs_the_linker_that_it_was_made_with() {
     let place = Place::new();
