@@ -2,6 +2,7 @@
 
 use crate::Outcome;
 use crate::accesses::number;
+use crate::called::prototypes;
 use crate::called::signature::{self, Signature};
 use crate::called::value::{Shown, arguments, result};
 use crate::called::{Call, Called, Ended, Entries, Happened};
@@ -181,11 +182,14 @@ impl Functions {
                 }
                 None => format!("{entry:#x}"),
             };
-            let signature = symbols.module_at(entry).and_then(|module| signature::of(module, entry));
+            let mut signature = symbols.module_at(entry).and_then(|module| signature::of(module, entry));
             if signature.is_none() {
-                self.note(format!(
-                    "{name}: no debug information: the registers of the first six integers and pointers are shown, and rax"
-                ));
+                signature = prototypes::of(wanted).filter(|_| is_of_libc(symbols, entry, &name, wanted));
+                let shown = match &signature {
+                    Some(_) => format!("arguments are shown as libc declares {wanted}"),
+                    None => "the registers that may hold the first six integers and pointers are shown, whether it takes them or not, and rax".to_owned(),
+                };
+                self.note(format!("{name}: no debug information: {shown}"));
             }
             self.known.push((name, signature));
         }
@@ -231,6 +235,15 @@ impl Functions {
             self.notes.push(note);
         }
     }
+}
+
+/// Whether a function is libc's: by the file that it is in, or, in a program that has it in itself, as the one that was chosen among
+/// those that libc has for this name.
+fn is_of_libc(symbols: &Symbols, entry: u64, name: &str, wanted: &str) -> bool {
+    let file = symbols.module_at(entry).and_then(|module| Path::new(module.path()).file_name());
+    let file = file.map(|it| it.to_string_lossy()).unwrap_or_default();
+    let in_libc = ["libc.", "libc-", "ld-"].iter().any(|prefix| file.starts_with(prefix));
+    in_libc || name.strip_prefix("__").is_some_and(|rest| rest.starts_with(&format!("{wanted}_")))
 }
 
 /// Why there is no such function.

@@ -2,7 +2,7 @@
 
 use crate::output::print;
 use crate::{Cli, Outcome};
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use std::process::ExitCode;
 
@@ -28,5 +28,23 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "gretel", &mut script);
     print(format_args!("{}", String::from_utf8_lossy(&script)))?;
+    if args.shell == Shell::Fish {
+        print(format_args!("{}", words_for_fish(&Cli::command())))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The words that an argument without a name can be, each a line for fish, whose generator leaves them out.
+fn words_for_fish(gretel: &Command) -> String {
+    let of_command = |command: &Command| {
+        let positional = command.get_positionals().flat_map(|it| it.get_possible_values());
+        let words: Vec<_> =
+            positional.filter(|it| !it.is_hide_set()).map(|it| it.get_name().to_owned()).collect();
+        let name = command.get_name();
+        (!words.is_empty() && !command.is_hide_set()).then(|| {
+            let words = words.join(" ");
+            format!("complete -c gretel -n \"__fish_gretel_using_subcommand {name}\" -f -a \"{words}\"\n")
+        })
+    };
+    gretel.get_subcommands().filter_map(of_command).collect()
 }

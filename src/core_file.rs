@@ -8,6 +8,7 @@ use crate::kernel;
 use crate::log::say;
 use crate::opened::{Opened, open, warn_of_damage};
 use crate::output::written;
+use crate::overflow::{self, Overflow};
 use crate::sandbox;
 use crate::shown_trail::{self, Format, FormatArgs};
 use lbr::Trail;
@@ -18,8 +19,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use synth::program::{Program, SourceFrame, demangled};
 use synth::report::fault::Cause;
-use vmm::elfcore::unwind::{FoundBy, Frame, backtrace};
-use vmm::elfcore::{Core, FileMapping};
+use vmm::elfcore::unwind::{FoundBy, Frame, backtrace, backtrace_of};
+use vmm::elfcore::{Core, FileMapping, Module};
 
 /// Show a core file: signal, registers, stack, last branches, mappings, where it came from
 ///
@@ -128,6 +129,8 @@ struct Found {
     threads: Vec<String>,
     /// Why the stack is not longer, or why there is none.
     stopped: Option<String>,
+    /// Whether the stack was full.
+    overflow: Option<Overflow>,
     trail: Option<Trail>,
     /// The two places of each record of the trail.
     branches: Vec<(String, String)>,
@@ -162,12 +165,14 @@ impl Opened {
         let known = program.as_ref().ok().map(|(program, _)| program);
         let threads = self.core.threads.iter().map(|(_, state)| place(known, state.regs.rip)).collect();
         let (frames, branches) = (Vec::new(), Vec::new());
-        let mut found = Found { frames, threads, stopped: None, trail, branches, crumbs };
+        let mut found = Found { frames, threads, stopped: None, overflow: None, trail, branches, crumbs };
         let records = found.trail.iter().flat_map(|t| &t.records);
         found.branches = records.map(|r| (place(known, r.from), place(known, r.to))).collect();
         match (&program, &self.executable) {
             (Ok((program, bias)), Some((bytes, _))) => {
-                let trace = backtrace(&self.core, &self.modules(bytes, *bias));
+                let modules = self.modules(bytes, *bias);
+                let trace = backtrace(&self.core, &modules);
+                found.overflow = overflowed(&self.core, &modules, program);
                 let after = trace.frames.iter().skip(1).map(Some).chain([None]);
                 let frames = trace.frames.iter().zip(after);
                 found.frames = frames.flat_map(|(frame, caller)| named(program, *frame, caller)).collect();
@@ -178,6 +183,22 @@ impl Opened {
         }
         found
     }
+}
+
+/// Whether the crash is a stack overflow.
+fn overflowed(core: &Core, modules: &[Module<'_>], program: &Program) -> Option<Overflow> {
+    let Some(Cause::Unusable(at)) = Cause::of(core) else { return None };
+    let mapped: Vec<_> = core.segments.iter().map(|it| (it.start..it.end, it.rights)).collect();
+    let candidate = overflow::Candidate::of(at, core.state.regs.gpr[4], &mapped)?;
+    let name = |at: u64| program.function_at(at).map(|it| demangled(&it.name).into_owned());
+    candidate.confirmed(&backtrace_of(core, modules, overflow::MOST_FRAMES), &name)
+}
+
+/// The same of a core that was opened.
+pub(crate) fn overflow_of(opened: &Opened) -> Option<Overflow> {
+    let (program, bias) = opened.program().ok()?;
+    let (bytes, _) = opened.executable.as_ref()?;
+    overflowed(&opened.core, &opened.modules(bytes, bias), &program)
 }
 
 /// Function with offset, and source line, as far as they are known.
@@ -221,6 +242,9 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     writeln!(out, "{} code {} address {:#x}", signal.name(), signal.code, signal.address)?;
     if let Some(cause) = Cause::of(core) {
         writeln!(out, "  {cause}")?;
+    }
+    if let Some(overflow) = &found.overflow {
+        writeln!(out, "  {overflow}")?;
     }
     writeln!(out, "\nrip {:#018x}  rflags {:#x}", regs.rip, regs.rflags)?;
     for row in 0..4 {
@@ -316,6 +340,7 @@ fn as_json(core: &Core, found: &Found) -> Value {
             "number": core.signal.signo, "name": core.signal.name(), "code": core.signal.code,
             "address": hex(core.signal.address),
             "cause": Cause::of(core).map(|cause| cause.to_string()),
+            "stack_overflow": found.overflow.as_ref().map(ToString::to_string),
         },
         "registers": registers,
         "threads": core.threads.iter().map(|(id, state)| {

@@ -38,6 +38,7 @@ mod moment;
 mod opened;
 mod outline;
 mod output;
+mod overflow;
 mod pack;
 mod played;
 mod profile;

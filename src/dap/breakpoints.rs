@@ -271,6 +271,8 @@ fn place(kind: &Kind, asked: &Asked, known: &Known, sources: &SourceMap) -> Resu
             let starts = found.into_iter().filter(|(_, symbol)| !symbol.indirect).map(|(start, _)| start);
             let mut bodies: Vec<_> =
                 starts.map(|start| known.lines(start).map_or(start, |lines| lines.body)).collect();
+            bodies.extend(known.infos().iter().flat_map(|info| info.inlined_copies(&asked.name)));
+            bodies.sort_unstable();
             bodies.dedup();
             match bodies.is_empty() {
                 true => Err(format!("there is no function `{}` in what is loaded here", asked.name)),

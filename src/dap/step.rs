@@ -15,6 +15,7 @@ use crate::values::{Line, Lines};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use std::ops::Range;
 use std::rc::Rc;
+use vmm::elfcore::unwind::FoundBy;
 use vmm::process::Process;
 use vmm::replay::ReplayError;
 use vmm::travel::Stop;
@@ -35,6 +36,8 @@ pub(super) struct Standing {
     pub(super) cfa: Option<u64>,
     /// Where it returns to.
     pub(super) returns_to: Option<u64>,
+    /// Of the handler of a signal: the instruction that was interrupted, and the stack pointer there.
+    pub(super) interrupted: Option<(u64, u64)>,
     /// The function, if it has lines.
     pub(super) lines: Option<Rc<Lines>>,
     /// Where its callers stand.
@@ -52,6 +55,13 @@ impl Standing {
             rsp: first.rsp,
             cfa: known.cfa(process, thread),
             returns_to: stack.frames.get(1).map(|caller| caller.rip),
+            // Between them is the code that the handler returns to.
+            interrupted: stack
+                .frames
+                .iter()
+                .take(3)
+                .find(|it| it.by == FoundBy::Signal)
+                .map(|it| (it.rip, it.rsp)),
             lines: known.lines(first.rip),
             callers: stack.frames.iter().skip(1).map(vmm::elfcore::unwind::Frame::lookup_address).collect(),
         })

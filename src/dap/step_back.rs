@@ -11,7 +11,8 @@
 //! Checkpoints are kept shortly before where the step begins, what the first look finds, and the goal, so that the other looks and the next
 //! steps are short.
 //!
-//! Where there is no statement before in this frame, the step goes to the caller, to the beginning of the line of the call. Breakpoints
+//! Where there is no statement before in this frame, the step goes to the caller, to the beginning of the line of the call; from the
+//! handler of a signal, to what that interrupted. Breakpoints
 //! that were passed on the way are looked for last, between the goal and where the step began: the last of them ends it.
 
 use super::debuggee::{Debuggee, Reason};
@@ -27,6 +28,9 @@ use vmm::travel::Stop;
 /// behind the nearest; from one that is farther, the next near one is not far.
 const KEPT: [u64; 3] = [1 << 20, 1 << 15, 1 << 10];
 
+/// The length of a system call's instruction.
+const SYSCALL: u64 = 2;
+
 impl Debuggee {
     /// `stepBack` by lines.
     pub(super) fn step_back_line(&mut self, thread: i32) -> Result<Result<Reason, ReplayError>, String> {
@@ -37,6 +41,13 @@ impl Debuggee {
             return Err("no line is known here, nor a caller: step back by instructions".to_owned());
         }
         let found = self.keep_near().and_then(|()| self.go_to_beginning(&frame));
+        // Only a window of a flight recorder begins in the midst of functions, and goes back to its beginning then.
+        if matches!(found, Ok(false)) && !self.asked && self.travel.begin() == Position::default() {
+            return match self.travel.seek(from) {
+                Ok(_) => Err("nothing is known that led here: step back by instructions".to_owned()),
+                Err(error) => Ok(Err(error)),
+            };
+        }
         Ok(found.and_then(|found| self.end_back(found, from)))
     }
 
@@ -131,8 +142,13 @@ impl Debuggee {
         })
     }
 
-    /// Goes to the beginning of the line of the call of a frame; if the caller has no lines, to the call.
+    /// Goes to the beginning of the line of the call of a frame, or of what a signal interrupted; if that has no lines, to the call.
     fn go_to_call(&mut self, frame: &Standing) -> Result<bool, ReplayError> {
+        if let Some(interrupted) = frame.interrupted {
+            return Ok(
+                self.back_to_interrupted(frame.thread, interrupted)? && self.go_to_line_of_call(frame)?
+            );
+        }
         let (Some(returns_to), Some(cfa)) = (frame.returns_to, frame.cfa) else {
             // The outermost function: its first instruction is as far as it goes.
             return match frame.lines.clone() {
@@ -144,9 +160,23 @@ impl Debuggee {
         let is_it = |process: &Process, _: &super::sight::Known, _: u64| {
             process.thread() == frame.thread && process.cpu().regs().gpr[4] == cfa
         };
-        if !self.back_to(&calls, &is_it)? {
-            return Ok(false);
-        }
+        Ok(self.back_to(&calls, &is_it)? && self.go_to_line_of_call(frame)?)
+    }
+
+    /// Goes to the instruction that a signal interrupted, or to the system call that it interrupted, which the program stands behind.
+    fn back_to_interrupted(&mut self, thread: i32, (rip, rsp): (u64, u64)) -> Result<bool, ReplayError> {
+        let mut places = vec![rip];
+        let before = rip.wrapping_sub(SYSCALL);
+        let is_syscall = super::step::decoded(self.travel.process(), before)
+            .is_some_and(|it| it.mnemonic() == iced_x86::Mnemonic::Syscall);
+        places.extend(is_syscall.then_some(before));
+        self.back_to(&places, &|process, _, _| {
+            process.thread() == thread && process.cpu().regs().gpr[4] == rsp
+        })
+    }
+
+    /// Goes from a call, or what a signal interrupted, to the beginning of its line, if it has one.
+    fn go_to_line_of_call(&mut self, frame: &Standing) -> Result<bool, ReplayError> {
         self.keep_near()?;
         let caller = Standing::of(&self.known, self.travel.process(), frame.thread);
         let Some((caller, lines)) = caller.and_then(|it| it.lines.clone().map(|lines| (it, lines))) else {

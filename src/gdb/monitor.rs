@@ -21,7 +21,13 @@ monitor last-write ADDR LEN  go to before the last write to these bytes
 monitor calls FUNCTION [N]   the last N calls of a function that began before here (10, if there is no N)
 monitor heap ADDR            what happened to the heap memory at an address, up to here
 monitor refresh              with --follow: sees what was recorded since
+
+ADDR is a number: `eval \"monitor heap %p\", list->head` asks for the value of an expression.
+gdb's own `checkpoint` cannot work, since it forks the program: a position is one, and `monitor goto` returns to it.
 ";
+
+/// Commands of gretel that are none of `monitor`.
+const BESIDE: [&str; 4] = ["events", "memory", "why", "core"];
 
 /// Answers a command with lines of text; breakpoints and data are looked for in process `pid`.
 pub(super) fn answer(recorded: &mut Recorded, command: &str, pid: i32) -> Result<String, ReplayError> {
@@ -65,7 +71,15 @@ pub(super) fn answer(recorded: &mut Recorded, command: &str, pid: i32) -> Result
             Some(address) => heap(recorded, address),
             None => Ok(format!("`{address}` is to be an address\n")),
         },
-        _ => Ok(HELP.to_owned()),
+        [] | ["help"] => Ok(HELP.to_owned()),
+        [name, ..] => {
+            let known = HELP.lines().any(|line| line.split_whitespace().nth(1) == Some(name));
+            let wrong = if known { "takes other words" } else { "is no command here" };
+            let beside = BESIDE.contains(&name);
+            let beside =
+                if beside { format!(": `gretel {name}` outside of gdb is one") } else { String::new() };
+            Ok(format!("`{name}` {wrong}{beside}\n{HELP}"))
+        }
     }
 }
 

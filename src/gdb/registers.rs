@@ -32,7 +32,7 @@ impl From<State> for Shown {
     }
 }
 
-/// The `g` packet: two digits for each byte, `x` for those that are not known.
+/// All registers: two digits for each byte, `x` for those that are not known.
 pub(super) fn packet(shown: Option<&Shown>) -> String {
     let unknown = Shown { regs: Regs::default(), selectors: SELECTORS, fpu: None };
     let known = fields(shown.unwrap_or(&unknown));
@@ -41,6 +41,16 @@ pub(super) fn packet(shown: Option<&Shown>) -> String {
         None => "x".repeat(2 * len),
     };
     known.into_iter().map(text).collect()
+}
+
+/// The `g` packet: all but the upper halves of ymm, which debuggers ask for one by one.
+///
+/// gdb refuses a packet that is longer than what it knows of the processor, and of a process that it finds in the list of threads,
+/// and was not told of as a fork, it knows only the processor's baseline.
+pub(super) fn general(shown: Option<&Shown>) -> String {
+    let mut text = packet(shown);
+    text.truncate(2 * BASELINE);
+    text
 }
 
 /// One register, in the same way; `None` where there is none of this number.
@@ -67,6 +77,8 @@ pub(super) fn word(regs: &Regs, number: u16) -> Option<u64> {
 /// How many registers follow each other, and how many bytes each has: general ones and rip; eflags and selectors; st; x87's control
 /// registers; xmm; mxcsr; orig_rax and the bases; the upper halves of ymm.
 const SIZES: [(usize, usize); 8] = [(17, 8), (7, 4), (8, 10), (8, 4), (16, 16), (1, 4), (3, 8), (16, 16)];
+/// So many bytes are all but the last of these.
+const BASELINE: usize = 560;
 const FS_BASE: u16 = 58;
 const GS_BASE: u16 = 59;
 
@@ -209,6 +221,7 @@ mod tests {
         for fpu in [None, Some(Fpu::default())] {
             let packet = packet(Some(&Shown { regs: Regs::default(), selectors: SELECTORS, fpu }));
             assert_eq!(packet.len(), 2 * sizes.iter().sum::<usize>());
+            assert_eq!(BASELINE, sizes[..sizes.len() - 16].iter().sum::<usize>());
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) fn stop(stopped: &Stopped, shown: Option<&Shown>, dialect: Dialect) -
     let signal = match &stopped.why {
         Why::Signal(signal) => gdb_number(*signal),
         Why::Asked => libc::SIGINT,
+        // lldb looks at the first thread that has a signal: it is to be the one that stopped.
+        Why::Along => 0,
         _ => libc::SIGTRAP,
     };
     let mut text = format!("T{signal:02x}");
@@ -151,6 +153,7 @@ mod tests {
         let of = |why, dialect| stop(&Stopped { id: Id { pid: 16, tid: 17 }, why }, None, dialect);
         for (why, dialect, expected) in [
             (Why::There, one, "T05 thread:11;"),
+            (Why::Along, one, "T00 thread:11;"),
             (Why::Signal(libc::SIGUSR1), several, "T1e thread:p10.11;"),
             (Why::Point(Kind::Software, 1), one, "T05 thread:11;"),
             (Why::Point(Kind::Software, 1), several, "T05 thread:p10.11;swbreak:;"),

@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
 
     fn stop_of(&mut self, who: Who) -> Result<Answer, Failure> {
         let Some(id) = self.found(who) else { return Ok(NOT_THERE.into()) };
-        let why = if id == self.stopped.id { self.stopped.why.clone() } else { Why::There };
+        let why = if id == self.stopped.id { self.stopped.why.clone() } else { Why::Along };
         let shown = self.target.registers(id)?;
         Ok(reply::stop(&Stopped { id, why }, shown.as_ref(), self.dialect).into())
     }

@@ -94,6 +94,8 @@ pub(super) struct Stopped {
 pub(super) enum Why {
     /// Where it was to go.
     There,
+    /// Another thread stopped, and this one with it.
+    Along,
     /// A breakpoint, or an access to watched data that begins at this address.
     Point(Kind, u64),
     /// A signal, by Linux's number.

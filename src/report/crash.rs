@@ -19,7 +19,11 @@ pub(super) fn section(core: &Value) -> String {
     html.raw("<p class=\"lead\">");
     html.element("b", "", &text(&signal["name"]));
     html.text(&format!(": {}", text(&signal["cause"])));
-    html.raw("</p>\n<table class=\"facts\">\n");
+    html.raw("</p>\n");
+    if let Some(overflow) = signal["stack_overflow"].as_str() {
+        html.element("p", "lead", overflow);
+    }
+    html.raw("<table class=\"facts\">\n");
     let process = &core["process"];
     html.row(&["command", &text(&process["arguments"])]);
     html.row(&["process", &text(&process["pid"])]);

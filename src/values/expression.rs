@@ -11,6 +11,12 @@ use x86::op::Gpr;
 /// Brackets in each other.
 const DEEPEST: usize = 64;
 
+/// Words that begin a cast or a sizeof.
+const TYPES: [&str; 14] = [
+    "sizeof", "char", "short", "int", "long", "unsigned", "signed", "float", "double", "void", "struct",
+    "union", "enum", "const",
+];
+
 /// The value of an expression, in a frame and the function of the source that is shown of it.
 pub(crate) fn evaluate(
     world: &dyn World,
@@ -265,6 +271,11 @@ impl<'a> Parser<'a> {
         }
         if let Some(value) = self.enumerator(name) {
             return Ok(value);
+        }
+        if TYPES.contains(&name) {
+            return Err(format!(
+                "`{name}` is a type: casts and sizeof are not served here; gdb has them (`gretel gdb`)"
+            ));
         }
         Err(format!("there is no variable `{name}` here, and no global one in files with debug information"))
     }

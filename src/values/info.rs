@@ -87,7 +87,7 @@ impl Info {
     }
 
     /// The first entry of a unit.
-    fn root(&self, unit: usize) -> Option<Die> {
+    pub(super) fn root(&self, unit: usize) -> Option<Die> {
         Some(Die { unit, offset: self.unit(unit)?.header.root_offset() })
     }
 

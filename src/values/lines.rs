@@ -175,6 +175,47 @@ fn inlined(info: &Info, function: Die) -> Vec<(Range<u64>, usize)> {
     found
 }
 
+impl Info {
+    /// Where the copies of a function of this name begin that were inlined into others. They are in its own unit; where that has no code,
+    /// because code is generated when all units are linked (LTO), in any.
+    pub(crate) fn inlined_copies(&self, name: &str) -> Vec<u64> {
+        let functions = self.named(name).iter().filter(|(tag, _)| *tag == gimli::DW_TAG_subprogram);
+        let abstracts: Vec<Die> = functions.map(|(_, die)| *die).collect();
+        let mut units: Vec<usize> = abstracts.iter().map(|die| die.unit).collect();
+        if units.iter().any(|unit| !self.has_code(*unit)) {
+            units = (0..self.units()).collect();
+        }
+        units.sort_unstable();
+        units.dedup();
+        let mut found: Vec<u64> =
+            units.into_iter().flat_map(|unit| self.copies_in(unit, &abstracts)).collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn has_code(&self, unit: usize) -> bool {
+        let root = self.root(unit).and_then(|root| self.entry(root));
+        root.is_some_and(|root| !self.ranges_of(unit, &root).is_empty())
+    }
+
+    fn copies_in(&self, unit: usize, of: &[Die]) -> Vec<u64> {
+        let mut found = Vec::new();
+        let Some(mut cursor) = self.unit(unit).map(|it| it.entries()) else { return found };
+        while let Ok(Some(entry)) = cursor.next_dfs() {
+            if entry.tag() != gimli::DW_TAG_inlined_subroutine {
+                continue;
+            }
+            let here = Die { unit, offset: entry.offset() };
+            let origin = entry.attr_value(gimli::DW_AT_abstract_origin);
+            if origin.and_then(|it| self.referred(here, &it)).is_some_and(|it| of.contains(&it)) {
+                let start = self.ranges_of(unit, entry).first().map(|range| range.start);
+                found.extend(start.map(|it| it.wrapping_add(self.bias)));
+            }
+        }
+        found
+    }
+}
+
 /// Where the code of a line of a file begins.
 pub(crate) struct Found {
     /// The line: the one that was asked for, or the next that has code.

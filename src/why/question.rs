@@ -2,18 +2,22 @@
 
 use super::blamed::{self, There, Values};
 use crate::exit::{Code, Failure};
+use crate::overflow::{self, Overflow};
 use crate::replay::failure;
 use crate::symbols::Symbols;
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::str::FromStr;
+use synth::program::demangled;
 use synth::report::written;
 use vmm::elfcore::signal_name;
 use vmm::engine::lookout::Lookout;
+use vmm::memory::MappingInfo;
 use vmm::position::Position;
 use vmm::process::Process;
 use vmm::replay::ReplayError;
+use vmm::signal::{Death, SI_KERNEL};
 use vmm::slice::fault::Blame;
 use vmm::slice::recorded::Recorded;
 use vmm::slice::{Byte, Follow, History, Place, slice};
@@ -207,17 +211,38 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
     let rip = process.cpu().regs().rip;
     let head = format!("it crashed with {signal} at {}", place_of(symbols, rip));
     let mappings = process.mappings();
+    let overflowed = overflowed(process, death, &mappings, symbols).map(|it| it.to_string());
     if let Some(blame) = history.blame().map_err(failure)? {
         let values = blamed_values(&blame, history)?;
         let mut question = went(&blame, &values, symbols);
         if !blame.jumped {
             let there = There::Mapped(&mappings);
             question.words = vec![blamed::faulted(&blame.instruction, blame.address, &there, &values)];
+            question.words.extend(overflowed);
         }
         question.words.insert(0, head);
         return Ok(question);
     }
     decision(history, symbols, head)
+}
+
+/// Whether the crash is a stack overflow.
+fn overflowed(
+    process: &Process,
+    death: Death,
+    mappings: &[MappingInfo],
+    symbols: &Symbols,
+) -> Option<Overflow> {
+    // Of a sender, or of the kernel, there is no address.
+    if death.signal != libc::SIGSEGV || death.code <= 0 || death.code == SI_KERNEL {
+        return None;
+    }
+    let mapped: Vec<_> = mappings.iter().map(|it| (it.start..it.end, it.rights)).collect();
+    let candidate = overflow::Candidate::of(death.address, process.cpu().regs().gpr[4], &mapped)?;
+    let trace = symbols.walk(process, process.thread(), overflow::MOST_FRAMES)?;
+    let name =
+        |at: u64| symbols.module_at(at)?.names().function_at(at).map(|it| demangled(&it.name).into_owned());
+    candidate.confirmed(&trace, &name)
 }
 
 /// So many times the function's branches are looked at, the newest first.

@@ -5,9 +5,11 @@ use super::question::{Expression, Question};
 use super::shown::{Names, View};
 use super::{Args, show};
 use crate::Outcome;
+use crate::core_file;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
 use crate::opened;
+use crate::overflow::Overflow;
 use crate::sandbox;
 use crate::symbols::Place;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +36,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let opened = opened::open(&args.input, args.exe.as_deref(), &mut debug_files)?;
     opened::warn_of_damage(&opened.core);
     let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
+    let overflow = core_file::overflow_of(&opened);
     let core = opened.core;
     let mut history = Synthesized::new(&core, &suffix).map_err(|error| {
         Failure::new(
@@ -41,7 +44,7 @@ pub(super) fn run(args: &Args) -> Outcome {
             format!("the suffix does not run: {error}; `gretel verify` says whose it is"),
         )
     })?;
-    let question = question(args, &history, &core, &program)?;
+    let question = question(args, &history, (&core, overflow), &program)?;
     let follow = Follow { addresses: args.addresses, conditions: args.conditions };
     let (at, place) = (question.at, question.place);
     let answer = slice(&mut history, (at, place), &question.bytes, follow, args.steps, &mut |_, _| {});
@@ -63,7 +66,7 @@ pub(super) fn run(args: &Args) -> Outcome {
 fn question(
     args: &Args,
     history: &Synthesized<'_>,
-    core: &Core,
+    (core, overflow): (&Core, Option<Overflow>),
     program: &Program,
 ) -> Result<Question<Moment>, Failure> {
     let (at, place) = history.crash();
@@ -89,7 +92,9 @@ fn question(
             let head = at.map_or_else(|| format!("{:#x}", blame.instruction.ip()), |it| it.to_string());
             let values = Values::of(&blame.bytes, &in_core(core, &blame.bytes));
             let sentence = blamed::faulted(&blame.instruction, blame.address, &There::Unknown, &values);
-            Ok(of_each(blame.bytes.clone(), vec![format!("it crashed at {head}"), sentence]))
+            let mut words = vec![format!("it crashed at {head}"), sentence];
+            words.extend(overflow.map(|it| it.to_string()));
+            Ok(of_each(blame.bytes.clone(), words))
         }
     }
 }

@@ -197,5 +197,37 @@ fn what_is_not_known_is_said() {
     place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./prog"]);
     let ran = place.gretel(&["calls", "rec", "before_last"]);
     assert!(ran.err.contains("before_last: no debug information"), "{}", ran.err);
+    assert!(ran.err.contains("whether it takes them or not"), "{}", ran.err);
     assert!(ran.out().contains("before_last(rdi=0x14, ") && ran.out().contains(" = 0x2a "), "{}", ran.out());
+}
+
+#[test]
+fn functions_of_libc_have_the_arguments_that_it_declares() {
+    let place = Place::new();
+    let source = r#"
+        #include <string.h>
+        int main(int argc, char **argv) {
+            static char to[64];
+            strcpy(to, argv[argc - 1]);
+            return (int)strlen(to);
+        }"#;
+    place.write("copies.c", source);
+    // Without optimization and inlining, both are calls; the functions themselves are written by hand and have no types.
+    let done = place.command("gcc", &["-O0", "-fno-builtin", "-o", "copies", "copies.c"]).status();
+    if !done.is_ok_and(|status| status.success()) {
+        crate::skipped("functions of libc", "gcc cannot make a program here");
+        return;
+    }
+    let ran = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./copies", "six words"]);
+    assert_eq!(ran.code, 9, "{}", ran.err);
+    let ran = place.gretel(&["calls", "rec", "strcpy"]);
+    let call = ran.out().lines().last().unwrap_or_default().to_owned();
+    assert!(
+        call.contains("(dest=0x") && call.contains(", src=0x") && call.contains(" \"six words\") = 0x"),
+        "{call}"
+    );
+    assert!(!call.contains("rcx="), "{call}");
+    assert!(ran.err.contains("arguments are shown as libc declares strcpy"), "{}", ran.err);
+    let ran = place.gretel(&["calls", "rec", "strlen"]);
+    assert!(ran.out().lines().any(|line| line.contains(" \"six words\") = 9 ")), "{}", ran.out());
 }

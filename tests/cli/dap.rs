@@ -1,5 +1,7 @@
 //! `gretel dap`: an editor goes through a recording, forwards and backwards.
 
+mod services;
+
 use crate::editor::Editor;
 use crate::{Place, engines, skipped};
 use serde_json::json;

@@ -2,6 +2,7 @@
 
 mod followed;
 mod lldb;
+mod monitor;
 mod processes;
 mod protocol;
 mod suffix;

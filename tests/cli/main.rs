@@ -25,6 +25,7 @@ mod limits;
 mod listing;
 mod memory;
 mod notices;
+mod overflow;
 mod personas;
 mod preempted;
 mod replay;

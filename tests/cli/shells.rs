@@ -33,6 +33,49 @@ fn every_shell_has_completions_of_every_command() {
     assert_eq!(place.sh(&format!("{gretel} completions bash | head -n 1 | wc -l")).err, "");
 }
 
+/// What fish offers behind a command line; `None` where there is no fish.
+fn fish_offers(place: &Place, line: &str) -> Option<Vec<String>> {
+    let script = format!("source gretel.fish; complete -C '{line}'");
+    let Ok(ran) = place.command("fish", &["--no-config", "-c", &script]).output() else {
+        crate::skipped("completions of fish", "it is not installed");
+        return None;
+    };
+    let offered = String::from_utf8_lossy(&ran.stdout).into_owned();
+    Some(offered.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect())
+}
+
+#[test]
+fn fish_completes_commands_options_and_words() {
+    let place = Place::new();
+    let shells =
+        "complete -c gretel -n \"__fish_gretel_using_subcommand completions\" -f -a \"bash elvish fish";
+    let script = place.gretel(&["completions", "fish"]).out();
+    assert!(script.contains(shells), "{script}");
+    place.write("gretel.fish", script);
+    for (line, expected) in [
+        ("gretel re", &["record", "replay", "report"][..]),
+        ("gretel record --engine ", &["auto", "kvm", "soft"]),
+        ("gretel completions ", &["bash", "elvish", "fish", "powershell", "zsh"]),
+    ] {
+        let Some(offered) = fish_offers(&place, line) else { return };
+        assert_eq!(offered, expected, "{line}");
+    }
+}
+
+#[test]
+fn the_container_has_every_crate() {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let recipe = fs::read_to_string(here.join("packaging/Containerfile")).expect("the recipe");
+    let manifest = fs::read_to_string(here.join("Cargo.toml")).expect("the manifest");
+    let members = manifest.lines().find_map(|line| line.strip_prefix("members = [")).expect("members");
+    let folders: BTreeSet<&str> =
+        members.split('"').skip(1).step_by(2).filter_map(|it| it.split('/').next()).collect();
+    assert!(folders.len() > 3, "{folders:?}");
+    for folder in folders {
+        assert!(recipe.contains(&format!("\nCOPY {folder} {folder}\n")), "{folder} is not copied");
+    }
+}
+
 #[test]
 fn every_command_has_a_page_with_its_examples() {
     let place = Place::new();

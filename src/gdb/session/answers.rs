@@ -36,7 +36,7 @@ impl Session<'_> {
 
     pub(super) fn registers_text(&mut self) -> Result<Option<String>, Failure> {
         let shown = self.target.registers(self.general)?;
-        Ok(Some(registers::packet(shown.as_ref())))
+        Ok(Some(registers::general(shown.as_ref())))
     }
 
     pub(super) fn register_text(&mut self, number: u64) -> Result<Option<String>, Failure> {

@@ -123,6 +123,28 @@ fn processes_are_inferiors_in_both_directions() {
 }
 
 #[test]
+fn processes_that_gdb_was_not_told_of_are_shown() {
+    if !has_gdb("gdb with processes that it finds") {
+        return;
+    }
+    let place = Place::new();
+    let Some(()) = family(&place, "soft") else { return };
+    let forks = place.gretel(&["events", "rec", "--kind", "fork"]).out();
+    let fork: u64 = forks.split_whitespace().next().and_then(|it| it.parse().ok()).expect("an event");
+    let goto = format!("monitor goto {}", fork + 3);
+    let commands = [
+        "print sizeof($ymm0)",
+        "print $ymm0.v4_int64[3] == 77",
+        goto.as_str(),
+        "info threads",
+        "print $rsp != 0",
+    ];
+    let ran = gdb(&place, &["rec", "--at", "start"], &commands);
+    in_order(&ran, &["= 32", "= 0", "[New inferior 2]", "1.1 ", "2.1 ", "= 1"]);
+    assert!(!ran.out().contains("is too long"), "{}", ran.out());
+}
+
+#[test]
 fn a_child_that_is_not_looked_at_does_not_stop() {
     if !has_gdb("gdb with a fork") {
         return;

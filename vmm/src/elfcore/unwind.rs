@@ -184,9 +184,15 @@ impl Registers {
     }
 }
 
-/// Walks the stack of `core` with the unwind tables of its executable and libraries.
+/// Walks the stack of `core` with the unwind tables of its executable and libraries; as many frames as people read.
 #[must_use]
 pub fn backtrace(core: &Core, modules: &[Module<'_>]) -> Backtrace {
+    backtrace_of(core, modules, MAX_FRAMES)
+}
+
+/// The same, at most so many frames.
+#[must_use]
+pub fn backtrace_of(core: &Core, modules: &[Module<'_>], most: usize) -> Backtrace {
     let regs = &core.state.regs;
     let mut tables = Vec::new();
     for module in modules {
@@ -198,7 +204,7 @@ pub fn backtrace(core: &Core, modules: &[Module<'_>]) -> Backtrace {
             }
         }
     }
-    walk(core, regs, &tables.iter().collect::<Vec<_>>(), MAX_FRAMES)
+    walk(core, regs, &tables.iter().collect::<Vec<_>>(), most)
 }
 
 /// Walks a stack from these registers on, with the unwind tables of the files that are mapped; at most so many frames.
