@@ -216,6 +216,9 @@ impl<B: Bus> Codes<B> {
 
     /// Adds what was compiled of a region, or that nothing was; not for a search that is over. Code of pages that have changed
     /// meanwhile is never found.
+    ///
+    /// It may take the place of code that holds in this turn, when the region was found in another process, whose pages behind the
+    /// first are others. Links lead to that code, and with its plan go the outcalls whose addresses it has: so the turn ends.
     pub(crate) fn add(&mut self, plan: Plan<B>, compiled: Option<&Compiled>) {
         let Some(first) = plan.pages.first().copied() else { return };
         if plan.sought.is_some() && plan.sought != self.searched {
@@ -224,7 +227,9 @@ impl<B: Bus> Codes<B> {
         let known = compiled.map_or(Known::Never, |compiled| self.install(compiled));
         self.places[place(plan.head)].turn = 0;
         let entries = if plan.sought.is_some() { &mut self.searches } else { &mut self.entries };
-        entries.insert((plan.head, first), Entry { plan, known });
+        if entries.insert((plan.head, first), Entry { plan, known }).is_some() {
+            self.begin_turn();
+        }
     }
 
     fn install(&mut self, compiled: &Compiled) -> Known {
@@ -309,5 +314,56 @@ impl<B: Bus> region::Code for Guest<'_, B> {
         }
         let (Handler::Body(body), op) = table::lookup::<Cpu<B>>(i)? else { return None };
         Some(How::Outcall(self.outcalls.add(Outcall::new(outcall_entry::<B>(), i, body, op))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use x86::bus::PAGE_SIZE;
+    use x86::flat::{Flat, Protection};
+
+    use super::*;
+
+    const HEAD: u64 = 0x40_0000;
+    const SECOND: u64 = HEAD + PAGE_SIZE;
+
+    fn plan_of_both_pages(cpu: &mut Cpu<Flat>) -> Plan<Flat> {
+        let pages = [HEAD, SECOND].map(|va| cpu.code_page(va).unwrap().0).to_vec();
+        Plan { head: HEAD, pages, addresses: vec![HEAD], sought: None, outcalls: Outcalls::new() }
+    }
+
+    #[test]
+    fn no_link_leads_to_code_whose_place_other_code_has_taken() {
+        let mut memory = Flat::new();
+        for page in 0..3 {
+            memory.map(HEAD + page * PAGE_SIZE, &[0x90], Protection::CODE);
+        }
+        let mut cpu = Cpu::new(memory);
+        let (mut codes, _) = Codes::<Flat>::new(&[]).unwrap();
+        let compiled = Compiled { bytes: vec![0xc3], need: Need::Nothing };
+        let turn = |codes: &Codes<Flat>| {
+            let mut context = Context::new();
+            codes.point_to_links(&mut context);
+            context.turn
+        };
+        let first = plan_of_both_pages(&mut cpu);
+        codes.add(first, Some(&compiled));
+
+        // Another process has the first page and another second one. Its region is being compiled when the first process goes on.
+        cpu.bus_mut().alias(SECOND, 2 * PAGE_SIZE, Protection::CODE);
+        cpu.flush_tlb();
+        assert_eq!(codes.find(&mut cpu, HEAD, &[]), Known::Nothing);
+        let second = plan_of_both_pages(&mut cpu);
+        cpu.bus_mut().alias(SECOND, PAGE_SIZE, Protection::CODE);
+        cpu.flush_tlb();
+        let Known::Code { code, .. } = codes.find(&mut cpu, HEAD, &[]) else {
+            panic!("the first code holds")
+        };
+        codes.link(HEAD, code);
+
+        let linked = turn(&codes);
+        codes.add(second, Some(&compiled));
+        assert_ne!(turn(&codes), linked, "the link holds no more");
+        assert_eq!(codes.find(&mut cpu, HEAD, &[]), Known::Nothing);
     }
 }
