@@ -194,11 +194,10 @@ fn overflowed(core: &Core, modules: &[Module<'_>], program: &Program) -> Option<
     candidate.confirmed(&backtrace_of(core, modules, overflow::MOST_FRAMES), &name)
 }
 
-/// The same of a core that was opened.
-pub(crate) fn overflow_of(opened: &Opened) -> Option<Overflow> {
-    let (program, bias) = opened.program().ok()?;
+/// The same of a core that was opened, with its program and where that was loaded ([`Opened::program`]).
+pub(crate) fn overflow_of(opened: &Opened, (program, bias): (&Program, u64)) -> Option<Overflow> {
     let (bytes, _) = opened.executable.as_ref()?;
-    overflowed(&opened.core, &opened.modules(bytes, bias), &program)
+    overflowed(&opened.core, &opened.modules(bytes, bias), program)
 }
 
 /// Function with offset, and source line, as far as they are known.

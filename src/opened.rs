@@ -59,8 +59,20 @@ impl Opened {
         let bias = self.core.aux(AT_ENTRY).map_or(Ok(0), |entry| Program::load_bias(bytes, entry));
         let program = |bias| {
             let modules = self.modules(bytes, bias);
-            let vdso = self.vdso.as_ref().map(|(bytes, bias)| Module { bytes, bias: *bias, debug: None });
-            Ok((Program::from_modules(modules[0], &modules[1..], vdso)?, bias))
+            let without = || Program::from_modules(modules[0], &modules[1..], None);
+            let Some((bytes, start)) = &self.vdso else { return Ok((without()?, bias)) };
+            let vdso = Module { bytes, bias: *start, debug: None };
+            let with = Program::from_modules(modules[0], &modules[1..], Some(vdso));
+            // The program may have written there, and cores come from anywhere.
+            let program = match with {
+                Ok(program) => program,
+                Err(error) => {
+                    let program = without()?;
+                    say!("gretel: the vDSO in the core: {error}; its code is left out: suffixes end there");
+                    program
+                }
+            };
+            Ok((program, bias))
         };
         bias.and_then(program).map_err(|error| format!("{}: {error}", path.display()))
     }

@@ -8,6 +8,8 @@
 //! resident and the bytes of the journal.
 
 mod programs;
+#[path = "../../src/bench/resident.rs"]
+mod resident;
 mod runs;
 mod services;
 

@@ -1,16 +1,12 @@
 //! One run of a program or a server: natively, recorded, or replayed.
 
 use crate::programs::Program;
+use crate::resident;
 use crate::services::Asked;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// How often the memory of a process is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+use std::time::Instant;
 
 /// What a run took.
 pub(crate) struct Run {
@@ -109,26 +105,8 @@ fn end(child: &Child) {
     _ = Command::new("kill").arg(child.id().to_string()).status();
 }
 
-/// Waits for the end, and gives the most memory that was resident, as far as it was seen; `None` where it does not end well.
-fn wait(mut child: Child) -> Option<Option<u64>> {
-    let path = format!("/proc/{}/status", child.id());
-    let (ended, end) = mpsc::channel::<()>();
-    let looks = thread::spawn(move || {
-        let mut peak = None;
-        while end.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
-            peak = fs::read_to_string(&path).ok().and_then(|status| high_water(&status)).or(peak);
-        }
-        peak
-    });
-    let status = child.wait();
-    drop(ended);
-    let peak = looks.join().unwrap_or_default();
-    status.is_ok_and(|status| status.success()).then_some(peak)
-}
-
-/// The high-water mark in /proc/PID/status.
-fn high_water(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
-    kibibytes.checked_mul(1024)
+/// The most memory that was resident, as far as it was seen; `None` where the process does not end well.
+fn wait(child: Child) -> Option<Option<u64>> {
+    let (status, peak) = resident::wait(child).ok()?;
+    status.success().then_some(peak)
 }

@@ -6,6 +6,7 @@ mod plots;
 mod programs;
 mod reach;
 mod record;
+mod resident;
 mod synth;
 mod table;
 

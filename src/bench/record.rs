@@ -2,6 +2,7 @@
 
 use super::measure::{self, Spread};
 use super::programs::{self, Missing, Program};
+use super::resident;
 use super::table;
 use crate::Outcome;
 use crate::engine::Choice;
@@ -266,7 +267,7 @@ impl Bench<'_> {
     }
 
     fn weigh(&self, program: &Program, variant: &Variant, sample: &mut Sample) -> io::Result<()> {
-        sample.peak_memory = measure::peak_memory(&mut self.command(program, &variant.how)?)?;
+        (_, sample.peak_memory) = resident::wait(self.command(program, &variant.how)?.spawn()?)?;
         Ok(())
     }
 

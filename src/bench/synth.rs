@@ -1,6 +1,7 @@
 //! `gretel bench synth`: what each kind of branch record buys in synthesis.
 
 use super::measure::{self, Spread};
+use super::resident;
 use super::{plots, reach};
 use crate::Outcome;
 use crate::exit::{Code, Failure};
@@ -265,7 +266,7 @@ fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io
     let messages = file.with_extension("messages");
     command.arg(crash).stdin(Stdio::null()).stdout(File::create(file)?).stderr(File::create(&messages)?);
     let start = Instant::now();
-    let peak_memory = measure::peak_memory(&mut command)?;
+    let (_, peak_memory) = resident::wait(command.spawn()?)?;
     let seconds = start.elapsed().as_secs_f64();
     let found: Option<Value> = serde_json::from_slice(&fs::read(file)?).ok();
     let said = || String::from_utf8_lossy(&fs::read(&messages).unwrap_or_default()).trim().to_owned();

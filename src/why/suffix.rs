@@ -35,8 +35,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     sandbox::enter();
     let opened = opened::open(&args.input, args.exe.as_deref(), &mut debug_files)?;
     opened::warn_of_damage(&opened.core);
-    let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
-    let overflow = core_file::overflow_of(&opened);
+    let (program, bias) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
+    let overflow = core_file::overflow_of(&opened, (&program, bias));
     let core = opened.core;
     let mut history = Synthesized::new(&core, &suffix).map_err(|error| {
         Failure::new(

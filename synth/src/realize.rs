@@ -14,7 +14,10 @@ use crate::suffix::{
 };
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use rustc_hash::FxHashMap;
+use std::ops::Range;
 use std::rc::Rc;
+use vmm::linux::vdso::TIME_BYTES;
+use vmm::memory::layout::TIME_PAGE;
 use x86::flags::Flag;
 use x86::op::Gpr;
 use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
@@ -268,7 +271,7 @@ impl<'h, 'i> Realizer<'h, 'i> {
         let mut inputs: Vec<SuffixInput> = calls
             .into_iter()
             .map(|call| {
-                let mut writes: Vec<(u64, Vec<u8>)> = Vec::new();
+                let (mut writes, mut clock) = (Vec::<(u64, Vec<u8>)>::new(), Vec::new());
                 for access in call.writes {
                     let va = self.value(access.address);
                     if !self.hypothesis.image().is_writable(va) {
@@ -276,6 +279,11 @@ impl<'h, 'i> Realizer<'h, 'i> {
                     }
                     let value = self.value(access.value).to_le_bytes();
                     let value = &value[..access.bytes as usize];
+                    if let Some(at) = place_in_clock(va, value.len()) {
+                        clock.resize(TIME_BYTES, 0);
+                        clock[at].copy_from_slice(value);
+                        continue;
+                    }
                     match writes.last_mut() {
                         Some((start, bytes)) if start.wrapping_add(bytes.len() as u64) == va => {
                             bytes.extend_from_slice(value);
@@ -289,12 +297,19 @@ impl<'h, 'i> Realizer<'h, 'i> {
                     result: self.value(call.result),
                     writes,
                     origin: Origin::Chosen,
+                    clock,
                 }
             })
             .collect();
         inputs.sort_by_key(|input| (input.step, !input.late));
         inputs
     }
+}
+
+/// Where so many bytes at `va` lie in what the kernel writes of the clock's page.
+fn place_in_clock(va: u64, bytes: usize) -> Option<Range<usize>> {
+    let at = usize::try_from(va.checked_sub(TIME_PAGE)?).ok()?;
+    (at + bytes <= TIME_BYTES).then_some(at..at + bytes)
 }
 
 /// The low half-word of a value that has no more.

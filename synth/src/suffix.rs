@@ -6,6 +6,7 @@
 mod file;
 
 use std::path::Path;
+use vmm::memory::layout::TIME_PAGE;
 use x86::state::State;
 
 /// Where a value at the start of the suffix comes from.
@@ -76,6 +77,17 @@ pub struct SuffixInput {
     pub writes: Vec<(u64, Vec<u8>)>,
     /// Whether these values are forced.
     pub origin: Origin,
+    /// What gretel's own kernel left in the clock's page ([`TIME_PAGE`]) behind it, for the vDSO; empty where Linux served it. No
+    /// input of the call, and never said to be forced.
+    pub clock: Vec<u8>,
+}
+
+impl SuffixInput {
+    /// All that the kernel stored: the clock's page last.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let writes = self.writes.iter().map(|(address, bytes)| (*address, bytes.as_slice()));
+        writes.chain((!self.clock.is_empty()).then_some((TIME_PAGE, self.clock.as_slice())))
+    }
 }
 
 /// A thread gets the processor.

@@ -115,17 +115,32 @@ fn a_suffix_goes_through_the_resolver_of_the_dynamic_linker() {
     assert!(path["common"].as_u64() > Some(150) && path["common"] == path["length"], "{path} {}", ran.err);
 }
 
-/// Asks for the time right before the crash, so often as its argument says.
+/// Asks for the time right before the crash, so often as its argument says; with 0 by a system call of its own.
 const CLOCKS: &str = "\
+#define _GNU_SOURCE
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 int main(int argc, char **argv) {
     volatile int *nobody = 0;
     struct timespec now;
-    for (int n = atoi(argv[1]); n > 0; n--) clock_gettime(CLOCK_MONOTONIC, &now);
+    int times = atoi(argv[1]);
+    if (times == 0) syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    for (int n = times; n > 0; n--) clock_gettime(CLOCK_MONOTONIC, &now);
     return *nobody + (int)now.tv_nsec;
 }
 ";
+
+/// What `synth` says of a crash of [`CLOCKS`].
+fn synthesized(place: &Place, engine: &str, calls: &str) -> Value {
+    let recording = format!("{engine}-{calls}");
+    let recorded = place.gretel(&["record", "--engine", engine, "-o", &recording, "--", "./clocks", calls]);
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    let ran = place.gretel(&["synth", "--json", "--fuel", "2", &recording]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    serde_json::from_str(&ran.out()).expect("--json prints JSON")
+}
 
 /// Three calls are answered by the vDSO; the sixty-fourth is a system call, which leaves another time in the clock's page.
 #[test]
@@ -133,18 +148,46 @@ fn a_suffix_goes_through_the_vdso_and_its_call() {
     let place = Place::new();
     let Some(()) = link(&place, "clocks", &[], CLOCKS) else { return };
     for (engine, calls) in engines().into_iter().flat_map(|engine| [(engine, "3"), (engine, "64")]) {
-        let recording = format!("{engine}-{calls}");
-        let recorded =
-            place.gretel(&["record", "--engine", engine, "-o", &recording, "--", "./clocks", calls]);
-        assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
-        let ran = place.gretel(&["synth", "--json", "--fuel", "2", &recording]);
-        assert_eq!(ran.code, 0, "{}", ran.err);
-        let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+        let result = synthesized(&place, engine, calls);
         let (path, uses) = (&result["metrics"]["path"], &result["metrics"]["uses"]);
         // The way back from the vDSO is sixteen instructions before the crash, its call some seventy.
-        assert!(path["common"].as_u64() > Some(60), "{recording}: {path} {}", ran.err);
-        assert_eq!(uses["wrong"], uses["chosen"], "{recording}: {uses}");
+        assert!(path["common"].as_u64() > Some(60), "{engine} {calls}: {path}");
+        assert_eq!(uses["wrong"], uses["chosen"], "{engine} {calls}: {uses}");
     }
+}
+
+#[test]
+fn the_clocks_page_is_nothing_that_a_call_wrote_for_the_program() {
+    let place = Place::new();
+    let Some(()) = link(&place, "clocks", &[], CLOCKS) else { return };
+    for engine in engines() {
+        let result = synthesized(&place, engine, "0");
+        let steps = result["listing"]["steps"].as_array().expect("steps");
+        let written: Vec<_> = steps.iter().filter_map(|step| step["call"]["written"].as_u64()).collect();
+        assert_eq!(written.last(), Some(&16), "{engine}: the structure alone");
+    }
+}
+
+/// As where the program has written there.
+#[test]
+fn a_damaged_vdso_is_left_out_and_said_to_be() {
+    let place = Place::new();
+    let Some(()) = link(&place, "clocks", &[], CLOCKS) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./clocks", "3"]);
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    let mut core = fs::read(place.path("rec/core")).unwrap();
+    let find = |what: &[u8], from: usize, to: usize| {
+        core[from..to].windows(what.len()).rposition(|bytes| bytes == what).map(|at| from + at)
+    };
+    let name = find(b"linux-vdso.so.1", 0, core.len()).expect("the core has the vDSO");
+    let header = find(b"\x7fELF", name.saturating_sub(4096), name).expect("it has a header");
+    // The kind of processor.
+    core[header + 18] ^= 0xff;
+    place.replace("rec/core", &core);
+    let ran = place.gretel(&["synth", "--json", "--fuel", "1", "rec"]);
+    assert!(ran.err.contains("the vDSO in the core") && ran.err.contains("left out"), "{}", ran.err);
+    let result: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+    assert_eq!((ran.code, &result["verdict"]), (0, &Value::from("certified")), "{}", ran.err);
 }
 
 #[test]

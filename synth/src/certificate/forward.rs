@@ -169,8 +169,8 @@ impl Kernel {
 
     /// Answers a system call.
     pub(super) fn answer(self, stage: &mut Stage<'_>, input: &SuffixInput) -> Result<(), CertificateError> {
-        for (address, bytes) in &input.writes {
-            stage.write(*address, bytes)?;
+        for (address, bytes) in input.stores() {
+            stage.write(address, bytes)?;
         }
         self.begin(stage)?;
         let mut regs = *stage.regs();

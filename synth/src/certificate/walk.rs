@@ -9,7 +9,7 @@
 use super::CertificateError;
 use super::forward::{Forward, Outcome};
 use crate::report::uses::{Used, Uses};
-use crate::suffix::Suffix;
+use crate::suffix::{Suffix, SuffixInput};
 use iced_x86::InstructionInfoFactory;
 use std::ops::Range;
 use vmm::elfcore::Core;
@@ -102,8 +102,8 @@ impl<'a> Walk<'a> {
         let stores = uses.writes.iter().filter_map(|used| of(used, true));
         let loads = uses.reads.iter().filter_map(|used| of(used, false));
         let input = self.suffix.inputs.iter().filter(|input| input.step == ahead.index);
-        let kernel = input.flat_map(|input| &input.writes).map(|(address, bytes)| Access {
-            range: *address..address.saturating_add(bytes.len() as u64),
+        let kernel = input.flat_map(SuffixInput::stores).map(|(address, bytes)| Access {
+            range: address..address.saturating_add(bytes.len() as u64),
             writes: true,
         });
         Ok(stores.chain(loads).chain(kernel).collect())

@@ -259,11 +259,11 @@ fn answered(regs: &Regs, input: Option<&SuffixInput>) -> Written {
         Byte::General(0, n) => (byte, (Some(result.to_le_bytes()[usize::from(n & 7)]), Origin::default())),
         byte => (byte, (None, Origin::default())),
     });
-    let memory = input.into_iter().flat_map(|input| &input.writes).flat_map(|(address, bytes)| {
+    let memory = input.into_iter().flat_map(SuffixInput::stores).flat_map(|(address, bytes)| {
         bytes
             .iter()
             .zip(0_u64..)
-            .map(|(byte, n)| (Byte::Memory(address.wrapping_add(n)), (Some(*byte), Origin::default())))
+            .map(move |(byte, n)| (Byte::Memory(address.wrapping_add(n)), (Some(*byte), Origin::default())))
     });
     let line = match input {
         Some(_) => format!("{}(...) = {result:#x}, as the suffix has it", call_name(number)),

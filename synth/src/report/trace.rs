@@ -12,6 +12,7 @@ use iced_x86::{
     FlowControl, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, Mnemonic, Register,
 };
 use vmm::elfcore::Core;
+use vmm::memory::layout::TIME_PAGE;
 use x86::state::State;
 
 /// No more bytes of one access are shown as a value.
@@ -150,6 +151,7 @@ impl Trace<'_> {
         for (address, bytes) in &input.writes {
             self.origins.set_memory(*address, bytes.len(), input.origin);
         }
+        self.origins.set_memory(TIME_PAGE, input.clock.len(), Origin::Chosen);
     }
 
     /// Other threads got the processor.

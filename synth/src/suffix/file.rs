@@ -9,13 +9,14 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use vmm::linux::vdso::TIME_BYTES;
 use x86::state::{Fpu, Regs, State};
 use x86::xsave::{Layout, component};
 
 /// What the file says it is.
 const FORMAT: &str = "gretel-suffix";
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// A 64-bit number as a hexadecimal string.
 #[derive(Clone, Copy)]
@@ -123,6 +124,7 @@ struct Input {
     result: Hex,
     writes: Vec<(Hex, HexBytes)>,
     origin: Origin,
+    clock: HexBytes,
 }
 
 pub(super) fn save(suffix: &Suffix, path: &Path) -> Result<(), SuffixError> {
@@ -196,6 +198,7 @@ fn document(suffix: &Suffix) -> Document {
         result: Hex(input.result),
         writes: input.writes.iter().map(|(at, bytes)| (Hex(*at), HexBytes(bytes.clone()))).collect(),
         origin: input.origin,
+        clock: HexBytes(input.clock.clone()),
     });
     let others = suffix.others.iter().map(|other| Other {
         thread: other.thread,
@@ -237,6 +240,9 @@ fn checked(document: Document) -> Result<Suffix, String> {
     {
         return Err("a system call is not on the path, or they are not in order".to_owned());
     }
+    if document.inputs.iter().any(|input| ![0, TIME_BYTES].contains(&input.clock.0.len())) {
+        return Err("the clock's page of a system call has another size".to_owned());
+    }
     check_turns(&document.turns, &document.others, steps)?;
     if document.coverage.instructions > steps {
         return Err("the records cover more than the path".to_owned());
@@ -254,6 +260,7 @@ fn checked(document: Document) -> Result<Suffix, String> {
         result: input.result.0,
         writes: input.writes.into_iter().map(|(at, bytes)| (at.0, bytes.0)).collect(),
         origin: input.origin,
+        clock: input.clock.0,
     });
     let others: Result<Vec<OtherThread>, String> = document.others.into_iter().map(checked_other).collect();
     Ok(Suffix {
@@ -343,6 +350,7 @@ mod tests {
                 result: (-5_i64).cast_unsigned(),
                 writes: vec![(0x50_0000, vec![1, 2])],
                 origin: Origin::Forced,
+                clock: vec![3; TIME_BYTES],
             }],
             coverage: Coverage { records: 16, instructions: 1 },
             forced: Forced {
@@ -379,7 +387,7 @@ mod tests {
         sample().save(&path).expect("saved");
         let good = std::fs::read_to_string(&path).expect("text");
         let cases = [
-            ("\"version\":4", "\"version\":1", "version 1"),
+            ("\"version\":5", "\"version\":4", "version 4"),
             ("\"steps\":1", "\"steps\":3", "more is forced"),
             ("\"step\":1", "\"step\":2", "not on the path"),
             ("\"origins\":\"kfc\"", "\"origins\":\"kf\"", "origins"),
@@ -387,6 +395,7 @@ mod tests {
             ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":9}", "no start"),
             ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":7}", "turns"),
             ("{\"step\":1,\"thread\":8}", "{\"step\":3,\"thread\":8}", "turns"),
+            ("\"clock\":\"0303", "\"clock\":\"03", "another size"),
             ("\"0x401003\"", "\"401003\"", "hexadecimal"),
         ];
         for (from, to, reason) in cases {

@@ -117,6 +117,7 @@ fn true_suffix(states: &[State], before: &Pages, after: &Pages) -> Suffix {
         result: pair[1].regs.gpr[0],
         writes: Vec::new(),
         origin: Origin::Forced,
+        clock: Vec::new(),
     });
     Suffix {
         start: states[0],

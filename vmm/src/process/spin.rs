@@ -255,6 +255,16 @@ mod tests {
         assert!((5..15).contains(&looks), "{looks}");
     }
 
+    #[test]
+    fn a_task_that_never_spun_is_looked_at_later() {
+        let mut spin = Spin::default();
+        assert_eq!(spin.next(TASK), FIRST << NEVER_SPUN);
+        spin.looks(TASK).found();
+        assert_eq!(spin.next(TASK), FIRST);
+        spin.looks(TASK).trusted();
+        assert_eq!(spin.next(TASK), FIRST, "it has spun before");
+    }
+
     /// As redis's main thread: found between two waits, it is not believed to compute.
     #[test]
     fn a_task_that_is_found_at_work_now_and_then_stays_suspect() {
