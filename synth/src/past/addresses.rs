@@ -276,7 +276,7 @@ impl Hypothesis<'_> {
             let variable = terms.variable(var);
             (0..SMALL).map(move |value| (variable, value))
         });
-        let small: Vec<_> = small.filter(|&(t, value)| value >> terms.width(t).min(63) == 0).collect();
+        let small: Vec<_> = small.filter(|&(t, value)| value >> terms.width(t).clamp(1, 63) == 0).collect();
         assumed.splice(assumed.len().min(BEFORE_SMALL)..assumed.len().min(BEFORE_SMALL), small);
         assumed
     }

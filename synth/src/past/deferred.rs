@@ -186,6 +186,12 @@ impl<'i> Hypothesis<'i> {
         self.early.iter().chain(&self.chosen).copied().collect()
     }
 
+    /// Whether some address is one that nothing tells.
+    #[must_use]
+    pub fn has_choices(&self) -> bool {
+        self.early.iter().chain(&self.chosen).any(|early| early.assumed)
+    }
+
     /// Assumes a value that an access has its address from.
     pub(super) fn choose_for(
         &mut self,
@@ -240,7 +246,10 @@ impl<'i> Hypothesis<'i> {
         let mark = self.mark();
         let place = self.facts.constraints();
         let terms = Rc::clone(&self.terms);
-        let value = terms.lit_term(terms.width(t), value);
+        let value = match terms.width(t) {
+            0 => terms.bool_term(value != 0),
+            width => terms.lit_term(width, value),
+        };
         let learned = self.facts.equate(&terms, t, value).and_then(|()| {
             // What cannot be solved for stays a constraint; the term itself is known all the same.
             let t = self.facts.resolve(&terms, t);
@@ -290,5 +299,44 @@ impl<'i> Hypothesis<'i> {
                 other => other,
             })?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::past::hypothesis::Kernel;
+    use crate::past::image::Image;
+    use x86::state::State;
+
+    struct Nothing;
+
+    impl Image for Nothing {
+        fn bytes(&self, _va: u64) -> &[u8] {
+            &[]
+        }
+        fn is_mapped(&self, _va: u64) -> bool {
+            false
+        }
+        fn is_writable(&self, _va: u64) -> bool {
+            false
+        }
+        fn regions(&self) -> Vec<Range<u64>> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_truth_that_is_assumed_decides_what_hangs_on_it() {
+        let terms = Rc::new(Terms::new());
+        let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &Nothing, &State::default(), Kernel::Gretel);
+        let [carry, zero] = [terms.fresh(0), terms.fresh(0)];
+        let index = |truth| terms.build_ite(truth, terms.lit_term(64, 8), terms.lit_term(64, 0));
+        assert!(hypothesis.assume(carry, 1) && hypothesis.assume(zero, 0));
+        let mut value = |t| {
+            let t = hypothesis.facts.resolve(&terms, t);
+            terms.value(t)
+        };
+        assert_eq!([value(index(carry)), value(index(zero))], [Some(8), Some(0)]);
     }
 }

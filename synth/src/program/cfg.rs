@@ -71,6 +71,8 @@ pub struct Cfg<'p> {
     pointer_jumps: Vec<u64>,
     /// Entries whose address the program takes.
     address_taken: BTreeSet<u64>,
+    /// Places within functions whose address the program's data hold: where interpreters with computed goto jump to.
+    labels: BTreeSet<u64>,
     /// Starts of functions with a jump whose targets are unknown.
     doubtful: HashSet<u64>,
     /// The extent of each function that is called directly, when first asked for.
@@ -95,6 +97,7 @@ impl<'p> Cfg<'p> {
     /// the indirect functions that start-up code resolved, and relocated tables.
     #[must_use]
     pub fn build(program: &'p Program, cell: &dyn Fn(u64) -> Option<u64>) -> Cfg<'p> {
+        let Taken { entries, labels } = Taken::by(program, cell);
         let mut cfg = Cfg {
             program,
             edges: Vec::new(),
@@ -102,7 +105,8 @@ impl<'p> Cfg<'p> {
             resolved: HashMap::new(),
             pointer_calls: Vec::new(),
             pointer_jumps: Vec::new(),
-            address_taken: address_taken(program, cell),
+            address_taken: entries,
+            labels,
             doubtful: HashSet::new(),
             extents: HashMap::new(),
             pointer_extent: OnceCell::new(),
@@ -120,11 +124,22 @@ impl<'p> Cfg<'p> {
         let (calls, jumps): (&[u64], &[u64]) =
             if taken { (&self.pointer_calls, &self.pointer_jumps) } else { (&[], &[]) };
         let pointers = edges_of(calls, EdgeKind::IndirectCall).chain(edges_of(jumps, EdgeKind::IndirectJump));
+        let to_label = edges_of(self.jumps_to_label(va), EdgeKind::IndirectJump);
         self.tabulated(va)
             .iter()
             .copied()
             .chain(after_calls.flat_map(|call| self.returns_after(call)))
             .chain(pointers)
+            .chain(to_label)
+    }
+
+    /// The jumps through pointers of the function around `va`, if it is one of its labels.
+    fn jumps_to_label(&self, va: u64) -> &[u64] {
+        let function = self.program.function_at(va).filter(|_| self.labels.contains(&va));
+        function.map_or(&[], |function| {
+            let place = |address| self.pointer_jumps.partition_point(|&jump| jump < address);
+            &self.pointer_jumps[place(function.start)..place(function.end)]
+        })
     }
 
     /// The edges to `va` that do not depend on who called.
@@ -304,12 +319,17 @@ impl<'p> Cfg<'p> {
             match instruction.flow_control() {
                 FlowControl::Return => found.rets.push(va),
                 FlowControl::IndirectBranch => {
+                    let function = self.program.function_at(va);
                     match self.resolved.get(&va) {
                         Some(targets) => work.extend(targets),
-                        None => found.through_pointer = true,
+                        None => {
+                            found.through_pointer = true;
+                            work.extend(
+                                function.into_iter().flat_map(|it| self.labels.range(it.start..it.end)),
+                            );
+                        }
                     }
                     // Where a jump leads is not known: to anywhere in its function.
-                    let function = self.program.function_at(va);
                     let function = function.filter(|function| self.doubtful.contains(&function.start));
                     let whole = function.map(|function| code.between(function.start, function.end));
                     work.extend(whole.into_iter().flatten().map(Instruction::ip));
@@ -383,35 +403,54 @@ fn saves_context(program: &Program, entry: u64) -> bool {
     stored.len() == saved.len()
 }
 
-/// Entries that instructions load, and that words of the file hold (function tables, relocations); with shared
-/// libraries also what the dynamic linker has put there.
-fn address_taken(program: &Program, cell: Cell<'_>) -> BTreeSet<u64> {
-    let is_entry = |va: &u64| {
-        program
-            .function_at(*va)
-            .is_some_and(|function| function.start == *va || function.name.starts_with("sub_"))
-            && program.code.at(*va).is_some()
-    };
-    let mut taken = BTreeSet::new();
-    for instruction in program.code.all() {
-        let stored = || tables::immediate(instruction).map(i64::cast_unsigned);
-        let pushed =
-            || instruction.try_immediate(0).ok().filter(|_| instruction.mnemonic() == Mnemonic::Push);
-        let constant = tables::loaded_constant(instruction).or_else(stored).or_else(pushed);
-        taken.extend(constant.filter(is_entry));
-    }
-    for segment in program.segments() {
-        let skip = usize::try_from(segment.start.next_multiple_of(8) - segment.start).unwrap_or(0);
-        let words = segment.contents.get(skip..).unwrap_or(&[]).chunks_exact(8);
-        for word in words.map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight"))) {
-            let relocated = word.wrapping_add(segment.bias);
-            taken.extend([word, relocated].iter().filter(|va| is_entry(va)));
+/// Places in the code whose address the program takes.
+#[derive(Default)]
+struct Taken {
+    /// Entries that instructions load, and that words of the file hold (function tables, relocations); with shared
+    /// libraries also what the dynamic linker has put there. Of code without symbols, all such places.
+    entries: BTreeSet<u64>,
+    /// Places within functions that such words hold.
+    labels: BTreeSet<u64>,
+}
+
+impl Taken {
+    fn by(program: &Program, cell: Cell<'_>) -> Taken {
+        let mut taken = Taken::default();
+        for instruction in program.code.all() {
+            let stored = || tables::immediate(instruction).map(i64::cast_unsigned);
+            let pushed =
+                || instruction.try_immediate(0).ok().filter(|_| instruction.mnemonic() == Mnemonic::Push);
+            let constant = tables::loaded_constant(instruction).or_else(stored).or_else(pushed);
+            taken.entries.extend(constant.filter(|va| is_entry(program, *va) == Some(true)));
         }
-        if program.is_linked() && segment.writable {
-            let cells = (segment.start.next_multiple_of(8)..segment.start + segment.size).step_by(8);
-            taken.extend(cells.filter_map(cell).filter(is_entry));
+        for segment in program.segments() {
+            let skip = usize::try_from(segment.start.next_multiple_of(8) - segment.start).unwrap_or(0);
+            let words = segment.contents.get(skip..).unwrap_or(&[]).chunks_exact(8);
+            for word in words.map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight"))) {
+                taken.word(program, word);
+                taken.word(program, word.wrapping_add(segment.bias));
+            }
+            if program.is_linked() && segment.writable {
+                let cells = (segment.start.next_multiple_of(8)..segment.start + segment.size).step_by(8);
+                cells.filter_map(cell).for_each(|word| taken.word(program, word));
+            }
+        }
+        taken.entries.insert(program.entry());
+        taken
+    }
+
+    fn word(&mut self, program: &Program, word: u64) {
+        match is_entry(program, word) {
+            Some(true) => _ = self.entries.insert(word),
+            Some(false) => _ = self.labels.insert(word),
+            None => {}
         }
     }
-    taken.insert(program.entry());
-    taken
+}
+
+/// Whether a function begins at `va`, if it is an instruction of one.
+fn is_entry(program: &Program, va: u64) -> Option<bool> {
+    let function = program.function_at(va)?;
+    program.code.at(va)?;
+    Some(function.start == va || function.name.starts_with("sub_"))
 }

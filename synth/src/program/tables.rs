@@ -69,7 +69,9 @@ pub(super) fn read(
             if table.bound.is_none() && number > 0 && starts.contains(&at) {
                 break;
             }
-            match entry(program, table, at, cell).filter(|target| plausible(program, function, *target)) {
+            match entry(program, table, at, cell)
+                .filter(|target| plausible(program, function, table, *target))
+            {
                 Some(target) => _ = targets.insert(target),
                 None if table.bound.is_some() => {}
                 None => break,
@@ -92,14 +94,16 @@ fn entry(program: &Program, table: &Table, at: u64, cell: Cell<'_>) -> Option<u6
     }
 }
 
-/// Whether a jump table of `function` can lead to `target`: into itself, its cold part, or to an entry.
-fn plausible(program: &Program, function: &Function, target: u64) -> bool {
+/// Whether a jump table of `function` can lead to `target`: into itself, its cold part, or to an entry. Where symbols were taken
+/// out, nothing says whose cold part a function is; a table of whole addresses is trusted with it.
+fn plausible(program: &Program, function: &Function, table: &Table, target: u64) -> bool {
     if program.instruction_at(target).is_none() {
         return false;
     }
     let Some(there) = program.function_at(target) else { return false };
     there.start == function.start
         || there.start == target
+        || table.base.is_none() && there.name.starts_with("sub_")
         || there.name.strip_prefix(function.name.as_str()).is_some_and(|rest| rest.starts_with(".cold"))
 }
 

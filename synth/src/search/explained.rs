@@ -3,7 +3,8 @@
 //! An older instruction finds something else in memory than what it needs. That is a contradiction, unless a newer store of the
 //! path, whose address nothing tells, went just there. On most paths it did not: so this is asked only when all else was
 //! tried, and where the other ways died soon. Then each such store is placed there in its turn. The address is a choice like any
-//! other: what follows from it is marked, and the certificate checks it.
+//! other: what follows from it is marked, and the certificate checks it. What contradicts may be an address that was chosen, too:
+//! those are given up first ([`super::anew`]).
 
 use super::Search;
 use super::candidates::Candidate;
@@ -21,9 +22,8 @@ pub(super) const OVERWRITTEN: &str = "what a store at an unknown address may hav
 impl Search<'_> {
     /// Has a candidate that memory contradicts tried once more, after the others, with a store that explains it.
     pub(super) fn explain_later(&mut self, candidate: &Candidate) {
-        let asks = self.restarts.places_stores() && !candidate.is_explained;
-        let was_chosen = self.hypothesis.early_and_chosen().iter().any(|early| early.assumed);
-        if !asks || self.hypothesis.accessed().is_empty() && !was_chosen {
+        let may_be_placed = self.restarts.places_stores() && !self.hypothesis.accessed().is_empty();
+        if candidate.is_explained || !may_be_placed && !self.may_choose_anew() {
             return;
         }
         let again = Candidate { is_explained: true, ..candidate.clone() };
@@ -38,18 +38,15 @@ impl Search<'_> {
     /// When no stores of the path explain it.
     pub(super) fn prepend_explained(&mut self, candidate: &Candidate) -> Result<(), Refusal> {
         let mut places = MOST_PLACES;
-        let mut told = self.hypothesis.early_and_chosen();
-        let known = told.len();
-        told.retain(|early| !early.assumed);
-        if told.len() < known && self.explain_with(told, candidate, 0, &mut places).is_ok() {
-            tracing::debug!(depth = self.hypothesis.len(), "addresses that were chosen are given up");
+        if self.prepend_without_choices(candidate) {
             return Ok(());
         }
-        self.explain(candidate, MOST_STORES, &mut places)
+        let stores = if self.restarts.places_stores() { MOST_STORES } else { 0 };
+        self.explain(candidate, stores, &mut places)
     }
 
     /// The same on the present path with these addresses; if it is not explained, nothing changes.
-    fn explain_with(
+    pub(super) fn explain_with(
         &mut self,
         early: Vec<Early>,
         candidate: &Candidate,

@@ -12,10 +12,11 @@
 //! | --- | --- |
 //! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
-//! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`explained`] (what a store may have overwritten) |
+//! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
 //! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
 
 mod anchored;
+mod anew;
 mod barriers;
 mod callee;
 mod candidates;
@@ -86,6 +87,8 @@ pub struct Search<'p> {
     helpable: Option<AccessNumber>,
     /// How often the hypothesis was built again.
     rebuilds: u32,
+    /// The fuel that went into choosing addresses anew.
+    spent_anew: u64,
 }
 
 /// What a step takes beside the terms that it makes.
@@ -144,6 +147,7 @@ impl<'p> Search<'p> {
             stuck: None,
             helpable: None,
             rebuilds: 0,
+            spent_anew: 0,
         }
     }
 

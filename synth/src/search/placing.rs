@@ -41,6 +41,9 @@ impl Search<'_> {
         if self.hypothesis.try_addresses(&(1..len - ADDRESS_PATIENCE / 2 + 1), Patience::SEARCH) {
             return Some(len);
         }
+        if self.choose_anew(&(1..len - ADDRESS_PATIENCE / 2 + 1)) {
+            return Some(len);
+        }
         self.meet_unknown_address();
         self.stuck = self.hypothesis.take_stuck();
         None

@@ -138,6 +138,43 @@ fn a_jump_table_is_read_whole() {
 }
 
 #[test]
+fn an_interpreter_whose_program_is_addresses_of_labels_is_mapped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = build(folder.path(), "threaded.c", "threaded", "gcc", &["-static", "-O2"])
+        .expect("gcc is a requirement");
+    let program = Program::from_bytes(&std::fs::read(&path).expect("the sample"), 0).expect("it parses");
+    let run = single_step(&path, program.entry() - (program.functions()[0].start & !0xffff));
+    let cfg = Cfg::build(&program, &|_| None);
+    let threaded = program.functions().iter().find(|f| f.name == "threaded").expect("a symbol");
+    let inside = |va: &u64| (threaded.start..threaded.end).contains(va);
+    let mut jumps = 0;
+    for (from, to) in run.edges.iter().filter(|(from, to)| inside(from) && inside(to)) {
+        let edge = cfg.predecessors(*to).find(|edge| edge.from == *from);
+        let edge = edge.unwrap_or_else(|| panic!("{from:#x} -> {to:#x} is not in the map"));
+        jumps += usize::from(edge.kind == EdgeKind::IndirectJump);
+    }
+    assert!(jumps >= 6, "six instructions went on to another one: {jumps} ways");
+}
+
+#[test]
+fn the_cold_part_of_an_interpreter_is_no_end_of_its_table_where_it_has_no_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = ["-O2", "-no-pie", "-fno-pie", "-rdynamic", "-s"];
+    let path = build(folder.path(), "bytecode.c", "bytecode", "gcc", &flags).expect("gcc is a requirement");
+    let program = Program::from_bytes(&std::fs::read(path).expect("the sample"), 0).expect("it parses");
+    let cfg = Cfg::build(&program, &|_| None);
+    let bytecode = program.functions().iter().find(|f| f.name == "bytecode").expect("it is exported");
+    let inside = |va: &u64| (bytecode.start..bytecode.end).contains(va);
+    let targets = (bytecode.start..bytecode.end).find_map(|va| cfg.indirect_targets(va)).expect("its table");
+    let (labels, cold): (Vec<u64>, Vec<u64>) = targets.iter().partition(|va| inside(va));
+    assert_eq!(labels.len(), 2, "{targets:x?}");
+    assert_eq!(cold.len(), 1, "{targets:x?}");
+    assert!(
+        (bytecode.start..bytecode.end).all(|va| program.instruction_at(va).is_none() || cfg.is_complete(va))
+    );
+}
+
+#[test]
 fn source_lines_come_from_debug_information() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = build(folder.path(), "sample.c", "lines", "gcc", &["-static", "-O0", "-g"])

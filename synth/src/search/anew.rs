@@ -1,0 +1,75 @@
+//! Addresses that were chosen, and are chosen anew.
+//!
+//! An address is chosen when its access has waited for long, and stays chosen while the search goes on. What older steps tell
+//! can be at odds with it hundreds of instructions later: then it is not the step that is wrong. So where a step is refuted, or an
+//! access finds no address, the path is built again without what was chosen, and all of it is chosen once more, together. That
+//! costs as much as the path is long, and most refuted steps are wrong: it may take a share of the fuel, and no more.
+
+use super::Search;
+use super::candidates::Candidate;
+use crate::past::addresses::Patience;
+use crate::past::deferred::Early;
+use crate::past::hypothesis::Hypothesis;
+use std::ops::Range;
+
+/// One part in so many of all fuel may go into it (decision 77).
+const SHARE: u64 = 16;
+
+impl<'p> Search<'p> {
+    /// Whether addresses were chosen, and there is fuel for giving them up.
+    pub(super) fn may_choose_anew(&self) -> bool {
+        let burnt = self.hypothesis.terms().fuel().burnt();
+        self.spent_anew * SHARE <= burnt && self.hypothesis.has_choices()
+    }
+
+    /// Prepends a candidate that contradicts the path to the path without the addresses that were chosen. False: it contradicts
+    /// that as well, or it was not tried; then nothing changes.
+    pub(super) fn prepend_without_choices(&mut self, candidate: &Candidate) -> bool {
+        let fits = self.anew(|search, told| search.explain_with(told, candidate, 0, &mut 0).is_ok());
+        if fits {
+            tracing::debug!(depth = self.hypothesis.len(), "addresses that were chosen are given up");
+        }
+        fits
+    }
+
+    /// Chooses addresses for these steps, and all that were chosen before, together. False: none suit; then nothing changes.
+    pub(super) fn choose_anew(&mut self, steps: &Range<usize>) -> bool {
+        self.anew(|search, told| {
+            let Some(without) = search.present_with(told) else { return false };
+            let before = search.take_over(without);
+            let found = search.hypothesis.try_addresses(steps, Patience::SEARCH);
+            if !found {
+                search.take_over(before);
+            }
+            found
+        })
+    }
+
+    /// Does this with the addresses that were not chosen, and counts its fuel; false where there is none left for it.
+    fn anew(&mut self, work: impl FnOnce(&mut Self, Vec<Early>) -> bool) -> bool {
+        if !self.may_choose_anew() {
+            return false;
+        }
+        let mut told = self.hypothesis.early_and_chosen();
+        told.retain(|early| !early.assumed);
+        let before = self.hypothesis.terms().fuel().burnt();
+        let done = work(self, told);
+        self.spent_anew += self.hypothesis.terms().fuel().burnt() - before;
+        done
+    }
+
+    /// The present path with these addresses, its oldest step among it, which was prepended and not taken yet.
+    fn present_with(&mut self, early: Vec<Early>) -> Option<Hypothesis<'p>> {
+        let step = *self.hypothesis.path().last()?;
+        let newest =
+            self.hypothesis.calls().last().filter(|call| call.step as usize == self.hypothesis.len());
+        let call = newest.map(|call| call.number);
+        let mut hypothesis = self.rebuilt_with(early).ok()?;
+        let prepared = self.prepare_again(step);
+        hypothesis.prepend(&prepared, call).ok()?;
+        if let Some(relation) = self.stack.before_epilogue(step.address) {
+            hypothesis.relate_stack(&relation).ok()?;
+        }
+        Some(hypothesis)
+    }
+}
