@@ -331,7 +331,10 @@ mod tests {
         assert!(refused(4, &[1]).contains("another machine"));
         assert!(refused(18, &[183, 0]).contains("AArch64"));
         assert!(refused(16, &[1, 0]).contains("not a program"));
-        assert!(refused(64, &[3]).contains("PT_INTERP"));
+        let mut unended = program();
+        put(&mut unended, 64, &[3]);
+        put(&mut unended, 0xff, b"x");
+        assert!(said(&unended).contains("PT_INTERP"));
     }
 
     #[test]
