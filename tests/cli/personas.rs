@@ -91,3 +91,62 @@ fn a_task_has_a_persona_of_its_own() {
         }
     }
 }
+
+/// Code in the heap, in mapped memory and on the stack.
+const RUNS_DATA: &str = r#"
+    #define _GNU_SOURCE
+    #include <setjmp.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <sys/personality.h>
+    #include <unistd.h>
+    static sigjmp_buf back;
+    static void handler(int signal) { siglongjmp(back, signal); }
+    static void run(const char *what, char *at) {
+        memcpy(at, "\xb8\x07\0\0\0\xc3", 6); // mov eax, 7; ret
+        int signal = sigsetjmp(back, 1);
+        if (signal) printf("%s: signal %d\n", what, signal);
+        else printf("%s: %d\n", what, ((int (*)(void))at)());
+    }
+    static void everywhere(void) {
+        char *heap = sbrk(0);
+        brk(heap + 65536);
+        run("heap", heap + 32768);
+        run("map", mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        char *page = mmap(0, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        mprotect(page, 4096, PROT_READ | PROT_WRITE);
+        run("mprotect", page);
+    }
+    int main(int count, char **arguments) {
+        int called = 0;
+        void nested(int more) { called += more; }
+        void (*volatile through)(int) = nested; // a trampoline, for which the linker asks for a stack that is executed
+        signal(SIGSEGV, handler);
+        setvbuf(stdout, 0, _IONBF, 0);
+        through(5);
+        printf("%d; %x\n", called, personality(0xffffffff));
+        everywhere();
+        if (count > 1) return 0;
+        personality(READ_IMPLIES_EXEC);
+        everywhere();
+        execl(arguments[0], arguments[0], "again", (char *)0);
+        return 1;
+    }"#;
+
+#[test]
+fn what_may_be_read_is_executed_where_that_is_asked_for() {
+    let place = Place::new();
+    let Some(program) = place.compile("data", RUNS_DATA) else { return };
+    let natively = finished(&place.command(&program, &[]).output().unwrap());
+    assert!(natively.out().contains("map: signal 11") && natively.out().contains("map: 7"));
+    for engine in engines() {
+        let recorded = place.gretel(&["record", "--force", "--engine", engine, "-o", "rec", "--", "./data"]);
+        assert_eq!(recorded.code, 0, "{engine}: {}", recorded.err);
+        assert_eq!(recorded.out(), natively.out(), "{engine}: {}", recorded.err);
+        for replayer in engines() {
+            assert_eq!(place.replay("rec", replayer)["equal"], true, "{engine}, {replayer}");
+        }
+    }
+}

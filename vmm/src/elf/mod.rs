@@ -26,6 +26,8 @@ pub struct Image {
     pub header_count: u64,
     /// The dynamic linker that it names.
     pub interpreter: Option<String>,
+    /// The stack is to be executable (PT_GNU_STACK with PF_X); without that header it is not.
+    pub executable_stack: bool,
     /// What was added to the file's addresses.
     pub bias: u64,
     /// The loadable segments, in address order, no two on one page.
@@ -110,6 +112,7 @@ impl Image {
             headers: headers_address(header, &segments),
             header_count: programs.len() as u64,
             interpreter,
+            executable_stack: executable_stack(programs),
             bias,
             segments,
         })
@@ -160,7 +163,12 @@ fn check_header(file: &[u8]) -> Result<&FileHeader64<LittleEndian>, ElfError> {
     }
 }
 
-/// The path of the dynamic linker: the last byte is zero, and the first zero ends it, as of any text.
+fn executable_stack(programs: &[elf::ProgramHeader64<LittleEndian>]) -> bool {
+    let stack = programs.iter().rfind(|program| program.p_type(ENDIAN) == elf::PT_GNU_STACK);
+    stack.is_some_and(|stack| stack.p_flags(ENDIAN).contains(elf::PF_X))
+}
+
+/// The path of the dynamic linker, which may be relative: the last byte is zero, and the first zero ends it, as of any text.
 fn interpreter(
     programs: &[elf::ProgramHeader64<LittleEndian>],
     file: &[u8],
@@ -171,8 +179,8 @@ fn interpreter(
     let path = program.data(ENDIAN, file).ok().filter(|bytes| bytes.ends_with(&[0]));
     let path = path.and_then(|bytes| std::ffi::CStr::from_bytes_until_nul(bytes).ok()?.to_str().ok());
     match path {
-        Some(path) if path.starts_with('/') => Ok(Some(path.to_owned())),
-        _ => Err(ElfError::Damaged("the path of its dynamic linker (PT_INTERP) is none".to_owned())),
+        Some(path) => Ok(Some(path.to_owned())),
+        None => Err(ElfError::Damaged("the path of its dynamic linker (PT_INTERP) is none".to_owned())),
     }
 }
 
@@ -323,7 +331,10 @@ mod tests {
         assert!(refused(4, &[1]).contains("another machine"));
         assert!(refused(18, &[183, 0]).contains("AArch64"));
         assert!(refused(16, &[1, 0]).contains("not a program"));
-        assert!(refused(64, &[3]).contains("PT_INTERP"));
+        let mut unended = program();
+        put(&mut unended, 64, &[3]);
+        put(&mut unended, 0xff, b"x");
+        assert!(said(&unended).contains("PT_INTERP"));
     }
 
     #[test]

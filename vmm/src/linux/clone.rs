@@ -244,7 +244,8 @@ impl Kernel {
         let group = if wanted.has(libc::CLONE_THREAD) { creator.group } else { id };
         let keeps_stack = !wanted.has(libc::CLONE_VM) || wanted.has(libc::CLONE_VFORK);
         let (name, own, scheduling) = (creator.name, creator.group, creator.scheduling.inherited());
-        let (persona, no_time_stamps) = (creator.persona, creator.no_time_stamps);
+        let (persona, memory_policy, no_time_stamps) =
+            (creator.persona, creator.memory_policy, creator.no_time_stamps);
         let (signals, sieve) = (creator.signals.inherited(keeps_stack), creator.sieve.clone());
         let files = match wanted.has(libc::CLONE_FILES) {
             true => self.tables.share(files),
@@ -280,6 +281,7 @@ impl Kernel {
             vfork_parent: None,
             parent_death_signal: 0,
             persona,
+            memory_policy,
             no_time_stamps,
             cpu: 0,
             started: self.clock.shown().monotonic,
@@ -353,8 +355,8 @@ pub(super) fn sched_yield(kernel: &mut Kernel) -> Served {
 pub(super) fn set_name(kernel: &mut Kernel, guest: &mut Guest<'_>, address: Virt) -> Served {
     let mut name = [0; NAME];
     // A longer one is cut.
-    for (slot, at) in name[..NAME - 1].iter_mut().zip(address..) {
-        let [byte] = guest.read_array(at)?;
+    for (distance, slot) in (0..).zip(&mut name[..NAME - 1]) {
+        let [byte] = guest.read_array(address.wrapping_add(distance))?;
         if byte == 0 {
             break;
         }

@@ -36,6 +36,8 @@ pub(crate) struct OpenFile {
     terminal: Option<Side>,
     /// The socket that it is.
     endpoint: Option<Endpoint>,
+    /// It is open as a place alone (O_PATH).
+    only_path: bool,
     /// The host's descriptors by which its epoll sets know it, by the guest's; `None`: the one that it has anyway. A set takes a file once for
     /// each number, of which the guest may have many and the host has one.
     pub(super) numbers: RefCell<BTreeMap<i32, Option<OwnedFd>>>,
@@ -70,17 +72,27 @@ shared!(Rc<OpenFile>);
 impl Plain for OpenFile {
     /// What the host has open for it is left out.
     fn put(&self, out: &mut Out) {
-        let OpenFile { host: _, standard, process, inode, queue, source, terminal, endpoint, numbers: _ } =
-            self;
+        let OpenFile {
+            host: _,
+            standard,
+            process,
+            inode,
+            queue,
+            source,
+            terminal,
+            endpoint,
+            only_path,
+            numbers: _,
+        } = self;
         ((*standard, *process), (*inode, (*queue, *source))).put(out);
-        (*terminal, *endpoint).put(out);
+        (*terminal, (*endpoint, *only_path)).put(out);
     }
 
     fn take(from: &mut In<'_>) -> Option<Self> {
         let ((standard, process), (inode, (queue, source))) = Plain::take(from)?;
-        let (terminal, endpoint) = Plain::take(from)?;
+        let (terminal, (endpoint, only_path)) = Plain::take(from)?;
         let file = OpenFile::of(None);
-        Some(OpenFile { standard, process, inode, queue, source, terminal, endpoint, ..file })
+        Some(OpenFile { standard, process, inode, queue, source, terminal, endpoint, only_path, ..file })
     }
 }
 
@@ -113,6 +125,7 @@ impl OpenFile {
             source: None,
             terminal: None,
             endpoint: None,
+            only_path: false,
             numbers: RefCell::default(),
         }
     }
@@ -120,6 +133,11 @@ impl OpenFile {
     /// A file that the host opened, of which it is known whether it is a regular one.
     pub(super) fn of_file(host: Option<OwnedFd>, inode: Option<Inode>) -> Rc<OpenFile> {
         Rc::new(OpenFile { inode, ..OpenFile::of(host) })
+    }
+
+    /// One that is open as a place alone (O_PATH): it is neither read nor written, nor anything else done to it.
+    pub(super) fn of_path(host: Option<OwnedFd>, inode: Option<Inode>) -> Rc<OpenFile> {
+        Rc::new(OpenFile { inode, only_path: true, ..OpenFile::of(host) })
     }
 
     /// The same, of what was open before: what goes to a standard stream is its output by this way, too.
@@ -346,6 +364,11 @@ impl Descriptors {
             Some(descriptor) => Ok(Rc::clone(&descriptor.file)),
             None => errno(libc::EBADF),
         }
+    }
+
+    /// Whether a descriptor is open as a place alone (O_PATH).
+    pub(super) fn is_only_path(&self, number: i32) -> bool {
+        self.slot(number).is_some_and(|descriptor| descriptor.file.only_path)
     }
 
     fn slot(&self, number: i32) -> Option<&Descriptor> {

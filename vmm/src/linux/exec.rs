@@ -86,6 +86,7 @@ fn start(
     let found = Found { file, program, argv: request.argv.clone() };
     let found = through_scripts(kernel, guest, found, &request)?;
     let interpreter = match Image::parse(&found.file.bytes) {
+        Ok(Image { interpreter: Some(path), .. }) if path.is_empty() => return errno(libc::ENOENT),
         Ok(Image { interpreter: Some(path), .. }) => {
             let name = CString::new(path.clone()).map_err(|_| Stop::Errno(libc::ENOEXEC))?;
             Some((path, kernel.read_program(guest, libc::AT_FDCWD, &name, 0)?.0))
@@ -137,6 +138,7 @@ fn start(
     group.arguments = found.argv;
     group.start = begin;
     group.executed = true;
+    kernel.persona_after_exec();
     guest.cpu.set_regs(&regs)?;
     guest.cpu.set_fpu(&Fpu::default())?;
     Ok(Outcome::Resumed)

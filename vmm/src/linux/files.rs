@@ -82,6 +82,7 @@ pub(super) fn open(
     }
     kernel.after_open(guest, inode, flags)?;
     let file = match place {
+        _ if flags & libc::O_PATH != 0 => OpenFile::of_path(file, inode),
         Place::Open(before) => OpenFile::opened_again(file, inode, &before),
         _ => OpenFile::of_file(file, inode),
     };
@@ -257,6 +258,12 @@ pub(super) fn dup3(kernel: &mut Kernel, from: i32, to: i32, flags: i32) -> Serve
     replace(kernel, to, file, flags & libc::O_CLOEXEC != 0)
 }
 
+/// How long what is written will live (linux/fcntl.h); RocksDB says it of its files.
+const F_GET_RW_HINT: i32 = 1035;
+const F_SET_RW_HINT: i32 = 1036;
+const F_GET_FILE_RW_HINT: i32 = 1037;
+const F_SET_FILE_RW_HINT: i32 = 1038;
+
 pub(super) fn fcntl(
     kernel: &mut Kernel,
     guest: &mut Guest<'_>,
@@ -301,6 +308,15 @@ pub(super) fn fcntl(
         | libc::F_OFD_GETLK
         | libc::F_OFD_SETLK
         | libc::F_OFD_SETLKW => locks::record(kernel, guest, &file, command, value),
+        F_GET_RW_HINT | F_SET_RW_HINT | F_GET_FILE_RW_HINT | F_SET_FILE_RW_HINT => {
+            let mut hint: [u8; 8] = guest.read_array(value)?;
+            guest.input(&mut || {
+                let result = host::fcntl_hint(file.host(), command, &mut hint);
+                let told = result >= 0 && matches!(command, F_GET_RW_HINT | F_GET_FILE_RW_HINT);
+                let writes = told.then(|| MemoryWrite { address: value, bytes: hint.to_vec() });
+                Input::Bytes { result, writes: writes.into_iter().collect() }
+            })
+        }
         _ => errno(libc::EINVAL),
     }
 }

@@ -173,6 +173,13 @@ pub(super) fn fcntl(descriptor: RawFd, command: i32, value: u64) -> i64 {
     unsafe { raw(libc::SYS_fcntl, [fd(descriptor), super::word(i64::from(command)), value, 0, 0, 0]) }
 }
 
+/// fcntl with a hint about the life of what is written (F_GET_RW_HINT and its kin).
+pub(super) fn fcntl_hint(descriptor: RawFd, command: i32, hint: &mut [u8; 8]) -> i64 {
+    let command = super::word(i64::from(command));
+    // SAFETY: these commands read or write one word of 64 bits.
+    unsafe { raw(libc::SYS_fcntl, [fd(descriptor), command, pointer(hint.as_mut_ptr()), 0, 0, 0]) }
+}
+
 /// fcntl with a `struct flock` as its argument.
 pub(super) fn fcntl_lock(descriptor: RawFd, command: i32, lock: &mut [u8; 32]) -> i64 {
     // SAFETY: the commands for locks read and write a `struct flock`, which has 32 bytes.
@@ -186,14 +193,14 @@ pub(super) fn fcntl_lock(descriptor: RawFd, command: i32, lock: &mut [u8; 32]) -
 
 /// ioctl with a pointer to `bytes`, whose length is that which the request reads or writes.
 pub(super) fn ioctl(descriptor: RawFd, request: u64, bytes: &mut [u8]) -> i64 {
-    // SAFETY: only the requests of `terminal::REQUESTS` and `network::requests` are passed, with a buffer of the size that
-    // is listed there.
+    // SAFETY: only the requests of `terminal::REQUESTS`, `network::requests` and `reflink` are passed, with a buffer of the size
+    // that is listed there.
     unsafe { raw(libc::SYS_ioctl, [fd(descriptor), request, pointer(bytes.as_mut_ptr()), 0, 0, 0]) }
 }
 
 /// ioctl with a number as its argument.
 pub(super) fn ioctl_value(descriptor: RawFd, request: u64, value: i32) -> i64 {
-    // SAFETY: only the requests of `terminal::REQUESTS` that take a number are passed.
+    // SAFETY: only the requests of `terminal::REQUESTS` and `reflink` that take a number are passed.
     unsafe { raw(libc::SYS_ioctl, [fd(descriptor), request, super::word(i64::from(value)), 0, 0, 0]) }
 }
 

@@ -5,6 +5,7 @@ use super::arena::Id;
 use super::capabilities::{SETGID, SETUID};
 use super::descriptors::LIMIT;
 use super::groups::{Group, limit};
+use super::numa::Policy;
 use super::prctl::MCE_KILL_DEFAULT;
 use super::proc::start::Start;
 use super::scheduling::Scheduling;
@@ -93,6 +94,7 @@ pub(super) fn first(launch: &Launch, space: Id, files: Id, place: Id, handlers: 
         parent_death_signal: 0,
         sieve: Sieve::default(),
         persona: 0,
+        memory_policy: Policy::default(),
         no_time_stamps: false,
         cpu: 0,
         started: 0,

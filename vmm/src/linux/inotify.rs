@@ -14,9 +14,12 @@ pub(super) fn create(kernel: &mut Kernel, guest: &mut Guest<'_>, flags: i32) -> 
 }
 
 pub(super) fn add_watch(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
+    let mask = u32::from_le_bytes(int(a[2]).to_le_bytes());
+    if mask == 0 {
+        return errno(libc::EINVAL);
+    }
     let inotify = kernel.files().get(int(a[0]))?;
     let name = path(guest, a[1])?;
-    let mask = u32::from_le_bytes(int(a[2]).to_le_bytes());
     let kept = mask & libc::IN_DONT_FOLLOW != 0;
     let place = find(kernel, guest, libc::AT_FDCWD, &name, if kept { Last::Kept } else { Last::Followed })?;
     if matches!(place, Place::Proc(_)) {

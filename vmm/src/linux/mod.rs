@@ -15,10 +15,10 @@
 //! | what the guest comes for, on what the personality works, what comes of it | [`serving`], [`guest`], [`outcome`] |
 //! | from a call to the function that serves it; what was not served | [`table`], [`unserved`] |
 //! | calls that only translate their arguments | [`passthrough`] |
-//! | files | [`descriptors`], [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`fifo`], [`locks`], [`leases`], [`terminal`], [`inherited`] (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run), [`attempt`] (waits that no poll of the host tells), [`opened`] (for who looks at a program), [`proc`] (what a program finds in /proc) |
+//! | files | [`descriptors`], [`files`], [`transfer`] (reading and writing), [`sendfile`], [`splice`], [`attributes`], [`inotify`], [`fifo`], [`locks`], [`leases`], [`terminal`], [`reflink`] (files that share blocks), [`inherited`] (files that are open at the start), [`guarded`] (the recording's own files), [`busy`] (programs that are written or run), [`attempt`] (waits that no poll of the host tells), [`opened`] (for who looks at a program), [`proc`] (what a program finds in /proc) |
 //! | sockets | [`network`] |
 //! | waiting for files | [`polling`], [`epoll`], [`sources`] (timers and signals as files), [`sigio`] (signals that tell of files) |
-//! | memory | [`memory`], [`sharing`] (what processes share), [`oom`] (who is killed for memory) |
+//! | memory | [`memory`], [`sharing`] (what processes share), [`oom`] (who is killed for memory), [`numa`] (memory policies) |
 //! | between processes | [`signals`], [`pidfd`], [`ipc`] (System V's shared memory, semaphores and message queues, POSIX's message queues) |
 //! | who and when | [`identity`], [`persona`], [`users`], [`capabilities`], [`prctl`], [`seccomp`], [`limits`], [`time`], [`timers`], [`usage`] |
 //! | the one processor, and who has it | [`processor`], [`scheduling`], [`chance`] (random schedules) |
@@ -56,6 +56,7 @@ pub(crate) mod load;
 mod locks;
 mod memory;
 mod network;
+mod numa;
 mod oom;
 mod opened;
 mod outcome;
@@ -66,6 +67,7 @@ mod polling;
 mod prctl;
 mod proc;
 mod processor;
+mod reflink;
 mod scheduling;
 mod seccomp;
 mod sendfile;

@@ -1,5 +1,6 @@
 //! personality: which system a task takes this one for. Most of its flags change what only other kinds of programs can see; those that
-//! 64-bit programs see are what [`uname`](super::identity::uname) says, and whether calls tell the time that is left.
+//! 64-bit programs see are what [`uname`](super::identity::uname) says, whether calls tell the time that is left, and whether what may be
+//! read may be executed: GNU Common Lisp asks for that, and runs what it compiles in its heap.
 
 use super::{Kernel, Served, errno};
 use crate::ram::Virt;
@@ -20,9 +21,6 @@ pub(super) fn personality(kernel: &mut Kernel, persona: u64) -> Served {
     let persona = u32::from_le_bytes(super::int(persona).to_le_bytes());
     let before = kernel.tasks.current().persona;
     if persona != ASK {
-        if persona & READ_IMPLIES_EXEC != 0 {
-            return kernel.refuse("personality READ_IMPLIES_EXEC", libc::EINVAL);
-        }
         if persona & (MMAP_PAGE_ZERO | COMPAT_LAYOUT) != 0 {
             kernel.say_once(
                 "the layout of memory stays as it is (personality MMAP_PAGE_ZERO, ADDR_COMPAT_LAYOUT)",
@@ -37,6 +35,16 @@ impl Kernel {
     /// Whether poll and select leave the time that was given to them as it is.
     pub(super) fn keeps_timeouts(&self) -> bool {
         self.tasks.current().persona & STICKY_TIMEOUTS != 0
+    }
+
+    /// Whether memory that is mapped to be read, or becomes readable, may be executed as well.
+    pub(super) fn reading_is_executing(&self) -> bool {
+        self.tasks.current().persona & READ_IMPLIES_EXEC != 0
+    }
+
+    /// Another program begins: as on every kernel for x86-64, what it reads it does not execute (`set_personality_64bit`).
+    pub(super) fn persona_after_exec(&mut self) {
+        self.tasks.current_mut().persona &= !READ_IMPLIES_EXEC;
     }
 
     /// The release and the machine that uname tells the task that runs, of those that it tells others.

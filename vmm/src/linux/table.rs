@@ -4,11 +4,12 @@
 use super::signals::calls as signals;
 use super::{
     Guest, Kernel, Outcome, Served, attributes, capabilities, children, clone, epoll, errno, exec, exit,
-    files, futex, identity, inotify, int, ipc, limits, locks, memory, network, passthrough, persona, pidfd,
-    polling, prctl, processor, scheduling, seccomp, sendfile, sharing, sources, splice, terminal, time,
-    timers, transfer, usage,
+    files, futex, identity, inotify, int, ipc, limits, locks, memory, network, numa, passthrough, persona,
+    pidfd, polling, prctl, processor, scheduling, seccomp, sendfile, sharing, sources, splice, terminal,
+    time, timers, transfer, usage,
 };
-use crate::syscalls::{self, shape::Served as By};
+use crate::syscalls;
+use crate::syscalls::shape::{Call, Kind, Served as By};
 
 /// Makes of a list of calls the numbers in it, `SERVED`, and the function that serves one of them.
 macro_rules! calls {
@@ -37,6 +38,28 @@ pub(super) use calls;
 const TURNS: &[i64] =
     &[libc::SYS_exit, libc::SYS_exit_group, libc::SYS_rt_sigreturn, libc::SYS_execve, libc::SYS_execveat];
 
+/// The calls that take a descriptor which is open as a place alone (O_PATH; `fdget_raw` of the kernel), and such commands of fcntl.
+const OF_PLACES: &[i64] = &[
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup2,
+    libc::SYS_dup3,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_fchdir,
+];
+const COMMANDS_OF_PLACES: [i32; 5] =
+    [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
+
+/// Whether a call's first argument is open as a place alone, and the call wants more.
+fn is_barred(kernel: &Kernel, row: &Call, a: &[u64; 6]) -> bool {
+    let call = i64::from(row.number);
+    matches!(row.arguments.first(), Some(argument) if matches!(argument.kind, Kind::Fd))
+        && kernel.files().is_only_path(int(a[0]))
+        && !OF_PLACES.contains(&call)
+        && !(call == libc::SYS_fcntl && COMMANDS_OF_PLACES.contains(&int(a[1])))
+}
+
 /// Serves a call as its row in the table says.
 pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, number: u64, a: [u64; 6]) -> Served<Outcome> {
     let Some(row) = syscalls::find(number) else { return kernel.unknown(guest, number) };
@@ -47,6 +70,9 @@ pub(super) fn serve(kernel: &mut Kernel, guest: &mut Guest<'_>, number: u64, a: 
         By::Fixed(libc::EPERM, _) => return kernel.forbid(guest, number),
         By::Fixed(error, _) => return errno(error),
         By::Ours | By::Host | By::Mixed => {}
+    }
+    if is_barred(kernel, row, &a) {
+        return errno(libc::EBADF);
     }
     match call {
         libc::SYS_exit => return exit::exit(kernel, guest, int(a[0]) & 0xff),
@@ -83,6 +109,9 @@ calls! {
         libc::SYS_munlock => memory::munlock(guest, a[0], a[1]),
         libc::SYS_mlockall => memory::mlockall(kernel, guest, int(a[0])),
         libc::SYS_munlockall => memory::munlockall(kernel, guest),
+        libc::SYS_mbind => numa::bind(guest, a),
+        libc::SYS_set_mempolicy => numa::set(kernel, guest, a),
+        libc::SYS_get_mempolicy => numa::get(kernel, guest, a),
         libc::SYS_remap_file_pages => memory::remap_file_pages(),
         libc::SYS_process_vm_readv => memory::peer(kernel, guest, a, memory::Direction::Read),
         libc::SYS_process_vm_writev => memory::peer(kernel, guest, a, memory::Direction::Write),

@@ -11,6 +11,7 @@ use super::Guest;
 use super::arena::Id;
 use super::chance::Chance;
 use super::descriptors::Detached;
+use super::numa::Policy;
 use super::scheduling::Scheduling;
 use super::seccomp::Sieve;
 use super::signals::TaskSignals;
@@ -75,6 +76,8 @@ pub(super) struct Task {
     pub(super) sieve: Sieve,
     /// Which system it takes this one for (personality).
     pub(super) persona: u32,
+    /// Of which nodes its memory is to be (set_mempolicy).
+    pub(super) memory_policy: Policy,
     /// RDTSC is a fault (PR_SET_TSC).
     pub(super) no_time_stamps: bool,
     /// Its processor time, in nanoseconds.
@@ -86,7 +89,7 @@ pub(super) struct Task {
 }
 plain!(struct Task {
     group, space, files, place, handlers, doing, stopped, signals, name, clear_at_end, robust,
-    vfork_parent, parent_death_signal, scheduling, sieve, persona, no_time_stamps,
+    vfork_parent, parent_death_signal, scheduling, sieve, persona, memory_policy, no_time_stamps,
     cpu, started, state
 });
 

@@ -1,7 +1,7 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
 use super::descriptors::{OpenFile, Source};
-use super::sharing::Inode;
+use super::sharing::{self, Inode};
 use super::wait::{WOULD_WAIT, Wait, wait};
 use super::{Guest, Kernel, Served, Stop, errno, host, int, long, network, proc, retry, sources};
 use crate::engine::{Interrupter, Virt};
@@ -207,6 +207,8 @@ pub(super) fn copy(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
         let at = if at == -i64::from(libc::ESPIPE) { -i64::from(libc::EINVAL) } else { at };
         let mut bytes = vec![0; usize::try_from(at).map_or(0, |_| length)];
         let read = if at < 0 { at } else { host::read(from.host(), &mut bytes, Some(at)) };
+        // Nor can a folder.
+        let read = if read == -i64::from(libc::EISDIR) { -i64::from(libc::EINVAL) } else { read };
         bytes.truncate(usize::try_from(read).map_err(|_| read)?);
         Ok(bytes)
     })?;
@@ -241,33 +243,47 @@ fn write_some(interrupter: &Interrupter, file: RawFd, bytes: &[u8], at: Option<i
 
 /// readv and preadv.
 pub(super) fn readv(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], positioned: bool) -> Served {
+    kernel.files().get(int(a[0]))?;
     let segments = segments(guest, a[1], a[2])?;
     read(kernel, guest, int(a[0]), &segments, positioned.then_some(a[3]))
 }
 
 /// writev and pwritev.
 pub(super) fn writev(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6], positioned: bool) -> Served {
+    kernel.files().get(int(a[0]))?;
     let segments = segments(guest, a[1], a[2])?;
     write(kernel, guest, int(a[0]), &segments, positioned.then_some(a[3]))
 }
 
 /// preadv2.
 pub(super) fn readv2(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    check_flags(kernel, a[5])?;
+    check_flags(kernel, a)?;
     readv(kernel, guest, a, long(a[3]) != -1)
 }
 
-/// pwritev2.
+/// pwritev2; where that is asked for, what is written has reached the disk when it returns.
 pub(super) fn writev2(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
-    check_flags(kernel, a[5])?;
-    writev(kernel, guest, a, long(a[3]) != -1)
+    let file = check_flags(kernel, a)?;
+    let written = writev(kernel, guest, a, long(a[3]) != -1)?;
+    let settles = match int(a[5]) & (libc::RWF_DSYNC | libc::RWF_SYNC) {
+        0 => return Ok(written),
+        libc::RWF_DSYNC => libc::SYS_fdatasync,
+        _ => libc::SYS_fsync,
+    };
+    if file.inode().is_some() {
+        sharing::settled(kernel, guest, settles, a)?;
+    }
+    Ok(written)
 }
 
-/// The flags of preadv2 and pwritev2: a wish for speed is granted without more; others are not served.
-fn check_flags(kernel: &mut Kernel, flags: u64) -> Served<()> {
-    match int(flags) & !libc::RWF_HIPRI {
-        0 => Ok(()),
-        _ => kernel.refuse("preadv2 or pwritev2 with RWF_ flags", libc::EOPNOTSUPP).map(|_| ()),
+/// That the flags of preadv2 and pwritev2 are served; gives the file. What waits for nothing (RWF_NOWAIT) is of a regular file, whose
+/// content no call waits for here; RWF_APPEND is not served.
+fn check_flags(kernel: &mut Kernel, a: &[u64; 6]) -> Served<Rc<OpenFile>> {
+    let file = kernel.files().get(int(a[0]))?;
+    let no_wait = if file.inode().is_some() { libc::RWF_NOWAIT } else { 0 };
+    match int(a[5]) & !(libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | no_wait) {
+        0 => Ok(file),
+        _ => kernel.refuse("preadv2 or pwritev2 with RWF_ flags", libc::EOPNOTSUPP).map(|_| file),
     }
 }
 

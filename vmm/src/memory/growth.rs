@@ -19,8 +19,13 @@ impl AddressSpace {
         (self.heap, self.heap_end) = (start, start);
     }
 
-    /// Moves the heap's end; gives where it is now, which is where it was if it cannot be moved.
-    pub fn set_heap_end(&mut self, memory: &mut Memory, end: Virt) -> Result<Virt, SpaceError> {
+    /// Moves the heap's end, by pages that may be executed if that is asked for; gives where it is now, which is where it was if it cannot be moved.
+    pub fn set_heap_end(
+        &mut self,
+        memory: &mut Memory,
+        end: Virt,
+        execute: bool,
+    ) -> Result<Virt, SpaceError> {
         let (Some(old_top), Some(new_top)) = (page_up(self.heap_end), page_up(end)) else {
             return Ok(self.heap_end);
         };
@@ -33,7 +38,7 @@ impl AddressSpace {
             if !self.mappings.is_free(&(old_top..new_top + PAGE)) {
                 return Ok(self.heap_end);
             }
-            let rights = Rights { read: true, write: true, execute: false };
+            let rights = Rights { read: true, write: true, execute };
             self.map(memory, old_top..new_top, rights, Backing::Zero("[heap]"))?;
         }
         self.heap_end = end;

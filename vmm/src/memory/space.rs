@@ -247,11 +247,11 @@ impl AddressSpace {
         access: Access,
     ) -> Result<Result<(), Refusal>, SpaceError> {
         self.grow_stack(address);
-        let Some((_, mapping)) = self.mappings.find(address) else { return Ok(Err(Refusal::NotMapped)) };
+        let Some((start, mapping)) = self.mappings.find(address) else { return Ok(Err(Refusal::NotMapped)) };
         if !allows(mapping.rights, access) {
             return Ok(Err(Refusal::Forbidden));
         }
-        let (rights, end) = (mapping.rights, mapping.end);
+        let (rights, inside) = (mapping.rights, start..mapping.end);
         if self.frame(memory.ram(), page_of(address)).is_none()
             && let Err(refusal) = self.bring(memory, address)?
         {
@@ -265,7 +265,7 @@ impl AddressSpace {
             && found.rights.is_some_and(|rights| !rights.write)
         {
             self.unshare(memory, page_of(address), found.frame, rights)?;
-            self.unshare_ahead(memory, page_of(address)..end, rights);
+            self.unshare_ahead(memory, page_of(address), &inside, rights);
             self.regain(memory, page_of(address), rights);
         }
         Ok(Ok(()))

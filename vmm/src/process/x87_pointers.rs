@@ -64,7 +64,8 @@ impl Alone {
 
     /// What it wrote at `address`.
     fn written(&self, address: Virt, length: usize) -> Vec<u8> {
-        (address..).take(length).map(|at| self.cpu.bus().byte(at).unwrap_or(0)).collect()
+        let byte = |distance| self.cpu.bus().byte(address.wrapping_add(distance)).unwrap_or(0);
+        (0..).take(length).map(byte).collect()
     }
 }
 

@@ -28,10 +28,10 @@ rows! {
     216 remap_file_pages(addr: Address, size: Size, prot: Flags(&PROTECTION), pgoff: Size,
         flags: Flags(&MAP)) -> Int, Ours, Mappings(Attach);
     237 mbind(addr: Address, len: Size, mode: Flags(&MEMPOLICY), nodemask: Address, maxnode: Size,
-        flags: Hex) -> Int, Missing;
-    238 set_mempolicy(mode: Flags(&MEMPOLICY), nodemask: Address, maxnode: Size) -> Int, Missing;
+        flags: Hex) -> Int, Ours;
+    238 set_mempolicy(mode: Flags(&MEMPOLICY), nodemask: Address, maxnode: Size) -> Int, Ours;
     239 get_mempolicy(mode: Out(Struct(&INT)), nodemask: Out(Unknown), maxnode: Size, addr: Address,
-        flags: Hex) -> Int, Missing;
+        flags: Hex) -> Int, Ours;
     256 migrate_pages(pid: Pid, maxnode: Size, old_nodes: Address, new_nodes: Address) -> Int, Missing;
     279 move_pages(pid: Pid, count: Size, pages: Address, nodes: Address, status: Out(ArgTimes(1, &INT)),
         flags: Hex) -> Int, Missing;

@@ -120,7 +120,7 @@ pub(super) fn attach(
     let attributes = Attributes { never_written: !write, ..Attributes::default() };
     unmap_others(kernel, guest, &range, object.id)?;
     let (space, memory) = guest.both();
-    let rights = Rights { read: true, write, execute };
+    let rights = Rights { read: true, write, execute: execute || kernel.reading_is_executing() };
     space.map_as(memory, range.clone(), rights, Backing::Shared(object, 0), attributes)?;
     let segment = &mut kernel.ipc.segments.get_mut(id)?.it;
     (segment.times[0], segment.last) = (now, pid);

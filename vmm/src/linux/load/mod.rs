@@ -99,7 +99,8 @@ fn fill(
         map_image(memory, space, prepared, file)?;
     }
     let bottom = page_of(stack.pointer).saturating_sub(STACK_AT_START);
-    space.map(memory, bottom..STACK_END, DATA, Backing::Zero("[stack]"))?;
+    let rights = Rights { execute: prepared.image.executable_stack, ..DATA };
+    space.map(memory, bottom..STACK_END, rights, Backing::Zero("[stack]"))?;
     write(space, memory, stack.pointer, &stack.bytes)
 }
 
@@ -288,7 +289,15 @@ mod tests {
     }
 
     fn image() -> Image {
-        Image { entry: 1, headers: 2, header_count: 3, interpreter: None, bias: 0, segments: vec![] }
+        Image {
+            entry: 1,
+            headers: 2,
+            header_count: 3,
+            interpreter: None,
+            executable_stack: false,
+            bias: 0,
+            segments: vec![],
+        }
     }
 
     #[test]

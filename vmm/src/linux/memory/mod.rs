@@ -30,6 +30,7 @@ pub(super) use protect::{mprotect, pkey_alloc, pkey_free, pkey_mprotect};
 pub(super) use remap::{mremap, remap_file_pages};
 use room::{Grows, has_room};
 use std::ops::Range;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 pub(super) use sync::msync;
 pub(super) use taken::{Taken, part};
@@ -68,7 +69,7 @@ pub(super) fn brk(kernel: &Kernel, guest: &mut Guest<'_>, end: Virt) -> Served {
         }
     }
     let (space, memory) = guest.both();
-    Ok(space.set_heap_end(memory, end)?)
+    Ok(space.set_heap_end(memory, end, kernel.reading_is_executing())?)
 }
 
 impl Kernel {
@@ -118,7 +119,7 @@ const IN_32_BITS: Range<Virt> = 0x4000_0000..0x8000_0000;
 
 pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> Served {
     let [address, length, protection, flags, descriptor, offset] = *a;
-    let (rights, flags) = (rights(int(protection)), int(flags));
+    let (mut rights, flags) = (rights(int(protection)), int(flags));
     if !offset.is_multiple_of(PAGE) {
         return errno(libc::EINVAL);
     }
@@ -126,6 +127,9 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
         if flags & libc::MAP_ANONYMOUS == 0 { Some(kernel.files().get(int(descriptor))?) } else { None };
     if length == 0 {
         return errno(libc::EINVAL);
+    }
+    if page_up(length).is_none() {
+        return errno(libc::ENOMEM);
     }
     let is_in_a_file = offset.checked_add(length).is_some_and(|end| i64::try_from(end).is_ok());
     if file.is_some() && !is_in_a_file {
@@ -137,6 +141,12 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
     if flags & libc::MAP_HUGETLB != 0 {
         // As where no huge pages are set aside.
         return errno(if file.is_some() { libc::EINVAL } else { libc::ENOMEM });
+    }
+    if rights.read && !rights.execute && kernel.reading_is_executing() {
+        rights.execute = match &file {
+            Some(file) => guest.input_number(|| i64::from(!is_noexec(file.host())))? != 0,
+            None => true,
+        };
     }
     let wanted = Wanted { rights, flags, offset, range: place(guest, address, length, flags)? };
     let checked = match flags & libc::MAP_TYPE {
@@ -193,6 +203,15 @@ pub(super) fn mmap(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
         forgive(lock::populate(guest, &range))?;
     }
     Ok(range.start)
+}
+
+/// Whether a file is on a file system of which nothing is executed.
+pub(super) fn is_noexec(file: RawFd) -> bool {
+    /// `f_flags` of a `struct statfs`.
+    const FLAGS: Range<usize> = 80..88;
+    let (result, bytes) = host::statfs(file);
+    let flags = bytes.get(FLAGS).and_then(|flags| flags.try_into().ok()).map_or(0, u64::from_le_bytes);
+    result == 0 && flags & libc::ST_NOEXEC != 0
 }
 
 /// Whether an object is mapped in a range.
@@ -260,7 +279,8 @@ fn file_backing(
     let extent = extent(guest, file.host(), offset, length)?;
     // One byte at the least, which says whether the program may read at all.
     let taken = extent.map_or(length, |[data, _]| data.max(1));
-    let content = file_content(&mut kernel.taken, guest, file.host(), offset, taken)?;
+    let part = (offset, taken, wanted.rights);
+    let content = file_content(&mut kernel.taken, guest, file.host(), part)?;
     let name = String::from_utf8_lossy(&content.name).into_owned();
     let bytes = Arc::clone(&content.bytes);
     let size = extent.map_or(bytes.len() as u64, |[_, size]| size);
@@ -298,21 +318,22 @@ fn extent(guest: &mut Guest<'_>, file: i32, offset: u64, length: u64) -> Served<
     }
 }
 
-/// Up to `length` bytes of a file from `offset` on.
+/// Up to so many bytes of a file from an offset on, to be mapped with these rights.
 fn file_content(
     taken: &mut Taken,
     guest: &mut Guest<'_>,
     file: i32,
-    offset: u64,
-    length: u64,
+    (offset, length, rights): (u64, u64, Rights),
 ) -> Served<Arc<FileContent>> {
     content(taken, guest, file, (offset, length), &mut || match read_all(file, offset, length) {
+        Ok(_) if rights.execute && is_noexec(file) => Err(-i64::from(libc::EPERM)),
         // A file that is open for writing alone.
         Err(error)
             if error == -i64::from(libc::EBADF) && host::fcntl(file, libc::F_GETFL, 0) & ACCESS == WRITES =>
         {
             Err(-i64::from(libc::EACCES))
         }
+        Err(error) if error == -i64::from(libc::EISDIR) => Err(-i64::from(libc::ENODEV)),
         read => read,
     })
 }

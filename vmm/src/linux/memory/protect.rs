@@ -46,7 +46,8 @@ pub(in super::super) fn mprotect(
         GROWS_UP => return errno(libc::EINVAL),
         _ => {}
     }
-    let rights = rights(protection);
+    let mut rights = rights(protection);
+    rights.execute |= rights.read && kernel.reading_is_executing();
     let (mut at, mut refused, mut data) = (from, None, 0);
     for (part, mapping) in mappings.parts(&(from..end)) {
         if part.start != at {

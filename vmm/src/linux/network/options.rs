@@ -59,6 +59,9 @@ pub(super) fn set(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> S
     let (file, endpoint) = kernel.socket(int(a[0]))?;
     let (level, option) = (int(a[1]), int(a[2]));
     let Ok(length) = usize::try_from(int(a[4])) else { return errno(libc::EINVAL) };
+    if endpoint.is_unix() && level != libc::SOL_SOCKET {
+        return errno(libc::EOPNOTSUPP);
+    }
     if !is_plain(level, option) {
         return refuse(kernel, level, option, libc::ENOPROTOOPT);
     }
@@ -77,6 +80,9 @@ pub(super) fn get(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> S
     let Ok(room) = usize::try_from(i32::from_le_bytes(guest.read_array(a[4])?)) else {
         return errno(libc::EINVAL);
     };
+    if endpoint.is_unix() && level != libc::SOL_SOCKET {
+        return errno(libc::EOPNOTSUPP);
+    }
     if !is_plain(level, option) {
         return refuse(kernel, level, option, libc::EOPNOTSUPP);
     }

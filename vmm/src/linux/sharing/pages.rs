@@ -2,7 +2,7 @@
 
 use super::super::descriptors::OpenFile;
 use super::super::files::open_host;
-use super::super::memory::{LARGEST_FILE, sparse_content};
+use super::super::memory::{LARGEST_FILE, is_noexec, sparse_content};
 use super::super::{Guest, Kernel, Served, errno, host};
 use super::{Inode, Mapped};
 use crate::memory::Rights;
@@ -26,8 +26,9 @@ pub(in super::super) enum File {
     Zero(Attributes),
 }
 
-/// What the host says of a file that is to be mapped: what [`host::stat`] does, and whether it may be written.
-fn ask(file: i32, wants_write: bool) -> Result<Vec<u8>, i64> {
+/// What the host says of a file that is to be mapped: what [`host::stat`] does, and whether it may be written. An error where it may not
+/// be mapped with such rights.
+fn ask(file: i32, wanted: Rights) -> Result<Vec<u8>, i64> {
     let failed = |error: i32| -i64::from(error);
     let flags = host::fcntl(file, libc::F_GETFL, 0);
     if flags < 0 {
@@ -41,13 +42,16 @@ fn ask(file: i32, wants_write: bool) -> Result<Vec<u8>, i64> {
         return Err(failed(libc::EACCES));
     }
     let mut writable = access == i64::from(libc::O_RDWR);
-    if wants_write && !writable {
+    if wanted.write && !writable {
         return Err(failed(libc::EACCES));
+    }
+    if wanted.execute && is_noexec(file) {
+        return Err(failed(libc::EPERM));
     }
     // What is no memfd has no seals.
     let seals = host::fcntl(file, libc::F_GET_SEALS, 0).max(0);
     if seals & i64::from(libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE) != 0 {
-        if wants_write {
+        if wanted.write {
             return Err(failed(libc::EPERM));
         }
         writable = false;
@@ -57,8 +61,8 @@ fn ask(file: i32, wants_write: bool) -> Result<Vec<u8>, i64> {
 }
 
 /// The same, as an input.
-fn about(guest: &mut Guest<'_>, file: &OpenFile, wants_write: bool) -> Served<[u64; 6]> {
-    let told = guest.input_bytes(&mut || ask(file.host(), wants_write))?;
+fn about(guest: &mut Guest<'_>, file: &OpenFile, wanted: Rights) -> Served<[u64; 6]> {
+    let told = guest.input_bytes(&mut || ask(file.host(), wanted))?;
     let mut words = [0; 6];
     for (word, bytes) in words.iter_mut().zip(told.chunks_exact(8)) {
         *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
@@ -75,7 +79,7 @@ impl Kernel {
         (offset, length): (u64, u64),
         rights: Rights,
     ) -> Served<File> {
-        let [device, number, mode, is, size, writable] = about(guest, file, rights.write)?;
+        let [device, number, mode, is, size, writable] = about(guest, file, rights)?;
         let stat = [device, number, mode, is, size];
         let attributes = Attributes { never_written: writable != WRITABLE, ..Attributes::default() };
         let Some(inode) = Inode::of(stat) else {
@@ -100,7 +104,7 @@ impl Kernel {
         grows: bool,
     ) -> Served<Option<Backing>> {
         let Some(inode) = file.inode() else { return Ok(None) };
-        let [.., size, writable] = about(guest, file, false)?;
+        let [.., size, writable] = about(guest, file, Rights::default())?;
         if !grows && writable != WRITABLE {
             return Ok(None);
         }

@@ -11,11 +11,12 @@
 
 mod control;
 mod keys;
+mod unknown;
 
 use super::descriptors::OpenFile;
 use super::passthrough::check;
 use super::sigio::calls as sigio;
-use super::{Guest, Kernel, Served, errno, host, identity, int, network};
+use super::{Guest, Kernel, Served, errno, host, identity, int, network, reflink};
 use crate::gate::{Input, MemoryWrite};
 use crate::plain::plain;
 use crate::program::{Launch, OuterTerminal};
@@ -42,6 +43,10 @@ const REQUESTS: &[(u64, Way, usize)] = &[
     (libc::TCSETS, Way::In, KERNEL_TERMIOS),
     (libc::TCSETSW, Way::In, KERNEL_TERMIOS),
     (libc::TCSETSF, Way::In, KERNEL_TERMIOS),
+    (TCGETS2, Way::Out, KERNEL_TERMIOS2),
+    (TCSETS2, Way::In, KERNEL_TERMIOS2),
+    (TCSETSW2, Way::In, KERNEL_TERMIOS2),
+    (TCSETSF2, Way::In, KERNEL_TERMIOS2),
     (libc::TCFLSH, Way::Value, 0),
     (libc::TCSBRK, Way::Value, 0),
     (libc::TCXONC, Way::Value, 0),
@@ -65,18 +70,35 @@ const REQUESTS: &[(u64, Way, usize)] = &[
     (FIGETBSZ, Way::Out, 4),
     (FS_IOC_GETFLAGS, Way::Out, 4),
     (FS_IOC_SETFLAGS, Way::In, 4),
+    (FIOQSIZE, Way::Out, 8),
+    (FS_IOC_GETVERSION, Way::Out, 4),
+    (FS_IOC_FSGETXATTR, Way::Out, 28),
+    (libc::TIOCMGET, Way::Out, 4),
+    (TIOCGDEV, Way::Out, 4),
 ];
 
 /// Those that are not passed on while the caller is in the background of its terminal (`tty_ioctl` of drivers/tty).
-const IN_FOREGROUND: [u64; 7] =
-    [libc::TCSETS, libc::TCSETSW, libc::TCSETSF, libc::TCFLSH, libc::TCSBRK, libc::TCXONC, libc::TIOCSETD];
+const IN_FOREGROUND: [u64; 4] = [libc::TCFLSH, libc::TCSBRK, libc::TCXONC, libc::TIOCSETD];
+
+/// Those that change the settings.
+const SETTING: [u64; 6] = [libc::TCSETS, libc::TCSETSW, libc::TCSETSF, TCSETS2, TCSETSW2, TCSETSF2];
 
 /// Size of the kernel's `struct termios`, which is not libc's.
 const KERNEL_TERMIOS: usize = 36;
+/// The same with speeds (`struct termios2`), which newer libraries use alone.
+const KERNEL_TERMIOS2: usize = 44;
+const TCGETS2: u64 = 0x802c_542a;
+const TCSETS2: u64 = 0x402c_542b;
+const TCSETSW2: u64 = 0x402c_542c;
+const TCSETSF2: u64 = 0x402c_542d;
 /// Requests of files (linux/fs.h); the flags are an `int`, whatever the numbers say.
 const FIGETBSZ: u64 = 2;
 const FS_IOC_GETFLAGS: u64 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u64 = 0x4008_6602;
+const FS_IOC_GETVERSION: u64 = 0x8008_7601;
+const FS_IOC_FSGETXATTR: u64 = 0x801c_581f;
+const FIOQSIZE: u64 = 0x5460;
+const TIOCGDEV: u64 = 0x8004_5432;
 const TIOCGPTLCK: u64 = 0x8004_5439;
 const TIOCGPKT: u64 = 0x8004_5438;
 const TIOCGEXCL: u64 = 0x8004_5440;
@@ -225,8 +247,8 @@ pub(super) fn ioctl(
             return served;
         }
         // The settings are those of the slave, by whichever end they are set.
-        let by_either = [libc::TCSETS, libc::TCSETSW, libc::TCSETSF].contains(&request);
-        if IN_FOREGROUND.contains(&request) && (by_either || matches!(side, Side::Slave(_))) {
+        let by_slave = IN_FOREGROUND.contains(&request) && matches!(side, Side::Slave(_));
+        if by_slave || SETTING.contains(&request) {
             kernel.check_foreground(side, libc::SIGTTOU)?;
         }
     }
@@ -239,14 +261,16 @@ pub(super) fn ioctl(
         // As kernels since 6.2 answer whose dev.tty.legacy_tiocsti is off.
         return errno(libc::EIO);
     }
+    if let Some(served) = reflink::ioctl(kernel, guest, &file, request, address) {
+        return served;
+    }
     pass(kernel, guest, &file, request, address)
 }
 
 /// Passes a request on to the host.
 fn pass(kernel: &mut Kernel, guest: &mut Guest<'_>, file: &OpenFile, request: u64, address: Virt) -> Served {
     let Some(&(_, way, size)) = REQUESTS.iter().find(|(known, ..)| *known == request) else {
-        kernel.say_ioctl(request);
-        return errno(libc::ENOTTY);
+        return unknown::refuse(kernel, guest, file, request);
     };
     let mut bytes = vec![0; size];
     match way {
