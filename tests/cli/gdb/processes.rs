@@ -153,7 +153,7 @@ fn it_goes_on_where_gdb_has_found_a_process_before_anything_ran() {
     let Some(()) = family(&place, "soft") else { return };
     let forks = place.gretel(&["events", "rec", "--kind", "fork"]).out();
     let fork: u64 = forks.split_whitespace().next().and_then(|it| it.parse().ok()).expect("an event");
-    let goto = format!("monitor goto {}", fork + 2);
+    let goto = format!("monitor goto {fork}");
     place.write("commands", [goto.as_str(), "info threads", "continue", "continue"].join("\n"));
     let gretel = env!("CARGO_BIN_EXE_gretel");
     let ran =
