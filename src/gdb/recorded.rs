@@ -129,7 +129,7 @@ impl Recorded {
         let stop = match way {
             Way::Forward => self.travel.forward_where(&lookout, None, &mut wanted)?,
             Way::Back => {
-                let floor = fork.map_or(self.travel.begin(), |fork| fork.behind);
+                let floor = fork.map_or_else(|| self.travel.begin(), |fork| fork.behind);
                 self.travel.backward_to(floor, &lookout, &mut wanted)?
             }
             // It is at the handler's first instruction already.

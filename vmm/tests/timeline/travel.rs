@@ -245,6 +245,10 @@ fn a_step_back_into_a_long_computation_leaves_checkpoints_all_over_it() {
         assert!(here.retired > 100_000_000, "{here}");
         let inside = travel.timeline().checkpoints().filter(|at| at.event == here.event);
         let newest = inside.max().expect("one at its beginning");
-        assert!(newest.retired > here.retired / 4 * 3, "{newest} is the newest before {here}: {}", kind.name());
+        assert!(
+            newest.retired > here.retired / 4 * 3,
+            "{newest} is the newest before {here}: {}",
+            kind.name()
+        );
     }
 }
