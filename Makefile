@@ -59,7 +59,7 @@ guests: setup
 	@$(MAKE) --no-print-directory -C guest-images
 
 # All that is installed, below target/dist. Made anew when a source is newer, so that `sudo make install` builds nothing.
-target/dist: $(shell find Cargo.toml Cargo.lock LICENSE README.md docs scripts/dist.sh src x86 lbr vmm board synth -type f)
+target/dist: $(shell find Cargo.toml Cargo.lock LICENSE README.md docs packaging scripts/dist.sh src x86 lbr vmm board synth -type f)
 	@$(MAKE) --no-print-directory setup
 	scripts/dist.sh
 
@@ -74,7 +74,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_gretel
 	rm -f $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/gretel.fish
 	rm -f $(DESTDIR)$(PREFIX)/share/elvish/lib/gretel.elv
-	rm -rf $(DESTDIR)$(PREFIX)/lib/gretel $(DESTDIR)$(PREFIX)/share/doc/gretel
+	rm -rf $(DESTDIR)$(PREFIX)/lib/gretel $(DESTDIR)$(PREFIX)/share/doc/gretel $(DESTDIR)$(PREFIX)/share/gretel
 
 # target/debian/gretel_VERSION_amd64.deb; needs `cargo install cargo-deb`.
 deb: target/dist

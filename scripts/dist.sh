@@ -42,6 +42,8 @@ completions elvish elvish/lib gretel.elv
 install -D -m 644 -t "$new/share/doc/gretel" LICENSE README.md
 install -D -m 644 -t "$new/share/doc/gretel/docs" docs/*.md
 install -D -m 644 -t "$new/share/doc/gretel/docs/decisions" docs/decisions/*.md
+install -D -m 644 -t "$new/share/doc/gretel/docs/images" docs/images/*
+install -D -m 644 -t "$new/share/gretel/vscode" packaging/vscode/*
 chmod -R u=rwX,go=rX "$new"
 rm -rf "$dist"
 mv "$new" "$dist" # last, so that it exists only when it is whole

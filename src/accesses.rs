@@ -12,6 +12,7 @@ use crate::replay::failure;
 use crate::shell;
 use crate::symbols::{Place, Symbols, Trace};
 use serde_json::{Value, json};
+use std::ops::Range;
 use std::path::PathBuf;
 use vmm::engine::lookout::{Access, Lookout, Watch};
 use vmm::position::Position;
@@ -115,15 +116,65 @@ impl PlaceArgs {
         let travel = &mut followed.travel;
         travel.seek_end().map_err(failure)?;
         let data = vec![Watch { range: self.address..end, access }];
-        if travel.process().pid() == travel.followed() && self.bytes(travel.process()).is_none() {
+        if travel.process().pid() == travel.followed() && bytes(&self.range(), travel.process()).is_none() {
             say!("gretel: not all of these bytes are mapped where the recording ends");
         }
         Ok((followed, Lookout { at: Vec::new(), data }))
     }
 
-    fn bytes(&self, process: &Process) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(self.length).ok()?];
-        process.read_memory(self.address, &mut bytes).then_some(bytes)
+    fn range(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.length)
+    }
+}
+
+/// What is in these bytes, if all of them are mapped.
+fn bytes(range: &Range<u64>, process: &Process) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
+    process.read_memory(range.start, &mut bytes).then_some(bytes)
+}
+
+/// What somebody who is inside of a recording asks for: every access to some bytes, or what writes to them alone.
+pub(crate) struct Asked {
+    pub(crate) range: Range<u64>,
+    pub(crate) writes: bool,
+    pub(crate) json: bool,
+}
+
+impl Asked {
+    /// No more bytes can be asked for at once.
+    pub(crate) fn is_too_long(&self) -> bool {
+        !(1..=LARGEST).contains(&(self.range.end - self.range.start))
+    }
+
+    /// The lines of these accesses, `most` at most, and whether these are all. The recording is left where the last one is.
+    pub(crate) fn lines(
+        &self,
+        travel: &mut Travel,
+        symbols: &mut Symbols,
+        most: usize,
+    ) -> Result<(String, bool), ReplayError> {
+        let access = if self.writes { Access::Write } else { Access::Any };
+        let lookout = Lookout { at: Vec::new(), data: vec![Watch { range: self.range.clone(), access }] };
+        travel.seek(travel.begin())?;
+        let mut text = String::new();
+        for _ in 0..most {
+            let stop = travel.forward(&lookout)?;
+            if matches!(stop, Stop::End | Stop::Asked) {
+                return Ok((text, true));
+            }
+            text += &Found::behind(travel, symbols, stop, &self.range).line(self.json);
+        }
+        Ok((text, false))
+    }
+
+    /// The write that comes next where one stands, as JSON.
+    pub(crate) fn next_write(
+        &self,
+        travel: &mut Travel,
+        symbols: &mut Symbols,
+        stop: Stop,
+    ) -> Result<String, ReplayError> {
+        Ok(Found::before(travel, symbols, stop, &self.range)?.line(true))
     }
 }
 
@@ -144,7 +195,7 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
             );
             break;
         }
-        let found = Found::before(&mut travel, &mut symbols, stop, &args.place).map_err(failure)?;
+        let found = Found::before(&mut travel, &mut symbols, stop, &args.place.range()).map_err(failure)?;
         if found.print(args.place.json)? == Printed::Closed {
             break;
         }
@@ -166,7 +217,7 @@ pub(crate) fn memory(args: &MemoryArgs) -> Outcome {
         if matches!(stop, Stop::End | Stop::Asked) {
             return Ok(code);
         }
-        let found = Found::behind(&travel, &mut symbols, stop, &args.place);
+        let found = Found::behind(&travel, &mut symbols, stop, &args.place.range());
         if found.print(args.place.json)? == Printed::Closed {
             return Ok(code);
         }
@@ -194,12 +245,12 @@ impl Found {
         travel: &mut Travel,
         symbols: &mut Symbols,
         stop: Stop,
-        place: &PlaceArgs,
+        range: &Range<u64>,
     ) -> Result<Found, ReplayError> {
-        let mut found = Found::behind(travel, symbols, stop, place);
+        let mut found = Found::behind(travel, symbols, stop, range);
         found.before = found.after.take();
         travel.step()?;
-        found.after = place.bytes(travel.process());
+        found.after = bytes(range, travel.process());
         travel.seek(found.position)?;
         let process = travel.process();
         symbols.look(process);
@@ -208,14 +259,14 @@ impl Found {
     }
 
     /// The access that one stands behind.
-    fn behind(travel: &Travel, symbols: &mut Symbols, stop: Stop, place: &PlaceArgs) -> Found {
+    fn behind(travel: &Travel, symbols: &mut Symbols, stop: Stop, range: &Range<u64>) -> Found {
         let process = travel.process();
         let (kind, rip) = match stop {
             Stop::Accessed(accessed) if accessed.writes => ("write", accessed.rip),
             Stop::Accessed(accessed) => ("read", accessed.rip),
             _ => ("system call", process.cpu().regs().rip),
         };
-        let after = place.bytes(process);
+        let after = bytes(range, process);
         symbols.look(process);
         Found {
             position: travel.position(),
@@ -231,6 +282,11 @@ impl Found {
     }
 
     fn print(&self, as_json: bool) -> Result<Printed, Failure> {
+        print(format_args!("{}", self.line(as_json)))
+    }
+
+    /// The access as it is shown, with the newline.
+    fn line(&self, as_json: bool) -> String {
         if as_json {
             let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| digits(bytes));
             let mut object = json!({
@@ -248,7 +304,7 @@ impl Found {
                 object["stack"] = places(stack.frames.iter().map(|(_, place)| place)).into();
                 object["stack_stopped"] = stack.stopped.as_deref().into();
             }
-            return print(format_args!("{object}\n"));
+            return format!("{object}\n");
         }
         let shown =
             |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or_else(|| "?".to_owned(), |bytes| value(bytes));
@@ -269,7 +325,7 @@ impl Found {
         let callers: String = callers.map(|(_, place)| format!("    from {place}\n")).collect();
         let stopped = self.stack.as_ref().and_then(|stack| stack.stopped.as_ref());
         let stopped = stopped.map(|why| format!("    ({why})\n")).unwrap_or_default();
-        print(format_args!("{line}{callers}{stopped}"))
+        format!("{line}{callers}{stopped}")
     }
 }
 

@@ -360,7 +360,7 @@ impl Line {
         Ok(())
     }
 
-    fn as_json(&self) -> Value {
+    pub(crate) fn as_json(&self) -> Value {
         let arguments = self.arguments.iter().map(|it| json!({ "name": it.name, "value": it.text }));
         let mut caller = json!({
             "rip": hex(self.call.returns_to),

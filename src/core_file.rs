@@ -4,6 +4,7 @@ use crate::Outcome;
 use crate::crumbs;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::folded_stack::{Part, fold};
 use crate::kernel;
 use crate::log::say;
 use crate::opened::{Opened, open, warn_of_damage};
@@ -146,6 +147,14 @@ struct NamedFrame {
     inlined: bool,
 }
 
+impl NamedFrame {
+    /// The function alone.
+    fn function(&self) -> &str {
+        let function = self.place.split_once(" at ").map_or(self.place.as_str(), |(function, _)| function);
+        function.rsplit_once("+0x").map_or(function, |(name, _)| name)
+    }
+}
+
 /// The function that a frame on the stack belongs to, behind those that were inlined in it.
 fn named(program: &Program, frame: Frame, caller: Option<&Frame>) -> Vec<NamedFrame> {
     // The kernel made the handler return to the beginning of this function, which nobody called.
@@ -253,10 +262,7 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     writeln!(out, "fs  {:#018x}  gs  {:#018x}", regs.fs_base, regs.gs_base)?;
     print_threads(&mut out, core, found)?;
     writeln!(out, "\nstack:")?;
-    for (n, NamedFrame { frame, place, inlined }) in found.frames.iter().enumerate() {
-        let inlined = if *inlined { " (inlined)" } else { "" };
-        writeln!(out, "  #{n:<2} {:#018x} {place}{inlined}{}", frame.rip, guessed(frame.by))?;
-    }
+    print_stack(&mut out, &found.frames)?;
     if let Some(why) = &found.stopped {
         writeln!(out, "  ({why})")?;
     }
@@ -284,6 +290,25 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     if let Some(origin) = &core.origin {
         writeln!(out, "\nmade by gretel:")?;
         origin.lines().try_for_each(|line| writeln!(out, "  {line}"))?;
+    }
+    Ok(())
+}
+
+/// The frames, with recursion folded.
+fn print_stack(out: &mut impl Write, frames: &[NamedFrame]) -> io::Result<()> {
+    let line = |it: &NamedFrame| {
+        let inlined = if it.inlined { " (inlined)" } else { "" };
+        format!("{:#018x} {}{inlined}{}", it.frame.rip, it.place, guessed(it.frame.by))
+    };
+    let lines: Vec<String> = frames.iter().map(line).collect();
+    for part in fold(&lines) {
+        match part {
+            Part::Frame(n) => writeln!(out, "  #{n:<2} {}", lines[n])?,
+            Part::Repeated { first, count, period } => {
+                let names: Vec<_> = frames[first..first + period].iter().map(NamedFrame::function).collect();
+                writeln!(out, "  ... {count} more frames of {}", names.join(" and "))?;
+            }
+        }
     }
     Ok(())
 }

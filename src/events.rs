@@ -14,11 +14,19 @@ use crate::kernel;
 use crate::log::say;
 use crate::output::{Printed, written};
 use crate::played::Played;
+use clap::Parser;
 use shown::Line;
+use std::cell::RefCell;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use vmm::position::Position;
+use vmm::process::happening::Happening;
 use vmm::recording::Recording;
+use vmm::replay::ReplayError;
+use vmm::travel::Travel;
 use wanted::Wanted;
 
 /// List what happened in a recording: system calls, signals, switches between tasks, and the rest, a line each
@@ -83,6 +91,70 @@ pub(crate) fn run(args: &Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     finish(args, &mut played)
+}
+
+/// Which events somebody who is inside of a recording asks for, in the words of the command line.
+#[derive(clap::Parser)]
+#[command(no_binary_name = true, disable_help_flag = true, name = "events")]
+pub(crate) struct Asked {
+    #[command(flatten)]
+    wanted: Wanted,
+    #[arg(long)]
+    json: bool,
+}
+
+impl Asked {
+    /// What these words ask for; else why not.
+    pub(crate) fn parse(words: &[&str]) -> Result<Asked, String> {
+        let asked = Asked::try_parse_from(words).map_err(|error| error.to_string())?;
+        asked.wanted.check().map_err(|failure| format!("{failure}\n"))?;
+        Ok(asked)
+    }
+
+    /// The lines of these events, `most` at most, and whether these are all. The recording is left where the last one is.
+    pub(crate) fn lines(&self, travel: &mut Travel, most: usize) -> Result<(String, bool), ReplayError> {
+        let from = self.wanted.from.map_or(0, |from| from.event.saturating_sub(1));
+        travel.seek(travel.begin().max(Position { event: from, retired: 0 }))?;
+        let happened: Rc<RefCell<Vec<Happening>>> = Rc::default();
+        let told = Rc::clone(&happened);
+        travel.process_mut().trace(Box::new(move |it: &Happening| told.borrow_mut().push(it.clone())));
+        let lines = self.lines_from_here(travel, &happened, most);
+        travel.process_mut().trace_no_more();
+        lines
+    }
+
+    fn lines_from_here(
+        &self,
+        travel: &mut Travel,
+        happened: &RefCell<Vec<Happening>>,
+        most: usize,
+    ) -> Result<(String, bool), ReplayError> {
+        let (mut text, mut count) = (String::new(), 0);
+        let mut add = |line: &Line| {
+            text += &if self.json { format!("{}\n", line.as_json()) } else { format!("{line}\n") };
+            count += 1;
+            count < most
+        };
+        let asks = travel.asks();
+        while travel.next_event()? && !asks.load(Ordering::Relaxed) {
+            for happening in happened.take() {
+                if self.wanted.is_behind(&happening) {
+                    return Ok((text, true));
+                }
+                if self.wanted.has(&happening) && !add(&Line::of(&happening)) {
+                    return Ok((text, false));
+                }
+            }
+        }
+        let position = travel.position();
+        if travel.ended()
+            && self.wanted.has_end(position)
+            && let Some(end) = travel.report()?.end
+        {
+            add(&Line::of_end(position, &end));
+        }
+        Ok((text, true))
+    }
 }
 
 /// How far a list came.

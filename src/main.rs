@@ -26,6 +26,7 @@ mod engine;
 mod events;
 mod exit;
 mod export;
+mod folded_stack;
 mod followed;
 mod gdb;
 mod heap;

@@ -83,6 +83,8 @@ In gdb, who wrote a variable last before the crash:
   monitor when                   the position in the recording
   monitor goto POSITION          go there (then `maintenance flush register-cache`)
   monitor last-write 0x7fffffffe0a8 8
+  monitor memory 0x7fffffffe0a8 8    every access to these bytes
+  monitor events --kind signal   as `gretel events` lists them, with its filters
   monitor calls parse_header 5   the last five calls of it before here
   monitor heap 0x4052a8          who allocated this memory, who freed it")]
 pub(crate) struct Args {
@@ -203,6 +205,12 @@ fn serve_machine(args: &Args, recording: &Recording) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What gdb does once it is connected: a step of no instruction, of which nothing is printed, and nothing at all where there is no
+/// program. While gdb connects it takes each stop of the process that it stands in for its own doing, and shows none; it forgets that
+/// only where it makes the program run with that process selected. Where it finds another process before that (`monitor goto`), it
+/// selects that one, and would wait for ever at the next stop of the first.
+const BEGIN: &str = "taas pipe stepi 0 | cat >/dev/null";
+
 /// Becomes gdb, which starts another gretel.
 fn start_gdb(args: &Args) -> Outcome {
     let this =
@@ -237,6 +245,7 @@ fn start_gdb(args: &Args) -> Outcome {
         .args(["-iex", "set schedule-multiple on"])
         .arg("-ex")
         .arg(format!("target extended-remote | {served}"))
+        .args(["-ex", BEGIN])
         .args(&args.gdb)
         .exec();
     let what = match error.kind() {

@@ -1,7 +1,10 @@
 //! What `monitor` asks for in gdb: where one is in the recording, and going elsewhere.
 
 use super::recorded::Recorded;
+use crate::accesses::Asked;
 use crate::calls::{self, Functions, Range};
+use crate::events;
+use crate::log::say;
 use crate::moment::Moment;
 use crate::symbols::Symbols;
 use std::collections::VecDeque;
@@ -13,62 +16,83 @@ use vmm::travel::{Stop, Travel};
 
 /// So many calls are shown, if nothing else is said.
 const LAST: usize = 10;
+/// So many events or accesses are shown at once: gdb shows an answer when it is whole.
+const MOST: usize = 1000;
 
 const HELP: &str = "\
 monitor when                 the position: EVENT+INSTRUCTIONS, and the registers
 monitor goto POSITION        go there; also `start` and `end`. Then: `maintenance flush register-cache`, `thread`
 monitor last-write ADDR LEN  go to before the last write to these bytes
+monitor memory ADDR LEN      every access to these bytes, in order; with --writes, what writes alone
 monitor calls FUNCTION [N]   the last N calls of a function that began before here (10, if there is no N)
+monitor events [FILTERS]     what happened, with the options of `gretel events`: --kind --call --task --failed --from --to
 monitor heap ADDR            what happened to the heap memory at an address, up to here
 monitor refresh              with --follow: sees what was recorded since
 
+With --json, each of them but `refresh` answers as the command of that name does (`when` and `goto`: as `gretel replay --to`).
 ADDR is a number: `eval \"monitor heap %p\", list->head` asks for the value of an expression.
 gdb's own `checkpoint` cannot work, since it forks the program: a position is one, and `monitor goto` returns to it.
 ";
 
 /// Commands of gretel that are none of `monitor`.
-const BESIDE: [&str; 4] = ["events", "memory", "why", "core"];
+const BESIDE: [&str; 2] = ["why", "core"];
 
 /// Answers a command with lines of text; breakpoints and data are looked for in process `pid`.
 pub(super) fn answer(recorded: &mut Recorded, command: &str, pid: i32) -> Result<String, ReplayError> {
     recorded.travel.follow(pid);
     recorded.travel.heed_kernel(false);
-    let words: Vec<&str> = command.split_whitespace().collect();
+    let mut words: Vec<&str> = command.split_whitespace().collect();
+    if let ["events", filters @ ..] = &words[..] {
+        return match events::Asked::parse(filters) {
+            Ok(asked) => listed(recorded, |travel, _| asked.lines(travel, MOST)),
+            Err(why) => Ok(why),
+        };
+    }
+    let all = words.len();
+    words.retain(|word| *word != "--json");
+    let json = words.len() < all;
     match words[..] {
-        ["when"] => Ok(when(recorded)),
+        ["when"] => Ok(when(recorded, json)),
         ["goto", "start"] => {
             recorded.moved();
             let begin = recorded.travel.begin();
             recorded.travel.seek(begin)?;
-            Ok(when(recorded))
+            Ok(when(recorded, json))
         }
         ["goto", "end"] => {
             recorded.moved();
             recorded.travel.seek_end()?;
             recorded.say_damage();
-            Ok(when(recorded))
+            Ok(when(recorded, json))
         }
         ["goto", position] => match position.parse::<Position>() {
             Ok(position) => {
                 recorded.moved();
                 let arrived = recorded.travel.seek(position)?;
-                let note =
-                    if arrived == position { "" } else { "the program does not stand at that position\n" };
-                Ok(format!("{note}{}", when(recorded)))
+                if arrived != position && json {
+                    say!("gretel: the program does not stand at {position}");
+                }
+                let elsewhere = arrived != position && !json;
+                let note = if elsewhere { "the program does not stand at that position\n" } else { "" };
+                Ok(format!("{note}{}", when(recorded, json)))
             }
             Err(error) => Ok(format!("{error}\n")),
         },
-        ["last-write", address, len] => match (number(address), number(len)) {
-            (Some(address), Some(len)) if len > 0 => last_write(recorded, address, len),
-            _ => Ok(format!("`{address}` and `{len}` are to be an address and a number of bytes\n")),
+        ["last-write", address, len] => match asked(address, len, true, json) {
+            Ok(asked) => last_write(recorded, &asked),
+            Err(why) => Ok(why),
         },
-        ["calls", function] => last_calls(recorded, function, LAST),
+        ["memory", address, len] => memory(recorded, asked(address, len, false, json)),
+        ["memory", address, len, "--writes"] | ["memory", "--writes", address, len] => {
+            memory(recorded, asked(address, len, true, json))
+        }
+        ["calls", function] => last_calls(recorded, function, LAST, json),
         ["calls", function, last] => match last.parse() {
-            Ok(last) => last_calls(recorded, function, last),
+            Ok(last) => last_calls(recorded, function, last, json),
             Err(_) => Ok(format!("`{last}` is to be a number of calls\n")),
         },
         ["heap", address] => match number(address) {
-            Some(address) => heap(recorded, address),
+            Some(address) => heap(recorded, address, json),
             None => Ok(format!("`{address}` is to be an address\n")),
         },
         [] | ["help"] => Ok(HELP.to_owned()),
@@ -83,15 +107,53 @@ pub(super) fn answer(recorded: &mut Recorded, command: &str, pid: i32) -> Result
     }
 }
 
-fn when(recorded: &mut Recorded) -> String {
+fn when(recorded: &mut Recorded, json: bool) -> String {
     let ended = recorded.travel.ended();
-    Moment::of(recorded.travel.process(), &mut recorded.symbols, ended).to_string()
+    let moment = Moment::of(recorded.travel.process(), &mut recorded.symbols, ended);
+    if json { format!("{}\n", moment.as_json()) } else { moment.to_string() }
 }
 
-fn last_write(recorded: &mut Recorded, address: u64, len: u64) -> Result<String, ReplayError> {
-    let data = vec![Watch { range: address..address.saturating_add(len), access: Access::Write }];
+/// The bytes that are asked for; else why there are none.
+fn asked(address: &str, len: &str, writes: bool, json: bool) -> Result<Asked, String> {
+    let wrong = || format!("`{address}` and `{len}` are to be an address and a number of bytes\n");
+    let (address, len) = number(address).zip(number(len)).ok_or_else(wrong)?;
+    let asked = Asked { range: address..address.saturating_add(len), writes, json };
+    if asked.is_too_long() { Err(format!("{len} bytes cannot be asked for at once\n")) } else { Ok(asked) }
+}
+
+/// Every access to some bytes; afterwards one stands here again.
+fn memory(recorded: &mut Recorded, asked: Result<Asked, String>) -> Result<String, ReplayError> {
+    match asked {
+        Ok(asked) => listed(recorded, |travel, symbols| asked.lines(travel, symbols, MOST)),
+        Err(why) => Ok(why),
+    }
+}
+
+/// A list of the whole recording; afterwards one stands here again.
+fn listed(
+    recorded: &mut Recorded,
+    list: impl FnOnce(&mut Travel, &mut Symbols) -> Result<(String, bool), ReplayError>,
+) -> Result<String, ReplayError> {
+    let ((text, is_all), note) = and_back(recorded, |travel, symbols, _| list(travel, symbols))?;
+    let more = match is_all {
+        true => String::new(),
+        false => format!("these are the first {MOST}: the command line has no limit\n"),
+    };
+    Ok(text + &more + note)
+}
+
+fn last_write(recorded: &mut Recorded, asked: &Asked) -> Result<String, ReplayError> {
+    let data = vec![Watch { range: asked.range.clone(), access: Access::Write }];
     recorded.moved();
     let stop = recorded.travel.backward(&Lookout { at: Vec::new(), data })?;
+    if asked.json {
+        return match stop {
+            Stop::Accessed(_) | Stop::Changed(_) => {
+                asked.next_write(&mut recorded.travel, &mut recorded.symbols, stop)
+            }
+            _ => Ok("null\n".to_owned()),
+        };
+    }
     let found = match stop {
         Stop::Accessed(accessed) => {
             format!("written by the instruction at {}\n", place(recorded, accessed.rip))
@@ -100,11 +162,16 @@ fn last_write(recorded: &mut Recorded, address: u64, len: u64) -> Result<String,
         Stop::Asked => "interrupted\n".to_owned(),
         _ => "not written since the beginning\n".to_owned(),
     };
-    Ok(found + &when(recorded))
+    Ok(found + &when(recorded, false))
 }
 
 /// The last calls of a function that began before here; afterwards one stands here again.
-fn last_calls(recorded: &mut Recorded, function: &str, last: usize) -> Result<String, ReplayError> {
+fn last_calls(
+    recorded: &mut Recorded,
+    function: &str,
+    last: usize,
+    json: bool,
+) -> Result<String, ReplayError> {
     recorded.symbols.look(recorded.travel.process());
     let functions = match Functions::find(recorded.travel.process(), &recorded.symbols, function) {
         Ok(functions) => functions,
@@ -115,11 +182,14 @@ fn last_calls(recorded: &mut Recorded, function: &str, last: usize) -> Result<St
         travel.seek(travel.begin())?;
         let range = Range { end: Some(here), limit: None };
         calls::each(travel, symbols, &functions, range, &mut |line| {
-            kept.push_back(format!("{line}\n"));
+            kept.push_back(if json { format!("{}\n", line.as_json()) } else { format!("{line}\n") });
             kept.drain(..kept.len().saturating_sub(last));
             true
         })
     })?;
+    if json {
+        return Ok(kept.into_iter().collect());
+    }
     let notes: String = functions.notes.iter().map(|note| format!("{note}\n")).collect();
     let calls = if kept.is_empty() {
         "nobody called it before here\n".to_owned()
@@ -130,10 +200,10 @@ fn last_calls(recorded: &mut Recorded, function: &str, last: usize) -> Result<St
 }
 
 /// The history of the memory at an address up to here; afterwards one stands here again.
-fn heap(recorded: &mut Recorded, address: u64) -> Result<String, ReplayError> {
+fn heap(recorded: &mut Recorded, address: u64, json: bool) -> Result<String, ReplayError> {
     recorded.symbols.look(recorded.travel.process());
     let (text, note) =
-        and_back(recorded, |travel, symbols, here| crate::heap::text(travel, symbols, address, here))?;
+        and_back(recorded, |travel, symbols, here| crate::heap::text(travel, symbols, address, here, json))?;
     Ok(text + note)
 }
 

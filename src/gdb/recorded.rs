@@ -5,6 +5,7 @@
 
 mod ends;
 mod follow;
+mod forks;
 mod images;
 
 use super::agent::World;
@@ -19,6 +20,7 @@ use crate::log::say;
 use crate::replay::failure;
 use crate::symbols::Symbols;
 pub(super) use follow::Source;
+use forks::Forks;
 use images::Images;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,6 +50,7 @@ pub(super) struct Recorded {
     pending: VecDeque<Noted>,
     view: Option<View>,
     images: Images,
+    forks: Forks,
     source: Option<Source>,
 }
 
@@ -73,8 +76,9 @@ impl World for Here<'_> {
 impl Recorded {
     pub(super) fn new(travel: Travel, symbols: Symbols) -> Recorded {
         let told_crash = travel.ended();
-        let (pending, view, images) = (VecDeque::new(), None, Images::default());
-        Recorded { travel, symbols, told_crash, said_damage: false, pending, view, images, source: None }
+        let (pending, view, images, forks) = (VecDeque::new(), None, Images::default(), Forks::default());
+        let (said_damage, source) = (false, None);
+        Recorded { travel, symbols, told_crash, said_damage, pending, view, images, forks, source }
     }
 
     /// Where it stands, for a session that begins.
@@ -114,6 +118,7 @@ impl Recorded {
         self.note_images(wishes);
         let (view, start) = (self.view.take(), self.travel.position());
         self.moved();
+        let fork = if way == Way::Back { self.fork_before(wishes)? } else { None };
         let lookout = self.travel.follow_each(wishes.points.lookouts());
         let step = matches!(way, Way::Step(..));
         let mut wanted = |process: &Process, stop: Stop| match stop {
@@ -123,7 +128,10 @@ impl Recorded {
         self.travel.heed_kernel(!matches!(way, Way::Back));
         let stop = match way {
             Way::Forward => self.travel.forward_where(&lookout, None, &mut wanted)?,
-            Way::Back => self.travel.backward_where(&lookout, &mut wanted)?,
+            Way::Back => {
+                let floor = fork.map_or_else(|| self.travel.begin(), |fork| fork.behind);
+                self.travel.backward_to(floor, &lookout, &mut wanted)?
+            }
             // It is at the handler's first instruction already.
             Way::Step(id, _) if view.as_ref().is_some_and(|view| view.task == id.tid) => Stop::There,
             Way::Step(id, range) => self.step(id, range, wishes, &lookout)?,
@@ -137,6 +145,9 @@ impl Recorded {
             && let Some(pid) = self.go_to_passed_exec(wishes, start)?
         {
             return Ok(self.tell_image(pid));
+        }
+        if let Some(fork) = fork.filter(|_| matches!(stop, Stop::There | Stop::Begin)) {
+            return self.tell_fork_behind(fork, wishes);
         }
         self.go_to_shown(stop, start, wishes)?;
         self.pending =

@@ -259,8 +259,15 @@ impl<'a> Session<'a> {
             // Whether it is looked at is decided anew.
             Why::Forked { pid, waits } => {
                 self.wishes.hidden.remove(pid);
-                self.wishes.held = waits.then_some(self.stopped.id);
-                if *waits {
+                let held = waits.then_some(self.stopped.id);
+                if way == Way::Back {
+                    // Who has the child as a process of his own has it where it does not live, too. Nobody waits here for it.
+                    self.wishes.seen.insert(*pid, Id { pid: *pid, tid: *pid });
+                    self.passed_wait = held;
+                } else {
+                    self.wishes.held = held;
+                }
+                if *waits && way != Way::Back {
                     self.wishes.points.share(*pid, self.stopped.id.pid);
                 }
             }
@@ -382,7 +389,8 @@ impl<'a> Session<'a> {
         self.wait_is_passed();
         let id = self.target.loaded();
         self.stopped = Stopped { id, why: Why::There };
-        Ok(hex::encode(text.as_bytes()).into())
+        // An empty answer would say that there are no such commands.
+        Ok(if text.is_empty() { "OK".into() } else { hex::encode(text.as_bytes()).into() })
     }
 }
 

@@ -66,15 +66,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let history = history.ok_or_else(|| Failure::new(Code::Usage, NO_ALLOCATOR))?;
     let verdict = Verdict::of(&history, args.address);
     if args.json {
-        let events: Vec<Value> = history.events.iter().map(event_as_json).collect();
-        let object = json!({
-            "address": hex(args.address),
-            "calls": history.calls,
-            "events": events,
-            "verdict": verdict.name,
-            "text": verdict.text,
-        });
-        print(format_args!("{object}\n"))?;
+        print(format_args!("{}\n", as_json(&history, &verdict, args.address)))?;
     } else {
         history.events.iter().try_for_each(|event| print(format_args!("{event}")).map(drop))?;
         print(format_args!("{}\n", verdict.text))?;
@@ -86,18 +78,33 @@ pub(crate) fn run(args: &Args) -> Outcome {
 const NO_ALLOCATOR: &str = "the process has no function that is called malloc or the like where it was last: the program is static and \
                             stripped, or has an allocator of its own";
 
+fn as_json(history: &History, verdict: &Verdict, address: u64) -> Value {
+    json!({
+        "address": hex(address),
+        "calls": history.calls,
+        "events": history.events.iter().map(event_as_json).collect::<Vec<_>>(),
+        "verdict": verdict.name,
+        "text": verdict.text,
+    })
+}
+
 /// The same for gdb: up to `end`.
 pub(crate) fn text(
     travel: &mut Travel,
     symbols: &mut Symbols,
     address: u64,
     end: Position,
+    json: bool,
 ) -> Result<String, ReplayError> {
     let Some(history) = history::of(travel, symbols, address, Some(end))? else {
         return Ok(format!("{NO_ALLOCATOR}\n"));
     };
+    let verdict = Verdict::of(&history, address);
+    if json {
+        return Ok(format!("{}\n", as_json(&history, &verdict, address)));
+    }
     let events: String = history.events.iter().map(ToString::to_string).collect();
-    Ok(format!("{events}{}\n", Verdict::of(&history, address).text))
+    Ok(format!("{events}{}\n", verdict.text))
 }
 
 /// What the history comes to.

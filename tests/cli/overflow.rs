@@ -67,6 +67,12 @@ fn a_stack_overflow_is_called_so() {
             assert_eq!(json["signal"]["stack_overflow"], line);
             let address = json["signal"]["address"].as_str().expect("an address");
             assert!(line.starts_with(&format!("stack overflow: {address} is ")), "{line}");
+            let frames = json["stack"].as_array().expect("frames").len();
+            let lines = shown.lines().filter(|line| line.starts_with("  #")).count();
+            if ["r", "p", "t"].contains(&how) {
+                let names = if how == "p" { " more frames of " } else { " more frames of deep\n" };
+                assert!(shown.contains(names) && frames > 100 && lines < 20, "{how}: {frames} in\n{shown}");
+            }
             let why = place.gretel(&["why", how, "--steps", "3"]).out();
             assert!(why.contains(line), "{line} is not in {why}");
         }

@@ -214,6 +214,18 @@ impl Replay {
         Ok(())
     }
 
+    /// The system calls of these numbers that the journal has behind what was kept: each one's event, and its task.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub(crate) fn calls_behind(&self, kept: &Kept, numbers: &[i64]) -> Result<Vec<(u64, i32)>, ReplayError> {
+        let here = self.tape.mark();
+        self.tape.wind(&kept.mark)?;
+        let found = self.tape.calls_from_here(numbers);
+        self.tape.wind(&here)?;
+        Ok(found?)
+    }
+
     /// Replays to the next exit, and compares.
     ///
     /// # Errors

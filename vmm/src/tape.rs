@@ -139,6 +139,19 @@ impl Tape {
         }
     }
 
+    /// The system calls of these numbers among the records that are left: each one's event, and its task. Takes all of them.
+    pub(crate) fn calls_from_here(&self, numbers: &[i64]) -> Result<Vec<(u64, i32)>, GateError> {
+        let (mut event, mut calls) = (self.events(), Vec::new());
+        while self.look(|record| record.is_some())? {
+            let Record::Begin { event: begun, task, .. } = self.take()? else { continue };
+            event += 1;
+            if matches!(begun, Event::Syscall(number) if numbers.contains(&number.cast_signed())) {
+                calls.push((event, task));
+            }
+        }
+        Ok(calls)
+    }
+
     /// How many events were begun.
     pub(crate) fn events(&self) -> u64 {
         self.events.get()

@@ -4,6 +4,7 @@
 //! to where one was, from the newest checkpoint that the recorder has written to disk, if there is one.
 
 use super::Recorded;
+use super::forks::Forks;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::log::say;
@@ -36,6 +37,7 @@ impl Recorded {
         let mut travel = Travel::open(&recording, machine).map_err(failure)?;
         travel.seek(self.travel.position()).map_err(failure)?;
         self.travel = travel;
+        self.forks = Forks::default();
         self.moved();
         self.told_crash = self.travel.ended();
         Ok(!self.travel.ended())

@@ -145,6 +145,69 @@ fn processes_that_gdb_was_not_told_of_are_shown() {
 }
 
 #[test]
+fn it_goes_on_where_gdb_has_found_a_process_before_anything_ran() {
+    if !has_gdb("gdb that goes on with processes that it has found") {
+        return;
+    }
+    let place = Place::new();
+    let Some(()) = family(&place, "soft") else { return };
+    let forks = place.gretel(&["events", "rec", "--kind", "fork"]).out();
+    let fork: u64 = forks.split_whitespace().next().and_then(|it| it.parse().ok()).expect("an event");
+    let goto = format!("monitor goto {fork}");
+    place.write("commands", [goto.as_str(), "info threads", "continue", "continue"].join("\n"));
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    let ran =
+        place.sh(&format!("timeout 120 {gretel} gdb rec --at start -- -nx -batch -x commands </dev/null"));
+    in_order(&ran, &["[New inferior 2]", "signal SIGUSR1", "signal SIGSEGV"]);
+    assert_eq!(ran.out().matches("in _start ()").count(), 1, "{}", ran.out());
+}
+
+#[test]
+fn a_fork_is_caught_in_both_directions() {
+    if !has_gdb("gdb with catch fork") {
+        return;
+    }
+    let place = Place::new();
+    let Some(()) = family(&place, "soft") else { return };
+    let commands = [
+        "break set",
+        "catch fork",
+        "continue",
+        "continue",
+        "continue",
+        "echo === back\\n",
+        "reverse-continue",
+        "print value",
+        "reverse-continue",
+        "echo === and forth\\n",
+        "continue",
+        "continue",
+        "echo === nobody catches it\\n",
+        "delete 2",
+        "reverse-continue",
+    ];
+    let ran = gdb(&place, &["rec", "--at", "start"], &commands);
+    in_order(
+        &ran,
+        &[
+            "to@entry=2)",
+            "(forked process",
+            "to@entry=20)",
+            "=== back",
+            "(forked process",
+            "= 2",
+            "to@entry=2)",
+            "=== and forth",
+            "(forked process",
+            "to@entry=20)",
+            "=== nobody catches it",
+            "to@entry=2)",
+        ],
+    );
+    assert_eq!(ran.out().matches("(forked process").count(), 3, "{}", ran.out());
+}
+
+#[test]
 fn a_child_that_is_not_looked_at_does_not_stop() {
     if !has_gdb("gdb with a fork") {
         return;
@@ -308,8 +371,10 @@ fn a_vfork_is_one_for_the_parent() {
         "echo === back over it\\n",
         "reverse-continue",
         "reverse-continue",
+        "reverse-continue",
         "echo === at the vfork, and back\\n",
         "continue",
+        "reverse-continue",
         "reverse-continue",
         "echo === elsewhere\\n",
         "continue",
@@ -327,8 +392,10 @@ fn a_vfork_is_one_for_the_parent() {
             "to@entry=22)",
             "=== back over it",
             "to@entry=20)",
+            "(vforked process",
             "to@entry=2)",
             "=== at the vfork, and back",
+            "(vforked process",
             "(vforked process",
             // Though gdb was not told before that the wait is over.
             "to@entry=2)",

@@ -37,6 +37,11 @@ impl Process {
         self.trace = Some(Trace { tell, begun: BTreeMap::new() });
     }
 
+    /// Tells nobody any more.
+    pub fn trace_no_more(&mut self) {
+        self.trace = None;
+    }
+
     /// Something has happened to the loaded task; `what` is not called if nobody wants to know.
     pub(super) fn happened(&mut self, what: impl FnOnce(&Process) -> What) {
         let Some(mut trace) = self.trace.take() else { return };

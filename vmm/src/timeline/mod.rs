@@ -131,6 +131,18 @@ impl Timeline {
         self.stops.iter().map(Stop::position)
     }
 
+    /// The recording's system calls of these numbers: each one's event, and the task that made it. The journal is read once, and
+    /// nothing is run.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub(crate) fn calls(&self, numbers: &[i64]) -> Result<Vec<(u64, i32)>, ReplayError> {
+        match self.stops.first() {
+            Some(first) => self.replay.calls_behind(first, numbers),
+            None => Ok(Vec::new()),
+        }
+    }
+
     /// Goes to a position, or to the first point behind it where the program can stand: an event that was served together with
     /// the one before it is no such point, nor is an offset behind a segment's end. Gives where it is then; that is before
     /// the goal if the recording ends there.

@@ -87,6 +87,11 @@ impl Stops {
         self.stops.insert(at, stop);
     }
 
+    /// Where the first one is, which stays.
+    pub(super) fn first(&self) -> Option<&Kept> {
+        self.stops.first().map(|stop| &stop.kept)
+    }
+
     /// The last checkpoint that `is_before` accepts, and how long it takes to run to there.
     pub(super) fn nearest(&self, is_before: impl Fn(&Stop) -> bool) -> Option<(Position, Duration)> {
         let stop = self.stops.iter().rfind(|stop| is_before(stop))?;
@@ -114,8 +119,12 @@ impl Stops {
             return Ok(());
         }
         let distance = self.pace.nearest.max(self.cost.so_far(process).saturating_mul(self.pace.share));
+        // How far the next one is is not known where a faster processor has come to it: by its time it would be behind.
         let is_far = spent >= before.spent + distance
-            && self.stops.get(behind).is_none_or(|next| next.spent >= spent + distance);
+            && self
+                .stops
+                .get(behind)
+                .is_none_or(|next| next.spent <= spent || next.spent >= spent + distance);
         let frames = process.memory().frames();
         if !is_far || frames.available() < frames.used() {
             return Ok(());
@@ -168,11 +177,16 @@ impl Stops {
     /// Gives the checkpoint back that is missed least: whose neighbours would be least far apart, by how near to the end
     /// they are.
     fn thin(&mut self, replay: &mut Replay) {
-        let Some(last) = self.stops.last().map(|stop| stop.spent) else { return };
-        // Times of another run are among them, which need not be in order.
-        let between = |a: Duration, b: Duration| b.saturating_sub(a);
-        let gap = |n: usize| between(self.stops[n - 1].spent, self.stops[n + 1].spent).as_secs_f64();
-        let age = |n: usize| (between(self.stops[n].spent, last) + last / 4).as_secs_f64();
+        // Times of another run are among them, which need not be in order: none is earlier than one before it.
+        let mut latest = Duration::ZERO;
+        let times = self.stops.iter().map(|stop| {
+            latest = latest.max(stop.spent);
+            latest
+        });
+        let times: Vec<Duration> = times.collect();
+        let Some(last) = times.last().copied() else { return };
+        let gap = |n: usize| (times[n + 1] - times[n - 1]).as_secs_f64();
+        let age = |n: usize| (last - times[n] + last / 4).as_secs_f64();
         let missed = |n: &usize| gap(*n) / age(*n);
         let least = (1..self.stops.len().saturating_sub(1)).min_by(|a, b| missed(a).total_cmp(&missed(b)));
         if let Some(n) = least {

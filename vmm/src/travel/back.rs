@@ -57,11 +57,24 @@ impl Travel {
     /// # Errors
     /// At the first difference to the recording.
     pub fn backward_where(&mut self, lookout: &Lookout, wanted: Wanted<'_>) -> Result<Stop, ReplayError> {
+        self.backward_to(self.begin(), lookout, wanted)
+    }
+
+    /// The same, no farther than to `floor`: there it is [`Stop::There`], or [`Stop::Begin`] if the recording begins there.
+    ///
+    /// # Errors
+    /// At the first difference to the recording.
+    pub fn backward_to(
+        &mut self,
+        floor: Position,
+        lookout: &Lookout,
+        wanted: Wanted<'_>,
+    ) -> Result<Stop, ReplayError> {
         let here = self.position();
         let pages = self.stored_to(lookout);
         let pages = pages.as_deref();
         let mut behind = Behind { versions: self.versions(pages, here), frames: self.hold(pages) };
-        let stop = self.back_from(here, lookout, pages, &mut behind, wanted);
+        let stop = self.back_from(here, floor, lookout, pages, &mut behind, wanted);
         self.scout.iter_mut().for_each(Scout::recall);
         self.let_go(behind);
         stop
@@ -71,13 +84,15 @@ impl Travel {
     fn back_from(
         &mut self,
         here: Position,
+        floor: Position,
         lookout: &Lookout,
         pages: Option<&[(i32, Virt)]>,
         behind: &mut Behind,
         wanted: Wanted<'_>,
     ) -> Result<Stop, ReplayError> {
         let mut end = here;
-        while let Some(start) = self.checkpoint_before(end) {
+        while let Some(start) = self.checkpoint_before(end).filter(|_| end > floor) {
+            let start = start.max(floor);
             if let Some(start) = self.nothing_from(end) {
                 let versions = self.versions(pages, start);
                 let before = std::mem::replace(behind, Behind { versions, frames: None });
@@ -123,8 +138,8 @@ impl Travel {
             }
             end = start;
         }
-        self.seek(self.begin())?;
-        Ok(Stop::Begin)
+        self.seek(floor)?;
+        Ok(if floor > self.begin() { Stop::There } else { Stop::Begin })
     }
 
     /// The pages of all that is looked for, each of its process, where that is nothing but stores.
@@ -316,7 +331,9 @@ impl Travel {
     pub(crate) fn length(&mut self, event: u64) -> Result<u64, ReplayError> {
         let start = self.retired()?;
         while self.position().event == event && !self.ended() {
-            self.walk(Until::Exit)?;
+            // In pieces, so that checkpoints are kept in a long one: it is gone back to right after this.
+            let now = self.retired()?;
+            self.walk(Until::Retired(now.saturating_add(STRETCH)))?;
         }
         Ok(self.retired()? - start)
     }

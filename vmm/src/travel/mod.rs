@@ -26,7 +26,7 @@ use crate::position::Position;
 use crate::process::{Process, ProcessError};
 use crate::ram::Virt;
 use crate::recording::Recording;
-use crate::replay::{Progress, ReplayError};
+use crate::replay::{Progress, ReplayError, Replayed};
 use crate::timeline::Timeline;
 use scout::Scout;
 use std::collections::BTreeMap;
@@ -205,6 +205,23 @@ impl Travel {
             Some(last) => self.seek(last)? == last,
             None => false,
         })
+    }
+
+    /// The recording's system calls of these numbers: each one's event, and the task that made it. The journal is read once, and
+    /// nothing is run.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub fn calls(&self, numbers: &[i64]) -> Result<Vec<(u64, i32)>, ReplayError> {
+        self.timeline.calls(numbers)
+    }
+
+    /// How the recording ended, at its end.
+    ///
+    /// # Errors
+    /// When the state there cannot be read.
+    pub fn report(&mut self) -> Result<Replayed, ReplayError> {
+        self.timeline.replay_mut().report()
     }
 
     /// The process that is followed; the loaded one where several are.

@@ -221,3 +221,34 @@ fn of_many_writes_the_last_is_found_and_before_it_the_one_before() {
         }
     }
 }
+
+/// Computes for a second without a call, and crashes.
+const LONG: &str = r"
+    #include <unistd.h>
+    int main(void) {
+        volatile long sum = 0;
+        getppid();
+        for (long n = 0; n < 150000000; n++) sum += n;
+        return *(volatile int *)8;
+    }";
+
+#[test]
+fn a_step_back_into_a_long_computation_leaves_checkpoints_all_over_it() {
+    let Some(program) = compiled("long", LONG, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut travel = Travel::open(&recording, machine(kind)).unwrap();
+        // Under KVM the end is reached sooner than the software CPU comes to the middle.
+        travel.seek_end().unwrap();
+        assert_eq!(travel.step_back().unwrap(), Stop::There);
+        let here = travel.position();
+        assert!(here.retired > 100_000_000, "{here}");
+        let inside = travel.timeline().checkpoints().filter(|at| at.event == here.event);
+        let newest = inside.max().expect("one at its beginning");
+        assert!(
+            newest.retired > here.retired / 4 * 3,
+            "{newest} is the newest before {here}: {}",
+            kind.name()
+        );
+    }
+}
