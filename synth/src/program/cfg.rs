@@ -9,8 +9,8 @@
 //!   business of whoever looks at the crash itself.
 //! * `longjmp` returns after a call of a function that looks like `setjmp`: it stores r12 to r15 through rdi.
 //! * The kernel's own edges, to signal handlers and back, are not in the map.
-//! * The tables that the dynamic linker fills hold what they hold at the end: its own way to a function that is called for
-//!   the first time is not in the map.
+//! * The tables that the dynamic linker fills hold what they hold at the end, or lead to the instruction behind the jump, which
+//!   has the linker look for the function that is called for the first time.
 
 mod callers;
 
@@ -197,7 +197,10 @@ impl<'p> Cfg<'p> {
             let Some(function) = program.function_at(branch.ip()) else { continue };
             match tables::source(program, function, branch) {
                 Source::Cell(address) => match cell(address).filter(|to| program.code.at(*to).is_some()) {
-                    Some(target) => _ = self.resolved.insert(branch.ip(), vec![target]),
+                    Some(target) => {
+                        let targets = [target].into_iter().chain(binds_lazily(program, branch)).collect();
+                        self.resolved.insert(branch.ip(), targets);
+                    }
                     None => self.add_pointer(branch),
                 },
                 Source::Tables(tables) => found.push((branch.ip(), function, tables)),
@@ -374,6 +377,14 @@ pub(crate) fn falls_through(instruction: &Instruction) -> bool {
         FlowControl::Interrupt => true,
         _ => false,
     }
+}
+
+/// Where a jump of the procedure linkage table leads before the dynamic linker has found its function: to the next instruction,
+/// which pushes the function's number (System V ABI, AMD64 supplement, 5.2).
+fn binds_lazily(program: &Program, jump: &Instruction) -> Option<u64> {
+    let next = program.instruction_at(jump.next_ip())?;
+    let pushes_number = next.mnemonic() == Mnemonic::Push && next.try_immediate(0).is_ok();
+    (jump.flow_control() == FlowControl::IndirectBranch && pushes_number).then_some(next.ip())
 }
 
 fn repeats(instruction: &Instruction) -> bool {

@@ -3,6 +3,7 @@
 
 use crate::compiler::build;
 use crate::tracee::Tracee;
+use iced_x86::Mnemonic;
 use std::collections::BTreeSet;
 use std::path::Path;
 use synth::program::Program;
@@ -172,6 +173,24 @@ fn the_cold_part_of_an_interpreter_is_no_end_of_its_table_where_it_has_no_name()
     assert!(
         (bytecode.start..bytecode.end).all(|va| program.instruction_at(va).is_none() || cfg.is_complete(va))
     );
+}
+
+#[test]
+fn a_function_that_is_called_for_the_first_time_is_looked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = ["-O2", "-no-pie", "-fno-pie", "-fcf-protection=none", "-Wl,-z,lazy"];
+    let path = build(folder.path(), "threaded.c", "lazy", "gcc", &flags).expect("gcc is a requirement");
+    let program = Program::from_bytes(&std::fs::read(path).expect("the sample"), 0).expect("it parses");
+    let main = program.functions().iter().find(|f| f.name == "main").expect("a symbol");
+    // Every cell of the linker's table leads to the same place in the end.
+    let cfg = Cfg::build(&program, &|_| Some(main.start));
+    let pushes = program.functions().iter().flat_map(|f| f.start..f.end).filter(|va| {
+        let instruction = program.instruction_at(*va);
+        instruction.is_some_and(|it| it.mnemonic() == Mnemonic::Push && it.try_immediate(0).is_ok())
+    });
+    let jumps: Vec<bool> =
+        pushes.map(|push| cfg.predecessors(push).any(|edge| edge.kind == EdgeKind::IndirectJump)).collect();
+    assert!(!jumps.is_empty() && jumps.iter().all(|found| *found), "{jumps:?}");
 }
 
 #[test]
