@@ -65,11 +65,7 @@ impl<'p> Search<'p> {
             self.hypothesis.calls().last().filter(|call| call.step as usize == self.hypothesis.len());
         let call = newest.map(|call| call.number);
         let mut hypothesis = self.rebuilt_with(early).ok()?;
-        let prepared = self.prepare_again(step);
-        hypothesis.prepend(&prepared, call).ok()?;
-        if let Some(relation) = self.stack.before_epilogue(step.address) {
-            hypothesis.relate_stack(&relation).ok()?;
-        }
+        self.take_again(&mut hypothesis, step, call).ok()?;
         Some(hypothesis)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Search;
 use crate::past::deferred::{AccessNumber, Early};
-use crate::past::hypothesis::{Hypothesis, Refusal, STALE};
+use crate::past::hypothesis::{Hypothesis, PathStep, Refusal, STALE};
 
 /// So often a hypothesis is built again. Each time costs as much as the path is long.
 const MOST_REBUILDS: u32 = 4096;
@@ -68,13 +68,22 @@ impl<'p> Search<'p> {
         let mut hypothesis = self.hypothesis.emptied(early.to_vec());
         for n in 0..self.taken.len() {
             let (step, call) = self.taken[n];
-            let prepared = self.prepare_again(step);
-            hypothesis.prepend(&prepared, call)?;
-            if let Some(relation) = self.stack.before_epilogue(step.address) {
-                hypothesis.relate_stack(&relation)?;
-            }
+            self.take_again(&mut hypothesis, step, call)?;
         }
         Ok(hypothesis)
+    }
+
+    /// Prepends a step, which the search has prepended before, to another hypothesis of the same path.
+    pub(super) fn take_again(
+        &mut self,
+        hypothesis: &mut Hypothesis<'p>,
+        step: PathStep,
+        call: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let prepared = self.prepare_again(step);
+        hypothesis.prepend(&prepared, call)?;
+        let relation = self.stack.before_epilogue(step.address);
+        relation.map_or(Ok(()), |relation| hypothesis.relate_stack(&relation))
     }
 
     /// Goes on with another hypothesis of the same path; gives the one before.
