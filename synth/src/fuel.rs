@@ -92,6 +92,12 @@ impl Until {
         Until { limit: self.limit.map(|own| own.max(least)), ..self.clone() }
     }
 
+    /// How much fuel is left.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.fuel.burnt()))
+    }
+
     /// The deadline, if there is one.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {

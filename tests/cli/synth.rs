@@ -213,6 +213,31 @@ fn what_a_store_at_an_unknown_address_overwrote_refutes_nothing() {
     }
 }
 
+/// Two ways meet, and neither is refuted: what chose between them is overwritten. The one that was not taken lies right before
+/// and loads what it leaves through a lost pointer; what memory and registers hold agrees with the other one.
+#[test]
+fn of_two_ways_the_one_that_memory_agrees_with_is_taken() {
+    let place = Place::new();
+    let source = r#"
+        static volatile int choice = 1;
+        static volatile long x;
+        int main(void) {
+            asm volatile("mov %0, %%r8d; test %%r8d, %%r8d; jne 1f; mov (%%r9), %%rbx; mov 8(%%r9), %%rcx;"
+                         "2: xor %%r8d, %%r8d; xor %%r9d, %%r9d; movl $7, %0; mov 0x10, %%al;"
+                         "1: lea %1, %%rcx; mov $0x11223344, %%ebx; mov %%rbx, (%%rcx); jmp 2b"
+                         : "+m"(choice), "+m"(x) :: "rax", "rbx", "rcx", "r8", "r9", "cc", "memory");
+            return 0;
+        }"#;
+    let Some(_program) = place.compile("meets", source) else { return };
+    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./meets"]);
+    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+    let ran = place.gretel(&["synth", "rec", "--json", "--no-kvm", "--records", "0", "--crumbs", "none"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out(), ran.err);
+    let result: Value = serde_json::from_str(&ran.out()).unwrap();
+    let path = &result["metrics"]["path"];
+    assert!(path["common"].as_u64() >= Some(10), "the other way was taken: {path}");
+}
+
 #[test]
 fn a_time_that_no_clock_counts_is_refused() {
     for time in ["1.84e19", "1e9", "-1", "NaN", "inf", "soon"] {

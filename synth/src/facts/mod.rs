@@ -11,6 +11,7 @@
 //! Everything can be undone to an earlier [`Mark`], since a search tries one predecessor after another. What was said is
 //! kept beside what was concluded ([`claims`]), so that a contradiction can be checked by others.
 
+mod agreement;
 mod claims;
 mod unify;
 
@@ -46,6 +47,7 @@ enum Change {
 /// A point to go back to.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
+    agreed: u64,
     changes: usize,
     pending: usize,
     claims: usize,
@@ -68,6 +70,8 @@ pub struct Facts {
     generation: Generation,
     /// How many terms were looked at for [`Facts::resolve`].
     looks: u64,
+    /// How much agreed with what was known.
+    agreed: u64,
 }
 
 /// A count that begins at 1: what was never resolved is of generation 0.
@@ -90,7 +94,12 @@ impl Facts {
     /// The present point.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { changes: self.changes.len(), pending: self.pending.len(), claims: self.claims.len() }
+        Mark {
+            agreed: self.agreed,
+            changes: self.changes.len(),
+            pending: self.pending.len(),
+            claims: self.claims.len(),
+        }
     }
 
     /// Forgets everything learned since `mark`.
@@ -106,6 +115,7 @@ impl Facts {
                 }
             }
         }
+        self.agreed = mark.agreed;
         self.pending.truncate(mark.pending);
         self.claims.truncate(mark.claims);
         self.woken.clear();

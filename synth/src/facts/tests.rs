@@ -60,3 +60,21 @@ fn masks_and_set_conditions_propagate() {
     let c = facts.resolve(&terms, c);
     assert_eq!(terms.truth(c), Some(true));
 }
+
+#[test]
+fn what_was_known_agrees_as_far_as_chance_would_not() {
+    let (terms, mut facts) = (Terms::new(), Facts::default());
+    let x = terms.fresh(64);
+    facts.equate(&terms, x, terms.lit(64, 0x7fff_1234)).expect("is news");
+    assert_eq!(facts.agreed(), 0);
+    let mark = facts.mark();
+    facts.equate(&terms, x, terms.lit(64, 0x7fff_1234)).expect("was known");
+    let of_pointer = facts.agreed();
+    facts.equate(&terms, terms.lit(64, 0), terms.lit(64, 0)).expect("is so");
+    let of_zero = facts.agreed() - of_pointer;
+    assert!(of_pointer > 4 * of_zero && of_zero > 0, "{of_pointer} {of_zero}");
+    facts.without_agreement(|facts| facts.equate(&terms, x, terms.lit(64, 0x7fff_1234))).expect("was known");
+    assert_eq!(facts.agreed(), of_pointer + of_zero);
+    facts.undo(mark);
+    assert_eq!(facts.agreed(), 0);
+}

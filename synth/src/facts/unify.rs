@@ -88,6 +88,7 @@ impl Facts {
     pub(super) fn unify(&mut self, terms: &Terms, a: Term, b: Term) -> Learned {
         let (a, b) = (self.resolve(terms, a), self.resolve(terms, b));
         if a == b {
+            self.note_agreement(terms, a);
             return Ok(());
         }
         if terms.width(a) == 0 {

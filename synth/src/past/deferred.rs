@@ -93,6 +93,12 @@ impl<'i> Hypothesis<'i> {
         Some(Waiting { step, address, store: newest.access.store, registers })
     }
 
+    /// How many accesses have addresses that are still unknown.
+    #[must_use]
+    pub fn waiting_accesses(&self) -> usize {
+        self.deferred.len() - self.settled.len()
+    }
+
     /// The accesses whose addresses are still unknown, and their steps.
     pub(super) fn unresolved_accesses(&self) -> Vec<(Step, Access)> {
         self.deferred.iter().filter(|d| !d.done).map(|d| (d.step, d.access)).collect()

@@ -112,7 +112,9 @@ impl Hypothesis<'_> {
             Err(_) => return Err(self.facts.impossible("an instruction that traps").into()),
             Ok(None) => return Ok(()),
             Ok(Some(Flow::Jump(to))) => {
-                self.facts.equate(&terms, to, terms.lit_term(64, next))?;
+                // Where a direct jump goes is no news.
+                let known = terms.lit_term(64, next);
+                self.facts.without_agreement(|facts| facts.equate(&terms, to, known))?;
                 return Ok(());
             }
             Ok(Some(Flow::Branch { taken, to })) => match (to == next, falls_through) {

@@ -67,6 +67,8 @@ pub struct Cfg<'p> {
     first: Vec<u32>,
     /// Targets of the indirect jumps and calls that could be resolved.
     resolved: HashMap<u64, Vec<u64>>,
+    /// Where jumps lead instead that have not found out yet where they lead.
+    lazy: HashMap<u64, u64>,
     /// Calls through pointers.
     pointer_calls: Vec<u64>,
     /// Jumps through pointers.
@@ -105,6 +107,7 @@ impl<'p> Cfg<'p> {
             edges: Vec::new(),
             first: Vec::new(),
             resolved: HashMap::new(),
+            lazy: HashMap::new(),
             pointer_calls: Vec::new(),
             pointer_jumps: Vec::new(),
             address_taken: entries,
@@ -200,8 +203,8 @@ impl<'p> Cfg<'p> {
             match tables::source(program, function, branch) {
                 Source::Cell(address) => match cell(address).filter(|to| program.code.at(*to).is_some()) {
                     Some(target) => {
-                        let targets = [target].into_iter().chain(binds_lazily(program, branch)).collect();
-                        self.resolved.insert(branch.ip(), targets);
+                        self.resolved.insert(branch.ip(), vec![target]);
+                        self.lazy.extend(binds_lazily(program, branch).map(|next| (branch.ip(), next)));
                     }
                     None => self.add_pointer(branch),
                 },
@@ -256,6 +259,9 @@ impl<'p> Cfg<'p> {
                 if call {
                     self.extents.entry(target).or_default();
                 }
+            }
+            if let Some(&next) = self.lazy.get(&from) {
+                add(next, EdgeKind::IndirectJump);
             }
             if repeats(instruction) {
                 add(from, EdgeKind::RepIteration);
@@ -316,7 +322,19 @@ impl<'p> Cfg<'p> {
         let code = &self.program.code;
         let mut found = Extent::default();
         let mut seen = vec![false; code.len()];
-        let mut work: Vec<u64> = entries.into_iter().collect();
+        let lazy = self.follow(entries.into_iter().collect(), &mut seen, &mut found);
+        // What the dynamic linker finds for a jump is what the jump leads to by now, so it comes back by the same returns.
+        self.follow(lazy, &mut seen, &mut Extent::default());
+        found.rets.sort_unstable();
+        let numbers = (0..).zip(&seen).filter(|(_, seen)| **seen);
+        found.instructions = numbers.map(|(number, _)| number).collect();
+        found
+    }
+
+    /// Follows the code from `work` as far as it is not seen yet; gives where jumps lead that have not found out yet where they
+    /// lead.
+    fn follow(&self, mut work: Vec<u64>, seen: &mut [bool], found: &mut Extent) -> Vec<u64> {
+        let (code, mut lazy) = (&self.program.code, Vec::new());
         while let Some(va) = work.pop() {
             let Some(number) = code.at(va).filter(|number| !seen[*number]) else { continue };
             seen[number] = true;
@@ -324,20 +342,8 @@ impl<'p> Cfg<'p> {
             match instruction.flow_control() {
                 FlowControl::Return => found.rets.push(va),
                 FlowControl::IndirectBranch => {
-                    let function = self.program.function_at(va);
-                    match self.resolved.get(&va) {
-                        Some(targets) => work.extend(targets),
-                        None => {
-                            found.through_pointer = true;
-                            work.extend(
-                                function.into_iter().flat_map(|it| self.labels.range(it.start..it.end)),
-                            );
-                        }
-                    }
-                    // Where a jump leads is not known: to anywhere in its function.
-                    let function = function.filter(|function| self.doubtful.contains(&function.start));
-                    let whole = function.map(|function| code.between(function.start, function.end));
-                    work.extend(whole.into_iter().flatten().map(Instruction::ip));
+                    lazy.extend(self.lazy.get(&va));
+                    found.through_pointer |= self.follow_jump(va, &mut work);
                 }
                 FlowControl::Call | FlowControl::IndirectCall
                     if instruction.mnemonic() != Mnemonic::Syscall =>
@@ -350,10 +356,22 @@ impl<'p> Cfg<'p> {
                 }
             }
         }
-        found.rets.sort_unstable();
-        let numbers = (0..).zip(&seen).filter(|(_, seen)| **seen);
-        found.instructions = numbers.map(|(number, _)| number).collect();
-        found
+        lazy
+    }
+
+    /// Adds to `work` where the indirect jump at `va` leads; whether it leads through a pointer.
+    fn follow_jump(&self, va: u64, work: &mut Vec<u64>) -> bool {
+        let function = self.program.function_at(va);
+        let targets = self.resolved.get(&va);
+        match targets {
+            Some(targets) => work.extend(targets),
+            None => work.extend(function.into_iter().flat_map(|it| self.labels.range(it.start..it.end))),
+        }
+        // Where a jump leads is not known: to anywhere in its function.
+        let function = function.filter(|function| self.doubtful.contains(&function.start));
+        let whole = function.map(|function| self.program.code.between(function.start, function.end));
+        work.extend(whole.into_iter().flatten().map(Instruction::ip));
+        targets.is_none()
     }
 
     /// The instruction after a call, unless the call is the last of its function: then it does not return.

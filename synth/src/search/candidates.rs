@@ -170,7 +170,7 @@ impl Search<'_> {
         let several = |is: &dyn Fn(&Candidate) -> bool| found.iter().filter(|c| is(c)).nth(1).is_some();
         let start = self.hypothesis.start();
         if several(&returns) {
-            let Some(way) = self.likely_way(start) else { return };
+            let Some(way) = self.likely_way(start) else { return self.prefer_left_below(found) };
             let program = self.program;
             let of_callee = |c: &&mut Candidate| {
                 returns(c) && program.function_at(c.prepared.address()).is_some_and(|f| f.start == way.callee)

@@ -12,12 +12,14 @@
 //! | --- | --- |
 //! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
+//! | which of several ways | [`weigh`] (what the core speaks for), [`below`] (what calls left below the stack) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
 //! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
 
 mod anchored;
 mod anew;
 mod barriers;
+mod below;
 mod callee;
 mod candidates;
 mod context;
@@ -31,6 +33,7 @@ mod reach;
 mod restarts;
 mod trail;
 mod turns;
+mod weigh;
 
 pub use barriers::{Met, Place};
 pub use found::{Found, Limits, Statistics, Stop};
@@ -70,8 +73,9 @@ pub struct Search<'p> {
     frames: Vec<Frame>,
     taken: Vec<(PathStep, Option<u64>)>,
     longest: Vec<(PathStep, Option<u64>)>,
-    /// How many of the longest path's newest steps have all their addresses, how many records these use, first, and its length.
-    best: (usize, usize, usize),
+    /// How many records the longest path's newest steps use that have all their addresses, how much agrees with them, how many they
+    /// are, and its length.
+    best: (usize, u64, usize, usize),
     /// How many records any path used.
     most_used: usize,
     /// The hypothesis is that of the longest path.
@@ -89,6 +93,10 @@ pub struct Search<'p> {
     rebuilds: u32,
     /// The fuel that went into choosing addresses anew.
     spent_anew: u64,
+    /// The fuel that went into following ways.
+    spent_weighing: u64,
+    /// How much fuel there was, when the search began.
+    whole_fuel: u64,
 }
 
 /// What a step takes beside the terms that it makes.
@@ -101,6 +109,8 @@ struct Frame {
     window: Window,
     /// The call that the instruction runs under, if the path has come in by its return.
     context: Option<Rc<Context>>,
+    /// How much agreed before this instruction.
+    agreed: u64,
     /// How many constraints there were when the solver was last asked before this instruction.
     checked: usize,
     /// How long the path was when it came to the newest record.
@@ -137,7 +147,7 @@ impl<'p> Search<'p> {
             frames: Vec::new(),
             taken: Vec::new(),
             longest: Vec::new(),
-            best: (0, 0, 0),
+            best: (0, 0, 0, 0),
             most_used: 0,
             is_on_longest: false,
             early: Vec::new(),
@@ -148,6 +158,8 @@ impl<'p> Search<'p> {
             helpable: None,
             rebuilds: 0,
             spent_anew: 0,
+            spent_weighing: 0,
+            whole_fuel: 0,
         }
     }
 
@@ -174,6 +186,7 @@ impl<'p> Search<'p> {
         progress: &mut dyn FnMut(usize, usize),
     ) -> Found {
         self.hypothesis.stop_at(until.clone());
+        self.whole_fuel = until.left();
         let stop = loop {
             if self.hypothesis.len() >= instructions && !self.leave_segment() {
                 break Stop::Instructions;
@@ -195,6 +208,7 @@ impl<'p> Search<'p> {
                     self.jump_back();
                 } else {
                     self.open_frame();
+                    self.weigh();
                 }
             }
             if !self.advance() && !self.retreat() && !self.start_over() {
@@ -232,10 +246,12 @@ impl<'p> Search<'p> {
         let same = self.frames.last().filter(|frame| frame.window.used == window.used);
         let segment = same.map_or(len, |frame| frame.segment);
         let placed_before = self.frames.last().map_or(0, |frame| frame.placed);
+        let agreed = self.hypothesis.facts().agreed();
         self.frames.push(Frame {
             candidates: Vec::new(),
             next: 0,
             window,
+            agreed,
             checked,
             context,
             segment,
@@ -414,7 +430,9 @@ impl<'p> Search<'p> {
         let placed = self.hypothesis.newest_unresolved().map_or(length, |step| step as usize - 1);
         let used = candidate.window.used;
         let certain = self.frames.get(placed).map_or(used, |frame| frame.window.used);
-        let reached = (certain, placed, length);
+        let present = self.hypothesis.facts().agreed();
+        let agreed = self.frames.get(placed).map_or(present, |frame| frame.agreed);
+        let reached = (certain, agreed, placed, length);
         // Going round a loop is no progress while there are records to come to.
         let is_further = used > self.most_used || used == self.records.len() && length > self.longest.len();
         self.most_used = self.most_used.max(used);

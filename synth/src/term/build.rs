@@ -169,64 +169,6 @@ impl Terms {
         }
     }
 
-    /// Bits `low .. low + to` of `a`.
-    pub fn build_extract(&self, low: u32, to: u32, a: Term) -> Term {
-        let from = self.width(a);
-        debug_assert!(low + to <= from, "extracting {low}+{to} bits of {from}");
-        if low == 0 && to == from {
-            return a;
-        }
-        match self.node(a) {
-            Node::Lit(v) => self.lit_term(to, v >> low),
-            Node::Extract { low: inner, of } => self.build_extract(low + u32::from(inner), to, of),
-            Node::Zext(x) => self.extract_zext(low, to, x),
-            Node::Sext(x) if low + to <= self.width(x) => self.build_extract(low, to, x),
-            Node::Sext(x) => {
-                let wx = self.width(x);
-                let from = low.min(wx - 1);
-                self.build_sext(to, self.build_extract(from, wx - from, x))
-            }
-            Node::Concat(high, below) => {
-                let wl = self.width(below);
-                if low >= wl {
-                    self.build_extract(low - wl, to, high)
-                } else if low + to <= wl {
-                    self.build_extract(low, to, below)
-                } else {
-                    let part = self.build_extract(0, low + to - wl, high);
-                    self.build_concat(part, self.build_extract(low, wl - low, below))
-                }
-            }
-            // Only where the choice does not double: towers of choices would become exponential.
-            Node::Ite(c, x, y) if self.value(x).is_some() || self.value(y).is_some() => {
-                self.build_ite(c, self.build_extract(low, to, x), self.build_extract(low, to, y))
-            }
-            Node::Bin(op @ (Bin::And | Bin::Or | Bin::Xor), x, y) => {
-                self.build_bin(op, self.build_extract(low, to, x), self.build_extract(low, to, y))
-            }
-            Node::Bin(op @ (Bin::Add | Bin::Sub | Bin::Mul), x, y) if low == 0 => {
-                self.build_bin(op, self.build_extract(0, to, x), self.build_extract(0, to, y))
-            }
-            _ => self.extract_whole(low, to, a),
-        }
-    }
-
-    fn extract_whole(&self, low: u32, to: u32, of: Term) -> Term {
-        let low = u8::try_from(low).expect("below 64");
-        self.make(Node::Extract { low, of }, to)
-    }
-
-    fn extract_zext(&self, low: u32, to: u32, inner: Term) -> Term {
-        let wi = self.width(inner);
-        if low >= wi {
-            self.lit_term(to, 0)
-        } else if low + to <= wi {
-            self.build_extract(low, to, inner)
-        } else {
-            self.build_zext(to, self.build_extract(low, wi - low, inner))
-        }
-    }
-
     /// `high` above `low`.
     pub fn build_concat(&self, high: Term, low: Term) -> Term {
         let (wh, wl) = (self.width(high), self.width(low));

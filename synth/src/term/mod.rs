@@ -9,6 +9,7 @@
 mod build;
 mod domain;
 mod evaluate;
+mod extract;
 mod plan;
 mod show;
 mod sum;
@@ -18,6 +19,7 @@ pub use evaluate::Assignment;
 pub(crate) use plan::Plan;
 
 use crate::fuel::Fuel;
+use extract::Extracts;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
 use x86::domain::{Bin, Cmp, Un};
@@ -135,6 +137,7 @@ pub struct Mark {
 pub struct Terms {
     arena: RefCell<Arena>,
     fuel: Fuel,
+    extracts: Extracts,
 }
 
 impl Terms {
