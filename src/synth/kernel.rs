@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, source: &Source) -> Outcome {
 /// The kernel where the suffix is to end, and what really ran, which the recording is run again for.
 fn of_recording(args: &Args, recording: &Recording) -> Result<(Taken, Option<Truth>), Failure> {
     if args.exe.is_some() {
-        let why = "--exe is not for the recording of a machine, which has the file that was booted";
+        let why = "--exe is not for a machine's recording, which has the file that was booted";
         return Err(Failure::new(Code::Usage, why));
     }
     let (mut travel, end) = stand(args, recording)?;
