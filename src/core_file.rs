@@ -61,8 +61,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     let mut debug_files = DebugFiles::new();
     sandbox::enter();
-    let kernels = if args.crumbs { None } else { kernel::Subject::of(&args.input, args.at)? };
-    if let Some(subject) = kernels {
+    if let Some(subject) = kernel::Subject::of(&args.input, args.at)? {
+        if args.crumbs {
+            return match args.format.get() {
+                Format::PerfScript => Err(no_form_for_crumbs()),
+                format => kernel::show_crumbs(&subject, format == Format::Json),
+            };
+        }
         return kernel::show_core(&subject, args.exe.as_deref(), args.log, args.format.get());
     }
     if args.log {
@@ -70,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     if args.crumbs {
         return match args.format.get() {
-            Format::PerfScript => Err(Failure::new(Code::Usage, "perf script has no form for crumbs")),
+            Format::PerfScript => Err(no_form_for_crumbs()),
             format => {
                 crumbs::show(&args.input, args.exe.as_deref(), format == Format::Json, &mut debug_files)
             }
@@ -101,6 +106,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     };
     written(shown)?;
     Ok(if core.damage.is_empty() { ExitCode::SUCCESS } else { Code::Damaged.into() })
+}
+
+fn no_form_for_crumbs() -> Failure {
+    Failure::new(Code::Usage, "perf script has no form for crumbs")
 }
 
 /// Memory that showing a core takes at most: for itself, and for each byte of a file with symbols and line tables.

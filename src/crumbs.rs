@@ -182,6 +182,7 @@ pub(crate) fn line(origin: Origin, entry: &Entry, place: &str) -> String {
         }
         Exit::PageFault { address, .. } => format!("page-fault {address:#x}"),
         Exit::Exception { vector, .. } => format!("exception {vector}"),
+        Exit::Interrupt { vector } => format!("interrupt {vector:#x}"),
         other => other.name().to_owned(),
     };
     let mut line =
@@ -237,6 +238,7 @@ pub(crate) fn json(entry: &Entry, place: &str) -> Value {
             add("vector", vector.into());
             add("error_code", error_code.into());
         }
+        Exit::Interrupt { vector } => add("vector", vector.into()),
         Exit::MachineRead | Exit::Interrupted | Exit::NoSemantics | Exit::Preempted => {}
     }
     if !place.is_empty() {

@@ -160,7 +160,8 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 "a kernel runs on the software CPU, not under KVM: leave --engine out",
             ));
         }
-        let given = kernel::Given { memory: args.memory, disk: args.keeping.image() };
+        let branches = args.trail.of_machine(args.machine.rings())?;
+        let given = kernel::Given { memory: args.memory, disk: args.keeping.image(), branches };
         return kernel::record(&args.machine, &given, || folder(args, OsStr::new("kernel")));
     }
     let (program, arguments) = args.program.split_first().expect("clap requires a program");

@@ -6,7 +6,7 @@ mod shown;
 use crate::Outcome;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
-use crate::kernel::At;
+use crate::kernel::{At, Rings, Source};
 use crate::log::say;
 use crate::opened;
 use ::synth::evidence::Anchors;
@@ -32,7 +32,7 @@ use x86::op::BranchKind;
 /// a path of instructions that ends in exactly this core. It is shown only with its certificate: it was run forward on
 /// the software CPU, and under KVM where it can be used, and every byte and register came out as the core has them.
 /// Of a recording, the end is run again to say how much of the suffix is what really happened.
-/// Of a machine with a kernel, it begins at the instruction that the kernel crashed at, and needs the recording (docs/kernel.md).
+/// Of a machine with a kernel, it begins at the instruction that the kernel crashed at (docs/kernel.md).
 /// Ctrl-C ends the search and shows what of it can be certified; a second one takes the best certificate so far.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -48,13 +48,13 @@ Exit codes:
   2    inconclusive: neither was shown; stderr says why, and what would have helped
   120 and more: see gretel --help")]
 pub(crate) struct Args {
-    /// A recording's folder, or a core file; of a machine with a kernel, its recording
+    /// A recording's folder, or a core file
     #[arg(value_name = "DIR|CORE")]
     input: PathBuf,
     /// The executable of a core (default: the one in the recording, or where the core says that it was)
     #[arg(long, value_name = "PROG")]
     exe: Option<PathBuf>,
-    /// How many branch records to use (default: those of the core; of a machine with a kernel 32, which are derived)
+    /// How many branch records to use (default: those of the core; of the recording of a machine with a kernel 32, which are derived)
     #[arg(long, value_name = "0|16|32", value_parser = crate::trail::parse_records)]
     records: Option<u32>,
     /// Which branches they record: any, no-jcc, calls, ret-ind, indirect, or LBR_SELECT in hexadecimal (default: as in the
@@ -81,8 +81,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N|end")]
     at: Option<At>,
     /// Of a machine with a kernel: the rings whose branches are recorded (default: kernel)
-    #[arg(long, value_name = "kernel|user|both", value_parser = kernel::rings)]
-    ring: Option<kernel::Rings>,
+    #[arg(long, value_name = "kernel|user|both")]
+    ring: Option<Rings>,
     /// Say why the search stopped, at which places, and which evidence would have helped
     #[arg(long)]
     explain: bool,
@@ -181,9 +181,9 @@ pub(crate) fn deep(work: impl FnOnce() -> Outcome + Send) -> Outcome {
 }
 
 fn run_deep(args: &Args) -> Outcome {
-    if let Some(recording) = kernel::of(&args.input)? {
+    if let Some(source) = Source::of(&args.input) {
         refuse_taken(args)?;
-        return kernel::run(args, &recording);
+        return kernel::run(args, &source);
     }
     if args.at.is_some() || args.ring.is_some() {
         return Err(Failure::new(

@@ -2,6 +2,7 @@
 
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
+use crate::kernel::{self, Rings};
 use crate::log::say;
 use lbr::{Armed, Filter, Provenance};
 use std::io::{self, IsTerminal};
@@ -18,9 +19,9 @@ use vmm::trail::derive;
 /// Which branch records a core is to have.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Wanted {
-    /// How many of the last branches a core holds
-    #[arg(long, value_name = "0|16|32", default_value = "16", value_parser = parse_records)]
-    records: u32,
+    /// How many of the last branches a core holds (default: 16; of a machine with a kernel 32)
+    #[arg(long, value_name = "0|16|32", value_parser = parse_records)]
+    records: Option<u32>,
     /// Which branches are recorded: any, no-jcc, calls, ret-ind, indirect, or a value of LBR_SELECT in hexadecimal
     #[arg(long, value_name = "FILTER", default_value_t = Filter::ANY)]
     filter: Filter,
@@ -74,10 +75,32 @@ pub(crate) fn parse_records(text: &str) -> Result<u32, String> {
     }
 }
 
+/// So many branch records a core has if none are asked for: a program's, and a kernel's.
+const RECORDS: u32 = 16;
+const RECORDS_OF_KERNELS: u32 = 32;
+
 impl Wanted {
+    fn records(&self) -> u32 {
+        self.records.unwrap_or(RECORDS)
+    }
+
+    /// Those of a machine with a kernel, which runs on the software CPU: they are derived.
+    pub(crate) fn of_machine(&self, rings: Rings) -> Result<kernel::Wanted, Failure> {
+        if matches!(self.branch_records, Source::Kvm | Source::Perf) {
+            let why = "a kernel runs on the software CPU, and its branch records are derived: leave --branch-records out";
+            return Err(Failure::new(Code::Usage, why));
+        }
+        if self.filter.is_call_stack() {
+            let why = "call-stack records are not in the order of time; take others with --filter";
+            return Err(Failure::new(Code::Usage, why));
+        }
+        let records = self.records.unwrap_or(RECORDS_OF_KERNELS);
+        Ok(kernel::Wanted { records, filter: self.filter, rings })
+    }
+
     /// Makes the engine that was asked for, recording branches if it is to.
     pub(crate) fn open(&self, choice: Choice, memory: u64) -> Result<(Machine, Branches), Failure> {
-        if self.records == 0 {
+        if self.records() == 0 {
             return Ok((engine::open(choice, memory)?, Branches::None));
         }
         match (self.branch_records, choice) {
@@ -140,7 +163,7 @@ impl Branches {
         match armed.capture(cpu, Provenance::Hardware) {
             Ok(trail) => {
                 *self = Branches::None;
-                let trail = trail.newest(wanted.records).to_bytes();
+                let trail = trail.newest(wanted.records()).to_bytes();
                 Some(Captured { trail, origin: BY_PROCESSOR.to_owned(), counters: None })
             }
             Err(why) if wanted.branch_records == Source::Kvm => {
@@ -173,12 +196,12 @@ impl Branches {
             Branches::Armed(armed) => armed
                 .capture(process.cpu_mut(), Provenance::Hardware)
                 .map(|trail| {
-                    let trail = trail.newest(wanted.records).to_bytes();
+                    let trail = trail.newest(wanted.records()).to_bytes();
                     Captured { trail, origin: BY_PROCESSOR.to_owned(), counters: None }
                 })
                 .map_err(|why| why.to_string()),
             Branches::Derived(instead_of) => recent
-                .last_branches(process, death, wanted.records, wanted.filter)
+                .last_branches(process, death, wanted.records(), wanted.filter)
                 .map(|last| of_near_past(&last, instead_of.as_ref()))
                 .map_err(|why| why.to_string()),
         };
@@ -205,7 +228,7 @@ impl Branches {
         let near = if wanted.filter.is_call_stack() {
             Err(RetraceError::NoCheckpoint)
         } else {
-            recorded.last_branches(wanted.records, wanted.filter)
+            recorded.last_branches(wanted.records(), wanted.filter)
         };
         match near {
             Ok(last) => {
@@ -221,7 +244,7 @@ impl Branches {
         if io::stderr().is_terminal() {
             say!("gretel: running the crash again on the software CPU, for its last branches");
         }
-        match derive(recording, wanted.records, wanted.filter) {
+        match derive(recording, wanted.records(), wanted.filter) {
             Ok(mut derived) => {
                 let origin = format!(
                     "{}branch records: derived on the software CPU{}\n",

@@ -3,16 +3,19 @@
 use crate::Outcome;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::kernel::{Source, Taken};
 use crate::opened;
 use crate::output::print;
-use crate::synth::{Use, anchors, deep, usable};
+use crate::synth::{Usable, Use, anchors, deep, usable};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use synth::certificate::{Certificate, CertificateError, Request, Verdict, certify};
+use synth::program::Program;
 use synth::report::Listing;
 use synth::suffix::Suffix;
+use vmm::elfcore::Core;
 
 /// Check a kept suffix: run it forward, and compare where it ends with the core
 ///
@@ -57,14 +60,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn run_deep(args: &Args) -> Outcome {
     let suffix = Suffix::load(&args.suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
-    let opened = opened::open(&args.input, args.exe.as_deref(), &mut DebugFiles::none())?;
-    opened::warn_of_damage(&opened.core);
-    let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
-    let core = opened.core;
-    let damaged =
-        |why: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
-    let trail = core.trail().map_err(|e| damaged(&e))?;
-    let (records, recorded) = usable(trail.as_ref())?;
+    let (core, program, (records, recorded)) = crashed(args)?;
     let anchors = anchors(&core, Use::Counts)?;
     let verdict = certify(&Request {
         core: &core,
@@ -101,6 +97,22 @@ fn run_deep(args: &Args) -> Outcome {
             Ok(ExitCode::from(2))
         }
     }
+}
+
+/// The core that a suffix is of, with its program and its branch records.
+fn crashed(args: &Args) -> Result<(Core, Program, Usable), Failure> {
+    if let Some(source) = Source::of(&args.input) {
+        let taken = Taken::of(&source, args.exe.as_deref())?;
+        let records = taken.usable()?;
+        return Ok((taken.core, taken.program, records));
+    }
+    let opened = opened::open(&args.input, args.exe.as_deref(), &mut DebugFiles::none())?;
+    opened::warn_of_damage(&opened.core);
+    let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
+    let core = opened.core;
+    let damaged = |why| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
+    let records = usable(core.trail().map_err(damaged)?.as_ref())?;
+    Ok((core, program, records))
 }
 
 fn certified(args: &Args, listing: &Listing, certificate: &Certificate) -> Outcome {

@@ -25,6 +25,20 @@ pub enum Crash {
     End,
 }
 
+impl Crash {
+    /// What the instruction there raises.
+    ///
+    /// # Errors
+    /// What the end is, in words, where nothing is raised.
+    pub fn end(self) -> Result<Raised, &'static str> {
+        match self {
+            Crash::Raised(raised) => Ok(raised),
+            Crash::Panic => Err("panic without an exception"),
+            Crash::End => Err("the end of the recording"),
+        }
+    }
+}
+
 /// Goes from the end of a recording to where its kernel crashed.
 ///
 /// # Errors
@@ -44,6 +58,12 @@ pub fn seek(travel: &mut Travel) -> Result<Crash, TravelError> {
         travel.seek(end)?;
     }
     Ok(Crash::End)
+}
+
+/// The exception that led to a machine's end, if one did.
+#[must_use]
+pub fn exception(machine: &Machine) -> Option<Exception> {
+    look(machine).0
 }
 
 /// The exception that led to the end, and where `panic` is.

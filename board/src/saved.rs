@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use x86::state::{Fpu, Regs};
-use x86_system::{Registers, Segment, TableRegister};
+use x86_system::{Raised, Registers, Segment, TableRegister};
 
 /// Words that are left to read.
 pub(crate) struct Words<'w>(pub(crate) &'w [u64]);
@@ -169,6 +169,7 @@ saved!(struct Regs { gpr, rip, rflags, fs_base, gs_base });
 saved!(struct Fpu { vector, opmask, mxcsr, control, status, tag, opcode, instruction, data, st });
 saved!(struct Segment { selector, base, limit, attributes });
 saved!(struct TableRegister { base, limit });
+saved!(struct Raised { vector, code, address, rip, rsp, privilege });
 saved!(struct Registers {
     cr0, cr2, cr3, cr4, efer, star, lstar, cstar, fmask, kernel_gs_base, sysenter, tsc_aux, pat, debug, segments, ldtr, tr, gdtr,
     idtr, privilege, blocks_nmi,

@@ -22,6 +22,7 @@ fn any_exit() -> impl Strategy<Value = Exit> {
         Just(Exit::Interrupted),
         Just(Exit::NoSemantics),
         Just(Exit::Preempted),
+        any::<u8>().prop_map(|vector| Exit::Interrupt { vector }),
     ]
 }
 

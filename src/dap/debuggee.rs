@@ -1,6 +1,7 @@
 //! The recording that is debugged: where it stands, what is known of its program, and why it stopped.
 
 use super::breakpoints::{Breakpoints, Hit};
+use super::children::Children;
 use super::protocol::Launch;
 use super::sight::{Known, Sight, entry_point};
 use super::sources::SourceMap;
@@ -33,6 +34,8 @@ pub(super) struct Debuggee {
     pub(super) asked: bool,
     /// Whether it was said that the journal is damaged.
     said_damage: bool,
+    /// Processes that it starts.
+    pub(super) children: Children,
 }
 
 /// Why the program stopped.
@@ -96,6 +99,7 @@ impl Debuggee {
             absent: Vec::new(),
             asked: false,
             said_damage: false,
+            children: Children::default(),
         };
         debuggee.begin(&start, launch.pid, &mut said)?;
         said.extend(debuggee.damage());
@@ -125,6 +129,11 @@ impl Debuggee {
             Start::At(position) => {
                 let arrived = travel.seek(*position).map_err(failed)?;
                 said.extend((arrived != *position).then(|| elsewhere(arrived, *position)));
+                if let Some(pid) = pid
+                    && !runs_from_here(travel, pid).map_err(failed)?
+                {
+                    said.push(format!("process {pid} does not run behind {position}"));
+                }
             }
             Start::Crash if pid.is_some() => {}
             Start::Crash => {
@@ -237,6 +246,18 @@ impl Debuggee {
             process.thread()
         )
     }
+}
+
+/// Goes on to where a process runs next, if it does.
+fn runs_from_here(travel: &mut Travel, pid: i32) -> Result<bool, ReplayError> {
+    let here = travel.position();
+    while travel.process().pid() != pid {
+        if !travel.next_event()? {
+            travel.seek(here)?;
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Goes to the program's first own instruction: before it, its libraries are not loaded.

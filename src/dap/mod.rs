@@ -7,6 +7,7 @@
 //! | [`session`] | answers requests in order, from `initialize` to `disconnect` |
 //! | [`debuggee`] | the recording, its symbols, the breakpoints; what a stop is called |
 //! | [`breakpoints`] | of lines, functions, instructions and data; conditions, hit counts, messages |
+//! | [`children`] | processes that the program starts, each for a session of its own |
 //! | [`run`] | to the next breakpoint, forwards and backwards |
 //! | [`step`], [`step_back`] | by lines and instructions |
 //! | [`sight`] | what values are read from: registers, memory and frames of a thread |
@@ -18,6 +19,7 @@
 //! hit whose frame is the one that was stepped in ends the step. `stepBack` looks for the last such hit before, in the same frame.
 
 mod breakpoints;
+mod children;
 mod code;
 mod debuggee;
 mod protocol;

@@ -44,6 +44,25 @@ impl Request {
     }
 }
 
+/// `initialize`: what the editor can do, as far as it is used here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Initialize {
+    #[serde(rename = "supportsStartDebuggingRequest")]
+    pub(super) starts_sessions: bool,
+}
+
+/// What became of a request of ours, if the message is the editor's answer to one.
+pub(super) fn answered(text: &[u8]) -> Option<Result<(), String>> {
+    let value: Value = serde_json::from_slice(text).ok()?;
+    let is_answer = value["type"] == "response";
+    let why = || {
+        let why = value["message"].as_str().unwrap_or("it does not say why");
+        format!("the editor did not do {}: {why}", value["command"])
+    };
+    is_answer.then(|| if value["success"] == true { Ok(()) } else { Err(why()) })
+}
+
 /// The answer to a request: a body, or why there is none.
 pub(super) type Answer = Result<Value, String>;
 
@@ -113,6 +132,8 @@ pub(super) struct Launch {
     pub(super) recording: Option<String>,
     pub(super) at: Option<String>,
     pub(super) pid: Option<i32>,
+    /// Whether processes that it starts have sessions of their own; without it they have.
+    pub(super) children: Option<bool>,
     #[serde(default)]
     pub(super) source_map: std::collections::BTreeMap<String, String>,
 }

@@ -31,13 +31,19 @@ impl Debuggee {
     /// Runs to the first breakpoint, or the first of these addresses where `is_it` holds.
     pub(super) fn forward_to(&mut self, places: &[u64], is_it: IsIt<'_>) -> Result<Came, ReplayError> {
         let lookout = self.breakpoints.lookout(places);
-        let Debuggee { travel, known, breakpoints, .. } = self;
-        let mut hit = None;
+        let Debuggee { travel, known, breakpoints, children, .. } = self;
+        let (mut hit, pid) = (None, travel.followed());
+        travel.heed_kernel(children.are_wanted());
         let stop = travel.forward_where(&lookout, None, &mut |process, stop| {
+            if stop == Stop::Noted {
+                children.note(process, pid);
+                return false;
+            }
             hit = breakpoints.hit(known, process, stop, Way::Forward);
             hit.is_some()
                 || matches!(stop, Stop::Breakpoint(at) if places.contains(&at) && is_it(process, known, at))
         })?;
+        travel.heed_kernel(false);
         Ok(match (hit, stop) {
             (Some(hit), _) => Came::Elsewhere(Reason::Hit(hit)),
             (None, Stop::End) => Came::Elsewhere(Reason::End),

@@ -4,8 +4,9 @@
 //! the first `stopped` says where the program stands. `next` is answered at once, runs, and sends the next `stopped`.
 
 use super::breakpoints::Kind;
+use super::children::Children;
 use super::debuggee::{Debuggee, Reason};
-use super::protocol::{self, Answer, Goto, Launch, Request, Running, event, output, response};
+use super::protocol::{self, Answer, Goto, Initialize, Launch, Request, Running, event, output, response};
 use super::repl::Done;
 use super::stream::{Connection, Incoming, Outgoing};
 use crate::engine::Choice;
@@ -29,6 +30,8 @@ pub(super) struct Session {
     dir: Option<PathBuf>,
     engine: Choice,
     debuggee: Option<Debuggee>,
+    /// The editor starts sessions that it is asked for.
+    starts_sessions: bool,
 }
 
 /// What follows an answer.
@@ -62,7 +65,7 @@ type Handled = Result<(Value, Then), String>;
 impl Session {
     pub(super) fn new(connection: Connection, dir: Option<PathBuf>, engine: Choice) -> Session {
         let Connection { incoming, outgoing } = connection;
-        Session { incoming, outgoing, dir, engine, debuggee: None }
+        Session { incoming, outgoing, dir, engine, debuggee: None, starts_sessions: false }
     }
 
     /// Answers until the editor leaves.
@@ -118,7 +121,10 @@ impl Session {
     fn handle(&mut self, request: &Request) -> Handled {
         let quiet = |body: Value| Ok((body, Then::Nothing));
         match request.command.as_str() {
-            "initialize" => return quiet(protocol::capabilities()),
+            "initialize" => {
+                self.starts_sessions = request.arguments::<Initialize>()?.starts_sessions;
+                return quiet(protocol::capabilities());
+            }
             "launch" | "attach" => return self.launch(request),
             "disconnect" | "terminate" => return Ok((Value::Null, Then::End)),
             "setVariable" | "setExpression" | "writeMemory" => return Err(READ_ONLY.to_owned()),
@@ -160,7 +166,12 @@ impl Session {
         let launch: Launch = request.arguments()?;
         let dir = self.dir.clone().or_else(|| launch.recording.as_ref().map(PathBuf::from));
         let dir = dir.ok_or("the launch configuration names no recording: \"recording\": \"DIR\"")?;
-        let (debuggee, said) = Debuggee::open(&dir, launch, self.engine)?;
+        let has_children = self.starts_sessions && launch.children != Some(false);
+        // Before the sandbox, in which no folder is asked for.
+        let children =
+            if has_children { Children::of(&request.arguments, &dir) } else { Children::default() };
+        let (mut debuggee, said) = Debuggee::open(&dir, launch, self.engine)?;
+        debuggee.children = children;
         self.incoming.hear(debuggee.travel.asks()).map_err(|error| error.to_string())?;
         self.debuggee = Some(debuggee);
         Ok((Value::Null, Then::Initialized(said)))
@@ -173,7 +184,10 @@ impl Session {
         let ran = run.run(debuggee);
         let mut said = std::mem::take(&mut debuggee.breakpoints.said);
         said.extend(debuggee.damage());
+        let (requests, left_out) = debuggee.children.requests();
+        said.extend(left_out);
         said.iter().try_for_each(|line| self.outgoing.send(output(line)))?;
+        requests.into_iter().try_for_each(|request| self.outgoing.send(request))?;
         match ran {
             Ok(Ok(reason)) => self.stopped(&reason),
             Ok(Err(error)) => {

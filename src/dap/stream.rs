@@ -3,7 +3,7 @@
 //! Until the recording is open, messages are read where they are answered. Then a thread reads them, so that `pause` is heard while the
 //! program runs: it sets [`vmm::travel::Travel::asks`]. It is started behind the sandbox, and so is in it.
 
-use super::protocol::Request;
+use super::protocol::{Request, answered};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -140,8 +140,20 @@ fn wants_stop(heard: &Heard) -> bool {
     heard.as_ref().is_ok_and(|it| matches!(it.command.as_str(), "pause" | "disconnect" | "terminate"))
 }
 
-/// Reads a message. What is in it may be wrong; where it ends must be right, or nothing behind it can be read.
+/// Reads a request, or what is wrong with a message. Answers to requests of ours are passed over, but for those that refuse.
 fn read(stream: &mut impl BufRead) -> io::Result<Heard> {
+    loop {
+        let text = message(stream)?;
+        match answered(&text) {
+            Some(Ok(())) => {}
+            Some(Err(why)) => return Ok(Err(why)),
+            None => return Ok(Request::parse(&text)),
+        }
+    }
+}
+
+/// Reads a message. What is in it may be wrong; where it ends must be right, or nothing behind it can be read.
+fn message(stream: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut length = None;
     loop {
         let line = header_line(stream)?;
@@ -157,7 +169,7 @@ fn read(stream: &mut impl BufRead) -> io::Result<Heard> {
     let length = length.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, wrong))?;
     let mut text = vec![0; length];
     stream.read_exact(&mut text)?;
-    Ok(Request::parse(&text))
+    Ok(text)
 }
 
 fn header_line(stream: &mut impl BufRead) -> io::Result<String> {

@@ -17,10 +17,11 @@ use super::target::{Stopped, Target, Task, Way, Why, Wishes};
 use crate::Outcome;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::kernel::{Source, Taken};
 use crate::log::say;
 use crate::opened;
 use crate::sandbox;
-use crate::synth::{Use, anchors, deep, usable};
+use crate::synth::{Usable, Use, anchors, deep, usable};
 use origins::Origins;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -111,12 +112,10 @@ fn serve_deep(
     connect: impl FnOnce() -> Result<Stream, Failure>,
 ) -> Outcome {
     let suffix = Suffix::load(&files.suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
-    let opened = opened::open(&files.input, exe, &mut DebugFiles::none())?;
-    opened::warn_of_damage(&opened.core);
-    let program = opened.executable.as_ref().map(|(_, path)| absolute(path));
+    let (core, usable, program) = crashed(&files.input, exe)?;
     let stream = connect()?;
     sandbox::enter();
-    check(&opened.core, &suffix)?;
+    check(&core, &usable, &suffix)?;
     let origins = Origins::of(&suffix);
     say!(
         "gretel: the last {} instructions before the crash, as one way that they can have run",
@@ -124,8 +123,8 @@ fn serve_deep(
     );
     say!("gretel: {}; `monitor origins` says which", origins.summary());
     let mut suffixed = Suffixed {
-        walk: Walk::new(&opened.core, &suffix).map_err(failed)?,
-        core: &opened.core,
+        walk: Walk::new(&core, &suffix).map_err(failed)?,
+        core: &core,
         program,
         origins,
         len: suffix.len(),
@@ -138,6 +137,23 @@ fn serve_deep(
     Ok(ExitCode::SUCCESS)
 }
 
+/// The core that a suffix is of, its branch records, and the path of its program. Of a kernel that is the vmlinux that gdb is given.
+fn crashed(input: &Path, exe: Option<&Path>) -> Result<(Core, Usable, Option<Vec<u8>>), Failure> {
+    if let Some(source) = Source::of(input) {
+        let taken = Taken::of(&source, exe)?;
+        let records = taken.usable()?;
+        return Ok((taken.core, records, None));
+    }
+    let opened = opened::open(input, exe, &mut DebugFiles::none())?;
+    opened::warn_of_damage(&opened.core);
+    let program = opened.executable.as_ref().map(|(_, path)| absolute(path));
+    let core = opened.core;
+    let damaged = |why| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
+    let trail = core.trail().map_err(damaged)?;
+    let records = usable(trail.as_ref())?;
+    Ok((core, records, program))
+}
+
 fn absolute(path: &Path) -> Vec<u8> {
     // One that cannot be named so is named as it is.
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -145,21 +161,9 @@ fn absolute(path: &Path) -> Vec<u8> {
 }
 
 /// Runs it forward to the core.
-fn check(core: &Core, suffix: &Suffix) -> Result<(), Failure> {
-    let damaged =
-        |why: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
-    let trail = core.trail().map_err(|e| damaged(&e))?;
-    let (records, recorded) = usable(trail.as_ref())?;
+fn check(core: &Core, (records, recorded): &Usable, suffix: &Suffix) -> Result<(), Failure> {
     let anchors = anchors(core, Use::Counts)?;
-    let request = Request {
-        core,
-        suffix,
-        records: &records,
-        recorded: &recorded,
-        anchors: &anchors,
-        time: TIME,
-        kvm: false,
-    };
+    let request = Request { core, suffix, records, recorded, anchors: &anchors, time: TIME, kvm: false };
     let refused =
         |why: String| Failure::new(Code::Usage, format!("the suffix does not end in this core: {why}"));
     match certify(&request).map_err(failed)? {

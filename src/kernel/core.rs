@@ -4,17 +4,20 @@ use super::seconds;
 use super::subject::Subject;
 use crate::Outcome;
 use crate::core_file::{REGISTERS, hex};
+use crate::crumbs;
 use crate::exit::{Code, Failure};
 use crate::log::say;
-use crate::output::written;
-use crate::shown_trail::Format;
+use crate::output::{Printed, print, written};
+use crate::shown_trail::{self, Format};
 use board::linux::Linux;
 use board::linux::printk::{Line, Log};
 use board::linux::stack::{By, Frame, Trace};
 use board::linux::symbols::Place;
 use board::linux::tasks::Task;
-use board::vmcore::said;
+use board::vmcore::{Crashed, said};
+use lbr::Trail;
 use serde_json::{Value, json};
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -41,6 +44,20 @@ struct Found {
     log: Result<Log, String>,
     /// What is not known at all, and why.
     unknown: Vec<String>,
+    /// Where the kernel crashed, and the branch records there.
+    crash: Option<CrashFound>,
+    trail: Option<(Trail, Vec<(String, String)>)>,
+    /// How many exits there are.
+    crumbs: usize,
+}
+
+/// The instruction that the kernel crashed at.
+struct CrashFound {
+    rip: u64,
+    place: String,
+    instructions: u64,
+    /// The vector, the error code and the address of what it raised; else what the end is, in words.
+    raised: Result<(u8, u32, Option<u64>), String>,
 }
 
 /// Shows a kernel's core, or its log alone.
@@ -51,8 +68,13 @@ pub(crate) fn show(subject: &Subject, exe: Option<&Path>, log: bool, format: For
         return Err(Failure::new(Code::Usage, format!("{} is the core of a kernel: {why}", path.display())));
     }
     if format == Format::PerfScript {
-        return Err(Failure::new(Code::Usage, "the core of a kernel has no branch records"));
+        let Some(trail) = &subject.crash.trail else {
+            return Err(Failure::new(Code::Usage, "this core of a kernel has no branch records"));
+        };
+        print(format_args!("{}\n", shown_trail::perf_script(trail)))?;
+        return Ok(ExitCode::SUCCESS);
     }
+    subject.crash_damage.iter().for_each(|why| say!("gretel: core {}: {why}", path.display()));
     let found = Found::of(subject);
     let damage = &found.damage;
     damage.iter().for_each(|damage| say!("gretel: core {} is damaged: {damage}", path.display()));
@@ -89,7 +111,32 @@ impl Found {
             None => {}
         }
         let (origin, damage) = (subject.origin.clone(), subject.damage.clone());
-        Found { origin, damage, release, processors, log, unknown }
+        let symbols = linux.as_ref().ok().and_then(|linux| linux.symbols().ok());
+        let place = |address: u64| {
+            symbols.and_then(|it| it.place(address)).as_ref().map(of_place).unwrap_or_default()
+        };
+        let crash = subject.crash.crashed.as_ref().map(|crashed| CrashFound::of(crashed, &place));
+        let trail = subject.crash.trail.clone().map(|trail| {
+            let places = trail.records.iter().map(|it| (place(it.from), place(it.to))).collect();
+            (trail, places)
+        });
+        let crumbs = subject.crash.crumbs.as_ref().map_or(0, |crumbs| crumbs.entries.len());
+        Found { origin, damage, release, processors, log, unknown, crash, trail, crumbs }
+    }
+
+    /// What is known of the crash itself.
+    fn print_crash(&self, out: &mut impl Write) -> io::Result<()> {
+        if let Some(crash) = &self.crash {
+            writeln!(out, "\n{crash}")?;
+        }
+        if let Some((trail, places)) = &self.trail {
+            writeln!(out)?;
+            shown_trail::print(out, trail, places)?;
+        }
+        if self.crumbs > 0 {
+            writeln!(out, "\ncrumbs: the last {} exits before the crash (--crumbs shows them)", self.crumbs)?;
+        }
+        Ok(())
     }
 
     /// How it ended, as whoever wrote the core or the kernel has it.
@@ -137,6 +184,7 @@ impl Found {
         if !control.is_empty() {
             writeln!(out, "\n{}", control.join("  "))?;
         }
+        self.print_crash(out)?;
         match &self.log {
             Ok(log) => {
                 let from = log.lines.len().saturating_sub(LAST);
@@ -176,8 +224,50 @@ impl Found {
             "log_unread": log.ok().map(|log| log.unread),
             "log_unknown": log.err(),
             "unknown": self.unknown,
+            "crash": self.crash.as_ref().map(CrashFound::as_json),
+            "trail": self.trail.as_ref().map(|(trail, places)| shown_trail::as_json(trail, places)),
+            "crumbs": self.crumbs,
             "damage": self.damage,
         })
+    }
+}
+
+impl CrashFound {
+    fn of(crashed: &Crashed, place: &impl Fn(u64) -> String) -> CrashFound {
+        let rip = crashed.state.regs.rip;
+        let raised = crashed.raised.map(|it| (it.vector, it.code, it.address));
+        CrashFound {
+            rip,
+            place: place(rip),
+            instructions: crashed.at.retired,
+            raised: raised.ok_or_else(|| crashed.end.clone()),
+        }
+    }
+
+    fn as_json(&self) -> Value {
+        let raised = self.raised.as_ref().ok();
+        json!({
+            "rip": hex(self.rip),
+            "place": self.place,
+            "instructions": self.instructions,
+            "vector": raised.map(|(vector, ..)| vector),
+            "error_code": raised.map(|(_, code, _)| code),
+            "address": raised.and_then(|(_, _, address)| *address).map(hex),
+            "end": self.raised.as_ref().err(),
+        })
+    }
+}
+
+impl fmt::Display for CrashFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "crashed at {:#018x} {}, {} instructions: ", self.rip, self.place, self.instructions)?;
+        match &self.raised {
+            Ok((vector, code, Some(address))) => {
+                write!(f, "exception {vector}, error code {code:#x}, address {address:#x}")
+            }
+            Ok((vector, code, None)) => write!(f, "exception {vector}, error code {code:#x}"),
+            Err(end) => f.write_str(end),
+        }
     }
 }
 
@@ -251,6 +341,37 @@ impl Processor {
             "stack_stopped": self.trace.stopped,
         })
     }
+}
+
+/// The exits before the crash, one a line or as JSON.
+pub(crate) fn show_crumbs(subject: &Subject, as_json: bool) -> Outcome {
+    let path = &subject.path;
+    let Some(crumbs) = &subject.crash.crumbs else {
+        let why = subject.crash_damage.first().map_or("there are no crumbs in it", String::as_str);
+        return Err(Failure::new(Code::Damaged, format!("core {}: {why}", path.display())));
+    };
+    let linux = subject.description.as_deref().and_then(|it| Linux::new(&*subject.memory, it).ok());
+    let symbols = linux.as_ref().and_then(|linux| linux.symbols().ok());
+    let place =
+        |address: u64| symbols.and_then(|it| it.place(address)).as_ref().map(of_place).unwrap_or_default();
+    if as_json {
+        let entries = crumbs.entries.iter().map(|entry| crumbs::json(entry, &place(entry.crumb.rip)));
+        print(format_args!("{}\n", json!({ "crumbs": entries.collect::<Vec<_>>() })))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for entry in &crumbs.entries {
+        let line = crumbs::line(crumbs.origin, entry, &place(entry.crumb.rip));
+        if print(format_args!("{line}\n"))? == Printed::Closed {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A place as the kernel prints it.
+pub(super) fn of_place(place: &Place<'_>) -> String {
+    let module = place.module.map(|module| format!(" [{module}]")).unwrap_or_default();
+    format!("{}+{:#x}{module}", place.function, place.offset)
 }
 
 /// The function of a frame, as the kernel prints it: how far behind its beginning, and its module.

@@ -1,11 +1,13 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
-//! `terminal` is this terminal as COM1, `disk` the image of its disk, `network` where its network card leads to, `start` where a
+//! `beside` is what the core of a crash has beside memory, and `crashed` reads that; `terminal` is this terminal as COM1, `disk` the image of its disk, `network` where its network card leads to, `start` where a
 //! machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a recording,
 //! `moment` what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls`
 //! says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted is in `files`.
 
+mod beside;
 mod core;
+mod crashed;
 mod disk;
 mod events;
 mod from;
@@ -13,15 +15,19 @@ mod listed;
 mod moment;
 mod network;
 mod replay;
+mod rings;
 mod start;
 mod subject;
 mod terminal;
 
-pub(crate) use core::show as show_core;
+pub(crate) use beside::Wanted;
+pub(crate) use core::{show as show_core, show_crumbs};
+pub(crate) use crashed::{Source, Taken, failed, no_crash};
 pub(crate) use events::run as events;
 pub(crate) use listed::Listed;
 pub(crate) use moment::show as show_moment;
 pub(crate) use replay::{is_one, run as replay};
+pub(crate) use rings::Rings;
 pub(crate) use start::{Places, file, records};
 pub(crate) use subject::{At, Subject, travel};
 
@@ -31,6 +37,7 @@ use crate::units::size_of;
 use crate::{Outcome, keeping, sandbox, shell};
 use board::journal::{BEHAVIOUR, End, Header, Writer};
 use board::record::{RecordError, Recorded};
+use board::vmcore::Beside;
 use board::{Machine as Board, Setup, checkpoints};
 use lbr::regular;
 use std::ffi::{OsStr, OsString};
@@ -56,13 +63,13 @@ pub(crate) struct Machine {
     /// Boot this kernel in a machine of its own, on the software CPU, in place of a program: a bzImage, a vmlinux or another ELF
     /// file; COM1 is this terminal, where Ctrl-A x ends the recording (docs/kernel.md)
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "program", "from", "cpu", "filter", "branch_records", "no_crumbs", "contexts", "checkpoint_every", "flight",
+        "program", "from", "cpu", "no_crumbs", "contexts", "checkpoint_every", "flight",
         "no_counters", "trace", "chaos", "seed", "strict", "json", "profile", "attach_on_crash",
     ])]
     pub(crate) kernel: Option<PathBuf>,
     /// Begin at a checkpoint of the recording of a machine, behind its boot: at the newest, or at number N, from 0
     #[arg(long, value_name = "DIR[@N]", conflicts_with_all = [
-        "program", "cpu", "filter", "branch_records", "no_crumbs", "contexts", "checkpoint_every", "flight",
+        "program", "cpu", "no_crumbs", "contexts", "checkpoint_every", "flight",
         "no_counters", "trace", "chaos", "seed", "strict", "json", "profile", "attach_on_crash",
     ])]
     pub(crate) from: Option<OsString>,
@@ -93,12 +100,20 @@ pub(crate) struct Machine {
         default_value = "none"
     )]
     net: OsString,
+    /// The rings whose branches the core of a kernel that crashed has, with --records and --filter (default: kernel)
+    #[arg(long, value_name = "kernel|user|both", conflicts_with = "program")]
+    ring: Option<Rings>,
 }
 
 impl Machine {
     /// The bytes of memory that what the guest writes to its disk may take.
     fn room(&self) -> u64 {
         self.disk_writes.unwrap_or_else(|| vmm::host::memory() / 2)
+    }
+
+    /// The rings whose branches are recorded.
+    pub(crate) fn rings(&self) -> Rings {
+        self.ring.unwrap_or(Rings::KERNEL)
     }
 
     /// Whether a machine is recorded, and no program.
@@ -113,6 +128,8 @@ pub(crate) struct Given<'g> {
     pub(crate) memory: Option<u64>,
     /// The image of a disk.
     pub(crate) disk: Option<&'g OsStr>,
+    /// The branch records of a crash.
+    pub(crate) branches: Wanted,
 }
 
 /// What a recording begins with.
@@ -154,7 +171,7 @@ pub(crate) fn record(
     let (unread, unsent) = console.lost();
     drop(console);
     let recorded = recorded.map_err(|error| failure(&error, &recording))?;
-    let core = write_core(&board, &recording, &recorded.end)?;
+    let core = write_core(&board, &recording, &recorded.end, given.branches)?;
     report(&recording, &writer, &recorded, core);
     say_lost(recorded.lost + unread, unsent);
     Ok(exit_code(&recorded.end))
@@ -211,17 +228,34 @@ fn go_on(
     Ok(Begun { board: from.machine, recording, header, checkpoints, link })
 }
 
-/// The core of a kernel that crashed, if it did: whether it says of itself what debuggers need.
-fn write_core(board: &Board, recording: &Recording, end: &End) -> Result<Option<bool>, Failure> {
+/// The core of a kernel that crashed, if it did: whether it says of itself what debuggers need. It is written at once, and again with what
+/// a run of the recording tells of the crash.
+fn write_core(
+    board: &Board,
+    recording: &Recording,
+    end: &End,
+    wanted: Wanted,
+) -> Result<Option<bool>, Failure> {
     if !has_crashed(end) {
         return Ok(None);
     }
-    let path = recording.core();
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-    let written = file.and_then(|mut file| board.write_vmcore(&mut file, &sentence(end)));
-    written
-        .map(Some)
-        .map_err(|error| Failure::new(Code::Write, format!("cannot write {}: {error}", path.display())))
+    let (path, again) = (recording.core(), recording.dir().join("core-again"));
+    let write = |path: &Path, beside: &Beside| {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        file.and_then(|mut file| board.write_vmcore(&mut file, &sentence(end), beside))
+            .map_err(|error| unwritable(path, error))
+    };
+    let is_described = write(&path, &Beside::default())?;
+    let beside = beside::derive(recording, board, wanted);
+    if beside.crashed.is_some() {
+        let written = write(&again, &beside)
+            .and_then(|_| fs::rename(&again, &path).map_err(|error| unwritable(&path, error)));
+        if let Err(failure) = written {
+            let _ = fs::remove_file(&again);
+            return Err(failure);
+        }
+    }
+    Ok(Some(is_described))
 }
 
 pub(crate) fn has_crashed(end: &End) -> bool {

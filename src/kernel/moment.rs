@@ -1,5 +1,6 @@
 //! A machine at a position of its recording, as `gretel replay --to` shows it: `gretel core --at` without the stack and the log.
 
+use super::core::of_place;
 use super::{seconds, sentence};
 use crate::core_file::{REGISTERS, hex};
 use crate::exit::{Code, Failure};
@@ -9,7 +10,6 @@ use crate::{Outcome, sandbox};
 use board::Machine;
 use board::journal::End;
 use board::linux::Linux;
-use board::linux::symbols::Place;
 use board::linux::tasks::Task;
 use serde_json::{Value, json};
 use std::fmt;
@@ -91,7 +91,7 @@ impl Moment {
                 ("efer", system.efer),
             ],
             task: linux.as_ref().and_then(|linux| linux.task(0).ok()),
-            function: place.as_ref().map(named),
+            function: place.as_ref().map(of_place),
             end: end.cloned(),
         }
     }
@@ -115,12 +115,6 @@ impl Moment {
             "ended": self.end.is_some(),
         })
     }
-}
-
-/// A place as the kernel prints it.
-fn named(place: &Place<'_>) -> String {
-    let module = place.module.map(|module| format!(" [{module}]")).unwrap_or_default();
-    format!("{}+{:#x}{module}", place.function, place.offset)
 }
 
 impl fmt::Display for Moment {

@@ -7,7 +7,7 @@ use crate::log::say;
 use board::journal::{End, Reader, Record};
 use board::linux::Memory;
 use board::travel::{Travel, TravelError};
-use board::vmcore::{Vmcore, is_one as is_vmcore};
+use board::vmcore::{Beside, Vmcore, is_one as is_vmcore};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use vmm::recording::Recording;
@@ -24,6 +24,9 @@ pub(crate) struct Subject {
     /// What a machine of gretel says of itself.
     pub(super) origin: Option<String>,
     pub(super) damage: Option<String>,
+    /// What a core of gretel has of the moment of the crash; what of it is damaged, in words.
+    pub(super) crash: Beside,
+    pub(super) crash_damage: Vec<String>,
 }
 
 /// A moment of a recording.
@@ -70,8 +73,17 @@ impl Subject {
 
     fn core(path: &Path) -> Result<Subject, Failure> {
         let mut core = Vmcore::open(path).map_err(|error| Failure::new(Code::Damaged, error))?;
+        let mut crash_damage = Vec::new();
+        let mut told = |why: String| crash_damage.push(why);
+        let crash = Beside {
+            crashed: core.crashed().map_err(|why| told(why.to_string())).unwrap_or_default(),
+            trail: core.trail().map_err(|why| told(why.to_string())).unwrap_or_default(),
+            crumbs: core.crumbs().map_err(|why| told(why.to_string())).unwrap_or_default(),
+        };
         Ok(Subject {
             path: path.to_owned(),
+            crash,
+            crash_damage,
             processors: std::mem::take(&mut core.processors),
             description: core.description.take(),
             origin: core.origin.take(),
@@ -100,6 +112,8 @@ impl Subject {
             origin: Some(machine.origin(&end)),
             damage,
             memory: Box::new(Standing(travel)),
+            crash: Beside::default(),
+            crash_damage: Vec::new(),
         })
     }
 }

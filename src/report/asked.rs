@@ -2,6 +2,7 @@
 
 use super::Args;
 use crate::exit::{Code, Failure};
+use crate::kernel;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::process::{Child, Command, Stdio};
@@ -42,7 +43,9 @@ impl Asked {
             Some(exe) => vec![OsStr::new("--exe"), exe.as_os_str()],
             None => Vec::new(),
         };
-        let core = ask("core", &exe)?;
+        // A kernel's core names itself.
+        let is_kernels = kernel::Source::of(&args.input).is_some();
+        let core = ask("core", if is_kernels { &[] } else { &exe })?;
         let fuel = [OsStr::new("--fuel"), OsStr::new(&args.fuel)];
         let has_fuel = args.fuel.parse::<f64>().is_ok_and(|fuel| fuel > 0.0);
         let synth = has_fuel.then(|| ask("synth", &[&fuel[..], &exe].concat())).transpose()?;

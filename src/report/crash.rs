@@ -60,7 +60,8 @@ pub(super) fn section(core: &Value) -> String {
     html.finish()
 }
 
-fn registers(html: &mut Html, core: &Value) {
+/// The registers that an object has.
+pub(super) fn registers(html: &mut Html, core: &Value) {
     let Some(all) = core["registers"].as_object() else { return };
     html.raw("<details><summary>Registers</summary><div class=\"registers\">");
     let place = |name: &str| REGISTERS.iter().position(|it| *it == name).unwrap_or(REGISTERS.len());

@@ -1,4 +1,5 @@
-//! What happened when: a lane for each task, a mark for each event.
+//! What happened when: a lane for each task, a mark for each event. Of a machine with a kernel, whose tasks are not known, a lane for each
+//! kind of event, by instructions.
 
 use super::html::{Html, escaped, text};
 use serde_json::Value;
@@ -13,6 +14,22 @@ const MOST: usize = 60;
 /// So many of the newest events are listed.
 const LISTED: usize = 60;
 
+/// A lane: its place among the others, and its name.
+type Lane = (i64, String);
+
+/// The lane of an event; none has what only counts.
+fn lane(event: &Value) -> Option<Lane> {
+    match event["task"].as_i64() {
+        Some(task) => Some((task, task.to_string())),
+        None => event["instructions"].as_f64().map(|_| (0, text(&event["kind"]))),
+    }
+}
+
+/// Where an event stands: by its number, or by instructions.
+fn place(event: &Value) -> &Value {
+    if event["event"].is_null() { &event["instructions"] } else { &event["event"] }
+}
+
 pub(super) fn section((events, before): &(Vec<Value>, usize)) -> String {
     let mut html = Html::new();
     if *before > 0 {
@@ -22,14 +39,14 @@ pub(super) fn section((events, before): &(Vec<Value>, usize)) -> String {
             &format!("The last {} of {} lines of gretel events.", events.len(), before + events.len()),
         );
     }
-    let mut lanes: BTreeMap<i64, usize> = BTreeMap::new();
+    let mut lanes: BTreeMap<Lane, usize> = BTreeMap::new();
     let mut left_out = 0;
     for event in events {
-        let Some(task) = event["task"].as_i64() else { continue };
+        let Some(lane) = lane(event) else { continue };
         let next = lanes.len();
         if next < MOST {
-            lanes.entry(task).or_insert(next);
-        } else if !lanes.contains_key(&task) {
+            lanes.entry(lane).or_insert(next);
+        } else if !lanes.contains_key(&lane) {
             left_out += 1;
         }
     }
@@ -44,16 +61,19 @@ pub(super) fn section((events, before): &(Vec<Value>, usize)) -> String {
     html.raw("<p class=\"legend\"><span class=\"k-syscall\">system call</span> <span class=\"k-failed\">that failed</span> <span class=\"k-signal\">signal</span> <span class=\"k-other\">other</span></p>\n");
     html.raw("<details open><summary>The end</summary><table class=\"events\"><tbody>\n");
     let newest = events.len().saturating_sub(LISTED);
-    for event in &events[newest..] {
-        html.row(&[
-            &text(&event["event"]),
-            &text(&event["task"]),
-            &text(&event["kind"]),
-            &text(&event["text"]),
-        ]);
+    for event in events[newest..].iter().filter(|event| lane(event).is_some()) {
+        html.row(&[&text(place(event)), &lane_name(event), &text(&event["kind"]), &text(&event["text"])]);
     }
     html.raw("</tbody></table></details>\n");
     html.finish()
+}
+
+/// The task of an event, or when it was by the machine's clock.
+fn lane_name(event: &Value) -> String {
+    match event["nanoseconds"].as_f64() {
+        Some(nanoseconds) => format!("{:.3} s", nanoseconds / 1e9),
+        None => text(&event["task"]),
+    }
 }
 
 /// How an event is drawn.
@@ -66,10 +86,12 @@ fn class(event: &Value) -> &'static str {
     }
 }
 
-fn drawing(events: &[Value], lanes: &BTreeMap<i64, usize>) -> String {
-    let number = |event: &Value| event["event"].as_f64().unwrap_or(0.0);
-    let (first, last) = match (events.first(), events.last()) {
+fn drawing(events: &[Value], lanes: &BTreeMap<Lane, usize>) -> String {
+    let number = |event: &Value| place(event).as_f64().unwrap_or(0.0);
+    let mut drawn = events.iter().filter(|event| lane(event).is_some());
+    let (first, last) = match (drawn.next(), drawn.next_back()) {
         (Some(first), Some(last)) => (number(first), number(last)),
+        (Some(only), None) => (number(only), number(only)),
         _ => return String::new(),
     };
     let label = 90.0;
@@ -81,21 +103,22 @@ fn drawing(events: &[Value], lanes: &BTreeMap<i64, usize>) -> String {
     let mut svg = format!(
         "<svg class=\"lanes\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"events of each task\">"
     );
-    for (task, lane) in lanes {
+    for ((_, name), lane) in lanes {
         let y = lane * LANE + LANE / 2 + 4;
         // Writing to a string does not fail.
         let _ = write!(
             svg,
-            "<text x=\"4\" y=\"{}\">{task}</text><line x1=\"{label}\" x2=\"{WIDTH}\" y1=\"{y}\" y2=\"{y}\"/>",
-            y + 4
+            "<text x=\"4\" y=\"{}\">{}</text><line x1=\"{label}\" x2=\"{WIDTH}\" y1=\"{y}\" y2=\"{y}\"/>",
+            y + 4,
+            escaped(name)
         );
     }
     for event in events {
-        let Some(lane) = event["task"].as_i64().and_then(|task| lanes.get(&task)) else { continue };
+        let Some(lane) = lane(event).and_then(|lane| lanes.get(&lane)) else { continue };
         let y = lane * LANE + 8;
         let is_crash = event["kind"] == "crash";
         let wide = if is_crash { 5 } else { 2 };
-        let hint = format!("{} {}: {}", text(&event["event"]), text(&event["kind"]), text(&event["text"]));
+        let hint = format!("{} {}: {}", text(place(event)), text(&event["kind"]), text(&event["text"]));
         let _ = write!(
             svg,
             "<rect class=\"{}\" x=\"{:.1}\" y=\"{y}\" width=\"{wide}\" height=\"{}\"><title>{}</title></rect>",

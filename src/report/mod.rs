@@ -1,7 +1,7 @@
 //! `gretel report`: one page with all that is known of a crash.
 //!
 //! The page is made of what gretel's other commands say with `--json` ([`asked`]), so it says nothing that they do not. Each section is a
-//! file: [`crash`] (signal, stack, registers), [`slice`] (where the value came from), [`suffix`] (how it got there), [`lanes`]
+//! file: [`crash`] (signal, stack, registers; [`kernel`] where that is a kernel), [`slice`] (where the value came from), [`suffix`] (how it got there), [`lanes`]
 //! (what happened when, by task), [`branches`], [`machine`] (where the records came from, what the host can do). [`html`]
 //! is what all of them write with, [`source`] the source text.
 
@@ -9,6 +9,7 @@ mod asked;
 mod branches;
 mod crash;
 mod html;
+mod kernel;
 mod lanes;
 mod machine;
 mod slice;
@@ -99,7 +100,7 @@ type Section = (&'static str, &'static str, Option<String>);
 fn page(args: &Args, asked: &Asked) -> String {
     let title = title(args, asked);
     let sections: [Section; 6] = [
-        ("crash", "The crash", asked.core.ok().map(crash::section)),
+        ("crash", "The crash", asked.core.ok().map(crash_section)),
         ("why", "Where the value came from", asked.why.ok().map(slice::section)),
         ("suffix", "How it got there", asked.synth.ok().map(suffix::section)),
         ("branches", "The last branches", asked.core.ok().and_then(branches::section)),
@@ -136,9 +137,16 @@ fn page(args: &Args, asked: &Asked) -> String {
     html.finish()
 }
 
+fn crash_section(core: &Value) -> String {
+    if kernel::is_one(core) { kernel::section(core) } else { crash::section(core) }
+}
+
 /// What crashed, how and where.
 fn title(args: &Args, asked: &Asked) -> String {
     let Some(core) = asked.core.ok() else { return format!("gretel: {}", args.input.display()) };
+    if kernel::is_one(core) {
+        return kernel::title(core);
+    }
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let place = text(&core["stack"][0]["place"]);
     format!("{}: {} at {place}", text(&core["process"]["name"]), text(&core["signal"]["name"]))

@@ -1,93 +1,50 @@
 //! `gretel synth` of a machine with a kernel: from where the kernel crashed, in the memory and the registers of that moment.
 //!
-//! The core of the recording is of the machine's end, in the reset behind the panic. So the recording is run again to the instruction that
-//! the panic came from ([`board::crash`]), and the machine there is the core: its page tables say what memory is, and what is code in it
-//! is taken as it lies there. Branch records are derived by a run of the last instructions with the model of a processor's.
+//! Memory in the core of a kernel is of the machine's end, in the reset behind the panic. So the recording is run again to the instruction
+//! that the panic came from ([`board::crash`]), and the machine there is the core ([`crate::kernel::Taken`]). Branch records are derived by a
+//! run of the last instructions with the model of a processor's. A core alone has both in its notes.
 
 use super::{Args, Beside, LOOKED_AT, Outcome, explain, interrupter, nothing_written, progress, shown};
 use crate::exit::{Code, Failure};
-use crate::kernel::{self, At};
+use crate::kernel::{self, At, Rings, Source, Taken, failed, no_crash};
 use crate::log::say;
 use crate::sandbox;
 use ::synth::evidence::Anchors;
-use ::synth::program::{Layout, Program};
 use ::synth::report::Listing;
 use ::synth::report::metrics::{self, Metrics};
 use ::synth::suffix::Suffix;
 use ::synth::synthesis::{Request, synthesize};
+use board::Position;
 use board::crash::{self, Crash};
-use board::linux::Linux;
 use board::travel::{Travel, TravelError};
-use board::{Machine, Position};
+use board::vmcore::Vmcore;
 use lbr::{Filter, Trail};
 use std::path::Path;
-use vmm::elfcore::Core;
-use vmm::elfcore::machine::Standing;
 use vmm::recording::Recording;
-use x86::op::BranchKind;
 use x86::state::State;
 use x86_system::Raised;
 
 /// So many branch records are derived if none are asked for.
 const RECORDS: u32 = 32;
 
-/// The rings whose branches are recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rings {
-    kernel: bool,
-    user: bool,
-}
-
-/// What `--ring` says.
-pub(super) fn rings(text: &str) -> Result<Rings, String> {
-    match text {
-        "kernel" => Ok(Rings { kernel: true, user: false }),
-        "user" => Ok(Rings { kernel: false, user: true }),
-        "both" => Ok(Rings { kernel: true, user: true }),
-        _ => Err("give kernel, user or both".to_owned()),
-    }
-}
-
-/// The recording of a machine that is meant: its folder, or the core in it.
-pub(super) fn of(input: &Path) -> Result<Option<Recording>, Failure> {
-    let machine = |dir: &Path| Recording::open(dir).ok().filter(kernel::is_one);
-    if input.is_dir() {
-        return Ok(machine(input));
-    }
-    if !board::vmcore::is_one(input) {
-        return Ok(None);
-    }
-    let folder = input.parent().map(|parent| if parent == Path::new("") { Path::new(".") } else { parent });
-    let recording = folder.and_then(machine);
-    let is_its_core = |recording: &Recording| recording.core().file_name() == input.file_name();
-    recording.filter(is_its_core).map(Some).ok_or_else(|| {
-        let why = "it is of the end of a panic, and what led there is in a recording of gretel: name that";
-        Failure::new(Code::Usage, format!("{} is the core of a kernel: {why}", input.display()))
-    })
-}
+/// A recording where a suffix is to end, and what the instruction there raises, or what its end is.
+type Stands = (Travel, Result<Raised, &'static str>);
 
 /// Works backwards from where a kernel crashed.
-pub(super) fn run(args: &Args, recording: &Recording) -> Outcome {
-    if args.exe.is_some() {
-        let why = "--exe is not for a machine: its code is in its memory";
-        return Err(Failure::new(Code::Usage, why));
-    }
+pub(super) fn run(args: &Args, source: &Source) -> Outcome {
     let limits = args.limits();
     // What is run is a kernel, and no KVM is needed for it.
     sandbox::enter();
-    let (mut travel, end) = stand(args, recording)?;
-    let crash = travel.position();
-    let (core, program) = taken(recording, travel.machine(), end)?;
-    say_place(&core, &program, crash);
-    let trail = derived(args, &mut travel)?;
-    let (records, recorded) = match &trail {
-        Some(trail) => usable(trail, &program)?,
-        None => (Vec::new(), Vec::new()),
+    let (taken, mut truth) = match source {
+        Source::Recording(recording) => of_recording(args, recording)?,
+        Source::Core(path) => (of_core(args, path)?, None),
     };
+    let (records, recorded) = taken.usable()?;
+    let Taken { core, program, at: _, trail } = &taken;
     let (anchors, interrupter) = (Anchors::NONE, interrupter()?);
     let request = Request {
-        core: &core,
-        program: &program,
+        core,
+        program,
         records: &records,
         recorded: &recorded,
         anchors: &anchors,
@@ -97,39 +54,112 @@ pub(super) fn run(args: &Args, recording: &Recording) -> Outcome {
     };
     let synthesis =
         synthesize(&request, &mut progress(args.time)).map_err(|e| Failure::new(Code::Host, e))?;
-    let mut truth = Truth { travel, crash };
-    let explanation =
-        args.explain.then(|| explain(&request, trail.as_ref(), &synthesis, Some(truth.log(LOOKED_AT))));
+    let explanation = args.explain.then(|| {
+        let log = truth.as_mut().map(|truth| truth.log(LOOKED_AT));
+        explain(&request, trail.as_ref(), &synthesis, log)
+    });
     args.smt_lib.iter().for_each(|dir| nothing_written(dir));
-    let mut beside = Beside { explanation, refutations: None, machine: Some(truth) };
-    shown::report(args, &core, &program, synthesis, &mut beside)
+    let mut beside = Beside { explanation, refutations: None, machine: truth };
+    shown::report(args, core, program, synthesis, &mut beside)
+}
+
+/// The kernel where the suffix is to end, and what really ran, which the recording is run again for.
+fn of_recording(args: &Args, recording: &Recording) -> Result<(Taken, Option<Truth>), Failure> {
+    if args.exe.is_some() {
+        let why = "--exe is not for a machine's recording, which has the file that was booted";
+        return Err(Failure::new(Code::Usage, why));
+    }
+    let (mut travel, end) = stand(args, recording)?;
+    let mut taken = Taken::of_machine(recording, travel.machine(), end)?;
+    say_place(&taken);
+    taken.trail = derived(args, &mut travel)?;
+    if let Some(trail) = &taken.trail {
+        say_records(trail, "derived by a run of the recording on the software CPU");
+    }
+    let crash = taken.at;
+    Ok((taken, Some(Truth { travel, crash })))
+}
+
+/// The kernel in a core alone.
+fn of_core(args: &Args, path: &Path) -> Result<Taken, Failure> {
+    if args.at.is_some() {
+        let why = format!("{} is a core: --at is for the recording of a machine", path.display());
+        return Err(Failure::new(Code::Usage, why));
+    }
+    let mut taken = Taken::of_core(path, args.exe.as_deref(), None)?;
+    say_place(&taken);
+    taken.trail = chosen(args, taken.trail.take())?;
+    if let Some(trail) = &taken.trail {
+        say_records(trail, &format!("{}, as the core has them", trail.provenance));
+    }
+    Ok(taken)
+}
+
+/// Those of a core's branch records that are asked for.
+fn chosen(args: &Args, own: Option<Trail>) -> Result<Option<Trail>, Failure> {
+    if args.records == Some(0) {
+        return Ok(None);
+    }
+    let refused = |why: &str| Err(Failure::new(Code::Usage, format!("{why}; --records 0 does without")));
+    let Some(own) = own else {
+        return if args.records.is_some() || args.filter.is_some() || args.ring.is_some() {
+            refused("the core has no branch records")
+        } else {
+            Ok(None)
+        };
+    };
+    let wanted = args.records.unwrap_or(own.depth);
+    let is_other = args.filter.is_some() || args.ring.is_some();
+    let asked = args.ring.unwrap_or(Rings::KERNEL).of(args.filter.unwrap_or(Filter::ANY));
+    if wanted > own.depth || is_other && own.filter != Some(asked) {
+        return refused("the core was made with fewer or other branch records");
+    }
+    Ok(Some(own.newest(wanted)))
 }
 
 /// Says where the suffix is to end.
-fn say_place(core: &Core, program: &Program, crash: Position) {
-    let rip = core.state.regs.rip;
-    let place = program.function_at(rip).map_or_else(
-        || format!("{rip:#x}"),
-        |function| match function.name.split_once(" [") {
-            Some((name, module)) => format!("{name}+{:#x} [{module}", rip - function.start),
-            None => format!("{}+{:#x}", function.name, rip - function.start),
-        },
-    );
-    say!("gretel: taken back from {place}, {} instructions: {}", crash.retired, core.end_name());
+fn say_place(taken: &Taken) {
+    let place = taken.place();
+    say!("gretel: taken back from {place}, {} instructions: {}", taken.at.retired, taken.core.end_name());
+}
+
+/// Says which branch records there are, and whose.
+fn say_records(trail: &Trail, source: &str) {
+    let filter = trail.filter.map_or_else(|| "not known".to_owned(), |filter| filter.to_string());
+    say!("gretel: {} branch records (filter {filter}): {source}", trail.records.len());
+}
+
+/// The recording where its core says that the kernel crashed, if it stands there as the core has it. That is quicker than to look for the
+/// place from the end.
+fn stand_by_core(recording: &Recording) -> Result<Option<Stands>, Failure> {
+    let core = Vmcore::open(&recording.core()).ok();
+    let Some(crashed) = core.and_then(|core| core.crashed().ok().flatten()) else { return Ok(None) };
+    let (mut travel, damage) = kernel::travel(recording, Some(crashed.at.retired))?;
+    travel.seek(crashed.at).map_err(failed)?;
+    let is_there = travel.position() == crashed.at && travel.machine().regs() == crashed.state.regs;
+    if !is_there {
+        return Ok(None);
+    }
+    damage.iter().for_each(|damage| say!("gretel: {damage}"));
+    // What it says of the end is one of these words, or is not believed.
+    let words = [Crash::Panic, Crash::End].map(Crash::end).into_iter().filter_map(Result::err);
+    let end = crashed.raised.map(Ok).or_else(|| words.into_iter().find(|it| *it == crashed.end).map(Err));
+    Ok(end.map(|end| (travel, end)))
 }
 
 /// The recording where the suffix is to end, and what the instruction there raises, or what its end is.
-fn stand(args: &Args, recording: &Recording) -> Result<(Travel, Result<Raised, &'static str>), Failure> {
+fn stand(args: &Args, recording: &Recording) -> Result<Stands, Failure> {
+    if args.at.is_none()
+        && let Some(stands) = stand_by_core(recording)?
+    {
+        return Ok(stands);
+    }
     let at = if let Some(At::Instruction(at)) = args.at { Some(at) } else { None };
     let (mut travel, damage) = kernel::travel(recording, at)?;
     damage.iter().for_each(|damage| say!("gretel: {damage}"));
     let end = match args.at {
         None if !travel.ended().is_some_and(kernel::has_crashed) => return Err(no_crash(recording, &travel)),
-        None => match crash::seek(&mut travel).map_err(failed)? {
-            Crash::Raised(raised) => Ok(raised),
-            Crash::Panic => Err("panic without an exception"),
-            Crash::End => Err("the end of the recording"),
-        },
+        None => crash::seek(&mut travel).map_err(failed)?.end(),
         Some(At::End) => Err("the end of the recording"),
         Some(At::Instruction(at)) => {
             let here = travel.position();
@@ -144,14 +174,6 @@ fn stand(args: &Args, recording: &Recording) -> Result<(Travel, Result<Raised, &
     Ok((travel, end))
 }
 
-/// Why there is nothing to take back.
-fn no_crash(recording: &Recording, travel: &Travel) -> Failure {
-    let end = travel.ended().map_or_else(|| "its journal has no end".to_owned(), kernel::sentence);
-    let why = format!("its kernel did not crash ({end}): name a place with --at");
-    let dir = recording.dir().display();
-    Failure::new(Code::Usage, format!("{dir} is the recording of a machine with a kernel: {why}"))
-}
-
 /// What the instruction raises that is next.
 fn raised_here(travel: &mut Travel) -> Result<Option<Raised>, Failure> {
     let here = travel.position();
@@ -161,136 +183,19 @@ fn raised_here(travel: &mut Travel) -> Result<Option<Raised>, Failure> {
     Ok(newest.filter(|exception| exception.at == here && exception.is_fault()).map(|it| it.raised))
 }
 
-fn failed(error: TravelError) -> Failure {
-    let code = if matches!(error, TravelError::Replay(_)) { Code::Diverged } else { Code::Damaged };
-    Failure::new(code, error)
-}
-
-/// The machine as a core, and the kernel in it.
-fn taken(
-    recording: &Recording,
-    machine: &Machine,
-    end: Result<Raised, &'static str>,
-) -> Result<(Core, Program), Failure> {
-    let standing = Standing {
-        state: State { regs: machine.regs(), fpu: machine.fpu() },
-        registers: *machine.system_registers(),
-        ram: machine.ram(),
-        raised: end.ok(),
-        end: end.err().unwrap_or_default(),
-    };
-    let refused = |why: String| Failure::new(Code::Other, why);
-    if standing.registers.privilege != 0 {
-        return Err(refused(
-            "the machine runs a program there, and no kernel: name another place with --at".to_owned(),
-        ));
-    }
-    let core = Core::of_machine(recording.dir().to_owned(), &standing);
-    let core = core.map_err(|error| refused(error.to_string()))?;
-    let mut layout = layout(recording, machine)?;
-    layout.entries = entries(&core);
-    let program = Program::in_memory(&core, &layout).map_err(|error| refused(error.to_string()))?;
-    Ok((core, program))
-}
-
-/// Where the kernel is, and its names: those that Linux has in its memory, else those of the file that was booted.
-fn layout(recording: &Recording, machine: &Machine) -> Result<Layout, Failure> {
-    let description = machine.description();
-    let linux = description.as_deref().and_then(|description| Linux::new(machine, description).ok());
-    if let Some(symbols) = linux.as_ref().and_then(|linux| linux.symbols().ok()) {
-        let parts = [("_sdata", "_edata"), ("__start_rodata", "__end_rodata")];
-        let part = |(start, end): (&str, &str)| Some(symbols.address(start)?..symbols.address(end)?);
-        let name = |(start, name, module): (u64, &str, Option<&str>)| {
-            let name = module.map_or_else(|| name.to_owned(), |module| format!("{name} [{module}]"));
-            (start, 0, name)
-        };
-        return Ok(Layout {
-            code: symbols.code().collect(),
-            data: parts.into_iter().filter_map(part).collect(),
-            names: symbols.functions().map(name).collect(),
-            entries: Vec::new(),
-        });
-    }
-    let file = kernel::file(recording)?;
-    Layout::of_file(&file).map_err(|error| {
-        let why = "no names of the kernel are in its memory, and the file that was booted has none";
-        Failure::new(Code::Other, format!("{why}: {error}"))
-    })
-}
-
-/// Where the processor enters the kernel by itself.
-fn entries(core: &Core) -> Vec<(u64, &'static str)> {
-    const GATE: u64 = 16;
-    let Some(machine) = &core.machine else { return Vec::new() };
-    let table = machine.registers.idtr;
-    let gates = (0..256).take_while(|n| n * GATE + GATE - 1 <= u64::from(table.limit));
-    let target = |n: u64| {
-        let at = table.base.wrapping_add(n * GATE);
-        let (low, high) = (core.word(at)?, core.word(at.wrapping_add(8))?);
-        let is_there = low >> 47 & 1 == 1;
-        is_there.then_some(low & 0xffff | low >> 32 & 0xffff_0000 | high << 32)
-    };
-    let why = |n: u64| match n {
-        0..32 => "the entry of an exception: what raised it may be anywhere",
-        _ => "the entry of an interrupt: it may have come anywhere",
-    };
-    let mut entries: Vec<(u64, &'static str)> = gates.filter_map(|n| Some((target(n)?, why(n)))).collect();
-    if machine.registers.lstar != 0 {
-        entries.push((machine.registers.lstar, "the entry of system calls: a program made one"));
-    }
-    entries
-}
-
 /// The branch records at the place that the recording stands at, which it stands at again then.
 fn derived(args: &Args, travel: &mut Travel) -> Result<Option<Trail>, Failure> {
     let wanted = args.records.unwrap_or(RECORDS);
     if wanted == 0 {
         return Ok(None);
     }
-    let Rings { kernel, user } = args.ring.unwrap_or(Rings { kernel: true, user: false });
     let filter = args.filter.unwrap_or(Filter::ANY);
     if filter.is_call_stack() {
         let message = "call-stack records are not in the order of time; take others with --filter";
         return Err(Failure::new(Code::Usage, message));
     }
-    let trail = travel.branch_records(wanted, filter.in_rings(kernel, user));
+    let trail = travel.branch_records(wanted, args.ring.unwrap_or(Rings::KERNEL).of(filter));
     trail.map(Some).map_err(|error| Failure::new(Code::Other, error))
-}
-
-/// The records as the search takes them, newest first, up to the first that is no branch of the kernel's code: before an interrupt, an
-/// exception or a system call another path has ended.
-fn usable(trail: &Trail, program: &Program) -> Result<super::Usable, Failure> {
-    let Some(filter) = trail.filter else {
-        return Err(Failure::new(Code::Other, "the derived branch records have no filter"));
-    };
-    let is_branch = |from: u64, to: u64| {
-        let instruction = program.instruction_at(from);
-        let near = instruction.is_some_and(|i| {
-            i.is_call_near()
-                || i.is_call_near_indirect()
-                || i.is_jmp_short_or_near()
-                || i.is_jmp_near_indirect()
-                || i.is_jcc_short_or_near()
-                || i.is_jcx_short()
-                || i.is_loop()
-                || i.is_loopcc()
-                || i.mnemonic() == iced_x86::Mnemonic::Ret
-        });
-        near && program.entered_by(to).is_none()
-    };
-    let records: Vec<(u64, u64)> =
-        trail.records.iter().rev().map(|record| (record.from, record.to)).collect();
-    let used = records.iter().take_while(|(from, to)| is_branch(*from, *to)).count();
-    if let Some((from, to)) = records.get(used) {
-        say!(
-            "gretel: the newest {used} of {} branch records are used: before them the processor came from {from:#x} to {to:#x} by an \
-             interrupt, an exception or a system call",
-            records.len()
-        );
-    }
-    let near = BranchKind::ALL.into_iter().filter(|&kind| kind != BranchKind::Far);
-    let recorded = near.filter(|&kind| filter.records(kind, true)).collect();
-    Ok((records[..used].to_vec(), recorded))
 }
 
 /// What really ran, up to the place that a suffix ends at.

@@ -15,6 +15,7 @@ use crate::Outcome;
 use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::followed;
+use crate::kernel;
 use crate::log::say;
 use crate::replay::failure;
 use crate::sandbox;
@@ -54,6 +55,7 @@ Examples:
   gretel why rec --of 0x55555555a2c8:8        who made these eight bytes, at the end
   gretel why rec --addresses                  and why it looked there
   gretel why --exe ./prog core.1234           of a core alone, over a suffix that is searched first
+  gretel why kernel-rec                       of a machine with a kernel, over the same
   gretel why --suffix suffix.json rec         over a suffix that was kept: what is forced, and what one possibility
   gretel why rec --json | jq '.nodes[-1]'
 
@@ -102,7 +104,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    if args.suffix.is_some() || args.input.is_file() { suffix::run(args) } else { of_recording(args) }
+    let is_kernels = kernel::Source::of(&args.input).is_some();
+    if is_kernels && (args.at.is_some() || args.pid.is_some() || args.thread.is_some()) {
+        let why = "of a kernel it goes back over the suffix that `gretel synth` finds from its crash: leave --at, --pid and --thread out";
+        return Err(Failure::new(Code::Usage, format!("{}: {why}", args.input.display())));
+    }
+    let is_over_suffix = args.suffix.is_some() || args.input.is_file() || is_kernels;
+    if is_over_suffix { suffix::run(args) } else { of_recording(args) }
 }
 
 fn of_recording(args: &Args) -> Outcome {

@@ -8,6 +8,7 @@ use crate::Outcome;
 use crate::core_file;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
+use crate::kernel::{Source, Taken};
 use crate::opened;
 use crate::overflow::Overflow;
 use crate::sandbox;
@@ -31,13 +32,7 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(path) => Suffix::load(path).map_err(|e| Failure::new(Code::Damaged, e))?,
         None => synthesized(args)?,
     };
-    let mut debug_files = DebugFiles::new();
-    sandbox::enter();
-    let opened = opened::open(&args.input, args.exe.as_deref(), &mut debug_files)?;
-    opened::warn_of_damage(&opened.core);
-    let (program, bias) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
-    let overflow = core_file::overflow_of(&opened, (&program, bias));
-    let core = opened.core;
+    let (core, program, overflow) = crashed(args)?;
     let mut history = Synthesized::new(&core, &suffix).map_err(|error| {
         Failure::new(
             Code::Damaged,
@@ -60,6 +55,21 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     show(args, &view)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The core that the suffix ends in, with its program, and whether the crash is a stack overflow.
+fn crashed(args: &Args) -> Result<(Core, Program, Option<Overflow>), Failure> {
+    let mut debug_files = DebugFiles::new();
+    sandbox::enter();
+    if let Some(source) = Source::of(&args.input) {
+        let Taken { core, program, .. } = Taken::of(&source, args.exe.as_deref())?;
+        return Ok((core, program, None));
+    }
+    let opened = opened::open(&args.input, args.exe.as_deref(), &mut debug_files)?;
+    opened::warn_of_damage(&opened.core);
+    let (program, bias) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
+    let overflow = core_file::overflow_of(&opened, (&program, bias));
+    Ok((opened.core, program, overflow))
 }
 
 /// What is asked for, at the crash.

@@ -1,5 +1,6 @@
 //! `gretel dap`: an editor goes through a recording, forwards and backwards.
 
+mod children;
 mod services;
 
 use crate::editor::Editor;

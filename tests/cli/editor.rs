@@ -104,6 +104,18 @@ impl Editor {
         }
     }
 
+    /// The next request of the adapter to the editor, if one has come: its arguments. It is answered.
+    pub(crate) fn requested(&mut self, command: &str, answer: Result<(), &str>) -> Option<Value> {
+        let at = self.events.iter().position(|it| it["type"] == "request" && it["command"] == command)?;
+        let request = self.events.remove(at)?;
+        let mut response = json!({
+            "seq": 0, "type": "response", "request_seq": request["seq"], "command": command, "success": answer.is_ok(),
+        });
+        answer.err().into_iter().for_each(|why| response["message"] = why.into());
+        self.send_text(&response.to_string());
+        Some(request["arguments"].clone())
+    }
+
     /// What was said since the last time.
     pub(crate) fn said(&mut self) -> String {
         let (said, others) = self.events.drain(..).partition(|event: &Value| event["event"] == "output");

@@ -1,6 +1,7 @@
 //! `gretel record --kernel`: a kernel of our own is recorded and replayed, and bad ones are refused. What is made of a
-//! recording is in `looked_at`.
+//! recording is in `looked_at`, of its crash in `taken_back`, of its core alone in `alone`.
 
+mod alone;
 mod looked_at;
 mod taken_back;
 

@@ -58,8 +58,11 @@ fn decompress(payload: &[u8]) -> Result<Vec<u8>, BootError> {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => zstd::stream::read::Decoder::with_buffer(payload)
             .and_then(|decoder| decoder.single_frame().take(LARGEST).read_to_end(&mut out)),
         [0x02, 0x21, 0x4c, 0x18, rest @ ..] => return lz4(rest),
+        // What the kernel's own decompressor has: one stream, which may have a filter for code of x86.
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+            lzma_rust2::XzReader::new(payload, false).take(LARGEST).read_to_end(&mut out)
+        }
         [0x7f, b'E', b'L', b'F', ..] => return Ok(payload.to_vec()),
-        [0xfd, b'7', b'z', ..] => return unserved("xz"),
         [b'B', b'Z', b'h', ..] => return unserved("bzip2"),
         [0x5d, 0, ..] => return unserved("lzma"),
         [0x89, b'L', b'Z', b'O', ..] => return unserved("lzo"),
@@ -93,7 +96,15 @@ fn lz4(mut rest: &[u8]) -> Result<Vec<u8>, BootError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lzma_rust2::{FilterConfig, XzOptions, XzWriter};
     use std::io::Write;
+
+    /// As Linux's build has it.
+    fn with_a_filter() -> XzOptions {
+        let mut options = XzOptions::with_preset(1);
+        options.filters.push(FilterConfig::new_bcj_x86(0));
+        options
+    }
 
     /// A bzImage with nothing in it but its header and this payload.
     fn bz_image(payload: &[u8]) -> Vec<u8> {
@@ -114,6 +125,8 @@ mod tests {
     fn each_compression_that_is_served_gives_the_elf() {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(&elf()).unwrap();
+        let mut xz = XzWriter::new(Vec::new(), with_a_filter()).unwrap();
+        xz.write_all(&elf()).unwrap();
         let block = lz4_flex::block::compress(&elf());
         let length = u32::try_from(block.len()).unwrap().to_le_bytes();
         let lz4 = [[0x02, 0x21, 0x4c, 0x18].as_slice(), &length, &block, &[0; 4]].concat();
@@ -121,9 +134,12 @@ mod tests {
             payload.extend([1, 2, 3, 4]);
             payload
         };
-        for payload in
-            [trailed(gzip.finish().unwrap()), trailed(zstd::bulk::compress(&elf(), 1).unwrap()), lz4]
-        {
+        for payload in [
+            trailed(gzip.finish().unwrap()),
+            trailed(xz.finish().unwrap()),
+            trailed(zstd::bulk::compress(&elf(), 1).unwrap()),
+            lz4,
+        ] {
             let image = Image::of(&bz_image(&payload)).unwrap();
             assert_eq!((image.elf, image.header.unwrap().len()), (elf(), 0x202 + 0x66 - HEADER));
         }
@@ -136,7 +152,8 @@ mod tests {
         let whole = bz_image(&[0x1f, 0x8b, 8, 0]);
         assert!(said(&whole[..1024 + 2]).contains("cut"));
         assert!(said(&whole).contains("cannot be decompressed"));
-        assert!(said(&bz_image(&[0xfd, b'7', b'z', b'X'])).contains("xz"));
+        assert!(said(&bz_image(b"\xfd7zXZ\0cut")).contains("cannot be decompressed"));
+        assert!(said(&bz_image(b"BZh")).contains("bzip2"));
         assert!(said(&bz_image(&[0x02, 0x21, 0x4c, 0x18, 255, 255, 255, 255, 0])).contains("LZ4"));
     }
 }

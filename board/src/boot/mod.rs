@@ -74,7 +74,7 @@ pub enum BootError {
     #[error("it is cut: it ends before its compressed kernel does")]
     Cut,
     /// A compression that is not served.
-    #[error("its kernel is compressed by {0}; gzip, LZ4 and zstd are served (or give the vmlinux)")]
+    #[error("its kernel is compressed by {0}; gzip, LZ4, xz and zstd are served (or give the vmlinux)")]
     Compression(&'static str),
     /// The compressed kernel is damaged.
     #[error("its kernel cannot be decompressed: {0}")]
@@ -267,9 +267,9 @@ pub(crate) fn boot(setup: &Setup) -> Result<Booted, BootError> {
     let mut memory = Physical::new(setup.memory);
     let mut loader = Loader { ram: memory.ram_mut(), written: BTreeSet::new() };
     loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some(), setup.net.is_some()), "start")?;
-    let (registers, regs) = match multiboot::is_in(&image.elf)? {
-        true => loader.multiboot(&image, setup)?,
-        false => loader.linux(&image, setup)?,
+    let (registers, regs) = match multiboot::header(&image.elf)? {
+        Some(header) => loader.multiboot(header, &image, setup)?,
+        None => loader.linux(&image, setup)?,
     };
     let written = loader.written;
     let mut cpu = SystemCpu::new(memory);

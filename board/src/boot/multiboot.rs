@@ -1,7 +1,8 @@
 //! Programs that any boot loader of the Multiboot Specification (version 0.6.96) loads: a header in their first 8 KiB says that they are
 //! such, and the processor is in 32-bit mode without paging at their entry.
 //!
-//! They are ELF files, of 32 or 64 bits, without the flags that want more of a loader than memory and modules. eax is a magic number, ebx
+//! They are ELF files, of 32 or 64 bits, without the flags that want more of a loader than memory and modules. A header that says where its
+//! file is to be (flag 16) is obeyed in place of the ELF program headers. eax is a magic number, ebx
 //! points to [`INFO`]: how much memory there is, its map, the command line, and as the one module the initial file system. By custom the
 //! first word of the command line is the program's name, which is `kernel` here.
 
@@ -20,8 +21,10 @@ const LOADER_MAGIC: u64 = 0x2bad_b002;
 const SEARCHED: usize = 8192;
 /// Flags that this loader does what they want: modules on pages (0), the amount of memory (1).
 const SERVED: u32 = 3;
-/// Those that a loader has to know; the others it may pass over, but for the addresses in the header (16).
-const REQUIRED: u32 = 0xffff | 1 << 16;
+/// Those that a loader has to know; the others it may pass over.
+const REQUIRED: u32 = 0xffff;
+/// The header says where the file is to be.
+const HAS_ADDRESSES: u32 = 1 << 16;
 
 /// The structure that ebx points to, and what is around it.
 const INFO: u64 = PARAMETERS;
@@ -29,35 +32,76 @@ const MODULES: u64 = INFO + 0x80;
 const MAP: u64 = INFO + 0x100;
 const NAME: u64 = INFO + 0x200;
 
-/// Whether the file has a header.
+/// A header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    placed: Option<Placed>,
+}
+
+/// What a header says of where its file is to be. Physical addresses, but for `from`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Placed {
+    /// Where in the file that begins which is to be at `start`.
+    from: usize,
+    start: u32,
+    /// The end of it; zero is the end of the file.
+    end: u32,
+    /// The end of zeros behind it; zero if there are none.
+    zeros_end: u32,
+    entry: u32,
+}
+
+/// The header of a file, if it has one.
 ///
 /// # Errors
-/// When it has one with flags that are not served.
-pub(super) fn is_in(file: &[u8]) -> Result<bool, BootError> {
+/// When it has one with flags that are not served, or with addresses that are none.
+pub(super) fn header(file: &[u8]) -> Result<Option<Header>, BootError> {
     let searched = &file[..file.len().min(SEARCHED)];
     let (words, _) = searched.as_chunks::<4>();
-    let flags = words.windows(3).find_map(|three| {
-        let [magic, flags, sum] = [three[0], three[1], three[2]].map(u32::from_le_bytes);
-        let is_header = magic == HEADER_MAGIC && magic.wrapping_add(flags).wrapping_add(sum) == 0;
-        is_header.then_some(flags)
-    });
-    match flags.map(|flags| flags & REQUIRED & !SERVED) {
-        None => Ok(false),
-        Some(0) => Ok(true),
-        Some(wanted) => Err(BootError::Elf(format!(
-            "its Multiboot header has flags {wanted:#x}, which are not served (2: a video mode, 16: addresses in the header)"
-        ))),
+    let word = |n: usize| words.get(n).copied().map(u32::from_le_bytes);
+    let is_header = |n: &usize| {
+        let three = || Some([word(*n)?, word(n + 1)?, word(n + 2)?]);
+        three().is_some_and(|[magic, flags, sum]| {
+            magic == HEADER_MAGIC && magic.wrapping_add(flags).wrapping_add(sum) == 0
+        })
+    };
+    let Some(at) = (0..words.len()).find(is_header) else { return Ok(None) };
+    let flags = word(at + 1).unwrap_or(0);
+    match flags & REQUIRED & !SERVED {
+        0 => {}
+        wanted => {
+            let why = "which are not served (2: a video mode)";
+            return Err(BootError::Elf(format!("its Multiboot header has flags {wanted:#x}, {why}")));
+        }
     }
+    if flags & HAS_ADDRESSES == 0 {
+        return Ok(Some(Header { placed: None }));
+    }
+    let placed = || {
+        let (own, start) = (word(at + 3)?, word(at + 4)?);
+        let before = usize::try_from(own.checked_sub(start)?).ok()?;
+        let from = (at * 4).checked_sub(before)?;
+        Some(Placed { from, start, end: word(at + 5)?, zeros_end: word(at + 6)?, entry: word(at + 7)? })
+    };
+    let wrong =
+        || BootError::Elf("the addresses in its Multiboot header are not those of its file".to_owned());
+    placed().map(|placed| Some(Header { placed: Some(placed) })).ok_or_else(wrong)
 }
 
 impl Loader<'_> {
     /// Loads a program with a Multiboot header: the registers at its entry.
-    pub(super) fn multiboot(&mut self, image: &Image, setup: &Setup) -> Result<(Registers, Regs), BootError> {
+    pub(super) fn multiboot(
+        &mut self,
+        header: Header,
+        image: &Image,
+        setup: &Setup,
+    ) -> Result<(Registers, Regs), BootError> {
         const CLASS: usize = 4;
         const CLASS_32: u8 = 1;
-        let (entry, end) = match image.elf.get(CLASS) {
-            Some(&CLASS_32) => self.elf::<FileHeader32<LittleEndian>>(&image.elf, EM_386)?,
-            _ => self.elf::<FileHeader64<LittleEndian>>(&image.elf, EM_X86_64)?,
+        let (entry, end) = match (header.placed, image.elf.get(CLASS)) {
+            (Some(placed), _) => self.placed(placed, &image.elf)?,
+            (None, Some(&CLASS_32)) => self.elf::<FileHeader32<LittleEndian>>(&image.elf, EM_386)?,
+            (None, _) => self.elf::<FileHeader64<LittleEndian>>(&image.elf, EM_X86_64)?,
         };
         if entry > u32::MAX.into() {
             return Err(BootError::Elf(format!("its entry {entry:#x} is no address of 32 bits")));
@@ -71,6 +115,32 @@ impl Loader<'_> {
         regs.gpr[0] = LOADER_MAGIC;
         regs.gpr[3] = INFO;
         Ok((registers(), regs))
+    }
+
+    /// Loads a file where its header says, and gives its entry and the end of what was loaded.
+    fn placed(&mut self, placed: Placed, file: &[u8]) -> Result<(u64, u64), BootError> {
+        let Placed { from, start, end, zeros_end, entry } = placed;
+        let cut = || BootError::Elf("it is cut: what its Multiboot header says is not in it".to_owned());
+        let rest = file.get(from..).ok_or_else(cut)?;
+        let loaded = match end {
+            0 => rest,
+            end => {
+                let length = end.checked_sub(start).and_then(|length| usize::try_from(length).ok());
+                length.and_then(|length| rest.get(..length)).ok_or_else(cut)?
+            }
+        };
+        let start = u64::from(start);
+        if start < MEGABYTE {
+            return Err(BootError::Elf(format!(
+                "it wants to be at {start:#x}, below 1 MiB, where the boot loader is"
+            )));
+        }
+        self.put(start, loaded, "kernel")?;
+        let end = (start + loaded.len() as u64).max(zeros_end.into());
+        if end > self.ram.len() as u64 {
+            return Err(BootError::NoRoom { what: "kernel", memory: self.ram.len() as u64 / MEGABYTE });
+        }
+        Ok((entry.into(), end))
     }
 
     /// What ebx points to.
@@ -130,29 +200,60 @@ fn registers() -> Registers {
 mod tests {
     use super::*;
 
-    fn header(at: usize, flags: u32) -> Vec<u8> {
+    fn file(at: usize, flags: u32, rest: &[u32]) -> Vec<u8> {
         let mut file = vec![0; at];
         let sum = 0_u32.wrapping_sub(HEADER_MAGIC.wrapping_add(flags));
-        file.extend([HEADER_MAGIC, flags, sum].into_iter().flat_map(u32::to_le_bytes));
+        let words = [HEADER_MAGIC, flags, sum];
+        file.extend(words.iter().chain(rest).copied().flat_map(u32::to_le_bytes));
         file
+    }
+
+    fn has_one(file: &[u8]) -> bool {
+        header(file).unwrap().is_some()
     }
 
     #[test]
     fn a_header_is_found_where_the_specification_has_it() {
-        assert_eq!(is_in(&header(0x78, 3)), Ok(true));
-        assert_eq!(is_in(&header(SEARCHED - 12, 0)), Ok(true));
-        assert_eq!(is_in(&header(SEARCHED - 8, 0)), Ok(false), "behind the first 8 KiB");
-        assert_eq!(is_in(&header(0x7a, 0)), Ok(false), "not aligned");
-        let mut damaged = header(0, 0);
+        assert!(has_one(&file(0x78, 3, &[])));
+        assert!(has_one(&file(SEARCHED - 12, 0, &[])));
+        assert!(!has_one(&file(SEARCHED - 8, 0, &[])), "behind the first 8 KiB");
+        assert!(!has_one(&file(0x7a, 0, &[])), "not aligned");
+        let mut damaged = file(0, 0, &[]);
         damaged[8] ^= 1;
-        assert_eq!(is_in(&damaged), Ok(false), "another sum");
-        assert_eq!(is_in(&[]), Ok(false));
+        assert!(!has_one(&damaged), "another sum");
+        assert!(!has_one(&[]));
     }
 
     #[test]
     fn what_a_loader_must_not_pass_over_is_refused() {
-        assert!(is_in(&header(0, 4)).unwrap_err().to_string().contains("flags 0x4"));
-        assert!(is_in(&header(0, 1 << 16)).unwrap_err().to_string().contains("flags 0x10000"));
-        assert_eq!(is_in(&header(0, 1 << 17)), Ok(true));
+        assert!(header(&file(0, 4, &[])).unwrap_err().to_string().contains("flags 0x4"));
+        assert!(has_one(&file(0, 1 << 17, &[])));
+        // A header before what is loaded, one behind the file's start, and one that is cut.
+        for rest in [&[0x10_0000, 0x10_1000, 0, 0, 0][..], &[0x10_0010, 0x10_0000, 0, 0, 0], &[0x10_0000]] {
+            let wrong = header(&file(8, HAS_ADDRESSES, rest)).unwrap_err();
+            assert!(wrong.to_string().contains("addresses"), "{rest:x?}");
+        }
+    }
+
+    /// What is between the addresses is loaded, and nothing else; the entry is the header's.
+    #[test]
+    fn a_header_with_addresses_says_where_its_file_is() {
+        const START: u32 = 0x10_0000;
+        let mut bytes = file(8, HAS_ADDRESSES, &[START + 4, START, START + 40, START + 64, START + 36]);
+        bytes.extend([7; 24]);
+        let load = |memory: usize, bytes: &[u8]| {
+            let mut ram = vec![0; memory];
+            let mut loader = Loader { ram: &mut ram, written: std::collections::BTreeSet::new() };
+            let placed = header(bytes).unwrap().unwrap().placed.unwrap();
+            loader.placed(placed, bytes).map(|found| (found, ram))
+        };
+        let start = START as usize;
+        let ((entry, end), ram) = load(start + 64, &bytes).unwrap();
+        assert_eq!((entry, end), (u64::from(START) + 36, u64::from(START) + 64));
+        assert_eq!((&ram[start..start + 40], &ram[start + 40..]), (&bytes[4..44], &[0; 24][..]));
+        assert!(load(start + 63, &bytes).unwrap_err().to_string().contains("does not fit"));
+        assert!(load(start + 64, &bytes[..43]).unwrap_err().to_string().contains("cut"));
+        let low = file(0, HAS_ADDRESSES, &[0x1000, 0x1000, 0, 0, 0x1000]);
+        assert!(load(start, &low).unwrap_err().to_string().contains("below 1 MiB"));
     }
 }

@@ -36,6 +36,14 @@ pub trait Memory {
     fn read_physical(&self, at: u64, bytes: &mut [u8]) -> bool;
 }
 
+/// Memory from address zero on.
+impl Memory for Vec<u8> {
+    fn read_physical(&self, at: u64, bytes: &mut [u8]) -> bool {
+        let found = usize::try_from(at).ok().and_then(|at| self.get(at..at.checked_add(bytes.len())?));
+        found.map(|found| bytes.copy_from_slice(found)).is_some()
+    }
+}
+
 /// A kernel in memory.
 pub struct Linux<'m> {
     info: Info<'m>,

@@ -63,14 +63,15 @@ impl Symbols {
     pub(super) fn read(space: &Space<'_>, info: &Info<'_>) -> Result<Symbols, String> {
         let table = Table::of(info)?;
         let (tokens, offsets) = (table.tokens(space)?, table.offsets(space)?);
-        let base = space.long(table.base).ok_or("kallsyms_relative_base is not in memory")?;
+        let base = table.base.map(|at| space.long(at).ok_or("kallsyms_relative_base is not in memory"));
+        let base = base.transpose()?;
         let mut names = Names { bytes: Bytes::new(space, table.names), tokens };
         let all = offsets.iter().map(|_| names.next()).collect::<Option<Vec<_>>>();
         let all = all.ok_or("the names of kallsyms are not in order")?;
-        let address = addresses(info, base, &all, &offsets)?;
+        let address = addresses(info, base, table.offsets, &all, &offsets)?;
         let mut symbols = Symbols::default();
-        for ((kind, name), offset) in all.into_iter().zip(&offsets) {
-            let address = address(*offset);
+        for (n, ((kind, name), offset)) in (0..).zip(all.into_iter().zip(&offsets)) {
+            let address = address(n, *offset);
             symbols.by_name.entry(name.clone()).or_insert(address);
             if matches!(kind, b't' | b'T' | b'w' | b'W') {
                 symbols.functions.push(Symbol { address, name });
@@ -149,7 +150,8 @@ struct Table {
     tokens: u64,
     indexes: u64,
     offsets: u64,
-    base: u64,
+    /// Where what offsets are added to is; none where an offset is from where it is itself, as in Linux 7.2.
+    base: Option<u64>,
 }
 
 impl Table {
@@ -163,7 +165,7 @@ impl Table {
             tokens: symbol("kallsyms_token_table")?,
             indexes: symbol("kallsyms_token_index")?,
             offsets: symbol("kallsyms_offsets")?,
-            base: symbol("kallsyms_relative_base")?,
+            base: info.symbol("kallsyms_relative_base"),
         })
     }
 
@@ -212,26 +214,37 @@ impl Names<'_, '_> {
     }
 }
 
-/// What makes an offset an address: with variables of processors that is an address itself, unless it is negative. Which of both it is,
-/// `_stext` tells, of which VMCOREINFO has the address.
+/// What makes an offset, the `n`th, an address: it is added to a base; with variables of processors it is an address itself, unless it is
+/// negative; where there is no base, it is from where it is itself in memory. Which of these it is, `_stext` tells, of which VMCOREINFO has
+/// the address.
 fn addresses(
     info: &Info<'_>,
-    base: u64,
+    base: Option<u64>,
+    table: u64,
     names: &[(u8, String)],
     offsets: &[u32],
-) -> Result<impl Fn(u32) -> u64 + use<>, String> {
+) -> Result<impl Fn(u64, u32) -> u64 + use<>, String> {
     let text = info.symbol("_stext").ok_or("VMCOREINFO has no SYMBOL(_stext)")?;
     let at = names.iter().position(|(_, name)| name == "_stext").ok_or("kallsyms has no _stext")?;
-    let plain = move |offset: u32| base.wrapping_add(offset.into());
-    let signed = move |offset: u32| match offset.cast_signed() {
-        0.. => u64::from(offset),
-        negative => base.wrapping_sub(1).wrapping_add(u64::from(negative.unsigned_abs())),
+    let forms: &[Form] = if base.is_none() { &[Form::Own] } else { &[Form::Plain, Form::Signed] };
+    let base = base.unwrap_or(0);
+    let address = move |form: Form, n: u64, offset: u32| match (form, offset.cast_signed()) {
+        (Form::Own, offset) => table.wrapping_add(4 * n).wrapping_add_signed(offset.into()),
+        (Form::Plain, _) => base.wrapping_add(offset.into()),
+        (Form::Signed, 0..) => u64::from(offset),
+        (Form::Signed, negative) => base.wrapping_sub(1).wrapping_add(u64::from(negative.unsigned_abs())),
     };
-    let is_plain = plain(offsets[at]) == text;
-    if !is_plain && signed(offsets[at]) != text {
-        return Err("the addresses of kallsyms are in no form that is known".to_owned());
-    }
-    Ok(move |offset| if is_plain { plain(offset) } else { signed(offset) })
+    let form = forms.iter().copied().find(|form| address(*form, at as u64, offsets[at]) == text);
+    let form = form.ok_or("the addresses of kallsyms are in no form that is known")?;
+    Ok(move |n, offset| address(form, n, offset))
+}
+
+/// The forms of offsets.
+#[derive(Clone, Copy)]
+enum Form {
+    Own,
+    Plain,
+    Signed,
 }
 
 /// The modules, and why these are not all.

@@ -381,6 +381,44 @@ fn what_a_kernel_does_not_say_is_said() {
     assert!(names.len() == 3 && names.iter().all(|why| why.contains("SYMBOL(kallsyms_names)")), "{names:?}");
 }
 
+/// Where kallsyms has no base, each offset is from where it is itself.
+#[test]
+fn offsets_from_themselves_are_addresses_too() {
+    let (before, mut ram) = (ram(), ram());
+    let text: String = DESCRIPTION
+        .lines()
+        .filter(|line| !line.contains("relative_base"))
+        .map(|it| format!("{it}\n"))
+        .collect();
+    let (table, count) =
+        (KALLSYMS + 0xa000, u32::from_le_bytes(ram.0[KALLSYMS..KALLSYMS + 4].try_into().unwrap()));
+    for n in 0..count as usize {
+        let at = table + 4 * n;
+        let offset = i32::from_le_bytes(ram.0[at..at + 4].try_into().unwrap());
+        // Variables of processors are no longer addresses of their own.
+        let physical = if offset < 0 { -i64::from(offset) - 1 } else { i64::from(offset) };
+        ram.int(at, (physical - at as i64) as i32 as u32);
+    }
+    let linux = Linux::new(&ram, &text).unwrap();
+    let with_base = Linux::new(&before, DESCRIPTION).unwrap();
+    let named = |linux: &Linux<'_>| {
+        linux.symbols().unwrap().functions().map(|(at, name, _)| (at, name.to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(named(&linux), named(&with_base));
+    // An offset of another form is told.
+    let whys: Vec<String> = (0..count as usize)
+        .filter_map(|n| {
+            let at = table + 4 * n;
+            let old = u32::from_le_bytes(ram.0[at..at + 4].try_into().unwrap());
+            ram.int(at, old ^ 4);
+            let why = Linux::new(&ram, &text).unwrap().symbols().err();
+            ram.int(at, old);
+            why
+        })
+        .collect();
+    assert_eq!(whys, ["the addresses of kallsyms are in no form that is known"], "of _stext alone");
+}
+
 /// Whatever is in memory, it is read or refused, in a short time.
 #[test]
 fn no_memory_ends_gretel() {

@@ -60,6 +60,7 @@ impl Machine {
         if is_behind {
             at.retired = at.retired.saturating_sub(1);
         }
+        self.leave_exception(at, &raised);
         self.exceptions.add(Exception { at, raised });
     }
 }

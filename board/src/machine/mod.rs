@@ -3,11 +3,12 @@
 //! [`Machine::run`] goes on to a number of instructions and says where it stands: there, halted, or at the end. It does the same each
 //! time from the same state; what is not its own doing comes from outside between two calls, and is typed ([`Machine::type_bytes`])
 //! or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a
-//! debugger has it stop; [`happening`] what a list of events has, `exceptions` the newest exceptions. Example: a kernel halts for 4 ms. `run` returns [`Pause::Idle`],
-//! whoever drives it waits, types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
+//! debugger has it stop; [`happening`] what a list of events has, `exceptions` and `exits` the newest of these. Example: a kernel halts for 4 ms. `run` returns
+//! [`Pause::Idle`], whoever drives it waits, types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
 mod debug;
 mod exceptions;
+mod exits;
 pub mod happening;
 mod seen;
 mod state;
@@ -21,7 +22,9 @@ use crate::memory::{Dirty, PAGE};
 use debug::Breakpoints;
 pub use exceptions::Exception;
 use exceptions::Exceptions;
+use exits::Exits;
 use happening::{Happening, What};
+use lbr::crumb::Exit;
 pub(crate) use seen::Look;
 pub use seen::Seen;
 pub use state::Digests;
@@ -116,6 +119,8 @@ pub struct Machine {
     sent: Option<Vec<Vec<u8>>>,
     /// The newest exceptions that instructions have raised.
     exceptions: Exceptions,
+    /// The newest exits.
+    exits: Exits,
 }
 
 impl Machine {
@@ -148,6 +153,7 @@ impl Machine {
             happenings: None,
             sent: None,
             exceptions: Exceptions::default(),
+            exits: Exits::default(),
         })
     }
 
@@ -345,6 +351,7 @@ impl Machine {
     fn interrupt(&mut self) -> Result<(), End> {
         let Some(vector) = self.devices.take_interrupt() else { return Ok(()) };
         self.is_halted = false;
+        self.leave_exit(Exit::Interrupt { vector });
         self.happens(What::Interrupt(vector));
         let next = self.system.interrupt(self.processor.cpu_mut(), vector);
         self.go_on(next)
@@ -354,6 +361,7 @@ impl Machine {
         const VECTOR: u8 = 2;
         self.devices.take_nmi();
         self.is_halted = false;
+        self.leave_exit(Exit::Interrupt { vector: VECTOR });
         self.happens(What::Interrupt(VECTOR));
         let next = self.system.nmi(self.processor.cpu_mut());
         self.go_on(next)
@@ -371,6 +379,10 @@ impl Machine {
     /// Serves what ended a run.
     fn serve(&mut self, stop: &Stop) -> Result<(), End> {
         self.devices.clock.retire_to(self.cpu().retired());
+        if let Stop::Syscall = stop {
+            let number = self.cpu().regs().gpr[0];
+            self.leave_exit(Exit::Syscall { number });
+        }
         let next = self.system.serve(self.processor.cpu_mut(), stop, &mut self.devices);
         self.arm_anew();
         self.go_on(next)

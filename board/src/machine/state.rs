@@ -3,6 +3,7 @@
 use super::Machine;
 use super::debug::Breakpoints;
 use super::exceptions::Exceptions;
+use super::exits::Exits;
 use crate::devices::Devices;
 use crate::devices::disk::Layers;
 use crate::memory::{Dirty, PAGE, Page, page};
@@ -130,6 +131,7 @@ impl Machine {
             happenings: None,
             sent: None,
             exceptions: Exceptions::default(),
+            exits: Exits::default(),
         }
     }
 

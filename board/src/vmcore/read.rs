@@ -1,20 +1,29 @@
 //! Reads the core of a kernel: program headers, notes, physical memory.
 
+use super::{Crashed, CrashedError};
 use crate::linux::Memory;
-use lbr::{View, regular};
+use lbr::crumb::CrumbsError;
+use lbr::trail::TrailError;
+use lbr::{Crumbs, Trail, View, regular};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use vmm::elfcore::notes::OWNER;
 use x86::state::Regs;
 
 /// The name of the note that a machine of gretel adds: lines of `key=value`, numbers in hexadecimal.
 pub(super) const ORIGIN: &str = "GRETEL";
 /// The name of the note with what Linux says of itself.
 const DESCRIPTION: &str = "VMCOREINFO";
+/// The kinds of the notes of [`OWNER`]: branch records, exits, where the kernel crashed ([`Crashed`]). Not those of a program's core, since
+/// `crash` asks for the kind of a note alone: the trail's would be the registers of a second processor to it.
+pub(super) const NT_TRAIL: u32 = 0x6774_0001;
+pub(super) const NT_CRUMBS: u32 = 0x6774_0004;
+pub(super) const NT_CRASHED: u32 = 0x6774_0006;
 /// QEMU's own note.
 const QEMU: &str = "QEMU";
 /// Notes and program headers beyond these are damage.
-const MOST_NOTES: usize = 16 << 20;
+const MOST_NOTES: usize = 1 << 30;
 const MOST_ENTRIES: u16 = 4096;
 
 /// Why a core cannot be used at all.
@@ -59,6 +68,10 @@ pub struct Vmcore {
     pub origin: Option<String>,
     /// What is wrong with the file.
     pub damage: Option<String>,
+    /// The branch records, the exits, and where the kernel crashed, as they are in the file.
+    trail: Option<Vec<u8>>,
+    crumbs: Option<Vec<u8>>,
+    crashed: Option<Vec<u8>>,
 }
 
 /// A note: its name, its kind, its content.
@@ -93,12 +106,16 @@ impl Vmcore {
         let view = View::of(&file).map_err(failed)?;
         let entries = entries(&view).ok_or_else(|| not("it is no ELF core of x86-64"))?;
         let (mut processors, mut description, mut origin) = (Vec::new(), None, None);
+        let (mut trail, mut crumbs, mut crashed) = (None, None, None);
         let text = |content: &[u8]| String::from_utf8_lossy(content).trim_end_matches('\0').to_owned();
         for entry in entries.iter().filter(|entry| entry.kind == Entry::NOTE) {
             for (name, kind, content) in entry.notes(&view) {
                 match (name, kind) {
                     (b"CORE", 1) => processors.extend(registers(content)),
                     (name, _) if name == DESCRIPTION.as_bytes() => description = Some(text(content)),
+                    (name, NT_TRAIL) if name == OWNER.as_bytes() => trail = Some(content.to_vec()),
+                    (name, NT_CRUMBS) if name == OWNER.as_bytes() => crumbs = Some(content.to_vec()),
+                    (name, NT_CRASHED) if name == OWNER.as_bytes() => crashed = Some(content.to_vec()),
                     (name, _) if name == ORIGIN.as_bytes() => origin = Some(text(content)),
                     _ => {}
                 }
@@ -111,7 +128,40 @@ impl Vmcore {
         let end = pieces.iter().map(|piece| piece.offset.saturating_add(piece.size)).max().unwrap_or(0);
         let missing = end.saturating_sub(view.len() as u64);
         let damage = (missing > 0).then(|| format!("the last {missing} bytes are missing"));
-        Ok(Vmcore { view, pieces, processors, description, origin, damage })
+        Ok(Vmcore { view, pieces, processors, description, origin, damage, trail, crumbs, crashed })
+    }
+
+    /// The newest branch records where the kernel crashed, if it has any.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    pub fn trail(&self) -> Result<Option<Trail>, TrailError> {
+        self.trail.as_deref().map(Trail::from_bytes).transpose()
+    }
+
+    /// The newest exits there.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    pub fn crumbs(&self) -> Result<Option<Crumbs>, CrumbsError> {
+        self.crumbs.as_deref().map(Crumbs::from_bytes).transpose()
+    }
+
+    /// Where the kernel crashed, if that is in it.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn crashed(&self) -> Result<Option<Crashed>, CrashedError> {
+        let size = self.first_memory().map_or(0, |memory| memory.len() as u64);
+        self.crashed.as_deref().map(|bytes| Crashed::from_bytes(bytes, size)).transpose()
+    }
+
+    /// Memory from address zero on, in one piece.
+    pub(super) fn first_memory(&self) -> Option<&[u8]> {
+        let first = self.pieces.iter().filter(|piece| piece.physical == 0);
+        let largest = first.max_by_key(|piece| piece.size)?;
+        let (start, size) = (usize::try_from(largest.offset).ok()?, usize::try_from(largest.size).ok()?);
+        self.view.get(start..start.checked_add(size)?)
     }
 }
 
@@ -221,6 +271,7 @@ fn registers(status: &[u8]) -> Option<Regs> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vmcore::Beside;
     use crate::{Machine, Pause, Setup};
     use std::fs;
 
@@ -240,7 +291,7 @@ mod tests {
     fn what_is_written_is_read_and_what_is_cut_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let (path, machine) = (dir.path().join("core"), machine());
-        machine.write_vmcore(&mut File::create(&path).unwrap(), "triple fault").unwrap();
+        machine.write_vmcore(&mut File::create(&path).unwrap(), "triple fault", &Beside::default()).unwrap();
         assert!(is_one(&path));
         let core = Vmcore::open(&path).unwrap();
         assert_eq!((&core.processors[..], &core.damage), (&[machine.regs()][..], &None));

@@ -2,13 +2,16 @@
 //!
 //! Linux leaves what they need to know of it in a page of its own (VMCOREINFO), which is looked for. The core has that as a note, the
 //! registers as another, what only the machine knows (control registers, how it ended) as a third, and memory twice: where the kernel
-//! maps all of it, and where it maps its own code. Pages of zeros are holes.
+//! maps all of it, and where it maps its own code. Pages of zeros are holes. What is known of the crash are more notes ([`Beside`]).
 
-use super::read::ORIGIN;
+use super::Crashed;
+use super::read::{NT_CRASHED, NT_CRUMBS, NT_TRAIL, ORIGIN};
 use crate::linux::Memory;
 use crate::machine::Machine;
+use lbr::{Crumbs, Trail};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use vmm::elfcore::notes::OWNER;
 
 /// Where Linux maps all memory without KASLR, by four-level paging.
 const DIRECT_MAP: u64 = 0xffff_8880_0000_0000;
@@ -20,6 +23,30 @@ const PAGE: usize = 4096;
 const HEADER: u64 = 64;
 const ENTRY: u64 = 56;
 const ENTRIES: u64 = 3;
+
+/// What a core has of the moment of the crash.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// That moment.
+    pub crashed: Option<Crashed>,
+    /// The newest branch records there.
+    pub trail: Option<Trail>,
+    /// The newest exits there.
+    pub crumbs: Option<Crumbs>,
+}
+
+impl Beside {
+    /// Appends the notes.
+    fn put(&self, notes: &mut Vec<u8>) -> io::Result<()> {
+        let mut add = |kind, content: &[u8]| note(notes, OWNER.as_bytes(), kind, content);
+        self.trail.iter().for_each(|trail| add(NT_TRAIL, &trail.to_bytes()));
+        self.crumbs.iter().for_each(|crumbs| add(NT_CRUMBS, &crumbs.to_bytes()));
+        if let Some(crashed) = &self.crashed {
+            add(NT_CRASHED, &crashed.to_bytes()?);
+        }
+        Ok(())
+    }
+}
 
 /// What Linux says of itself.
 fn vmcoreinfo(ram: &[u8]) -> Option<&[u8]> {
@@ -148,11 +175,12 @@ impl Machine {
         origin(self, end)
     }
 
-    /// Writes its memory and registers as an ELF core, with how it ended in words; whether the kernel's own description was found.
+    /// Writes its memory and registers as an ELF core, with how it ended in words, and what is known of the crash; whether the kernel's own
+    /// description was found.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn write_vmcore(&self, file: &mut File, end: &str) -> io::Result<bool> {
+    pub fn write_vmcore(&self, file: &mut File, end: &str, beside: &Beside) -> io::Result<bool> {
         const LOAD: u32 = 1;
         const NOTE: u32 = 4;
         let ram = self.ram();
@@ -162,6 +190,7 @@ impl Machine {
         note(&mut notes, b"CORE", 1, &status(self));
         note(&mut notes, ORIGIN.as_bytes(), 0, origin(self, end).as_bytes());
         described.into_iter().for_each(|text| note(&mut notes, b"VMCOREINFO", 0, text));
+        beside.put(&mut notes)?;
         let notes_at = HEADER + ENTRIES * ENTRY;
         let ram_at = (notes_at + notes.len() as u64).next_multiple_of(PAGE as u64);
         let mut out = header();

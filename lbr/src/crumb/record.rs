@@ -32,6 +32,11 @@ pub enum Exit {
     NoSemantics,
     /// The task had to give the processor away between two instructions.
     Preempted,
+    /// An interrupt of a machine with a kernel; the crumb's address is the instruction that would have been next.
+    Interrupt {
+        /// The vector.
+        vector: u8,
+    },
 }
 
 impl Exit {
@@ -46,6 +51,7 @@ impl Exit {
             Exit::Interrupted => "interrupted",
             Exit::NoSemantics => "no-semantics",
             Exit::Preempted => "preempted",
+            Exit::Interrupt { .. } => "interrupt",
         }
     }
 }
@@ -125,6 +131,7 @@ impl Crumb {
             Exit::Interrupted => (5, 0, 0, 0),
             Exit::NoSemantics => (6, 0, 0, 0),
             Exit::Preempted => (7, 0, 0, 0),
+            Exit::Interrupt { vector } => (8, vector, 0, 0),
         };
         let mut flags = if counts.derived { DERIVED } else { 0 };
         let mut optional = |value: Option<u64>, flag: u16| {
@@ -184,6 +191,7 @@ impl Entry {
             5 => Exit::Interrupted,
             6 => Exit::NoSemantics,
             7 => Exit::Preempted,
+            8 => Exit::Interrupt { vector },
             _ => return None,
         };
         let optional = |n: usize, flag: u16| (flags & flag != 0).then(|| word(n));

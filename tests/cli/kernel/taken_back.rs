@@ -128,9 +128,7 @@ fn other_places_are_taken_back_too() {
         (&["synth", "rec", "--exe", KERNEL], "--exe is not for a machine"),
         (&["synth", "rec", "--filter", "0x3c4"], "call-stack records"),
         (&["synth", "rec", "--ring", "hypervisor"], "give kernel, user or both"),
-        (&["synth", "alone"], "name that"),
     ] {
-        fs::copy(place.path("rec/core"), place.path("alone")).expect("a copy");
         let ran = place.gretel(arguments);
         assert_eq!(ran.code, USAGE, "{arguments:?}: {}", ran.err);
         assert!(ran.err.contains(said), "{arguments:?}: {}", ran.err);
