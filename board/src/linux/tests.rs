@@ -397,7 +397,7 @@ fn offsets_from_themselves_are_addresses_too() {
         let offset = i32::from_le_bytes(ram.0[at..at + 4].try_into().unwrap());
         // Variables of processors are no longer addresses of their own.
         let physical = if offset < 0 { -i64::from(offset) - 1 } else { i64::from(offset) };
-        ram.int(at, (physical - at as i64) as i32 as u32);
+        ram.int(at, ((physical - at as i64) as i32).cast_unsigned());
     }
     let linux = Linux::new(&ram, &text).unwrap();
     let with_base = Linux::new(&before, DESCRIPTION).unwrap();

@@ -122,7 +122,7 @@ impl Crashed {
     /// When they are something else.
     pub fn from_bytes(bytes: &[u8], memory: u64) -> Result<Crashed, CrashedError> {
         let damaged = CrashedError::Damaged;
-        let (header, packed) = bytes.split_at_checked(HEADER).ok_or(damaged.clone())?;
+        let (header, packed) = bytes.split_at_checked(HEADER).ok_or_else(|| damaged.clone())?;
         if &header[..8] != MAGIC {
             return Err(damaged);
         }

@@ -9,9 +9,16 @@ use x86::domain::Bin;
 /// many ways down as there are paths through it.
 #[derive(Default)]
 pub(super) struct Extracts {
-    /// By term, lowest bit and number of bits.
-    done: RefCell<FxHashMap<(Term, (u32, u32)), Term>>,
+    done: RefCell<FxHashMap<Bits, Term>>,
     depth: Cell<u32>,
+}
+
+/// So many bits of a term, from this one on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Bits {
+    of: Term,
+    low: u32,
+    count: u32,
 }
 
 impl Terms {
@@ -48,31 +55,30 @@ impl Terms {
                 self.build_ite(c, self.build_extract(low, to, x), self.build_extract(low, to, y))
             }
             Node::Bin(op @ (Bin::And | Bin::Or | Bin::Xor), x, y) => {
-                self.extract_both(a, (low, to), op, x, y)
+                self.extract_both(Bits { of: a, low, count: to }, op, x, y)
             }
             Node::Bin(op @ (Bin::Add | Bin::Sub | Bin::Mul), x, y) if low == 0 => {
-                self.extract_both(a, (0, to), op, x, y)
+                self.extract_both(Bits { of: a, low, count: to }, op, x, y)
             }
             _ => self.extract_whole(low, to, a),
         }
     }
 
-    /// The bits of both operands of `of`, combined. Each term that they share is taken apart once.
-    fn extract_both(&self, of: Term, bits: (u32, u32), op: Bin, x: Term, y: Term) -> Term {
-        let known = self.extracts.done.borrow().get(&(of, bits)).copied();
+    /// Bits of what combines these operands. Each term that they share is taken apart once.
+    fn extract_both(&self, bits: Bits, op: Bin, x: Term, y: Term) -> Term {
+        let known = self.extracts.done.borrow().get(&bits).copied();
         if let Some(known) = known {
             return known;
         }
         let depth = self.extracts.depth.get();
         self.extracts.depth.set(depth + 1);
-        let (low, to) = bits;
-        let parts = [x, y].map(|operand| self.build_extract(low, to, operand));
+        let parts = [x, y].map(|operand| self.build_extract(bits.low, bits.count, operand));
         let both = self.build_bin(op, parts[0], parts[1]);
         self.extracts.depth.set(depth);
         if depth == 0 {
             self.extracts.done.borrow_mut().clear();
         } else {
-            self.extracts.done.borrow_mut().insert((of, bits), both);
+            self.extracts.done.borrow_mut().insert(bits, both);
         }
         both
     }

@@ -3,7 +3,6 @@
 use super::{ABORTED, KERNEL, record};
 use crate::{Place, Ran, USAGE};
 use serde_json::Value;
-use std::fs;
 
 /// Records a kernel that crashes as the command line says.
 fn crashed(cmdline: &str) -> Place {
