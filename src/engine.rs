@@ -1,8 +1,10 @@
 //! Which engine: the option that several subcommands share.
 
 use crate::exit::{Code, Failure};
+use crate::keeping;
 use crate::log::say;
 use vmm::engine::kvm::Waiting;
+use vmm::engine::soft::kept;
 use vmm::engine::{self, EngineError, EngineKind, Machine};
 
 /// What runs the guest.
@@ -49,6 +51,7 @@ fn kvm(choice: Choice, memory: u64) -> Result<Machine, Failure> {
 
 /// KVM and the software CPU in turns.
 pub(crate) fn both(waiting: Waiting, memory: u64) -> Result<Machine, Failure> {
+    keep_code();
     engine::open_both(waiting, memory).map_err(|error| Failure::new(Code::Host, error))
 }
 
@@ -63,5 +66,11 @@ pub(crate) fn without_kvm(choice: Choice, memory: u64, error: &EngineError) -> R
 }
 
 fn soft(memory: u64) -> Result<Machine, Failure> {
+    keep_code();
     engine::open(EngineKind::Soft, memory).map_err(|error| Failure::new(Code::Host, error))
+}
+
+/// Has the software CPU keep the code that it compiles.
+fn keep_code() {
+    keeping::folder_of_code().into_iter().for_each(kept::keep_in);
 }

@@ -103,9 +103,19 @@ pub(crate) fn stores() -> Stores {
 /// Where it is kept what was found in programs by looking through them: `gretel/searched` in the user's caches. `None` where there
 /// is no such folder that is safe.
 pub(crate) fn folder_of_findings() -> Option<PathBuf> {
+    own_cache("searched")
+}
+
+/// Where compiled code is kept, in the same way: `gretel/code`.
+pub(crate) fn folder_of_code() -> Option<PathBuf> {
+    own_cache("code")
+}
+
+/// A folder in the user's caches, made if it is not there.
+fn own_cache(name: &str) -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    let folder = caches.join("gretel").join("searched");
+    let folder = caches.join("gretel").join(name);
     // It may be there; if it cannot be made, nothing is kept.
     let _ = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     is_own_folder(&folder).then_some(folder)

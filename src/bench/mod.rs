@@ -1,6 +1,7 @@
 //! `gretel bench`: what gretel costs on this machine, and what it finds.
 
 mod bare;
+mod costs;
 mod measure;
 mod plots;
 mod programs;

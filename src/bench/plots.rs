@@ -15,9 +15,9 @@ const REPT: f64 = 0.92;
 
 const WIDTH: f64 = 760.0;
 /// Where the axes begin: names stand before it.
-const LEFT: f64 = 170.0;
-const RIGHT: f64 = 730.0;
-const TOP: f64 = 70.0;
+pub(super) const LEFT: f64 = 170.0;
+pub(super) const RIGHT: f64 = 730.0;
+pub(super) const TOP: f64 = 70.0;
 const ROW: f64 = 34.0;
 /// The height of the area of curves.
 const HEIGHT: f64 = 300.0;
@@ -55,7 +55,7 @@ fn reach(results: &[Results]) -> String {
     }
     for (n, result) in (0..).zip(results) {
         let y = TOP + ROW * (lossy(n) + 0.5);
-        name(&mut svg, y, &result.evidence.to_string());
+        name(&mut svg, LEFT, y, &result.evidence.to_string());
         if let Some(Spread { least, most, median }) = of(result, &Case::is_true) {
             let [least, most, median] = [least, most, median].map(x);
             _ = write!(
@@ -162,24 +162,26 @@ fn right(uses: &Counts) -> f64 {
     if all == 0 { 0.0 } else { lossy(uses.right as u64) / lossy(all as u64) }
 }
 
-fn begin(height: f64, title: &str) -> String {
+/// The beginning of a drawing of this height.
+pub(super) fn begin(height: f64, title: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">{STYLE}<title>{title}</title>\
          <text class=\"t\" x=\"8\" y=\"28\">{title}</text>"
     )
 }
 
-fn name(svg: &mut String, y: f64, name: &str) {
+/// A name that ends before `axis`.
+pub(super) fn name(svg: &mut String, axis: f64, y: f64, name: &str) {
     _ = write!(
         svg,
         "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-        LEFT - 10.0,
+        axis - 10.0,
         y + 4.0,
         escaped(name)
     );
 }
 
 /// Text as XML has it.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }

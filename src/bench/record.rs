@@ -1,5 +1,6 @@
 //! `gretel bench record`: what each kind of record costs, against the program without gretel.
 
+use super::costs;
 use super::measure::{self, Spread};
 use super::programs::{self, Missing, Program};
 use super::resident;
@@ -27,7 +28,7 @@ use vmm::probe::Report;
 #[command(after_long_help = "\
 Examples:
   gretel bench record
-  gretel bench record --rounds 9 --json > costs.json
+  gretel bench record --rounds 9 --json --plots drawn > costs.json
   gretel bench record --engine soft --rounds 1 -- ./prog input.txt
   gretel bench record --stdin names -- busybox sort
 
@@ -40,7 +41,7 @@ Exit codes:
   120  the command line is wrong
   121  PROG cannot be run
   122  there is no KVM, and --engine kvm
-  125  the recordings cannot be written
+  125  the recordings or the drawing cannot be written
   126  a program did not end as it does without gretel")]
 pub(crate) struct Args {
     /// What runs the programs
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Draw costs.svg in this folder
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// The program (searched in PATH) and its arguments
     #[arg(last = true, value_name = "PROG")]
     program: Vec<OsString>,
@@ -150,6 +154,11 @@ pub(super) fn run(args: &Args) -> Outcome {
         programs: measured,
         missing,
     };
+    if let Some(dir) = &args.plots {
+        costs::draw(&results, dir).map_err(|error| {
+            Failure::new(Code::Write, format!("cannot draw in {}: {error}", dir.display()))
+        })?;
+    }
     table::print(&results, args.json)?;
     Ok(if failed { Code::Other.into() } else { ExitCode::SUCCESS })
 }

@@ -57,19 +57,25 @@ fn each_kind_of_record_is_measured_or_said_not_to_be_there() {
     place.write("input", "seven b");
     for engine in engines() {
         let options = ["--engine", engine, "--rounds", "1", "--stdin", "input"];
-        let run = place.gretel(&[&["bench", "record", "--json"], &options[..], &["--", "./reads"]].concat());
+        let drawn = ["bench", "record", "--json", "--plots", "drawn"];
+        let run = place.gretel(&[&drawn[..], &options[..], &["--", "./reads"]].concat());
         assert_eq!(run.code, 0, "{}", run.err);
         let shown = measured(&run);
         assert_eq!((shown["engine"].as_str(), shown["rounds"].as_u64()), (Some(engine), Some(1)));
         assert_eq!(shown["programs"][0]["program"], "./reads");
         check_costs(&shown["programs"][0]["costs"]);
+        let svg = std::fs::read_to_string(place.path("drawn/costs.svg")).unwrap();
+        let costs = shown["programs"][0]["costs"].as_array().unwrap();
+        let there = costs[1..].iter().filter(|cost| cost["available"] == true).count();
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>") && svg.contains(">./reads<"), "{svg}");
+        assert_eq!(svg.matches("<circle").count(), there, "a point for each kind that was measured");
 
         let text = place.gretel(&[&["bench", "record"], &options[..], &["--", "./reads"]].concat());
         assert_eq!(text.code, 0, "{}", text.err);
         assert!(RECORDED.iter().all(|name| text.out().contains(&format!("\n  {name} "))), "{}", text.out());
     }
     let left: Vec<_> = std::fs::read_dir(place.path(".")).unwrap().collect();
-    assert_eq!(left.len(), 3, "source, program and input, and nothing else: {left:?}");
+    assert_eq!(left.len(), 4, "source, program, input and drawing, and nothing else: {left:?}");
 }
 
 /// The time of something else is not the cost of recording.

@@ -21,6 +21,7 @@ mod gdb;
 mod heap;
 mod hidden;
 mod hostile;
+mod kept;
 mod kernel;
 mod limits;
 mod listing;

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::block::{Block, Ender, NoBlock, decode_block};
 use crate::bus::Bus;
@@ -64,6 +64,9 @@ pub(crate) struct Cache<B: Bus> {
     room: usize,
     /// How often a new block may run before it is hot.
     patience: u32,
+    /// Where blocks begin that are hot sooner, and how often they may run.
+    eager: FxHashSet<u64>,
+    eager_patience: u32,
 }
 
 /// Where the front has a block that may be run now.
@@ -85,7 +88,15 @@ impl<B: Bus> Cache<B> {
     fn with_room(room: usize) -> Cache<B> {
         let empty = Place::empty();
         let front = Box::new(std::array::from_fn(|_| empty.clone()));
-        Cache { front, blocks: Vec::new(), by_origin: FxHashMap::default(), room, patience: u32::MAX }
+        Cache {
+            front,
+            blocks: Vec::new(),
+            by_origin: FxHashMap::default(),
+            room,
+            patience: u32::MAX,
+            eager: FxHashSet::default(),
+            eager_patience: 0,
+        }
     }
 
     /// The address and the steps of a block.
@@ -98,6 +109,11 @@ impl<B: Bus> Cache<B> {
     /// How often blocks that are decoded from now on may run before they are hot.
     pub(crate) fn set_patience(&mut self, runs: u32) {
         self.patience = runs;
+    }
+
+    /// Blocks at these addresses may run less often.
+    pub(crate) fn set_eager(&mut self, starts: FxHashSet<u64>, runs: u32) {
+        (self.eager, self.eager_patience) = (starts, runs);
     }
 
     /// Takes a run out of the reserve of a block; false where that is spent.
@@ -193,7 +209,8 @@ impl<B: Bus> Cache<B> {
 
     fn decode(&self, cpu: &mut Cpu<B>, origin: Origin) -> Result<Block<B>, NoBlock> {
         let mut block = decode_block(cpu, origin)?;
-        block.reserve = self.patience;
+        let is_eager = !self.eager.is_empty() && self.eager.contains(&block.origin.rip());
+        block.reserve = if is_eager { self.eager_patience } else { self.patience };
         Ok(block)
     }
 

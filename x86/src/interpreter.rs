@@ -186,6 +186,11 @@ impl<B: Bus> Interpreter<B> {
         self.cache.set_patience(runs);
     }
 
+    /// Lets blocks that begin at these addresses, and are decoded from now on, run no more than so often before they are hot.
+    pub fn set_eager(&mut self, starts: impl Iterator<Item = u64>, runs: u32) {
+        self.cache.set_eager(starts.collect(), runs);
+    }
+
     /// Lets the block at rip run so often before it is hot.
     pub fn wait_until_hot(&mut self, runs: u32) {
         if let Ok(found) = self.cache.find(&mut self.cpu) {

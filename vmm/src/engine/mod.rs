@@ -234,6 +234,9 @@ pub trait Cpu {
     }
     /// From now on the software CPU's FXSAVE stores this as MXCSR_MASK; other processors store their own.
     fn set_mxcsr_mask(&mut self, _mask: MxcsrMask) {}
+    /// Says which program will run, by a digest, before anything has: the software CPU takes the code that an earlier run has
+    /// compiled of it, and keeps what this one compiles, if that is wanted ([`soft::kept::keep_in`]).
+    fn expect_program(&mut self, _digest: u64) {}
     /// From now on the software CPU does not execute what differs between processors, but comes back with
     /// [`Exit::Differing`]; or it does.
     fn leave_differing(&mut self, _leave: bool) {}

@@ -1,9 +1,10 @@
 //! The software CPU as an engine: the same guests without /dev/kvm, with exact counts.
 //!
 //! It walks the same page tables in the same memory as KVM would, so the personality cannot tell them apart. The interpreter
-//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]). [`watch`] is how accesses to data are seen,
+//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]). [`kept`] is compiled code on disk, [`watch`] is how accesses to data are seen,
 //! [`selectors`] what it does about loads of segment registers.
 
+pub mod kept;
 mod selectors;
 mod watch;
 
@@ -17,6 +18,7 @@ use super::{
 use crate::ram::paging::{Reach, translate_user};
 use crate::ram::{Memory, PAGE, Ram};
 use lbr::model::{Event, Model, Processor, Transfer};
+use std::path::PathBuf;
 use watch::Guard;
 use x86::bus::{Access, Bus, PageFault, Translation};
 use x86::interpreter::{self, Stop};
@@ -92,6 +94,16 @@ pub struct SoftCpu {
     seen: Option<Accessed>,
     /// What runs, if somebody wants to know.
     runs: Option<Runs>,
+    /// Where compiled code is kept for the next run.
+    kept: Option<PathBuf>,
+}
+
+impl Drop for SoftCpu {
+    fn drop(&mut self) {
+        if let (Some(file), Some(code)) = (&self.kept, self.interpreter.kept()) {
+            kept::save(file, code);
+        }
+    }
 }
 
 impl SoftCpu {
@@ -123,6 +135,7 @@ impl SoftCpu {
             in_kernel: false,
             seen: None,
             runs: None,
+            kept: None,
         })
     }
 
@@ -424,6 +437,13 @@ impl Cpu for SoftCpu {
 
     fn set_mxcsr_mask(&mut self, mask: MxcsrMask) {
         self.interpreter.cpu_mut().set_mxcsr_mask(mask);
+    }
+
+    fn expect_program(&mut self, digest: u64) {
+        self.kept = kept::file(digest);
+        if let Some(file) = &self.kept {
+            self.interpreter.keep(kept::load(file));
+        }
     }
 
     fn leave_differing(&mut self, leave: bool) {

@@ -53,6 +53,7 @@ use crate::cpu_model::Model;
 use crate::engine::{EngineError, Exception, Machine, Until};
 pub use crate::failure::ProcessError;
 use crate::gate::{AtExit, Event, Gate};
+use crate::journal::schema::digest_executable;
 use crate::linux::load::{self, Program};
 use crate::linux::time_of_guest;
 use crate::linux::{Delivery, Guarded, Guest, Kernel, Last, Spaces, Start, deliver};
@@ -111,6 +112,8 @@ pub struct Process {
     model: Model,
     /// What FXSAVE stores as MXCSR_MASK.
     mxcsr_mask: MxcsrMask,
+    /// A digest of its first program.
+    program: u64,
     /// The page fault that was served last, if nothing else happened since, and how often.
     faults: Option<(Exception, Regs, u32)>,
     /// The branch records of the processor, if they are to be of one task.
@@ -167,12 +170,14 @@ impl Process {
     ) -> Result<Process, ProcessError> {
         machine.cpu.require(launch.cpu)?;
         machine.cpu.set_mxcsr_mask(launch.mxcsr_mask);
+        let program = digest_executable(&launch.executable);
+        machine.cpu.expect_program(program);
         let choice = machine.kvm.take().map(Choice::new);
         let clock = time_of_guest();
         let executable = Arc::new(launch.executable.clone());
         let interpreter = launch.interpreter.as_ref();
         let interpreter = interpreter.map(|it| (it.path.as_str(), Arc::new(it.executable.clone())));
-        let program = Program {
+        let loaded = Program {
             path: &launch.path,
             name: &launch.name,
             executable: &executable,
@@ -184,7 +189,7 @@ impl Process {
             cpu: launch.cpu,
             time: clock.page(),
         };
-        let (space, regs) = load::load(&mut machine.memory, &program)?;
+        let (space, regs) = load::load(&mut machine.memory, &loaded)?;
         let begin = Start::read(&space, &machine.memory, regs.gpr[4]);
         machine.cpu.set_page_table(space.root());
         machine.cpu.set_regs(&regs)?;
@@ -206,6 +211,7 @@ impl Process {
             kernel,
             model: launch.cpu,
             mxcsr_mask: launch.mxcsr_mask,
+            program,
             faults: None,
             records: None,
             copy_faults: 0,

@@ -95,6 +95,7 @@ impl Process {
     pub(super) fn software_cpu(&self) -> Result<Box<dyn Cpu>, EngineError> {
         let mut cpu = SoftCpu::new()?;
         cpu.set_mxcsr_mask(self.mxcsr_mask);
+        cpu.expect_program(self.program);
         Ok(Box::new(cpu))
     }
 

@@ -4,7 +4,7 @@
 //! led to and those hold what they held ([`Cpu::is_code`]). That is asked once in each turn: a small table by address alone answers
 //! until mappings change or code is written.
 
-use iced_x86::Instruction;
+use iced_x86::{Decoder, DecoderOptions, Instruction};
 use rustc_hash::FxHashMap;
 use std::io;
 use x86::bus::Bus;
@@ -17,6 +17,7 @@ use x86::table;
 use crate::compiler::Compiled;
 use crate::context::Context;
 use crate::exits::Need;
+use crate::kept::{Kept, Source};
 use crate::links::Links;
 use crate::native::{Arena, Code, outcall_entry};
 use crate::outcall::{Outcall, Outcalls};
@@ -56,8 +57,9 @@ pub(crate) struct Plan<B: Bus> {
     /// The state in which its code is left; the code is of no use but for that search.
     sought: Option<Sought>,
     /// What its code calls: it has their addresses.
-    #[expect(dead_code, reason = "compiled code reads them")]
     outcalls: Outcalls<B>,
+    /// What it was made from, if its code is to be kept.
+    source: Option<Source>,
 }
 
 impl<B: Bus> Plan<B> {
@@ -83,7 +85,7 @@ struct Place {
 pub(crate) struct Codes<B: Bus> {
     arena: Arena,
     /// What stays in the arena whatever is forgotten.
-    kept: usize,
+    gate: usize,
     entries: FxHashMap<(u64, CodePage), Entry<B>>,
     /// The code that is left in the state that was searched for last, and that state.
     searches: FxHashMap<(u64, CodePage), Entry<B>>,
@@ -95,6 +97,10 @@ pub(crate) struct Codes<B: Bus> {
     turn: u64,
     /// How often what an instruction reaches for together was found to span the end of a page, by its address.
     spread: FxHashMap<u64, u32>,
+    /// Code of earlier runs, if any is kept.
+    kept: Option<Kept>,
+    /// Regions whose code was taken from there.
+    taken: u64,
     /// What the turn holds for: the epoch of the CPU, and the addresses that no code may run over.
     epoch: u64,
     at: Vec<u64>,
@@ -106,17 +112,19 @@ const fn place(rip: u64) -> usize {
 }
 
 impl<B: Bus> Codes<B> {
-    /// No code but that which is `kept` for good; and where that is.
+    /// No code but the `gate`, for good, and where that is; code that is `kept` is taken when it is found.
     ///
     /// # Errors
     /// When the host gives no memory for code.
-    pub(crate) fn new(kept: &[u8]) -> io::Result<(Codes<B>, Code)> {
+    pub(crate) fn new(gate: &[u8], kept: Option<Kept>) -> io::Result<(Codes<B>, Code)> {
         let mut arena = Arena::new(ROOM)?;
-        let code = arena.add(kept).ok_or_else(|| io::Error::other("no room for code"))?;
+        let code = arena.add(gate).ok_or_else(|| io::Error::other("no room for code"))?;
         let empty = Place { rip: 0, turn: 0, known: Known::Nothing };
         let codes = Codes {
-            kept: arena.used(),
+            gate: arena.used(),
             arena,
+            kept,
+            taken: 0,
             entries: FxHashMap::default(),
             searches: FxHashMap::default(),
             searched: None,
@@ -156,9 +164,42 @@ impl<B: Bus> Codes<B> {
         if found == rip && turn == self.turn {
             return known;
         }
-        let known = self.search(cpu, rip, at);
+        let mut known = self.search(cpu, rip, at);
+        if known == Known::Nothing && self.take_kept(cpu, rip) {
+            known = self.search(cpu, rip, at);
+        }
         self.places[place(rip)] = Place { rip, turn: self.turn, known };
         known
+    }
+
+    /// Takes the code that an earlier run has made of what is at `rip`; whether there is some.
+    fn take_kept(&mut self, cpu: &mut Cpu<B>, rip: u64) -> bool {
+        let pieces = self.kept.as_mut().map_or(&mut [][..], |kept| kept.at(rip));
+        // What a state is searched for in is compiled for that search.
+        let sought = self.sought.map(|sought| sought.rip);
+        let mut pieces = pieces.iter_mut().filter(|piece| !sought.is_some_and(|at| piece.source.has(at)));
+        let found = pieces.find_map(|piece| Some((plan_of(cpu, rip, &piece.source)?, piece)));
+        let Some((plan, piece)) = found else { return false };
+        piece.is_used = true;
+        self.taken += 1;
+        let compiled = piece.compiled.clone();
+        self.put(plan, Some(&compiled));
+        true
+    }
+
+    /// The code of this run and of those before it, if any is to be kept.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    /// How many regions were taken from those of earlier runs.
+    pub(crate) const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether an earlier run has made code of what was at `rip` then.
+    pub(crate) fn may_have_kept(&mut self, rip: u64) -> bool {
+        self.kept.as_mut().is_some_and(|kept| !kept.at(rip).is_empty())
     }
 
     fn search(&self, cpu: &mut Cpu<B>, rip: u64, at: &[u64]) -> Known {
@@ -196,6 +237,7 @@ impl<B: Bus> Codes<B> {
             let is_without = |entry: &Entry<B>| entry.plan.addresses.binary_search(&rip).is_err();
             self.entries.retain(|_, entry| is_without(entry));
             self.searches.retain(|_, entry| is_without(entry));
+            self.kept.iter_mut().for_each(|kept| kept.forget(rip));
             self.begin_turn();
         }
     }
@@ -214,17 +256,25 @@ impl<B: Bus> Codes<B> {
         self.links.begin_turn();
     }
 
-    /// Adds what was compiled of a region, or that nothing was; not for a search that is over. Code of pages that have changed
+    /// Adds what was compiled of a region, as [`Codes::put`], and has it kept.
+    pub(crate) fn add(&mut self, mut plan: Plan<B>, compiled: Option<&Compiled>) {
+        if let (Some(source), Some(compiled), Some(kept)) = (plan.source.take(), compiled, &mut self.kept) {
+            kept.add(plan.head, source, compiled.clone());
+        }
+        self.put(plan, compiled);
+    }
+
+    /// Puts in what was compiled of a region, or that nothing was; not for a search that is over. Code of pages that have changed
     /// meanwhile is never found.
     ///
     /// It may take the place of code that holds in this turn, when the region was found in another process, whose pages behind the
     /// first are others. Links lead to that code, and with its plan go the outcalls whose addresses it has: so the turn ends.
-    pub(crate) fn add(&mut self, plan: Plan<B>, compiled: Option<&Compiled>) {
+    fn put(&mut self, plan: Plan<B>, compiled: Option<&Compiled>) {
         let Some(first) = plan.pages.first().copied() else { return };
         if plan.sought.is_some() && plan.sought != self.searched {
             return;
         }
-        let known = compiled.map_or(Known::Never, |compiled| self.install(compiled));
+        let known = compiled.map_or(Known::Never, |compiled| self.install(compiled, &plan.outcalls));
         self.places[place(plan.head)].turn = 0;
         let entries = if plan.sought.is_some() { &mut self.searches } else { &mut self.entries };
         if entries.insert((plan.head, first), Entry { plan, known }).is_some() {
@@ -232,11 +282,12 @@ impl<B: Bus> Codes<B> {
         }
     }
 
-    fn install(&mut self, compiled: &Compiled) -> Known {
-        let mut code = self.arena.add(&compiled.bytes);
+    fn install(&mut self, compiled: &Compiled, outcalls: &Outcalls<B>) -> Known {
+        let Some(bytes) = with_addresses(compiled, outcalls) else { return Known::Never };
+        let mut code = self.arena.add(&bytes);
         if code.is_none() {
             self.forget_all();
-            code = self.arena.add(&compiled.bytes);
+            code = self.arena.add(&bytes);
         }
         let wants_bits = compiled.need == Need::Bits;
         code.map_or(Known::Never, |code| Known::Code { code, wants_bits })
@@ -247,8 +298,18 @@ impl<B: Bus> Codes<B> {
         self.searches.clear();
         self.spread.clear();
         self.begin_turn();
-        self.arena.clear_behind(self.kept);
+        self.arena.clear_behind(self.gate);
     }
+}
+
+/// The bytes of code with the addresses of what it calls.
+fn with_addresses<B: Bus>(compiled: &Compiled, outcalls: &Outcalls<B>) -> Option<Vec<u8>> {
+    let mut bytes = compiled.bytes.clone();
+    for it in &compiled.outcalls {
+        let place = bytes.get_mut(it.at as usize..)?.first_chunk_mut()?;
+        *place = outcalls.address(it.number)?.to_le_bytes();
+    }
+    Some(bytes)
 }
 
 /// Whether two lists are the same, one by one. Most often both are empty, and the C library compares memory by a masked load: from a
@@ -263,7 +324,6 @@ struct Guest<'i, B: Bus> {
     interpreter: &'i mut Interpreter<B>,
     codes: &'i Codes<B>,
     pages: Vec<CodePage>,
-    outcalls: Outcalls<B>,
 }
 
 /// The region of the block at `head`, for the search of now if it comes by where that is for. Without one the plan is for the
@@ -273,12 +333,65 @@ pub(crate) fn plan<B: Bus>(
     codes: &Codes<B>,
     head: u64,
 ) -> (Plan<B>, Option<Region>) {
-    let mut guest = Guest { interpreter, codes, pages: Vec::new(), outcalls: Outcalls::new() };
-    let region = Region::find(head, &mut guest, codes.sought);
-    let Guest { pages, outcalls, .. } = guest;
+    let mut guest = Guest { interpreter, codes, pages: Vec::new() };
+    let mut region = Region::find(head, &mut guest, codes.sought);
+    let Guest { pages, .. } = guest;
+    let called = region.as_mut().map_or_else(Vec::new, Region::number_outcalls);
+    let mut outcalls = Outcalls::new();
+    called.iter().filter_map(outcall).for_each(|outcall| outcalls.add(outcall));
     let addresses = region.as_ref().map_or_else(Vec::new, Region::addresses);
     let sought = region.as_ref().and_then(|region| region.sought);
-    (Plan { head, pages, addresses, sought, outcalls }, region)
+    let to_keep = region.as_ref().filter(|region| codes.kept.is_some() && region.sought.is_none());
+    let source = to_keep.and_then(|region| source(interpreter.cpu_mut(), region, &called));
+    (Plan { head, pages, addresses, sought, outcalls, source }, region)
+}
+
+/// What a region is made from, as it is now, with the instructions that the CPU runs.
+fn source<B: Bus>(cpu: &mut Cpu<B>, region: &Region, called: &[Instruction]) -> Option<Source> {
+    let mut parts = region.parts();
+    // The page of the first instruction is what the region is known by.
+    let first = parts.iter().position(|part| part.contains(&region.head))?;
+    parts.swap(0, first);
+    let parts = parts.into_iter().map(|part| {
+        let length = usize::try_from(part.end - part.start).ok()?;
+        let (_, bytes) = cpu.code_page(part.start)?;
+        Some((part.start, bytes.get(..length)?.to_vec()))
+    });
+    let parts = parts.collect::<Option<_>>()?;
+    Some(Source {
+        parts,
+        addresses: region.addresses(),
+        outcalls: called.iter().map(Instruction::ip).collect(),
+    })
+}
+
+/// The plan of the region at `head` that was made from `source`, if that is what the guest has now.
+fn plan_of<B: Bus>(cpu: &mut Cpu<B>, head: u64, source: &Source) -> Option<Plan<B>> {
+    let mut pages = Vec::new();
+    for (start, bytes) in &source.parts {
+        let (page, now) = cpu.code_page(*start)?;
+        if now.get(..bytes.len())? != bytes {
+            return None;
+        }
+        if !pages.contains(&page) {
+            pages.push(page);
+        }
+    }
+    let mut outcalls = Outcalls::new();
+    for rip in &source.outcalls {
+        let i = Decoder::with_ip(64, source.bytes(*rip)?, *rip, DecoderOptions::NONE).decode();
+        outcalls.add(outcall(&i)?);
+    }
+    Some(Plan { head, pages, addresses: source.addresses.clone(), sought: None, outcalls, source: None })
+}
+
+/// An instruction for the CPU to run; `None` for one that the interpreter asks whether it is to run at all, and for what ends a block.
+fn outcall<B: Bus>(i: &Instruction) -> Option<Outcall<B>> {
+    if differs_between_processors(i) {
+        return None;
+    }
+    let (Handler::Body(body), op) = table::lookup::<Cpu<B>>(i)? else { return None };
+    Some(Outcall::new(outcall_entry::<B>(), i, body, op))
 }
 
 impl<B: Bus> region::Code for Guest<'_, B> {
@@ -308,12 +421,7 @@ impl<B: Bus> region::Code for Guest<'_, B> {
             Some(_) => return Some(How::Inline),
             None => {}
         }
-        // The interpreter asks whether it is to run at all.
-        if differs_between_processors(i) {
-            return None;
-        }
-        let (Handler::Body(body), op) = table::lookup::<Cpu<B>>(i)? else { return None };
-        Some(How::Outcall(self.outcalls.add(Outcall::new(outcall_entry::<B>(), i, body, op))))
+        outcall::<B>(i).map(|_| How::Outcall(0))
     }
 }
 
@@ -329,7 +437,14 @@ mod tests {
 
     fn plan_of_both_pages(cpu: &mut Cpu<Flat>) -> Plan<Flat> {
         let pages = [HEAD, SECOND].map(|va| cpu.code_page(va).unwrap().0).to_vec();
-        Plan { head: HEAD, pages, addresses: vec![HEAD], sought: None, outcalls: Outcalls::new() }
+        Plan {
+            head: HEAD,
+            pages,
+            addresses: vec![HEAD],
+            sought: None,
+            outcalls: Outcalls::new(),
+            source: None,
+        }
     }
 
     #[test]
@@ -339,8 +454,8 @@ mod tests {
             memory.map(HEAD + page * PAGE_SIZE, &[0x90], Protection::CODE);
         }
         let mut cpu = Cpu::new(memory);
-        let (mut codes, _) = Codes::<Flat>::new(&[]).unwrap();
-        let compiled = Compiled { bytes: vec![0xc3], need: Need::Nothing };
+        let (mut codes, _) = Codes::<Flat>::new(&[], None).unwrap();
+        let compiled = Compiled { bytes: vec![0xc3], need: Need::Nothing, outcalls: Vec::new() };
         let turn = |codes: &Codes<Flat>| {
             let mut context = Context::new();
             codes.point_to_links(&mut context);

@@ -4,10 +4,12 @@
 //! is written ([`crate::clif`]), and compiling costs more than half of what it would.
 
 use cranelift_codegen::Context as Codegen;
+use cranelift_codegen::binemit::Reloc;
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{AbiParam, InstBuilder, Signature, types};
+use cranelift_codegen::ir::{AbiParam, ExternalName, InstBuilder, Signature, types};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable, SetError};
+use cranelift_codegen::{FinalizedMachReloc, FinalizedRelocTarget};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
 use crate::exits::Need;
@@ -15,10 +17,37 @@ use crate::region::Region;
 use crate::translator::{signature, translate};
 
 /// What is made of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compiled {
     pub(crate) bytes: Vec<u8>,
     /// What it needs of the flags where it is entered.
     pub(crate) need: Need,
+    /// Where addresses of outcalls are to be written.
+    pub(crate) outcalls: Vec<OutcallAt>,
+}
+
+/// A place in code for the address of an outcall, which is another one in each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OutcallAt {
+    /// Where in the code its eight bytes are.
+    pub(crate) at: u32,
+    /// Which outcall of the region.
+    pub(crate) number: u32,
+}
+
+impl OutcallAt {
+    /// Whether the code has the place, and there are so many outcalls.
+    pub(crate) fn is_in(self, code: &[u8], outcalls: usize) -> bool {
+        (self.number as usize) < outcalls && (self.at as usize) + size_of::<u64>() <= code.len()
+    }
+}
+
+/// What code depends on of the processor it is compiled for; `None` where there is no compiler.
+pub(crate) fn host() -> Option<String> {
+    let isa = Compiler::new().ok()?.isa;
+    let flags = isa.isa_flags();
+    let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
+    Some(format!("{} {}", isa.triple(), flags.join(" ")))
 }
 
 pub(crate) struct Compiler {
@@ -81,7 +110,10 @@ impl Compiler {
             self.shared = FunctionBuilderContext::new();
             return None;
         };
-        Some(Compiled { bytes: self.bytes()?, need })
+        let bytes = self.bytes()?;
+        let relocations = self.codegen.compiled_code()?.buffer.relocs();
+        let outcalls = relocations.iter().map(|it| self.outcall_at(it)).collect::<Option<_>>()?;
+        Some(Compiled { bytes, need, outcalls })
     }
 
     /// The code that [`crate::native::Gate`] enters compiled code by: it has the host's calling convention, and its arguments are
@@ -103,12 +135,21 @@ impl Compiler {
         let why = builder.inst_results(call)[0];
         builder.ins().return_(&[why]);
         builder.finalize(self.isa.frontend_config());
-        self.bytes()
+        let bytes = self.bytes()?;
+        self.codegen.compiled_code()?.buffer.relocs().is_empty().then_some(bytes)
     }
 
-    /// The machine code of what is written, if it can lie anywhere.
+    /// The machine code of what is written.
     fn bytes(&mut self) -> Option<Vec<u8>> {
         let compiled = self.codegen.compile(&*self.isa, &mut ControlPlane::default()).ok()?;
-        compiled.buffer.relocs().is_empty().then(|| compiled.code_buffer().to_vec())
+        Some(compiled.code_buffer().to_vec())
+    }
+
+    /// What is to be written there; `None` if that is not the address of an outcall.
+    fn outcall_at(&self, it: &FinalizedMachReloc) -> Option<OutcallAt> {
+        let FinalizedRelocTarget::ExternalName(ExternalName::User(name)) = &it.target else { return None };
+        let is_address = it.kind == Reloc::Abs8 && it.addend == 0;
+        let number = self.codegen.func.params.user_named_funcs().get(*name)?.index;
+        is_address.then_some(OutcallAt { at: it.offset, number })
     }
 }

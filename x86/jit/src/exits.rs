@@ -26,6 +26,10 @@ pub(crate) enum Need {
     Bits,
 }
 
+impl Need {
+    pub(crate) const ALL: [Need; 3] = [Need::Nothing, Need::Any, Need::Bits];
+}
+
 /// Where control goes.
 #[derive(Clone, Copy)]
 pub(crate) enum To {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
+use rustc_hash::FxHashSet;
 use x86::bus::Bus;
 use x86::cpu::Cpu;
 use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
@@ -11,6 +12,7 @@ use x86::machine::Machine;
 use crate::codes::{Codes, Known, Plan, plan};
 use crate::compiler::{Compiler, NoCompiler};
 use crate::context::{Context, Counts, LONGEST_STAY, Stored, Why};
+use crate::kept::Kept;
 use crate::native::{Code, Gate};
 use crate::region::{MAX_RUN, Sought};
 use crate::worker::{Progress, Worker};
@@ -66,12 +68,14 @@ pub struct Work {
     pub instructions: u64,
     /// How often the driver went into compiled code.
     pub stays: u64,
+    /// Regions whose code was there: an earlier run had made it, or this one before their pages were exchanged.
+    pub taken: u64,
 }
 
 impl<B: Bus> Drop for Jit<B> {
     fn drop(&mut self) {
         if self.work.stays > 0 {
-            tracing::debug!("compiled code: {:?}", self.work);
+            tracing::debug!("compiled code: {:?}", self.work());
         }
     }
 }
@@ -80,6 +84,8 @@ impl<B: Bus> Drop for Jit<B> {
 const LEFT_FOR_IT: u32 = 4;
 /// So often does the interpreter run a block whose code is being compiled, or must not run now, before it is asked for again.
 const SOON: u32 = 500;
+/// So often does a block run before code of an earlier run is looked for: about what it costs to look, compare and install.
+const EAGER: u32 = 50;
 
 /// An [`Interpreter`] that has compiled what it runs often, and otherwise is one.
 pub struct Jit<B: Bus> {
@@ -91,8 +97,8 @@ pub struct Jit<B: Bus> {
 
 /// What compiled code needs.
 enum Native<B: Bus> {
-    /// Nothing has been hot yet.
-    Unmade,
+    /// Nothing has been hot yet; the code of earlier runs.
+    Unmade(Option<Kept>),
     Made(Box<Made<B>>),
     /// The host has not given it, or nobody wants it.
     Off,
@@ -105,16 +111,25 @@ struct Made<B: Bus> {
     worker: Worker,
     /// Of the regions that are being compiled, in order.
     plans: VecDeque<Plan<B>>,
+    /// Where code was kept of something else than is there now.
+    missed: FxHashSet<u64>,
 }
 
 impl<B: Bus> Made<B> {
-    fn new() -> Result<Made<B>, NoCompiler> {
+    fn new(kept: Option<Kept>) -> Result<Made<B>, NoCompiler> {
         let mut compiler = Compiler::new()?;
         let gate =
             compiler.gate().ok_or_else(|| io::Error::other("Cranelift compiles no way into its code"))?;
-        let (codes, gate) = Codes::new(&gate)?;
+        let (codes, gate) = Codes::new(&gate, kept)?;
         let worker = Worker::start(compiler)?;
-        Ok(Made { context: Context::new(), gate: Gate::new(gate), codes, worker, plans: VecDeque::new() })
+        Ok(Made {
+            context: Context::new(),
+            gate: Gate::new(gate),
+            codes,
+            worker,
+            plans: VecDeque::new(),
+            missed: FxHashSet::default(),
+        })
     }
 }
 
@@ -132,7 +147,7 @@ impl<B: Bus> Jit<B> {
     #[must_use]
     pub fn new(cpu: Cpu<B>, tuning: Option<Tuning>) -> Jit<B> {
         let mut interpreter = Interpreter::new(cpu);
-        let native = if tuning.is_some() { Native::Unmade } else { Native::Off };
+        let native = if tuning.is_some() { Native::Unmade(None) } else { Native::Off };
         let tuning = tuning.unwrap_or_default();
         interpreter.set_patience(tuning.patience);
         Jit { interpreter, tuning, native, work: Work::default() }
@@ -167,10 +182,29 @@ impl<B: Bus> Jit<B> {
         }
     }
 
+    /// Takes code of earlier runs, and keeps what is made in this one ([`Jit::kept`]); before anything has run.
+    pub fn keep(&mut self, kept: Kept) {
+        if let Native::Unmade(unmade) = &mut self.native {
+            self.interpreter.set_eager(kept.heads(), EAGER.min(self.tuning.patience));
+            *unmade = Some(kept);
+        }
+    }
+
+    /// The code of this run and of those before it, if code is kept.
+    #[must_use]
+    pub fn kept(&self) -> Option<&Kept> {
+        match &self.native {
+            Native::Unmade(kept) => kept.as_ref(),
+            Native::Made(made) => made.codes.kept(),
+            Native::Off => None,
+        }
+    }
+
     /// What compiled code has done.
     #[must_use]
     pub fn work(&self) -> Work {
-        self.work
+        let taken = if let Native::Made(made) = &self.native { made.codes.taken() } else { 0 };
+        Work { taken, ..self.work }
     }
 
     /// Like [`Interpreter::run`]: nothing but the time tells that code was compiled. Where an observer listens it is the
@@ -217,6 +251,9 @@ impl<B: Bus> Jit<B> {
             }
             Known::Never => self.interpreter.wait_until_hot(u32::MAX),
             Known::NotNow => self.interpreter.wait_until_hot(SOON),
+            Known::Nothing if made.is_first_miss(rip) => {
+                self.interpreter.wait_until_hot(self.tuning.patience)
+            }
             Known::Nothing => {
                 if self.tuning.affords(&self.work) {
                     made.have_compiled(&mut self.interpreter, rip, &mut self.work);
@@ -233,8 +270,8 @@ impl<B: Bus> Jit<B> {
 impl<B: Bus> Native<B> {
     /// Made now, if it was not.
     fn get(&mut self) -> Option<&mut Made<B>> {
-        if matches!(self, Native::Unmade) {
-            *self = match Made::new() {
+        if let Native::Unmade(kept) = self {
+            *self = match Made::new(kept.take()) {
                 Ok(made) => Native::Made(Box::new(made)),
                 Err(why) => {
                     tracing::warn!("guest code is not compiled but interpreted: {why}");
@@ -244,12 +281,17 @@ impl<B: Bus> Native<B> {
         }
         match self {
             Native::Made(made) => Some(made),
-            Native::Unmade | Native::Off => None,
+            Native::Unmade(_) | Native::Off => None,
         }
     }
 }
 
 impl<B: Bus> Made<B> {
+    /// Whether an earlier run had code at `rip`, but of something else, and that was not yet known: the block has run a few times only.
+    fn is_first_miss(&mut self, rip: u64) -> bool {
+        self.codes.may_have_kept(rip) && self.missed.insert(rip)
+    }
+
     /// Gives the region of the block at `rip` to the compiler, unless it has that, or enough to do.
     fn have_compiled(&mut self, interpreter: &mut Interpreter<B>, rip: u64, work: &mut Work) {
         if self.worker.is_full() || self.plans.iter().any(|plan| plan.begins_at(rip)) {

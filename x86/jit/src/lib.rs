@@ -17,6 +17,7 @@
 //! | from a region to a function | [`translator`]; [`clif`] and [`domain`] (values and their algebra), [`machine`], [`memory`] and [`spans`] (state and accesses), [`flags`], [`exits`] (the ways out), [`outcall`] (instructions that the CPU runs) |
 //! | Cranelift, on a thread of its own | [`compiler`], [`worker`] |
 //! | which code may be entered | [`codes`], [`links`] |
+//! | code of earlier runs | [`kept`] |
 //! | what code and driver share | [`context`] |
 //! | the fence: memory for code, and the calls into and out of it | [`native`] |
 //!
@@ -31,6 +32,7 @@ mod domain;
 mod exits;
 mod flags;
 pub mod jit;
+mod kept;
 mod links;
 mod machine;
 mod memory;
@@ -43,4 +45,6 @@ mod translator;
 mod worker;
 
 pub use jit::{Jit, Tuning, Work};
+pub use kept::Kept;
+pub use native::kept_from_bytes;
 pub use region::Sought;

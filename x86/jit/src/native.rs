@@ -10,6 +10,7 @@ use x86::bus::Bus;
 use x86::cpu::Cpu;
 
 use crate::context::{Context, Why};
+use crate::kept::Kept;
 use crate::outcall::{Entry, Outcall};
 
 /// Code begins at multiples of this.
@@ -150,7 +151,7 @@ impl<B: Bus> Gate<B> {
         // SAFETY: the pointer was a reference a line ago.
         context.point_to(unsafe { &mut *cpu }.parts()?);
         context.cpu = cpu.cast();
-        // SAFETY: the code was compiled for this context and lies in an arena that is there. What it follows are the pointers of
+        // SAFETY: the code was compiled for this context, now or by this program before (`kept_from_bytes`), and lies in an arena that is there. What it follows are the pointers of
         // the context: the CPU's registers and translations, which stay where they are while the CPU is borrowed here, and its
         // memory, within which all translations lead (`Cpu::parts`). The links lead to code of the same arena.
         let why = unsafe { (self.enter)(context, code.0.as_ptr()) };
@@ -180,6 +181,16 @@ unsafe extern "C" fn call_out<B: Bus>(context: *mut Context, call: *const u8) ->
         std::process::abort();
     }
     u64::from(has_trapped)
+}
+
+/// Reads code that was kept; `None` if it is no such thing, or of another processor.
+///
+/// # Safety
+/// The bytes must be what [`Kept::to_bytes`] has given in this same program: its code is run, and what it does to the context and
+/// the CPU is what this program's compiler makes it do.
+#[must_use]
+pub unsafe fn kept_from_bytes(bytes: &[u8]) -> Option<Kept> {
+    Kept::from_bytes(bytes)
 }
 
 /// Runs `start` with all signals blocked, so that a thread it starts is never the one that a signal interrupts.

@@ -1,7 +1,10 @@
 //! Instructions that compiled code has the CPU run: vectors, x87 and whatever else the integer table has not.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{AbiParam, InstBuilder, Signature, Value, types};
+use cranelift_codegen::ir::immediates::Imm64;
+use cranelift_codegen::ir::{
+    AbiParam, ExternalName, GlobalValueData, InstBuilder, Signature, UserExternalName, Value, types,
+};
 use cranelift_codegen::isa::CallConv;
 use iced_x86::{Instruction, InstructionInfoFactory, InstructionInfoOptions, OpAccess, RflagsBits};
 use x86::bus::Bus;
@@ -49,7 +52,7 @@ impl<B: Bus> Outcall<B> {
     }
 }
 
-/// Those of a region. Its code has their addresses.
+/// Those of a region, by number. Its code has their addresses.
 #[expect(clippy::vec_box, reason = "an address holds while others are added")]
 pub(crate) struct Outcalls<B: Bus>(Vec<Box<Outcall<B>>>);
 
@@ -58,12 +61,15 @@ impl<B: Bus> Outcalls<B> {
         Outcalls(Vec::new())
     }
 
-    /// Adds one: its address.
-    pub(crate) fn add(&mut self, outcall: Outcall<B>) -> u64 {
-        let outcall = Box::new(outcall);
-        let address = std::ptr::from_ref(&*outcall).addr() as u64;
-        self.0.push(outcall);
-        address
+    /// Adds the next one.
+    pub(crate) fn add(&mut self, outcall: Outcall<B>) {
+        self.0.push(Box::new(outcall));
+    }
+
+    /// The address of one.
+    pub(crate) fn address(&self, number: u32) -> Option<u64> {
+        let outcall = self.0.get(usize::try_from(number).ok()?)?;
+        Some(std::ptr::from_ref(&**outcall).addr() as u64)
     }
 }
 
@@ -83,11 +89,20 @@ pub(crate) fn written_registers(i: &Instruction) -> u16 {
     written.fold(0, |all, used| all | 1 << used.register().full_register().number())
 }
 
-/// Writes the call of the [`Outcall`] at `argument`: whether it trapped.
-pub(crate) fn write(d: &Clif<'_>, argument: u64) -> Value {
-    let argument = d.constant(64, argument);
+/// Writes the call of the [`Outcall`] of this number: whether it trapped. Its address is left open
+/// ([`crate::compiler::OutcallAt`]).
+pub(crate) fn write(d: &Clif<'_>, number: u32) -> Value {
     let trapped = {
         let mut builder = d.builder.borrow_mut();
+        let name = builder.func.declare_imported_user_function(UserExternalName::new(0, number));
+        let symbol = GlobalValueData::Symbol {
+            name: ExternalName::user(name),
+            offset: Imm64::new(0),
+            colocated: false,
+            tls: false,
+        };
+        let symbol = builder.create_global_value(symbol);
+        let argument = builder.ins().symbol_value(types::I64, symbol);
         let mut signature = Signature::new(CallConv::SystemV);
         signature.params.extend([AbiParam::new(types::I64); 2]);
         signature.returns.push(AbiParam::new(types::I64));

@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use rustc_hash::FxHashMap;
+use std::ops::Range;
+use x86::bus::PAGE_SIZE;
 
 use crate::spans::Reach;
 
@@ -26,8 +28,8 @@ const MOST_OUTCALLS: usize = 3;
 pub(crate) enum How {
     /// By its description.
     Inline,
-    /// As a call of [`crate::outcall`] with this argument: the description runs on the CPU itself.
-    Outcall(u64),
+    /// As a call of the [`crate::outcall`] of this number ([`Region::number_outcalls`]): the description runs on the CPU itself.
+    Outcall(u32),
 }
 
 /// An instruction of a region.
@@ -127,10 +129,43 @@ impl Region {
 
     /// Where its instructions begin, in order.
     pub(crate) fn addresses(&self) -> Vec<u64> {
-        let steps = self.runs.iter().flat_map(|run| &run.steps);
-        let mut all: Vec<u64> = steps.map(|step| step.instruction.ip()).collect();
+        let mut all: Vec<u64> = self.steps().map(|step| step.instruction.ip()).collect();
         all.sort_unstable();
+        all.dedup();
         all
+    }
+
+    /// Numbers the instructions that the CPU runs, and gives them in that order.
+    pub(crate) fn number_outcalls(&mut self) -> Vec<Instruction> {
+        let mut numbers = BTreeMap::new();
+        let mut all = Vec::new();
+        for step in self.runs.iter_mut().flat_map(|run| &mut run.steps) {
+            if let How::Outcall(number) = &mut step.how {
+                *number = *numbers.entry(step.instruction.ip()).or_insert_with(|| {
+                    all.push(step.instruction);
+                    u32::try_from(all.len() - 1).expect("a region is small")
+                });
+            }
+        }
+        all
+    }
+
+    /// Where its instructions are, in order and without what is between them; each part is in one page.
+    pub(crate) fn parts(&self) -> Vec<Range<u64>> {
+        let ends: BTreeMap<u64, u64> =
+            self.steps().map(|step| (step.instruction.ip(), step.instruction.next_ip())).collect();
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for (start, end) in ends {
+            match parts.last_mut() {
+                Some(last) if last.end >= start && start % PAGE_SIZE != 0 => last.end = last.end.max(end),
+                _ => parts.push(start..end),
+            }
+        }
+        parts
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.runs.iter().flat_map(|run| &run.steps)
     }
 }
 

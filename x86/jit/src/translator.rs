@@ -212,8 +212,8 @@ impl Translator<'_> {
 
     /// Writes an instruction; where control goes, if it is a branch.
     fn write_step(&mut self, step: &Step) -> Option<Option<Flow<Bv, Bool>>> {
-        if let How::Outcall(argument) = step.how {
-            self.call_out(argument, &step.instruction);
+        if let How::Outcall(number) = step.how {
+            self.call_out(number, &step.instruction);
             return Some(None);
         }
         let (handler, op) = lookup(&step.instruction)?;
@@ -368,7 +368,7 @@ impl Translator<'_> {
     }
 
     /// Has the CPU run the description of an instruction; leaves the code before it where that traps.
-    fn call_out(&mut self, argument: u64, i: &Instruction) {
+    fn call_out(&mut self, number: u32, i: &Instruction) {
         let touches_flags = outcall::touches_flags(i);
         let mut state = *self.state.borrow();
         self.store_registers(&state);
@@ -377,7 +377,7 @@ impl Translator<'_> {
             self.give_flags(&mut state);
         }
         self.before = state;
-        let trapped = outcall::write(&self.d, argument);
+        let trapped = outcall::write(&self.d, number);
         self.leave_if(trapped);
         let written = outcall::written_registers(i);
         for (n, register) in state.registers.iter_mut().enumerate() {

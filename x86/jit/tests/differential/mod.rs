@@ -10,7 +10,7 @@ use x86::flat::{Flat, Protection};
 use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
 use x86::op::BranchKind;
 use x86::state::{Regs, State};
-use x86_jit::{Jit, Sought, Tuning, Work};
+use x86_jit::{Jit, Sought, Tuning, Work, kept_from_bytes};
 
 use program::{CODE, DATA, DATA_PAGES, Program, STACK};
 
@@ -72,6 +72,20 @@ impl Pair {
         };
         pair.begin(source);
         pair
+    }
+
+    /// Has code be kept, and begin with what an earlier run has kept; none for a first run.
+    #[allow(dead_code, reason = "the fuzz target keeps nothing")]
+    pub(crate) fn keep(&mut self, earlier: Option<&[u8]>) {
+        // SAFETY: the bytes are those that `kept` gave, in this test.
+        let kept = earlier.map(|bytes| unsafe { kept_from_bytes(bytes) }.expect("what was kept"));
+        self.jit.keep(kept.unwrap_or_default());
+    }
+
+    /// The code that is to be kept.
+    #[allow(dead_code, reason = "the fuzz target keeps nothing")]
+    pub(crate) fn kept(&self) -> Vec<u8> {
+        self.jit.kept().expect("it keeps code").to_bytes()
     }
 
     /// What compiled code has done.
