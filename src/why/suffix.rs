@@ -31,6 +31,14 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(path) => Suffix::load(path).map_err(|e| Failure::new(Code::Damaged, e))?,
         None => synthesized(args)?,
     };
+    if !suffix.signals.is_empty() {
+        // What the kernel keeps of the registers in the frame, and gives back, is not followed.
+        return Err(Failure::new(
+            Code::Usage,
+            "a signal comes in this suffix, and values are not followed through its frame; `gretel synth --instructions` makes a \
+             shorter one",
+        ));
+    }
     let mut debug_files = DebugFiles::new();
     sandbox::enter();
     let opened = opened::open(&args.input, args.exe.as_deref(), &mut debug_files)?;

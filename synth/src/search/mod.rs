@@ -10,7 +10,7 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread) |
+//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread), [`signals`] (handlers) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
 //! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
@@ -29,6 +29,7 @@ mod placing;
 mod rank;
 mod reach;
 mod restarts;
+mod signals;
 mod trail;
 mod turns;
 
@@ -89,6 +90,8 @@ pub struct Search<'p> {
     rebuilds: u32,
     /// The fuel that went into choosing addresses anew.
     spent_anew: u64,
+    /// Handlers of signals may have run.
+    signals: bool,
 }
 
 /// What a step takes beside the terms that it makes.
@@ -148,6 +151,7 @@ impl<'p> Search<'p> {
             helpable: None,
             rebuilds: 0,
             spent_anew: 0,
+            signals: false,
         }
     }
 
@@ -273,7 +277,7 @@ impl<'p> Search<'p> {
             let (had_choice, before) = (frame.candidates.len() > 1, frame.window);
             self.statistics.prepended += 1;
             self.hypothesis.terms().fuel().burn(FUEL_OF_A_STEP);
-            self.statistics.assumed |= candidate.prepared.assumes_top;
+            self.statistics.assumed |= candidate.prepared.assumes_top || candidate.is_of_signal();
             let prepended = match candidate.is_explained {
                 true => self.prepend_explained(&candidate),
                 false => self.prepend(&candidate),
@@ -462,7 +466,8 @@ impl<'p> Search<'p> {
     fn prepare_again(&mut self, step: PathStep) -> Rc<Prepared> {
         let prepared = self.prepare(step.address).expect("the search went through it");
         if !step.is_instruction() {
-            return Rc::new(Prepared::switching(prepared.instruction));
+            let between = if step.signal { Prepared::delivering } else { Prepared::switching };
+            return Rc::new(between(prepared.instruction));
         }
         if step.skips { Rc::new(prepared.skipping()) } else { prepared }
     }
