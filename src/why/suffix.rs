@@ -32,6 +32,14 @@ pub(super) fn run(args: &Args) -> Outcome {
         Some(path) => Suffix::load(path).map_err(|e| Failure::new(Code::Damaged, e))?,
         None => synthesized(args)?,
     };
+    if !suffix.signals.is_empty() {
+        // What the kernel keeps of the registers in the frame, and gives back, is not followed.
+        return Err(Failure::new(
+            Code::Usage,
+            "a signal comes in this suffix, and values are not followed through its frame; `gretel synth --instructions` makes a \
+             shorter one",
+        ));
+    }
     let (core, program, overflow) = crashed(args)?;
     let mut history = Synthesized::new(&core, &suffix).map_err(|error| {
         Failure::new(

@@ -9,7 +9,9 @@ use crate::past::history::Step;
 use crate::past::hypothesis::Hypothesis;
 use crate::past::snapshot::{STATUS_TOP, Snapshot};
 use crate::smt::{self, Budget};
-use crate::suffix::{Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput};
+use crate::suffix::{
+    Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput, SuffixSignal,
+};
 use crate::term::{Term, Terms};
 use std::rc::Rc;
 use vmm::elfcore::Core;
@@ -36,6 +38,7 @@ pub fn judge(
     (end.registers, end.others) = judge.threads(&end);
     judge.memory(&mut end);
     judge.inputs(&mut end);
+    judge.signals(&mut end);
     apply(end, suffix);
     Ok(())
 }
@@ -79,6 +82,8 @@ fn end_of(hypothesis: &Hypothesis<'_>, core: &Core, suffix: &Suffix) -> Result<S
     let inputs =
         suffix.inputs.iter().filter(|input| input.step >= from + usize::from(input.late && from > 0));
     end.inputs = inputs.map(|input| SuffixInput { step: input.step - from, ..input.clone() }).collect();
+    let signals = suffix.signals.iter().filter(|signal| signal.step > from);
+    end.signals = signals.map(|signal| SuffixSignal { step: signal.step - from, ..signal.clone() }).collect();
     Ok(end)
 }
 
@@ -91,6 +96,13 @@ fn apply(end: Suffix, suffix: &mut Suffix) {
         input.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
     }
     let memory: Vec<_> = end.memory.into_iter().map(|piece| (piece.address, piece.origins)).collect();
+    for signal in &mut suffix.signals {
+        let judged = end
+            .signals
+            .iter()
+            .find(|judged| (judged.step + from, judged.frame) == (signal.step, signal.frame));
+        signal.origin = judged.map_or(Origin::Chosen, |judged| judged.origin);
+    }
     let is_all = from == 0;
     let of = |va: u64| {
         let piece = memory.iter().rev().find(|(at, origins)| (*at..*at + origins.len() as u64).contains(&va));
@@ -208,6 +220,24 @@ impl Judge<'_, '_> {
                 let known = memory.is_overwritten(va).then(|| memory.byte(&self.terms, image, va, step));
                 *origin =
                     known.flatten().map_or(Origin::Chosen, |byte| self.origin(byte, None, u64::from(value)));
+            }
+        }
+    }
+
+    /// What the kernel stored: what lies there still is the core's, and what was overwritten since may be known all the same.
+    fn signals(&mut self, suffix: &mut Suffix) {
+        let delivered = self.hypothesis.delivered().to_vec();
+        for signal in &mut suffix.signals {
+            let Some(it) = delivered.iter().find(|it| it.place.frame == signal.frame) else { continue };
+            signal.origin = Origin::Core;
+            for access in &it.writes {
+                let at = self.terms.value(access.address).unwrap_or(0);
+                let is_left = |va| !self.hypothesis.memory().is_overwritten_since(va, it.step - 1);
+                if !(at..at + u64::from(access.bytes)).all(is_left) {
+                    let value = self.hypothesis.facts().resolve(&self.terms, access.value);
+                    let is_open = self.terms.is_open(value);
+                    signal.origin = signal.origin.max(if is_open { Origin::Chosen } else { Origin::Forced });
+                }
             }
         }
     }

@@ -6,11 +6,13 @@
 
 use crate::past::history::Step;
 use crate::past::hypothesis::Hypothesis;
+use crate::past::signals::Delivered;
 use crate::past::snapshot::{STATUS_TOP, Snapshot};
 use crate::past::turns::Stands;
 use crate::smt::{self, Answer, Budget, Effort, Preference};
 use crate::suffix::{
-    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput, Turn,
+    Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixInput, SuffixSignal,
+    Turn,
 };
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use rustc_hash::FxHashMap;
@@ -165,8 +167,8 @@ impl<'h, 'i> Realizer<'h, 'i> {
         let steps = self.hypothesis.path()[..self.depth].iter().rev();
         let path = steps.filter(|step| step.is_instruction()).map(|step| step.address).collect();
         let (registers, forced) = (RegisterOrigins::default(), Forced::default());
-        let (turns, others) = (self.turns(), self.others());
-        Suffix { start, registers, memory, path, inputs, coverage, forced, turns, others }
+        let (turns, others, signals) = (self.turns(), self.others(), self.signals());
+        Suffix { start, registers, memory, path, inputs, signals, coverage, forced, turns, others }
     }
 
     /// The thread that runs at the start.
@@ -305,6 +307,44 @@ impl<'h, 'i> Realizer<'h, 'i> {
         inputs
     }
 }
+
+impl Realizer<'_, '_> {
+    /// The signals that are delivered, the oldest first.
+    fn signals(&mut self) -> Vec<SuffixSignal> {
+        let depth = self.step();
+        let delivered = self.hypothesis.delivered().iter().rev().filter(|it| it.step <= depth);
+        let delivered: Vec<_> = delivered.cloned().collect();
+        delivered.into_iter().map(|delivered| self.signal(&delivered)).collect()
+    }
+
+    fn signal(&mut self, delivered: &Delivered) -> SuffixSignal {
+        let mut writes: Vec<(u64, Vec<u8>)> = Vec::new();
+        for access in &delivered.writes {
+            let (va, value) = (self.value(access.address), self.value(access.value).to_le_bytes());
+            let value = &value[..access.bytes as usize];
+            match writes.last_mut() {
+                Some((start, bytes)) if *start + bytes.len() as u64 == va => bytes.extend_from_slice(value),
+                _ => writes.push((va, value.to_vec())),
+            }
+        }
+        let step = delivered.step as usize;
+        let mut signal = SuffixSignal {
+            step: self.older_instructions(step),
+            thread: self.hypothesis.path()[step - 1].thread,
+            raised: false,
+            frame: delivered.place.frame,
+            writes,
+            origin: Origin::Chosen,
+        };
+        let info = signal.info();
+        // `si_code` above zero says that the kernel made it, of these for an exception.
+        signal.raised = info.code > 0 && RAISED.contains(&info.signo);
+        signal
+    }
+}
+
+/// The signals that an instruction raises which does not retire: SIGILL, SIGBUS, SIGFPE, SIGSEGV.
+const RAISED: [i32; 4] = [4, 7, 8, 11];
 
 /// Where so many bytes at `va` lie in what the kernel writes of the clock's page.
 fn place_in_clock(va: u64, bytes: usize) -> Option<Range<usize>> {

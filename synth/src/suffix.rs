@@ -6,7 +6,9 @@
 mod file;
 
 use std::path::Path;
+use vmm::elfcore::SignalInfo;
 use vmm::memory::layout::TIME_PAGE;
+use vmm::signal_frame::Place;
 use x86::state::State;
 
 /// Where a value at the start of the suffix comes from.
@@ -90,6 +92,54 @@ impl SuffixInput {
     }
 }
 
+/// A signal whose handler was entered inside the suffix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SuffixSignal {
+    /// The index in [`Suffix::path`] of the handler's first instruction; the path's length if that is the one that crashes.
+    pub step: usize,
+    /// The thread that got it.
+    pub thread: u32,
+    /// The instruction that was next raised it, and did not retire; else it came between two.
+    pub raised: bool,
+    /// The frame: the stack pointer with which the handler begins.
+    pub frame: u64,
+    /// What the kernel stored: the frame, and the image of the x87 and vector state.
+    pub writes: Vec<(u64, Vec<u8>)>,
+    /// Whether what no register tells of that (the signal and what is said of it, the mask, the alternate stack) is forced.
+    pub origin: Origin,
+}
+
+impl SuffixSignal {
+    /// Reads what the kernel stored; false, with nothing promised about `bytes`, where it did not.
+    #[must_use]
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> bool {
+        let piece = self.writes.iter().find_map(|(start, stored)| {
+            let at = usize::try_from(address.checked_sub(*start)?).ok()?;
+            stored.get(at..at.checked_add(bytes.len())?)
+        });
+        piece.map(|piece| bytes.copy_from_slice(piece)).is_some()
+    }
+
+    /// What the `siginfo_t` says: number, code, address.
+    #[must_use]
+    pub fn info(&self) -> SignalInfo {
+        let (mut number, mut code, mut address) = ([0; 4], [0; 4], [0; 8]);
+        if let Some(at) = Place::of_frame(self.frame).map(Place::info) {
+            let _ = self.read(at, &mut number)
+                && self.read(at + 8, &mut code)
+                && self.read(at + 16, &mut address);
+        }
+        let [signo, code] = [number, code].map(i32::from_le_bytes);
+        SignalInfo { signo, code, address: u64::from_le_bytes(address) }
+    }
+
+    /// The number of the signal; zero in a file that was changed.
+    #[must_use]
+    pub fn number(&self) -> i32 {
+        self.info().signo
+    }
+}
+
 /// A thread gets the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -136,6 +186,8 @@ pub struct Suffix {
     pub path: Vec<u64>,
     /// The system calls inside, by step.
     pub inputs: Vec<SuffixInput>,
+    /// The signals that were delivered inside, by step.
+    pub signals: Vec<SuffixSignal>,
     /// What the branch records cover.
     pub coverage: Coverage,
     /// The end of the path that nothing was chosen for.

@@ -149,23 +149,25 @@ pub(crate) fn search_of<'a>(
 ) -> Search<'a> {
     let core = request.core;
     let search = Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core), fuel);
+    let signals = handler_may_have_run(request);
+    let search = if signals { search.with_signals() } else { search };
     // Interrupts and exceptions lead into a kernel's code at any instruction, and back.
     let map_is_partial = request.program.is_kernel()
         || core.had_threads()
         || request.program.is_linked()
         || runs_unknown_code(request)
-        || handler_may_have_returned(request);
+        || signals;
     if map_is_partial { search.with_partial_map() } else { search }
 }
 
 /// Whether the handler of a signal may have interrupted the program on the way to the crash, at any of its instructions: the map
-/// has no such way. Crumbs tell that one has returned. Where there are none, its frame does, whose first word leads to the
-/// code that returns from it: it stays below the stack until it is overwritten.
-fn handler_may_have_returned(request: &Request<'_>) -> bool {
-    if !request.anchors.is_empty() {
-        return request.anchors.has_call(RT_SIGRETURN);
+/// has no such way. Crumbs tell that one has returned. Its frame does, too, whose first word leads to the code that returns from it: it
+/// is on the stack while the handler runs, and stays below it until it is overwritten.
+fn handler_may_have_run(request: &Request<'_>) -> bool {
+    if request.anchors.has_call(RT_SIGRETURN) {
+        return true;
     }
-    let restorers: Vec<[u8; 8]> = request.program.restorers().map(u64::to_le_bytes).collect();
+    let restorers: Vec<[u8; 8]> = request.program.restorers().iter().copied().map(u64::to_le_bytes).collect();
     let core = request.core;
     let writable = core.segments.iter().filter(|segment| segment.rights.write);
     let known = writable.flat_map(|segment| core.known(segment.start..segment.end));
@@ -398,8 +400,8 @@ impl Attempts<'_> {
             let why = "an older access has no address".to_owned();
             return Ok(Err((depth, Failure::Refused(None, why))));
         }
-        let coverage =
-            Coverage { records: self.request.records.len(), instructions: self.found.covered.min(depth) };
+        let covered = instructions_in(&path[..self.found.covered.min(depth)]);
+        let coverage = Coverage { records: self.request.records.len(), instructions: covered };
         let core = &self.request.core.state;
         let suffix = match realize(&mut hypothesis, depth, core, coverage) {
             Ok(suffix) => suffix,
@@ -456,7 +458,9 @@ impl Attempts<'_> {
     fn search(&self) -> Search<'_> {
         let core = self.request.core;
         let (kernel, fuel) = (Kernel::of(core), self.until.fuel());
-        Search::new(self.request.program, self.cfg, self.image, &core.state, self.records, kernel, fuel)
+        let program = self.request.program;
+        let search = Search::new(program, self.cfg, self.image, &core.state, self.records, kernel, fuel);
+        if handler_may_have_run(self.request) { search.with_signals() } else { search }
     }
 
     /// The addresses that the newest `depth` steps tell.

@@ -18,6 +18,7 @@ mod explain;
 mod export;
 mod flight;
 mod gdb;
+mod handlers;
 mod heap;
 mod hidden;
 mod hostile;

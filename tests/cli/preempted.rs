@@ -1,6 +1,7 @@
 //! Tasks that are preempted: where a replay found it, the next one knows it.
 
 use crate::{Place, engines, finished};
+use serde_json::Value;
 use std::fs;
 
 const TWO_COMPUTE: &str = r#"
@@ -128,5 +129,54 @@ fn a_task_that_is_alone_computes_under_kvm() {
         for replayer in engines() {
             assert_eq!(place.replay(engine, replayer)["status_or_signal"], 0);
         }
+    }
+}
+
+/// The other thread is in a loop without a system call when the first one gets the processor back, and crashes of what it left.
+const TAKES_OVER: &str = r"
+#include <pthread.h>
+static volatile long board[4];
+static volatile int *volatile where = (int *)board;
+static void *other(void *arg) {
+    long n = 0;
+    while (board[1] <= 3000) board[2] = ++n;
+    where = 0;
+    board[0] = n;
+    for (;;) board[2] = n++;
+    return arg;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, other, 0);
+    long passes = 0;
+    while (!board[0]) board[1] = ++passes;
+    return *where + (int)passes;
+}";
+
+/// The crumb of the preemption says who ran, and where it stood: the suffix is the truth beyond it.
+#[test]
+fn a_suffix_goes_through_a_preemption() {
+    let place = Place::new();
+    if place.compile("takes-over", TAKES_OVER).is_none() {
+        return;
+    }
+    for engine in engines() {
+        let recorded = place.gretel(&["record", "--engine", engine, "-o", engine, "--", "./takes-over"]);
+        assert_eq!(recorded.code, 128 + 11, "{engine}: {}", recorded.err);
+        let ran = place.gretel(&["synth", "--json", "--fuel", "1", "--instructions", "300", engine]);
+        assert_eq!(ran.code, 0, "{engine}: {}", ran.err);
+        let found: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+        let (summary, metrics) = (&found["listing"]["summary"], &found["metrics"]);
+        assert!(summary["switches"].as_u64() >= Some(1), "{engine}: {summary}");
+        assert_eq!(summary["without_kvm"], "a thread gives way where KVM does not stop", "{engine}");
+        let steps = found["listing"]["steps"].as_array().expect("a list");
+        let newest =
+            steps.iter().rev().take_while(|step| step["task"] == found["listing"]["crash"]["task"]).count();
+        let common = metrics["path"]["common"].as_u64().expect("compared with the recording");
+        assert!(common > newest as u64, "{engine}: {newest} of the thread that crashed, {common} true");
+        assert_eq!(
+            metrics["uses"]["wrong"], metrics["uses"]["chosen"],
+            "{engine}: a wrong value has no mark"
+        );
     }
 }

@@ -13,7 +13,7 @@
 //! | signals to gretel | [`interrupt`] |
 //! | guest memory, physical and by address spaces | [`ram`], [`memory`] |
 //! | what executes instructions: KVM or the software CPU, one interface; bare code on it; the processor that the guest sees | [`engine`]; [`sandbox`]; [`cpu_model`] |
-//! | where non-determinism enters, with plain data | [`gate`]; [`position`], [`signal`] |
+//! | where non-determinism enters, with plain data | [`gate`]; [`position`], [`signal`], [`signal_frame`] |
 //! | what is started, and with which surroundings | [`elf`], [`program`], [`launch`] |
 //! | the personality: tasks, processes, system calls; and the table of Linux's calls | [`linux`], [`syscalls`] |
 //! | the driver: one loop over processor and personality; why a program cannot go on | [`process`]; [`failure`] |
@@ -60,6 +60,7 @@ pub mod recording;
 pub mod replay;
 pub mod sandbox;
 pub mod signal;
+pub mod signal_frame;
 pub mod slice;
 pub mod stack;
 pub mod syscalls;

@@ -134,7 +134,19 @@ impl Tail {
         crashed_at_end(&timeline)?;
         let total = retired(&timeline);
         timeline.seek_retired(total.saturating_sub(count))?;
-        Ok(Tail { timeline, total })
+        let mut tail = Tail { timeline, total };
+        tail.settle()?;
+        Ok(tail)
+    }
+
+    /// Lets happen what comes before the next instruction: a preemption that is found by the state, not by a count, happens only when
+    /// the program is to run on.
+    fn settle(&mut self) -> Result<(), TrailError> {
+        if !self.ended() && !self.process().waits() {
+            let now = retired(&self.timeline);
+            self.timeline.step_until(Until::Retired(now))?;
+        }
+        Ok(())
     }
 
     /// How many instructions are to retire from here on.
@@ -178,6 +190,7 @@ impl Tail {
             let done = retired(&self.timeline) > before || (progress == Progress::Running && rip_moved);
             // A page that is brought in restarts its instruction.
             if done || self.ended() {
+                self.settle()?;
                 return Ok(done);
             }
         }

@@ -130,7 +130,7 @@ pub(super) fn parked(
 }
 
 /// Each register of the core and of the run: name, expected, found.
-fn registers(core: &State, run: &State, undefined: &Undefined) -> Vec<(String, u128, u128)> {
+pub(super) fn registers(core: &State, run: &State, undefined: &Undefined) -> Vec<(String, u128, u128)> {
     let mut all = vec![("rip".to_owned(), core.regs.rip.into(), run.regs.rip.into())];
     for (number, name) in Gpr::NAMES.iter().enumerate() {
         let r11 = number == usize::from(Gpr::R11.0);
@@ -215,7 +215,13 @@ fn first_difference(engine: EngineKind, va: u64, expected: &[u8], found: &[u8]) 
 }
 
 /// What was not compared.
-pub(super) fn dont_care(core: &Core, compared: u64, undefined: &Undefined) -> Vec<DontCare> {
+pub(super) fn dont_care(
+    core: &Core,
+    compared: u64,
+    undefined: &Undefined,
+    has_signals: bool,
+    records: usize,
+) -> Vec<DontCare> {
     let mut list = Vec::new();
     let mut add = |what: String, why: &str| list.push(DontCare { what, why: why.to_owned() });
     for ((_, _, name), at) in FLAGS.iter().zip(undefined.flags).filter_map(|(flag, at)| Some((flag, at?))) {
@@ -237,6 +243,18 @@ pub(super) fn dont_care(core: &Core, compared: u64, undefined: &Undefined) -> Ve
         add(
             "of crumbs: page faults, times, taken branches, contexts".to_owned(),
             "nothing here computes them",
+        );
+    }
+    if records > 0 {
+        add(
+            "of branch records: mispredictions, cycles, and types".to_owned(),
+            "nothing here computes the first two, and the type is that of the instruction at its source",
+        );
+    }
+    if has_signals {
+        add(
+            "of signals: who sent them, the mask, and who asked for these handlers".to_owned(),
+            "the suffix has what their frames say of it",
         );
     }
     if core.machine.is_some() {

@@ -1,10 +1,12 @@
 //! The suffix run forward, one instruction at a time, on the software CPU.
 
 use super::CertificateError;
+use super::signals::{self, Delivery};
 use super::stage::Stage;
 use super::threads::{Served, Switch, Threads};
 use crate::past::hypothesis::Kernel;
-use crate::suffix::{Suffix, SuffixInput};
+use crate::program::RT_SIGRETURN;
+use crate::suffix::{Suffix, SuffixInput, SuffixSignal};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 use vmm::elfcore::Core;
 use vmm::engine::{Exit, Until};
@@ -17,11 +19,15 @@ const ARITHMETIC: u64 = 0x8d5;
 /// A run of a suffix that stands between two instructions.
 pub(crate) struct Forward<'a> {
     stage: Stage<'a>,
+    core: &'a Core,
     suffix: &'a Suffix,
     at: usize,
     threads: Threads<'a>,
-    /// The switches that nobody has asked for yet.
+    /// The signals that are to come.
+    signals: &'a [SuffixSignal],
+    /// The switches, and the signals that came, that nobody has asked for yet.
     switches: Vec<Switch<'a>>,
+    delivered: Vec<Delivery<'a>>,
 }
 
 /// The instruction that runs next.
@@ -53,7 +59,8 @@ impl<'a> Forward<'a> {
     pub(crate) fn new(core: &'a Core, suffix: &'a Suffix) -> Result<Forward<'a>, CertificateError> {
         let stage = Stage::on_software_cpu(core, suffix)?;
         let threads = Threads::new(core, suffix);
-        let mut forward = Forward { stage, suffix, at: 0, threads, switches: Vec::new() };
+        let (signals, switches, delivered) = (&suffix.signals[..], Vec::new(), Vec::new());
+        let mut forward = Forward { stage, core, suffix, at: 0, threads, signals, switches, delivered };
         forward.take_turns()?;
         Ok(forward)
     }
@@ -75,24 +82,51 @@ impl<'a> Forward<'a> {
 
     /// The general registers of a thread that has just run.
     pub(super) fn stood(&self, thread: u32) -> &Regs {
-        let parked = self.parked().find(|(parked, _)| *parked == thread);
-        parked.map_or_else(|| self.regs(), |(_, state)| &state.regs)
+        let parked = self.parked().find(|(parked, _)| *parked == thread).map(|(_, state)| state);
+        self.interrupted(thread).or(parked).map_or_else(|| self.regs(), |state| &state.regs)
     }
 
     /// All registers of a thread that has just run.
     pub(crate) fn state_of(&mut self, thread: u32) -> Result<State, CertificateError> {
-        let parked = self.threads.parked().find(|(parked, _)| *parked == thread);
-        match parked.map(|(_, state)| *state) {
+        let parked = self.threads.parked().find(|(parked, _)| *parked == thread).map(|(_, state)| state);
+        match self.interrupted(thread).or(parked).copied() {
             Some(state) => Ok(state),
             None => self.stage.state(),
         }
     }
 
-    /// Gives the processor to those whose turn it is.
+    /// The signals that were delivered since this was asked last.
+    pub(crate) fn delivered(&mut self) -> Vec<Delivery<'a>> {
+        std::mem::take(&mut self.delivered)
+    }
+
+    /// As a thread that has just run stood before the signals that came then.
+    fn interrupted(&self, thread: u32) -> Option<&State> {
+        let first = self.delivered.iter().find(|delivery| delivery.signal.thread == thread);
+        first.map(|delivery| &delivery.interrupted)
+    }
+
+    /// Gives the processor to those whose turn it is, and signals to those that get one.
     fn take_turns(&mut self) -> Result<(), CertificateError> {
-        while let Some(switch) = self.threads.switch(&mut self.stage, self.at)? {
-            self.switches.push(switch);
+        loop {
+            if let Some((signal, rest)) = self.signals.split_first()
+                && (signal.step, signal.thread) == (self.at, self.threads.runs())
+            {
+                self.signals = rest;
+                self.deliver(signal)?;
+            } else if let Some(switch) = self.threads.switch(&mut self.stage, self.at)? {
+                self.switches.push(switch);
+            } else {
+                return Ok(());
+            }
         }
+    }
+
+    fn deliver(&mut self, signal: &'a SuffixSignal) -> Result<(), CertificateError> {
+        let raised = if signal.raised { Some(self.step()?) } else { None };
+        let handler = handler_of(self.core, self.suffix, signal);
+        let interrupted = signals::enter(&mut self.stage, signal, handler)?;
+        self.delivered.push(Delivery { signal, interrupted, raised });
         Ok(())
     }
 
@@ -160,6 +194,11 @@ impl<'a> Forward<'a> {
     }
 }
 
+/// Where the handler of a signal begins.
+pub(super) fn handler_of(core: &Core, suffix: &Suffix, signal: &SuffixSignal) -> u64 {
+    suffix.path.get(signal.step).copied().unwrap_or(core.state.regs.rip)
+}
+
 impl Kernel {
     /// Who served those of the program that left `core`.
     pub(crate) fn of(core: &Core) -> Kernel {
@@ -171,6 +210,9 @@ impl Kernel {
     pub(super) fn answer(self, stage: &mut Stage<'_>, input: &SuffixInput) -> Result<(), CertificateError> {
         for (address, bytes) in input.stores() {
             stage.write(address, bytes)?;
+        }
+        if stage.regs().gpr[usize::from(Gpr::RAX.0)] == RT_SIGRETURN {
+            return signals::leave(stage);
         }
         self.begin(stage)?;
         let mut regs = *stage.regs();

@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | the start image on an engine | [`stage`] |
 //! | instruction by instruction on the software CPU, along the path and the branch records | [`forward`] |
-//! | which thread has the processor, and where the others stand | [`threads`] |
+//! | which thread has the processor, and where the others stand; signals | [`threads`]; [`signals`] |
 //! | the exits and switches, against the crumbs | [`exits`] |
 //! | whole under KVM | [`native`] |
 //! | a kernel's suffix, on the machine's software CPU | [`ring0`] |
@@ -25,12 +25,14 @@ mod exits;
 pub(crate) mod forward;
 mod native;
 mod ring0;
+pub(crate) mod signals;
 pub(crate) mod stage;
 pub(crate) mod threads;
 pub mod walk;
 
 use crate::evidence::{Anchors, Retired};
 use crate::past::hypothesis::Kernel;
+use crate::program::RT_SIGRETURN;
 use crate::suffix::Suffix;
 use compare::Undefined;
 use exits::{Passed, What};
@@ -45,6 +47,9 @@ use vmm::sandbox::SandboxError;
 use vmm::signal::SI_KERNEL;
 use x86::op::{BranchKind, Gpr};
 use x86::state::Regs;
+
+/// The length of SYSCALL in bytes: at its exit rip is behind it.
+const SYSCALL_LENGTH: u64 = 2;
 
 /// What to certify against what.
 pub struct Request<'a> {
@@ -127,6 +132,8 @@ pub struct Certificate {
     pub crumbs: [usize; 2],
     /// How many switches of threads it made as the crumbs have them.
     pub switches: usize,
+    /// How many signals were delivered as their frames say.
+    pub signals: usize,
     /// How many bytes of memory are equal.
     pub compared_bytes: u64,
     /// What was not compared.
@@ -200,13 +207,16 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
     if request.core.was_cut() {
         return Err(CertificateError::CutCore(request.core.path.clone()));
     }
-    let dont_care = compare::dont_care(request.core, compared_bytes, run.undefined());
+    let has_signals = !request.suffix.signals.is_empty();
+    let dont_care =
+        compare::dont_care(request.core, compared_bytes, run.undefined(), has_signals, run.records);
     Ok(Verdict::Certified(Certificate {
         engines,
         without_kvm,
         records: run.records,
         crumbs: run.crumbs,
         switches: run.switches,
+        signals: request.suffix.signals.len(),
         compared_bytes,
         dont_care,
     }))
@@ -353,7 +363,11 @@ impl<'a> Stepped<'a> {
                     });
                 }
             }
-            run.note_switches(ahead.index + ahead.span);
+            let behind = ahead.index + ahead.span;
+            if let Some((what, expected, found)) = run.misdelivered() {
+                return Ok(Err(rejected(behind - 1, &what, expected, found)));
+            }
+            run.note_switches(behind);
         }
         if Ending::of(request.core) != Ending::Sent {
             let exit = run.forward.step()?;
@@ -386,14 +400,26 @@ impl<'a> Stepped<'a> {
     }
 
     fn note_call(&mut self, request: &Request<'_>, step: usize, thread: u32, before: &Regs) {
-        let after = self.forward.stood(thread);
         let number = before.gpr[usize::from(Gpr::RAX.0)];
-        let (rip, rsp) = (after.rip, after.gpr[usize::from(Gpr::RSP.0)]);
-        let r11 = after.gpr[usize::from(Gpr::R11.0)];
-        self.undefined.entry(thread).or_default().call(Kernel::of(request.core), r11);
+        // As the call leaves them: behind it a handler may have been entered, or returned from.
+        let (rip, rsp) = (before.rip + SYSCALL_LENGTH, before.gpr[usize::from(Gpr::RSP.0)]);
+        let r11 = self.forward.stood(thread).gpr[usize::from(Gpr::R11.0)];
+        let undefined = self.undefined.entry(thread).or_default();
+        if number == RT_SIGRETURN {
+            *undefined = Undefined::default();
+        } else {
+            undefined.call(Kernel::of(request.core), r11);
+        }
         let what = What::Call { number, rip, rsp };
         self.passed.push(Passed { step, thread, what, retired: self.retired });
         self.retired.instructions += 1;
+    }
+
+    /// What of the signals that were delivered last is not as the kernel does it.
+    fn misdelivered(&mut self) -> Option<(String, String, String)> {
+        let delivered = self.forward.delivered();
+        let check = |it: &signals::Delivery<'_>| signals::check(it, self.undefined_of(it.signal.thread));
+        delivered.iter().find_map(check)
     }
 
     /// Notes the switches before this step.

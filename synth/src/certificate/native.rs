@@ -1,18 +1,17 @@
 //! The suffix run whole under KVM: the processor's own word on it.
 
 use super::compare;
-use super::forward::decode;
+use super::forward::{decode, handler_of};
+use super::signals::{self, Delivery};
 use super::stage::{self, Stage};
 use super::threads::Threads;
-use super::{CertificateError, Difference, Ending, Request, Stepped, name};
+use super::{CertificateError, Difference, Ending, Request, SYSCALL_LENGTH, Stepped, name};
+use crate::suffix::SuffixSignal;
 use std::sync::mpsc;
 use std::time::Duration;
 use vmm::engine::kvm::KvmCpu;
 use vmm::engine::{EngineKind, Exit, Interrupter, Until};
 use x86::decode::stores_x87_pointers as stores_pointers;
-
-/// The length of SYSCALL in bytes: at its exit rip is behind it.
-const SYSCALL_LENGTH: u64 = 2;
 
 /// What came of the run.
 pub(super) enum Native {
@@ -40,6 +39,9 @@ pub(super) fn run(request: &Request<'_>, stepped: &Stepped<'_>) -> Result<Native
     }
     if suffix.switches().any(|turn| !behind_call(turn.step)) {
         return Ok(Native::Unavailable("a thread gives way where KVM does not stop".to_owned()));
+    }
+    if suffix.signals.iter().any(|signal| !signal.raised && !behind_call(signal.step)) {
+        return Ok(Native::Unavailable("a signal comes where KVM does not stop".to_owned()));
     }
     let machine = match KvmCpu::machine(stage::memory_needed(request.core)) {
         Ok(machine) => machine.any(),
@@ -88,7 +90,17 @@ fn to_the_end(
     stage: &mut Stage<'_>,
     threads: &mut Threads<'_>,
 ) -> Result<Option<Difference>, CertificateError> {
-    for &call in calls {
+    let mut signals = &request.suffix.signals[..];
+    for stop in stops(calls, signals) {
+        let call = match stop {
+            Stop::Call(call) => call,
+            Stop::Raised(step) => {
+                if let Some(difference) = raise(request, stage, &mut signals, step)? {
+                    return Ok(Some(difference));
+                }
+                continue;
+            }
+        };
         let exit = stage.run(Until::Exit)?;
         let expected = request.suffix.path[call];
         let found = stage.regs().rip.wrapping_sub(SYSCALL_LENGTH);
@@ -97,7 +109,17 @@ fn to_the_end(
             return Ok(Some(different(call, format!("a system call at {expected:#x}"), found)));
         }
         threads.serve(stage, call)?;
-        while threads.switch(stage, call + 1)?.is_some() {}
+        loop {
+            if let Some((signal, rest)) = signals.split_first()
+                && !signal.raised
+                && (signal.step, signal.thread) == (call + 1, threads.runs())
+            {
+                signals = rest;
+                signals::enter(stage, signal, handler_of(request.core, request.suffix, signal))?;
+            } else if threads.switch(stage, call + 1)?.is_none() {
+                break;
+            }
+        }
     }
     if ending == Ending::Sent {
         return Ok(None);
@@ -106,6 +128,45 @@ fn to_the_end(
     let died = matches!(&exit, Exit::Exception(exception) if ending.matches(exception));
     let expected = || request.core.signal.name();
     Ok((!died).then(|| different(request.suffix.len(), expected(), name(&exit))))
+}
+
+/// Where the processor stops on its own.
+enum Stop {
+    /// Behind this system call.
+    Call(usize),
+    /// At an instruction that raises a signal; the handler begins with this step.
+    Raised(usize),
+}
+
+/// All of them in order.
+fn stops(calls: &[usize], signals: &[SuffixSignal]) -> Vec<Stop> {
+    let raised = signals.iter().filter(|signal| signal.raised).map(|signal| signal.step);
+    let mut all: Vec<Stop> =
+        calls.iter().map(|call| Stop::Call(*call)).chain(raised.map(Stop::Raised)).collect();
+    // Behind a call the next instruction may raise one.
+    all.sort_by_key(|stop| match *stop {
+        Stop::Call(call) => (call + 1, false),
+        Stop::Raised(step) => (step, true),
+    });
+    all
+}
+
+/// Runs to the instruction that raises the next signal, and enters its handler.
+fn raise(
+    request: &Request<'_>,
+    stage: &mut Stage<'_>,
+    signals: &mut &[SuffixSignal],
+    step: usize,
+) -> Result<Option<Difference>, CertificateError> {
+    let exit = stage.run(Until::Exit)?;
+    let Some((signal, rest)) = signals.split_first().filter(|(signal, _)| signal.step == step) else {
+        return Ok(Some(different(step, "a signal".to_owned(), name(&exit))));
+    };
+    *signals = rest;
+    let interrupted = signals::enter(stage, signal, handler_of(request.core, request.suffix, signal))?;
+    let delivery = Delivery { signal, interrupted, raised: Some(exit) };
+    let differs = signals::raised_elsewhere(&delivery);
+    Ok(differs.map(|(_, expected, found)| different(step, expected, found)))
 }
 
 fn different(step: usize, expected: String, found: String) -> Difference {

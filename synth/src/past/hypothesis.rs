@@ -9,6 +9,7 @@ use super::kernel::Remapped;
 use super::machine::Access;
 use super::pointers::Pointers;
 use super::prepared::{Effect, Prepared};
+use super::signals::Delivered;
 use super::snapshot::Snapshot;
 use super::turns::{Left, Standing};
 use crate::facts::{self, Contradiction, Facts};
@@ -53,13 +54,16 @@ pub struct PathStep {
     /// It is no instruction but a switch of threads: going forward from `thread`, which stands before `address`, to this one,
     /// which goes on at `next`.
     pub left: Option<u32>,
+    /// It is no instruction but the delivery of a signal: going forward, it came where `address` was next, and the handler begins at
+    /// `next`.
+    pub signal: bool,
 }
 
 impl PathStep {
     /// Whether it is an instruction.
     #[must_use]
     pub fn is_instruction(&self) -> bool {
-        self.left.is_none()
+        self.left.is_none() && !self.signal
     }
 }
 
@@ -90,6 +94,7 @@ pub(super) struct Mark {
     remapped: usize,
     chosen: usize,
     left: usize,
+    delivered: usize,
     place: Place,
 }
 
@@ -135,6 +140,8 @@ pub struct Hypothesis<'i> {
     pub(super) place: Place,
     /// The threads that it has left, and how they stood.
     pub(super) left: Vec<Left>,
+    /// The signals that were delivered.
+    pub(super) delivered: Vec<Delivered>,
     /// What older steps tell of the addresses of newer ones.
     pub(super) early: Vec<Early>,
     /// The addresses that were chosen since.
@@ -187,6 +194,7 @@ impl<'i> Hypothesis<'i> {
             remapped: Vec::new(),
             place: Place { thread: image.crashed(), passed: 0, switched: false, standing: Standing::Behind },
             left: Vec::new(),
+            delivered: Vec::new(),
             early: Vec::new(),
             chosen: Vec::new(),
             kernel,
@@ -304,6 +312,7 @@ impl<'i> Hypothesis<'i> {
             }
             Effect::Barrier(why) => Err(Refusal::Barrier(why)),
             Effect::Switch => self.prepend_switch(prepared),
+            Effect::Signal => self.prepend_delivery(prepared),
             Effect::Syscall => match call {
                 Some(number) => self.prepend_syscall(prepared, number, next),
                 None => Err(Refusal::Barrier("a system call whose number is not known")),
@@ -315,7 +324,8 @@ impl<'i> Hypothesis<'i> {
         match tried {
             Ok(()) => {
                 let (address, skips, thread) = (prepared.address(), prepared.skips(), self.place.thread);
-                self.path.push(PathStep { address, next, skips, thread, left });
+                let signal = matches!(prepared.effect, Effect::Signal);
+                self.path.push(PathStep { address, next, skips, thread, left, signal });
                 self.pass_exit(prepared);
                 self.marks.push(mark);
                 Ok(())
@@ -367,6 +377,7 @@ impl<'i> Hypothesis<'i> {
             remapped: self.remapped.len(),
             chosen: self.chosen.len(),
             left: self.left.len(),
+            delivered: self.delivered.len(),
             place: self.place,
         }
     }
@@ -384,6 +395,7 @@ impl<'i> Hypothesis<'i> {
         self.remapped.truncate(mark.remapped);
         self.chosen.truncate(mark.chosen);
         self.left.truncate(mark.left);
+        self.delivered.truncate(mark.delivered);
         self.place = mark.place;
     }
 

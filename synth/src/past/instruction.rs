@@ -30,7 +30,7 @@ impl Hypothesis<'_> {
         let flow = match prepared.effect {
             Effect::Body(body) => body(&mut machine, &prepared.op).map(|()| None),
             Effect::Last(last) => last(&mut machine, &prepared.op).map(Some),
-            Effect::Skip | Effect::Syscall | Effect::Switch | Effect::Barrier(_) => {
+            Effect::Skip | Effect::Syscall | Effect::Switch | Effect::Signal | Effect::Barrier(_) => {
                 return Err(Refusal::Barrier("not an instruction to run"));
             }
         };

@@ -6,6 +6,7 @@ use super::machine::Access;
 use super::prepared::Prepared;
 use super::snapshot::Snapshot;
 use super::turns::Standing;
+use crate::program::RT_SIGRETURN;
 use crate::term::{Term, Terms};
 use std::ops::Range;
 use std::rc::Rc;
@@ -25,6 +26,9 @@ impl Hypothesis<'_> {
         number: u64,
         next: u64,
     ) -> Result<(), Refusal> {
+        if number == RT_SIGRETURN {
+            return self.prepend_return(prepared);
+        }
         let made = self.image.anchors().get(self.place.passed);
         if prepared.op.next != next || made.is_some_and(|it| (it.call(), it.rip) != (Some(number), next)) {
             return Err(self.facts.impossible("a system call that the crumbs do not have there").into());
@@ -134,7 +138,7 @@ impl Hypothesis<'_> {
     }
 
     /// What gretel's own kernel wrote into the clock's page behind a call, for the vDSO: a later time.
-    fn clock_stores(&mut self, step: Step, number: usize) -> Result<Vec<Access>, Refusal> {
+    pub(super) fn clock_stores(&mut self, step: Step, number: usize) -> Result<Vec<Access>, Refusal> {
         if self.kernel != Kernel::Gretel || self.image.bytes(TIME_PAGE).len() < TIME_BYTES {
             return Ok(Vec::new());
         }
@@ -256,7 +260,7 @@ const PAGE: u64 = 4096;
 const MOST_KERNEL_BYTES: u64 = 1 << 20;
 
 /// What SYSCALL leaves in r11: RFLAGS with bits 1 and 9 set.
-fn saved_flags(terms: &Terms, at: &Snapshot) -> Term {
+pub(super) fn saved_flags(terms: &Terms, at: &Snapshot) -> Term {
     let bit = |b: Term| terms.build_ite(b, terms.lit_term(1, 1), terms.lit_term(1, 0));
     let mut value = terms.lit_term(1, 0);
     let mut low_to_high: Vec<Term> = (0..16).map(|_| terms.lit_term(1, 0)).collect();

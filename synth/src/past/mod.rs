@@ -14,7 +14,7 @@
 //! | the registers, and memory, at a point of the past | [`snapshot`], [`history`] |
 //! | one instruction, run on terms; what of it does not depend on the point; of a kernel's | [`machine`], [`prepared`], [`system`] |
 //! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]) | [`instruction`], [`kernel`] |
-//! | another thread had the processor before | [`turns`] |
+//! | another thread had the processor before; a signal came, or its handler returned | [`turns`]; [`signals`] |
 //! | a path that grows backwards, and shrinks again | [`hypothesis`] |
 //! | accesses whose addresses are not known yet, and what to do where nothing determines them | [`deferred`], [`addresses`]; [`pointers`], [`traces`], [`contents`] and [`telling`] say where to look first |
 //! | what was refuted, told to others | [`audit`] |
@@ -31,6 +31,7 @@ mod kernel;
 pub mod machine;
 pub mod pointers;
 pub mod prepared;
+pub mod signals;
 pub mod snapshot;
 mod system;
 mod telling;

@@ -21,6 +21,8 @@ pub enum Effect {
     Syscall,
     /// No instruction: another thread had the processor before. The instruction is that at which this one stood.
     Switch,
+    /// No instruction: a signal was delivered. The instruction is that before which it came.
+    Signal,
     /// The search does not go past it: no semantics, it reads the machine, or it always traps.
     Barrier(&'static str),
 }
@@ -107,10 +109,20 @@ impl Prepared {
     /// A switch from the thread that stands before `instruction`.
     #[must_use]
     pub fn switching(instruction: Instruction) -> Prepared {
+        Prepared::between(instruction, Effect::Switch)
+    }
+
+    /// The delivery of a signal that came before `instruction`, or at it.
+    #[must_use]
+    pub fn delivering(instruction: Instruction) -> Prepared {
+        Prepared::between(instruction, Effect::Signal)
+    }
+
+    fn between(instruction: Instruction, effect: Effect) -> Prepared {
         Prepared {
             instruction,
             op: x86::decode::op(&instruction),
-            effect: Effect::Switch,
+            effect,
             branch: None,
             written: Written::default(),
             top_change: 0,
@@ -123,6 +135,12 @@ impl Prepared {
     #[must_use]
     pub fn skips(&self) -> bool {
         matches!(self.effect, Effect::Skip)
+    }
+
+    /// Whether it is an instruction that retires.
+    #[must_use]
+    pub fn is_instruction(&self) -> bool {
+        !matches!(self.effect, Effect::Switch | Effect::Signal)
     }
 
     /// Its address.
@@ -156,7 +174,7 @@ const USUAL_X87_CONTROL: u64 = 0x37f;
 
 /// A snapshot of which nothing is known, but that TOP is 0 and that x87 exceptions are masked, so that the change of
 /// TOP is a constant.
-fn unknown(terms: &Terms) -> Snapshot {
+pub(super) fn unknown(terms: &Terms) -> Snapshot {
     let mut controls = CONTROL_WIDTHS.map(|w| terms.fresh(w));
     controls[1] = terms.lit_term(CONTROL_WIDTHS[1], USUAL_X87_CONTROL);
     Snapshot {

@@ -57,7 +57,7 @@ impl Hypothesis<'_> {
     #[must_use]
     pub fn instructions(&self) -> usize {
         // Each switch has left a thread.
-        self.path.len() - self.left.len()
+        self.path.len() - self.left.len() - self.delivered.len()
     }
 
     /// Where a thread stands that the path may go over to; `None` if nothing is known of it.

@@ -7,6 +7,7 @@ use super::elf::{CodeSymbol, Image, Segment};
 use super::functions;
 use super::{Program, ProgramError, elf};
 use std::ops::Range;
+use std::sync::OnceLock;
 use vmm::elfcore::Core;
 
 /// Where a kernel is in its memory.
@@ -74,6 +75,7 @@ impl Program {
             lines: Vec::new(),
             modules: 1,
             vdso: None,
+            restorers: OnceLock::new(),
             kernel: Some(entries),
         })
     }

@@ -37,6 +37,7 @@ use iced_x86::{Instruction, Mnemonic, Register};
 use lines::{Debug, Lines};
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::OnceLock;
 use vmm::elfcore::Module;
 
 /// The number of the system call that ends a signal's handler.
@@ -53,6 +54,8 @@ pub struct Program {
     modules: usize,
     /// The code of gretel's own vDSO, where it is known.
     vdso: Option<Range<u64>>,
+    /// Found when they are first asked for.
+    restorers: OnceLock<Vec<u64>>,
     /// Of a kernel: what the processor enters by itself, and by which way.
     kernel: Option<HashMap<u64, &'static str>>,
 }
@@ -88,7 +91,16 @@ impl Program {
         let mut functions = functions::extents(&symbols, &image.code);
         let code = Code::decode(&image, &functions);
         functions::name_gaps(&mut functions, &image.code, &code);
-        Ok(Program { image, functions, code, lines, modules: 1 + libraries.len(), vdso, kernel: None })
+        Ok(Program {
+            image,
+            functions,
+            code,
+            lines,
+            modules: 1 + libraries.len(),
+            vdso,
+            restorers: OnceLock::new(),
+            kernel: None,
+        })
     }
 
     /// Whether there are shared libraries: then calls go through tables that the dynamic linker fills while the
@@ -184,7 +196,12 @@ impl Program {
     }
 
     /// Where code begins that returns from a signal's handler, as a C library has it: `mov eax, 15` (rt_sigreturn) and SYSCALL.
-    pub fn restorers(&self) -> impl Iterator<Item = u64> {
+    #[must_use]
+    pub fn restorers(&self) -> &[u64] {
+        self.restorers.get_or_init(|| self.find_restorers().collect())
+    }
+
+    fn find_restorers(&self) -> impl Iterator<Item = u64> {
         let is_number = |i: &Instruction| {
             i.mnemonic() == Mnemonic::Mov
                 && i.op0_register().full_register() == Register::RAX

@@ -11,7 +11,7 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | the suffix run again, and the values that it read and wrote | [`trace`], [`uses`], [`origins`] (how uncertain they are), [`fault`] (why the last instruction did not retire) |
+//! | the suffix run again, and the values that it read and wrote | [`trace`], [`uses`], [`origins`] (how uncertain they are), [`signals`], [`fault`] (why the last instruction did not retire) |
 //! | laid out for people; `serde` gives the same data to scripts | [`text`], [`style`] |
 //! | a suffix against the truth, where there is one | [`metrics`] |
 //! | why it goes no further back | [`explain`] |
@@ -23,6 +23,7 @@ pub mod exploitability;
 pub mod fault;
 pub mod metrics;
 mod origins;
+mod signals;
 pub mod slice;
 mod style;
 mod text;
@@ -33,6 +34,7 @@ use crate::certificate::{Certificate, CertificateError, DontCare};
 use crate::program::Program;
 use crate::suffix::{Origin, Suffix};
 use serde::{Serialize, Serializer};
+pub use signals::Came;
 pub use trace::written;
 pub use uses::{Use, Used};
 use vmm::elfcore::Core;
@@ -72,6 +74,8 @@ pub struct Summary {
     pub crumbs: [usize; 2],
     /// Switches of threads that it makes as the crumbs have them.
     pub switches: usize,
+    /// Signals that are delivered in it as their frames say.
+    pub signals: usize,
     /// Instructions that the branch records cover.
     pub covered: usize,
     /// Length in multiples of that; absent without records.
@@ -119,6 +123,8 @@ pub struct Step {
     pub writes: Vec<Value>,
     /// What the kernel did, for a system call.
     pub call: Option<Call>,
+    /// The signals that came right before it: it is the first instruction of the last one's handler.
+    pub came: Vec<Came>,
 }
 
 /// Where an instruction is in the program and its source.
@@ -176,6 +182,8 @@ pub struct Crash {
     /// Where that is.
     #[serde(flatten)]
     pub place: Place,
+    /// The signals that came right before it.
+    pub came: Vec<Came>,
     /// The instruction that did not retire; absent when the signal was sent.
     pub text: Option<String>,
 }
@@ -202,6 +210,7 @@ impl Listing {
             given: suffix.coverage.records,
             crumbs: certificate.crumbs,
             switches: certificate.switches,
+            signals: certificate.signals,
             covered: suffix.coverage.instructions,
             reach: suffix.reach(),
             compared_bytes: certificate.compared_bytes,

@@ -1,9 +1,12 @@
 //! Where each value comes from, followed forward: the result of an instruction is as uncertain as the most
 //! uncertain value that it was computed from.
 
-use crate::suffix::{Forced, Origin, RegisterOrigins};
+use super::signals::kept;
+use crate::suffix::{Forced, Origin, RegisterOrigins, SuffixSignal};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashMap;
+use vmm::signal_frame::Place;
+use x86::state::Fpu;
 
 /// The origin of every register and byte at a point of the run.
 pub(super) struct Origins {
@@ -38,6 +41,42 @@ impl Origins {
     pub(super) fn switch(&mut self, from: u32, to: u32) {
         let next = self.parked.remove(&to).unwrap_or_default();
         self.parked.insert(from, std::mem::replace(&mut self.registers, next));
+    }
+
+    /// A handler is entered: the frame holds what is known of the registers, and those that it begins with are the kernel's.
+    pub(super) fn enter_handler(&mut self, signal: &SuffixSignal) {
+        for (address, bytes) in &signal.writes {
+            self.set_memory(*address, bytes.len(), signal.origin);
+        }
+        if let Some(place) = signal.place() {
+            let rest = [self.registers.fpu, self.registers.opmask];
+            let image = self.registers.vector.iter().chain(&rest).copied().fold(signal.origin, Origin::max);
+            let stored = signal.writes.iter().find(|(at, _)| *at == place.image);
+            self.set_memory(place.image, stored.map_or(0, |(_, bytes)| bytes.len()), image);
+            for (register, at, len) in kept(place) {
+                self.set_memory(at, len, self.register(register).max(signal.origin));
+            }
+            self.set_memory(place.flags(), 8, self.registers.flags.max(signal.origin));
+        }
+        for register in [Register::RAX, Register::RDX, Register::RSI, Register::RSP] {
+            self.set_register(register, Origin::Core);
+        }
+        self.set_register(Register::RDI, signal.origin);
+        self.registers = RegisterOrigins {
+            gpr: self.registers.gpr,
+            flags: self.registers.flags,
+            ..RegisterOrigins::default()
+        };
+    }
+
+    /// A handler is left: the registers are as sure as what the frame at `place` holds.
+    pub(super) fn leave_handler(&mut self, place: Place) {
+        for (register, at, len) in kept(place) {
+            self.set_register(register, self.memory(at, len));
+        }
+        self.registers.flags = self.memory(place.flags(), 8);
+        let image = self.memory(place.image, Fpu::FXSAVE_SIZE);
+        (self.registers.fpu, self.registers.opmask) = (image, image);
     }
 
     /// Of a register.

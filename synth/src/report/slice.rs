@@ -7,6 +7,7 @@
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Forward, Outcome, decode};
 use crate::certificate::stage::Stage;
+use crate::program::RT_SIGRETURN;
 use crate::suffix::{Origin as Sure, Suffix, SuffixInput};
 use iced_x86::Instruction;
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,7 +255,12 @@ fn answered(regs: &Regs, input: Option<&SuffixInput>) -> Written {
     let number = regs.gpr[0];
     let arguments = [7, 6, 2, 10, 8, 9].map(|n: usize| regs.gpr[n]);
     let result = input.map_or(number, |input| input.result);
-    let registers = [Gpr::RAX, Gpr(1), Gpr::R11].into_iter().flat_map(Byte::general);
+    // A return from a handler brings all of them back.
+    let all: Vec<Gpr> = match number {
+        RT_SIGRETURN => (0..16).map(Gpr).collect(),
+        _ => vec![Gpr::RAX, Gpr(1), Gpr::R11],
+    };
+    let registers = all.into_iter().flat_map(Byte::general);
     let registers = registers.map(|byte| match byte {
         Byte::General(0, n) => (byte, (Some(result.to_le_bytes()[usize::from(n & 7)]), Origin::default())),
         byte => (byte, (None, Origin::default())),

@@ -1,7 +1,7 @@
 //! The listing for people.
 
 use super::style::{Colour, Style};
-use super::{Crash, Listing, Place, Step, Summary, Value};
+use super::{Came, Crash, Listing, Place, Step, Summary, Value};
 use crate::suffix::Origin;
 use std::fmt::{self, Display, Formatter};
 
@@ -16,6 +16,7 @@ impl Display for Listing {
             if previous.map_or(self.summary.switches > 0, |previous| previous.task != step.task) {
                 thread(f, step.task)?;
             }
+            came(f, &step.came)?;
             heading(f, previous, step)?;
             if step.covered && previous.is_some_and(|previous| !previous.covered) {
                 let records = self.summary.records;
@@ -34,6 +35,7 @@ impl Display for Listing {
         if previous.is_some_and(|previous| previous.task != self.crash.task) {
             thread(f, self.crash.task)?;
         }
+        came(f, &self.crash.came)?;
         self.crash.fmt(f)
     }
 }
@@ -65,6 +67,13 @@ impl Display for Summary {
             let text = format!(
                 "{calls} as the crumbs say; of these, what retires behind was compared with counts: {counted}"
             );
+            wrapped(f, "", &text)?;
+        }
+        if self.signals > 0 {
+            let text = match self.signals {
+                1 => "a signal is delivered as its frame on the stack says".to_owned(),
+                signals => format!("{signals} signals are delivered as their frames on the stack say"),
+            };
             wrapped(f, "", &text)?;
         }
         let forced = match self.forced {
@@ -108,6 +117,21 @@ impl Display for Summary {
 fn thread(f: &mut Formatter<'_>, task: u32) -> fmt::Result {
     writeln!(f)?;
     line(f, &format!("        -- thread {task} --"), Colour::Plain)
+}
+
+/// Names the signals that came.
+fn came(f: &mut Formatter<'_>, all: &[Came]) -> fmt::Result {
+    for Came { name, raised, interrupted, origin, .. } in all {
+        let mark = match origin {
+            Origin::Core => "",
+            Origin::Forced => "*",
+            Origin::Chosen => "?",
+        };
+        let how = if *raised { "raised by the instruction at" } else { "came before the instruction at" };
+        writeln!(f)?;
+        line(f, &format!("        -- {name}{mark} {how} {interrupted:x}: its handler --"), Colour::Plain)?;
+    }
+    Ok(())
 }
 
 /// Names the function and the source line where they change.

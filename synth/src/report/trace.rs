@@ -2,10 +2,12 @@
 
 use super::fault::Cause;
 use super::origins::{Origins, is_zeroing};
+use super::signals::{Came, returned_from};
 use super::uses::{Use, Used, Uses, bytes_of, is_shown, keeps_origin, register_value};
 use super::{Call, Crash, Place, Step, Value};
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Ahead, Forward, Outcome};
+use crate::certificate::signals::Delivery;
 use crate::program::{Program, demangled};
 use crate::suffix::{Origin, Suffix, SuffixInput};
 use iced_x86::{
@@ -30,6 +32,7 @@ pub(super) fn collect(
         origins: Origins::chosen(),
         factory: InstructionInfoFactory::new(),
         formatter: formatter(),
+        came: Vec::new(),
     };
     let mut steps = Vec::new();
     let total = suffix.len();
@@ -77,12 +80,15 @@ struct Trace<'a> {
     origins: Origins,
     factory: InstructionInfoFactory,
     formatter: IntelFormatter,
+    /// The signals that came since the last instruction.
+    came: Vec<Came>,
 }
 
 impl Trace<'_> {
     /// Runs the instruction ahead, which may not retire (a repeated one that faults half-way).
     fn step(&mut self, ahead: &Ahead, total: usize) -> Result<Step, CertificateError> {
         let (instruction, task) = (ahead.instruction, self.forward.thread());
+        let came = std::mem::take(&mut self.came);
         let before = self.forward.stage().state()?;
         let uses = Uses::of(&mut self.factory, &instruction, &before, ahead.iterations);
         let shown = |place: &&Used| is_shown(&instruction, place);
@@ -117,6 +123,9 @@ impl Trace<'_> {
         let call = match &outcome {
             Outcome::Answered(input) => {
                 self.answered(input);
+                if let Some(place) = returned_from(&before.regs) {
+                    self.origins.leave_handler(place);
+                }
                 Some(call(before.regs.gpr[0], Some(input)))
             }
             Outcome::Waits(input) => Some(call(before.regs.gpr[0], *input)),
@@ -141,6 +150,7 @@ impl Trace<'_> {
             retired,
             writes: if call.is_some() { Vec::new() } else { writes },
             call,
+            came,
         };
         Ok(step)
     }
@@ -156,6 +166,10 @@ impl Trace<'_> {
 
     /// Other threads got the processor.
     fn take_turns(&mut self) {
+        for Delivery { signal, interrupted, .. } in self.forward.delivered() {
+            self.origins.enter_handler(signal);
+            self.came.push(Came::new(signal, interrupted.regs.rip));
+        }
         for switch in self.forward.switches() {
             self.origins.switch(switch.from, switch.to);
             if let Some((_, input)) = switch.answer {
@@ -245,7 +259,8 @@ impl Trace<'_> {
         let accessed = cause.and_then(Cause::address);
         let cause = cause.map(|cause| cause.to_string());
         let task = self.forward.thread();
-        Crash { task, signal: core.end_name(), address, accessed, cause, place, text }
+        let came = std::mem::take(&mut self.came);
+        Crash { task, signal: core.end_name(), address, accessed, cause, place, came, text }
     }
 }
 

@@ -4,6 +4,7 @@ use super::candidates::Candidate;
 use super::trail::Window;
 use crate::evidence::{Anchor, Anchors, Exit, Retired, Turn};
 use crate::past::prepared::{Effect, Prepared};
+use crate::program::RT_SIGRETURN;
 use x86::op::{BranchKind, Rep};
 
 impl Anchors {
@@ -20,6 +21,7 @@ impl Anchors {
                 retired: Retired::default(),
                 ..window
             }),
+            Effect::Signal => (!window.switched).then_some(window),
             Effect::Syscall => self.pass_exit(candidate, anchor, start),
             _ if self.tell_schedule() && prepared.yields => self.pass_exit(candidate, anchor, start),
             // What stands behind an exit can only have come by it.
@@ -36,6 +38,10 @@ impl Anchors {
             return turn.stopped.is_none().then_some(window);
         }
         let is_it = match anchor.exit {
+            // A return from a handler goes on elsewhere.
+            Exit::Call(RT_SIGRETURN) => {
+                (candidate.call, anchor.rip) == (Some(RT_SIGRETURN), prepared.op.next)
+            }
             Exit::Call(number) => (Some(number), anchor.rip) == (candidate.call, start),
             Exit::Machine => anchor.rip == prepared.address(),
             Exit::Preempted => false,

@@ -5,6 +5,7 @@ use super::rank::Rank;
 use super::reach::Way;
 use super::trail::{Verdict, Window};
 use crate::past::prepared::{Effect, Prepared};
+use crate::program::RT_SIGRETURN;
 use crate::program::cfg::{Edge, EdgeKind};
 use crate::smt::Effort;
 use iced_x86::{Code, FlowControl, Mnemonic, OpKind, Register};
@@ -51,6 +52,14 @@ impl Candidate {
     }
 }
 
+impl Candidate {
+    /// Whether a signal came, or its handler returned.
+    pub(super) fn is_of_signal(&self) -> bool {
+        let is_return = matches!(self.prepared.effect, Effect::Syscall) && self.call == Some(RT_SIGRETURN);
+        is_return || matches!(self.prepared.effect, Effect::Signal)
+    }
+}
+
 /// How many steps of the path count as lately.
 const RECENT: usize = 256;
 
@@ -67,6 +76,8 @@ impl Search<'_> {
         let (start, anchors) = (self.hypothesis.start(), self.hypothesis.image().anchors());
         let mut found = self.predecessors(window);
         found.extend(self.switch(window));
+        found.extend(self.delivery(window));
+        found.extend(self.handler_return(window));
         let listed = found.len();
         found.retain_mut(|candidate| match anchors.pass(candidate, start) {
             Some(window) => {
@@ -283,14 +294,14 @@ impl Search<'_> {
     }
 
     /// The return address on top of the stack, if it is known.
-    fn return_address(&mut self) -> Option<u64> {
+    pub(super) fn return_address(&mut self) -> Option<u64> {
         let rsp = self.hypothesis.register(Gpr::RSP);
         let rsp = self.hypothesis.terms().value(rsp)?;
         let top = self.hypothesis.memory_value(rsp, 8)?;
         self.hypothesis.terms().value(top)
     }
 
-    fn next_of(&mut self, address: u64) -> Option<u64> {
+    pub(super) fn next_of(&mut self, address: u64) -> Option<u64> {
         self.prepare(address).map(|p| p.op.next)
     }
 

@@ -17,7 +17,12 @@ impl Search<'_> {
         if self.has_switched() {
             return self.context_of_entered();
         }
-        let newest = &frame.candidates[frame.next - 1].prepared;
+        let candidate = &frame.candidates[frame.next - 1];
+        if candidate.is_of_signal() {
+            // Nothing of what ran on the other side of it is known.
+            return None;
+        }
+        let newest = &candidate.prepared;
         let next = self.hypothesis.path().last()?.next;
         match newest.branch {
             Some(BranchKind::Return) => {

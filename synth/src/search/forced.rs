@@ -9,7 +9,6 @@ use super::trail::Window;
 use crate::fuel::Until;
 use crate::past::deferred::Early;
 use crate::past::hypothesis::{PathStep, Refusal};
-use crate::past::prepared::Effect;
 use crate::smt::Effort;
 
 impl Search<'_> {
@@ -23,7 +22,7 @@ impl Search<'_> {
             let frame = self.frames.last().expect("it was opened");
             let (window, candidates) = (frame.window, frame.candidates.clone());
             let is_taken = |c: &Candidate| {
-                let is_instruction = !matches!(c.prepared.effect, Effect::Switch);
+                let is_instruction = c.prepared.is_instruction();
                 (c.prepared.address(), c.prepared.skips(), c.call) == (step.address, step.skips, call)
                     && is_instruction == step.is_instruction()
             };

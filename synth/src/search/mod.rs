@@ -10,7 +10,7 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread) |
+//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread), [`signals`] (handlers) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
 //! | which of several ways | [`weigh`] (what the core speaks for), [`below`] (what calls left below the stack) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
@@ -31,6 +31,7 @@ mod placing;
 mod rank;
 mod reach;
 mod restarts;
+mod signals;
 mod trail;
 mod turns;
 mod weigh;
@@ -97,6 +98,8 @@ pub struct Search<'p> {
     spent_weighing: u64,
     /// How much fuel there was, when the search began.
     whole_fuel: u64,
+    /// Handlers of signals may have run.
+    signals: bool,
 }
 
 /// What a step takes beside the terms that it makes.
@@ -160,6 +163,7 @@ impl<'p> Search<'p> {
             spent_anew: 0,
             spent_weighing: 0,
             whole_fuel: 0,
+            signals: false,
         }
     }
 
@@ -289,7 +293,7 @@ impl<'p> Search<'p> {
             let (had_choice, before) = (frame.candidates.len() > 1, frame.window);
             self.statistics.prepended += 1;
             self.hypothesis.terms().fuel().burn(FUEL_OF_A_STEP);
-            self.statistics.assumed |= candidate.prepared.assumes_top;
+            self.statistics.assumed |= candidate.prepared.assumes_top || candidate.is_of_signal();
             let prepended = match candidate.is_explained {
                 true => self.prepend_explained(&candidate),
                 false => self.prepend(&candidate),
@@ -480,7 +484,8 @@ impl<'p> Search<'p> {
     fn prepare_again(&mut self, step: PathStep) -> Rc<Prepared> {
         let prepared = self.prepare(step.address).expect("the search went through it");
         if !step.is_instruction() {
-            return Rc::new(Prepared::switching(prepared.instruction));
+            let between = if step.signal { Prepared::delivering } else { Prepared::switching };
+            return Rc::new(between(prepared.instruction));
         }
         if step.skips { Rc::new(prepared.skipping()) } else { prepared }
     }

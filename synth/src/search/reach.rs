@@ -19,6 +19,8 @@ pub(super) struct Reach<'p> {
     /// The direct branches that leave no record; none, where others leave none either.
     hidden: Option<Vec<BranchKind>>,
     known: FxHashMap<u64, FxHashMap<u64, u32>>,
+    /// Handlers of signals may come in between, and return.
+    interruptions: bool,
 }
 
 /// The branches whose targets the code does not tell.
@@ -27,7 +29,12 @@ const INDIRECT: [BranchKind; 3] = [BranchKind::Return, BranchKind::IndirectJump,
 impl<'p> Reach<'p> {
     /// Nothing was asked yet. `recorded` are the kinds that leave records.
     pub(super) fn new(program: &'p Program, recorded: &[BranchKind]) -> Reach<'p> {
-        Reach { program, hidden: Reach::hidden(recorded), known: FxHashMap::default() }
+        Reach { program, hidden: Reach::hidden(recorded), known: FxHashMap::default(), interruptions: false }
+    }
+
+    /// Handlers of signals may run between a record and the next one.
+    pub(super) fn allow_interruptions(&mut self) {
+        self.interruptions = true;
     }
 
     fn hidden(recorded: &[BranchKind]) -> Option<Vec<BranchKind>> {
@@ -48,7 +55,8 @@ impl<'p> Reach<'p> {
             fuel.burn(found.len() as u64);
             found
         });
-        distances.get(&address).map_or(Way::None, |&steps| Way::Shortest(steps))
+        let other = if self.interruptions { Way::Interrupted } else { Way::None };
+        distances.get(&address).map_or(other, |&steps| Way::Shortest(steps))
     }
 }
 
@@ -59,6 +67,8 @@ pub(super) enum Way {
     None,
     /// The shortest has so many instructions before it.
     Shortest(u32),
+    /// There is none, unless a signal came.
+    Interrupted,
     /// Nothing.
     Unknown,
 }
@@ -69,6 +79,8 @@ impl Way {
         match self {
             Way::Shortest(steps) => steps,
             Way::None | Way::Unknown => 0,
+            // After all others.
+            Way::Interrupted => u32::MAX,
         }
     }
 }

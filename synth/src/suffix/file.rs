@@ -2,7 +2,7 @@
 
 use super::{
     Coverage, Forced, Origin, OtherThread, RegisterOrigins, StartMemory, Suffix, SuffixError, SuffixInput,
-    Turn,
+    SuffixSignal, Turn,
 };
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
@@ -16,7 +16,7 @@ use x86::xsave::{Layout, component};
 /// What the file says it is.
 const FORMAT: &str = "gretel-suffix";
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// A 64-bit number as a hexadecimal string.
 #[derive(Clone, Copy)]
@@ -70,6 +70,7 @@ struct Document {
     memory: Vec<Piece>,
     path: Vec<Hex>,
     inputs: Vec<Input>,
+    signals: Vec<Signal>,
     coverage: Coverage,
     forced: ForcedEnd,
     turns: Vec<Turn>,
@@ -125,6 +126,18 @@ struct Input {
     writes: Vec<(Hex, HexBytes)>,
     origin: Origin,
     clock: HexBytes,
+}
+
+/// As [`SuffixSignal`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Signal {
+    step: usize,
+    thread: u32,
+    raised: bool,
+    frame: Hex,
+    writes: Vec<(Hex, HexBytes)>,
+    origin: Origin,
 }
 
 pub(super) fn save(suffix: &Suffix, path: &Path) -> Result<(), SuffixError> {
@@ -200,6 +213,14 @@ fn document(suffix: &Suffix) -> Document {
         origin: input.origin,
         clock: HexBytes(input.clock.clone()),
     });
+    let signals = suffix.signals.iter().map(|signal| Signal {
+        step: signal.step,
+        thread: signal.thread,
+        raised: signal.raised,
+        frame: Hex(signal.frame),
+        writes: signal.writes.iter().map(|(at, bytes)| (Hex(*at), HexBytes(bytes.clone()))).collect(),
+        origin: signal.origin,
+    });
     let others = suffix.others.iter().map(|other| Other {
         thread: other.thread,
         registers: Registers::from(&other.start),
@@ -216,6 +237,7 @@ fn document(suffix: &Suffix) -> Document {
         memory: memory.collect(),
         path: suffix.path.iter().copied().map(Hex).collect(),
         inputs: inputs.collect(),
+        signals: signals.collect(),
         coverage: suffix.coverage.clone(),
         forced: ForcedEnd {
             steps: suffix.forced.steps,
@@ -243,6 +265,11 @@ fn checked(document: Document) -> Result<Suffix, String> {
     if document.inputs.iter().any(|input| ![0, TIME_BYTES].contains(&input.clock.0.len())) {
         return Err("the clock's page of a system call has another size".to_owned());
     }
+    if document.signals.iter().any(|signal| !(1..=steps).contains(&signal.step))
+        || document.signals.windows(2).any(|pair| pair[0].step > pair[1].step)
+    {
+        return Err("a signal is not on the path, or they are not in order".to_owned());
+    }
     check_turns(&document.turns, &document.others, steps)?;
     if document.coverage.instructions > steps {
         return Err("the records cover more than the path".to_owned());
@@ -262,6 +289,14 @@ fn checked(document: Document) -> Result<Suffix, String> {
         origin: input.origin,
         clock: input.clock.0,
     });
+    let signals = document.signals.into_iter().map(|signal| SuffixSignal {
+        step: signal.step,
+        thread: signal.thread,
+        raised: signal.raised,
+        frame: signal.frame.0,
+        writes: signal.writes.into_iter().map(|(at, bytes)| (at.0, bytes.0)).collect(),
+        origin: signal.origin,
+    });
     let others: Result<Vec<OtherThread>, String> = document.others.into_iter().map(checked_other).collect();
     Ok(Suffix {
         start,
@@ -269,6 +304,7 @@ fn checked(document: Document) -> Result<Suffix, String> {
         memory: memory?,
         path: document.path.into_iter().map(|rip| rip.0).collect(),
         inputs: inputs.collect(),
+        signals: signals.collect(),
         coverage: document.coverage,
         forced: Forced {
             steps: forced.steps,
@@ -352,6 +388,14 @@ mod tests {
                 origin: Origin::Forced,
                 clock: vec![3; TIME_BYTES],
             }],
+            signals: vec![SuffixSignal {
+                step: 2,
+                thread: 7,
+                raised: true,
+                frame: 0x7fff_0008,
+                writes: vec![(0x7fff_0008, vec![9, 8])],
+                origin: Origin::Core,
+            }],
             coverage: Coverage { records: 16, instructions: 1 },
             forced: Forced {
                 steps: 1,
@@ -387,7 +431,7 @@ mod tests {
         sample().save(&path).expect("saved");
         let good = std::fs::read_to_string(&path).expect("text");
         let cases = [
-            ("\"version\":5", "\"version\":4", "version 4"),
+            ("\"version\":6", "\"version\":5", "version 5"),
             ("\"steps\":1", "\"steps\":3", "more is forced"),
             ("\"step\":1", "\"step\":2", "not on the path"),
             ("\"origins\":\"kfc\"", "\"origins\":\"kf\"", "origins"),
@@ -395,6 +439,7 @@ mod tests {
             ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":9}", "no start"),
             ("{\"step\":1,\"thread\":8}", "{\"step\":1,\"thread\":7}", "turns"),
             ("{\"step\":1,\"thread\":8}", "{\"step\":3,\"thread\":8}", "turns"),
+            ("\"step\":2", "\"step\":3", "a signal is not on the path"),
             ("\"clock\":\"0303", "\"clock\":\"03", "another size"),
             ("\"0x401003\"", "\"401003\"", "hexadecimal"),
         ];

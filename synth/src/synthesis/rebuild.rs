@@ -68,6 +68,7 @@ impl Attempts<'_> {
             let instruction = self.request.program.instruction_at(step.address);
             let instruction = instruction.expect("the search went through it");
             let prepared = match (step.is_instruction(), step.skips) {
+                (false, _) if step.signal => Prepared::delivering(instruction),
                 (false, _) => Prepared::switching(instruction),
                 (true, false) => Prepared::of_program(self.request.program, &terms, instruction),
                 (true, true) => Prepared::of_program(self.request.program, &terms, instruction).skipping(),
