@@ -129,6 +129,7 @@ fn true_suffix(states: &[State], before: &Pages, after: &Pages) -> Suffix {
         forced: Forced::default(),
         turns: Vec::new(),
         others: Vec::new(),
+        signals: Vec::new(),
     }
 }
 

@@ -67,7 +67,7 @@ impl Part {
     }
 
     /// As a snapshot has what memory holds: the status word without TOP.
-    pub(super) fn from_memory(self, terms: &Terms, value: Term) -> Term {
+    pub(super) fn of_memory(self, terms: &Terms, value: Term) -> Term {
         if self != Part::Control(STATUS) {
             return value;
         }

@@ -168,7 +168,7 @@ impl Hypothesis<'_> {
             parts.push(match image.place(part) {
                 Some((at, bytes)) => {
                     let value = self.memory_value(at, bytes).ok_or(NOT_HELD)?;
-                    part.from_memory(&terms, value)
+                    part.of_memory(&terms, value)
                 }
                 None => terms.lit_term(part.width(), part.initial()),
             });

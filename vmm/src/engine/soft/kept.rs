@@ -68,7 +68,7 @@ pub(super) fn save(file: &Path, kept: &Kept) {
     let mut bytes = kept.to_bytes();
     let digest = xxh3_64(&bytes);
     bytes.extend(digest.to_le_bytes());
-    let folder = file.parent().unwrap_or(Path::new("/"));
+    let folder = file.parent().unwrap_or_else(|| Path::new("/"));
     if let Err(error) = write(file, &bytes).and_then(|()| make_room(folder, MOST)) {
         tracing::debug!("{} is not kept: {error}", file.display());
     }
