@@ -138,7 +138,7 @@ const TAKES_OVER: &str = r"
 static volatile long board[4];
 static volatile int *volatile where = (int *)board;
 static void *other(void *arg) {
-    long n = 0;
+    long n = 1;
     while (board[1] <= 3000) board[2] = ++n;
     where = 0;
     board[0] = n;
