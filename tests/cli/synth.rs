@@ -213,8 +213,8 @@ fn what_a_store_at_an_unknown_address_overwrote_refutes_nothing() {
     }
 }
 
-/// Two ways meet, and neither is refuted: what chose between them is overwritten. The one that was not taken lies right before
-/// and loads what it leaves through a lost pointer; what memory and registers hold agrees with the other one.
+/// Two ways meet, and neither is refuted: what chose between them is overwritten. The one that was not taken lies right before, and
+/// has what it leaves from registers that are lost; what memory and registers hold agrees with the other one.
 #[test]
 fn of_two_ways_the_one_that_memory_agrees_with_is_taken() {
     let place = Place::new();
@@ -222,10 +222,10 @@ fn of_two_ways_the_one_that_memory_agrees_with_is_taken() {
         static volatile int choice = 1;
         static volatile long x;
         int main(void) {
-            asm volatile("mov %0, %%r8d; test %%r8d, %%r8d; jne 1f; mov (%%r9), %%rbx; mov 8(%%r9), %%rcx;"
-                         "2: xor %%r8d, %%r8d; xor %%r9d, %%r9d; movl $7, %0; mov 0x10, %%al;"
-                         "1: lea %1, %%rcx; mov $0x11223344, %%ebx; mov %%rbx, (%%rcx); jmp 2b"
-                         : "+m"(choice), "+m"(x) :: "rax", "rbx", "rcx", "r8", "r9", "cc", "memory");
+            asm volatile("mov %0, %%r8d; test %%r8d, %%r8d; jne 1f; mov %%r9, %%rbx; lea 5(%%r10), %%rcx;"
+                         "2: xor %%r8d, %%r8d; xor %%r9d, %%r9d; xor %%r10d, %%r10d; movl $7, %0; mov 0x10, %%al;"
+                         "1: mov $0x55667788, %%ecx; mov $0x11223344, %%ebx; mov %%rbx, %1; jmp 2b"
+                         : "+m"(choice), "+m"(x) :: "rax", "rbx", "rcx", "r8", "r9", "r10", "cc", "memory");
             return 0;
         }"#;
     let Some(_program) = place.compile("meets", source) else { return };
