@@ -10,7 +10,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(image) = Image::parse(bytes) else { return };
     let Ok(mut walker) = Walker::new(bytes) else { return };
     let mut stack = Vec::new();
-    let starts = image.functions.iter().take(8).copied().chain([image.entry]);
+    let functions = image.instructions(bytes).functions;
+    let starts = functions.into_iter().take(8).chain([image.entry]);
     for rip in starts.flat_map(|start| [start, start.wrapping_add(5)]) {
         let mut regs = Regs { rip, ..Regs::default() };
         regs.gpr[4] = 0x7fff_0000_0000;

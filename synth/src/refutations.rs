@@ -13,7 +13,7 @@ use crate::report::trace::formatter;
 use crate::search::{Records, Stop};
 use crate::shares;
 use crate::smt::script::script;
-use crate::synthesis::{Request, search_of};
+use crate::synthesis::{Request, Unmapped, search_of};
 use crate::term::Terms;
 use iced_x86::Formatter;
 use std::cell::RefCell;
@@ -86,7 +86,8 @@ pub fn write(request: &Request<'_>, dir: &Path) -> Result<Written, RefutationErr
     let fuel = Fuel::default();
     let whole = shares::whole(&request.limits, request.interrupter, &fuel);
     let until = shares::of_search(&request.limits, &whole);
-    let search = search_of(request, &cfg, &image, &records, &fuel).with_audit(files.clone());
+    let search =
+        search_of(request, Unmapped::of(request), &cfg, &image, &records, &fuel).with_audit(files.clone());
     let found = search.run(request.limits.instructions, &until, &mut |_, _| {});
     if let Some(failure) = files.failure.take() {
         return Err(failure);

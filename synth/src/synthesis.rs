@@ -1,6 +1,7 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
 mod rebuild;
+mod unmapped;
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
 use crate::core_image::CoreImage;
@@ -13,15 +14,16 @@ use crate::past::deferred::{Early, Waiting};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
 use crate::phases::{Phase, Phases, during};
+use crate::program::Program;
 use crate::program::cfg::Cfg;
-use crate::program::{Program, RT_SIGRETURN};
 use crate::realize::{Unrealizable, realize};
 use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
 use crate::shares;
 use crate::suffix::{Coverage, Suffix};
 use std::cell::RefCell;
 use std::time::Duration;
-use vmm::elfcore::{AT_SYSINFO_EHDR, Core};
+pub(crate) use unmapped::Unmapped;
+use vmm::elfcore::Core;
 use vmm::engine::Interrupter;
 use x86::op::BranchKind;
 
@@ -100,7 +102,8 @@ pub fn synthesize(
     let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
     let fuel = Fuel::default();
     let until = shares::whole(&request.limits, request.interrupter, &fuel);
-    let search = search_of(request, &cfg, &image, &records, &fuel);
+    let unmapped = Unmapped::of(request);
+    let search = search_of(request, unmapped, &cfg, &image, &records, &fuel);
     let before = Phases::so_far();
     let share = shares::of_search(&request.limits, &until);
     let found = during(Phase::Search, || search.run(request.limits.instructions, &share, progress));
@@ -110,8 +113,16 @@ pub fn synthesize(
     }
     let until = shares::of_certificates(&request.limits, &until, found.stop);
     let cuts = RefCell::default();
-    let attempts =
-        Attempts { request, until, image: &image, cfg: &cfg, records: &records, found: &found, cuts };
+    let attempts = Attempts {
+        request,
+        unmapped,
+        until,
+        image: &image,
+        cfg: &cfg,
+        records: &records,
+        found: &found,
+        cuts,
+    };
     let verdict = during(Phase::Certificates, || attempts.certify_longest())?;
     let cannot_be = matches!(verdict, Verdict::Infeasible { .. }) || found.is_dead_end();
     // A kernel's memory is too much to turn bit by bit.
@@ -142,52 +153,20 @@ pub fn synthesize(
 /// The search for the past of the request's core.
 pub(crate) fn search_of<'a>(
     request: &Request<'a>,
+    unmapped: Unmapped,
     cfg: &'a Cfg<'a>,
     image: &'a dyn Image,
     records: &'a Records,
     fuel: &Fuel,
 ) -> Search<'a> {
     let core = request.core;
-    let search = Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core), fuel);
-    let signals = handler_may_have_run(request);
-    let search = if signals { search.with_signals() } else { search };
-    // Interrupts and exceptions lead into a kernel's code at any instruction, and back.
-    let map_is_partial = request.program.is_kernel()
-        || core.had_threads()
-        || request.program.is_linked()
-        || runs_unknown_code(request)
-        || signals;
-    if map_is_partial { search.with_partial_map() } else { search }
-}
-
-/// Whether the handler of a signal may have interrupted the program on the way to the crash, at any of its instructions: the map
-/// has no such way. Crumbs tell that one has returned. Its frame does, too, whose first word leads to the code that returns from it: it
-/// is on the stack while the handler runs, and stays below it until it is overwritten.
-fn handler_may_have_run(request: &Request<'_>) -> bool {
-    if request.anchors.has_call(RT_SIGRETURN) {
-        return true;
-    }
-    let restorers: Vec<[u8; 8]> = request.program.restorers().iter().copied().map(u64::to_le_bytes).collect();
-    let core = request.core;
-    let writable = core.segments.iter().filter(|segment| segment.rights.write);
-    let known = writable.flat_map(|segment| core.known(segment.start..segment.end));
-    let mut words = known.flat_map(|(_, bytes)| bytes.chunks_exact(8));
-    !restorers.is_empty() && words.any(|word| restorers.iter().any(|restorer| restorer == word))
-}
-
-/// Whether the program could run code that is in none of its files: of a library that is not there, or code that it
-/// made itself. (The vDSO does not call it.)
-fn runs_unknown_code(request: &Request<'_>) -> bool {
-    let vdso = request.core.aux(AT_SYSINFO_EHDR).unwrap_or(0);
-    let code =
-        request.core.segments.iter().filter(|segment| segment.rights.execute && segment.start >> 63 == 0);
-    let mut unknown = code.map(|segment| segment.start..segment.end).filter(|range| !range.contains(&vdso));
-    unknown.any(|range| !request.program.has_code_in(&range))
+    unmapped.told_to(Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core), fuel))
 }
 
 /// The search for the longest part of a path that a certificate holds for.
 struct Attempts<'a> {
     request: &'a Request<'a>,
+    unmapped: Unmapped,
     /// Nothing is begun when this is over.
     until: Until,
     image: &'a dyn Image,
@@ -433,7 +412,10 @@ impl Attempts<'_> {
         // Other processors may have stored at any moment.
         let mut steps = match self.request.core.had_parallel_threads() {
             true => 0,
-            false => self.search().forced(path, &self.early_on(certified), &until),
+            false => {
+                search_of(self.request, self.unmapped, self.cfg, self.image, self.records, self.until.fuel())
+                    .forced(path, &self.early_on(certified), &until)
+            }
         };
         loop {
             let is_cut = |steps: usize| {
@@ -452,15 +434,6 @@ impl Attempts<'_> {
             }
             steps = known;
         }
-    }
-
-    /// A search that has found nothing yet.
-    fn search(&self) -> Search<'_> {
-        let core = self.request.core;
-        let (kernel, fuel) = (Kernel::of(core), self.until.fuel());
-        let program = self.request.program;
-        let search = Search::new(program, self.cfg, self.image, &core.state, self.records, kernel, fuel);
-        if handler_may_have_run(self.request) { search.with_signals() } else { search }
     }
 
     /// The addresses that the newest `depth` steps tell.
