@@ -137,6 +137,7 @@ fn json_of(result: &Results) -> Value {
             "all_records": case.covers_all(),
             "values": { "right": right, "wrong": wrong, "unmarked": unmarked },
             "search": case.found.as_ref().and_then(|found| found.get("search")),
+            "parting": case.found.as_ref().and_then(|found| found.pointer("/explain/parting")),
             "fidelity": case.fidelity(),
             "efficiency": case.efficiency(),
             "distances": case.bands(),

@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// So many instructions back are enough
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     instructions: usize,
+    /// With --json, also say of each crash where its search left what ran (one more replay each)
+    #[arg(long, requires = "json")]
+    explain: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -263,6 +266,7 @@ fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io
     command.args(["--fuel", &args.fuel.as_secs_f64().to_string()]);
     command.args(["--instructions", &args.instructions.to_string()]);
     command.args(evidence.filter.iter().flat_map(|filter| ["--filter", filter]));
+    command.args(args.explain.then_some("--explain"));
     let messages = file.with_extension("messages");
     command.arg(crash).stdin(Stdio::null()).stdout(File::create(file)?).stderr(File::create(&messages)?);
     let start = Instant::now();

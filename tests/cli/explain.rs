@@ -42,6 +42,17 @@ fn why_it_stopped_is_explained_with_places() {
     assert!(number(&explain["searched"]) >= number(&explain["certified"]), "{explain}");
     assert_eq!(explain["searched"], result["search"]["searched"]);
     assert!(!explain["certificates"].as_array().unwrap().is_empty(), "{explain}");
+    // What is certified is the newest part of what was searched, so the search is true at least as far.
+    let parting = &explain["parting"];
+    let is_true = number(&result["metrics"]["path"]["common"]);
+    assert!(
+        (is_true..=number(&explain["searched"])).contains(&number(&parting["instructions"])),
+        "{explain}"
+    );
+    for side in ["at", "came_from"] {
+        assert!(parting[side]["address"].as_str().unwrap().starts_with("0x"), "{side}: {parting}");
+    }
+    assert_ne!(parting["came_from"], parting["went_to"], "they part there");
     // Each barrier of the summary is at some place, as often.
     let barriers = explain["barriers"].as_array().unwrap();
     for (why, times) in result["search"]["barriers"].as_object().unwrap() {
@@ -73,7 +84,13 @@ fn why_it_stopped_is_explained_with_places() {
         assert!(result["search"]["seconds"][phase].is_f64(), "{result}");
     }
     let text = place.gretel(&["synth", "--no-kvm", "--explain", "rec"]).out();
-    for line in ["why it goes no further back:", "the suffix begins ", "would help: ", "certificates tried"] {
+    for line in [
+        "why it goes no further back:",
+        "the suffix begins ",
+        "would help: ",
+        "of what was searched",
+        "certificates tried",
+    ] {
         assert!(text.contains(line), "{line}: {text}");
     }
     let without = place.gretel(&["synth", "--no-kvm", "--instructions", "3", "--json", "rec"]);

@@ -3,6 +3,9 @@
 use super::explained::OVERWRITTEN;
 use super::{Search, Statistics};
 
+/// The solver's budget ended.
+pub(super) const UNANSWERED: &str = "a question that the solver did not answer";
+
 /// A place at which the search did not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {

@@ -160,7 +160,9 @@ impl Search<'_> {
             let visits = if returns { 0 } else { self.recent_visits(c.prepared.address()) };
             let is_other = last != Some(c.prepared.address());
             let rounds = self.restarts.are_many_rounds(c.rounds);
-            (c.rank > Rank::Recorded, rounds, is_other, c.way.steps(), c.goes_round, visits, c.rank, distance)
+            let is_wild = c.rank == Rank::Wild;
+            let kind = (c.goes_round, visits, c.rank, distance);
+            (c.rank > Rank::Recorded, rounds, is_other, is_wild, c.way.steps(), kind)
         });
     }
 

@@ -14,10 +14,12 @@
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
 //! | which of several ways | [`weigh`] (what the core speaks for), [`below`] (what calls left below the stack) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
+//! | what propagation leaves over | [`asking`] (the solver) |
 //! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
 
 mod anchored;
 mod anew;
+mod asking;
 mod barriers;
 mod below;
 mod callee;
@@ -49,7 +51,7 @@ use crate::past::prepared::Prepared;
 use crate::program::Program;
 use crate::program::cfg::Cfg;
 use crate::program::stack::Stack;
-use crate::smt::{self, Answer, Budget, Effort};
+use crate::smt::Effort;
 use crate::term::Terms;
 use candidates::Candidate;
 use context::Context;
@@ -96,6 +98,8 @@ pub struct Search<'p> {
     spent_anew: u64,
     /// The fuel that went into following ways.
     spent_weighing: u64,
+    /// The fuel that went into questions with a larger budget.
+    spent_insisting: u64,
     /// How much fuel there was, when the search began.
     whole_fuel: u64,
     /// Handlers of signals may have run.
@@ -162,6 +166,7 @@ impl<'p> Search<'p> {
             rebuilds: 0,
             spent_anew: 0,
             spent_weighing: 0,
+            spent_insisting: 0,
             whole_fuel: 0,
             signals: false,
         }
@@ -454,30 +459,6 @@ impl<'p> Search<'p> {
                 self.covered = self.taken.len();
             }
         }
-    }
-
-    /// Whether the constraints have a solution. `None`: the solver gave up.
-    fn is_satisfiable(&mut self, effort: Effort) -> Option<bool> {
-        let terms = Rc::clone(self.hypothesis.terms());
-        let checked = self.frames.last().map_or(0, |f| f.checked);
-        let Err(question) = self.hypothesis.fit_witness(checked, Effort::Plain) else { return Some(true) };
-        self.statistics.solver_calls += 1;
-        match smt::solve(&terms, &question, &[], Budget::SEARCH, effort) {
-            Answer::Infeasible => {
-                self.statistics.solver_refuted += 1;
-                self.doubt_refutation();
-                self.hypothesis.tell_refuted_by_solver();
-                return Some(false);
-            }
-            Answer::Unknown => {
-                self.statistics.solver_unknown += 1;
-                return None;
-            }
-            Answer::Satisfiable(model) => {
-                self.hypothesis.witness().learn(&model);
-            }
-        }
-        Some(true)
     }
 
     /// The instruction of a step that was taken.

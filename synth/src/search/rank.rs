@@ -6,7 +6,7 @@
 
 use super::Search;
 use crate::program::cfg::{Edge, EdgeKind};
-use iced_x86::FlowControl;
+use iced_x86::{FlowControl, Mnemonic};
 
 /// How likely an edge is among others: smaller is tried earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,16 +21,20 @@ pub(super) enum Rank {
     Forward,
     /// The instruction before.
     Straight,
-    /// A call.
+    /// A call, and a jump to the start of another function in place of one.
     Call,
     /// A short jump forwards over an instruction that is no branch, and a return.
     Branch,
-    /// A jump backwards, or through a pointer that may lead anywhere.
+    /// A jump backwards.
     Backward,
     /// A jump out of another function, or a call through a pointer to no code.
     Elsewhere,
     /// Another iteration of a repeated string instruction, or none at all.
     Repeated,
+    /// What follows a comparison with a float that is no number: the parity flag says so.
+    Unordered,
+    /// A jump through a pointer that may lead anywhere: one of all that there are in the program.
+    Wild,
 }
 
 /// A branch over at most so many bytes is short.
@@ -39,13 +43,16 @@ const SHORT: u64 = 96;
 impl Search<'_> {
     /// How likely an edge is that ends at `to`.
     pub(super) fn rank(&self, edge: &Edge, to: u64) -> Rank {
+        if self.is_unordered(edge) {
+            return Rank::Unordered;
+        }
         match edge.kind {
             EdgeKind::Fallthrough | EdgeKind::AfterSyscall => Rank::Straight,
             EdgeKind::RepIteration => Rank::Repeated,
             EdgeKind::Call | EdgeKind::IndirectCall => Rank::Call,
             EdgeKind::Return => Rank::Branch,
             EdgeKind::IndirectJump if self.cfg.indirect_targets(edge.from).is_some() => Rank::Table,
-            EdgeKind::IndirectJump => Rank::Backward,
+            EdgeKind::IndirectJump => Rank::Wild,
             EdgeKind::Branch => self.rank_of_branch(edge.from, to),
         }
     }
@@ -56,10 +63,22 @@ impl Search<'_> {
             from,
             to,
             is_within: function(from) == function(to),
+            is_to_start: function(to) == Some(to),
             is_conditional: self.is_conditional(from),
             is_beside_branch: self.ends_in_branch(to),
         };
         jump.rank()
+    }
+
+    /// Whether a conditional branch goes this way when the parity flag is set, which hardly anything but a comparison of floats
+    /// is asked for.
+    fn is_unordered(&self, edge: &Edge) -> bool {
+        let taken = match edge.kind {
+            EdgeKind::Branch => Mnemonic::Jp,
+            EdgeKind::Fallthrough => Mnemonic::Jnp,
+            _ => return false,
+        };
+        self.program.instruction_at(edge.from).is_some_and(|instruction| instruction.mnemonic() == taken)
     }
 
     /// Whether the straight way to an instruction is a conditional branch that is not taken.
@@ -81,6 +100,8 @@ struct Jump {
     to: u64,
     /// Both are in one function.
     is_within: bool,
+    /// A function begins at `to`.
+    is_to_start: bool,
     is_conditional: bool,
     /// The instruction before `to` is a conditional branch.
     is_beside_branch: bool,
@@ -89,7 +110,7 @@ struct Jump {
 impl Jump {
     fn rank(self) -> Rank {
         if !self.is_within {
-            return Rank::Elsewhere;
+            return if self.is_to_start { Rank::Call } else { Rank::Elsewhere };
         }
         if self.from >= self.to {
             return Rank::Backward;
@@ -103,8 +124,14 @@ impl Jump {
 mod tests {
     use super::*;
 
-    const NEAR: Jump =
-        Jump { from: 0x1000, to: 0x1020, is_within: true, is_conditional: true, is_beside_branch: false };
+    const NEAR: Jump = Jump {
+        from: 0x1000,
+        to: 0x1020,
+        is_within: true,
+        is_to_start: false,
+        is_conditional: true,
+        is_beside_branch: false,
+    };
 
     #[test]
     fn what_is_skipped_is_seldom_run_unless_it_is_short() {
@@ -121,6 +148,8 @@ mod tests {
     fn cold_code_that_jumps_back_comes_late() {
         let back = Jump { from: 0x2000, ..NEAR };
         assert!(back.rank() > Rank::Straight && back.rank() > NEAR.rank());
-        assert!(Jump { is_within: false, ..NEAR }.rank() > back.rank());
+        let elsewhere = Jump { is_within: false, ..NEAR };
+        assert!(elsewhere.rank() > back.rank());
+        assert!(Jump { is_to_start: true, ..elsewhere }.rank() < back.rank(), "in place of a call");
     }
 }

@@ -1,7 +1,7 @@
 //! Which of several ways the core speaks for.
 //!
-//! Beyond the records nothing may refute a wrong way for long: it finds unknowns wherever it looks, and contradicts none of them.
-//! The true way finds again what it left: a store finds its value in memory, a load the value that a register still holds. So where
+//! Beyond the records, and between those of a filter that hides branches, nothing may refute a wrong way for long: it finds unknowns
+//! wherever it looks, and contradicts none of them. The true way finds again what it left: a store finds its value in memory, a load the value that a register still holds. So where
 //! several ways are open each is followed a little, without the solver and without choosing addresses, and the one that most
 //! of what is known agrees with ([`crate::facts::Facts::agreed`]) is tried first. What is found so orders the ways; it refutes none.
 //!
@@ -21,8 +21,8 @@ const BEST_WAYS: usize = 8;
 const FURTHER: Far = Far { instructions: 64, slips: 1, tries: 640 };
 /// So many ways are tried at each of the instructions that follow.
 const MOST_CHOICES: usize = 16;
-/// Ways that end before so many instructions are not compared.
-const NEAR: usize = 8;
+/// Ways of which one ends before so many instructions are compared as far as each goes.
+const NEAR: usize = 32;
 /// By so many bits a way must be better than those that are likelier by its kind.
 const MARGIN: i64 = 24;
 /// An access whose address is not known takes so many bits from what speaks for a way: on the true one most are known soon.
@@ -71,7 +71,12 @@ impl Followed {
     fn beats(&self, other: &Followed) -> bool {
         let (Some(own), Some(others)) = (&self.best, &other.best) else { return self.best.is_some() };
         let common = own.len().min(others.len());
-        common >= NEAR && own[common - 1] > others[common - 1] + MARGIN
+        let [own, others] = [own, others].map(|way| match common {
+            // One of them ends at once: what counts is whether the other one finds anything at all.
+            ..NEAR => way.last().copied().unwrap_or(0),
+            _ => way[common - 1],
+        });
+        own > others + MARGIN
     }
 }
 
@@ -79,8 +84,7 @@ impl Search<'_> {
     /// Puts the way first that the core speaks for, of those that are open at the present start.
     pub(super) fn weigh(&mut self) {
         let Some(frame) = self.frames.last() else { return };
-        let (is_beyond, ways) = (frame.window.used == self.records.len(), frame.candidates.len());
-        if !is_beyond || ways < 2 || self.spent_weighing * SHARE > self.whole_fuel {
+        if frame.candidates.len() < 2 || self.spent_weighing * SHARE > self.whole_fuel {
             return;
         }
         let burnt = self.hypothesis.terms().fuel().burnt();
@@ -202,5 +206,31 @@ impl Search<'_> {
         self.hypothesis.pop();
         followed.present.pop();
         went
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn followed(best: Option<Vec<i64>>) -> Followed {
+        Followed { floor: 0, far: FURTHER, before: 0, present: Vec::new(), best }
+    }
+
+    #[test]
+    fn a_way_that_ends_at_once_gives_way_to_one_that_finds_much() {
+        let ends = followed(Some(vec![0, -2, -2]));
+        let goes_on = |last| followed(Some([vec![0; 63], vec![last]].concat()));
+        assert!(goes_on(MARGIN).beats(&ends));
+        assert!(!goes_on(0).beats(&ends), "it finds nothing");
+        assert!(ends.beats(&followed(None)) && !followed(None).beats(&ends), "what is refuted is no way");
+    }
+
+    #[test]
+    fn long_ways_are_compared_as_far_as_both_go() {
+        let early = followed(Some(vec![MARGIN + 1; NEAR]));
+        let late = followed(Some([vec![0; NEAR], vec![1000; 8]].concat()));
+        assert!(early.beats(&late), "what the other one finds further back is not compared");
+        assert!(!late.beats(&early));
     }
 }

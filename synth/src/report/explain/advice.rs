@@ -29,6 +29,9 @@ pub(super) fn advice(why: &str, registers: u16) -> String {
         "a thread that has ended since, or another process, ran here" => {
             "a recording, which has the registers that the thread ended with"
         }
+        "a question that the solver did not answer" => {
+            "records of the way before, or crumbs: with more of the values known the question is easier"
+        }
         "memory that the core does not hold" => {
             "a core with all memory (Linux: coredump_filter; gretel's own have it)"
         }

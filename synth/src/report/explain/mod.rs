@@ -2,6 +2,7 @@
 //! certificates before it failed at, each place that the search did not go past, and how far other branch records reach.
 
 mod advice;
+mod parting;
 mod text;
 mod windows;
 
@@ -13,6 +14,7 @@ use crate::synthesis::{Cut, Synthesis, Verdict};
 use advice::{advice, of_address};
 use iced_x86::Formatter;
 use lbr::Filter;
+pub use parting::{Meeting, Parting};
 use serde::Serialize;
 use std::collections::BTreeMap;
 pub use windows::Window;
@@ -28,6 +30,8 @@ pub struct Explanation {
     pub stopped: &'static str,
     /// What lies right before the certified suffix.
     pub end: Option<End>,
+    /// Where what the search found leaves what ran; null without a recording.
+    pub parting: Option<Parting>,
     /// The certificates that were tried, in order.
     pub certificates: Vec<Attempt>,
     /// The places that the search did not go past, those that were met most often first.
@@ -129,6 +133,9 @@ impl Explanation {
             certified,
             stopped: synthesis.stop.text(),
             end: End::of(program, synthesis, certified),
+            parting: known
+                .truth
+                .and_then(|truth| Parting::of(program, &synthesis.path, truth, &synthesis.statistics)),
             certificates,
             barriers: barriers(program, &synthesis.statistics),
             windows: windows::windows(program, path, known.crash, known.records),

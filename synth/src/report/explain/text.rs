@@ -1,6 +1,6 @@
 //! The explanation for people.
 
-use super::{Attempt, Barrier, Explanation, Where, Window};
+use super::{Attempt, Barrier, Explanation, Parting, Where, Window};
 use std::fmt::{self, Display, Formatter};
 
 /// So many barriers are shown; JSON has all.
@@ -18,6 +18,9 @@ impl Display for Explanation {
             writeln!(f, "  {}", end.first)?;
             writeln!(f, "  since: {}", end.why)?;
             writeln!(f, "  would help: {}", end.would_help)?;
+        }
+        if let Some(parting) = &self.parting {
+            parting.fmt(f)?;
         }
         if !self.certificates.is_empty() {
             writeln!(f, "\ncertificates tried, of the newest so many instructions:")?;
@@ -51,6 +54,28 @@ impl Display for Explanation {
 impl Display for Where {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{:<10x}  {}  {}", self.address, self.place, self.text)
+    }
+}
+
+impl Display for Parting {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Parting { instructions, at, came_from, went_to, met } = self;
+        writeln!(
+            f,
+            "\nof what was searched, the newest {instructions} instructions are the true ones, up to"
+        )?;
+        writeln!(f, "  {at}")?;
+        match came_from {
+            Some(came_from) => writeln!(f, "  the program came from:  {came_from}")?,
+            None => writeln!(f, "  what ran before is not looked at")?,
+        }
+        match went_to {
+            Some(went_to) => writeln!(f, "  the search went to:     {went_to}")?,
+            None => writeln!(f, "  the search ends there")?,
+        }
+        met.iter().try_for_each(|met| {
+            writeln!(f, "  it met, {} instructions back:  {}: {}", met.before_crash, met.at, met.why)
+        })
     }
 }
 
