@@ -193,6 +193,9 @@ fn both(path: &Path, standing: &Standing<'_>, names: &Names<'_>) -> Result<(Core
             "the machine runs a program there, and no kernel: name another place with --at".to_owned(),
         ));
     }
+    if standing.registers.is_narrow() {
+        return Err(refused("the machine runs 32-bit code there, which is not taken back".to_owned()));
+    }
     let core = Core::of_machine(path.to_owned(), standing).map_err(|error| refused(error.to_string()))?;
     let mut layout = names.layout()?;
     layout.entries = entries(&core);
@@ -217,10 +220,18 @@ impl Names<'_> {
                 entries: Vec::new(),
             });
         }
+        let unread = self.linux.as_ref().and_then(|linux| linux.symbols().err());
+        let why = unread.map_or_else(String::new, |why| format!(" ({why})"));
         let file = (self.booted)()?;
         Layout::of_file(&file).map_err(|error| {
-            let why = "no names of the kernel are in its memory, and the file that was booted has none";
-            Failure::new(Code::Other, format!("{why}: {error}"))
+            let error = match file.starts_with(b"\x7fELF") {
+                true => error.to_string(),
+                false => "it is compressed (name the core, and with --exe its vmlinux)".to_owned(),
+            };
+            let both = format!(
+                "no names of the kernel are in its memory{why}, and the file that was booted has none"
+            );
+            Failure::new(Code::Other, format!("{both}: {error}"))
         })
     }
 }

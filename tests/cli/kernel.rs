@@ -1,8 +1,10 @@
 //! `gretel record --kernel`: a kernel of our own is recorded and replayed, and bad ones are refused. What is made of a
-//! recording is in `looked_at`, of its crash in `taken_back`, of its core alone in `alone`.
+//! recording is in `looked_at`, of its crash in `taken_back`, of its core alone in `alone`; programs
+//! that PVH enters are in `pvh`.
 
 mod alone;
 mod looked_at;
+mod pvh;
 mod taken_back;
 
 use crate::gdb::{has_gdb, in_order};

@@ -1,13 +1,20 @@
 //! Puts a kernel into memory, as a boot loader does, and the processor at its first instruction.
 //!
-//! The 64-bit entry of Linux (Documentation/arch/x86/boot.rst): flat segments, the first 4 GiB mapped to themselves, rsi points to the
-//! page of parameters. Any ELF file for x86-64 is entered so, at its entry address, unless it has a Multiboot header (`multiboot`). The
-//! PVH entry is not used.
+//! Which entry a file gets, the first that fits (docs/decisions/0093-pvh.md):
+//!
+//! | file | entry |
+//! | --- | --- |
+//! | a bzImage | Linux's 64-bit boot protocol (Documentation/arch/x86/boot.rst) |
+//! | an ELF file with a Multiboot header | Multiboot (`multiboot`): 32-bit mode without paging |
+//! | an ELF file with a PVH note | PVH (`pvh`): the same mode, with a TSS |
+//! | another ELF file | the 64-bit boot protocol, at the entry address of the file |
+//!
+//! The 64-bit boot protocol: flat segments, the first 4 GiB mapped to themselves, rsi points to the page of parameters.
 //!
 //! | address | what |
 //! | --- | --- |
 //! | 0x500 | the GDT |
-//! | 0x7000 | the page of parameters, or what Multiboot has in its place |
+//! | 0x7000 | the page of parameters, or what Multiboot and PVH have in its place |
 //! | 0x9000 | page tables |
 //! | 0x20000 | the command line |
 //! | 0xe0000 | ACPI tables (`acpi`) |
@@ -18,13 +25,15 @@ mod acpi;
 mod aml;
 mod image;
 mod multiboot;
+mod narrow;
+mod pvh;
 
 use crate::devices::disk::Image as DiskImage;
 use crate::devices::{DISK, Devices};
 use crate::memory::frames;
 use image::{HEADER, Image};
 use object::LittleEndian;
-use object::elf::{EM_X86_64, FileHeader64, Machine, PT_LOAD};
+use object::elf::{EM_386, EM_X86_64, FileHeader32, FileHeader64, Machine, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::collections::BTreeSet;
 use x86::state::Regs;
@@ -152,10 +161,22 @@ impl Loader<'_> {
             self.put(at, data, "kernel")?;
             end = end.max(at.saturating_add(segment.p_memsz(endian).into()));
         }
-        if end == 0 || end > self.ram.len() as u64 {
+        if end == 0 {
+            return Err(BootError::Elf("it has no segment to load".to_owned()));
+        }
+        if end > self.ram.len() as u64 {
             return Err(BootError::NoRoom { what: "kernel", memory: self.ram.len() as u64 / MEGABYTE });
         }
         Ok((header.e_entry(endian).into(), end))
+    }
+
+    /// The same of an ELF file that is entered in 32-bit mode, and so may be one of 32 bits.
+    fn elf_of_either_class(&mut self, bytes: &[u8]) -> Result<(u64, u64), BootError> {
+        if is_elf_32(bytes) {
+            self.elf::<FileHeader32<LittleEndian>>(bytes, EM_386)
+        } else {
+            self.elf::<FileHeader64<LittleEndian>>(bytes, EM_X86_64)
+        }
     }
 
     /// Puts the initial file system at the top of memory: where.
@@ -183,6 +204,20 @@ impl Loader<'_> {
     fn segments(&mut self) -> Result<(), BootError> {
         self.word(GDT + 0x10, 0x00af_9b00_0000_ffff)?;
         self.word(GDT + 0x18, 0x00cf_9300_0000_ffff)
+    }
+
+    /// Loads a kernel for the entry that its file has: the registers there.
+    fn kernel(&mut self, image: &Image, setup: &Setup) -> Result<(Registers, Regs), BootError> {
+        if image.header.is_some() {
+            return self.linux(image, setup);
+        }
+        if let Some(header) = multiboot::header(&image.elf)? {
+            return self.multiboot(header, image, setup);
+        }
+        match pvh::entry(&image.elf)? {
+            Some(entry) => self.pvh(entry, image, setup),
+            None => self.linux(image, setup),
+        }
     }
 
     /// Loads a kernel for its 64-bit entry: the registers there.
@@ -236,6 +271,13 @@ impl Loader<'_> {
     }
 }
 
+/// Whether an ELF file is one of 32 bits.
+fn is_elf_32(bytes: &[u8]) -> bool {
+    const CLASS: usize = 4;
+    const CLASS_32: u8 = 1;
+    bytes.get(CLASS) == Some(&CLASS_32)
+}
+
 /// The setup header of a vmlinux, which has none: protocol 2.15, loaded high.
 fn fresh_header() -> Vec<u8> {
     let mut header = vec![0; 0x26c - HEADER];
@@ -267,10 +309,7 @@ pub(crate) fn boot(setup: &Setup) -> Result<Booted, BootError> {
     let mut memory = Physical::new(setup.memory);
     let mut loader = Loader { ram: memory.ram_mut(), written: BTreeSet::new() };
     loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some(), setup.net.is_some()), "start")?;
-    let (registers, regs) = match multiboot::header(&image.elf)? {
-        Some(header) => loader.multiboot(header, &image, setup)?,
-        None => loader.linux(&image, setup)?,
-    };
+    let (registers, regs) = loader.kernel(&image, setup)?;
     let written = loader.written;
     let mut cpu = SystemCpu::new(memory);
     let system = System::new(&mut cpu, registers);

@@ -7,11 +7,9 @@
 //! first word of the command line is the program's name, which is `kernel` here.
 
 use super::image::Image;
-use super::{BootError, COMMAND_LINE, GDT, LOW_END, Loader, MEGABYTE, PARAMETERS, Setup};
-use object::LittleEndian;
-use object::elf::{EM_386, EM_X86_64, FileHeader32, FileHeader64};
+use super::{BootError, COMMAND_LINE, LOW_END, Loader, MEGABYTE, PARAMETERS, Setup, narrow};
 use x86::state::Regs;
-use x86_system::{Registers, Segment, TableRegister};
+use x86_system::Registers;
 
 /// What begins a header.
 const HEADER_MAGIC: u32 = 0x1bad_b002;
@@ -96,25 +94,20 @@ impl Loader<'_> {
         image: &Image,
         setup: &Setup,
     ) -> Result<(Registers, Regs), BootError> {
-        const CLASS: usize = 4;
-        const CLASS_32: u8 = 1;
-        let (entry, end) = match (header.placed, image.elf.get(CLASS)) {
-            (Some(placed), _) => self.placed(placed, &image.elf)?,
-            (None, Some(&CLASS_32)) => self.elf::<FileHeader32<LittleEndian>>(&image.elf, EM_386)?,
-            (None, _) => self.elf::<FileHeader64<LittleEndian>>(&image.elf, EM_X86_64)?,
+        let (entry, end) = match header.placed {
+            Some(placed) => self.placed(placed, &image.elf)?,
+            None => self.elf_of_either_class(&image.elf)?,
         };
         if entry > u32::MAX.into() {
             return Err(BootError::Elf(format!("its entry {entry:#x} is no address of 32 bits")));
         }
         let module = setup.initrd.as_ref().map(|initrd| self.initrd(initrd, end)).transpose()?;
         self.information(setup, module)?;
-        // 0x08 is code, 0x10 data.
-        self.word(GDT + 0x08, 0x00cf_9b00_0000_ffff)?;
-        self.word(GDT + 0x10, 0x00cf_9300_0000_ffff)?;
+        self.narrow_segments()?;
         let mut regs = Regs { rip: entry, rflags: 2, ..Regs::default() };
         regs.gpr[0] = LOADER_MAGIC;
         regs.gpr[3] = INFO;
-        Ok((registers(), regs))
+        Ok((narrow::registers(), regs))
     }
 
     /// Loads a file where its header says, and gives its entry and the end of what was loaded.
@@ -176,23 +169,6 @@ impl Loader<'_> {
             self.long(at + 20, kind)?;
         }
         Ok(())
-    }
-}
-
-/// 32-bit mode without paging, in flat segments; interrupts are off.
-fn registers() -> Registers {
-    const CODE: u16 = 0x08;
-    const DATA: u16 = 0x10;
-    const PROTECTED: u64 = 0x11;
-    let mut segments = [Segment::flat_32(DATA, false); 6];
-    segments[1] = Segment::flat_32(CODE, true);
-    Registers {
-        cr0: PROTECTED,
-        cr4: 0,
-        efer: 0,
-        segments,
-        gdtr: TableRegister { base: GDT, limit: 0x17 },
-        ..Registers::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a Linux kernel has in its memory, read without any file of it: nothing but the core.
 //!
 //! Reading order: [`info`] (VMCOREINFO, where everything begins), `space` (its virtual addresses), then what each reader finds: [`printk`]
-//! (the log), [`symbols`] (names of addresses, of modules too), `types` (where fields are, from BTF), [`tasks`], and [`stack`] with `orc`
+//! (the log), [`symbols`] with `kallsyms` (names of addresses, of modules too), `types` (where fields are, from BTF), [`tasks`], and [`stack`] with `orc`
 //! (who called whom).
 //!
 //! Example: VMCOREINFO says `SYMBOL(prb)=ffffffff82a622c0` and `OFFSET(printk_ringbuffer.desc_ring)=0`. The page tables say where that is
@@ -10,6 +10,7 @@
 //! All of it is whatever a broken kernel left: every number is checked, every list has a bound, and what cannot be read is said by name.
 
 pub mod info;
+mod kallsyms;
 mod orc;
 pub mod printk;
 mod space;

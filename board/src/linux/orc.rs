@@ -1,14 +1,17 @@
 //! ORC: how far each instruction of the kernel is from its return address (Linux, x86/orc-unwinder.rst).
 //!
 //! A table of addresses in order, each relative to itself, and one of entries. Which bits of an entry are what, BTF says; what the kinds
-//! of frames are numbered has changed once. Example: at do_syscall_64+0x5d the stack before the call was at rsp+24, rbp is at 16 below.
+//! of frames are numbered has changed once (6.4), and what the registers are numbered, too (7.1). Example: at do_syscall_64+0x5d the stack before the call was at rsp+24, rbp is at 16 below.
 
 use super::space::Space;
 use super::symbols::Symbols;
 use super::types::{Field, Struct, Types};
+use std::cmp::Ordering;
 
 /// Entries of one table, at most.
 const MOST: u64 = 1 << 24;
+/// So many of its entries tell what registers are numbered.
+const LOOKED_AT: u64 = 4096;
 
 /// Where something is that was before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,56 @@ pub(super) struct Orc<'o, 'm> {
     /// Addresses, entries, how many.
     table: (u64, u64, u64),
     shape: Shape,
+    numbering: Numbering,
+}
+
+/// What the registers are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbering {
+    /// Up to Linux 7.0.
+    First,
+    /// Since Linux 7.1.
+    Second,
+}
+
+impl Numbering {
+    /// The number of rsp. It is by far what most entries have; the number that it has in the other numbering is rdi's, and rare.
+    const fn stack_pointer(self) -> u64 {
+        match self {
+            Numbering::First => 5,
+            Numbering::Second => 3,
+        }
+    }
+
+    /// The numbering of a table, by its first entries. Neither BTF nor VMCOREINFO tells.
+    fn of(entries: &[u64], shape: &Shape) -> Option<Numbering> {
+        let count = |numbering: Numbering| {
+            let has = |bits: &&u64| Shape::get(**bits, shape.stack, 4) == numbering.stack_pointer();
+            entries.iter().filter(has).count()
+        };
+        match count(Numbering::First).cmp(&count(Numbering::Second)) {
+            Ordering::Greater => Some(Numbering::First),
+            Ordering::Less => Some(Numbering::Second),
+            Ordering::Equal => None,
+        }
+    }
+
+    /// `ORC_REG_*`.
+    fn base(self, number: u64) -> Base {
+        match (self, number) {
+            (Numbering::First, 1) | (Numbering::Second, 8) => Base::Caller,
+            (Numbering::Second, 1) => Base::Register(0),
+            (_, 2) => Base::Register(2),
+            (Numbering::First, 3) | (Numbering::Second, 5) => Base::Register(7),
+            (_, 4) => Base::Register(5),
+            (Numbering::First, 5) | (Numbering::Second, 3) => Base::Register(4),
+            (_, 6) => Base::Register(10),
+            (_, 7) => Base::Register(13),
+            (Numbering::First, 8) | (Numbering::Second, 10) => Base::AtFrame,
+            (_, 9) => Base::AtStack,
+            _ => Base::Nowhere,
+        }
+    }
 }
 
 /// Where the bits are.
@@ -82,6 +135,15 @@ impl Shape {
         })
     }
 
+    /// The `n`th entry of a table.
+    fn read(&self, space: &Space<'_>, entries: u64, n: u64) -> Option<u64> {
+        let size = usize::try_from(self.size).ok()?;
+        let bytes = space.bytes(entries.wrapping_add(n * self.size), size)?;
+        let mut bits = [0; 8];
+        bits.get_mut(..size)?.copy_from_slice(&bytes);
+        Some(u64::from_le_bytes(bits))
+    }
+
     /// The bits of a field of an entry, which has eight bytes at most.
     fn get(entry: u64, field: Field, width: u32) -> u64 {
         let bits = if field.bits == 0 { width } else { field.bits };
@@ -89,10 +151,10 @@ impl Shape {
         entry.checked_shr(shift).unwrap_or(0) & (1_u64.checked_shl(bits).unwrap_or(0).wrapping_sub(1))
     }
 
-    fn entry(&self, bits: u64) -> Entry {
+    fn entry(&self, bits: u64, numbering: Numbering) -> Entry {
         #[expect(clippy::cast_possible_truncation, reason = "sixteen bits were taken")]
         let offset = |field| (Shape::get(bits, field, 16) as u16).cast_signed();
-        let base = |field| base(Shape::get(bits, field, 4));
+        let base = |field| numbering.base(Shape::get(bits, field, 4));
         let number = Shape::get(bits, self.kind, 8);
         // Where `end` is not a bit of its own, it is a kind, behind one for what is not known.
         let kind = match (self.end, number) {
@@ -108,22 +170,6 @@ impl Shape {
             frame: (base(self.frame), offset(self.frame_offset)),
             kind,
         }
-    }
-}
-
-/// `ORC_REG_*`.
-fn base(number: u64) -> Base {
-    match number {
-        1 => Base::Caller,
-        2 => Base::Register(2),
-        3 => Base::Register(7),
-        4 => Base::Register(5),
-        5 => Base::Register(4),
-        6 => Base::Register(10),
-        7 => Base::Register(13),
-        8 => Base::AtFrame,
-        9 => Base::AtStack,
-        _ => Base::Nowhere,
     }
 }
 
@@ -143,7 +189,12 @@ impl<'o, 'm> Orc<'o, 'm> {
         let table = (start, address("__start_orc_unwind")?, count);
         let entry = types.structure("orc_entry")?;
         let shape = Shape::of(&entry).filter(|shape| (1..=8).contains(&shape.size));
-        Ok(Orc { space, symbols, table, shape: shape.ok_or("BTF has another struct orc_entry")? })
+        let shape = shape.ok_or("BTF has another struct orc_entry")?;
+        let first = (0..count.min(LOOKED_AT)).map_while(|n| shape.read(space, table.1, n));
+        let numbering = Numbering::of(&first.collect::<Vec<_>>(), &shape);
+        let numbering =
+            numbering.ok_or("the registers of the unwind tables have numbers that are not known")?;
+        Ok(Orc { space, symbols, table, shape, numbering })
     }
 
     /// What is told of the instruction at an address.
@@ -162,10 +213,6 @@ impl<'o, 'm> Orc<'o, 'm> {
             if address_of(middle)? <= address { low = middle + 1 } else { high = middle }
         }
         let n = low.checked_sub(1)?;
-        let size = usize::try_from(self.shape.size).ok()?;
-        let bytes = self.space.bytes(entries.wrapping_add(n * self.shape.size), size)?;
-        let mut bits = [0; 8];
-        bits[..size].copy_from_slice(&bytes);
-        Some(self.shape.entry(u64::from_le_bytes(bits)))
+        Some(self.shape.entry(self.shape.read(self.space, entries, n)?, self.numbering))
     }
 }

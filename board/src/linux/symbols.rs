@@ -4,16 +4,15 @@
 //! the kind, as nm has it. Example: 3 tokens, `Tdo_`, `sys`, `call_64`: `do_syscall_64`, code that is seen everywhere.
 
 use super::info::Info;
+use super::kallsyms::{LONGEST_NAME, Table, name_length};
 use super::space::{Bytes, Space};
 use super::types::{Struct, Types};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// More symbols, tokens of one, modules, or names of one module are damage.
-const MOST_SYMBOLS: u32 = 1 << 22;
+/// More modules, or names of one module, are damage.
 const MOST_MODULES: usize = 4096;
 const MOST_OF_MODULE: u64 = 1 << 17;
-const LONGEST_NAME: usize = 512;
 
 /// A symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +60,7 @@ pub struct Place<'s> {
 impl Symbols {
     /// Reads kallsyms.
     pub(super) fn read(space: &Space<'_>, info: &Info<'_>) -> Result<Symbols, String> {
-        let table = Table::of(info)?;
+        let table = Table::of(space, info)?;
         let (tokens, offsets) = (table.tokens(space)?, table.offsets(space)?);
         let base = table.base.map(|at| space.long(at).ok_or("kallsyms_relative_base is not in memory"));
         let base = base.transpose()?;
@@ -143,52 +142,6 @@ impl Symbols {
     }
 }
 
-/// Where the parts of kallsyms are.
-struct Table {
-    names: u64,
-    count: u64,
-    tokens: u64,
-    indexes: u64,
-    offsets: u64,
-    /// Where what offsets are added to is; none where an offset is from where it is itself, as in Linux 7.2.
-    base: Option<u64>,
-}
-
-impl Table {
-    fn of(info: &Info<'_>) -> Result<Table, String> {
-        let symbol = |name: &str| {
-            info.symbol(name).ok_or_else(|| format!("VMCOREINFO has no SYMBOL({name}), as before Linux 6.0"))
-        };
-        Ok(Table {
-            names: symbol("kallsyms_names")?,
-            count: symbol("kallsyms_num_syms")?,
-            tokens: symbol("kallsyms_token_table")?,
-            indexes: symbol("kallsyms_token_index")?,
-            offsets: symbol("kallsyms_offsets")?,
-            base: info.symbol("kallsyms_relative_base"),
-        })
-    }
-
-    fn tokens(&self, space: &Space<'_>) -> Result<Vec<String>, String> {
-        let token = |n: u64| {
-            let index = space.half(self.indexes.wrapping_add(2 * n))?;
-            space.text(self.tokens.wrapping_add(index.into()), LONGEST_NAME)
-        };
-        (0..256)
-            .map(token)
-            .collect::<Option<_>>()
-            .ok_or_else(|| "kallsyms' tokens are not in memory".to_owned())
-    }
-
-    fn offsets(&self, space: &Space<'_>) -> Result<Vec<u32>, String> {
-        let count = space.int(self.count).filter(|count| (1..=MOST_SYMBOLS).contains(count));
-        let count = count.ok_or("the number of kallsyms is none")?;
-        let bytes =
-            space.bytes(self.offsets, 4 * count as usize).ok_or("kallsyms_offsets is not in memory")?;
-        Ok(bytes.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
-    }
-}
-
 /// Takes names off.
 struct Names<'s, 'm> {
     bytes: Bytes<'s, 'm>,
@@ -198,10 +151,7 @@ struct Names<'s, 'm> {
 impl Names<'_, '_> {
     /// The next one: its kind, and its text.
     fn next(&mut self) -> Option<(u8, String)> {
-        const LONG: u8 = 0x80;
-        let low = self.bytes.next()?;
-        let high = if low & LONG != 0 { self.bytes.next()? } else { 0 };
-        let length = usize::from(low & !LONG) | usize::from(high) << 7;
+        let length = name_length(&mut self.bytes)?;
         let mut text = String::new();
         for _ in 0..length {
             text.push_str(&self.tokens[usize::from(self.bytes.next()?)]);

@@ -250,7 +250,16 @@ impl Display for Metrics {
         let Metrics { path: PathMetrics { common, length, .. }, uses, start, .. } = self;
         writeln!(f, "against the recording: the last {common} of {length} instructions are the true ones")?;
         writeln!(f, "  values used:                             {uses}")?;
-        writeln!(f, "  general registers and listed bytes at the start: {start}")
+        if common == length {
+            return writeln!(f, "  general registers and listed bytes at the start: {start}");
+        }
+        // Which is no mistake of either: what ran was elsewhere.
+        let (other, values) = (length - common, start.unknown);
+        write!(
+            f,
+            "  general registers and listed bytes at the start: none of the {values} compared, since "
+        )?;
+        writeln!(f, "the oldest {other} instructions are others than those that ran")
     }
 }
 
@@ -292,5 +301,22 @@ mod tests {
         assert_eq!(compare_paths(&[3, 4, 5], &truth), PathMetrics { equal: true, common: 3, length: 3 });
         assert_eq!(compare_paths(&[9, 4, 5], &truth), PathMetrics { equal: false, common: 2, length: 3 });
         assert_eq!(compare_paths(&[5, 1, 2, 3, 4, 5], &truth).common, 5);
+    }
+
+    /// Where the oldest instructions are others there is no truth for the start, which is said in place of a count of nothing.
+    #[test]
+    fn a_start_without_a_truth_is_said_to_have_none() {
+        let of = |common| Metrics {
+            path: PathMetrics { equal: common == 5, common, length: 5 },
+            uses: Counts::default(),
+            distances: Vec::new(),
+            start: Counts { unknown: 40, ..Counts::default() },
+        };
+        let said = of(3).to_string();
+        assert!(
+            said.contains("none of the 40 compared, since the oldest 2 instructions are others"),
+            "{said}"
+        );
+        assert!(of(5).to_string().contains("at the start: 0 right, 0 wrong (0 of them chosen), 40 unknown"));
     }
 }

@@ -1,7 +1,7 @@
 //! Exceptions and interrupts: through the IDT to a handler, and what becomes of one that fails on the way (Intel SDM vol. 3,
 //! 6.14 and 6.15).
 
-use super::descriptors::{code_of, code_of_vector};
+use super::descriptors::{Descriptor, code_of, code_of_vector};
 use super::registers::{Segment, segment};
 use super::{Failure, Fault, Next, PAGE_FAULT, Part, Raised, Refused, System, SystemCpu};
 use x86::state::{RFLAGS_IF, RFLAGS_TF};
@@ -71,9 +71,6 @@ impl System {
             return Ok(Next::Run);
         }
         self.delivered += 1;
-        if !self.registers.is_long() {
-            return Err(Refused { at: cpu.rip(), what: before_long_mode(event) });
-        }
         loop {
             if let Event::Fault(Fault { vector: PAGE_FAULT, .. }) = event {
                 self.registers.cr2 = cpu.last_page_fault().map_or(0, |fault| fault.address);
@@ -111,9 +108,6 @@ impl System {
         if self.holds_exceptions {
             // Where there is no gate the instruction fails in place of what it asks for.
             return self.gate(cpu, event.vector(), false).map(drop);
-        }
-        if !self.registers.is_long() {
-            return Err(Failure::Refused(before_long_mode(event)));
         }
         self.enter(cpu, event)?;
         self.delivered += 1;
@@ -164,10 +158,14 @@ impl System {
         if !target.is_present() {
             return Err(Fault { vector: 11, code }.into());
         }
-        if !target.is_long() || target.is_default_32() {
+        let is_long = self.registers.is_long();
+        if is_long && (!target.is_long() || target.is_default_32()) {
             return Err(Fault::general(code).into());
         }
         let level = if target.is_conforming() { old_level } else { target.level() };
+        if !is_long {
+            self.check_narrow_handler(target, gate.selector, level < old_level)?;
+        }
         let top = match gate.stack {
             0 if level < old_level => self.task_stack(cpu, level)?,
             0 => old.gpr[4],
@@ -175,19 +173,21 @@ impl System {
         };
         let old_segments = self.registers.segments;
         let fault_flags = if matches!(event, Event::Fault(_)) { RF } else { 0 };
+        // 32-bit handlers of the same level have no stack in their frame.
         let frame = [
-            Some(u64::from(old_segments[segment::SS].selector)),
-            Some(old.gpr[4]),
+            is_long.then(|| u64::from(old_segments[segment::SS].selector)),
+            is_long.then_some(old.gpr[4]),
             Some(old.rflags | fault_flags),
             Some(u64::from(old_segments[segment::CS].selector)),
             Some(old.rip),
             event.code().map(u64::from),
         ];
         self.set_privilege(cpu, level);
-        let mut rsp = top & !15;
+        let (width, mask) = if is_long { (64, u64::MAX) } else { (32, u64::from(u32::MAX)) };
+        let mut rsp = if is_long { top & !15 } else { top };
         for word in frame.into_iter().flatten() {
-            rsp = rsp.wrapping_sub(8);
-            self.store(cpu, 64, rsp, word).map_err(on_stack)?;
+            rsp = rsp.wrapping_sub(u64::from(width / 8)) & mask;
+            self.store(cpu, width, rsp, word).map_err(on_stack)?;
         }
         let kept = if gate.is_interrupt { !RFLAGS_IF } else { u64::MAX };
         self.set_flags(cpu, old.rflags & kept & !(RFLAGS_TF | CLEARED));
@@ -205,9 +205,16 @@ impl System {
     }
 }
 
-/// Gates of 32 bits are not served.
-fn before_long_mode(event: Event) -> String {
-    format!("exception or interrupt {} before long mode: gates of 32 bits", event.vector())
+impl System {
+    /// Whether the handler of a gate before long mode is one that is served: 32-bit code in flat segments, of the level that it came from.
+    fn check_narrow_handler(&self, target: Descriptor, selector: u16, is_inner: bool) -> Part {
+        if is_inner {
+            let why = "an exception or interrupt in ring 3 before long mode";
+            return Err(Failure::Refused(why.to_owned()));
+        }
+        self.check_code(target, selector)?;
+        self.check_flat(target, self.registers.segments[segment::SS])
+    }
 }
 
 /// A stack that is not canonical is #SS.

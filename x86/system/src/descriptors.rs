@@ -146,6 +146,9 @@ impl System {
     /// The gate of a vector. The level is supervisor's.
     pub(super) fn gate(&mut self, cpu: &mut SystemCpu, vector: u8, external: bool) -> Part<Gate> {
         let code = code_of_vector(vector, external);
+        if !self.registers.is_long() {
+            return self.narrow_gate(cpu, vector, code);
+        }
         let offset = u64::from(vector) * 16;
         if offset + 15 > u64::from(self.registers.idtr.limit) {
             return Err(Fault::general(code).into());
@@ -166,6 +169,32 @@ impl System {
             stack: (low >> 32 & 7) as u8,
             is_interrupt: kind == 14,
             level: (low >> 45 & 3) as u8,
+        })
+    }
+
+    /// The gate of a vector before long mode: eight bytes, to 32-bit code.
+    fn narrow_gate(&mut self, cpu: &mut SystemCpu, vector: u8, code: u32) -> Part<Gate> {
+        let offset = u64::from(vector) * 8;
+        if offset + 7 > u64::from(self.registers.idtr.limit) {
+            return Err(Fault::general(code).into());
+        }
+        let gate = self.load(cpu, 64, self.registers.idtr.base.wrapping_add(offset))?;
+        let kind = gate >> 40 & 0x1f;
+        match kind {
+            14 | 15 => {}
+            5 => return Err(Failure::Refused(format!("a task gate (vector {vector})"))),
+            6 | 7 => return Err(Failure::Refused(format!("a gate of 16 bits (vector {vector})"))),
+            _ => return Err(Fault::general(code).into()),
+        }
+        if gate >> 47 & 1 == 0 {
+            return Err(Failure::Fault(Fault { vector: 11, code }));
+        }
+        Ok(Gate {
+            target: gate & 0xffff | gate >> 32 & 0xffff_0000,
+            selector: (gate >> 16 & 0xffff) as u16,
+            stack: 0,
+            is_interrupt: kind == 14,
+            level: (gate >> 45 & 3) as u8,
         })
     }
 

@@ -24,7 +24,7 @@
 //! (docs/decisions/0063-multiboot.md), and in long mode.
 //!
 //! What is not served is refused by name ([`Refused`]), never guessed: 16-bit code, segments of 32-bit code with a base,
-//! its own gates and page tables, task switches, five-level paging, the x87 under CR0.TS, hardware breakpoints on ports
+//! its own page tables, its exceptions in ring 3, task switches, five-level paging, the x87 under CR0.TS, hardware breakpoints on ports
 //! (docs/decisions/0052-system-side.md).
 #![forbid(unsafe_code)]
 

@@ -260,7 +260,7 @@ impl System {
     }
 
     /// Code that is present, of 64 bits or of 32.
-    fn check_code(&self, code: Descriptor, selector: u16) -> Part {
+    pub(super) fn check_code(&self, code: Descriptor, selector: u16) -> Part {
         if !code.is_present() {
             return Err(Failure::Fault(Fault { vector: 11, code: code_of(selector) }));
         }
@@ -274,7 +274,7 @@ impl System {
     }
 
     /// 32-bit code has flat segments here, this stack's among them.
-    fn check_flat(&self, code: Descriptor, stack: Segment) -> Part {
+    pub(super) fn check_flat(&self, code: Descriptor, stack: Segment) -> Part {
         if self.registers.is_long() && code.is_long() {
             return Ok(());
         }

@@ -120,7 +120,10 @@ fn what_it_may_not_have_is_refused_by_name() {
     };
     let paging = |world: &mut World| world.set(0, 0x8000_0011);
     assert!(refused(paging, &[0x0f, 0x22, 0xc0]).contains("without EFER.LME"));
-    assert!(refused(|_| {}, &[0x0f, 0x0b]).contains("exception or interrupt 6 before long mode"));
+    let short = |world: &mut World| world.put(IDT + 8 * 6, gate(CODE_32, 6, 0x5_0000));
+    assert!(refused(short, &[0x0f, 0x0b]).contains("a gate of 16 bits (vector 6)"));
+    let to_16_bits = |world: &mut World| world.put(IDT + 8 * 6, gate(selector::CODE, 14, 0x5_0000));
+    assert!(refused(to_16_bits, &[0x0f, 0x0b]).contains("16-bit code"));
     assert!(refused(|_| {}, &[0x60]).contains("without semantics"), "pusha");
     assert!(refused(|_| {}, &[0x64, 0xa1, 0, 0, 0, 0]).contains("without semantics"), "mov eax, fs:[0]");
     assert!(refused(|_| {}, &[0x67, 0x8b, 0x07]).contains("without semantics"), "mov eax, [bx]");
@@ -129,6 +132,64 @@ fn what_it_may_not_have_is_refused_by_name() {
         world.set(0, 0x28);
     };
     assert!(refused(based, &[0x8e, 0xd8]).contains("not flat"), "mov ds, ax");
+}
+
+const CODE_32: u16 = selector::CODE_32;
+
+/// A gate of eight bytes.
+fn gate(selector: u16, kind: u64, target: u64) -> u64 {
+    target & 0xffff | u64::from(selector) << 16 | (0x80 | kind) << 40 | (target & 0xffff_0000) << 32
+}
+
+/// Before long mode a gate has eight bytes, a frame three words of 32 bits and an error code, and IRETD leads back.
+#[test]
+fn an_exception_before_long_mode_comes_through_a_gate_of_32_bits() {
+    const HANDLER: u64 = 0x5_0000;
+    for (kind, keeps_interrupts) in [(14, false), (15, true)] {
+        let mut world = before_long_mode();
+        for vector in [6, 13, 0x30] {
+            world.put(IDT + 8 * vector, gate(CODE_32, kind, HANDLER + 16 * vector));
+        }
+        let ram = world.cpu.bus_mut().ram_mut();
+        // add dword [esp], 2; iretd: behind UD2. pop ecx; pop eax: the error code, and rip.
+        ram[0x5_0060..][..5].copy_from_slice(&[0x83, 0x04, 0x24, 0x02, 0xcf]);
+        ram[0x5_00d0..][..4].copy_from_slice(&[0x59, 0x58, 0x90, 0x90]);
+        ram[0x5_0300] = 0xcf;
+        #[rustfmt::skip]
+        let code = [
+            0x0f, 0x0b,                   // ud2
+            0xfb,                         // sti
+            0xcd, 0x30,                   // int 0x30
+            0xfa,                         // cli
+            0xb8, 0x58, 0x00, 0x00, 0x00, // mov eax, a selector behind the table
+            0x8e, 0xd8,                   // mov ds, ax
+        ];
+        let mut runner = Runner::new(world, &code);
+        // UD2 does not retire, its handler's two do.
+        runner.run(2).unwrap();
+        assert_eq!((runner.regs().rip, runner.regs().gpr[4]), (CODE + 2, STACK));
+        runner.run(4).unwrap();
+        assert_eq!((runner.regs().rip, runner.regs().gpr[4]), (HANDLER + 16 * 0x30, STACK - 12));
+        assert_eq!(runner.regs().rflags & 0x200 != 0, keeps_interrupts);
+        runner.run(7).unwrap();
+        assert_eq!((runner.regs().rip, runner.regs().rflags & 0x200), (CODE + 11, 0));
+        runner.run(9).unwrap();
+        let regs = runner.regs();
+        assert_eq!((regs.gpr[1], regs.gpr[0], regs.gpr[4]), (0x58, CODE + 11, STACK - 8), "code, rip, rsp");
+        assert_eq!(runner.system.delivered, 3);
+    }
+}
+
+/// Without a table there is no handler, nor one for that: the processor shuts down, as in long mode.
+#[test]
+fn an_exception_without_a_table_is_a_triple_fault() {
+    let mut world = before_long_mode();
+    world.system.registers.idtr = Default::default();
+    let mut runner = Runner::new(world, &[0x0f, 0x0b]);
+    let stop = runner.interpreter.run(Until::retired(1), &mut ());
+    let served = runner.system.serve(runner.interpreter.cpu_mut(), &stop, &mut world::Nowhere);
+    assert_eq!(served.map_err(|refused| refused.what), Ok(Next::Shutdown));
+    assert_eq!(runner.regs().rip, CODE);
 }
 
 #[test]
