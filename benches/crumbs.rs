@@ -10,6 +10,7 @@ use vmm::gate::AtExit;
 use vmm::probe::ExitCost;
 use vmm::recording::Recording;
 use vmm::sandbox::Sandbox;
+use vmm::stack::Words;
 use x86::state::Regs;
 
 /// Crumbs of one run.
@@ -43,7 +44,8 @@ fn main() {
         let mut leaver =
             Leaver::create(&recording, &[], Keep { slots: DEFAULT_SLOTS, contexts: None }).expect("a ring");
         let regs = Regs::default();
-        let at = AtExit { exit, thread: 1000, regs: &regs, counts: Counts::default(), word: &|_| None };
+        let at =
+            AtExit { exit, thread: 1000, regs: &regs, counts: Counts::default(), space: &Words(&|_| None) };
         nanoseconds(|n| leaver.leave(&at, n))
     };
     let json = std::env::args().any(|argument| argument == "--json");

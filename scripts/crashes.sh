@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes recordings of crashes for `gretel bench synth`: programs of Debian that crash, or that are told to abort while they compute.
 #
-#   scripts/crashes.sh [--out DIR] [--engine soft|kvm] [--only REGEX] [--gretel FILE]
+#   scripts/crashes.sh [--out DIR] [--engine soft|kvm] [--only REGEX] [--gretel FILE] [--contexts]
 #
+# With --contexts each crumb has its calling context, which `gretel bench synth --records N+contexts` needs.
 # tests/crashes/list has a crash in each line: its name, after how many seconds it is told to abort (0: it crashes by itself), and the
 # command, which runs in DIR (crashes-out) beside the inputs that are made for it. DIR/NAME is the recording; one that is there is kept.
 # A program that is not installed is skipped with a word.
@@ -10,8 +11,13 @@ set -euo pipefail
 
 die() { echo "crashes: $*" >&2; exit 120; }
 
-engine=soft out=crashes-out only=. gretel=target/release/gretel
+engine=soft out=crashes-out only=. gretel=target/release/gretel contexts=()
 while [ $# -gt 0 ]; do
+    if [ "$1" = --contexts ]; then
+        contexts=(--contexts)
+        shift
+        continue
+    fi
     [ $# -gt 1 ] || die "$1 needs a value"
     case $1 in
     --out) out=$2 ;;
@@ -39,7 +45,7 @@ make_inputs() {
 # Records a command until it crashes, or for so long and then tells it to abort.
 record() { # name, seconds, command
     local recorder status=0
-    timeout 120 "$gretel" record --engine "$engine" -o "$1" -- sh -c "exec $3" </dev/null >/dev/null 2>"$1.messages" &
+    timeout 120 "$gretel" record --engine "$engine" "${contexts[@]}" -o "$1" -- sh -c "exec $3" </dev/null >/dev/null 2>"$1.messages" &
     recorder=$!
     if [ "$2" != 0 ]; then
         sleep "$2"

@@ -9,13 +9,14 @@ use crate::exit::{Code, Failure};
 use crate::kernel::{At, Rings, Source};
 use crate::log::say;
 use crate::opened;
-use ::synth::evidence::Anchors;
+use ::synth::evidence::{Anchors, Contexts};
 use ::synth::fuel::UNITS_A_SECOND;
 use ::synth::refutations::{RefutationError, Written};
 use ::synth::report::explain::{Explanation, Known};
 use ::synth::search::Limits;
 use ::synth::synthesis::{Request, STACK_BYTES, Synthesis, synthesize};
 use lbr::{Filter, Trail};
+use std::fmt::Display;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -61,8 +62,10 @@ pub(crate) struct Args {
     /// core)
     #[arg(long, value_name = "FILTER")]
     filter: Option<Filter>,
-    /// What of the core's crumbs to use: nothing, the system calls, or also what had retired at each
-    #[arg(long, value_name = "none|calls|counts", default_value = "counts", value_parser = use_of_crumbs)]
+    /// What of the core's crumbs to use: nothing, the system calls, also what had retired at each, or also its calling context
+    /// where that was recorded
+    #[arg(long, value_name = "none|calls|counts|contexts", default_value = "contexts",
+        value_parser = use_of_crumbs)]
     crumbs: Use,
     /// Stop at this many instructions
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -107,21 +110,31 @@ pub(crate) enum Use {
     Calls,
     /// And what had retired until then.
     Counts,
+    /// And under which calls.
+    Contexts,
 }
 
-/// The system calls that the crumbs of a core tell of.
-pub(crate) fn anchors(core: &Core, used: Use) -> Result<Anchors, Failure> {
-    let of_core = || {
-        let damaged = |e| {
-            let message = format!("{}: {e} (`gretel synth --crumbs none` does without)", core.path.display());
-            Failure::new(Code::Damaged, message)
-        };
-        Anchors::of_core(core).map_err(damaged)
+/// The system calls that the crumbs of a core tell of; `executable` is the program that left it, if that is known.
+pub(crate) fn anchors(core: &Core, executable: Option<&[u8]>, used: Use) -> Result<Anchors, Failure> {
+    let damaged = |why: &dyn Display, without: &str| {
+        let message =
+            format!("{}: {why} (`gretel synth --crumbs {without}` does without)", core.path.display());
+        Failure::new(Code::Damaged, message)
     };
+    let of_core = || Anchors::of_core(core).map_err(|why| damaged(&why, "none"));
     match used {
         Use::Nothing => Ok(Anchors::NONE),
         Use::Calls => of_core().map(Anchors::without_counts),
         Use::Counts => of_core(),
+        Use::Contexts => {
+            let contexts = executable.map(|executable| Contexts::of_core(core, executable));
+            let contexts = contexts.transpose().map_err(|why| damaged(&why, "counts"))?.flatten();
+            let anchors = of_core()?;
+            Ok(match contexts {
+                Some(contexts) => anchors.with_contexts(contexts),
+                None => anchors,
+            })
+        }
     }
 }
 
@@ -131,7 +144,8 @@ pub(crate) fn use_of_crumbs(text: &str) -> Result<Use, String> {
         "none" => Ok(Use::Nothing),
         "calls" => Ok(Use::Calls),
         "counts" => Ok(Use::Counts),
-        _ => Err("give none, calls or counts".to_owned()),
+        "contexts" => Ok(Use::Contexts),
+        _ => Err("give none, calls, counts or contexts".to_owned()),
     }
 }
 
@@ -212,13 +226,14 @@ fn run_deep(args: &Args) -> Outcome {
         return Err(Failure::new(Code::Damaged, why));
     }
     let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
-    let core = opened.core;
-    let trail = trail(args, &core)?;
+    let executable = opened.executable.as_ref().map(|(bytes, _)| bytes.as_slice());
+    let core = &opened.core;
+    let trail = trail(args, core)?;
     let (records, recorded) = usable(trail.as_ref())?;
-    let anchors = anchors(&core, args.crumbs)?;
+    let anchors = anchors(core, executable, args.crumbs)?;
     let interrupter = interrupter()?;
     let request = Request {
-        core: &core,
+        core,
         program: &program,
         records: &records,
         recorded: &recorded,
@@ -238,7 +253,7 @@ fn run_deep(args: &Args) -> Outcome {
         }
         (None, _) => None,
     };
-    shown::report(args, &core, &program, synthesis, &mut Beside { explanation, refutations, machine: None })
+    shown::report(args, core, &program, synthesis, &mut Beside { explanation, refutations, machine: None })
 }
 
 /// Says that `--smt-lib` has nothing to write.

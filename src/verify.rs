@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use synth::certificate::{Certificate, CertificateError, Request, Verdict, certify};
+use synth::evidence::Anchors;
 use synth::program::Program;
 use synth::report::Listing;
 use synth::suffix::Suffix;
@@ -60,8 +61,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
 
 fn run_deep(args: &Args) -> Outcome {
     let suffix = Suffix::load(&args.suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
-    let (core, program, (records, recorded)) = crashed(args)?;
-    let anchors = anchors(&core, Use::Counts)?;
+    let Crashed { core, program, usable: (records, recorded), anchors } = crashed(args)?;
     let verdict = certify(&Request {
         core: &core,
         suffix: &suffix,
@@ -99,20 +99,30 @@ fn run_deep(args: &Args) -> Outcome {
     }
 }
 
-/// The core that a suffix is of, with its program and its branch records.
-fn crashed(args: &Args) -> Result<(Core, Program, Usable), Failure> {
+/// The core that a suffix is of, with its program, its branch records and its crumbs.
+struct Crashed {
+    core: Core,
+    program: Program,
+    usable: Usable,
+    anchors: Anchors,
+}
+
+fn crashed(args: &Args) -> Result<Crashed, Failure> {
     if let Some(source) = Source::of(&args.input) {
         let taken = Taken::of(&source, args.exe.as_deref())?;
-        let records = taken.usable()?;
-        return Ok((taken.core, taken.program, records));
+        let usable = taken.usable()?;
+        let anchors = anchors(&taken.core, None, Use::Counts)?;
+        return Ok(Crashed { core: taken.core, program: taken.program, usable, anchors });
     }
     let opened = opened::open(&args.input, args.exe.as_deref(), &mut DebugFiles::none())?;
     opened::warn_of_damage(&opened.core);
     let (program, _) = opened.program().map_err(|why| Failure::new(Code::Damaged, why))?;
+    let executable = opened.executable.as_ref().map(|(bytes, _)| bytes.as_slice());
+    let anchors = anchors(&opened.core, executable, Use::Contexts)?;
     let core = opened.core;
     let damaged = |why| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
-    let records = usable(core.trail().map_err(damaged)?.as_ref())?;
-    Ok((core, program, records))
+    let usable = usable(core.trail().map_err(damaged)?.as_ref())?;
+    Ok(Crashed { core, program, usable, anchors })
 }
 
 fn certified(args: &Args, listing: &Listing, certificate: &Certificate) -> Outcome {

@@ -106,7 +106,7 @@ impl Seen {
     fn exit(&mut self, at: &AtExit<'_>) {
         let Seen { walker, stack, truth, walking, .. } = self;
         let behind = matches!(at.exit, lbr::crumb::Exit::Syscall { .. });
-        if !walking.time(|| walker.walk(Place { regs: at.regs, behind }, at.word, stack)) {
+        if !walking.time(|| walker.walk(Place { behind, ..Place::before(at.regs) }, at.space, stack)) {
             self.incomplete += 1;
             return;
         }

@@ -6,13 +6,15 @@ use super::{plots, reach};
 use crate::Outcome;
 use crate::exit::{Code, Failure};
 use ::synth::report::metrics::Band;
-use lbr::Filter;
+use lbr::{Crumbs, Filter};
 use serde_json::Value;
+use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
+use vmm::elfcore::Core;
 use vmm::engine::Interrupter;
 use vmm::interrupt;
 
@@ -26,7 +28,11 @@ use vmm::interrupt;
 Examples:
   gretel bench synth crashes/
   gretel bench synth --records 0,32,32:ret-ind --fuel 20 gretel-prog-1 gretel-prog-2
+  gretel bench synth --records 0+counts,0+contexts,32+counts,32+contexts crashes/
   gretel bench synth --json crashes/ > reach.json
+
+What +contexts needs is in recordings that were made with --contexts (scripts/crashes.sh --contexts makes such); with another \
+recording it is refused.
 
 A value is unmarked when it is wrong and the suffix does not say that it was chosen: each is a bug of gretel's.
 
@@ -45,7 +51,7 @@ pub(crate) struct Args {
     /// `gretel synth` has them)
     #[arg(
         long,
-        value_name = "N[:FILTER][+calls|+counts],...",
+        value_name = "N[:FILTER][+calls|+counts|+contexts],...",
         value_delimiter = ',',
         default_value = "0,0+counts,16,32,32+counts,32:no-jcc,32:ret-ind,32:ret-ind+counts"
     )]
@@ -192,6 +198,9 @@ impl Results {
 
 pub(super) fn run(args: &Args) -> Outcome {
     let crashes = crashes(&args.crashes)?;
+    if args.records.iter().any(|evidence| evidence.crumbs == "contexts") {
+        crashes.iter().try_for_each(|crash| refuse_without_contexts(crash))?;
+    }
     let dir = tempfile::Builder::new().prefix("gretel-bench-").tempdir().map_err(cannot_keep)?;
     let progress = if io::stderr().is_terminal() {
         indicatif::ProgressBar::new((crashes.len() * args.records.len()) as u64)
@@ -250,6 +259,22 @@ fn crashes(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
+/// Refuses a crash without calling contexts: a column of them would show what they do not buy.
+fn refuse_without_contexts(crash: &Path) -> Result<(), Failure> {
+    let damaged = |why: &dyn Display| Failure::new(Code::Damaged, format!("{}: {why}", crash.display()));
+    let core = Core::open(&crash.join("core")).map_err(|error| damaged(&error))?;
+    let crumbs = core.crumbs().map_err(|error| damaged(&error))?;
+    let table = core.contexts().map_err(|error| damaged(&error))?;
+    let has_any = |crumbs: &Crumbs| crumbs.entries.iter().any(|entry| entry.crumb.context.is_some());
+    match (table, crumbs.as_ref().is_some_and(has_any)) {
+        (Some(_), true) => Ok(()),
+        (Some(_), false) => Err(damaged(
+            &"no crumb has a context, since no stack could be walked; +contexts has nothing to measure",
+        )),
+        (None, _) => Err(damaged(&"it was recorded without --contexts, which +contexts measures")),
+    }
+}
+
 /// How long a replay takes, in seconds, if it succeeds.
 fn replay(crash: &Path) -> io::Result<Option<f64>> {
     let mut command = Command::new(std::env::current_exe()?);
@@ -278,6 +303,6 @@ fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io
     Ok(Case { crash: crash.to_owned(), found, failed, seconds, original: None, peak_memory })
 }
 
-fn cannot_keep(error: impl std::fmt::Display) -> Failure {
+fn cannot_keep(error: impl Display) -> Failure {
     Failure::new(Code::Write, format!("cannot measure: {error}"))
 }

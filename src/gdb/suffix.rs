@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use synth::certificate::walk::Walk;
 use synth::certificate::{CertificateError, Request, Verdict, certify};
+use synth::evidence::Anchors;
 use synth::suffix::Suffix;
 use vmm::elfcore::Core;
 use vmm::engine::lookout::Accessed;
@@ -112,10 +113,10 @@ fn serve_deep(
     connect: impl FnOnce() -> Result<Stream, Failure>,
 ) -> Outcome {
     let suffix = Suffix::load(&files.suffix).map_err(|e| Failure::new(Code::Damaged, e))?;
-    let (core, usable, program) = crashed(&files.input, exe)?;
+    let Crashed { core, usable, anchors, program } = crashed(&files.input, exe)?;
     let stream = connect()?;
     sandbox::enter();
-    check(&core, &usable, &suffix)?;
+    check(&core, &usable, &anchors, &suffix)?;
     let origins = Origins::of(&suffix);
     say!(
         "gretel: the last {} instructions before the crash, as one way that they can have run",
@@ -137,21 +138,34 @@ fn serve_deep(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The core that a suffix is of, its branch records, and the path of its program. Of a kernel that is the vmlinux that gdb is given.
-fn crashed(input: &Path, exe: Option<&Path>) -> Result<(Core, Usable, Option<Vec<u8>>), Failure> {
+/// The core that a suffix is of.
+struct Crashed {
+    core: Core,
+    /// Its branch records.
+    usable: Usable,
+    /// Its crumbs.
+    anchors: Anchors,
+    /// The path of its program. Of a kernel that is the vmlinux that gdb is given.
+    program: Option<Vec<u8>>,
+}
+
+fn crashed(input: &Path, exe: Option<&Path>) -> Result<Crashed, Failure> {
     if let Some(source) = Source::of(input) {
         let taken = Taken::of(&source, exe)?;
-        let records = taken.usable()?;
-        return Ok((taken.core, records, None));
+        let usable = taken.usable()?;
+        let anchors = anchors(&taken.core, None, Use::Counts)?;
+        return Ok(Crashed { core: taken.core, usable, anchors, program: None });
     }
     let opened = opened::open(input, exe, &mut DebugFiles::none())?;
     opened::warn_of_damage(&opened.core);
     let program = opened.executable.as_ref().map(|(_, path)| absolute(path));
+    let executable = opened.executable.as_ref().map(|(bytes, _)| bytes.as_slice());
+    let anchors = anchors(&opened.core, executable, Use::Contexts)?;
     let core = opened.core;
     let damaged = |why| Failure::new(Code::Damaged, format!("{}: {why}", core.path.display()));
     let trail = core.trail().map_err(damaged)?;
-    let records = usable(trail.as_ref())?;
-    Ok((core, records, program))
+    let usable = usable(trail.as_ref())?;
+    Ok(Crashed { core, usable, anchors, program })
 }
 
 fn absolute(path: &Path) -> Vec<u8> {
@@ -161,9 +175,13 @@ fn absolute(path: &Path) -> Vec<u8> {
 }
 
 /// Runs it forward to the core.
-fn check(core: &Core, (records, recorded): &Usable, suffix: &Suffix) -> Result<(), Failure> {
-    let anchors = anchors(core, Use::Counts)?;
-    let request = Request { core, suffix, records, recorded, anchors: &anchors, time: TIME, kvm: false };
+fn check(
+    core: &Core,
+    (records, recorded): &Usable,
+    anchors: &Anchors,
+    suffix: &Suffix,
+) -> Result<(), Failure> {
+    let request = Request { core, suffix, records, recorded, anchors, time: TIME, kvm: false };
     let refused =
         |why: String| Failure::new(Code::Usage, format!("the suffix does not end in this core: {why}"));
     match certify(&request).map_err(failed)? {

@@ -108,7 +108,7 @@ fn show(
         Some(truth) => truth.measure(suffix, &listing),
         None => measure(args, suffix, &listing),
     };
-    let outline = Outline::new(&anchors(core, args.crumbs)?, certificate.crumbs[0], program);
+    let outline = Outline::new(&anchors(core, None, args.crumbs)?, certificate.crumbs[0], program);
     // A kernel's input is that of its devices, which is not followed.
     let exploitability = match core.machine {
         Some(_) => None,
@@ -263,6 +263,7 @@ fn search_json(search: Searched<'_>) -> serde_json::Value {
         "stopped": stop.text(),
         "instructions_tried": statistics.prepended,
         "refuted_by_propagation": statistics.refuted,
+        "refuted_by_contexts": statistics.refuted_by_contexts,
         "solver_questions": statistics.solver_calls,
         "solver_refuted": statistics.solver_refuted,
         "solver_unanswered": statistics.solver_unknown,

@@ -4,10 +4,15 @@
 //! Each system call left a crumb, so a path that ends in the core makes exactly these calls, in this order, each at its
 //! address and with its stack pointer. Where the engine counted, and nothing else happened in between, it is known how
 //! many instructions retired from one to the next. Page faults are no anchors: which of them leave crumbs depends on the engine.
+//! Where the recorder walked stacks, each also has the word of its own ([`contexts`]).
 
+pub(crate) mod contexts;
 mod schedule;
 
+pub use contexts::Contexts;
+
 use lbr::crumb::{self, Counts, Crumb, Crumbs, CrumbsError, Entry};
+use std::sync::Arc;
 use vmm::elfcore::Core;
 
 /// What retired.
@@ -49,8 +54,12 @@ pub struct Anchor {
     pub rsp: u64,
     /// What retired behind it, up to the next newer exit or the crash, if that is known; neither's own instruction is counted.
     pub behind: Option<Retired>,
+    /// And how many branches were taken, if that is known too.
+    pub taken: Option<u64>,
     /// Another thread ran behind it.
     pub turn: Option<Turn>,
+    /// The calling context, as one word.
+    pub context: Option<u64>,
 }
 
 /// A thread that got the processor.
@@ -96,11 +105,12 @@ pub struct Anchors {
     newest_first: Vec<Anchor>,
     known: usize,
     schedule: bool,
+    contexts: Option<Arc<Contexts>>,
 }
 
 impl Anchors {
     /// No crumb is known.
-    pub const NONE: Anchors = Anchors { newest_first: Vec::new(), known: 0, schedule: false };
+    pub const NONE: Anchors = Anchors { newest_first: Vec::new(), known: 0, schedule: false, contexts: None };
 
     /// Those that a core has.
     ///
@@ -143,7 +153,9 @@ impl Anchors {
                         rip: crumb.rip,
                         rsp: crumb.rsp,
                         behind: adjacent.zip(counts).and_then(|(newer, counts)| newer.since(&counts)),
+                        taken: adjacent.zip(counts).and_then(|(newer, counts)| newer.taken_since(&counts)),
                         turn: None,
+                        context: crumb.context,
                     });
                     newer = counts.map(|counts| Boundary { event: crumb.event, counts, has_retired: true });
                 }
@@ -159,13 +171,25 @@ impl Anchors {
             }
         }
         let known = newest_first.len();
-        Anchors { newest_first, known, schedule: false }
+        Anchors { newest_first, known, schedule: false, contexts: None }
+    }
+
+    /// The same, with what their contexts are compared by.
+    #[must_use]
+    pub fn with_contexts(self, contexts: Contexts) -> Anchors {
+        Anchors { contexts: Some(Arc::new(contexts)), ..self }
+    }
+
+    /// What contexts are compared by, if they are to be.
+    #[must_use]
+    pub fn contexts(&self) -> Option<&Contexts> {
+        self.contexts.as_deref()
     }
 
     /// The same, without what was counted.
     #[must_use]
     pub fn without_counts(mut self) -> Anchors {
-        self.newest_first.iter_mut().for_each(|anchor| anchor.behind = None);
+        self.newest_first.iter_mut().for_each(|anchor| (anchor.behind, anchor.taken) = (None, None));
         self
     }
 
@@ -242,6 +266,11 @@ impl Boundary {
                 .checked_sub(u64::from(self.has_retired))?,
             conditional_branches: difference(|counts| counts.conditional_branches)?,
         })
+    }
+
+    /// How many branches were taken between them.
+    fn taken_since(self, counts: &Counts) -> Option<u64> {
+        self.counts.taken_branches?.checked_sub(counts.taken_branches?)
     }
 }
 

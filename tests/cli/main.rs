@@ -6,6 +6,7 @@ mod bench;
 mod branches;
 mod breakout;
 mod calls;
+mod contexts;
 mod crash;
 mod crumbs;
 mod dap;

@@ -55,8 +55,9 @@ impl Contexts {
 
     /// The word of the stack, if the whole stack is known.
     fn word(&mut self, at: &AtExit<'_>) -> Option<u64> {
-        let place = Place { regs: at.regs, behind: matches!(at.exit, Exit::Syscall { .. }) };
-        let whole = self.walker.walk(place, at.word, &mut self.stack);
+        let behind = matches!(at.exit, Exit::Syscall { .. });
+        let place = Place { behind, ..Place::before(at.regs) };
+        let whole = self.walker.walk(place, at.space, &mut self.stack);
         whole.then(|| self.tracker.word(at.regs.rip, &self.stack, &mut |news| self.table.append(news)))
     }
 }

@@ -6,8 +6,8 @@
 
 use crate::plain::plain;
 use crate::position::Offset;
-use crate::ram::Virt;
 use crate::signal::Arrived;
+use crate::stack::Space;
 use lbr::crumb::Counts;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -112,8 +112,8 @@ pub struct AtExit<'a> {
     pub regs: &'a Regs,
     /// What has been counted until then.
     pub counts: Counts,
-    /// Reads the 64-bit word at an address, if it is in memory.
-    pub word: &'a dyn Fn(Virt) -> Option<u64>,
+    /// Its memory.
+    pub space: &'a dyn Space,
 }
 
 /// Records or replays.

@@ -1,8 +1,9 @@
 //! Whether the run ended in the core: what is compared, and what is not and why.
 
+use super::exits::Compared;
 use super::ring0::{Differing, Ring0};
 use super::stage::{self, Stage};
-use super::{CertificateError, Difference, DontCare};
+use super::{CertificateError, Difference, DontCare, Request};
 use crate::past::hypothesis::Kernel;
 use crate::report::fault::stored_by_refused_call;
 use iced_x86::{Instruction, RflagsBits};
@@ -239,12 +240,6 @@ pub(super) fn dont_care(
     add("RF in rflags".to_owned(), "processors set it in the image that an exception pushes");
     add("address and opcode of the last x87 instruction".to_owned(), "not part of any result");
     add("contents of empty x87 registers".to_owned(), "not part of any result");
-    if matches!(core.crumbs(), Ok(Some(_))) {
-        add(
-            "of crumbs: page faults, times, taken branches, contexts".to_owned(),
-            "nothing here computes them",
-        );
-    }
     if records > 0 {
         add(
             "of branch records: mispredictions, cycles, and types".to_owned(),
@@ -272,6 +267,33 @@ pub(super) fn dont_care(
     if mapped > compared {
         add(format!("{} bytes of mappings", mapped - compared), "the core does not hold them");
     }
+    list
+}
+
+/// What of the crumbs was not compared.
+pub(super) fn not_of_crumbs(request: &Request<'_>, compared: &Compared) -> Vec<DontCare> {
+    let Ok(Some(crumbs)) = request.core.crumbs() else { return Vec::new() };
+    let mut list = Vec::new();
+    let mut add = |what: String, why: &str| list.push(DontCare { what, why: why.to_owned() });
+    add(
+        "of crumbs: page faults and times".to_owned(),
+        "which pages were there already, and the clock, are the recorder's and not the program's",
+    );
+    let has_contexts = crumbs.entries.iter().any(|entry| entry.crumb.context.is_some());
+    if has_contexts && request.anchors.contexts().is_none() {
+        add(
+            "of crumbs: contexts".to_owned(),
+            "they were not asked for, or nothing is there to walk stacks by",
+        );
+    }
+    let uncounted = compared.crumbs[0] - compared.taken;
+    if uncounted > 0 {
+        add(
+            format!("of {uncounted} crumbs: how many branches were taken behind them"),
+            "it was not counted exactly, or something happened in between",
+        );
+    }
+    list.extend(compared.unseen.dont_care());
     list
 }
 

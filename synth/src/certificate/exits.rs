@@ -1,6 +1,8 @@
 //! The exits and the switches of a run against those that the crumbs tell of, the newest first.
 
-use super::{Verdict, rejected};
+use super::contexts::{Stacks, Walked};
+use super::forward::Forward;
+use super::{DontCare, Verdict, rejected};
 use crate::evidence::{Anchor, Anchors, Exit, Retired};
 
 /// What a run passed through.
@@ -12,6 +14,10 @@ pub(super) struct Passed {
     pub(super) what: What,
     /// What had retired before.
     pub(super) retired: Retired,
+    /// How many branches had been taken before.
+    pub(super) taken: u64,
+    /// The stack, if it was walked.
+    pub(super) stack: Option<Walked>,
 }
 
 /// What it was.
@@ -29,17 +35,67 @@ pub(super) enum What {
 pub(super) struct Compared {
     /// Exits, and what retired between them.
     pub(super) crumbs: [usize; 2],
+    /// Between how many of them the branches that were taken.
+    pub(super) taken: usize,
+    /// The contexts of how many of them.
+    pub(super) contexts: usize,
     pub(super) switches: usize,
+    /// The contexts that were not compared.
+    pub(super) unseen: Unseen,
 }
 
-/// Compares as far as both go; `retired` is what retired in all.
-pub(super) fn compare(passed: &[Passed], retired: Retired, anchors: &Anchors) -> Result<Compared, Verdict> {
+/// Contexts that were not compared, by why: each with one of them.
+#[derive(Default)]
+pub(super) struct Unseen {
+    /// The recorder could not walk the stack.
+    unwalked: Vec<u64>,
+    /// The walk found no call at this return address.
+    cut: Vec<u64>,
+    /// Nothing tells the memory at this address.
+    untold: Vec<u64>,
+}
+
+impl Unseen {
+    /// In words.
+    pub(super) fn dont_care(&self) -> Vec<DontCare> {
+        let what = |list: &Vec<u64>, of: &str| match list.as_slice() {
+            [] => None,
+            [one] => Some(format!("the context of one crumb: {of} {one:#x}")),
+            [first, ..] => Some(format!("the contexts of {} crumbs: {of} {first:#x} and others", list.len())),
+        };
+        let all = [
+            (what(&self.unwalked, "at"), "the recorder could not walk the stack"),
+            (what(&self.cut, "a walk ends at"), "no call is known that returns to there"),
+            (
+                what(&self.untold, "they rest on memory at"),
+                "it was overwritten before anything read it, and nothing tells what it held",
+            ),
+        ];
+        let said =
+            all.into_iter().filter_map(|(what, why)| Some(DontCare { what: what?, why: why.to_owned() }));
+        said.collect()
+    }
+}
+
+/// The run that is compared, which stands at its end.
+pub(super) struct End<'a, 'r> {
+    /// What retired in all.
+    pub(super) retired: Retired,
+    /// How many branches were taken in all.
+    pub(super) taken: u64,
+    pub(super) forward: &'r Forward<'a>,
+    pub(super) stacks: Option<&'r Stacks<'a>>,
+}
+
+/// Compares as far as both go.
+pub(super) fn compare(passed: &[Passed], end: &End<'_, '_>, anchors: &Anchors) -> Result<Compared, Verdict> {
     let mut newest_first: Vec<&Passed> = passed.iter().rev().collect();
     if !anchors.tell_schedule() {
         // Of a program without threads PAUSE is an instruction like any other.
         newest_first.retain(|passed| !matches!(passed.what, What::Pause { .. }));
     }
-    let mut run = Run { newest_first, at: 0, newer: retired, compared: Compared::default() };
+    let newer = (end.retired, end.taken);
+    let mut run = Run { newest_first, at: 0, end, newer, compared: Compared::default() };
     for anchor in (0..).map_while(|n| anchors.get(n)) {
         if !run.compare(anchor)? {
             break;
@@ -51,8 +107,9 @@ pub(super) fn compare(passed: &[Passed], retired: Retired, anchors: &Anchors) ->
 struct Run<'a> {
     newest_first: Vec<&'a Passed>,
     at: usize,
-    /// What had retired at the newer exit.
-    newer: Retired,
+    end: &'a End<'a, 'a>,
+    /// What had retired at the newer exit, and how many branches had been taken.
+    newer: (Retired, u64),
     compared: Compared,
 }
 
@@ -66,8 +123,11 @@ impl<'a> Run<'a> {
             if (passed.thread, to) != (anchor.thread, turn.thread) || !is_there {
                 return Err(differs(anchor, passed));
             }
-            self.count(passed, 0, anchor.behind)?;
+            self.count(passed, 0, (anchor.behind, anchor.taken))?;
             self.compared.switches += 1;
+            if !anchor.is_instruction() {
+                self.context(anchor, passed)?;
+            }
         }
         if !anchor.is_instruction() {
             self.compared.crumbs[0] += 1;
@@ -86,24 +146,63 @@ impl<'a> Run<'a> {
         }
         self.compared.crumbs[0] += 1;
         // Behind an exit that another thread ran behind, its own ran nothing.
-        let behind = if anchor.turn.is_some() { Some(Retired::default()) } else { anchor.behind };
+        let nothing = (Some(Retired::default()), Some(0));
+        let behind = if anchor.turn.is_some() { nothing } else { (anchor.behind, anchor.taken) };
         self.count(passed, 1, behind)?;
+        self.context(anchor, passed)?;
         Ok(true)
     }
 
-    /// Compares what retired up to the newer exit, where that was counted, and goes on to this one, which is so many instructions.
-    fn count(&mut self, passed: &Passed, own: u64, expected: Option<Retired>) -> Result<(), Verdict> {
-        let found = Retired {
-            instructions: self.newer.instructions - passed.retired.instructions - own,
-            conditional_branches: self.newer.conditional_branches - passed.retired.conditional_branches,
+    /// Compares the stack with the context, where there is one.
+    fn context(&mut self, anchor: &Anchor, passed: &Passed) -> Result<(), Verdict> {
+        let (Some(stacks), Some(walked)) = (self.end.stacks, &passed.stack) else { return Ok(()) };
+        let unseen = &mut self.compared.unseen;
+        let Some(expected) = anchor.context else {
+            unseen.unwalked.push(anchor.rip);
+            return Ok(());
         };
-        self.newer = passed.retired;
+        if walked.word == Ok(expected) {
+            self.compared.contexts += 1;
+            return Ok(());
+        }
+        match (stacks.untold(self.end.forward, passed.step, walked), walked.word) {
+            (Some(address), _) => unseen.untold.push(address),
+            (None, Err(last)) => unseen.cut.push(last),
+            (None, Ok(found)) => {
+                let of = |word: u64| format!("{word:#018x}");
+                let what = format!("context of the crumb at {:#x}", anchor.rip);
+                return Err(rejected(passed.step, &what, of(expected), of(found)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what retired up to the newer exit, where that was counted, and goes on to this one, which is so many instructions.
+    fn count(
+        &mut self,
+        passed: &Passed,
+        own: u64,
+        (expected, expected_taken): (Option<Retired>, Option<u64>),
+    ) -> Result<(), Verdict> {
+        let (newer, newer_taken) = std::mem::replace(&mut self.newer, (passed.retired, passed.taken));
+        let found = Retired {
+            instructions: newer.instructions - passed.retired.instructions - own,
+            conditional_branches: newer.conditional_branches - passed.retired.conditional_branches,
+        };
         let Some(expected) = expected else { return Ok(()) };
         if expected != found {
             let what = "what retired behind a crumb";
             return Err(rejected(passed.step, what, expected.to_string(), found.to_string()));
         }
         self.compared.crumbs[1] += 1;
+        let taken = newer_taken - passed.taken;
+        if let Some(expected) = expected_taken {
+            if expected != taken {
+                let what = "branches that were taken behind a crumb";
+                return Err(rejected(passed.step, what, expected.to_string(), taken.to_string()));
+            }
+            self.compared.taken += 1;
+        }
         Ok(())
     }
 

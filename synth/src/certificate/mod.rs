@@ -11,7 +11,7 @@
 //! | the start image on an engine | [`stage`] |
 //! | instruction by instruction on the software CPU, along the path and the branch records | [`forward`] |
 //! | which thread has the processor, and where the others stand; signals | [`threads`]; [`signals`] |
-//! | the exits and switches, against the crumbs | [`exits`] |
+//! | the exits and switches, against the crumbs; their stacks, against the contexts | [`exits`]; [`contexts`] |
 //! | how the program died | [`ending`] |
 //! | whole under KVM | [`native`] |
 //! | a kernel's suffix, on the machine's software CPU | [`ring0`] |
@@ -22,6 +22,7 @@
 //! independent witness where there is one.
 
 mod compare;
+mod contexts;
 mod ending;
 mod exits;
 pub(crate) mod forward;
@@ -37,8 +38,9 @@ use crate::past::hypothesis::Kernel;
 use crate::program::RT_SIGRETURN;
 use crate::suffix::Suffix;
 use compare::Undefined;
+use contexts::{Stacks, Walked};
 use ending::Ending;
-use exits::{Passed, What};
+use exits::{Compared, Passed, What};
 use forward::{Ahead, Forward, Outcome};
 use iced_x86::{FlowControl, Instruction, Mnemonic};
 use std::collections::BTreeMap;
@@ -47,6 +49,7 @@ use std::time::Duration;
 use vmm::elfcore::Core;
 use vmm::engine::{EngineError, EngineKind, Exit};
 use vmm::sandbox::SandboxError;
+use vmm::stack::Place;
 use x86::op::{BranchKind, Gpr};
 use x86::state::Regs;
 
@@ -132,6 +135,10 @@ pub struct Certificate {
     pub records: usize,
     /// How many exits it made as the crumbs have them, and between how many of them as much retired as was counted.
     pub crumbs: [usize; 2],
+    /// Between how many of them as many branches were taken as was counted.
+    pub taken_branches: usize,
+    /// At how many of them the stack was the one of their calling context.
+    pub contexts: usize,
     /// How many switches of threads it made as the crumbs have them.
     pub switches: usize,
     /// How many signals were delivered as their frames say.
@@ -210,14 +217,17 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
         return Err(CertificateError::CutCore(request.core.path.clone()));
     }
     let has_signals = !request.suffix.signals.is_empty();
-    let dont_care =
+    let mut dont_care =
         compare::dont_care(request.core, compared_bytes, run.undefined(), has_signals, run.records);
+    dont_care.extend(compare::not_of_crumbs(request, &run.compared));
     Ok(Verdict::Certified(Certificate {
         engines,
         without_kvm,
         records: run.records,
-        crumbs: run.crumbs,
-        switches: run.switches,
+        crumbs: run.compared.crumbs,
+        taken_branches: run.compared.taken,
+        contexts: run.compared.contexts,
+        switches: run.compared.switches,
         signals: request.suffix.signals.len(),
         compared_bytes,
         dont_care,
@@ -237,10 +247,10 @@ struct Stepped<'a> {
     retired: Retired,
     /// How many branch records were compared.
     records: usize,
-    /// How many crumbs were, and how many counts.
-    crumbs: [usize; 2],
-    /// How many switches were.
-    switches: usize,
+    /// What of the crumbs was.
+    compared: Compared,
+    /// Walks the stacks, where there are contexts to compare with.
+    stacks: Option<Stacks<'a>>,
 }
 
 impl<'a> Stepped<'a> {
@@ -254,8 +264,8 @@ impl<'a> Stepped<'a> {
             passed: Vec::new(),
             retired: Retired::default(),
             records: 0,
-            crumbs: [0; 2],
-            switches: 0,
+            compared: Compared::default(),
+            stacks: Stacks::of(request.anchors),
         };
         run.note_switches(0);
         while let Some(ahead) = run.forward.ahead() {
@@ -270,10 +280,11 @@ impl<'a> Stepped<'a> {
                 )));
             }
             let (thread, before) = (run.forward.thread(), *run.forward.regs());
+            let stack = run.walk_ahead(&ahead, &before);
             match run.forward.run(&ahead)? {
-                Outcome::Retired => run.note(request, &ahead, thread),
+                Outcome::Retired => run.note(request, &ahead, thread, stack),
                 Outcome::Answered(_) | Outcome::Waits(_) => {
-                    run.note_call(request, ahead.index, thread, &before)
+                    run.note_call(request, ahead.index, (thread, &before), stack)
                 }
                 Outcome::Stopped(_) if let Some(reason) = run.forward.refusal() => {
                     return Ok(Err(Verdict::Refused { step: ahead.index, reason }));
@@ -312,13 +323,34 @@ impl<'a> Stepped<'a> {
         Ok(run.check(request))
     }
 
-    fn note(&mut self, request: &Request<'_>, ahead: &Ahead, thread: u32) {
+    /// Walks the stack before an exit, and notes what another instruction takes from it.
+    fn walk_ahead(&mut self, ahead: &Ahead, regs: &Regs) -> Option<Walked> {
+        let Stepped { forward, stacks, .. } = self;
+        let stacks = stacks.as_mut()?;
+        let place = match ahead.instruction.mnemonic() {
+            // As it leaves its crumb: behind it.
+            Mnemonic::Syscall => Place { rip: regs.rip + SYSCALL_LENGTH, ..Place::behind(regs) },
+            Mnemonic::Pause => Place::before(regs),
+            _ => {
+                stacks.note(forward, ahead.index, &ahead.instruction, regs);
+                return None;
+            }
+        };
+        Some(stacks.walk(forward, place))
+    }
+
+    fn passed(&mut self, step: usize, thread: u32, what: What, stack: Option<Walked>) {
+        let taken = self.forward.stage().taken_branches();
+        self.passed.push(Passed { step, thread, what, retired: self.retired, taken, stack });
+    }
+
+    fn note(&mut self, request: &Request<'_>, ahead: &Ahead, thread: u32, stack: Option<Walked>) {
         self.undefined.entry(thread).or_default().retire(&ahead.instruction);
         let ip = ahead.instruction.ip();
         if ahead.instruction.mnemonic() == Mnemonic::Pause {
             let rsp = self.forward.stood(thread).gpr[usize::from(Gpr::RSP.0)];
             let what = What::Pause { rip: ip, rsp };
-            self.passed.push(Passed { step: ahead.index, thread, what, retired: self.retired });
+            self.passed(ahead.index, thread, what, stack);
         }
         self.retired.instructions += 1;
         self.retired.conditional_branches += u64::from(is_conditional(&ahead.instruction));
@@ -330,7 +362,13 @@ impl<'a> Stepped<'a> {
         }
     }
 
-    fn note_call(&mut self, request: &Request<'_>, step: usize, thread: u32, before: &Regs) {
+    fn note_call(
+        &mut self,
+        request: &Request<'_>,
+        step: usize,
+        (thread, before): (u32, &Regs),
+        stack: Option<Walked>,
+    ) {
         let number = before.gpr[usize::from(Gpr::RAX.0)];
         // As the call leaves them: behind it a handler may have been entered, or returned from.
         let (rip, rsp) = (before.rip + SYSCALL_LENGTH, before.gpr[usize::from(Gpr::RSP.0)]);
@@ -342,7 +380,7 @@ impl<'a> Stepped<'a> {
             undefined.call(Kernel::of(request.core), r11);
         }
         let what = What::Call { number, rip, rsp };
-        self.passed.push(Passed { step, thread, what, retired: self.retired });
+        self.passed(step, thread, what, stack);
         self.retired.instructions += 1;
     }
 
@@ -357,7 +395,10 @@ impl<'a> Stepped<'a> {
     fn note_switches(&mut self, step: usize) {
         for switch in self.forward.switches() {
             let what = What::Switch { to: switch.to, stands: switch.stands };
-            self.passed.push(Passed { step, thread: switch.from, what, retired: self.retired });
+            let Stepped { forward, stacks, .. } = self;
+            let place = Place::before(forward.stood(switch.from));
+            let stack = stacks.as_mut().map(|stacks| stacks.walk(forward, place));
+            self.passed(step, switch.from, what, stack);
             // The records are emptied then.
             self.taken.clear();
         }
@@ -383,8 +424,10 @@ impl<'a> Stepped<'a> {
     /// Compares what the run passed through with the records and the crumbs.
     fn check(mut self, request: &Request<'_>) -> Result<Stepped<'a>, Verdict> {
         self.check_records(request)?;
-        let compared = exits::compare(&self.passed, self.retired, request.anchors)?;
-        (self.crumbs, self.switches) = (compared.crumbs, compared.switches);
+        let taken = self.forward.stage().taken_branches();
+        let (retired, forward, stacks) = (self.retired, &self.forward, self.stacks.as_ref());
+        let end = exits::End { retired, taken, forward, stacks };
+        self.compared = exits::compare(&self.passed, &end, request.anchors)?;
         Ok(self)
     }
 

@@ -62,6 +62,10 @@ impl<'a> Ring0<'a> {
         self.processor.counters().instructions
     }
 
+    pub(super) fn taken_branches(&self) -> u64 {
+        self.processor.counters().taken
+    }
+
     /// Runs until so many instructions have retired, or to what does not retire.
     pub(super) fn run(&mut self, instructions: u64) -> Exit {
         let exit = self.run_on(instructions);

@@ -194,6 +194,16 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// How many branches were taken, where the engine counts them.
+    pub(super) fn taken_branches(&self) -> u64 {
+        match &self.ground {
+            Ground::Program(sandbox) => {
+                sandbox.cpu().counters().map_or(0, |counters| counters.taken_branches)
+            }
+            Ground::Ring0(ring0) => ring0.taken_branches(),
+        }
+    }
+
     /// What interrupts the engine of a program.
     pub(super) fn interrupter(&self) -> Interrupter {
         match &self.ground {

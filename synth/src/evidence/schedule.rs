@@ -73,6 +73,7 @@ impl Walk {
             }
         };
         let retired = up_to.zip(counts).and_then(|(newer, counts)| newer.since(&counts));
+        let taken = up_to.zip(counts).and_then(|(newer, counts)| newer.taken_since(&counts));
         let turn = Turn { thread: behind, stopped: None, began: false, answered: false };
         self.newest_first.push(Anchor {
             thread: crumb.thread,
@@ -80,6 +81,8 @@ impl Walk {
             rip: crumb.rip,
             rsp: crumb.rsp,
             behind: retired,
+            taken,
+            context: crumb.context,
             turn: (crumb.thread != behind).then_some(turn),
         });
         self.events.push(newer.is_none_or(|newer| newer.event > crumb.event + 1));
@@ -101,7 +104,7 @@ impl Walk {
             }
         }
         let known = self.known.unwrap_or(self.newest_first.len());
-        Anchors { newest_first: self.newest_first, known, schedule: true }
+        Anchors { newest_first: self.newest_first, known, schedule: true, contexts: None }
     }
 }
 

@@ -72,6 +72,10 @@ pub struct Summary {
     pub given: usize,
     /// Exits that it makes as the crumbs have them, and between how many of them as much retires as was counted.
     pub crumbs: [usize; 2],
+    /// Between how many of them as many branches are taken as was counted.
+    pub taken_branches: usize,
+    /// At how many of them the stack is the one of their calling context.
+    pub contexts: usize,
     /// Switches of threads that it makes as the crumbs have them.
     pub switches: usize,
     /// Signals that are delivered in it as their frames say.
@@ -209,6 +213,8 @@ impl Listing {
             records: certificate.records,
             given: suffix.coverage.records,
             crumbs: certificate.crumbs,
+            taken_branches: certificate.taken_branches,
+            contexts: certificate.contexts,
             switches: certificate.switches,
             signals: certificate.signals,
             covered: suffix.coverage.instructions,

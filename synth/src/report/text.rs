@@ -64,8 +64,12 @@ impl Display for Summary {
                 (calls, 0) => format!("its {calls} system calls are"),
                 (calls, switches) => format!("its exits ({calls}) and switches of threads ({switches}) are"),
             };
+            let contexts = match self.contexts {
+                0 => String::new(),
+                contexts => format!(", and the stack with calling contexts: {contexts}"),
+            };
             let text = format!(
-                "{calls} as the crumbs say; of these, what retires behind was compared with counts: {counted}"
+                "{calls} as the crumbs say; of these, what retires behind was compared with counts: {counted}{contexts}"
             );
             wrapped(f, "", &text)?;
         }

@@ -73,6 +73,9 @@ const NUMBER_LOOK_BACK: usize = 16;
 impl Search<'_> {
     /// The candidates at the present start that neither the records nor the crumbs exclude, and that the next record can have led to.
     pub(super) fn candidates(&mut self, window: Window) -> Vec<Candidate> {
+        if !self.fits_context() {
+            return Vec::new();
+        }
         let (start, anchors) = (self.hypothesis.start(), self.hypothesis.image().anchors());
         let mut found = self.predecessors(window);
         found.extend(self.switch(window));
@@ -142,7 +145,7 @@ impl Search<'_> {
                 candidate.goes_round = self.leads_to(start, candidate.prepared.address());
             }
         }
-        self.prefer_likely_way(&mut found, called_by);
+        self.prefer_likely_way(&mut found, called_by, window);
         found
     }
 
@@ -174,7 +177,7 @@ impl Search<'_> {
 
     /// Of the returns of many functions, those of the one that was most likely called are tried first, and at its entry the
     /// branch by which it was most likely reached.
-    fn prefer_likely_way(&mut self, found: &mut [Candidate], called_by: Option<u64>) {
+    fn prefer_likely_way(&mut self, found: &mut [Candidate], called_by: Option<u64>, window: Window) {
         let is_open = |c: &Candidate, kinds: &[BranchKind]| {
             c.rank > Rank::Recorded && c.prepared.branch.is_some_and(|kind| kinds.contains(&kind))
         };
@@ -183,6 +186,9 @@ impl Search<'_> {
         let several = |is: &dyn Fn(&Candidate) -> bool| found.iter().filter(|c| is(c)).nth(1).is_some();
         let start = self.hypothesis.start();
         if several(&returns) {
+            if self.prefer_on_stack(found, start, window) {
+                return;
+            }
             let Some(way) = self.likely_way(start) else { return self.prefer_left_below(found) };
             let program = self.program;
             let of_callee = |c: &&mut Candidate| {

@@ -1,4 +1,4 @@
-//! The calls that the path runs under: found at their returns, left at the calls.
+//! The calls that the path runs under: found at their returns, or told by the contexts of crumbs; left at the calls.
 
 use super::Search;
 use std::rc::Rc;
@@ -11,8 +11,12 @@ pub(super) struct Context {
 }
 
 impl Search<'_> {
-    /// The call that the present start runs under: found at its return, left at the call.
-    pub(super) fn next_context(&self) -> Option<Rc<Context>> {
+    /// The call that the present start runs under: found at its return, or told by the context of an exit; left at the call.
+    pub(super) fn next_context(&mut self) -> Option<Rc<Context>> {
+        self.context_at_exit().or_else(|| self.context_behind_newest())
+    }
+
+    fn context_behind_newest(&self) -> Option<Rc<Context>> {
         let frame = self.frames.last()?;
         if self.has_switched() {
             return self.context_of_entered();

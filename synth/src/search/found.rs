@@ -56,6 +56,8 @@ pub struct Statistics {
     pub prepended: u64,
     /// Candidates that propagation alone refuted.
     pub refuted: u64,
+    /// Of these, paths whose stack at an exit is not the one of the crumb's context.
+    pub refuted_by_contexts: u64,
     /// Questions to the solver.
     pub solver_calls: u64,
     /// Choices that the solver refuted.

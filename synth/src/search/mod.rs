@@ -10,7 +10,7 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] (what the crumbs say), [`turns`] (another thread), [`signals`] (handlers) |
+//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] and [`stacks`] (what the crumbs and their contexts say), [`turns`] (another thread), [`signals`] (handlers) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
 //! | which of several ways | [`weigh`] (what the core speaks for), [`below`] (what calls left below the stack) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
@@ -34,6 +34,7 @@ mod rank;
 mod reach;
 mod restarts;
 mod signals;
+mod stacks;
 mod trail;
 mod turns;
 mod weigh;
@@ -59,6 +60,7 @@ use explained::OVERWRITTEN;
 use reach::Reach;
 use restarts::Restarts;
 use rustc_hash::FxHashMap;
+use stacks::Stacks;
 use std::rc::Rc;
 use x86::state::State;
 
@@ -67,6 +69,8 @@ pub struct Search<'p> {
     program: &'p Program,
     cfg: &'p Cfg<'p>,
     stack: Stack<'p>,
+    /// What the contexts of crumbs are read by, where there are some.
+    stacks: Option<Stacks<'p>>,
     reach: Reach<'p>,
     records: &'p Records,
     hypothesis: Hypothesis<'p>,
@@ -146,6 +150,7 @@ impl<'p> Search<'p> {
             program,
             cfg,
             stack: Stack::new(program),
+            stacks: Stacks::of(image.anchors(), cfg),
             reach: Reach::new(program, records.recorded()),
             records,
             hypothesis: Hypothesis::new(Rc::new(Terms::with_fuel(fuel.clone())), image, core, kernel),

@@ -6,6 +6,8 @@ use crate::memory::vma::{page_of, page_up};
 use crate::ram::Virt;
 use functions::Functions;
 mod functions;
+mod mapped;
+pub use mapped::MappedImage;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{LittleEndian, elf::FileHeader64};

@@ -8,6 +8,7 @@ use crate::ram::{PAGE, Virt};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The bytes of a file that is mapped, taken when it was mapped.
 #[derive(Debug, PartialEq, Eq)]
@@ -182,6 +183,14 @@ impl Mapping {
 #[derive(Clone, Debug, Default)]
 pub struct Mappings {
     by_start: BTreeMap<Virt, Mapping>,
+    /// Names what code is mapped: another number as soon as other is.
+    code: u64,
+}
+
+/// A number that no other mappings have had.
+fn new_code() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Plain for Mappings {
@@ -200,7 +209,7 @@ impl Plain for Mappings {
             }
             free = mapping.end;
         }
-        Some(Mappings { by_start })
+        Some(Mappings { by_start, code: new_code() })
     }
 }
 
@@ -222,6 +231,22 @@ impl Mappings {
     /// All, in address order.
     pub fn iter(&self) -> impl Iterator<Item = (Virt, &Mapping)> {
         self.by_start.iter().map(|(&start, mapping)| (start, mapping))
+    }
+
+    /// Those from `address` on, in address order.
+    pub fn iter_from(&self, address: Virt) -> impl Iterator<Item = (Virt, &Mapping)> {
+        self.by_start.range(address..).map(|(&start, mapping)| (start, mapping))
+    }
+
+    /// Those below the one that starts at `address`, the nearest first.
+    pub fn below(&self, address: Virt) -> impl Iterator<Item = (Virt, &Mapping)> {
+        self.by_start.range(..address).rev().map(|(&start, mapping)| (start, mapping))
+    }
+
+    /// A number that is another one as soon as other code is mapped.
+    #[must_use]
+    pub fn code(&self) -> u64 {
+        self.code
     }
 
     /// How many there are.
@@ -256,6 +281,9 @@ impl Mappings {
     /// Maps `start..mapping.end`, which must be free, and merges it with what it continues.
     pub fn insert(&mut self, start: Virt, mapping: Mapping) {
         let end = mapping.end;
+        if mapping.rights.execute {
+            self.code = new_code();
+        }
         self.by_start.insert(start, mapping);
         self.merge_at(end);
         self.merge_at(start);
@@ -266,7 +294,12 @@ impl Mappings {
         self.split_at(range.start);
         self.split_at(range.end);
         let starts: Vec<Virt> = self.by_start.range(range.clone()).map(|(&start, _)| start).collect();
-        starts.into_iter().filter_map(|start| Some((start, self.by_start.remove(&start)?))).collect()
+        let removed: Vec<(Virt, Mapping)> =
+            starts.into_iter().filter_map(|start| Some((start, self.by_start.remove(&start)?))).collect();
+        if removed.iter().any(|(_, mapping)| mapping.rights.execute) {
+            self.code = new_code();
+        }
+        removed
     }
 
     /// Gives all of `range` these rights.

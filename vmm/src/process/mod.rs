@@ -47,6 +47,7 @@ mod stretch;
 mod trace;
 mod turn;
 mod view;
+mod walked;
 mod x87_pointers;
 
 use crate::cpu_model::Model;
@@ -76,11 +77,11 @@ use noted::Notes;
 pub use others::Standing;
 use preempt::Pace;
 use profile::Profile;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 pub use trace::Tell;
 use trace::Trace;
+use walked::Walked;
 use x86::state::{MxcsrMask, Regs};
 
 /// What a step came to.
@@ -321,15 +322,13 @@ impl Process {
     /// Tells the gate why the loaded task does not go on.
     fn leave_crumb(&mut self, exit: crumb::Exit) {
         let counts = self.counts();
-        let resident = Cell::new(None);
-        let space = self.spaces.get(self.space);
-        let word = |address| space.word(&self.machine.memory, address, &resident);
+        let space = Walked::new(self.spaces.get(self.space), &self.machine.memory);
         self.gate.exit(&AtExit {
             exit,
             thread: self.kernel.tasks.id().unsigned_abs(),
             regs: self.machine.cpu.regs(),
             counts,
-            word: &word,
+            space: &space,
         });
     }
 

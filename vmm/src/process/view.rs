@@ -2,6 +2,7 @@
 
 use super::machine_reads::LONGEST;
 use super::profile::Profile;
+use super::walked::Walked;
 use super::{Process, ProcessError, Step};
 use crate::cpu_model::Model;
 use crate::engine::{Cpu, Interrupter};
@@ -10,6 +11,7 @@ use crate::linux::{KilledForMemory, OpenFile, Unserved};
 use crate::memory::{AddressSpace, MappingInfo};
 use crate::ram::{Memory, Virt, Written};
 use crate::signal::Death;
+use crate::stack::Space;
 use iced_x86::{Decoder, DecoderOptions};
 use lbr::Armed;
 use std::rc::Rc;
@@ -205,6 +207,12 @@ impl Process {
     #[must_use]
     pub fn held(&self, range: &std::ops::Range<Virt>) -> Vec<std::ops::Range<Virt>> {
         self.space().held(&self.machine.memory, range)
+    }
+
+    /// The memory of the loaded task, for who walks its stack.
+    #[must_use]
+    pub fn walked(&self) -> impl Space + '_ {
+        Walked::new(self.space(), &self.machine.memory)
     }
 
     /// The address space's parts, in address order.

@@ -65,6 +65,46 @@ impl Code {
         Ok(code)
     }
 
+    /// The code of a file as it lies in memory: nothing is known of its functions but the entry point. `None` if it is not all there.
+    pub(super) fn mapped(mut image: Image, read: &dyn Fn(Range<Virt>) -> Option<Vec<u8>>) -> Option<Code> {
+        let mut file = Vec::new();
+        image.segments.retain(|segment| segment.rights.execute);
+        for segment in &mut image.segments {
+            segment.offset = file.len() as u64;
+            file.extend(read(segment.start..segment.file_end)?);
+        }
+        let ranges = image.segments.iter().map(|segment| segment.start..segment.file_end).collect();
+        let mut parts = BTreeMap::new();
+        if image.entry != 0 {
+            parts.insert(image.entry, Part::Entry);
+            parts.insert(image.entry.saturating_add(ENTRY_LENGTH), Part::Other);
+        }
+        Some(Code { file, image, ranges, parts })
+    }
+
+    /// What the kernel starts; zero if that is not said.
+    pub(super) fn entry(&self) -> Virt {
+        self.image.entry
+    }
+
+    /// Whether there is code at `address`.
+    pub(super) fn covers(&self, address: Virt) -> bool {
+        self.executable().any(|segment| (segment.start..segment.file_end).contains(&address))
+    }
+
+    /// Whether all of the code is in memory.
+    pub(super) fn is_as(&self, read: &dyn Fn(Virt, &mut [u8]) -> bool) -> bool {
+        self.executable().all(|segment| {
+            let own = self.file_bytes(segment, segment.start, segment.file_end - segment.start);
+            let mut there = vec![0; own.len()];
+            read(segment.start, &mut there) && there == own
+        })
+    }
+
+    fn executable(&self) -> impl Iterator<Item = &Segment> {
+        self.image.segments.iter().filter(|segment| segment.rights.execute)
+    }
+
     /// Adds what is called directly, and the addresses in code that instructions load and that data holds, but for the
     /// targets of jumps through tables.
     fn add_likely(&mut self) {
@@ -146,8 +186,7 @@ impl Code {
     /// At most `length` bytes at `address`.
     fn bytes(&self, address: Virt, length: u64) -> &[u8] {
         let holds = |(start, end): (Virt, Virt)| (start..end).contains(&address);
-        let segments = self.image.segments.iter();
-        let segment = segments.filter(|s| s.rights.execute).find(|s| holds((s.start, s.file_end)));
+        let segment = self.executable().find(|s| holds((s.start, s.file_end)));
         let Some(segment) = segment else { return &[] };
         self.file_bytes(segment, address, length)
     }

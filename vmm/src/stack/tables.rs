@@ -1,12 +1,15 @@
-//! Rules from the unwind tables of an executable (.eh_frame).
+//! Rules from the unwind tables of a file (.eh_frame).
 
 use super::rule::{Base, Rbp, Rule};
+use crate::elf::MappedImage;
 use crate::engine::Virt;
 use gimli::{
-    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, LittleEndian, Operation, Register,
-    RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameHdr, EhFrameOffset, EndianSlice, LittleEndian,
+    Operation, Pointer, Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection,
+    UnwindTableRow, X86_64,
 };
 use object::{Object, ObjectSection};
+use std::ops::Range;
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -29,6 +32,25 @@ impl Tables {
         let bases =
             BaseAddresses::default().set_eh_frame(address(frames)).set_text(address(section(".text")));
         let mut tables = Tables { bytes, bases, bias, index: Vec::new() };
+        tables.index = tables.entries();
+        tables
+    }
+
+    /// The tables of a file as it lies in memory.
+    pub(super) fn mapped(image: &MappedImage, read: &dyn Fn(Range<Virt>) -> Option<Vec<u8>>) -> Tables {
+        let found = image.unwind.as_ref().and_then(|header| {
+            let bytes = read(header.clone())?;
+            let bases = BaseAddresses::default().set_eh_frame_hdr(header.start);
+            let parsed = EhFrameHdr::new(&bytes, LittleEndian).parse(&bases, 8).ok()?;
+            let Pointer::Direct(start) = parsed.eh_frame_ptr() else { return None };
+            let mut segments = image.image.segments.iter();
+            let segment = segments.find(|segment| (segment.start..segment.file_end).contains(&start))?;
+            // They end with an entry of no length.
+            Some((start, read(start..segment.file_end)?))
+        });
+        let (start, bytes) = found.unwrap_or_default();
+        let bases = BaseAddresses::default().set_eh_frame(start);
+        let mut tables = Tables { bytes, bases, bias: 0, index: Vec::new() };
         tables.index = tables.entries();
         tables
     }

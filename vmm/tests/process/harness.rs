@@ -249,6 +249,7 @@ impl Run {
             capabilities: if self.privileged { Capabilities::usual(true) } else { here.capabilities },
             memory: self.memory,
             mxcsr_mask: here.mxcsr_mask,
+            interpreter: here.interpreter,
             ..Launch::default()
         }
     }

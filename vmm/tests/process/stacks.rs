@@ -7,9 +7,10 @@ use iced_x86::{Decoder, DecoderOptions};
 use std::cell::Cell;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use vmm::engine::Until;
 use vmm::process::{Process, Step};
-use vmm::stack::{Place, Walker};
+use vmm::stack::{Place, Walker, Words};
 use x86::state::Regs;
 
 /// Frames of all kinds: deep and mutual recursion, calls through pointers, a switch by a table, stacks whose size is only
@@ -60,12 +61,7 @@ fn compare(process: &mut Process, walker: &mut Walker) -> (usize, Vec<u64>) {
     let (mut compared, mut incomplete) = (0, Vec::new());
     loop {
         let regs = *process.cpu().regs();
-        let word = |address| {
-            let mut bytes = [0; 8];
-            process.read_memory(address, &mut bytes).then(|| u64::from_le_bytes(bytes))
-        };
-        let place = Place { regs: &regs, behind: false };
-        if walker.walk(place, &word, &mut stack) {
+        if walker.walk(Place::before(&regs), &process.walked(), &mut stack) {
             let found: Vec<_> = stack.iter().rev().map(|site| (site.slot, site.address)).collect();
             assert!(found == shadow, "at {:#x}: {found:x?}, but it was {shadow:x?}", regs.rip);
             compared += 1;
@@ -164,6 +160,29 @@ fn stacks_of_position_independent_programs() {
     check("pie", &["-static-pie", "-fpie", "-O2"], 1);
 }
 
+/// Of the libraries and the dynamic linker there is what lies in memory, and no symbol.
+#[test]
+fn stacks_of_dynamic_programs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, program) = (folder.path().join("dynamic.c"), folder.path().join("dynamic"));
+    fs::write(&source, SOURCE).expect("a file");
+    for flags in [&["-O2"][..], &["-O2", "-s"], &["-O1", "-no-pie", "-Wl,-z,now"]] {
+        let built =
+            Command::new("gcc").arg("-o").arg(&program).arg(&source).args(flags).args(["-w"]).status();
+        assert!(built.expect("there is a C compiler").success());
+        check_program(&Run::new(&program, &[]), 1);
+    }
+}
+
+/// Where a program becomes another one, that one's stack is walked.
+#[test]
+fn stacks_behind_execve() {
+    let Some(dash) = Some(Path::new("/bin/dash")).filter(|path| path.exists()) else {
+        return skipped("dash", &"it is not installed");
+    };
+    check_program(&Run::new(dash, &["-c", "exec /bin/echo some words"]), 1);
+}
+
 /// Registers and memory of any content, and executables with any damage: an answer, and never a panic.
 #[test]
 fn stacks_and_programs_of_any_content_are_survived() {
@@ -203,7 +222,8 @@ fn stacks_and_programs_of_any_content_are_survived() {
             for _ in 0..200 {
                 let mut regs = Regs { rip: any(), ..Regs::default() };
                 (regs.gpr[4], regs.gpr[5]) = (any(), any());
-                walker.walk(Place { regs: &regs, behind: regs.rip.is_multiple_of(2) }, &word, &mut stack);
+                let place = Place { behind: regs.rip.is_multiple_of(2), ..Place::before(&regs) };
+                walker.walk(place, &Words(&word), &mut stack);
                 assert!(stack.len() <= memory.len(), "each return address is on the stack once");
             }
         }
