@@ -397,7 +397,7 @@ impl Attempts<'_> {
             kvm: self.request.kvm,
         })?;
         Ok(match verdict {
-            certificate::Verdict::Certified(certificate) => Ok((suffix, certificate)),
+            certificate::Verdict::Certified(certificate) => Ok((suffix, *certificate)),
             certificate::Verdict::Rejected(difference) => Err((depth, Failure::Rejected(difference))),
             certificate::Verdict::Refused { step, reason } => {
                 Err((depth, Failure::Refused(Some(step), reason)))

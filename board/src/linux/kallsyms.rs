@@ -189,7 +189,7 @@ fn are_marked(space: &Space<'_>, (start, end): (u64, u64), count: u32, marked: &
             let length = name_length(&mut rest)?;
             rest.nth(length.checked_sub(1)?)?;
         }
-        Some(rest.len() < ALIGN as usize)
+        Some((rest.len() as u64) < ALIGN)
     };
     walk() == Some(true)
 }

@@ -112,7 +112,7 @@ impl std::fmt::Display for Difference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The suffix ends in the core.
-    Certified(Certificate),
+    Certified(Box<Certificate>),
     /// It does not.
     Rejected(Difference),
     /// It cannot be judged: the path has an instruction that is not a function of the start image.
@@ -220,7 +220,7 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
     let mut dont_care =
         compare::dont_care(request.core, compared_bytes, run.undefined(), has_signals, run.records);
     dont_care.extend(compare::not_of_crumbs(request, &run.compared));
-    Ok(Verdict::Certified(Certificate {
+    Ok(Verdict::Certified(Box::new(Certificate {
         engines,
         without_kvm,
         records: run.records,
@@ -231,7 +231,7 @@ pub fn certify(request: &Request<'_>) -> Result<Verdict, CertificateError> {
         signals: request.suffix.signals.len(),
         compared_bytes,
         dont_care,
-    }))
+    })))
 }
 
 /// The run on the software CPU.

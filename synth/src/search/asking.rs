@@ -45,7 +45,7 @@ impl Search<'_> {
             return answer;
         }
         let burnt = terms.fuel().burnt();
-        let answer = smt::solve(&terms, question, &[], Budget::FINAL, effort);
+        let answer = smt::solve(&terms, question, &[], Budget::AGAIN, Effort::Plain);
         self.spent_insisting += terms.fuel().burnt() - burnt;
         answer
     }

@@ -1,8 +1,9 @@
 //! Z3's solver, whose work counts as fuel.
 //!
 //! Z3 gives a question without assumptions to its SAT solver, after all terms have been taken apart into bits. What synthesis asks
-//! is solved two to eight times sooner by Z3's other core, which reasons about terms first (decision 94): it is asked by name. With
-//! assumptions, whose conflicts are wanted, that core takes them one by one, and is another solver of Z3's.
+//! is solved two to eight times sooner by Z3's other core, which reasons about terms first (decision 94): it is asked by name. That
+//! begins anew with each question. So what is asked of a part of the same constraints, or with assumptions, whose conflicts are
+//! wanted, goes to another solver of Z3's, which keeps what it has made of them.
 
 use super::Budget;
 use crate::fuel::{Fuel, UNITS_A_SECOND};
@@ -17,26 +18,31 @@ const FUEL_OF_A_QUESTION: u64 = 2_000;
 
 /// A solver and who counts its work.
 pub(super) struct Counted<'f> {
-    /// For questions as they are.
+    /// For the question as it is.
     plain: z3::Solver,
-    /// For those with assumptions.
-    assuming: z3::Solver,
-    /// The last question had assumptions.
-    assumed: Cell<bool>,
+    /// For more of them about the same constraints.
+    again: z3::Solver,
+    /// The last question went there.
+    was_again: Cell<bool>,
+    /// So much was pushed.
+    pushed: Cell<u32>,
+    budget: Cell<Budget>,
     fuel: &'f Fuel,
 }
 
 impl<'f> Counted<'f> {
     /// A solver without constraints, each of whose questions has this budget.
     pub(super) fn new(fuel: &'f Fuel, budget: Budget) -> Counted<'f> {
-        let (plain, assuming) = (Tactic::new("smt").solver(), z3::Solver::new());
-        let counted = Counted { plain, assuming, assumed: Cell::new(false), fuel };
+        let (plain, again) = (Tactic::new("smt").solver(), z3::Solver::new());
+        let (was_again, pushed, budget_now) = (Cell::new(false), Cell::new(0), Cell::new(budget));
+        let counted = Counted { plain, again, was_again, pushed, budget: budget_now, fuel };
         counted.set_budget(budget);
         counted
     }
 
     /// Gives each question from now on this budget.
     pub(super) fn set_budget(&self, budget: Budget) {
+        self.budget.set(budget);
         let mut params = Params::new();
         params.set_u32("rlimit", budget.units);
         params.set_u32("timeout", budget.milliseconds);
@@ -49,25 +55,27 @@ impl<'f> Counted<'f> {
     }
 
     pub(super) fn push(&self) {
+        self.pushed.set(self.pushed.get() + 1);
         self.each(z3::Solver::push);
     }
 
     pub(super) fn pop(&self) {
+        self.pushed.set(self.pushed.get() - 1);
         self.each(|solver| solver.pop(1));
     }
 
     fn each(&self, change: impl Fn(&z3::Solver)) {
         change(&self.plain);
-        change(&self.assuming);
+        change(&self.again);
     }
 
     pub(super) fn check(&self) -> SatResult {
-        self.assumed.set(false);
+        self.was_again.set(self.pushed.get() > 0);
         self.count(|solver| solver.check())
     }
 
     pub(super) fn check_assumptions(&self, assumptions: &[Bool]) -> SatResult {
-        self.assumed.set(true);
+        self.was_again.set(true);
         self.count(|solver| solver.check_assumptions(assumptions))
     }
 
@@ -76,18 +84,22 @@ impl<'f> Counted<'f> {
     }
 
     pub(super) fn unsat_core(&self) -> Vec<Bool> {
-        self.assuming.get_unsat_core()
+        self.again.get_unsat_core()
     }
 
     /// The one that the last question was put to.
     fn asked(&self) -> &z3::Solver {
-        if self.assumed.get() { &self.assuming } else { &self.plain }
+        if self.was_again.get() { &self.again } else { &self.plain }
     }
 
     fn count(&self, ask: impl FnOnce(&z3::Solver) -> SatResult) -> SatResult {
         let before = self.units();
         let answer = ask(self.asked());
-        let units = self.units().saturating_sub(before);
+        let mut units = self.units().saturating_sub(before);
+        if answer == SatResult::Unknown {
+            // Where the wall-clock limit ended it, Z3 did much that it does not count.
+            units = units.max(self.budget.get().units.into());
+        }
         self.fuel.burn(FUEL_OF_A_QUESTION + units.saturating_mul(FUEL_OF_A_UNIT));
         answer
     }
