@@ -41,7 +41,7 @@ impl Search<'_> {
         let terms = Rc::clone(self.hypothesis.terms());
         let answer = smt::solve(&terms, question, &[], Budget::SEARCH, effort);
         let may_insist = self.spent_insisting * SHARE_OF_HARD_QUESTIONS < self.whole_fuel;
-        if !matches!(answer, Answer::Unknown) || !may_insist {
+        if !matches!(answer, Answer::Unknown) || !may_insist || !smt::is_worth_more(&terms, question) {
             return answer;
         }
         let burnt = terms.fuel().burnt();

@@ -30,6 +30,11 @@ pub(super) fn solve(
     fix(solver, lowering, &pivots, &mut questions)
 }
 
+/// Whether there is any operation that makes the constraints non-linear.
+pub(super) fn has_products(terms: &Terms, constraints: &[Term]) -> bool {
+    !pivots(terms, constraints).is_empty()
+}
+
 /// Gives the first of `pivots` one likely number after the other; where the solver still gives up, the next, too.
 fn fix(
     solver: &Counted<'_>,

@@ -118,7 +118,7 @@ fn ask(
     if expansion::is_too_long(terms, constraints) {
         return guessed().map_or(Answer::Unknown, Answer::Satisfiable);
     }
-    let solver = Counted::new(terms.fuel(), budget);
+    let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
         let c = lowering.truth(c);
@@ -172,6 +172,12 @@ fn ask(
     }
 }
 
+/// Whether more work may answer what was not answered: on products of unknowns it seldom does.
+#[must_use]
+pub fn is_worth_more(terms: &Terms, constraints: &[Term]) -> bool {
+    !expansion::is_too_long(terms, constraints) && !linear::has_products(terms, constraints)
+}
+
 /// Whether `constraints` leave `t`, which has `value` in one solution, no other value. `None`: not decided.
 pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budget: Budget) -> Option<bool> {
     during(Phase::Solver, || ask_for_another(terms, constraints, t, value, budget))
@@ -181,7 +187,7 @@ fn ask_for_another(terms: &Terms, constraints: &[Term], t: Term, value: u64, bud
     if expansion::is_too_long(terms, constraints) {
         return None;
     }
-    let solver = Counted::new(terms.fuel(), budget);
+    let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
         let c = lowering.truth(c);
