@@ -1,6 +1,8 @@
 //! Calling contexts of crumbs as evidence for `gretel synth`: compared by the certificate, and used by the search.
 
 use crate::{DAMAGED, Place, engines, skipped};
+use lbr::crumb::Entry;
+use lbr::crumb::record::RECORD;
 use serde_json::Value;
 use std::fs;
 
@@ -124,11 +126,19 @@ fn a_stack_that_is_not_the_one_of_the_context_is_refused() {
     let entries = crumbs["crumbs"].as_array().unwrap();
     let newest = entries.iter().rfind(|crumb| crumb["exit"] == "syscall").expect("a call");
     let hex = newest["context"].as_str().expect("a context").trim_start_matches("0x");
-    let word = u64::from_str_radix(hex, 16).unwrap().to_le_bytes();
+    let word = u64::from_str_radix(hex, 16).unwrap();
     let mut core = fs::read(place.path("rec/core")).unwrap();
-    let at: Vec<usize> = (0..core.len() - 8).filter(|at| core[*at..*at + 8] == word).collect();
-    assert!(!at.is_empty(), "the core has it");
-    at.into_iter().for_each(|at| core[at] ^= 1);
+    let mut changed = 0;
+    // With its checksum: a crumb without is damaged, and said to be.
+    for at in 0..core.len() - RECORD {
+        let Some(mut entry) = core[at..].first_chunk().and_then(Entry::from_bytes) else { continue };
+        if entry.crumb.context == Some(word) {
+            entry.crumb.context = Some(word ^ 1);
+            core[at..at + RECORD].copy_from_slice(&entry.to_bytes());
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "the core has it");
     fs::write(place.path("rec/core"), core).unwrap();
 
     let verified = place.gretel(&["verify", "suffix", "rec"]);

@@ -13,6 +13,8 @@ use iced_x86::{FlowControl, Mnemonic};
 pub(super) enum Rank {
     /// It is the next record.
     Recorded,
+    /// The calling context of a crumb says which function had run.
+    OnStack,
     /// What the path itself speaks for: the function that a pointer led to.
     Told,
     /// A jump through a table whose targets are known.

@@ -132,7 +132,7 @@ impl Search<'_> {
         };
         let mut preferred = found.iter_mut().filter(is_it).peekable();
         let are_any = preferred.peek().is_some();
-        preferred.for_each(|candidate| candidate.rank = Rank::Told);
+        preferred.for_each(|candidate| candidate.rank = Rank::OnStack);
         are_any
     }
 }

@@ -10,6 +10,7 @@
 
 use super::Search;
 use super::candidates::Candidate;
+use super::rank::Rank;
 use crate::past::hypothesis::Refusal;
 use std::cmp::Reverse;
 
@@ -84,7 +85,8 @@ impl Search<'_> {
     /// Puts the way first that the core speaks for, of those that are open at the present start.
     pub(super) fn weigh(&mut self) {
         let Some(frame) = self.frames.last() else { return };
-        if frame.candidates.len() < 2 || self.spent_weighing * SHARE > self.whole_fuel {
+        let is_told = frame.candidates.first().is_some_and(|first| first.rank == Rank::OnStack);
+        if is_told || frame.candidates.len() < 2 || self.spent_weighing * SHARE > self.whole_fuel {
             return;
         }
         let burnt = self.hypothesis.terms().fuel().burnt();
