@@ -157,8 +157,7 @@ fn a_stack_that_is_not_the_one_of_the_context_is_refused() {
     }
 }
 
-/// Where a call through a pointer led, nothing but the context tells: without it another function is taken, and with it that suffix is
-/// refused.
+/// Where a call through a pointer led, nothing but the context tells: without it another function is taken.
 #[test]
 fn a_context_tells_which_function_had_run() {
     let place = Place::new();
@@ -176,11 +175,8 @@ fn a_context_tells_which_function_had_run() {
     let found = synthesized(&place, &[&enough[..], &["rec"]].concat());
     assert_eq!(called(&found), ["two"], "{found}");
     assert_eq!(found["metrics"]["path"]["equal"], true, "{}", found["metrics"]);
-    let without = synthesized(&place, &[&enough[..], &["--crumbs", "counts", "-o", "other", "rec"]].concat());
+    let without = synthesized(&place, &[&enough[..], &["--crumbs", "counts", "rec"]].concat());
     assert_ne!(called(&without), ["two"], "nothing else tells it: {without}");
-    let verified = place.gretel(&["verify", "other", "rec"]);
-    assert_eq!(verified.code, 1, "{}", verified.err);
-    assert!(verified.out().contains("context of the crumb at "), "{}", verified.out());
     // Longer ways end at the read before the call; the functions that it was not are refused by their stacks.
     let longer = synthesized(&place, &["--instructions", "150", "--fuel", "6", "rec"]);
     assert!(number(&longer, "/search/refuted_by_contexts") >= 1, "{longer}");

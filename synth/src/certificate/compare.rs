@@ -286,10 +286,9 @@ pub(super) fn not_of_crumbs(request: &Request<'_>, compared: &Compared) -> Vec<D
             "they were not asked for, or nothing is there to walk stacks by",
         );
     }
-    let uncounted = compared.crumbs[0] - compared.taken;
-    if uncounted > 0 {
+    if compared.uncounted > 0 {
         add(
-            format!("of {uncounted} crumbs: how many branches were taken behind them"),
+            format!("of {} crumbs: how many branches were taken behind them", compared.uncounted),
             "it was not counted exactly, or something happened in between",
         );
     }

@@ -35,6 +35,8 @@ pub(super) enum What {
 pub(super) struct Compared {
     /// Exits, and what retired between them.
     pub(super) crumbs: [usize; 2],
+    /// Behind how many of them, or of switches, it was not told how many branches were taken.
+    pub(super) uncounted: usize,
     /// Between how many of them the branches that were taken.
     pub(super) taken: usize,
     /// The contexts of how many of them.
@@ -189,7 +191,10 @@ impl<'a> Run<'a> {
             instructions: newer.instructions - passed.retired.instructions - own,
             conditional_branches: newer.conditional_branches - passed.retired.conditional_branches,
         };
-        let Some(expected) = expected else { return Ok(()) };
+        let Some(expected) = expected else {
+            self.compared.uncounted += 1;
+            return Ok(());
+        };
         if expected != found {
             let what = "what retired behind a crumb";
             return Err(rejected(passed.step, what, expected.to_string(), found.to_string()));
@@ -202,6 +207,8 @@ impl<'a> Run<'a> {
                 return Err(rejected(passed.step, what, expected.to_string(), taken.to_string()));
             }
             self.compared.taken += 1;
+        } else {
+            self.compared.uncounted += 1;
         }
         Ok(())
     }
