@@ -105,7 +105,12 @@ impl MsrAccess for Registers {
 fn code_at(machine: &Machine, rip: u64) -> Instruction {
     let mut bytes = [0; 15];
     let there = machine.read(rip, &mut bytes);
-    Decoder::with_ip(64, &bytes[..there], rip, DecoderOptions::NONE).decode()
+    decoded(&bytes[..there], rip, machine.system_registers().is_narrow())
+}
+
+fn decoded(bytes: &[u8], rip: u64, is_narrow: bool) -> Instruction {
+    let bitness = if is_narrow { 32 } else { 64 };
+    Decoder::with_ip(bitness, bytes, rip, DecoderOptions::NONE).decode()
 }
 
 /// Tells the model what the step from one place to another was.
@@ -138,5 +143,19 @@ fn taken(code: &Instruction, to: u64) -> Option<BranchKind> {
         FlowControl::ConditionalBranch | FlowControl::Next => None,
         // SYSCALL and the like, far jumps, IRET.
         _ => Some(BranchKind::Far),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `jmp 8:0x100010` is how 32-bit code goes over to 64 bits; as 64-bit code it is no instruction.
+    #[test]
+    fn far_jumps_of_32_bit_code_are_branches() {
+        let code = [0xea, 0x10, 0x00, 0x10, 0x00, 0x08, 0x00];
+        let kind = |is_narrow| taken(&decoded(&code, 0x10_0000, is_narrow), 0x10_0010);
+        assert_eq!(kind(true), Some(BranchKind::Far));
+        assert!(decoded(&code, 0x10_0000, false).is_invalid());
     }
 }

@@ -1,11 +1,13 @@
 //! The suffix run whole under KVM: the processor's own word on it.
 
 use super::compare;
+use super::ending::Ending;
 use super::forward::{decode, handler_of};
 use super::signals::{self, Delivery};
 use super::stage::{self, Stage};
+use super::stepped::Stepped;
 use super::threads::Threads;
-use super::{CertificateError, Difference, Ending, Request, SYSCALL_LENGTH, Stepped, name};
+use super::{CertificateError, Difference, Request, SYSCALL_LENGTH, name};
 use crate::suffix::SuffixSignal;
 use std::sync::mpsc;
 use std::time::Duration;

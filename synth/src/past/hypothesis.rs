@@ -339,6 +339,12 @@ impl<'i> Hypothesis<'i> {
         }
     }
 
+    /// Whether it is time to end.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.until.is_over()
+    }
+
     /// Learns where the stack pointer was before the oldest step.
     ///
     /// # Errors

@@ -334,6 +334,10 @@ impl<'p> Search<'p> {
                             self.leave_stuck();
                             return true;
                         }
+                        if self.hypothesis.is_over() {
+                            // Of thousands of candidates each may take the solver seconds.
+                            return true;
+                        }
                         continue;
                     }
                     self.note_progress(&candidate);

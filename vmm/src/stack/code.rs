@@ -53,12 +53,8 @@ impl Code {
             }
         }
         let stripped = parts.is_empty();
-        let behind_entry = image.entry.saturating_add(ENTRY_LENGTH);
-        if parts.range(image.entry.saturating_add(1)..behind_entry).next().is_none() {
-            parts.entry(behind_entry).or_insert(Part::Other);
-        }
-        parts.insert(image.entry, Part::Entry);
         let mut code = Code { file: executable.to_vec(), image, ranges: instructions.code, parts };
+        code.add_entry();
         if stripped {
             code.add_likely();
         }
@@ -74,12 +70,36 @@ impl Code {
             file.extend(read(segment.start..segment.file_end)?);
         }
         let ranges = image.segments.iter().map(|segment| segment.start..segment.file_end).collect();
-        let mut parts = BTreeMap::new();
-        if image.entry != 0 {
-            parts.insert(image.entry, Part::Entry);
-            parts.insert(image.entry.saturating_add(ENTRY_LENGTH), Part::Other);
+        let mut code = Code { file, image, ranges, parts: BTreeMap::new() };
+        if code.image.entry != 0 {
+            code.add_entry();
         }
-        Some(Code { file, image, ranges, parts })
+        Some(code)
+    }
+
+    /// Adds what the kernel starts. It ends where it does not go on, or where a function begins.
+    fn add_entry(&mut self) {
+        let entry = self.image.entry;
+        let mut end = entry.saturating_add(ENTRY_LENGTH);
+        let bytes = self.bytes(entry, ENTRY_LENGTH);
+        for i in Decoder::with_ip(64, bytes, entry, DecoderOptions::NONE) {
+            // musl's calls what lies right behind it.
+            if i.is_call_near() && (i.next_ip()..end).contains(&i.near_branch64()) {
+                end = i.near_branch64();
+            }
+            let goes_on = !matches!(
+                i.flow_control(),
+                FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return
+            );
+            if i.is_invalid() || i.mnemonic() == Mnemonic::Hlt || !goes_on {
+                end = end.min(i.next_ip());
+                break;
+            }
+        }
+        if self.parts.range(entry.saturating_add(1)..end).next().is_none() {
+            self.parts.entry(end).or_insert(Part::Other);
+        }
+        self.parts.insert(entry, Part::Entry);
     }
 
     /// What the kernel starts; zero if that is not said.

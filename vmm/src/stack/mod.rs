@@ -3,8 +3,8 @@
 //! How to get from a frame to its caller is worked out once for each address and kept ([`rules`]): by the unwind tables
 //! where the program has them ([`tables`]), else from its code: from the beginning of the function on ([`heights`]:
 //! musl is compiled without tables), or from the frame on to a return ([`ahead`]: stripped programs without tables).
-//! Of the executable the file itself is known; shared libraries and the dynamic linker are read from memory ([`module`]), as they are
-//! come to. Where a program took the executable's place, no stack is walked.
+//! Of the executable the file itself is known; shared libraries, the dynamic linker, and a program that took the executable's place are
+//! read from memory ([`module`]), as they are come to.
 //! A walk either reaches the outermost function or says that it did not; every return address on the way must stand
 //! behind a call.
 
@@ -77,15 +77,11 @@ impl Walker {
         Ok(Walker { rules: Rules::new(executable)? })
     }
 
-    /// Puts the calls on the stack into `stack`, the innermost first. False where another program has taken the executable's place: what
-    /// lies in memory of it does not tell the beginning of its stack surely. And if the walk does not reach the outermost function, or the
+    /// Puts the calls on the stack into `stack`, the innermost first. False if the walk does not reach the outermost function, or the
     /// signal handler that nobody called; what it has got to by then is in `stack`.
     pub fn walk(&mut self, place: Place, space: &dyn Space, stack: &mut Vec<Site>) -> bool {
         stack.clear();
         self.rules.enter(space);
-        if !self.rules.is_of_executable() {
-            return false;
-        }
         let mut rules = self.rules.at(space, place.rip, place.behind);
         let mut frame = Frame { rsp: place.rsp, rbp: place.rbp };
         'frames: while stack.len() < MAX_DEPTH {

@@ -94,11 +94,6 @@ impl Rules {
         found
     }
 
-    /// Whether the executable's own code is there.
-    pub(super) fn is_of_executable(&self) -> bool {
-        self.layouts.last().is_some_and(|layout| layout.executable)
-    }
-
     fn layout(&mut self) -> &mut Layout {
         self.layouts.last_mut().expect("it was entered")
     }
