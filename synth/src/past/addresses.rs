@@ -11,11 +11,9 @@ use super::history::Step;
 use super::hypothesis::Hypothesis;
 use super::machine::Access;
 use super::traces::Traces;
-use crate::phases::{Phase, during};
 use crate::term::{Node, Term, Terms};
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
-use std::ops::Range;
 use std::rc::Rc;
 use x86::domain::Bin;
 
@@ -23,24 +21,29 @@ use x86::domain::Bin;
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     /// How many addresses are tried for one access.
-    listed: usize,
+    pub(super) listed: usize,
     /// How many of them may be looked at more closely than by propagation.
-    tries: usize,
-    /// How many in all.
-    questions: usize,
+    pub(super) tries: usize,
+    /// How many in all, of one round.
+    pub(super) questions: usize,
+    /// How often to begin, where the places of some accesses are in the way of others.
+    pub(super) rounds: usize,
     /// One part in so many of the fuel that is left may be taken.
-    parts: u64,
+    pub(super) parts: u64,
 }
 
 impl Patience {
     /// At a place that the search may leave for another.
-    pub const SEARCH: Patience = Patience { listed: 1200, tries: 72, questions: 160, parts: 8 };
+    pub const SEARCH: Patience = Patience { listed: 1200, tries: 72, questions: 160, rounds: 4, parts: 8 };
     /// Where what is not found shortens the suffix.
-    pub const FINAL: Patience = Patience { listed: 20_000, tries: 600, questions: 4000, parts: 2 };
+    pub const FINAL: Patience =
+        Patience { listed: 20_000, tries: 600, questions: 4000, rounds: 24, parts: 2 };
 }
 
 /// Fewer bytes than this are found everywhere.
-const TELLING: usize = 3;
+const TELLING: usize = 2;
+/// So many bytes say where an access was of whose address nothing else is known.
+const TELLING_ALONE: usize = 4;
 /// Values of an index, a length or a divisor to try before 0, 1, 2...: large enough to leave small numbers alone.
 const COUNTS: [u64; 4] = [64, 256, 1024, 4096];
 /// Elements of a table that are tried because of what they hold.
@@ -61,15 +64,6 @@ const LOOKS: usize = 256;
 /// Nothing is mapped below this.
 const SMALLEST_POINTER: u64 = 1 << 16;
 
-/// Which access gets an address before the others.
-#[derive(Clone, Copy)]
-enum Order {
-    /// The one from whose suffix all others are older.
-    NewestFirst,
-    /// The newest of those whose addresses no other one loaded: where pointers were followed, the first of them tells the others.
-    RootsFirst,
-}
-
 /// How an address is computed from what is not known.
 enum Shape {
     /// So many bytes away from an unknown pointer.
@@ -81,41 +75,6 @@ enum Shape {
 }
 
 impl Hypothesis<'_> {
-    /// Chooses addresses for the accesses of these steps that have none, the newest first; as far as it goes, if no choice was
-    /// found that suits all. Whether one was.
-    pub fn choose_addresses(&mut self, steps: &Range<usize>, patience: Patience) -> bool {
-        if self.try_addresses(steps, patience) {
-            return true;
-        }
-        let whole = self.until.clone();
-        self.until = whole.share(1, patience.parts);
-        self.choose_greedily(steps, Order::NewestFirst, patience);
-        self.log_what_is_left(steps);
-        self.until = whole;
-        false
-    }
-
-    /// Chooses addresses; where none suit all, nothing is assumed.
-    pub fn try_addresses(&mut self, steps: &Range<usize>, patience: Patience) -> bool {
-        during(Phase::Addresses, || self.try_until_over(steps, patience))
-    }
-
-    fn try_until_over(&mut self, steps: &Range<usize>, patience: Patience) -> bool {
-        let (whole, before) = (self.until.clone(), self.mark());
-        self.until = whole.share(1, patience.parts);
-        // Most of the time the first that fits is the right one.
-        let mut found = false;
-        for order in [Order::RootsFirst, Order::NewestFirst] {
-            found = found || self.choose_greedily(steps, order, patience);
-            if !found {
-                self.undo(before);
-            }
-        }
-        let found = found || self.choose(&mut { patience.questions }, steps, patience);
-        self.until = whole;
-        found
-    }
-
     /// Whether the oldest step found or left a pointer at an address that is not known, and no word of memory is that pointer
     /// now. Something may have replaced it since, where the path stores to another place that is not known.
     pub fn lost_a_pointer(&mut self) -> bool {
@@ -134,122 +93,9 @@ impl Hypothesis<'_> {
         })
     }
 
-    fn log_what_is_left(&mut self, steps: &Range<usize>) {
-        if !tracing::enabled!(tracing::Level::DEBUG) {
-            return;
-        }
-        let Some((number, access)) = self.newest_unresolved_in(steps) else { return };
-        let step = number.step;
-        let terms = Rc::clone(self.terms());
-        let address = self.facts().resolve(&terms, access.address);
-        let value = self.facts().resolve(&terms, access.value);
-        let late = self.until.is_over();
-        let until = std::mem::take(&mut self.until);
-        let tries = self.assumptions(number, access).len();
-        self.until = until;
-        let instruction = format_args!("{:#x}", self.path[step as usize - 1].address);
-        let (address, value) = (terms.show(address), terms.show(value));
-        tracing::debug!(step, %instruction, store = access.store, %address, %value, tries, late, "no address was found");
-    }
-
-    /// Chooses with backtracking; false, and nothing is assumed, if nothing suits or the questions run out.
-    fn choose(&mut self, questions: &mut usize, steps: &Range<usize>, patience: Patience) -> bool {
-        let Some((number, access)) = self.newest_unresolved_in(steps) else { return true };
-        let first = self.asked;
-        for assumption in self.assumptions(number, access).into_iter().take(patience.listed) {
-            if *questions == 0 || self.until.is_over() {
-                return false;
-            }
-            if self.asked - first >= patience.tries {
-                break;
-            }
-            let (before, asked) = (self.mark(), self.asked);
-            let fits = self.choose_for(number, access.address, assumption);
-            *questions = questions.saturating_sub(self.asked - asked);
-            if fits {
-                if self.choose(questions, steps, patience) {
-                    return true;
-                }
-                self.undo(before);
-            }
-        }
-        false
-    }
-
-    /// Chooses the first that fits for each; whether all have an address then.
-    fn choose_greedily(&mut self, steps: &Range<usize>, order: Order, patience: Patience) -> bool {
-        let mut questions = patience.questions;
-        while let Some((number, access)) = self.next_to_place(steps, order) {
-            let first = self.asked;
-            let listed = self.assumptions(number, access).into_iter().take(patience.listed);
-            let fits = listed.into_iter().any(|assumption| {
-                let asked = self.asked;
-                let may = questions > 0 && asked - first < patience.tries && !self.until.is_over();
-                let fits = may && self.choose_for(number, access.address, assumption);
-                questions = questions.saturating_sub(self.asked - asked);
-                fits
-            });
-            if !fits {
-                self.stuck = Some(number);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Whether an access can have no address even if none is chosen for any other. Then it has none on a path that goes on from
-    /// here either.
-    pub fn is_stuck(&mut self, number: AccessNumber, patience: Patience) -> bool {
-        let found = self.numbered_unresolved().into_iter().find(|(other, _)| *other == number);
-        let Some((_, access)) = found else { return false };
-        let (whole, before) = (self.until.clone(), self.mark());
-        self.until = whole.share(1, patience.parts);
-        let first = self.asked;
-        let listed = during(Phase::Addresses, || self.assumptions(number, access));
-        let fits = listed.into_iter().take(patience.listed).any(|assumption| {
-            self.until.is_over()
-                || self.asked - first >= patience.tries
-                || self.choose_for(number, access.address, assumption)
-        });
-        self.undo(before);
-        let over = self.until.is_over();
-        self.until = whole;
-        !fits && !over
-    }
-
-    /// The access of these steps that gets an address next, if one has none.
-    fn next_to_place(&mut self, steps: &Range<usize>, order: Order) -> Option<(AccessNumber, Access)> {
-        let newest = self.newest_unresolved_in(steps);
-        match order {
-            Order::NewestFirst => newest,
-            Order::RootsFirst => self.newest_root_in(steps).or(newest),
-        }
-    }
-
-    /// The newest access whose address hangs on nothing that another one loaded before.
-    fn newest_root_in(&mut self, steps: &Range<usize>) -> Option<(AccessNumber, Access)> {
-        let terms = Rc::clone(self.terms());
-        let mut unresolved = self.numbered_unresolved();
-        unresolved.retain(|(number, _)| steps.contains(&(number.step as usize)));
-        // From the oldest on: what has been loaded by then.
-        unresolved.sort_by_key(|(number, _)| Reverse(number.step));
-        let (mut loaded, mut root) = (FxHashSet::default(), None);
-        for (number, access) in unresolved {
-            let address = self.facts.resolve(&terms, access.address);
-            if self.facts.variables_of(&terms, address).iter().all(|var| !loaded.contains(var)) {
-                root = Some((number, access));
-            }
-            if !access.store {
-                let value = self.facts.resolve(&terms, access.value);
-                loaded.extend(self.facts.variables_of(&terms, value));
-            }
-        }
-        root
-    }
-
     /// What could be assumed so that the access has an address, the likeliest first: the address itself, or a part
     /// of what it is computed from.
-    fn assumptions(&mut self, number: AccessNumber, access: Access) -> Vec<(Term, u64)> {
+    pub(super) fn assumptions(&mut self, number: AccessNumber, access: Access) -> Vec<(Term, u64)> {
         if self.until.is_over() {
             return Vec::new();
         }
@@ -264,9 +110,12 @@ impl Hypothesis<'_> {
             Shape::Pointer { offset } => self.places_of_pointer(step, address, offset),
             Shape::Element { table, size } => self.places_in_table(step, address, table, size),
             Shape::Computed { from } => {
+                let alike = self.places_alike(address).into_iter().map(|va| (address, va));
                 let numbers = COUNTS.into_iter().chain(0..64);
                 let pointers = if terms.width(from) == 64 { self.likely_pointers(step) } else { Vec::new() };
-                return numbers.chain(pointers).map(|value| (from, value)).collect();
+                let fits = |value: &u64| value >> terms.width(from).clamp(1, 63) == 0;
+                let parts = numbers.filter(fits).chain(pointers).map(|value| (from, value));
+                return alike.chain(parts).collect();
             }
         };
         let mut assumed: Vec<(Term, u64)> = places.into_iter().map(|va| (address, va)).collect();
@@ -340,6 +189,19 @@ impl Hypothesis<'_> {
             })
             .collect();
         found.sort_unstable();
+        found.into_iter().map(|(_, va)| va).collect()
+    }
+
+    /// Where memory is as the accesses at fixed distances left or found it, if what they did says enough.
+    fn places_alike(&mut self, address: Term) -> Vec<u64> {
+        let traces = Traces::of(self, address);
+        let mut found = Vec::new();
+        for va in traces.places_like(self) {
+            let told = traces.fit(self, va).filter(|&told| told >= TELLING_ALONE);
+            found.extend(told.map(|told| (Reverse(told), va)));
+        }
+        found.sort_unstable();
+        found.truncate(MOST_TELLING);
         found.into_iter().map(|(_, va)| va).collect()
     }
 

@@ -142,6 +142,11 @@ impl<'i> Hypothesis<'i> {
         self.deferred.iter().filter(|d| !d.done).map(|d| (d.number, d.access)).collect()
     }
 
+    /// The access with this number, if its address is still unknown.
+    pub(super) fn unresolved(&self, number: AccessNumber) -> Option<Access> {
+        self.deferred.iter().find(|d| !d.done && d.number == number).map(|d| d.access)
+    }
+
     /// Whether all accesses of these steps have addresses.
     #[must_use]
     pub fn is_placed(&self, steps: &Range<usize>) -> bool {
@@ -300,10 +305,10 @@ impl<'i> Hypothesis<'i> {
             self.deferred[n].done = true;
             self.settled.push(n);
             let Deferred { step, number, access, .. } = self.deferred[n];
-            self.access_at(step, access, va).map_err(|refusal| match refusal {
-                STALE => Refusal::Late(number, va),
-                other => other,
-            })?;
+            if let Err(refusal) = self.access_at(step, access, va) {
+                self.blamed = Some(number);
+                return Err(if refusal == STALE { Refusal::Late(number, va) } else { refusal });
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A path that ends in the core, grown backwards one instruction at a time, and all that it implies.
 
 use super::audit::Audit;
+use super::choosing::Farthest;
 use super::contents::Contents;
 use super::deferred::{AccessNumber, Deferred, Early};
 use super::history::{self, History, Step};
@@ -160,6 +161,10 @@ pub struct Hypothesis<'i> {
     pub(super) accessed: Vec<(u64, u32)>,
     /// How many assumptions propagation did not refute at once.
     pub(super) asked: usize,
+    /// The access that could not be where the last assumption put it.
+    pub(super) blamed: Option<AccessNumber>,
+    /// The best of the choices of addresses that did not suit all.
+    pub(super) farthest: Farthest,
     pub(super) witness: Witness,
     /// Is told what is refuted.
     pub(super) audit: Option<Rc<dyn Audit + 'i>>,
@@ -204,6 +209,8 @@ impl<'i> Hypothesis<'i> {
             stuck: None,
             accessed: Vec::new(),
             asked: 0,
+            blamed: None,
+            farthest: Farthest::default(),
             witness: Witness::default(),
             audit: None,
         }

@@ -16,11 +16,12 @@
 //! | what an instruction implies that ran, and what a system call did in between (by the table in [`vmm::syscalls`]) | [`instruction`], [`kernel`] |
 //! | another thread had the processor before; a signal came, or its handler returned | [`turns`]; [`signals`] |
 //! | a path that grows backwards, and shrinks again | [`hypothesis`] |
-//! | accesses whose addresses are not known yet, and what to do where nothing determines them | [`deferred`], [`addresses`]; [`pointers`], [`traces`], [`contents`] and [`telling`] say where to look first |
+//! | accesses whose addresses are not known yet, and what to do where nothing determines them | [`deferred`], [`choosing`], [`addresses`]; [`pointers`], [`traces`], [`contents`] and [`telling`] say where to look first |
 //! | what was refuted, told to others | [`audit`] |
 
 pub mod addresses;
 pub mod audit;
+mod choosing;
 mod contents;
 pub mod deferred;
 pub mod history;

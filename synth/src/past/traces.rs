@@ -5,6 +5,7 @@ use super::hypothesis::Hypothesis;
 use super::machine::Access;
 use crate::term::Term;
 use rustc_hash::FxHashSet;
+use std::cmp::Reverse;
 use std::rc::Rc;
 use x86::domain::Bin;
 
@@ -38,6 +39,9 @@ impl Traces {
             }
         }
         forget_overwritten(&mut traces);
+        thin_out(&mut traces);
+        // What speaks against most places is looked at first.
+        traces.sort_by_key(|trace| Reverse(trace.telling()));
         Traces(traces)
     }
 
@@ -48,26 +52,30 @@ impl Traces {
 
     /// How many bytes that are not zero speak for `va`; `None` if something speaks against it.
     pub(super) fn fit(&self, hypothesis: &mut Hypothesis<'_>, va: u64) -> Option<usize> {
-        hypothesis.terms().fuel().burn(1 + self.0.len() as u64);
-        let mut told = 0;
+        let (mut told, mut looked) = (Some(0), 1);
         for trace in &self.0 {
-            told += trace.fit(hypothesis, va.wrapping_add(trace.distance))?;
+            looked += 1;
+            let of_trace = trace.fit(hypothesis, va.wrapping_add(trace.distance));
+            told = told.zip(of_trace).map(|(told, more)| told + more);
+            if told.is_none() {
+                break;
+            }
         }
-        Some(told)
+        hypothesis.terms().fuel().burn(looked);
+        told
     }
 
     /// Addresses around which the core looks as the accesses left it.
     pub(super) fn places_like(&self, hypothesis: &Hypothesis<'_>) -> Vec<u64> {
         let known = |t: &Trace| t.bytes.iter().map_while(|&b| b).collect::<Vec<u8>>();
-        let needles = self.0.iter().map(|t| (t.distance, known(t)));
+        let needles = self.0.iter().map(|t| (t, known(t)));
         let told = |needle: &[u8]| needle.iter().filter(|&&b| b != 0).count();
         let telling = needles.filter(|(_, n)| n.len() >= SHORTEST_NEEDLE && told(n) > 0);
-        let Some((distance, needle)) = telling.max_by_key(|(_, needle)| told(needle)) else {
-            return Vec::new();
-        };
+        let most = telling.max_by_key(|(trace, needle)| (told(needle), trace.step, trace.store));
+        let Some((Trace { distance, .. }, needle)) = most else { return Vec::new() };
         let fuel = hypothesis.terms().fuel();
         let places = hypothesis.contents.places(hypothesis.image(), &needle, fuel);
-        places.iter().map(|va| va.wrapping_sub(distance)).collect()
+        places.iter().map(|va| va.wrapping_sub(*distance)).collect()
     }
 }
 
@@ -88,6 +96,24 @@ fn forget_overwritten(traces: &mut [Trace]) {
     }
 }
 
+/// So near each other, what tells nothing is mostly mapped together.
+const NEAR: u64 = 1024;
+
+/// Of those that tell nothing but that memory is there, and lie near each other, one is enough.
+fn thin_out(traces: &mut Vec<Trace>) {
+    traces.sort_by_key(|t| (t.distance.cast_signed(), Reverse(t.store)));
+    let mut last: Option<(bool, u64)> = None;
+    traces.retain(|trace| {
+        let tells = trace.bytes.iter().any(Option::is_some);
+        let near =
+            last.is_some_and(|(store, at)| store >= trace.store && trace.distance.wrapping_sub(at) < NEAR);
+        if !tells && !near {
+            last = Some((trace.store, trace.distance));
+        }
+        tells || !near
+    });
+}
+
 impl Trace {
     fn new(hypothesis: &mut Hypothesis<'_>, step: Step, access: Access, distance: u64) -> Trace {
         let terms = Rc::clone(hypothesis.terms());
@@ -99,6 +125,12 @@ impl Trace {
             step: if access.store { step - 1 } else { step },
             bytes: (0..access.bytes).map(byte).collect(),
         }
+    }
+
+    /// How many of the bytes are known and not zero, and how many are known.
+    fn telling(&self) -> (usize, usize) {
+        let known = || self.bytes.iter().flatten();
+        (known().filter(|&&byte| byte != 0).count(), known().count())
     }
 
     fn fit(&self, hypothesis: &mut Hypothesis<'_>, va: u64) -> Option<usize> {

@@ -7,6 +7,7 @@
 
 use super::Search;
 use super::candidates::Candidate;
+use crate::fuel::UNITS_A_SECOND;
 use crate::past::addresses::Patience;
 use crate::past::deferred::Early;
 use crate::past::hypothesis::Hypothesis;
@@ -15,11 +16,14 @@ use std::ops::Range;
 /// One part in so many of all fuel may go into it (decision 77).
 const SHARE: u64 = 16;
 
+/// As if so much had been burnt before the search began: early, what was chosen is most of what can be wrong.
+const FIRST: u64 = 16 * UNITS_A_SECOND;
+
 impl<'p> Search<'p> {
     /// Whether addresses were chosen, and there is fuel for giving them up.
     pub(super) fn may_choose_anew(&self) -> bool {
         let burnt = self.hypothesis.terms().fuel().burnt();
-        self.spent_anew * SHARE <= burnt && self.hypothesis.has_choices()
+        self.spent_anew * SHARE <= burnt + FIRST && self.hypothesis.has_choices()
     }
 
     /// Prepends a candidate that contradicts the path to the path without the addresses that were chosen. False: it contradicts
