@@ -186,7 +186,7 @@ impl Hypothesis<'_> {
     ) -> bool {
         while let Some((number, access)) = self.next_to_place(steps, order) {
             self.blamed = None;
-            if !self.place((number, access), questions, self.asked, patience) {
+            if !self.place((number, access), questions, patience) {
                 self.blamed =
                     self.blamed.filter(|&other| other != number && self.unresolved(other).is_some());
                 self.stuck = Some(number);
@@ -205,25 +205,34 @@ impl Hypothesis<'_> {
         }
     }
 
-    /// Gives an access the first address that fits. What several unknowns make up is assumed one after the other.
-    fn place(
+    /// Gives an access the first address that fits. What several unknowns make up is assumed one after the other; of all the ways
+    /// together no more are tried than of one.
+    fn place(&mut self, of: (AccessNumber, Access), questions: &mut usize, patience: Patience) -> bool {
+        let (first, mut listed) = (self.asked, patience.listed);
+        self.place_within(of, questions, &mut listed, first + patience.tries)
+    }
+
+    fn place_within(
         &mut self,
         (number, access): (AccessNumber, Access),
         questions: &mut usize,
-        first: usize,
-        patience: Patience,
+        listed: &mut usize,
+        last: usize,
     ) -> bool {
-        for assumption in self.assumptions(number, access).into_iter().take(patience.listed) {
-            if *questions == 0 || self.asked - first >= patience.tries || self.until.is_over() {
+        for assumption in self.assumptions(number, access) {
+            if *questions == 0 || *listed == 0 || self.asked >= last || self.until.is_over() {
                 return false;
             }
+            *listed -= 1;
             let (before, asked) = (self.mark(), self.asked);
             let fits = self.choose_for(number, access.address, assumption);
             *questions = questions.saturating_sub(self.asked - asked);
             if !fits {
                 continue;
             }
-            if self.unresolved(number).is_none() || self.place((number, access), questions, first, patience) {
+            if self.unresolved(number).is_none()
+                || self.place_within((number, access), questions, listed, last)
+            {
                 return true;
             }
             self.undo(before);
