@@ -6,7 +6,8 @@ die() { say "$*"; exit 1; }
 # Sets `kernel`, from `out` or by apt-get.
 fetch_kernel() {
     local package
-    kernel=$(find "$out/boot" -name 'vmlinuz-*' 2>/dev/null | head -n 1)
+    mkdir -p "$out/boot"
+    kernel=$(find "$out/boot" -name 'vmlinuz-*' | head -n 1)
     [ -z "$kernel" ] || return 0
     package=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends:/ { print $2; exit }')
     [ -n "$package" ] || die "there is no linux-image-cloud-amd64 here (apt-get update?)"

@@ -23,17 +23,19 @@ while [ $# -gt 0 ]; do
     shift 2
 done
 modules=$PWD/guest-images/kernel/modules
-mkdir -p "$out/headers"
+mkdir -p "$out"
 
-# The headers as packages have them, but for paths that begin with /usr/src.
+# The headers as packages have them, but for paths that begin with /usr/src. They are there whole or not at all.
 fetch_headers() {
-    local version=$1 common
+    local version=$1 common new=$out/headers.new
     headers=$out/headers/usr/src/linux-headers-$version
     [ ! -e "$headers/Makefile" ] || return 0
     common=linux-headers-${version%-cloud-amd64}-common
-    (cd "$out/headers" && apt-get -qq download "linux-headers-$version" "$common" linux-kbuild-6.1 &&
+    rm -rf "$new" "$out/headers" && mkdir -p "$new"
+    (cd "$new" && apt-get -qq download "linux-headers-$version" "$common" linux-kbuild-6.1 &&
         for package in *.deb; do dpkg-deb -x "$package" .; done)
-    sed -i "s,/usr/src/,$out/headers/usr/src/,g" "$headers/Makefile" "$headers/.kernelvariables"
+    sed -i "s,/usr/src/,$out/headers/usr/src/,g" "$new/usr/src/linux-headers-$version"/{Makefile,.kernelvariables}
+    mv "$new" "$out/headers"
 }
 
 # Builds a module: its .ko.

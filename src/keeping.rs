@@ -156,7 +156,7 @@ fn disk(text: &str) -> Result<u64, String> {
 /// The memory of a program.
 pub(crate) fn memory(text: &str) -> Result<u64, String> {
     match size(text)? {
-        ..LEAST_MEMORY => Err("a program has 16M at least".to_owned()),
+        ..LEAST_MEMORY => Err("16M is the least".to_owned()),
         bytes => Ok(bytes / PAGE * PAGE),
     }
 }

@@ -9,7 +9,9 @@
  *   net     sends a frame with "hello", and sends back what comes, up to a frame with "end"
  *   chain   walks a chain of items, the last of which leads nowhere: a page fault in ring 0, and a panic
  *   tick    the same in the handler of the timer's interrupt
+ *   race    works at a job that the timer's interrupt takes away: a page fault some instructions behind the interrupt
  *   divide  divides by a zero that it has computed: an exception without a handler, and a triple fault
+ *   storm   raises an exception whose handler raises it again, on a stack that each of them begins anew
  *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
  *   panic, reset, triple, halt, wait: ends so; else it switches the machine off
  */
@@ -144,13 +146,15 @@ __attribute__((noinline)) static uint64_t walk(const struct item *item) {
   }
   return longest;
 }
-static volatile int crashes_in_timer;
+static volatile int crashes_in_timer, takes_job;
+static struct item *volatile job;
 
 #define HANDLER __attribute__((interrupt)) static void
 HANDLER on_timer(frame *f) {
   (void)f;
   ticks++;
   if (crashes_in_timer) walk(items + 14);
+  if (takes_job) job = (struct item *)0x7000000000;
   apic(0xb0, 0);
 }
 HANDLER on_serial(frame *f) {
@@ -373,6 +377,21 @@ static void tick(void) {
   apic(0x380, 100000);
   for (;;) asm volatile("sti\n hlt");
 }
+/* So few rounds that the branch records of the crash go back to the interrupt. */
+__attribute__((noinline)) static void race(void) {
+  job = items;
+  takes_job = 1;
+  apic(0x380, 100000);
+  asm volatile("sti");
+  for (;;) {
+    uint64_t sum = ticks;
+    for (int n = 0; n < 20; n++) {
+      sum = (sum << 1 | sum >> 63) + n;
+      asm volatile("" : "+r"(sum));
+    }
+    job->weight += sum;
+  }
+}
 __attribute__((noinline)) static uint64_t share(const uint64_t *of, uint64_t count) {
   uint64_t sum = 0;
   for (uint64_t n = 0; n < 4; n++) sum += of[n];
@@ -389,6 +408,15 @@ static void lose(void) {
   asm volatile("mov %0, %%cr3" ::"r"(nowhere) : "memory");
 }
 
+asm("handler_without_an_instruction: ud2\n");
+extern char handler_without_an_instruction[];
+static void storm(void) {
+  tss.ist[1] = (uint64_t)(kernel_stack + sizeof kernel_stack);
+  gate(6, handler_without_an_instruction, 0);
+  idt[6].stack = 1;
+  asm volatile("ud2");
+}
+
 void kernel_main(const uint8_t *parameters) {
   command_line = (const char *)(uint64_t) * (const uint32_t *)(parameters + 0x228);
   set_up();
@@ -401,7 +429,9 @@ void kernel_main(const uint8_t *parameters) {
   print("PASS\r\n");
   if (has_word("chain")) chain();
   if (has_word("tick")) tick();
+  if (has_word("race")) race();
   if (has_word("divide")) divide();
+  if (has_word("storm")) storm();
   if (has_word("lost")) lose();
   if (has_word("panic")) panic("asked for");
   if (has_word("reset")) out8(0x64, 0xfe);

@@ -8,7 +8,7 @@ mod pvh;
 mod taken_back;
 
 use crate::gdb::{has_gdb, in_order};
-use crate::{DAMAGED, HOST, PROGRAM, Place, USAGE, finished};
+use crate::{DAMAGED, HOST, OTHER, PROGRAM, Place, USAGE, finished};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -42,6 +42,7 @@ fn each_end_is_told_and_replayed() {
         ("wait", 0, "idle", "nothing will be typed"),
         ("panic", ABORTED, "panic", "kernel panic: asked for"),
         ("triple", ABORTED, "triple-fault", "triple fault at 0x2"),
+        ("storm", OTHER, "refused", "exceptions one after another"),
     ];
     for (cmdline, code, end, said) in cases {
         let ran = place.gretel(&record(cmdline, &[]));

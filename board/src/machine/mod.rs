@@ -97,6 +97,8 @@ impl Position {
 
 /// DR6.BS: the CPU steps.
 const STEP: u64 = 1 << 14;
+/// So many exceptions and interrupts may come one after another without an instruction that retires.
+const MOST_IN_A_ROW: u64 = 1 << 16;
 
 /// A machine.
 pub struct Machine {
@@ -121,6 +123,10 @@ pub struct Machine {
     exceptions: Exceptions,
     /// The newest exits.
     exits: Exits,
+    /// Where as many instructions had retired as now, before anything was delivered there.
+    progress: Position,
+    /// What had been delivered where the loop was last.
+    delivered: u64,
 }
 
 impl Machine {
@@ -154,6 +160,8 @@ impl Machine {
             sent: None,
             exceptions: Exceptions::default(),
             exits: Exits::default(),
+            progress: Position::default(),
+            delivered: 0,
         })
     }
 
@@ -187,6 +195,11 @@ impl Machine {
             if here >= until {
                 return Pause::There;
             }
+            if self.is_stuck(here) {
+                let what = "exceptions one after another, whose handlers raise them again".to_owned();
+                self.end = Some(End::Refused(Refused { at: self.cpu().rip(), what }));
+                continue;
+            }
             // What is left where as many have retired are deliveries.
             let bound = until.retired.max(here.retired + 1);
             let stepped = self.step(bound, look);
@@ -200,6 +213,17 @@ impl Machine {
                 return Pause::Seen(Seen::Code(self.cpu().rip()));
             }
         }
+    }
+
+    /// Whether exceptions come without an end before an instruction retires: a processor would go on like that for ever, and nothing that is
+    /// typed, nor the end of a recording, would come in between.
+    fn is_stuck(&mut self, here: Position) -> bool {
+        if here.retired != self.progress.retired {
+            // What a turn of the loop delivers comes behind what retires in it: a run that pauses in between has the same place.
+            self.progress = Position { delivered: self.delivered, ..here };
+        }
+        self.delivered = here.delivered;
+        here.delivered.saturating_sub(self.progress.delivered) > MOST_IN_A_ROW
     }
 
     /// Halts until a time, if it halts now: the next timer's or one before it.

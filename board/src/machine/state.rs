@@ -1,9 +1,9 @@
 //! All that a machine is made of: digests of it, what has changed, and putting it back.
 
-use super::Machine;
 use super::debug::Breakpoints;
 use super::exceptions::Exceptions;
 use super::exits::Exits;
+use super::{Machine, Position};
 use crate::devices::Devices;
 use crate::devices::disk::Layers;
 use crate::memory::{Dirty, PAGE, Page, page};
@@ -132,6 +132,8 @@ impl Machine {
             sent: None,
             exceptions: Exceptions::default(),
             exits: Exits::default(),
+            progress: Position::default(),
+            delivered: 0,
         }
     }
 
@@ -151,6 +153,8 @@ impl Machine {
         cpu.set_fpu(&fpu);
         self.system.restore(cpu, registers, shielded_at);
         self.system.delivered = delivered;
+        self.progress = self.position();
+        self.delivered = delivered;
         self.arm();
         // Nothing has changed since.
         self.take_unsaved();
