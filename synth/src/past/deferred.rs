@@ -111,6 +111,14 @@ impl<'i> Hypothesis<'i> {
         &self.accessed
     }
 
+    /// What the oldest steps of the path found in memory that ran before a store whose address is still unknown, oldest first.
+    #[must_use]
+    pub fn found_before_stores(&self) -> Vec<(u64, u32)> {
+        /// So many of them are looked at.
+        const MOST: usize = 6;
+        self.newest_unresolved_store().map_or_else(Vec::new, |store| self.memory.reads_before(store, MOST))
+    }
+
     /// The stores whose addresses are still unknown and how many bytes they have, the oldest first.
     #[must_use]
     pub fn unplaced_stores(&self) -> Vec<(AccessNumber, u32)> {

@@ -121,6 +121,27 @@ impl History {
         Ok(())
     }
 
+    /// The oldest reads of steps that ran before `since`, the oldest first: so many addresses at most, with how many bytes, up to eight.
+    #[must_use]
+    pub fn reads_before(&self, since: Step, most: usize) -> Vec<(u64, u32)> {
+        let mut found: Vec<(u64, u32)> = Vec::new();
+        for change in self.changes.iter().rev() {
+            let Change::Read(va) = *change else { continue };
+            let is_before = self.read.get(&va).is_some_and(|reads| reads.iter().any(|step| *step > since));
+            let is_full = found.len() == most;
+            match found.last_mut() {
+                _ if !is_before => {}
+                // The bytes of a read were noted in ascending order.
+                Some((start, bytes)) if va.wrapping_add(1) == *start && *bytes < 8 => {
+                    (*start, *bytes) = (va, *bytes + 1);
+                }
+                _ if is_full => break,
+                _ => found.push((va, 1)),
+            }
+        }
+        found
+    }
+
     /// Whether some step of the path overwrote the byte at `va`.
     #[must_use]
     pub fn is_overwritten(&self, va: u64) -> bool {
@@ -150,5 +171,22 @@ impl History {
             self.overwritten.iter().filter(|(_, s)| first(s)).map(|(&va, _)| va).collect();
         all.sort_unstable();
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_that_ran_before_a_step_are_told_by_what_they_read() {
+        let mut history = History::default();
+        history.note_read(0x1000, 8, 3);
+        history.note_read(0x2000, 4, 5);
+        history.note_read(0x2010, 16, 6);
+        assert_eq!(history.reads_before(4, 9), [(0x2018, 8), (0x2010, 8), (0x2000, 4)]);
+        assert_eq!(history.reads_before(4, 1), [(0x2018, 8)]);
+        assert_eq!(history.reads_before(2, 9).last(), Some(&(0x1000, 8)));
+        assert_eq!(history.reads_before(6, 9), []);
     }
 }

@@ -22,7 +22,8 @@ pub(super) const OVERWRITTEN: &str = "what a store at an unknown address may hav
 impl Search<'_> {
     /// Has a candidate that memory contradicts tried once more, after the others, with a store that explains it.
     pub(super) fn explain_later(&mut self, candidate: &Candidate) {
-        let may_be_placed = self.restarts.places_stores() && !self.hypothesis.accessed().is_empty();
+        let may_be_placed =
+            self.restarts.places_stores() && self.hypothesis.newest_unresolved_store().is_some();
         if candidate.is_explained || !may_be_placed && !self.may_choose_anew() {
             return;
         }
@@ -91,9 +92,13 @@ impl Search<'_> {
     }
 
     /// The stores without an address that could have overwritten what the step which was refused last found, and where they would
-    /// be. What contradicts memory last was often told by what was found before: both are such places.
+    /// be. What contradicts memory last was often told by what was found before: both are such places. A step that found nothing in
+    /// memory contradicts what the steps right behind it have found.
     fn stores_that_explain(&mut self) -> Vec<(AccessNumber, u64)> {
-        let found: Vec<(u64, u32)> = self.hypothesis.accessed().iter().rev().copied().collect();
+        let mut found: Vec<(u64, u32)> = self.hypothesis.accessed().iter().rev().copied().collect();
+        if found.is_empty() {
+            found = self.hypothesis.found_before_stores();
+        }
         let stores = self.hypothesis.unplaced_stores();
         let over = |&(va, bytes): &(u64, u32)| {
             let of_store = move |&(store, stored): &(AccessNumber, u32)| {
