@@ -110,8 +110,7 @@ struct Crashed {
 fn crashed(args: &Args) -> Result<Crashed, Failure> {
     if let Some(source) = Source::of(&args.input) {
         let taken = Taken::of(&source, args.exe.as_deref())?;
-        let usable = taken.usable()?;
-        let anchors = anchors(&taken.core, None, Use::Counts)?;
+        let (usable, anchors) = taken.evidence(Use::Counts)?;
         return Ok(Crashed { core: taken.core, program: taken.program, usable, anchors });
     }
     let opened = opened::open(&args.input, args.exe.as_deref(), &mut DebugFiles::none())?;

@@ -152,8 +152,7 @@ struct Crashed {
 fn crashed(input: &Path, exe: Option<&Path>) -> Result<Crashed, Failure> {
     if let Some(source) = Source::of(input) {
         let taken = Taken::of(&source, exe)?;
-        let usable = taken.usable()?;
-        let anchors = anchors(&taken.core, None, Use::Counts)?;
+        let (usable, anchors) = taken.evidence(Use::Counts)?;
         return Ok(Crashed { core: taken.core, usable, anchors, program: None });
     }
     let opened = opened::open(input, exe, &mut DebugFiles::none())?;

@@ -7,13 +7,14 @@
 use super::{file, is_one, travel};
 use crate::exit::{Code, Failure};
 use crate::log::say;
-use crate::synth::Usable;
+use crate::synth::{Usable, Use};
+use ::synth::evidence::{Anchors, Entered};
 use board::crash;
 use board::linux::Linux;
 use board::travel::{Travel, TravelError};
 use board::vmcore::{Crashed, Vmcore, is_one as is_vmcore};
 use board::{Machine, Position};
-use lbr::{Trail, regular};
+use lbr::{Trail, crumb, regular};
 use std::path::{Path, PathBuf};
 use synth::program::{Layout, Program};
 use vmm::elfcore::Core;
@@ -56,6 +57,8 @@ pub(crate) struct Taken {
     pub(crate) at: Position,
     /// The branch records there that its core has.
     pub(crate) trail: Option<Trail>,
+    /// Instructions since the newest exit before it.
+    since_exit: Option<u64>,
 }
 
 /// What of the machine's memory the kernel describes itself by, and what has its names otherwise.
@@ -109,7 +112,9 @@ impl Taken {
         let linux = description.as_deref().and_then(|description| Linux::new(machine, description).ok());
         let names = Names { linux, booted: &|| file(recording) };
         let (core, program) = both(recording.dir(), &standing, &names)?;
-        Ok(Taken { core, program, at: machine.position(), trail: None })
+        let at = machine.position();
+        let since_exit = since_newest(at, &machine.crumbs());
+        Ok(Taken { core, program, at, trail: None, since_exit })
     }
 
     /// A core that says where its kernel crashed.
@@ -124,6 +129,10 @@ impl Taken {
         let core = Vmcore::open(path).map_err(|error| Failure::new(Code::Damaged, error))?;
         let crashed = core.crashed().map_err(|why| damaged(&why))?.ok_or_else(|| unsaid(path))?;
         let trail = core.trail().map_err(|why| damaged(&why))?;
+        let crumbs = core.crumbs().unwrap_or_else(|why| {
+            say!("gretel: core {}: {why}; its crumbs are not used", path.display());
+            None
+        });
         let memory = crashed.memory(&core).ok_or_else(|| damaged(&"a part of its memory is missing"))?;
         let Crashed { at, state, registers, raised, end, .. } = &crashed;
         let standing = Standing { state: *state, registers: *registers, ram: &memory, raised: *raised, end };
@@ -142,14 +151,19 @@ impl Taken {
             )),
         };
         let (core, program) = both(path, &standing, &Names { linux, booted: &booted })?;
-        Ok(Taken { core, program, at: *at, trail })
+        let since_exit = crumbs.and_then(|crumbs| since_newest(*at, &crumbs.entries));
+        Ok(Taken { core, program, at: *at, trail, since_exit })
     }
 }
 
 impl Taken {
-    /// Its branch records as the search takes them.
-    pub(crate) fn usable(&self) -> Result<Usable, Failure> {
-        self.trail.as_ref().map_or(Ok((Vec::new(), Vec::new())), |trail| usable(trail, &self.program))
+    /// Its branch records as the search takes them, and what they and so much of the crumbs tell of how the kernel was entered.
+    pub(crate) fn evidence(&self, used: Use) -> Result<(Usable, Anchors), Failure> {
+        let nothing = || Ok(((Vec::new(), Vec::new()), None));
+        let (usable, back) =
+            self.trail.as_ref().map_or_else(nothing, |trail| usable(trail, &self.program))?;
+        let retired = self.since_exit.filter(|_| matches!(used, Use::Counts | Use::Contexts));
+        Ok((usable, Anchors::of_kernel(Entered { retired, back })))
     }
 
     /// The function that it crashed in, as the kernel prints it.
@@ -163,6 +177,11 @@ impl Taken {
             },
         )
     }
+}
+
+/// How many instructions before a position the newest exit was left.
+fn since_newest(at: Position, crumbs: &[crumb::Entry]) -> Option<u64> {
+    at.retired.checked_sub(crumbs.last()?.crumb.counts.instructions?)
 }
 
 /// Why a core alone cannot be taken back.
@@ -260,8 +279,8 @@ fn entries(core: &Core) -> Vec<(u64, &'static str)> {
 }
 
 /// The records as the search takes them, newest first, up to the first that is no branch of the kernel's code: before an interrupt, an
-/// exception or a system call another path has ended.
-fn usable(trail: &Trail, program: &Program) -> Result<Usable, Failure> {
+/// exception or a system call another path has ended. And where that one led.
+fn usable(trail: &Trail, program: &Program) -> Result<(Usable, Option<u64>), Failure> {
     let Some(filter) = trail.filter else {
         return Err(Failure::new(Code::Other, "the derived branch records have no filter"));
     };
@@ -292,5 +311,6 @@ fn usable(trail: &Trail, program: &Program) -> Result<Usable, Failure> {
     }
     let near = BranchKind::ALL.into_iter().filter(|&kind| kind != BranchKind::Far);
     let recorded = near.filter(|&kind| filter.records(kind, true)).collect();
-    Ok((records[..used].to_vec(), recorded))
+    let back = records.get(used).map(|(_, to)| *to);
+    Ok(((records[..used].to_vec(), recorded), back))
 }

@@ -9,7 +9,6 @@ use crate::exit::{Code, Failure};
 use crate::kernel::{self, At, Rings, Source, Taken, failed, no_crash};
 use crate::log::say;
 use crate::sandbox;
-use ::synth::evidence::Anchors;
 use ::synth::report::Listing;
 use ::synth::report::metrics::{self, Metrics};
 use ::synth::suffix::Suffix;
@@ -39,9 +38,9 @@ pub(super) fn run(args: &Args, source: &Source) -> Outcome {
         Source::Recording(recording) => of_recording(args, recording)?,
         Source::Core(path) => (of_core(args, path)?, None),
     };
-    let (records, recorded) = taken.usable()?;
-    let Taken { core, program, at: _, trail } = &taken;
-    let (anchors, interrupter) = (Anchors::NONE, interrupter()?);
+    let ((records, recorded), anchors) = taken.evidence(args.crumbs)?;
+    let Taken { core, program, trail, .. } = &taken;
+    let interrupter = interrupter()?;
     let request = Request {
         core,
         program,

@@ -4,12 +4,15 @@
 //! Each system call left a crumb, so a path that ends in the core makes exactly these calls, in this order, each at its
 //! address and with its stack pointer. Where the engine counted, and nothing else happened in between, it is known how
 //! many instructions retired from one to the next. Page faults are no anchors: which of them leave crumbs depends on the engine.
-//! Where the recorder walked stacks, each also has the word of its own ([`contexts`]).
+//! Where the recorder walked stacks, each also has the word of its own ([`contexts`]). A kernel makes no system calls; of its past is
+//! known when the processor came to what it runs ([`entered`]).
 
 pub(crate) mod contexts;
+mod entered;
 mod schedule;
 
 pub use contexts::Contexts;
+pub use entered::Entered;
 
 use lbr::crumb::{self, Counts, Crumb, Crumbs, CrumbsError, Entry};
 use std::sync::Arc;
@@ -106,11 +109,30 @@ pub struct Anchors {
     known: usize,
     schedule: bool,
     contexts: Option<Arc<Contexts>>,
+    entered: Entered,
 }
 
 impl Anchors {
     /// No crumb is known.
-    pub const NONE: Anchors = Anchors { newest_first: Vec::new(), known: 0, schedule: false, contexts: None };
+    pub const NONE: Anchors = Anchors {
+        newest_first: Vec::new(),
+        known: 0,
+        schedule: false,
+        contexts: None,
+        entered: Entered { retired: None, back: None },
+    };
+
+    /// Of a kernel, which has none: how the processor came to what it runs.
+    #[must_use]
+    pub fn of_kernel(entered: Entered) -> Anchors {
+        Anchors { entered, ..Anchors::NONE }
+    }
+
+    /// How the processor came to what a kernel runs, as far as that is known.
+    #[must_use]
+    pub fn entered(&self) -> Entered {
+        self.entered
+    }
 
     /// Those that a core has.
     ///
@@ -171,7 +193,7 @@ impl Anchors {
             }
         }
         let known = newest_first.len();
-        Anchors { newest_first, known, schedule: false, contexts: None }
+        Anchors { newest_first, known, ..Anchors::NONE }
     }
 
     /// The same, with what their contexts are compared by.

@@ -99,7 +99,8 @@ pub fn synthesize(
 ) -> Result<Synthesis, CertificateError> {
     let image = CoreImage::new(request.core, request.anchors);
     let cfg = Cfg::build(request.program, &|va| request.core.word(va));
-    let records = Records::new(request.records.to_vec(), request.recorded.to_vec());
+    let records = Records::new(request.records.to_vec(), request.recorded.to_vec())
+        .behind_far(request.anchors.entered().back.is_some());
     let fuel = Fuel::default();
     let until = shares::whole(&request.limits, request.interrupter, &fuel);
     let unmapped = Unmapped::of(request);

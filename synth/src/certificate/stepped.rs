@@ -209,6 +209,7 @@ impl<'a> Stepped<'a> {
     /// Compares what the run passed through with the records and the crumbs.
     fn check(mut self, request: &Request<'_>) -> Result<Stepped<'a>, Verdict> {
         self.check_records(request)?;
+        self.check_entered(request)?;
         let taken = self.forward.stage().taken_branches();
         let (retired, forward, stacks) = (self.retired, &self.forward, self.stacks.as_ref());
         let end = exits::End { retired, taken, forward, stacks };
@@ -225,6 +226,24 @@ impl<'a> Stepped<'a> {
             self.records += 1;
         }
         Ok(())
+    }
+
+    /// Nothing of a path is older than the newest exit or far transfer that is known.
+    fn check_entered(&self, request: &Request<'_>) -> Result<(), Verdict> {
+        let entered = request.anchors.entered();
+        if let Some(back) = entered.back
+            && let Some((step, (from, to))) = self.taken.iter().rev().nth(request.records.len())
+        {
+            let expected = format!("a far transfer to {back:#x}");
+            return Err(rejected(*step, "branch record", expected, format!("{from:#x} to {to:#x}")));
+        }
+        match entered.retired {
+            Some(most) if self.retired.instructions > most => {
+                let what = "instructions since the newest exit";
+                Err(rejected(0, what, most.to_string(), self.retired.instructions.to_string()))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

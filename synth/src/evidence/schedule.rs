@@ -104,7 +104,7 @@ impl Walk {
             }
         }
         let known = self.known.unwrap_or(self.newest_first.len());
-        Anchors { newest_first: self.newest_first, known, schedule: true, contexts: None }
+        Anchors { newest_first: self.newest_first, known, schedule: true, ..Anchors::NONE }
     }
 }
 

@@ -12,7 +12,9 @@ impl Anchors {
     /// it did not run there.
     pub(super) fn pass(&self, candidate: &Candidate, start: u64) -> Option<Window> {
         let (prepared, window) = (&candidate.prepared, candidate.window);
-        let Some(anchor) = self.get(window.passed) else { return Some(window) };
+        let Some(anchor) = self.get(window.passed) else {
+            return self.pass_since_entered(prepared, window, start);
+        };
         match prepared.effect {
             // It was made for this anchor.
             Effect::Switch => Some(Window {
@@ -56,6 +58,13 @@ impl Anchors {
         })
     }
 
+    /// The same for an instruction of a kernel, or one behind which no anchor is known.
+    fn pass_since_entered(&self, prepared: &Prepared, window: Window, start: u64) -> Option<Window> {
+        let Some(most) = self.entered().retired else { return Some(window) };
+        let retired = retired_with(prepared, window, start);
+        (retired.instructions <= most).then_some(Window { retired, ..window })
+    }
+
     /// The thread that the path is in at the next anchor, if that is another one's exit.
     fn pending(&self, window: Window) -> Option<Turn> {
         self.get(window.passed)?.turn.filter(|_| !window.switched)
@@ -73,16 +82,21 @@ impl Anchors {
 
 /// The same for an instruction that leaves none.
 fn pass_other(prepared: &Prepared, anchor: &Anchor, window: Window, start: u64) -> Option<Window> {
-    // The iterations of a repeated string instruction retire as one.
-    let goes_on = prepared.op.rep != Rep::None && start == prepared.address();
-    let retired = Retired {
-        instructions: window.retired.instructions + u64::from(!goes_on),
-        conditional_branches: window.retired.conditional_branches
-            + u64::from(prepared.branch == Some(BranchKind::Conditional)),
-    };
+    let retired = retired_with(prepared, window, start);
     let is_room = anchor.behind.is_none_or(|known| {
         retired.instructions <= known.instructions
             && retired.conditional_branches <= known.conditional_branches
     });
     is_room.then_some(Window { retired, ..window })
+}
+
+/// What has retired once an instruction is prepended.
+fn retired_with(prepared: &Prepared, window: Window, start: u64) -> Retired {
+    // The iterations of a repeated string instruction retire as one.
+    let goes_on = prepared.op.rep != Rep::None && start == prepared.address();
+    Retired {
+        instructions: window.retired.instructions + u64::from(!goes_on),
+        conditional_branches: window.retired.conditional_branches
+            + u64::from(prepared.branch == Some(BranchKind::Conditional)),
+    }
 }

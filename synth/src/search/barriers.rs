@@ -1,7 +1,7 @@
 //! What a search did not go past, and where.
 
 use super::explained::OVERWRITTEN;
-use super::{Search, Statistics};
+use super::{Search, Statistics, Window};
 
 /// The solver's budget ended.
 pub(super) const UNANSWERED: &str = "a question that the solver did not answer";
@@ -45,6 +45,19 @@ impl Search<'_> {
     /// Notes a barrier at the oldest instruction of the path.
     pub(super) fn meet_here(&mut self, why: &'static str) {
         self.statistics.meet(why, self.hypothesis.start(), self.hypothesis.instructions());
+    }
+
+    /// By which way the processor came to the oldest instruction of the path from elsewhere, if it did.
+    pub(super) fn entered_by(&self, window: Window) -> Option<&'static str> {
+        let (start, entered) = (self.hypothesis.start(), self.hypothesis.image().anchors().entered());
+        if let Some(why) = self.program.entered_by(start) {
+            return Some(why);
+        }
+        if entered.back == Some(start) && self.records.are_used(window) {
+            return Some("where the processor came from elsewhere, by the branch records");
+        }
+        let is_all = entered.retired.is_some_and(|retired| window.retired.instructions >= retired);
+        is_all.then_some("the newest interrupt, exception or system call, by the crumbs' count")
     }
 
     /// Notes that what was just refuted is so only as long as a newer store, whose address is not known, did not overwrite what

@@ -273,7 +273,7 @@ impl<'p> Search<'p> {
             placed_before,
             placed: placed_before,
         });
-        if let Some(why) = self.program.entered_by(self.hypothesis.start()) {
+        if let Some(why) = self.entered_by(window) {
             // The processor has come here; what lies in front of it in memory has not run.
             self.statistics.assumed = true;
             self.meet_here(why);

@@ -10,6 +10,8 @@ pub struct Records {
     branches: Vec<(u64, u64)>,
     /// The kinds that the filter lets through.
     recorded: Vec<BranchKind>,
+    /// A far transfer comes before the oldest, so that no other branch does.
+    follow_far: bool,
 }
 
 /// How far into the records and the crumbs a path has come.
@@ -40,7 +42,19 @@ impl Records {
     /// Records `branches` (newest first) of the kinds `recorded`.
     #[must_use]
     pub fn new(branches: Vec<(u64, u64)>, recorded: Vec<BranchKind>) -> Records {
-        Records { branches, recorded }
+        Records { branches, recorded, follow_far: false }
+    }
+
+    /// The same, where it is known whether a far transfer came right before the oldest.
+    #[must_use]
+    pub fn behind_far(self, follow_far: bool) -> Records {
+        Records { follow_far, ..self }
+    }
+
+    /// Whether a path has used all of them.
+    #[must_use]
+    pub fn are_used(&self, window: Window) -> bool {
+        window.used >= self.branches.len()
     }
 
     /// How many there are.
@@ -71,8 +85,9 @@ impl Records {
     #[must_use]
     pub fn judge(&self, window: Window, kind: BranchKind, from: u64, to: u64) -> Verdict {
         match self.next(window) {
-            None => Verdict::Open,
-            Some(_) if !self.recorded.contains(&kind) => Verdict::Open,
+            None if !self.follow_far => Verdict::Open,
+            _ if !self.recorded.contains(&kind) => Verdict::Open,
+            None => Verdict::Excluded,
             Some(next) if next == (from, to) => Verdict::Recorded,
             Some(_) => Verdict::Excluded,
         }
@@ -110,5 +125,16 @@ mod tests {
             records.judge(Window { used: 1, ..window }, BranchKind::Return, 0x11, 0x40),
             Verdict::Open
         );
+    }
+
+    /// Between a far transfer and the oldest record there is no branch that would have been recorded.
+    #[test]
+    fn behind_a_far_transfer_nothing_is_open_but_what_the_filter_hides() {
+        let records = Records::new(vec![(0x10, 0x40)], vec![BranchKind::Return]).behind_far(true);
+        let used = Window { used: 1, ..Window::default() };
+        assert_eq!(records.judge(used, BranchKind::Return, 0x11, 0x40), Verdict::Excluded);
+        assert_eq!(records.judge(used, BranchKind::Conditional, 0x11, 0x40), Verdict::Open);
+        assert_eq!(records.judge(Window::default(), BranchKind::Return, 0x10, 0x40), Verdict::Recorded);
+        assert!(records.are_used(used) && !records.are_used(Window::default()));
     }
 }

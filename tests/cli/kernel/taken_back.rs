@@ -103,6 +103,48 @@ fn the_entry_of_an_interrupt_is_a_barrier() {
     assert!(barriers.iter().any(is_entry), "{barriers:?}");
 }
 
+/// A timer's interrupt takes a job away: the suffix ends where IRET came back to, by the branch records, or has no more instructions than
+/// the crumbs have since the interrupt. What goes on before that address is not what ran.
+#[test]
+fn behind_an_interrupt_a_suffix_ends_where_that_came_back() {
+    const ELSEWHERE: &str = "where the processor came from elsewhere, by the branch records";
+    let place = crashed("race");
+    let synth =
+        |more: &[&str]| as_json(&place.gretel(&[&["synth", "rec", "--json", "--explain"], more].concat()));
+    let length = |result: &Value| result["listing"]["summary"]["instructions"].as_u64().expect("a count");
+    let has_met = |result: &Value, why: &str| {
+        result["explain"]["barriers"]
+            .as_array()
+            .expect("barriers")
+            .iter()
+            .any(|barrier| barrier["why"] == why)
+    };
+    let result = synth(&[]);
+    path_is_true(&result, 20);
+    let summary = &result["listing"]["summary"];
+    assert!(summary["given"].as_u64() < Some(32) && summary["records"] == summary["given"], "{summary}");
+    assert!(has_met(&result, ELSEWHERE), "{}", result["explain"]);
+
+    let crumbs = as_json(&place.gretel(&["core", "rec", "--crumbs", "--json"]));
+    let newest = crumbs["crumbs"].as_array().and_then(|crumbs| crumbs.last()).expect("a crumb");
+    assert_eq!(newest["exit"], "interrupt", "{newest}");
+    let core = as_json(&place.gretel(&["core", "rec", "--json"]));
+    let count = |value: &Value| value["instructions"].as_u64().expect("a count");
+    let since = count(&core["crash"]) - count(newest);
+    let bounded = synth(&["--records", "0"]);
+    assert!(length(&bounded) <= since, "{} of {since}", length(&bounded));
+    assert!(has_met(&bounded, "the newest interrupt, exception or system call, by the crumbs' count"));
+    // Without either it would go round the loop for longer than that.
+    let unbounded = synth(&["--records", "0", "--crumbs", "none"]);
+    assert!(length(&unbounded) > since, "{} of {since}", length(&unbounded));
+
+    // A suffix that is longer than the crumbs allow is none of this core.
+    let args = ["synth", "rec", "--records", "0", "--crumbs", "none", "-o", "long.json"];
+    assert_eq!(place.gretel(&args).code, 0);
+    let ran = place.gretel(&["verify", "long.json", "rec"]);
+    assert_eq!(ran.code, 1, "{}: {}", ran.out(), ran.err);
+}
+
 /// A kernel's tables may lead to themselves, and nowhere else: there is no code, which is said.
 #[test]
 fn what_maps_nothing_is_refused() {
