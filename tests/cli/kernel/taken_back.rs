@@ -135,11 +135,12 @@ fn behind_an_interrupt_a_suffix_ends_where_that_came_back() {
     assert!(length(&bounded) <= since, "{} of {since}", length(&bounded));
     assert!(has_met(&bounded, "the newest interrupt, exception or system call, by the crumbs' count"));
     // Without either it would go round the loop for longer than that.
-    let unbounded = synth(&["--records", "0", "--crumbs", "none"]);
+    let unbounded = synth(&["--records", "0", "--crumbs", "none", "--instructions", "200"]);
     assert!(length(&unbounded) > since, "{} of {since}", length(&unbounded));
 
     // A suffix that is longer than the crumbs allow is none of this core.
-    let args = ["synth", "rec", "--records", "0", "--crumbs", "none", "-o", "long.json"];
+    let args =
+        ["synth", "rec", "--records", "0", "--crumbs", "none", "--instructions", "200", "-o", "long.json"];
     assert_eq!(place.gretel(&args).code, 0);
     let ran = place.gretel(&["verify", "long.json", "rec"]);
     assert_eq!(ran.code, 1, "{}: {}", ran.out(), ran.err);
