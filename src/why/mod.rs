@@ -1,11 +1,12 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
-//! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
+//! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`decided`] what made it abort, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
 //! the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a synthesized execution
 //! the same.
 
 mod blamed;
 mod callers;
+mod decided;
 mod folded;
 mod question;
 mod shown;
