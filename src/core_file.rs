@@ -376,9 +376,12 @@ fn as_json(core: &Core, found: &Found) -> Value {
             "stack_overflow": found.overflow.as_ref().map(ToString::to_string),
         },
         "registers": registers,
-        "threads": core.threads.iter().map(|(id, state)| {
+        "threads": core.threads.iter().zip(&found.threads).map(|((id, state), place)| {
             let regs = &state.regs;
-            json!({ "id": id, "rip": hex(regs.rip), "rsp": hex(regs.gpr[4]), "fs_base": hex(regs.fs_base) })
+            json!({
+                "id": id, "rip": hex(regs.rip), "rsp": hex(regs.gpr[4]), "fs_base": hex(regs.fs_base),
+                "place": place,
+            })
         }).collect::<Vec<_>>(),
         "stack": found.frames.iter().map(|f| {
             let guessed = matches!(f.frame.by, FoundBy::TopOfStack | FoundBy::FramePointer);

@@ -3,11 +3,13 @@
 //! A message that cannot be written is lost, and is no reason to stop: what is recorded goes on, and its journal gets its
 //! end.
 
+use indicatif::ProgressBar;
 use std::collections::HashSet;
 use std::fmt;
 use std::fmt::Arguments;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
+use std::time::Duration;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -23,6 +25,16 @@ pub(crate) use say;
 /// Writes a line to stderr, if that can be written.
 pub(crate) fn line(what: Arguments<'_>) {
     let _ = Stderr.write_all(format!("{what}\n").as_bytes());
+}
+
+/// Shows how far something is, where stderr is a terminal.
+pub(crate) fn spinner() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }
 
 /// Standard error, to which every write succeeds.

@@ -6,11 +6,12 @@ use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::keeping;
 use crate::kernel;
-use crate::log::say;
+use crate::log::{say, spinner};
 use crate::moment::Moment;
 use crate::output::{print as print_out, written};
 use crate::sandbox;
 use crate::symbols::Symbols;
+use indicatif::ProgressBar;
 use serde_json::json;
 use std::cell::RefCell;
 use std::fs;
@@ -28,7 +29,7 @@ use vmm::process::ProcessError;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
 use vmm::replay::{Output, Replay, ReplayError, Replayed};
-use vmm::timeline::Timeline;
+use vmm::timeline::{Pace, Timeline};
 
 /// Run a recording again, bit for bit, and compare at every event
 ///
@@ -86,11 +87,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let to_streams = args.output.then(|| to_own_streams(Rc::clone(&shown)));
     let mut replay = Replay::start(&recording, engine, to_streams).map_err(failure)?;
     replay.shelf().notes().iter().for_each(|note| say!("gretel: {note}"));
+    let begins = replay.window_begins();
     let replayed = match args.checkpoint_every {
-        Some(every) => keep(&mut replay, &recording, every)?,
+        Some(every) => keep(args, replay, &recording, every)?,
         None => replay.run_to_end().map_err(failure)?,
     };
-    let begins = replay.window_begins();
     shown.replace(Ok(())).map_err(not_shown)?;
     io::stdout().flush().or_else(if_closed).map_err(not_shown)?;
     written(print(args, &replayed, begins))?;
@@ -139,7 +140,7 @@ fn machine(args: &Args, recording: &Recording) -> Outcome {
 }
 
 /// Replays, and writes checkpoints. They take the place of earlier ones when they are whole.
-fn keep(replay: &mut Replay, recording: &Recording, every: Duration) -> Result<Replayed, Failure> {
+fn keep(args: &Args, replay: Replay, recording: &Recording, every: Duration) -> Result<Replayed, Failure> {
     if recording.flight().is_dir() {
         let why = "the recording of a flight recorder has its checkpoints: --checkpoint-every is for others";
         return Err(Failure::new(Code::Usage, why));
@@ -150,7 +151,12 @@ fn keep(replay: &mut Replay, recording: &Recording, every: Duration) -> Result<R
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unwritable(error)),
         _ => {}
     }
-    let replayed = replay.run_to_end_keeping(new.clone(), Rate::every(every)).map_err(failure)?;
+    let mut timeline = Timeline::of(replay, Pace::default()).map_err(failure)?;
+    let bar = if args.output { ProgressBar::hidden() } else { spinner() };
+    let mut tell = |at: Position| bar.set_message(format!("writing checkpoints; at {at}"));
+    let kept = timeline.run_to_end_keeping(new.clone(), Rate::every(every), &mut tell);
+    bar.finish_and_clear();
+    let replayed = kept.map_err(failure)?;
     match fs::rename(new, path) {
         // The program ended before the first one was due.
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(error)),

@@ -382,6 +382,10 @@ impl Target for Recorded {
         monitor::answer(self, command, pid).map_err(failure)
     }
 
+    fn prepare(&mut self) -> Result<(), Failure> {
+        self.travel.prepare().map_err(failure)
+    }
+
     fn asks(&self) -> Arc<AtomicBool> {
         self.travel.asks()
     }

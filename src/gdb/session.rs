@@ -18,6 +18,7 @@ use super::target::{Stopped, Target, Task, Way, Why, Wishes};
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What cannot be done (EROFS), and what is not there (EFAULT).
 const READ_ONLY: &str = "E1e";
@@ -27,6 +28,9 @@ const TOO_LONG: &str = "E16";
 /// A file that is not there, or a number of one (ENOENT, EBADF), as the debugger's own host numbers them.
 const NO_FILE: &str = "F-1,2";
 const NO_NUMBER: &str = "F-1,9";
+
+/// A debugger that says nothing for so long waits for its user: time to get ready for what comes next.
+const SILENCE: Duration = Duration::from_millis(100);
 
 /// A session with a debugger.
 pub(super) struct Session<'a> {
@@ -88,6 +92,10 @@ impl<'a> Session<'a> {
     pub(super) fn serve(mut self) -> Result<(), Failure> {
         self.stream.hear().map_err(|error| Failure::new(Code::Other, error))?;
         loop {
+            if self.stream.is_silent(SILENCE) {
+                let Session { stream, target, .. } = &mut self;
+                stream.while_running(target.asks(), || target.prepare())?;
+            }
             let goes_on = match self.stream.next() {
                 Ok(Some(Heard::Packet(packet))) => {
                     let answer = self.answer(&Request::parse(&packet))?;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// So often is looked whether the debugger has said something.
 const LOOK: Duration = Duration::from_millis(20);
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// A connection with a debugger.
 pub(super) struct Stream {
@@ -60,7 +61,7 @@ impl Stream {
         thread::Builder::new().name("debugger".to_owned()).spawn(move || {
             loop {
                 thread::sleep(LOOK);
-                if runs.load(Ordering::Acquire) && is_readable(&from) {
+                if runs.load(Ordering::Acquire) && is_readable(&from, &NOW) {
                     set(&asks, true);
                 }
             }
@@ -92,6 +93,12 @@ impl Stream {
         }
     }
 
+    /// Whether the debugger says nothing for this long.
+    pub(super) fn is_silent(&self, long: Duration) -> bool {
+        let long = Timespec { tv_sec: 0, tv_nsec: long.subsec_nanos().into() };
+        !self.decoder.has_more() && !is_readable(&self.from, &long)
+    }
+
     /// Sends a packet.
     pub(super) fn send(&mut self, body: &[u8]) -> io::Result<()> {
         self.last = framed(body);
@@ -112,7 +119,7 @@ impl Stream {
         self.runs.store(true, Ordering::Release);
         let result = run();
         self.runs.store(false, Ordering::Release);
-        if !self.decoder.has_more() && is_readable(&self.from) {
+        if !self.decoder.has_more() && is_readable(&self.from, &NOW) {
             let mut byte = [0];
             // An end of the stream is found by who reads next.
             if let Ok(1) = self.from.read(&mut byte) {
@@ -128,8 +135,7 @@ fn set(asks: &Mutex<Arc<AtomicBool>>, value: bool) {
     asks.lock().unwrap_or_else(PoisonError::into_inner).store(value, Ordering::Relaxed);
 }
 
-/// Whether there is something to read, or the other end is closed.
-fn is_readable(file: &File) -> bool {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+/// Whether there is something to read, or the other end is closed, within this time.
+fn is_readable(file: &File, within: &Timespec) -> bool {
+    poll(&mut [PollFd::new(file, PollFlags::IN)], Some(within)).is_ok_and(|ready| ready > 0)
 }

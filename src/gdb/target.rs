@@ -32,6 +32,10 @@ pub(super) trait Target {
     fn restart(&mut self) -> Result<Stopped, Failure>;
     /// Answers a command of its own with lines of text; `pid` is looked at.
     fn monitor(&mut self, command: &str, pid: i32) -> Result<String, Failure>;
+    /// Gets ready for what may be asked next, while nothing is; it stands where it stood then.
+    fn prepare(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
     /// What ends a run early when it is set.
     fn asks(&self) -> Arc<AtomicBool>;
 }

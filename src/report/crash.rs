@@ -18,7 +18,10 @@ pub(super) fn section(core: &Value) -> String {
     let signal = &core["signal"];
     html.raw("<p class=\"lead\">");
     html.element("b", "", &text(&signal["name"]));
-    html.text(&format!(": {}", text(&signal["cause"])));
+    let cause = text(&signal["cause"]);
+    if !cause.is_empty() {
+        html.text(&format!(": {cause}"));
+    }
     html.raw("</p>\n");
     if let Some(overflow) = signal["stack_overflow"].as_str() {
         html.element("p", "lead", overflow);

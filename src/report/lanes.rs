@@ -14,14 +14,18 @@ const MOST: usize = 60;
 /// So many of the newest events are listed.
 const LISTED: usize = 60;
 
-/// A lane: its place among the others, and its name.
-type Lane = (i64, String);
+/// A lane: its place among the others, a process's beside each other, and its name.
+type Lane = (i64, i64, String);
 
 /// The lane of an event; none has what only counts.
 fn lane(event: &Value) -> Option<Lane> {
     match event["task"].as_i64() {
-        Some(task) => Some((task, task.to_string())),
-        None => event["instructions"].as_f64().map(|_| (0, text(&event["kind"]))),
+        Some(task) => {
+            let pid = event["pid"].as_i64().unwrap_or(task);
+            let name = if pid == task { task.to_string() } else { format!("\u{21b3} {task}") };
+            Some((pid, task, name))
+        }
+        None => event["instructions"].as_f64().map(|_| (0, 0, text(&event["kind"]))),
     }
 }
 
@@ -50,6 +54,8 @@ pub(super) fn section((events, before): &(Vec<Value>, usize)) -> String {
             left_out += 1;
         }
     }
+    // Those of a process beside each other, whichever came first.
+    lanes.values_mut().zip(0..).for_each(|(row, n)| *row = n);
     html.raw(&drawing(events, &lanes));
     if left_out > 0 {
         html.element(
@@ -59,6 +65,13 @@ pub(super) fn section((events, before): &(Vec<Value>, usize)) -> String {
         );
     }
     html.raw("<p class=\"legend\"><span class=\"k-syscall\">system call</span> <span class=\"k-failed\">that failed</span> <span class=\"k-signal\">signal</span> <span class=\"k-other\">other</span></p>\n");
+    if lanes.keys().any(|(pid, task, _)| pid != task) {
+        html.element(
+            "p",
+            "note",
+            "A lane is a process; one with \u{21b3} is another thread of the process above it.",
+        );
+    }
     html.raw("<details open><summary>The end</summary><table class=\"events\"><tbody>\n");
     let newest = events.len().saturating_sub(LISTED);
     for event in events[newest..].iter().filter(|event| lane(event).is_some()) {
@@ -103,7 +116,7 @@ fn drawing(events: &[Value], lanes: &BTreeMap<Lane, usize>) -> String {
     let mut svg = format!(
         "<svg class=\"lanes\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"events of each task\">"
     );
-    for ((_, name), lane) in lanes {
+    for ((.., name), lane) in lanes {
         let y = lane * LANE + LANE / 2 + 4;
         // Writing to a string does not fail.
         let _ = write!(

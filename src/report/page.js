@@ -24,6 +24,6 @@
     step.addEventListener("focus", () => light(step));
   }
   addEventListener("beforeprint", () => {
-    for (const it of document.querySelectorAll("details")) it.open = true;
+    for (const it of document.querySelectorAll("details:not(.long)")) it.open = true;
   });
 })();

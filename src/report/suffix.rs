@@ -42,7 +42,11 @@ pub(super) fn section(synth: &Value) -> String {
         // The end is what most people look at.
         let (before, end) = steps.split_at(steps.len().saturating_sub(SHOWN));
         if !before.is_empty() {
-            html.raw(&format!("<details><summary>{} instructions before these</summary>", before.len()));
+            // Not printed unless it was opened: it may be twenty pages.
+            html.raw(&format!(
+                "<details class=\"long\"><summary>{} instructions before these</summary>",
+                before.len()
+            ));
             listing(&mut html, before);
             html.raw("</details>\n");
         }

@@ -1,11 +1,12 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
-//! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
+//! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`decided`] what made it abort, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
 //! the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a synthesized execution
 //! the same.
 
 mod blamed;
 mod callers;
+mod decided;
 mod folded;
 mod question;
 mod shown;
@@ -16,16 +17,14 @@ use crate::engine::{self, Choice};
 use crate::exit::{Code, Failure};
 use crate::followed;
 use crate::kernel;
-use crate::log::say;
+use crate::log::{say, spinner};
 use crate::replay::failure;
 use crate::sandbox;
 use crate::symbols::Symbols;
-use indicatif::ProgressBar;
 use question::{Expression, Question};
 use shown::View;
 pub(crate) use shown::left_out;
 use std::fmt::Display;
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -145,7 +144,7 @@ fn of_recording(args: &Args) -> Outcome {
     let question = Question::of(args.of.as_ref(), args.thread, &mut history, &symbols)?;
     let follow = Follow { addresses: args.addresses, conditions: args.conditions };
     let asked = (question.at, question.place);
-    let bar = progress();
+    let bar = spinner();
     let mut told =
         |nodes: usize, at: Position| bar.set_message(format!("{nodes} steps; going back from {at}"));
     let slice =
@@ -197,14 +196,4 @@ fn stop_on_signals(travel: &Travel) -> Result<(), Failure> {
         asks.store(true, Ordering::Relaxed);
     });
     Ok(())
-}
-
-/// Shows how far it is, where stderr is a terminal.
-fn progress() -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }

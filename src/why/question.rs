@@ -1,27 +1,23 @@
 //! What `gretel why` is asked for: bytes at a position, and in words what they are.
 
 use super::blamed::{self, There, Values};
+use super::decided;
 use crate::exit::{Code, Failure};
 use crate::overflow::{self, Overflow};
 use crate::replay::failure;
 use crate::symbols::Symbols;
-use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::str::FromStr;
 use synth::program::demangled;
 use synth::report::written;
 use vmm::elfcore::signal_name;
-use vmm::engine::lookout::Lookout;
 use vmm::memory::MappingInfo;
 use vmm::position::Position;
 use vmm::process::Process;
-use vmm::replay::ReplayError;
 use vmm::signal::{Death, SI_KERNEL};
 use vmm::slice::fault::Blame;
 use vmm::slice::recorded::Recorded;
-use vmm::slice::{Byte, Follow, History, Place, slice};
-use vmm::travel::Stop;
+use vmm::slice::{Byte, History, Place};
 use x86::op::Gpr;
 
 /// What a user asks for by name.
@@ -179,7 +175,7 @@ impl Question<Position> {
     }
 }
 
-fn place_of(symbols: &Symbols, address: u64) -> String {
+pub(super) fn place_of(symbols: &Symbols, address: u64) -> String {
     symbols.place(address).map_or_else(|| format!("{address:#x}"), |place| place.to_string())
 }
 
@@ -223,7 +219,7 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
         question.words.insert(0, head);
         return Ok(question);
     }
-    decision(history, symbols, head)
+    decided::decision(history, symbols, head)
 }
 
 /// Whether the crash is a stack overflow.
@@ -243,164 +239,4 @@ fn overflowed(
     let name =
         |at: u64| symbols.module_at(at)?.names().function_at(at).map(|it| demangled(&it.name).into_owned());
     candidate.confirmed(&trace, &name)
-}
-
-/// So many times the function's branches are looked at, the newest first.
-const MOST_BRANCHES: usize = 1000;
-
-/// What is called when a program gives up: by itself, or by its libraries for it.
-const GIVING_UP: [&str; 17] = [
-    "abort",
-    "raise",
-    "gsignal",
-    "kill",
-    "tgkill",
-    "pthread_kill",
-    "__pthread_kill_implementation",
-    "__pthread_kill_internal",
-    "__assert_fail",
-    "__assert_fail_base",
-    "__libc_message",
-    "__fortify_fail",
-    "__stack_chk_fail",
-    "malloc_printerr",
-    "rust_panic",
-    "__cxa_throw",
-    "__cxa_rethrow",
-];
-
-/// The same in C++, Rust and Go, by how their names begin.
-const GIVING_UP_IN: [&str; 17] = [
-    "std::terminate",
-    "std::__throw_",
-    "__cxxabiv1::",
-    "__gnu_cxx::__verbose_terminate",
-    "core::panicking::",
-    "std::panicking::",
-    "std::sys",
-    "__rust",
-    "runtime.crash",
-    "runtime.dieFromSignal",
-    "runtime.fatal",
-    "runtime.gopanic",
-    "runtime.goPanic",
-    "runtime.panic",
-    "runtime.raise",
-    "runtime.sig",
-    "runtime.throw",
-];
-
-/// Whether an address is in code that only carries out what was decided before: to give up.
-fn gives_up(place: &crate::symbols::Place) -> bool {
-    match place.function() {
-        // `abort.cold` is a part of `abort`.
-        Some(name) => {
-            GIVING_UP.contains(&name.split('.').next().unwrap_or(name))
-                || GIVING_UP_IN.iter().any(|prefix| name.starts_with(prefix))
-        }
-        None => place.is_library(),
-    }
-}
-
-/// The last decision of the innermost function that did not only give up: what led to an abort.
-fn decision(
-    history: &mut Recorded<'_>,
-    symbols: &Symbols,
-    head: String,
-) -> Result<Question<Position>, Failure> {
-    let travel = history.travel();
-    let process = travel.process();
-    let thread = process.thread();
-    let stack = symbols.backtrace(process, thread, 64);
-    let own = stack.frames.iter().position(|(_, place)| !gives_up(place));
-    let none = || {
-        let hint = "and no value made it: say with --of what is to be explained";
-        Failure::new(Code::Usage, format!("{head}, {hint}"))
-    };
-    let own = own.ok_or_else(none)?;
-    let (frame, place) = &stack.frames[own];
-    // The same call of the function has the stack between what it called and its caller; a call of itself has it below.
-    let caller = stack.frames.get(own + 1).map_or(u64::MAX, |(caller, _)| caller.rsp);
-    let function = symbols.function_at(frame.lookup_address()).ok_or_else(none)?;
-    let at = deciding_branches(process, function);
-    let (pid, lookout) = (process.pid(), Lookout { at, data: Vec::new() });
-    travel.follow(pid);
-    for _ in 0..MOST_BRANCHES {
-        if lookout.is_empty() || !matches!(travel.backward(&lookout).map_err(failure)?, Stop::Breakpoint(_)) {
-            break;
-        }
-        let rsp = travel.process().cpu().regs().gpr[usize::from(Gpr::RSP.0)];
-        if travel.process().thread() == thread && (frame.rsp..caller).contains(&rsp) {
-            let blame = history.blame_branch(None).map_err(failure)?.ok_or_else(none)?;
-            let branch = place_of(symbols, blame.instruction.ip());
-            let decided = format!(
-                "the last decision before it, in {}: `{}` at {branch}",
-                name(place),
-                written(&blame.instruction)
-            );
-            if let Some(Looked { at, bytes }) = looked_up(history, &blame).map_err(failure)? {
-                let known = history.values(at, blame.place, &bytes).map_err(failure)?;
-                let decided =
-                    format!("{decided}, by a table that was looked up with {}", Values::of(&bytes, &known));
-                return Ok(Question { at, place: blame.place, bytes, words: vec![head.clone(), decided] });
-            }
-            let words = vec![head.clone(), decided];
-            return Ok(Question { at: blame.at, place: blame.place, bytes: blame.bytes, words });
-        }
-    }
-    Err(none())
-}
-
-/// What told which entry of a table was taken.
-struct Looked {
-    at: Position,
-    bytes: BTreeSet<Byte>,
-}
-
-/// A jump table's target is made of constants: of an offset that a load took from it, and of where it lies. What chose among them is the
-/// address of that load.
-const FROM_TABLE: usize = 6;
-
-/// Of a branch whose target comes from memory that cannot be written, what told where in it.
-fn looked_up(history: &mut Recorded<'_>, blame: &Blame) -> Result<Option<Looked>, ReplayError> {
-    if blame.instruction.flow_control() != FlowControl::IndirectBranch {
-        return Ok(None);
-    }
-    let mappings = history.travel().process().mappings();
-    let is_constant = |byte: &Byte| {
-        let Byte::Memory(at) = byte else { return false };
-        mappings.iter().any(|it| (it.start..it.end).contains(at) && !it.rights.write)
-    };
-    if blame.bytes.iter().all(is_constant) && !blame.looked_up_by.is_empty() {
-        return Ok(Some(Looked { at: blame.at, bytes: blame.looked_up_by.clone() }));
-    }
-    let asked = (blame.at, blame.place);
-    let made = slice(history, asked, &blame.bytes, Follow::default(), FROM_TABLE, &mut |_, _| {})?;
-    Ok(made.nodes.into_iter().find_map(|node| {
-        let origins = || node.writer.given.values().map(|(_, origin)| origin);
-        let loads = origins().any(|it| !it.value.is_empty() && it.value.iter().all(is_constant));
-        let bytes: BTreeSet<Byte> = origins().flat_map(|it| it.address.iter().copied()).collect();
-        (loads && !bytes.is_empty()).then_some(Looked { at: node.writer.at, bytes })
-    }))
-}
-
-fn name(place: &crate::symbols::Place) -> String {
-    place.function().map_or_else(|| place.raw(), str::to_owned)
-}
-
-/// The branches of a function that decide, by address: conditional ones, and those to where a table says.
-fn deciding_branches(process: &Process, function: Range<u64>) -> Vec<u64> {
-    let len = usize::try_from(function.end - function.start).unwrap_or(0);
-    let mut code = vec![0; len];
-    if !process.read_memory(function.start, &mut code) {
-        return Vec::new();
-    }
-    let decoder = Decoder::with_ip(64, &code, function.start, DecoderOptions::NONE);
-    decoder
-        .into_iter()
-        .filter(|it| {
-            matches!(it.flow_control(), FlowControl::ConditionalBranch | FlowControl::IndirectBranch)
-        })
-        .map(|it| it.ip())
-        .collect()
 }

@@ -66,6 +66,40 @@ fn a_page_has_all_that_is_known() {
 }
 
 #[test]
+fn threads_are_shown_with_their_places_and_below_their_process() {
+    let program = r#"
+        #include <pthread.h>
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <unistd.h>
+        #include <sys/wait.h>
+        static void *waits(void *argument) { pause(); return argument; }
+        int main(void) {
+            pthread_t thread;
+            if (fork() == 0) return 0;
+            wait(0);
+            pthread_create(&thread, 0, waits, 0);
+            usleep(1000);
+            abort();
+        }"#;
+    let place = Place::new();
+    if place.compile("threads", program).is_none() {
+        return;
+    }
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    assert_eq!(place.sh(&format!("{gretel} record --engine soft -o rec -- ./threads")).code, 128 + 6);
+    assert_eq!(place.gretel(&["report", "rec", "-o", "page.html", "--fuel", "0"]).code, 0);
+    let page = std::fs::read_to_string(place.path("page.html")).expect("the page");
+    let threads =
+        page.split("<details><summary>2 threads").nth(1).and_then(|it| it.split("</details>").next());
+    assert!(threads.is_some_and(|it| it.contains("pause")), "where the other one waits: {threads:?}");
+    // The child is a process of its own, the thread is not.
+    assert_eq!(page.matches(">\u{21b3} ").count(), 1);
+    // Nothing is known of why an abort was sent: no colon behind its name.
+    assert!(page.contains("<b>SIGABRT</b></p>"), "the signal");
+}
+
+#[test]
 fn a_browser_has_nothing_to_say_about_it() {
     let browser = ["chromium", "chromium-browser", "google-chrome"]
         .into_iter()

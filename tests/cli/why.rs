@@ -111,8 +111,15 @@ fn every_kind_of_crash_is_led_back_to_its_input() {
     let smash = "#include <string.h>\n__attribute__((noinline)) void f(char *t) { char b[16]; strcpy(b, t); asm volatile(\"\" :: \"r\"(b) : \
                  \"memory\"); } int main(int c, char **v) { f(v[1]); return 0; }";
     let clock = "#include <x86intrin.h>\nint main(void) { return *(int *)(__rdtsc() | 1UL << 63); }";
+    // As malloc does that finds a size which cannot be: who waits for the lock is the newest branch, and decided nothing.
+    let unlocked = "#include <stdlib.h>\nstatic int lock; __attribute__((noinline)) void own_lll_lock_wake(int *l) { asm \
+                    volatile(\"\" :: \"r\"(l) : \"memory\"); } __attribute__((noinline)) void check(long n) { \
+                    __atomic_store_n(&lock, 1, __ATOMIC_SEQ_CST); int bad = n > 10; if (bad) { if \
+                    (__atomic_exchange_n(&lock, 0, __ATOMIC_RELEASE) > 1) own_lll_lock_wake(&lock); abort(); } } int \
+                    main(int c, char **v) { for (int i = 1; i < c; i++) check(atol(v[i])); }";
     let cases = [
         ("assertion", assertion, "3 7 12", "in check", "argument 3"),
+        ("unlocked", unlocked, "3 17", "in check", "argument 2"),
         (
             "division",
             division,

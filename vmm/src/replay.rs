@@ -303,23 +303,16 @@ impl Replay {
         self.report()
     }
 
-    /// The same, and writes checkpoints to `path`, which must not exist, for later replays.
-    ///
-    /// # Errors
-    /// As [`Replay::run_to_end`], and when there can be no such file.
-    pub fn run_to_end_keeping(&mut self, path: PathBuf, rate: Rate) -> Result<Replayed, ReplayError> {
+    /// Who writes checkpoints of this replay to `path`, which must not exist.
+    pub(crate) fn keeper(&self, path: PathBuf, rate: Rate) -> Result<Keeper, ReplayError> {
         let unwritable = |error| RecordingError::Write { path: path.clone(), error };
-        let mut keeper = Keeper::new(path.clone(), &self.header, rate, true).map_err(unwritable)?;
-        loop {
-            let events = self.events();
-            if self.step()? != Progress::Running {
-                break;
-            }
-            let (behind_event, journal) = (self.events() > events, Journal::Played(self.tape.place()));
-            keeper.keep_if_due(&mut self.process, journal, behind_event, self.comparisons)?;
-        }
-        keeper.finish(&mut self.process);
-        self.report()
+        Ok(Keeper::new(path.clone(), &self.header, rate, true).map_err(unwritable)?)
+    }
+
+    /// Has a checkpoint written if one is due, where so many events had been replayed before the last step.
+    pub(crate) fn keep_on_disk(&mut self, keeper: &mut Keeper, before: u64) -> Result<(), ReplayError> {
+        let (behind_event, journal) = (self.events() > before, Journal::Played(self.tape.place()));
+        Ok(keeper.keep_if_due(&mut self.process, journal, behind_event, self.comparisons)?)
     }
 
     /// What there is to say when [`Replay::step`] came to [`Progress::Done`].

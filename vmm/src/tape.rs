@@ -30,6 +30,8 @@ pub(crate) struct Tape {
     source: RefCell<Source>,
     /// How many events were begun.
     events: Cell<u64>,
+    /// The newest event whose output was given away.
+    printed: Cell<u64>,
     check: RefCell<Check>,
     found: RefCell<Found>,
 }
@@ -60,6 +62,7 @@ impl Tape {
         Tape {
             source: RefCell::new(Source::Journal(Box::new(reader))),
             events: Cell::new(0),
+            printed: Cell::default(),
             check: RefCell::new(check),
             found: RefCell::new(found),
         }
@@ -70,6 +73,7 @@ impl Tape {
         Tape {
             source: RefCell::new(Source::Kept(records, 0)),
             events: Cell::new(events),
+            printed: Cell::default(),
             check: RefCell::default(),
             found: RefCell::default(),
         }
@@ -171,8 +175,9 @@ impl Tape {
         self.mark().place
     }
 
-    /// Winds it to where it was.
+    /// Winds it to where it was. What the program prints on the way back to here was printed already.
     pub(crate) fn wind(&self, mark: &Mark) -> Result<(), GateError> {
+        self.printed.set(self.printed.get().max(self.events.get()));
         match &mut *self.source.borrow_mut() {
             Source::Journal(reader) => reader.seek_to(mark.place).map_err(unreadable)?,
             Source::Kept(_, next) => *next = mark.place.record(),
@@ -298,7 +303,8 @@ impl Gate for ReplayGate {
     }
 
     fn output(&mut self, descriptor: i32, bytes: &[u8]) {
-        if let (Some(show), 1 | 2) = (&mut self.output, descriptor) {
+        let is_new = self.tape.events.get() > self.tape.printed.get();
+        if let (Some(show), 1 | 2, true) = (&mut self.output, descriptor, is_new) {
             show(descriptor, bytes);
         }
     }

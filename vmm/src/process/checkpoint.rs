@@ -135,7 +135,7 @@ impl Process {
         if let Some(counters) = counters {
             cpu.set_counters(counters);
         }
-        self.counts_late = checkpoint.counts_late;
+        self.counts_late = checkpoint.counts_late || checkpoint.counters.is_none();
         checkpoint.objects.restore(&mut self.machine.memory);
         gone.into_things().for_each(|space| space.release(&mut self.machine.memory));
         self.kernel = checkpoint.kernel.detached();

@@ -106,6 +106,8 @@ impl Process {
             Some(next) => next,
             None => self.software_cpu()?,
         };
+        // Nobody counted what this one retired.
+        self.counts_late |= self.machine.cpu.counters().is_none();
         let state = State { regs: *self.machine.cpu.regs(), fpu: self.machine.cpu.fpu()? };
         next.set_regs(&state.regs)?;
         next.set_fpu(&state.fpu)?;

@@ -1,5 +1,5 @@
 //! Time travel: a replay that goes to any position of its recording, forwards and backwards; and the near past of a program that
-//! is being recorded ([`recent`]), from which its crash is run again ([`retrace`]).
+//! is being recorded ([`recent`]), from which its crash is run again ([`retrace`]). [`keeping`] leaves checkpoints on disk.
 //!
 //! Going forward it keeps checkpoints ([`stops`]); going back it restores the nearest one before the goal, and runs forward
 //! from there. On the software CPU a position is exact to the instruction. Under KVM, which does not count, whole segments run
@@ -10,6 +10,7 @@
 //! Example: a recording of 60 s has some hundred checkpoints when it was run once; `seek` to event 5,000 restores the one at
 //! event 4,712 and runs the 288 events in between.
 
+mod keeping;
 mod recent;
 mod retrace;
 mod stops;
@@ -88,10 +89,17 @@ impl Timeline {
     /// # Errors
     /// As [`Timeline::open`].
     pub fn with_pace(recording: &Recording, machine: Machine, pace: Pace) -> Result<Timeline, ReplayError> {
-        let mut replay = Replay::start(recording, machine, None)?;
+        Timeline::of(Replay::start(recording, machine, None)?, pace)
+    }
+
+    /// A replay that has not run yet, with checkpoints as close as `pace` says.
+    ///
+    /// # Errors
+    /// When there is no memory for a checkpoint.
+    pub fn of(mut replay: Replay, pace: Pace) -> Result<Timeline, ReplayError> {
         let mut stops = Stops::new(pace);
         let spent = replay.spent_before();
-        stops.keep(&mut replay, spent)?;
+        stops.keep(&mut replay, spent, false)?;
         Ok(Timeline { replay, stops, spent, exact: true, ended: false })
     }
 
@@ -199,14 +207,24 @@ impl Timeline {
         let progress = self.step_until(until)?;
         self.spent += before.elapsed();
         if self.exact {
-            self.stops.keep_if_due(&mut self.replay, self.spent)?;
+            self.stops.keep_if_due(&mut self.replay, self.spent, self.ended)?;
         }
         Ok(progress)
     }
 
     /// Keeps a checkpoint here, however near the one before is.
     pub(crate) fn keep_here(&mut self) -> Result<(), ReplayError> {
-        if self.exact { self.stops.keep(&mut self.replay, self.spent) } else { Ok(()) }
+        if self.exact { self.stops.keep(&mut self.replay, self.spent, self.ended) } else { Ok(()) }
+    }
+
+    /// Restores the newest checkpoint up to this position: the one that was kept there, if it is still there. What a position does not
+    /// tell apart (a program before and behind its last task's end) is as it was.
+    pub(crate) fn come_back(&mut self, kept: Position) -> Result<(), ReplayError> {
+        let restored = self.stops.restore(&mut self.replay, None, |stop| stop.position() <= kept)?;
+        if let Some((spent, ended)) = restored {
+            (self.spent, self.exact, self.ended) = (spent, true, ended);
+        }
+        Ok(())
     }
 
     /// Whether the processor that runs now counts.
@@ -223,7 +241,7 @@ impl Timeline {
             self.spent += before.elapsed();
             // Where it is not exact, a stop would be taken for another place.
             if self.exact {
-                self.stops.keep_if_due(&mut self.replay, self.spent)?;
+                self.stops.keep_if_due(&mut self.replay, self.spent, self.ended)?;
             }
         }
         Ok(())
@@ -243,8 +261,8 @@ impl Timeline {
         self.fetch(goal, from)?;
         let late = self.replay.window_counts_late();
         let restored = self.stops.restore(&mut self.replay, from, |stop| goal.may_be_behind(stop, late))?;
-        if let Some(spent) = restored {
-            (self.spent, self.exact, self.ended) = (spent, true, false);
+        if let Some((spent, ended)) = restored {
+            (self.spent, self.exact, self.ended) = (spent, true, ended);
         }
         Ok(())
     }
@@ -273,7 +291,7 @@ impl Timeline {
         for (at, about) in found {
             match self.replay.fetch(at) {
                 Ok(kept) => {
-                    self.stops.insert(kept, Duration::from_nanos(about.spent));
+                    self.stops.add(kept, Duration::from_nanos(about.spent));
                     return Ok(());
                 }
                 Err(CheckpointError::Process(error)) => return Err(error.into()),

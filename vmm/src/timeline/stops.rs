@@ -33,6 +33,8 @@ pub(super) struct Stop {
     kept: Kept,
     /// How long it takes to run from the start to here.
     spent: Duration,
+    /// It is at the recording's end.
+    ended: bool,
 }
 
 impl Stop {
@@ -71,18 +73,26 @@ impl Stops {
     }
 
     /// Keeps the replay as it stands, `spent` behind the start.
-    pub(super) fn keep(&mut self, replay: &mut Replay, spent: Duration) -> Result<(), ReplayError> {
+    pub(super) fn keep(
+        &mut self,
+        replay: &mut Replay,
+        spent: Duration,
+        ended: bool,
+    ) -> Result<(), ReplayError> {
         let before = Instant::now();
         let kept = replay.keep()?;
         self.last = Some(kept.checkpoint.position());
-        self.insert(kept, spent);
+        self.insert(Stop { kept, spent, ended });
         self.cost = CheckpointCost::of_taken(replay.process(), before.elapsed());
         Ok(())
     }
 
-    /// Adds a checkpoint, `spent` behind the start.
-    pub(super) fn insert(&mut self, kept: Kept, spent: Duration) {
-        let stop = Stop { kept, spent };
+    /// Adds a checkpoint from disk, `spent` behind the start.
+    pub(super) fn add(&mut self, kept: Kept, spent: Duration) {
+        self.insert(Stop { kept, spent, ended: false });
+    }
+
+    fn insert(&mut self, stop: Stop) {
         let at = self.stops.partition_point(|other| other.position() <= stop.position());
         self.stops.insert(at, stop);
     }
@@ -105,7 +115,12 @@ impl Stops {
 
     /// Keeps the replay if the neighbours are far enough, and there is memory for it. Gives memory back if the program may
     /// need it.
-    pub(super) fn keep_if_due(&mut self, replay: &mut Replay, spent: Duration) -> Result<(), ReplayError> {
+    pub(super) fn keep_if_due(
+        &mut self,
+        replay: &mut Replay,
+        spent: Duration,
+        ended: bool,
+    ) -> Result<(), ReplayError> {
         self.make_room(replay);
         let process = replay.process();
         let position = process.position();
@@ -129,7 +144,7 @@ impl Stops {
         if !is_far || frames.available() < frames.used() {
             return Ok(());
         }
-        self.keep(replay, spent)?;
+        self.keep(replay, spent, ended)?;
         if self.stops.len() > MOST {
             self.thin(replay);
         }
@@ -137,20 +152,20 @@ impl Stops {
     }
 
     /// Restores the last checkpoint that `is_before` accepts; gives how long it takes to run to
-    /// there. Does nothing if the replay stands at `from`, and that is no earlier.
+    /// there, and whether the recording ends there. Does nothing if the replay stands at `from`, and that is no earlier.
     pub(super) fn restore(
         &mut self,
         replay: &mut Replay,
         from: Option<Position>,
         is_before: impl Fn(&Stop) -> bool,
-    ) -> Result<Option<Duration>, ReplayError> {
+    ) -> Result<Option<(Duration, bool)>, ReplayError> {
         let nearest = self.stops.iter().rposition(is_before);
         let Some(stop) = self.stops.get_mut(nearest.unwrap_or(0)) else { return Ok(None) };
         if from.is_some_and(|from| from >= stop.position()) {
             return Ok(None);
         }
         replay.go_back(&mut stop.kept)?;
-        Ok(Some(stop.spent))
+        Ok(Some((stop.spent, stop.ended)))
     }
 
     /// Gives all back.

@@ -327,14 +327,20 @@ impl Travel {
         Ok(())
     }
 
-    /// How many instructions retire behind this event, where the program stands, before the next.
+    /// How many instructions retire behind this event, where the program stands, before the next. What lies before the newest checkpoint
+    /// there is counted already.
     pub(crate) fn length(&mut self, event: u64) -> Result<u64, ReplayError> {
-        let start = self.retired()?;
+        let here = self.position();
+        let newest = self.checkpoint_before(Position { event: event + 1, retired: 0 });
+        if let Some(newest) = newest.filter(|at| at.event == event && *at > here) {
+            self.seek(newest)?;
+        }
+        let (counted, start) = (self.position().retired - here.retired, self.retired()?);
         while self.position().event == event && !self.ended() {
             // In pieces, so that checkpoints are kept in a long one: it is gone back to right after this.
             let now = self.retired()?;
             self.walk(Until::Retired(now.saturating_add(STRETCH)))?;
         }
-        Ok(self.retired()? - start)
+        Ok(counted + self.retired()? - start)
     }
 }

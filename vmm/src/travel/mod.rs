@@ -12,9 +12,11 @@
 //! finds three stores to them; it goes to the position before the third.
 //!
 //! The map: [`steps`] is one instruction forward, [`back`] goes from checkpoint to older checkpoint, [`scout`] looks
-//! through the stretch before on a second thread, [`watched`] has the watched bytes as they were last.
+//! through the stretch before on a second thread, [`watched`] has the watched bytes as they were last, [`ready`] uses the time in which
+//! nobody asks.
 
 mod back;
+mod ready;
 mod scout;
 mod steps;
 mod watched;
@@ -87,6 +89,8 @@ pub struct Travel {
     scout: Option<Scout>,
     /// How many stretches it found nothing in.
     scouted: u64,
+    /// The position before which there are checkpoints close enough for a step back ([`Travel::prepare`]).
+    prepared: Option<Position>,
 }
 
 impl Travel {
@@ -111,6 +115,7 @@ impl Travel {
             recording,
             scout,
             scouted,
+            prepared: None,
         })
     }
 

@@ -2,18 +2,30 @@
 
 use crate::harness::{compiled, engines, machine};
 use crate::seeking::{LONG, OFTEN, busy, state};
+use std::cell::RefCell;
 use std::fs;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use vmm::checkpoints::{Rate, Shelf};
 use vmm::engine::EngineKind;
 use vmm::position::Position;
 use vmm::record::Options;
 use vmm::recording::Recording;
-use vmm::replay::Replay;
+use vmm::replay::{Output, Replay, Replayed};
 use vmm::timeline::{Pace, Timeline};
 
 /// As often as they can be written.
 const ALWAYS: Rate = Rate { every: Duration::ZERO, share: 0, most: u64::MAX, room: u64::MAX };
+/// Computes for some tenths of a second between two calls.
+const COMPUTES: &str = r#"
+    #include <unistd.h>
+    int main(void) {
+        volatile long sum = 0;
+        write(1, "before\n", 7);
+        for (long n = 0; n < 150000000; n++) sum += n;
+        write(1, "behind\n", 7);
+        return sum & 1;
+    }"#;
 /// No checkpoint is kept in memory.
 const NEVER: Pace = Pace { nearest: Duration::from_micros(1), share: u32::MAX };
 
@@ -150,6 +162,45 @@ fn seeking_from_disk_costs_a_part_of_the_way() {
     assert!(with * 2 < without, "{with:?} of {without:?}");
 }
 
+/// Replays to the end, and leaves checkpoints.
+fn keeping(recording: &Recording, kind: EngineKind, rate: Rate) -> Replayed {
+    let mut timeline = Timeline::open(recording, machine(kind)).unwrap();
+    let mut told = Vec::new();
+    let kept = timeline.run_to_end_keeping(recording.checkpoints(), rate, &mut |at| told.push(at)).unwrap();
+    assert!(!told.is_empty());
+    kept
+}
+
+#[test]
+fn a_replay_leaves_checkpoints_in_a_computation_without_events() {
+    let Some(program) = compiled("computes", COMPUTES, &[]) else { return };
+    for recorder in engines() {
+        let recording = program.record(recorder, &[]);
+        let printed = Rc::new(RefCell::new(Vec::new()));
+        let show = Rc::clone(&printed);
+        let output: Output = Box::new(move |_, bytes: &[u8]| show.borrow_mut().extend_from_slice(bytes));
+        let replay = Replay::start(&recording, machine(recorder), Some(output)).unwrap();
+        let mut timeline = Timeline::of(replay, NEVER).unwrap();
+        let rate = Rate::every(Duration::from_millis(40));
+        let kept = timeline.run_to_end_keeping(recording.checkpoints(), rate, &mut |_| ()).unwrap();
+        // Going back to count is not seen: neither in what is printed nor in what is compared.
+        assert_eq!(*printed.borrow(), b"before\nbehind\n", "{}", recorder.name());
+        let plain = Replay::start(&recording, machine(recorder), None).unwrap().run_to_end().unwrap();
+        assert_eq!((kept.digest(), kept.comparisons), (plain.digest(), plain.comparisons));
+        let inside: Vec<Position> = stored(&recording).into_iter().filter(|at| at.retired > 0).collect();
+        assert!(inside.len() > 2, "{inside:?} on {}", recorder.name());
+        // What is there is where the next replay begins.
+        let goal = inside[inside.len() / 2];
+        let mut from_disk = Timeline::with_pace(&recording, machine(recorder), NEVER).unwrap();
+        from_disk.seek(goal).unwrap();
+        let mut from_start =
+            Timeline::with_pace(&without_checkpoints(&recording), machine(recorder), NEVER).unwrap();
+        from_start.seek(goal).unwrap();
+        assert_eq!(state(&from_disk), state(&from_start));
+        assert_eq!(from_disk.run_to_end().unwrap().digest(), plain.digest());
+    }
+}
+
 #[test]
 fn a_replay_leaves_checkpoints_for_the_next() {
     let Some(program) = busy() else { return };
@@ -162,8 +213,7 @@ fn a_replay_leaves_checkpoints_for_the_next() {
             let mut timeline = Timeline::with_pace(&recording, machine(replayer), NEVER).unwrap();
             timeline.seek(goal).unwrap();
             let expected = state(&timeline);
-            let mut replay = Replay::start(&recording, machine(replayer), None).unwrap();
-            let kept = replay.run_to_end_keeping(recording.checkpoints(), ALWAYS).unwrap();
+            let kept = keeping(&recording, replayer, ALWAYS);
             assert_eq!((kept.digest(), kept.comparisons), (plain.digest(), plain.comparisons));
             // How many there are hangs on how fast they are written.
             assert!(!stored(&recording).is_empty());

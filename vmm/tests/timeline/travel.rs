@@ -2,6 +2,8 @@
 
 use crate::harness::{compiled, engines, machine};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use vmm::engine::EngineKind;
 use vmm::engine::lookout::{Access, Lookout, Watch};
 use vmm::position::Position;
 use vmm::ram::Virt;
@@ -75,7 +77,7 @@ fn stops(travel: &mut Travel, lookout: &Lookout, back: bool) -> Vec<(Stop, Seen)
     }
 }
 
-fn open(recording: &Recording, kind: vmm::engine::EngineKind) -> Travel {
+fn open(recording: &Recording, kind: EngineKind) -> Travel {
     Travel::open(recording, machine(kind)).unwrap()
 }
 
@@ -250,5 +252,74 @@ fn a_step_back_into_a_long_computation_leaves_checkpoints_all_over_it() {
             "{newest} is the newest before {here}: {}",
             kind.name()
         );
+    }
+}
+
+/// Whether there is a checkpoint far inside of the computation that ends here.
+fn is_near(travel: &Travel) -> bool {
+    let here = travel.position();
+    let inside = travel.timeline().checkpoints().filter(|at| at.event + 1 == here.event);
+    inside.max().is_some_and(|newest| newest.retired > 300_000_000)
+}
+
+#[test]
+fn getting_ready_for_a_step_back_changes_nothing_and_makes_it_short() {
+    let Some(program) = compiled("long", LONG, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut travel = open(&recording, kind);
+        travel.seek_end().unwrap();
+        let stands = |travel: &Travel| (seen(travel), travel.ended(), travel.process().death());
+        let end = stands(&travel);
+        assert!(end.1 && end.2.is_some(), "{end:?}");
+        // Who asks for a stop gets it, and the place is the same.
+        travel.asks().store(true, Ordering::Relaxed);
+        travel.prepare().unwrap();
+        assert_eq!(stands(&travel), end, "{}", kind.name());
+        travel.prepare().unwrap();
+        assert_eq!(stands(&travel), end, "{}", kind.name());
+        assert!(is_near(&travel), "{}", kind.name());
+        let before = Instant::now();
+        assert_eq!(travel.step_back().unwrap(), Stop::There);
+        let took = before.elapsed();
+        assert!(took < Duration::from_millis(300), "{took:?} on {}", kind.name());
+        travel.seek_end().unwrap();
+        assert_eq!(stands(&travel), end, "{}", kind.name());
+    }
+}
+
+#[test]
+fn a_segment_is_counted_once() {
+    let Some(program) = compiled("long", LONG, &[]) else { return };
+    // The software CPU has counted it on the way to the end.
+    for kind in engines().into_iter().filter(|kind| *kind == EngineKind::Kvm) {
+        let recording = program.record(kind, &[]);
+        let mut travel = open(&recording, kind);
+        let mut times = Vec::new();
+        for _ in 0..2 {
+            travel.seek_end().unwrap();
+            let before = Instant::now();
+            assert_eq!(travel.step_back().unwrap(), Stop::There);
+            times.push(before.elapsed());
+            travel.seek(travel.begin()).unwrap();
+        }
+        assert!(times[1] * 3 < times[0], "{times:?} on {}", kind.name());
+    }
+}
+
+#[test]
+fn what_nobody_counted_is_not_told_as_a_count_since_the_start() {
+    let Some(program) = compiled("stores", STORES, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut travel = open(&recording, kind);
+        travel.seek_end().unwrap();
+        travel.step_back().unwrap();
+        let counts_all = kind == EngineKind::Soft;
+        assert_eq!(travel.process().counts_late(), !counts_all, "{}", kind.name());
+        // A checkpoint that was kept under KVM has no count, whichever processor goes on from it.
+        travel.seek(travel.begin()).unwrap();
+        travel.step().unwrap();
+        assert_eq!(travel.process().counts_late(), !counts_all, "{}", kind.name());
     }
 }

@@ -1,0 +1,88 @@
+//! Running a recording to its end once, to leave checkpoints on disk from which later replays begin.
+//!
+//! A checkpoint needs a position, which a processor that does not count knows at events alone. Where such a processor has run for as
+//! long as two checkpoints are to be apart and come to no event, it goes back to the last event, and the processor that counts runs
+//! that segment with as many checkpoints as are due.
+//!
+//! Example: of 10 s, KVM runs 9 s without an event. With a checkpoint every second it runs the first of these 9, and then the software
+//! CPU all of them.
+
+use super::recent::clock_after;
+use super::{STRETCH, Timeline};
+use crate::checkpoints::Rate;
+use crate::checkpoints::keeper::Keeper;
+use crate::engine::Until;
+use crate::position::Position;
+use crate::replay::{ReplayError, Replayed};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// A segment that takes no longer is not run again for checkpoints in it.
+const SHORT: Duration = Duration::from_millis(20);
+
+impl Timeline {
+    /// Runs to the end of the recording, and writes checkpoints to `path`, which must not exist, for later replays; `tell` is told now
+    /// and then where it stands.
+    ///
+    /// # Errors
+    /// At the first difference, and when there can be no such file.
+    pub fn run_to_end_keeping(
+        &mut self,
+        path: PathBuf,
+        rate: Rate,
+        tell: &mut dyn FnMut(Position),
+    ) -> Result<Replayed, ReplayError> {
+        let mut keeper = self.replay.keeper(path, rate)?;
+        let long = rate.every.max(SHORT);
+        let (mut begun, mut comes_back) = (Instant::now(), None);
+        while !self.ended {
+            if !self.counts() && comes_back.is_none_or(|at| at <= Instant::now()) {
+                self.replay.process_mut().come_back_at(Some(clock_after(long)));
+                comes_back = Some(Instant::now() + long);
+            }
+            let event = self.replay.events();
+            self.run_on(Until::Exit, &mut keeper)?;
+            if self.replay.events() > event {
+                begun = Instant::now();
+                tell(self.position());
+            } else if !self.counts() {
+                comes_back = None;
+                if !self.ended && begun.elapsed() >= long {
+                    self.count_segment(&mut keeper, tell)?;
+                    begun = Instant::now();
+                }
+            }
+        }
+        keeper.finish(self.replay.process_mut());
+        self.replay.report()
+    }
+
+    /// Runs the segment in which the program stands from its beginning, on the processor that counts.
+    fn count_segment(
+        &mut self,
+        keeper: &mut Keeper,
+        tell: &mut dyn FnMut(Position),
+    ) -> Result<(), ReplayError> {
+        let event = self.replay.events();
+        self.seek(Position { event, retired: 0 })?;
+        self.replay.process_mut().count_exactly(true)?;
+        while self.replay.events() == event && !self.ended {
+            let counters = self.replay.process().cpu().counters().unwrap_or_default();
+            self.run_on(Until::Retired(counters.instructions.saturating_add(STRETCH)), keeper)?;
+            tell(self.position());
+        }
+        self.replay.process_mut().count_exactly(false)?;
+        Ok(())
+    }
+
+    /// Runs to the next exit or bound, and keeps a checkpoint in memory and on disk where one is due.
+    fn run_on(&mut self, until: Until, keeper: &mut Keeper) -> Result<(), ReplayError> {
+        let (events, before) = (self.replay.events(), Instant::now());
+        self.step_until(until)?;
+        self.spent += before.elapsed();
+        if self.exact {
+            self.stops.keep_if_due(&mut self.replay, self.spent, self.ended)?;
+        }
+        if self.ended { Ok(()) } else { self.replay.keep_on_disk(keeper, events) }
+    }
+}
