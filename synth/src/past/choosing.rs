@@ -11,6 +11,7 @@ use super::history::Step;
 use super::hypothesis::Hypothesis;
 use super::machine::Access;
 use crate::phases::{Phase, during};
+use crate::term::Term;
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -103,10 +104,8 @@ impl Hypothesis<'_> {
             if self.asked - first >= patience.tries {
                 break;
             }
-            let (before, asked) = (self.mark(), self.asked);
-            let fits = self.choose_for(number, access.address, assumption);
-            *questions = questions.saturating_sub(self.asked - asked);
-            if fits {
+            let before = self.mark();
+            if self.assume_for((number, access), assumption, questions) {
                 if self.choose(questions, steps, patience) {
                     return true;
                 }
@@ -158,10 +157,8 @@ impl Hypothesis<'_> {
             if *questions == 0 || self.asked - first >= patience.tries || self.until.is_over() {
                 return false;
             }
-            let (before, asked) = (self.mark(), self.asked);
-            let fits = self.choose_for(number, access.address, assumption);
-            *questions = questions.saturating_sub(self.asked - asked);
-            if !fits {
+            let before = self.mark();
+            if !self.assume_for((number, access), assumption, questions) {
                 continue;
             }
             if self.choose_ahead(ahead, steps, order, questions, patience) {
@@ -197,6 +194,20 @@ impl Hypothesis<'_> {
         true
     }
 
+    /// Assumes what gives an access its address or a part of it, and counts the question; false, and nothing is assumed, if that
+    /// does not fit.
+    fn assume_for(
+        &mut self,
+        (number, access): (AccessNumber, Access),
+        assumption: (Term, u64),
+        questions: &mut usize,
+    ) -> bool {
+        let asked = self.asked;
+        let fits = self.choose_for(number, access.address, assumption);
+        *questions = questions.saturating_sub(self.asked - asked);
+        fits
+    }
+
     /// Keeps what was chosen, if no other choices came as far back.
     fn note_farthest(&mut self) {
         let reached = self.newest_unresolved().unwrap_or(Step::MAX);
@@ -224,10 +235,8 @@ impl Hypothesis<'_> {
                 return false;
             }
             *listed -= 1;
-            let (before, asked) = (self.mark(), self.asked);
-            let fits = self.choose_for(number, access.address, assumption);
-            *questions = questions.saturating_sub(self.asked - asked);
-            if !fits {
+            let before = self.mark();
+            if !self.assume_for((number, access), assumption, questions) {
                 continue;
             }
             if self.unresolved(number).is_none()
