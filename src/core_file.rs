@@ -198,7 +198,7 @@ impl Opened {
                 let modules = self.modules(bytes, *bias);
                 let trace = backtrace(&self.core, &modules);
                 found.overflow = overflowed(&self.core, &modules, program);
-                found.abort_message = abort_message(&self.core, &modules);
+                found.abort_message = said_before_abort(&self.core, &modules);
                 let after = trace.frames.iter().skip(1).map(Some).chain([None]);
                 let frames = trace.frames.iter().zip(after);
                 found.frames = frames.flat_map(|(frame, caller)| named(program, *frame, caller)).collect();
@@ -212,7 +212,7 @@ impl Opened {
 }
 
 /// What a C library among these said before it aborted, if it did.
-fn abort_message(core: &Core, modules: &[Module<'_>]) -> Option<String> {
+fn said_before_abort(core: &Core, modules: &[Module<'_>]) -> Option<String> {
     let pointer =
         |module: &Module<'_>| abort_message::pointer(module.bytes).map(|at| at.wrapping_add(module.bias));
     let text = |pointer| abort_message::text(pointer, &|at, out| core.read(at, out));

@@ -70,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if let Err(error) = args.input.metadata() {
         return Err(Failure::new(Code::Damaged, format!("cannot read {}: {error}", args.input.display())));
     }
+    let other = other_process(args)?;
     let cannot_write = |error: std::io::Error| {
         let hint =
             if error.kind() == std::io::ErrorKind::AlreadyExists { " (--force replaces it)" } else { "" };
@@ -83,8 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         options.create_new(true)
     };
     let mut file = options.open(&args.output).map_err(cannot_write)?;
-    let of = other_process(args)?;
-    let asked = Asked::ask(args, of.as_ref())?;
+    let asked = Asked::ask(args, other.as_ref())?;
     asked.missing().for_each(|(what, why)| say!("gretel: the page has no {what}: {why}"));
     if !asked.has_anything() {
         // Made by this command a moment ago; where it stays, it is empty.

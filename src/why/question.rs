@@ -211,6 +211,8 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
     let head = format!("it crashed with {signal} at {}", place_of(symbols, rip));
     let mappings = process.mappings();
     let overflowed = overflowed(process, death, &mappings, symbols).map(|it| it.to_string());
+    let from_elsewhere = is_from_elsewhere(process, death);
+    let said = (death.signal == libc::SIGABRT).then(|| abort_message(process, symbols)).flatten();
     if let Some(blame) = history.blame().map_err(failure)? {
         let values = blamed_values(&blame, history)?;
         let mut question = went(&blame, &values, symbols);
@@ -222,14 +224,13 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
         question.words.insert(0, head);
         return Ok(question);
     }
-    if is_from_elsewhere(process, death) {
+    if from_elsewhere {
         let hint = "which was sent from outside of it: no value of the program made it";
         return Err(Failure::new(
             Code::Usage,
             format!("{head}, {hint}: say with --of what is to be explained, as `--of rax`"),
         ));
     }
-    let said = (death.signal == libc::SIGABRT).then(|| abort_message(process, symbols)).flatten();
     let mut question = decided::decision(history, symbols, head)?;
     question.words.splice(1..1, said);
     Ok(question)

@@ -33,7 +33,7 @@ const PROGRAM: &str = r#"
         case 'r': session = realloc(session, 1 << 20); return session->id;
         // There is room for it where it is.
         case 's': return ((struct session *)realloc(session, 20))->id != 7;
-        case 'c': { char *large = malloc(4000); write(1, line, sprintf(line, "%p\n", large)); realloc(large, 40); return large[100]; }
+        case 'c': { char *large = malloc(4000); write(1, line, sprintf(line, "%p\n", large)); realloc(large, 40); return *(volatile char *)(large + 100); }
         }
         free(moved);
         return 0;

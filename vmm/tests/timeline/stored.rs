@@ -166,7 +166,7 @@ fn seeking_from_disk_costs_a_part_of_the_way() {
 fn keeping(recording: &Recording, kind: EngineKind, rate: Rate) -> Replayed {
     let mut timeline = Timeline::open(recording, machine(kind)).unwrap();
     let mut told = Vec::new();
-    let mut tell = |at| {
+    let mut tell = |at: Position| {
         told.push(at);
         true
     };
