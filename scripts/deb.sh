@@ -10,7 +10,8 @@ cargo deb --version >/dev/null 2>&1 || die "cargo-deb is not installed: cargo in
 work=$(mktemp -d target/deb.XXXXXX)
 trap 'rm -rf "$work"' EXIT
 
-cargo deb --no-build --no-strip --locked --quiet --output "$work"
+# It is packed again below: that packing is the one that is to be small.
+cargo deb --no-build --no-strip --fast --locked --quiet --output "$work"
 package=$(basename "$work"/*.deb)
 libc=$(readelf --wide --version-info target/dist/bin/gretel target/dist/lib/gretel/* |
     grep -o 'GLIBC_[0-9.]*' | sort --unique --version-sort | tail -n 1)

@@ -62,7 +62,7 @@ Examples:
   gretel memory rec 0x55555555a2b0 8 --writes
   gretel memory rec 0x55555555a2b0 8 --json | jq -r 'select(.pid == 1389) | .position'
 
-The value that is shown is that behind the access. With --json, one object per line.")]
+The position and the value are those behind the access. With --json, one object per line.")]
 pub(crate) struct MemoryArgs {
     #[command(flatten)]
     place: PlaceArgs,

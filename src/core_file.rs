@@ -1,6 +1,7 @@
 //! `gretel core`: shows a core file.
 
 use crate::Outcome;
+use crate::abort_message;
 use crate::crumbs;
 use crate::debug_files::DebugFiles;
 use crate::exit::{Code, Failure};
@@ -112,6 +113,9 @@ fn no_form_for_crumbs() -> Failure {
     Failure::new(Code::Usage, "perf script has no form for crumbs")
 }
 
+/// What `abort` sends.
+const SIGABRT: i32 = 6;
+
 /// Memory that showing a core takes at most: for itself, and for each byte of a file with symbols and line tables.
 const ROOM: usize = 64 << 20;
 const ROOM_FOR_CODE: usize = 8;
@@ -141,6 +145,8 @@ struct Found {
     stopped: Option<String>,
     /// Whether the stack was full.
     overflow: Option<Overflow>,
+    /// What the C library said before it aborted.
+    abort_message: Option<String>,
     trail: Option<Trail>,
     /// The two places of each record of the trail.
     branches: Vec<(String, String)>,
@@ -183,7 +189,8 @@ impl Opened {
         let known = program.as_ref().ok().map(|(program, _)| program);
         let threads = self.core.threads.iter().map(|(_, state)| place(known, state.regs.rip)).collect();
         let (frames, branches) = (Vec::new(), Vec::new());
-        let mut found = Found { frames, threads, stopped: None, overflow: None, trail, branches, crumbs };
+        let (stopped, overflow, abort_message) = (None, None, None);
+        let mut found = Found { frames, threads, stopped, overflow, abort_message, trail, branches, crumbs };
         let records = found.trail.iter().flat_map(|t| &t.records);
         found.branches = records.map(|r| (place(known, r.from), place(known, r.to))).collect();
         match (&program, &self.executable) {
@@ -191,6 +198,7 @@ impl Opened {
                 let modules = self.modules(bytes, *bias);
                 let trace = backtrace(&self.core, &modules);
                 found.overflow = overflowed(&self.core, &modules, program);
+                found.abort_message = said_before_abort(&self.core, &modules);
                 let after = trace.frames.iter().skip(1).map(Some).chain([None]);
                 let frames = trace.frames.iter().zip(after);
                 found.frames = frames.flat_map(|(frame, caller)| named(program, *frame, caller)).collect();
@@ -201,6 +209,14 @@ impl Opened {
         }
         found
     }
+}
+
+/// What a C library among these said before it aborted, if it did.
+fn said_before_abort(core: &Core, modules: &[Module<'_>]) -> Option<String> {
+    let pointer =
+        |module: &Module<'_>| abort_message::pointer(module.bytes).map(|at| at.wrapping_add(module.bias));
+    let text = |pointer| abort_message::text(pointer, &|at, out| core.read(at, out));
+    (core.signal.signo == SIGABRT).then(|| modules.iter().filter_map(pointer).find_map(text)).flatten()
 }
 
 /// Whether the crash is a stack overflow.
@@ -262,6 +278,9 @@ fn print(core: &Core, found: &Found) -> io::Result<()> {
     }
     if let Some(overflow) = &found.overflow {
         writeln!(out, "  {overflow}")?;
+    }
+    if let Some(text) = &found.abort_message {
+        writeln!(out, "  libc said: {text}")?;
     }
     writeln!(out, "\nrip {:#018x}  rflags {:#x}", regs.rip, regs.rflags)?;
     for row in 0..4 {
@@ -373,6 +392,7 @@ fn as_json(core: &Core, found: &Found) -> Value {
             "number": core.signal.signo, "name": core.signal.name(), "code": core.signal.code,
             "address": hex(core.signal.address),
             "cause": Cause::of(core).map(|cause| cause.to_string()),
+            "abort_message": found.abort_message,
             "stack_overflow": found.overflow.as_ref().map(ToString::to_string),
         },
         "registers": registers,

@@ -12,6 +12,7 @@ Exit codes:
   0-119    record: the program's own exit status (also 120-255, which then mean what the program means)
   128+N    record: the program was ended by signal N, as shells say it
   128+N    record: interrupted by signal N: 130 Ctrl-C, 143 SIGTERM, 129 SIGHUP; what was recorded replays
+  128+N    replay --checkpoint-every: interrupted by signal N; no checkpoint was written
   0        all other commands: done; replay: equal to the recording, also where that ended in a crash
   120      the command line is wrong, or what it names is in use (a folder with other things in it, a recording in the making),
            or is of no use: the core of a program that did not crash

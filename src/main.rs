@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod abort_message;
 mod accesses;
 mod at_crash;
 mod bench;

@@ -5,6 +5,7 @@ use crate::exit::{Code, Failure};
 use crate::kernel;
 use crate::log::say;
 use crate::shell;
+use crate::summary::crashed_too;
 use lbr::regular;
 use std::path::{Path, PathBuf};
 use synth::program::Program;
@@ -265,5 +266,10 @@ fn why_no_core(dir: &Path) -> Failure {
         }
     };
     let code = if crashed { Code::Damaged } else { Code::Usage };
-    Failure::new(code, format!("{shown} has no core: {why}"))
+    let others = Recording::open(dir).map(|it| it.others_with_cores()).unwrap_or_default();
+    let others = match crashed_too(&others) {
+        Some(said) => format!("; {said}, as {}/core.PID", shell::word(dir)),
+        None => String::new(),
+    };
+    Failure::new(code, format!("{shown} has no core: {why}{others}"))
 }

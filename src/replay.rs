@@ -11,6 +11,7 @@ use crate::moment::Moment;
 use crate::output::{print as print_out, written};
 use crate::sandbox;
 use crate::symbols::Symbols;
+use crate::units::size_of;
 use indicatif::ProgressBar;
 use serde_json::json;
 use std::cell::RefCell;
@@ -23,13 +24,14 @@ use std::time::Duration;
 use vmm::checkpoints::Rate;
 use vmm::engine::{EngineError, Machine};
 use vmm::gate::GateError;
+use vmm::interrupt;
 use vmm::journal::End;
 use vmm::position::Position;
 use vmm::process::ProcessError;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
 use vmm::replay::{Output, Replay, ReplayError, Replayed};
-use vmm::timeline::{Pace, Timeline};
+use vmm::timeline::{Kept, Pace, Timeline};
 
 /// Run a recording again, bit for bit, and compare at every event
 ///
@@ -73,6 +75,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What Ctrl-C sends.
+const SIGINT: i32 = 2;
+
 pub(crate) fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     if kernel::is_one(&recording) {
@@ -88,13 +93,19 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut replay = Replay::start(&recording, engine, to_streams).map_err(failure)?;
     replay.shelf().notes().iter().for_each(|note| say!("gretel: {note}"));
     let begins = replay.window_begins();
-    let replayed = match args.checkpoint_every {
-        Some(every) => keep(args, replay, &recording, every)?,
-        None => replay.run_to_end().map_err(failure)?,
+    let (replayed, kept) = match args.checkpoint_every {
+        Some(every) => match keep(args, replay, &recording, every)? {
+            Some(Kept { replayed, checkpoints, bytes }) => (replayed, Some((checkpoints, bytes))),
+            None => return Ok(interrupted()),
+        },
+        None => (replay.run_to_end().map_err(failure)?, None),
     };
     shown.replace(Ok(())).map_err(not_shown)?;
     io::stdout().flush().or_else(if_closed).map_err(not_shown)?;
-    written(print(args, &replayed, begins))?;
+    written(print(args, &replayed, begins, kept.map(|(checkpoints, _)| checkpoints)))?;
+    if let Some((checkpoints, bytes)) = kept {
+        say!("gretel: {}", what_was_kept(checkpoints, bytes, replayed.damage.is_some()));
+    }
     if replayed.end == Some(End::Stopped) {
         say!("gretel: there the recorder could not go on, and said why (exit code {})", Code::Other as u8);
     }
@@ -139,8 +150,32 @@ fn machine(args: &Args, recording: &Recording) -> Outcome {
     }
 }
 
-/// Replays, and writes checkpoints. They take the place of earlier ones when they are whole.
-fn keep(args: &Args, replay: Replay, recording: &Recording, every: Duration) -> Result<Replayed, Failure> {
+/// What became of checkpoints that were to be written.
+fn what_was_kept(checkpoints: u64, bytes: u64, damaged: bool) -> String {
+    match checkpoints {
+        0 if damaged => {
+            "no checkpoint is written: what can be replayed was over before one was due".to_owned()
+        }
+        0 => "no checkpoint is written: the program ended before one was due".to_owned(),
+        1 => format!("1 checkpoint is written, {}", size_of(bytes)),
+        _ => format!("{checkpoints} checkpoints are written, {}", size_of(bytes)),
+    }
+}
+
+/// What is said when a signal has ended the replay, and the exit code.
+fn interrupted() -> ExitCode {
+    say!("gretel: interrupted: no checkpoint is written, and those that were there are as they were");
+    let signal = interrupt::arrived().unwrap_or(SIGINT);
+    ExitCode::from(128 + u8::try_from(signal).unwrap_or(0))
+}
+
+/// Replays, and writes checkpoints. They take the place of earlier ones when they are whole. `None` where a signal ended it.
+fn keep(
+    args: &Args,
+    replay: Replay,
+    recording: &Recording,
+    every: Duration,
+) -> Result<Option<Kept>, Failure> {
     if recording.flight().is_dir() {
         let why = "the recording of a flight recorder has its checkpoints: --checkpoint-every is for others";
         return Err(Failure::new(Code::Usage, why));
@@ -153,14 +188,19 @@ fn keep(args: &Args, replay: Replay, recording: &Recording, every: Duration) -> 
     }
     let mut timeline = Timeline::of(replay, Pace::default()).map_err(failure)?;
     let bar = if args.output { ProgressBar::hidden() } else { spinner() };
-    let mut tell = |at: Position| bar.set_message(format!("writing checkpoints; at {at}"));
+    interrupt::stop_on_signals(timeline.replay().process().cpu().interrupter())
+        .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
+    let mut tell = |at: Position| {
+        bar.set_message(format!("writing checkpoints; at {at}"));
+        interrupt::arrived().is_none()
+    };
     let kept = timeline.run_to_end_keeping(new.clone(), Rate::every(every), &mut tell);
     bar.finish_and_clear();
-    let replayed = kept.map_err(failure)?;
-    match fs::rename(new, path) {
-        // The program ended before the first one was due.
+    let is_whole = matches!(kept, Ok(Some(_)));
+    // There is no file where none was due.
+    match if is_whole { fs::rename(new, path) } else { fs::remove_file(new) } {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(error)),
-        _ => Ok(replayed),
+        _ => kept.map_err(failure),
     }
 }
 
@@ -220,7 +260,8 @@ pub(crate) fn failure(error: ReplayError) -> Failure {
     Failure::new(code, error)
 }
 
-fn print(args: &Args, replayed: &Replayed, begins: Option<Position>) -> io::Result<()> {
+/// Prints the result; `kept` checkpoints were written, where some were to be.
+fn print(args: &Args, replayed: &Replayed, begins: Option<Position>, kept: Option<u64>) -> io::Result<()> {
     let (kind, number) = ending::word(replayed.end.as_ref());
     let engine = replayed.engine;
     let digest = format!("{:016x}", replayed.digest());
@@ -231,7 +272,8 @@ fn print(args: &Args, replayed: &Replayed, begins: Option<Position>) -> io::Resu
             "status_or_signal": number,
             "begins": begins.map(|begins| begins.to_string()),
             "events": replayed.events,
-            "checkpoints": replayed.comparisons,
+            "comparisons": replayed.comparisons,
+            "checkpoints_written": kept,
             "crumbs_compared": replayed.crumbs.compared,
             "engine": engine,
             "digest": digest,
@@ -242,11 +284,12 @@ fn print(args: &Args, replayed: &Replayed, begins: Option<Position>) -> io::Resu
         return writeln!(io::stdout(), "{object}");
     }
     let number = number.map(|n| format!(" {n}")).unwrap_or_default();
+    let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{n} times") };
     let line = format!(
-        "replayed on {engine}: {} events{}, {} checkpoints, {kind}{number}, digest {digest}",
+        "replayed on {engine}: {} events{}, memory compared {}, {kind}{number}, digest {digest}",
         replayed.events,
         begins.map(|begins| format!(" (from {begins} on)")).unwrap_or_default(),
-        replayed.comparisons
+        times(replayed.comparisons)
     );
     // With --output, stdout is the program's.
     if args.output { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") }

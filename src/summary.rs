@@ -101,8 +101,17 @@ impl<'a> Summary<'a> {
         if let Some(window) = keeping::window(recording) {
             say!("gretel: {window}");
         }
-        let next = if *crashed { "core" } else { "replay" };
-        say!("gretel: next: gretel {next} {}", shell::word(recording.dir()));
+        let others = recording.others_with_cores();
+        if let Some(said) = crashed_too(&others) {
+            say!("gretel: {said}");
+        }
+        match others.last().filter(|_| !crashed) {
+            Some(pid) => say!("gretel: next: gretel core {}", shell::word(&recording.core_of(*pid))),
+            None => {
+                let next = if *crashed { "core" } else { "replay" };
+                say!("gretel: next: gretel {next} {}", shell::word(recording.dir()));
+            }
+        }
     }
 
     /// The same as an object.
@@ -134,9 +143,26 @@ impl<'a> Summary<'a> {
             "memory_limit": frames.limit(),
             "killed_for_memory": killed.collect::<Vec<_>>(),
             "core": crashed.then(|| recording.core()),
+            "other_cores": recording.others_with_cores().iter().map(|pid| recording.core_of(*pid)).collect::<Vec<_>>(),
             "unserved": unserved.collect::<Vec<_>>(),
             "profile": profile::as_json(recorded),
         })
+    }
+}
+
+/// So many processes are named.
+const NAMED: usize = 5;
+
+/// Which processes crashed that are not the first, if any did.
+pub(crate) fn crashed_too(pids: &[i32]) -> Option<String> {
+    let named: Vec<String> = pids.iter().rev().take(NAMED).map(ToString::to_string).collect();
+    match named.as_slice() {
+        [] => None,
+        [only] => Some(format!("process {only} crashed, and left core.{only}")),
+        _ if named.len() < pids.len() => {
+            Some(format!("{} processes crashed, and left cores: {}, ...", pids.len(), named.join(", ")))
+        }
+        _ => Some(format!("processes {} crashed, and left cores", named.join(", "))),
     }
 }
 

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::path::PathBuf;
 use vmm::replay::ReplayError;
+use vmm::travel::SILENCE;
 
 /// What is answered to requests that would change the program.
 const READ_ONLY: &str =
@@ -71,6 +72,10 @@ impl Session {
     /// Answers until the editor leaves.
     pub(super) fn serve(mut self) -> Result<(), Failure> {
         loop {
+            if let Err(error) = self.prepare() {
+                say!("gretel: the editor has gone: {error}");
+                return Ok(());
+            }
             let heard = match self.incoming.next() {
                 Ok(Some(heard)) => heard,
                 Ok(None) => return Ok(()),
@@ -93,6 +98,21 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Gets ready for a step back, if the editor says nothing for a while.
+    fn prepare(&mut self) -> io::Result<()> {
+        let Some(debuggee) = &mut self.debuggee else { return Ok(()) };
+        match self.incoming.while_silent(SILENCE, || debuggee.travel.prepare()) {
+            Some(Err(error)) => self.no_program(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the replay differs from the recording, there is no program to look at.
+    fn no_program(&mut self, error: ReplayError) -> io::Result<()> {
+        self.outgoing.send(output(&format!("gretel: {}", failure(error))))?;
+        self.outgoing.send(event("terminated", json!({})))
     }
 
     /// Answers a request; false when it was the last.
@@ -190,11 +210,7 @@ impl Session {
         requests.into_iter().try_for_each(|request| self.outgoing.send(request))?;
         match ran {
             Ok(Ok(reason)) => self.stopped(&reason),
-            Ok(Err(error)) => {
-                // Where the replay differs from the recording, there is no program to look at.
-                self.outgoing.send(output(&format!("gretel: {}", failure(error))))?;
-                self.outgoing.send(event("terminated", json!({})))
-            }
+            Ok(Err(error)) => self.no_program(error),
             Err(why) => {
                 self.outgoing.send(output(&format!("gretel: {why}")))?;
                 self.stopped(&Reason::Pause)

@@ -9,10 +9,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// No message of an editor is longer.
 const LONGEST: usize = 1 << 24;
@@ -56,14 +57,24 @@ pub(super) enum Incoming {
     /// From the stream.
     Here(BufReader<File>),
     /// From the thread that reads the stream.
-    Thread(Receiver<io::Result<Heard>>, Arc<Stops>),
+    Thread(Thread),
     /// From nowhere any more.
     Closed,
 }
 
+/// What a thread reads.
+pub(super) struct Thread {
+    heard: Receiver<io::Result<Heard>>,
+    /// What was received, and is not answered yet.
+    first: Option<io::Result<Heard>>,
+    stops: Arc<Stops>,
+}
+
 /// Requests that want the program to stop, and that were not answered yet.
-pub(super) struct Stops {
+struct Stops {
     waiting: AtomicUsize,
+    /// Whether every message ends what runs: nobody waits for it.
+    yields: Mutex<bool>,
     asks: Arc<AtomicBool>,
 }
 
@@ -80,6 +91,50 @@ impl Stops {
             self.asks.store(true, Ordering::SeqCst);
         }
     }
+
+    /// A message was sent on.
+    fn heard(&self) {
+        // What is asked in between is asked of what runs then, so nothing else may begin before.
+        let yields = self.yields.lock().unwrap_or_else(PoisonError::into_inner);
+        if *yields {
+            self.asks.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn have_yield(&self, does: bool) {
+        let mut yields = self.yields.lock().unwrap_or_else(PoisonError::into_inner);
+        *yields = does;
+        self.begin();
+    }
+}
+
+impl Thread {
+    /// Whether nothing comes for so long.
+    fn is_silent(&mut self, time: Duration) -> bool {
+        if self.first.is_none() {
+            match self.heard.recv_timeout(time) {
+                Ok(heard) => self.first = Some(heard),
+                Err(RecvTimeoutError::Timeout) => return true,
+                // `next` says that the editor has gone.
+                Err(RecvTimeoutError::Disconnected) => {}
+            }
+        }
+        false
+    }
+
+    fn next(&mut self) -> io::Result<Option<Heard>> {
+        match self.first.take().map_or_else(|| self.heard.recv(), Ok) {
+            Err(_) => Ok(None),
+            Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
+            Ok(Err(error)) => Err(error),
+            Ok(Ok(heard)) => {
+                if wants_stop(&heard) {
+                    self.stops.waiting.fetch_sub(1, Ordering::SeqCst);
+                }
+                Ok(Some(heard))
+            }
+        }
+    }
 }
 
 impl Incoming {
@@ -92,48 +147,53 @@ impl Incoming {
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
                 Err(error) => Err(error),
             },
-            Incoming::Thread(heard, stops) => match heard.recv() {
-                Err(_) => Ok(None),
-                Ok(Err(error)) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
-                Ok(Err(error)) => Err(error),
-                Ok(Ok(heard)) => {
-                    if wants_stop(&heard) {
-                        stops.waiting.fetch_sub(1, Ordering::SeqCst);
-                    }
-                    Ok(Some(heard))
-                }
-            },
+            Incoming::Thread(thread) => thread.next(),
         }
     }
 
     /// Has a thread read from now on, which sets `asks` when the editor wants the program to stop.
     pub(super) fn hear(&mut self, asks: Arc<AtomicBool>) -> io::Result<()> {
         let Incoming::Here(mut stream) = std::mem::replace(self, Incoming::Closed) else { return Ok(()) };
-        let stops = Arc::new(Stops { waiting: AtomicUsize::new(0), asks });
-        let (send, receive) = channel();
-        *self = Incoming::Thread(receive, Arc::clone(&stops));
-        thread::Builder::new().name("editor".to_owned()).spawn(move || {
-            loop {
-                let heard = read(&mut stream);
-                let ends = heard.is_err();
-                // An editor that has gone waits for nothing.
-                if ends || heard.as_ref().is_ok_and(wants_stop) {
-                    stops.add();
-                }
-                if send.send(heard).is_err() || ends {
-                    return;
-                }
-            }
-        })?;
+        let stops = Arc::new(Stops { waiting: AtomicUsize::new(0), yields: Mutex::new(false), asks });
+        let (send, heard) = channel();
+        *self = Incoming::Thread(Thread { heard, first: None, stops: Arc::clone(&stops) });
+        let listen = move || while hear_one(&mut stream, &send, &stops) {};
+        thread::Builder::new().name("editor".to_owned()).spawn(listen)?;
         Ok(())
+    }
+
+    /// If nothing comes for so long, this runs; what then comes sets `asks`, and is answered behind it.
+    pub(super) fn while_silent<T>(&mut self, time: Duration, run: impl FnOnce() -> T) -> Option<T> {
+        let Incoming::Thread(thread) = self else { return None };
+        if !thread.is_silent(time) {
+            return None;
+        }
+        thread.stops.have_yield(true);
+        // What has come since is sent already, and would not be heard of.
+        let ran = thread.is_silent(Duration::ZERO).then(run);
+        thread.stops.have_yield(false);
+        ran
     }
 
     /// To be called before the program runs.
     pub(super) fn begin_run(&self) {
-        if let Incoming::Thread(_, stops) = self {
-            stops.begin();
+        if let Incoming::Thread(thread) = self {
+            thread.stops.begin();
         }
     }
+}
+
+/// Reads a message and sends it on; false when there are no more.
+fn hear_one(stream: &mut impl BufRead, send: &Sender<io::Result<Heard>>, stops: &Stops) -> bool {
+    let heard = read(stream);
+    let ends = heard.is_err();
+    // An editor that has gone waits for nothing.
+    if ends || heard.as_ref().is_ok_and(wants_stop) {
+        stops.add();
+    }
+    let is_sent = send.send(heard).is_ok();
+    stops.heard();
+    is_sent && !ends
 }
 
 fn wants_stop(heard: &Heard) -> bool {

@@ -21,7 +21,8 @@ const MOST: usize = 1000;
 
 const HELP: &str = "\
 monitor when                 the position: EVENT+INSTRUCTIONS, and the registers
-monitor goto POSITION        go there; also `start` and `end`. Then: `maintenance flush register-cache`, `thread`
+monitor goto POSITION        go there; also `start` and `end`. Then: `maintenance flush register-cache`, `thread`,
+                             and `info sharedlibrary` where other libraries are loaded there
 monitor last-write ADDR LEN  go to before the last write to these bytes
 monitor memory ADDR LEN      every access to these bytes, in order; with --writes, what writes alone
 monitor calls FUNCTION [N]   the last N calls of a function that began before here (10, if there is no N)
@@ -33,6 +34,17 @@ With --json, each of them but `refresh` answers as the command of that name does
 ADDR is a number: `eval \"monitor heap %p\", list->head` asks for the value of an expression.
 gdb's own `checkpoint` cannot work, since it forks the program: a position is one, and `monitor goto` returns to it.
 ";
+
+/// gdb reads the symbols of the process that it begins in, and of those whose forks it sees.
+fn another_process(recorded: &Recorded, pid: i32, at: Position) -> String {
+    let here = recorded.travel.process().pid();
+    if here == pid {
+        return String::new();
+    }
+    format!(
+        "gdb stands in process {pid}, and {here} runs here: `gretel gdb DIR --at {at}` begins in it, with its symbols\n"
+    )
+}
 
 /// Commands of gretel that are none of `monitor`.
 const BESIDE: [&str; 2] = ["why", "core"];
@@ -74,7 +86,8 @@ pub(super) fn answer(recorded: &mut Recorded, command: &str, pid: i32) -> Result
                 }
                 let elsewhere = arrived != position && !json;
                 let note = if elsewhere { "the program does not stand at that position\n" } else { "" };
-                Ok(format!("{note}{}", when(recorded, json)))
+                let another = if json { String::new() } else { another_process(recorded, pid, arrived) };
+                Ok(format!("{note}{}{another}", when(recorded, json)))
             }
             Err(error) => Ok(format!("{error}\n")),
         },

@@ -18,7 +18,7 @@ use super::target::{Stopped, Target, Task, Way, Why, Wishes};
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use vmm::travel::SILENCE;
 
 /// What cannot be done (EROFS), and what is not there (EFAULT).
 const READ_ONLY: &str = "E1e";
@@ -28,9 +28,6 @@ const TOO_LONG: &str = "E16";
 /// A file that is not there, or a number of one (ENOENT, EBADF), as the debugger's own host numbers them.
 const NO_FILE: &str = "F-1,2";
 const NO_NUMBER: &str = "F-1,9";
-
-/// A debugger that says nothing for so long waits for its user: time to get ready for what comes next.
-const SILENCE: Duration = Duration::from_millis(100);
 
 /// A session with a debugger.
 pub(super) struct Session<'a> {

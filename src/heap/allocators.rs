@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use vmm::process::Process;
 use x86::op::Gpr;
 
@@ -98,6 +99,11 @@ impl Request {
     /// What it frees or moves.
     pub(super) fn gives_back(&self) -> Option<u64> {
         matches!(self.does, Does::Free | Does::Reallocate(_)).then_some(self.given).filter(|it| *it != 0)
+    }
+
+    /// What it gives, if that begins at `start`.
+    pub(super) fn covers(&self, start: u64) -> Range<u64> {
+        start..start.saturating_add(self.size.max(1))
     }
 
     /// What it has given, where the program stands behind it; `None` where that is nothing.

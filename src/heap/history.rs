@@ -37,6 +37,10 @@ pub(super) enum What {
     Allocated(Request, Range<u64>),
     /// The call took them back.
     Freed(Request),
+    /// The call gave as much there as it was asked for, and took these bytes back.
+    Moved(Request, u64),
+    /// The allocation has another size now, and is where it was.
+    Resized(Request, Range<u64>),
     /// The call was given memory that was free already.
     FreedAgain(Request),
     /// The call was given an address inside the allocation.
@@ -47,6 +51,13 @@ pub(super) enum What {
     Changed,
     /// The program died of an access to them while they were free.
     Crashed { address: u64 },
+}
+
+impl What {
+    /// Whether the bytes are free from here on.
+    pub(super) fn takes_back(&self) -> bool {
+        matches!(self, What::Freed(_) | What::Moved(..))
+    }
 }
 
 /// The history of an address.
@@ -176,22 +187,45 @@ impl Writer<'_> {
             return;
         }
         let given = request.given_at_return(self.travel.process());
-        if let (Block::Live(block), Does::Reallocate(_)) = (&self.block, request.does)
-            && request.given == block.start
-            // What could not be moved stays where it is.
-            && (given.is_some() || request.size == 0)
-        {
-            self.block = Block::Free(block.clone());
-            self.tell(call, What::Freed(request.clone()), call.returns_to);
-        }
-        if let Some(start) = given {
-            self.allocate(call, request, start);
+        match (&self.block, request.does) {
+            (Block::Live(block), Does::Reallocate(_)) if request.given == block.start => {
+                self.reallocate(call, request, given);
+            }
+            _ => {
+                if let Some(start) = given {
+                    self.allocate(call, request, start);
+                }
+            }
         }
         self.watch();
     }
 
+    /// A call that was to give the allocation another size.
+    fn reallocate(&mut self, call: Call, request: Request, given: Option<u64>) {
+        let Block::Live(block) = self.block.clone() else { return };
+        match given.map(|start| request.covers(start)) {
+            Some(range) if range.start == block.start && range.contains(&self.address) => {
+                self.block = Block::Live(range.clone());
+                self.tell(call, What::Resized(request, range), call.returns_to);
+            }
+            Some(range) => {
+                // Of one that has become smaller where it is, the rest is free.
+                let free = if range.start == block.start { range.end..block.end } else { block };
+                self.block = Block::Free(free);
+                self.tell(call, What::Moved(request.clone(), range.start), call.returns_to);
+                self.allocate(call, request, range.start);
+            }
+            None if request.size == 0 => {
+                self.block = Block::Free(block);
+                self.tell(call, What::Freed(request), call.returns_to);
+            }
+            // What could not be moved stays where it is.
+            None => {}
+        }
+    }
+
     fn allocate(&mut self, call: Call, request: Request, start: u64) {
-        let range = start..start.saturating_add(request.size.max(1));
+        let range = request.covers(start);
         if range.contains(&self.address) {
             self.block = Block::Live(range.clone());
             self.tell(call, What::Allocated(request, range), call.returns_to);
@@ -222,7 +256,7 @@ impl Writer<'_> {
 
     /// Whether the memory was accessed since it was freed.
     fn was_accessed(&self) -> bool {
-        let since = self.events.iter().rev().take_while(|event| !matches!(event.what, What::Freed(_)));
+        let since = self.events.iter().rev().take_while(|event| !event.what.takes_back());
         since.into_iter().any(|event| matches!(event.what, What::Accessed { .. } | What::Changed))
     }
 

@@ -117,34 +117,34 @@ impl Verdict {
     fn of(history: &History, address: u64) -> Verdict {
         let events = &history.events;
         let freed_before = |n: usize| {
-            let freed = events[..n].iter().rev().find(|event| matches!(event.what, What::Freed(_)));
-            freed.map(|event| event.position.to_string()).unwrap_or_default()
+            let freed = events[..n].iter().rev().find(|event| event.what.takes_back());
+            freed.map(Event::taken_back).unwrap_or_default()
         };
         for (n, Event { position, what, .. }) in events.iter().enumerate() {
             let (name, text) = match what {
-                What::FreedAgain(_) => (
-                    "double-free",
-                    format!("double free: freed at {}, and again at {position}", freed_before(n)),
-                ),
-                What::Accessed { .. } | What::Changed | What::Crashed { .. } => (
-                    "use-after-free",
-                    format!("use after free: freed at {}, accessed at {position}", freed_before(n)),
-                ),
+                What::FreedAgain(_) => {
+                    ("double-free", format!("double free: {}, and again at {position}", freed_before(n)))
+                }
+                What::Accessed { .. } | What::Changed | What::Crashed { .. } => {
+                    ("use-after-free", format!("use after free: {}, accessed at {position}", freed_before(n)))
+                }
                 What::FreedInside(request) => (
                     "invalid-free",
                     format!("invalid free: {request} at {position} is inside the allocation"),
                 ),
-                What::Allocated(..) | What::Freed(_) => continue,
+                What::Allocated(..) | What::Resized(..) | What::Freed(_) | What::Moved(..) => continue,
             };
             return Verdict { name, text };
         }
         match events.last() {
             None => Verdict { name: "never-allocated", text: never(history, address) },
-            Some(Event { position, what: What::Freed(_), .. }) => {
-                Verdict { name: "freed", text: format!("freed at {position}, and not accessed after that") }
+            Some(last) if last.what.takes_back() => {
+                Verdict { name: "freed", text: format!("{}, and not accessed after that", last.taken_back()) }
             }
-            Some(Event { position, .. }) => {
-                let earlier = events.iter().filter(|event| matches!(event.what, What::Freed(_))).count();
+            Some(last) => {
+                let given = events.iter().rev().find(|event| matches!(event.what, What::Allocated(..)));
+                let position = given.unwrap_or(last).position;
+                let earlier = events.iter().filter(|event| event.what.takes_back()).count();
                 let text = match earlier {
                     0 => format!("live: allocated at {position}, never freed"),
                     _ => format!(
@@ -155,6 +155,19 @@ impl Verdict {
                 };
                 Verdict { name: "live", text }
             }
+        }
+    }
+}
+
+impl Event {
+    /// How and where the memory became free.
+    fn taken_back(&self) -> String {
+        match &self.what {
+            What::Moved(request, to) if *to == request.given => {
+                format!("cut off at {} ({request})", self.position)
+            }
+            What::Moved(_, to) => format!("moved to {to:#x} at {}", self.position),
+            _ => format!("freed at {}", self.position),
         }
     }
 }
@@ -187,6 +200,15 @@ fn event_as_json(event: &Event) -> Value {
             ("allocated", Some(request))
         }
         What::Freed(request) => ("freed", Some(request)),
+        What::Moved(request, to) => {
+            object["to"] = hex(*to);
+            ("moved", Some(request))
+        }
+        What::Resized(request, range) => {
+            object["start"] = hex(range.start);
+            object["size"] = request.size.into();
+            ("resized", Some(request))
+        }
         What::FreedAgain(request) => ("freed-again", Some(request)),
         What::FreedInside(request) => ("freed-inside", Some(request)),
         What::Accessed { writes, address } => {
@@ -211,6 +233,11 @@ impl fmt::Display for Event {
         match &self.what {
             What::Allocated(request, range) => writeln!(f, "{request} = {:#x}", range.start)?,
             What::Freed(request) => writeln!(f, "{request}")?,
+            What::Moved(request, to) if *to == request.given => {
+                writeln!(f, "{request} = {to:#x}: smaller, this part is free")?
+            }
+            What::Moved(request, to) => writeln!(f, "{request} = {to:#x}: moved there, this is free")?,
+            What::Resized(request, range) => writeln!(f, "{request} = {:#x}: where it was", range.start)?,
             What::FreedAgain(request) => writeln!(f, "{request}: it is free already")?,
             What::FreedInside(request) => writeln!(f, "{request}: inside the allocation")?,
             What::Accessed { writes: true, address } => {

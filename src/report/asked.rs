@@ -1,10 +1,11 @@
 //! What gretel's other commands say, each run as one of its own: so each has its own sandbox, and one that fails costs a section.
 
-use super::Args;
+use super::{Args, Other};
 use crate::exit::{Code, Failure};
 use crate::kernel;
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -36,22 +37,26 @@ const MOST_EVENTS: usize = 4000;
 
 impl Asked {
     /// Asks everything, as much at once as there are questions: each waits for its own replay.
-    pub(super) fn ask(args: &Args) -> Result<Asked, Failure> {
+    pub(super) fn ask(args: &Args, other: Option<&Other>) -> Result<Asked, Failure> {
         let is_recording = args.input.is_dir();
-        let ask = |command: &str, rest: &[&OsStr]| start(args, command, rest);
+        let ask = |command: &str, rest: &[&OsStr]| start(&args.input, command, rest);
+        let core_path = other.map_or(&args.input, |other| &other.core);
+        let of_core = |command: &str, rest: &[&OsStr]| start(core_path, command, rest);
+        let pid = other.map(|other| other.pid.to_string());
+        let pid: Vec<&OsStr> = pid.iter().flat_map(|pid| [OsStr::new("--pid"), OsStr::new(pid)]).collect();
         let exe: Vec<&OsStr> = match &args.exe {
             Some(exe) => vec![OsStr::new("--exe"), exe.as_os_str()],
             None => Vec::new(),
         };
         // A kernel's core names itself.
         let is_kernels = kernel::Source::of(&args.input).is_some();
-        let core = ask("core", if is_kernels { &[] } else { &exe })?;
+        let core = of_core("core", if is_kernels { &[] } else { &exe })?;
         let fuel = [OsStr::new("--fuel"), OsStr::new(&args.fuel)];
         let has_fuel = args.fuel.parse::<f64>().is_ok_and(|fuel| fuel > 0.0);
-        let synth = has_fuel.then(|| ask("synth", &[&fuel[..], &exe].concat())).transpose()?;
+        let synth = has_fuel.then(|| of_core("synth", &[&fuel[..], &exe].concat())).transpose()?;
         // Of a core alone it goes back over a suffix, which it searches itself.
         let why = (is_recording || has_fuel)
-            .then(|| ask("why", if is_recording { &[] } else { &exe }))
+            .then(|| ask("why", if is_recording { &pid } else { &exe }))
             .transpose()?;
         let events = is_recording.then(|| ask("events", &[])).transpose()?;
         let doctor = spawn(Command::new(this()?).args(["doctor", "--json"]).stdin(Stdio::null()))?;
@@ -92,9 +97,9 @@ fn this() -> Result<std::path::PathBuf, Failure> {
     std::env::current_exe().map_err(|e| Failure::new(Code::Other, format!("where gretel is: {e}")))
 }
 
-fn start(args: &Args, command: &str, rest: &[&OsStr]) -> Result<Child, Failure> {
+fn start(input: &Path, command: &str, rest: &[&OsStr]) -> Result<Child, Failure> {
     let mut asked = Command::new(this()?);
-    asked.arg(command).arg("--json").args(rest).arg(&args.input).stdin(Stdio::null());
+    asked.arg(command).arg("--json").args(rest).arg(input).stdin(Stdio::null());
     spawn(&mut asked)
 }
 

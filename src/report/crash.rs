@@ -26,6 +26,9 @@ pub(super) fn section(core: &Value) -> String {
     if let Some(overflow) = signal["stack_overflow"].as_str() {
         html.element("p", "lead", overflow);
     }
+    if let Some(said) = signal["abort_message"].as_str() {
+        html.element("p", "lead", &format!("libc said: {said}"));
+    }
     html.raw("<table class=\"facts\">\n");
     let process = &core["process"];
     html.row(&["command", &text(&process["arguments"])]);

@@ -20,6 +20,7 @@ use crate::Outcome;
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::shell;
+use crate::summary::crashed_too;
 use asked::Asked;
 use html::{Html, escaped};
 use serde_json::Value;
@@ -28,6 +29,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use vmm::recording::Recording;
 
 /// Write a page about a crash: stack, where the bad value came from, how it got there, who ran when
 ///
@@ -45,6 +47,10 @@ pub(crate) struct Args {
     /// A recording's folder, or a core file
     #[arg(value_name = "DIR|CORE")]
     input: PathBuf,
+    /// Of which process, by its number in the recording (default: the first; if that did not crash, the one with the highest number
+    /// that did)
+    #[arg(long, value_name = "PID", conflicts_with = "exe")]
+    pid: Option<i32>,
     /// The page
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
@@ -64,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     if let Err(error) = args.input.metadata() {
         return Err(Failure::new(Code::Damaged, format!("cannot read {}: {error}", args.input.display())));
     }
+    let other = other_process(args)?;
     let cannot_write = |error: std::io::Error| {
         let hint =
             if error.kind() == std::io::ErrorKind::AlreadyExists { " (--force replaces it)" } else { "" };
@@ -77,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         options.create_new(true)
     };
     let mut file = options.open(&args.output).map_err(cannot_write)?;
-    let asked = Asked::ask(args)?;
+    let asked = Asked::ask(args, other.as_ref())?;
     asked.missing().for_each(|(what, why)| say!("gretel: the page has no {what}: {why}"));
     if !asked.has_anything() {
         // Made by this command a moment ago; where it stays, it is empty.
@@ -88,6 +95,35 @@ pub(crate) fn run(args: &Args) -> Outcome {
     file.write_all(page(args, &asked).as_bytes()).and_then(|()| file.flush()).map_err(cannot_write)?;
     say!("gretel: next: open {} in a browser", shell::word(&args.output));
     Ok(ExitCode::SUCCESS)
+}
+
+/// A process that is not the first of a recording, and its core.
+struct Other {
+    pid: i32,
+    core: PathBuf,
+}
+
+/// The process that the page is of, where that is not the first.
+fn other_process(args: &Args) -> Result<Option<Other>, Failure> {
+    let Some(recording) = Recording::open(&args.input).ok().filter(|_| args.input.is_dir()) else {
+        let why = format!("{} is no recording: --pid is of one", args.input.display());
+        return if args.pid.is_some() { Err(Failure::new(Code::Usage, why)) } else { Ok(None) };
+    };
+    let others = recording.others_with_cores();
+    let other = |pid| Other { pid, core: recording.core_of(pid) };
+    match args.pid {
+        Some(pid) if others.contains(&pid) => Ok(Some(other(pid))),
+        Some(pid) => {
+            let said = crashed_too(&others).unwrap_or_else(|| "no other process crashed".to_owned());
+            Err(Failure::new(Code::Usage, format!("process {pid} left no core: {said}")))
+        }
+        None if recording.core().exists() => Ok(None),
+        None => Ok(others.last().map(|pid| {
+            let said = crashed_too(&others).unwrap_or_default();
+            say!("gretel: {said}; the page is about {pid}");
+            other(*pid)
+        })),
+    }
 }
 
 /// What is the same on all pages.

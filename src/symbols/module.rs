@@ -1,6 +1,7 @@
 //! A file that is loaded, parsed: its names, its unwind tables, its debug information.
 
 use super::files::Files;
+use crate::abort_message;
 use crate::debug_files::DebugFiles;
 use lbr::regular;
 use object::elf::{FileHeader64, PT_LOAD, PT_TLS, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use synth::program::{Names, Reader};
 use vmm::elfcore::Module;
 use vmm::elfcore::unwind::Tables;
+use vmm::process::Process;
 use vmm::ram::PAGE;
 
 /// A file that is loaded.
@@ -21,6 +23,8 @@ pub(crate) struct Loaded {
     names: Names,
     tables: Tables,
     thread_local: Option<u64>,
+    /// Where a C library has the pointer to what it said before it aborted.
+    abort_message: Option<u64>,
     /// The words that the dynamic linker fills with the addresses of functions, by their names.
     slots: Vec<(String, u64)>,
 }
@@ -48,7 +52,8 @@ impl Loaded {
         let names = Names::of(Module { bytes, bias, debug }).ok()?;
         let tables = Tables::of(bytes, bias).ok()?;
         let (thread_local, slots) = (thread_local(bytes), slots(bytes, bias));
-        Some(Loaded { path: path.to_owned(), bias, names, tables, thread_local, slots })
+        let abort_message = abort_message::pointer(bytes).map(|at| at.wrapping_add(bias));
+        Some(Loaded { path: path.to_owned(), bias, names, tables, thread_local, abort_message, slots })
     }
 
     /// Its name where it was mapped.
@@ -74,6 +79,11 @@ impl Loaded {
     /// The size of its thread-local variables, rounded up to their alignment: a program's are so far below the base of FS.
     pub(crate) fn thread_local(&self) -> Option<u64> {
         self.thread_local
+    }
+
+    /// What a C library said before it aborted, if this is one, and it did.
+    pub(crate) fn abort_message(&self, process: &Process) -> Option<String> {
+        abort_message::text(self.abort_message?, &|at, out| process.read_memory(at, out))
     }
 
     pub(super) fn slots(&self) -> &[(String, u64)] {

@@ -20,6 +20,7 @@ use crate::kernel;
 use crate::log::{say, spinner};
 use crate::replay::failure;
 use crate::sandbox;
+use crate::summary::crashed_too;
 use crate::symbols::Symbols;
 use question::{Expression, Question};
 use shown::View;
@@ -126,6 +127,7 @@ fn of_recording(args: &Args) -> Outcome {
     }
     // Where others went on, the end is not where it crashed.
     let crashed = travel.process().first_died_before().then(|| travel.process().first_pid());
+    let crashed = crashed.or_else(|| crashed_instead(args, &travel, &recording));
     if let Some(pid) = args.pid.or_else(|| crashed.filter(|_| args.at.is_none()))
         && !travel.seek_process(pid).map_err(failure)?
     {
@@ -165,6 +167,15 @@ fn of_recording(args: &Args) -> Outcome {
     };
     show(args, &view)?;
     Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
+}
+
+/// Another process that crashed, where the first did not and its crash is asked for. Of several it is the one with the highest number.
+fn crashed_instead(args: &Args, travel: &Travel, recording: &Recording) -> Option<i32> {
+    let is_asked = args.pid.is_none() && args.at.is_none() && args.of.is_none();
+    let others = recording.others_with_cores();
+    let pid = *others.last().filter(|_| is_asked && travel.process().death().is_none())?;
+    say!("gretel: {}; this is about {pid} (--pid asks for another)", crashed_too(&others)?);
+    Some(pid)
 }
 
 fn show<At: Copy + Ord + Display>(args: &Args, view: &View<'_, At>) -> Result<(), Failure> {

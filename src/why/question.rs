@@ -195,6 +195,9 @@ fn blamed_values(blame: &Blame, history: &mut Recorded<'_>) -> Result<Values, Fa
     Ok(Values::of(&blame.bytes, &known))
 }
 
+/// The instruction.
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+
 /// What made the program crash that stands at its end.
 fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Position>, Failure> {
     let travel = history.travel();
@@ -208,6 +211,8 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
     let head = format!("it crashed with {signal} at {}", place_of(symbols, rip));
     let mappings = process.mappings();
     let overflowed = overflowed(process, death, &mappings, symbols).map(|it| it.to_string());
+    let from_elsewhere = is_from_elsewhere(process, death);
+    let said = (death.signal == libc::SIGABRT).then(|| abort_message(process, symbols)).flatten();
     if let Some(blame) = history.blame().map_err(failure)? {
         let values = blamed_values(&blame, history)?;
         let mut question = went(&blame, &values, symbols);
@@ -219,7 +224,31 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
         question.words.insert(0, head);
         return Ok(question);
     }
-    decided::decision(history, symbols, head)
+    if from_elsewhere {
+        let hint = "which was sent from outside of it: no value of the program made it";
+        return Err(Failure::new(
+            Code::Usage,
+            format!("{head}, {hint}: say with --of what is to be explained, as `--of rax`"),
+        ));
+    }
+    let mut question = decided::decision(history, symbols, head)?;
+    question.words.splice(1..1, said);
+    Ok(question)
+}
+
+/// Whether the signal came from elsewhere: the program does not stand behind a call that has sent it.
+fn is_from_elsewhere(process: &Process, death: Death) -> bool {
+    let regs = process.cpu().regs();
+    let mut before = [0; 2];
+    let is_call = process.read_memory(regs.rip.wrapping_sub(2), &mut before) && before == SYSCALL;
+    let has_sent = is_call && regs.gpr[usize::from(Gpr::RAX.0)] == 0;
+    death.code == libc::SI_USER && !has_sent
+}
+
+/// What the C library said.
+fn abort_message(process: &Process, symbols: &Symbols) -> Option<String> {
+    let text = symbols.modules().iter().find_map(|module| module.abort_message(process))?;
+    Some(format!("libc said: {text}"))
 }
 
 /// Whether the crash is a stack overflow.

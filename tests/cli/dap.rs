@@ -2,6 +2,7 @@
 
 mod children;
 mod services;
+mod silence;
 
 use crate::editor::Editor;
 use crate::{Place, engines, skipped};

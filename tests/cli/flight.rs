@@ -142,6 +142,7 @@ fn checkpoints_are_beside_the_journal_and_change_nothing() {
             let again =
                 place.gretel(&["replay", recorder, "--engine", replayer, "--checkpoint-every", "0.01"]);
             assert_eq!(again.code, 0, "{}", again.err);
+            assert!(again.err.contains(" written, "), "{}", again.err);
             assert_eq!(place_and_registers(&place.gretel(&to)), place_and_registers(&without));
             fs::rename(place.path("away"), &file).unwrap();
         }

@@ -31,6 +31,9 @@ const PROGRAM: &str = r#"
         case 'i': free(session->user); break;
         case 'a': close_session(session); *(volatile long *)malloc(sizeof *session) = 1; break;
         case 'r': session = realloc(session, 1 << 20); return session->id;
+        // There is room for it where it is.
+        case 's': return ((struct session *)realloc(session, 20))->id != 7;
+        case 'c': { char *large = malloc(4000); write(1, line, sprintf(line, "%p\n", large)); realloc(large, 40); return *(volatile char *)(large + 100); }
         }
         free(moved);
         return 0;
@@ -77,7 +80,8 @@ fn the_verdict_says_what_became_of_the_memory() {
             ("use", "use-after-free", &["allocated", "freed", "accessed"]),
             ("double", "double-free", &["allocated", "freed", "freed-again"]),
             ("inside", "invalid-free", &["allocated", "freed-inside"]),
-            ("realloc", "freed", &["allocated", "freed"]),
+            ("realloc", "freed", &["allocated", "moved"]),
+            ("same", "live", &["allocated", "resized"]),
         ] {
             let history = history(&place, program, does, 4, "soft");
             let mut kinds = kinds(&history);
@@ -93,6 +97,42 @@ fn the_verdict_says_what_became_of_the_memory() {
             assert_eq!(allocated["stack"][1]["function"], "main", "{history}");
         }
     }
+}
+
+#[test]
+fn what_is_reallocated_is_said_with_where_it_is_now() {
+    let place = Place::new();
+    if place.compile("prog", PROGRAM).is_none() {
+        return;
+    }
+    let moved = history(&place, "./prog", "realloc", 4, "soft");
+    let to = moved["events"][1]["to"].as_str().unwrap();
+    assert_ne!(moved["events"][0]["start"], to, "{moved}");
+    let text = moved["text"].as_str().unwrap();
+    assert!(text.starts_with(&format!("moved to {to} at ")), "{text}");
+    // Its new place has the call that moved it there, with where it was.
+    let there = place.gretel(&["heap", "rec", to, "--json"]);
+    let there: Value = serde_json::from_str(&there.out()).expect("JSON");
+    let call = there["events"][0]["call"].as_str().unwrap();
+    let from = moved["events"][0]["start"].as_str().unwrap();
+    assert_eq!(call, format!("realloc({from}, 1048576)"), "{there}");
+    let same = history(&place, "./prog", "same", 4, "soft");
+    assert!(same["text"].as_str().unwrap().ends_with(", never freed"), "{same}");
+}
+
+#[test]
+fn what_a_smaller_allocation_no_longer_has_is_free() {
+    let place = Place::new();
+    if place.compile("prog", PROGRAM).is_none() {
+        return;
+    }
+    let _ = history(&place, "./prog", "cut", 0, "soft");
+    let printed = place.gretel(&["replay", "rec", "--output"]).out();
+    let large = u64::from_str_radix(printed.lines().nth(1).unwrap().trim_start_matches("0x"), 16).unwrap();
+    let ran = place.gretel(&["heap", "rec", &format!("{:#x}", large + 100)]);
+    let said = ran.out();
+    assert!(said.contains("smaller, this part is free") && said.contains("read at "), "{said}");
+    assert!(said.lines().last().unwrap().starts_with("use after free: cut off at "), "{said}");
 }
 
 #[test]

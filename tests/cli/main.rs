@@ -1,5 +1,6 @@
 //! The command as its users see it: what it prints, what it leaves behind, its exit codes.
 
+mod aborts;
 mod answers;
 mod bad_input;
 mod bench;

@@ -261,3 +261,33 @@ fn a_full_disk_is_reported_and_the_rest_replays() {
     assert!(done.out().contains(&format!("replay {DAMAGED}\n")), "{}{}", done.out(), done.err);
     assert!(done.err.contains("events before it were replayed and are as recorded"), "{}", done.err);
 }
+
+/// Who ends a replay that writes checkpoints keeps those that were there, and no part of the new ones.
+#[test]
+fn a_replay_that_writes_checkpoints_is_interrupted() {
+    let place = Place::new();
+    let source =
+        "int main(void) { volatile long sum = 0; for (long n = 0; n < 600000000; n++) sum += n; return 5; }";
+    if place.compile("computes", source).is_none() {
+        return;
+    }
+    for engine in engines() {
+        let start =
+            ["record", "--engine", engine, "--checkpoint-every", "0", "-o", engine, "--", "./computes"];
+        assert_eq!(place.gretel(&start).code, 5);
+        let new = place.path(engine).join("checkpoints.new");
+        let old = place.path(engine).join("checkpoints");
+        place.write(&format!("{engine}/checkpoints"), "old");
+        let arguments = ["replay", engine, "--engine", engine, "--checkpoint-every", "0.01"];
+        let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), &arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !new.exists() && child.try_wait().unwrap().is_none() {
+            sleep(Duration::from_millis(5));
+        }
+        assert!(place.command("kill", &["-INT", &child.id().to_string()]).status().unwrap().success());
+        let ran = finished(&child.wait_with_output().unwrap());
+        assert_eq!((ran.code, ran.out().as_str()), (130, ""), "{engine}: {}", ran.err);
+        assert!(ran.err.contains("interrupted: no checkpoint is written"), "{engine}: {}", ran.err);
+        assert!(!new.exists() && fs::read(&old).unwrap() == b"old", "{engine}");
+    }
+}

@@ -58,6 +58,8 @@ pub(crate) struct Keeper {
     last: (Instant, CheckpointCost),
     /// Where.
     taken: Option<Position>,
+    /// How many were written.
+    count: u64,
     /// How many bytes the file of checkpoints has, and how many of a segment are its first checkpoint.
     size: u64,
     first: u64,
@@ -100,6 +102,7 @@ impl Keeper {
             not_before: Instant::now(),
             last: (Instant::now(), CheckpointCost::default()),
             taken: None,
+            count: 0,
             size: 0,
             first: 0,
             kicks,
@@ -287,6 +290,7 @@ impl Keeper {
                 if self.first == 0 && self.flight.as_ref().is_some_and(|(_, number)| *number > 0) {
                     self.first = size;
                 }
+                self.count += 1;
                 self.size = size;
                 self.last.1.add(took);
             }
@@ -325,10 +329,12 @@ impl Keeper {
         self.size
     }
 
-    /// Waits until what was taken is written, and gives its frames back.
-    pub(crate) fn finish(mut self, process: &mut Process) {
+    /// Waits until what was taken is written, and gives its frames back. Gives how many there are, and their bytes.
+    pub(crate) fn finish(mut self, process: &mut Process) -> (u64, u64) {
+        let bytes = self.written(process);
         self.worker.join();
         self.give_back(process);
+        (self.count, bytes)
     }
 }
 

@@ -32,6 +32,7 @@ use crate::journal::{Header, JournalError, Reader, schema};
 use crate::program::Launch;
 use lbr::regular;
 pub use segment::Segment;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -320,6 +321,16 @@ impl Recording {
     #[must_use]
     pub fn core_of(&self, pid: i32) -> PathBuf {
         self.dir.join(format!("core.{pid}"))
+    }
+
+    /// The processes that are not the first and left cores, by their numbers.
+    #[must_use]
+    pub fn others_with_cores(&self) -> Vec<i32> {
+        let names = fs::read_dir(&self.dir).into_iter().flatten().flatten().map(|it| it.file_name());
+        let pid = |name: OsString| name.to_str()?.strip_prefix("core.")?.parse().ok();
+        let mut pids: Vec<i32> = names.filter_map(pid).collect();
+        pids.sort_unstable();
+        pids
     }
 
     /// The path of the one virtual CPU's crumbs, whether or not there are any.

@@ -20,9 +20,19 @@ use std::time::{Duration, Instant};
 /// A segment that takes no longer is not run again for checkpoints in it.
 const SHORT: Duration = Duration::from_millis(20);
 
+/// A replay that wrote checkpoints.
+pub struct Kept {
+    /// What there is to say of it.
+    pub replayed: Replayed,
+    /// How many checkpoints were written.
+    pub checkpoints: u64,
+    /// The size of their file, in bytes.
+    pub bytes: u64,
+}
+
 impl Timeline {
-    /// Runs to the end of the recording, and writes checkpoints to `path`, which must not exist, for later replays; `tell` is told now
-    /// and then where it stands.
+    /// Runs to the end of the recording, and writes checkpoints to `path`, which must not exist, for later replays. `tell` is told now
+    /// and then where it stands, and says whether to go on; `None` where it did not want to.
     ///
     /// # Errors
     /// At the first difference, and when there can be no such file.
@@ -30,8 +40,8 @@ impl Timeline {
         &mut self,
         path: PathBuf,
         rate: Rate,
-        tell: &mut dyn FnMut(Position),
-    ) -> Result<Replayed, ReplayError> {
+        tell: &mut dyn FnMut(Position) -> bool,
+    ) -> Result<Option<Kept>, ReplayError> {
         let mut keeper = self.replay.keeper(path, rate)?;
         let long = rate.every.max(SHORT);
         let (mut begun, mut comes_back) = (Instant::now(), None);
@@ -42,37 +52,43 @@ impl Timeline {
             }
             let event = self.replay.events();
             self.run_on(Until::Exit, &mut keeper)?;
+            let mut goes_on = tell(self.position());
             if self.replay.events() > event {
                 begun = Instant::now();
-                tell(self.position());
             } else if !self.counts() {
                 comes_back = None;
-                if !self.ended && begun.elapsed() >= long {
-                    self.count_segment(&mut keeper, tell)?;
+                if goes_on && !self.ended && begun.elapsed() >= long {
+                    goes_on = self.count_segment(&mut keeper, tell)?;
                     begun = Instant::now();
                 }
             }
+            if !goes_on && !self.ended {
+                keeper.finish(self.replay.process_mut());
+                return Ok(None);
+            }
         }
-        keeper.finish(self.replay.process_mut());
-        self.replay.report()
+        let (checkpoints, bytes) = keeper.finish(self.replay.process_mut());
+        Ok(Some(Kept { replayed: self.replay.report()?, checkpoints, bytes }))
     }
 
-    /// Runs the segment in which the program stands from its beginning, on the processor that counts.
+    /// Runs the segment in which the program stands from its beginning, on the processor that counts. Whether to go on behind it.
     fn count_segment(
         &mut self,
         keeper: &mut Keeper,
-        tell: &mut dyn FnMut(Position),
-    ) -> Result<(), ReplayError> {
+        tell: &mut dyn FnMut(Position) -> bool,
+    ) -> Result<bool, ReplayError> {
         let event = self.replay.events();
         self.seek(Position { event, retired: 0 })?;
         self.replay.process_mut().count_exactly(true)?;
         while self.replay.events() == event && !self.ended {
             let counters = self.replay.process().cpu().counters().unwrap_or_default();
             self.run_on(Until::Retired(counters.instructions.saturating_add(STRETCH)), keeper)?;
-            tell(self.position());
+            if !tell(self.position()) {
+                return Ok(false);
+            }
         }
         self.replay.process_mut().count_exactly(false)?;
-        Ok(())
+        Ok(true)
     }
 
     /// Runs to the next exit or bound, and keeps a checkpoint in memory and on disk where one is due.

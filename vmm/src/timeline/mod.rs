@@ -21,6 +21,7 @@ use crate::position::Position;
 use crate::process::ProcessError;
 use crate::recording::Recording;
 use crate::replay::{Progress, Replay, ReplayError, Replayed};
+pub use keeping::Kept;
 pub use recent::Recent;
 pub use retrace::{LastBranches, RetraceError};
 use std::time::{Duration, Instant};

@@ -30,6 +30,7 @@ use crate::ram::Virt;
 use crate::recording::Recording;
 use crate::replay::{Progress, ReplayError, Replayed};
 use crate::timeline::Timeline;
+pub use ready::SILENCE;
 use scout::Scout;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,6 +11,10 @@ use crate::engine::Until;
 use crate::position::Position;
 use crate::replay::ReplayError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A debugger that says nothing for so long waits for its user: time for [`Travel::prepare`].
+pub const SILENCE: Duration = Duration::from_millis(100);
 
 impl Travel {
     /// Runs the way from the newest checkpoint to here on the processor that counts, which keeps checkpoints. It ends here again, early

@@ -166,9 +166,33 @@ fn seeking_from_disk_costs_a_part_of_the_way() {
 fn keeping(recording: &Recording, kind: EngineKind, rate: Rate) -> Replayed {
     let mut timeline = Timeline::open(recording, machine(kind)).unwrap();
     let mut told = Vec::new();
-    let kept = timeline.run_to_end_keeping(recording.checkpoints(), rate, &mut |at| told.push(at)).unwrap();
+    let mut tell = |at: Position| {
+        told.push(at);
+        true
+    };
+    let kept = timeline.run_to_end_keeping(recording.checkpoints(), rate, &mut tell).unwrap().unwrap();
     assert!(!told.is_empty());
-    kept
+    let on_disk = fs::metadata(recording.checkpoints()).map_or(0, |file| file.len());
+    assert_eq!((kept.checkpoints, kept.bytes), (stored(recording).len() as u64, on_disk));
+    kept.replayed
+}
+
+#[test]
+fn a_replay_that_leaves_checkpoints_ends_where_nobody_wants_more() {
+    let Some(program) = compiled("computes", COMPUTES, &[]) else { return };
+    for kind in engines() {
+        let recording = program.record(kind, &[]);
+        let mut timeline = Timeline::open(&recording, machine(kind)).unwrap();
+        let rate = Rate::every(Duration::from_millis(40));
+        // In the computation, at events before it, and in each part of it.
+        let mut inside = 0;
+        let mut tell = |at: Position| {
+            inside += u64::from(at.retired > 0);
+            inside < 3
+        };
+        let kept = timeline.run_to_end_keeping(recording.checkpoints(), rate, &mut tell).unwrap();
+        assert!(kept.is_none() && !timeline.ended(), "{}", kind.name());
+    }
 }
 
 #[test]
@@ -182,7 +206,8 @@ fn a_replay_leaves_checkpoints_in_a_computation_without_events() {
         let replay = Replay::start(&recording, machine(recorder), Some(output)).unwrap();
         let mut timeline = Timeline::of(replay, NEVER).unwrap();
         let rate = Rate::every(Duration::from_millis(40));
-        let kept = timeline.run_to_end_keeping(recording.checkpoints(), rate, &mut |_| ()).unwrap();
+        let kept = timeline.run_to_end_keeping(recording.checkpoints(), rate, &mut |_| true).unwrap();
+        let kept = kept.unwrap().replayed;
         // Going back to count is not seen: neither in what is printed nor in what is compared.
         assert_eq!(*printed.borrow(), b"before\nbehind\n", "{}", recorder.name());
         let plain = Replay::start(&recording, machine(recorder), None).unwrap().run_to_end().unwrap();

@@ -1,0 +1,116 @@
+//! Ends that are no fault of one instruction: what libc says before it aborts, a child that crashes, a signal from outside.
+
+use crate::{Place, USAGE, engines, skipped};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+const GIVES_UP: &str = r#"
+    #include <assert.h>
+    #include <stdlib.h>
+    int main(int count, char **words) {
+        char *name = malloc(100);
+        if (words[1][0] == 'a') assert(count == 3 && "three words");
+        free(name + 8);
+        return 0;
+    }"#;
+
+#[test]
+fn what_libc_says_before_it_aborts_is_shown() {
+    let place = Place::new();
+    if place.compile("static", GIVES_UP).is_none() {
+        return;
+    }
+    place.write("prog.c", GIVES_UP);
+    let mut programs = vec!["./static"];
+    match place.sh("gcc -g -O1 -w -o dynamic prog.c").code {
+        0 => programs.push("./dynamic"),
+        _ => skipped("./dynamic", "gcc cannot make it here"),
+    }
+    for program in programs {
+        for (how, said) in [
+            ("free", "free(): invalid pointer"),
+            ("assert", "Assertion `count == 3 && \"three words\"' failed."),
+        ] {
+            let start = ["record", "--engine", "soft", "--force", "-o", "rec", "--", program, how];
+            assert_eq!(place.gretel(&start).code, 128 + 6);
+            let core: Value = serde_json::from_str(&place.gretel(&["core", "rec", "--json"]).out()).unwrap();
+            let text = core["signal"]["abort_message"].as_str().unwrap_or_default();
+            assert!(text.contains(said), "{program}: {text}");
+            let expected = format!("  libc said: {text}\n");
+            assert!(place.gretel(&["core", "rec"]).out().contains(&expected), "{program}: {text}");
+            let why = place.gretel(&["why", "rec"]);
+            assert!(
+                why.out().contains(&format!("libc said: {text}\n")),
+                "{program}: {}{}",
+                why.out(),
+                why.err
+            );
+        }
+    }
+}
+
+#[test]
+fn a_child_that_crashes_is_told_of_and_asked_about() {
+    let place = Place::new();
+    let source = r#"
+        #include <sys/wait.h>
+        #include <unistd.h>
+        int main(void) {
+            char index = 0;
+            if (fork() == 0) {
+                read(0, &index, 1);
+                return *(volatile int *)(long)index;
+            }
+            wait(0);
+            return 0;
+        }"#;
+    if place.compile("parent", source).is_none() {
+        return;
+    }
+    place.write("input", "x");
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    for engine in engines() {
+        let ran = place.sh(&format!("{gretel} record --engine {engine} --force -o rec -- ./parent <input"));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let (_, pid) = ran.err.split_once("and left core.").expect("a word about the child");
+        let pid = pid.lines().next().unwrap();
+        assert!(ran.err.contains(&format!("next: gretel core rec/core.{pid}\n")), "{}", ran.err);
+        // The folder's own core there is not, and where the other is, is said.
+        let core = place.gretel(&["core", "rec"]);
+        assert_eq!(core.code, USAGE);
+        assert!(core.err.contains(&format!("process {pid} crashed, and left core.{pid}")), "{}", core.err);
+        let why = place.gretel(&["why", "rec"]);
+        assert!(why.err.contains(&format!("this is about {pid}")), "{}", why.err);
+        assert!(why.out().contains("byte 0 of what it read"), "{}{}", why.out(), why.err);
+        // What is asked for by name is asked of where it was.
+        let rax = place.gretel(&["why", "rec", "--of", "rax"]);
+        assert!(!rax.err.contains("this is about"), "{}", rax.err);
+    }
+    let page = place.gretel(&["report", "rec", "-o", "page.html", "--fuel", "0"]);
+    assert!(page.err.contains("; the page is about "), "{}", page.err);
+    let page = std::fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.contains("<section id=\"crash\"") && page.contains("<section id=\"why\""), "{page}");
+    let other = place.gretel(&["report", "rec", "-o", "other.html", "--pid", "1"]);
+    assert_eq!(other.code, USAGE, "{}", other.err);
+    assert!(!place.path("other.html").exists());
+}
+
+#[test]
+fn a_signal_from_outside_has_no_value_that_made_it() {
+    let place = Place::new();
+    for engine in engines() {
+        let script = "echo ready; while :; do :; done";
+        let start =
+            ["record", "--engine", engine, "--force", "-o", "rec", "--", "busybox", "sh", "-c", script];
+        let mut recorder = place.command(env!("CARGO_BIN_EXE_gretel"), &start);
+        let mut child = recorder.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(place.command("kill", &["-ABRT", &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(128 + 6));
+        let why = place.gretel(&["why", "rec"]);
+        assert_eq!(why.code, USAGE, "{}", why.out());
+        assert!(why.err.contains("was sent from outside of it"), "{}", why.err);
+    }
+}
