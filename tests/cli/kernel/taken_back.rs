@@ -99,7 +99,7 @@ fn behind_a_page_that_is_cleared_the_search_goes_on() {
 #[test]
 fn a_call_of_what_is_no_address_is_taken_back() {
     let place = crashed("wild");
-    let ran = place.gretel(&["synth", "rec", "--json"]);
+    let ran = place.gretel(&["synth", "rec", "--json", "--instructions", "240"]);
     let result = as_json(&ran);
     let (summary, crash) = (&result["listing"]["summary"], &result["listing"]["crash"]);
     assert_eq!(crash["signal"], "general protection (#GP)", "{crash}");
