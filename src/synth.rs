@@ -67,7 +67,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "none|calls|counts|contexts", default_value = "contexts",
         value_parser = use_of_crumbs)]
     crumbs: Use,
-    /// Stop at this many instructions; of a kernel a repeated string instruction counts once
+    /// Stop at this many instructions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     instructions: usize,
     /// Do so much work, search and certificate together: about so many seconds of a processor, and the same on every machine

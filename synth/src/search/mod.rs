@@ -15,7 +15,7 @@
 //! | which of several ways | [`weigh`] (what the core speaks for), [`below`] (what calls left below the stack) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
 //! | what propagation leaves over | [`asking`] (the solver) |
-//! | what came of it | [`found`], [`barriers`], [`length`] (against the most that it may have), [`forced`] (which steps are) |
+//! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
 
 mod anchored;
 mod anew;
@@ -29,7 +29,6 @@ mod explained;
 mod forced;
 mod found;
 mod late;
-mod length;
 mod placing;
 mod rank;
 mod reach;
@@ -203,7 +202,7 @@ impl<'p> Search<'p> {
         self.hypothesis.stop_at(until.clone());
         self.whole_fuel = until.left();
         let stop = loop {
-            if self.length() >= instructions && !self.leave_segment() {
+            if self.hypothesis.len() >= instructions && !self.leave_segment() {
                 break Stop::Instructions;
             }
             if self.hypothesis.start() == self.program.entry() && !self.hypothesis.is_empty() {
@@ -250,7 +249,7 @@ impl<'p> Search<'p> {
 
     /// Lists the choices at the present start.
     fn open_frame(&mut self) {
-        let window = self.window();
+        let window = self.frames.last().map_or_else(Window::default, |f| f.candidates[f.next - 1].window);
         let checked = match self.frames.last() {
             Some(f) if f.candidates.len() > 1 => self.hypothesis.facts().constraints(),
             Some(f) => f.checked,

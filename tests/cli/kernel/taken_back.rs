@@ -81,19 +81,6 @@ fn a_port_of_a_device_is_a_barrier() {
     assert_eq!(result["explain"]["windows_of"], "recording");
 }
 
-/// An instruction that clears a page is one, and not 512 of the most that a suffix may have: the records behind it are covered, too.
-#[test]
-fn behind_a_page_that_is_cleared_the_search_goes_on() {
-    let place = crashed("clear");
-    let result = as_json(&place.gretel(&["synth", "rec", "--json", "--instructions", "400"]));
-    let summary = &result["listing"]["summary"];
-    assert_eq!((&summary["records"], &summary["given"]), (&32.into(), &32.into()), "{summary}");
-    assert!(summary["instructions"].as_u64() > Some(512), "{summary}");
-    let length = result["metrics"]["path"]["length"].as_u64();
-    assert!(length > Some(50) && length <= Some(400), "{}", result["metrics"]);
-    path_is_true(&result, 50);
-}
-
 /// A call of an address that is not canonical: what lies below the stack is what older instructions have left there, since the machine's
 /// processor stores nothing at such a call. All of memory is compared.
 #[test]
