@@ -11,6 +11,7 @@
  *   tick    the same in the handler of the timer's interrupt
  *   race    works at a job that the timer's interrupt takes away: a page fault some instructions behind the interrupt
  *   divide  divides by a zero that it has computed: an exception without a handler, and a triple fault
+ *   wild    calls a function by a pointer that text has overwritten: an address that is not canonical, and a panic
  *   storm   raises an exception whose handler raises it again, on a stack that each of them begins anew
  *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
  *   panic, reset, triple, halt, wait: ends so; else it switches the machine off
@@ -402,6 +403,22 @@ __attribute__((noinline)) static void divide(void) {
   for (uint64_t n = 4; n-- > 0;) print_number(share(of, n));
 }
 
+static struct {
+  char name[16];
+  uint64_t (*read)(uint64_t);
+} sensor;
+__attribute__((noinline)) static uint64_t twice(uint64_t n) { return 2 * n; }
+__attribute__((noinline)) static void rename_sensor(const char *name) {
+  volatile char *to = sensor.name;
+  while (*name) *to++ = *name++;
+}
+__attribute__((noinline)) static void wild(void) {
+  sensor.read = twice;
+  for (uint64_t n = 0; n < 8; n++) total += sensor.read(n);
+  rename_sensor("a-sensor-of-a-long-name");
+  total += sensor.read(total);
+}
+
 static uint64_t nowhere[512] __attribute__((aligned(4096)));
 static void lose(void) {
   for (int n = 1; n < 512; n++) nowhere[n] = (uint64_t)nowhere | 3;
@@ -431,6 +448,7 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("tick")) tick();
   if (has_word("race")) race();
   if (has_word("divide")) divide();
+  if (has_word("wild")) wild();
   if (has_word("storm")) storm();
   if (has_word("lost")) lose();
   if (has_word("panic")) panic("asked for");

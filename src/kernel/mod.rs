@@ -1,11 +1,14 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
-//! `beside` is what the core of a crash has beside memory, and `crashed` reads that; `terminal` is this terminal as COM1, `disk` the image of its disk, `network` where its network card leads to, `start` where a
-//! machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a recording,
-//! `moment` what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what `gretel ls`
-//! says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted is in `files`.
+//! `beside` is what the core of a crash has beside memory, and `crashed` reads that; `terminal` is this terminal as COM1, `shown` what the
+//! guest prints, `disk` the image of its disk, `network` where its network card leads to, `clock` the time of day at its start, `start`
+//! where a machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a
+//! recording, `moment` what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what
+//! `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted is
+//! in `files`.
 
 mod beside;
+mod clock;
 mod core;
 mod crashed;
 mod disk;
@@ -16,6 +19,7 @@ mod moment;
 mod network;
 mod replay;
 mod rings;
+mod shown;
 mod start;
 mod subject;
 mod terminal;
@@ -31,6 +35,7 @@ pub(crate) use rings::Rings;
 pub(crate) use start::{Places, file, records};
 pub(crate) use subject::{At, Subject, travel};
 
+use self::clock::Clock;
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::units::size_of;
@@ -46,7 +51,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use terminal::Console;
 use vmm::contents::{FOLDER, name, place};
 use vmm::engine::Interrupter;
@@ -85,6 +90,16 @@ pub(crate) struct Machine {
         default_value = "console=ttyS0 panic=-1"
     )]
     cmdline: String,
+    /// The time of day that the machine begins with: this host's, or 1 January 2000, so that two runs without input are the same.
+    /// From there on its clock is made of instructions
+    #[arg(
+        long,
+        value_name = "host|instructions",
+        requires = "kernel",
+        conflicts_with = "program",
+        default_value = "host"
+    )]
+    clock: Clock,
     /// Once standard input is over, end when the guest has waited this long by its own clock and printed nothing
     #[arg(long, value_name = "SECONDS", conflicts_with = "program", default_value = "60", value_parser = keeping::seconds)]
     idle: Duration,
@@ -270,13 +285,12 @@ fn setup(machine: &Machine, kernel: &Path, memory: u64) -> Result<Setup, Failure
             |error| Failure::new(Code::Program, format!("cannot read {}: {error}", path.display()));
         regular::read(path).map_err(unreadable)
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Setup {
         kernel: read(kernel)?,
         initrd: machine.initrd.as_deref().map(read).transpose()?,
         command_line: machine.cmdline.clone(),
         memory,
-        start: now.as_secs(),
+        start: machine.clock.start(),
         disk: None,
         net: None,
     })

@@ -3,12 +3,13 @@
 //! A TAP interface of this host, or two Unix datagram sockets: frames come to LOCAL, and go to REMOTE, as with QEMU's `-netdev dgram`.
 
 use crate::exit::{Code, Failure};
+use crate::shell;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vmm::journal::schema::digest_executable as digest;
 use vmm::tap;
@@ -71,8 +72,8 @@ impl Given {
             Given::Tap(name) => {
                 let opened = tap::open(name).and_then(|file| Ok((file.try_clone()?, file)));
                 let (from, to) = opened.map_err(|error| {
-                    let help = "a TAP interface wants /dev/net/tun and root, or one that `ip tuntap add` has made for you";
-                    Failure::new(Code::Host, format!("--net tap={}: {error}: {help}", name.display()))
+                    let help = help_with_tap(name, &error);
+                    Failure::new(Code::Host, format!("--net tap={}: {error}{help}", name.display()))
                 })?;
                 Ok(Link { from: Socket::Tap(from), to: Socket::Tap(to), local: None })
             }
@@ -101,6 +102,32 @@ impl Given {
                 }
             }
         }
+    }
+}
+
+/// What to do where a TAP interface cannot be opened.
+fn help_with_tap(name: &OsStr, error: &io::Error) -> String {
+    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied, ResourceBusy};
+    let name = shell::word(Path::new(name));
+    // The one of the kernel has a number, the one of `tap::open` has none.
+    match (error.kind(), error.raw_os_error()) {
+        (NotFound, None) => format!(
+            "; make it first: `sudo ip tuntap add dev {name} mode tap user $USER`, give it an address (`sudo ip address add \
+             10.213.45.1/30 dev {name}`) and switch it on (`sudo ip link set {name} up`)"
+        ),
+        (NotFound, Some(_)) => {
+            "; this host has no /dev/net/tun: `sudo modprobe tun`, or --net unix=LOCAL,REMOTE".to_owned()
+        }
+        (InvalidInput, Some(_)) => {
+            "; it is an interface of another kind than TAP: `ip tuntap` lists those".to_owned()
+        }
+        (PermissionDenied, _) => {
+            format!(
+                "; it belongs to somebody else: `sudo ip tuntap add dev {name} mode tap user $USER` makes one of yours"
+            )
+        }
+        (ResourceBusy, _) => "; another program has it open".to_owned(),
+        _ => String::new(),
     }
 }
 

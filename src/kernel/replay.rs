@@ -1,5 +1,6 @@
 //! `gretel replay` of a machine.
 
+use super::shown::Shown;
 use super::start::first;
 use super::{seconds, sentence, word};
 use crate::Outcome;
@@ -30,8 +31,11 @@ pub(crate) fn run(recording: &Recording, output: bool, as_json: bool) -> Outcome
     let mut reader = Reader::open(&recording.journal()).map_err(unusable)?;
     let mut machine = first(recording, reader.header())?;
     sandbox::enter();
-    let mut show = |bytes: &[u8]| if output { show(bytes) } else { Ok(()) };
-    let replayed = replay(&mut machine, &mut reader, &mut show).map_err(|error| failure(&error))?;
+    let mut shown = Shown::default();
+    let mut show = |bytes: &[u8]| if output { show(&mut shown, bytes) } else { Ok(()) };
+    let replayed = replay(&mut machine, &mut reader, &mut show);
+    shown.finish();
+    let replayed = replayed.map_err(|error| failure(&error))?;
     if as_json {
         print(format_args!("{}\n", result(&replayed)))?;
     } else {
@@ -53,10 +57,8 @@ pub(crate) fn run(recording: &Recording, output: bool, as_json: bool) -> Outcome
     Ok(Code::Damaged.into())
 }
 
-fn show(bytes: &[u8]) -> io::Result<()> {
-    written(io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()))
-        .map(|_| ())
-        .map_err(|failure| io::Error::other(failure.to_string()))
+fn show(shown: &mut Shown, bytes: &[u8]) -> io::Result<()> {
+    written(shown.show(bytes)).map(|_| ()).map_err(|failure| io::Error::other(failure.to_string()))
 }
 
 pub(super) fn failure(error: &ReplayError) -> Failure {

@@ -2,10 +2,11 @@
 //! key goes to the guest.
 
 use super::network::{Link, Sender};
+use super::shown::Shown;
 use board::record::Terminal;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 use vmm::interrupt;
@@ -42,6 +43,7 @@ pub(super) struct Console {
     is_escaped: bool,
     /// What the terminal was before, if it is one.
     before: Option<Termios>,
+    shown: Shown,
 }
 
 impl Console {
@@ -72,6 +74,7 @@ impl Console {
             wants_end: false,
             is_escaped: false,
             before,
+            shown: Shown::default(),
         })
     }
 
@@ -195,9 +198,10 @@ impl Terminal for Console {
     }
 
     fn show(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let shown = io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
         // Who closes the pipe does not want the output; the guest goes on.
-        shown.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+        self.shown
+            .show(bytes)
+            .or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
     }
 }
 
@@ -207,6 +211,7 @@ impl Drop for Console {
             // There is nobody to tell.
             let _ = tcsetattr(io::stdin(), OptionalActions::Drain, before);
         }
+        self.shown.finish();
     }
 }
 

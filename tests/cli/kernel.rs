@@ -60,6 +60,34 @@ fn each_end_is_told_and_replayed() {
     }
 }
 
+/// Where the guest's output and gretel's messages go to one place, these begin on a line of their own, and nothing is added elsewhere.
+#[test]
+fn what_gretel_says_begins_on_a_line_of_its_own() {
+    let place = Place::new();
+    let both = |arguments: &[&str], input: &[u8]| {
+        let log = fs::File::create(place.path("log")).expect("a log");
+        let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), arguments);
+        let (out, err) = (log.try_clone().expect("a log"), log);
+        let mut child = command.stdin(Stdio::piped()).stdout(out).stderr(err).spawn().expect("gretel runs");
+        child.stdin.take().expect("a pipe").write_all(input).expect("it is read");
+        assert!(child.wait().expect("it ends").success());
+        String::from_utf8_lossy(&fs::read(place.path("log")).expect("a log")).into_owned()
+    };
+    // It waits for the end of the line, which does not come.
+    let recorded = both(&record("echo", &[]), b"text");
+    assert!(recorded.contains("type: text\ngretel: the guest waits"), "{recorded}");
+    let replayed = both(&["replay", "rec", "--output"], b"");
+    assert!(replayed.contains("type: text\nreplayed on soft: "), "{replayed}");
+    let apart = place.gretel(&["replay", "rec", "--output"]);
+    assert!(
+        apart.out().ends_with("type: text") && apart.err.starts_with("replayed on soft: "),
+        "{}",
+        apart.err
+    );
+    let whole = both(&record("", &[]), b"");
+    assert!(whole.contains("PASS\r\ngretel: the machine switched itself off"), "{whole}");
+}
+
 #[test]
 fn what_is_typed_is_recorded_and_comes_again() {
     let place = Place::new();
@@ -89,6 +117,23 @@ fn two_runs_without_input_are_one() {
         (ran.out(), result["instructions"].clone(), result["nanoseconds"].clone())
     };
     assert_eq!(spun(), spun());
+}
+
+/// With `--clock instructions` nothing of the host's is in a recording: two have the same journal, made at different times.
+#[test]
+fn a_clock_of_instructions_makes_one_journal() {
+    let place = Place::new();
+    let journal = |clock: &str| {
+        assert_eq!(place.gretel(&record("spin", &["--clock", clock])).code, 0);
+        fs::read(place.path("rec/journal")).expect("a journal")
+    };
+    let (first, of_host) = (journal("instructions"), journal("host"));
+    assert!(first != of_host, "the time of day is the host's");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    assert!(journal("host") != of_host, "it is another one now");
+    assert!(journal("instructions") == first, "two runs differ");
+    let ran = place.gretel(&record("", &["--clock", "sun"]));
+    assert!(ran.code == USAGE && ran.err.contains("give host or instructions"), "{}", ran.err);
 }
 
 /// A disk is read and written; its image stays as it is, and the recording needs it no more.

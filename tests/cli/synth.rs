@@ -182,34 +182,47 @@ fn what_another_thread_may_have_stored_refutes_nothing() {
     assert!(raced.err.contains("2 threads may have run at the same time"), "{}", raced.err);
 }
 
-/// A store through a register that was overwritten since: what was tested before it is not what the core holds.
+/// A store through a register that was overwritten since: what was tested before it is not what the core holds. Either the comparison
+/// contradicts the core, or it tells of a register what the instruction before it refuses, which finds nothing in memory itself.
 #[test]
 fn what_a_store_at_an_unknown_address_overwrote_refutes_nothing() {
-    let place = Place::new();
-    let source = r#"
-        static volatile long x;
-        int main(void) {
-            asm volatile("lea %0, %%rbx; cmpq $0, %0; jne 1f; movq $1, (%%rbx); xor %%ebx, %%ebx; mov 0x10, %%al; 1:"
-                         : "+m"(x) :: "rax", "rbx", "cc", "memory");
-            return 0;
-        }"#;
-    let Some(_program) = place.compile("overwrites", source) else { return };
-    let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./overwrites"]);
-    assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
-    for records in ["0", "16"] {
-        let arguments = ["synth", "rec", "--json", "--no-kvm", "--records", records, "--crumbs", "none"];
-        let ran = place.gretel(&arguments);
-        assert_eq!(ran.code, 0, "it happened: {}{}", ran.out(), ran.err);
-        let result: Value = serde_json::from_str(&ran.out()).unwrap();
-        // The comparison contradicts the core, unless the store behind it went there.
-        let steps = result["listing"]["steps"].as_array().unwrap();
-        let compares = |step: &Value| step["text"].as_str().unwrap().starts_with("cmp qword ptr");
-        let compared = steps.iter().rposition(compares);
-        assert!(compared.is_some_and(|at| at + 6 > steps.len()), "{}", ran.out());
-        let path = &result["metrics"]["path"];
-        assert!(path["common"].as_u64() >= Some(6), "{path}");
-        let uses = &result["metrics"]["uses"];
-        assert_eq!(uses["wrong"], uses["chosen"], "{uses}");
+    let cases = [
+        ("0", "lea %0, %%rbx; cmpq $0, %0; jne 1f; movq $1, (%%rbx);", "cmp qword ptr"),
+        (
+            "5",
+            "lea %0, %%rbx; mov $5, %%ecx; cmpq %%rcx, %0; jne 1f; movq $1, (%%rbx); mov $9, %%ecx;",
+            "mov ecx, 5",
+        ),
+    ];
+    for (before, instructions, refused) in cases {
+        let place = Place::new();
+        let source = format!(
+            r#"
+            static volatile long x = {before};
+            int main(void) {{
+                asm volatile("{instructions} xor %%ebx, %%ebx; mov 0x10, %%al; 1:"
+                             : "+m"(x) :: "rax", "rbx", "rcx", "cc", "memory");
+                return 0;
+            }}"#
+        );
+        let Some(_program) = place.compile("overwrites", &source) else { return };
+        let recorded = place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./overwrites"]);
+        assert_eq!(recorded.code, 128 + 11, "{}", recorded.err);
+        for records in ["0", "16"] {
+            let arguments = ["synth", "rec", "--json", "--no-kvm", "--records", records, "--crumbs", "none"];
+            let ran = place.gretel(&arguments);
+            assert_eq!(ran.code, 0, "it happened: {}{}", ran.out(), ran.err);
+            let result: Value = serde_json::from_str(&ran.out()).unwrap();
+            // It is refused, unless the store behind it went there.
+            let steps = result["listing"]["steps"].as_array().unwrap();
+            let is_refused = |step: &Value| step["text"].as_str().unwrap().starts_with(refused);
+            let at = steps.iter().rposition(is_refused);
+            assert!(at.is_some_and(|at| at + 7 > steps.len()), "{refused}, {records} records: {}", ran.out());
+            let path = &result["metrics"]["path"];
+            assert!(path["common"].as_u64() >= Some(6), "{path}");
+            let uses = &result["metrics"]["uses"];
+            assert_eq!(uses["wrong"], uses["chosen"], "{uses}");
+        }
     }
 }
 

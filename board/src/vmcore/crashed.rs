@@ -47,7 +47,9 @@ pub enum CrashedError {
     #[error("where the kernel crashed is written in version {0}; this gretel reads version {VERSION}")]
     Version(u32),
     /// It is damaged.
-    #[error("what it says of where the kernel crashed is damaged")]
+    #[error(
+        "what it says of where the kernel crashed is damaged: name its recording, which needs none of that"
+    )]
     Damaged,
 }
 

@@ -88,8 +88,11 @@ impl Display for Cause {
 
 /// The bytes below the stack that the crash itself may have stored: an indirect call to an address that is not canonical has
 /// stored the return address on Intel's processors and in gretel's recordings, and not on AMD's. A core does not tell which
-/// it is of, so what was there before is not known.
+/// it is of, so what was there before is not known. A machine's is known: the software CPU, which stores nothing there.
 pub(crate) fn stored_by_refused_call(core: &Core) -> Option<Range<u64>> {
+    if core.machine.is_some() {
+        return None;
+    }
     let Some(Cause::TargetNotCanonical(_)) = Cause::of(core) else { return None };
     let instruction = decode(core.state.regs.rip, |va, bytes| core.read(va, bytes));
     let rsp = core.state.regs.gpr[usize::from(Gpr::RSP.0)];

@@ -207,6 +207,7 @@ fn frames_are_recorded_and_come_again() {
         ("unix=guest,none", HOST, "the other end is started first"),
         ("unix=silent,silent", HOST, "remove it if nobody uses it"),
         ("tap=sixteen-bytes-xx", HOST, "1 to 15 bytes"),
+        ("tap=gretel-no-such", HOST, "`sudo ip tuntap add dev gretel-no-such mode tap user $USER`"),
         ("user", USAGE, "it is none, tap=NAME or unix=LOCAL,REMOTE"),
     ] {
         let ran = place.gretel(&["record", "--kernel", KERNEL, "-o", "new", "--net", option]);

@@ -81,6 +81,21 @@ fn a_port_of_a_device_is_a_barrier() {
     assert_eq!(result["explain"]["windows_of"], "recording");
 }
 
+/// A call of an address that is not canonical: what lies below the stack is what older instructions have left there, since the machine's
+/// processor stores nothing at such a call. All of memory is compared.
+#[test]
+fn a_call_of_what_is_no_address_is_taken_back() {
+    let place = crashed("wild");
+    let ran = place.gretel(&["synth", "rec", "--json", "--instructions", "240"]);
+    let result = as_json(&ran);
+    let (summary, crash) = (&result["listing"]["summary"], &result["listing"]["crash"]);
+    assert_eq!(crash["signal"], "general protection (#GP)", "{crash}");
+    assert_eq!((&summary["records"], &summary["given"]), (&32.into(), &32.into()), "{summary}");
+    assert_eq!(summary["compared_bytes"], 512 << 20, "{summary}");
+    assert!(!ran.out().contains("not canonical has stored"), "{}", ran.out());
+    path_is_true(&result, 30);
+}
+
 /// In the handler of an interrupt the way back ends at its entry, and so do the records that are used.
 #[test]
 fn the_entry_of_an_interrupt_is_a_barrier() {
