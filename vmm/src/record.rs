@@ -202,7 +202,9 @@ pub fn record(
     let end = *driven.as_ref().unwrap_or(&End::Stopped);
     let ended =
         shared.put(&Record::End(end)).and_then(|()| shared.writer.finish().map_err(|e| shared.failed(e)));
-    keeper.into_iter().for_each(|keeper| keeper.finish(&mut process));
+    keeper.into_iter().for_each(|keeper| {
+        keeper.finish(&mut process);
+    });
     // A journal that could not be written says why by itself.
     let failure = match driven {
         Err(error @ ProcessError::Gate(_)) => return Err(error.into()),
@@ -325,7 +327,9 @@ fn end_if_full(
         return Ok(());
     }
     *told = true;
-    keeper.take().into_iter().for_each(|keeper| keeper.finish(process));
+    keeper.take().into_iter().for_each(|keeper| {
+        keeper.finish(process);
+    });
     let event = shared.full_at.get().unwrap_or_default();
     tracing::warn!("the recording has all its room on disk and ends at event {event}; the program goes on");
     Ok(())

@@ -27,6 +27,8 @@ pub(super) enum Rank {
     Call,
     /// A short jump forwards over an instruction that is no branch, and a return.
     Branch,
+    /// The instruction before, which does nothing: a compiler aligns what is mostly jumped to.
+    Padding,
     /// A jump backwards.
     Backward,
     /// A jump out of another function, or a call through a pointer to no code.
@@ -49,6 +51,7 @@ impl Search<'_> {
             return Rank::Unordered;
         }
         match edge.kind {
+            EdgeKind::Fallthrough if self.is_padding(edge.from) => Rank::Padding,
             EdgeKind::Fallthrough | EdgeKind::AfterSyscall => Rank::Straight,
             EdgeKind::RepIteration => Rank::Repeated,
             EdgeKind::Call | EdgeKind::IndirectCall => Rank::Call,
@@ -87,6 +90,10 @@ impl Search<'_> {
     fn ends_in_branch(&self, to: u64) -> bool {
         let mut straight = self.cfg.predecessors(to).filter(|e| e.kind == EdgeKind::Fallthrough);
         straight.any(|edge| self.is_conditional(edge.from))
+    }
+
+    fn is_padding(&self, va: u64) -> bool {
+        self.program.instruction_at(va).is_some_and(|instruction| instruction.mnemonic() == Mnemonic::Nop)
     }
 
     fn is_conditional(&self, va: u64) -> bool {

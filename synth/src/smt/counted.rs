@@ -8,7 +8,9 @@
 
 use super::Budget;
 use crate::fuel::{Fuel, UNITS_A_SECOND};
+use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 use z3::ast::Bool;
 use z3::{Model, Params, SatResult, StatisticsValue, Tactic};
 
@@ -94,9 +96,9 @@ impl<'f> Counted<'f> {
         if self.was_again.get() { &self.again } else { &self.plain }
     }
 
-    fn count(&self, ask: impl FnOnce(&z3::Solver) -> SatResult) -> SatResult {
+    fn count(&self, ask: impl Fn(&z3::Solver) -> SatResult) -> SatResult {
         let before = self.units();
-        let answer = ask(self.asked());
+        let answer = self.in_processor_time(ask);
         let mut units = self.units().saturating_sub(before);
         if answer == SatResult::Unknown {
             // Where the wall-clock limit ended it, Z3 did much that it does not count.
@@ -104,6 +106,30 @@ impl<'f> Counted<'f> {
         }
         self.fuel.burn(FUEL_OF_A_QUESTION + units.saturating_mul(FUEL_OF_A_UNIT));
         answer
+    }
+
+    /// Asks, and asks once more with a later end where Z3's clock, which is the wall's, ended it before it had had its time of a
+    /// processor: on a busy machine the same questions are answered as on an idle one.
+    fn in_processor_time(&self, ask: impl Fn(&z3::Solver) -> SatResult) -> SatResult {
+        let budget = Duration::from_millis(self.budget.get().milliseconds.into());
+        let (wall, processor) = (Instant::now(), processor_time());
+        let answer = ask(self.asked());
+        let (wall, processor) = (wall.elapsed(), processor_time().saturating_sub(processor));
+        if answer != SatResult::Unknown || wall < budget {
+            return answer;
+        }
+        let Some(longer) = longer(budget, wall, processor) else { return answer };
+        self.set_timeout(longer);
+        let answer = ask(self.asked());
+        self.set_timeout(budget);
+        answer
+    }
+
+    /// Ends a question after so long by the wall's clock.
+    fn set_timeout(&self, limit: Duration) {
+        let mut params = Params::new();
+        params.set_u32("timeout", u32::try_from(limit.as_millis()).unwrap_or(u32::MAX));
+        self.asked().set_params(&params);
     }
 
     /// The resource units that Z3 has used, for all solvers of this thread.
@@ -121,10 +147,47 @@ impl<'f> Counted<'f> {
     }
 }
 
+/// What this thread has had of a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.try_into().unwrap_or_default()
+}
+
+/// How long, by the wall's clock, a question needs for `budget` of a processor's time, if within `wall` it had only `processor` of it.
+/// `None` if it had what it was to have, but for what a quiet machine takes too, or next to nothing.
+fn longer(budget: Duration, wall: Duration, processor: Duration) -> Option<Duration> {
+    let had = processor.as_secs_f64() / budget.as_secs_f64();
+    let is_busy = (1.0 / SLOWEST..ENOUGH).contains(&had);
+    is_busy.then(|| wall.mul_f64(MARGIN / had).min(LONGEST))
+}
+
+/// Such a share of the budget is all of it.
+const ENOUGH: f64 = 0.9;
+/// On a machine that gives a thread less than one part in so many nothing is asked once more.
+const SLOWEST: f64 = 8.0;
+/// The second time has so much more than the first one would have needed.
+const MARGIN: f64 = 1.25;
+/// Nobody waits longer for one question.
+const LONGEST: Duration = Duration::from_secs(60);
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use z3::ast::BV;
+
+    #[test]
+    fn a_question_has_its_time_on_a_busy_machine() {
+        let seconds = Duration::from_secs;
+        assert_eq!(longer(seconds(4), seconds(4), seconds(4)), None, "it had all of it");
+        assert_eq!(longer(seconds(4), seconds(4), Duration::from_millis(3_900)), None, "nearly");
+        assert_eq!(longer(seconds(4), seconds(4), seconds(1)), Some(seconds(20)), "a quarter of a processor");
+        assert_eq!(
+            longer(seconds(4), seconds(4), Duration::ZERO),
+            None,
+            "nothing tells how long it would take"
+        );
+        assert_eq!(longer(seconds(15), seconds(15), seconds(3)), Some(LONGEST));
+    }
 
     #[test]
     fn work_is_counted_and_the_same_each_time() {
