@@ -113,9 +113,6 @@ fn no_form_for_crumbs() -> Failure {
     Failure::new(Code::Usage, "perf script has no form for crumbs")
 }
 
-/// What `abort` sends.
-const SIGABRT: i32 = 6;
-
 /// Memory that showing a core takes at most: for itself, and for each byte of a file with symbols and line tables.
 const ROOM: usize = 64 << 20;
 const ROOM_FOR_CODE: usize = 8;
@@ -216,7 +213,7 @@ fn said_before_abort(core: &Core, modules: &[Module<'_>]) -> Option<String> {
     let pointer =
         |module: &Module<'_>| abort_message::pointer(module.bytes).map(|at| at.wrapping_add(module.bias));
     let text = |pointer| abort_message::text(pointer, &|at, out| core.read(at, out));
-    (core.signal.signo == SIGABRT).then(|| modules.iter().filter_map(pointer).find_map(text)).flatten()
+    (core.signal.signo == libc::SIGABRT).then(|| modules.iter().filter_map(pointer).find_map(text)).flatten()
 }
 
 /// Whether the crash is a stack overflow.

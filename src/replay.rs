@@ -75,9 +75,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What Ctrl-C sends.
-const SIGINT: i32 = 2;
-
 pub(crate) fn run(args: &Args) -> Outcome {
     let recording = Recording::open(&args.dir).map_err(|e| Failure::new(Code::Damaged, e))?;
     if kernel::is_one(&recording) {
@@ -165,7 +162,7 @@ fn what_was_kept(checkpoints: u64, bytes: u64, damaged: bool) -> String {
 /// What is said when a signal has ended the replay, and the exit code.
 fn interrupted() -> ExitCode {
     say!("gretel: interrupted: no checkpoint is written, and those that were there are as they were");
-    let signal = interrupt::arrived().unwrap_or(SIGINT);
+    let signal = interrupt::arrived().unwrap_or(libc::SIGINT);
     ExitCode::from(128 + u8::try_from(signal).unwrap_or(0))
 }
 

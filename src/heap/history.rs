@@ -37,8 +37,10 @@ pub(super) enum What {
     Allocated(Request, Range<u64>),
     /// The call took them back.
     Freed(Request),
-    /// The call gave as much there as it was asked for, and took these bytes back.
+    /// The call gave as much there as it was asked for, and took the allocation back.
     Moved(Request, u64),
+    /// The call made the allocation smaller where it is, and took these bytes of it back.
+    CutOff(Request),
     /// The allocation has another size now, and is where it was.
     Resized(Request, Range<u64>),
     /// The call was given memory that was free already.
@@ -56,7 +58,7 @@ pub(super) enum What {
 impl What {
     /// Whether the bytes are free from here on.
     pub(super) fn takes_back(&self) -> bool {
-        matches!(self, What::Freed(_) | What::Moved(..))
+        matches!(self, What::Freed(_) | What::Moved(..) | What::CutOff(_))
     }
 }
 
@@ -208,10 +210,12 @@ impl Writer<'_> {
                 self.block = Block::Live(range.clone());
                 self.tell(call, What::Resized(request, range), call.returns_to);
             }
+            Some(range) if range.start == block.start => {
+                self.block = Block::Free(range.end..block.end);
+                self.tell(call, What::CutOff(request), call.returns_to);
+            }
             Some(range) => {
-                // Of one that has become smaller where it is, the rest is free.
-                let free = if range.start == block.start { range.end..block.end } else { block };
-                self.block = Block::Free(free);
+                self.block = Block::Free(block);
                 self.tell(call, What::Moved(request.clone(), range.start), call.returns_to);
                 self.allocate(call, request, range.start);
             }

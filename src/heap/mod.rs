@@ -132,7 +132,8 @@ impl Verdict {
                     "invalid-free",
                     format!("invalid free: {request} at {position} is inside the allocation"),
                 ),
-                What::Allocated(..) | What::Resized(..) | What::Freed(_) | What::Moved(..) => continue,
+                What::Allocated(..) | What::Resized(..) => continue,
+                What::Freed(_) | What::Moved(..) | What::CutOff(_) => continue,
             };
             return Verdict { name, text };
         }
@@ -163,9 +164,7 @@ impl Event {
     /// How and where the memory became free.
     fn taken_back(&self) -> String {
         match &self.what {
-            What::Moved(request, to) if *to == request.given => {
-                format!("cut off at {} ({request})", self.position)
-            }
+            What::CutOff(request) => format!("cut off at {} ({request})", self.position),
             What::Moved(_, to) => format!("moved to {to:#x} at {}", self.position),
             _ => format!("freed at {}", self.position),
         }
@@ -204,6 +203,7 @@ fn event_as_json(event: &Event) -> Value {
             object["to"] = hex(*to);
             ("moved", Some(request))
         }
+        What::CutOff(request) => ("cut-off", Some(request)),
         What::Resized(request, range) => {
             object["start"] = hex(range.start);
             object["size"] = request.size.into();
@@ -233,8 +233,8 @@ impl fmt::Display for Event {
         match &self.what {
             What::Allocated(request, range) => writeln!(f, "{request} = {:#x}", range.start)?,
             What::Freed(request) => writeln!(f, "{request}")?,
-            What::Moved(request, to) if *to == request.given => {
-                writeln!(f, "{request} = {to:#x}: smaller, this part is free")?
+            What::CutOff(request) => {
+                writeln!(f, "{request} = {:#x}: smaller, this part is free", request.given)?
             }
             What::Moved(request, to) => writeln!(f, "{request} = {to:#x}: moved there, this is free")?,
             What::Resized(request, range) => writeln!(f, "{request} = {:#x}: where it was", range.start)?,

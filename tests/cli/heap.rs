@@ -133,6 +133,8 @@ fn what_a_smaller_allocation_no_longer_has_is_free() {
     let said = ran.out();
     assert!(said.contains("smaller, this part is free") && said.contains("read at "), "{said}");
     assert!(said.lines().last().unwrap().starts_with("use after free: cut off at "), "{said}");
+    let json = place.gretel(&["heap", "rec", &format!("{:#x}", large + 100), "--json"]).out();
+    assert!(json.contains("\"cut-off\""), "{json}");
 }
 
 #[test]
