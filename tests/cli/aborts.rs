@@ -9,7 +9,7 @@ const GIVES_UP: &str = r#"
     #include <assert.h>
     #include <stdlib.h>
     int main(int count, char **words) {
-        char *name = malloc(100);
+        char *name = calloc(1, 100);
         if (words[1][0] == 'a') assert(count == 3 && "three words");
         free(name + 8);
         return 0;
