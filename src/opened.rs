@@ -266,10 +266,10 @@ fn why_no_core(dir: &Path) -> Failure {
         }
     };
     let code = if crashed { Code::Damaged } else { Code::Usage };
-    let others = Recording::open(dir).map(|it| it.others_with_cores()).unwrap_or_default();
-    let others = match crashed_too(&others) {
-        Some(said) => format!("; {said}, as {}/core.PID", shell::word(dir)),
-        None => String::new(),
-    };
-    Failure::new(code, format!("{shown} has no core: {why}{others}"))
+    let instead = Recording::open(dir).ok().and_then(|it| {
+        let others = it.others_with_cores();
+        let core = it.core_of(*others.last()?);
+        Some(format!("; {}: name {} in its place", crashed_too(&others)?, shell::word(&core)))
+    });
+    Failure::new(code, format!("{shown} has no core: {why}{}", instead.unwrap_or_default()))
 }

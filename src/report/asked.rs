@@ -1,5 +1,6 @@
 //! What gretel's other commands say, each run as one of its own: so each has its own sandbox, and one that fails costs a section.
 
+use super::html::list;
 use super::{Args, Other};
 use crate::exit::{Code, Failure};
 use crate::kernel;
@@ -90,6 +91,11 @@ impl Asked {
             ("word about this host", self.doctor.why_not()),
         ];
         all.into_iter().filter_map(|(what, why)| Some((what, why?)))
+    }
+
+    /// What of the core is damaged, in words.
+    pub(super) fn damage(&self) -> &[Value] {
+        self.core.ok().map_or(&[], |core| list(&core["damage"]))
     }
 }
 

@@ -13,6 +13,9 @@ const REGISTERS: [&str; 18] = [
 /// So many frames have their source text beside them.
 const WITH_SOURCE: usize = 8;
 
+/// So much of what is damaged is named.
+const MOST_DAMAGE: usize = 5;
+
 pub(super) fn section(core: &Value) -> String {
     let mut html = Html::new();
     let signal = &core["signal"];
@@ -28,6 +31,22 @@ pub(super) fn section(core: &Value) -> String {
     }
     if let Some(said) = signal["abort_message"].as_str() {
         html.element("p", "lead", &format!("libc said: {said}"));
+    }
+    let damage = list(&core["damage"]);
+    if !damage.is_empty() {
+        html.element("p", "lead", "The core is damaged. All on this page is of what it has:");
+        html.raw("<ul>\n");
+        for what in damage.iter().take(MOST_DAMAGE) {
+            html.element("li", "", &text(what));
+        }
+        if damage.len() > MOST_DAMAGE {
+            html.element(
+                "li",
+                "",
+                &format!("and {} more, which gretel core names", damage.len() - MOST_DAMAGE),
+            );
+        }
+        html.raw("</ul>\n");
     }
     html.raw("<table class=\"facts\">\n");
     let process = &core["process"];

@@ -22,7 +22,7 @@ use crate::log::say;
 use crate::shell;
 use crate::summary::crashed_too;
 use asked::Asked;
-use html::{Html, escaped};
+use html::{Html, escaped, text};
 use serde_json::Value;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -86,6 +86,10 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let mut file = options.open(&args.output).map_err(cannot_write)?;
     let asked = Asked::ask(args, other.as_ref())?;
     asked.missing().for_each(|(what, why)| say!("gretel: the page has no {what}: {why}"));
+    if let [first, rest @ ..] = asked.damage() {
+        let more = if rest.is_empty() { String::new() } else { format!("; and {} more", rest.len()) };
+        say!("gretel: the core is damaged, the page is of what it has: {}{more}", text(first));
+    }
     if !asked.has_anything() {
         // Made by this command a moment ago; where it stays, it is empty.
         let _ = std::fs::remove_file(&args.output);

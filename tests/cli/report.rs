@@ -99,6 +99,25 @@ fn threads_are_shown_with_their_places_and_below_their_process() {
     assert!(page.contains("<b>SIGABRT</b></p>"), "the signal");
 }
 
+/// What a cut core lacks is said, and the page is of the rest.
+#[test]
+fn a_page_about_a_damaged_core_says_so() {
+    let Some(place) = recorded() else { return };
+    let core = std::fs::read(place.path("rec/core")).expect("the core");
+    std::fs::write(place.path("cut"), &core[..core.len() / 2]).expect("it is written");
+    let ran = place.gretel(&["report", "cut", "--exe", "reported", "--fuel", "1", "-o", "page.html"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("the core is damaged, the page is of what it has: offset 0x"), "{}", ran.err);
+    let page = std::fs::read_to_string(place.path("page.html")).expect("the page");
+    assert!(
+        page.contains("The core is damaged.") && page.contains("is missing (the file is cut)"),
+        "the damage"
+    );
+    assert!(page.contains("SIGSEGV"), "the crash");
+    let whole = place.gretel(&["report", "rec", "--fuel", "0", "-o", "whole.html"]);
+    assert!(whole.code == 0 && !whole.err.contains("damaged"), "{}", whole.err);
+}
+
 #[test]
 fn a_browser_has_nothing_to_say_about_it() {
     let browser = ["chromium", "chromium-browser", "google-chrome"]
