@@ -227,9 +227,13 @@ impl Kernel {
             let checked = busy::check_run(file.as_raw_fd(), &open);
             let kept = file.try_clone().ok().map(busy::program);
             let whole = memory::part(file.as_raw_fd(), 0, u64::MAX);
-            let content = host::executable(file)?;
+            let file = std::fs::File::from(file);
+            host::check_executable(&file)?;
             checked.map(|()| program = kept)?;
-            Ok(taken.share(whole, content))
+            match taken.unchanged(whole, file.as_raw_fd()) {
+                Some(known) => Ok(known),
+                None => Ok(taken.share(whole, host::program(file)?)),
+            }
         };
         let content = self.read_found(guest, (directory, path, flags), &mut read);
         self.taken = taken;

@@ -77,12 +77,9 @@ pub(super) fn reopen_for_reading(file: RawFd) -> Result<OwnedFd, i64> {
     reopen(file, libc::O_RDONLY | libc::O_NONBLOCK)
 }
 
-/// The content of a program's file: a regular one that may be executed.
-pub(super) fn executable(file: OwnedFd) -> Result<crate::gate::FileContent, i64> {
-    use std::io::Read;
+/// That a file is a regular one that may be executed.
+pub(super) fn check_executable(file: &std::fs::File) -> Result<(), i64> {
     use std::os::unix::fs::MetadataExt;
-    let failed = |error: std::io::Error| -i64::from(error.raw_os_error().unwrap_or(libc::EIO));
-    let mut file = std::fs::File::from(file);
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         return Err(-i64::from(libc::EACCES));
@@ -95,13 +92,23 @@ pub(super) fn executable(file: OwnedFd) -> Result<crate::gate::FileContent, i64>
             metadata.uid()
         );
     }
-    let allowed = may(file.as_raw_fd(), libc::X_OK);
-    if allowed < 0 {
-        return Err(allowed);
+    match may(file.as_raw_fd(), libc::X_OK) {
+        error if error < 0 => Err(error),
+        _ => Ok(()),
     }
+}
+
+/// The content of a program's file.
+pub(super) fn program(mut file: std::fs::File) -> Result<crate::gate::FileContent, i64> {
+    use std::io::Read;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(failed)?;
     super::exec::content_of(&file, bytes)
+}
+
+/// The kernel's number of an error.
+fn failed(error: std::io::Error) -> i64 {
+    -i64::from(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// What the memory of a transfer without the page cache is aligned to, for any file system.
@@ -493,11 +500,11 @@ pub(super) fn act_as(rights: &super::users::Rights) -> bool {
 
 /// Gives this thread other supplementary groups.
 fn set_groups(groups: &[u32]) -> bool {
-    let mut now = vec![0_u32; 1 << 16];
-    // SAFETY: the kernel writes at most as many words as the vector has.
+    let mut now = vec![0_u32; groups.len()];
+    // SAFETY: the kernel writes at most as many words as the vector has; with none it only counts them.
     let count =
         unsafe { raw(libc::SYS_getgroups, [now.len() as u64, pointer(now.as_mut_ptr()), 0, 0, 0, 0]) };
-    if usize::try_from(count).is_ok_and(|count| now[..count] == *groups) {
+    if usize::try_from(count).is_ok_and(|count| count == groups.len()) && now == *groups {
         return true;
     }
     // SAFETY: the kernel reads as many words as the vector has.

@@ -2,10 +2,14 @@
 //! files: what decides about them in the host belongs to the thread that asks, so for a call of such a program, this thread
 //! takes those [`Rights`], and comes back to its own behind the call.
 //!
+//! Taking them and coming back are sixteen calls of the host, so that is done for those alone that the host may refuse by who
+//! asks: not for waiting, nor for what moves bytes through a socket that is open.
+//!
 //! Example: gretel runs as root, and a server calls setuid(33). Its open of a file of root's is served with 33 as this thread's
 //! user for files and none of root's capabilities, and fails with EACCES.
 
 use super::identity::Credentials;
+use super::network::Endpoint;
 use super::{Guest, Kernel, Served, errno, host};
 use crate::failure::ProcessError;
 use crate::plain::plain;
@@ -59,7 +63,7 @@ impl Kernel {
         number: u64,
         arguments: &[u64; 6],
     ) -> Result<bool, ProcessError> {
-        if guest.gate.replaying() {
+        if guest.gate.replaying() || self.asks_nobody(number, arguments) {
             return Ok(false);
         }
         let real = match i64::try_from(number) {
@@ -73,6 +77,30 @@ impl Kernel {
         match host::act_as(&rights) {
             true => Ok(true),
             false => Err(ProcessError::User { uid: rights.uid, gid: rights.gid }),
+        }
+    }
+
+    /// Whether who asks is nothing to the host in this call.
+    ///
+    /// Of the sockets this holds for those of Unix and of the internet (`net/unix/af_unix.c`, `net/socket.c`: a message without control
+    /// messages has the caller's real user, which [`Rights`] leave as they are). Netlink looks at who sends (netlink(7)).
+    fn asks_nobody(&self, number: u64, arguments: &[u64; 6]) -> bool {
+        let Ok(number) = i64::try_from(number) else { return false };
+        let by_socket = || {
+            let file = self.files().get(super::int(arguments[0]));
+            file.is_ok_and(|file| file.endpoint().is_some_and(Endpoint::moves_bytes_for_anyone))
+        };
+        match number {
+            libc::SYS_epoll_wait | libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => true,
+            libc::SYS_poll | libc::SYS_ppoll | libc::SYS_select | libc::SYS_pselect6 => true,
+            libc::SYS_futex | libc::SYS_nanosleep | libc::SYS_clock_nanosleep => true,
+            libc::SYS_clock_gettime | libc::SYS_gettimeofday | libc::SYS_time => true,
+            libc::SYS_sched_yield | libc::SYS_brk | libc::SYS_munmap | libc::SYS_mprotect => true,
+            libc::SYS_rt_sigprocmask | libc::SYS_rt_sigaction | libc::SYS_rt_sigreturn => true,
+            libc::SYS_read | libc::SYS_readv | libc::SYS_recvfrom | libc::SYS_recvmsg => by_socket(),
+            libc::SYS_write | libc::SYS_writev => by_socket(),
+            libc::SYS_sendto => arguments[4] == 0 && by_socket(),
+            _ => false,
         }
     }
 

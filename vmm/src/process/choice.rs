@@ -3,7 +3,7 @@
 //! What lies between two exits is a stretch. Under KVM it takes as long as natively, and the exit behind it some microseconds
 //! (on kvm_pvm, 20 to 150); on the software CPU an exit costs little, and the stretch takes several times as long. How much that is
 //! depends on what the stretch does: on fresh pages, say, or on code that was never run. So nothing is computed from
-//! lengths: both are tried. A task begins on the software CPU. When its stretches cost more there than an exit from KVM alone would, a
+//! lengths: both are tried, with what is done at their exits ([`habit`]). A task begins on the software CPU. When its stretches cost more there than an exit from KVM alone would, a
 //! few run under KVM, and it stays where they cost less. After some hundred stretches the other one is tried again, later
 //! and later if that was in vain, and soon when the costs have changed.
 //!
@@ -14,10 +14,13 @@
 //! Example: exits cost 30 µs. A shell whose system calls are 8 µs apart on the software CPU never sees KVM. `gzip`, which computes for
 //! milliseconds between two reads, goes over in its first long stretch, and is under KVM from its ninth read on.
 
+mod habit;
+
 use crate::engine::kvm::Waiting;
 use crate::engine::{EngineKind, Exit};
+use habit::Habit;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The cost of an exit before one was seen, in nanoseconds.
 const EXIT: f64 = 30_000.0;
@@ -31,121 +34,12 @@ const PATIENCE: f64 = 8.0;
 const MAKING: f64 = 12e6;
 /// A stretch that costs more than so many exits counts as so many.
 const LONGEST: f64 = 16.0;
-/// So many stretches are a trial.
-const TRIAL: u32 = 16;
-/// The other processor is better when it costs less than this part.
-const BETTER: f64 = 0.85;
-/// So many stretches after a trial the next one comes; twice as many after one in vain, and so on up to the last of these.
-const SOONEST_TRIAL: u32 = 256;
-const LATEST_TRIAL: u32 = 1 << 15;
-/// Costs that have changed by this factor are others.
-const CHANGED: f64 = 2.0;
-/// What the newest stretch counts at least, against those before it.
-const NEWEST: f64 = 1.0 / 16.0;
 /// The speed of the software CPU is that over this time, in nanoseconds.
 const SPEED_OVER: f64 = 20e6;
 /// What tests call a long stretch, in instructions.
 const LONG_FOR_TESTS: u64 = 3_000;
 /// The habits of more tasks than this are forgotten.
 const MOST_TASKS: usize = 4096;
-
-/// What is known of a task on one processor.
-#[derive(Clone, Copy, Default)]
-struct Cost {
-    /// The mean cost of a stretch, with the exit behind it, in nanoseconds.
-    mean: f64,
-    /// Of so many of them, at most.
-    stretches: u32,
-}
-
-impl Cost {
-    fn add(&mut self, nanoseconds: f64) {
-        self.stretches = self.stretches.saturating_add(1);
-        self.mean += (nanoseconds - self.mean) * NEWEST.max(1.0 / f64::from(self.stretches));
-    }
-}
-
-/// What is known of a task.
-#[derive(Clone, Copy)]
-struct Habit {
-    /// The processor on which it is at home.
-    home: EngineKind,
-    /// What it costs there, and on the other one while that is tried.
-    at_home: Cost,
-    abroad: Cost,
-    /// What it cost at home when that was decided.
-    decided_at: f64,
-    is_trying: bool,
-    /// So many stretches until the next trial, and how many after that.
-    wait: u32,
-    next_wait: u32,
-}
-
-impl Habit {
-    const NEW: Habit = Habit {
-        home: EngineKind::Soft,
-        at_home: Cost { mean: 0.0, stretches: 0 },
-        abroad: Cost { mean: 0.0, stretches: 0 },
-        decided_at: 0.0,
-        is_trying: false,
-        wait: TRIAL / 2,
-        next_wait: SOONEST_TRIAL,
-    };
-
-    /// The processor that it is to be on.
-    fn wanted(&self) -> EngineKind {
-        if self.is_trying { other(self.home) } else { self.home }
-    }
-
-    /// A stretch has cost so much, where exits from KVM cost so much.
-    fn add(&mut self, on: EngineKind, nanoseconds: f64, exit: f64) {
-        if on != self.home {
-            self.abroad.add(nanoseconds);
-            if self.is_trying && (self.abroad.stretches >= TRIAL || self.is_in_vain()) {
-                self.decide();
-            }
-            return;
-        }
-        self.at_home.add(nanoseconds);
-        self.wait = self.wait.saturating_sub(1);
-        let changed = self.at_home.mean / self.decided_at;
-        if self.wait > TRIAL && !(1.0 / CHANGED..=CHANGED).contains(&changed) {
-            (self.wait, self.next_wait) = (TRIAL, SOONEST_TRIAL);
-            self.decided_at = self.at_home.mean;
-        }
-        let is_worth_it = self.home == EngineKind::Kvm || self.at_home.mean > exit;
-        // A trial that could not begin yet may be worth it no more.
-        if self.wait == 0 && self.is_trying != is_worth_it {
-            self.is_trying = is_worth_it;
-            self.abroad = Cost::default();
-        }
-    }
-
-    /// A trial has cost more than a whole one would at home, so that it cannot come to cost less.
-    fn is_in_vain(&self) -> bool {
-        self.abroad.mean * f64::from(self.abroad.stretches) > self.at_home.mean * f64::from(TRIAL)
-    }
-
-    /// The trial is over.
-    fn decide(&mut self) {
-        self.is_trying = false;
-        if self.abroad.mean < self.at_home.mean * BETTER {
-            self.home = other(self.home);
-            std::mem::swap(&mut self.at_home, &mut self.abroad);
-            self.next_wait = SOONEST_TRIAL;
-        }
-        self.decided_at = self.at_home.mean;
-        self.wait = self.next_wait;
-        self.next_wait = (self.next_wait * 2).min(LATEST_TRIAL);
-    }
-}
-
-fn other(kind: EngineKind) -> EngineKind {
-    match kind {
-        EngineKind::Kvm => EngineKind::Soft,
-        EngineKind::Soft => EngineKind::Kvm,
-    }
-}
 
 /// What is known of both processors, and of the tasks.
 pub(super) struct Choice {
@@ -167,6 +61,8 @@ pub(super) struct Choice {
     began_on: EngineKind,
     task: i32,
     on: EngineKind,
+    /// When the newest stretch ended, until it is known what came of it.
+    ended_at: Option<Instant>,
     /// How long each ran: KVM, and the software CPU.
     ran: [Duration; 2],
     /// They take turns after so many exits, whatever they cost.
@@ -196,6 +92,7 @@ impl Choice {
             began_on: EngineKind::Soft,
             task: 0,
             on: EngineKind::Soft,
+            ended_at: None,
             ran: [Duration::ZERO; 2],
             every,
             exits: 0,
@@ -263,8 +160,29 @@ impl Choice {
         u64::try_from(left.as_nanos()).unwrap_or(u64::MAX).max(1_000)
     }
 
-    /// A task has run on a processor, which retired so much if it counts.
-    pub(super) fn ran(&mut self, task: i32, on: EngineKind, retired: u64, took: Duration, exit: &Exit) {
+    /// A stretch begins or goes on at this time: what was done at the exit before it is over.
+    pub(super) fn begins(&mut self, now: Instant) {
+        let Some(ended_at) = self.ended_at.take() else { return };
+        let served = (now.saturating_duration_since(ended_at).as_nanos() as f64).min(self.exit * LONGEST);
+        if let Some(habit) = self.habits.get_mut(&self.task) {
+            habit.add_served(self.began_on, served);
+        }
+    }
+
+    /// The program waits at this exit: how long that takes is not the processor's doing.
+    pub(super) fn waits(&mut self) {
+        self.ended_at = None;
+    }
+
+    /// A task has run on a processor until this time, which retired so much if it counts.
+    pub(super) fn ran(
+        &mut self,
+        task: i32,
+        on: EngineKind,
+        retired: u64,
+        (took, until): (Duration, Instant),
+        exit: &Exit,
+    ) {
         let nanoseconds = took.as_nanos() as f64;
         let has_ended =
             !matches!(exit, Exit::Budget | Exit::Seen | Exit::Interrupted | Exit::Kicked | Exit::Differing);
@@ -299,6 +217,7 @@ impl Choice {
         }
         if has_ended {
             self.ended();
+            self.ended_at = Some(until);
         }
     }
 
@@ -341,11 +260,20 @@ mod tests {
         choice: Choice,
         on: EngineKind,
         slower: f64,
+        /// What is done at an exit takes so many microseconds: behind KVM, and behind the software CPU.
+        served: [f64; 2],
+        now: Instant,
     }
 
     impl Host {
         fn new(slower: f64) -> Host {
-            Host { choice: Choice::with(None), on: EngineKind::Soft, slower }
+            Host {
+                choice: Choice::with(None),
+                on: EngineKind::Soft,
+                slower,
+                served: [0.0; 2],
+                now: Instant::now(),
+            }
         }
 
         /// A task has so many stretches of so many native microseconds; how many of them were under KVM.
@@ -365,7 +293,14 @@ mod tests {
                 let took = if self.on == EngineKind::Soft { micros.min(patience) } else { micros };
                 left -= took / self.slower;
                 let exit = if took < micros { Exit::Budget } else { Exit::Syscall };
-                choice.ran(TASK, self.on, 1_000, Duration::from_secs_f64(took / 1e6), &exit);
+                let ran = Duration::from_secs_f64(took / 1e6);
+                choice.begins(self.now);
+                self.now += ran;
+                choice.ran(TASK, self.on, 1_000, (ran, self.now), &exit);
+                if exit == Exit::Syscall {
+                    let served = self.served[usize::from(self.on == EngineKind::Soft)];
+                    self.now += Duration::from_secs_f64(served / 1e6);
+                }
                 if exit == Exit::Syscall {
                     return self.on == EngineKind::Kvm;
                 }
@@ -384,6 +319,26 @@ mod tests {
         assert!(Host::new(10.0).run(1_000, 5.0) > 900);
         // 35 and 33.5: not worth the way.
         assert!(Host::new(10.0).run(10_000, 3.5) < 500);
+    }
+
+    #[test]
+    fn what_is_dearer_to_serve_behind_kvm_stays_away_from_it() {
+        // 50 µs on the software CPU, 35 under KVM, and then 20 and 45.
+        let mut host = Host { served: [45.0, 20.0], ..Host::new(10.0) };
+        assert!(host.run(10_000, 5.0) < 500);
+        // As much on both changes nothing.
+        let mut host = Host { served: [45.0, 45.0], ..Host::new(10.0) };
+        assert!(host.run(1_000, 4.0) < 500 && host.run(1_000, 10.0) > 900);
+    }
+
+    #[test]
+    fn waiting_costs_nothing() {
+        let mut choice = Choice::with(None);
+        let now = Instant::now();
+        choice.ran(TASK, EngineKind::Soft, 1_000, (Duration::from_micros(9), now), &Exit::Syscall);
+        choice.waits();
+        choice.begins(now + Duration::from_secs(1));
+        assert!((choice.habits[&TASK].costs() - 9_000.0).abs() < 1.0);
     }
 
     #[test]
@@ -421,7 +376,7 @@ mod tests {
         let mut host = Host::new(10.0);
         host.run(50, 5_000.0);
         let half = Duration::from_millis(2);
-        host.choice.ran(TASK, EngineKind::Kvm, 0, half, &Exit::Kicked);
+        host.choice.ran(TASK, EngineKind::Kvm, 0, (half, host.now), &Exit::Kicked);
         assert_eq!(host.choice.wanted(TASK + 1, EngineKind::Kvm), EngineKind::Kvm, "in its midst");
         host.choice.segment_begins();
         assert_eq!(host.choice.wanted(TASK + 1, EngineKind::Kvm), EngineKind::Soft, "another task's");
@@ -453,7 +408,8 @@ mod tests {
             let on = choice.wanted(TASK, EngineKind::Soft);
             under_kvm += u32::from(on == EngineKind::Kvm);
             let nanoseconds = if on == EngineKind::Kvm { 1_000_000 } else { 40_000 };
-            choice.ran(TASK, on, 8_000, Duration::from_nanos(nanoseconds), &Exit::Syscall);
+            let took = Duration::from_nanos(nanoseconds);
+            choice.ran(TASK, on, 8_000, (took, Instant::now()), &Exit::Syscall);
         }
         assert_eq!(under_kvm, 2);
     }
@@ -464,7 +420,8 @@ mod tests {
         for _ in 0..100 {
             let on = choice.wanted(TASK, EngineKind::Soft);
             let nanoseconds = if on == EngineKind::Kvm { 1_500 } else { 40_000 };
-            choice.ran(TASK, on, 8_000, Duration::from_nanos(nanoseconds), &Exit::Syscall);
+            let took = Duration::from_nanos(nanoseconds);
+            choice.ran(TASK, on, 8_000, (took, Instant::now()), &Exit::Syscall);
         }
         assert_eq!(choice.wanted(TASK, EngineKind::Soft), EngineKind::Kvm);
         assert!(choice.exit < 2_000.0);

@@ -26,14 +26,16 @@ impl Process {
             return self.machine.run(until);
         }
         let (kind, before, start) = (self.machine.cpu.kind(), self.retired(), Instant::now());
+        self.choice.iter_mut().for_each(|choice| choice.begins(start));
         let exit = match self.machine.run(until)? {
             Exit::NoSemantics { .. } if self.pace.leaves => Exit::Differing,
             exit => exit,
         };
         self.pace.gives_back |= self.pace.lent && exit == Exit::Differing;
-        let (took, retired) = (start.elapsed(), self.retired() - before);
+        let (until, retired) = (Instant::now(), self.retired() - before);
+        let took = until - start;
         let task = self.kernel.tasks.id();
-        self.choice.iter_mut().for_each(|choice| choice.ran(task, kind, retired, took, &exit));
+        self.choice.iter_mut().for_each(|choice| choice.ran(task, kind, retired, (took, until), &exit));
         self.profile.iter_mut().for_each(|profile| profile.ran(kind, took, &exit));
         Ok(exit)
     }

@@ -4,6 +4,7 @@
 //! Tasks change places at system calls, machine reads and preemptions, by rules that see nothing but the guest's own state and
 //! what came through the gate ([`crate::linux`]'s `tasks`). So a replay switches where the recording did, on any engine.
 
+use super::choice::Choice;
 use super::happening::What;
 use super::{Process, ProcessError, Step};
 use crate::gate::Event;
@@ -174,6 +175,7 @@ impl Process {
 
     /// Waits until a task can run.
     pub(super) fn wait(&mut self) -> Result<Step, ProcessError> {
+        self.choice.iter_mut().for_each(Choice::waits);
         let (kernel, mut guest) = self.guest();
         let waited = kernel.wait_for_any(&mut guest)?;
         self.at_event();

@@ -325,16 +325,24 @@ fn file_content(
     file: i32,
     (offset, length, rights): (u64, u64, Rights),
 ) -> Served<Arc<FileContent>> {
-    content(taken, guest, file, (offset, length), &mut || match read_all(file, offset, length) {
-        Ok(_) if rights.execute && is_noexec(file) => Err(-i64::from(libc::EPERM)),
-        // A file that is open for writing alone.
-        Err(error)
-            if error == -i64::from(libc::EBADF) && host::fcntl(file, libc::F_GETFL, 0) & ACCESS == WRITES =>
-        {
-            Err(-i64::from(libc::EACCES))
+    content(guest, length, &mut || {
+        let part = part(file, offset, length);
+        let may_run = !rights.execute || !is_noexec(file);
+        if let Some(known) = taken.unchanged(part, file).filter(|_| may_run) {
+            return Ok(known);
         }
-        Err(error) if error == -i64::from(libc::EISDIR) => Err(-i64::from(libc::ENODEV)),
-        read => read,
+        match read_all(file, offset, length) {
+            Ok(_) if !may_run => Err(-i64::from(libc::EPERM)),
+            // A file that is open for writing alone.
+            Err(error)
+                if error == -i64::from(libc::EBADF)
+                    && host::fcntl(file, libc::F_GETFL, 0) & ACCESS == WRITES =>
+            {
+                Err(-i64::from(libc::EACCES))
+            }
+            Err(error) if error == -i64::from(libc::EISDIR) => Err(-i64::from(libc::ENODEV)),
+            read => Ok(taken.share(part, named(file, read?))),
+        }
     })
 }
 
@@ -345,39 +353,35 @@ pub(super) fn sparse_content(
     offset: u64,
     length: u64,
 ) -> Served<Arc<FileContent>> {
-    content(&mut Taken::default(), guest, file, (offset, length), &mut || {
+    content(guest, length, &mut || {
         let from = i64::try_from(offset).map_err(|_| -i64::from(libc::EOVERFLOW))?;
         let position = host::seek(file, 0, libc::SEEK_CUR);
         let data = host::seek(file, from, libc::SEEK_DATA);
         host::seek(file, position, libc::SEEK_SET);
         if data == -i64::from(libc::ENXIO) {
-            return Ok(Vec::new());
+            return Ok(Arc::new(named(file, Vec::new())));
         }
         let mut bytes = read_all(file, offset, length)?;
         bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1));
-        Ok(bytes)
+        Ok(Arc::new(named(file, bytes)))
     })
 }
 
-/// The content of a part of a file (from where, and how long), as an input.
+/// Bytes of a file, with its name.
+fn named(file: i32, bytes: Vec<u8>) -> FileContent {
+    FileContent { name: host::path_of(&file).unwrap_or_default(), bytes: Arc::new(bytes) }
+}
+
+/// The content of a part of a file, which is so long at the most, as an input.
 fn content(
-    taken: &mut Taken,
     guest: &mut Guest<'_>,
-    file: i32,
-    (offset, length): (u64, u64),
-    read: &mut dyn FnMut() -> Result<Vec<u8>, i64>,
+    length: u64,
+    read: &mut dyn FnMut() -> Result<Arc<FileContent>, i64>,
 ) -> Served<Arc<FileContent>> {
     if length > LARGEST_FILE {
         return errno(libc::ENOMEM);
     }
-    let input = guest.gate.input(&mut || {
-        Input::File(read().map(|bytes| {
-            let name = host::path_of(&file).unwrap_or_default();
-            let content = FileContent { name, bytes: Arc::new(bytes) };
-            taken.share(part(file, offset, length), content)
-        }))
-    })?;
-    match input {
+    match guest.gate.input(&mut || Input::File(read()))? {
         Input::File(Ok(content)) => Ok(content),
         Input::File(Err(error)) => Err(super::result(error).err().unwrap_or(Stop::Errno(libc::EIO))),
         other => Err(guest.unexpected(&other)),

@@ -1,7 +1,7 @@
 //! Contents of files that were taken before, so that each is in memory once, however often it is mapped or executed.
 //!
-//! A shell script maps libc once for each of its commands. The file is read each time, since it may have changed, and compared with
-//! what it held the last time; where that is the same, the earlier copy is what is mapped. Whoever keeps what follows from a content
+//! A shell script maps libc once for each of its commands. The file is read each time, since it may have changed, piece by piece, and
+//! compared with what it held the last time; where that is the same, the earlier copy is what is mapped, and no other one is made. Whoever keeps what follows from a content
 //! ([`crate::memory`]'s search for machine reads, the journal's digests) then knows it by its address.
 //!
 //! Example: the second `ls` of a script maps the 1.9 MB of libc, is given the content that the first one has, and nothing of it is
@@ -17,6 +17,8 @@ use std::sync::Arc;
 const MOST_BYTES: usize = 128 << 20;
 /// A content of more bytes is not kept.
 const LARGEST: usize = 32 << 20;
+/// So many bytes are read at a time to be compared.
+const PIECE: usize = 64 << 10;
 
 /// Which part of which file: its device and number, where the part begins, and how long it was to be.
 pub(in crate::linux) type Part = (u64, u64, u64, u64);
@@ -41,6 +43,15 @@ impl Clone for Taken {
 }
 
 impl Taken {
+    /// What this part of a file held the last time, if the file has its name still and holds the same. Where it cannot be read, that is
+    /// not known.
+    pub(in crate::linux) fn unchanged(&self, part: Option<Part>, file: RawFd) -> Option<Arc<FileContent>> {
+        let part = part?;
+        let known = self.known.get(&part)?;
+        (host::path_of(&file).ok()? == known.name && holds(file, part, &known.bytes)?)
+            .then(|| Arc::clone(known))
+    }
+
     /// This content; the earlier copy of it, if it is what the part of the file held the last time.
     pub(in crate::linux) fn share(&mut self, part: Option<Part>, content: FileContent) -> Arc<FileContent> {
         let Some(part) = part else { return Arc::new(content) };
@@ -66,6 +77,28 @@ impl Taken {
     }
 }
 
+/// Whether a part of a file holds just these bytes, as a read of the part would give them; `None` where it fails.
+fn holds(file: RawFd, (_, _, offset, length): Part, bytes: &[u8]) -> Option<bool> {
+    let mut piece = vec![0; PIECE];
+    let mut compared = 0;
+    loop {
+        let left = length - compared as u64;
+        let wanted = usize::try_from(left).map_or(PIECE, |left| left.min(PIECE));
+        if wanted == 0 {
+            return Some(compared == bytes.len());
+        }
+        let at = i64::try_from(offset.checked_add(compared as u64)?).ok()?;
+        let count = usize::try_from(host::read(file, &mut piece[..wanted], Some(at))).ok()?;
+        if count == 0 {
+            return Some(compared == bytes.len());
+        }
+        if bytes.get(compared..compared + count) != Some(&piece[..count]) {
+            return Some(false);
+        }
+        compared += count;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +117,40 @@ mod tests {
         assert_eq!(changed.bytes.as_slice(), b"abd");
         assert!(Arc::ptr_eq(&changed, &taken.share(part, content(b"abd"))));
         assert!(!Arc::ptr_eq(&changed, &taken.share(None, content(b"abd"))));
+    }
+
+    #[test]
+    fn a_file_is_unchanged_as_long_as_it_holds_the_same() {
+        use std::io::Write;
+        use std::os::fd::AsRawFd;
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        let bytes: Vec<u8> = (0..200_000_u32).map(|n| (n % 251) as u8).collect();
+        file.write_all(&bytes).expect("it is written");
+        let opened = std::fs::File::open(file.path()).expect("it is opened");
+        let fd = opened.as_raw_fd();
+        let name = host::path_of(&fd).expect("its name");
+        let mut taken = Taken::default();
+        let all = part(fd, 0, u64::MAX);
+        let some = part(fd, 4096, 100_000);
+        for (part, range) in [(all, 0..200_000), (some, 4096..104_096)] {
+            assert!(taken.unchanged(part, fd).is_none(), "nothing is known of it");
+            let bytes = Arc::new(bytes[range].to_vec());
+            taken.share(part, FileContent { name: name.clone(), bytes });
+        }
+        let known = taken.unchanged(all, fd).expect("it is unchanged");
+        assert_eq!(*known.bytes, bytes);
+        assert!(taken.unchanged(some, fd).is_some());
+        file.write_all(b"!").expect("it grows");
+        assert!(taken.unchanged(all, fd).is_none() && taken.unchanged(some, fd).is_some());
+        file.as_file().set_len(100_000).expect("it is cut");
+        assert!(taken.unchanged(some, fd).is_none());
+        file.as_file().set_len(104_096).expect("it grows by zeroes");
+        assert!(taken.unchanged(some, fd).is_none());
+        std::fs::write(file.path(), &bytes).expect("it is written again");
+        assert!(taken.unchanged(all, fd).is_some() && taken.unchanged(some, fd).is_some());
+        std::fs::rename(file.path(), file.path().with_extension("other")).expect("it is renamed");
+        assert!(taken.unchanged(all, fd).is_none());
+        let _ = std::fs::remove_file(file.path().with_extension("other"));
     }
 
     #[test]

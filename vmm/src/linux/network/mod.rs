@@ -49,6 +49,11 @@ impl Endpoint {
         self.family == libc::AF_UNIX
     }
 
+    /// Whether the host sends and receives through it, once it is open, whoever asks.
+    pub(super) fn moves_bytes_for_anyone(self) -> bool {
+        matches!(self.family, libc::AF_UNIX | libc::AF_INET | libc::AF_INET6)
+    }
+
     pub(super) fn is_stream(self) -> bool {
         self.kind == libc::SOCK_STREAM
     }
