@@ -1,7 +1,7 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
 //! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`decided`] what made it abort, [`caught`] which fault
-//! its handler was called for before that, [`sender`] who else sent the signal. [`shown`] is how a slice ([`vmm::slice`]) is printed;
+//! its handler was called for before that, [`sender`] who else sent the signal, [`table`] what to ask next where the value is a table's. [`shown`] is how a slice ([`vmm::slice`]) is printed;
 //! [`folded`] leaves out the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a
 //! synthesized execution the same.
 
@@ -14,6 +14,7 @@ mod question;
 mod sender;
 mod shown;
 mod suffix;
+mod table;
 
 use crate::Outcome;
 use crate::engine::{self, Choice};
@@ -23,6 +24,7 @@ use crate::kernel;
 use crate::log::{say, spinner};
 use crate::replay::failure;
 use crate::sandbox;
+use crate::shell;
 use crate::summary::crashed_too;
 use crate::symbols::Symbols;
 use question::{Expression, Question};
@@ -170,6 +172,12 @@ fn of_recording(args: &Args) -> Outcome {
         callers: &callers,
     };
     show(args, &view)?;
+    let index = table::index(&slice, &travel.process().mappings());
+    if let Some(table::Index { register, at, thread }) = index.filter(|_| !args.addresses) {
+        let dir = shell::word(&args.input);
+        let whose = if thread == travel.process().thread() { String::new() } else { format!(" --thread {thread}") };
+        say!("gretel: the value is from a table; what chose the entry: gretel why {dir} --of {register} --at {at}{whose}");
+    }
     Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
 }
 
