@@ -64,7 +64,10 @@ mod tests {
         ];
         assert_eq!(fold(&stack), expected);
         let interpreted: Vec<char> = "abcdefg".chars().cycle().take(7 * 20 + 3).chain("m".chars()).collect();
-        assert!(fold(&interpreted).contains(&Part::Repeated { first: 14, count: 126, period: 7 }), "seven in turns");
+        assert!(
+            fold(&interpreted).contains(&Part::Repeated { first: 14, count: 126, period: 7 }),
+            "seven in turns"
+        );
         let turns: Vec<char> = "pq".chars().cycle().take(101).chain("m".chars()).collect();
         assert!(
             fold(&turns).contains(&Part::Repeated { first: 4, count: 96, period: 2 }),

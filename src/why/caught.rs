@@ -46,6 +46,10 @@ pub(super) fn fault(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Opt
         }
     }
     let travel = history.travel();
-    if ended { travel.seek_end()? } else { travel.seek(here).map(drop)? }
+    if ended {
+        travel.seek_end()?
+    } else {
+        travel.seek(here).map(drop)?
+    }
     Ok(None)
 }

@@ -175,8 +175,11 @@ fn of_recording(args: &Args) -> Outcome {
     let index = table::index(&slice, &travel.process().mappings());
     if let Some(table::Index { register, at, thread }) = index.filter(|_| !args.addresses) {
         let dir = shell::word(&args.input);
-        let whose = if thread == travel.process().thread() { String::new() } else { format!(" --thread {thread}") };
-        say!("gretel: the value is from a table; what chose the entry: gretel why {dir} --of {register} --at {at}{whose}");
+        let whose =
+            if thread == travel.process().thread() { String::new() } else { format!(" --thread {thread}") };
+        say!(
+            "gretel: the value is from a table; what chose the entry: gretel why {dir} --of {register} --at {at}{whose}"
+        );
     }
     Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
 }

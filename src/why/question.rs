@@ -225,7 +225,10 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
     }
     if let Some(caught) = caught::fault(history, symbols).map_err(failure)? {
         let mut question = of_fault(&caught.blame, history, symbols)?;
-        let words = [head, format!("a handler of signals gave up there; what it was called for is at {}", caught.place)];
+        let words = [
+            head,
+            format!("a handler of signals gave up there; what it was called for is at {}", caught.place),
+        ];
         question.words.splice(0..0, words.into_iter().chain(said));
         return Ok(question);
     }

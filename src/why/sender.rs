@@ -46,10 +46,15 @@ fn delivered(travel: &mut Travel, pid: i32, signal: i32) -> Result<Option<Cause>
     travel.process_mut().trace(Box::new(move |it: &Happening| told.borrow_mut().push(it.clone())));
     while travel.position() < here && travel.next_event()? {}
     travel.process_mut().trace_no_more();
-    if ended { travel.seek_end()? } else { travel.seek(here).map(drop)? }
-    let causes = happened.take().into_iter().rev().filter(|it| it.pid == pid).filter_map(|it| match it.what {
-        What::Signal { raised, handler: None } if raised.signal() == signal => Some(raised.cause),
-        _ => None,
-    });
+    if ended {
+        travel.seek_end()?
+    } else {
+        travel.seek(here).map(drop)?
+    }
+    let causes =
+        happened.take().into_iter().rev().filter(|it| it.pid == pid).filter_map(|it| match it.what {
+            What::Signal { raised, handler: None } if raised.signal() == signal => Some(raised.cause),
+            _ => None,
+        });
     Ok(causes.into_iter().next())
 }

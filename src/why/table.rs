@@ -18,7 +18,8 @@ pub(super) struct Index {
 
 /// The newest load from a table that the value came from; `None` where an input was reached.
 pub(super) fn index(slice: &Slice<Position>, mappings: &[MappingInfo]) -> Option<Index> {
-    let is_made_inside = |it: &Node<Position>| matches!(it.writer.made, Made::Instruction(_) | Made::Begin(_));
+    let is_made_inside =
+        |it: &Node<Position>| matches!(it.writer.made, Made::Instruction(_) | Made::Begin(_));
     if !slice.nodes.iter().filter(|it| it.sources.is_empty()).all(is_made_inside) {
         return None;
     }
@@ -28,7 +29,8 @@ pub(super) fn index(slice: &Slice<Position>, mappings: &[MappingInfo]) -> Option
         there.is_some_and(|it| !it.rights.write && it.name.starts_with('/'))
     };
     let from_table = |node: &Node<Position>| {
-        let is_entry = |byte, from: usize| is_constant(byte) && matches!(slice.nodes[from].writer.made, Made::Begin(_));
+        let is_entry =
+            |byte, from: usize| is_constant(byte) && matches!(slice.nodes[from].writer.made, Made::Begin(_));
         !node.sources.is_empty() && node.sources.iter().all(|it| is_entry(it.byte, it.node))
     };
     slice.nodes.iter().filter(|node| from_table(node)).find_map(|node| {
