@@ -73,7 +73,7 @@ Examples:
   gretel gdb rec -- vmlinux              the recording of a kernel, with its symbols
   gretel gdb rec --follow                one that is still being made
   gretel gdb rec --suffix suffix.json    what `gretel synth -o suffix.json rec` found
-  gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: lldb, then
+  gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: `lldb ./prog`, then
                                          `gdb-remote 127.0.0.1:7000`; or an IDE
 
 In gdb, who wrote a variable last before the crash:
