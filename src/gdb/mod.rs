@@ -211,7 +211,7 @@ fn serve_machine(args: &Args, recording: &Recording) -> Outcome {
 /// selects that one, and would wait for ever at the next stop of the first.
 const BEGIN: &str = "taas pipe stepi 0 | cat >/dev/null";
 
-/// What makes gdb forget what it has read where a command of gretel's has gone elsewhere. A gdb without Python does not do it; there one
+/// What makes gdb go along where a command of gretel's has gone elsewhere. A gdb without Python does not do it; there one
 /// types what `monitor help` says.
 const FORGET: &str = include_str!("forget.py");
 

@@ -1,6 +1,6 @@
 //! gretel's own commands in gdb: what is none of them is said, and an expression of gdb's can be given to one.
 
-use super::{gdb, has_gdb, recorded};
+use super::{gdb, has_gdb, in_order, recorded};
 use crate::{Place, skipped};
 use std::process::Command;
 
@@ -117,4 +117,37 @@ fn gdb_sees_where_a_command_went() {
     let (_, behind) = ran.out().rsplit_once("#1 ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     assert!(behind.contains(" in main "), "{behind}");
     assert_eq!(ran.out().matches("#1 ").count(), 2, "{}", ran.out());
+}
+
+#[test]
+fn gdb_turns_to_the_thread_that_wrote() {
+    if !has_gdb("gdb after `monitor last-write`") || !has_python() {
+        return;
+    }
+    let source = r#"
+        #include <pthread.h>
+        static volatile long shared;
+        __attribute__((noinline)) static void store(long value) { shared = value; }
+        static void *work(void *argument) { store(7); return argument; }
+        int main(void) {
+            pthread_t thread;
+            pthread_create(&thread, 0, work, 0);
+            pthread_join(thread, 0);
+            return shared == 0;
+        }"#;
+    let place = Place::new();
+    if place.compile("threads", source).is_none() {
+        return;
+    }
+    assert_eq!(place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./threads"]).code, 0);
+    let commands = [
+        "monitor goto end",
+        "eval \"monitor last-write %p 8\", &shared",
+        "backtrace 2",
+        "monitor goto start",
+        "backtrace 1",
+    ];
+    let ran = gdb(&place, &["rec"], &commands);
+    assert_eq!(ran.code, 0, "{}{}", ran.out(), ran.err);
+    in_order(&ran, &["#0 ", " store (", "#1 ", " work (", "#0 ", " _start ("]);
 }
