@@ -26,12 +26,20 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Outcome {
     // The generator panics where it cannot write: a closed pipe is none of its cases.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "gretel", &mut script);
+    clap_complete::generate(args.shell, &mut shown(), "gretel", &mut script);
     print(format_args!("{}", String::from_utf8_lossy(&script)))?;
     if args.shell == Shell::Fish {
         print(format_args!("{}", words_for_fish(&Cli::command())))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command line without the commands that are hidden, which the generators do not leave out.
+fn shown() -> Command {
+    let all = Cli::command();
+    let commands = all.get_subcommands().filter(|it| !it.is_hide_set());
+    let shown = Command::new("gretel").version(env!("CARGO_PKG_VERSION"));
+    shown.args(all.get_arguments()).subcommands(commands)
 }
 
 /// The words that an argument without a name can be, each a line for fish, whose generator leaves them out.

@@ -330,8 +330,12 @@ fn print_stack(out: &mut impl Write, frames: &[NamedFrame]) -> io::Result<()> {
         match part {
             Part::Frame(n) => writeln!(out, "  #{n:<2} {}", lines[n])?,
             Part::Repeated { first, count, period } => {
-                let names: Vec<_> = frames[first..first + period].iter().map(NamedFrame::function).collect();
-                writeln!(out, "  ... {count} more frames of {}", names.join(" and "))?;
+                let mut names: Vec<_> =
+                    frames[first..first + period].iter().map(NamedFrame::function).collect();
+                let last = names.pop().unwrap_or_default();
+                let others =
+                    if names.is_empty() { String::new() } else { format!("{} and ", names.join(", ")) };
+                writeln!(out, "  ... {count} more frames of {others}{last}")?;
             }
         }
     }

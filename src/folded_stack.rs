@@ -13,7 +13,7 @@ pub(crate) enum Part {
 }
 
 /// So many functions may take turns.
-const LONGEST: usize = 4;
+const LONGEST: usize = 16;
 /// What is repeated stands so often before it is folded.
 const SHOWN: usize = 2;
 /// No fewer frames than these are folded: a line is to be saved.
@@ -63,6 +63,11 @@ mod tests {
             Part::Frame(251),
         ];
         assert_eq!(fold(&stack), expected);
+        let interpreted: Vec<char> = "abcdefg".chars().cycle().take(7 * 20 + 3).chain("m".chars()).collect();
+        assert!(
+            fold(&interpreted).contains(&Part::Repeated { first: 14, count: 126, period: 7 }),
+            "seven in turns"
+        );
         let turns: Vec<char> = "pq".chars().cycle().take(101).chain("m".chars()).collect();
         assert!(
             fold(&turns).contains(&Part::Repeated { first: 4, count: 96, period: 2 }),

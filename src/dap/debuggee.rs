@@ -190,11 +190,12 @@ impl Debuggee {
     /// `threads`.
     pub(super) fn threads(&self) -> Value {
         let process = self.travel.process();
-        let name = String::from_utf8_lossy(process.task_name()).into_owned();
-        let loaded = json!({ "id": process.thread(), "name": format!("{name} {} (runs)", process.thread()) });
-        let others =
-            process.other_threads().map(|(id, _)| json!({ "id": id, "name": format!("thread {id}") }));
-        json!({ "threads": std::iter::once(loaded).chain(others).collect::<Vec<_>>() })
+        let own = process.tasks().filter(|it| it.pid == process.pid());
+        let shown = own.map(|it| {
+            let runs = if it.id == process.thread() { " (runs)" } else { "" };
+            json!({ "id": it.id, "name": format!("{} {}{runs}", String::from_utf8_lossy(&it.name), it.id) })
+        });
+        json!({ "threads": shown.collect::<Vec<_>>() })
     }
 
     /// The body of the event that says why the program stopped.

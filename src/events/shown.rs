@@ -188,6 +188,8 @@ fn ended_by(death: &Death) -> String {
 fn reason(raised: &Raised) -> String {
     let why = match raised.cause {
         Cause::Kernel => address(&raised.death),
+        // As Linux tells of a sender in another PID namespace.
+        Cause::Sender { pid: 0, .. } | Cause::Queued { pid: 0, .. } => " from outside".to_owned(),
         Cause::Sender { pid, .. } | Cause::Queued { pid, .. } => format!(" from process {pid}"),
         Cause::Child { pid, status, .. } => format!(" of child {pid} (status {status})"),
         Cause::Timer { id, .. } => format!(" of timer {id}"),

@@ -32,7 +32,7 @@ const SIGSEGV: i32 = 11;
 
 const HELP: &str = "\
 monitor when          how many instructions have retired, the guest's time, the level, the tables of pages
-monitor goto N        go to where N instructions have retired; also `start` and `end`. Then: `maintenance flush register-cache`
+monitor goto N        go to where N instructions have retired; also `start` and `end`
 monitor registers     control registers, segments, tables
 ";
 

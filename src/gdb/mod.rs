@@ -73,7 +73,7 @@ Examples:
   gretel gdb rec -- vmlinux              the recording of a kernel, with its symbols
   gretel gdb rec --follow                one that is still being made
   gretel gdb rec --suffix suffix.json    what `gretel synth -o suffix.json rec` found
-  gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: lldb, then
+  gretel gdb rec --listen 127.0.0.1:7000 for a debugger that connects: `lldb ./prog`, then
                                          `gdb-remote 127.0.0.1:7000`; or an IDE
 
 In gdb, who wrote a variable last before the crash:
@@ -81,7 +81,7 @@ In gdb, who wrote a variable last before the crash:
   reverse-continue
 
   monitor when                   the position in the recording
-  monitor goto POSITION          go there (then `maintenance flush register-cache`)
+  monitor goto POSITION          go there
   monitor last-write 0x7fffffffe0a8 8
   monitor memory 0x7fffffffe0a8 8    every access to these bytes
   monitor events --kind signal   as `gretel events` lists them, with its filters
@@ -211,6 +211,15 @@ fn serve_machine(args: &Args, recording: &Recording) -> Outcome {
 /// selects that one, and would wait for ever at the next stop of the first.
 const BEGIN: &str = "taas pipe stepi 0 | cat >/dev/null";
 
+/// What makes gdb go along where a command of gretel's has gone elsewhere. A gdb without Python does not do it; there one
+/// types what `monitor help` says.
+const FORGET: &str = include_str!("forget.py");
+
+/// The command by which gdb reads a script: in one line, and silent where it cannot.
+fn scripted(script: &str) -> String {
+    format!("taas python exec(bytes.fromhex('{}').decode())", hex::encode(script.as_bytes()))
+}
+
 /// Becomes gdb, which starts another gretel.
 fn start_gdb(args: &Args) -> Outcome {
     let this =
@@ -245,7 +254,7 @@ fn start_gdb(args: &Args) -> Outcome {
         .args(["-iex", "set schedule-multiple on"])
         .arg("-ex")
         .arg(format!("target extended-remote | {served}"))
-        .args(["-ex", BEGIN])
+        .args(["-ex", BEGIN, "-ex", &scripted(FORGET)])
         .args(&args.gdb)
         .exec();
     let what = match error.kind() {

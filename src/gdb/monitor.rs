@@ -21,8 +21,7 @@ const MOST: usize = 1000;
 
 const HELP: &str = "\
 monitor when                 the position: EVENT+INSTRUCTIONS, and the registers
-monitor goto POSITION        go there; also `start` and `end`. Then: `maintenance flush register-cache`, `thread`,
-                             and `info sharedlibrary` where other libraries are loaded there
+monitor goto POSITION        go there; also `start` and `end`
 monitor last-write ADDR LEN  go to before the last write to these bytes
 monitor memory ADDR LEN      every access to these bytes, in order; with --writes, what writes alone
 monitor calls FUNCTION [N]   the last N calls of a function that began before here (10, if there is no N)
@@ -33,6 +32,8 @@ monitor refresh              with --follow: sees what was recorded since
 With --json, each of them but `refresh` answers as the command of that name does (`when` and `goto`: as `gretel replay --to`).
 ADDR is a number: `eval \"monitor heap %p\", list->head` asks for the value of an expression.
 gdb's own `checkpoint` cannot work, since it forks the program: a position is one, and `monitor goto` returns to it.
+A gdb that `gretel gdb` did not start, or that has no Python, needs `maintenance flush register-cache`, `maintenance flush dcache`,
+`sharedlibrary` and `thread N` behind what goes elsewhere.
 ";
 
 /// gdb reads the symbols of the process that it begins in, and of those whose forks it sees.

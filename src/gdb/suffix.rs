@@ -43,7 +43,7 @@ const TIME: Duration = Duration::from_secs(10);
 
 const HELP: &str = "\
 monitor when                 how many instructions before the crash
-monitor goto N               go to N instructions before the crash. Then: `maintenance flush register-cache`, `thread`
+monitor goto N               go to N instructions before the crash
 monitor origins              what of the start is in the core, is forced, was chosen
 monitor origins ADDR LEN     the same of some bytes of memory at the start
 ";

@@ -2,6 +2,7 @@
 
 use super::html::{Html, list, text};
 use super::source::{Sources, of_place};
+use crate::folded_stack::{Part, fold};
 use serde_json::Value;
 
 /// The order in which people know them; others follow.
@@ -58,21 +59,30 @@ pub(super) fn section(core: &Value) -> String {
             html.row(&[name, &text(count)]);
         }
     }
-    html.raw("</table>\n<h3>Stack</h3>\n<ol class=\"stack\" start=\"0\">\n");
+    html.raw("</table>\n<h3>Stack</h3>\n");
+    stack(&mut html, core);
+    registers(&mut html, core);
+    threads(&mut html, core);
+    html.finish()
+}
+
+/// The frames, with recursion folded.
+fn stack(html: &mut Html, core: &Value) {
+    let frames = list(&core["stack"]);
+    let places: Vec<String> = frames.iter().map(|frame| text(&frame["place"])).collect();
     let mut sources = Sources::default();
-    for (n, frame) in list(&core["stack"]).iter().enumerate() {
-        let place = text(&frame["place"]);
-        html.raw("<li>");
-        html.element("code", "", &place);
-        for (key, note) in
-            [("guessed", "a guess"), ("inlined", "inlined"), ("signal", "a signal interrupted this")]
-        {
-            if frame[key] == true {
-                html.element("span", "note", note);
+    html.raw("<ol class=\"stack\" start=\"0\">\n");
+    for part in fold(&places) {
+        match part {
+            Part::Frame(n) => {
+                html.raw(&format!("<li value=\"{n}\">"));
+                frame(html, &mut sources, n, &frames[n], &places[n]);
             }
-        }
-        if let Some((file, line)) = of_place(&place).filter(|_| n < WITH_SOURCE) {
-            sources.excerpt(&mut html, file, line);
+            Part::Repeated { first, count, period } => {
+                html.raw(&format!("<li value=\"{first}\">"));
+                let above = if period == 1 { "the one".to_owned() } else { format!("the {period}") };
+                html.element("span", "note", &format!("{count} more frames, which repeat {above} above"));
+            }
         }
         html.raw("</li>\n");
     }
@@ -80,9 +90,21 @@ pub(super) fn section(core: &Value) -> String {
     if let Some(why) = core["stack_stopped"].as_str() {
         html.element("p", "warn", &format!("the stack ends here: {why}"));
     }
-    registers(&mut html, core);
-    threads(&mut html, core);
-    html.finish()
+}
+
+/// A frame, with its source text if it is one of the first.
+fn frame(html: &mut Html, sources: &mut Sources, n: usize, frame: &Value, place: &str) {
+    html.element("code", "", place);
+    for (key, note) in
+        [("guessed", "a guess"), ("inlined", "inlined"), ("signal", "a signal interrupted this")]
+    {
+        if frame[key] == true {
+            html.element("span", "note", note);
+        }
+    }
+    if let Some((file, line)) = of_place(place).filter(|_| n < WITH_SOURCE) {
+        sources.excerpt(html, file, line);
+    }
 }
 
 /// The registers that an object has.

@@ -1,16 +1,20 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
-//! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`decided`] what made it abort, [`shown`] how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out
-//! the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a synthesized execution
-//! the same.
+//! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`decided`] what made it abort, [`caught`] which fault
+//! its handler was called for before that, [`sender`] who else sent the signal, [`table`] what to ask next where the value is a table's. [`shown`] is how a slice ([`vmm::slice`]) is printed;
+//! [`folded`] leaves out the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a
+//! synthesized execution the same.
 
 mod blamed;
 mod callers;
+mod caught;
 mod decided;
 mod folded;
 mod question;
+mod sender;
 mod shown;
 mod suffix;
+mod table;
 
 use crate::Outcome;
 use crate::engine::{self, Choice};
@@ -20,6 +24,7 @@ use crate::kernel;
 use crate::log::{say, spinner};
 use crate::replay::failure;
 use crate::sandbox;
+use crate::shell;
 use crate::summary::crashed_too;
 use crate::symbols::Symbols;
 use question::{Expression, Question};
@@ -45,7 +50,8 @@ use vmm::travel::Travel;
 /// Goes back from the crash, or from any position, over the instructions that made the value: through registers,
 /// memory, threads and system calls, exact to the byte. By default it is the value that made the program crash: the
 /// registers of the address that could not be accessed, the divisor that was zero, the pointer that was jumped to; of an
-/// abort, the last decision of the function that called for it. What told where a value was found (the address of
+/// abort, the last decision of the function that called for it; where a handler of signals gave up, the fault that it was
+/// called for. What told where a value was found (the address of
 /// a load) is followed only with --addresses, and what chose it with --conditions.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
@@ -166,6 +172,15 @@ fn of_recording(args: &Args) -> Outcome {
         callers: &callers,
     };
     show(args, &view)?;
+    let index = table::index(&slice, &travel.process().mappings());
+    if let Some(table::Index { register, at, thread }) = index.filter(|_| !args.addresses) {
+        let dir = shell::word(&args.input);
+        let whose =
+            if thread == travel.process().thread() { String::new() } else { format!(" --thread {thread}") };
+        say!(
+            "gretel: the value is from a table; what chose the entry: gretel why {dir} --of {register} --at {at}{whose}"
+        );
+    }
     Ok(if damage.is_some() { Code::Damaged.into() } else { ExitCode::SUCCESS })
 }
 

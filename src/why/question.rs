@@ -1,7 +1,9 @@
 //! What `gretel why` is asked for: bytes at a position, and in words what they are.
 
 use super::blamed::{self, There, Values};
+use super::caught;
 use super::decided;
+use super::sender;
 use crate::exit::{Code, Failure};
 use crate::overflow::{self, Overflow};
 use crate::replay::failure;
@@ -195,9 +197,6 @@ fn blamed_values(blame: &Blame, history: &mut Recorded<'_>) -> Result<Values, Fa
     Ok(Values::of(&blame.bytes, &known))
 }
 
-/// The instruction.
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
-
 /// What made the program crash that stands at its end.
 fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Position>, Failure> {
     let travel = history.travel();
@@ -211,38 +210,47 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
     let head = format!("it crashed with {signal} at {}", place_of(symbols, rip));
     let mappings = process.mappings();
     let overflowed = overflowed(process, death, &mappings, symbols).map(|it| it.to_string());
-    let from_elsewhere = is_from_elsewhere(process, death);
     let said = (death.signal == libc::SIGABRT).then(|| abort_message(process, symbols)).flatten();
     if let Some(blame) = history.blame().map_err(failure)? {
-        let values = blamed_values(&blame, history)?;
-        let mut question = went(&blame, &values, symbols);
-        if !blame.jumped {
-            let there = There::Mapped(&mappings);
-            question.words = vec![blamed::faulted(&blame.instruction, blame.address, &there, &values)];
-            question.words.extend(overflowed);
-        }
+        let mut question = of_fault(&blame, history, symbols)?;
+        question.words.extend(overflowed);
         question.words.insert(0, head);
         return Ok(question);
     }
-    if from_elsewhere {
-        let hint = "which was sent from outside of it: no value of the program made it";
+    if let Some(who) = sender::elsewhere(history.travel(), death).map_err(failure)? {
         return Err(Failure::new(
             Code::Usage,
-            format!("{head}, {hint}: say with --of what is to be explained, as `--of rax`"),
+            format!("{head}, {who}: say with --of what is to be explained, as `--of rax`"),
         ));
+    }
+    if let Some(caught) = caught::fault(history, symbols).map_err(failure)? {
+        let mut question = of_fault(&caught.blame, history, symbols)?;
+        let words = [
+            head,
+            format!("a handler of signals gave up there; what it was called for is at {}", caught.place),
+        ];
+        question.words.splice(0..0, words.into_iter().chain(said));
+        return Ok(question);
     }
     let mut question = decided::decision(history, symbols, head)?;
     question.words.splice(1..1, said);
     Ok(question)
 }
 
-/// Whether the signal came from elsewhere: the program does not stand behind a call that has sent it.
-fn is_from_elsewhere(process: &Process, death: Death) -> bool {
-    let regs = process.cpu().regs();
-    let mut before = [0; 2];
-    let is_call = process.read_memory(regs.rip.wrapping_sub(2), &mut before) && before == SYSCALL;
-    let has_sent = is_call && regs.gpr[usize::from(Gpr::RAX.0)] == 0;
-    death.code == libc::SI_USER && !has_sent
+/// The values of an instruction that faulted, or that went where nothing can be executed. The program stands before it.
+fn of_fault(
+    blame: &Blame,
+    history: &mut Recorded<'_>,
+    symbols: &Symbols,
+) -> Result<Question<Position>, Failure> {
+    let mappings = history.travel().process().mappings();
+    let values = blamed_values(blame, history)?;
+    let mut question = went(blame, &values, symbols);
+    if !blame.jumped {
+        let there = There::Mapped(&mappings);
+        question.words = vec![blamed::faulted(&blame.instruction, blame.address, &there, &values)];
+    }
+    Ok(question)
 }
 
 /// What the C library said.

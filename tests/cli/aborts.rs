@@ -1,9 +1,67 @@
-//! Ends that are no fault of one instruction: what libc says before it aborts, a child that crashes, a signal from outside.
+//! Ends that are no fault of one instruction: what libc says before it aborts, a handler that gives up, a child that crashes, a signal
+//! from outside.
 
 use crate::{Place, USAGE, engines, skipped};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+
+/// What a service does: its handler reports a crash, and then ends the process in one of three ways. The pointer is input.
+const REPORTS: &str = r#"
+    #include <signal.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    static char how;
+    static void report(int number) {
+        write(1, "it crashed\n", 11);
+        if (how == 'a') abort();
+        signal(number, SIG_DFL);
+        if (how == 'k') kill(getpid(), number);
+        else raise(number);
+    }
+    __attribute__((noinline)) static int look(const int *at) { return *at; }
+    __attribute__((noinline)) static int call(int (*at)(void)) { return at() + 1; }
+    int main(int count, char **words) {
+        unsigned long word = 0;
+        how = words[1][0];
+        struct sigaction action = { .sa_handler = report, .sa_flags = SA_NODEFER };
+        sigaction(SIGSEGV, &action, NULL);
+        read(0, &word, sizeof word);
+        return words[1][1] == 'c' ? call((int (*)(void))word) : look((const int *)word);
+    }"#;
+
+#[test]
+fn what_a_handler_was_called_for_is_to_blame_for_its_end() {
+    let place = Place::new();
+    if place.compile("reports", REPORTS).is_none() {
+        return;
+    }
+    place.write("input", "ABCDEF\0\0");
+    let gretel = env!("CARGO_BIN_EXE_gretel");
+    for engine in engines() {
+        for (how, signal, told, function) in [
+            ("a", 6, "accesses 0x464544434241, where nothing is mapped", "look"),
+            ("k", 11, "accesses 0x464544434241, where nothing is mapped", "look"),
+            ("r", 11, "accesses 0x464544434241, where nothing is mapped", "look"),
+            ("ac", 6, "went to 0x464544434241, where there is no code", "call"),
+            ("kc", 11, "went to 0x464544434241, where there is no code", "call"),
+        ] {
+            let ran = place
+                .sh(&format!("{gretel} record --engine {engine} --force -o rec -- ./reports {how} <input"));
+            assert_eq!(ran.code, 128 + signal, "{how}: {}", ran.err);
+            let why = place.gretel(&["why", "rec"]);
+            let text = why.out();
+            for expected in ["a handler of signals gave up there", told, "bytes 0 to 5 of what it read"] {
+                assert!(text.contains(expected), "{engine} {how}: `{expected}`: {text}{}", why.err);
+            }
+            // The stack goes through the handler to what it interrupted, also where that was no code.
+            let core = place.gretel(&["core", "rec"]).out();
+            assert!(core.contains(&format!(" {function}+0x")), "{engine} {how}: {core}");
+            assert!(core.contains(" main+0x"), "{engine} {how}: {core}");
+            assert!(core.contains("(a signal came here)"), "{engine} {how}: {core}");
+        }
+    }
+}
 
 const GIVES_UP: &str = r#"
     #include <assert.h>
@@ -112,5 +170,50 @@ fn a_signal_from_outside_has_no_value_that_made_it() {
         let why = place.gretel(&["why", "rec"]);
         assert_eq!(why.code, USAGE, "{}", why.out());
         assert!(why.err.contains("was sent from outside of it"), "{}", why.err);
+    }
+}
+
+/// A program that asks whether others want to run, which returns zero, for as long as it lives.
+const YIELDS: &str = r#"
+    #include <sched.h>
+    #include <signal.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    int main(int count, char **words) {
+        if (words[1][0] == 'k') kill(getpid(), SIGABRT);
+        if (words[1][0] == 'p' && fork() == 0) { kill(getppid(), SIGABRT); _exit(0); }
+        write(1, "ready\n", 6);
+        for (;;) sched_yield();
+    }"#;
+
+#[test]
+fn a_signal_from_elsewhere_is_told_behind_a_call_that_returned_zero() {
+    let place = Place::new();
+    if place.compile("yields", YIELDS).is_none() {
+        return;
+    }
+    for engine in engines() {
+        let start = ["record", "--engine", engine, "--force", "-o", "rec", "--", "./yields"];
+        let mut recorder = place.command(env!("CARGO_BIN_EXE_gretel"), &[&start[..], &["outside"]].concat());
+        let mut child = recorder.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(place.command("kill", &["-ABRT", &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), Some(128 + 6));
+        let why = place.gretel(&["why", "rec"]);
+        assert_eq!(why.code, USAGE, "{}", why.out());
+        assert!(why.err.contains("was sent from outside of it"), "{}", why.err);
+        let events = place.gretel(&["events", "rec", "--kind", "signal"]).out();
+        assert!(events.contains("SIGABRT from outside, not handled"), "{events}");
+        // A process of the recording sent it.
+        assert_eq!(place.gretel(&[&start[..], &["parent"]].concat()).code, 128 + 6);
+        let why = place.gretel(&["why", "rec"]);
+        assert_eq!(why.code, USAGE, "{}", why.out());
+        assert!(why.err.contains(" sent: no value of this process made it"), "{}", why.err);
+        // Its own is led to by what it decided.
+        assert_eq!(place.gretel(&[&start[..], &["kills"]].concat()).code, 128 + 6);
+        let why = place.gretel(&["why", "rec"]);
+        assert_eq!(why.code, 0, "{}", why.err);
+        assert!(why.out().contains("the last decision before it, in main"), "{}", why.out());
     }
 }

@@ -363,6 +363,7 @@ fn a_step_stays_in_its_thread() {
     let threads = editor.ask("threads", json!({}));
     let threads = threads["threads"].as_array().expect("threads").clone();
     assert_eq!(threads.len(), 2, "{threads:?}");
+    assert!(threads.iter().all(|it| it["name"].as_str().is_some_and(|name| name.starts_with("threads "))));
     let (own, main) = (&threads[0]["id"], &threads[1]["id"]);
     let other = editor.ask("stackTrace", json!({ "threadId": main }));
     assert!(

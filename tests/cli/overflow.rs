@@ -88,4 +88,5 @@ fn a_stack_overflow_is_called_so() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let page = std::fs::read_to_string(place.path("page.html")).expect("the page");
     assert!(page.contains("stack overflow: ") && page.contains("are of deep"), "{page}");
+    assert!(page.contains("more frames, which repeat the one above"), "{page}");
 }

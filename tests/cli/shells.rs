@@ -22,6 +22,9 @@ fn every_shell_has_completions_of_every_command() {
         for command in commands(&place) {
             assert!(script.out().contains(&command), "{shell} has no {command}");
         }
+        for hidden in ["run-at-crash", "find-debug"] {
+            assert!(!script.out().contains(hidden), "{shell} offers {hidden}");
+        }
     }
     place.write("completions", place.gretel(&["completions", "bash"]).out);
     let complete = "source ./completions; COMP_WORDS=(gretel eve); COMP_CWORD=1; _gretel gretel eve gretel; \

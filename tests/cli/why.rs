@@ -314,3 +314,32 @@ fn what_is_hard_to_see_is_found_or_said() {
         }
     }
 }
+
+#[test]
+fn an_entry_of_a_table_leads_to_what_chose_it() {
+    let source = r#"
+        #include <unistd.h>
+        static long *const table[4] = { 0, (long *)0x1230, (long *)0x2340, (long *)0x3450 };
+        __attribute__((noinline)) static long look(const long *at) { return *at; }
+        int main(void) {
+            unsigned char text[4];
+            read(0, text, sizeof text);
+            return look(table[text[2] & 3]);
+        }"#;
+    let place = Place::new();
+    if place.compile("table", source).is_none() {
+        return;
+    }
+    place.write("input", "0123");
+    for engine in engines() {
+        record(&place, engine, "./table <input");
+        let ran = place.gretel(&["why", "rec"]);
+        assert!(ran.out().contains("accesses 0x2340, where nothing is mapped"), "{}", ran.out());
+        let (_, next) = ran.err.split_once("what chose the entry: gretel ").expect("the next question");
+        let next: Vec<&str> = next.lines().next().unwrap_or_default().split(' ').collect();
+        let asked = place.gretel(&next);
+        assert!(asked.out().contains("byte 2 of what it read"), "{next:?}: {}{}", asked.out(), asked.err);
+        // That is an input, of which nothing more is asked.
+        assert!(!asked.err.contains("from a table"), "{}", asked.err);
+    }
+}

@@ -1,7 +1,8 @@
 //! gretel's own commands in gdb: what is none of them is said, and an expression of gdb's can be given to one.
 
-use super::{gdb, has_gdb, recorded};
-use crate::Place;
+use super::{gdb, has_gdb, in_order, recorded};
+use crate::{Place, skipped};
+use std::process::Command;
 
 #[test]
 fn what_is_no_command_is_said() {
@@ -69,4 +70,84 @@ fn lists_are_those_of_the_command_line() {
     let position = ran.err.split("\nposition ").nth(1).and_then(|it| it.split(':').next()).expect("when");
     assert!(ran.err.contains(&format!(r#""position":"{position}""#)), "{}", ran.err);
     assert!(ran.err.contains("unexpected argument '--nonsense'"), "{}", ran.err);
+}
+
+/// Whether gdb has Python, which makes it forget what it has read.
+fn has_python() -> bool {
+    let ran = Command::new("gdb").args(["-nx", "-batch", "-ex", "python print(6 * 7)"]).output();
+    let has = ran.is_ok_and(|ran| ran.stdout.starts_with(b"42"));
+    if !has {
+        skipped("gdb after `monitor goto`", "this gdb has no Python");
+    }
+    has
+}
+
+#[test]
+fn gdb_sees_where_a_command_went() {
+    if !has_gdb("gdb after `monitor goto`") || !has_python() {
+        return;
+    }
+    let place = Place::new();
+    if recorded(&place, "soft").is_none() {
+        return;
+    }
+    let commands = [
+        "printf \"crash %016lx\\n\", $pc",
+        "monitor goto start",
+        "printf \"start %016lx\\n\", $pc",
+        "monitor goto end",
+        "printf \"end %016lx\\n\", $pc",
+        // Where nothing has moved, the frame that was selected stays so.
+        "tbreak spoil",
+        "reverse-continue",
+        "up",
+        "monitor when",
+        "frame",
+    ];
+    let ran = gdb(&place, &["rec"], &commands);
+    let pc = |name: &str| {
+        let out = ran.out();
+        let found = out.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+        found.unwrap_or_else(|| panic!("`{name}` is missing in\n{out}{}", ran.err))
+    };
+    let (crash, start) = (pc("crash "), pc("start "));
+    assert_eq!(crash, pc("end "));
+    assert_ne!(crash, start);
+    assert!(ran.err.contains(&format!("rip     {start} ")), "{start}: {}", ran.err);
+    let (_, behind) = ran.out().rsplit_once("#1 ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    assert!(behind.contains(" in main "), "{behind}");
+    assert_eq!(ran.out().matches("#1 ").count(), 2, "{}", ran.out());
+}
+
+#[test]
+fn gdb_turns_to_the_thread_that_wrote() {
+    if !has_gdb("gdb after `monitor last-write`") || !has_python() {
+        return;
+    }
+    let source = r#"
+        #include <pthread.h>
+        static volatile long shared;
+        __attribute__((noinline)) static void store(long value) { shared = value; }
+        static void *work(void *argument) { store(7); return argument; }
+        int main(void) {
+            pthread_t thread;
+            pthread_create(&thread, 0, work, 0);
+            pthread_join(thread, 0);
+            return shared == 0;
+        }"#;
+    let place = Place::new();
+    if place.compile("threads", source).is_none() {
+        return;
+    }
+    assert_eq!(place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./threads"]).code, 0);
+    let commands = [
+        "monitor goto end",
+        "eval \"monitor last-write %p 8\", &shared",
+        "backtrace 2",
+        "monitor goto start",
+        "backtrace 1",
+    ];
+    let ran = gdb(&place, &["rec"], &commands);
+    assert_eq!(ran.code, 0, "{}{}", ran.out(), ran.err);
+    in_order(&ran, &["#0 ", " store (", "#1 ", " work (", "#0 ", " _start ("]);
 }

@@ -221,16 +221,17 @@ pub fn walk(memory: &dyn Walked, regs: &Regs, tables: &[&Tables], most: usize) -
             Ok(found) => found,
             Err(why) => return stop(frames, &why),
         };
+        // A signal may have come anywhere: where a jump through a bad pointer led, and while another stack was in use.
+        let is_interrupted = by == FoundBy::Signal;
         // The outermost frame has no return address: its rule is "undefined", or the word is zero.
-        let Some(rip) = caller.get(X86_64::RA).filter(|rip| *rip != 0) else { break };
-        // A handler may have run on a stack of its own.
-        if caller.rsp() <= frame.rsp && by != FoundBy::Signal {
+        let Some(rip) = caller.get(X86_64::RA).filter(|rip| *rip != 0 || is_interrupted) else { break };
+        if caller.rsp() <= frame.rsp && !is_interrupted {
             return stop(
                 frames,
                 &format!("the stack does not grow towards its beginning at {:#x}", frame.rsp),
             );
         }
-        if !memory.is_code(rip) {
+        if !memory.is_code(rip) && !is_interrupted {
             return stop(
                 frames,
                 &format!("the return address {rip:#x} is not in code: the stack is overwritten"),

@@ -1,0 +1,53 @@
+# What gdb does around each `monitor`. A command of gretel's may go elsewhere, which is no stop, and gdb keeps registers, frames and
+# memory that it has read: it is made to forget them. Where the position is another one, it looks which libraries are loaded there and
+# turns to the thread that runs there; where it is not, the frame that was selected stays so.
+import re
+
+
+def gretel_when():
+    try:
+        return gdb.execute("monitor when", to_string=True)
+    except gdb.error:
+        return ""
+
+
+def gretel_position(when):
+    found = re.match(r"position (\S+):|.*", when)
+    return found.group(1) or found.group(0)
+
+
+def gretel_before():
+    global gretel_place
+    try:
+        level = gdb.selected_frame().level()
+    except Exception:
+        level = 0
+    gretel_place = gretel_position(gretel_when()), level
+
+
+def gretel_turn(when):
+    task = re.search(r"process (\d+), thread (\d+)", when)
+    runs = [int(it) for it in task.groups()] if task else []
+    for inferior in gdb.inferiors():
+        for thread in inferior.threads():
+            if list(thread.ptid[:2]) == runs:
+                thread.switch()
+
+
+def gretel_behind():
+    position, level = gretel_place
+    for cache in ("register-cache", "dcache"):
+        gdb.execute("maintenance flush " + cache, to_string=True)
+    when = gretel_when()
+    try:
+        if gretel_position(when) != position:
+            gretel_turn(when)
+            gdb.execute("sharedlibrary", to_string=True)
+        elif level:
+            gdb.execute("frame %d" % level, to_string=True)
+    except gdb.error:
+        pass
+
+
+gdb.execute("define hook-monitor\npython gretel_before()\nend")
+gdb.execute("define hookpost-monitor\npython gretel_behind()\nend")
