@@ -27,7 +27,7 @@ use crate::sandbox;
 use crate::shell;
 use crate::summary::crashed_too;
 use crate::symbols::Symbols;
-use question::{Expression, Question};
+use question::{Asked, Expression, Question};
 use shown::View;
 pub(crate) use shown::left_out;
 use std::fmt::Display;
@@ -148,8 +148,13 @@ fn of_recording(args: &Args) -> Outcome {
     }
     symbols.look(travel.process());
     stop_on_signals(&travel)?;
+    let sent = match args.of {
+        None => sender::elsewhere(&mut travel).map_err(failure)?,
+        Some(_) => None,
+    };
     let mut history = Recorded::new(&mut travel);
-    let question = Question::of(args.of.as_ref(), args.thread, &mut history, &symbols)?;
+    let asked = Asked { expression: args.of.as_ref(), thread: args.thread, sent };
+    let question = Question::of(asked, &mut history, &symbols)?;
     let follow = Follow { addresses: args.addresses, conditions: args.conditions };
     let asked = (question.at, question.place);
     let bar = spinner();

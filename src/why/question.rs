@@ -3,7 +3,6 @@
 use super::blamed::{self, There, Values};
 use super::caught;
 use super::decided;
-use super::sender;
 use crate::exit::{Code, Failure};
 use crate::overflow::{self, Overflow};
 use crate::replay::failure;
@@ -110,6 +109,16 @@ fn register(name: &str) -> Option<Vec<Byte>> {
     })
 }
 
+/// What a user asks for of a recording.
+pub(crate) struct Asked<'a> {
+    /// What; the crash without it.
+    pub(crate) expression: Option<&'a Expression>,
+    /// Whose; of the task that is loaded without it.
+    pub(crate) thread: Option<i32>,
+    /// Who else sent the signal that made it crash, in words.
+    pub(crate) sent: Option<String>,
+}
+
 /// What is to be explained.
 pub(crate) struct Question<At> {
     /// When.
@@ -125,15 +134,14 @@ pub(crate) struct Question<At> {
 impl Question<Position> {
     /// What is asked for of a program that stands where it is to be explained.
     pub(crate) fn of(
-        expression: Option<&Expression>,
-        thread: Option<i32>,
+        asked: Asked<'_>,
         history: &mut Recorded<'_>,
         symbols: &Symbols,
     ) -> Result<Question<Position>, Failure> {
         let travel = history.travel();
         let (at, process) = (travel.position(), travel.process());
         let loaded = Place { pid: process.pid(), thread: process.thread() };
-        let place = match thread {
+        let place = match asked.thread {
             Some(thread) if thread != loaded.thread => {
                 if !process.other_tasks().any(|(id, _)| id == thread) {
                     return Err(Failure::new(Code::Usage, format!("there is no task {thread} at {at}")));
@@ -147,7 +155,7 @@ impl Question<Position> {
             let words = vec![words];
             Ok(Question { at, place, bytes: bytes.into_iter().collect(), words })
         };
-        match expression {
+        match asked.expression {
             Some(Expression::Register(bytes)) => {
                 let name = bytes[0].register().unwrap_or_default();
                 of(bytes.clone(), format!("{name} of thread {} at {at}", place.thread))
@@ -172,7 +180,7 @@ impl Question<Position> {
                 let values = blamed_values(&blame, history)?;
                 Ok(went(&blame, &values, symbols))
             }
-            None => crash(history, symbols),
+            None => crash(history, symbols, asked.sent),
         }
     }
 }
@@ -198,7 +206,11 @@ fn blamed_values(blame: &Blame, history: &mut Recorded<'_>) -> Result<Values, Fa
 }
 
 /// What made the program crash that stands at its end.
-fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Position>, Failure> {
+fn crash(
+    history: &mut Recorded<'_>,
+    symbols: &Symbols,
+    sent: Option<String>,
+) -> Result<Question<Position>, Failure> {
     let travel = history.travel();
     let process = travel.process();
     let Some(death) = process.death() else {
@@ -217,7 +229,7 @@ fn crash(history: &mut Recorded<'_>, symbols: &Symbols) -> Result<Question<Posit
         question.words.insert(0, head);
         return Ok(question);
     }
-    if let Some(who) = sender::elsewhere(history.travel(), death).map_err(failure)? {
+    if let Some(who) = sent {
         return Err(Failure::new(
             Code::Usage,
             format!("{head}, {who}: say with --of what is to be explained, as `--of rax`"),

@@ -8,18 +8,16 @@ use std::rc::Rc;
 use vmm::position::Position;
 use vmm::process::happening::{Happening, What};
 use vmm::replay::ReplayError;
-use vmm::signal::{Cause, Death};
+use vmm::signal::Cause;
 use vmm::travel::Travel;
 
-/// The signal is delivered in one of so many events before the end of its process.
-const EVENTS: u64 = 2;
+/// The signal is delivered in one of so many events before the end of its process: the end of another task, a switch and a death are one step.
+const EVENTS: u64 = 8;
 
 /// In words, who sent the signal that ended the loaded process; `None` for itself, or the kernel for what the process did. The program
 /// stands where it stood.
-pub(super) fn elsewhere(travel: &mut Travel, death: Death) -> Result<Option<String>, ReplayError> {
-    if death.exception.is_some() {
-        return Ok(None);
-    }
+pub(super) fn elsewhere(travel: &mut Travel) -> Result<Option<String>, ReplayError> {
+    let Some(death) = travel.process().death().filter(|it| it.exception.is_none()) else { return Ok(None) };
     let pid = travel.process().pid();
     let cause = delivered(travel, pid, death.signal)?;
     Ok(match cause {
@@ -44,7 +42,7 @@ fn delivered(travel: &mut Travel, pid: i32, signal: i32) -> Result<Option<Cause>
     let happened: Rc<RefCell<Vec<Happening>>> = Rc::default();
     let told = Rc::clone(&happened);
     travel.process_mut().trace(Box::new(move |it: &Happening| told.borrow_mut().push(it.clone())));
-    while travel.position() < here && travel.next_event()? {}
+    while travel.position() <= here && travel.next_event()? {}
     travel.process_mut().trace_no_more();
     if ended {
         travel.seek_end()?

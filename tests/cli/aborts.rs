@@ -51,7 +51,7 @@ fn what_a_handler_was_called_for_is_to_blame_for_its_end() {
             assert_eq!(ran.code, 128 + signal, "{how}: {}", ran.err);
             let why = place.gretel(&["why", "rec"]);
             let text = why.out();
-            for expected in ["a handler of signals gave up there", told, "bytes 0 to 5 of what it read"] {
+            for expected in ["a handler of signals gave up there", told, "bytes 0 to 7 of what it read"] {
                 assert!(text.contains(expected), "{engine} {how}: `{expected}`: {text}{}", why.err);
             }
             // The stack goes through the handler to what it interrupted, also where that was no code.
