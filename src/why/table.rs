@@ -1,4 +1,4 @@
-//! A value that was looked up in a table of constants: it is the table's, and the input chose which entry.
+//! A value that was looked up in a table of the program or of a library: it is the table's, and the input chose which entry.
 //!
 //! Example: python's `int("0x1234567", 16)` takes each digit from a table of its own file. A slice ends there, since a load's address is
 //! not followed (`--addresses` follows all of them, the stack pointer's, too). What is worth the next question is the index.
@@ -23,14 +23,15 @@ pub(super) fn index(slice: &Slice<Position>, mappings: &[MappingInfo]) -> Option
     if !slice.nodes.iter().filter(|it| it.sources.is_empty()).all(is_made_inside) {
         return None;
     }
-    let is_constant = |byte: Byte| {
+    // A table need not be constant by its rights: that nobody wrote to it is what counts.
+    let is_of_file = |byte: Byte| {
         let Byte::Memory(at) = byte else { return false };
         let there = mappings.iter().find(|it| (it.start..it.end).contains(&at));
-        there.is_some_and(|it| !it.rights.write && it.name.starts_with('/'))
+        there.is_some_and(|it| it.name.starts_with('/'))
     };
     let from_table = |node: &Node<Position>| {
         let is_entry =
-            |byte, from: usize| is_constant(byte) && matches!(slice.nodes[from].writer.made, Made::Begin(_));
+            |byte, from: usize| is_of_file(byte) && matches!(slice.nodes[from].writer.made, Made::Begin(_));
         !node.sources.is_empty() && node.sources.iter().all(|it| is_entry(it.byte, it.node))
     };
     slice.nodes.iter().filter(|node| from_table(node)).find_map(|node| {
