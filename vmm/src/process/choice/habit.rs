@@ -58,7 +58,7 @@ pub(super) struct Habit {
     /// What it costs there, and on the other one while that is tried.
     at_home: Cost,
     abroad: Cost,
-    /// What it cost at home when that was decided.
+    /// What a stretch cost at home when that was decided.
     decided_at: f64,
     pub(super) is_trying: bool,
     /// So many stretches until the next trial, and how many after that.
@@ -93,10 +93,10 @@ impl Habit {
         }
         self.at_home.add(nanoseconds);
         self.wait = self.wait.saturating_sub(1);
-        let changed = self.at_home.whole() / self.decided_at;
+        let changed = self.at_home.mean / self.decided_at;
         if self.wait > TRIAL && !(1.0 / CHANGED..=CHANGED).contains(&changed) {
             (self.wait, self.next_wait) = (TRIAL, SOONEST_TRIAL);
-            self.decided_at = self.at_home.whole();
+            self.decided_at = self.at_home.mean;
         }
         let is_worth_it = self.home == EngineKind::Kvm || self.at_home.mean > exit;
         // A trial that could not begin yet may be worth it no more.
@@ -131,7 +131,7 @@ impl Habit {
             std::mem::swap(&mut self.at_home, &mut self.abroad);
             self.next_wait = SOONEST_TRIAL;
         }
-        self.decided_at = self.at_home.whole();
+        self.decided_at = self.at_home.mean;
         self.wait = self.next_wait;
         self.next_wait = (self.next_wait * 2).min(LATEST_TRIAL);
     }
