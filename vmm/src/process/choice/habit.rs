@@ -1,8 +1,8 @@
 //! What is known of a task on each of the two processors: what its stretches cost, with what is done at the exit behind them.
 //!
-//! That is counted too, since it costs more behind an exit from KVM: there the processor's caches hold another one's translations.
-//! Serving a system call of Redis takes 48 µs there on kvm_pvm, and 19 behind the software CPU's. What a task does at its exits is much the
-//! same on both, so the difference of the two is what the processor makes.
+//! That is counted too, since it costs more behind an exit from KVM: serving a system call of Redis takes 48 µs there on kvm_pvm, and
+//! 19 behind the software CPU's. A likely reason, not measured, is that the exit leaves the processor's translations stale. What a task does
+//! at its exits is much the same on both, so the difference of the two is what the processor makes.
 
 use crate::engine::EngineKind;
 
@@ -42,11 +42,6 @@ impl Cost {
     fn add_served(&mut self, nanoseconds: f64) {
         self.servings = self.servings.saturating_add(1);
         self.served += (nanoseconds - self.served) * NEWEST.max(1.0 / f64::from(self.servings));
-    }
-
-    /// The mean cost of a stretch and of what it led to.
-    fn whole(&self) -> f64 {
-        self.mean + self.served
     }
 }
 
@@ -112,21 +107,31 @@ impl Habit {
         cost.add_served(nanoseconds);
     }
 
-    /// What a stretch at home costs with what it led to, in nanoseconds.
+    /// What was served at exits at home, and how often.
     #[cfg(test)]
-    pub(super) fn costs(&self) -> f64 {
-        self.at_home.whole()
+    pub(super) fn served(&self) -> (f64, u32) {
+        (self.at_home.served, self.at_home.servings)
+    }
+
+    /// What a stretch costs at home and abroad, with what is done at the exit behind it where that is known of both: a task that waits
+    /// at each exit tells nothing of it.
+    fn compared(&self) -> [f64; 2] {
+        let both = [self.at_home, self.abroad];
+        let is_served = both.iter().all(|cost| cost.servings > 0);
+        both.map(|cost| if is_served { cost.mean + cost.served } else { cost.mean })
     }
 
     /// A trial has cost more than a whole one would at home, so that it cannot come to cost less.
     fn is_in_vain(&self) -> bool {
-        self.abroad.whole() * f64::from(self.abroad.stretches) > self.at_home.whole() * f64::from(TRIAL)
+        let [at_home, abroad] = self.compared();
+        abroad * f64::from(self.abroad.stretches) > at_home * f64::from(TRIAL)
     }
 
     /// The trial is over.
     fn decide(&mut self) {
         self.is_trying = false;
-        if self.abroad.whole() < self.at_home.whole() * BETTER {
+        let [at_home, abroad] = self.compared();
+        if abroad < at_home * BETTER {
             self.home = other(self.home);
             std::mem::swap(&mut self.at_home, &mut self.abroad);
             self.next_wait = SOONEST_TRIAL;
