@@ -6,12 +6,14 @@ pub(super) mod inherited;
 pub(super) mod opening;
 pub(super) mod paths;
 pub(super) mod pipes;
+mod rights;
 pub(super) mod sockets;
 
 use crate::host::room_for_files;
 pub(super) use opening::{
     by_name, file_system, is_proc, look_up, name_of_open, open, open_again, open_by, open_ready, read_link,
 };
+pub(super) use rights::act_as;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -471,42 +473,4 @@ pub(super) fn has_writer(fifo: RawFd) -> bool {
 pub(super) fn flock(file: RawFd, operation: i32) -> i64 {
     // SAFETY: it takes no pointer.
     unsafe { raw(libc::SYS_flock, [fd(file), super::word(i64::from(operation)), 0, 0, 0, 0]) }
-}
-
-/// Makes this thread one with other rights to files; false if it may not, and then it may have some of them.
-pub(super) fn act_as(rights: &super::users::Rights) -> bool {
-    const VERSION_3: u32 = 0x2008_0522;
-    let half = |set: u64, at: u32| u32::try_from(set >> at & 0xffff_ffff).expect("32 bits");
-    let sets = [rights.effective, rights.permitted, rights.inheritable];
-    let header = [VERSION_3, 0];
-    let set_capabilities = |sets: [u64; 3]| {
-        let data = [0, 32].map(|at| sets.map(|set| half(set, at)));
-        // SAFETY: the kernel reads a header of two words and two structures of three, for the calling thread.
-        unsafe { raw(libc::SYS_capset, [pointer(header.as_ptr()), pointer(data.as_ptr()), 0, 0, 0, 0]) == 0 }
-    };
-    let set_id = |call: i64, id: u32| {
-        // SAFETY: they take no pointer, and change the calling thread alone. The second call only asks.
-        unsafe {
-            raw(call, [id.into(), 0, 0, 0, 0, 0]);
-            raw(call, [u32::MAX.into(), 0, 0, 0, 0, 0]) == i64::from(id)
-        }
-    };
-    // All that is permitted, to change the groups with.
-    let raised = set_capabilities([rights.permitted, rights.permitted, rights.inheritable]);
-    let grouped = set_groups(&rights.groups);
-    let who = set_id(libc::SYS_setfsgid, rights.gid) && set_id(libc::SYS_setfsuid, rights.uid);
-    raised && grouped && who && set_capabilities(sets)
-}
-
-/// Gives this thread other supplementary groups.
-fn set_groups(groups: &[u32]) -> bool {
-    let mut now = vec![0_u32; groups.len()];
-    // SAFETY: the kernel writes at most as many words as the vector has; with none it only counts them.
-    let count =
-        unsafe { raw(libc::SYS_getgroups, [now.len() as u64, pointer(now.as_mut_ptr()), 0, 0, 0, 0]) };
-    if usize::try_from(count).is_ok_and(|count| count == groups.len()) && now == *groups {
-        return true;
-    }
-    // SAFETY: the kernel reads as many words as the vector has.
-    unsafe { raw(libc::SYS_setgroups, [groups.len() as u64, pointer(groups.as_ptr()), 0, 0, 0, 0]) == 0 }
 }

@@ -1,8 +1,9 @@
 //! Contents of files that were taken before, so that each is in memory once, however often it is mapped or executed.
 //!
 //! A shell script maps libc once for each of its commands. The file is read each time, since it may have changed, piece by piece, and
-//! compared with what it held the last time; where that is the same, the earlier copy is what is mapped, and no other one is made. Whoever keeps what follows from a content
-//! ([`crate::memory`]'s search for machine reads, the journal's digests) then knows it by its address.
+//! compared with what it held the last time; where that is the same, the earlier copy is what is mapped, and no other one is made.
+//! Whoever keeps what follows from a content ([`crate::memory`]'s search for machine reads, the journal's digests) then knows it by its
+//! address.
 //!
 //! Example: the second `ls` of a script maps the 1.9 MB of libc, is given the content that the first one has, and nothing of it is
 //! digested or searched again.
