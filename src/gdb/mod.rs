@@ -213,7 +213,7 @@ const BEGIN: &str = "taas pipe stepi 0 | cat >/dev/null";
 
 /// What makes gdb go along where a command of gretel's has gone elsewhere. A gdb without Python does not do it; there one
 /// types what `monitor help` says.
-const FORGET: &str = include_str!("forget.py");
+const AROUND_MONITOR: &str = include_str!("around_monitor.py");
 
 /// The command by which gdb reads a script: in one line, and silent where it cannot.
 fn scripted(script: &str) -> String {
@@ -254,7 +254,7 @@ fn start_gdb(args: &Args) -> Outcome {
         .args(["-iex", "set schedule-multiple on"])
         .arg("-ex")
         .arg(format!("target extended-remote | {served}"))
-        .args(["-ex", BEGIN, "-ex", &scripted(FORGET)])
+        .args(["-ex", BEGIN, "-ex", &scripted(AROUND_MONITOR)])
         .args(&args.gdb)
         .exec();
     let what = match error.kind() {

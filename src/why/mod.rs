@@ -1,9 +1,9 @@
 //! `gretel why`: where a value comes from, back to where it entered the program.
 //!
 //! [`question`] is what is asked for, [`blamed`] says what made a program crash, [`decided`] what made it abort, [`caught`] which fault
-//! its handler was called for before that, [`sender`] who else sent the signal, [`table`] what to ask next where the value is a table's. [`shown`] is how a slice ([`vmm::slice`]) is printed;
-//! [`folded`] leaves out the copies that say nothing, [`callers`] says for whom a library did what it did. [`suffix`] asks a
-//! synthesized execution the same.
+//! its handler was called for before that, [`sender`] who else sent the signal, [`table`] what to ask next where the value is a
+//! table's. [`shown`] is how a slice ([`vmm::slice`]) is printed; [`folded`] leaves out the copies that say nothing, [`callers`] says for
+//! whom a library did what it did. [`suffix`] asks a synthesized execution the same.
 
 mod blamed;
 mod callers;

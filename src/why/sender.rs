@@ -11,7 +11,8 @@ use vmm::replay::ReplayError;
 use vmm::signal::Cause;
 use vmm::travel::Travel;
 
-/// The signal is delivered in one of so many events before the end of its process: the end of another task, a switch and a death are one step.
+/// The signal is delivered in one of so many events before the end of its process: the end of another task, a switch and a death are one
+/// step.
 const EVENTS: u64 = 8;
 
 /// In words, who sent the signal that ended the loaded process; `None` for itself, or the kernel for what the process did. The program
