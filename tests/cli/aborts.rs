@@ -154,6 +154,19 @@ fn a_child_that_crashes_is_told_of_and_asked_about() {
     assert!(!place.path("other.html").exists());
 }
 
+/// Records what this command line does until it has printed a line, aborts it from outside, and asks why it did.
+fn is_aborted_from_outside(place: &Place, start: &[&str]) {
+    let mut recorder = place.command(env!("CARGO_BIN_EXE_gretel"), start);
+    let mut child = recorder.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(place.command("kill", &["-ABRT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 6));
+    let why = place.gretel(&["why", "rec"]);
+    assert_eq!(why.code, USAGE, "{}", why.out());
+    assert!(why.err.contains("was sent from outside of it"), "{}", why.err);
+}
+
 #[test]
 fn a_signal_from_outside_has_no_value_that_made_it() {
     let place = Place::new();
@@ -161,15 +174,7 @@ fn a_signal_from_outside_has_no_value_that_made_it() {
         let script = "echo ready; while :; do :; done";
         let start =
             ["record", "--engine", engine, "--force", "-o", "rec", "--", "busybox", "sh", "-c", script];
-        let mut recorder = place.command(env!("CARGO_BIN_EXE_gretel"), &start);
-        let mut child = recorder.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(place.command("kill", &["-ABRT", &child.id().to_string()]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(128 + 6));
-        let why = place.gretel(&["why", "rec"]);
-        assert_eq!(why.code, USAGE, "{}", why.out());
-        assert!(why.err.contains("was sent from outside of it"), "{}", why.err);
+        is_aborted_from_outside(&place, &start);
     }
 }
 
@@ -194,15 +199,7 @@ fn a_signal_from_elsewhere_is_told_behind_a_call_that_returned_zero() {
     }
     for engine in engines() {
         let start = ["record", "--engine", engine, "--force", "-o", "rec", "--", "./yields"];
-        let mut recorder = place.command(env!("CARGO_BIN_EXE_gretel"), &[&start[..], &["outside"]].concat());
-        let mut child = recorder.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(place.command("kill", &["-ABRT", &child.id().to_string()]).status().unwrap().success());
-        assert_eq!(child.wait().unwrap().code(), Some(128 + 6));
-        let why = place.gretel(&["why", "rec"]);
-        assert_eq!(why.code, USAGE, "{}", why.out());
-        assert!(why.err.contains("was sent from outside of it"), "{}", why.err);
+        is_aborted_from_outside(&place, &[&start[..], &["outside"]].concat());
         let events = place.gretel(&["events", "rec", "--kind", "signal"]).out();
         assert!(events.contains("SIGABRT from outside, not handled"), "{events}");
         // A process of the recording sent it.
