@@ -2,6 +2,7 @@
 
 mod axis;
 mod perfetto;
+mod samples;
 
 use crate::Outcome;
 use crate::engine::Choice;
@@ -17,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use vmm::position::Position;
 
-/// Write a recording as a trace that ui.perfetto.dev and chrome://tracing open
+/// Write a recording as a trace that ui.perfetto.dev and chrome://tracing open, or as samples of its branches
 ///
-/// Each process of the program is a process of the trace, each task a lane with its system calls. The lane `processor` above
+/// Of the trace: each process of the program is a process of the trace, each task a lane with its system calls. The lane `processor` above
 /// them shows which task ran. Signals, preemptions, starts, ends and crashes are marks. A click on any of them shows the event's
 /// number (a position for `gretel replay --to`), the arguments and the result.
 #[derive(clap::Args)]
@@ -29,6 +30,7 @@ Examples:
   gretel export rec --perfetto --axis time -o trace.json
   gretel export rec --perfetto --from 5000 --to 6000      of a long recording, what concerns you
   gretel export rec --perfetto | jq '.traceEvents | length'
+  gretel export rec --samples -o samples.txt              what perf record -b would have sampled, for gretel synth --samples
 
 Axes:
   events         one microsecond of the trace is one event of the recording. The order is exact, and no call is too short to
@@ -50,8 +52,15 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// In the Trace Event Format (JSON)
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "samples")]
     perfetto: bool,
+    /// The branches that the program took, sampled now and then, as perf script prints those of perf record -b: the last 32 before
+    /// each sample, and where files with code were mapped
+    #[arg(long, conflicts_with_all = ["perfetto", "axis", "from", "to", "engine"])]
+    samples: bool,
+    /// One sample every so many instructions (default: 1000000, about what perf record takes)
+    #[arg(long, value_name = "N", requires = "samples", value_parser = clap::value_parser!(u64).range(1..))]
+    period: Option<u64>,
     /// The file; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
@@ -70,6 +79,9 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
+    if args.samples {
+        return samples::run(args);
+    }
     let engine = match (args.axis, args.engine) {
         (Axis::Instructions, Choice::Kvm) => {
             let why = "KVM does not count instructions: --axis instructions needs --engine soft";

@@ -48,6 +48,7 @@ mod record;
 mod replay;
 mod report;
 mod rm;
+mod samples;
 mod sandbox;
 mod shell;
 mod shown_trail;

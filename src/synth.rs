@@ -9,6 +9,7 @@ use crate::exit::{Code, Failure};
 use crate::kernel::{At, Rings, Source};
 use crate::log::say;
 use crate::opened;
+use crate::samples;
 use ::synth::evidence::{Anchors, Contexts};
 use ::synth::fuel::UNITS_A_SECOND;
 use ::synth::refutations::{RefutationError, Written};
@@ -42,6 +43,7 @@ Examples:
   gretel synth --records 32 --filter ret-ind DIR     what 32 records of returns and indirect branches would give
   gretel synth --records 0 --exe ./prog core.1234    from a kernel's core alone
   gretel synth -o suffix.json DIR                    keep the suffix
+  gretel synth --samples perf.data core.1234         with what perf record -b saw of the service on other days
 
 Exit codes:
   0    certified: the suffix is shown
@@ -67,6 +69,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "none|calls|counts|contexts", default_value = "contexts",
         value_parser = use_of_crumbs)]
     crumbs: Use,
+    /// Branches that were sampled while the program ran, this time or another: a perf.data of `perf record -b`, what `perf script
+    /// --show-mmap-events -F brstack` prints, or a recording's folder, which is sampled. They say which way is tried first, and prove
+    /// nothing. May be given several times
+    #[arg(long, value_name = "FILE|DIR")]
+    samples: Vec<PathBuf>,
     /// Stop at this many instructions
     #[arg(long, value_name = "N", default_value_t = 1000)]
     instructions: usize,
@@ -231,6 +238,7 @@ fn run_deep(args: &Args) -> Outcome {
     let trail = trail(args, core)?;
     let (records, recorded) = usable(trail.as_ref())?;
     let anchors = anchors(core, executable, args.crumbs)?;
+    let samples = samples::read(&args.samples, core)?;
     let interrupter = interrupter()?;
     let request = Request {
         core,
@@ -238,6 +246,7 @@ fn run_deep(args: &Args) -> Outcome {
         records: &records,
         recorded: &recorded,
         anchors: &anchors,
+        samples: &samples,
         limits,
         kvm: !args.no_kvm,
         interrupter: &interrupter,

@@ -165,6 +165,7 @@ const VMM: [&str; 40] = [
     "slice",
     "record",
     "trail",
+    "samples",
     "launch",
 ];
 

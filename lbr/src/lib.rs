@@ -11,6 +11,7 @@
 //! | what is known of the last branches, and its form in a core | [`trail`] |
 //! | the registers, and how branches lie in them and in what perf writes | [`msr`], [`format`](mod@format) |
 //! | from a dump of registers to a trail, from any file to trails | [`dump`], [`registers`], [`file`](mod@file) |
+//! | trails that were taken now and then, and where files were mapped then | [`samples`] |
 //! | what the program's bytes add to a trail | [`code`] |
 //! | the registers in software, fed by the software CPU | [`model`] |
 //! | arm, run, read back, decode: one path for hardware and model | [`capture`] |
@@ -37,6 +38,7 @@ pub mod msr;
 pub mod perf;
 pub mod registers;
 pub mod regular;
+pub mod samples;
 pub mod trail;
 
 pub use capture::{Armed, CaptureError, MsrAccess, Unavailable};
@@ -47,4 +49,5 @@ pub use kind::Kind;
 pub use mapped::View;
 pub use model::{Model, Processor};
 pub use registers::Registers;
+pub use samples::Sampled;
 pub use trail::{BranchRecord, Family, Provenance, Trail};

@@ -47,13 +47,13 @@ Exit codes:
   125  what synth finds cannot be kept
   126  it was interrupted")]
 pub(crate) struct Args {
-    /// The kinds of records: how many, which branches they record if not all, and what of the crumbs goes with them (as
-    /// `gretel synth` has them)
+    /// The kinds of records: how many, which branches they record if not all, what of the crumbs goes with them (as
+    /// `gretel synth` has them), and whether samples of the recording's branches do, none of them of its end
     #[arg(
         long,
-        value_name = "N[:FILTER][+calls|+counts|+contexts],...",
+        value_name = "N[:FILTER][+calls|+counts|+contexts][+samples],...",
         value_delimiter = ',',
-        default_value = "0,0+counts,16,32,32+counts,32:no-jcc,32:ret-ind,32:ret-ind+counts"
+        default_value = "0,0+counts,0+samples,16,32,32+counts,32+samples,32:no-jcc,32:ret-ind,32:ret-ind+counts,32:ret-ind+samples"
     )]
     records: Vec<Evidence>,
     /// The work that one synthesis may do, as `gretel synth` counts it
@@ -83,20 +83,30 @@ pub(super) struct Evidence {
     filter: Option<String>,
     /// What of the crumbs is used, as `gretel synth` has it.
     crumbs: String,
+    /// Samples of the recording's branches are used.
+    samples: bool,
 }
 
 impl std::str::FromStr for Evidence {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Evidence, String> {
-        let (text, crumbs) = text.split_once('+').unwrap_or((text, "none"));
+        let mut parts = text.split('+');
+        let text = parts.next().unwrap_or_default();
+        let (samples, crumbs): (Vec<_>, Vec<_>) = parts.partition(|part| *part == "samples");
+        let crumbs = match crumbs[..] {
+            [] => "none",
+            [crumbs] => crumbs,
+            _ => return Err("give one of calls, counts and contexts: each has those before it".to_owned()),
+        };
         crate::synth::use_of_crumbs(crumbs)?;
         let (records, filter) = text.split_once(':').map_or((text, None), |(n, filter)| (n, Some(filter)));
         if let Some(filter) = filter {
             filter.parse::<Filter>().map_err(|error| error.to_string())?;
         }
         let (filter, crumbs) = (filter.map(str::to_owned), crumbs.to_owned());
-        Ok(Evidence { records: crate::trail::parse_records(records)?, filter, crumbs })
+        let (records, samples) = (crate::trail::parse_records(records)?, !samples.is_empty());
+        Ok(Evidence { records, filter, crumbs, samples })
     }
 }
 
@@ -107,7 +117,10 @@ impl std::fmt::Display for Evidence {
             (records, None) => write!(f, "{records}")?,
             (records, Some(filter)) => write!(f, "{records} of {filter}")?,
         }
-        if self.crumbs == "none" { Ok(()) } else { write!(f, ", {}", self.crumbs) }
+        if self.crumbs != "none" {
+            write!(f, ", {}", self.crumbs)?;
+        }
+        if self.samples { f.write_str(", samples") } else { Ok(()) }
     }
 }
 
@@ -212,11 +225,19 @@ pub(super) fn run(args: &Args) -> Outcome {
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
     let originals: Vec<_> =
         crashes.iter().map(|crash| replay(crash)).collect::<io::Result<_>>().map_err(cannot_keep)?;
+    let samples_of = |n: usize| dir.path().join(format!("samples-{n}"));
+    if args.records.iter().any(|evidence| evidence.samples) {
+        for (n, crash) in crashes.iter().enumerate() {
+            sample(crash, &samples_of(n)).map_err(cannot_keep)?;
+        }
+    }
     let mut results = Vec::new();
     for evidence in &args.records {
         let mut cases = Vec::new();
-        for (crash, original) in crashes.iter().zip(&originals) {
-            let case = synthesize(args, evidence, crash, &dir.path().join("found")).map_err(cannot_keep)?;
+        for (n, (crash, original)) in crashes.iter().zip(&originals).enumerate() {
+            let samples = samples_of(n);
+            let case = synthesize(args, evidence, crash, &samples, &dir.path().join("found"))
+                .map_err(cannot_keep)?;
             cases.push(Case { original: *original, ..case });
             if stop.is_raised() {
                 let message = "interrupted: nothing is shown of what was measured";
@@ -283,8 +304,22 @@ fn replay(crash: &Path) -> io::Result<Option<f64>> {
     Ok((status == 0).then_some(seconds))
 }
 
-/// Runs `gretel synth` on a crash; what it prints goes through this file.
-fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io::Result<Case> {
+/// Samples the branches of a recording, as its own options have it; of a program that is too short for one there are none.
+fn sample(crash: &Path, file: &Path) -> io::Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["export", "--samples", "--output"]).arg(file).arg(crash);
+    let status = command.stdin(Stdio::null()).stderr(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { std::fs::remove_file(file).or(Ok(())) }
+}
+
+/// Runs `gretel synth` on a crash; what it prints goes through `file`. `samples` are those of its branches.
+fn synthesize(
+    args: &Args,
+    evidence: &Evidence,
+    crash: &Path,
+    samples: &Path,
+    file: &Path,
+) -> io::Result<Case> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["synth", "--json", "--records", &evidence.records.to_string()]);
     command.args(["--crumbs", &evidence.crumbs]);
@@ -292,6 +327,9 @@ fn synthesize(args: &Args, evidence: &Evidence, crash: &Path, file: &Path) -> io
     command.args(["--instructions", &args.instructions.to_string()]);
     command.args(evidence.filter.iter().flat_map(|filter| ["--filter", filter]));
     command.args(args.explain.then_some("--explain"));
+    if evidence.samples && samples.is_file() {
+        command.arg("--samples").arg(samples);
+    }
     let messages = file.with_extension("messages");
     command.arg(crash).stdin(Stdio::null()).stdout(File::create(file)?).stderr(File::create(&messages)?);
     let start = Instant::now();

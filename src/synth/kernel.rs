@@ -9,6 +9,7 @@ use crate::exit::{Code, Failure};
 use crate::kernel::{self, At, Rings, Source, Taken, failed, no_crash};
 use crate::log::say;
 use crate::sandbox;
+use ::synth::evidence::Samples;
 use ::synth::report::Listing;
 use ::synth::report::metrics::{self, Metrics};
 use ::synth::suffix::Suffix;
@@ -32,6 +33,10 @@ type Stands = (Travel, Result<Raised, &'static str>);
 /// Works backwards from where a kernel crashed.
 pub(super) fn run(args: &Args, source: &Source) -> Outcome {
     let limits = args.limits();
+    if !args.samples.is_empty() {
+        let why = "--samples is for programs: of a kernel no samples are placed in its memory";
+        return Err(Failure::new(Code::Usage, why));
+    }
     // What is run is a kernel, and no KVM is needed for it.
     sandbox::enter();
     let (taken, mut truth) = match source {
@@ -47,6 +52,7 @@ pub(super) fn run(args: &Args, source: &Source) -> Outcome {
         records: &records,
         recorded: &recorded,
         anchors: &anchors,
+        samples: &Samples::default(),
         limits,
         kvm: false,
         interrupter: &interrupter,

@@ -202,6 +202,9 @@ fn say_why_it_stopped(Searched { stop, statistics, flips, beside, .. }: Searched
         statistics.solver_refuted,
         statistics.solver_unknown
     );
+    if statistics.sampled > 0 {
+        say!("gretel: samples spoke for a way at {} places that several lead to", statistics.sampled);
+    }
     let mut barriers: Vec<_> = statistics.barriers.iter().collect();
     barriers.sort_by_key(|(why, times)| (std::cmp::Reverse(**times), **why));
     for (why, times) in barriers {
@@ -264,6 +267,7 @@ fn search_json(search: Searched<'_>) -> serde_json::Value {
         "instructions_tried": statistics.prepended,
         "refuted_by_propagation": statistics.refuted,
         "refuted_by_contexts": statistics.refuted_by_contexts,
+        "told_by_samples": statistics.sampled,
         "solver_questions": statistics.solver_calls,
         "solver_refuted": statistics.solver_refuted,
         "solver_unanswered": statistics.solver_unknown,

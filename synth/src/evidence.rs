@@ -4,15 +4,18 @@
 //! Each system call left a crumb, so a path that ends in the core makes exactly these calls, in this order, each at its
 //! address and with its stack pointer. Where the engine counted, and nothing else happened in between, it is known how
 //! many instructions retired from one to the next. Page faults are no anchors: which of them leave crumbs depends on the engine.
-//! Where the recorder walked stacks, each also has the word of its own ([`contexts`]). A kernel makes no system calls; of its past is
+//! Where the recorder walked stacks, each also has the word of its own ([`contexts`]). What the program mostly does is known from
+//! samples of its branches, of this run or another ([`samples`]). A kernel makes no system calls; of its past is
 //! known when the processor came to what it runs ([`entered`]).
 
 pub(crate) mod contexts;
 mod entered;
+pub(crate) mod samples;
 mod schedule;
 
 pub use contexts::Contexts;
 pub use entered::Entered;
+pub use samples::{Samples, Taken};
 
 use lbr::crumb::{self, Counts, Crumb, Crumbs, CrumbsError, Entry};
 use std::sync::Arc;

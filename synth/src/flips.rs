@@ -197,7 +197,8 @@ impl Turner<'_> {
         let image = Turned { image: self.image, changed };
         let kernel = Kernel::of(self.request.core);
         let fuel = self.until.fuel();
-        let search = Search::new(self.request.program, self.cfg, &image, &state, self.records, kernel, fuel);
+        let Request { program, samples, .. } = *self.request;
+        let search = Search::new(program, self.cfg, &image, &state, self.records, samples, kernel, fuel);
         search.run(goal, &self.until.at_most(FUEL_OF_ONE), &mut |_, _| ())
     }
 }

@@ -5,7 +5,7 @@ mod unmapped;
 
 use crate::certificate::{self, Certificate, CertificateError, Difference};
 use crate::core_image::CoreImage;
-use crate::evidence::Anchors;
+use crate::evidence::{Anchors, Samples};
 use crate::flips::{Flips, Turner};
 use crate::fuel::{Fuel, UNITS_A_SECOND, Until};
 use crate::origins;
@@ -42,6 +42,8 @@ pub struct Request<'a> {
     pub recorded: &'a [BranchKind],
     /// The system calls that the thread made, as far as they may be used.
     pub anchors: &'a Anchors,
+    /// Branches that were sampled while the program ran, this time or another.
+    pub samples: &'a Samples,
     /// Where to stop.
     pub limits: Limits,
     /// Whether KVM may be used for the certificate.
@@ -161,7 +163,10 @@ pub(crate) fn search_of<'a>(
     fuel: &Fuel,
 ) -> Search<'a> {
     let core = request.core;
-    unmapped.told_to(Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core), fuel))
+    let kernel = Kernel::of(core);
+    let search =
+        Search::new(request.program, cfg, image, &core.state, records, request.samples, kernel, fuel);
+    unmapped.told_to(search)
 }
 
 /// The search for the longest part of a path that a certificate holds for.

@@ -36,6 +36,7 @@ mod preempted;
 mod replay;
 mod report;
 mod room;
+mod samples;
 mod shells;
 mod signals;
 mod store;

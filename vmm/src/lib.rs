@@ -23,7 +23,7 @@
 //! | a note of every exit, and who called whom | [`crumbs`], [`stack`] |
 //! | the two ways of running; the gate of a replay; where replays found preemptions | [`record`], [`replay`]; [`tape`]; [`found`] |
 //! | any position of a recording; a recording as a debugger wants it; where a value comes from | [`timeline`]; [`travel`]; [`mod@slice`] |
-//! | core files; what a crash leaves: its core, its last branches | [`elfcore`]; [`dump`], [`trail`] |
+//! | core files; what a crash leaves: its core, its last branches; those at other times | [`elfcore`]; [`dump`], [`trail`]; [`samples`] |
 //! | what gretel itself may no longer do meanwhile | [`confine`] |
 //!
 //! The loop (run the engine), the match on the exit, and the effect are three functions; the match is a free function on
@@ -58,6 +58,7 @@ pub mod ram;
 pub mod record;
 pub mod recording;
 pub mod replay;
+pub mod samples;
 pub mod sandbox;
 pub mod signal;
 pub mod signal_frame;

@@ -214,6 +214,15 @@ impl Armed {
         })
     }
 
+    /// Switches recording off.
+    ///
+    /// # Errors
+    /// When the register is refused.
+    pub fn disarm<M: MsrAccess + ?Sized>(self, msrs: &mut M) -> Result<(), CaptureError<M::Error>> {
+        let done = write(msrs, &[(msr::DEBUGCTL, 0)])?;
+        short(&[msr::DEBUGCTL], done)
+    }
+
     /// The registers of all records.
     fn records(self) -> Vec<u32> {
         let banks = [msr::FROM, msr::TO, msr::INFO];

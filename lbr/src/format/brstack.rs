@@ -73,22 +73,22 @@ pub struct BrstackError {
 /// # Errors
 /// At the first word that begins as a branch and does not go on as one.
 pub fn parse(text: &str) -> Result<Vec<Stack>, BrstackError> {
-    let mut stacks = Vec::new();
-    for (n, line) in text.lines().enumerate() {
-        let branches = line.split_whitespace().filter(|word| is_branch(word));
-        let entries = branches.map(|word| {
-            entry(word).map_err(|field| BrstackError {
-                line: n + 1,
-                word: word.chars().take(120).collect(),
-                field,
-            })
-        });
-        let entries = entries.collect::<Result<Vec<_>, _>>()?;
-        if !entries.is_empty() {
-            stacks.push(Stack { entries, ..Stack::default() });
-        }
-    }
-    Ok(stacks)
+    by_line(text).filter_map(|(_, stack)| stack.transpose()).collect()
+}
+
+/// Each line of a text, with the stack that is on it, if there is one.
+pub(crate) fn by_line(text: &str) -> impl Iterator<Item = (&str, Result<Option<Stack>, BrstackError>)> {
+    text.lines().enumerate().map(|(n, line)| (line, stack_of(line, n + 1)))
+}
+
+fn stack_of(line: &str, number: usize) -> Result<Option<Stack>, BrstackError> {
+    let branches = line.split_whitespace().filter(|word| is_branch(word));
+    let entries = branches.map(|word| {
+        let word_of = |field| BrstackError { line: number, word: word.chars().take(120).collect(), field };
+        entry(word).map_err(word_of)
+    });
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    Ok((!entries.is_empty()).then(|| Stack { entries, ..Stack::default() }))
 }
 
 /// Whether there are branches in a text.

@@ -3,13 +3,15 @@
 //! Registers: [`intel_legacy`] (Intel's model-specific records, formats 0 to 7), [`intel_arch`] (Intel's
 //! architectural ones), [`amd_v2`] (AMD's stack), [`amd_single`] (AMD's last branch and last interrupt);
 //! [`crate::Dump`] is the way in. Bytes of perf: [`perf`] (the kernel's branch entries and stacks), [`perf_sample`]
-//! (the records around them), [`perf_data`] (the file around those). Text of perf: [`brstack`].
+//! (the records around them), [`perf_data`] (the file around those). Text of perf: [`brstack`]. Either: [`mapping`] (where files
+//! were mapped).
 
 pub mod amd_single;
 pub mod amd_v2;
 pub mod brstack;
 pub mod intel_arch;
 pub mod intel_legacy;
+pub mod mapping;
 pub mod perf;
 pub mod perf_data;
 pub mod perf_sample;

@@ -1,7 +1,8 @@
 //! The file `perf.data` that `perf record` writes: the events that were opened, and the records that came.
 //!
-//! Linux, tools/perf/Documentation/perf.data-file-format.txt. Only what leads to branch stacks is read.
+//! Linux, tools/perf/Documentation/perf.data-file-format.txt. Only what leads to branch stacks is read, and where files were mapped.
 
+use super::mapping::Mapping;
 use super::perf::{PerfError, Stack, word};
 use super::perf_sample::{BRANCH_STACK, HEADER, Header, RECORD_SAMPLE, SampleLayout};
 use crate::filter::Filter;
@@ -23,12 +24,33 @@ struct Event {
     ids: Vec<u64>,
 }
 
+/// What is read of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A sample's branch stack, with the filter that its event asked for, if a filter can say it.
+    Stack(Stack, Option<Filter>),
+    /// A file was mapped.
+    Mapping(Mapping),
+}
+
 /// The branch stacks of a `perf.data`, in the order of its records, each with the filter that its event asked for,
 /// if a filter can say it.
 ///
 /// # Errors
 /// When the file is cut, is none of this form, or has no branch stacks.
 pub fn stacks(file: &[u8]) -> Result<Vec<(Stack, Option<Filter>)>, PerfError> {
+    let of_stack = |record| match record {
+        Record::Stack(stack, filter) => Some((stack, filter)),
+        Record::Mapping(_) => None,
+    };
+    Ok(records(file)?.into_iter().filter_map(of_stack).collect())
+}
+
+/// The branch stacks of a `perf.data` and the mappings of files, in the order of its records.
+///
+/// # Errors
+/// As [`stacks`].
+pub fn records(file: &[u8]) -> Result<Vec<Record>, PerfError> {
     let events = events(file)?;
     let wrong = |what: &str, offset: usize| PerfError::Wrong { what: what.to_owned(), offset };
     if events.iter().all(|event| event.layout.sample_type & BRANCH_STACK == 0) {
@@ -46,8 +68,9 @@ pub fn stacks(file: &[u8]) -> Result<Vec<(Stack, Option<Filter>)>, PerfError> {
             let event =
                 event_of(&events, body).ok_or_else(|| wrong("a sample of no event of the file", offset))?;
             let filter = Filter::from_branch_sample_type(event.layout.branch_sample_type);
-            found.extend(event.layout.stack(body, offset)?.map(|stack| (stack, filter)));
+            found.extend(event.layout.stack(body, offset)?.map(|stack| Record::Stack(stack, filter)));
         }
+        found.extend(Mapping::of_record(header.kind, body).map(Record::Mapping));
         at = at.saturating_add(header.size.into());
         if header.kind == RECORD_AUXTRACE {
             let size = body.get(..8).map_or(0, word);

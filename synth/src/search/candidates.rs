@@ -10,6 +10,7 @@ use crate::program::cfg::{Edge, EdgeKind};
 use crate::smt::Effort;
 use iced_x86::{Code, FlowControl, Mnemonic, OpKind, Register};
 use rustc_hash::FxHashSet;
+use std::cmp::Reverse;
 use std::rc::Rc;
 use x86::op::{BranchKind, Gpr, Rep};
 
@@ -32,6 +33,8 @@ pub(super) struct Candidate {
     pub(super) effort: Effort,
     /// A store at an unknown address is placed where memory contradicts it.
     pub(super) is_explained: bool,
+    /// How much the samples speak for it, in bits; 0 if they do not.
+    pub(super) habit: u32,
     /// How likely the edge is.
     pub(super) rank: Rank,
 }
@@ -47,6 +50,7 @@ impl Candidate {
             way: Way::Unknown,
             effort: Effort::Plain,
             is_explained: false,
+            habit: 0,
             rank,
         }
     }
@@ -96,6 +100,7 @@ impl Search<'_> {
             candidate.way != Way::None
         });
         self.statistics.refuted += (listed - found.len()) as u64;
+        self.weigh_habits(&mut found);
         self.sort(&mut found);
         found
     }
@@ -165,7 +170,8 @@ impl Search<'_> {
             let rounds = self.restarts.are_many_rounds(c.rounds);
             let is_wild = c.rank == Rank::Wild;
             let kind = (c.goes_round, visits, c.rank, distance);
-            (c.rank > Rank::Recorded, rounds, is_other, is_wild, c.way.steps(), kind)
+            let evidence = (c.rank > Rank::Recorded, rounds, c.rank > Rank::OnStack, Reverse(c.habit));
+            (evidence, is_other, is_wild, c.way.steps(), kind)
         });
     }
 

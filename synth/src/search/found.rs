@@ -58,6 +58,8 @@ pub struct Statistics {
     pub refuted: u64,
     /// Of these, paths whose stack at an exit is not the one of the crumb's context.
     pub refuted_by_contexts: u64,
+    /// Places that several ways lead to at which samples of the program's branches spoke for one.
+    pub sampled: u64,
     /// Questions to the solver.
     pub solver_calls: u64,
     /// Choices that the solver refuted.

@@ -12,7 +12,7 @@
 //! | --- | --- |
 //! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] and [`stacks`] (what the crumbs and their contexts say), [`turns`] (another thread), [`signals`] (handlers) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
-//! | which of several ways | [`weigh`] (what the core speaks for), [`below`] (what calls left below the stack) |
+//! | which of several ways | [`weigh`] (what the core speaks for), [`below`] (what calls left below the stack), [`habits`] (what samples of branches speak for) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
 //! | what propagation leaves over | [`asking`] (the solver) |
 //! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
@@ -28,6 +28,7 @@ mod context;
 mod explained;
 mod forced;
 mod found;
+mod habits;
 mod late;
 mod placing;
 mod rank;
@@ -43,6 +44,7 @@ pub use barriers::{Met, Place};
 pub use found::{Found, Limits, Statistics, Stop};
 pub use trail::{Records, Window};
 
+use crate::evidence::Samples;
 use crate::fuel::{End, Fuel, Until};
 use crate::past::audit::Audit;
 use crate::past::deferred::{AccessNumber, Early};
@@ -73,6 +75,7 @@ pub struct Search<'p> {
     stacks: Option<Stacks<'p>>,
     reach: Reach<'p>,
     records: &'p Records,
+    samples: &'p Samples,
     hypothesis: Hypothesis<'p>,
     prepared: FxHashMap<u64, Option<Rc<Prepared>>>,
     /// Whether the second instruction can follow the first within a function.
@@ -143,6 +146,7 @@ impl<'p> Search<'p> {
         image: &'p dyn Image,
         core: &State,
         records: &'p Records,
+        samples: &'p Samples,
         kernel: Kernel,
         fuel: &Fuel,
     ) -> Search<'p> {
@@ -153,6 +157,7 @@ impl<'p> Search<'p> {
             stacks: Stacks::of(image.anchors(), cfg),
             reach: Reach::new(program, records.recorded()),
             records,
+            samples,
             hypothesis: Hypothesis::new(Rc::new(Terms::with_fuel(fuel.clone())), image, core, kernel),
             prepared: FxHashMap::default(),
             loops: FxHashMap::default(),

@@ -68,8 +68,9 @@ impl Followed {
         }
     }
 
-    /// Whether this way has so much more for it than the other one that it is tried before.
-    fn beats(&self, other: &Followed) -> bool {
+    /// Whether this way has so much more for it than the other one that it is tried before; so many bits speak for the other one
+    /// otherwise.
+    fn beats(&self, other: &Followed, odds: i64) -> bool {
         let (Some(own), Some(others)) = (&self.best, &other.best) else { return self.best.is_some() };
         let common = own.len().min(others.len());
         let [own, others] = [own, others].map(|way| match common {
@@ -77,7 +78,7 @@ impl Followed {
             ..NEAR => way.last().copied().unwrap_or(0),
             _ => way[common - 1],
         });
-        own > others + MARGIN
+        own > others + MARGIN + odds
     }
 }
 
@@ -109,14 +110,16 @@ impl Search<'_> {
         if open.len() > BEST_WAYS {
             let mut followed: Vec<(usize, Followed)> =
                 open.iter().map(|&n| (n, self.follow(&candidates[n], A_LITTLE))).collect();
-            followed.sort_by_key(|(_, followed)| Reverse(followed.last()));
+            let habit = |n: usize| i64::from(candidates[n].habit);
+            followed.sort_by_key(|(n, followed)| Reverse(followed.last().map(|last| last + habit(*n))));
             open = followed.into_iter().take(BEST_WAYS).map(|(n, _)| n).collect();
             open.sort_unstable();
         }
         let mut best: Option<(usize, Followed)> = None;
         for n in open {
             let followed = self.follow(&candidates[n], FURTHER);
-            if best.as_ref().is_none_or(|(_, best)| followed.beats(best)) {
+            let odds = |best: usize| i64::from(candidates[best].habit) - i64::from(candidates[n].habit);
+            if best.as_ref().is_none_or(|(m, best)| followed.beats(best, odds(*m).max(0))) {
                 best = Some((n, followed));
             }
         }
@@ -223,16 +226,19 @@ mod tests {
     fn a_way_that_ends_at_once_gives_way_to_one_that_finds_much() {
         let ends = followed(Some(vec![0, -2, -2]));
         let goes_on = |last| followed(Some([vec![0; 63], vec![last]].concat()));
-        assert!(goes_on(MARGIN).beats(&ends));
-        assert!(!goes_on(0).beats(&ends), "it finds nothing");
-        assert!(ends.beats(&followed(None)) && !followed(None).beats(&ends), "what is refuted is no way");
+        assert!(goes_on(MARGIN).beats(&ends, 0));
+        assert!(!goes_on(0).beats(&ends, 0), "it finds nothing");
+        assert!(
+            ends.beats(&followed(None), 0) && !followed(None).beats(&ends, 0),
+            "what is refuted is no way"
+        );
     }
 
     #[test]
     fn long_ways_are_compared_as_far_as_both_go() {
         let early = followed(Some(vec![MARGIN + 1; NEAR]));
         let late = followed(Some([vec![0; NEAR], vec![1000; 8]].concat()));
-        assert!(early.beats(&late), "what the other one finds further back is not compared");
-        assert!(!late.beats(&early));
+        assert!(early.beats(&late, 0), "what the other one finds further back is not compared");
+        assert!(!late.beats(&early, 0));
     }
 }

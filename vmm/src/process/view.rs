@@ -78,6 +78,11 @@ impl Process {
         self.records = Some(records);
     }
 
+    /// From now on that is no matter: they were switched off.
+    pub(crate) fn leave_records(&mut self) {
+        self.records = None;
+    }
+
     /// How often the branch records were emptied because another task got the processor.
     pub(crate) fn emptied(&self) -> u64 {
         self.emptied
