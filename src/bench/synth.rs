@@ -62,6 +62,10 @@ pub(crate) struct Args {
     /// So many instructions back are enough
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     instructions: usize,
+    /// One sample every so many instructions, none of the last so many. The programs that crash here run for a moment, of which perf
+    /// record would take a hundred samples; of a service it takes thousands in a second
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    period: u64,
     /// With --json, also say of each crash where its search left what ran (one more replay each)
     #[arg(long, requires = "json")]
     explain: bool,
@@ -228,7 +232,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     let samples_of = |n: usize| dir.path().join(format!("samples-{n}"));
     if args.records.iter().any(|evidence| evidence.samples) {
         for (n, crash) in crashes.iter().enumerate() {
-            sample(crash, &samples_of(n)).map_err(cannot_keep)?;
+            sample(args, crash, &samples_of(n)).map_err(cannot_keep)?;
         }
     }
     let mut results = Vec::new();
@@ -304,10 +308,13 @@ fn replay(crash: &Path) -> io::Result<Option<f64>> {
     Ok((status == 0).then_some(seconds))
 }
 
-/// Samples the branches of a recording, as its own options have it; of a program that is too short for one there are none.
-fn sample(crash: &Path, file: &Path) -> io::Result<()> {
+/// Samples the branches of a recording; of a program that is too short for that there is no file.
+fn sample(args: &Args, crash: &Path, file: &Path) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["export", "--samples", "--output"]).arg(file).arg(crash);
+    command
+        .args(["export", "--samples", "--period", &args.period.to_string(), "--output"])
+        .arg(file)
+        .arg(crash);
     let status = command.stdin(Stdio::null()).stderr(Stdio::null()).status()?;
     if status.success() { Ok(()) } else { std::fs::remove_file(file).or(Ok(())) }
 }

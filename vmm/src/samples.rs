@@ -50,7 +50,7 @@ impl Sampler {
             let due = self.held.take_if(|(_, until)| retired >= *until);
             if !self.ended {
                 let trail = self.sample()?;
-                self.held = Some((trail, self.retired().saturating_add(self.period)));
+                self.held = Some((trail, goal.saturating_add(self.period)));
             }
             if let Some((trail, _)) = due.filter(|(trail, _)| !trail.records.is_empty()) {
                 return Ok(Some(trail));

@@ -28,6 +28,9 @@ const NEAR: usize = 32;
 const MARGIN: i64 = 24;
 /// An access whose address is not known takes so many bits from what speaks for a way: on the true one most are known soon.
 const UNKNOWN_ADDRESS: i64 = 2;
+/// Where samples of branches speak for the first way by so many bits more than for the second, as by eight branches that are alike,
+/// nothing is followed.
+const HABIT: u32 = 16;
 /// One part in so many of all fuel may go into it.
 const SHARE: u64 = 3;
 
@@ -86,8 +89,9 @@ impl Search<'_> {
     /// Puts the way first that the core speaks for, of those that are open at the present start.
     pub(super) fn weigh(&mut self) {
         let Some(frame) = self.frames.last() else { return };
-        let is_told = frame.candidates.first().is_some_and(|first| first.rank == Rank::OnStack);
-        if is_told || frame.candidates.len() < 2 || self.spent_weighing * SHARE > self.whole_fuel {
+        let [first, second, ..] = &frame.candidates[..] else { return };
+        let is_told = first.rank == Rank::OnStack || first.habit >= second.habit + HABIT;
+        if is_told || self.spent_weighing * SHARE > self.whole_fuel {
             return;
         }
         let burnt = self.hypothesis.terms().fuel().burnt();
