@@ -225,10 +225,13 @@ impl Attempts<'_> {
 
     /// The longest suffix that a certificate was found for, or why there is none.
     fn longest(&self) -> Result<Result<(Suffix, Certificate), String>, CertificateError> {
+        let before = self.until.fuel().burnt();
         let mut best = self.sure()?;
         let mut certified = best.as_ref().map_or(0, |(suffix, _)| self.steps_with(suffix.len()));
-        let (mut depth, solved) = self.solved_depth(&self.found.path);
-        let mut failed = depth + 1;
+        let whole = self.found.path.len();
+        let first = self.affordable(certified, self.until.fuel().burnt() - before).min(whole);
+        let (mut depth, solved) = self.solved_depth(&self.found.path[..first]);
+        let mut failed = if first < whole { whole } else { depth } + 1;
         while certified < depth && depth < failed && !self.is_over() {
             match self.certify_at_most(depth)? {
                 Ok(found) => {
@@ -258,6 +261,15 @@ impl Attempts<'_> {
             }
         }
         Ok(best)
+    }
+
+    /// How many steps to begin with, if the certificate of so many took so much fuel: what it takes grows faster than they do, and a
+    /// third of what is left is for the first.
+    fn affordable(&self, certified: usize, burnt: u64) -> usize {
+        let burnt = burnt.saturating_sub(FUEL_OF_A_CERTIFICATE);
+        let Some(times) = (self.until.left() / 3).checked_div(burnt) else { return usize::MAX };
+        let longer = usize::try_from(times.isqrt()).unwrap_or(usize::MAX);
+        if certified == 0 { usize::MAX } else { certified.saturating_mul(longer.max(2)) }
     }
 
     /// How many of the newest steps are so many instructions; switches of threads are steps, too.
