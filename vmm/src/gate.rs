@@ -257,6 +257,8 @@ pub enum GateError {
     Read(String),
 }
 
-fn has_no_room(error: &std::io::Error) -> bool {
+/// Whether something cannot be written since there is no room for it: on the disk, in a quota, or below a limit of a file's length.
+#[must_use]
+pub fn has_no_room(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
