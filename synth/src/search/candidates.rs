@@ -32,6 +32,8 @@ pub(super) struct Candidate {
     pub(super) effort: Effort,
     /// A store at an unknown address is placed where memory contradicts it.
     pub(super) is_explained: bool,
+    /// It is an iteration of a repeated string instruction whose count is told.
+    pub(super) is_told: bool,
     /// How likely the edge is.
     pub(super) rank: Rank,
 }
@@ -47,6 +49,7 @@ impl Candidate {
             way: Way::Unknown,
             effort: Effort::Plain,
             is_explained: false,
+            is_told: false,
             rank,
         }
     }
@@ -97,6 +100,7 @@ impl Search<'_> {
         });
         self.statistics.refuted += (listed - found.len()) as u64;
         self.sort(&mut found);
+        self.prefer_told_count(&mut found);
         found
     }
 
