@@ -256,10 +256,9 @@ fn write_core(
         return Ok(None);
     }
     let (path, again) = (recording.core(), recording.dir().join("core-again"));
-    let write = |path: &Path, beside: &Beside| {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let written = file.and_then(|mut file| board.write_vmcore(&mut file, &sentence(end), beside));
-        written.inspect_err(|_| {
+    let write = |path: &Path, beside: &Beside| -> io::Result<bool> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        board.write_vmcore(&mut file, &sentence(end), beside).inspect_err(|_| {
             // The disk may be full: nothing is left that takes room or looks like a core.
             let _ = fs::remove_file(path);
         })
