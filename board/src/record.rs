@@ -12,7 +12,6 @@ use crate::machine::{Machine, Moment, Pause};
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use vmm::gate::has_no_room;
 
 /// So many instructions run before the terminal is asked.
 const SLICE: u64 = 1 << 20;
@@ -143,6 +142,12 @@ struct Recorder<'r, T> {
     tried: u64,
     /// Checkpoints that could not be written.
     left_out: u64,
+}
+
+/// Whether there is no room: on the disk, in a quota, or below a limit of a file's length.
+fn has_no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 fn unwritten(writer: &Writer, error: io::Error) -> RecordError {

@@ -257,8 +257,6 @@ pub enum GateError {
     Read(String),
 }
 
-/// Whether something cannot be written since there is no room for it: on the disk, in a quota, or below a limit of a file's length.
-#[must_use]
-pub fn has_no_room(error: &std::io::Error) -> bool {
+fn has_no_room(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
