@@ -43,12 +43,15 @@ impl fmt::Display for Moment {
     }
 }
 
+/// The bytes that an instruction writes: their values, as far as they are known, and what these are made of.
+type Given = BTreeMap<Byte, (Option<u8>, Origin)>;
+
 /// An instruction of the suffix.
 struct Step {
     thread: i32,
     rip: u64,
     made: Made,
-    given: BTreeMap<Byte, (Option<u8>, Origin)>,
+    given: Given,
     /// What decided whether a conditional branch was taken.
     decided_by: BTreeSet<Byte>,
 }
@@ -229,11 +232,7 @@ impl History for Synthesized<'_> {
 }
 
 /// What an instruction that is about to retire will write, and what tells where it goes; of one without an answer nothing.
-fn traced(
-    stage: &Stage<'_>,
-    instruction: &Instruction,
-    state: &State,
-) -> (BTreeMap<Byte, (Option<u8>, Origin)>, BTreeSet<Byte>) {
+fn traced(stage: &Stage<'_>, instruction: &Instruction, state: &State) -> (Given, BTreeSet<Byte>) {
     let memory = OnStage(stage);
     let before = Before { regs: &state.regs, fpu: &state.fpu, memory: &memory };
     let asked = strings(instruction, &state.regs);
@@ -258,7 +257,7 @@ fn strings(instruction: &Instruction, regs: &Regs) -> Vec<Byte> {
 }
 
 /// What an instruction or a call wrote, and what it is.
-type Written = (Made, BTreeMap<Byte, (Option<u8>, Origin)>);
+type Written = (Made, Given);
 
 /// A system call, which the suffix answers, unless it waits in the core.
 fn answered(regs: &Regs, input: Option<&SuffixInput>) -> Written {

@@ -93,8 +93,8 @@ impl Search<'_> {
 enum Change {
     And(u64),
     Add(u64),
-    ShiftLeft(u32),
-    ShiftRight(u32),
+    ShiftLeft(u64),
+    ShiftRight(u64),
     /// To the low 32 bits.
     Cut,
 }
@@ -143,7 +143,7 @@ impl Sought {
         }
         let is_same = second == OpKind::Register && instruction.op1_register() == to;
         let constant = is_immediate(second).then(|| instruction.immediate(1));
-        let shift = constant.map(|by| (by & if is_long { 63 } else { 31 }) as u32);
+        let shift = constant.map(|by| by & if is_long { 63 } else { 31 });
         let change = match (instruction.mnemonic(), constant) {
             (Mnemonic::Mov, Some(value)) => return Before::Constant(self.changed(value)),
             (Mnemonic::Xor | Mnemonic::Sub, None) if is_same => return Before::Constant(self.changed(0)),
