@@ -10,6 +10,7 @@ use crate::devices::net::FRAME;
 use crate::journal::{End, Record, Writer};
 use crate::machine::{Machine, Moment, Pause};
 use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// So many instructions run before the terminal is asked.
@@ -55,11 +56,20 @@ pub trait Terminal {
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The journal cannot be written.
-    #[error("cannot write the journal: {0}")]
-    Journal(io::Error),
-    /// The checkpoints cannot be written.
-    #[error("cannot write the checkpoints: {0}")]
-    Checkpoints(io::Error),
+    #[error("cannot write the journal {} from offset {offset:#x} on: {error}; what was recorded before stays usable{}",
+        path.display(), if has_no_room(error) {
+            "; free some space there, or record to another disk with -o"
+        } else {
+            ""
+        })]
+    Journal {
+        /// The file.
+        path: PathBuf,
+        /// How many bytes it has.
+        offset: u64,
+        /// Why not.
+        error: io::Error,
+    },
     /// What the guest prints cannot be shown.
     #[error("cannot write to stdout: {0}")]
     Shown(io::Error),
@@ -74,6 +84,8 @@ pub struct Recorded {
     pub at: Moment,
     /// Frames that the guest had no room for while its network card was up.
     pub lost: u64,
+    /// Checkpoints that could not be written.
+    pub left_out: u64,
 }
 
 /// Runs a machine to its end. Once the terminal is over, a guest that has waited for so many nanoseconds of its time and printed
@@ -88,20 +100,30 @@ pub fn record(
     terminal: &mut impl Terminal,
     patience: u64,
 ) -> Result<Recorded, RecordError> {
-    let mut recorder =
-        Recorder { machine, writer, checkpoints, terminal, patience, active: 0, was_typed: false, lost: 0 };
+    let mut recorder = Recorder {
+        machine,
+        writer,
+        checkpoints,
+        terminal,
+        patience,
+        active: 0,
+        was_typed: false,
+        lost: 0,
+        tried: 0,
+        left_out: 0,
+    };
     if recorder.terminal.is_connected() {
         recorder.machine.connect();
     }
     let ran = recorder.run();
     // What was printed before an error is shown before that is told.
     let shown = recorder.show();
-    let (end, lost) = (ran?, recorder.lost);
+    let (end, lost, left_out) = (ran?, recorder.lost, recorder.left_out);
     shown?;
     let at = machine.moment();
     let record = Record::End { at, digests: machine.digests_of_all(), end: end.clone() };
-    writer.put(&record).and_then(|()| writer.flush()).map_err(RecordError::Journal)?;
-    Ok(Recorded { end, at, lost })
+    writer.put(&record).and_then(|()| writer.flush()).map_err(|error| unwritten(writer, error))?;
+    Ok(Recorded { end, at, lost, left_out })
 }
 
 struct Recorder<'r, T> {
@@ -116,6 +138,20 @@ struct Recorder<'r, T> {
     was_typed: bool,
     /// Frames that the guest had no room for.
     lost: u64,
+    /// How many instructions had retired when a checkpoint was last written, or was not.
+    tried: u64,
+    /// Checkpoints that could not be written.
+    left_out: u64,
+}
+
+/// Whether there is no room: on the disk, in a quota, or below a limit of a file's length.
+fn has_no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+fn unwritten(writer: &Writer, error: io::Error) -> RecordError {
+    RecordError::Journal { path: writer.path().to_owned(), offset: writer.written(), error }
 }
 
 impl<T: Terminal> Recorder<'_, T> {
@@ -147,7 +183,7 @@ impl<T: Terminal> Recorder<'_, T> {
             }
             self.take_typed()?;
             self.take_frames()?;
-            self.writer.tick().map_err(RecordError::Journal)?;
+            self.written(Writer::tick)?;
         }
     }
 
@@ -197,7 +233,7 @@ impl<T: Terminal> Recorder<'_, T> {
         let (at, digests) = (self.machine.moment(), self.machine.digests());
         self.active = at.time;
         self.machine.type_bytes(&bytes);
-        self.writer.put(&Record::Typed { at, digests, bytes }).map_err(RecordError::Journal)
+        self.put(&Record::Typed { at, digests, bytes })
     }
 
     /// Takes all frames that have come. Those for which the guest has no room are lost, as on a wire.
@@ -210,7 +246,7 @@ impl<T: Terminal> Recorder<'_, T> {
             let (at, digests) = (self.machine.moment(), self.machine.digests());
             self.active = at.time;
             self.machine.receive(&bytes);
-            self.writer.put(&Record::Frame { at, digests, bytes }).map_err(RecordError::Journal)?;
+            self.put(&Record::Frame { at, digests, bytes })?;
         }
         Ok(())
     }
@@ -218,17 +254,27 @@ impl<T: Terminal> Recorder<'_, T> {
     /// Whether the last checkpoint is long ago.
     fn is_time(&self) -> bool {
         let now = self.machine.moment().retired;
-        now - self.checkpoints.last().min(now) >= SPACING.max(now / SHARE)
+        now - self.checkpoints.last().max(self.tried).min(now) >= SPACING.max(now / SHARE)
     }
 
-    /// Writes a checkpoint, unless there is no room, or nothing has run since the last one.
+    /// Writes a checkpoint, unless they have a gigabyte, or nothing has run since the last one. A replay needs none: one that cannot be
+    /// written is left out, and tried again at the distance of the next.
     fn checkpoint(&mut self) -> Result<(), RecordError> {
         self.check()?;
         let is_new = self.checkpoints.count() == 0 || self.machine.moment().retired > self.checkpoints.last();
         if !is_new || self.checkpoints.size() > ROOM {
             return Ok(());
         }
-        self.checkpoints.add(self.machine, self.writer.records()).map_err(RecordError::Checkpoints)?;
+        // No checkpoint is behind what the journal has.
+        self.written(Writer::flush)?;
+        self.tried = self.machine.moment().retired;
+        if let Err(error) = self.checkpoints.add(self.machine, self.writer.records()) {
+            self.left_out += 1;
+            let path = self.checkpoints.path().display();
+            tracing::warn!(
+                "a checkpoint is left out, for {path} cannot be written: {error}; the recording goes on"
+            );
+        }
         if self.checkpoints.size() > ROOM {
             tracing::warn!("the checkpoints have a gigabyte: no more are written");
         }
@@ -237,7 +283,15 @@ impl<T: Terminal> Recorder<'_, T> {
 
     fn check(&mut self) -> Result<(), RecordError> {
         let (at, digests) = (self.machine.moment(), self.machine.rest());
-        self.writer.put(&Record::Check { at, digests }).map_err(RecordError::Journal)
+        self.put(&Record::Check { at, digests })
+    }
+
+    fn put(&mut self, record: &Record) -> Result<(), RecordError> {
+        self.written(|writer| writer.put(record))
+    }
+
+    fn written(&mut self, write: impl FnOnce(&mut Writer) -> io::Result<()>) -> Result<(), RecordError> {
+        write(self.writer).map_err(|error| unwritten(self.writer, error))
     }
 
     fn show(&mut self) -> Result<(), RecordError> {

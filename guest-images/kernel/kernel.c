@@ -12,6 +12,8 @@
  *   race    works at a job that the timer's interrupt takes away: a page fault some instructions behind the interrupt
  *   divide  divides by a zero that it has computed: an exception without a handler, and a triple fault
  *   wild    calls a function by a pointer that text has overwritten: an address that is not canonical, and a panic
+ *   bug     finds a sum to be another than it should be, and gives up by UD2: an exception without a handler, and a triple fault
+ *   clear   clears a page with one instruction between two loops, the second of which ends as chain does
  *   storm   raises an exception whose handler raises it again, on a stack that each of them begins anew
  *   lost    goes on with page tables that lead to themselves, and have nothing of it: a triple fault
  *   panic, reset, triple, halt, wait: ends so; else it switches the machine off
@@ -403,6 +405,28 @@ __attribute__((noinline)) static void divide(void) {
   for (uint64_t n = 4; n-- > 0;) print_number(share(of, n));
 }
 
+static struct account {
+  uint64_t balance, expected;
+} account;
+__attribute__((noinline)) static void audit(const struct account *of) {
+  if (of->balance != of->expected) __builtin_trap();
+}
+__attribute__((noinline)) static void bug(void) {
+  link_items();
+  asm volatile("" ::: "memory");
+  account.expected = 17;
+  for (int n = 0; n < 8; n++) account.balance += items[n].weight;
+  audit(&account);
+}
+
+static uint64_t page[512];
+__attribute__((noinline)) static void clear(void) {
+  link_items();
+  for (int n = 0; n < 100; n++) total += items[n & 7].weight;
+  uint64_t *to = page, count = 512;
+  asm volatile("rep stosq" : "+D"(to), "+c"(count) : "a"(0ul) : "memory");
+  print_number(walk(items + 8));
+}
 static struct {
   char name[16];
   uint64_t (*read)(uint64_t);
@@ -448,6 +472,8 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("tick")) tick();
   if (has_word("race")) race();
   if (has_word("divide")) divide();
+  if (has_word("bug")) bug();
+  if (has_word("clear")) clear();
   if (has_word("wild")) wild();
   if (has_word("storm")) storm();
   if (has_word("lost")) lose();

@@ -186,10 +186,11 @@ pub(crate) fn record(
     let (unread, unsent) = console.lost();
     drop(console);
     let recorded = recorded.map_err(|error| failure(&error, &recording))?;
-    let core = write_core(&board, &recording, &recorded.end, given.branches)?;
-    report(&recording, &writer, &recorded, core);
+    let core = write_core(&board, &recording, &recorded.end, given.branches);
+    report(&recording, &writer, &recorded, core.as_ref().copied().unwrap_or_default());
     say_lost(recorded.lost + unread, unsent);
-    Ok(exit_code(&recorded.end))
+    say_left_out(recorded.left_out);
+    core.map(|_| exit_code(&recorded.end))
 }
 
 /// A machine before its kernel's first instruction.
@@ -255,19 +256,24 @@ fn write_core(
         return Ok(None);
     }
     let (path, again) = (recording.core(), recording.dir().join("core-again"));
-    let write = |path: &Path, beside: &Beside| {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        file.and_then(|mut file| board.write_vmcore(&mut file, &sentence(end), beside))
-            .map_err(|error| unwritable(path, error))
+    let write = |path: &Path, beside: &Beside| -> io::Result<bool> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        board.write_vmcore(&mut file, &sentence(end), beside).inspect_err(|_| {
+            // The disk may be full: nothing is left that takes room or looks like a core.
+            let _ = fs::remove_file(path);
+        })
     };
-    let is_described = write(&path, &Beside::default())?;
+    let is_described = write(&path, &Beside::default()).map_err(|error| {
+        let dir = shell::word(recording.dir());
+        let why = format!("cannot write {}: {error}; without it: gretel core --at end {dir}", path.display());
+        Failure::new(Code::Write, why)
+    })?;
     let beside = beside::derive(recording, board, wanted);
     if beside.crashed.is_some() {
-        let written = write(&again, &beside)
-            .and_then(|_| fs::rename(&again, &path).map_err(|error| unwritable(&path, error)));
-        if let Err(failure) = written {
-            let _ = fs::remove_file(&again);
-            return Err(failure);
+        let written = write(&again, &beside).and_then(|_| fs::rename(&again, &path));
+        if let Err(error) = written {
+            let path = path.display();
+            say!("gretel: {path} is without where the kernel crashed: it cannot be written again: {error}");
         }
     }
     Ok(Some(is_described))
@@ -375,6 +381,16 @@ fn say_lost(came: u64, sent: u64) {
     if sent > 0 {
         say!(
             "gretel: {sent} frames of the guest were lost: nobody took them at the other end of its network"
+        );
+    }
+}
+
+/// Checkpoints that are missing.
+fn say_left_out(checkpoints: u64) {
+    if checkpoints > 0 {
+        say!(
+            "gretel: {checkpoints} checkpoints could not be written; the recording replays without them, and --from and steps back begin \
+             further back"
         );
     }
 }

@@ -13,10 +13,12 @@ use crate::opened;
 use crate::overflow::Overflow;
 use crate::sandbox;
 use crate::symbols::Place;
+use iced_x86::Mnemonic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, ExitCode, Stdio};
-use synth::program::Program;
+use synth::program::{Function, Program};
 use synth::report::slice::{Moment, Synthesized};
+use synth::report::written;
 use synth::suffix::Suffix;
 use vmm::elfcore::Core;
 use vmm::slice::{Byte, Follow, slice};
@@ -103,9 +105,7 @@ fn question(
             Err(Failure::new(Code::Usage, "of a suffix it is not known who went there: ask a recording"))
         }
         None => {
-            let blame = history.blame().ok_or_else(|| {
-                Failure::new(Code::Usage, "no value made it crash: say with --of what is to be explained")
-            })?;
+            let Some(blame) = history.blame() else { return decided(core, history, program) };
             let at = program.place(blame.instruction.ip());
             let head = at.map_or_else(|| format!("{:#x}", blame.instruction.ip()), |it| it.to_string());
             let values = Values::of(&blame.bytes, &in_core(core, &blame.bytes));
@@ -115,6 +115,38 @@ fn question(
             Ok(of_each(blame.bytes.clone(), words))
         }
     }
+}
+
+/// The last decision before an instruction that faults whatever the values are.
+fn decided(core: &Core, history: &Synthesized<'_>, program: &Program) -> Result<Question<Moment>, Failure> {
+    let none = |why: &str| Failure::new(Code::Usage, format!("{why}: say with --of what is to be explained"));
+    let at = core.state.regs.rip;
+    let instruction = program.instruction_at(at).filter(|it| it.mnemonic() == Mnemonic::Ud2);
+    let instruction = instruction.ok_or_else(|| none("no value made it crash"))?;
+    let function = program.function_at(at);
+    let is_within =
+        |address: u64| program.function_at(address).zip(function).is_some_and(|(a, b)| is_part(a, b));
+    let why = "no value made it crash, and the suffix has no decision of its function";
+    let decision = history.decision(&is_within).ok_or_else(|| none(why))?;
+    let place = |at: u64| program.place(at).map_or_else(|| format!("{at:#x}"), |it| it.to_string());
+    let way = if decision.is_taken { "taken" } else { "not taken" };
+    let branch = &decision.branch;
+    let mut words = vec![
+        format!("it crashed at {}", place(at)),
+        format!("`{}` always faults: the program put it there to give up", written(&instruction)),
+        format!("the last decision before it: `{}` at {}, {way}", written(branch), place(branch.ip())),
+    ];
+    let values = Values::of(&decision.bytes, &decision.values);
+    words.extend(decision.comparison.map(|it| format!("decided by `{}`: {values}", written(&it))));
+    Ok(Question { at: decision.at, place: decision.place, bytes: decision.bytes, words })
+}
+
+/// Whether two are parts of one function: what seldom runs of it stands elsewhere, under a name of its own.
+fn is_part(one: &Function, other: &Function) -> bool {
+    let stem = |function: &Function| function.name.split_once(".cold").map(|(stem, _)| stem.to_owned());
+    one.start == other.start
+        || stem(one).is_some_and(|stem| stem == other.name)
+        || stem(other).is_some_and(|stem| stem == one.name)
 }
 
 /// What these bytes are in a core, of general registers and memory.

@@ -1,10 +1,11 @@
 //! `gretel record --kernel`: a kernel of our own is recorded and replayed, and bad ones are refused. What is made of a
 //! recording is in `looked_at`, of its crash in `taken_back`, of its core alone in `alone`; programs
-//! that PVH enters are in `pvh`.
+//! that PVH enters are in `pvh`, and a disk that gets full is in `room`.
 
 mod alone;
 mod looked_at;
 mod pvh;
+mod room;
 mod taken_back;
 
 use crate::gdb::{has_gdb, in_order};
@@ -326,7 +327,8 @@ fn bad_kernels_and_options_are_refused_by_name() {
     refused(&["--kernel", "cut"], PROGRAM, "it is cut");
     refused(&["--kernel", "/bin/true"], PROGRAM, "below 1 MiB");
     refused(&["--kernel", KERNEL, "--initrd", "none"], PROGRAM, "cannot read none");
-    refused(&["--kernel", KERNEL, "--memory", "8G"], PROGRAM, "4M to 3G");
+    refused(&["--kernel", KERNEL, "--memory", "8G"], PROGRAM, "16M to 3G");
+    refused(&["--kernel", KERNEL, "--memory", "8M"], USAGE, "16M is the least");
     refused(&["--kernel", KERNEL, "--engine", "kvm"], HOST, "software CPU");
     refused(&["--kernel", KERNEL, "--", "true"], USAGE, "cannot be used with");
     refused(&["--initrd", "text", "--", "true"], USAGE, "cannot be used with");

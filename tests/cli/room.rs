@@ -58,7 +58,7 @@ const READER: &str = "
     int main(void) { for (int n = 0; n < 2000; n++) getrandom(bytes, sizeof bytes, 0); return 5; }";
 
 /// Runs lines of the shell where `full` is a folder on a small file system that is mounted for them alone.
-fn on_small_disk(place: &Place, megabytes: u32, lines: &str) -> Option<crate::Ran> {
+pub(crate) fn on_small_disk(place: &Place, megabytes: u32, lines: &str) -> Option<crate::Ran> {
     fs::create_dir_all(place.path("full")).unwrap();
     let mount = format!("mount -t tmpfs -o size={megabytes}m none full");
     let ways = ["unshare -m", "unshare -rm"];

@@ -50,7 +50,7 @@ const LOW_END: u64 = 0x9_f000;
 const MEGABYTE: u64 = 1 << 20;
 
 /// The least memory of a machine.
-pub const LEAST_MEMORY: u64 = 4 << 20;
+pub const LEAST_MEMORY: u64 = 16 << 20;
 /// The most: devices are above it.
 pub const MOST_MEMORY: u64 = 3 << 30;
 
@@ -100,7 +100,7 @@ pub enum BootError {
         memory: u64,
     },
     /// More or less memory than a machine can have.
-    #[error("a machine has 4M to 3G of memory, not {0} bytes")]
+    #[error("a machine has {least}M to {most}G of memory, not {0} bytes", least = LEAST_MEMORY >> 20, most = MOST_MEMORY >> 30)]
     Memory(u64),
     /// A command line that is too long.
     #[error("the command line has {0} bytes, a kernel takes {LONGEST_COMMAND_LINE}")]

@@ -72,6 +72,35 @@ fn a_file_that_goes_on_from_a_checkpoint_has_it_and_what_was_before() {
     }
 }
 
+/// A checkpoint that cannot be written leaves the file as it was, and the next one has what it would have had.
+#[test]
+fn what_could_not_be_written_is_in_the_next_checkpoint() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("checkpoints");
+    let (mut machine, mut writer) = (machine(), Writer::create(&path).unwrap());
+    let mut at = |writer: &mut Writer, stop: u64| {
+        assert_eq!(run(&mut machine, stop), Pause::There);
+        machine.rest();
+        (writer.add(&mut machine, 1), machine.digests_of_all())
+    };
+    let (added, first) = at(&mut writer, STOPS[0]);
+    added.unwrap();
+    let size = writer.size();
+    // A file that is open for reading alone takes nothing.
+    let writable = writer.swap_file(fs::File::open(&path).unwrap());
+    assert!(at(&mut writer, STOPS[1]).0.is_err());
+    writer.swap_file(writable);
+    assert_eq!((writer.count(), writer.last(), writer.size()), (1, STOPS[0], size));
+    assert_eq!(fs::metadata(&path).unwrap().len(), size);
+    let (added, third) = at(&mut writer, STOPS[2]);
+    added.unwrap();
+    let shelf = Shelf::open(&path).unwrap();
+    assert_eq!((shelf.len(), shelf.damage()), (2, None));
+    for (n, digests) in [first, third].into_iter().enumerate() {
+        assert_eq!(shelf.machine(n, None).unwrap().digests_of_all(), digests);
+    }
+}
+
 #[test]
 fn damage_is_told_and_what_is_before_it_is_used() {
     let dir = tempfile::tempdir().unwrap();

@@ -5,14 +5,16 @@ use crate::machine::Machine;
 use crate::memory::{Dirty, PAGE, Page, page};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use vmm::journal::frame::pack_as;
 
 /// A file of checkpoints that is being written.
 pub struct Writer {
+    path: PathBuf,
     file: File,
+    /// Where its last whole checkpoint ends.
     size: u64,
     sequence: u32,
     /// How many pages are in the file.
@@ -31,13 +33,15 @@ impl Writer {
     /// # Errors
     /// What the file system says.
     pub fn create(path: &Path) -> io::Result<Writer> {
-        let mut writer = Writer::of(OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+        let mut writer = Writer::of(path, file);
         writer.append(&[MAGIC.as_slice(), &VERSION.to_le_bytes()].concat())?;
         Ok(writer)
     }
 
-    fn of(file: File) -> Writer {
+    fn of(path: &Path, file: File) -> Writer {
         Writer {
+            path: path.to_owned(),
             file,
             size: 0,
             sequence: 0,
@@ -57,7 +61,7 @@ impl Writer {
         let head = shelf.head(checkpoint)?;
         let written = |error| ShelfError::Write { path: path.to_owned(), error };
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(written)?;
-        let mut writer = Writer::of(file);
+        let mut writer = Writer::of(path, file);
         let end = shelf.end_of(checkpoint);
         writer.size = shelf.copy(end.offset, &mut writer.file).map_err(written)?;
         writer.sequence = end.sequence;
@@ -66,6 +70,12 @@ impl Writer {
         writer.last = head.retired;
         (writer.frames, writer.blocks) = (head.frames, head.blocks);
         Ok(writer)
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The bytes of the file.
@@ -86,13 +96,31 @@ impl Writer {
         self.last
     }
 
-    /// Adds a checkpoint of a machine that rests, behind so many records.
+    /// Adds a checkpoint of a machine that rests, behind so many records. One that cannot be written leaves the file as it was, and the
+    /// next one has what it would have had.
     ///
     /// # Errors
     /// What the file system says.
     pub fn add(&mut self, machine: &mut Machine, records: u64) -> io::Result<()> {
-        let Dirty { frames, blocks } = machine.take_unsaved();
-        let ram = machine.ram();
+        let dirty = machine.take_unsaved();
+        let before = (self.size, self.sequence, self.pages, self.frames.clone(), self.blocks.clone());
+        let added = self.write(machine, &dirty, records);
+        if added.is_err() {
+            (self.size, self.sequence, self.pages, self.frames, self.blocks) = before;
+            machine.keep_unsaved(&dirty);
+            // Where it cannot be cut, the next checkpoint is written over what is there.
+            let _ = self.file.set_len(self.size);
+        }
+        added
+    }
+
+    #[cfg(test)]
+    pub(super) fn swap_file(&mut self, file: File) -> File {
+        std::mem::replace(&mut self.file, file)
+    }
+
+    fn write(&mut self, machine: &Machine, dirty: &Dirty, records: u64) -> io::Result<()> {
+        let (Dirty { frames, blocks }, ram) = (dirty, machine.ram());
         let frames = frames.iter().filter_map(|frame| Some((frame / PAGE as u64, page(ram, *frame)?)));
         let frames: Vec<_> = frames.collect();
         let blocks: Vec<_> = blocks.iter().filter_map(|n| Some((*n, machine.block(*n)?))).collect();
@@ -146,7 +174,8 @@ impl Writer {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.size)?;
         self.size += bytes.len() as u64;
-        self.file.write_all(bytes)
+        Ok(())
     }
 }

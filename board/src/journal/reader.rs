@@ -82,7 +82,11 @@ impl Reader {
         let read: io::Result<_> = unpack_as(MARKER, &mut self.input, self.sequence);
         let frame = match read.map_err(|error| self.damage(error.to_string()))? {
             Err(why) => return Err(self.damage(why)),
-            Ok(None) => return Err(self.damage("it has no end, since the recorder was killed".to_owned())),
+            Ok(None) => {
+                return Err(
+                    self.damage("it has no end: the recorder was killed, or could not write".to_owned())
+                );
+            }
             Ok(Some(frame)) => frame,
         };
         let mut cursor = Cursor(&frame.records);

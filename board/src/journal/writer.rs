@@ -2,9 +2,9 @@
 
 use super::{Header, MARKER, Record, VERSION};
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vmm::journal::frame::{MAGIC_OF_MACHINES, pack_as};
 
@@ -15,6 +15,7 @@ const ENOUGH: usize = 64 << 10;
 
 /// A journal that is being written. It is locked as long.
 pub struct Writer {
+    path: PathBuf,
     file: File,
     sequence: u32,
     waiting: Vec<u8>,
@@ -34,6 +35,7 @@ impl Writer {
         // Where a file system has no locks, nobody can tell that it is being recorded.
         let _ = file.try_lock();
         let mut writer = Writer {
+            path: path.to_owned(),
             file,
             sequence: 0,
             waiting: Vec::new(),
@@ -82,6 +84,12 @@ impl Writer {
         self.frame(&records)
     }
 
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The bytes of the file.
     #[must_use]
     pub fn written(&self) -> u64 {
@@ -107,7 +115,12 @@ impl Writer {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.written += bytes.len() as u64;
-        self.file.write_all(bytes)
+        let appended = self.file.write_all_at(bytes, self.written);
+        match appended {
+            Ok(()) => self.written += bytes.len() as u64,
+            // A part of a frame is of no use.
+            Err(_) => drop(self.file.set_len(self.written)),
+        }
+        appended
     }
 }

@@ -94,6 +94,11 @@ impl Machine {
         dirty
     }
 
+    /// Has what was taken as unsaved be so again, since it was not saved.
+    pub(crate) fn keep_unsaved(&mut self, dirty: &Dirty) {
+        self.unsaved.add(dirty);
+    }
+
     fn state_digest(&self) -> u64 {
         let mut hash = Xxh3::new();
         self.state().iter().for_each(|word| hash.update(&word.to_le_bytes()));

@@ -4,12 +4,16 @@
 //! What was there where the suffix begins is in the core, forced by it, or chosen; which of these is said where a value's way ends.
 //! Registers are those of a thread, memory is that of all. What came of a call that waited counts as written by the call.
 
+mod decision;
+
+pub use decision::Decision;
+
 use crate::certificate::CertificateError;
 use crate::certificate::forward::{Forward, Outcome, decode};
 use crate::certificate::stage::Stage;
 use crate::program::RT_SIGRETURN;
 use crate::suffix::{Origin as Sure, Suffix, SuffixInput};
-use iced_x86::Instruction;
+use iced_x86::{FlowControl, Instruction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt;
@@ -39,12 +43,17 @@ impl fmt::Display for Moment {
     }
 }
 
+/// The bytes that an instruction writes: their values, as far as they are known, and what these are made of.
+type Given = BTreeMap<Byte, (Option<u8>, Origin)>;
+
 /// An instruction of the suffix.
 struct Step {
     thread: i32,
     rip: u64,
     made: Made,
-    given: BTreeMap<Byte, (Option<u8>, Origin)>,
+    given: Given,
+    /// What decided whether a conditional branch was taken.
+    decided_by: BTreeSet<Byte>,
 }
 
 /// A suffix that was run.
@@ -78,11 +87,13 @@ impl<'a> Synthesized<'a> {
             let state = forward.stage().state()?;
             let (instruction, rip) = (ahead.instruction, ahead.instruction.ip());
             let thread = forward.thread().cast_signed();
-            let traced = traced(forward.stage(), &instruction, &state);
+            let (traced, target) = traced(forward.stage(), &instruction, &state);
+            let is_conditional = instruction.flow_control() == FlowControl::ConditionalBranch;
+            let decided_by = if is_conditional { target } else { BTreeSet::new() };
             // A repeated string instruction is one entry of the path for each of its rounds.
             for _ in 1..ahead.span {
                 let made = Made::Instruction(instruction);
-                steps.push(Step { thread, rip, made, given: BTreeMap::new() });
+                steps.push(Step { thread, rip, made, given: BTreeMap::new(), decided_by: BTreeSet::new() });
             }
             let (made, given) = match forward.run(&ahead)? {
                 Outcome::Retired => (Made::Instruction(instruction), traced),
@@ -90,7 +101,7 @@ impl<'a> Synthesized<'a> {
                 Outcome::Waits(input) => answered(&state.regs, input),
                 Outcome::Stopped(_) => break,
             };
-            steps.push(Step { thread, rip, made, given });
+            steps.push(Step { thread, rip, made, given, decided_by });
         }
         let thread = core.threads.first().map_or(0, |(id, _)| *id);
         Ok(Synthesized { core, suffix, steps, place: Place { pid: thread, thread } })
@@ -220,17 +231,15 @@ impl History for Synthesized<'_> {
     }
 }
 
-/// What an instruction that is about to retire will write; of one without an answer nothing.
-fn traced(
-    stage: &Stage<'_>,
-    instruction: &Instruction,
-    state: &State,
-) -> BTreeMap<Byte, (Option<u8>, Origin)> {
+/// What an instruction that is about to retire will write, and what tells where it goes; of one without an answer nothing.
+fn traced(stage: &Stage<'_>, instruction: &Instruction, state: &State) -> (Given, BTreeSet<Byte>) {
     let memory = OnStage(stage);
     let before = Before { regs: &state.regs, fpu: &state.fpu, memory: &memory };
     let asked = strings(instruction, &state.regs);
-    let written = trace(instruction, before, &asked).map(|provenance| provenance.written).unwrap_or_default();
-    written.into_iter().map(|(byte, (value, origin))| (byte, (Some(value), origin))).collect()
+    let traced = trace(instruction, before, &asked).unwrap_or_default();
+    let target = traced.target.map(|target| target.value).unwrap_or_default();
+    let written = traced.written.into_iter().map(|(byte, (value, origin))| (byte, (Some(value), origin)));
+    (written.collect(), target)
 }
 
 /// No suffix has a string instruction that writes more.
@@ -248,7 +257,7 @@ fn strings(instruction: &Instruction, regs: &Regs) -> Vec<Byte> {
 }
 
 /// What an instruction or a call wrote, and what it is.
-type Written = (Made, BTreeMap<Byte, (Option<u8>, Origin)>);
+type Written = (Made, Given);
 
 /// A system call, which the suffix answers, unless it waits in the core.
 fn answered(regs: &Regs, input: Option<&SuffixInput>) -> Written {

@@ -35,6 +35,8 @@ pub(super) struct Candidate {
     pub(super) is_explained: bool,
     /// How much the samples speak for it, in bits; 0 if they do not.
     pub(super) habit: u32,
+    /// It is an iteration of a repeated string instruction whose count is told.
+    pub(super) is_told: bool,
     /// How likely the edge is.
     pub(super) rank: Rank,
 }
@@ -51,6 +53,7 @@ impl Candidate {
             effort: Effort::Plain,
             is_explained: false,
             habit: 0,
+            is_told: false,
             rank,
         }
     }
@@ -102,6 +105,7 @@ impl Search<'_> {
         self.statistics.refuted += (listed - found.len()) as u64;
         self.weigh_habits(&mut found);
         self.sort(&mut found);
+        self.prefer_told_count(&mut found);
         found
     }
 

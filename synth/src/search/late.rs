@@ -7,6 +7,8 @@
 use super::Search;
 use crate::past::deferred::{AccessNumber, Early};
 use crate::past::hypothesis::{Hypothesis, PathStep, Refusal, STALE};
+use crate::past::prepared::Prepared;
+use std::rc::Rc;
 
 /// So often a hypothesis is built again. Each time costs as much as the path is long.
 const MOST_REBUILDS: u32 = 4096;
@@ -84,6 +86,16 @@ impl<'p> Search<'p> {
         hypothesis.prepend(&prepared, call)?;
         let relation = self.stack.before_epilogue(step.address);
         relation.map_or(Ok(()), |relation| hypothesis.relate_stack(&relation))
+    }
+
+    /// The instruction of a step that was taken.
+    fn prepare_again(&mut self, step: PathStep) -> Rc<Prepared> {
+        let prepared = self.prepare(step.address).expect("the search went through it");
+        if !step.is_instruction() {
+            let between = if step.signal { Prepared::delivering } else { Prepared::switching };
+            return Rc::new(between(prepared.instruction));
+        }
+        if step.skips { Rc::new(prepared.skipping()) } else { prepared }
     }
 
     /// Goes on with another hypothesis of the same path; gives the one before.

@@ -10,12 +10,12 @@
 //!
 //! | part | modules |
 //! | --- | --- |
-//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] and [`stacks`] (what the crumbs and their contexts say), [`turns`] (another thread), [`signals`] (handlers) |
+//! | what can come before | [`candidates`], [`rank`] (how likely each kind of edge is), [`repeated`] (how often a string instruction ran), [`callee`] (a call through a pointer), [`context`] (the call that all runs under), [`trail`] (what the records say), [`anchored`] and [`stacks`] (what the crumbs and their contexts say), [`turns`] (another thread), [`signals`] (handlers) |
 //! | between two records | [`reach`] (how far the next one is), [`restarts`] (when to leave a region) |
 //! | which of several ways | [`weigh`] (what the core speaks for), [`below`] (what calls left below the stack), [`habits`] (what samples of branches speak for) |
 //! | accesses without an address | [`placing`] (whether they could have one), [`late`] (one that became known), [`anew`] (one that was chosen badly), [`explained`] (what a store may have overwritten) |
 //! | what propagation leaves over | [`asking`] (the solver) |
-//! | what came of it | [`found`], [`barriers`], [`forced`] (which steps are) |
+//! | what came of it | [`found`], [`barriers`], [`length`] (against the most that it may have), [`forced`] (which steps are) |
 
 mod anchored;
 mod anew;
@@ -30,9 +30,11 @@ mod forced;
 mod found;
 mod habits;
 mod late;
+mod length;
 mod placing;
 mod rank;
 mod reach;
+mod repeated;
 mod restarts;
 mod signals;
 mod stacks;
@@ -59,6 +61,7 @@ use crate::term::Terms;
 use candidates::Candidate;
 use context::Context;
 use explained::OVERWRITTEN;
+use length::Iterations;
 use reach::Reach;
 use restarts::Restarts;
 use rustc_hash::FxHashMap;
@@ -80,6 +83,8 @@ pub struct Search<'p> {
     prepared: FxHashMap<u64, Option<Rc<Prepared>>>,
     /// Whether the second instruction can follow the first within a function.
     loops: FxHashMap<(u64, u64), bool>,
+    /// The counts of repeated string instructions, by the call that they run under.
+    counts: FxHashMap<(u64, Option<u64>), Option<u64>>,
     frames: Vec<Frame>,
     taken: Vec<(PathStep, Option<u64>)>,
     longest: Vec<(PathStep, Option<u64>)>,
@@ -135,6 +140,8 @@ struct Frame {
     /// taken.
     placed_before: usize,
     placed: usize,
+    /// What of the path up to this instruction is not counted.
+    iterations: Iterations,
 }
 
 impl<'p> Search<'p> {
@@ -161,6 +168,7 @@ impl<'p> Search<'p> {
             hypothesis: Hypothesis::new(Rc::new(Terms::with_fuel(fuel.clone())), image, core, kernel),
             prepared: FxHashMap::default(),
             loops: FxHashMap::default(),
+            counts: FxHashMap::default(),
             frames: Vec::new(),
             taken: Vec::new(),
             longest: Vec::new(),
@@ -207,7 +215,7 @@ impl<'p> Search<'p> {
         self.hypothesis.stop_at(until.clone());
         self.whole_fuel = until.left();
         let stop = loop {
-            if self.hypothesis.len() >= instructions && !self.leave_segment() {
+            if self.length() >= instructions && !self.leave_segment() {
                 break Stop::Instructions;
             }
             if self.hypothesis.start() == self.program.entry() && !self.hypothesis.is_empty() {
@@ -265,7 +273,7 @@ impl<'p> Search<'p> {
         let same = self.frames.last().filter(|frame| frame.window.used == window.used);
         let segment = same.map_or(len, |frame| frame.segment);
         let placed_before = self.frames.last().map_or(0, |frame| frame.placed);
-        let agreed = self.hypothesis.facts().agreed();
+        let (agreed, iterations) = (self.hypothesis.facts().agreed(), self.iterations());
         self.frames.push(Frame {
             candidates: Vec::new(),
             next: 0,
@@ -277,6 +285,7 @@ impl<'p> Search<'p> {
             deepest: len,
             placed_before,
             placed: placed_before,
+            iterations,
         });
         if let Some(why) = self.entered_by(window) {
             // The processor has come here; what lies in front of it in memory has not run.
@@ -473,16 +482,6 @@ impl<'p> Search<'p> {
                 self.covered = self.taken.len();
             }
         }
-    }
-
-    /// The instruction of a step that was taken.
-    fn prepare_again(&mut self, step: PathStep) -> Rc<Prepared> {
-        let prepared = self.prepare(step.address).expect("the search went through it");
-        if !step.is_instruction() {
-            let between = if step.signal { Prepared::delivering } else { Prepared::switching };
-            return Rc::new(between(prepared.instruction));
-        }
-        if step.skips { Rc::new(prepared.skipping()) } else { prepared }
     }
 
     fn prepare(&mut self, address: u64) -> Option<Rc<Prepared>> {

@@ -30,18 +30,19 @@ impl Search<'_> {
     /// How long the path was when all its accesses had addresses last; `None` if one that has waited long could go nowhere.
     fn place(&mut self, before: usize) -> Option<usize> {
         let len = self.hypothesis.len();
+        let (patience, half) = (self.steps_of(ADDRESS_PATIENCE), self.steps_of(ADDRESS_PATIENCE / 2));
         // What the records alone give was not chosen, so the wait of what lies there begins at their end.
-        if len < self.covered + ADDRESS_PATIENCE || len < before + ADDRESS_PATIENCE / 2 {
+        if len < self.covered + patience || len < before + half {
             return Some(before);
         }
-        if self.hypothesis.is_placed(&(1..len - ADDRESS_PATIENCE)) {
+        if self.hypothesis.is_placed(&(1..len - patience)) {
             return Some(before);
         }
         self.statistics.assumed = true;
-        if self.hypothesis.try_addresses(&(1..len - ADDRESS_PATIENCE / 2 + 1), Patience::SEARCH) {
+        if self.hypothesis.try_addresses(&(1..len - half + 1), Patience::SEARCH) {
             return Some(len);
         }
-        if self.choose_anew(&(1..len - ADDRESS_PATIENCE / 2 + 1)) {
+        if self.choose_anew(&(1..len - half + 1)) {
             return Some(len);
         }
         self.meet_unknown_address();

@@ -81,6 +81,42 @@ fn a_port_of_a_device_is_a_barrier() {
     assert_eq!(result["explain"]["windows_of"], "recording");
 }
 
+/// No value makes UD2 fault. What decided to come to it is the question: the comparison, with what was compared.
+#[test]
+fn why_of_a_bug_is_what_was_decided_last() {
+    let place = crashed("bug");
+    let ran = place.gretel(&["why", "rec"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    for part in [
+        "`ud2` always faults",
+        "the last decision before it: `jne",
+        "in audit",
+        ", taken",
+        "decided by `cmp",
+        "= 0x10",
+    ] {
+        assert!(ran.out().contains(part), "no `{part}` in: {}", ran.out());
+    }
+    // The sum was made by the loop before.
+    assert!(ran.out().contains("add") && ran.out().contains("in bug"), "{}", ran.out());
+    let ran = place.gretel(&["why", "rec", "--json"]);
+    let answer: Value = serde_json::from_str(&ran.out()).expect("--json prints JSON");
+    assert!(answer["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()), "{answer}");
+}
+
+/// An instruction that clears a page is one, and not 512 of the most that a suffix may have: the records behind it are covered, too.
+#[test]
+fn behind_a_page_that_is_cleared_the_search_goes_on() {
+    let place = crashed("clear");
+    let result = as_json(&place.gretel(&["synth", "rec", "--json", "--instructions", "400"]));
+    let summary = &result["listing"]["summary"];
+    assert_eq!((&summary["records"], &summary["given"]), (&32.into(), &32.into()), "{summary}");
+    assert!(summary["instructions"].as_u64() > Some(512), "{summary}");
+    let length = result["metrics"]["path"]["length"].as_u64();
+    assert!(length > Some(50) && length <= Some(400), "{}", result["metrics"]);
+    path_is_true(&result, 50);
+}
+
 /// A call of an address that is not canonical: what lies below the stack is what older instructions have left there, since the machine's
 /// processor stores nothing at such a call. All of memory is compared.
 #[test]
