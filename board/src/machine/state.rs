@@ -4,7 +4,7 @@ use super::debug::Breakpoints;
 use super::exceptions::Exceptions;
 use super::exits::Exits;
 use super::{Machine, Position};
-use crate::devices::Devices;
+use crate::devices::{Devices, Extras};
 use crate::devices::disk::Layers;
 use crate::memory::{Dirty, PAGE, Page, page};
 use crate::saved::{Saved, Words};
@@ -121,7 +121,7 @@ impl Machine {
         Machine {
             processor: Jit::new(cpu, tuning),
             system,
-            devices: Devices::new(0, None, None),
+            devices: Devices::new(0, None, Extras::default()),
             is_halted: false,
             end: None,
             by_devices: BTreeSet::new(),
