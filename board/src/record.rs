@@ -6,8 +6,8 @@
 //! takes ten seconds at a terminal, and none with `</dev/null`; the guest sees ten seconds of its own either way.
 
 use crate::checkpoints;
-use crate::devices::net::FRAME;
 use crate::devices::console::Size;
+use crate::devices::net::FRAME;
 use crate::journal::{End, Input, Record, Writer};
 use crate::machine::{Machine, Moment, Pause};
 use std::io;
@@ -20,6 +20,8 @@ pub(crate) const CHECK: u64 = SLICE << 4;
 /// So many instructions are between two checkpoints, or an eighth of all before the second, if that is more.
 const SPACING: u64 = 1 << 30;
 const SHARE: u64 = 8;
+/// So long after it has a driver is a console of virtio ready, unless the guest halts before.
+const SETTLING: u64 = 100_000_000;
 /// Checkpoints take no more on disk.
 const ROOM: u64 = 1 << 30;
 
@@ -122,8 +124,17 @@ pub fn record(
     terminal: &mut impl Terminal,
     patience: u64,
 ) -> Result<Recorded, RecordError> {
-    let mut recorder =
-        Recorder { machine, writer, checkpoints, terminal, patience, active: 0, was_typed: false, lost: 0 };
+    let mut recorder = Recorder {
+        machine,
+        writer,
+        checkpoints,
+        terminal,
+        patience,
+        active: 0,
+        was_typed: false,
+        ready: None,
+        lost: 0,
+    };
     if recorder.terminal.is_connected() || recorder.machine.has_vsock() {
         recorder.machine.connect();
     }
@@ -148,6 +159,8 @@ struct Recorder<'r, T> {
     active: u64,
     /// Something was typed.
     was_typed: bool,
+    /// When the console of virtio is ready to be typed to, once it has a driver.
+    ready: Option<u64>,
     /// Frames that the guest had no room for.
     lost: u64,
 }
@@ -200,6 +213,9 @@ impl<T: Terminal> Recorder<'_, T> {
             return None;
         }
         let now = self.machine.moment().time;
+        if self.machine.room() > 0 {
+            self.ready = Some(now);
+        }
         let may_receive = self.terminal.is_connected() && self.machine.is_network_up()
             || self.terminal.has_peers() && self.machine.is_vsock_up();
         let (is_over, latest) = (self.terminal.is_over(), self.active.saturating_add(self.patience));
@@ -231,8 +247,19 @@ impl<T: Terminal> Recorder<'_, T> {
         None
     }
 
+    /// How many bytes may be typed. Linux's driver for the console of virtio loses what comes before it is ready, and does not say when
+    /// that is: it has had its time, or has slept, when the guest has halted once.
+    fn room(&mut self) -> usize {
+        let (room, now) = (self.machine.room(), self.machine.moment().time);
+        if room == 0 || self.machine.console_size().is_none() {
+            return room;
+        }
+        let ready = *self.ready.get_or_insert(now.saturating_add(SETTLING));
+        if now >= ready { room } else { 0 }
+    }
+
     fn take_typed(&mut self) -> Result<(), RecordError> {
-        let room = self.machine.room();
+        let room = self.room();
         let bytes = if room > 0 { self.terminal.take(room) } else { Vec::new() };
         if bytes.is_empty() {
             return Ok(());

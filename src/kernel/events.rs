@@ -10,11 +10,11 @@ use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::output::written;
 use crate::sandbox;
-use board::{Machine, Size};
 use board::happening::{Happening, Request, Status, What};
 use board::journal::{Input, JournalError, Reader, Record};
 use board::replay::{ReplayError, Watcher, replay};
 use board::vsock::{Header, op};
+use board::{Machine, Size};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -96,7 +96,12 @@ impl<W: Write> List<'_, W> {
             }
             Input::Resized(Size { columns, rows }) => {
                 let more = json!({ "columns": columns, "rows": rows });
-                self.line(moment, Kind::Size, &format!("the terminal has {columns} columns, {rows} rows"), more)
+                self.line(
+                    moment,
+                    Kind::Size,
+                    &format!("the terminal has {columns} columns, {rows} rows"),
+                    more,
+                )
             }
             Input::Packet(bytes) => match Header::of(bytes) {
                 Some(header) => self.packet(moment, "receives", &header),

@@ -206,8 +206,9 @@ pub(crate) fn record(
     interrupt::stop_on_signals(Interrupter::new())
         .map_err(|error| Failure::new(Code::Other, format!("cannot handle signals: {error}")))?;
     let outside = Outside { link, has_vsock: board.has_vsock(), socket };
-    let mut console = Console::open(outside)
-        .map_err(|error| Failure::new(Code::Other, format!("cannot begin to talk to the machine: {error}")))?;
+    let mut console = Console::open(outside).map_err(|error| {
+        Failure::new(Code::Other, format!("cannot begin to talk to the machine: {error}"))
+    })?;
     if console.is_terminal() {
         let what = if board.console_size().is_some() { "hvc0" } else { "COM1" };
         say!("gretel: {what} is this terminal; Ctrl-A x ends the recording\r");

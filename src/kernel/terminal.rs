@@ -119,7 +119,11 @@ impl Console {
             Arrived::Over => self.is_over = true,
             Arrived::Frame(_) if self.frames.len() >= WAITING => self.lost += 1,
             Arrived::Frame(frame) => self.frames.push_back(frame),
-            Arrived::Peers(news) => self.peers.iter_mut().for_each(|peers| peers.note(news)),
+            Arrived::Peers(news) => {
+                if let Some(peers) = &mut self.peers {
+                    peers.note(news);
+                }
+            }
         }
     }
 

@@ -58,8 +58,7 @@ fn checksum(bytes: &[u8]) -> u8 {
 pub(super) fn tables(has_disk: bool, extras: Extras) -> Vec<u8> {
     const RSDP: usize = 64;
     let Extras { net, rng, console, vsock } = extras;
-    let slots =
-        [(has_disk, DISK), (net.is_some(), NET), (rng, RNG), (console, CONSOLE), (vsock, VSOCK)];
+    let slots = [(has_disk, DISK), (net.is_some(), NET), (rng, RNG), (console, CONSOLE), (vsock, VSOCK)];
     let slots = (0..).zip(slots).filter(|(_, (is_there, _))| *is_there);
     let devices: Vec<u8> = slots.flat_map(|(number, (_, slot))| aml::virtio(slot, number)).collect();
     let mut out = vec![0; RSDP];

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::checkpoints;
-use crate::{Extras, Setup};
 use crate::journal::{BEHAVIOUR, Header, Reader, Writer};
 use crate::record::{Takes, Terminal, record};
+use crate::{Extras, Setup};
 use std::io;
 use std::path::Path;
 use std::time::Duration;

@@ -39,7 +39,18 @@ impl Guest {
     /// Sends a packet from [`PORT`] to a port of the host.
     fn send(&mut self, to_port: u32, op: u16, flags: u32, data: &[u8]) {
         let (room, taken) = (self.room, self.taken);
-        let header = Header { from: GUEST, to: 2, from_port: PORT, to_port, length: 0, kind: STREAM, op, flags, room, taken };
+        let header = Header {
+            from: GUEST,
+            to: 2,
+            from_port: PORT,
+            to_port,
+            length: 0,
+            kind: STREAM,
+            op,
+            flags,
+            room,
+            taken,
+        };
         self.peers.receive(&header.packet(data));
     }
 
@@ -117,7 +128,10 @@ fn where_nobody_listens_there_is_a_reset() {
     let mut nobody = Peers::new(None, Arc::new(|_| true)).unwrap();
     let request = Header { from: GUEST, to: 2, kind: STREAM, op: op::REQUEST, ..Header::default() };
     nobody.receive(&request.packet(&[]));
-    assert_eq!(nobody.take_packet().and_then(|packet| Header::of(&packet)).map(|header| header.op), Some(op::RESET));
+    assert_eq!(
+        nobody.take_packet().and_then(|packet| Header::of(&packet)).map(|header| header.op),
+        Some(op::RESET)
+    );
 }
 
 #[test]
@@ -219,7 +233,10 @@ fn a_guest_without_a_driver_has_no_connections() {
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     let mut asked = UnixStream::connect(guest.path("v")).unwrap();
     asked.write_all(b"CONNECT 1025\n").unwrap();
-    while !matches!(guest.news.recv_timeout(Duration::from_secs(20)).map(|news| guest.peers.note(news)), Err(_)) {
+    while !matches!(
+        guest.news.recv_timeout(Duration::from_secs(20)).map(|news| guest.peers.note(news)),
+        Err(_)
+    ) {
         if asked.set_nonblocking(true).is_ok() && matches!(asked.read(&mut [0]), Ok(0)) {
             break;
         }
@@ -276,7 +293,9 @@ fn a_path_where_nobody_can_listen_is_told_with_what_to_do() {
     let refused = |path: &Path| Socket::open(path).err().expect("it is refused").to_string();
     fs::write(at("file"), "").unwrap();
     assert!(refused(&at("file")).contains("is no socket"), "{}", refused(&at("file")));
-    assert!(refused(&at("no/v")).contains("no folder") && refused(&at("no/v")).contains("/no: make it first"));
+    assert!(
+        refused(&at("no/v")).contains("no folder") && refused(&at("no/v")).contains("/no: make it first")
+    );
     assert!(refused(&at(&"x".repeat(200))).contains("a shorter one"));
     let first = Socket::open(&at("v")).unwrap();
     assert!(refused(&at("v")).contains("another program listens there"));

@@ -205,7 +205,9 @@ mod tests {
     fn a_port_is_asked_for_by_name() {
         assert_eq!(port(b"CONNECT 52"), Some(52));
         assert_eq!(port(b"connect 4294967295\r"), Some(u32::MAX));
-        for line in [&b""[..], b"CONNECT", b"CONNECT x", b"CONNECT 4294967296", b"CONNECT 1 2", b"GET 1", b"\xff 1"] {
+        for line in
+            [&b""[..], b"CONNECT", b"CONNECT x", b"CONNECT 4294967296", b"CONNECT 1 2", b"GET 1", b"\xff 1"]
+        {
             assert_eq!(port(line), None, "{}", line.escape_ascii());
         }
     }

@@ -96,7 +96,10 @@ impl Hypothesis<'_> {
         match before.access {
             Some(access)
                 if self.image.guards_programs()
-                    && machine.accesses.iter().any(|it| is_low(self.facts.resolve(&self.terms, it.address))) =>
+                    && machine
+                        .accesses
+                        .iter()
+                        .any(|it| is_low(self.facts.resolve(&self.terms, it.address))) =>
             {
                 Ok(self.facts.assert(&self.terms, access)?)
             }

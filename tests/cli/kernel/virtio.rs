@@ -138,7 +138,11 @@ fn what_cannot_be_there_is_refused_by_name() {
     refused(&["record", "--rng", "--", "true"], USAGE, "--rng");
     refused(&["record", "--kernel", KERNEL, "-o", "new", "--console", "none"], USAGE, "serial");
     assert_eq!(typed(&place, &record("echo wait", &[]), b"x\r").code, 0);
-    refused(&["record", "--from", "rec", "-o", "new", "--vsock", "v"], USAGE, "has no vsock: leave --vsock out");
+    refused(
+        &["record", "--from", "rec", "-o", "new", "--vsock", "v"],
+        USAGE,
+        "has no vsock: leave --vsock out",
+    );
     refused(&["record", "--from", "rec", "-o", "new", "--rng"], USAGE, "--kernel");
     assert!(!place.path("new").exists() && !place.path("v").exists());
 }

@@ -78,6 +78,9 @@ fn tables_in_a_programs_page_are_closed() {
         set_smap(&mut world, true);
         execute(&mut world, &STAC);
         world.cpu.set_rip(CODE);
+        // ud2
+        world.put(CODE, 0x0b0f);
+        world.cpu.written(CODE, 2);
         world.trap(Trap::Undefined).map(|next| (next, world.handled()))
     };
     assert_eq!(ends(kernel()), Ok((Next::Run, Some(6))));
@@ -113,8 +116,13 @@ fn random_changes_of_level_and_flag_are_obeyed() {
                 set_smap(&mut world, on);
             }
             (false, 4) => {
-                let frame =
-                    [CODE, selector::USER_CODE.into(), 0x202 | random(2) * AC, STACK, selector::USER_DATA.into()];
+                let frame = [
+                    CODE,
+                    selector::USER_CODE.into(),
+                    0x202 | random(2) * AC,
+                    STACK,
+                    selector::USER_DATA.into(),
+                ];
                 (0..).zip(frame).for_each(|(n, word)| world.put(RSP0 - 40 + 8 * n, word));
                 world.set(4, RSP0 - 40);
                 execute(&mut world, &IRETQ);
@@ -134,7 +142,11 @@ fn random_changes_of_level_and_flag_are_obeyed() {
         } else {
             world.cpu.load(64, at).map(|found| assert_eq!(found, 0))
         };
-        assert_eq!(done.is_ok(), may, "step {step}: page {page}, store {is_store}, user {user}, {access}, {smap}");
+        assert_eq!(
+            done.is_ok(),
+            may,
+            "step {step}: page {page}, store {is_store}, user {user}, {access}, {smap}"
+        );
         refused += u32::from(!may_reach && !user);
         lifted += u32::from(!user && smap && access && is_programs(page));
     }

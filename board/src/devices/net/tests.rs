@@ -26,8 +26,14 @@ impl Driver {
         write(0x24, 1);
         write(0x20, 1);
         for (number, at) in (0..).zip(QUEUES) {
-            let registers =
-                [(0x30, number), (0x38, 4), (0x80, at), (0x90, at + AVAILABLE), (0xa0, at + GIVEN_BACK), (0x44, 1)];
+            let registers = [
+                (0x30, number),
+                (0x38, 4),
+                (0x80, at),
+                (0x90, at + AVAILABLE),
+                (0xa0, at + GIVEN_BACK),
+                (0x44, 1),
+            ];
             registers.into_iter().for_each(|(at, value)| write(at, value));
         }
         write(0x70, 15);
@@ -69,10 +75,7 @@ fn a_frame_waits_for_room_and_is_behind_a_header() {
     assert_eq!((driver.used(RECEIVE).0, driver.net.take_pulse()), (0, false), "there is no buffer yet");
     driver.give(RECEIVE, 1526, 6);
     driver.serve(6);
-    assert_eq!(
-        (driver.used(RECEIVE), driver.net.read(0x60), driver.net.take_pulse()),
-        ((1, 72), USED, true)
-    );
+    assert_eq!((driver.used(RECEIVE), driver.net.read(0x60), driver.net.take_pulse()), ((1, 72), USED, true));
     let expected = [&[0; 10][..], &[1, 0], &[7; 60], &[0]].concat();
     assert_eq!(driver.ram[BUFFERS[0]..BUFFERS[0] + 73], expected);
 }
@@ -116,11 +119,7 @@ fn a_queue_that_is_none_has_the_card_wait_for_a_reset() {
         driver.given[queue] = 200;
         driver.give(queue, 100, 0);
         driver.serve(LATENCY);
-        assert_eq!(
-            (driver.net.read(0x70) & 64, driver.net.read(0x60)),
-            (64, CHANGED),
-            "queue {queue}"
-        );
+        assert_eq!((driver.net.read(0x70) & 64, driver.net.read(0x60)), (64, CHANGED), "queue {queue}");
         assert!(!driver.net.is_up() && driver.net.take_pulse());
     }
 }

@@ -55,9 +55,7 @@ impl Rng {
         }
         self.due = None;
         if let Err(Broken(why)) = self.go_on(memory) {
-            tracing::warn!(
-                "the guest's queue for random bytes is none: {why}; the device waits for a reset"
-            );
+            tracing::warn!("the guest's queue for random bytes is none: {why}; the device waits for a reset");
             self.registers.need_reset();
             self.close();
             self.interrupt(CHANGED);

@@ -103,7 +103,8 @@ impl Queue {
     ) -> Result<(), Broken> {
         let outside = Broken("what is used is outside of memory");
         // A chain may be kept for a while, in which the driver writes to the registers of its queue.
-        let slot = self.given.checked_rem(self.size).map(u64::from).ok_or(Broken("it has no size any more"))?;
+        let slot =
+            self.given.checked_rem(self.size).map(u64::from).ok_or(Broken("it has no size any more"))?;
         let entry = u64::from(chain.head) | u64::from(stored) << 32;
         memory.put(self.used.wrapping_add(4 + 8 * slot), &entry.to_le_bytes()).ok_or(outside)?;
         self.given = self.given.wrapping_add(1);

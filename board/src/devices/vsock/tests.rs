@@ -15,7 +15,15 @@ fn serve(driver: &mut Driver<Vsock>, now: u64) -> Vec<Vec<u8>> {
 }
 
 fn data(bytes: &[u8]) -> Vec<u8> {
-    let header = Header { from: 2, to: GUEST, from_port: 52, to_port: 1025, op: op::DATA, kind: STREAM, ..Header::default() };
+    let header = Header {
+        from: 2,
+        to: GUEST,
+        from_port: 52,
+        to_port: 1025,
+        op: op::DATA,
+        kind: STREAM,
+        ..Header::default()
+    };
     header.packet(bytes)
 }
 
