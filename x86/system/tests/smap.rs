@@ -22,11 +22,11 @@ const FRAMES: u64 = 0x18_0000;
 const HOW_MANY: u64 = 12;
 
 fn is_programs(page: u64) -> bool {
-    page % 2 == 0
+    page.is_multiple_of(2)
 }
 
 fn is_writable(page: u64) -> bool {
-    page % 3 != 0
+    !page.is_multiple_of(3)
 }
 
 /// A kernel in pages of its own, and [`PAGES`].
@@ -106,7 +106,7 @@ fn random_changes_of_level_and_flag_are_obeyed() {
             (false, 0) => drop(execute(&mut world, &STAC)),
             (false, 1) => drop(execute(&mut world, &CLAC)),
             (false, 2) => {
-                let flags = 2 | random(2) * AC;
+                let flags = 2 | (random(2) * AC);
                 world.put(STACK, flags);
                 world.set(4, STACK);
                 execute(&mut world, &POPFQ);
@@ -119,7 +119,7 @@ fn random_changes_of_level_and_flag_are_obeyed() {
                 let frame = [
                     CODE,
                     selector::USER_CODE.into(),
-                    0x202 | random(2) * AC,
+                    0x202 | (random(2) * AC),
                     STACK,
                     selector::USER_DATA.into(),
                 ];
