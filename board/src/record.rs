@@ -254,7 +254,7 @@ impl<T: Terminal> Recorder<'_, T> {
         if room == 0 || self.machine.console_size().is_none() {
             return room;
         }
-        let ready = *self.ready.get_or_insert(now.saturating_add(SETTLING));
+        let ready = *self.ready.get_or_insert_with(|| now.saturating_add(SETTLING));
         if now >= ready { room } else { 0 }
     }
 
