@@ -64,8 +64,7 @@ fn much_that_is_printed_takes_its_time() {
     for _ in 0..4 {
         driver.give(SEND, 0xd000 - 0x9000, false, 10);
         // As long as all buffers, and what is behind them.
-        let at = driver.buffer(SEND, 0) as u64;
-        let last = 0x5000 + 16 * ((at as usize - 0x8000) / 0x400);
+        let last = 0x5000 + 16 * ((driver.buffer(SEND, 0) - 0x8000) / 0x400);
         driver.put(last, &0x9000_u64.to_le_bytes());
     }
     serve(&mut driver, 10);
