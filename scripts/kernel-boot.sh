@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Boots Debian's cloud kernel into a shell of busybox, has it make a file system on a disk and, where this process may make a TAP
-# interface, fetch a file from this host over it, types into it, records all of that and replays it.
+# interface, fetch a file from this host over it, types into it, records all of that and replays it. Then it is booted with a console of
+# virtio, random bytes of this host's and a vsock, by which a program of the guest and one of this host talk both ways.
 #
 #   scripts/kernel-boot.sh [--gretel FILE] [--out DIR] [--replays N]
 #
@@ -45,8 +46,66 @@ session() {
         'sync; umount /mnt; poweroff -f'
 }
 
+# The host's end of the vsock: answers who comes to port 7000, then connects to port 52 and has 300,000 bytes sent back.
+peer() {
+    python3 - "$1" <<'PEER'
+import socket, sys, threading
+path = sys.argv[1]
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path + "_7000")
+listener.listen()
+print("ready", flush=True)
+guest, _ = listener.accept()
+asked = b"".join(iter(lambda: guest.recv(4096), b""))
+guest.sendall(b"VSOCK ANSWER to " + asked + b"\n")
+guest.close()
+host = socket.socket(socket.AF_UNIX)
+host.connect(path)
+host.sendall(b"CONNECT 52\n")
+line = b""
+while not line.endswith(b"\n"):
+    line += host.recv(1) or sys.exit("port 52 is closed")
+sent = bytes(n * 7 % 251 for n in range(300_000))
+def send():
+    host.sendall(sent)
+    host.shutdown(socket.SHUT_WR)
+threading.Thread(target=send).start()
+back = b"".join(iter(lambda: host.recv(65536), b""))
+sys.exit(0 if back == sent else f"{len(back)} bytes came back")
+PEER
+}
+
+# A boot with the other devices of virtio.
+boot_with_more() {
+    local rec=$out/rec-virtio said=$out/peer-said more
+    more=$(mktemp -u "${TMPDIR:-/tmp}/gretel-vsock.XXXXXX")
+    rm -rf "$rec"
+    peer "$more" >"$said" 2>&1 &
+    peer=$!
+    until grep -q ready "$said"; do kill -0 "$peer" || die "the host's end of the vsock failed: $(cat "$said")"; sleep 0.1; done
+    say "recording a boot with a console of virtio, random bytes and a vsock"
+    printf '%s\r' 'cat /sys/class/misc/hw_random/rng_current; head -c 16 /dev/hwrng | od -An -tx1; tty' \
+        '/vsock echo 52 >/tmp/echo & /vsock ask 7000 question; wait; cat /tmp/echo' 'poweroff -f' |
+        "$gretel" record --kernel "$kernel" --initrd "$out/initrd.gz" --console virtio --rng --vsock "$more" -o "$rec" \
+            >"$out/recorded-virtio" 2>"$out/said" || { cat "$out/said"; die "the recording failed"; }
+    cat "$out/said" >&2
+    wait "$peer" || die "the host's end of the vsock: $(cat "$said")"
+    rm -f "${more}_7000"
+    for line in 'virtio_rng.0' '/dev/hvc0' 'VSOCK ANSWER to question' 'echo: 300000 bytes' 'Power down'; do
+        grep -q "$line" "$out/recorded-virtio" || die "'$line' is not in $out/recorded-virtio"
+    done
+    for n in $(seq "$replays"); do
+        "$gretel" replay "$rec" --output >"$out/replayed-virtio" || die "replay $n failed"
+        cmp "$out/recorded-virtio" "$out/replayed-virtio" || die "replay $n printed something else"
+    done
+    # In a debugger, too: behind the connections, from a checkpoint, and at the end.
+    "$gretel" core "$rec" --at end --log | grep -q 'Power down' || die "the end of $rec is another one"
+    say "$replays of $replays replays are as recorded"
+}
+
 fetch_kernel
-make_initrd "$out/initrd.gz"
+musl-gcc -static -O1 -o "$out/vsock" guest-images/kernel/vsock.c || die "guest-images/kernel/vsock.c cannot be built"
+make_initrd "$out/initrd.gz" "$out/vsock"
 make_network
 rec=$out/rec image=$out/disk
 rm -rf "$rec" "$image"
@@ -71,3 +130,4 @@ for n in $(seq "$replays"); do
     cmp "$out/recorded" "$out/replayed" || die "replay $n printed something else"
 done
 say "$replays of $replays replays are as recorded; $rec has $(du -sh "$rec" | cut -f1)"
+boot_with_more

@@ -15,10 +15,10 @@ fetch_kernel() {
     kernel=$(find "$out/boot" -name 'vmlinuz-*' | head -n 1)
 }
 
-# An initial file system FILE: a shell on the console, behind a line that says that it is there, and these files. The drivers of the disk
-# and of the network card are modules.
+# An initial file system FILE: a shell on the console, behind a line that says that it is there, and these files. The drivers of virtio
+# are modules.
 make_initrd() {
-    local file=$1 root=$out/root applet busybox drivers net
+    local file=$1 root=$out/root applet busybox drivers net vsock
     shift
     busybox=$(command -v busybox) || die "busybox-static is not installed"
     rm -rf "$root"
@@ -27,6 +27,8 @@ make_initrd() {
     net=${drivers%/drivers}/net
     cp "$drivers"/virtio/{virtio,virtio_ring,virtio_mmio}.ko "$drivers/block/virtio_blk.ko" "$@" "$root"
     cp "$net/core/failover.ko" "$drivers"/net/{net_failover,virtio_net}.ko "$root"
+    vsock=vmw_vsock_virtio_transport
+    cp "$drivers"/char/{virtio_console,hw_random/virtio-rng}.ko "$net/vmw_vsock"/{vsock,${vsock}_common,$vsock}.ko "$root"
     cp "$busybox" "$root/bin/busybox"
     for applet in $("$busybox" --list); do
         [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
@@ -36,7 +38,10 @@ make_initrd() {
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-for driver in virtio_ring virtio virtio_mmio virtio_blk failover net_failover virtio_net; do insmod /$driver.ko; done
+for driver in virtio_ring virtio virtio_mmio virtio_blk failover net_failover virtio_net virtio_console virtio-rng \
+    vsock vmw_vsock_virtio_transport_common vmw_vsock_virtio_transport; do insmod /$driver.ko; done
+# A console whose driver is among these was not there before.
+exec </dev/console >/dev/console 2>&1
 echo "BOOTED $(uname -r)"
 exec setsid cttyhack sh
 INIT

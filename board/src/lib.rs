@@ -39,5 +39,8 @@ pub mod travel;
 pub mod vmcore;
 
 pub use boot::{BootError, Setup};
+pub use devices::Extras;
+pub use devices::console::Size;
 pub use devices::disk::Image as DiskImage;
+pub use devices::vsock;
 pub use machine::{End, Exception, Machine, Moment, Pause, Position, Seen, happening};

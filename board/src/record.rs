@@ -1,13 +1,14 @@
-//! Runs a machine with a terminal and a network, and writes down what is typed and which frames come.
+//! Runs a machine with a terminal, a network and other programs of the host, and writes down what comes from them.
 //!
-//! Between two slices of instructions the terminal is asked, and the network. A guest that halts waits in real time for as long as
+//! Between two slices of instructions these are asked. A guest that halts waits in real time for as long as
 //! somebody may type or a frame may come; else its clock goes to the next timer at once. Checkpoints are taken at distances that
 //! grow, before the first byte is typed, and where a recording ends of which the machine would go on. Example: `sleep 10` in a shell
 //! takes ten seconds at a terminal, and none with `</dev/null`; the guest sees ten seconds of its own either way.
 
 use crate::checkpoints;
+use crate::devices::console::Size;
 use crate::devices::net::FRAME;
-use crate::journal::{End, Record, Writer};
+use crate::journal::{End, Input, Record, Writer};
 use crate::machine::{Machine, Moment, Pause};
 use std::io;
 use std::path::PathBuf;
@@ -20,17 +21,28 @@ pub(crate) const CHECK: u64 = SLICE << 4;
 /// So many instructions are between two checkpoints, or an eighth of all before the second, if that is more.
 const SPACING: u64 = 1 << 30;
 const SHARE: u64 = 8;
+/// So long after it has a driver is a console of virtio ready, unless the guest halts before.
+const SETTLING: u64 = 100_000_000;
 /// Checkpoints take no more on disk.
 const ROOM: u64 = 1 << 30;
 
-/// Where bytes are typed and shown, and where frames come from and go to.
+/// What the guest takes now. Frames are taken at any time: those that it has no room for are lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Takes {
+    /// Bytes that are typed.
+    pub typed: bool,
+    /// Packets of its vsock.
+    pub packets: bool,
+}
+
+/// What is outside: where bytes are typed and shown, and where frames and packets come from and go to.
 pub trait Terminal {
     /// What was typed, at most so many bytes.
     fn take(&mut self, most: usize) -> Vec<u8>;
-    /// Whether there is any of that, or a frame.
-    fn has_news(&mut self) -> bool;
-    /// Waits until something is typed, a frame comes, or an end is wanted, or so long; whether the time is over.
-    fn wait(&mut self, at_most: Option<Duration>) -> bool;
+    /// Whether there is any of that, or a frame, or a packet, that the guest takes now.
+    fn has_news(&mut self, takes: Takes) -> bool;
+    /// Waits until there is, or an end is wanted, or so long; whether the time is over.
+    fn wait(&mut self, at_most: Option<Duration>, takes: Takes) -> bool;
     /// Whether nothing will be typed any more.
     fn is_over(&self) -> bool;
     /// Whether the recording is to end.
@@ -45,6 +57,27 @@ pub trait Terminal {
     }
     /// Sends a frame, or loses it.
     fn send(&mut self, _frame: &[u8]) {}
+    /// The size of the terminal now; zeros where it has none.
+    fn size(&mut self) -> Size {
+        Size::default()
+    }
+    /// So many random bytes.
+    ///
+    /// # Errors
+    /// When the host has none.
+    fn random(&mut self, length: usize) -> io::Result<Vec<u8>>;
+    /// Whether programs of the host may come to the other end of the machine's vsock.
+    fn has_peers(&self) -> bool {
+        false
+    }
+    /// The next packet for the guest.
+    fn take_packet(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+    /// Takes a packet of the guest's.
+    fn send_packet(&mut self, _packet: &[u8]) {}
+    /// The guest has no driver for its vsock: its connections are gone.
+    fn lose_peers(&mut self) {}
     /// Shows what the guest printed.
     ///
     /// # Errors
@@ -73,6 +106,9 @@ pub enum RecordError {
     /// What the guest prints cannot be shown.
     #[error("cannot write to stdout: {0}")]
     Shown(io::Error),
+    /// The host has no random bytes.
+    #[error("the host gives no random bytes: {0}")]
+    Random(io::Error),
 }
 
 /// What was recorded.
@@ -108,11 +144,12 @@ pub fn record(
         patience,
         active: 0,
         was_typed: false,
+        ready: None,
         lost: 0,
         tried: 0,
         left_out: 0,
     };
-    if recorder.terminal.is_connected() {
+    if recorder.terminal.is_connected() || recorder.machine.has_vsock() {
         recorder.machine.connect();
     }
     let ran = recorder.run();
@@ -136,6 +173,8 @@ struct Recorder<'r, T> {
     active: u64,
     /// Something was typed.
     was_typed: bool,
+    /// When the console of virtio is ready to be typed to, once it has a driver.
+    ready: Option<u64>,
     /// Frames that the guest had no room for.
     lost: u64,
     /// How many instructions had retired when a checkpoint was last written, or was not.
@@ -156,6 +195,11 @@ fn unwritten(writer: &Writer, error: io::Error) -> RecordError {
 
 impl<T: Terminal> Recorder<'_, T> {
     fn run(&mut self) -> Result<End, RecordError> {
+        // Where it goes on from a checkpoint, the guest knows of peers that are not there.
+        if self.machine.is_vsock_up() {
+            self.take_in(Input::Severed)?;
+        }
+        self.take_size()?;
         let end = self.run_to_end()?;
         if matches!(end, End::Stopped | End::Idle) {
             self.checkpoint()?;
@@ -168,7 +212,7 @@ impl<T: Terminal> Recorder<'_, T> {
             let next = (self.machine.moment().retired / SLICE + 1) * SLICE;
             let pause = self.machine.run(next);
             self.show()?;
-            self.machine.take_sent().iter().for_each(|frame| self.terminal.send(frame));
+            self.send();
             match pause {
                 Pause::Ended(end) => return Ok(End::Machine(end)),
                 _ if self.terminal.wants_end() => return Ok(End::Stopped),
@@ -181,16 +225,27 @@ impl<T: Terminal> Recorder<'_, T> {
                     }
                 }
             }
+            self.take_size()?;
+            self.take_random()?;
             self.take_typed()?;
             self.take_frames()?;
+            self.take_packets()?;
             self.written(Writer::tick)?;
         }
     }
 
     /// The guest halts: it waits for its timer, or for what is typed before.
     fn idle(&mut self, due: Option<u64>) -> Option<End> {
+        if self.machine.random_wanted() > 0 {
+            // It has them at once.
+            return None;
+        }
         let now = self.machine.moment().time;
-        let may_receive = self.terminal.is_connected() && self.machine.is_network_up();
+        if self.machine.room() > 0 {
+            self.ready = Some(now);
+        }
+        let may_receive = self.terminal.is_connected() && self.machine.is_network_up()
+            || self.terminal.has_peers() && self.machine.is_vsock_up();
         let (is_over, latest) = (self.terminal.is_over(), self.active.saturating_add(self.patience));
         // While frames may come the guest waits in real time: what has passed counts, and not the next timer.
         let is_quiet = if may_receive { now > latest } else { due.is_none_or(|due| due > latest) };
@@ -206,12 +261,13 @@ impl<T: Terminal> Recorder<'_, T> {
         }
         let due = if is_over { Some(due.unwrap_or(u64::MAX).min(latest.saturating_add(1))) } else { due };
         let began = Instant::now();
-        let is_due = self.terminal.wait(due.map(|due| Duration::from_nanos(due.saturating_sub(now))));
+        let takes = Takes { typed: self.machine.room() > 0, packets: self.machine.packet_room() > 0 };
+        let is_due = self.terminal.wait(due.map(|due| Duration::from_nanos(due.saturating_sub(now))), takes);
         let waited = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         match due {
             Some(due) if is_due => self.machine.wait_until(due),
             // Time passes for what has come; the event has it. Else the guest has not waited.
-            _ if self.terminal.has_news() => {
+            _ if self.terminal.has_news(takes) => {
                 self.machine.wait_until(due.unwrap_or(u64::MAX).min(now.saturating_add(waited)));
             }
             _ => {}
@@ -219,8 +275,19 @@ impl<T: Terminal> Recorder<'_, T> {
         None
     }
 
+    /// How many bytes may be typed. Linux's driver for the console of virtio loses what comes before it is ready, and does not say when
+    /// that is: it has had its time, or has slept, when the guest has halted once.
+    fn room(&mut self) -> usize {
+        let (room, now) = (self.machine.room(), self.machine.moment().time);
+        if room == 0 || self.machine.console_size().is_none() {
+            return room;
+        }
+        let ready = *self.ready.get_or_insert_with(|| now.saturating_add(SETTLING));
+        if now >= ready { room } else { 0 }
+    }
+
     fn take_typed(&mut self) -> Result<(), RecordError> {
-        let room = self.machine.room();
+        let room = self.room();
         let bytes = if room > 0 { self.terminal.take(room) } else { Vec::new() };
         if bytes.is_empty() {
             return Ok(());
@@ -230,10 +297,57 @@ impl<T: Terminal> Recorder<'_, T> {
         if !std::mem::replace(&mut self.was_typed, true) && (ran >= CHECK || self.checkpoints.count() == 0) {
             self.checkpoint()?;
         }
+        self.active = self.machine.moment().time;
+        self.take_in(Input::Typed(bytes))
+    }
+
+    /// Gives the machine what comes from outside, and writes it down.
+    fn take_in(&mut self, input: Input) -> Result<(), RecordError> {
         let (at, digests) = (self.machine.moment(), self.machine.digests());
-        self.active = at.time;
-        self.machine.type_bytes(&bytes);
-        self.put(&Record::Typed { at, digests, bytes })
+        self.machine.take_in(&input);
+        self.put(&Record::Input { at, digests, input })
+    }
+
+    /// Tells the console of virtio how large the terminal is, if that is news.
+    fn take_size(&mut self) -> Result<(), RecordError> {
+        let Some(known) = self.machine.console_size() else { return Ok(()) };
+        let size = self.terminal.size();
+        if size == known { Ok(()) } else { self.take_in(Input::Resized(size)) }
+    }
+
+    /// Gives the guest the random bytes that it waits for.
+    fn take_random(&mut self) -> Result<(), RecordError> {
+        match self.machine.random_wanted() {
+            0 => Ok(()),
+            wanted => {
+                let bytes = self.terminal.random(wanted).map_err(RecordError::Random)?;
+                self.take_in(Input::Random(bytes))
+            }
+        }
+    }
+
+    /// Takes the packets for the guest that it has room for; the others wait outside.
+    fn take_packets(&mut self) -> Result<(), RecordError> {
+        if !self.machine.has_vsock() {
+            return Ok(());
+        }
+        if !self.machine.is_vsock_up() {
+            self.terminal.lose_peers();
+            return Ok(());
+        }
+        while self.machine.packet_room() > 0 {
+            let Some(packet) = self.terminal.take_packet() else { break };
+            self.active = self.machine.moment().time;
+            self.take_in(Input::Packet(packet))?;
+        }
+        Ok(())
+    }
+
+    /// Sends what the guest has sent.
+    fn send(&mut self) {
+        let (frames, packets) = self.machine.take_sent();
+        frames.iter().for_each(|frame| self.terminal.send(frame));
+        packets.iter().for_each(|packet| self.terminal.send_packet(packet));
     }
 
     /// Takes all frames that have come. Those for which the guest has no room are lost, as on a wire.
@@ -243,10 +357,8 @@ impl<T: Terminal> Recorder<'_, T> {
                 self.lost += u64::from(self.machine.is_network_up());
                 continue;
             }
-            let (at, digests) = (self.machine.moment(), self.machine.digests());
-            self.active = at.time;
-            self.machine.receive(&bytes);
-            self.put(&Record::Frame { at, digests, bytes })?;
+            self.active = self.machine.moment().time;
+            self.take_in(Input::Frame(bytes))?;
         }
         Ok(())
     }

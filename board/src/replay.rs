@@ -1,6 +1,6 @@
-//! Runs a recorded machine again: types the same bytes at the same instructions, and compares digests at each record.
+//! Runs a recorded machine again: gives it the same input at the same instructions, and compares digests at each record.
 
-use crate::journal::{Damage, End, Reader, Record};
+use crate::journal::{Damage, End, Input, Reader, Record};
 use crate::machine::happening::Happening;
 use crate::machine::{Digests, Machine, Moment, Pause};
 use std::io;
@@ -127,11 +127,12 @@ pub fn replay(
         replayed.at = record.at();
         replayed.compared += 1;
         match record {
-            Record::Typed { bytes, .. } => {
-                replayed.typed += bytes.len() as u64;
-                machine.type_bytes(&bytes);
+            Record::Input { input, .. } => {
+                if let Input::Typed(bytes) = &input {
+                    replayed.typed += bytes.len() as u64;
+                }
+                machine.take_in(&input);
             }
-            Record::Frame { bytes, .. } => machine.receive(&bytes),
             Record::Check { .. } => {}
             Record::End { end, .. } => replayed.end = Some(end),
         }
@@ -200,7 +201,7 @@ pub(crate) fn compare(machine: &mut Machine, record: &Record) -> Result<Digests,
     let found = match record {
         Record::End { .. } => machine.digests_of_all(),
         Record::Check { .. } => machine.rest(),
-        Record::Typed { .. } | Record::Frame { .. } => machine.digests(),
+        Record::Input { .. } => machine.digests(),
     };
     let different = |what, expected, found| ReplayError::Different { at: now.retired, what, expected, found };
     if found.state != expected.state {

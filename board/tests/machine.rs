@@ -233,6 +233,40 @@ fn compiled_or_not_a_kernel_does_the_same() {
     }
 }
 
+/// A kernel under SMAP, whose loop reaches a page of programs between STAC and CLAC, and once behind it.
+#[test]
+fn compiled_or_not_a_kernel_keeps_from_programs_pages() {
+    #[rustfmt::skip]
+    let code = [
+        0x80, 0x0c, 0x25, 0x00, 0x90, 0, 0, 0x04,       // or byte [0x9000], 4: the page at 6 MiB is open to programs
+        0x80, 0x0c, 0x25, 0x00, 0xa0, 0, 0, 0x04,       // or byte [0xa000], 4
+        0x80, 0x0c, 0x25, 0x18, 0xb0, 0, 0, 0x04,       // or byte [0xb018], 4
+        0x0f, 0x20, 0xe0, 0x0d, 0, 0, 0x20, 0,          // mov rax, cr4; or eax, SMAP
+        0x0f, 0x22, 0xe0, 0xb9, 0x20, 0x4e, 0, 0,       // mov cr4, rax; mov ecx, 20000
+        0x0f, 0x01, 0xcb,                               // again: stac
+        0x48, 0x8b, 0x04, 0x25, 0, 0, 0x60, 0,          // mov rax, [0x600000]
+        0x48, 0x01, 0xc8,                               // add rax, rcx
+        0x48, 0x89, 0x04, 0x25, 0, 0, 0x60, 0,          // mov [0x600000], rax
+        0x0f, 0x01, 0xca,                               // clac
+        0xba, 0x32, 0, 0, 0, 0xff, 0xca, 0x75, 0xfc,    // mov edx, 50; dec edx; jnz to that
+        0xff, 0xc9, 0x75, 0xda,                         // dec ecx; jnz again
+        0x48, 0x8b, 0x04, 0x25, 0, 0, 0x60, 0,          // mov rax, [0x600000]
+    ];
+    let setup = Setup { kernel: kernel(&code), memory: 16 << 20, ..Setup::default() };
+    let mut machines = [None, Some(Tuning::eager(20)), Some(Tuning::default())]
+        .map(|tuning| Machine::tuned(&setup, tuning).expect("it boots"));
+    for until in (1..).map(|n| n * 77_777) {
+        let [interpreted, compiled, mixed] =
+            machines.each_mut().map(|machine| (machine.run(until), machine.moment(), machine.digests()));
+        assert!(interpreted == compiled && interpreted == mixed, "{interpreted:?}, {compiled:?}, {mixed:?}");
+        if let Pause::Ended(end) = interpreted.0 {
+            assert_eq!(end, End::TripleFault(CODE + code.len() as u64 - 8), "the load behind CLAC");
+            let sum = machines[1].ram()[0x60_0000..0x60_0008].try_into().ok().map(u64::from_le_bytes);
+            return assert_eq!(sum, Some(20_000 * 20_001 / 2));
+        }
+    }
+}
+
 /// Kernels of random bytes come to an end, or go on: they do not end gretel.
 #[test]
 fn no_kernel_ends_gretel() {

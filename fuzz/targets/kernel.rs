@@ -1,9 +1,11 @@
 //! A kernel of anybody's making: an ELF file with any headers and notes, any Multiboot header, a bzImage with any header and payload. What
-//! can be booted runs for a while, is typed to and sent frames, so that the processor and the devices meet code that no kernel has.
+//! can be booted runs for a while and is given input of each kind, so that the processor and the devices meet code that no kernel has.
 
 #![no_main]
 
-use board::{DiskImage, Machine, Pause, Setup};
+use board::journal::Input;
+use board::vsock::Header;
+use board::{DiskImage, Extras, Machine, Pause, Setup, Size};
 use std::fs::{self, File};
 use std::sync::LazyLock;
 
@@ -44,7 +46,12 @@ fn run(choice: u8, size: u8, kernel: Vec<u8>) {
         memory: (4 << 20) + u64::from(size) * 4096,
         start: 1_700_000_000,
         disk: (choice & 4 != 0).then(|| DISK.clone()),
-        net: (choice & 8 != 0).then_some([2, 0, 0, 0, 0, 1]),
+        extras: Extras {
+            net: (choice & 8 != 0).then_some([2, 0, 0, 0, 0, 1]),
+            rng: choice & 128 != 0,
+            console: choice & 32 != 0,
+            vsock: choice & 64 != 0,
+        },
     };
     let Ok(mut machine) = Machine::tuned(&setup, None) else { return };
     for n in 1..=STRETCHES {
@@ -53,8 +60,16 @@ fn run(choice: u8, size: u8, kernel: Vec<u8>) {
             Pause::Idle(Some(due)) => machine.wait_until(due),
             Pause::There | Pause::Seen(_) => {}
         }
-        machine.type_bytes(b"text\r");
-        machine.receive(&[size; 64]);
+        let wanted = machine.random_wanted();
+        let inputs = [
+            Input::Typed(b"text\r".to_vec()),
+            Input::Frame(vec![size; 64]),
+            Input::Random(vec![size; wanted]),
+            Input::Resized(Size { columns: 80, rows: size.into() }),
+            Input::Packet(Header::default().packet(&[])),
+            Input::Severed,
+        ];
+        inputs.iter().for_each(|input| machine.take_in(input));
         machine.take_printed();
     }
     let _ = machine.digests_of_all();

@@ -366,6 +366,8 @@ static void use_net(void) {
   }
 }
 
+#include "virtio.h"
+
 static void link_items(void) {
   for (int n = 0; n < 16; n++) items[n].next = &items[n + 1], items[n].weight = 7 * n % 5;
   items[15].next = (struct item *)0x7000000000;
@@ -467,6 +469,9 @@ void kernel_main(const uint8_t *parameters) {
   if (has_word("echo")) echo();
   if (has_word("disk")) use_disk();
   if (has_word("net")) use_net();
+  if (has_word("random")) use_random();
+  if (has_word("hvc")) use_console();
+  if (has_word("vsock")) use_vsock();
   print("PASS\r\n");
   if (has_word("chain")) chain();
   if (has_word("tick")) tick();

@@ -48,6 +48,12 @@ pub(crate) enum Kind {
     Disk,
     /// A machine: a frame comes to its network card, or is sent
     Frame,
+    /// A machine: random bytes come that it has asked for
+    Random,
+    /// A machine: the terminal of its console has another size
+    Size,
+    /// A machine: a packet comes to its vsock, or is sent
+    Vsock,
     /// A machine: the processor takes an interrupt
     Interrupt,
     /// The recording's end

@@ -1,4 +1,4 @@
-//! `gretel events` of a machine: what was typed, what its disk did, frames, its interrupts, its end.
+//! `gretel events` of a machine: what came from outside, what its disk did, what it sent, its interrupts, its end.
 
 use super::replay::failure;
 use super::start::first;
@@ -10,10 +10,11 @@ use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::output::written;
 use crate::sandbox;
-use board::Machine;
 use board::happening::{Happening, Request, Status, What};
-use board::journal::{JournalError, Reader, Record};
+use board::journal::{Input, JournalError, Reader, Record};
 use board::replay::{ReplayError, Watcher, replay};
+use board::vsock::{Header, op};
+use board::{Machine, Size};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
@@ -77,6 +78,64 @@ impl<W: Write> List<'_, W> {
         writeln!(self.out, "{object}")
     }
 
+    /// What came from outside.
+    fn input(&mut self, moment: (u64, u64), input: &Input) -> io::Result<()> {
+        match input {
+            Input::Typed(bytes) => {
+                let lossy = String::from_utf8_lossy(bytes);
+                let more = json!({ "bytes": bytes.len(), "typed": lossy });
+                self.line(moment, Kind::Typed, &quoted(bytes), more)
+            }
+            Input::Frame(bytes) => {
+                let more = json!({ "bytes": bytes.len(), "direction": "in" });
+                self.line(moment, Kind::Frame, &format!("receives {} bytes", bytes.len()), more)
+            }
+            Input::Random(bytes) => {
+                let text = format!("{} random bytes", bytes.len());
+                self.line(moment, Kind::Random, &text, json!({ "bytes": bytes.len() }))
+            }
+            Input::Resized(Size { columns, rows }) => {
+                let more = json!({ "columns": columns, "rows": rows });
+                self.line(
+                    moment,
+                    Kind::Size,
+                    &format!("the terminal has {columns} columns, {rows} rows"),
+                    more,
+                )
+            }
+            Input::Packet(bytes) => match Header::of(bytes) {
+                Some(header) => self.packet(moment, "receives", &header),
+                None => Ok(()),
+            },
+            Input::Severed => {
+                let text = "all connections are gone";
+                self.line(moment, Kind::Vsock, text, json!({ "op": "transport-reset", "direction": "in" }))
+            }
+        }
+    }
+
+    /// A packet of the vsock.
+    fn packet(&mut self, moment: (u64, u64), verb: &str, header: &Header) -> io::Result<()> {
+        let Header { from_port, to_port, length, op, .. } = *header;
+        let name = match op {
+            op::REQUEST => "request".to_owned(),
+            op::RESPONSE => "response".to_owned(),
+            op::RESET => "reset".to_owned(),
+            op::SHUTDOWN => "shutdown".to_owned(),
+            op::DATA => "data".to_owned(),
+            op::CREDIT_UPDATE => "credit-update".to_owned(),
+            op::CREDIT_REQUEST => "credit-request".to_owned(),
+            other => format!("operation {other}"),
+        };
+        let bytes = if op == op::DATA { format!(", {length} bytes") } else { String::new() };
+        let text = format!("{verb} {name}{bytes}, port {from_port} to {to_port}");
+        let direction = if verb == "sends" { "out" } else { "in" };
+        let more = json!({
+            "op": name, "direction": direction, "bytes": length, "from_port": from_port, "to_port": to_port,
+        });
+        self.line(moment, Kind::Vsock, &text, more)
+    }
+
     /// How many interrupts there were, and exceptions, which are the rest of all that was delivered.
     fn finish(&mut self, delivered: u64) -> io::Result<()> {
         if !self.wanted.is_all() {
@@ -118,6 +177,7 @@ impl<W: Write> Watcher for List<'_, W> {
                 let more = json!({ "bytes": bytes, "direction": "out" });
                 self.line(moment, Kind::Frame, &format!("sends {bytes} bytes"), more)
             }
+            What::Packet(header) => self.packet(moment, "sends", &header),
             What::Disk(request) => self.line(moment, Kind::Disk, &text(&request), details(&request)),
         }
     }
@@ -125,19 +185,7 @@ impl<W: Write> Watcher for List<'_, W> {
     fn reached(&mut self, _machine: &Machine, record: &Record) -> io::Result<()> {
         let moment = (record.at().retired, record.at().time);
         match record {
-            Record::Typed { bytes, .. } => {
-                let lossy = String::from_utf8_lossy(bytes);
-                self.line(
-                    moment,
-                    Kind::Typed,
-                    &quoted(bytes),
-                    json!({ "bytes": bytes.len(), "typed": lossy }),
-                )
-            }
-            Record::Frame { bytes, .. } => {
-                let more = json!({ "bytes": bytes.len(), "direction": "in" });
-                self.line(moment, Kind::Frame, &format!("receives {} bytes", bytes.len()), more)
-            }
+            Record::Input { input, .. } => self.input(moment, input),
             Record::Check { .. } => Ok(()),
             Record::End { end, .. } => {
                 self.line(moment, Kind::End, &sentence(end), json!({ "end": word(end) }))

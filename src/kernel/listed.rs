@@ -27,7 +27,7 @@ impl Listed {
         let (mut events, mut ended) = (0, None);
         while let Ok(Some(record)) = reader.take() {
             match record {
-                Record::Typed { .. } | Record::Frame { .. } => events += 1,
+                Record::Input { .. } => events += 1,
                 Record::Check { .. } => {}
                 Record::End { end, .. } => ended = Some(end),
             }

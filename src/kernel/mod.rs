@@ -1,7 +1,7 @@
 //! `gretel record --kernel`: boots a kernel in a machine, records it, and replays it.
 //!
-//! `beside` is what the core of a crash has beside memory, and `crashed` reads that; `terminal` is this terminal as COM1, `shown` what the
-//! guest prints, `disk` the image of its disk, `network` where its network card leads to, `clock` the time of day at its start, `start`
+//! `beside` is what the core of a crash has beside memory, and `crashed` reads that; `terminal` is this terminal as COM1 or its console, `shown` what the
+//! guest prints, `disk` the image of its disk, `network` where its network card leads to, `vsock` its connections to programs of the host, `clock` the time of day at its start, `start`
 //! where a machine begins, `from` a recording that begins behind another's boot, `replay` what `gretel replay` does with such a
 //! recording, `moment` what it does with `--to`, `core` what `gretel core` does, `events` what `gretel events` does, `listed` what
 //! `gretel ls` says of it. Its folder is as any other, but the journal is one of machines ([`board::journal`]), and what was booted is
@@ -23,6 +23,7 @@ mod shown;
 mod start;
 mod subject;
 mod terminal;
+mod vsock;
 
 pub(crate) use beside::Wanted;
 pub(crate) use core::{show as show_core, show_crumbs};
@@ -43,7 +44,7 @@ use crate::{Outcome, keeping, sandbox, shell};
 use board::journal::{BEHAVIOUR, End, Header, Writer};
 use board::record::{RecordError, Recorded};
 use board::vmcore::Beside;
-use board::{Machine as Board, Setup, checkpoints};
+use board::{Extras, Machine as Board, Setup, checkpoints};
 use lbr::regular;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
@@ -52,7 +53,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-use terminal::Console;
+use terminal::{Console, Outside};
 use vmm::contents::{FOLDER, name, place};
 use vmm::engine::Interrupter;
 use vmm::interrupt;
@@ -81,15 +82,26 @@ pub(crate) struct Machine {
     /// The kernel's initial file system
     #[arg(long, value_name = "FILE", requires = "kernel", conflicts_with = "program")]
     initrd: Option<PathBuf>,
-    /// The kernel's command line
+    /// The kernel's command line (default: `console=ttyS0 panic=-1`; with --console virtio `console=hvc0 panic=-1`)
+    #[arg(long, value_name = "TEXT", requires = "kernel", conflicts_with = "program")]
+    cmdline: Option<String>,
+    /// What is typed to, and shown: COM1, or a console of virtio (hvc0), which has the size of the terminal and is shown beside COM1
     #[arg(
         long,
-        value_name = "TEXT",
+        value_name = "serial|virtio",
         requires = "kernel",
         conflicts_with = "program",
-        default_value = "console=ttyS0 panic=-1"
+        default_value = "serial"
     )]
-    cmdline: String,
+    console: Line,
+    /// A source of random bytes of this host's (hwrng). Each is recorded
+    #[arg(long, requires = "kernel", conflicts_with = "program")]
+    rng: bool,
+    /// Connections between the guest and programs of this host by a vsock, as Firecracker has them: programs of the host connect to
+    /// the Unix socket PATH and say `CONNECT PORT`; the guest's to port P of address 2 come to the socket PATH_P. What comes is
+    /// recorded; a replay needs no socket
+    #[arg(long, value_name = "PATH", conflicts_with = "program")]
+    vsock: Option<PathBuf>,
     /// The time of day that the machine begins with: this host's, or 1 January 2000, so that two runs without input are the same.
     /// From there on its clock is made of instructions
     #[arg(
@@ -120,7 +132,23 @@ pub(crate) struct Machine {
     ring: Option<Rings>,
 }
 
+/// What is typed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Line {
+    Serial,
+    Virtio,
+}
+
 impl Machine {
+    /// The kernel's command line.
+    fn command_line(&self) -> String {
+        let by_default = match self.console {
+            Line::Serial => "console=ttyS0 panic=-1",
+            Line::Virtio => "console=hvc0 panic=-1",
+        };
+        self.cmdline.clone().unwrap_or_else(|| by_default.to_owned())
+    }
+
     /// The bytes of memory that what the guest writes to its disk may take.
     fn room(&self) -> u64 {
         self.disk_writes.unwrap_or_else(|| vmm::host::memory() / 2)
@@ -155,6 +183,8 @@ struct Begun {
     checkpoints: checkpoints::Writer,
     /// The other end of its network card.
     link: Option<network::Link>,
+    /// The other end of its vsock.
+    socket: Option<vsock::Socket>,
 }
 
 /// Records a machine into the folder that `folder` makes.
@@ -166,19 +196,22 @@ pub(crate) fn record(
     let net = network::Given::parse(&machine.net)?;
     let begun = match (&machine.kernel, &machine.from) {
         (Some(kernel), _) => boot(machine, kernel, given, net.as_ref(), folder)?,
-        (None, Some(from)) => go_on(from, given, net.as_ref(), folder)?,
+        (None, Some(from)) => go_on(machine, from, given, net.as_ref(), folder)?,
         (None, None) => {
             return Err(Failure::new(Code::Usage, "a machine has a --kernel, or is --from another"));
         }
     };
-    let Begun { mut board, recording, header, mut checkpoints, link } = begun;
+    let Begun { mut board, recording, header, mut checkpoints, link, socket } = begun;
     let mut writer = begin(&recording, &header)?;
     interrupt::stop_on_signals(Interrupter::new())
         .map_err(|error| Failure::new(Code::Other, format!("cannot handle signals: {error}")))?;
-    let mut console = Console::open(link)
-        .map_err(|error| Failure::new(Code::Other, format!("cannot read standard input: {error}")))?;
+    let outside = Outside { link, has_vsock: board.has_vsock(), socket };
+    let mut console = Console::open(outside).map_err(|error| {
+        Failure::new(Code::Other, format!("cannot begin to talk to the machine: {error}"))
+    })?;
     if console.is_terminal() {
-        say!("gretel: COM1 is this terminal; Ctrl-A x ends the recording\r");
+        let what = if board.console_size().is_some() { "hvc0" } else { "COM1" };
+        say!("gretel: {what} is this terminal; Ctrl-A x ends the recording\r");
     }
     sandbox::enter();
     let patience = u64::try_from(machine.idle.as_nanos()).unwrap_or(u64::MAX);
@@ -205,10 +238,16 @@ fn boot(
     let not_booted = |error| Failure::new(Code::Program, format!("{}: {error}", kernel.display()));
     let disk = given.disk.map(|disk| disk::Given::parse(disk, machine.room()));
     setup.disk = disk.as_ref().map(disk::Given::image).transpose()?;
-    setup.net = net.map(network::Given::address);
+    setup.extras = Extras {
+        net: net.map(network::Given::address),
+        rng: machine.rng,
+        console: machine.console == Line::Virtio,
+        vsock: machine.vsock.is_some(),
+    };
     // Before there is a folder: a kernel that cannot be booted leaves nothing behind.
     let mut board = Board::boot(&setup).map_err(not_booted)?;
     let link = net.map(network::Given::open).transpose()?;
+    let socket = machine.vsock.as_deref().map(vsock::Socket::open).transpose()?;
     let recording = folder()?;
     let mut header = keep(&recording, &setup)?;
     if let Some(disk) = &disk {
@@ -218,11 +257,12 @@ fn boot(
     }
     let path = recording.checkpoints();
     let checkpoints = checkpoints::Writer::create(&path).map_err(|error| unwritable(&path, error))?;
-    Ok(Begun { board, recording, header, checkpoints, link })
+    Ok(Begun { board, recording, header, checkpoints, link, socket })
 }
 
 /// A machine at a checkpoint of another recording.
 fn go_on(
+    machine: &Machine,
     from: &OsStr,
     given: &Given,
     net: Option<&network::Given>,
@@ -238,10 +278,15 @@ fn go_on(
         let why = "the machine of the checkpoint has no network card: leave --net out";
         return Err(Failure::new(Code::Usage, why));
     }
+    if machine.vsock.is_some() && !from.machine.has_vsock() {
+        let why = "the machine of the checkpoint has no vsock: leave --vsock out";
+        return Err(Failure::new(Code::Usage, why));
+    }
     let link = net.map(network::Given::open).transpose()?;
+    let socket = machine.vsock.as_deref().map(vsock::Socket::open).transpose()?;
     let recording = folder()?;
     let (header, checkpoints) = from.keep(&recording)?;
-    Ok(Begun { board: from.machine, recording, header, checkpoints, link })
+    Ok(Begun { board: from.machine, recording, header, checkpoints, link, socket })
 }
 
 /// The core of a kernel that crashed, if it did: whether it says of itself what debuggers need. It is written at once, and again with what
@@ -294,11 +339,11 @@ fn setup(machine: &Machine, kernel: &Path, memory: u64) -> Result<Setup, Failure
     Ok(Setup {
         kernel: read(kernel)?,
         initrd: machine.initrd.as_deref().map(read).transpose()?,
-        command_line: machine.cmdline.clone(),
+        command_line: machine.command_line(),
         memory,
         start: machine.clock.start(),
         disk: None,
-        net: None,
+        extras: Extras::default(),
     })
 }
 
@@ -331,7 +376,7 @@ fn keep(recording: &Recording, setup: &Setup) -> Result<Header, Failure> {
         memory: setup.memory,
         start: setup.start,
         disk: None,
-        net: setup.net,
+        extras: setup.extras,
         from: None,
     })
 }

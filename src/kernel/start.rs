@@ -21,7 +21,7 @@ fn setup(dir: &Path, header: &Header) -> Result<Setup, Failure> {
         memory: header.memory,
         start: header.start,
         disk: image(dir, header)?,
-        net: header.net,
+        extras: header.extras,
     })
 }
 

@@ -1,12 +1,16 @@
-//! Standard input and output as the far end of COM1, and the network as that of the network card. A terminal is raw meanwhile, so that each
-//! key goes to the guest.
+//! Standard input and output as the far end of COM1 or of the console, the network as that of the network card, and programs of the host as
+//! that of the vsock. A terminal is raw meanwhile, so that each key goes to the guest.
 
 use super::network::{Link, Sender};
 use super::shown::Shown;
-use board::record::Terminal;
-use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use super::vsock::{self, Peers, Socket};
+use board::Size;
+use board::record::{Takes, Terminal};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, IsTerminal, Read};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 use vmm::interrupt;
@@ -25,6 +29,17 @@ enum Arrived {
     /// Standard input has ended.
     Over,
     Frame(Vec<u8>),
+    Peers(vsock::News),
+}
+
+/// What a machine is connected to, beside a terminal.
+pub(super) struct Outside {
+    /// The network of its card.
+    pub(super) link: Option<Link>,
+    /// It has a vsock.
+    pub(super) has_vsock: bool,
+    /// Where programs of the host ask for connections by that.
+    pub(super) socket: Option<Socket>,
 }
 
 /// The terminal.
@@ -34,6 +49,10 @@ pub(super) struct Console {
     frames: VecDeque<Vec<u8>>,
     /// The network, if there is one.
     network: Option<Sender>,
+    /// The programs at the other end of its vsock, if it has one.
+    peers: Option<Peers>,
+    /// Random bytes of the host's.
+    random: File,
     /// Frames that came faster than they were taken.
     lost: u64,
     /// Standard input has ended.
@@ -47,10 +66,14 @@ pub(super) struct Console {
 }
 
 impl Console {
-    /// Takes over standard input, and has a terminal there be raw; and the network, if there is one.
-    pub(super) fn open(link: Option<Link>) -> io::Result<Console> {
+    /// Takes over standard input, and has a terminal there be raw; and what else there is outside.
+    pub(super) fn open(outside: Outside) -> io::Result<Console> {
         let (to, arrived) = mpsc::sync_channel(WAITING);
-        let network = link.map(|link| listen(link, to.clone())).transpose()?;
+        let network = outside.link.map(|link| listen(link, to.clone())).transpose()?;
+        let news = to.clone();
+        let tell: vsock::Tell = Arc::new(move |it| news.send(Arrived::Peers(it)).is_ok());
+        let peers = outside.has_vsock.then(|| Peers::new(outside.socket, tell)).transpose()?;
+        let random = File::open("/dev/urandom")?;
         // It ends with the process: nobody can interrupt a read.
         std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             let mut piece = [0; 4096];
@@ -69,6 +92,8 @@ impl Console {
             typed,
             frames,
             network,
+            peers,
+            random,
             lost: 0,
             is_over: false,
             wants_end: false,
@@ -94,6 +119,11 @@ impl Console {
             Arrived::Over => self.is_over = true,
             Arrived::Frame(_) if self.frames.len() >= WAITING => self.lost += 1,
             Arrived::Frame(frame) => self.frames.push_back(frame),
+            Arrived::Peers(news) => {
+                if let Some(peers) = &mut self.peers {
+                    peers.note(news);
+                }
+            }
         }
     }
 
@@ -150,9 +180,10 @@ impl Terminal for Console {
         self.typed.drain(..most).collect()
     }
 
-    fn has_news(&mut self) -> bool {
+    fn has_news(&mut self, takes: Takes) -> bool {
         self.look();
-        !self.typed.is_empty() || !self.frames.is_empty()
+        let has_packet = takes.packets && self.peers.as_ref().is_some_and(Peers::has_packet);
+        takes.typed && !self.typed.is_empty() || !self.frames.is_empty() || has_packet
     }
 
     fn is_connected(&self) -> bool {
@@ -168,13 +199,14 @@ impl Terminal for Console {
         self.network.iter_mut().for_each(|network| network.send(frame));
     }
 
-    fn wait(&mut self, at_most: Option<Duration>) -> bool {
+    fn wait(&mut self, at_most: Option<Duration>, takes: Takes) -> bool {
         let end = at_most.and_then(|at_most| Instant::now().checked_add(at_most));
         let was_over = self.is_over;
+        let may_come = self.network.is_some() || self.has_peers();
         loop {
-            // How long to wait is another question once nothing more is typed, also where frames may come.
-            let ends = self.has_news() || self.wants_end();
-            if ends || self.is_over && (self.network.is_none() || !was_over) {
+            // How long to wait is another question once nothing more is typed, also where frames or packets may come.
+            let ends = self.has_news(takes) || self.wants_end();
+            if ends || self.is_over && (!may_come || !was_over) {
                 return false;
             }
             let left = end.map_or(GLANCE, |end| end.saturating_duration_since(Instant::now()));
@@ -187,6 +219,35 @@ impl Terminal for Console {
                 Err(RecvTimeoutError::Disconnected) => self.is_over = true,
             }
         }
+    }
+
+    fn size(&mut self) -> Size {
+        let size = self.before.as_ref().and_then(|_| tcgetwinsize(io::stdin()).ok());
+        size.map_or_else(Size::default, |size| Size { columns: size.ws_col, rows: size.ws_row })
+    }
+
+    fn random(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.random.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn has_peers(&self) -> bool {
+        self.peers.as_ref().is_some_and(Peers::may_come)
+    }
+
+    fn take_packet(&mut self) -> Option<Vec<u8>> {
+        self.look();
+        self.peers.as_mut().and_then(Peers::take_packet)
+    }
+
+    fn send_packet(&mut self, packet: &[u8]) {
+        self.peers.iter_mut().for_each(|peers| peers.receive(packet));
+    }
+
+    fn lose_peers(&mut self) {
+        self.look();
+        self.peers.iter_mut().for_each(Peers::lose);
     }
 
     fn is_over(&self) -> bool {

@@ -74,6 +74,10 @@ impl Image for CoreImage<'_> {
     fn is_kernel(&self) -> bool {
         self.core.machine.is_some()
     }
+    fn guards_programs(&self) -> bool {
+        const SMAP: u64 = 1 << 21;
+        self.core.machine.as_ref().is_some_and(|machine| machine.registers.cr4 & SMAP != 0)
+    }
     fn crashed(&self) -> u32 {
         self.core.threads.first().map_or(0, |(id, _)| id.unsigned_abs())
     }

@@ -22,7 +22,7 @@ use vmm::linux::vdso::TIME_BYTES;
 use vmm::memory::layout::TIME_PAGE;
 use x86::flags::Flag;
 use x86::op::Gpr;
-use x86::state::{Fpu, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
+use x86::state::{Fpu, RFLAGS_AC, RFLAGS_DF, RFLAGS_FIXED, RFLAGS_IF, Regs, State};
 
 /// Why a path has no start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -216,7 +216,9 @@ impl<'h, 'i> Realizer<'h, 'i> {
         let mut regs = Regs { rip, ..Regs::default() };
         regs.gpr = then.gpr.map(|t| self.value(t));
         let interrupts = then.interrupts.is_none_or(|interrupts| self.value(interrupts) == 1);
+        let access = then.access.is_some_and(|access| self.value(access) == 1);
         regs.rflags = RFLAGS_FIXED | if interrupts { RFLAGS_IF } else { 0 };
+        regs.rflags |= if access { RFLAGS_AC } else { 0 };
         for f in Flag::ALL {
             regs.rflags |= self.value(then.flags[f as usize]) << f.bit();
         }

@@ -1,12 +1,13 @@
 //! `gretel record --kernel`: a kernel of our own is recorded and replayed, and bad ones are refused. What is made of a
 //! recording is in `looked_at`, of its crash in `taken_back`, of its core alone in `alone`; programs
-//! that PVH enters are in `pvh`, and a disk that gets full is in `room`.
+//! that PVH enters are in `pvh`, devices beside disk and network card in `virtio`, and a disk that gets full is in `room`.
 
 mod alone;
 mod looked_at;
 mod pvh;
 mod room;
 mod taken_back;
+mod virtio;
 
 use crate::gdb::{has_gdb, in_order};
 use crate::{DAMAGED, HOST, OTHER, PROGRAM, Place, USAGE, finished};

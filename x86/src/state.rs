@@ -9,6 +9,8 @@ pub const RFLAGS_IF: u64 = 0x200;
 pub const RFLAGS_TF: u64 = 0x100;
 /// RFLAGS bit 10: direction.
 pub const RFLAGS_DF: u64 = 0x400;
+/// RFLAGS.AC: alignment is checked in ring 3; in ring 0 it lifts SMAP.
+pub const RFLAGS_AC: u64 = 1 << 18;
 /// MXCSR after reset: all exceptions masked, round to nearest.
 pub const MXCSR_RESET: u32 = 0x1f80;
 

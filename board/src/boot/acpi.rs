@@ -1,11 +1,11 @@
 //! The ACPI tables: one processor, one I/O APIC, a timer, power-off and reset (ACPI 6.4, chapters 4 and 5).
 //!
-//! RSDP, which the boot parameters point to → XSDT → FADT → DSDT and FACS; and MADT. The DSDT has the sleep state S5 and, the disk and the
-//! network card, where these are (`aml`).
+//! RSDP, which the boot parameters point to → XSDT → FADT → DSDT and FACS; and MADT. The DSDT has the sleep state S5 and, of the
+//! devices of virtio that there are, where these are (`aml`).
 
 use super::aml;
 use crate::devices::power::port;
-use crate::devices::{IOAPIC, LAPIC, TIMER};
+use crate::devices::{CONSOLE, DISK, Extras, IOAPIC, LAPIC, NET, RNG, TIMER, VSOCK};
 
 /// Where the tables are. Kernels look there, too.
 pub(super) const BASE: u64 = 0xe_0000;
@@ -55,11 +55,12 @@ fn checksum(bytes: &[u8]) -> u8 {
 }
 
 /// The tables, as they are from [`BASE`] on; the RSDP is the first.
-pub(super) fn tables(has_disk: bool, has_net: bool) -> Vec<u8> {
+pub(super) fn tables(has_disk: bool, extras: Extras) -> Vec<u8> {
     const RSDP: usize = 64;
-    let devices = [(has_disk, aml::disk()), (has_net, aml::net())];
-    let devices: Vec<u8> =
-        devices.into_iter().filter(|(is_there, _)| *is_there).flat_map(|it| it.1).collect();
+    let Extras { net, rng, console, vsock } = extras;
+    let slots = [(has_disk, DISK), (net.is_some(), NET), (rng, RNG), (console, CONSOLE), (vsock, VSOCK)];
+    let slots = (0..).zip(slots).filter(|(_, (is_there, _))| *is_there);
+    let devices: Vec<u8> = slots.flat_map(|(number, (_, slot))| aml::virtio(slot, number)).collect();
     let mut out = vec![0; RSDP];
     let mut add = |table: Vec<u8>| {
         // FACS has to be aligned so.
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn checksums_hold_and_pointers_lead_to_tables() {
-        let all = tables(true, true);
+        let all = tables(true, Extras { net: Some([0; 6]), rng: true, console: true, vsock: true });
         assert_eq!((&all[..8], sum(&all[..20]), sum(&all[..36])), (b"RSD PTR ".as_slice(), 0, 0));
         let at = |address: u64| &all[usize::try_from(address - BASE).unwrap()..];
         let long = |bytes: &[u8], n: usize| u64::from_le_bytes(bytes[n..n + 8].try_into().unwrap());

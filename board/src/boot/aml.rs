@@ -1,7 +1,7 @@
 //! The objects of the DSDT, as ACPI's machine language has them (ACPI 6.4, chapter 20).
 
 use crate::devices::power::OFF;
-use crate::devices::{DISK, DISK_LINE, NET, NET_LINE, PAGE};
+use crate::devices::{PAGE, Slot};
 
 /// Opcodes.
 mod op {
@@ -41,18 +41,14 @@ pub(super) fn sleep() -> Vec<u8> {
     name(b"_S5_", &package)
 }
 
-/// The disk.
-pub(super) fn disk() -> Vec<u8> {
-    virtio(b"DSK0", &[op::ZERO], DISK, DISK_LINE)
-}
-
-/// The network card.
-pub(super) fn net() -> Vec<u8> {
-    virtio(b"NET0", &[op::ONE], NET, NET_LINE)
-}
-
 /// A virtio device in memory: `Scope (\_SB) { Device (NAME) { _HID "LNRO0005", _UID n, _CRS { where, line } } }`.
-fn virtio(device: &[u8; 4], number: &[u8], at: u64, line: u8) -> Vec<u8> {
+pub(super) fn virtio(slot: Slot, number: u8) -> Vec<u8> {
+    let Slot { at, line, name: device } = slot;
+    let number = match number {
+        0 => vec![op::ZERO],
+        1 => vec![op::ONE],
+        number => vec![op::BYTE, number],
+    };
     let low = |value: u64| u32::try_from(value).unwrap_or(0).to_le_bytes();
     // Memory32Fixed: read and write, from where, how long.
     let memory = [&[0x86, 9, 0, 1], low(at).as_slice(), &low(PAGE)].concat();
@@ -62,7 +58,7 @@ fn virtio(device: &[u8; 4], number: &[u8], at: u64, line: u8) -> Vec<u8> {
     let length = u8::try_from(resources.len()).unwrap_or(0);
     let buffer = sized(&[op::BUFFER], &[&[op::BYTE, length], resources.as_slice()].concat());
     let id = [&[op::STRING], b"LNRO0005\0".as_slice()].concat();
-    let content = [device.to_vec(), name(b"_HID", &id), name(b"_UID", number), name(b"_CRS", &buffer)];
+    let content = [device.to_vec(), name(b"_HID", &id), name(b"_UID", &number), name(b"_CRS", &buffer)];
     let device = sized(&op::DEVICE, &content.concat());
     sized(&[op::SCOPE], &[b"\\_SB_".to_vec(), device].concat())
 }
@@ -76,7 +72,7 @@ mod tests {
         assert_eq!(sleep(), [8, b'_', b'S', b'5', b'_', 0x12, 7, 4, 0x0a, OFF, 0, 0, 0]);
         assert_eq!(sized(&[1], &[0; 62])[..2], [1, 63]);
         assert_eq!(sized(&[1], &[0; 63])[..3], [1, 0x41, 4], "65 bytes: 1 in the low four bits, 4 above");
-        let disk = disk();
+        let disk = virtio(crate::devices::DISK, 0);
         let length = usize::from(disk[1] & 0xf) | usize::from(disk[2]) << 4;
         assert_eq!((disk[1] >> 6, length), (1, disk.len() - 1));
     }

@@ -29,7 +29,7 @@ mod narrow;
 mod pvh;
 
 use crate::devices::disk::Image as DiskImage;
-use crate::devices::{DISK, Devices};
+use crate::devices::{DISK, Devices, Extras};
 use crate::memory::frames;
 use image::{HEADER, Image};
 use object::LittleEndian;
@@ -69,8 +69,8 @@ pub struct Setup {
     pub start: u64,
     /// What its disk begins with, if it has one.
     pub disk: Option<DiskImage>,
-    /// The Ethernet address of its network card, if it has one.
-    pub net: Option<[u8; 6]>,
+    /// Which devices of virtio it has beside that.
+    pub extras: Extras,
 }
 
 /// Why something cannot be booted.
@@ -308,17 +308,17 @@ pub(crate) fn boot(setup: &Setup) -> Result<Booted, BootError> {
     let image = Image::of(&setup.kernel)?;
     let mut memory = Physical::new(setup.memory);
     let mut loader = Loader { ram: memory.ram_mut(), written: BTreeSet::new() };
-    loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some(), setup.net.is_some()), "start")?;
+    loader.put(acpi::BASE, &acpi::tables(setup.disk.is_some(), setup.extras), "start")?;
     let (registers, regs) = loader.kernel(&image, setup)?;
     let written = loader.written;
     let mut cpu = SystemCpu::new(memory);
     let system = System::new(&mut cpu, registers);
     cpu.set_regs(&regs);
-    let devices = Devices::new(setup.start, setup.disk.clone(), setup.net);
+    let devices = Devices::new(setup.start, setup.disk.clone(), setup.extras);
     Ok(Booted { cpu, system, devices, written })
 }
 
-const _: () = assert!(MOST_MEMORY <= DISK);
+const _: () = assert!(MOST_MEMORY <= DISK.at);
 
 /// 64-bit mode with flat segments, the selectors of the boot protocol.
 fn registers() -> Registers {

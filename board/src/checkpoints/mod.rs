@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use vmm::journal::numbers::{Cursor, put_u64};
 
 /// The version of the format.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MAGIC: &[u8; 8] = b"GRETELP\n";
 const PAGES: &[u8; 4] = b"GMPG";
 const HEAD: &[u8; 4] = b"GMCP";

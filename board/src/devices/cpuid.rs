@@ -1,8 +1,7 @@
 //! CPUID: what the crates x86 and x86-system can do, and no more.
 //!
 //! The model is one of Intel's that executes in order. Nothing speculates here, and kernels know that of this model: they leave
-//! their mitigations out. SMAP is left out since it makes each access of a kernel to a program's page slow (decision 52), RDRAND and
-//! XSAVE since they are not there.
+//! their mitigations out. RDRAND and XSAVE are left out since they are not there.
 
 /// Bits of leaf 1, ecx: SSE3, SSSE3, CX16, SSE4.1, SSE4.2, MOVBE, POPCNT, TSC deadline.
 const LEAF_1_ECX: u32 = 1 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 22 | 1 << 23 | 1 << 24;
@@ -10,8 +9,8 @@ const LEAF_1_ECX: u32 = 1 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 22 | 1 <
 const LEAF_1_EDX: u32 = 1 | 7 << 2 | 3 << 5 | 3 << 8 | 7 << 13 | 3 << 16 | 1 << 19 | 1 << 23 | 7 << 24;
 /// The bit of the APIC there.
 const APIC: u32 = 1 << 9;
-/// Bits of leaf 7, ebx: FSGSBASE, SMEP, ERMS.
-const LEAF_7_EBX: u32 = 1 | 1 << 7 | 1 << 9;
+/// Bits of leaf 7, ebx: FSGSBASE, SMEP, ERMS, SMAP.
+const LEAF_7_EBX: u32 = 1 | 1 << 7 | 1 << 9 | 1 << 20;
 /// Bits of leaf 7, ecx: UMIP.
 const LEAF_7_ECX: u32 = 1 << 2;
 /// Bits of leaf 7, edx: FSRM.

@@ -10,12 +10,16 @@
 //! | ports 0xf4, 0x505, 0x600 to 0x60b, 0xcf9 | isa-debug-exit, pvpanic, ACPI, reset (`power`) |
 //! | 0xd0000000 | a disk, if there is one (`disk`) |
 //! | 0xd0001000 | a network card, if there is one (`net`) |
+//! | 0xd0002000 | a source of random bytes, if there is one (`rng`) |
+//! | 0xd0003000 | a console beside COM1, if there is one (`console`) |
+//! | 0xd0004000 | connections to the host, if there are any (`vsock`) |
 //! | 0xfec00000 | I/O APIC (`ioapic`) |
 //! | 0xfee00000, unless the guest moves it | local APIC (`lapic`) |
 //!
 //! [`outside`] is what the processor sees of it: ports, MSRs, CPUID, time. Ports where nothing is read all ones, and are said once.
 
 mod cmos;
+pub(crate) mod console;
 mod cpuid;
 pub(crate) mod disk;
 mod ioapic;
@@ -25,12 +29,16 @@ mod outside;
 mod pic;
 mod pit;
 pub(crate) mod power;
+pub(crate) mod rng;
+mod screen;
 mod serial;
 pub(crate) mod virtio;
+pub mod vsock;
 
 use crate::clock::Clock;
 use crate::saved::{Saved, Words};
 use cmos::Cmos;
+use console::Console;
 use disk::{Disk, Image, Layers};
 use ioapic::IoApic;
 use lapic::Lapic;
@@ -38,28 +46,52 @@ use net::Net;
 use pic::Pic;
 use pit::Pit;
 use power::{Power, Request};
+use rng::Rng;
+use screen::Screen;
 use serial::Com1;
 use std::collections::BTreeSet;
 use std::io;
-use virtio::Dma;
+use virtio::{Device, Dma};
+use vsock::Vsock;
 
 /// Where the I/O APIC is.
 pub(crate) const IOAPIC: u64 = 0xfec0_0000;
 /// Where the local APIC is.
 pub(crate) const LAPIC: u64 = 0xfee0_0000;
-/// Where the disk is.
-pub(crate) const DISK: u64 = 0xd000_0000;
-/// Where the network card is.
-pub(crate) const NET: u64 = 0xd000_1000;
 /// The bytes of any of them.
 pub(crate) const PAGE: u64 = 0x1000;
 
 /// The line of COM1.
 const COM1: u8 = 4;
-/// The line of the disk.
-pub(crate) const DISK_LINE: u8 = 5;
-/// The line of the network card.
-pub(crate) const NET_LINE: u8 = 6;
+
+/// A place for a device of virtio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// Where its registers are.
+    pub(crate) at: u64,
+    pub(crate) line: u8,
+    /// Its name in ACPI.
+    pub(crate) name: &'static [u8; 4],
+}
+
+pub(crate) const DISK: Slot = Slot { at: 0xd000_0000, line: 5, name: b"DSK0" };
+pub(crate) const NET: Slot = Slot { at: 0xd000_1000, line: 6, name: b"NET0" };
+pub(crate) const RNG: Slot = Slot { at: 0xd000_2000, line: 10, name: b"RNG0" };
+pub(crate) const CONSOLE: Slot = Slot { at: 0xd000_3000, line: 11, name: b"CON0" };
+pub(crate) const VSOCK: Slot = Slot { at: 0xd000_4000, line: 12, name: b"VSK0" };
+
+/// Which devices of virtio a machine has, beside its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// A network card with this Ethernet address.
+    pub net: Option<[u8; 6]>,
+    /// A source of random bytes.
+    pub rng: bool,
+    /// A console beside COM1.
+    pub console: bool,
+    /// Connections to the host.
+    pub vsock: bool,
+}
 /// The line of the 8254 at the I/O APIC; at the 8259 it is 0.
 pub(crate) const TIMER: u8 = 2;
 
@@ -78,6 +110,15 @@ pub(crate) enum Ended {
     Exit(u32),
 }
 
+/// What the guest sends.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    /// Frames of its network card.
+    pub(crate) frames: Vec<Vec<u8>>,
+    /// Packets of its vsock.
+    pub(crate) packets: Vec<Vec<u8>>,
+}
+
 /// All devices, and the clock that they go by.
 pub(crate) struct Devices {
     pub(crate) clock: Clock,
@@ -90,6 +131,11 @@ pub(crate) struct Devices {
     power: Power,
     pub(crate) disk: Option<Disk>,
     pub(crate) net: Option<Net>,
+    pub(crate) rng: Option<Rng>,
+    pub(crate) console: Option<Console>,
+    pub(crate) vsock: Option<Vsock>,
+    /// What was printed on either console, and nobody has taken yet.
+    printed: Vec<u8>,
     /// What the guest added to the time-stamp counter.
     tsc_offset: u64,
     /// Ports and MSRs that nothing is behind, and of which that was said.
@@ -98,7 +144,7 @@ pub(crate) struct Devices {
 
 impl Devices {
     /// The devices of a machine that begins so many seconds after 1970.
-    pub(crate) fn new(start: u64, disk: Option<Image>, net: Option<[u8; 6]>) -> Devices {
+    pub(crate) fn new(start: u64, disk: Option<Image>, extras: Extras) -> Devices {
         Devices {
             clock: Clock::default(),
             pic: Pic::default(),
@@ -109,7 +155,11 @@ impl Devices {
             cmos: Cmos::new(start),
             power: Power::default(),
             disk: disk.map(Disk::new),
-            net: net.map(Net::new),
+            net: extras.net.map(Net::new),
+            rng: extras.rng.then(Rng::default),
+            console: extras.console.then(Console::default),
+            vsock: extras.vsock.then(Vsock::default),
+            printed: Vec::new(),
             tsc_offset: 0,
             unknown: BTreeSet::new(),
         }
@@ -123,8 +173,24 @@ impl Devices {
 
     /// When a device that reaches memory is due next.
     fn memory_due(&self) -> Option<u64> {
-        let (disk, net) = (self.disk.as_ref().and_then(Disk::due), self.net.as_ref().and_then(Net::due));
-        disk.into_iter().chain(net).min()
+        self.virtio().into_iter().flatten().filter_map(|(_, device)| device.due()).min()
+    }
+
+    /// The devices of virtio that there are, and where.
+    fn virtio(&self) -> [Option<(Slot, &dyn Device)>; 5] {
+        fn of<D: Device>(slot: Slot, device: &Option<D>) -> Option<(Slot, &dyn Device)> {
+            device.as_ref().map(|device| (slot, device as &dyn Device))
+        }
+        let Devices { disk, net, rng, console, vsock, .. } = self;
+        [of(DISK, disk), of(NET, net), of(RNG, rng), of(CONSOLE, console), of(VSOCK, vsock)]
+    }
+
+    fn virtio_mut(&mut self) -> [Option<(Slot, &mut dyn Device)>; 5] {
+        fn of<D: Device>(slot: Slot, device: &mut Option<D>) -> Option<(Slot, &mut dyn Device)> {
+            device.as_mut().map(|device| (slot, device as &mut dyn Device))
+        }
+        let Devices { disk, net, rng, console, vsock, .. } = self;
+        [of(DISK, disk), of(NET, net), of(RNG, rng), of(CONSOLE, console), of(VSOCK, vsock)]
     }
 
     /// The time-stamp counter.
@@ -143,13 +209,13 @@ impl Devices {
             self.pic.pulse(COM1);
             self.ioapic.pulse(COM1);
         }
-        if self.disk.as_mut().is_some_and(Disk::take_pulse) {
-            self.pic.pulse(DISK_LINE);
-            self.ioapic.pulse(DISK_LINE);
-        }
-        if self.net.as_mut().is_some_and(Net::take_pulse) {
-            self.pic.pulse(NET_LINE);
-            self.ioapic.pulse(NET_LINE);
+        let pulsed = self.virtio_mut().map(|it| {
+            let (slot, device) = it?;
+            device.take_pulse().then_some(slot.line)
+        });
+        for line in pulsed.into_iter().flatten() {
+            self.pic.pulse(line);
+            self.ioapic.pulse(line);
         }
         while let Some(message) = self.ioapic.take() {
             self.lapic.request(message.vector, message.is_level);
@@ -162,14 +228,23 @@ impl Devices {
         self.memory_due().is_some_and(|due| due <= self.clock.now())
     }
 
-    /// Lets devices read and write the guest's memory, where they have something to do there: the frames that the guest sends.
+    /// Lets devices read and write the guest's memory, where they have something to do there: what the guest sends.
     ///
     /// # Errors
     /// When the disk's image cannot be read.
-    pub(crate) fn reach_memory(&mut self, memory: &mut Dma<'_>) -> io::Result<Vec<Vec<u8>>> {
+    pub(crate) fn reach_memory(&mut self, memory: &mut Dma<'_>) -> io::Result<Sent> {
         let now = self.clock.now();
         self.disk.as_mut().map_or(Ok(()), |disk| disk.serve(memory, now))?;
-        Ok(self.net.as_mut().map(|net| net.serve(memory, now)).unwrap_or_default())
+        self.rng.iter_mut().for_each(|rng| rng.serve(memory, now));
+        if let Some(console) = &mut self.console {
+            // In the order in which it was printed.
+            self.printed.extend(self.com1.screen_mut().take_printed());
+            console.serve(memory, now);
+            self.printed.extend(console.screen_mut().take_printed());
+        }
+        let frames = self.net.as_mut().map(|net| net.serve(memory, now)).unwrap_or_default();
+        let packets = self.vsock.as_mut().map(|vsock| vsock.serve(memory, now)).unwrap_or_default();
+        Ok(Sent { frames, packets })
     }
 
     /// The requests that the disk has done since this was called last.
@@ -204,15 +279,14 @@ impl Devices {
         match physical & !(PAGE - 1) {
             page if self.lapic.is_at(page) => self.lapic.read(register(physical), now),
             IOAPIC => self.ioapic.read(register(physical)),
-            DISK if self.disk.is_some() => {
-                self.disk.as_ref().map_or(u32::MAX, |disk| disk.read(register(physical)))
-            }
-            NET if self.net.is_some() => {
-                self.net.as_ref().map_or(u32::MAX, |net| net.read(register(physical)))
-            }
             page => {
-                self.say_unknown(outside::Unknown::Page(page));
-                u32::MAX
+                let devices = self.virtio().into_iter().flatten();
+                let found = devices.into_iter().find(|(slot, _)| slot.at == page);
+                let value = found.map(|(_, device)| device.read(register(physical)));
+                value.unwrap_or_else(|| {
+                    self.say_unknown(outside::Unknown::Page(page));
+                    u32::MAX
+                })
             }
         }
     }
@@ -227,58 +301,70 @@ impl Devices {
                 }
             }
             IOAPIC => self.ioapic.write(register(physical), value),
-            DISK if self.disk.is_some() => {
-                self.disk.iter_mut().for_each(|disk| disk.write(register(physical), value, now));
+            page => {
+                let devices = self.virtio_mut();
+                let found = devices.into_iter().flatten().find(|(slot, _)| slot.at == page);
+                let written = found.map(|(_, device)| device.write(register(physical), value, now));
+                if written.is_none() {
+                    self.say_unknown(outside::Unknown::Page(page));
+                }
             }
-            NET if self.net.is_some() => {
-                self.net.iter_mut().for_each(|net| net.write(register(physical), value, now));
-            }
-            page => self.say_unknown(outside::Unknown::Page(page)),
         }
     }
 
     /// How many bytes may be typed now.
     pub(crate) fn room(&self) -> usize {
-        self.com1.room()
+        self.console.as_ref().map_or_else(|| self.com1.room(), Console::room)
     }
 
-    /// Types bytes on COM1.
+    /// Types bytes on the console, or on COM1 if there is none.
     pub(crate) fn type_bytes(&mut self, bytes: &[u8]) {
-        self.com1.type_bytes(bytes);
+        let now = self.clock.now();
+        match &mut self.console {
+            Some(console) => console.type_bytes(bytes, now),
+            None => self.com1.type_bytes(bytes),
+        }
     }
 
-    /// What was printed on COM1 since this was called last.
+    /// What was printed on COM1 and the console since this was called last.
     pub(crate) fn take_printed(&mut self) -> Vec<u8> {
-        self.com1.take_printed()
+        let mut printed = std::mem::take(&mut self.printed);
+        printed.extend(self.com1.screen_mut().take_printed());
+        printed
     }
 
     /// Whether there is any.
     pub(crate) fn has_printed(&self) -> bool {
-        self.com1.has_printed()
+        !self.printed.is_empty() || self.com1.screen().has_printed()
+    }
+
+    /// The screens of both.
+    fn screens(&self) -> impl Iterator<Item = &Screen> {
+        std::iter::once(self.com1.screen()).chain(self.console.as_ref().map(Console::screen))
     }
 
     /// Whether the guest has ended the machine.
     pub(crate) fn ended(&self) -> Option<Ended> {
-        let panic = || self.com1.panic().unwrap_or("without a word on COM1").to_owned();
+        let panic = || self.panic().unwrap_or("without a word on a console").to_owned();
         match self.power.request() {
             Some(Request::PowerOff) => Some(Ended::PowerOff),
             Some(Request::Exit) => Some(Ended::Exit(self.power.status())),
             Some(Request::Panic) => Some(Ended::Panic(panic())),
-            Some(Request::Reset) if self.com1.panic().is_some() => Some(Ended::Panic(panic())),
+            Some(Request::Reset) if self.panic().is_some() => Some(Ended::Panic(panic())),
             Some(Request::Reset) => Some(Ended::Reset),
-            None => self.com1.has_told_panic().then(|| Ended::Panic(panic())),
+            None => self.screens().any(Screen::has_told_panic).then(|| Ended::Panic(panic())),
         }
     }
 
     /// The reason of a panic that was printed.
     pub(crate) fn panic(&self) -> Option<&str> {
-        self.com1.panic()
+        self.screens().find_map(Screen::panic)
     }
 
     /// Appends the state of all of them, but for what is on the disk.
     pub(crate) fn put(&self, out: &mut Vec<u64>) {
-        let Devices { clock, pic, pit, lapic, ioapic, com1, cmos, power, disk, net, tsc_offset, unknown: _ } =
-            self;
+        let Devices { clock, pic, pit, lapic, ioapic, com1, cmos, power, disk, net, .. } = self;
+        let Devices { rng, console, vsock, tsc_offset, printed: _, unknown: _, .. } = self;
         clock.put(out);
         pic.put(out);
         pit.put(out);
@@ -291,6 +377,9 @@ impl Devices {
         disk.is_some().put(out);
         disk.iter().for_each(|disk| disk.put(out));
         net.put(out);
+        rng.put(out);
+        console.put(out);
+        vsock.put(out);
     }
 
     /// Takes that back, for a disk with this on it; `None` where it is no such state, or of a machine with another disk.
@@ -311,6 +400,10 @@ impl Devices {
                 _ => return None,
             },
             net: Saved::take(from)?,
+            rng: Saved::take(from)?,
+            console: Saved::take(from)?,
+            vsock: Saved::take(from)?,
+            printed: Vec::new(),
             unknown: BTreeSet::new(),
         })
     }

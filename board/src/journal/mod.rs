@@ -1,4 +1,4 @@
-//! The journal of a machine: what was booted, what was typed, which frames came and when, and digests that a replay compares.
+//! The journal of a machine: what was booted, what came from outside and when, and digests that a replay compares.
 //!
 //! A file is the magic `GRETELM\n`, the format's version (u32) and frames ([`vmm::journal::frame`], marker `GMFR`). The first frame is
 //! the [`Header`], the others hold whole [`Record`]s. Numbers are LEB128, digests eight bytes, byte strings have their length before
@@ -12,15 +12,17 @@ mod writer;
 pub use reader::{Damage, Reader};
 pub use writer::Writer;
 
+use crate::devices::Extras;
+use crate::devices::console::Size;
 use crate::machine::{Digests, Moment};
 use std::path::PathBuf;
 use vmm::journal::numbers::{Cursor, put_bytes, put_digest, put_u64};
 
 /// The version of the format.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The version of all that a guest sees and the journal does not hold: the devices, what takes how long, CPUID, what is in memory at
 /// the start, the semantics of instructions. A change of any of these raises it.
-pub const BEHAVIOUR: u32 = 5;
+pub const BEHAVIOUR: u32 = 6;
 const MARKER: &[u8; 4] = b"GMFR";
 
 /// What a disk begins with.
@@ -53,8 +55,8 @@ pub struct Header {
     pub start: u64,
     /// The disk.
     pub disk: Option<Disk>,
-    /// The Ethernet address of its network card.
-    pub net: Option<[u8; 6]>,
+    /// The devices of virtio beside that.
+    pub extras: Extras,
     /// It begins at this checkpoint of its file, and not at a boot; those before are another recording's.
     pub from: Option<u64>,
 }
@@ -62,7 +64,7 @@ pub struct Header {
 impl Header {
     /// gretel `b`, behaviour `u`, kernel `d`, initrd (a list of none or one) `d`, command line `b`, memory `u`, start `u`,
     /// disk (a list of none or one): image `d`, read-only `u`, room `u`; network card (a list of none or one): address `b`;
-    /// checkpoint (a list of none or one) `u`.
+    /// other devices `u` (1 a source of random bytes, 2 a console, 4 a vsock); checkpoint (a list of none or one) `u`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -80,8 +82,10 @@ impl Header {
             put_u64(&mut out, read_only.into());
             put_u64(&mut out, room);
         }
-        put_u64(&mut out, self.net.is_some().into());
-        self.net.iter().for_each(|address| put_bytes(&mut out, address));
+        let Extras { net, rng, console, vsock } = self.extras;
+        put_u64(&mut out, net.is_some().into());
+        net.iter().for_each(|address| put_bytes(&mut out, address));
+        put_u64(&mut out, u64::from(rng) | u64::from(console) << 1 | u64::from(vsock) << 2);
         put_u64(&mut out, self.from.is_some().into());
         self.from.iter().for_each(|from| put_u64(&mut out, *from));
         out
@@ -100,11 +104,18 @@ impl Header {
             memory: c.u64()?,
             start: c.u64()?,
             disk: c.list(Disk::decode)?.first().copied(),
-            net: c.list(|c| c.bytes()?.try_into().ok())?.first().copied(),
+            extras: decode_extras(&mut c)?,
             from: c.list(Cursor::u64)?.first().copied(),
         };
         c.0.is_empty().then_some(header)
     }
+}
+
+fn decode_extras(c: &mut Cursor<'_>) -> Option<Extras> {
+    let net = c.list(|c| c.bytes()?.try_into().ok())?.first().copied();
+    let others = c.u64().filter(|others| *others < 8)?;
+    let has = |bit: u64| others & bit != 0;
+    Some(Extras { net, rng: has(1), console: has(2), vsock: has(4) })
 }
 
 impl Disk {
@@ -124,26 +135,70 @@ pub enum End {
     Idle,
 }
 
+/// What comes from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Tag 1: bytes that were typed on the console `b`.
+    Typed(Vec<u8>),
+    /// Tag 4: a frame that came to the network card `b`.
+    Frame(Vec<u8>),
+    /// Tag 5: random bytes that the guest had asked for `b`.
+    Random(Vec<u8>),
+    /// Tag 6: the terminal has another size: columns `u`, rows `u`.
+    Resized(Size),
+    /// Tag 7: a packet that came to the vsock `b`.
+    Packet(Vec<u8>),
+    /// Tag 8: all connections of the vsock are gone.
+    Severed,
+}
+
+impl Input {
+    fn tag(&self) -> u8 {
+        match self {
+            Input::Typed(_) => 1,
+            Input::Frame(_) => 4,
+            Input::Random(_) => 5,
+            Input::Resized(_) => 6,
+            Input::Packet(_) => 7,
+            Input::Severed => 8,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Input::Typed(bytes) | Input::Frame(bytes) | Input::Random(bytes) | Input::Packet(bytes) => {
+                put_bytes(out, bytes);
+            }
+            Input::Resized(size) => [size.columns, size.rows].iter().for_each(|n| put_u64(out, (*n).into())),
+            Input::Severed => {}
+        }
+    }
+
+    fn decode(tag: u8, c: &mut Cursor<'_>) -> Option<Input> {
+        let half = |c: &mut Cursor<'_>| c.u64()?.try_into().ok();
+        Some(match tag {
+            1 => Input::Typed(c.bytes()?.to_vec()),
+            4 => Input::Frame(c.bytes()?.to_vec()),
+            5 => Input::Random(c.bytes()?.to_vec()),
+            6 => Input::Resized(Size { columns: half(c)?, rows: half(c)? }),
+            7 => Input::Packet(c.bytes()?.to_vec()),
+            8 => Input::Severed,
+            _ => return None,
+        })
+    }
+}
+
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Tag 1: the moment, the digests before, bytes that were typed on COM1 `b`.
-    Typed {
+    /// The moment, the digests before, and what the tag has.
+    Input {
         /// When.
         at: Moment,
         /// The state before.
         digests: Digests,
-        /// The bytes.
-        bytes: Vec<u8>,
-    },
-    /// Tag 4: the moment, the digests before, a frame that came to the network card `b`.
-    Frame {
-        /// When.
-        at: Moment,
-        /// The state before.
-        digests: Digests,
-        /// The frame.
-        bytes: Vec<u8>,
+        /// What came.
+        input: Input,
     },
     /// Tag 2: the moment, the digests. Nothing happened.
     Check {
@@ -170,10 +225,7 @@ impl Record {
     #[must_use]
     pub fn at(&self) -> Moment {
         match self {
-            Record::Typed { at, .. }
-            | Record::Frame { at, .. }
-            | Record::Check { at, .. }
-            | Record::End { at, .. } => *at,
+            Record::Input { at, .. } | Record::Check { at, .. } | Record::End { at, .. } => *at,
         }
     }
 
@@ -181,20 +233,18 @@ impl Record {
     #[must_use]
     pub fn digests(&self) -> Digests {
         match self {
-            Record::Typed { digests, .. }
-            | Record::Frame { digests, .. }
-            | Record::Check { digests, .. }
-            | Record::End { digests, .. } => *digests,
+            Record::Input { digests, .. } | Record::Check { digests, .. } | Record::End { digests, .. } => {
+                *digests
+            }
         }
     }
 
     /// Tag, instructions `u`, time `u`, digest of the state `d`, of memory `d`; then what the tag has.
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(match self {
-            Record::Typed { .. } => 1,
+            Record::Input { input, .. } => input.tag(),
             Record::Check { .. } => 2,
             Record::End { .. } => 3,
-            Record::Frame { .. } => 4,
         });
         let (at, digests) = (self.at(), self.digests());
         put_u64(out, at.retired);
@@ -202,7 +252,7 @@ impl Record {
         put_digest(out, digests.state);
         put_digest(out, digests.memory);
         match self {
-            Record::Typed { bytes, .. } | Record::Frame { bytes, .. } => put_bytes(out, bytes),
+            Record::Input { input, .. } => input.encode(out),
             Record::Check { .. } => {}
             Record::End { end, .. } => end.encode(out),
         }
@@ -213,11 +263,9 @@ impl Record {
         let at = Moment { retired: c.u64()?, time: c.u64()? };
         let digests = Digests { state: c.digest()?, memory: c.digest()? };
         Some(match tag {
-            1 => Record::Typed { at, digests, bytes: c.bytes()?.to_vec() },
             2 => Record::Check { at, digests },
             3 => Record::End { at, digests, end: End::decode(c)? },
-            4 => Record::Frame { at, digests, bytes: c.bytes()?.to_vec() },
-            _ => return None,
+            tag => Record::Input { at, digests, input: Input::decode(tag, c)? },
         })
     }
 }
@@ -321,7 +369,7 @@ mod tests {
             memory: 512 << 20,
             start: 1_700_000_000,
             disk: Some(Disk { image: 11, read_only: true, room: 1 << 30 }),
-            net: Some([2, 0, 0, 0, 0, 9]),
+            extras: Extras { net: Some([2, 0, 0, 0, 0, 9]), rng: true, console: false, vsock: true },
             from: Some(2),
         }
     }
@@ -343,8 +391,15 @@ mod tests {
         ];
         let ends = ends.map(End::Machine).into_iter().chain([End::Stopped, End::Idle]);
         let mut records: Vec<Record> = ends.map(|end| Record::End { at, digests, end }).collect();
-        records.push(Record::Typed { at, digests, bytes: b"ls\r".to_vec() });
-        records.push(Record::Frame { at, digests, bytes: vec![7; 60] });
+        let inputs = [
+            Input::Typed(b"ls\r".to_vec()),
+            Input::Frame(vec![7; 60]),
+            Input::Random(vec![8; 64]),
+            Input::Resized(Size { columns: 132, rows: 50 }),
+            Input::Packet(vec![9; 44]),
+            Input::Severed,
+        ];
+        records.extend(inputs.map(|input| Record::Input { at, digests, input }));
         records.push(Record::Check { at, digests });
         for record in records {
             let mut bytes = Vec::new();

@@ -58,7 +58,7 @@ impl Writer {
             self.since = Instant::now();
         }
         self.records += 1;
-        self.events += u64::from(matches!(record, Record::Typed { .. } | Record::Frame { .. }));
+        self.events += u64::from(matches!(record, Record::Input { .. }));
         record.encode(&mut self.waiting);
         self.tick()
     }

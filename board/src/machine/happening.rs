@@ -2,6 +2,7 @@
 
 use super::{Machine, Position};
 pub use crate::devices::disk::{Request, Status};
+use crate::devices::vsock::Header;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub enum What {
     Disk(Request),
     /// The guest sent a frame of so many bytes.
     Sent(usize),
+    /// The guest sent a packet with this header.
+    Packet(Header),
 }
 
 /// What happened, and when.

@@ -1,23 +1,24 @@
 //! The machine: a processor, its system side, its devices, and the loop that runs them.
 //!
 //! [`Machine::run`] goes on to a number of instructions and says where it stands: there, halted, or at the end. It does the same each
-//! time from the same state; what is not its own doing comes from outside between two calls, and is typed ([`Machine::type_bytes`])
-//! or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a
-//! debugger has it stop; [`happening`] what a list of events has, `exceptions` and `exits` the newest of these. Example: a kernel halts for 4 ms. `run` returns
+//! time from the same state; what is not its own doing comes from outside between two calls, and is given to it
+//! ([`Machine::take_in`]) or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a
+//! debugger has it stop; [`happening`] what a list of events has, `exceptions` and `exits` the newest of these; `inputs` what it takes
+//! from outside and gives there. Example: a kernel halts for 4 ms. `run` returns
 //! [`Pause::Idle`], whoever drives it waits, types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
 mod debug;
 mod exceptions;
 mod exits;
 pub mod happening;
+mod inputs;
 mod seen;
 mod state;
 
 use crate::boot::{BootError, Booted, Setup, boot};
 use crate::devices::disk::Image;
-use crate::devices::net::Net;
 use crate::devices::virtio::Dma;
-use crate::devices::{Devices, Ended};
+use crate::devices::{Devices, Ended, Sent};
 use crate::memory::{Dirty, PAGE};
 use debug::Breakpoints;
 pub use exceptions::Exception;
@@ -118,7 +119,7 @@ pub struct Machine {
     /// What has happened, if somebody observes.
     happenings: Option<Vec<Happening>>,
     /// What the guest has sent, if somebody takes it.
-    sent: Option<Vec<Vec<u8>>>,
+    sent: Option<Sent>,
     /// The newest exceptions that instructions have raised.
     exceptions: Exceptions,
     /// The newest exits.
@@ -236,52 +237,7 @@ impl Machine {
         self.devices.disk.iter_mut().for_each(|disk| disk.set_image(copy.clone()));
     }
 
-    /// How many bytes COM1 takes now. None while the guest has not switched its interrupt on.
-    #[must_use]
-    pub fn room(&self) -> usize {
-        self.devices.room()
-    }
-
-    /// Types bytes on COM1; what there is no room for is lost.
-    pub fn type_bytes(&mut self, bytes: &[u8]) {
-        self.devices.type_bytes(bytes);
-    }
-
-    /// Whether it has a network card.
-    #[must_use]
-    pub fn has_network(&self) -> bool {
-        self.devices.net.is_some()
-    }
-
-    /// Whether the guest takes frames.
-    #[must_use]
-    pub fn is_network_up(&self) -> bool {
-        self.devices.net.as_ref().is_some_and(Net::is_up)
-    }
-
-    /// How many frames its network card takes now.
-    #[must_use]
-    pub fn frame_room(&self) -> usize {
-        self.devices.net.as_ref().map_or(0, Net::room)
-    }
-
-    /// Brings it a frame; one for which there is no room is lost.
-    pub fn receive(&mut self, frame: &[u8]) {
-        let now = self.moment().time;
-        self.devices.net.iter_mut().for_each(|net| net.receive(frame, now));
-    }
-
-    /// Keeps what the guest sends from now on, until it is taken.
-    pub fn connect(&mut self) {
-        self.sent = Some(Vec::new());
-    }
-
-    /// The frames that the guest has sent since this was called last.
-    pub fn take_sent(&mut self) -> Vec<Vec<u8>> {
-        self.sent.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// What the guest has printed on COM1 since this was called last.
+    /// What the guest has printed since this was called last.
     pub fn take_printed(&mut self) -> Vec<u8> {
         self.devices.take_printed()
     }
@@ -361,15 +317,13 @@ impl Machine {
         written.iter().for_each(|frame| cpu.written(*frame, PAGE as u64));
         let at = cpu.rip();
         self.by_devices.extend(written);
-        for frame in served.as_ref().into_iter().flatten() {
-            self.happens(What::Sent(frame.len()));
-            self.sent.iter_mut().for_each(|sent| sent.push(frame.clone()));
-        }
         self.devices.take_requests().into_iter().for_each(|request| self.happens(What::Disk(request)));
-        served.map(drop).map_err(|error| {
+        let sent = served.map_err(|error| {
             let what = format!("the image of its disk cannot be read: {error}");
             End::Refused(Refused { at, what })
-        })
+        })?;
+        self.take_out(sent);
+        Ok(())
     }
 
     fn interrupt(&mut self) -> Result<(), End> {

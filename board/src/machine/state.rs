@@ -4,8 +4,8 @@ use super::debug::Breakpoints;
 use super::exceptions::Exceptions;
 use super::exits::Exits;
 use super::{Machine, Position};
-use crate::devices::Devices;
 use crate::devices::disk::Layers;
+use crate::devices::{Devices, Extras};
 use crate::memory::{Dirty, PAGE, Page, page};
 use crate::saved::{Saved, Words};
 use std::collections::BTreeSet;
@@ -126,7 +126,7 @@ impl Machine {
         Machine {
             processor: Jit::new(cpu, tuning),
             system,
-            devices: Devices::new(0, None, None),
+            devices: Devices::new(0, None, Extras::default()),
             is_halted: false,
             end: None,
             by_devices: BTreeSet::new(),
@@ -179,13 +179,17 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Pause, Setup};
+    use crate::devices::vsock::Header;
+    use crate::journal::Input;
+    use crate::{Extras, Pause, Setup, Size};
 
     const IMAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest-images/build/bare-kernel");
 
     fn machine() -> Machine {
         let kernel = std::fs::read(IMAGE).unwrap_or_else(|error| panic!("{IMAGE}: {error}: make guests"));
-        let setup = Setup { kernel, command_line: "spin".to_owned(), memory: 16 << 20, ..Setup::default() };
+        let extras = Extras { net: Some([2, 0, 0, 0, 0, 9]), rng: true, console: true, vsock: true };
+        let command_line = "spin".to_owned();
+        let setup = Setup { kernel, command_line, memory: 16 << 20, extras, ..Setup::default() };
         Machine::boot(&setup).unwrap()
     }
 
@@ -234,6 +238,15 @@ mod tests {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             seed ^ seed >> 29
         };
+        let size = Size { columns: 80, rows: 25 };
+        let inputs = [
+            Input::Typed(b"x".to_vec()),
+            Input::Frame(vec![1; 60]),
+            Input::Random(vec![2; 64]),
+            Input::Resized(size),
+            Input::Packet(Header::default().packet(&[])),
+            Input::Severed,
+        ];
         for at in 0..words.len() {
             for value in [u64::MAX, random(), random() >> (random() % 64), 0] {
                 let mut bad = words.clone();
@@ -242,7 +255,8 @@ mod tests {
                 taken += 1;
                 let until = machine.position().retired + 300;
                 run(&mut machine, until);
-                machine.type_bytes(b"x");
+                inputs.iter().for_each(|input| machine.take_in(input));
+                run(&mut machine, until + 300);
                 machine.digests();
             }
         }

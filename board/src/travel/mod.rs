@@ -344,8 +344,7 @@ impl Travel {
         compare(&mut self.machine, record)?;
         self.next += 1;
         match record {
-            Record::Typed { bytes, .. } => self.machine.type_bytes(bytes),
-            Record::Frame { bytes, .. } => self.machine.receive(bytes),
+            Record::Input { input, .. } => self.machine.take_in(input),
             Record::Check { .. } => {
                 let here = self.position();
                 let is_last = keep && to.retired.saturating_sub(here.retired) <= CHECK;

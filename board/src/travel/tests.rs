@@ -1,10 +1,10 @@
 //! A recording of the kernel in guest-images, looked at from all sides.
 
 use super::*;
-use crate::Setup;
 use crate::checkpoints;
 use crate::journal::{BEHAVIOUR, Header, Reader, Writer};
-use crate::record::{Terminal, record};
+use crate::record::{Takes, Terminal, record};
+use crate::{Extras, Setup};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -21,11 +21,15 @@ impl Terminal for Typist {
         self.0.drain(..most.min(1).min(self.0.len())).collect()
     }
 
-    fn has_news(&mut self) -> bool {
+    fn has_news(&mut self, _: Takes) -> bool {
         !self.0.is_empty()
     }
 
-    fn wait(&mut self, _: Option<Duration>) -> bool {
+    fn random(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        Ok(vec![7; length])
+    }
+
+    fn wait(&mut self, _: Option<Duration>, _: Takes) -> bool {
         false
     }
 
@@ -78,7 +82,7 @@ fn travel(dir: &Path, at: Option<u64>) -> Travel {
             memory: 16 << 20,
             start: 0,
             disk: None,
-            net: None,
+            extras: Extras::default(),
             from: None,
         };
         let mut machine = Machine::boot(&setup()).unwrap();

@@ -26,6 +26,11 @@ pub trait Image {
         false
     }
 
+    /// Whether the kernel runs under SMAP.
+    fn guards_programs(&self) -> bool {
+        false
+    }
+
     /// Bytes that the crash itself may have stored: what was there before it is not known.
     fn stored_by_crash(&self) -> Range<u64> {
         0..0

@@ -12,7 +12,7 @@ use x86::flags::{By, Flags};
 use x86::machine::{Control, Exec, Machine, Trap};
 use x86::op::{Gpr, Segment};
 use x86::sem::flag::SYSTEM;
-use x86::state::{RFLAGS_FIXED, RFLAGS_IF};
+use x86::state::{RFLAGS_AC, RFLAGS_FIXED, RFLAGS_IF};
 
 /// Which components an instruction writes, whatever their values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub struct Written {
     pub direction: bool,
     /// The interrupt flag, of a kernel.
     pub interrupts: bool,
+    /// The access flag, of a kernel.
+    pub access: bool,
     /// Segment bases: bit 0 FS, bit 1 GS.
     pub segments: u8,
     /// Parts of vector registers: bit p of number n is part p of register n.
@@ -109,6 +111,12 @@ impl StepMachine {
     pub(super) fn set_interrupts(&mut self, on: Term) {
         self.written.interrupts = true;
         self.now.interrupts.iter_mut().for_each(|interrupts| *interrupts = on);
+    }
+
+    /// Writes the access flag.
+    pub(super) fn set_access(&mut self, on: Term) {
+        self.written.access = true;
+        self.now.access.iter_mut().for_each(|access| *access = on);
     }
 
     /// Whether an access under `c` is made. Where that is not known, none is, and the instruction is a barrier.
@@ -203,14 +211,17 @@ impl Machine for StepMachine {
         self.written.direction = true;
     }
     fn system_flags(&self) -> Term {
-        // Not followed: NT, AC and ID may be anything.
+        // Not followed: NT, ID, and AC of a program may be anything.
         let terms = &*self.terms;
-        let open = terms.build_bin(Bin::And, terms.fresh(64), terms.lit_term(64, SYSTEM));
-        let Some(interrupts) = self.now.interrupts else {
-            return terms.build_bin(Bin::Or, open, terms.lit_term(64, RFLAGS_FIXED | RFLAGS_IF));
+        let open = |mask: u64| terms.build_bin(Bin::And, terms.fresh(64), terms.lit_term(64, mask));
+        let (Some(interrupts), Some(access)) = (self.now.interrupts, self.now.access) else {
+            let fixed = terms.lit_term(64, RFLAGS_FIXED | RFLAGS_IF);
+            return terms.build_bin(Bin::Or, open(SYSTEM), fixed);
         };
-        let [on, off] = [RFLAGS_FIXED | RFLAGS_IF, RFLAGS_FIXED].map(|v| terms.lit_term(64, v));
-        terms.build_bin(Bin::Or, open, terms.build_ite(interrupts, on, off))
+        let flag = |on: Term, bit: u64| terms.build_ite(on, terms.lit_term(64, bit), terms.lit_term(64, 0));
+        let known = terms.build_bin(Bin::Or, flag(interrupts, RFLAGS_IF), flag(access, RFLAGS_AC));
+        let known = terms.build_bin(Bin::Or, known, terms.lit_term(64, RFLAGS_FIXED));
+        terms.build_bin(Bin::Or, open(SYSTEM & !RFLAGS_AC), known)
     }
     fn set_system_flags(&mut self, _v: Term) {}
     fn segment_base(&self, s: Segment) -> Term {

@@ -183,6 +183,7 @@ pub(super) fn unknown(terms: &Terms) -> Snapshot {
         flags_observed: true,
         direction: terms.fresh(0),
         interrupts: None,
+        access: None,
         segment_bases: [terms.fresh(64), terms.fresh(64)],
         vector: Vectors::new(|_, _| terms.fresh(64), |_| terms.fresh(64)),
         x87: std::array::from_fn(|_| (terms.fresh(64), terms.fresh(16))),
@@ -211,6 +212,9 @@ impl Snapshot {
         }
         if let Some(interrupts) = before.interrupts.as_mut().filter(|_| written.interrupts) {
             *interrupts = terms.fresh(0);
+        }
+        if let Some(access) = before.access.as_mut().filter(|_| written.access) {
+            *access = terms.fresh(0);
         }
         for (n, base) in before.segment_bases.iter_mut().enumerate() {
             if written.segments >> n & 1 == 1 {

@@ -3,7 +3,7 @@
 use crate::term::{Term, Terms};
 use std::rc::Rc;
 use x86::flags::Flag;
-use x86::state::{RFLAGS_DF, RFLAGS_IF, State};
+use x86::state::{RFLAGS_AC, RFLAGS_DF, RFLAGS_IF, State};
 
 /// How many control registers there are: those of [`x86::machine::Control`].
 pub const CONTROLS: usize = 4;
@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub direction: Term,
     /// Of a kernel: the interrupt flag, a truth value. A program cannot change it.
     pub interrupts: Option<Term>,
+    /// Of a kernel: the access flag, which lifts SMAP, a truth value. Of a program it is not followed.
+    pub access: Option<Term>,
     /// Bases of FS and GS.
     pub segment_bases: [Term; 2],
     /// The vector and opmask registers.
@@ -120,6 +122,7 @@ impl Snapshot {
             flags_observed: true,
             direction: terms.bool_term(regs.rflags & RFLAGS_DF != 0),
             interrupts: None,
+            access: None,
             segment_bases: [regs.fs_base, regs.gs_base].map(|v| terms.lit_term(64, v)),
             vector: Vectors::new(
                 |n, part| terms.lit_term(64, fpu.vector[n][part]),
@@ -143,13 +146,15 @@ impl Snapshot {
         all.extend(self.controls);
         all.extend(self.vector.values());
         all.extend(self.interrupts);
+        all.extend(self.access);
         all
     }
 
-    /// The registers of a kernel's core: the interrupt flag is one of them.
+    /// The registers of a kernel's core: the interrupt flag is one of them, and the access flag.
     #[must_use]
     pub fn of_kernel(terms: &Terms, state: &State) -> Snapshot {
         let interrupts = Some(terms.bool_term(state.regs.rflags & RFLAGS_IF != 0));
-        Snapshot { interrupts, ..Snapshot::of_state(terms, state) }
+        let access = Some(terms.bool_term(state.regs.rflags & RFLAGS_AC != 0));
+        Snapshot { interrupts, access, ..Snapshot::of_state(terms, state) }
     }
 }

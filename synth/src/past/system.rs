@@ -10,7 +10,7 @@ use x86::domain::Domain;
 use x86::machine::{Body, Exec, Machine};
 use x86::op::Op;
 use x86::sem::stack;
-use x86::state::RFLAGS_IF;
+use x86::state::{RFLAGS_AC, RFLAGS_IF};
 
 impl Prepared {
     /// Prepares an instruction of a program, or of a kernel.
@@ -21,8 +21,10 @@ impl Prepared {
             return prepared;
         }
         if let Some(body) = body(&instruction) {
-            let interrupts = !matches!(instruction.mnemonic(), N::Invlpg);
-            let written = Written { interrupts, ..prepared.written };
+            let mnemonic = instruction.mnemonic();
+            let interrupts = matches!(mnemonic, N::Cli | N::Sti | N::Popf | N::Popfq);
+            let access = matches!(mnemonic, N::Stac | N::Clac | N::Popfq);
+            let written = Written { interrupts, access, ..prepared.written };
             return Prepared { effect: Effect::Body(body), written, ..prepared };
         }
         match barrier(&instruction) {
@@ -37,6 +39,8 @@ fn body(i: &Instruction) -> Option<Body<StepMachine>> {
     match i.mnemonic() {
         N::Cli => Some(|m, _| set_interrupts(m, false)),
         N::Sti => Some(|m, _| set_interrupts(m, true)),
+        N::Stac => Some(|m, _| set_access(m, true)),
+        N::Clac => Some(|m, _| set_access(m, false)),
         N::Popf | N::Popfq => Some(pop_flags),
         // Translations that the processor keeps are no state.
         N::Invlpg => Some(|_, _| Ok(())),
@@ -50,12 +54,22 @@ fn set_interrupts(m: &mut StepMachine, on: bool) -> Exec {
     Ok(())
 }
 
-/// In ring 0 POPF changes the interrupt flag, too. What was popped is the one load.
+fn set_access(m: &mut StepMachine, on: bool) -> Exec {
+    let on = m.d().bool(on);
+    m.set_access(on);
+    Ok(())
+}
+
+/// In ring 0 POPF changes the interrupt flag, too, and with all bits the access flag. What was popped is the one load.
 fn pop_flags(m: &mut StepMachine, op: &Op) -> Exec {
     stack::popf(m, op)?;
     if let Some(popped) = m.accesses.iter().find(|access| !access.store).map(|access| access.value) {
         let on = m.d().bit(u32::from(op.w), RFLAGS_IF.trailing_zeros(), popped);
         m.set_interrupts(on);
+        if op.w == 64 {
+            let access = m.d().bit(64, RFLAGS_AC.trailing_zeros(), popped);
+            m.set_access(access);
+        }
     }
     Ok(())
 }
@@ -75,7 +89,6 @@ fn barrier(i: &Instruction) -> Option<&'static str> {
         N::Syscall | N::Sysenter => "a system call of a program",
         N::Int | N::Int3 | N::Int1 => "an interrupt of software",
         N::Hlt => "HLT: the processor waits for an interrupt",
-        N::Stac | N::Clac => "the access flag of SMAP",
         N::Lgdt | N::Lidt | N::Lldt | N::Ltr | N::Lmsw => "a table of descriptors",
         N::Retf => "a far return",
         N::Invpcid => "a translation that is given up",

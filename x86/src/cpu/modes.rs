@@ -1,7 +1,8 @@
-//! What a CPU with a system has and a program's has not: two sets of cached translations, and code of 32 bits.
+//! What a CPU with a system has and a program's has not: three sets of cached translations, and code of 32 bits.
 //!
 //! A page may be open to the kernel and closed to programs, so that a translation says something about one mode only. The
-//! set that is not in use is parked, and a change of mode is an exchange of pointers.
+//! sets that are not in use are parked, and a change of mode is an exchange of pointers. The third set is the kernel's while it has
+//! lifted the protection of programs' pages (SMAP): it has loads and stores alone, since what may be fetched is the same.
 //!
 //! Code of 32 bits is what boot loaders enter kernels with. It runs one instruction after the other, from no block
 //! ([`crate::interpreter::Interpreter::run`]).
@@ -12,41 +13,54 @@ use crate::bus::Bus;
 use crate::tlb::Tlb;
 use iced_x86::Instruction;
 
-/// The translations of the mode that does not run.
+/// The translations of the modes that do not run.
 pub(super) struct Parked {
     reads: Tlb,
     writes: Tlb,
     fetches: Tlb,
+    /// Of the kernel with SMAP lifted; or, while that runs, of the kernel without.
+    lifted_reads: Tlb,
+    lifted_writes: Tlb,
 }
 
 impl Parked {
+    fn new() -> Parked {
+        let [reads, writes, fetches, lifted_reads, lifted_writes] = std::array::from_fn(|_| Tlb::new());
+        Parked { reads, writes, fetches, lifted_reads, lifted_writes }
+    }
+
+    fn all(&mut self) -> [&mut Tlb; 5] {
+        let Parked { reads, writes, fetches, lifted_reads, lifted_writes } = self;
+        [reads, writes, fetches, lifted_reads, lifted_writes]
+    }
+
+    fn all_writes(&mut self) -> [&mut Tlb; 2] {
+        [&mut self.writes, &mut self.lifted_writes]
+    }
+
     pub(super) fn remove(&mut self, va: u64) {
-        for tlb in [&mut self.reads, &mut self.writes, &mut self.fetches] {
-            tlb.remove(va);
-        }
+        self.all().into_iter().for_each(|tlb| tlb.remove(va));
     }
 
     pub(super) fn clear(&mut self) {
-        for tlb in [&mut self.reads, &mut self.writes, &mut self.fetches] {
-            tlb.clear();
-        }
+        self.all().into_iter().for_each(Tlb::clear);
     }
 
     pub(super) fn clear_writes(&mut self) {
-        self.writes.clear();
+        self.all_writes().into_iter().for_each(Tlb::clear);
     }
 
     pub(super) fn remove_writes_of(&mut self, frame: u64) {
-        self.writes.remove_frame(frame);
+        self.all_writes().into_iter().for_each(|tlb| tlb.remove_frame(frame));
     }
 }
 
 impl<B: Bus> Cpu<B> {
-    /// From now on there are two modes, and the instructions that depend on the system end a run
+    /// From now on there are modes, and the instructions that depend on the system end a run
     /// ([`crate::interpreter::Stop::System`]).
     pub fn give_system(&mut self) {
         self.has_system = true;
-        self.parked = Some(Box::new(Parked { reads: Tlb::new(), writes: Tlb::new(), fetches: Tlb::new() }));
+        self.parked = Some(Box::new(Parked::new()));
         self.flush_tlb();
     }
 
@@ -110,5 +124,13 @@ impl<B: Bus> Cpu<B> {
         std::mem::swap(&mut self.writes, &mut parked.writes);
         std::mem::swap(&mut self.fetches, &mut parked.fetches);
         self.frames.bump_epoch();
+    }
+
+    /// Goes on with the translations of the kernel that has lifted SMAP, or of the one that has not, for loads and stores. Only the
+    /// kernel's mode does: whoever leaves it while SMAP is lifted exchanges these first.
+    pub fn exchange_lifted_translations(&mut self) {
+        let Some(parked) = &mut self.parked else { return };
+        std::mem::swap(&mut self.reads, &mut parked.lifted_reads);
+        std::mem::swap(&mut self.writes, &mut parked.lifted_writes);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::descriptors::{code_of, kind};
 use super::registers::{TableRegister, cr0, cr4, efer, segment};
-use super::{Failure, Fault, Outside, Part, System, SystemCpu};
+use super::{Failure, Fault, Outside, Part, System, SystemCpu, go_to};
 use x86::machine::Machine;
 use x86::op;
 
@@ -34,22 +34,17 @@ impl System {
     /// Tells memory what its walks depend on, and forgets what they found.
     pub(super) fn apply_paging(&mut self, cpu: &mut SystemCpu) {
         let Self { registers: r, .. } = self;
-        let user = r.privilege == 3;
-        let paging = &mut cpu.bus_mut().paging;
-        let was_user = paging.user;
-        *paging = super::paging::Paging {
+        let paging = super::paging::Paging {
             enabled: r.cr0 & cr0::PG != 0,
             root: r.cr3,
             write_protect: r.cr0 & cr0::WP != 0,
             smep: r.cr4 & cr4::SMEP != 0,
             smap: r.cr4 & cr4::SMAP != 0,
             no_execute: r.efer & efer::NXE != 0,
-            user,
-            access: paging.access,
+            user: r.privilege == 3,
+            access: cpu.bus().paging.access,
         };
-        if was_user != user {
-            cpu.exchange_translations();
-        }
+        go_to(cpu, paging);
         cpu.flush_tlb();
     }
 

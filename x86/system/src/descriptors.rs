@@ -119,15 +119,20 @@ impl System {
         Ok(base.wrapping_add(offset))
     }
 
+    /// A word of a table, as the processor itself loads it.
+    fn load_as_supervisor(&mut self, cpu: &mut SystemCpu, at: u64) -> Part<u64> {
+        self.as_supervisor(cpu, |system, cpu| system.load(cpu, 64, at))
+    }
+
     /// The descriptor of a selector, which is not null.
     pub(super) fn descriptor(&mut self, cpu: &mut SystemCpu, selector: u16) -> Part<Descriptor> {
         let at = self.place(selector, 8)?;
-        let low = self.as_supervisor(cpu, |system, cpu| system.load(cpu, 64, at))?;
+        let low = self.load_as_supervisor(cpu, at)?;
         let mut descriptor = Descriptor { low, high: 0 };
         if !descriptor.is_segment() && selector & 4 == 0 {
             // Those of the system have sixteen bytes; one that ends the table before is checked by its type.
             if let Ok(at) = self.place(selector, 16) {
-                descriptor.high = self.as_supervisor(cpu, |system, cpu| system.load(cpu, 64, at + 8))?;
+                descriptor.high = self.load_as_supervisor(cpu, at + 8)?;
             }
         }
         Ok(descriptor)
@@ -143,7 +148,7 @@ impl System {
         })
     }
 
-    /// The gate of a vector. The level is supervisor's.
+    /// The gate of a vector.
     pub(super) fn gate(&mut self, cpu: &mut SystemCpu, vector: u8, external: bool) -> Part<Gate> {
         let code = code_of_vector(vector, external);
         if !self.registers.is_long() {
@@ -154,8 +159,8 @@ impl System {
             return Err(Fault::general(code).into());
         }
         let at = self.registers.idtr.base.wrapping_add(offset);
-        let low = self.load(cpu, 64, at)?;
-        let high = self.load(cpu, 64, at.wrapping_add(8))?;
+        let low = self.load_as_supervisor(cpu, at)?;
+        let high = self.load_as_supervisor(cpu, at.wrapping_add(8))?;
         let kind = low >> 40 & 0x1f;
         if !matches!(kind, 14 | 15) {
             return Err(Fault::general(code).into());
@@ -178,7 +183,7 @@ impl System {
         if offset + 7 > u64::from(self.registers.idtr.limit) {
             return Err(Fault::general(code).into());
         }
-        let gate = self.load(cpu, 64, self.registers.idtr.base.wrapping_add(offset))?;
+        let gate = self.load_as_supervisor(cpu, self.registers.idtr.base.wrapping_add(offset))?;
         let kind = gate >> 40 & 0x1f;
         match kind {
             14 | 15 => {}
@@ -207,6 +212,6 @@ impl System {
         if offset + 7 > u64::from(self.registers.tr.limit) {
             return Err(Failure::Fault(Fault { vector: 10, code: code_of(self.registers.tr.selector) }));
         }
-        self.load(cpu, 64, self.registers.tr.base.wrapping_add(offset))
+        self.load_as_supervisor(cpu, self.registers.tr.base.wrapping_add(offset))
     }
 }

@@ -43,6 +43,7 @@ mod transfer;
 pub use memory::Physical;
 pub use registers::{Registers, Segment, TableRegister};
 
+use paging::Paging;
 use registers::debug;
 use x86::bus::PageFault;
 use x86::cpu::Cpu;
@@ -418,16 +419,19 @@ impl System {
         }
     }
 
-    /// Does `access` as the processor itself does: with the rights of the kernel, whatever level runs.
+    /// Does `access` as the processor itself does: with the rights of the kernel, whatever level runs, and with SMAP, whatever
+    /// RFLAGS.AC is (Intel SDM vol. 3, 4.6.1: implicit accesses).
     fn as_supervisor<T>(
         &mut self,
         cpu: &mut SystemCpu,
         access: impl FnOnce(&mut Self, &mut SystemCpu) -> T,
     ) -> T {
-        let privilege = self.registers.privilege;
-        self.set_privilege(cpu, 0);
+        let (privilege, paging) = (self.registers.privilege, cpu.bus().paging);
+        self.registers.privilege = 0;
+        go_to(cpu, Paging { user: false, access: false, ..paging });
         let result = access(self, cpu);
-        self.set_privilege(cpu, privilege);
+        self.registers.privilege = privilege;
+        go_to(cpu, paging);
         result
     }
 
@@ -439,10 +443,8 @@ impl System {
     /// Goes to another privilege level.
     fn set_privilege(&mut self, cpu: &mut SystemCpu, level: u8) {
         self.registers.privilege = level;
-        let user = level == 3;
-        if std::mem::replace(&mut cpu.bus_mut().paging.user, user) != user {
-            cpu.exchange_translations();
-        }
+        let paging = Paging { user: level == 3, ..cpu.bus().paging };
+        go_to(cpu, paging);
     }
 
     /// Writes RFLAGS whole.
@@ -450,7 +452,24 @@ impl System {
         const AC: u64 = 1 << 18;
         let regs = x86::state::Regs { rflags, ..cpu.regs() };
         cpu.set_regs(&regs);
-        cpu.bus_mut().paging.access = rflags & AC != 0;
+        let paging = Paging { access: rflags & AC != 0, ..cpu.bus().paging };
+        go_to(cpu, paging);
+    }
+}
+
+/// Has walks depend on this from now on, with the cached translations of its mode: of programs, of the kernel, or of the kernel with
+/// SMAP lifted.
+fn go_to(cpu: &mut SystemCpu, paging: Paging) {
+    let before = std::mem::replace(&mut cpu.bus_mut().paging, paging);
+    let (was_lifted, is_lifted) = (before.is_lifted(), paging.is_lifted());
+    if was_lifted && !is_lifted {
+        cpu.exchange_lifted_translations();
+    }
+    if before.user != paging.user {
+        cpu.exchange_translations();
+    }
+    if is_lifted && !was_lifted {
+        cpu.exchange_lifted_translations();
     }
 }
 

@@ -129,8 +129,7 @@ impl Bus for Physical {
         let mapping = walk(&mut self.bytes[..index(size)], &self.paging, va, access, marked)?;
         let page = mapping.physical / PAGE_SIZE * PAGE_SIZE;
         let has_ram = page < size;
-        // Under SMAP one flag decides, which changes more often than translations are forgotten.
-        self.is_passing = !has_ram || mapping.user && self.paging.smap && !self.paging.user;
+        self.is_passing = !has_ram;
         let translation = |frame| Translation { frame, writable: false, executable: true };
         if has_ram {
             return Ok(translation(page));

@@ -49,13 +49,19 @@ pub struct Paging {
     pub access: bool,
 }
 
+impl Paging {
+    /// Whether the kernel runs, and reaches pages of programs although SMAP is on.
+    #[must_use]
+    pub fn is_lifted(&self) -> bool {
+        self.smap && self.access && !self.user
+    }
+}
+
 /// Where a linear address leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The physical address.
     pub physical: u64,
-    /// Programs may use the page.
-    pub user: bool,
 }
 
 /// Rights along a walk.
@@ -79,7 +85,7 @@ pub fn walk(
     marked: &mut impl FnMut(u64),
 ) -> Result<Mapping, PageFault> {
     if !paging.enabled {
-        return Ok(Mapping { physical: va, user: true });
+        return Ok(Mapping { physical: va });
     }
     let fault = |cause: u32| PageFault { address: va, error_code: cause | request(paging, access) };
     let mut rights = Rights { write: true, user: true, execute: true };
@@ -108,7 +114,7 @@ pub fn walk(
             mark(ram, &path[index(u64::from(level))..], access, marked);
             let offset = (1 << shift) - 1;
             let physical = entry & ADDRESS & !offset | va & offset;
-            return Ok(Mapping { physical, user: rights.user });
+            return Ok(Mapping { physical });
         }
         table = entry & ADDRESS;
     }

@@ -11,7 +11,7 @@ mod image;
 pub use image::Image;
 pub(crate) use image::{BLOCK, Block, Layers};
 
-use super::virtio::{self, Broken, Chain, Dma, Kind, Part, Transport, gather, scatter, total};
+use super::virtio::{self, Broken, Chain, Device, Dma, Kind, Part, Transport, gather, scatter, total};
 use crate::saved::{Saved, Words, saved};
 use std::io;
 
@@ -154,34 +154,6 @@ impl Disk {
         std::mem::take(&mut self.done)
     }
 
-    /// A load from its registers.
-    pub(super) fn read(&self, offset: u64) -> u32 {
-        let image = &self.layers.image;
-        self.registers.read(offset, &kind(image, &configuration(image)))
-    }
-
-    /// A store there.
-    pub(super) fn write(&mut self, offset: u64, value: u32, now: u64) {
-        let image = &self.layers.image;
-        self.registers.write(offset, value, &kind(image, &configuration(image)));
-        if offset == virtio::NOTIFY && self.registers.is_running() {
-            self.due = self.due.or_else(|| Some(now.saturating_add(LATENCY)));
-        }
-        if !self.registers.is_running() {
-            self.due = None;
-        }
-    }
-
-    /// When it has something to do.
-    pub(super) fn due(&self) -> Option<u64> {
-        self.due
-    }
-
-    /// Whether its line has risen since this was asked last.
-    pub(super) fn take_pulse(&mut self) -> bool {
-        std::mem::take(&mut self.is_pulsed)
-    }
-
     /// Does all requests that are available, if it is time for that.
     ///
     /// # Errors
@@ -287,6 +259,32 @@ impl Disk {
         let at = sector.checked_mul(SECTOR)?;
         let fits = at.checked_add(length)? <= self.layers.image.size();
         (fits && length <= LONGEST && length.is_multiple_of(SECTOR)).then_some(at)
+    }
+}
+
+impl Device for Disk {
+    fn read(&self, offset: u64) -> u32 {
+        let image = &self.layers.image;
+        self.registers.read(offset, &kind(image, &configuration(image)))
+    }
+
+    fn write(&mut self, offset: u64, value: u32, now: u64) {
+        let image = &self.layers.image;
+        self.registers.write(offset, value, &kind(image, &configuration(image)));
+        if offset == virtio::NOTIFY && self.registers.is_running() {
+            self.due = self.due.or_else(|| Some(now.saturating_add(LATENCY)));
+        }
+        if !self.registers.is_running() {
+            self.due = None;
+        }
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.due
+    }
+
+    fn take_pulse(&mut self) -> bool {
+        std::mem::take(&mut self.is_pulsed)
     }
 }
 

@@ -2,13 +2,15 @@
 #![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to what is wanted of them")]
 
 use super::*;
+use crate::devices::virtio::pipe::{LATENCY, RECEIVE, SEND, WAITING};
+use crate::devices::virtio::{CHANGED, NOTIFY, USED};
 use crate::saved::{Saved, Words};
 use std::collections::BTreeSet;
 
 /// Where the driver has its two queues (descriptors, available, used, a page apart), and a buffer of each.
 const QUEUES: [u32; 2] = [0x1000, 0x5000];
 const AVAILABLE: u32 = 0x1000;
-const USED: u32 = 0x2000;
+const GIVEN_BACK: u32 = 0x2000;
 const BUFFERS: [usize; 2] = [0x9000, 0xb000];
 
 struct Driver {
@@ -24,8 +26,14 @@ impl Driver {
         write(0x24, 1);
         write(0x20, 1);
         for (number, at) in (0..).zip(QUEUES) {
-            let registers =
-                [(0x30, number), (0x38, 4), (0x80, at), (0x90, at + AVAILABLE), (0xa0, at + USED), (0x44, 1)];
+            let registers = [
+                (0x30, number),
+                (0x38, 4),
+                (0x80, at),
+                (0x90, at + AVAILABLE),
+                (0xa0, at + GIVEN_BACK),
+                (0x44, 1),
+            ];
             registers.into_iter().for_each(|(at, value)| write(at, value));
         }
         write(0x70, 15);
@@ -42,7 +50,7 @@ impl Driver {
         self.given[queue] += 1;
         let index = (QUEUES[queue] + AVAILABLE) as usize + 2;
         self.ram[index..index + 2].copy_from_slice(&self.given[queue].to_le_bytes());
-        self.net.write(virtio::NOTIFY, u32::try_from(queue).unwrap(), now);
+        self.net.write(NOTIFY, u32::try_from(queue).unwrap(), now);
     }
 
     fn serve(&mut self, now: u64) -> Vec<Vec<u8>> {
@@ -51,7 +59,7 @@ impl Driver {
 
     /// How many buffers of a queue were used, and how many bytes the first of its ring has.
     fn used(&self, queue: usize) -> (u8, u8) {
-        let ring = (QUEUES[queue] + USED) as usize;
+        let ring = (QUEUES[queue] + GIVEN_BACK) as usize;
         (self.ram[ring + 2], self.ram[ring + 8])
     }
 }
@@ -67,10 +75,7 @@ fn a_frame_waits_for_room_and_is_behind_a_header() {
     assert_eq!((driver.used(RECEIVE).0, driver.net.take_pulse()), (0, false), "there is no buffer yet");
     driver.give(RECEIVE, 1526, 6);
     driver.serve(6);
-    assert_eq!(
-        (driver.used(RECEIVE), driver.net.read(0x60), driver.net.take_pulse()),
-        ((1, 72), virtio::USED, true)
-    );
+    assert_eq!((driver.used(RECEIVE), driver.net.read(0x60), driver.net.take_pulse()), ((1, 72), USED, true));
     let expected = [&[0; 10][..], &[1, 0], &[7; 60], &[0]].concat();
     assert_eq!(driver.ram[BUFFERS[0]..BUFFERS[0] + 73], expected);
 }
@@ -114,11 +119,7 @@ fn a_queue_that_is_none_has_the_card_wait_for_a_reset() {
         driver.given[queue] = 200;
         driver.give(queue, 100, 0);
         driver.serve(LATENCY);
-        assert_eq!(
-            (driver.net.read(0x70) & 64, driver.net.read(0x60)),
-            (64, virtio::CHANGED),
-            "queue {queue}"
-        );
+        assert_eq!((driver.net.read(0x70) & 64, driver.net.read(0x60)), (64, CHANGED), "queue {queue}");
         assert!(!driver.net.is_up() && driver.net.take_pulse());
     }
 }

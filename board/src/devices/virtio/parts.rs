@@ -1,6 +1,7 @@
 //! The pieces of memory that a request is made of.
 
 use super::dma::Dma;
+use crate::saved::saved;
 
 /// The bytes of one request, at most.
 pub(in crate::devices) const LONGEST: u64 = 64 << 20;
@@ -11,6 +12,8 @@ pub(in crate::devices) struct Part {
     pub(in crate::devices) at: u64,
     pub(in crate::devices) length: u32,
 }
+
+saved!(struct Part { at, length });
 
 /// The bytes of all parts.
 pub(in crate::devices) fn total(parts: &[Part]) -> u64 {

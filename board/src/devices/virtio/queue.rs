@@ -44,6 +44,8 @@ pub(in crate::devices) struct Chain {
     pub(in crate::devices) writable: Vec<Part>,
 }
 
+saved!(struct Chain { head, readable, writable });
+
 impl Queue {
     /// The next chain that is available.
     pub(in crate::devices) fn pop(&mut self, memory: &Dma<'_>) -> Result<Option<Chain>, Broken> {
@@ -100,7 +102,9 @@ impl Queue {
         stored: u32,
     ) -> Result<(), Broken> {
         let outside = Broken("what is used is outside of memory");
-        let slot = u64::from(self.given % self.size);
+        // A chain may be kept for a while, in which the driver writes to the registers of its queue.
+        let slot =
+            self.given.checked_rem(self.size).map(u64::from).ok_or(Broken("it has no size any more"))?;
         let entry = u64::from(chain.head) | u64::from(stored) << 32;
         memory.put(self.used.wrapping_add(4 + 8 * slot), &entry.to_le_bytes()).ok_or(outside)?;
         self.given = self.given.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! The registers of a virtio device in memory (virtio 1.2, 4.2.2), of a block device with one queue.
+//! The registers of a virtio device in memory (virtio 1.2, 4.2.2).
 
 use super::queue::{MOST, Queue};
 use crate::saved::saved;
@@ -29,7 +29,7 @@ const VERSION_1: u64 = 1 << 32;
 pub(in crate::devices) struct Kind<'c> {
     /// Its number (virtio 1.2, 5).
     pub(in crate::devices) id: u32,
-    /// How many queues it has, of two at most.
+    /// How many queues it has, of three at most.
     pub(in crate::devices) queues: u32,
     /// The features that it offers.
     pub(in crate::devices) features: u64,
@@ -58,7 +58,7 @@ pub(in crate::devices) struct Transport {
     selected: u32,
     /// Why it interrupts.
     pub(in crate::devices) interrupts: u32,
-    pub(in crate::devices) queues: [Queue; 2],
+    pub(in crate::devices) queues: [Queue; 3],
 }
 
 saved!(struct Transport { shown, written, features, status, selected, interrupts, queues });
