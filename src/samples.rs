@@ -100,7 +100,7 @@ pub(crate) fn take(
     }
     let mut sampler = Sampler::open(&recording, period).map_err(|error| damaged(&error))?;
     let mut known = Vec::new();
-    while let Some(trail) = sampler.next().map_err(|error| damaged(&error))? {
+    while let Some(trail) = sampler.next_sample().map_err(|error| damaged(&error))? {
         let pid = sampler.process().pid();
         let mapped = code_files(sampler.process());
         if mapped != known {

@@ -198,7 +198,8 @@ impl Turner<'_> {
         let kernel = Kernel::of(self.request.core);
         let fuel = self.until.fuel();
         let Request { program, samples, .. } = *self.request;
-        let search = Search::new(program, self.cfg, &image, &state, self.records, samples, kernel, fuel);
+        let search = Search::new(program, self.cfg, &image, &state, self.records, kernel, fuel);
+        let search = search.with_samples(samples);
         search.run(goal, &self.until.at_most(FUEL_OF_ONE), &mut |_, _| ())
     }
 }

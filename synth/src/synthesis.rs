@@ -163,10 +163,8 @@ pub(crate) fn search_of<'a>(
     fuel: &Fuel,
 ) -> Search<'a> {
     let core = request.core;
-    let kernel = Kernel::of(core);
-    let search =
-        Search::new(request.program, cfg, image, &core.state, records, request.samples, kernel, fuel);
-    unmapped.told_to(search)
+    let search = Search::new(request.program, cfg, image, &core.state, records, Kernel::of(core), fuel);
+    unmapped.told_to(search.with_samples(request.samples))
 }
 
 /// The search for the longest part of a path that a certificate holds for.

@@ -42,7 +42,7 @@ impl Sampler {
     ///
     /// # Errors
     /// When the replay fails or differs, or the model of the branch records refuses.
-    pub fn next(&mut self) -> Result<Option<Trail>, TrailError> {
+    pub fn next_sample(&mut self) -> Result<Option<Trail>, TrailError> {
         while !self.ended {
             let goal = (self.retired() / self.period + 1).saturating_mul(self.period);
             self.run_to(goal)?;

@@ -177,8 +177,8 @@ mod tests {
     use super::*;
 
     fn samples(stretches: &[&[Branch]]) -> Samples {
-        let mut samples = Samples::default();
-        samples.stretches = stretches.iter().map(|stretch| (stretch.to_vec(), 1)).collect();
+        let stretches = stretches.iter().map(|stretch| (stretch.to_vec(), 1)).collect();
+        let mut samples = Samples { stretches, ..Samples::default() };
         samples.index();
         samples
     }

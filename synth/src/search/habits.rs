@@ -13,11 +13,9 @@ const PLACES_A_UNIT: u64 = 4;
 impl Search<'_> {
     /// Says of each way to the present start how much the samples speak for it.
     pub(super) fn weigh_habits(&mut self, found: &mut [Candidate]) {
-        if self.samples.is_empty() || found.len() < 2 {
-            return;
-        }
+        let Some(samples) = self.samples.filter(|_| found.len() > 1) else { return };
         let start = self.hypothesis.start();
-        let (ways, looked_at) = self.samples.ways(start, &self.branches_ahead());
+        let (ways, looked_at) = samples.ways(start, &self.branches_ahead());
         self.hypothesis.terms().fuel().burn(looked_at as u64 / PLACES_A_UNIT + 1);
         for candidate in found.iter_mut().filter(|candidate| !candidate.is_of_signal()) {
             let op = &candidate.prepared.op;

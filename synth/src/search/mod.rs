@@ -78,7 +78,7 @@ pub struct Search<'p> {
     stacks: Option<Stacks<'p>>,
     reach: Reach<'p>,
     records: &'p Records,
-    samples: &'p Samples,
+    samples: Option<&'p Samples>,
     hypothesis: Hypothesis<'p>,
     prepared: FxHashMap<u64, Option<Rc<Prepared>>>,
     /// Whether the second instruction can follow the first within a function.
@@ -153,7 +153,6 @@ impl<'p> Search<'p> {
         image: &'p dyn Image,
         core: &State,
         records: &'p Records,
-        samples: &'p Samples,
         kernel: Kernel,
         fuel: &Fuel,
     ) -> Search<'p> {
@@ -164,7 +163,7 @@ impl<'p> Search<'p> {
             stacks: Stacks::of(image.anchors(), cfg),
             reach: Reach::new(program, records.recorded()),
             records,
-            samples,
+            samples: None,
             hypothesis: Hypothesis::new(Rc::new(Terms::with_fuel(fuel.clone())), image, core, kernel),
             prepared: FxHashMap::default(),
             loops: FxHashMap::default(),
@@ -195,6 +194,12 @@ impl<'p> Search<'p> {
     pub fn with_partial_map(mut self) -> Search<'p> {
         self.statistics.assumed = true;
         self
+    }
+
+    /// Goes first where samples of the program's branches say that it mostly went.
+    #[must_use]
+    pub fn with_samples(self, samples: &'p Samples) -> Search<'p> {
+        Search { samples: (!samples.is_empty()).then_some(samples), ..self }
     }
 
     /// Has each refutation told.
