@@ -80,22 +80,22 @@ pub(crate) struct Machine {
     ])]
     pub(crate) from: Option<OsString>,
     /// The kernel's initial file system
-    #[arg(long, value_name = "FILE", requires = "kernel", conflicts_with = "program")]
+    #[arg(long, value_name = "FILE", requires = "kernel", conflicts_with_all = ["program", "from"])]
     initrd: Option<PathBuf>,
     /// The kernel's command line (default: `console=ttyS0 panic=-1`; with --console virtio `console=hvc0 panic=-1`)
-    #[arg(long, value_name = "TEXT", requires = "kernel", conflicts_with = "program")]
+    #[arg(long, value_name = "TEXT", requires = "kernel", conflicts_with_all = ["program", "from"])]
     cmdline: Option<String>,
     /// What is typed to, and shown: COM1, or a console of virtio (hvc0), which has the size of the terminal and is shown beside COM1
     #[arg(
         long,
         value_name = "serial|virtio",
         requires = "kernel",
-        conflicts_with = "program",
+        conflicts_with_all = ["program", "from"],
         default_value = "serial"
     )]
     console: Line,
     /// A source of random bytes of this host's (hwrng). Each is recorded
-    #[arg(long, requires = "kernel", conflicts_with = "program")]
+    #[arg(long, requires = "kernel", conflicts_with_all = ["program", "from"])]
     rng: bool,
     /// Connections between the guest and programs of this host by a vsock, as Firecracker has them: programs of the host connect to
     /// the Unix socket PATH and say `CONNECT PORT`; the guest's to port P of address 2 come to the socket PATH_P. What comes is
@@ -108,7 +108,7 @@ pub(crate) struct Machine {
         long,
         value_name = "host|instructions",
         requires = "kernel",
-        conflicts_with = "program",
+        conflicts_with_all = ["program", "from"],
         default_value = "host"
     )]
     clock: Clock,
@@ -116,7 +116,7 @@ pub(crate) struct Machine {
     #[arg(long, value_name = "SECONDS", conflicts_with = "program", default_value = "60", value_parser = keeping::seconds)]
     idle: Duration,
     /// What the guest may write to its disk, in memory (default: half of this host's memory); beyond that writes fail
-    #[arg(long, value_name = "SIZE", requires = "kernel", conflicts_with = "program", value_parser = keeping::size)]
+    #[arg(long, value_name = "SIZE", requires = "kernel", conflicts_with_all = ["program", "from"], value_parser = keeping::size)]
     disk_writes: Option<u64>,
     /// A network card of the machine, and where it leads to: a TAP interface of this host, or frames to the Unix datagram socket
     /// LOCAL and from there to REMOTE. What comes is recorded; a replay needs none
