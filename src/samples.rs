@@ -1,4 +1,4 @@
-//! Branch records that are taken now and then while a program runs: of a file of perf's, or of a recording.
+//! `--samples`: branch records that were taken now and then while a program ran, in a file of perf's or of a recording.
 
 use crate::exit::{Code, Failure};
 use crate::kernel;
@@ -10,9 +10,10 @@ use lbr::{Filter, Sampled};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use vmm::elfcore::Core;
-use vmm::process::Process;
+use vmm::journal::Damage;
+use vmm::process::MappingInfo;
 use vmm::recording::Recording;
-use vmm::samples::{PERIOD, Sampler};
+use vmm::samples::Sampler;
 use x86::op::BranchKind;
 
 /// The samples of these files and recordings, at the addresses of a core. Says what of them is of no use, and how many are left.
@@ -67,13 +68,23 @@ fn refuse_filtered(path: &Path, sampled: &Sampled) -> Result<(), Failure> {
 /// Those of a recording, which is run again.
 fn of_recording(dir: &Path) -> Result<Sampled, Failure> {
     let mut sampled = Sampled::default();
-    take(dir, PERIOD, &mut |taken| {
+    let damage = take(dir, Pace::Slowing, &mut |taken| {
         match taken {
             Sample::Mapped(mapping, _) => sampled.map(mapping),
             Sample::Branches(trail) => sampled.push(trail.clone()),
         }
         Ok(true)
     })?;
+    if let Some(damage) = damage {
+        say!("gretel: {}: {damage}; it is sampled up to there", dir.display());
+    }
+    if sampled.iter().len() == 0 {
+        say!(
+            "gretel: {}: the program ran for less than {} instructions, and has no samples",
+            dir.display(),
+            2 * FIRST_PERIOD
+        );
+    }
     Ok(sampled)
 }
 
@@ -85,12 +96,25 @@ pub(crate) enum Sample<'t> {
     Branches(&'t lbr::Trail),
 }
 
-/// Runs a recording again, and tells `each` its samples, one every `period` instructions, until `each` has enough.
+/// How often a recording is sampled.
+#[derive(Clone, Copy)]
+pub(crate) enum Pace {
+    /// Every so many instructions.
+    Every(u64),
+    /// Every [`FIRST_PERIOD`] instructions at first, and half as often after each [`MOST_AT_ONE_PACE`] samples: how long the program ran is
+    /// known only at its end, and its last half has a thousand samples or more if it ran for a moment.
+    Slowing,
+}
+
+const FIRST_PERIOD: u64 = 10_000;
+const MOST_AT_ONE_PACE: u64 = 4096;
+
+/// Runs a recording again, and tells `each` its samples until `each` has enough. What is wrong with the journal's end, if it was come to.
 pub(crate) fn take(
     dir: &Path,
-    period: u64,
+    pace: Pace,
     each: &mut dyn FnMut(Sample<'_>) -> Result<bool, Failure>,
-) -> Result<(), Failure> {
+) -> Result<Option<Damage>, Failure> {
     let damaged =
         |why: &dyn std::fmt::Display| Failure::new(Code::Damaged, format!("{}: {why}", dir.display()));
     let recording = Recording::open(dir).map_err(|error| damaged(&error))?;
@@ -98,28 +122,35 @@ pub(crate) fn take(
     if io::stderr().is_terminal() {
         say!("gretel: running {} again on the software CPU, to sample its branches", dir.display());
     }
+    let period = match pace {
+        Pace::Every(period) => period,
+        Pace::Slowing => FIRST_PERIOD,
+    };
     let mut sampler = Sampler::open(&recording, period).map_err(|error| damaged(&error))?;
-    let mut known = Vec::new();
-    while let Some(trail) = sampler.next_sample().map_err(|error| damaged(&error))? {
-        let pid = sampler.process().pid();
-        let mapped = code_files(sampler.process());
+    let (mut known, mut samples) = (Vec::new(), 0_u64);
+    while let Some(taken) = sampler.next_sample().map_err(|error| damaged(&error))? {
+        let mapped = code_files(taken.mappings);
         if mapped != known {
             for mapping in mapped.iter().filter(|mapping| !known.contains(mapping)) {
-                each(Sample::Mapped(mapping.clone(), pid))?;
+                each(Sample::Mapped(mapping.clone(), taken.pid))?;
             }
             known = mapped;
         }
-        if !each(Sample::Branches(&trail))? {
-            return Ok(());
+        if !each(Sample::Branches(&taken.trail))? {
+            return Ok(None);
+        }
+        samples += 1;
+        if matches!(pace, Pace::Slowing) && samples.is_multiple_of(MOST_AT_ONE_PACE) {
+            sampler.slow_down();
         }
     }
-    Ok(())
+    Ok(sampler.damage())
 }
 
-/// The files that a process runs code of, where it has them.
-fn code_files(process: &Process) -> Vec<Mapping> {
-    let mappings = process.mappings().into_iter();
-    let of_files = mappings.filter(|mapping| mapping.rights.execute && mapping.name.starts_with('/'));
+/// The files among mappings that a process runs code of.
+fn code_files(mappings: Vec<MappingInfo>) -> Vec<Mapping> {
+    let of_files =
+        mappings.into_iter().filter(|mapping| mapping.rights.execute && mapping.name.starts_with('/'));
     of_files
         .map(|it| Mapping { start: it.start, end: it.end, offset: it.file_offset, file: it.name })
         .collect()

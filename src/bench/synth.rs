@@ -5,6 +5,7 @@ use super::resident;
 use super::{plots, reach};
 use crate::Outcome;
 use crate::exit::{Code, Failure};
+use crate::log::say;
 use ::synth::report::metrics::Band;
 use lbr::{Crumbs, Filter};
 use serde_json::Value;
@@ -233,6 +234,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     if args.records.iter().any(|evidence| evidence.samples) {
         for (n, crash) in crashes.iter().enumerate() {
             sample(args, crash, &samples_of(n)).map_err(cannot_keep)?;
+            if stop.is_raised() {
+                return Err(interrupted());
+            }
         }
     }
     let mut results = Vec::new();
@@ -244,8 +248,7 @@ pub(super) fn run(args: &Args) -> Outcome {
                 .map_err(cannot_keep)?;
             cases.push(Case { original: *original, ..case });
             if stop.is_raised() {
-                let message = "interrupted: nothing is shown of what was measured";
-                return Err(Failure::new(Code::Other, message));
+                return Err(interrupted());
             }
             progress.inc(1);
         }
@@ -308,15 +311,23 @@ fn replay(crash: &Path) -> io::Result<Option<f64>> {
     Ok((status == 0).then_some(seconds))
 }
 
-/// Samples the branches of a recording; of a program that is too short for that there is no file.
+fn interrupted() -> Failure {
+    Failure::new(Code::Other, "interrupted: nothing is shown of what was measured")
+}
+
+/// Samples the branches of a recording. Where that fails, stderr says why, and there is no file.
 fn sample(args: &Args, crash: &Path, file: &Path) -> io::Result<()> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["export", "--samples", "--period", &args.period.to_string(), "--output"])
         .arg(file)
         .arg(crash);
-    let status = command.stdin(Stdio::null()).stderr(Stdio::null()).status()?;
-    if status.success() { Ok(()) } else { std::fs::remove_file(file).or(Ok(())) }
+    let sampled = command.stdin(Stdio::null()).output()?;
+    if sampled.status.success() {
+        return Ok(());
+    }
+    say!("gretel: without samples: {}", String::from_utf8_lossy(&sampled.stderr).trim());
+    fs::remove_file(file).or(Ok(()))
 }
 
 /// Runs `gretel synth` on a crash; what it prints goes through `file`. `samples` are those of its branches.

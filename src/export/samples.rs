@@ -5,7 +5,7 @@ use crate::Outcome;
 use crate::exit::{Code, Failure};
 use crate::log::say;
 use crate::output::Printed;
-use crate::samples::{Sample, take};
+use crate::samples::{Pace, Sample, take};
 use lbr::format::brstack;
 use lbr::format::perf::Stack;
 use std::fs::File;
@@ -19,7 +19,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     let mut samples = 0u64;
     let period = args.period.unwrap_or(vmm::samples::PERIOD);
-    take(&args.dir, period, &mut |taken| {
+    let damage = take(&args.dir, Pace::Every(period), &mut |taken| {
         let line = match taken {
             Sample::Mapped(mapping, pid) => mapping.print(pid),
             Sample::Branches(trail) => {
@@ -31,6 +31,11 @@ pub(super) fn run(args: &Args) -> Outcome {
     })?;
     if wrote(args, out.flush())? == Printed::Closed {
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(damage) = damage {
+        say!("gretel: {damage}");
+        say!("gretel: {samples} samples were taken before it");
+        return Ok(Code::Damaged.into());
     }
     if samples == 0 {
         let why = format!(

@@ -4,6 +4,7 @@ use crate::{DAMAGED, Place, Ran, USAGE};
 use lbr::trail::{Family, Provenance};
 use lbr::{BranchRecord, Filter, Trail};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 
 /// Every seventh round goes another way, which leaves nothing behind that would tell; then it crashes.
@@ -66,6 +67,62 @@ fn samples_tell_the_way_that_the_program_mostly_goes() {
     // The recording itself is sampled, at the usual distance.
     let (ran, of_recording) = synthesized(&place, &["--samples", "rec"]);
     assert!(told(&of_recording) > 0, "{}", ran.err);
+}
+
+/// Two programs of one recording lie at the same addresses: a sample's are those of the one that ran.
+#[test]
+fn samples_of_several_programs_are_told_apart() {
+    let Some(place) = recorded() else { return };
+    let both =
+        ["record", "--engine", "soft", "-o", "both", "--", "busybox", "sh", "-c", "./rounds; busybox true"];
+    assert_eq!(place.gretel(&both).code, 0);
+    let exported = place.gretel(&["export", "both", "--samples", "--period", "5000"]);
+    assert_eq!(exported.code, 0, "{}", exported.err);
+    let sampled = lbr::Sampled::read(exported.out().as_bytes(), &lbr::file::Known::default()).unwrap();
+    let programs = sampled.iter().filter_map(|sample| {
+        let (file, _) = sample.place(sample.trail.records[0].from)?;
+        Some(file.rsplit('/').next().unwrap_or(file).to_owned())
+    });
+    let programs: BTreeSet<String> = programs.collect();
+    assert!(programs.contains("rounds") && programs.contains("busybox"), "{programs:?}");
+}
+
+/// A program whose journal grows all the time.
+const READS: &str = "\
+#include <unistd.h>
+int main(void) {
+    static char bytes[1 << 16];
+    volatile unsigned sum = 0;
+    for (int n = 0; n < 64; n++) {
+        if (getentropy(bytes, 256) != 0) return 1;
+        for (int round = 0; round < 255; round++)
+            if (getentropy(bytes + 256 * round, 256) != 0) return 1;
+        for (int at = 0; at < sizeof bytes; at++) sum += bytes[at];
+    }
+    return 0;
+}
+";
+
+/// What was sampled before a tear is of use, and the tear is told.
+#[test]
+fn a_torn_recording_is_sampled_up_to_the_tear() {
+    let place = Place::new();
+    if place.compile("reads", READS).is_none() {
+        return;
+    }
+    assert_eq!(place.gretel(&["record", "--engine", "soft", "-o", "rec", "--", "./reads"]).code, 0);
+    let whole = fs::read(place.path("rec/journal")).unwrap();
+    place.replace("rec/journal", &whole[..whole.len() / 2]);
+    let exported = place.gretel(&["export", "rec", "--samples", "--period", "5000", "-o", "samples.txt"]);
+    assert_eq!(exported.code, DAMAGED, "{}", exported.err);
+    assert!(exported.err.contains("samples were taken before it"), "{}", exported.err);
+    let text = fs::read_to_string(place.path("samples.txt")).unwrap();
+    let samples = text.lines().filter(|line| line.contains("/-/")).count();
+    assert!(
+        samples > 10 && exported.err.contains(&format!("{samples} samples")),
+        "{samples}: {}",
+        exported.err
+    );
 }
 
 #[test]
