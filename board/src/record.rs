@@ -145,6 +145,7 @@ pub fn record(
         active: 0,
         was_typed: false,
         ready: None,
+        was_told_size: false,
         lost: 0,
         tried: 0,
         left_out: 0,
@@ -175,6 +176,8 @@ struct Recorder<'r, T> {
     was_typed: bool,
     /// When the console of virtio is ready to be typed to, once it has a driver.
     ready: Option<u64>,
+    /// The driver of the console was told the terminal's size.
+    was_told_size: bool,
     /// Frames that the guest had no room for.
     lost: u64,
     /// How many instructions had retired when a checkpoint was last written, or was not.
@@ -199,7 +202,10 @@ impl<T: Terminal> Recorder<'_, T> {
         if self.machine.is_vsock_up() {
             self.take_in(Input::Severed)?;
         }
-        self.take_size()?;
+        if self.machine.moment().retired == 0 {
+            // Before there is a driver: one that reads the size when it starts finds it.
+            self.take_size_unless_known()?;
+        }
         let end = self.run_to_end()?;
         if matches!(end, End::Stopped | End::Idle) {
             self.checkpoint()?;
@@ -275,15 +281,20 @@ impl<T: Terminal> Recorder<'_, T> {
         None
     }
 
-    /// How many bytes may be typed. Linux's driver for the console of virtio loses what comes before it is ready, and does not say when
-    /// that is: it has had its time, or has slept, when the guest has halted once.
+    /// How many bytes may be typed.
     fn room(&mut self) -> usize {
-        let (room, now) = (self.machine.room(), self.machine.moment().time);
-        if room == 0 || self.machine.console_size().is_none() {
-            return room;
+        let room = self.machine.room();
+        if self.machine.console_size().is_none() || self.is_console_ready() { room } else { 0 }
+    }
+
+    /// Whether the driver of the console of virtio is ready. Linux's loses what is typed before it is, follows a null pointer if it is
+    /// told a size, and does not say when that is over: it has had its time, or has slept, when the guest has halted once.
+    fn is_console_ready(&mut self) -> bool {
+        let now = self.machine.moment().time;
+        if self.ready.is_none() && self.machine.room() > 0 {
+            self.ready = Some(now.saturating_add(SETTLING));
         }
-        let ready = *self.ready.get_or_insert_with(|| now.saturating_add(SETTLING));
-        if now >= ready { room } else { 0 }
+        self.ready.is_some_and(|ready| now >= ready)
     }
 
     fn take_typed(&mut self) -> Result<(), RecordError> {
@@ -308,8 +319,22 @@ impl<T: Terminal> Recorder<'_, T> {
         self.put(&Record::Input { at, digests, input })
     }
 
-    /// Tells the console of virtio how large the terminal is, if that is news.
+    /// Tells the driver of the console of virtio how large the terminal is: once, since Linux's takes a size from a change only, and
+    /// when that changes.
     fn take_size(&mut self) -> Result<(), RecordError> {
+        if self.machine.console_size().is_none() || !self.is_console_ready() {
+            return Ok(());
+        }
+        if std::mem::replace(&mut self.was_told_size, true) {
+            return self.take_size_unless_known();
+        }
+        match self.terminal.size() {
+            none if none == Size::default() => Ok(()),
+            size => self.take_in(Input::Resized(size)),
+        }
+    }
+
+    fn take_size_unless_known(&mut self) -> Result<(), RecordError> {
         let Some(known) = self.machine.console_size() else { return Ok(()) };
         let size = self.terminal.size();
         if size == known { Ok(()) } else { self.take_in(Input::Resized(size)) }
