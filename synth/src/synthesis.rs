@@ -1,5 +1,6 @@
 //! From a core to a verdict: search, realize, certify, and never more than what was certified.
 
+mod depths;
 mod rebuild;
 mod unmapped;
 
@@ -9,7 +10,6 @@ use crate::evidence::{Anchors, Samples};
 use crate::flips::{Flips, Turner};
 use crate::fuel::{Fuel, UNITS_A_SECOND, Until};
 use crate::origins;
-use crate::past::addresses::Patience;
 use crate::past::deferred::{Early, Waiting};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep};
 use crate::past::image::Image;
@@ -20,6 +20,7 @@ use crate::realize::{Unrealizable, realize};
 use crate::search::{Found, Limits, Records, Search, Statistics, Stop};
 use crate::shares;
 use crate::suffix::{Coverage, Suffix};
+use depths::between;
 use std::cell::RefCell;
 use std::time::Duration;
 pub(crate) use unmapped::Unmapped;
@@ -229,8 +230,11 @@ impl Attempts<'_> {
         let whole = self.found.path.len();
         let first = self.affordable(certified, self.until.fuel().burnt() - before).min(whole);
         let (mut depth, solved) = self.solved_depth(&self.found.path[..first]);
-        let mut failed = if first < whole { whole } else { depth } + 1;
+        // No failure is known of.
+        let unfailed = if first < whole { whole } else { depth } + 1;
+        let mut failed = unfailed;
         while certified < depth && depth < failed && !self.is_over() {
+            let before = self.until.fuel().burnt();
             match self.certify_at_most(depth)? {
                 Ok(found) => {
                     let steps = self.steps_with(found.0.len());
@@ -241,7 +245,12 @@ impl Attempts<'_> {
                         certified = steps;
                         best = Ok(found);
                     }
-                    depth = between(certified, failed);
+                    depth = match failed == unfailed {
+                        true => {
+                            self.affordable(certified, self.until.fuel().burnt() - before).min(unfailed - 1)
+                        }
+                        false => between(certified, failed),
+                    };
                 }
                 Err((next, why)) => {
                     best = best.or(Err(why));
@@ -259,37 +268,6 @@ impl Attempts<'_> {
             }
         }
         Ok(best)
-    }
-
-    /// How many steps to begin with, if the certificate of so many took so much fuel: what it takes grows faster than they do, and a
-    /// third of what is left is for the first.
-    fn affordable(&self, certified: usize, burnt: u64) -> usize {
-        let burnt = burnt.saturating_sub(FUEL_OF_A_CERTIFICATE);
-        let Some(times) = (self.until.left() / 3).checked_div(burnt) else { return usize::MAX };
-        let longer = usize::try_from(times.isqrt()).unwrap_or(usize::MAX);
-        if certified == 0 { usize::MAX } else { certified.saturating_mul(longer.max(2)) }
-    }
-
-    /// How many of the newest steps are so many instructions; switches of threads are steps, too.
-    fn steps_with(&self, instructions: usize) -> usize {
-        let mut steps = (1..).zip(&self.found.path).filter(|(_, (step, _))| step.is_instruction());
-        instructions.checked_sub(1).and_then(|before| steps.nth(before)).map_or(0, |(steps, _)| steps)
-    }
-
-    /// How many of the newest steps may do, after `reached` of `depth` failed; 0 where the failure does not tell.
-    fn next_depth(&self, failure: &Failure, reached: usize, depth: usize) -> usize {
-        let instructions = instructions_in(&self.found.path[..reached]);
-        match failure {
-            // What follows the first wrong instruction may be right.
-            Failure::Rejected(Difference { step: Some(step), .. }) | Failure::Refused(Some(step), _)
-                if *step < instructions =>
-            {
-                self.steps_with(instructions - (step + 1))
-            }
-            // Those alone, without what the older ones demand.
-            _ if reached < depth => reached,
-            _ => 0,
-        }
     }
 
     /// The suffix of what is surest: of what the records cover, or else of the last steps; a long path that used only some of the
@@ -349,16 +327,6 @@ impl Attempts<'_> {
         Ok(Err((next, why)))
     }
 
-    /// How many steps to begin with, and for how many a solution is known, if the solver gave up on some question of the
-    /// search: it would again, and take its time. If those are most of the path, they are what to begin with; else all.
-    fn solved_depth(&self, path: &[(PathStep, Option<u64>)]) -> (usize, usize) {
-        if self.found.statistics.solver_unknown == 0 {
-            return (path.len(), 0);
-        }
-        let (_, solved) = self.rebuild(path, &self.found.early);
-        (if solved * 4 >= path.len() * 3 { solved } else { path.len() }, solved)
-    }
-
     /// Realizes and certifies these steps, or those of them whose addresses are known.
     #[expect(
         clippy::type_complexity,
@@ -369,12 +337,10 @@ impl Attempts<'_> {
         path: &[(PathStep, Option<u64>)],
         choose: bool,
     ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
-        let (mut hypothesis, _) = self.rebuild(path, &self.found.early);
-        if choose {
-            // Half of what is left, so that what could not be placed does not cost all of it.
-            hypothesis.stop_at(self.until.share(1, 2));
-            hypothesis.choose_addresses(&(1..path.len() + 1), Patience::FINAL);
-        }
+        let mut hypothesis = match choose {
+            true => self.placed(path),
+            false => self.rebuild(path, &self.found.early).0,
+        };
         let mut depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
         while depth > 0 && !path[depth - 1].0.is_instruction() {
             // A suffix begins with an instruction.
@@ -472,13 +438,6 @@ const FEW: usize = 4;
 
 /// So many steps are certified first, where the records do not say how many are sure.
 const SURE: usize = 64;
-
-/// What to try between a depth that was certified and one that failed: their geometric mean while they are far apart, then the
-/// middle.
-fn between(certified: usize, failed: usize) -> usize {
-    let least = certified.max(1);
-    if failed / 4 > least { (least * failed).isqrt() } else { certified.midpoint(failed) }
-}
 
 /// What it takes to have two engines ready for a certificate.
 const FUEL_OF_A_CERTIFICATE: u64 = UNITS_A_SECOND / 20;

@@ -78,3 +78,19 @@ fn what_was_known_agrees_as_far_as_chance_would_not() {
     facts.undo(mark);
     assert_eq!(facts.agreed(), 0);
 }
+
+/// `lea rax, [rax + rax*2]` and `lea rax, [rsi + rax*8 - 0x18]`: the place of an element tells its number.
+#[test]
+fn a_number_that_is_added_to_its_multiple_is_known() {
+    let (terms, mut facts) = (Terms::new(), Facts::default());
+    let number = terms.fresh(32);
+    let wide = terms.build_sext(64, number);
+    let triple = terms.build_bin(Bin::Add, wide, terms.build_bin(Bin::Shl, wide, terms.lit_term(64, 1)));
+    let offset = terms.build_bin(Bin::Shl, triple, terms.lit_term(64, 3));
+    let place = terms.build_bin(Bin::Add, offset, terms.lit_term(64, 0x5555_0000 - 0x18));
+    facts.equate(&terms, place, terms.lit_term(64, 0x5555_0000 - 0x18 + 24 * 38)).expect("has a solution");
+    assert_eq!(value(&mut facts, &terms, number), Some(38));
+    // No element begins there.
+    let mut facts = Facts::default();
+    assert_eq!(facts.equate(&terms, place, terms.lit_term(64, 0x5555_0000 + 4)), Err(Contradiction));
+}

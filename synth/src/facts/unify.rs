@@ -1,7 +1,7 @@
 //! Turning equations around until a variable stands alone.
 
 use super::{Contradiction, Facts, Learned};
-use crate::term::{Node, Term, Terms};
+use crate::term::{Node, Term, Terms, mask};
 use x86::domain::{Bin, Cmp};
 
 impl Facts {
@@ -231,7 +231,14 @@ impl Facts {
             (Bin::Xor, Some(_)) => self.unify(terms, x, terms.build_bin(Bin::Xor, b, y))?,
             (Bin::And | Bin::Or, Some(m)) => return self.solve_mask(terms, op, (x, m), b),
             (Bin::Mul, Some(m)) => return self.solve_product(terms, (x, m), b),
-            (Bin::Add | Bin::Sub, None) => return Ok(self.solve_sum(terms, a, b)),
+            (Bin::Add | Bin::Sub, None) => {
+                let (of, times) = terms.multiple(a);
+                let is_product = of != a && terms.value(b).is_some() && times & mask(terms.width(a)) != 0;
+                return match is_product {
+                    true => self.solve_product(terms, (of, times), b),
+                    false => Ok(self.solve_sum(terms, a, b)),
+                };
+            }
             (Bin::Xor, None) => return Ok(self.solve_difference(terms, (x, y), b)),
             _ => return Ok(false),
         }
@@ -279,7 +286,7 @@ impl Facts {
             if passes(bit) {
                 let x = self.resolve(terms, x);
                 self.unify(terms, terms.build_extract(bit, end - bit, x), wanted)?;
-            } else if (m ^ value) >> bit & crate::term::mask(end - bit) != 0 {
+            } else if (m ^ value) >> bit & mask(end - bit) != 0 {
                 return Err(Contradiction);
             }
             bit = end;

@@ -102,6 +102,9 @@ impl Hypothesis<'_> {
         let terms = Rc::clone(self.terms());
         let address = self.facts().resolve(&terms, access.address);
         let step = number.step;
+        if let Node::Ite(condition, one, other) = terms.node(address) {
+            return self.cases(condition, [one, other]);
+        }
         let telling = self.places_that_tell(number, access, address);
         if !telling.is_empty() {
             return telling.into_iter().map(|va| (address, va)).collect();
@@ -128,6 +131,15 @@ impl Hypothesis<'_> {
         let small: Vec<_> = small.filter(|&(t, value)| value >> terms.width(t).clamp(1, 63) == 0).collect();
         assumed.splice(assumed.len().min(BEFORE_SMALL)..assumed.len().min(BEFORE_SMALL), small);
         assumed
+    }
+
+    /// Of two addresses, one of which it was, those that could be accessed.
+    fn cases(&self, condition: Term, addresses: [Term; 2]) -> Vec<(Term, u64)> {
+        let terms = self.terms();
+        let cases = [1, 0].into_iter().zip(addresses);
+        let mapped =
+            cases.filter(|&(_, address)| terms.value(address).is_none_or(|va| self.image().is_mapped(va)));
+        mapped.map(|(truth, _)| (condition, truth)).collect()
     }
 
     fn shape_of(&mut self, address: Term) -> Shape {

@@ -46,6 +46,7 @@ impl Hypothesis<'_> {
         if self.try_addresses(steps, patience) {
             return true;
         }
+        let late = std::mem::take(&mut self.late);
         let whole = self.until.clone();
         self.until = whole.share(1, patience.parts);
         for Early { access: number, address, .. } in std::mem::take(&mut self.farthest).chosen {
@@ -56,6 +57,7 @@ impl Hypothesis<'_> {
         self.choose_greedily(steps, Order::NewestFirst, &mut { patience.questions }, patience);
         self.log_what_is_left(steps);
         self.until = whole;
+        self.late = late;
         false
     }
 
@@ -68,9 +70,10 @@ impl Hypothesis<'_> {
         let whole = self.until.clone();
         self.until = whole.share(1, patience.parts);
         // Most of the time the first that fits is the right one.
+        self.has_stuck = false;
         let mut orders = [Order::RootsFirst, Order::NewestFirst].into_iter();
-        let found = orders.any(|order| self.choose_in_rounds(steps, order, patience))
-            || self.choose(&mut { patience.questions }, steps, patience);
+        let found = orders.any(|order| !self.has_stuck && self.choose_in_rounds(steps, order, patience))
+            || !self.has_stuck && self.choose(&mut { patience.questions }, steps, patience);
         self.until = whole;
         found
     }
@@ -123,6 +126,7 @@ impl Hypothesis<'_> {
         for _ in 0..patience.rounds {
             let mut questions = patience.questions;
             (self.stuck, self.blamed) = (None, None);
+            self.late.clear();
             if self.choose_ahead(&ahead, steps, order, &mut questions, patience) {
                 return true;
             }
@@ -153,7 +157,9 @@ impl Hypothesis<'_> {
         };
         let first = self.asked;
         let mut branches = 0;
-        for assumption in self.assumptions(number, access).into_iter().take(patience.listed) {
+        let assumptions = self.assumptions(number, access);
+        let are_all = assumptions.len() <= patience.listed;
+        for assumption in assumptions.into_iter().take(patience.listed) {
             if *questions == 0 || self.asked - first >= patience.tries || self.until.is_over() {
                 return false;
             }
@@ -169,6 +175,9 @@ impl Hypothesis<'_> {
             if self.stuck.is_some() || branches >= MOST_BRANCHES {
                 return false;
             }
+        }
+        if branches == 0 && are_all && ahead.first() == Some(&number) {
+            (self.stuck, self.has_stuck) = (Some(number), true);
         }
         false
     }
@@ -255,17 +264,12 @@ impl Hypothesis<'_> {
         let Some(access) = self.unresolved(number) else { return false };
         let (whole, before) = (self.until.clone(), self.mark());
         self.until = whole.share(1, patience.parts);
-        let first = self.asked;
-        let listed = during(Phase::Addresses, || self.assumptions(number, access));
-        let fits = listed.into_iter().take(patience.listed).any(|assumption| {
-            self.until.is_over()
-                || self.asked - first >= patience.tries
-                || self.choose_for(number, access.address, assumption)
-        });
+        let (first, mut questions) = (self.asked, patience.questions);
+        let fits = during(Phase::Addresses, || self.place((number, access), &mut questions, patience));
         self.undo(before);
-        let over = self.until.is_over();
+        let cut_short = self.until.is_over() || questions == 0 || self.asked - first >= patience.tries;
         self.until = whole;
-        !fits && !over
+        !fits && !cut_short
     }
 
     /// The access of these steps that gets an address next, if one has none.
@@ -373,19 +377,52 @@ mod tests {
         state
     }
 
+    /// The hypothesis with all of these instructions.
+    fn with_path<'i>(mut hypothesis: Hypothesis<'i>, code: &[u8]) -> Hypothesis<'i> {
+        let terms = Rc::clone(hypothesis.terms());
+        let instructions: Vec<_> =
+            Decoder::with_ip(64, code, CODE, DecoderOptions::NONE).into_iter().collect();
+        for &instruction in instructions.iter().rev() {
+            let prepared = Prepared::new(&terms, instruction);
+            hypothesis.prepend(&prepared, None).unwrap_or_else(|e| panic!("{instruction}: {e:?}"));
+        }
+        hypothesis
+    }
+
+    /// What a store left is in one place only, and an older load was answered from there as if nothing had been stored.
+    #[test]
+    fn a_place_that_would_be_known_too_late_is_told() {
+        let mut a = CodeAssembler::new(64).expect("64-bit");
+        let assembled = (|| {
+            a.mov(rdx, qword_ptr(rdi))?;
+            a.mov(qword_ptr(rax), rcx)?;
+            a.xor(eax, eax)?;
+            a.xor(edx, edx)?;
+            a.assemble(CODE)
+        })();
+        let code = assembled.expect("it assembles");
+        let data = Data::with(&[(LEFT, 0x1234_5678)]);
+        let mut core = state_at_end(&code);
+        for (register, value) in [(Gpr::RCX, 0x1234_5678), (Gpr::RDX, 0), (Gpr::RDI, LEFT)] {
+            core.regs.gpr[usize::from(register.0)] = value;
+        }
+        let hypothesis = Hypothesis::new(Rc::new(Terms::new()), &data, &core, Kernel::Linux);
+        let mut hypothesis = with_path(hypothesis, &code);
+        assert!(!hypothesis.try_addresses(&(1..5), Patience::SEARCH));
+        let late = hypothesis.take_late();
+        assert_eq!(late.iter().map(|early| early.address).collect::<Vec<_>>(), [LEFT]);
+        let hypothesis = with_path(hypothesis.emptied(late), &code);
+        assert!(hypothesis.is_placed(&(1..5)));
+    }
+
     #[test]
     fn an_access_that_others_are_in_the_way_of_chooses_first() {
         let code = program();
         let data = Data::with(&[(DATA, REPLACED), (DATA + 8, LEFT), (LEFT, 1)]);
         let terms = Rc::new(Terms::new());
-        let mut hypothesis = Hypothesis::new(Rc::clone(&terms), &data, &state_at_end(&code), Kernel::Linux);
-        let instructions: Vec<_> =
-            Decoder::with_ip(64, &code, CODE, DecoderOptions::NONE).into_iter().collect();
-        for &instruction in instructions.iter().rev() {
-            let prepared = Prepared::new(&terms, instruction);
-            hypothesis.prepend(&prepared, None).unwrap_or_else(|e| panic!("{instruction}: {e:?}"));
-        }
-        let steps = 1..instructions.len() + 1;
+        let hypothesis = Hypothesis::new(Rc::clone(&terms), &data, &state_at_end(&code), Kernel::Linux);
+        let mut hypothesis = with_path(hypothesis, &code);
+        let steps = 1..hypothesis.len() + 1;
         // The store takes the nearest place, the one that the load needs, where 0x77 may have been.
         let once = Patience { rounds: 1, ..Patience::SEARCH };
         assert!(!hypothesis.choose_in_rounds(&steps, Order::RootsFirst, once));

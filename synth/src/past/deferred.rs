@@ -75,6 +75,13 @@ impl<'i> Hypothesis<'i> {
         self.stuck.take()
     }
 
+    /// The addresses with which the stuck access would be known too late: one that fits without the answers that older steps had
+    /// meanwhile can only be known from the start.
+    pub fn take_late(&mut self) -> Vec<Early> {
+        let late = std::mem::take(&mut self.late);
+        if self.has_stuck { late } else { Vec::new() }
+    }
+
     /// The newest access whose address is still unknown.
     pub fn waiting(&mut self) -> Option<Waiting> {
         let newest = *self.deferred.iter().filter(|d| !d.done).min_by_key(|d| d.step)?;
@@ -274,7 +281,12 @@ impl<'i> Hypothesis<'i> {
             let t = self.facts.resolve(&terms, t);
             if terms.is_open(t) { self.facts.define(&terms, t, value) } else { Ok(()) }
         });
-        let stands = learned.is_ok() && self.settle_deferred().is_ok();
+        let settled = learned.map_err(Refusal::from).and_then(|()| self.settle_deferred());
+        let stands = settled.is_ok();
+        if let Err(Refusal::Late(access, address)) = settled {
+            let since = self.path.len();
+            self.late.push(Early { since, assumed: true, access, address });
+        }
         self.asked += usize::from(stands);
         let fits = stands && self.is_satisfiable_since(place);
         if !fits {

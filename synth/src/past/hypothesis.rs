@@ -157,6 +157,10 @@ pub struct Hypothesis<'i> {
     pub(super) until: Until,
     /// The last access that no address was found for.
     pub(super) stuck: Option<AccessNumber>,
+    /// No address was found for it although none had been chosen for any other.
+    pub(super) has_stuck: bool,
+    /// What was refused since the last round of choices since it would have been known too late.
+    pub(super) late: Vec<Early>,
     /// The addresses of the accesses that the step which was prepended last made or told, and how many bytes they have.
     pub(super) accessed: Vec<(u64, u32)>,
     /// How many assumptions propagation did not refute at once.
@@ -207,6 +211,8 @@ impl<'i> Hypothesis<'i> {
             contents: Rc::default(),
             until: Until::default(),
             stuck: None,
+            has_stuck: false,
+            late: Vec::new(),
             accessed: Vec::new(),
             asked: 0,
             blamed: None,

@@ -16,6 +16,9 @@ use std::ops::Range;
 /// One part in so many of all fuel may go into it (decision 77).
 const SHARE: u64 = 16;
 
+/// So many of the addresses are tried with which one access would be known too late.
+const MOST_LATE: usize = 8;
+
 /// As if so much had been burnt before the search began: early, what was chosen is most of what can be wrong.
 const FIRST: u64 = 16 * UNITS_A_SECOND;
 
@@ -36,16 +39,39 @@ impl<'p> Search<'p> {
         fits
     }
 
+    /// Has the path known from the start one of the addresses with which its stuck access would be known too late, and chooses
+    /// addresses for these steps. False: none suit; then nothing changes.
+    pub(super) fn place_late(&mut self, steps: &Range<usize>) -> bool {
+        let late = self.hypothesis.take_late();
+        late.into_iter().take(MOST_LATE).any(|early| self.place_late_at(early, steps))
+    }
+
+    fn place_late_at(&mut self, early: Early, steps: &Range<usize>) -> bool {
+        let burnt = self.hypothesis.terms().fuel().burnt();
+        if self.spent_anew * SHARE > burnt + FIRST {
+            return false;
+        }
+        let mut known = self.hypothesis.early_and_chosen();
+        known.push(early);
+        let found = self.present_with(known).is_some_and(|hypothesis| self.choose_in(hypothesis, steps));
+        self.spent_anew += self.hypothesis.terms().fuel().burnt() - burnt;
+        found
+    }
+
+    /// Chooses addresses for these steps in another hypothesis of the same path. False: none suit; then nothing changes.
+    fn choose_in(&mut self, hypothesis: Hypothesis<'p>, steps: &Range<usize>) -> bool {
+        let before = self.take_over(hypothesis);
+        let found = self.hypothesis.try_addresses(steps, Patience::SEARCH);
+        if !found {
+            self.take_over(before);
+        }
+        found
+    }
+
     /// Chooses addresses for these steps, and all that were chosen before, together. False: none suit; then nothing changes.
     pub(super) fn choose_anew(&mut self, steps: &Range<usize>) -> bool {
         self.anew(|search, told| {
-            let Some(without) = search.present_with(told) else { return false };
-            let before = search.take_over(without);
-            let found = search.hypothesis.try_addresses(steps, Patience::SEARCH);
-            if !found {
-                search.take_over(before);
-            }
-            found
+            search.present_with(told).is_some_and(|without| search.choose_in(without, steps))
         })
     }
 

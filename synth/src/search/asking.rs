@@ -18,7 +18,8 @@ impl Search<'_> {
         let checked = self.frames.last().map_or(0, |f| f.checked);
         let Err(question) = self.hypothesis.fit_witness(checked, Effort::Plain) else { return Some(true) };
         self.statistics.solver_calls += 1;
-        match self.ask(&question, effort) {
+        let terms = Rc::clone(self.hypothesis.terms());
+        match smt::by_parts(&terms, &question, |part| self.ask(part, effort)) {
             Answer::Satisfiable(model) => {
                 self.hypothesis.witness().learn(&model);
                 Some(true)

@@ -42,7 +42,7 @@ impl Search<'_> {
         if self.hypothesis.try_addresses(&(1..len - half + 1), Patience::SEARCH) {
             return Some(len);
         }
-        if self.choose_anew(&(1..len - half + 1)) {
+        if self.place_late(&(1..len - half + 1)) || self.choose_anew(&(1..len - half + 1)) {
             return Some(len);
         }
         self.meet_unknown_address();

@@ -53,7 +53,7 @@ pub(crate) fn guess(
         tries,
     };
     guess.satisfied = guess.count()?;
-    let found = guess.one_by_one()? || guess.by_pairs()?;
+    let found = guess.is_solved() || guess.one_by_one()? || guess.by_pairs()?;
     found.then_some(guess.values)
 }
 
@@ -93,25 +93,44 @@ impl Guess<'_> {
         Some(false)
     }
 
-    /// Gives two variables other values at once, the first of the candidates first.
+    /// Gives two variables other values at once, the first of the candidates first, and keeps those with which more holds.
     fn by_pairs(&mut self) -> Option<bool> {
         let pairs = self.variables.iter().enumerate();
-        for (&a, &b) in pairs.flat_map(|(n, a)| self.variables[n + 1..].iter().map(move |b| (a, b))) {
-            let before = [a, b].map(|var| self.values.get(var).unwrap_or(0));
-            for last in 0..self.candidates.len() {
-                for other in 0..=last {
-                    for (x, y) in [(last, other), (other, last)] {
-                        self.values.set(a, self.candidates[x]);
-                        self.values.set(b, self.candidates[y]);
-                        self.satisfied = self.count()?;
-                        if self.is_solved() {
-                            return Some(true);
-                        }
+        let pairs = pairs.flat_map(|(n, a)| self.variables[n + 1..].iter().map(move |b| (a, b)));
+        let pairs: Vec<[Var; 2]> = pairs.map(|(&a, &b)| [a, b]).collect();
+        let mut since_better = 0;
+        for pair in pairs.iter().cycle() {
+            if since_better == pairs.len() {
+                break;
+            }
+            let before = self.satisfied;
+            if self.improve_pair(*pair)? {
+                return Some(true);
+            }
+            since_better = if self.satisfied > before { 0 } else { since_better + 1 };
+        }
+        Some(false)
+    }
+
+    /// Gives these two the first values with which more constraints hold than now, if there are such; whether all hold.
+    fn improve_pair(&mut self, pair: [Var; 2]) -> Option<bool> {
+        let before = pair.map(|var| self.values.get(var).unwrap_or(0));
+        for last in 0..self.candidates.len() {
+            for other in 0..=last {
+                for values in [[last, other], [other, last]] {
+                    for (var, candidate) in pair.into_iter().zip(values) {
+                        self.values.set(var, self.candidates[candidate]);
+                    }
+                    let now = self.count()?;
+                    if now > self.satisfied {
+                        self.satisfied = now;
+                        return Some(self.is_solved());
                     }
                 }
             }
-            self.values.set(a, before[0]);
-            self.values.set(b, before[1]);
+        }
+        for (var, value) in pair.into_iter().zip(before) {
+            self.values.set(var, value);
         }
         Some(false)
     }
@@ -120,6 +139,7 @@ impl Guess<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::term::DivisionPart;
     use x86::domain::{Bin, Cmp};
 
     #[test]
@@ -134,5 +154,38 @@ mod tests {
         let mut found: Vec<u64> = values.variables().map(|(_, value)| value).collect();
         found.sort_unstable();
         assert_eq!(found, [7, 11]);
+    }
+
+    /// Lua's `%` of two numbers that are not known, twice: each takes two numbers that fit together, and a third.
+    #[test]
+    fn what_takes_several_numbers_is_found_one_after_the_other() {
+        let terms = Terms::new();
+        let mut constraints = Vec::new();
+        for _ in 0..2 {
+            let [value, divisor] = [terms.fresh(64), terms.fresh(64)];
+            let (zero, one) = (terms.lit_term(64, 0), terms.lit_term(64, 1));
+            let rest = terms.build_division(DivisionPart::Remainder, false, zero, value, divisor);
+            let sum = terms.build_bin(Bin::Add, rest, one);
+            constraints.push(terms.build_cmp(
+                Cmp::Eq,
+                terms.build_bin(Bin::Mul, sum, divisor),
+                terms.lit_term(64, 35),
+            ));
+            constraints.push(terms.build_cmp(Cmp::Ult, terms.lit_term(64, 9), value));
+        }
+        assert!(guess(&terms, &constraints, &Assignment::default(), 1_000_000).is_some());
+    }
+
+    /// A multiple of a number by which the program divides, and multiplies instead by a register that nothing tells any more.
+    #[test]
+    fn an_unknown_reciprocal_is_found() {
+        let terms = Terms::new();
+        let [value, factor] = [terms.fresh(64), terms.fresh(64)];
+        let product = terms.build_bin(Bin::MulHiU, value, factor);
+        let quotient = terms.build_bin(Bin::Shr, product, terms.lit_term(64, 1));
+        let back = terms.build_bin(Bin::Mul, quotient, terms.lit_term(64, 3));
+        let constraints =
+            [terms.build_cmp(Cmp::Eq, back, value), terms.build_cmp(Cmp::Ult, terms.lit_term(64, 9), back)];
+        assert!(guess(&terms, &constraints, &Assignment::default(), 1_000_000).is_some());
     }
 }

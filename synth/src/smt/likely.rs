@@ -3,6 +3,7 @@
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
+use x86::domain::Bin;
 
 /// Numbers up to this are tried one by one.
 const SMALL: u64 = 64;
@@ -19,6 +20,8 @@ const MOST_DIVISOR: u64 = 1024;
 const MOST_SHIFT: u32 = 3;
 /// So many divisors are looked at.
 const MOST_DIVISORS: usize = 3;
+/// What programs divide by, powers of two left out: sizes of elements, and what numbers are printed with.
+const DIVISORS: [u128; 14] = [3, 5, 7, 10, 9, 6, 11, 12, 13, 24, 25, 100, 125, 1000];
 /// So many of the newest values of the earlier solution are taken for results.
 const MOST_RESULTS: usize = 6;
 /// Real numbers of this size are computed with; other literals are something else.
@@ -39,6 +42,7 @@ pub(super) fn likely_values(terms: &Terms, constraints: &[Term], start: &Assignm
     for (n, &x) in results.iter().enumerate() {
         found.extend(results[n..].iter().flat_map(|&y| [x.wrapping_add(y), x.wrapping_sub(y)]));
     }
+    found.extend(reciprocals(terms, constraints));
     found.extend(reals(terms, constraints, &literals));
     found.extend(LIKELY);
     found.extend(literals.iter().flat_map(|&v| [v, v.wrapping_add(1), v.wrapping_sub(1), v.wrapping_neg()]));
@@ -70,6 +74,17 @@ fn divisor_of(literal: u64) -> Option<u64> {
         .filter_map(of)
         .find_map(|divisor| u64::try_from(divisor).ok())
         .filter(|d| (3..=MOST_DIVISOR).contains(d))
+}
+
+/// Factors that compilers multiply by where a program divides by a constant, if the upper half of a product of two unknowns is taken:
+/// one of the two is such a factor as a rule, in a register that was loaded long before.
+fn reciprocals(terms: &Terms, constraints: &[Term]) -> impl Iterator<Item = u64> {
+    let divides = any_term(terms, constraints, |t| match terms.node(t) {
+        Node::Bin(Bin::MulHiU | Bin::MulHiS, a, b) => terms.is_open(a) && terms.is_open(b),
+        _ => false,
+    });
+    let divisors = DIVISORS.iter().filter(move |_| divides);
+    divisors.filter_map(|&divisor| u64::try_from((1_u128 << (64 + divisor.ilog2())).div_ceil(divisor)).ok())
 }
 
 /// What literals that look like real numbers came from by one operation, if the constraints compute with such numbers.

@@ -14,16 +14,24 @@ pub(super) struct Lowering<'t> {
     vectors: FxHashMap<Term, BV>,
     truths: FxHashMap<Term, Bool>,
     variables: FxHashMap<Var, Term>,
+    /// What is hard for the solver is a number of which nothing is known.
+    abstracts: bool,
 }
 
 impl<'t> Lowering<'t> {
     pub(super) fn new(terms: &'t Terms) -> Self {
         Lowering {
+            abstracts: false,
             terms,
             vectors: FxHashMap::default(),
             truths: FxHashMap::default(),
             variables: FxHashMap::default(),
         }
+    }
+
+    /// The same for less than the terms say: products and quotients may be anything.
+    pub(super) fn abstracting(terms: &'t Terms) -> Self {
+        Lowering { abstracts: true, ..Lowering::new(terms) }
     }
 
     pub(super) fn terms(&self) -> &'t Terms {
@@ -48,6 +56,7 @@ impl<'t> Lowering<'t> {
             return done.clone();
         }
         let done = match self.terms.node(t) {
+            _ if self.abstracts && is_hard(self.terms, t) => Bool::new_const(format!("o{}", t.index())),
             Node::Bool(b) => Bool::from_bool(b),
             Node::Var(var) => {
                 self.variables.insert(var, t);
@@ -83,6 +92,7 @@ impl<'t> Lowering<'t> {
         }
         let w = self.terms.width(t);
         let done = match self.terms.node(t) {
+            _ if self.abstracts && is_hard(self.terms, t) => BV::new_const(format!("o{}", t.index()), w),
             Node::Lit(v) => BV::from_u64(v, w),
             Node::Var(var) => {
                 self.variables.insert(var, t);
@@ -142,6 +152,15 @@ impl<'t> Lowering<'t> {
         let fits = if signed { narrow.sign_ext(w) } else { narrow.zero_ext(w) };
         let by_zero = self.vector(divisor).eq(BV::from_u64(0, w));
         Bool::or(&[by_zero, quotient.eq(fits).not()])
+    }
+}
+
+/// Whether a term is a product or a quotient that takes the solver long.
+pub(super) fn is_hard(terms: &Terms, t: Term) -> bool {
+    match terms.node(t) {
+        Node::Bin(Bin::Mul, a, b) => terms.is_open(a) && terms.is_open(b),
+        Node::Bin(Bin::MulHiU | Bin::MulHiS, ..) | Node::Divide { .. } => terms.is_open(t),
+        _ => false,
     }
 }
 

@@ -7,8 +7,9 @@
 //! wall-clock limit stands behind them only for the paths on which Z3 does not count.
 //!
 //! The map: [`lower`] makes Z3's expressions of terms, [`counted`] is Z3 with its work counted as fuel, [`witness`] keeps a
-//! solution while constraints grow. [`mod@guess`] (by [`likely`] numbers), [`small`] and [`linear`] try what is hard for
-//! Z3, [`expansion`] says what must not be given to it. [`script`] writes a refutation for other solvers.
+//! solution while constraints grow. [`mod@parts`] takes a question apart, [`mod@outline`] asks without what is hard first.
+//! [`mod@guess`] (by [`likely`] numbers), [`small`] and [`linear`] try what is hard for Z3, [`expansion`] says what must not be given
+//! to it. [`script`] writes a refutation for other solvers.
 
 mod counted;
 mod expansion;
@@ -16,6 +17,8 @@ mod guess;
 mod likely;
 mod linear;
 mod lower;
+mod outline;
+mod parts;
 pub mod script;
 mod small;
 mod witness;
@@ -26,6 +29,8 @@ use crate::term::{Assignment, Node, Term, Terms, Var};
 use counted::Counted;
 use guess::guess;
 use lower::Lowering;
+use outline::{Outline, outline};
+pub use parts::by_parts;
 use rustc_hash::{FxHashMap, FxHashSet};
 pub use witness::Witness;
 use z3::SatResult;
@@ -104,7 +109,8 @@ pub fn solve(
     budget: Budget,
     effort: Effort,
 ) -> Answer {
-    during(Phase::Solver, || ask(terms, constraints, preferences, budget, effort))
+    let ask = |part: &[Term]| ask(terms, part, preferences, budget, effort);
+    during(Phase::Solver, || by_parts(terms, constraints, ask))
 }
 
 fn ask(
@@ -114,6 +120,11 @@ fn ask(
     budget: Budget,
     effort: Effort,
 ) -> Answer {
+    match outline(terms, constraints) {
+        Outline::Refuted => return Answer::Infeasible,
+        Outline::Solved(values) if preferences.is_empty() => return Answer::Satisfiable(values),
+        Outline::Solved(_) | Outline::Open => {}
+    }
     let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
     if expansion::is_too_long(terms, constraints) {
         return guessed().map_or(Answer::Unknown, Answer::Satisfiable);

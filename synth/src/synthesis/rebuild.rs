@@ -4,6 +4,7 @@
 //! is what can be given up, since the rest of the path does not hang on it.
 
 use super::Attempts;
+use crate::past::addresses::Patience;
 use crate::past::deferred::Early;
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
 use crate::past::prepared::Prepared;
@@ -12,7 +13,37 @@ use crate::smt::Effort;
 use crate::term::Terms;
 use std::rc::Rc;
 
+/// So many of the addresses are tried with which an access would be known too late.
+const MOST_LATE: usize = 8;
+
 impl Attempts<'_> {
+    /// The hypothesis of these steps, with addresses chosen for their accesses: for all, or for as many of the newest as it goes.
+    pub(super) fn placed(&self, path: &[(PathStep, Option<u64>)]) -> Hypothesis<'_> {
+        let (hypothesis, _) = self.rebuild(path, &self.found.early);
+        let (mut best, mut is_whole) = self.with_addresses(hypothesis, path.len());
+        while !is_whole && !self.is_over() {
+            let (early, reached) = (best.early().to_vec(), best.newest_unresolved());
+            let further = best.take_late().into_iter().take(MOST_LATE).find_map(|late| {
+                let known: Vec<Early> = early.iter().copied().chain([late]).collect();
+                let (hypothesis, _) = self.rebuild_learning(path, &known);
+                let is_rebuilt = hypothesis.len() == path.len();
+                let placed = is_rebuilt.then(|| self.with_addresses(hypothesis, path.len()))?;
+                (placed.1 || placed.0.newest_unresolved() > reached).then_some(placed)
+            });
+            let Some(further) = further else { break };
+            (best, is_whole) = further;
+        }
+        best
+    }
+
+    /// The same with addresses chosen, and whether all have one.
+    fn with_addresses<'h>(&self, mut hypothesis: Hypothesis<'h>, steps: usize) -> (Hypothesis<'h>, bool) {
+        // Half of what is left, so that what could not be placed does not cost all of it.
+        hypothesis.stop_at(self.until.share(1, 2));
+        let is_whole = hypothesis.choose_addresses(&(1..steps + 1), Patience::FINAL);
+        (hypothesis, is_whole)
+    }
+
     /// The hypothesis of these steps alone: what older steps taught is not used beside `early`. And for how many of the
     /// steps, if it was looked for, it has a solution.
     pub(super) fn rebuild(

@@ -39,7 +39,7 @@ impl Terms {
     }
 
     /// What a term is a multiple of, and how often it is in it, modulo 2 to its width.
-    fn multiple(&self, t: Term) -> (Term, u64) {
+    pub(crate) fn multiple(&self, t: Term) -> (Term, u64) {
         let w = self.width(t);
         match self.node(t) {
             Node::Bin(Bin::Mul, x, factor) if let Some(factor) = self.value(factor) => {
