@@ -3,7 +3,7 @@
 use super::{Answer, NOT_THERE, Session};
 use crate::exit::Failure;
 use crate::gdb::hex;
-use crate::gdb::ids::Who;
+use crate::gdb::ids::{Id, Who};
 use crate::gdb::packet::LONGEST;
 use crate::gdb::registers;
 use crate::gdb::reply;
