@@ -16,6 +16,7 @@ fn a_child_that_is_held_is_followed_from_its_fork_on_the_way_back() {
         let commands = [
             "set detach-on-fork off",
             "set follow-fork-mode child",
+            "handle SIGUSR1 nostop noprint",
             "echo === to the fork, which nobody catches\\n",
             "reverse-continue",
             "info inferiors",
