@@ -18,5 +18,8 @@ libc=$(readelf --wide --version-info target/dist/bin/gretel target/dist/lib/gret
 dpkg-deb --raw-extract "$work/$package" "$work/unpacked"
 sed -i "s/^\(Depends: libc6\),/\1 (>= ${libc#GLIBC_}),/" "$work/unpacked/DEBIAN/control"
 grep -q "^Depends: libc6 (>= 2" "$work/unpacked/DEBIAN/control" || die "no version of libc6 in the package's Depends"
+# Debian's zsh looks there for what packages bring, and in site-functions of /usr/local alone.
+mv "$work/unpacked/usr/share/zsh/site-functions" "$work/unpacked/usr/share/zsh/vendor-completions"
+sed -i 's|usr/share/zsh/site-functions/|usr/share/zsh/vendor-completions/|' "$work/unpacked/DEBIAN/md5sums"
 mkdir -p target/debian
 dpkg-deb --root-owner-group --build "$work/unpacked" "target/debian/$package"

@@ -71,6 +71,6 @@ fn soft(memory: u64) -> Result<Machine, Failure> {
 }
 
 /// Has the software CPU keep the code that it compiles.
-fn keep_code() {
+pub(crate) fn keep_code() {
     keeping::folder_of_code().into_iter().for_each(kept::keep_in);
 }

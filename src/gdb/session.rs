@@ -44,6 +44,9 @@ pub(super) struct Session<'a> {
     stopped: Stopped,
     /// Whose wait in a vfork is over for the debugger, which is to be told.
     passed_wait: Option<Id>,
+    /// A process that was told of on the way back, before the call that starts it, and the thread that calls. A debugger that follows it
+    /// from there reads its registers at once: it is shown as the copy that it will be.
+    unborn: Option<(i32, Id)>,
     said_read_only: bool,
 }
 
@@ -81,6 +84,7 @@ impl<'a> Session<'a> {
             files: BTreeMap::new(),
             stopped,
             passed_wait: None,
+            unborn: None,
             said_read_only: false,
         }
     }
@@ -189,7 +193,7 @@ impl<'a> Session<'a> {
             Request::Host => self.host().into(),
             Request::Process => self.process().into(),
             Request::Region(address) => {
-                reply::region(&self.target.mappings(self.general.pid), *address).into()
+                reply::region(&self.target.mappings(self.shown().pid), *address).into()
             }
             Request::Unknown => "".into(),
         })
@@ -209,6 +213,16 @@ impl<'a> Session<'a> {
             self.wishes.seen.entry(task.id.pid).or_insert(task.id);
         }
         tasks
+    }
+
+    /// Whose registers and memory stand for a thread's.
+    fn shown_for(&self, id: Id) -> Id {
+        self.unborn.filter(|(pid, _)| *pid == id.pid).map_or(id, |(_, parent)| parent)
+    }
+
+    /// The same of the thread that is looked at.
+    fn shown(&self) -> Id {
+        self.shown_for(self.general)
     }
 
     /// The first thread that is meant.
@@ -255,6 +269,7 @@ impl<'a> Session<'a> {
             return self.why_stopped();
         }
         self.tasks();
+        self.unborn = None;
         let Session { stream, target, wishes, .. } = self;
         self.stopped = stream.while_running(target.asks(), || target.run(way, wishes))?;
         if matches!(way, Way::Forward | Way::Step(..)) {
@@ -268,6 +283,7 @@ impl<'a> Session<'a> {
                 if way == Way::Back {
                     // Who has the child as a process of his own has it where it does not live, too. Nobody waits here for it.
                     self.wishes.seen.insert(*pid, Id { pid: *pid, tid: *pid });
+                    self.unborn = Some((*pid, self.stopped.id));
                     self.passed_wait = held;
                 } else {
                     self.wishes.held = held;
@@ -302,7 +318,7 @@ impl<'a> Session<'a> {
     fn stop_of(&mut self, who: Who) -> Result<Answer, Failure> {
         let Some(id) = self.found(who) else { return Ok(NOT_THERE.into()) };
         let why = if id == self.stopped.id { self.stopped.why.clone() } else { Why::Along };
-        let shown = self.target.registers(id)?;
+        let shown = self.target.registers(self.shown_for(id))?;
         Ok(reply::stop(&Stopped { id, why }, shown.as_ref(), self.dialect).into())
     }
 
@@ -343,6 +359,7 @@ impl<'a> Session<'a> {
     fn restart(&mut self) -> Result<Answer, Failure> {
         self.wishes.hidden.clear();
         self.wishes.seen.clear();
+        self.unborn = None;
         self.wait_is_passed();
         self.stopped = self.target.restart()?;
         self.tasks();
@@ -381,8 +398,8 @@ impl<'a> Session<'a> {
             return NO_FILE.into();
         };
         // Who does not know several processes names this one by any number.
-        let pid = if self.dialect.several { pid } else { self.general.pid };
-        let text = reply::maps(&self.target.mappings(pid)).into_bytes();
+        let id = if self.dialect.several { Id { pid, tid: pid } } else { self.general };
+        let text = reply::maps(&self.target.mappings(self.shown_for(id).pid)).into_bytes();
         let number = (0..).find(|number| !self.files.contains_key(number)).unwrap_or(u64::MAX);
         self.files.insert(number, text);
         format!("F{number:x}").into()
@@ -391,6 +408,7 @@ impl<'a> Session<'a> {
     fn monitor(&mut self, command: &str) -> Result<Answer, Failure> {
         let Session { stream, target, general, .. } = self;
         let text = stream.while_running(target.asks(), || target.monitor(command, general.pid))?;
+        self.unborn = None;
         self.wait_is_passed();
         let id = self.target.loaded();
         self.stopped = Stopped { id, why: Why::There };

@@ -201,7 +201,8 @@ pub(crate) fn record(
             return Err(Failure::new(Code::Usage, "a machine has a --kernel, or is --from another"));
         }
     };
-    let Begun { mut board, recording, header, mut checkpoints, link, socket } = begun;
+    let Begun { board, recording, header, mut checkpoints, link, socket } = begun;
+    let mut board = start::with_code(board, &header);
     let mut writer = begin(&recording, &header)?;
     interrupt::stop_on_signals(Interrupter::new())
         .map_err(|error| Failure::new(Code::Other, format!("cannot handle signals: {error}")))?;

@@ -1,6 +1,7 @@
 //! Where the recording of a machine begins, and where else a machine can begin in it: the boot, and checkpoints.
 
 use super::disk;
+use crate::engine::keep_code;
 use crate::exit::{Code, Failure};
 use board::checkpoints::{Shelf, ShelfError};
 use board::journal::{Header, Reader, Record};
@@ -41,12 +42,21 @@ pub(super) fn image(dir: &Path, header: &Header) -> Result<Option<DiskImage>, Fa
 pub(super) fn first(recording: &Recording, header: &Header) -> Result<Machine, Failure> {
     let Some(from) = header.from else {
         let setup = setup(recording.dir(), header)?;
-        return Machine::boot(&setup).map_err(|error| Failure::new(Code::Damaged, error));
+        let booted = Machine::boot(&setup).map_err(|error| Failure::new(Code::Damaged, error))?;
+        return Ok(with_code(booted, header));
     };
     let damaged = |error: ShelfError| Failure::new(Code::Damaged, error);
     let shelf = Shelf::open(&recording.checkpoints()).map_err(damaged)?;
     let from = usize::try_from(from).unwrap_or(usize::MAX);
-    shelf.machine(from, image(recording.dir(), header)?).map_err(damaged)
+    let machine = shelf.machine(from, image(recording.dir(), header)?).map_err(damaged)?;
+    Ok(with_code(machine, header))
+}
+
+/// A machine that has run nothing, with the code that earlier ones have compiled of its kernel.
+pub(super) fn with_code(mut machine: Machine, header: &Header) -> Machine {
+    keep_code();
+    machine.keep_code(header.kernel);
+    machine
 }
 
 /// All of them.
@@ -111,7 +121,8 @@ impl Starts for Places {
         match (number, &self.shelf) {
             (Some(number), Some(shelf)) => {
                 let image = image(&self.dir, &self.header).map_err(in_words)?;
-                shelf.machine(*number, image).map_err(|error| error.to_string())
+                let machine = shelf.machine(*number, image).map_err(|error| error.to_string())?;
+                Ok(with_code(machine, &self.header))
             }
             _ => {
                 let recording = Recording::open(&self.dir).map_err(|error| error.to_string())?;

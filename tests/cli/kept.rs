@@ -55,6 +55,22 @@ fn the_next_run_takes_the_code_of_the_first_and_replays_equal() {
 }
 
 #[test]
+fn the_next_machine_of_a_kernel_takes_the_code_of_the_first_and_replays_equal() {
+    let place = Place::new();
+    let kernel = concat!(env!("CARGO_MANIFEST_DIR"), "/guest-images/build/bare-kernel");
+    let record = ["record", "--kernel", kernel, "--cmdline", "spin", "--force", "-o", "rec"];
+    let (first, compiled, taken) = of_code(&place, "caches", &record);
+    assert!(first.code == 0 && compiled > 0 && taken == 0, "{compiled} {taken}: {}", first.err);
+    let (second, again, taken) = of_code(&place, "caches", &record);
+    assert!(second.code == 0 && again < compiled && taken > 0, "{again} of {compiled}, {taken} taken");
+    let replayed = of_code(&place, "caches", &["replay", "rec", "--json"]);
+    assert!(replayed.0.code == 0 && replayed.2 > 0, "{}", replayed.0.err);
+    let without = of_code(&place, "none", &["replay", "rec", "--json"]);
+    assert!(without.0.code == 0 && without.2 == 0, "{}", without.0.err);
+    assert_eq!(replayed.0.out(), without.0.out(), "the same digest");
+}
+
+#[test]
 fn what_is_damaged_or_not_safe_is_not_taken() {
     let place = Place::new();
     let Some(_program) = place.compile("loops", LOOPS) else { return };

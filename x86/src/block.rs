@@ -114,7 +114,7 @@ fn bits<B: Bus>(cpu: &Cpu<B>) -> u32 {
 /// Decodes the one instruction at rip.
 pub(crate) fn decode_one<B: Bus>(cpu: &mut Cpu<B>) -> Result<(Handler<Cpu<B>>, Op), NoBlock> {
     let rip = cpu.rip;
-    let fetched = Origin::of(cpu, rip).map_err(NoBlock::Trap)?.fetch(cpu);
+    let fetched = Origin::of(cpu, rip).map_err(NoBlock::Trap)?.fetch_one(cpu);
     let mut decoder = Decoder::with_ip(bits(cpu), &fetched.bytes, rip, DecoderOptions::NONE);
     let i = fetched.decode(&mut decoder)?;
     if cpu.has_system && depends_on_the_system(&i) {
@@ -130,7 +130,7 @@ pub(crate) fn decode_one<B: Bus>(cpu: &mut Cpu<B>) -> Result<(Handler<Cpu<B>>, O
 /// The instruction at rip, whatever it does; `None` where there is none.
 pub(crate) fn instruction_at<B: Bus>(cpu: &mut Cpu<B>) -> Option<Instruction> {
     let rip = cpu.rip;
-    let fetched = Origin::of(cpu, rip).ok()?.fetch(cpu);
+    let fetched = Origin::of(cpu, rip).ok()?.fetch_one(cpu);
     fetched.decode(&mut Decoder::with_ip(bits(cpu), &fetched.bytes, rip, DecoderOptions::NONE)).ok()
 }
 

@@ -74,6 +74,16 @@ pub trait Bus {
     /// The fault to raise.
     fn translate(&mut self, va: u64, access: Access) -> Result<Translation, PageFault>;
 
+    /// Says how many bytes the accesses have that are asked for from now on; `None`: up to a vector. For memory that watches bytes: it
+    /// need not look at an access that ends before them.
+    fn expect_length(&mut self, _bytes: Option<u64>) {}
+
+    /// Where instructions may be fetched from the page of `va` (canonical), for somebody who looks at them and executes none: nothing
+    /// that the guest can see changes. `None` also where a fetch would change something, as a bit that says that it has been.
+    fn peek_code(&mut self, va: u64) -> Option<Translation> {
+        self.translate(va, Access::Execute).ok()
+    }
+
     /// Whether a successful answer may be cached; else each access of this kind to the page of `va` asks again.
     fn may_cache(&self, _va: u64, _access: Access) -> bool {
         true

@@ -338,7 +338,7 @@ impl<B: Bus> Machine for Cpu<B> {
         if va % PAGE_SIZE > PAGE_SIZE - n {
             return self.load_across(n, va);
         }
-        let at = index(self.locate_read(va)?);
+        let at = index(self.locate_load(va, n)?);
         Ok(get_bytes(&self.bus.ram()[at..at + index(n)]))
     }
     #[inline(always)]
@@ -350,7 +350,7 @@ impl<B: Bus> Machine for Cpu<B> {
             self.locate_write(va.wrapping_add(n - 1))?;
             return self.load_across(n, va);
         }
-        let at = index(self.locate_write(va)?);
+        let at = index(self.locate_store(va, n)?);
         Ok(get_bytes(&self.bus.ram()[at..at + index(n)]))
     }
     #[inline(always)]
@@ -359,7 +359,7 @@ impl<B: Bus> Machine for Cpu<B> {
         if va % PAGE_SIZE > PAGE_SIZE - n {
             return self.store_across(va, &v.to_le_bytes()[..index(n)]);
         }
-        let at = index(self.locate_write(va)?);
+        let at = index(self.locate_store(va, n)?);
         put_bytes(&mut self.bus.ram_mut()[at..at + index(n)], v);
         Ok(())
     }

@@ -62,10 +62,20 @@ impl Origin {
         if crosses { [first, second] } else { [first, first] }
     }
 
+    /// The bytes, for one instruction.
+    pub(crate) fn fetch_one<B: Bus>(&self, cpu: &mut Cpu<B>) -> Fetched {
+        self.fetch_most(cpu, MAX_INSTRUCTION)
+    }
+
     /// The bytes.
     pub(crate) fn fetch<B: Bus>(&self, cpu: &mut Cpu<B>) -> Fetched {
+        self.fetch_most(cpu, index(PAGE_SIZE))
+    }
+
+    /// So many bytes of the first page at most.
+    fn fetch_most<B: Bus>(&self, cpu: &mut Cpu<B>, most: usize) -> Fetched {
         let [at, second] = [self.frames[0] + self.rip % PAGE_SIZE, self.frames[1]].map(index);
-        let first = rest_of_page(self.rip);
+        let first = rest_of_page(self.rip).min(most);
         let mut bytes = cpu.bus().ram()[at..at + first].to_vec();
         let mut beyond = None;
         if self.frames[1] != NO_FRAME {

@@ -3,10 +3,11 @@
 //! [`Machine::run`] goes on to a number of instructions and says where it stands: there, halted, or at the end. It does the same each
 //! time from the same state; what is not its own doing comes from outside between two calls, and is given to it
 //! ([`Machine::take_in`]) or waited for ([`Machine::wait_until`]). `state` is all that it is made of, and how that is taken and put back; `seen` is how a
-//! debugger has it stop; [`happening`] what a list of events has, `exceptions` and `exits` the newest of these; `inputs` what it takes
+//! debugger has it stop; `code` what is compiled; [`happening`] what a list of events has, `exceptions` and `exits` the newest of these; `inputs` what it takes
 //! from outside and gives there. Example: a kernel halts for 4 ms. `run` returns
 //! [`Pause::Idle`], whoever drives it waits, types a byte 1 ms later, and runs on: the interrupt of COM1 is the next thing that the kernel sees.
 
+mod code;
 mod debug;
 mod exceptions;
 mod exits;
@@ -30,6 +31,7 @@ pub(crate) use seen::Look;
 pub use seen::Seen;
 pub use state::Digests;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use x86::interpreter::{Stop, Until};
 use x86::state::Regs;
 use x86_jit::{Jit, Tuning};
@@ -104,6 +106,8 @@ const MOST_IN_A_ROW: u64 = 1 << 16;
 /// A machine.
 pub struct Machine {
     processor: Jit<Physical>,
+    /// Where compiled code is kept for the next machine.
+    code_file: Option<PathBuf>,
     system: System,
     devices: Devices,
     is_halted: bool,
@@ -149,6 +153,7 @@ impl Machine {
         let processor = Jit::new(cpu, tuning);
         Ok(Machine {
             processor,
+            code_file: None,
             system,
             devices,
             is_halted: false,

@@ -125,6 +125,7 @@ impl Machine {
         let system = System::new(&mut cpu, Registers::default());
         Machine {
             processor: Jit::new(cpu, tuning),
+            code_file: None,
             system,
             devices: Devices::new(0, None, Extras::default()),
             is_halted: false,

@@ -3,7 +3,7 @@
 use super::{Answer, NOT_THERE, Session};
 use crate::exit::Failure;
 use crate::gdb::hex;
-use crate::gdb::ids::Who;
+use crate::gdb::ids::{Id, Who};
 use crate::gdb::packet::LONGEST;
 use crate::gdb::registers;
 use crate::gdb::reply;
@@ -35,19 +35,21 @@ impl Session<'_> {
     }
 
     pub(super) fn registers_text(&mut self) -> Result<Option<String>, Failure> {
-        let shown = self.target.registers(self.general)?;
+        let id = self.shown();
+        let shown = self.target.registers(id)?;
         Ok(Some(registers::general(shown.as_ref())))
     }
 
     pub(super) fn register_text(&mut self, number: u64) -> Result<Option<String>, Failure> {
-        let shown = self.target.registers(self.general)?;
+        let id = self.shown();
+        let shown = self.target.registers(id)?;
         Ok(usize::try_from(number).ok().and_then(|number| registers::one(shown.as_ref(), number)))
     }
 
     /// As much as there is.
     pub(super) fn memory(&self, address: u64, len: u64) -> Answer {
         let mut bytes = vec![0; usize::try_from(len.min(MOST)).unwrap_or(0)];
-        match self.target.read(self.general.pid, address, &mut bytes) {
+        match self.target.read(self.shown().pid, address, &mut bytes) {
             0 if !bytes.is_empty() => NOT_THERE.into(),
             len => hex::encode(&bytes[..len]).into(),
         }
@@ -62,14 +64,16 @@ impl Session<'_> {
     }
 
     pub(super) fn part(&mut self, document: &Document, offset: u64, len: u64) -> Result<Answer, Failure> {
-        let pid = self.general.pid;
+        let pid = self.shown().pid;
         let whole = match document {
             Document::Features(annex) if annex == "target.xml" => Some(registers::description().into_bytes()),
             Document::Features(annex) => {
                 say!("gretel: the debugger asks for {annex}, which there is not");
                 None
             }
-            Document::Executable(of) => self.target.program(of.unwrap_or(pid)),
+            Document::Executable(of) => {
+                self.target.program(of.map_or(pid, |of| self.shown_for(Id { pid: of, tid: of }).pid))
+            }
             Document::Auxiliary => Some(reply::auxiliary(&self.target.auxiliary(pid))),
             Document::Threads => {
                 let tasks = self.tasks();

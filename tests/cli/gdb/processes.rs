@@ -35,7 +35,7 @@ const FAMILY: &str = r#"
         return 0;
     }"#;
 
-fn family(place: &Place, engine: &str) -> Option<()> {
+pub(super) fn family(place: &Place, engine: &str) -> Option<()> {
     place.compile("family", FAMILY)?;
     let ran = place.gretel(&["record", "--engine", engine, "-o", "rec", "--", "./family"]);
     assert_eq!(ran.code, 0, "{}", ran.err);

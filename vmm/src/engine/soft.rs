@@ -76,6 +76,10 @@ impl Bus for PagedRam {
         allowed.then_some(translation).ok_or(forbidden)
     }
 
+    fn expect_length(&mut self, bytes: Option<u64>) {
+        self.guard.expect_length(bytes);
+    }
+
     fn may_cache(&self, va: u64, access: Access) -> bool {
         self.guard.may_cache(va, access)
     }

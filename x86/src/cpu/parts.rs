@@ -52,19 +52,22 @@ impl<B: Bus> Cpu<B> {
         })
     }
 
-    /// The bytes from `va` to the end of its page, if they may be executed. From now on a store to the page makes the answer of
+    /// The bytes from `va` to the end of its page, if they may be executed, and a fetch from there would change nothing that the guest
+    /// sees: this is none. From now on a store to the page makes the answer of
     /// [`Cpu::is_code`] no.
     pub fn code_page(&mut self, va: u64) -> Option<(CodePage, &[u8])> {
-        let at = self.locate_fetch(va).ok()?;
+        let at = self.locate_code(va)?;
         let frame = at - at % PAGE_SIZE;
         self.mark_code(frame);
         let code = CodePage { page: va / PAGE_SIZE, stamp: self.frames.stamp(frame) };
         Some((code, &self.bus.ram()[index(at)..index(frame + PAGE_SIZE)]))
     }
 
-    /// Whether the page leads to the frame that it led to, and that holds what it held.
+    /// Whether the page leads to the frame that it led to, and that holds what it held; a fetch from it would change nothing that the
+    /// guest sees.
     pub fn is_code(&mut self, code: &CodePage) -> bool {
-        self.frames.is_current(code.stamp) && self.locate_fetch(code.page * PAGE_SIZE) == Ok(code.stamp.frame)
+        self.frames.is_current(code.stamp)
+            && self.locate_code(code.page * PAGE_SIZE) == Some(code.stamp.frame)
     }
 
     /// A number that changes whenever [`Cpu::is_code`] may answer otherwise.

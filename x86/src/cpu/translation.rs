@@ -76,12 +76,56 @@ impl<B: Bus> Cpu<B> {
         }
     }
 
+    /// [`Cpu::locate_read`] for so many bytes, which are in one page.
+    #[inline(always)]
+    pub(crate) fn locate_load(&mut self, va: u64, bytes: u64) -> Exec<u64> {
+        match self.reads.get(va) {
+            Some(at) => Ok(at),
+            None => self.miss_of(va, Access::Read, bytes),
+        }
+    }
+
+    /// [`Cpu::locate_write`] for so many bytes, which are in one page.
+    #[inline(always)]
+    pub(crate) fn locate_store(&mut self, va: u64, bytes: u64) -> Exec<u64> {
+        match self.writes.get(va) {
+            Some(at) => Ok(at),
+            None => self.miss_of(va, Access::Write, bytes),
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn locate_fetch(&mut self, va: u64) -> Exec<u64> {
         match self.fetches.get(va) {
             Some(at) => Ok(at),
             None => self.miss(va, Access::Execute),
         }
+    }
+
+    /// Where the instructions at `va` are, for somebody who looks at them and executes none: the guest does not see that.
+    pub(crate) fn locate_code(&mut self, va: u64) -> Option<u64> {
+        if let Some(at) = self.fetches.get(va) {
+            return Some(at);
+        }
+        let ram = self.bus.ram().len() as u64;
+        let Translation { frame, .. } = is_canonical(va).then(|| self.bus.peek_code(va))??;
+        if frame.checked_add(PAGE_SIZE).is_none_or(|end| end > ram) {
+            return None;
+        }
+        self.fetched.insert(va / PAGE_SIZE);
+        if self.bus.may_cache(va, Access::Execute) {
+            self.fetches.insert(va, frame);
+        }
+        Some(frame + va % PAGE_SIZE)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn miss_of(&mut self, va: u64, access: Access, bytes: u64) -> Exec<u64> {
+        self.bus.expect_length(Some(bytes));
+        let found = self.miss(va, access);
+        self.bus.expect_length(None);
+        found
     }
 
     #[cold]

@@ -24,6 +24,8 @@ pub struct Guard {
     watched: Vec<Watched>,
     is_up: bool,
     stopped: bool,
+    /// The bytes of an access, where that is said.
+    length: Option<u64>,
 }
 
 impl Guard {
@@ -48,10 +50,16 @@ impl Guard {
         std::mem::take(&mut self.stopped)
     }
 
+    /// Accesses have so many bytes from now on.
+    pub(crate) fn expect_length(&mut self, bytes: Option<u64>) {
+        self.length = bytes;
+    }
+
     /// Whether an access that begins at `va` has to stop.
     pub(crate) fn stops(&mut self, va: u64, access: Access) -> bool {
+        let length = self.length.unwrap_or(LONGEST);
         let near = |it: &Watched| {
-            asks(it, access) && it.range.start < va.saturating_add(LONGEST) && va < it.range.end
+            asks(it, access) && it.range.start < va.saturating_add(length) && va < it.range.end
         };
         let stops = self.is_up && access != Access::Execute && self.watched.iter().any(near);
         self.stopped |= stops;
@@ -84,6 +92,13 @@ mod tests {
         assert!(!guard.stops(0x1ff8, Access::Write), "it is down");
         guard.set_up(true);
         assert!(guard.stops(0x1ff0, Access::Write) && guard.take_stopped() && !guard.take_stopped());
+        guard.expect_length(Some(8));
+        assert!(
+            !guard.stops(0x1ff0, Access::Write) && guard.stops(0x1ff1, Access::Write),
+            "it ends before it"
+        );
+        guard.expect_length(None);
+        assert!(!guard.stops(0x1fb8, Access::Write) && guard.stops(0x1fb9, Access::Write));
         assert!(!guard.stops(0x2008, Access::Write) && !guard.stops(0x1ff8, Access::Read));
         assert!(!guard.may_cache(0x1000, Access::Write) && !guard.may_cache(0x2fff, Access::Write));
         assert!(guard.may_cache(0x3000, Access::Write) && guard.may_cache(0x1000, Access::Read));

@@ -5,7 +5,7 @@
 //! to which the address leads for one instruction, and what a store left there goes to the device.
 
 use super::guard::Guard;
-use super::paging::{Paging, peek, walk};
+use super::paging::{Paging, peek, peek_fetch, walk};
 use crate::index;
 use std::collections::BTreeSet;
 use x86::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
@@ -139,6 +139,17 @@ impl Bus for Physical {
         }
         self.wanted = Some(DeviceAccess { physical: mapping.physical, is_store: access == Access::Write });
         Err(PageFault { address: va, error_code: 0 })
+    }
+
+    fn peek_code(&mut self, va: u64) -> Option<Translation> {
+        let mapping = peek_fetch(self.ram(), &self.paging, va)?;
+        let frame = mapping.physical / PAGE_SIZE * PAGE_SIZE;
+        self.is_passing = false;
+        (frame < self.size()).then_some(Translation { frame, writable: false, executable: true })
+    }
+
+    fn expect_length(&mut self, bytes: Option<u64>) {
+        self.guard.expect_length(bytes);
     }
 
     fn may_cache(&self, va: u64, access: Access) -> bool {

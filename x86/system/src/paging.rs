@@ -84,13 +84,40 @@ pub fn walk(
     access: Access,
     marked: &mut impl FnMut(u64),
 ) -> Result<Mapping, PageFault> {
+    let (mapping, path) = find(ram, paging, va, access)?;
+    mark(ram, path.entries(), access, marked);
+    Ok(mapping)
+}
+
+/// Where a fetch from the canonical address `va` leads, if it is allowed and would set no bit; none is set here.
+#[must_use]
+pub fn peek_fetch(ram: &[u8], paging: &Paging, va: u64) -> Option<Mapping> {
+    let (mapping, path) = find(ram, paging, va, Access::Execute).ok()?;
+    let is_marked = |at: &u64| read(ram, *at).is_some_and(|entry| entry & entry::ACCESSED != 0);
+    path.entries().iter().all(is_marked).then_some(mapping)
+}
+
+/// The addresses of the entries of a walk by level, the last of which is of level `last`; of no tables it has none.
+struct Path {
+    by_level: [u64; 4],
+    last: usize,
+}
+
+impl Path {
+    fn entries(&self) -> &[u64] {
+        &self.by_level[self.last..]
+    }
+}
+
+/// Where an access leads, and the entries that say so.
+fn find(ram: &[u8], paging: &Paging, va: u64, access: Access) -> Result<(Mapping, Path), PageFault> {
     if !paging.enabled {
-        return Ok(Mapping { physical: va });
+        return Ok((Mapping { physical: va }, Path { by_level: [0; 4], last: 4 }));
     }
     let fault = |cause: u32| PageFault { address: va, error_code: cause | request(paging, access) };
     let mut rights = Rights { write: true, user: true, execute: true };
     let mut table = paging.root & ADDRESS;
-    let mut path = [0; 4];
+    let mut by_level = [0; 4];
     for level in (0..4_u32).rev() {
         let shift = 12 + 9 * level;
         let at = table + (va >> shift & 0x1ff) * 8;
@@ -106,15 +133,15 @@ pub fn walk(
         rights.write &= entry & entry::WRITE != 0;
         rights.user &= entry & entry::USER != 0;
         rights.execute &= entry & entry::NO_EXECUTE == 0;
-        path[index(u64::from(level))] = at;
+        let last = index(u64::from(level));
+        by_level[last] = at;
         if is_last {
             if !allows(paging, rights, access) {
                 return Err(fault(PageFault::PRESENT));
             }
-            mark(ram, &path[index(u64::from(level))..], access, marked);
             let offset = (1 << shift) - 1;
             let physical = entry & ADDRESS & !offset | va & offset;
-            return Ok(Mapping { physical });
+            return Ok((Mapping { physical }, Path { by_level, last }));
         }
         table = entry & ADDRESS;
     }
@@ -331,6 +358,24 @@ mod tests {
         assert_eq!(ram, tables(&[ALL, ALL, PRESENT, PRESENT | NO_EXECUTE]));
         assert_eq!(peek(&tables(&[ALL, ALL, ALL, 0]), &KERNEL, VA), None);
         assert_eq!(peek(&ram, &Paging { root: 0xffff_f000, ..KERNEL }, VA), None);
+    }
+
+    #[test]
+    fn a_look_at_code_leads_where_a_fetch_would_that_changes_nothing() {
+        let looked = |paging: &Paging, entries: &[u64]| {
+            peek_fetch(&tables(entries), paging, VA).map(|mapping| mapping.physical)
+        };
+        const SEEN: u64 = ALL | ACCESSED;
+        assert_eq!(looked(&KERNEL, &[SEEN; 4]), Some(0x5000 | VA & 0xfff));
+        assert_eq!(looked(&KERNEL, &[SEEN, SEEN, SEEN | LARGE]), Some(VA & 0x1f_ffff));
+        // A fetch would set a bit.
+        assert_eq!(looked(&KERNEL, &[SEEN, SEEN, SEEN, ALL]), None);
+        assert_eq!(looked(&KERNEL, &[SEEN, ALL, SEEN, SEEN]), None);
+        // A fetch is not allowed.
+        assert_eq!(looked(&KERNEL, &[SEEN, SEEN, SEEN, SEEN | NO_EXECUTE]), None);
+        assert_eq!(looked(&USER_MODE, &[SEEN, SEEN, SEEN, PRESENT | ACCESSED]), None);
+        assert_eq!(looked(&Paging { smep: true, ..KERNEL }, &[SEEN; 4]), None);
+        assert_eq!(looked(&Paging { enabled: false, ..KERNEL }, &[]), Some(VA));
     }
 
     #[test]

@@ -29,7 +29,8 @@ pub fn keep_in(folder: PathBuf) {
 }
 
 /// The file of the program with this digest; `None` where nothing is kept.
-pub(super) fn file(program: u64) -> Option<PathBuf> {
+#[must_use]
+pub fn file(program: u64) -> Option<PathBuf> {
     let folder = FOLDER.get()?;
     Some(folder.join(format!("{:032x}", key(program, &fs::metadata("/proc/self/exe").ok()?))))
 }
@@ -46,8 +47,9 @@ fn key(program: u64, executable: &fs::Metadata) -> u128 {
     state.digest128()
 }
 
-/// The code in a file, or none.
-pub(super) fn load(file: &Path) -> Kept {
+/// The code in a file ([`file`]), or none.
+#[must_use]
+pub fn load(file: &Path) -> Kept {
     let bytes = fs::read(file).unwrap_or_default();
     let Some(code) = undamaged(&bytes) else { return Kept::new() };
     // SAFETY: nobody else writes to the folder, the file's name says that this executable wrote it, and it is as it was written.
@@ -60,7 +62,7 @@ fn undamaged(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// Keeps code for the next run, if enough of it is new. Where that cannot be done, it is compiled again the next time.
-pub(super) fn save(file: &Path, kept: &Kept) {
+pub fn save(file: &Path, kept: &Kept) {
     let (made, all) = kept.sizes();
     if made == 0 || made < all / NEWS {
         return;

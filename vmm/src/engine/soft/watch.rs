@@ -23,6 +23,8 @@ pub(super) struct Guard {
     /// The instruction at rip may access them.
     lifted: bool,
     stopped: bool,
+    /// The bytes of an access, where that is said.
+    length: Option<u64>,
 }
 
 impl Guard {
@@ -42,14 +44,20 @@ impl Guard {
         &self.lookout
     }
 
+    /// Accesses have so many bytes from now on.
+    pub(super) fn expect_length(&mut self, bytes: Option<u64>) {
+        self.length = bytes;
+    }
+
     /// Whether an access that begins at `address` has to fault: it may be one that is looked for.
     pub(super) fn forbids(&mut self, address: Virt, access: Access) -> bool {
+        let length = self.length.unwrap_or(LONGEST);
         if self.pages.is_empty() || self.lifted || access == Access::Execute {
             return false;
         }
         let near = |watch: &Watch| {
             asks(watch, access)
-                && watch.range.start < address.saturating_add(LONGEST)
+                && watch.range.start < address.saturating_add(length)
                 && address < watch.range.end
         };
         let forbids = self.lookout.data.iter().any(near);
