@@ -64,7 +64,7 @@ fn synthesized(place: &Place, engine: &str, what: &str, records: &str) -> Option
     assert_eq!(recorded.code, 128 + 11, "{what} on {engine}: {}", recorded.err);
     let suffix = format!("{recording}.suffix");
     let ran =
-        place.gretel(&["synth", "--json", "--records", records, "--fuel", "1", "-o", &suffix, &recording]);
+        place.gretel(&["synth", "--json", "--records", records, "--fuel", "3", "-o", &suffix, &recording]);
     assert_eq!(ran.code, 0, "{what} on {engine}: {}", ran.err);
     Some(serde_json::from_str(&ran.out()).expect("--json prints JSON"))
 }
@@ -129,10 +129,12 @@ fn a_signal_between_two_instructions_is_delivered_there() {
         is_true(&found, &["fold", "crash"], 90);
         assert_eq!(came(&found), [("SIGALRM".to_owned(), false)], "{engine}");
         let summary = &found["listing"]["summary"];
-        assert_eq!(
-            (engines_of(&found), &summary["without_kvm"]),
-            (vec!["soft"], &Value::from("a signal comes where KVM does not stop"))
-        );
+        // The timer may go off where KVM stops.
+        let expected = match engines_of(&found).contains(&"kvm") {
+            true => (vec!["soft", "kvm"], Value::Null),
+            false => (vec!["soft"], Value::from("a signal comes where KVM does not stop")),
+        };
+        assert_eq!((engines_of(&found), summary["without_kvm"].clone()), expected);
     }
 }
 

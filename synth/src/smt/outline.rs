@@ -9,12 +9,17 @@
 use super::Budget;
 use super::counted::Counted;
 use super::lower::{Lowering, is_hard};
+use crate::fuel::UNITS_A_SECOND;
 use crate::term::{Assignment, Node, Plan, Term, Terms};
 use z3::ast::{BV, Bool};
 use z3::{Model, SatResult};
 
 /// So often it is told what products are.
 const ROUNDS: usize = 16;
+/// What one of these questions may cost: without what is hard they are easy.
+const BUDGET: Budget = Budget { units: Budget::SEARCH.units / 4, ..Budget::SEARCH };
+/// Nor is it asked again when so much fuel was burnt: the whole question is asked as well.
+const MOST_FUEL: u64 = UNITS_A_SECOND / 50;
 
 /// What the rest of a question says of the whole.
 pub(super) enum Outline {
@@ -32,7 +37,7 @@ pub(super) fn outline(terms: &Terms, constraints: &[Term]) -> Outline {
     if !reachable.iter().any(|&t| is_hard(terms, t)) {
         return Outline::Open;
     }
-    let solver = Counted::new(terms.fuel(), Budget::SEARCH, false);
+    let solver = Counted::new(terms.fuel(), BUDGET, false);
     let mut lowering = Lowering::abstracting(terms);
     for &c in constraints {
         let c = lowering.truth(c);
@@ -40,7 +45,11 @@ pub(super) fn outline(terms: &Terms, constraints: &[Term]) -> Outline {
     }
     let hard: Vec<Term> = reachable.into_iter().filter(|&t| is_hard(terms, t)).collect();
     let mut plan = Plan::new(terms, constraints);
+    let last = terms.fuel().burnt() + MOST_FUEL;
     for _ in 0..ROUNDS {
+        if terms.fuel().burnt() > last {
+            break;
+        }
         match solver.check() {
             SatResult::Unsat => return Outline::Refuted,
             SatResult::Unknown => return Outline::Open,
