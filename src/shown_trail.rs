@@ -38,7 +38,7 @@ impl FormatArgs {
 
 /// The branch records, newest first; `places` are the names of their two addresses, oldest first as the records are.
 pub(crate) fn print(out: &mut impl Write, trail: &Trail, places: &[(String, String)]) -> io::Result<()> {
-    let filter = trail.filter.map_or_else(|| "not known".to_owned(), |filter| filter.to_string());
+    let filter = filter_of(trail);
     let source = match trail.family {
         Family::Perf => trail.provenance.to_string(),
         family => format!("{family}, {}", trail.provenance),
@@ -53,7 +53,15 @@ pub(crate) fn print(out: &mut impl Write, trail: &Trail, places: &[(String, Stri
         }
         writeln!(out, "      -> {:#014x}{}{to}{gap}", record.to, blank(to))?;
     }
+    if trail.records.is_empty() {
+        writeln!(out, "  none: it took no branch since another task ran, which empties the records")?;
+    }
     Ok(())
+}
+
+/// The filter, by name.
+pub(crate) fn filter_of(trail: &Trail) -> String {
+    trail.filter.map_or_else(|| "not known".to_owned(), |filter| filter.to_string())
 }
 
 fn blank(place: &str) -> &'static str {

@@ -10,6 +10,7 @@ use crate::kernel::{At, Rings, Source};
 use crate::log::say;
 use crate::opened;
 use crate::samples;
+use crate::shown_trail;
 use ::synth::evidence::{Anchors, Contexts};
 use ::synth::fuel::UNITS_A_SECOND;
 use ::synth::refutations::{RefutationError, Written};
@@ -359,12 +360,18 @@ fn trail(args: &Args, core: &Core) -> Result<Option<Trail>, Failure> {
             let derived = derive(&recording, wanted, filter).map_err(|e| Failure::new(Code::Damaged, e))?;
             Ok(Some(derived.trail))
         }
-        Some(_) => Err(Failure::new(
-            Code::Usage,
-            "the core was made with fewer or other branch records; --records 0 does without",
-        )),
+        Some(own) => Err(Failure::new(Code::Usage, other_records(&own))),
         None => Err(Failure::new(Code::Usage, "the core has no branch records; --records 0 does without")),
     }
+}
+
+/// That a core has not the records that were asked for.
+fn other_records(own: &Trail) -> String {
+    let (depth, filter) = (own.depth, shown_trail::filter_of(own));
+    format!(
+        "the core was made with fewer or other branch records: {depth} at most, filter {filter}; leave --records and --filter out for \
+         these, or --records 0 does without"
+    )
 }
 
 /// Branches (from, to), newest first, and the kinds of branches that are recorded.

@@ -288,7 +288,8 @@ impl<T: Terminal> Recorder<'_, T> {
     }
 
     /// Whether the driver of the console of virtio is ready. Linux's loses what is typed before it is, follows a null pointer if it is
-    /// told a size, and does not say when that is over: it has had its time, or has slept, when the guest has halted once.
+    /// told a size, and does not say when that is over: it has had its time, or has slept, when the guest has halted once (Linux,
+    /// drivers/char/virtio_console.c: `config_intr`, `add_port`).
     fn is_console_ready(&mut self) -> bool {
         let now = self.machine.moment().time;
         if self.ready.is_none() && self.machine.room() > 0 {
@@ -328,10 +329,8 @@ impl<T: Terminal> Recorder<'_, T> {
         if std::mem::replace(&mut self.was_told_size, true) {
             return self.take_size_unless_known();
         }
-        match self.terminal.size() {
-            none if none == Size::default() => Ok(()),
-            size => self.take_in(Input::Resized(size)),
-        }
+        let size = self.terminal.size();
+        if size == Size::default() { Ok(()) } else { self.take_in(Input::Resized(size)) }
     }
 
     fn take_size_unless_known(&mut self) -> Result<(), RecordError> {

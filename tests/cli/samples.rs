@@ -7,17 +7,22 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Every seventh round goes another way, which leaves nothing behind that would tell; then it crashes.
+/// Twice in each round it goes one of two ways, nearly always the same one, and shifts out the bit that told; then it crashes.
 const ROUNDS: &str = "\
 volatile unsigned long sink;
 static void __attribute__((noinline)) odd(unsigned long n) { sink = n; }
 static void __attribute__((noinline)) even(unsigned long n) { sink = n; }
-int main(int argc, char **argv) {
-    unsigned long state = argc;
+int main(void) {
+    unsigned long seldom = 0, often = 0;
     for (unsigned long n = 0; n < 300000; n++) {
-        if (state % 7 == 3) odd(n); else even(n);
-        state = state * 5 + 3;
-        if (state > 1000) state -= 1000;
+        if (n % 64 == 0) {
+            seldom = 0x0102040810204081;
+            often = ~seldom;
+        }
+        if (seldom & 1) odd(n); else even(n);
+        if (often & 1) odd(n); else even(n);
+        seldom >>= 1;
+        often >>= 1;
     }
     return *(volatile int *)0;
 }

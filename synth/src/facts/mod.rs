@@ -72,6 +72,8 @@ pub struct Facts {
     looks: u64,
     /// How much agreed with what was known.
     agreed: u64,
+    /// One side of a choice is looked at.
+    is_trying: bool,
 }
 
 /// A count that begins at 1: what was never resolved is of generation 0.

@@ -94,3 +94,27 @@ fn a_number_that_is_added_to_its_multiple_is_known() {
     let mut facts = Facts::default();
     assert_eq!(facts.equate(&terms, place, terms.lit_term(64, 0x5555_0000 + 4)), Err(Contradiction));
 }
+
+/// What `cmp; cmova` leaves of a number that is kept small: which of the two it was, the condition tells.
+#[test]
+fn a_choice_is_taken_whose_other_side_contradicts_its_condition() {
+    let (terms, mut facts) = (Terms::new(), Facts::default());
+    let x = terms.fresh(64);
+    let next = terms.bin(Bin::Add, 64, terms.bin(Bin::Mul, 64, x, terms.lit(64, 5)), terms.lit(64, 3));
+    let is_large = terms.cmp(Cmp::Ult, 64, terms.lit(64, 1000), next);
+    let less = terms.bin(Bin::Sub, 64, next, terms.lit(64, 1000));
+    let kept = terms.ite(is_large, 64, less, next);
+    let mark = facts.mark();
+    facts.equate(&terms, kept, terms.lit(64, 4003)).expect("5003 - 1000");
+    assert_eq!(value(&mut facts, &terms, x), Some(1000));
+    facts.undo(mark);
+
+    // 48 may be 5 * 9 + 3, or 1048 - 1000.
+    facts.equate(&terms, kept, terms.lit(64, 48)).expect("both sides are possible");
+    assert_eq!(value(&mut facts, &terms, x), None);
+    assert_eq!(facts.equate(&terms, x, terms.lit(64, 10)), Err(Contradiction));
+    facts.undo(mark);
+    facts.assert(&terms, terms.cmp(Cmp::Ult, 64, next, terms.lit(64, 100))).expect("undecided");
+    facts.equate(&terms, kept, terms.lit(64, 48)).expect("the smaller one");
+    assert_eq!(value(&mut facts, &terms, x), Some(9));
+}

@@ -313,22 +313,38 @@ impl Facts {
         Ok(true)
     }
 
+    /// `if c then x else y == b`: one of the two sides, if the other one is impossible.
     fn solve_ite(&mut self, terms: &Terms, c: Term, (x, y): (Term, Term), b: Term) -> Learned<bool> {
-        let impossible = |t: Term| terms.truth(terms.build_cmp(Cmp::Eq, t, b)) == Some(false);
-        match (impossible(x), impossible(y)) {
-            (true, true) => Err(Contradiction),
-            (true, false) => {
-                self.hold(terms, terms.build_not(c))?;
-                self.unify(terms, y, b)?;
-                Ok(true)
-            }
-            (false, true) => {
-                self.hold(terms, c)?;
-                self.unify(terms, x, b)?;
-                Ok(true)
-            }
-            (false, false) => Ok(false),
+        let sides = [(c, x), (terms.build_not(c), y)];
+        let differs = |&(_, t): &(Term, Term)| terms.truth(terms.build_cmp(Cmp::Eq, t, b)) == Some(false);
+        let mut possible: Vec<_> = sides.into_iter().filter(|side| !differs(side)).collect();
+        if possible.len() == 2 && terms.value(b).is_some() {
+            possible.retain(|&side| self.is_possible(terms, side, b));
         }
+        match possible[..] {
+            [] => Err(Contradiction),
+            [(c, t)] => {
+                self.hold(terms, c)?;
+                self.unify(terms, t, b)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether `c` and `t == b` together contradict nothing that is known: looked at, and undone. A choice within a choice is not
+    /// looked at, or a chain of them would take twice the time with each.
+    fn is_possible(&mut self, terms: &Terms, (c, t): (Term, Term), b: Term) -> bool {
+        if std::mem::replace(&mut self.is_trying, true) {
+            return true;
+        }
+        let (mark, woken) = (self.mark(), std::mem::take(&mut self.woken));
+        let tried =
+            self.hold(terms, c).and_then(|()| self.unify(terms, t, b)).and_then(|()| self.settle(terms));
+        self.undo(mark);
+        self.woken = woken;
+        self.is_trying = false;
+        tried.is_ok()
     }
 }
 

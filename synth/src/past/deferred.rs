@@ -78,8 +78,11 @@ impl<'i> Hypothesis<'i> {
     /// The addresses with which the stuck access would be known too late: one that fits without the answers that older steps had
     /// meanwhile can only be known from the start.
     pub fn take_late(&mut self) -> Vec<Early> {
-        let late = std::mem::take(&mut self.late);
-        if self.has_stuck { late } else { Vec::new() }
+        /// The path is built again with each.
+        const MOST: usize = 8;
+        let mut late = std::mem::take(&mut self.late);
+        late.truncate(if self.has_stuck { MOST } else { 0 });
+        late
     }
 
     /// The newest access whose address is still unknown.

@@ -16,9 +16,6 @@ use std::ops::Range;
 /// One part in so many of all fuel may go into it (decision 77).
 const SHARE: u64 = 16;
 
-/// So many of the addresses are tried with which one access would be known too late.
-const MOST_LATE: usize = 8;
-
 /// As if so much had been burnt before the search began: early, what was chosen is most of what can be wrong.
 const FIRST: u64 = 16 * UNITS_A_SECOND;
 
@@ -42,8 +39,7 @@ impl<'p> Search<'p> {
     /// Has the path known from the start one of the addresses with which its stuck access would be known too late, and chooses
     /// addresses for these steps. False: none suit; then nothing changes.
     pub(super) fn place_late(&mut self, steps: &Range<usize>) -> bool {
-        let late = self.hypothesis.take_late();
-        late.into_iter().take(MOST_LATE).any(|early| self.place_late_at(early, steps))
+        self.hypothesis.take_late().into_iter().any(|early| self.place_late_at(early, steps))
     }
 
     fn place_late_at(&mut self, early: Early, steps: &Range<usize>) -> bool {

@@ -7,17 +7,17 @@
 //! wall-clock limit stands behind them only for the paths on which Z3 does not count.
 //!
 //! The map: [`lower`] makes Z3's expressions of terms, [`counted`] is Z3 with its work counted as fuel, [`witness`] keeps a
-//! solution while constraints grow. [`mod@parts`] takes a question apart, [`mod@outline`] asks without what is hard first.
+//! solution while constraints grow. [`mod@parts`] takes a question apart, [`mod@abstraction`] asks without what is hard first.
 //! [`mod@guess`] (by [`likely`] numbers), [`small`] and [`linear`] try what is hard for Z3, [`expansion`] says what must not be given
 //! to it. [`script`] writes a refutation for other solvers.
 
+mod abstraction;
 mod counted;
 mod expansion;
 mod guess;
 mod likely;
 mod linear;
 mod lower;
-mod outline;
 mod parts;
 pub mod script;
 mod small;
@@ -26,10 +26,10 @@ mod witness;
 use crate::facts::Facts;
 use crate::phases::{Phase, during};
 use crate::term::{Assignment, Node, Term, Terms, Var};
+use abstraction::{Abstraction, abstraction};
 use counted::Counted;
 use guess::guess;
 use lower::Lowering;
-use outline::{Outline, outline};
 pub use parts::by_parts;
 use rustc_hash::{FxHashMap, FxHashSet};
 pub use witness::Witness;
@@ -120,10 +120,10 @@ fn ask(
     budget: Budget,
     effort: Effort,
 ) -> Answer {
-    match outline(terms, constraints) {
-        Outline::Refuted => return Answer::Infeasible,
-        Outline::Solved(values) if preferences.is_empty() => return Answer::Satisfiable(values),
-        Outline::Solved(_) | Outline::Open => {}
+    match abstraction(terms, constraints) {
+        Abstraction::Refuted => return Answer::Infeasible,
+        Abstraction::Solved(values) if preferences.is_empty() => return Answer::Satisfiable(values),
+        Abstraction::Solved(_) | Abstraction::Open => {}
     }
     let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
     if expansion::is_too_long(terms, constraints) {

@@ -13,35 +13,32 @@ use crate::smt::Effort;
 use crate::term::Terms;
 use std::rc::Rc;
 
-/// So many of the addresses are tried with which an access would be known too late.
-const MOST_LATE: usize = 8;
-
 impl Attempts<'_> {
     /// The hypothesis of these steps, with addresses chosen for their accesses: for all, or for as many of the newest as it goes.
     pub(super) fn placed(&self, path: &[(PathStep, Option<u64>)]) -> Hypothesis<'_> {
         let (hypothesis, _) = self.rebuild(path, &self.found.early);
-        let (mut best, mut is_whole) = self.with_addresses(hypothesis, path.len());
-        while !is_whole && !self.is_over() {
+        let mut best = self.with_addresses(hypothesis, path.len());
+        while !best.is_placed(&(1..path.len() + 1)) && !self.is_over() {
             let (early, reached) = (best.early().to_vec(), best.newest_unresolved());
-            let further = best.take_late().into_iter().take(MOST_LATE).find_map(|late| {
+            let further = best.take_late().into_iter().find_map(|late| {
                 let known: Vec<Early> = early.iter().copied().chain([late]).collect();
                 let (hypothesis, _) = self.rebuild_learning(path, &known);
                 let is_rebuilt = hypothesis.len() == path.len();
                 let placed = is_rebuilt.then(|| self.with_addresses(hypothesis, path.len()))?;
-                (placed.1 || placed.0.newest_unresolved() > reached).then_some(placed)
+                placed.newest_unresolved().is_none_or(|step| Some(step) > reached).then_some(placed)
             });
             let Some(further) = further else { break };
-            (best, is_whole) = further;
+            best = further;
         }
         best
     }
 
-    /// The same with addresses chosen, and whether all have one.
-    fn with_addresses<'h>(&self, mut hypothesis: Hypothesis<'h>, steps: usize) -> (Hypothesis<'h>, bool) {
+    /// The same with addresses chosen for as many of these steps as it goes.
+    fn with_addresses<'h>(&self, mut hypothesis: Hypothesis<'h>, steps: usize) -> Hypothesis<'h> {
         // Half of what is left, so that what could not be placed does not cost all of it.
         hypothesis.stop_at(self.until.share(1, 2));
-        let is_whole = hypothesis.choose_addresses(&(1..steps + 1), Patience::FINAL);
-        (hypothesis, is_whole)
+        hypothesis.choose_addresses(&(1..steps + 1), Patience::FINAL);
+        hypothesis
     }
 
     /// The hypothesis of these steps alone: what older steps taught is not used beside `early`. And for how many of the

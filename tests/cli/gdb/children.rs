@@ -1,18 +1,12 @@
 //! A child that gdb follows from a fork on the way back, where it does not live yet.
 
-use super::processes::family;
-use super::{gdb, has_gdb, in_order};
-use crate::{Place, engines};
+use super::processes::in_families;
+use super::{gdb, in_order};
 
 /// gdb turns to the child and reads its registers at once: it is shown as the copy of its parent that it will be.
 #[test]
 fn a_child_that_is_held_is_followed_from_its_fork_on_the_way_back() {
-    if !has_gdb("gdb that follows a child on the way back") {
-        return;
-    }
-    for engine in engines() {
-        let place = Place::new();
-        let Some(()) = family(&place, engine) else { return };
+    in_families("gdb that follows a child on the way back", |place| {
         let commands = [
             "set detach-on-fork off",
             "set follow-fork-mode child",
@@ -24,7 +18,7 @@ fn a_child_that_is_held_is_followed_from_its_fork_on_the_way_back() {
             "break set if to == 30",
             "continue",
         ];
-        let ran = gdb(&place, &["rec", "--at", "end"], &commands);
+        let ran = gdb(place, &["rec", "--at", "end"], &commands);
         in_order(
             &ran,
             &[
@@ -37,5 +31,5 @@ fn a_child_that_is_held_is_followed_from_its_fork_on_the_way_back() {
             ],
         );
         assert!(!ran.out().contains("not available"), "{}", ran.out());
-    }
+    });
 }

@@ -35,21 +35,28 @@ const FAMILY: &str = r#"
         return 0;
     }"#;
 
-pub(super) fn family(place: &Place, engine: &str) -> Option<()> {
+fn family(place: &Place, engine: &str) -> Option<()> {
     place.compile("family", FAMILY)?;
     let ran = place.gretel(&["record", "--engine", engine, "-o", "rec", "--", "./family"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     Some(())
 }
 
-#[test]
-fn processes_are_inferiors_in_both_directions() {
-    if !has_gdb("gdb with processes") {
+/// The test on the recording of each engine, if there is gdb for it.
+pub(super) fn in_families(needs: &str, test: impl Fn(&Place)) {
+    if !has_gdb(needs) {
         return;
     }
     for engine in engines() {
         let place = Place::new();
         let Some(()) = family(&place, engine) else { return };
+        test(&place);
+    }
+}
+
+#[test]
+fn processes_are_inferiors_in_both_directions() {
+    in_families("gdb with processes", |place| {
         let commands = [
             "set detach-on-fork off",
             "handle SIGUSR1 nostop noprint",
@@ -84,7 +91,7 @@ fn processes_are_inferiors_in_both_directions() {
             "info threads",
             "continue",
         ];
-        let ran = gdb(&place, &["rec", "--at", "start"], &commands);
+        let ran = gdb(place, &["rec", "--at", "start"], &commands);
         in_order(
             &ran,
             &[
@@ -119,7 +126,7 @@ fn processes_are_inferiors_in_both_directions() {
         let out = ran.out();
         let again = out.split("=== and forward again").nth(1).unwrap_or_default();
         assert!(!again.contains("does not live"), "{again}");
-    }
+    });
 }
 
 #[test]

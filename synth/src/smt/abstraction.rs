@@ -22,7 +22,7 @@ const BUDGET: Budget = Budget { units: Budget::SEARCH.units / 4, ..Budget::SEARC
 const MOST_FUEL: u64 = UNITS_A_SECOND / 50;
 
 /// What the rest of a question says of the whole.
-pub(super) enum Outline {
+pub(super) enum Abstraction {
     /// It contradicts itself.
     Refuted,
     /// This solves it, and the whole as well.
@@ -32,10 +32,10 @@ pub(super) enum Outline {
 }
 
 /// Asks about what is left of the constraints if nothing is known of products and quotients.
-pub(super) fn outline(terms: &Terms, constraints: &[Term]) -> Outline {
+pub(super) fn abstraction(terms: &Terms, constraints: &[Term]) -> Abstraction {
     let reachable = terms.reachable(constraints.iter().copied());
     if !reachable.iter().any(|&t| is_hard(terms, t)) {
-        return Outline::Open;
+        return Abstraction::Open;
     }
     let solver = Counted::new(terms.fuel(), BUDGET, false);
     let mut lowering = Lowering::abstracting(terms);
@@ -51,22 +51,22 @@ pub(super) fn outline(terms: &Terms, constraints: &[Term]) -> Outline {
             break;
         }
         match solver.check() {
-            SatResult::Unsat => return Outline::Refuted,
-            SatResult::Unknown => return Outline::Open,
+            SatResult::Unsat => return Abstraction::Refuted,
+            SatResult::Unknown => return Abstraction::Open,
             SatResult::Sat => {}
         }
-        let Some(model) = solver.model() else { return Outline::Open };
+        let Some(model) = solver.model() else { return Abstraction::Open };
         let values = lowering.assignment(&model);
         if plan.holds(&values) {
-            return Outline::Solved(values);
+            return Abstraction::Solved(values);
         }
         let told: Vec<Bool> = hard.iter().filter_map(|&t| lesson(&mut lowering, &model, t)).collect();
         if told.is_empty() {
-            return Outline::Open;
+            return Abstraction::Open;
         }
         told.iter().for_each(|lesson| solver.assert(lesson));
     }
-    Outline::Open
+    Abstraction::Open
 }
 
 /// What a product or a quotient is of the numbers that a solution has for its parts, if the solution has something else for it.
@@ -123,9 +123,9 @@ mod tests {
             terms.build_not(is(product, u64::MAX)),
             terms.build_not(is(product, u64::MAX - 1)),
         ];
-        assert!(matches!(outline(&terms, &constraints), Outline::Refuted));
-        assert!(!matches!(outline(&terms, &constraints[..2]), Outline::Refuted));
-        assert!(matches!(outline(&terms, &[is(factor, 3)]), Outline::Open), "nothing is hard");
+        assert!(matches!(abstraction(&terms, &constraints), Abstraction::Refuted));
+        assert!(!matches!(abstraction(&terms, &constraints[..2]), Abstraction::Refuted));
+        assert!(matches!(abstraction(&terms, &[is(factor, 3)]), Abstraction::Open), "nothing is hard");
     }
 
     /// The path says that a number is the largest one, and divided by seven leaves nothing.
@@ -139,9 +139,11 @@ mod tests {
         let is = |t, value| terms.build_cmp(Cmp::Eq, t, terms.lit_term(64, value));
         let large = terms.build_cmp(Cmp::Ult, terms.lit_term(64, u64::MAX - 1), value);
         let constraints = [large, is(rest(7), 0)];
-        assert!(matches!(outline(&terms, &constraints), Outline::Refuted));
+        assert!(matches!(abstraction(&terms, &constraints), Abstraction::Refuted));
         // 2^64 - 1 is one more than a multiple of seven.
-        let Outline::Solved(values) = outline(&terms, &[large, is(rest(7), 1)]) else { panic!("it has one") };
+        let Abstraction::Solved(values) = abstraction(&terms, &[large, is(rest(7), 1)]) else {
+            panic!("it has one")
+        };
         assert_eq!(values.variables().map(|(_, value)| value).collect::<Vec<_>>(), [u64::MAX]);
     }
 }
