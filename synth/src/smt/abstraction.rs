@@ -2,13 +2,14 @@
 //!
 //! A search goes round a loop that divides, say, and asks at each turn whether the path is possible. Where it is not, the reason is
 //! seldom a product: `n > 9` and `n + 2 < 9`, of an `n` that is three times a quotient. The solver does not see that before it has
-//! taken the products apart. So it is asked about the rest first; that the rest contradicts itself refutes the whole. Where it does
-//! not, its solution says of what numbers the products would have to be something else than they are: that is told, and it is asked
+//! taken the products apart. So it is asked about the rest first, with no more of a product than that it is a quotient ([`reciprocal`]);
+//! that this contradicts itself refutes the whole. Where it does not, its solution says of what numbers the products would have to be something else than they are: that is told, and it is asked
 //! again, a few times (Clarke et al., "Counterexample-guided abstraction refinement", CAV 2000).
 
 use super::Budget;
 use super::counted::Counted;
 use super::lower::{Lowering, is_hard};
+use super::reciprocal;
 use crate::fuel::UNITS_A_SECOND;
 use crate::term::{Assignment, Node, Plan, Term, Terms};
 use z3::ast::{BV, Bool};
@@ -44,6 +45,11 @@ pub(super) fn abstraction(terms: &Terms, constraints: &[Term]) -> Abstraction {
         solver.assert(&c);
     }
     let hard: Vec<Term> = reachable.into_iter().filter(|&t| is_hard(terms, t)).collect();
+    for &t in &hard {
+        if let Some(lemma) = reciprocal::lemma(&mut lowering, t) {
+            solver.assert(&lemma);
+        }
+    }
     let mut plan = Plan::new(terms, constraints);
     let last = terms.fuel().burnt() + MOST_FUEL;
     for _ in 0..ROUNDS {

@@ -3,6 +3,7 @@
 //! deterministic.
 
 use super::likely::likely_values;
+use super::projection::Projection;
 use crate::facts::Facts;
 use crate::term::{Assignment, Plan, Term, Terms, Var};
 use rustc_hash::FxHashSet;
@@ -33,11 +34,26 @@ pub(crate) fn guess(
     start: &Assignment,
     most_evaluations: usize,
 ) -> Option<Assignment> {
+    let projection = Projection::of(terms, constraints);
+    let mut values = guess_rest(terms, &projection.constraints, start, most_evaluations)?;
+    projection.complete(terms, &mut values);
+    Some(values)
+}
+
+fn guess_rest(
+    terms: &Terms,
+    constraints: &[Term],
+    start: &Assignment,
+    most_evaluations: usize,
+) -> Option<Assignment> {
     let facts = Facts::default();
     let mut seen = FxHashSet::default();
     let of_constraint = |&c: &Term| facts.variables_of(terms, c);
     let variables: Vec<Var> =
         constraints.iter().flat_map(of_constraint).filter(|&v| seen.insert(v)).collect();
+    if constraints.is_empty() {
+        return Some(start.clone());
+    }
     if variables.is_empty() || variables.len() > MOST_VARIABLES {
         return None;
     }

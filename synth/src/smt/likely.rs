@@ -1,5 +1,6 @@
 //! Values that are likely in a program: what guesses are made of.
 
+use super::reciprocal;
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use rustc_hash::FxHashSet;
 use std::cmp::Reverse;
@@ -20,8 +21,6 @@ const MOST_DIVISOR: u64 = 1024;
 const MOST_SHIFT: u32 = 3;
 /// So many divisors are looked at.
 const MOST_DIVISORS: usize = 3;
-/// What programs divide by, powers of two left out: sizes of elements, and what numbers are printed with.
-const DIVISORS: [u128; 14] = [3, 5, 7, 10, 9, 6, 11, 12, 13, 24, 25, 100, 125, 1000];
 /// So many of the newest values of the earlier solution are taken for results.
 const MOST_RESULTS: usize = 6;
 /// Real numbers of this size are computed with; other literals are something else.
@@ -76,15 +75,14 @@ fn divisor_of(literal: u64) -> Option<u64> {
         .filter(|d| (3..=MOST_DIVISOR).contains(d))
 }
 
-/// Factors that compilers multiply by where a program divides by a constant, if the upper half of a product of two unknowns is taken:
-/// one of the two is such a factor as a rule, in a register that was loaded long before.
+/// Reciprocals, if the upper half of a product of two unknowns is taken: one of the two is one as a rule, in a register that was
+/// loaded long before.
 fn reciprocals(terms: &Terms, constraints: &[Term]) -> impl Iterator<Item = u64> {
     let divides = any_term(terms, constraints, |t| match terms.node(t) {
         Node::Bin(Bin::MulHiU | Bin::MulHiS, a, b) => terms.is_open(a) && terms.is_open(b),
         _ => false,
     });
-    let divisors = DIVISORS.iter().filter(move |_| divides);
-    divisors.filter_map(|&divisor| u64::try_from((1_u128 << (64 + divisor.ilog2())).div_ceil(divisor)).ok())
+    reciprocal::factors().filter(move |_| divides)
 }
 
 /// What literals that look like real numbers came from by one operation, if the constraints compute with such numbers.

@@ -7,18 +7,23 @@
 //! wall-clock limit stands behind them only for the paths on which Z3 does not count.
 //!
 //! The map: [`lower`] makes Z3's expressions of terms, [`counted`] is Z3 with its work counted as fuel, [`witness`] keeps a
-//! solution while constraints grow. [`mod@parts`] takes a question apart, [`mod@abstraction`] asks without what is hard first.
-//! [`mod@guess`] (by [`likely`] numbers), [`small`] and [`linear`] try what is hard for Z3, [`expansion`] says what must not be given
-//! to it. [`script`] writes a refutation for other solvers.
+//! solution while constraints grow. [`mod@parts`] takes a question apart, [`projection`] leaves out unknowns that only take what is
+//! left over, [`mod@abstraction`] asks without what is hard first, of which it says what [`reciprocal`] knows.
+//! [`mod@guess`] (by [`likely`] numbers), [`divided`], [`small`] and [`linear`] try what is hard for Z3, [`expansion`] says what must
+//! not be given to it. [`mod@preference`] has values kept as they are. [`script`] writes a refutation for other solvers.
 
 mod abstraction;
 mod counted;
+mod divided;
 mod expansion;
 mod guess;
 mod likely;
 mod linear;
 mod lower;
 mod parts;
+mod preference;
+mod projection;
+mod reciprocal;
 pub mod script;
 mod small;
 mod witness;
@@ -31,10 +36,13 @@ use counted::Counted;
 use guess::guess;
 use lower::Lowering;
 pub use parts::by_parts;
+pub use preference::Preference;
+use preference::{grant, preferred};
+use projection::Projection;
 use rustc_hash::{FxHashMap, FxHashSet};
 pub use witness::Witness;
 use z3::SatResult;
-use z3::ast::{BV, Bool};
+use z3::ast::BV;
 
 /// How much work one question may cost.
 #[derive(Clone, Copy, Debug)]
@@ -77,20 +85,8 @@ impl Answer {
     }
 }
 
-/// A value that a variable should rather have than another.
-#[derive(Clone, Copy, Debug)]
-pub struct Preference {
-    /// The variable.
-    pub var: Var,
-    /// The value; truth values are 0 and 1.
-    pub value: u64,
-}
-
 /// So many terms are evaluated for the last guess.
 const LAST_EVALUATIONS: usize = 10_000_000;
-
-/// How often preferences that contradict each other are dropped before the rest is given up.
-const ROUNDS_OF_PREFERENCE: usize = 16;
 
 /// How far to go for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,10 +116,39 @@ fn ask(
     budget: Budget,
     effort: Effort,
 ) -> Answer {
-    match abstraction(terms, constraints) {
+    let projection = Projection::of(terms, constraints);
+    let mut answer = ask_rest(terms, &projection.constraints, preferences, budget, effort);
+    match &mut answer {
+        Answer::Satisfiable(values) => {
+            for preference in preferences {
+                values.set(preference.var, values.get(preference.var).unwrap_or(preference.value));
+            }
+            projection.complete(terms, values);
+        }
+        Answer::Unknown => log_unanswered(terms, constraints),
+        Answer::Infeasible => {}
+    }
+    answer
+}
+
+fn ask_rest(
+    terms: &Terms,
+    constraints: &[Term],
+    preferences: &[Preference],
+    budget: Budget,
+    effort: Effort,
+) -> Answer {
+    if constraints.is_empty() {
+        return Answer::Satisfiable(Assignment::default());
+    }
+    let solved = match abstraction(terms, constraints) {
         Abstraction::Refuted => return Answer::Infeasible,
-        Abstraction::Solved(values) if preferences.is_empty() => return Answer::Satisfiable(values),
-        Abstraction::Solved(_) | Abstraction::Open => {}
+        Abstraction::Solved(values) => Some(values),
+        Abstraction::Open => divided::solve(terms, constraints),
+    };
+    if let Some(mut values) = solved {
+        grant(terms, constraints, preferences, &mut values);
+        return Answer::Satisfiable(values);
     }
     let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
     if expansion::is_too_long(terms, constraints) {
@@ -135,51 +160,27 @@ fn ask(
         let c = lowering.truth(c);
         solver.assert(&c);
     }
-    match solver.check() {
+    let found = match solver.check() {
         SatResult::Unsat => return Answer::Infeasible,
-        SatResult::Unknown => {
-            let found = match effort {
-                Effort::Plain => guessed(),
-                Effort::Persistent => {
-                    // Neither of these gets as much work as the whole question had.
-                    solver.set_budget(Budget {
-                        units: budget.units / 6,
-                        milliseconds: budget.milliseconds / 6,
-                    });
-                    let linear = |lowering: &mut _| linear::solve(&solver, lowering, constraints);
-                    let small = small::solve(&solver, &mut lowering);
-                    small.or_else(|| linear(&mut lowering)).or_else(guessed)
-                }
-            };
-            return found.map_or(Answer::Unknown, Answer::Satisfiable);
+        SatResult::Sat => {
+            preferred(&solver, &mut lowering, preferences).map(|model| lowering.assignment(&model))
         }
-        SatResult::Sat => {}
-    }
-    let mut wishes: Vec<Bool> = preferences.iter().filter_map(|p| lowering.wish(*p)).collect();
-    let mut model = solver.model();
-    for _ in 0..ROUNDS_OF_PREFERENCE {
-        if wishes.is_empty() {
-            break;
+        SatResult::Unknown if effort == Effort::Persistent => {
+            // Neither of these gets as much work as the whole question had.
+            solver.set_budget(Budget { units: budget.units / 6, milliseconds: budget.milliseconds / 6 });
+            let linear = |lowering: &mut _| linear::solve(&solver, lowering, constraints);
+            let small = small::solve(&solver, &mut lowering);
+            small.or_else(|| linear(&mut lowering)).or_else(guessed)
         }
-        match solver.check_assumptions(&wishes) {
-            SatResult::Sat => {
-                model = solver.model();
-                break;
-            }
-            SatResult::Unsat => {
-                let in_conflict: FxHashSet<Bool> = solver.unsat_core().into_iter().collect();
-                let before = wishes.len();
-                wishes.retain(|w| !in_conflict.contains(w));
-                if wishes.len() == before {
-                    break;
-                }
-            }
-            SatResult::Unknown => break,
-        }
-    }
-    match model {
-        Some(model) => Answer::Satisfiable(lowering.assignment(&model)),
-        None => Answer::Unknown,
+        SatResult::Unknown => guessed(),
+    };
+    found.map_or(Answer::Unknown, Answer::Satisfiable)
+}
+
+fn log_unanswered(terms: &Terms, constraints: &[Term]) {
+    tracing::debug!(constraints = constraints.len(), "a question was not answered");
+    for &constraint in constraints {
+        tracing::trace!(constraint = %terms.show(constraint), "of a question that was not answered");
     }
 }
 
@@ -240,18 +241,6 @@ pub fn connected(facts: &Facts, terms: &Terms, constraints: &[Term], seeds: &[Te
 }
 
 impl Lowering<'_> {
-    /// The preference as a truth value, if the variable occurs in what was lowered.
-    fn wish(&mut self, p: Preference) -> Option<Bool> {
-        let t = self.variable(p.var)?;
-        Some(match self.terms().width(t) {
-            0 => {
-                let b = self.truth(t);
-                if p.value == 0 { b.not() } else { b }
-            }
-            w => self.vector(t).eq(BV::from_u64(p.value, w)),
-        })
-    }
-
     /// The values that a model gives to the variables of what was lowered.
     pub(super) fn assignment(&mut self, model: &z3::Model) -> Assignment {
         let mut values = Assignment::default();

@@ -1,6 +1,7 @@
 //! A solution that is kept while the constraints grow: most of the time it still fits, or a small change makes it fit, and
 //! the solver need not be asked.
 
+use super::preference::grant;
 use super::{Effort, Preference, connected, guess};
 use crate::facts::Facts;
 use crate::term::{Assignment, Plan, Term, Terms, Var};
@@ -94,17 +95,6 @@ impl Witness {
         for &var in &variables {
             values.set(var, self.values.get(var).unwrap_or(0));
         }
-        let mut plan = Plan::new(terms, constraints);
-        if !plan.holds(&values) {
-            return None;
-        }
-        for preference in preferences.iter().filter(|p| variables.contains(&p.var)) {
-            let before = values.get(preference.var).unwrap_or(0);
-            values.set(preference.var, preference.value);
-            if !plan.holds(&values) {
-                values.set(preference.var, before);
-            }
-        }
-        Some(values)
+        grant(terms, constraints, preferences, &mut values).then_some(values)
     }
 }
