@@ -230,6 +230,13 @@ impl Attempts<'_> {
         let whole = self.found.path.len();
         let first = self.affordable(certified, self.until.fuel().burnt() - before).min(whole);
         let (mut depth, solved) = self.solved_depth(&self.found.path[..first]);
+        if (certified + 1..depth).contains(&solved)
+            && let Ok(found) = self.certify_at_most(solved)?
+        {
+            // Of more the solver may find nothing, and use up the fuel.
+            certified = self.steps_with(found.0.len());
+            best = Ok(found);
+        }
         // No failure is known of.
         let unfailed = if first < whole { whole } else { depth } + 1;
         let mut failed = unfailed;
@@ -314,6 +321,10 @@ impl Attempts<'_> {
         let mut why = String::new();
         // With chosen addresses a longer part of the path can start; without, what is left is surer.
         for choose in [true, false] {
+            if !choose && self.needs_no_choice(depth) {
+                // It would be the same attempt.
+                break;
+            }
             let (reached, failure) = match self.attempt(&self.found.path[..depth], choose)? {
                 Ok(found) => return Ok(Ok(found)),
                 Err(failed) => failed,
@@ -325,6 +336,11 @@ impl Attempts<'_> {
             }
         }
         Ok(Err((next, why)))
+    }
+
+    /// Whether every access of these steps has an address that something tells.
+    fn needs_no_choice(&self, depth: usize) -> bool {
+        self.rebuild(&self.found.path[..depth], &self.found.early).0.newest_unresolved().is_none()
     }
 
     /// Realizes and certifies these steps, or those of them whose addresses are known.

@@ -99,12 +99,14 @@ impl<'f> Counted<'f> {
     fn count(&self, ask: impl Fn(&z3::Solver) -> SatResult) -> SatResult {
         let before = self.units();
         let answer = self.in_processor_time(ask);
-        let mut units = self.units().saturating_sub(before);
-        if answer == SatResult::Unknown {
-            // Where the wall-clock limit ended it, Z3 did much that it does not count.
-            units = units.max(self.budget.get().units.into());
+        let units = self.units().saturating_sub(before);
+        let Budget { units: most, milliseconds, .. } = self.budget.get();
+        let mut fuel = units.saturating_mul(FUEL_OF_A_UNIT);
+        if answer == SatResult::Unknown && units < most.into() {
+            // The clock ended it: Z3 did much that it does not count.
+            fuel = fuel.max(u64::from(milliseconds) * UNITS_A_SECOND / 1000);
         }
-        self.fuel.burn(FUEL_OF_A_QUESTION + units.saturating_mul(FUEL_OF_A_UNIT));
+        self.fuel.burn(FUEL_OF_A_QUESTION + fuel);
         answer
     }
 

@@ -2,8 +2,10 @@
 //!
 //! It multiplies out when a constraint is asserted, where no budget of its own holds: a chain of products, as a hash or a
 //! generator of random numbers is, has cost minutes, all memory, and in the end the process. Many products, as long numbers
-//! are multiplied with, cost the same when they are made into gates, which is not counted either. Such questions are not asked.
+//! are multiplied with, cost the same when they are made into gates, which is not counted either. Such questions are not asked, and
+//! what gates there are in others counts as fuel.
 
+use crate::fuel::UNITS_A_SECOND;
 use crate::term::{Node, Term, Terms};
 use rustc_hash::FxHashMap;
 use x86::domain::Bin;
@@ -12,8 +14,8 @@ use x86::domain::Bin;
 /// solver.
 const MOST_FACTORS: u64 = 4096;
 
-/// Products and quotients of more gates than this, all together, are not given to the solver.
-const MOST_GATES: u64 = 1 << 19;
+/// Of so many gates of products Z3 takes a second, when it makes them and decides about them: OpenSSL's products of long numbers.
+const GATES_A_SECOND: u64 = 25_000;
 
 /// What a term is when it is multiplied out.
 #[derive(Clone, Copy)]
@@ -23,11 +25,11 @@ struct Size {
     factors: u64,
 }
 
-/// Whether one of the constraints has a product that is too long when it is multiplied out, or all together have too many.
-pub(super) fn is_too_long(terms: &Terms, constraints: &[Term]) -> bool {
+/// Whether one of the constraints has a product that is too long when it is multiplied out, or the products and quotients of all
+/// together have more gates than `most_gates`.
+pub(super) fn is_too_long(terms: &Terms, constraints: &[Term], most_gates: u64) -> bool {
     let order = terms.reachable(constraints.iter().copied());
-    let gates: u64 = order.iter().map(|&t| gates(terms, t)).sum();
-    if gates > MOST_GATES {
+    if all_gates(terms, &order) > most_gates {
         return true;
     }
     let mut sizes: FxHashMap<Term, Size> = FxHashMap::default();
@@ -50,6 +52,15 @@ pub(super) fn is_too_long(terms: &Terms, constraints: &[Term]) -> bool {
         sizes.insert(t, size);
     }
     false
+}
+
+/// What it takes to make gates of the products and quotients.
+pub(super) fn fuel_of_gates(terms: &Terms, constraints: &[Term]) -> u64 {
+    all_gates(terms, &terms.reachable(constraints.iter().copied())) * (UNITS_A_SECOND / GATES_A_SECOND)
+}
+
+fn all_gates(terms: &Terms, order: &[Term]) -> u64 {
+    order.iter().map(|&t| gates(terms, t)).sum()
 }
 
 /// How many gates a product or a quotient is made of, in full adders; other operations need few.
@@ -98,8 +109,8 @@ mod tests {
         let terms = Terms::new();
         let power = |squarings| (0..squarings).fold(terms.fresh(64), |x, _| terms.build_bin(Bin::Mul, x, x));
         let is_zero = |t| terms.build_cmp(Cmp::Eq, t, terms.lit_term(64, 0));
-        assert!(!is_too_long(&terms, &[is_zero(power(4))]));
-        assert!(is_too_long(&terms, &[is_zero(power(40))]));
+        assert!(!is_too_long(&terms, &[is_zero(power(4))], Budget::FINAL.gates));
+        assert!(is_too_long(&terms, &[is_zero(power(40))], Budget::FINAL.gates));
     }
 
     #[test]
@@ -108,8 +119,8 @@ mod tests {
         let product = |_| terms.build_bin(Bin::MulHiU, terms.fresh(64), terms.fresh(64));
         let is_zero = |t| terms.build_cmp(Cmp::Eq, t, terms.lit_term(64, 0));
         let products: Vec<Term> = (0..200).map(product).map(is_zero).collect();
-        assert!(!is_too_long(&terms, &products[..4]));
-        assert!(is_too_long(&terms, &products));
+        assert!(!is_too_long(&terms, &products[..4], Budget::FINAL.gates));
+        assert!(is_too_long(&terms, &products, Budget::FINAL.gates));
     }
 
     #[test]
@@ -120,15 +131,15 @@ mod tests {
             terms.build_cmp(Cmp::Eq, product, terms.lit_term(64, 7))
         };
         let products = |literal| (0..200).map(|_| times(literal)).collect::<Vec<Term>>();
-        assert!(!is_too_long(&terms, &products(31)));
-        assert!(is_too_long(&terms, &products(0xe623_6ccf_733c_fb5d)));
+        assert!(!is_too_long(&terms, &products(31), Budget::FINAL.gates));
+        assert!(is_too_long(&terms, &products(0xe623_6ccf_733c_fb5d), Budget::FINAL.gates));
     }
 
     #[test]
     fn a_long_chain_of_products_is_not_asked_and_a_short_one_is() {
         let terms = Terms::new();
-        assert!(!is_too_long(&terms, &[chain(&terms, 2)]));
-        assert!(is_too_long(&terms, &[chain(&terms, 40)]));
+        assert!(!is_too_long(&terms, &[chain(&terms, 2)], Budget::FINAL.gates));
+        assert!(is_too_long(&terms, &[chain(&terms, 40)], Budget::FINAL.gates));
         let longest = solve(&terms, &[chain(&terms, 4000)], &[], Budget::SEARCH, Effort::Persistent);
         assert!(!matches!(longest, Answer::Infeasible), "{longest:?}");
     }

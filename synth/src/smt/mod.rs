@@ -51,15 +51,17 @@ pub struct Budget {
     pub units: u32,
     /// The safety net, in milliseconds.
     pub milliseconds: u32,
+    /// So many gates of products and quotients are made: that is work that Z3 does not count.
+    pub gates: u64,
 }
 
 impl Budget {
     /// For a question inside the search.
-    pub const SEARCH: Budget = Budget { units: 300_000, milliseconds: 5_000 };
+    pub const SEARCH: Budget = Budget { units: 300_000, milliseconds: 1_500, gates: 1 << 15 };
     /// For one that is asked once more. Of what a kernel computes with tables, so many units have taken two and a half seconds.
-    pub const AGAIN: Budget = Budget { units: 3_000_000, milliseconds: 8_000 };
+    pub const AGAIN: Budget = Budget { units: 3_000_000, milliseconds: 8_000, gates: 1 << 19 };
     /// For the model of a certificate.
-    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 15_000 };
+    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 8_000, gates: 1 << 19 };
 }
 
 /// What the solver says.
@@ -151,9 +153,10 @@ fn ask_rest(
         return Answer::Satisfiable(values);
     }
     let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
-    if expansion::is_too_long(terms, constraints) {
+    if expansion::is_too_long(terms, constraints, budget.gates) {
         return guessed().map_or(Answer::Unknown, Answer::Satisfiable);
     }
+    terms.fuel().burn(expansion::fuel_of_gates(terms, constraints));
     let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
@@ -167,7 +170,11 @@ fn ask_rest(
         }
         SatResult::Unknown if effort == Effort::Persistent => {
             // Neither of these gets as much work as the whole question had.
-            solver.set_budget(Budget { units: budget.units / 6, milliseconds: budget.milliseconds / 6 });
+            solver.set_budget(Budget {
+                units: budget.units / 6,
+                milliseconds: budget.milliseconds / 6,
+                ..budget
+            });
             let linear = |lowering: &mut _| linear::solve(&solver, lowering, constraints);
             let small = small::solve(&solver, &mut lowering);
             small.or_else(|| linear(&mut lowering)).or_else(guessed)
@@ -187,7 +194,8 @@ fn log_unanswered(terms: &Terms, constraints: &[Term]) {
 /// Whether more work may answer what was not answered: on products of unknowns it seldom does.
 #[must_use]
 pub fn is_worth_more(terms: &Terms, constraints: &[Term]) -> bool {
-    !expansion::is_too_long(terms, constraints) && !linear::has_products(terms, constraints)
+    !expansion::is_too_long(terms, constraints, Budget::AGAIN.gates)
+        && !linear::has_products(terms, constraints)
 }
 
 /// Whether `constraints` leave `t`, which has `value` in one solution, no other value. `None`: not decided.
@@ -196,9 +204,10 @@ pub fn is_forced(terms: &Terms, constraints: &[Term], t: Term, value: u64, budge
 }
 
 fn ask_for_another(terms: &Terms, constraints: &[Term], t: Term, value: u64, budget: Budget) -> Option<bool> {
-    if expansion::is_too_long(terms, constraints) {
+    if expansion::is_too_long(terms, constraints, budget.gates) {
         return None;
     }
+    terms.fuel().burn(expansion::fuel_of_gates(terms, constraints));
     let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
