@@ -90,7 +90,8 @@ fn class(a: u8, b: u8, c: u8) -> u8 {
         | (a & 0xfb == 0xd9) & (b & 0x38 == 0x30) & (b < 0xc0)
         | is_prefix_of_port(a) & (b & 0xfc == 0x6c);
     let odd = is_prefix(a) & is_prefix(b) & ((c == 0x90) | (c & 0xfc == 0x6c));
-    u8::from(anywhere) * ANYWHERE | u8::from(in_code) * IN_CODE | u8::from(odd) * ODD
+    let marked = |is: bool, mark: u8| u8::from(is) * mark;
+    marked(anywhere, ANYWHERE) | marked(in_code, IN_CODE) | marked(odd, ODD)
 }
 
 /// REX, and the prefixes for sizes and REP.

@@ -5,7 +5,7 @@
 //!
 //! Only functions that have bytes of such an instruction in them are decoded, up to the last of these ([`super::candidates`]).
 //!
-//! Example: libc's 1.4 MB of code are searched in XX ms, and digested in 0.2.
+//! Example: libc's 1.4 MB of code are searched in a third of the 8 ms that it takes without candidates, and digested in 0.2.
 
 use super::candidates::{Candidates, may_contain};
 use super::ordinary::is_ordinary;
