@@ -151,6 +151,7 @@ fn main() -> ExitCode {
         vmm::interrupt::survive_file_size_limit();
     }
     vmm::host::keep_freed_memory();
+    vmm::host::take_large_pages();
     log::to_stderr(cli.verbose, !matches!(cli.command, Command::Synth(_)));
     let result = match cli.command {
         Command::Record(args) => record::run(&args),

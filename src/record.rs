@@ -194,6 +194,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     interrupt::pass_on_signals(machine.cpu.interrupter())
         .map_err(|e| Failure::new(Code::Other, format!("cannot handle signals: {e}")))?;
     let store = store(&recording);
+    let changed = store.as_ref().and_then(Store::changed);
     keeping::folder_of_findings().into_iter().for_each(findings::keep_in);
     let mut died = |process: &mut Process, death: Death, recent: &mut Recent| {
         if !death.leaves_core() {
@@ -248,8 +249,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let summary = Summary::of(&recording, &recorded, crash);
     summary.say();
     summary_file.iter_mut().try_for_each(|file| file.write(&summary))?;
-    // What recordings used that were removed by other means than `gretel rm`. Next time, if it cannot be done now.
-    let _ = store.map(|store| store.sweep());
+    // What recordings used that were removed by other means than `gretel rm`; a look at each file of the store, so only by who has
+    // put one there. Next time, if it cannot be done now.
+    let _ = store.filter(|store| store.changed() != changed).map(|store| store.sweep());
     helper.take().into_iter().for_each(AtCrash::finish);
     Ok(exit_code(&recorded.end))
 }

@@ -13,6 +13,7 @@ use std::fs::{self, DirBuilder, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// The name of a store beside recordings.
 const BESIDE: &str = ".gretel-files";
@@ -121,6 +122,12 @@ impl Store {
     /// Removes the file with this digest if no recording has it. Gives how many bytes became free.
     pub(crate) fn release(&self, digest: u64) -> u64 {
         remove_unused(&self.path(digest))
+    }
+
+    /// When a file was put into it or removed the last time: by it one knows whether there is anything new to sweep for.
+    #[must_use]
+    pub fn changed(&self) -> Option<SystemTime> {
+        fs::metadata(&self.dir).and_then(|found| found.modified()).ok()
     }
 
     /// Removes the files that no recording has. Gives how many bytes became free.

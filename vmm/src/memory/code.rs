@@ -96,7 +96,7 @@ impl AddressSpace {
         }
         let Some(code) = self.code(memory, &range) else { return Ok(()) };
         let mut stale = Vec::new();
-        for address in self.sites.add(range.start, &code, known) {
+        for address in self.sites.add(range.start, code.bytes(), known) {
             for page in [page_of(address), page_of(address + 1)] {
                 let Some(mut frame) = self.frame(memory.ram(), page) else { continue };
                 if memory.frames().owners(frame) > 1 {
@@ -114,9 +114,14 @@ impl AddressSpace {
 
     /// The bytes of `range`, if a file or a resident page holds any of them: zeroes hold no instruction to
     /// rewrite. No code fills a range that is larger than memory.
-    fn code(&self, memory: &Memory, range: &Range<Virt>) -> Option<Vec<u8>> {
+    fn code(&self, memory: &Memory, range: &Range<Virt>) -> Option<Code> {
         if range.end - range.start > LARGEST_CODE {
             return None;
+        }
+        if let Some(part) = self.untouched_part(memory, range)
+            && part.at + part.length <= part.code.len()
+        {
+            return Some(Code::OfFile(part));
         }
         let file = self
             .mappings
@@ -129,6 +134,23 @@ impl AddressSpace {
         for (page, bytes) in (range.start..).step_by(PAGE_BYTES).zip(code.chunks_mut(PAGE_BYTES)) {
             self.copy_page(memory, page, bytes);
         }
-        Some(code)
+        Some(Code::Copied(code))
+    }
+}
+
+/// The bytes of some code.
+enum Code {
+    /// As a file has them.
+    OfFile(Part),
+    /// Put together from pages.
+    Copied(Vec<u8>),
+}
+
+impl Code {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Code::OfFile(part) => &part.code[part.at..][..part.length],
+            Code::Copied(bytes) => bytes,
+        }
     }
 }

@@ -15,8 +15,9 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 
 /// What searches, and what it searches with: findings of another are not these.
-const SEARCHER: [&[u8]; 7] = [
+const SEARCHER: [&[u8]; 8] = [
     include_bytes!("search.rs"),
+    include_bytes!("candidates.rs"),
     include_bytes!("ordinary.rs"),
     include_bytes!("rewritten.rs"),
     include_bytes!("tables.rs"),

@@ -11,10 +11,11 @@
 //! | memory that several spaces share | [`object`], [`sharing`] (what a space knows of it) |
 //! | its content as one number, and what a core has to look at | [`digest`], [`held`] |
 //! | instructions that read the machine (CPUID, RDTSC), rewritten when a page becomes executable | [`code`] (does it), [`rewritten`] (which), [`sites`] (finds them), [`tables`] and [`reached`] (what is certainly code), [`ordinary`] (judges the rest), [`turns`] (code that a program makes while it runs) |
-//! | the search in a file, and what was found, kept in memory and on disk | [`search`], [`searched`], [`findings`] |
+//! | the search in a file, and what was found, kept in memory and on disk | [`search`], [`candidates`] (where it is worth decoding), [`searched`], [`findings`] |
 //! | a space in a checkpoint on disk | [`stored`] |
 
 pub mod access;
+mod candidates;
 mod code;
 mod digest;
 mod fill;

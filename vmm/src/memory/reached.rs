@@ -1,6 +1,6 @@
 //! What is certainly code, where no table says it: what can be reached from an instruction that is executed.
 
-use super::search::may_contain;
+use super::candidates::may_contain;
 use crate::ram::Virt;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::collections::BTreeMap;

@@ -3,8 +3,11 @@
 //! What was found in some bytes is kept, by a digest of them and of what is known of them: the next program that maps the same
 //! library, as each command of a shell script does, has its instructions at once.
 //!
-//! Example: libc's 1.4 MB of code are searched in 8 ms, and digested in 0.2.
+//! Only functions that have bytes of such an instruction in them are decoded, up to the last of these ([`super::candidates`]).
+//!
+//! Example: libc's 1.4 MB of code are searched in a third of the 8 ms that it takes without candidates, and digested in 0.2.
 
+use super::candidates::{Candidates, may_contain};
 use super::ordinary::is_ordinary;
 use super::rewritten::Kind;
 use super::sites::{Known, offset};
@@ -97,17 +100,19 @@ fn digest(start: Virt, code: &[u8], parts: &[Range<Virt>], known: Known<'_>) -> 
 /// Searches part by part.
 fn search(start: Virt, code: &[u8], parts: &[Range<Virt>], known: Known<'_>) -> Vec<Virt> {
     let range = start..start + code.len() as u64;
+    let candidates = Candidates::of(code);
     let mut found = Vec::new();
     for part in parts {
-        let bytes = &code[offset(start, part.start)..offset(start, part.end)];
-        let certain = known.covers(part.start);
-        if !may_contain(bytes, certain) {
+        let inside = offset(start, part.start)..offset(start, part.end);
+        let (bytes, certain) = (&code[inside.clone()], known.covers(part.start));
+        let (places, only_odd) = candidates.within(&inside, certain);
+        // Odd prefixes were always looked for only where there was something else to decode for.
+        if places.is_empty() || only_odd && !may_contain(bytes, certain) {
             continue;
         }
         let decoder = Decoder::with_ip(64, bytes, part.start, DecoderOptions::NONE);
         if certain {
-            let wanted = |i: &Instruction| Kind::of(i).is_some() || is_pause(i);
-            found.extend(decoder.into_iter().filter(wanted).map(|instruction| instruction.ip()));
+            search_code(decoder, places.iter().map(|place| place - inside.start), &mut found);
             continue;
         }
         let instructions: Vec<Instruction> = decoder.into_iter().collect();
@@ -120,19 +125,20 @@ fn search(start: Virt, code: &[u8], parts: &[Range<Virt>], known: Known<'_>) -> 
     found
 }
 
-/// Whether the opcode bytes of what is looked for occur at all; cheap, and true for little code. FNSTENV and FNSAVE (/6,
-/// with an operand in memory) are looked for where there is `certain`ly code.
-pub(super) fn may_contain(code: &[u8], certain: bool) -> bool {
-    let begins = |pair: &[u8]| match pair {
-        [0x0f, 0x01 | 0x31 | 0xa2 | 0xae | 0xc7] | [0xc6 | 0xc7, 0xf8] | [0xf3, 0x90] => true,
-        // LAR, LSL, VERR and VERW.
-        [0x0f, 0x00 | 0x02 | 0x03] => certain,
-        [0xd9 | 0xdd, operand] => certain && *operand >> 3 & 7 == 6 && *operand < 0xc0,
-        // INS and OUTS behind REP, which may have other prefixes behind it.
-        [0xf2 | 0xf3 | 0x40..=0x4f | 0x66 | 0x67, 0x6c..=0x6f] => certain,
-        _ => false,
-    };
-    code.windows(2).any(begins)
+/// Searches what is certainly code, instruction by instruction, as far as one has a candidate in it; what has none is none.
+fn search_code(mut decoder: Decoder<'_>, places: impl Iterator<Item = usize>, found: &mut Vec<Virt>) {
+    let mut instruction = Instruction::default();
+    for place in places {
+        // Several candidates may be in one instruction.
+        let mut is_new = false;
+        while decoder.position() <= place && decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            is_new = true;
+        }
+        if is_new && (Kind::of(&instruction).is_some() || is_pause(&instruction)) {
+            found.push(instruction.ip());
+        }
+    }
 }
 
 fn is_fxsave(instruction: &Instruction) -> bool {
@@ -141,4 +147,80 @@ fn is_fxsave(instruction: &Instruction) -> bool {
 
 pub(super) fn is_pause(instruction: &Instruction) -> bool {
     instruction.mnemonic() == Mnemonic::Pause
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::candidates::CHUNK;
+
+    /// What is found by decoding everything, in one part.
+    fn decoded(code: &[u8], certain: bool) -> Vec<Virt> {
+        let instructions: Vec<Instruction> =
+            Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).into_iter().collect();
+        let range = 0x1000..0x1000 + code.len() as u64;
+        let wanted = |at: usize, i: &Instruction| {
+            if certain {
+                return Kind::of(i).is_some() || is_pause(i);
+            }
+            let is_read = matches!(Kind::of(i), Some(Kind::Machine(_))) || is_fxsave(i);
+            is_read && is_among_code(&instructions, at, &range)
+        };
+        let found = instructions.iter().enumerate().filter(|(at, i)| wanted(*at, i));
+        let found = found.map(|(_, i)| i.ip()).collect();
+        if may_contain(code, certain) { found } else { Vec::new() }
+    }
+
+    fn found(code: &[u8], certain: bool) -> Vec<Virt> {
+        let range = 0x1000..0x1000 + code.len() as u64;
+        let known = Known { functions: &[], bodies: std::slice::from_ref(&range) };
+        search(0x1000, code, std::slice::from_ref(&range), if certain { known } else { Known::default() })
+    }
+
+    /// Bytes of which many are opcodes and prefixes of what is looked for.
+    fn random_code(state: &mut u64, length: usize) -> Vec<u8> {
+        const LIKELY: [u8; 40] = [
+            0x0f, 0x0f, 0x0f, 0x0f, 0x00, 0x01, 0x02, 0x03, 0x31, 0xa2, 0xae, 0xae, 0xc7, 0xc7, 0xc6, 0xf8,
+            0xf3, 0xf3, 0xf2, 0x90, 0x90, 0xd9, 0xdd, 0x37, 0x30, 0x6c, 0x6d, 0x6e, 0x6f, 0x66, 0x67, 0x48,
+            0x2e, 0x64, 0xf0, 0xf9, 0xd0, 0xd6, 0x20, 0x25,
+        ];
+        let mut next = || {
+            *state ^= *state << 13;
+            *state ^= *state >> 7;
+            *state ^= *state << 17;
+            *state >> 11
+        };
+        let byte = |number: u64| (number >> 8 & 0xff) as u8;
+        (0..length)
+            .map(|_| match next() {
+                number if number % 3 == 0 => byte(number),
+                number if number % 3 == 1 => 0x90,
+                number => LIKELY[usize::from(byte(number)) % LIKELY.len()],
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_search_finds_what_decoding_everything_finds() {
+        let (mut state, mut all) = (0x9e37_79b9_7f4a_7c15, 0);
+        for round in 0..100_000 {
+            let code = random_code(&mut state, 1 + round % (2 * CHUNK + 9));
+            for certain in [false, true] {
+                let expected = decoded(&code, certain);
+                assert_eq!(found(&code, certain), expected, "{certain} {code:02x?}");
+                all += expected.len();
+            }
+        }
+        assert!(all > 30_000, "{all} were found");
+    }
+
+    #[test]
+    fn odd_prefixes_are_found_only_beside_something_else() {
+        // rep outsb fs: is found behind a chance 0F 00, and not alone.
+        let alone = [0xf3, 0x64, 0x6e, 0xc3];
+        assert!(found(&alone, true).is_empty());
+        let beside = [0xb8, 0x0f, 0x00, 0x00, 0x00, 0xf3, 0x64, 0x6e, 0xc3];
+        assert_eq!(found(&beside, true), [0x1005]);
+        assert_eq!((decoded(&alone, true), decoded(&beside, true)), (vec![], vec![0x1005]));
+    }
 }

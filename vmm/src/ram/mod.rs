@@ -44,9 +44,11 @@ pub type Virt = u64;
 pub const PAGE: u64 = 4096;
 /// [`PAGE`], as the length of a slice.
 pub const PAGE_LEN: usize = 4096;
-/// How much is populated at once, ahead of use, at least and at most: as much as there is already, so that the call does not
-/// matter, and a small guest starts at once.
-const POPULATE: [u64; 2] = [512 << 10, 4 << 20];
+/// How much is populated at once, ahead of use, at least and at most: a quarter of what there is already, so that little is
+/// made that nobody uses, and the calls do not matter.
+const POPULATE: [u64; 2] = [256 << 10, 4 << 20];
+/// What new pages are made of, so many bytes at a time.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// How much memory a replay's guest may use, in bytes: whatever a recorder's may, and room for what the replay keeps besides.
 #[must_use]
@@ -211,14 +213,33 @@ impl Ram {
             return;
         }
         let [least, most] = POPULATE;
-        let step = self.populated.next_power_of_two().clamp(least, most);
-        let end = end.next_multiple_of(step).min(self.size());
+        let step = (self.populated / 4).next_multiple_of(least).clamp(least, most);
+        let end = end.next_multiple_of(least).max(self.populated + step).min(self.size());
+        self.make_pages(self.populated, end);
         let (from, len) = (index(self.populated), index(end - self.populated));
         let second = self.second.as_ref().map(|second| second.as_ptr());
         for base in std::iter::once(self.base).chain(second) {
-            have_pages(base, from, len);
+            map_pages(base, from, len);
         }
         self.populated = end;
+    }
+
+    /// Has the file have pages, zeros all of them, where it is a hole: a write makes them for two thirds of what faults cost.
+    /// Where something may have been written the pages are left to the faults.
+    fn make_pages(&self, from: Phys, end: Phys) {
+        use rustix::fs::{SeekFrom, seek};
+        let file = self.file.file();
+        let is_hole = match seek(file, SeekFrom::Data(from)) {
+            Ok(data) => data >= end,
+            Err(error) => error == rustix::io::Errno::NXIO,
+        };
+        let mut at = if is_hole { from } else { end };
+        while at < end {
+            let piece = index(end - at).min(ZEROS.len());
+            // What is refused here is refused at a fault as well, which tells it.
+            let Ok(()) = std::os::unix::fs::FileExt::write_all_at(file, &ZEROS[..piece], at) else { return };
+            at += piece as u64;
+        }
     }
 
     /// The second mapping, at an address that stays; made when first asked for. The guest of KVM runs on it, so that
@@ -235,7 +256,7 @@ impl Ram {
             bytes: self.len as u64,
             error: std::io::Error::other(error.to_string()),
         })?;
-        have_pages(region.as_ptr(), 0, index(self.populated));
+        map_pages(region.as_ptr(), 0, index(self.populated));
         Ok(Arc::clone(self.second.insert(Arc::new(region))))
     }
 
@@ -256,13 +277,45 @@ impl Ram {
     }
 }
 
-/// Has the host back a part of one of the mappings, which is shared, readable and writable.
-fn have_pages(mapping: *mut u8, from: usize, len: usize) {
+/// Has one of the mappings, which is shared, readable and writable, map a part of the file. The kernel maps many pages that are
+/// there at one fault for a read, and one at a fault for a write; what it maps of shared memory can be written either way.
+fn map_pages(mapping: *mut u8, from: usize, len: usize) {
     // SAFETY: the callers' range is inside of a mapping of guest memory: nothing changes but that pages are there.
-    unsafe { libc::madvise(mapping.add(from).cast(), len, libc::MADV_POPULATE_WRITE) };
+    unsafe { libc::madvise(mapping.add(from).cast(), len, libc::MADV_POPULATE_READ) };
 }
 
 /// A physical address as an index; RAM is smaller than the host's address space.
 fn index(at: Phys) -> usize {
     usize::try_from(at).expect("guest memory fits the host's address space")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn pages_are_made_ahead_and_what_is_there_stays() {
+        const MIB: usize = 1 << 20;
+        let mut ram = Ram::new(16 << 20).unwrap();
+        ram.populate(1);
+        let on_host = |ram: &Ram| ram.file.file().metadata().unwrap().blocks() * 512;
+        assert_eq!((ram.populated, on_host(&ram)), (POPULATE[0], POPULATE[0]));
+        // Written before it is populated, as by who restores a checkpoint.
+        ram.bytes_mut()[5 * MIB + 7] = 9;
+        let second = ram.second().unwrap();
+        ram.populate(4 << 20);
+        ram.populate(6 << 20);
+        assert_eq!(on_host(&ram), ram.populated);
+        ram.populate(8 << 20);
+        assert!(ram.populated >= 8 << 20 && on_host(&ram) == ram.populated);
+        // SAFETY: the mapping is as long as the memory, and nobody writes to it meanwhile.
+        let seen = unsafe { std::slice::from_raw_parts(second.as_ptr(), ram.len) };
+        for bytes in [ram.bytes(), seen] {
+            let others = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0);
+            assert_eq!(others.map(|(at, byte)| (at, *byte)).collect::<Vec<_>>(), [(5 * MIB + 7, 9)]);
+        }
+        ram.populate(16 << 20);
+        assert_eq!(ram.populated, ram.size());
+    }
 }
