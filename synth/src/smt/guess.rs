@@ -36,7 +36,7 @@ pub(crate) fn guess(
 ) -> Option<Assignment> {
     let projection = Projection::of(terms, constraints);
     let mut values = guess_rest(terms, &projection.constraints, start, most_evaluations)?;
-    projection.complete(terms, &mut values);
+    projection.complete(terms, &[], &mut values);
     Some(values)
 }
 

@@ -122,10 +122,7 @@ fn ask(
     let mut answer = ask_rest(terms, &projection.constraints, preferences, budget, effort);
     match &mut answer {
         Answer::Satisfiable(values) => {
-            for preference in preferences {
-                values.set(preference.var, values.get(preference.var).unwrap_or(preference.value));
-            }
-            projection.complete(terms, values);
+            projection.complete(terms, preferences, values);
         }
         Answer::Unknown => log_unanswered(terms, constraints),
         Answer::Infeasible => {}
@@ -264,5 +261,30 @@ impl Lowering<'_> {
             }
         }
         values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::term::Plan;
+    use x86::domain::{Bin, Cmp};
+
+    /// What one part of a question leaves open is no business of another part, which has an answer.
+    #[test]
+    fn what_is_preferred_is_granted_in_its_own_part_only() {
+        let terms = Terms::new();
+        let [x, y, high] = [32, 32, 24].map(|w| terms.fresh(w));
+        let below = |t| terms.build_cmp(Cmp::Ult, t, terms.lit_term(32, 5));
+        let sum = terms.build_bin(Bin::Add, y, terms.lit_term(32, 0x30));
+        let stored = terms.build_cmp(Cmp::Eq, terms.build_concat(high, terms.lit_term(8, 0x33)), sum);
+        let constraints = [below(x), stored, below(y)];
+        let preferences = [x, y, high].map(|t| {
+            let Node::Var(var) = terms.node(t) else { panic!("a variable") };
+            Preference { var, value: 100 }
+        });
+        let answer = solve(&terms, &constraints, &preferences, Budget::FINAL, Effort::Persistent);
+        let Answer::Satisfiable(values) = answer else { panic!("{}", answer.name()) };
+        assert!(Plan::new(&terms, &constraints).holds(&values), "{values:?}");
     }
 }

@@ -4,6 +4,7 @@
 //! whether the low byte can be 0x33: an unknown and 24 bits less. A store of a byte leaves such unknowns, and a shift: what was above
 //! the byte, what was shifted out.
 
+use super::Preference;
 use crate::facts::Facts;
 use crate::term::{Assignment, Node, Plan, Term, Terms, Var};
 use rustc_hash::FxHashMap;
@@ -25,13 +26,14 @@ impl Projection {
         projection
     }
 
-    /// Gives what was left out its values, in a solution of the rest.
-    pub(super) fn complete(&self, terms: &Terms, solution: &mut Assignment) {
+    /// Gives what was left out its values, in a solution of the rest; what nothing else asks for is as preferred.
+    pub(super) fn complete(&self, terms: &Terms, preferences: &[Preference], solution: &mut Assignment) {
+        let preferred: FxHashMap<Var, u64> = preferences.iter().map(|p| (p.var, p.value)).collect();
         let facts = Facts::default();
         for &(var, leftover) in self.leftovers.iter().rev() {
-            // What nothing else asks for is zero from here on, for others as well.
             for free in facts.variables_of(terms, leftover) {
-                solution.set(free, solution.get(free).unwrap_or(0));
+                let value = solution.get(free).or_else(|| preferred.get(&free).copied());
+                solution.set(free, value.unwrap_or(0));
             }
             let value = Plan::new(terms, &[leftover]).evaluate(solution).next();
             solution.set(var, value.unwrap_or(0));
@@ -144,12 +146,12 @@ mod tests {
         let Node::Var(of_x) = terms.node(x) else { panic!("a variable") };
         let mut solution = Assignment::default();
         solution.set(of_x, 3);
-        projection.complete(&terms, &mut solution);
+        projection.complete(&terms, &[], &mut solution);
         let mut whole = Plan::new(&terms, &constraints);
         let first: Vec<u64> = whole.evaluate(&solution).collect();
         assert_eq!(first, [1, 0], "9 is not 7 shifted");
         solution.set(of_x, 0x1_0003);
-        projection.complete(&terms, &mut solution);
+        projection.complete(&terms, &[], &mut solution);
         assert_eq!(solution.variables().count(), 3);
     }
 
