@@ -45,7 +45,8 @@ fn solve_with(terms: &Terms, constraints: &[Term], assumed: Term) -> Learned<Opt
         let Node::Var(var) = terms.node(t) else { continue };
         let known = facts.resolve(terms, t);
         let value = terms.evaluate(known, &values, &mut memo);
-        solution.set(var, terms.value(value).or(terms.truth(value).map(u64::from)).unwrap_or(0));
+        let number = terms.value(value).or_else(|| terms.truth(value).map(u64::from));
+        solution.set(var, number.unwrap_or(0));
     }
     let holds = Plan::new(terms, constraints).holds(&solution);
     Ok(holds.then_some(solution))
