@@ -234,8 +234,10 @@ impl Attempts<'_> {
             && let Ok(found) = self.certify_at_most(solved)?
         {
             // Of more the solver may find nothing, and use up the fuel.
-            certified = self.steps_with(found.0.len());
-            best = Ok(found);
+            let steps = self.steps_with(found.0.len());
+            if steps > certified {
+                (certified, best) = (steps, Ok(found));
+            }
         }
         // No failure is known of.
         let unfailed = if first < whole { whole } else { depth } + 1;
