@@ -54,7 +54,10 @@ pub(crate) fn print(out: &mut impl Write, trail: &Trail, places: &[(String, Stri
         writeln!(out, "      -> {:#014x}{}{to}{gap}", record.to, blank(to))?;
     }
     if trail.records.is_empty() {
-        writeln!(out, "  none: it took no branch since another task ran, which empties the records")?;
+        writeln!(
+            out,
+            "  none: it took no branch of that filter since it began, or since another task ran, which empties the records"
+        )?;
     }
     Ok(())
 }

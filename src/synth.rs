@@ -36,7 +36,8 @@ use x86::op::BranchKind;
 /// the software CPU, and under KVM where it can be used, and every byte and register came out as the core has them.
 /// Of a recording, the end is run again to say how much of the suffix is what really happened.
 /// Of a machine with a kernel, it begins at the instruction that the kernel crashed at (docs/kernel.md).
-/// Ctrl-C ends the search and shows what of it can be certified; a second one takes the best certificate so far.
+/// Ctrl-C ends the search and shows what of it can be certified; a second one takes the best certificate so far; a third
+/// ends gretel.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Examples:

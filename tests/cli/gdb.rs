@@ -7,6 +7,7 @@ mod monitor;
 mod processes;
 mod protocol;
 mod suffix;
+mod vforks;
 
 use crate::{DAMAGED, Place, Ran, USAGE, engines, skipped};
 use serde_json::Value;

@@ -262,7 +262,7 @@ const REACHES: &str = r#"
     }
     int main(int argc, char **argv) {
         const char *names[] = {"", "/mem", "/exe", "/cwd", "/maps", "/fd", "/fd/0", "/fd/1", "/fd/3", "/fd/4", "/fd/5", "/fd/6", "/task",
-                               "/root/etc/passwd", "/ns/mnt"};
+                               "/root" "/etc/passwd", "/ns/mnt"};
         char own[20], name[20];
         if (argc != 2 || symlink("/proc", "way") || symlink("/proc/self/root", "root") || mkdir("folder", 0700)) return 1;
         folder = open("/", O_PATH | O_DIRECTORY);

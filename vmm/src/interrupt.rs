@@ -3,7 +3,8 @@
 //! While a program is recorded, all that it could be sent is for it ([`pass_on_signals`]): the handler notes the signal and kicks the
 //! processor, and the next time that the program is shown brings it ([`crate::gate::Gate::arrived`]). What ends a program by itself,
 //! as SIGINT, ends the recording when it comes for the [`ENOUGH`]th time in quick succession: a program may ignore it, and a service
-//! is told to reload by SIGHUP time and again. Everything else that gretel does is interrupted by the first.
+//! is told to reload by SIGHUP time and again. Everything else that gretel does is interrupted by the first. The [`ENOUGH`]th that
+//! interrupts ends gretel itself, whatever it is in the middle of: a solver, say, that asks nobody while it makes a question ready.
 
 use crate::engine::{Interrupter, kick_signal};
 use crate::gate::clock;
@@ -13,7 +14,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 /// So many signals that would end a program end its recording, whatever the program makes of them, if each comes soon after the
-/// one before.
+/// one before; and so many that interrupt gretel end it.
 const ENOUGH: u32 = 3;
 /// So soon, in nanoseconds.
 const SOON: u64 = 1_000_000_000;
@@ -51,8 +52,9 @@ struct Target {
 
 static TARGET: OnceLock<Target> = OnceLock::new();
 
-/// The signal that ends what gretel does, or zero.
+/// The signal that ends what gretel does, or zero; and how many have come.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
+static INTERRUPTED: AtomicU32 = AtomicU32::new(0);
 /// Those for the program, as [`Arrived`] has them.
 static FOR_FIRST: AtomicU64 = AtomicU64::new(0);
 static FOR_GROUP: AtomicU64 = AtomicU64::new(0);
@@ -204,8 +206,17 @@ fn is_enough() -> bool {
 
 /// Raises the flag, and passes the signal on to the engine's thread if it arrived on another. Atomics and system
 /// calls only, as a signal handler must.
-extern "C" fn on_signal(signal: libc::c_int, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     let Some(target) = TARGET.get() else { return };
+    // SAFETY: the kernel gives a handler with SA_SIGINFO what it points to.
+    let is_passed_on = unsafe { (*info).si_code } == libc::SI_TKILL;
+    if !is_passed_on && INTERRUPTED.fetch_add(1, Ordering::SeqCst) + 1 >= ENOUGH {
+        // SAFETY: no memory preconditions; both may be called in a handler. The signal ends the process when the handler returns.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
     let _ = ARRIVED.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
     target.interrupter.interrupt();
     // SAFETY: gettid has no preconditions.
@@ -218,4 +229,44 @@ extern "C" fn on_signal(signal: libc::c_int, _info: *mut libc::siginfo_t, _conte
 fn pass_on(target: &Target, signal: i32) {
     // SAFETY: no memory preconditions; the thread is this process's main flow and outlives it.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), target.thread, signal) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    /// Set in the process that is interrupted: how often.
+    const TIMES: &str = "GRETEL_TEST_INTERRUPTS";
+
+    #[test]
+    fn the_third_signal_ends_gretel_whatever_it_is_doing() {
+        if let Ok(times) = std::env::var(TIMES) {
+            return be_interrupted(times.parse().expect("a number"));
+        }
+        let ended_by = |times: u32| {
+            let mut again = Command::new(std::env::current_exe().expect("this test"));
+            again.args(["--exact", "interrupt::tests::the_third_signal_ends_gretel_whatever_it_is_doing"]);
+            let output = again.env(TIMES, times.to_string()).output().expect("it runs");
+            (output.status.signal(), output.status.code())
+        };
+        assert_eq!(ended_by(2), (None, Some(0)));
+        assert_eq!(ended_by(3), (Some(libc::SIGTERM), None));
+    }
+
+    /// Never looks whether it is interrupted.
+    fn be_interrupted(times: u32) {
+        stop_on_signals(Interrupter::new()).expect("handlers");
+        for time in 1..=times {
+            // SAFETY: no memory preconditions.
+            unsafe { libc::kill(libc::getpid(), libc::SIGTERM) };
+            let begin = Instant::now();
+            while INTERRUPTED.load(Ordering::SeqCst) < time && begin.elapsed() < Duration::from_secs(60) {
+                std::thread::yield_now();
+            }
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
 }

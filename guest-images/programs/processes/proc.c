@@ -208,7 +208,7 @@ static void ways(void) {
     CHECK(symlink("/proc/self/status", "link") == 0 && symlink("/proc", "proc") == 0 && mkdir("folder", 0700) == 0);
     char name[9] = {0};
     const char *paths[] = {"link", "proc/self/status", "folder/../proc/self/status", "/proc/../proc/self/status",
-                           "//proc/./self//status", "/proc/self/cwd/link", "/proc/self/root/proc/self/status",
+                           "//proc/./self//status", "/proc/self/cwd/link", "/proc/self/root" "/proc/self/status",
                            "/proc/self/task/../fd/../status"};
     for (size_t n = 0; n < sizeof paths / sizeof *paths; n++) {
         int fd = open(paths[n], O_RDONLY);

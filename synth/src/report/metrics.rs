@@ -27,6 +27,8 @@ pub struct Metrics {
     pub distances: Vec<Band>,
     /// The general registers and the listed bytes at its start.
     pub start: Counts,
+    /// Iterations of repeated string instructions, but for the first of each: the suffix's own length has them.
+    pub repetitions: usize,
 }
 
 /// The values that were used so far from the crash.
@@ -189,7 +191,8 @@ fn summarize(
         let bytes: usize = suffix.memory.iter().map(|piece| piece.bytes.len()).sum();
         Counts { unknown: suffix.registers.gpr.len() + bytes, ..Counts::default() }
     };
-    Metrics { path, uses, distances, start }
+    let repetitions = steps.iter().map(|step| step.iterations.saturating_sub(1)).sum();
+    Metrics { path, uses, distances, start, repetitions }
 }
 
 /// The values of the steps, the newest first, by how far they are from the crash.
@@ -247,8 +250,12 @@ impl Display for Counts {
 
 impl Display for Metrics {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Metrics { path: PathMetrics { common, length, .. }, uses, start, .. } = self;
-        writeln!(f, "against the recording: the last {common} of {length} instructions are the true ones")?;
+        let Metrics { path: PathMetrics { common, length, .. }, uses, start, repetitions, .. } = self;
+        write!(f, "against the recording: the last {common} of {length} instructions are the true ones")?;
+        match repetitions {
+            0 => writeln!(f)?,
+            _ => writeln!(f, ", without {repetitions} repetitions of string instructions")?,
+        }
         writeln!(f, "  values used:                             {uses}")?;
         if common == length {
             return writeln!(f, "  general registers and listed bytes at the start: {start}");
@@ -311,6 +318,7 @@ mod tests {
             uses: Counts::default(),
             distances: Vec::new(),
             start: Counts { unknown: 40, ..Counts::default() },
+            repetitions: 0,
         };
         let said = of(3).to_string();
         assert!(
@@ -318,5 +326,8 @@ mod tests {
             "{said}"
         );
         assert!(of(5).to_string().contains("at the start: 0 right, 0 wrong (0 of them chosen), 40 unknown"));
+        assert!(!said.contains("repetitions"), "{said}");
+        let repeated = Metrics { repetitions: 23, ..of(5) }.to_string();
+        assert!(repeated.contains("true ones, without 23 repetitions of string instructions"), "{repeated}");
     }
 }

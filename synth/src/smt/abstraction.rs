@@ -9,7 +9,7 @@
 use super::Budget;
 use super::counted::Counted;
 use super::lower::{Lowering, is_hard};
-use super::reciprocal;
+use super::{expansion, reciprocal};
 use crate::fuel::UNITS_A_SECOND;
 use crate::term::{Assignment, Node, Plan, Term, Terms};
 use z3::ast::{BV, Bool};
@@ -38,6 +38,11 @@ pub(super) fn abstraction(terms: &Terms, constraints: &[Term]) -> Abstraction {
     if !reachable.iter().any(|&t| is_hard(terms, t)) {
         return Abstraction::Open;
     }
+    let gates = expansion::easy_gates(terms, &reachable);
+    if gates > BUDGET.gates {
+        return Abstraction::Open;
+    }
+    expansion::burn(terms, gates);
     let solver = Counted::new(terms.fuel(), BUDGET, false);
     let mut lowering = Lowering::abstracting(terms);
     for &c in constraints {

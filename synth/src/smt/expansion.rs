@@ -5,6 +5,7 @@
 //! are multiplied with, cost the same when they are made into gates, which is not counted either. Such questions are not asked, and
 //! what gates there are in others counts as fuel.
 
+use super::lower::is_hard;
 use crate::fuel::UNITS_A_SECOND;
 use crate::term::{Node, Term, Terms};
 use rustc_hash::FxHashMap;
@@ -54,9 +55,20 @@ pub(super) fn is_too_long(terms: &Terms, constraints: &[Term], most_gates: u64) 
     false
 }
 
-/// What it takes to make gates of the products and quotients.
-pub(super) fn fuel_of_gates(terms: &Terms, constraints: &[Term]) -> u64 {
-    all_gates(terms, &terms.reachable(constraints.iter().copied())) * (UNITS_A_SECOND / GATES_A_SECOND)
+/// Counts as fuel what it takes to make gates of the products and quotients.
+pub(super) fn burn_all(terms: &Terms, constraints: &[Term]) {
+    burn(terms, all_gates(terms, &terms.reachable(constraints.iter().copied())));
+}
+
+/// How many gates those among these are made of that are not hard: products with literals.
+pub(super) fn easy_gates(terms: &Terms, reachable: &[Term]) -> u64 {
+    let easy = reachable.iter().filter(|&&t| !is_hard(terms, t));
+    easy.map(|&t| gates(terms, t)).sum()
+}
+
+/// Counts as fuel what it takes to make so many gates.
+pub(super) fn burn(terms: &Terms, gates: u64) {
+    terms.fuel().burn(gates * (UNITS_A_SECOND / GATES_A_SECOND));
 }
 
 fn all_gates(terms: &Terms, order: &[Term]) -> u64 {
@@ -130,7 +142,7 @@ mod tests {
             let product = terms.build_bin(Bin::MulHiU, terms.fresh(64), terms.lit_term(64, literal));
             terms.build_cmp(Cmp::Eq, product, terms.lit_term(64, 7))
         };
-        let products = |literal| (0..200).map(|_| times(literal)).collect::<Vec<Term>>();
+        let products = |literal| (0..60).map(|_| times(literal)).collect::<Vec<Term>>();
         assert!(!is_too_long(&terms, &products(31), Budget::FINAL.gates));
         assert!(is_too_long(&terms, &products(0xe623_6ccf_733c_fb5d), Budget::FINAL.gates));
     }

@@ -6,13 +6,14 @@
 //! Budgets are counted in Z3's resource units (`rlimit`), not in time, so that an answer is the same on a slow day; a
 //! wall-clock limit stands behind them only for the paths on which Z3 does not count.
 //!
-//! The map: [`lower`] makes Z3's expressions of terms, [`counted`] is Z3 with its work counted as fuel, [`witness`] keeps a
-//! solution while constraints grow. [`mod@parts`] takes a question apart, [`projection`] leaves out unknowns that only take what is
+//! The map: [`asking`] has the order in which what follows is tried. [`lower`] makes Z3's expressions of terms, [`counted`] is Z3 with
+//! its work counted as fuel, [`witness`] keeps a solution while constraints grow. [`mod@parts`] takes a question apart, [`projection`] leaves out unknowns that only take what is
 //! left over, [`mod@abstraction`] asks without what is hard first, of which it says what [`reciprocal`] knows.
 //! [`mod@guess`] (by [`likely`] numbers), [`divided`], [`small`] and [`linear`] try what is hard for Z3, [`expansion`] says what must
 //! not be given to it. [`mod@preference`] has values kept as they are. [`script`] writes a refutation for other solvers.
 
 mod abstraction;
+mod asking;
 mod counted;
 mod divided;
 mod expansion;
@@ -31,14 +32,12 @@ mod witness;
 use crate::facts::Facts;
 use crate::phases::{Phase, during};
 use crate::term::{Assignment, Node, Term, Terms, Var};
-use abstraction::{Abstraction, abstraction};
+use asking::Asking;
 use counted::Counted;
 use guess::guess;
 use lower::Lowering;
 pub use parts::by_parts;
 pub use preference::Preference;
-use preference::{grant, preferred};
-use projection::Projection;
 use rustc_hash::{FxHashMap, FxHashSet};
 pub use witness::Witness;
 use z3::SatResult;
@@ -59,9 +58,9 @@ impl Budget {
     /// For a question inside the search.
     pub const SEARCH: Budget = Budget { units: 300_000, milliseconds: 1_500, gates: 1 << 15 };
     /// For one that is asked once more. Of what a kernel computes with tables, so many units have taken two and a half seconds.
-    pub const AGAIN: Budget = Budget { units: 3_000_000, milliseconds: 8_000, gates: 1 << 19 };
+    pub const AGAIN: Budget = Budget { units: 3_000_000, milliseconds: 8_000, gates: 1 << 17 };
     /// For the model of a certificate.
-    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 8_000, gates: 1 << 19 };
+    pub const FINAL: Budget = Budget { units: 3_000_000, milliseconds: 8_000, gates: 1 << 17 };
 }
 
 /// What the solver says.
@@ -87,9 +86,6 @@ impl Answer {
     }
 }
 
-/// So many terms are evaluated for the last guess.
-const LAST_EVALUATIONS: usize = 10_000_000;
-
 /// How far to go for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
@@ -107,85 +103,8 @@ pub fn solve(
     budget: Budget,
     effort: Effort,
 ) -> Answer {
-    let ask = |part: &[Term]| ask(terms, part, preferences, budget, effort);
-    during(Phase::Solver, || by_parts(terms, constraints, ask))
-}
-
-fn ask(
-    terms: &Terms,
-    constraints: &[Term],
-    preferences: &[Preference],
-    budget: Budget,
-    effort: Effort,
-) -> Answer {
-    let projection = Projection::of(terms, constraints);
-    let mut answer = ask_rest(terms, &projection.constraints, preferences, budget, effort);
-    match &mut answer {
-        Answer::Satisfiable(values) => {
-            projection.complete(terms, preferences, values);
-        }
-        Answer::Unknown => log_unanswered(terms, constraints),
-        Answer::Infeasible => {}
-    }
-    answer
-}
-
-fn ask_rest(
-    terms: &Terms,
-    constraints: &[Term],
-    preferences: &[Preference],
-    budget: Budget,
-    effort: Effort,
-) -> Answer {
-    if constraints.is_empty() {
-        return Answer::Satisfiable(Assignment::default());
-    }
-    let solved = match abstraction(terms, constraints) {
-        Abstraction::Refuted => return Answer::Infeasible,
-        Abstraction::Solved(values) => Some(values),
-        Abstraction::Open => divided::solve(terms, constraints),
-    };
-    if let Some(mut values) = solved {
-        grant(terms, constraints, preferences, &mut values);
-        return Answer::Satisfiable(values);
-    }
-    let guessed = || guess(terms, constraints, &Assignment::default(), LAST_EVALUATIONS);
-    if expansion::is_too_long(terms, constraints, budget.gates) {
-        return guessed().map_or(Answer::Unknown, Answer::Satisfiable);
-    }
-    terms.fuel().burn(expansion::fuel_of_gates(terms, constraints));
-    let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
-    let mut lowering = Lowering::new(terms);
-    for &c in constraints {
-        let c = lowering.truth(c);
-        solver.assert(&c);
-    }
-    let found = match solver.check() {
-        SatResult::Unsat => return Answer::Infeasible,
-        SatResult::Sat => {
-            preferred(&solver, &mut lowering, preferences).map(|model| lowering.assignment(&model))
-        }
-        SatResult::Unknown if effort == Effort::Persistent => {
-            // Neither of these gets as much work as the whole question had.
-            solver.set_budget(Budget {
-                units: budget.units / 6,
-                milliseconds: budget.milliseconds / 6,
-                ..budget
-            });
-            let linear = |lowering: &mut _| linear::solve(&solver, lowering, constraints);
-            let small = small::solve(&solver, &mut lowering);
-            small.or_else(|| linear(&mut lowering)).or_else(guessed)
-        }
-        SatResult::Unknown => guessed(),
-    };
-    found.map_or(Answer::Unknown, Answer::Satisfiable)
-}
-
-fn log_unanswered(terms: &Terms, constraints: &[Term]) {
-    tracing::debug!(constraints = constraints.len(), "a question was not answered");
-    for &constraint in constraints {
-        tracing::trace!(constraint = %terms.show(constraint), "of a question that was not answered");
-    }
+    let asking = Asking { terms, preferences, budget, effort };
+    during(Phase::Solver, || by_parts(terms, constraints, |part| asking.ask(part)))
 }
 
 /// Whether more work may answer what was not answered: on products of unknowns it seldom does.
@@ -204,7 +123,7 @@ fn ask_for_another(terms: &Terms, constraints: &[Term], t: Term, value: u64, bud
     if expansion::is_too_long(terms, constraints, budget.gates) {
         return None;
     }
-    terms.fuel().burn(expansion::fuel_of_gates(terms, constraints));
+    expansion::burn_all(terms, constraints);
     let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
     let mut lowering = Lowering::new(terms);
     for &c in constraints {
@@ -261,30 +180,5 @@ impl Lowering<'_> {
             }
         }
         values
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::term::Plan;
-    use x86::domain::{Bin, Cmp};
-
-    /// What one part of a question leaves open is no business of another part, which has an answer.
-    #[test]
-    fn what_is_preferred_is_granted_in_its_own_part_only() {
-        let terms = Terms::new();
-        let [x, y, high] = [32, 32, 24].map(|w| terms.fresh(w));
-        let below = |t| terms.build_cmp(Cmp::Ult, t, terms.lit_term(32, 5));
-        let sum = terms.build_bin(Bin::Add, y, terms.lit_term(32, 0x30));
-        let stored = terms.build_cmp(Cmp::Eq, terms.build_concat(high, terms.lit_term(8, 0x33)), sum);
-        let constraints = [below(x), stored, below(y)];
-        let preferences = [x, y, high].map(|t| {
-            let Node::Var(var) = terms.node(t) else { panic!("a variable") };
-            Preference { var, value: 100 }
-        });
-        let answer = solve(&terms, &constraints, &preferences, Budget::FINAL, Effort::Persistent);
-        let Answer::Satisfiable(values) = answer else { panic!("{}", answer.name()) };
-        assert!(Plan::new(&terms, &constraints).holds(&values), "{values:?}");
     }
 }

@@ -44,7 +44,7 @@ impl Candidates {
     }
 
     /// Those in a range that have both bytes there: what is looked for where there is `certain`ly code, or where there may be.
-    /// Whether an odd one is among them is the second value.
+    /// The second value: whether there are some, and only odd ones.
     pub(super) fn within(&self, range: &Range<usize>, certain: bool) -> (Vec<usize>, bool) {
         let last = range.end.saturating_sub(1);
         let begin = self.places.partition_point(|(at, _)| *at < range.start);

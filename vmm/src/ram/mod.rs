@@ -32,6 +32,8 @@ pub use frames::{Frames, OutOfFrames};
 pub use memory::{MOST_QUARANTINED, Memory, Written};
 pub use objects::SavedObjects;
 
+use rustix::fs::{SeekFrom, seek};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use vm_memory::{Address, FileOffset, GuestAddress, GuestMemoryBackend, GuestMemoryMmap, MmapRegion};
 
@@ -227,7 +229,6 @@ impl Ram {
     /// Has the file have pages, zeros all of them, where it is a hole: a write makes them for two thirds of what faults cost.
     /// Where something may have been written the pages are left to the faults.
     fn make_pages(&self, from: Phys, end: Phys) {
-        use rustix::fs::{SeekFrom, seek};
         let file = self.file.file();
         let is_hole = match seek(file, SeekFrom::Data(from)) {
             Ok(data) => data >= end,
@@ -236,8 +237,8 @@ impl Ram {
         let mut at = if is_hole { from } else { end };
         while at < end {
             let piece = index(end - at).min(ZEROS.len());
-            // What is refused here is refused at a fault as well, which tells it.
-            let Ok(()) = std::os::unix::fs::FileExt::write_all_at(file, &ZEROS[..piece], at) else { return };
+            // A limit on the size of files refuses what a fault does not; what else is refused, a fault tells.
+            let Ok(()) = file.write_all_at(&ZEROS[..piece], at) else { return };
             at += piece as u64;
         }
     }
