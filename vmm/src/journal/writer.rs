@@ -206,8 +206,10 @@ impl Writer {
         while pending.records.len() > BACKLOG_LIMIT && pending.failed.is_none() {
             pending = self.shared.bell.wait(pending).unwrap_or_else(PoisonError::into_inner);
         }
+        let before = pending.records.len();
         pending.records.append(&mut unfinished);
-        if pending.records.len() >= FRAME_TARGET {
+        // Who does not wait looks by itself.
+        if before < FRAME_TARGET && pending.records.len() >= FRAME_TARGET {
             self.shared.bell.notify_all();
         }
     }

@@ -10,8 +10,8 @@ pub(super) mod pipes;
 mod rights;
 pub(super) mod sockets;
 
-pub(super) use at_once::{AtOnce, most_at_once, read_at_once};
 use crate::host::room_for_files;
+pub(super) use at_once::{AtOnce, most_at_once, read_at_once};
 pub(super) use opening::{
     by_name, file_system, is_proc, look_up, name_of_open, open, open_again, open_by, open_ready, read_link,
 };

@@ -36,8 +36,7 @@ pub(in crate::linux) fn read_at_once(from: RawFd, bytes: &mut [u8]) -> AtOnce {
     let buffer = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let flags = u64::from(libc::RWF_NOWAIT.cast_unsigned());
     // SAFETY: the one buffer is writable for its length, and `buffer` outlives the call.
-    let result =
-        unsafe { raw(libc::SYS_preadv2, [fd(from), pointer(&raw const buffer), 1, HERE, 0, flags]) };
+    let result = unsafe { raw(libc::SYS_preadv2, [fd(from), pointer(&raw const buffer), 1, HERE, 0, flags]) };
     match i32::try_from(-result) {
         Ok(libc::EAGAIN | libc::EINTR) => AtOnce::Unknown,
         Ok(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS | libc::EPERM) => AtOnce::Never,
