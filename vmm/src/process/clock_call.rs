@@ -43,6 +43,7 @@ impl Process {
     /// Finds out whether the vDSO is to ask before its turn, from here on: while recording by the clock, while replaying by the
     /// journal.
     pub(super) fn find_clock_call(&mut self, ends_in_preemption: bool) -> Result<(), ProcessError> {
+        self.pace.clock_call.now = None;
         self.pace.clock_call.at = if ends_in_preemption {
             None
         } else if self.gate.replaying() {

@@ -43,3 +43,36 @@ pub(in crate::linux) fn read_at_once(from: RawFd, bytes: &mut [u8]) -> AtOnce {
         _ => AtOnce::Done(result),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::linux::host::{pipe, write};
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn of_a_pipe_there_is_what_was_written_then_nothing_and_then_the_end() {
+        let [from, to] = pipe(0).expect("a pipe");
+        assert_eq!(most_at_once(from.as_raw_fd()), usize::MAX);
+        write(to.as_raw_fd(), b"crumbs", None);
+        let mut bytes = [0; 100];
+        let read = read_at_once(from.as_raw_fd(), &mut bytes);
+        if matches!(read, AtOnce::Never) {
+            eprintln!("skipped: this host's kernel does not read pipes so");
+            return;
+        }
+        assert!(matches!(read, AtOnce::Done(6)) && bytes.starts_with(b"crumbs"));
+        assert!(matches!(read_at_once(from.as_raw_fd(), &mut bytes), AtOnce::Unknown));
+        drop(to);
+        assert!(matches!(read_at_once(from.as_raw_fd(), &mut bytes), AtOnce::Done(0)));
+    }
+
+    #[test]
+    fn regular_files_are_not_read_so_and_devices_by_the_page() {
+        let own = File::open("/proc/self/exe").expect("a program has a file");
+        assert_eq!(most_at_once(own.as_raw_fd()), 0);
+        let zero = File::open("/dev/zero").expect("a device");
+        assert_eq!(most_at_once(zero.as_raw_fd()), PAGE_LEN);
+    }
+}
