@@ -1,4 +1,4 @@
-//! The records of the near past, encoded as in the journal: as values they take some five times the memory, and a program that
+//! The records of the near past, encoded as in the journal: as values they take several times the memory, and a program that
 //! lives on small system calls makes three of them a call.
 //!
 //! Example: a checkpoint is taken, and [`Records::begin_piece`] called. `read(0, p, 8) = 8` is a beginning, an input of 8 bytes and a time:
