@@ -269,6 +269,7 @@ fn drive(
     loop {
         let events_before = shared.events.get();
         let step = shared.times.of(|times| &mut times.steps, || process.step())?;
+        let now = Instant::now();
         shared.mark_whole();
         if let Some(recording) = window_of.filter(|_| interrupt::take_window_request()) {
             keep_window(recording, &shared.writer);
@@ -282,19 +283,19 @@ fn drive(
             tracing::warn!("the first process has ended; others go on, and the recording until they end");
         }
         if step == Step::Running {
-            shared.recent.borrow_mut().keep_if_due(process, shared.events.get())?;
+            shared.recent.borrow_mut().keep_if_due(process, shared.events.get(), now)?;
         }
         let end = match step {
             Step::Running => {
                 // A page fault leaves no record: replay would look for the digests behind the event before it.
                 let behind_event = shared.events.get() > events_before;
                 if behind_event {
-                    pace.digest_if_due(process, shared)?;
+                    pace.digest_if_due(process, shared, now)?;
                     end_if_full(process, shared, &mut told_full, keeper)?;
                 }
                 if let Some(keeper) = keeper {
                     let journal = Journal::Written(&shared.writer);
-                    keeper.keep_if_due(process, journal, behind_event, shared.digests.get())?;
+                    keeper.keep_if_due(process, journal, behind_event, shared.digests.get(), now)?;
                 }
                 continue;
             }
@@ -341,11 +342,16 @@ struct Pace {
 }
 
 impl Pace {
-    fn digest_if_due(&mut self, process: &mut Process, shared: &Shared) -> Result<(), ProcessError> {
-        let before = Instant::now();
-        if before < self.next {
+    fn digest_if_due(
+        &mut self,
+        process: &mut Process,
+        shared: &Shared,
+        now: Instant,
+    ) -> Result<(), ProcessError> {
+        if now < self.next {
             return Ok(());
         }
+        let before = Instant::now();
         shared.put_digests(process)?;
         shared.writer.mark_whole();
         let after = Instant::now();

@@ -16,7 +16,7 @@ pub use crate::tape::Output;
 use crate::tape::{Mark, ReplayGate, Tape, describe};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Why a replay stops before the recording does.
@@ -312,7 +312,7 @@ impl Replay {
     /// Has a checkpoint written if one is due, where so many events had been replayed before the last step.
     pub(crate) fn keep_on_disk(&mut self, keeper: &mut Keeper, before: u64) -> Result<(), ReplayError> {
         let (behind_event, journal) = (self.events() > before, Journal::Played(self.tape.place()));
-        Ok(keeper.keep_if_due(&mut self.process, journal, behind_event, self.comparisons)?)
+        Ok(keeper.keep_if_due(&mut self.process, journal, behind_event, self.comparisons, Instant::now())?)
     }
 
     /// What there is to say when [`Replay::step`] came to [`Progress::Done`].

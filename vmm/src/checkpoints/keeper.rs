@@ -110,7 +110,7 @@ impl Keeper {
         })
     }
 
-    /// Between two steps of the program, where the journal is whole: takes a checkpoint if one is due. It stands right
+    /// Between two steps of the program, at this time, where the journal is whole: takes a checkpoint if one is due. It stands right
     /// `behind_event`, or further; `comparisons` digests are in the journal.
     pub(crate) fn keep_if_due(
         &mut self,
@@ -118,6 +118,7 @@ impl Keeper {
         journal: Journal<'_>,
         behind_event: bool,
         comparisons: u64,
+        now: Instant,
     ) -> Result<(), ProcessError> {
         self.look_at_worker(process);
         if self.failed {
@@ -129,7 +130,6 @@ impl Keeper {
             // The disk is to be bounded: the program waits.
             self.wait_for_worker(process);
         }
-        let now = Instant::now();
         let begins_segment = (fullness > 0 || self.stall.is_some()) && now >= self.not_before;
         if !begins_segment && now < self.due {
             self.have_it_come_back(process, now);

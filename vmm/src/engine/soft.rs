@@ -155,6 +155,9 @@ impl SoftCpu {
 
     /// Forgets what is no longer true of the memory.
     fn forget(&mut self, memory: &mut Memory) {
+        if !memory.is_stale() {
+            return memory.reuse_tables();
+        }
         let stale = memory.take_stale();
         let cpu = self.interpreter.cpu_mut();
         if stale.all {
@@ -374,9 +377,12 @@ impl Cpu for SoftCpu {
             Until::AtOrRetired(at, bound) | Until::StateOrRetired(at, _, bound) => (bound, Some(at)),
         };
         let lookout = self.interpreter.cpu().bus().guard.lookout();
-        let mut at: Vec<Virt> = lookout.at.iter().copied().chain(asked).collect();
-        at.sort_unstable();
-        at.dedup();
+        let mut at = Vec::new();
+        if !lookout.at.is_empty() || asked.is_some() {
+            at.extend(lookout.at.iter().copied().chain(asked));
+            at.sort_unstable();
+            at.dedup();
+        }
         self.seen = None;
         self.interpreter.seek(match until {
             Until::StateOrRetired(rip, gpr, _) => Some(Sought { rip, gpr }),

@@ -228,7 +228,7 @@ impl Record {
 }
 
 /// An input by reference, so that large reads are not copied on the way to the journal. A file's bytes stand in it.
-pub(super) fn encode_input(input: &Input, out: &mut Vec<u8>) {
+pub(crate) fn encode_input(input: &Input, out: &mut Vec<u8>) {
     match input {
         Input::Result(value) => {
             out.push(6);
@@ -255,6 +255,16 @@ pub(super) fn encode_input(input: &Input, out: &mut Vec<u8>) {
             tasks.iter().for_each(|task| put_u64(out, task.unsigned_abs().into()));
         }
     }
+}
+
+/// Records that were encoded one behind the other, none of them a file's content; `None` where they do not decode to the last byte.
+pub(crate) fn decode_all(bytes: &[u8]) -> Option<Vec<Record>> {
+    let (mut cursor, mut contents) = (Cursor(bytes), Contents::default());
+    let mut records = Vec::new();
+    while !cursor.0.is_empty() {
+        records.push(Record::decode(&mut cursor, &mut contents)?);
+    }
+    Some(records)
 }
 
 /// A file input whose bytes are held so, with their digest.

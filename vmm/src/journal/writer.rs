@@ -1,7 +1,7 @@
 //! Appending to a journal while the guest runs.
 //!
-//! The guest's thread only encodes records into a buffer. A thread of its own compresses and writes what is
-//! whole, when there is enough for a frame and at the latest [`FLUSH_EVERY`] after it was recorded, also while the
+//! The guest's thread only encodes records, and hands over each event that is whole. A thread of its own compresses and writes
+//! them, when there is enough for a frame and at the latest [`FLUSH_EVERY`] after it was recorded, also while the
 //! guest computes or waits in a system call. So a recorder that is killed loses no more than that.
 //!
 //! A [`Cut`] makes a frame begin at a certain record, so that a checkpoint can name it; or a file, with which a flight recorder
@@ -19,6 +19,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -53,10 +54,8 @@ struct Wanted {
 /// What the guest's thread and the writing thread share.
 #[derive(Default)]
 struct Pending {
-    /// Encoded records.
+    /// Encoded records, of whole events.
     records: Vec<u8>,
-    /// How many bytes of them are whole events.
-    whole: usize,
     /// No more will come.
     closed: bool,
     /// Why the file cannot be written any more.
@@ -77,6 +76,8 @@ struct Pending {
 #[derive(Default)]
 struct Shared {
     pending: Mutex<Pending>,
+    /// [`Pending::failed`] says why.
+    has_failed: AtomicBool,
     /// Rung when there is enough for a frame, and when there is room again.
     bell: Condvar,
 }
@@ -92,6 +93,8 @@ impl Shared {
 pub struct Writer {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Encoded records of the event that is going on.
+    unfinished: RefCell<Vec<u8>>,
     /// Where the contents of files go.
     filing: RefCell<Filing>,
 }
@@ -111,7 +114,7 @@ impl Writer {
             .name("journal".to_owned())
             .spawn(move || write_frames(&theirs, file, &start))?;
         let filing = RefCell::new(Filing::new(path, store));
-        Ok(Writer { shared, thread: Mutex::new(Some(thread)), filing })
+        Ok(Writer { shared, thread: Mutex::new(Some(thread)), unfinished: RefCell::default(), filing })
     }
 
     /// Has the next record begin a frame, and with `path` a file of its own, which begins with the same header. What was put so
@@ -121,7 +124,7 @@ impl Writer {
         path.iter().for_each(|path| self.filing.borrow_mut().go_on(path));
         let (tell, told) = mpsc::channel();
         let mut pending = self.shared.lock();
-        let before = pending.whole;
+        let before = pending.records.len();
         pending.wanted.push_back(Wanted { before, path, tell });
         self.shared.bell.notify_all();
         told
@@ -134,6 +137,7 @@ impl Writer {
         let pending = self.shared.lock();
         let waiting =
             pending.wanted.back().map_or(pending.records.len(), |it| pending.records.len() - it.before);
+        let waiting = waiting + self.unfinished.borrow().len();
         let begins_anew = pending.wanted.iter().any(|wanted| wanted.path.is_some());
         self.filing.borrow().written() + waiting as u64 + if begins_anew { 0 } else { pending.written }
     }
@@ -189,16 +193,23 @@ impl Writer {
 
     /// Drops what was put since the last whole event: the recorder cannot finish the event that is going on.
     pub fn drop_unfinished(&self) {
-        let mut pending = self.shared.lock();
-        let whole = pending.whole;
-        pending.records.truncate(whole);
+        self.unfinished.borrow_mut().clear();
     }
 
     /// Says that what was put so far is whole: an event is complete.
     pub fn mark_whole(&self) {
+        let mut unfinished = self.unfinished.borrow_mut();
+        if unfinished.is_empty() {
+            return;
+        }
         let mut pending = self.shared.lock();
-        pending.whole = pending.records.len();
-        if pending.whole >= FRAME_TARGET {
+        while pending.records.len() > BACKLOG_LIMIT && pending.failed.is_none() {
+            pending = self.shared.bell.wait(pending).unwrap_or_else(PoisonError::into_inner);
+        }
+        let before = pending.records.len();
+        pending.records.append(&mut unfinished);
+        // Who does not wait looks by itself.
+        if before < FRAME_TARGET && pending.records.len() >= FRAME_TARGET {
             self.shared.bell.notify_all();
         }
     }
@@ -224,15 +235,12 @@ impl Writer {
     }
 
     fn append(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
-        let mut pending = self.shared.lock();
-        // Only whole events can be written, so only for them is there anything to wait for.
-        while pending.whole > BACKLOG_LIMIT && pending.failed.is_none() {
-            pending = self.shared.bell.wait(pending).unwrap_or_else(PoisonError::into_inner);
-        }
-        if let Some(error) = &pending.failed {
+        if self.shared.has_failed.load(Ordering::Acquire)
+            && let Some(error) = &self.shared.lock().failed
+        {
             return Err(again(error));
         }
-        encode(&mut pending.records);
+        encode(&mut self.unfinished.borrow_mut());
         Ok(())
     }
 
@@ -308,8 +316,9 @@ fn write_frames(shared: &Shared, mut file: File, start: &[u8]) {
         };
         let failed = result.is_err();
         let mut pending = shared.lock();
-        if result.is_err() {
+        if failed {
             pending.wanted.clear();
+            shared.has_failed.store(true, Ordering::Release);
         }
         pending.failed = result.err();
         drop(pending);
@@ -356,11 +365,11 @@ fn next_batch(shared: &Shared) -> Option<Batch> {
         if let Some(wanted) = pending.wanted.pop_front_if(|wanted| wanted.before == 0) {
             return Some(Batch::Cut(wanted));
         }
-        if pending.whole > 0 && (timed_out || is_due(&pending)) {
-            let now = pending.wanted.front().map_or(pending.whole, |wanted| wanted.before);
-            pending.whole -= now;
+        if !pending.records.is_empty() && (timed_out || is_due(&pending)) {
+            let now = pending.wanted.front().map_or(pending.records.len(), |wanted| wanted.before);
             pending.wanted.iter_mut().for_each(|wanted| wanted.before -= now);
-            let rest = pending.records.split_off(now);
+            let mut rest = Vec::with_capacity(FRAME_TARGET);
+            rest.extend(pending.records.drain(now..));
             return Some(Batch::Records(std::mem::replace(&mut pending.records, rest)));
         }
         if pending.closed {
@@ -371,5 +380,5 @@ fn next_batch(shared: &Shared) -> Option<Batch> {
 
 /// Whether there is a reason not to wait for more.
 fn is_due(pending: &Pending) -> bool {
-    pending.closed || pending.whole >= FRAME_TARGET || !pending.wanted.is_empty()
+    pending.closed || pending.records.len() >= FRAME_TARGET || !pending.wanted.is_empty()
 }

@@ -8,7 +8,7 @@ use super::{Served, errno, host};
 use crate::failure::ProcessError;
 use crate::plain::{In, Out, Plain, plain, shared};
 use crate::program::OuterTerminal;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -38,6 +38,8 @@ pub(crate) struct OpenFile {
     endpoint: Option<Endpoint>,
     /// It is open as a place alone (O_PATH).
     only_path: bool,
+    /// How many bytes of it may be read without a question before ([`host::read_at_once`]), once that is known.
+    pub(super) at_once: Cell<Option<usize>>,
     /// The host's descriptors by which its epoll sets know it, by the guest's; `None`: the one that it has anyway. A set takes a file once for
     /// each number, of which the guest may have many and the host has one.
     pub(super) numbers: RefCell<BTreeMap<i32, Option<OwnedFd>>>,
@@ -82,6 +84,7 @@ impl Plain for OpenFile {
             terminal,
             endpoint,
             only_path,
+            at_once: _,
             numbers: _,
         } = self;
         ((*standard, *process), (*inode, (*queue, *source))).put(out);
@@ -126,6 +129,7 @@ impl OpenFile {
             terminal: None,
             endpoint: None,
             only_path: false,
+            at_once: Cell::new(None),
             numbers: RefCell::default(),
         }
     }

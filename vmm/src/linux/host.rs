@@ -1,6 +1,7 @@
 //! The host's system calls, each behind a safe function: pointers come from slices, results are the kernel's
 //! (a value, or a negative error number).
 
+mod at_once;
 mod devices;
 pub(super) mod inherited;
 pub(super) mod opening;
@@ -10,6 +11,7 @@ mod rights;
 pub(super) mod sockets;
 
 use crate::host::room_for_files;
+pub(super) use at_once::{AtOnce, most_at_once, read_at_once};
 pub(super) use opening::{
     by_name, file_system, is_proc, look_up, name_of_open, open, open_again, open_by, open_ready, read_link,
 };

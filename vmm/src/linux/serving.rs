@@ -106,6 +106,9 @@ impl Kernel {
     pub(crate) fn due(&self) -> Option<u64> {
         let now = self.clock.shown();
         let told = self.sigio.watches().then_some(wait::LOOK_AT_FILES);
+        if self.has_nothing_due() {
+            return None;
+        }
         if self.tasks.any_ready() {
             let left = self.timers_left(now).chain(told).min().map(|left| now.monotonic.saturating_add(left));
             return Some(left.unwrap_or(u64::MAX).min(self.tasks.slice_ends()));
@@ -115,6 +118,12 @@ impl Kernel {
         let look = files.then_some(wait::LOOK_AT_FILES);
         let left = waits.chain(self.timers_left(now)).chain(look).chain(told).min()?;
         Some(now.monotonic.saturating_add(left))
+    }
+
+    /// Whether one task runs alone, and nobody waits for a time: so it is at most exits.
+    fn has_nothing_due(&self) -> bool {
+        let is_alone = self.tasks.alone() && self.tasks.runs();
+        is_alone && self.timers.is_empty() && !self.sigio.watches() && self.cpu_limit_left().is_none()
     }
 
     /// Random bits for a machine read that was begun at the gate.

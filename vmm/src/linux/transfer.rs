@@ -1,6 +1,7 @@
 //! Reading and writing: the bytes are inputs and outputs, the buffers the guest's.
 
 use super::descriptors::{OpenFile, Source};
+use super::host::AtOnce;
 use super::sharing::{self, Inode};
 use super::wait::{WOULD_WAIT, Wait, wait};
 use super::{Guest, Kernel, Served, Stop, errno, host, int, long, network, proc, retry, sources};
@@ -56,11 +57,12 @@ pub(super) fn read(
     kernel.before_read(guest, &open, offset, total)?;
     let interrupter = kernel.interrupter.clone();
     let read = guest.input(&mut || {
-        if !never_waits && host::would_wait(file, libc::POLLIN) {
+        let mut bytes = vec![0; total];
+        let at_once = if never_waits { None } else { read_at_once(&open, &mut bytes) };
+        if at_once.is_none() && !never_waits && host::would_wait(file, libc::POLLIN) {
             return Input::Bytes { result: -i64::from(WOULD_WAIT), writes: Vec::new() };
         }
-        let mut bytes = vec![0; total];
-        let result = retry(&interrupter, || host::read(file, &mut bytes, offset));
+        let result = at_once.unwrap_or_else(|| retry(&interrupter, || host::read(file, &mut bytes, offset)));
         bytes.truncate(usize::try_from(result).unwrap_or(0));
         // One buffer, as nearly always, needs no copy.
         if let ([(address, _)], false) = (&segments[..], bytes.is_empty()) {
@@ -80,6 +82,18 @@ pub(super) fn read(
     match read {
         Err(Stop::Errno(WOULD_WAIT)) => wait(Wait::file(&open, libc::POLLIN, 0)),
         read => read,
+    }
+}
+
+/// What a read comes to that does not wait; `None` where the host has to be asked first whether it would.
+fn read_at_once(file: &OpenFile, bytes: &mut [u8]) -> Option<i64> {
+    let most = file.at_once.get().unwrap_or_else(|| host::most_at_once(file.host()));
+    let fits = (1..=most).contains(&bytes.len());
+    let read = if fits { host::read_at_once(file.host(), bytes) } else { AtOnce::Unknown };
+    file.at_once.set(Some(if matches!(read, AtOnce::Never) { 0 } else { most }));
+    match read {
+        AtOnce::Done(result) => Some(result),
+        AtOnce::Unknown | AtOnce::Never => None,
     }
 }
 
@@ -156,11 +170,12 @@ fn write_bytes(
     let room = kernel.room_in_file(guest, file, offset, bytes.len())?;
     bytes.truncate(room);
     let alone = kernel.may_block_in_host();
+    let never_waits = alone || offset.is_some() || file.inode().is_some_and(Inode::is_on_block_device);
     let mut done = kernel.again.done.min(bytes.len());
     loop {
         let rest = &bytes[done..];
         let at = offset.map(|offset| offset.saturating_add_unsigned(done as u64));
-        match guest.input_number(|| write_some(&kernel.interrupter, file.host(), rest, at, alone)) {
+        match guest.input_number(|| write_some(&kernel.interrupter, file.host(), rest, at, never_waits)) {
             Ok(count) => {
                 let count = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
                 guest.gate.output(file.output_number(), &rest[..count]);
@@ -222,10 +237,16 @@ pub(super) fn copy(kernel: &mut Kernel, guest: &mut Guest<'_>, a: &[u64; 6]) -> 
     Ok(written)
 }
 
-/// Writes all of it if the thread is alone, and otherwise as much as the host takes without waiting: to a pipe, which has
-/// room for a page when it has any, that much at a time.
-fn write_some(interrupter: &Interrupter, file: RawFd, bytes: &[u8], at: Option<i64>, alone: bool) -> i64 {
-    if alone || at.is_some() {
+/// Writes all of it if the thread is alone or the file never waits, and otherwise as much as the host takes without waiting: to a
+/// pipe, which has room for a page when it has any, that much at a time.
+fn write_some(
+    interrupter: &Interrupter,
+    file: RawFd,
+    bytes: &[u8],
+    at: Option<i64>,
+    never_waits: bool,
+) -> i64 {
+    if never_waits {
         return match retry(interrupter, || host::write(file, bytes, at)) {
             // A signal for the program, which the wait brings.
             result if result == -i64::from(libc::EINTR) && interrupt::is_any_for_program() => {

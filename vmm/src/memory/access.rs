@@ -3,8 +3,9 @@
 
 use super::space::{Access, AddressSpace, SpaceError, allows};
 use super::vma::{Backing, page_of, page_up};
-use crate::ram::{Memory, PAGE, Phys, StalePage, Virt, Written};
+use crate::ram::{Memory, PAGE, PAGE_LEN, Phys, StalePage, Virt, Written};
 use std::cell::Cell;
+use std::ops::Range;
 
 /// Why guest memory cannot be accessed.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +20,7 @@ pub enum AccessError {
 
 /// Splits `length` bytes at `address` at page boundaries: address and range of the buffer. None if it wraps
 /// around.
-fn pages(address: Virt, length: usize) -> Option<impl Iterator<Item = (Virt, std::ops::Range<usize>)>> {
+fn pages(address: Virt, length: usize) -> Option<impl Iterator<Item = (Virt, Range<usize>)>> {
     let end = address.checked_add(length as u64)?;
     let mut at = address;
     Some(std::iter::from_fn(move || {
@@ -35,8 +36,33 @@ fn pages(address: Virt, length: usize) -> Option<impl Iterator<Item = (Virt, std
 }
 
 impl AddressSpace {
+    /// The frame and the range in it where the bytes are, if they lie in one page and its page table entry allows the access:
+    /// then there is nothing to grow, to make resident or to copy. Not of stores to a page that is executed, too.
+    fn direct(
+        &self,
+        memory: &Memory,
+        address: Virt,
+        length: usize,
+        access: Access,
+    ) -> Option<(Phys, Range<usize>)> {
+        let from = usize::try_from(address % PAGE).expect("an offset inside a page");
+        let part = from..from.checked_add(length).filter(|end| *end <= PAGE_LEN)?;
+        let found = self.tables.walk(memory.ram(), address)?;
+        let rights = found.rights?;
+        let allowed = match access {
+            Access::Read => true,
+            Access::Write => rights.write && !rights.execute,
+            Access::Execute => rights.execute,
+        };
+        allowed.then_some((found.frame, part))
+    }
+
     /// How many of `length` bytes at `address` the guest may access so, from the first on.
     pub fn accessible(&mut self, memory: &Memory, address: Virt, length: u64, access: Access) -> u64 {
+        let len = usize::try_from(length).unwrap_or(usize::MAX);
+        if self.direct(memory, address, len, access).is_some() {
+            return length;
+        }
         self.grow_stack(address);
         let end = address.saturating_add(length);
         let mut at = address;
@@ -61,6 +87,10 @@ impl AddressSpace {
 
     /// Reads what the guest may read. Makes nothing resident.
     pub fn read(&mut self, memory: &Memory, address: Virt, bytes: &mut [u8]) -> Result<(), AccessError> {
+        if let Some((frame, part)) = self.direct(memory, address, bytes.len(), Access::Read) {
+            bytes.copy_from_slice(&memory.ram().frame(frame)[part]);
+            return Ok(());
+        }
         let length = bytes.len() as u64;
         if self.accessible(memory, address, length, Access::Read) < length {
             return Err(AccessError::Bad);
@@ -71,6 +101,11 @@ impl AddressSpace {
     /// Writes what the guest may write; nothing is written if it may not write it all.
     pub fn write(&mut self, memory: &mut Memory, address: Virt, bytes: &[u8]) -> Result<(), AccessError> {
         let length = bytes.len() as u64;
+        if let Some((frame, part)) = self.direct(memory, address, bytes.len(), Access::Write) {
+            memory.writes(Written { root: self.root(), address, len: length });
+            memory.ram_mut().frame_mut(frame)[part].copy_from_slice(bytes);
+            return Ok(());
+        }
         if self.accessible(memory, address, length, Access::Write) < length {
             return Err(AccessError::Bad);
         }

@@ -14,7 +14,7 @@ use super::stretch::StretchWatch;
 use super::{Process, ProcessError};
 #[cfg(doc)]
 use crate::gate::Event;
-use crate::gate::Time;
+use crate::gate::clock;
 use crate::linux::load::vdso::CALLS_PER_EXIT;
 use crate::memory::layout::VDSO;
 use crate::ram::PAGE;
@@ -33,12 +33,17 @@ pub(super) struct ClockCall {
     at: Option<u64>,
     /// While recording: sees that the program computes for long.
     watch: Option<StretchWatch>,
+    /// The monotonic time that the program had been shown when the processor ran last.
+    shown: u64,
+    /// While recording: the host's monotonic clock at the last exit, or soon after.
+    now: Option<u64>,
 }
 
 impl Process {
     /// Finds out whether the vDSO is to ask before its turn, from here on: while recording by the clock, while replaying by the
     /// journal.
     pub(super) fn find_clock_call(&mut self, ends_in_preemption: bool) -> Result<(), ProcessError> {
+        self.pace.clock_call.now = None;
         self.pace.clock_call.at = if ends_in_preemption {
             None
         } else if self.gate.replaying() {
@@ -47,11 +52,21 @@ impl Process {
             if self.pace.clock_call.watch.is_none() {
                 self.pace.clock_call.watch = Some(StretchWatch::new(OLD, self.machine.cpu.interrupter()));
             }
-            let age = Time::now().monotonic.saturating_sub(self.kernel.now().monotonic);
+            let shown = self.kernel.now().monotonic;
+            let call = &mut self.pace.clock_call;
+            // Where the exit has shown a time, the clock says hardly another.
+            let is_new = std::mem::replace(&mut call.shown, shown) != shown;
+            let now = if is_new { shown } else { clock(libc::CLOCK_MONOTONIC) };
+            call.now = Some(now);
             let old = if self.machine.cpu.counters().is_some() { OLD_WHERE_COUNTED } else { OLD };
-            (age >= old).then_some(0)
+            (now.saturating_sub(shown) >= old).then_some(0)
         };
         Ok(())
+    }
+
+    /// The host's monotonic clock, as of the last exit where that has read it.
+    pub(super) fn recent_clock(&self) -> u64 {
+        self.pace.clock_call.now.unwrap_or_else(|| clock(libc::CLOCK_MONOTONIC))
     }
 
     /// In how many instructions it is to be found out again, on a processor that counts.

@@ -51,7 +51,7 @@ mod walked;
 mod x87_pointers;
 
 use crate::cpu_model::Model;
-use crate::engine::{EngineError, Exception, Machine, Until};
+use crate::engine::{EngineError, Exception, Exit, Machine, Until};
 pub use crate::failure::ProcessError;
 use crate::gate::{AtExit, Event, Gate};
 use crate::journal::schema::digest_executable;
@@ -303,10 +303,11 @@ impl Process {
     }
 
     /// Serves an exit.
-    fn serve_exit(&mut self, exit: crate::engine::Exit) -> Result<Step, ProcessError> {
+    fn serve_exit(&mut self, exit: Exit) -> Result<Step, ProcessError> {
         let exit = self.judged(exit)?;
         let rip = self.machine.cpu.regs().rip;
-        let action = decide(exit, rip, self.space().sites().contains(rip));
+        let rewritten = matches!(exit, Exit::Exception(_)) && self.space().sites().contains(rip);
+        let action = decide(exit, rip, rewritten);
         self.tell(&action);
         self.perform(action)
     }

@@ -186,7 +186,7 @@ impl Process {
     /// The retired count at which the caller wants to look, another processor may go on, or the time has become old, if that is
     /// before the bound.
     fn look_bound(&self, until: Until) -> Option<u64> {
-        let until_look = |at: u64| at.saturating_sub(Time::now().monotonic).max(SOONEST) / PER_INSTRUCTION;
+        let until_look = |at: u64| at.saturating_sub(self.recent_clock()).max(SOONEST) / PER_INSTRUCTION;
         let patience = self.choice.as_ref().filter(|_| !self.pace.exactly && !self.pace.lent);
         let lefts = [self.pace.look.map(until_look), patience.map(Choice::patience), self.clock_patience()];
         let left = lefts.into_iter().flatten().min()?;

@@ -75,7 +75,8 @@ impl Process {
         let address = read.operand(&regs);
         let (reach, length) = sizes(read.instruction().code());
         let pages: Vec<_> = self.writable(address, reach).collect();
-        let Some(mut alone) = Alone::new(read, &regs, &self.machine.cpu.fpu()?, pages.into_iter()) else {
+        let before = self.machine.cpu.fpu()?;
+        let Some(mut alone) = Alone::new(read, &regs, &before, pages.into_iter()) else {
             return self.raise(vector::UNDEFINED, 0, 0);
         };
         match alone.run() {
@@ -94,7 +95,11 @@ impl Process {
             Err(AccessError::Space(error)) => return Err(error.into()),
             Err(AccessError::Bad) => return self.raise(vector::PAGE, 0, address),
         }
-        self.machine.cpu.set_fpu(&alone.cpu.fpu())?;
+        // FXSAVE leaves it as it was.
+        let after = alone.cpu.fpu();
+        if after != before {
+            self.machine.cpu.set_fpu(&after)?;
+        }
         read.skip(&mut regs);
         self.machine.cpu.set_regs(&regs)?;
         Ok(Step::Running)

@@ -218,7 +218,13 @@ impl Memory {
         self.stale.everything();
     }
 
-    /// What the processor that runs has to forget before it does.
+    /// Whether the processor that runs has something to forget before it does.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.stale.is_any()
+    }
+
+    /// What the processor that runs has to forget before it does; it is told once.
     pub fn take_stale(&mut self) -> Stale {
         self.stale.take()
     }

@@ -76,6 +76,11 @@ impl Stales {
         self.away.iter_mut().for_each(change);
     }
 
+    /// Whether there is something to forget for the one that runs.
+    pub(super) fn is_any(&self) -> bool {
+        self.now != Stale::default()
+    }
+
     pub(super) fn take(&mut self) -> Stale {
         std::mem::take(&mut self.now)
     }

@@ -12,6 +12,7 @@
 
 mod keeping;
 mod recent;
+mod records;
 mod retrace;
 mod stops;
 

@@ -4,6 +4,7 @@
 //! kept, so that there is one which is not too near when the crash comes. They are invisible to the program: nothing is
 //! journaled for one, also where a processor that computes is kicked for it.
 
+use super::records::Records;
 use crate::gate::{Input, Time};
 use crate::journal::Record;
 use crate::process::{Checkpoint, CheckpointCost, Process, ProcessError};
@@ -34,11 +35,8 @@ pub(super) struct Window {
 /// The near past. Whoever drops it instead of using it up leaves frames of the memory in use.
 pub struct Recent {
     pub(super) windows: VecDeque<Window>,
-    /// The records behind the first window.
-    pub(super) records: VecDeque<Record>,
-    /// The number of the first of them.
-    pub(super) first: usize,
-    bytes: usize,
+    /// The records behind the first window, a piece for each.
+    kept: Records,
     /// A preemption is among those behind the last window.
     preempted: bool,
     /// When to look whether there is to be a checkpoint; never, if none are wanted.
@@ -56,9 +54,7 @@ impl Recent {
     pub fn new(wanted: bool) -> Recent {
         Recent {
             windows: VecDeque::new(),
-            records: VecDeque::new(),
-            first: 0,
-            bytes: 0,
+            kept: Records::default(),
             preempted: false,
             due: wanted.then(|| Instant::now() + NEAREST),
             told: false,
@@ -72,42 +68,46 @@ impl Recent {
             return;
         }
         self.preempted |= matches!(record, Record::Begin { event: crate::gate::Event::Preempt(_), .. });
-        self.bytes += bytes_of(record);
-        self.records.push_back(record.clone());
+        self.kept.put(record);
     }
 
     /// Keeps an input that was journaled.
     pub(crate) fn put_input(&mut self, input: &Input) {
         if !self.windows.is_empty() {
-            self.put(&Record::Input(input.clone()));
+            self.kept.put_input(input);
         }
     }
 
-    /// Between two steps of the program: keeps a checkpoint if one is due, when `events` have begun. Gives the memory of
-    /// all back when the program may need it.
+    /// Between two steps of the program, at this time: keeps a checkpoint if one is due, when `events` have begun. Gives the
+    /// memory of all back when the program may need it.
     ///
     /// # Errors
     /// When the processor does not give its state.
-    pub(crate) fn keep_if_due(&mut self, process: &mut Process, events: u64) -> Result<(), ProcessError> {
+    pub(crate) fn keep_if_due(
+        &mut self,
+        process: &mut Process,
+        events: u64,
+        now: Instant,
+    ) -> Result<(), ProcessError> {
         let Some(due) = self.due else { return Ok(()) };
         let frames = process.memory().frames();
         let is_scarce = frames.available() < frames.used();
-        if self.bytes > MOST_BYTES || is_scarce && !self.windows.is_empty() {
+        if self.kept.bytes() > MOST_BYTES || is_scarce && !self.windows.is_empty() {
             self.clear(process);
         }
-        let before = Instant::now();
         // Where there are processes, one may die early, and the others cannot be run again from the start.
         let first_fork = self.windows.is_empty() && !is_scarce && process.has_other_processes();
-        if before < due && !first_fork {
+        if now < due && !first_fork {
             if !std::mem::replace(&mut self.told, true) {
-                process.come_back_at(Some(clock_after(due - before)));
+                process.come_back_at(Some(clock_after(due - now)));
             }
             return Ok(());
         }
-        if is_scarce || self.is_too_soon(process, before) {
+        if is_scarce || self.is_too_soon(process, now) {
             self.set_due(process, NEAREST);
             return Ok(());
         }
+        let before = Instant::now();
         let checkpoint = match process.checkpoint() {
             Ok(checkpoint) => checkpoint,
             Err(ProcessError::Memory(_)) => {
@@ -116,7 +116,8 @@ impl Recent {
             }
             Err(error) => return Err(error),
         };
-        let record = self.first + self.records.len();
+        let record = self.kept.next();
+        self.kept.begin_piece();
         self.windows.push_back(Window { checkpoint, record, events, at: before });
         while self.windows.len() > KEPT {
             self.forget_first(process);
@@ -142,11 +143,7 @@ impl Recent {
     fn forget_first(&mut self, process: &mut Process) {
         let Some(gone) = self.windows.pop_front() else { return };
         process.release(gone.checkpoint);
-        let first = self.windows.front().map_or(self.first + self.records.len(), |window| window.record);
-        for record in self.records.drain(..first - self.first) {
-            self.bytes -= bytes_of(&record);
-        }
-        self.first = first;
+        self.kept.forget_first();
     }
 
     /// Forgets all, and gives the memory back.
@@ -158,11 +155,9 @@ impl Recent {
 
     /// The windows, the newest first, and the records behind the first of them, whose number is given; then there are none.
     pub(super) fn take(&mut self) -> (Vec<Window>, Vec<Record>, usize) {
-        let first = self.first;
         let windows = self.windows.drain(..).rev().collect();
-        let records = Vec::from(std::mem::take(&mut self.records));
-        self.first += records.len();
-        (self.bytes, self.preempted) = (0, false);
+        let (records, first) = self.kept.take();
+        self.preempted = false;
         self.due = self.due.map(|_| Instant::now());
         (windows, records, first)
     }
@@ -171,13 +166,4 @@ impl Recent {
 /// The host's monotonic clock so long from now, in nanoseconds.
 pub(super) fn clock_after(after: Duration) -> u64 {
     Time::now().monotonic.saturating_add(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX))
-}
-
-/// About how much memory a record takes.
-fn bytes_of(record: &Record) -> usize {
-    let more = match record {
-        Record::Input(Input::Bytes { writes, .. }) => writes.iter().map(|write| write.bytes.len()).sum(),
-        _ => 0,
-    };
-    size_of::<Record>() + more
 }

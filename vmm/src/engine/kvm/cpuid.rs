@@ -6,6 +6,7 @@ use crate::engine::EngineError;
 use core::arch::x86_64::__cpuid_count;
 use kvm_bindings::{CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, kvm_cpuid_entry2};
 use std::arch::is_x86_feature_detected;
+use std::sync::LazyLock;
 use x86::xsave::{Layout, component};
 
 /// The leaves as KVM takes them, for these components of XCR0.
@@ -36,7 +37,7 @@ fn entries(components: u64) -> Vec<kvm_cpuid_entry2> {
     if components != component::LEGACY {
         const XSAVE: u32 = 1 << 26;
         leaves.iter_mut().filter(|leaf| leaf.leaf == 1).for_each(|leaf| leaf.result.ecx |= XSAVE);
-        leaves.extend(xsave_leaves(components, &host_layout()));
+        leaves.extend(xsave_leaves(components, host_layout()));
     }
     leaves
         .iter()
@@ -53,8 +54,14 @@ fn entries(components: u64) -> Vec<kvm_cpuid_entry2> {
         .collect()
 }
 
-/// Where this host's processor, and KVM with it, has the components of an XSAVE image: CPUID leaf 0xD.
-pub(super) fn host_layout() -> Layout {
+/// Where this host's processor, and KVM with it, has the components of an XSAVE image: CPUID leaf 0xD, which is asked once, since in a
+/// virtual machine that is an exit.
+pub(super) fn host_layout() -> &'static Layout {
+    static HOST: LazyLock<Layout> = LazyLock::new(read_host_layout);
+    &HOST
+}
+
+fn read_host_layout() -> Layout {
     let at = |subleaf, otherwise| match __cpuid_count(0xd, subleaf).ebx {
         0 => otherwise,
         offset => usize::try_from(offset).unwrap_or(otherwise),

@@ -164,8 +164,8 @@ impl Cpu for KvmCpu {
 
     fn fpu(&mut self) -> Result<Fpu, EngineError> {
         let xsave = self.vcpu.get_xsave().map_err(failed("KVM_GET_XSAVE"))?;
-        let image: Vec<u8> = xsave.region.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let fpu = Fpu::from_xsave(&cpuid::host_layout(), &image);
+        let image = xsave.region.map(u32::to_le_bytes);
+        let fpu = Fpu::from_xsave(cpuid::host_layout(), image.as_flattened());
         // The last x87 instruction is not part of the state: AMD keeps it only after an exception.
         Ok(Fpu { opcode: 0, instruction: 0, data: 0, ..fpu.unwrap_or_default() })
     }
@@ -180,7 +180,7 @@ impl Cpu for KvmCpu {
 
     fn set_fpu(&mut self, fpu: &Fpu) -> Result<(), EngineError> {
         let mut xsave = kvm_xsave::default();
-        let image = fpu.to_xsave(&cpuid::host_layout(), component::LEGACY | fpu.wide_components());
+        let image = fpu.to_xsave(cpuid::host_layout(), component::LEGACY | fpu.wide_components());
         for (word, from) in xsave.region.iter_mut().zip(image.chunks_exact(4)) {
             *word = u32::from_le_bytes(from.try_into().expect("four bytes"));
         }

@@ -86,6 +86,11 @@ pub(super) struct Timers {
 plain!(struct Timers { all });
 
 impl Timers {
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// Whether any of them is to expire.
     pub(super) fn any_armed(&self) -> bool {
         self.all.values().any(|timer| timer.next.is_some())
@@ -123,6 +128,9 @@ impl Kernel {
 
     /// Does what the timers do whose time has come.
     pub(super) fn timers_expire(&mut self, _now: Time) {
+        if self.timers.is_empty() {
+            return self.check_cpu_limit();
+        }
         let is_due = |timer: &Timer| timer.next.is_some_and(|next| next <= self.time_of(timer.base));
         let due: Vec<Key> =
             self.timers.all.iter().filter(|(_, timer)| is_due(timer)).map(|(key, _)| *key).collect();
@@ -166,7 +174,7 @@ impl Kernel {
     }
 
     /// How much processor time the running process has left before its limit.
-    fn cpu_limit_left(&self) -> Option<u64> {
+    pub(super) fn cpu_limit_left(&self) -> Option<u64> {
         let group = self.groups.get(self.pid())?;
         let soft = group.limits[limit::CPU][0];
         (soft != libc::RLIM_INFINITY).then(|| seconds(soft).saturating_sub(group.cpu))
