@@ -3,9 +3,10 @@
 
 #![no_main]
 
+use board::boot::LEAST_MEMORY;
 use board::journal::Input;
 use board::vsock::Header;
-use board::{DiskImage, Extras, Machine, Pause, Setup, Size};
+use board::{BootError, DiskImage, Extras, Machine, Pause, Setup, Size};
 use std::fs::{self, File};
 use std::sync::LazyLock;
 
@@ -41,9 +42,9 @@ fn run(choice: u8, size: u8, kernel: Vec<u8>) {
     let setup = Setup {
         kernel,
         // Of four bytes, of some pages, or larger than memory.
-        initrd: [None, Some(4), Some(0x3001), Some(5 << 20)][usize::from(choice & 3)].map(|n| vec![0xa5; n]),
+        initrd: [None, Some(4), Some(0x3001), Some(18 << 20)][usize::from(choice & 3)].map(|n| vec![0xa5; n]),
         command_line: "x".repeat(usize::from(size) * 10),
-        memory: (4 << 20) + u64::from(size) * 4096,
+        memory: LEAST_MEMORY + u64::from(size) * 4096,
         start: 1_700_000_000,
         disk: (choice & 4 != 0).then(|| DISK.clone()),
         extras: Extras {
@@ -53,7 +54,12 @@ fn run(choice: u8, size: u8, kernel: Vec<u8>) {
             vsock: choice & 64 != 0,
         },
     };
-    let Ok(mut machine) = Machine::tuned(&setup, None) else { return };
+    let mut machine = match Machine::tuned(&setup, None) {
+        Ok(machine) => machine,
+        // Then nothing would be booted at all.
+        Err(BootError::Memory(bytes)) => panic!("a machine does not have {bytes} bytes of memory"),
+        Err(_) => return,
+    };
     for n in 1..=STRETCHES {
         match machine.run(n * STRETCH) {
             Pause::Ended(_) | Pause::Idle(None) => break,
