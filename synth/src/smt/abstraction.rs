@@ -139,6 +139,27 @@ mod tests {
         assert!(matches!(abstraction(&terms, &[is(factor, 3)]), Abstraction::Open), "nothing is hard");
     }
 
+    /// A long multiplication: one factor is unknown, and so many products have a literal that gates of them would take minutes.
+    #[test]
+    fn many_products_with_literals_are_not_asked_about() {
+        let terms = Terms::new();
+        let [factor, other] = [terms.fresh(64), terms.fresh(64)];
+        let hard = terms.build_bin(Bin::MulHiU, factor, other);
+        let is = |t, value| terms.build_cmp(Cmp::Eq, t, terms.lit_term(64, value));
+        let contradiction = [is(hard, 3), is(hard, 4)];
+        let literal = terms.lit_term(64, 0xe623_6ccf_733c_fb5d);
+        let with = |count| {
+            let product = || terms.build_bin(Bin::Mul, terms.fresh(64), literal);
+            let easy = (0..count).map(|_| terms.build_cmp(Cmp::Ult, product(), literal));
+            easy.chain(contradiction).collect::<Vec<Term>>()
+        };
+        assert!(matches!(abstraction(&terms, &with(2)), Abstraction::Refuted));
+        let many = with(200);
+        let before = terms.fuel().burnt();
+        assert!(matches!(abstraction(&terms, &many), Abstraction::Open));
+        assert_eq!(terms.fuel().burnt(), before, "nothing was asked");
+    }
+
     /// The path says that a number is the largest one, and divided by seven leaves nothing.
     #[test]
     fn what_only_a_few_numbers_could_be_is_tried_with_them() {

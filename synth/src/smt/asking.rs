@@ -56,13 +56,7 @@ impl Asking<'_> {
 
     fn solver_says(&self, constraints: &[Term]) -> Answer {
         let (terms, budget) = (self.terms, self.budget);
-        expansion::burn_all(terms, constraints);
-        let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
-        let mut lowering = Lowering::new(terms);
-        for &c in constraints {
-            let c = lowering.truth(c);
-            solver.assert(&c);
-        }
+        let (solver, mut lowering) = put(terms, constraints, budget);
         match solver.check() {
             SatResult::Unsat => Answer::Infeasible,
             SatResult::Sat => match preferred(&solver, &mut lowering, self.preferences) {
@@ -96,6 +90,17 @@ impl Asking<'_> {
         debug_assert!(holds, "a solution solves");
         Answer::Satisfiable(values)
     }
+}
+
+/// A solver to which these constraints are put; what that takes counts as fuel.
+pub(super) fn put<'t>(terms: &'t Terms, constraints: &[Term], budget: Budget) -> (Counted<'t>, Lowering<'t>) {
+    expansion::burn_all(terms, constraints);
+    let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
+    let mut lowering = Lowering::new(terms);
+    for &constraint in constraints {
+        solver.assert(&lowering.truth(constraint));
+    }
+    (solver, lowering)
 }
 
 fn log_unanswered(terms: &Terms, constraints: &[Term]) {

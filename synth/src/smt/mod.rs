@@ -33,7 +33,6 @@ use crate::facts::Facts;
 use crate::phases::{Phase, during};
 use crate::term::{Assignment, Node, Term, Terms, Var};
 use asking::Asking;
-use counted::Counted;
 use guess::guess;
 use lower::Lowering;
 pub use parts::by_parts;
@@ -123,13 +122,7 @@ fn ask_for_another(terms: &Terms, constraints: &[Term], t: Term, value: u64, bud
     if expansion::is_too_long(terms, constraints, budget.gates) {
         return None;
     }
-    expansion::burn_all(terms, constraints);
-    let solver = Counted::new(terms.fuel(), budget, linear::has_products(terms, constraints));
-    let mut lowering = Lowering::new(terms);
-    for &c in constraints {
-        let c = lowering.truth(c);
-        solver.assert(&c);
-    }
+    let (solver, mut lowering) = asking::put(terms, constraints, budget);
     let same = match terms.width(t) {
         0 if value == 0 => lowering.truth(t).not(),
         0 => lowering.truth(t),
