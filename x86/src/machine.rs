@@ -156,7 +156,7 @@ pub trait Machine: Sized {
     /// Writes 128 bits of a vector register.
     #[inline(always)]
     fn set_packed(&mut self, n: u8, block: u8, v: PackedOf<Self>) {
-        let [low, high] = v.parts();
+        let [low, high] = v.parts(self.d());
         self.set_vector(n, 2 * block, low);
         self.set_vector(n, 2 * block + 1, high);
     }
@@ -228,7 +228,8 @@ pub trait Machine: Sized {
     /// Stores `N` times 128 bits (at most 4), the first at `va` and each 16 bytes above the one before it, all or
     /// nothing.
     fn store_packed<const N: usize>(&mut self, va: Bv<Self>, blocks: &[PackedOf<Self>; N]) -> Exec {
-        self.store_parts(va, blocks.map(Packed::parts).as_flattened())
+        let parts = blocks.map(|block| block.parts(self.d()));
+        self.store_parts(va, parts.as_flattened())
     }
     /// Stores those of `count` lanes of `w` bits of `parts` whose bit is set in `chosen` (64), all or nothing.
     fn store_chosen(

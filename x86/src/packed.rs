@@ -3,14 +3,22 @@
 //! For terms that is two halves of 64 bits. The software CPU has 16 bytes: a compiler makes one vector instruction of a
 //! loop that does the same with every lane of bytes in memory, and hardly ever of one that takes a number apart.
 
-use crate::domain::Domain;
+use crate::domain::{Bin, Domain};
+
+/// What happens in one lane of a vector, whatever the domain: so one that computes with vectors can do all lanes at once.
+pub trait Lane {
+    /// The width of the lane in bits.
+    const W: u32;
+    /// The lane of the result from that of the first source and that of the second.
+    fn lane<D: Domain>(d: &D, a: D::Bv, b: D::Bv) -> D::Bv;
+}
 
 /// 128 bits as lanes of `w` bits (8, 16, 32 or 64), the lowest first.
 pub trait Packed<D: Domain>: Copy {
     /// The low half, then the high half.
     fn from_parts(parts: [D::Bv; 2]) -> Self;
     /// The low half, then the high half.
-    fn parts(self) -> [D::Bv; 2];
+    fn parts(self, d: &D) -> [D::Bv; 2];
     /// Lane `n`.
     fn lane(&self, d: &D, w: u32, n: u32) -> D::Bv;
     /// The value whose lane `n` is `f(n)`.
@@ -19,6 +27,17 @@ pub trait Packed<D: Domain>: Copy {
     fn bits_from(d: &D, w: u32, f: impl FnMut(u32) -> D::Bool) -> D::Bv;
     /// The signs of the lanes, a bit for each.
     fn signs(&self, d: &D, w: u32) -> D::Bv;
+    /// What `L` makes of the lanes of `a` and those of `b`.
+    #[inline(always)]
+    fn each<L: Lane>(d: &D, a: &Self, b: &Self) -> Self {
+        Self::from_lanes(d, L::W, |n| L::lane(d, a.lane(d, L::W, n), b.lane(d, L::W, n)))
+    }
+    /// The lanes shifted by the same amount, `w` at most.
+    #[inline(always)]
+    fn shifted(&self, d: &D, op: Bin, w: u32, by: u32) -> Self {
+        let by = d.lit(w, u64::from(by));
+        Self::from_lanes(d, w, |n| d.bin(op, w, self.lane(d, w, n), by))
+    }
 }
 
 /// Halves.
@@ -26,7 +45,7 @@ impl<D: Domain> Packed<D> for [D::Bv; 2] {
     fn from_parts(parts: [D::Bv; 2]) -> Self {
         parts
     }
-    fn parts(self) -> [D::Bv; 2] {
+    fn parts(self, _d: &D) -> [D::Bv; 2] {
         self
     }
     fn lane(&self, d: &D, w: u32, n: u32) -> D::Bv {

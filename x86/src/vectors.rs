@@ -7,7 +7,8 @@ use crate::packed::Packed;
 /// 128 bits of a register.
 pub(crate) type Block = <Concrete as Domain>::Packed;
 
-/// zmm0 to zmm31.
+/// zmm0 to zmm31, aligned for the accesses of compiled code.
+#[repr(align(64))]
 pub(crate) struct Vectors([[u8; 64]; 32]);
 
 impl Vectors {
@@ -31,6 +32,11 @@ impl Vectors {
             }
         }
         registers
+    }
+
+    /// Where compiled code finds them.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [[u8; 64]; 32] {
+        &mut self.0
     }
 
     /// Part `part` of register `n`.
@@ -86,7 +92,7 @@ impl Packed<Concrete> for [u8; 16] {
         bytes
     }
     #[inline(always)]
-    fn parts(self) -> [u64; 2] {
+    fn parts(self, _d: &Concrete) -> [u64; 2] {
         [get(&self, 64, 0), get(&self, 64, 1)]
     }
     #[inline(always)]
@@ -109,7 +115,7 @@ impl Packed<Concrete> for [u8; 16] {
     }
     #[inline(always)]
     fn signs(&self, _d: &Concrete, w: u32) -> u64 {
-        let [low, high] = Packed::<Concrete>::parts(*self);
+        let [low, high] = Packed::<Concrete>::parts(*self, &Concrete);
         match w {
             8 => top_bits(low) | top_bits(high) << 8,
             64 => low >> 63 | high >> 63 << 1,
@@ -130,7 +136,7 @@ mod tests {
         let d = &Concrete;
         let halves: Halves = [0x8123_4567_89ab_cdef, 0x0f1e_2d3c_4b5a_6978];
         let bytes = Block::from_parts(halves);
-        assert_eq!(Packed::<Concrete>::parts(bytes), halves);
+        assert_eq!(Packed::<Concrete>::parts(bytes, d), halves);
         for w in [8, 16, 32, 64] {
             let lane = |n| Packed::<Concrete>::lane(&halves, d, w, n);
             for n in 0..128 / w {

@@ -4,10 +4,11 @@
 
 use std::cell::{Cell, RefCell};
 
-use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
+use cranelift_codegen::ir::condcodes::{CondCode, FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use cranelift_frontend::FunctionBuilder;
 use rustc_hash::FxHashMap;
+use x86::domain::Bin;
 
 use crate::context::at;
 
@@ -60,13 +61,28 @@ pub(crate) enum Convert {
 
 /// What an instruction computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Written {
+pub(crate) enum Written {
     Constant(Type, u64),
     Two(Two, Value, Value),
     Compare(IntCC, Value, Value),
     Select(Value, Value, Value),
     Convert(Convert, Type, Value),
     Stored(u8),
+    /// The same bits as another type.
+    Cast(Type, Value),
+    /// A lane of a vector.
+    Lane(Value, u8),
+    /// A vector with a lane of another value.
+    With(Value, Value, u8),
+    /// 128 bits that are constants.
+    Vector([u64; 2]),
+    /// The signs of the lanes of a vector.
+    Signs(Value),
+    /// An operation on all lanes of two vectors.
+    Lanes(Bin, Value, Value),
+    FloatCompare(FloatCC, Value, Value),
+    /// Where the vector registers are.
+    Vectors,
 }
 
 /// The instructions of one function, while they are written.
@@ -82,6 +98,16 @@ pub(crate) struct Clif<'a> {
     sums: RefCell<FxHashMap<Value, (Value, i64)>>,
     /// Those that are constants.
     constants: RefCell<FxHashMap<Value, u64>>,
+    /// What values of 64 bits were put together of: the low and the high 32 bits.
+    pub(crate) words: RefCell<FxHashMap<Value, [Bv; 2]>>,
+    /// Values that are lanes: of what vector, of what width, which.
+    pub(crate) origins: RefCell<FxHashMap<Value, (Value, u32, u32)>>,
+    /// The floats that values are the bits of.
+    pub(crate) floats: RefCell<FxHashMap<Value, Value>>,
+    /// What relations of floats are made of ([`crate::floats`]).
+    pub(crate) relations: RefCell<FxHashMap<Value, [Bool; 3]>>,
+    /// Conditions by which the code is to be left before this instruction.
+    leaves_by: RefCell<Vec<Value>>,
     /// What comparisons compare.
     comparisons: RefCell<FxHashMap<Value, (IntCC, Value, Value)>>,
     /// Something was asked for that there is no code for.
@@ -128,6 +154,11 @@ impl<'a> Clif<'a> {
             bounds: RefCell::default(),
             sums: RefCell::default(),
             constants: RefCell::default(),
+            words: RefCell::default(),
+            origins: RefCell::default(),
+            floats: RefCell::default(),
+            relations: RefCell::default(),
+            leaves_by: RefCell::default(),
             comparisons: RefCell::default(),
             is_lacking: Cell::new(false),
             has_loaded_flag: Cell::new(false),
@@ -144,7 +175,7 @@ impl<'a> Clif<'a> {
         self.written.borrow_mut().retain(|key, _| !matches!(key, Written::Stored(_)));
     }
 
-    fn once(&self, key: Written, write: impl FnOnce(&mut FunctionBuilder<'a>) -> Value) -> Value {
+    pub(crate) fn once(&self, key: Written, write: impl FnOnce(&mut FunctionBuilder<'a>) -> Value) -> Value {
         if let Some(v) = self.written.borrow().get(&key) {
             return *v;
         }
@@ -327,6 +358,16 @@ impl<'a> Clif<'a> {
 
     pub(crate) fn set_bound(&self, v: Value, bound: u64) {
         self.bounds.borrow_mut().insert(v, bound);
+    }
+
+    /// Asks for the code to be left before this instruction if `c`.
+    pub(crate) fn leave_by(&self, c: Value) {
+        self.leaves_by.borrow_mut().push(c);
+    }
+
+    /// What was asked for since this was last called.
+    pub(crate) fn take_leaves(&self) -> Vec<Value> {
+        self.leaves_by.take()
     }
 
     pub(crate) fn load_context(&self, t: Type, offset: i32) -> Value {

@@ -419,6 +419,7 @@ impl<B: Bus> region::Code for Guest<'_, B> {
         match table::lookup_integer::<Cpu<B>>(i) {
             Some((Handler::Last(_, None), _)) => return None,
             Some(_) => return Some(How::Inline),
+            None if table::lookup_compiled::<Cpu<B>>(i).is_some() => return Some(How::Inline),
             None => {}
         }
         outcall::<B>(i).map(|_| How::Outcall(0))

@@ -7,6 +7,10 @@ use x86::cpu::{Entry, Parts};
 pub(crate) struct Context {
     /// The general registers.
     pub(crate) gpr: *mut u64,
+    /// The vector registers.
+    pub(crate) vectors: *mut u8,
+    /// MXCSR, without the exceptions that compiled code has raised ([`crate::native`]).
+    pub(crate) mxcsr: *mut u32,
     /// All memory.
     pub(crate) ram: *mut u8,
     /// How much it is; for no code to see.
@@ -88,6 +92,8 @@ impl Context {
     pub(crate) const fn new() -> Context {
         Context {
             gpr: std::ptr::null_mut(),
+            vectors: std::ptr::null_mut(),
+            mxcsr: std::ptr::null_mut(),
             ram: std::ptr::null_mut(),
             ram_len: 0,
             reads: std::ptr::null(),
@@ -105,6 +111,8 @@ impl Context {
     /// Points to the parts of a CPU.
     pub(crate) fn point_to(&mut self, parts: Parts<'_>) {
         self.gpr = parts.gpr.as_mut_ptr();
+        self.vectors = parts.vectors.as_mut_ptr().cast();
+        self.mxcsr = parts.mxcsr;
         self.ram = parts.ram.as_mut_ptr();
         self.ram_len = parts.ram.len();
         self.reads = parts.reads.as_ptr();

@@ -8,6 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use x86::concrete::Concrete;
 use x86::domain::{Bin, Cmp, Division, Domain, Opaque, Un};
 
+use crate::block::Block;
 use crate::clif::{Bool, Bv, Clif, Two, has_type, mask};
 
 /// The divisions that there is no code for.
@@ -63,6 +64,21 @@ impl Clif<'_> {
         }
     }
 
+    /// Bits of 64 that are known as a value of their own: one of the words they were put together of, or a lane of the vector that they
+    /// are a lane of.
+    fn known_part(&self, from: u32, low: u32, to: u32, v: Value) -> Option<Bv> {
+        if from != 64 || !matches!(to, 8 | 16 | 32) || !low.is_multiple_of(to) {
+            return None;
+        }
+        if to == 32
+            && let Some(words) = self.words.borrow().get(&v)
+        {
+            return Some(words[(low / 32) as usize]);
+        }
+        let (vector, half) = self.origin(64, v)?;
+        Some(Bv::Value(self.lane_of(to, (64 * half + low) / to, vector)))
+    }
+
     fn compare_division(&self, signed: bool, w: u32, [high, low, divisor]: [Value; 3]) -> Value {
         let expected =
             if signed { self.two_known(Two::Sar, w, low, u64::from(w) - 1) } else { self.constant(w, 0) };
@@ -96,7 +112,7 @@ const fn two_of(op: Bin) -> Two {
 impl Domain for Clif<'_> {
     type Bv = Bv;
     type Bool = Bool;
-    type Packed = [Bv; 2];
+    type Packed = Block;
 
     fn lit(&self, w: u32, value: u64) -> Bv {
         Bv::Known(value & mask(w))
@@ -120,6 +136,10 @@ impl Domain for Clif<'_> {
         }
         if let Some(known) = self.simplified(op, a, b) {
             return known;
+        }
+        if let (Bin::And, 3, Some(bits), Bv::Known(of)) = (op, w, self.related(a), b) {
+            let kept = std::array::from_fn(|n| if of >> n & 1 != 0 { bits[n] } else { Bool::Known(false) });
+            return self.relation(kept);
         }
         if matches!(op, Bin::Shl | Bin::Shr | Bin::Sar) {
             return self.shift(op, w, a, b);
@@ -164,6 +184,9 @@ impl Domain for Clif<'_> {
         if let (Bv::Known(a), Bv::Known(b)) = (a, b) {
             return Bool::Known(Concrete.cmp(op, w, a, b));
         }
+        if let (Cmp::Eq, 3, Some(bits), Bv::Known(0)) = (op, w, self.related(a), b) {
+            return self.not(bits.into_iter().fold(Bool::Known(false), |any, bit| self.or(any, bit)));
+        }
         let (mut left, mut right) = (self.value(w, a), self.value(w, b));
         if op == Cmp::Slt && !has_type(w) {
             (left, right) = (self.wide_signed(w, left), self.wide_signed(w, right));
@@ -199,7 +222,13 @@ impl Domain for Clif<'_> {
 
     fn zext(&self, from: u32, to: u32, a: Bv) -> Bv {
         match a {
-            Bv::Value(v) if from != to => Bv::Value(self.narrow(to, self.wide(from, v), true)),
+            Bv::Value(v) if from != to => {
+                let wide = self.narrow(to, self.wide(from, v), true);
+                if (from, to) == (32, 64) {
+                    self.words.borrow_mut().insert(wide, [a, Bv::Known(0)]);
+                }
+                Bv::Value(wide)
+            }
             _ => a,
         }
     }
@@ -216,6 +245,9 @@ impl Domain for Clif<'_> {
             Bv::Known(c) => return Bv::Known(Concrete.extract(from, low, to, c)),
             Bv::Value(v) => v,
         };
+        if let Some(part) = self.known_part(from, low, to, v) {
+            return part;
+        }
         let mut wide = self.wide(from, v);
         if low > 0 {
             wide = self.two_known(Two::Shr, 64, wide, u64::from(low));
@@ -232,7 +264,13 @@ impl Domain for Clif<'_> {
         }
         let up = self.bin(Bin::Shl, 64, self.widened(wh, high), Bv::Known(u64::from(wl)));
         match self.bin(Bin::Or, 64, up, self.widened(wl, low)) {
-            Bv::Value(v) => Bv::Value(self.narrow(wh + wl, v, true)),
+            Bv::Value(v) => {
+                let both = self.narrow(wh + wl, v, true);
+                if (wh, wl) == (32, 32) {
+                    self.words.borrow_mut().insert(both, [low, high]);
+                }
+                Bv::Value(both)
+            }
             known => known,
         }
     }
@@ -286,9 +324,13 @@ impl Domain for Clif<'_> {
         }
     }
 
-    fn opaque(&self, _op: Opaque, _args: &[Bv]) -> [Bv; 3] {
-        self.is_lacking.set(true);
-        [Bv::Known(0); 3]
+    /// The exceptions that floats raise are in the host's MXCSR, and none here ([`crate::floats`]).
+    fn opaque(&self, op: Opaque, args: &[Bv]) -> [Bv; 3] {
+        let value = self.float_operation(&op, args).unwrap_or_else(|| {
+            self.is_lacking.set(true);
+            Bv::Known(0)
+        });
+        [value, Bv::Known(0), Bv::Known(0)]
     }
 
     fn bit(&self, w: u32, n: u32, a: Bv) -> Bool {

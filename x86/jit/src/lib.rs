@@ -14,7 +14,7 @@
 //! | --- | --- |
 //! | the driver: interpreter first, then code | [`jit`] |
 //! | what is compiled together | [`region`] |
-//! | from a region to a function | [`translator`]; [`clif`] and [`domain`] (values and their algebra), [`machine`], [`memory`] and [`spans`] (state and accesses), [`flags`], [`exits`] (the ways out), [`outcall`] (instructions that the CPU runs) |
+//! | from a region to a function | [`translator`]; [`clif`] and [`domain`] (values and their algebra), [`block`], [`all_lanes`] and [`floats`] (of vectors and of floats), [`machine`], [`vectors`], [`memory`] and [`spans`] (state and accesses), [`flags`], [`exits`] (the ways out), [`outcall`] (instructions that the CPU runs) |
 //! | Cranelift, on a thread of its own | [`compiler`], [`worker`] |
 //! | which code may be entered | [`codes`], [`links`] |
 //! | code of earlier runs | [`kept`] |
@@ -24,6 +24,8 @@
 //! All unsafe code is in [`native`].
 #![deny(unsafe_code)]
 
+mod all_lanes;
+mod block;
 mod clif;
 mod codes;
 mod compiler;
@@ -31,6 +33,7 @@ mod context;
 mod domain;
 mod exits;
 mod flags;
+mod floats;
 pub mod jit;
 mod kept;
 mod links;
@@ -42,6 +45,7 @@ mod outcall;
 mod region;
 mod spans;
 mod translator;
+mod vectors;
 mod worker;
 
 pub use jit::{Jit, Tuning, Work};

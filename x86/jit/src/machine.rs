@@ -7,8 +7,10 @@ use x86::flags::Flags;
 use x86::machine::{Control, Exec, Machine, Trap};
 use x86::op::{Gpr, Segment};
 
+use crate::block::Block;
 use crate::clif::{Bool, Bv, Clif, guest, own, type_of};
 use crate::context::at;
+use crate::floats::DEFAULT_MXCSR;
 use crate::memory::Spot;
 use crate::translator::Translator;
 
@@ -96,12 +98,28 @@ impl<'a> Machine for Translator<'a> {
         self.lacking(());
     }
 
-    fn vector(&self, _n: u8, _part: u8) -> Bv {
-        self.lacking(Bv::Known(0))
+    fn vector(&self, n: u8, part: u8) -> Bv {
+        if part < 2 { self.half_of_vector(n, part) } else { self.lacking(Bv::Known(0)) }
     }
 
-    fn set_vector(&mut self, _n: u8, _part: u8, _v: Bv) {
-        self.lacking(());
+    fn set_vector(&mut self, n: u8, part: u8, v: Bv) {
+        if part < 2 {
+            self.set_half_of_vector(n, part, v);
+        } else {
+            self.lacking(());
+        }
+    }
+
+    fn packed(&self, n: u8, block: u8) -> Block {
+        if block == 0 { self.whole_vector(n) } else { self.lacking(Block::Halves([Bv::Known(0); 2])) }
+    }
+
+    fn set_packed(&mut self, n: u8, block: u8, v: Block) {
+        if block == 0 {
+            self.set_whole_vector(n, v);
+        } else {
+            self.lacking(());
+        }
     }
 
     fn opmask(&self, _n: u8) -> Bv {
@@ -128,12 +146,18 @@ impl<'a> Machine for Translator<'a> {
         self.lacking(());
     }
 
-    fn control(&self, _c: Control) -> Bv {
-        self.lacking(Bv::Known(0))
+    /// MXCSR where a run has asked for its default modes; the exceptions raised are in the host's ([`crate::floats`]).
+    fn control(&self, c: Control) -> Bv {
+        match c {
+            Control::Mxcsr if self.has_default_modes => Bv::Known(DEFAULT_MXCSR.into()),
+            _ => self.lacking(Bv::Known(0)),
+        }
     }
 
-    fn set_control(&mut self, _c: Control, _v: Bv) {
-        self.lacking(());
+    fn set_control(&mut self, c: Control, v: Bv) {
+        if (c, v, self.has_default_modes) != (Control::Mxcsr, Bv::Known(DEFAULT_MXCSR.into()), true) {
+            self.lacking(());
+        }
     }
 
     fn load(&mut self, w: u32, va: Bv) -> Exec<Bv> {
@@ -144,6 +168,25 @@ impl<'a> Machine for Translator<'a> {
     fn load_for_update(&mut self, w: u32, va: Bv) -> Exec<Bv> {
         let Spot { address, offset } = self.host(va, w / 8, true);
         Ok(Bv::Value(self.d.builder.borrow_mut().ins().load(type_of(w), guest(), address, offset)))
+    }
+
+    fn load_packed<const N: usize>(&mut self, va: Bv, blocks: &mut [Block; N]) -> Exec {
+        let Spot { address, offset } = self.host(va, bytes(2 * N), false);
+        for (at, block) in (0..).step_by(16).zip(blocks) {
+            let mut builder = self.d.builder.borrow_mut();
+            *block = Block::Whole(builder.ins().load(types::I8X16, guest(), address, offset + at));
+        }
+        Ok(())
+    }
+
+    fn store_packed<const N: usize>(&mut self, va: Bv, blocks: &[Block; N]) -> Exec {
+        let Spot { address, offset } = self.host(va, bytes(2 * N), true);
+        for (at, block) in (0..).step_by(16).zip(blocks) {
+            let v = self.d.whole(*block);
+            self.d.builder.borrow_mut().ins().store(guest(), v, address, offset + at);
+        }
+        self.has_stored = true;
+        Ok(())
     }
 
     fn store(&mut self, w: u32, va: Bv, v: Bv) -> Exec {
@@ -199,6 +242,9 @@ impl<'a> Machine for Translator<'a> {
     }
 
     fn trap_if(&mut self, c: Bool, _t: Trap) -> Exec {
+        for c in self.d.take_leaves() {
+            self.leave_if(c);
+        }
         match c {
             Bool::Known(false) => {}
             Bool::Known(true) => self.lacking(()),

@@ -1,7 +1,12 @@
 //! The fence: memory for code, the call into it, and the call out of it. All unsafe code of this crate is here.
 //!
+//! Compiled code computes with floats by the host's own instructions ([`crate::floats`]). What they raise stays in the host's MXCSR,
+//! which has the guest's exceptions when code is entered, and gives them back when it is left, and before and after each call out of
+//! it: what the description of an instruction has the host compute raises nothing in the guest.
+//!
 //! No page is both writable and executable: the memory for code is mapped twice, once to write and once to run.
 
+use std::arch::asm;
 use std::io;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
@@ -10,6 +15,7 @@ use x86::bus::Bus;
 use x86::cpu::Cpu;
 
 use crate::context::{Context, Why};
+use crate::floats::DEFAULT_MXCSR;
 use crate::kept::Kept;
 use crate::outcall::{Entry, Outcall};
 
@@ -152,11 +158,35 @@ impl<B: Bus> Gate<B> {
         context.point_to(unsafe { &mut *cpu }.parts()?);
         context.cpu = cpu.cast();
         // SAFETY: the code was compiled for this context, now or by this program before (`kept_from_bytes`), and lies in an arena that is there. What it follows are the pointers of
-        // the context: the CPU's registers and translations, which stay where they are while the CPU is borrowed here, and its
+        // the context: the CPU's registers (MXCSR among them) and translations, which stay where they are while the CPU is borrowed here, and its
         // memory, within which all translations lead (`Cpu::parts`). The links lead to code of the same arena.
-        let why = unsafe { (self.enter)(context, code.0.as_ptr()) };
+        let why = unsafe {
+            let mxcsr = context.mxcsr;
+            raise_on_host(&*mxcsr);
+            let why = (self.enter)(context, code.0.as_ptr());
+            take_raised(&mut *mxcsr);
+            why
+        };
         Why::ALL.into_iter().find(|known| *known as u64 == why)
     }
+}
+
+/// The exception flags of MXCSR (Intel SDM vol. 1, 10.2.3).
+const EXCEPTIONS: u32 = 0x3f;
+
+/// Has the host's MXCSR have the exceptions of the guest's, and the default modes, which a program in this language has.
+fn raise_on_host(guest: &u32) {
+    let host = DEFAULT_MXCSR | guest & EXCEPTIONS;
+    // SAFETY: only the exception flags are new, which any assembly may change (Rust reference, rules for inline assembly).
+    unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const host, options(nostack, readonly)) };
+}
+
+/// Gives the exceptions of the host's MXCSR to the guest's.
+fn take_raised(guest: &mut u32) {
+    let mut host = 0_u32;
+    // SAFETY: it writes four bytes, those of `host`.
+    unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut host, options(nostack, preserves_flags)) };
+    *guest |= host & EXCEPTIONS;
 }
 
 /// What compiled code calls to run an [`Outcall`].
@@ -174,7 +204,11 @@ unsafe extern "C" fn call_out<B: Bus>(context: *mut Context, call: *const u8) ->
     let (context, call) = unsafe { (&mut *context, &*call.cast::<Outcall<B>>()) };
     // SAFETY: `Gate::enter` borrows the CPU, uses no reference to it while the code runs, and made this pointer of its borrow.
     let cpu = unsafe { &mut *context.cpu.cast::<Cpu<B>>() };
+    // SAFETY: `Gate::enter` made this pointer of the CPU's parts, and neither the CPU nor compiled code uses it now.
+    take_raised(unsafe { &mut *context.mxcsr });
     let has_trapped = call.run(cpu, &mut context.flags);
+    // SAFETY: the same.
+    raise_on_host(unsafe { &*context.mxcsr });
     // Compiled code has the address of the memory in a register. A bus that moves its memory when it translates is not one to
     // compile for, and to go on would be to write to memory that is not the guest's.
     if !context.points_to(cpu.bus_mut().ram_mut()) {

@@ -16,15 +16,19 @@ use iced_x86::Instruction;
 use std::cell::RefCell;
 use x86::flags::Flags;
 use x86::machine::{Flow, Handler};
+use x86::opaque::SSE_MODE;
+use x86::table::{Compiled, lookup_compiled};
 
 use crate::clif::{Bool, Bv, Clif, Two, own};
 use crate::context::{Why, at};
 use crate::exits::{Exit, Need, To};
 use crate::flags::mention_stored;
+use crate::floats::DEFAULT_MXCSR;
 use crate::memory::{Checked, Reached};
 use crate::outcall;
 use crate::region::{How, Region, Run, Step};
 use crate::spans::{Reach, Spans};
+use crate::vectors;
 
 /// What compiled code is at a moment, of the CPU.
 #[derive(Clone, Copy)]
@@ -33,6 +37,8 @@ pub(crate) struct State {
     pub(crate) registers: [Option<Bv>; 16],
     /// A bit for each of them that the CPU does not have.
     pub(crate) changed: u16,
+    /// The vector registers, as far as they are values.
+    pub(crate) vectors: [vectors::Register; 16],
     /// The flags; `None` where they lie in the context.
     pub(crate) flags: Option<Flags<Bv, Bool>>,
     /// The flags in the context are those at the start of the run.
@@ -41,8 +47,13 @@ pub(crate) struct State {
 
 impl State {
     /// At the start of a run.
-    pub(crate) const START: State =
-        State { registers: [None; 16], changed: 0, flags: None, has_first_flags: true };
+    pub(crate) const START: State = State {
+        registers: [None; 16],
+        changed: 0,
+        vectors: [vectors::Register::EMPTY; 16],
+        flags: None,
+        has_first_flags: true,
+    };
 }
 
 /// A function that is being written.
@@ -69,6 +80,8 @@ pub(crate) struct Translator<'a> {
     pub(crate) reach: Reach,
     /// Something was stored by this instruction: from then on it cannot be left.
     pub(crate) has_stored: bool,
+    /// MXCSR was found to have its default modes in this run.
+    pub(crate) has_default_modes: bool,
     /// The index of the run.
     pub(crate) run: usize,
     /// This instruction.
@@ -135,6 +148,7 @@ fn write_once(
         spans,
         reach: Reach::All,
         has_stored: false,
+        has_default_modes: false,
         run: 0,
         rip: region.head,
         behind: 0,
@@ -174,6 +188,7 @@ impl Translator<'_> {
         self.checked.clear();
         self.spans.begin();
         self.passed = 0;
+        self.has_default_modes = false;
         for (n, step) in run.steps.iter().enumerate() {
             self.rip = step.instruction.ip();
             self.behind = (run.steps.len() - n) as u64;
@@ -185,6 +200,9 @@ impl Translator<'_> {
             }
             let flow = self.write_step(step);
             self.note_flags();
+            if !self.d.take_leaves().is_empty() {
+                self.d.is_lacking.set(true);
+            }
             if self.d.is_lacking.take() {
                 // What has been written of it does no harm, unless it is a store.
                 if self.has_stored {
@@ -216,11 +234,30 @@ impl Translator<'_> {
             self.call_out(number, &step.instruction);
             return Some(None);
         }
+        if let Some(Compiled { body, op, is_float }) = lookup_compiled(&step.instruction) {
+            if is_float {
+                self.ask_for_default_modes();
+            }
+            return body(self, &op).ok().map(|()| None);
+        }
         let (handler, op) = lookup(&step.instruction)?;
         match handler {
             Handler::Body(body) => body(self, &op).ok().map(|()| None),
             Handler::Last(run, _) => run(self, &op).ok().map(Some),
         }
+    }
+
+    /// Leaves the code before this instruction unless MXCSR has its default modes.
+    fn ask_for_default_modes(&mut self) {
+        if self.has_default_modes {
+            return;
+        }
+        let mxcsr = self.d.load_context(types::I64, at!(mxcsr));
+        let mxcsr = self.d.builder.borrow_mut().ins().load(types::I32, own(), mxcsr, 0);
+        let modes = self.d.two_known(Two::And, 32, mxcsr, SSE_MODE);
+        let has_others = self.d.compare(IntCC::NotEqual, modes, self.d.constant(32, DEFAULT_MXCSR.into()));
+        self.leave_if(has_others);
+        self.has_default_modes = true;
     }
 
     /// Notes that the run reads flags which lie in the context from its start on.
@@ -365,6 +402,7 @@ impl Translator<'_> {
                 self.d.builder.borrow_mut().ins().store(own(), v, self.gpr, offset);
             }
         }
+        self.store_vectors(state);
     }
 
     /// Has the CPU run the description of an instruction; leaves the code before it where that traps.
@@ -373,12 +411,14 @@ impl Translator<'_> {
         let mut state = *self.state.borrow();
         self.store_registers(&state);
         state.changed = 0;
+        state.vectors = State::START.vectors;
         if touches_flags {
             self.give_flags(&mut state);
         }
         self.before = state;
         let trapped = outcall::write(&self.d, number);
         self.leave_if(trapped);
+        self.has_default_modes = false;
         let written = outcall::written_registers(i);
         for (n, register) in state.registers.iter_mut().enumerate() {
             if written >> n & 1 != 0 {

@@ -15,6 +15,10 @@ use crate::tlb::{ENTRIES, Entry};
 pub struct Parts<'c> {
     /// The general registers by number.
     pub gpr: &'c mut [u64; 16],
+    /// zmm0 to zmm31 by number, aligned to their size.
+    pub vectors: &'c mut [[u8; 64]; 32],
+    /// MXCSR.
+    pub mxcsr: &'c mut u32,
     /// The translations for loads. Every frame lies within `ram`.
     pub reads: &'c [Entry; ENTRIES],
     /// The translations for stores, and for loads of what the same instruction stores.
@@ -44,6 +48,8 @@ impl<B: Bus> Cpu<B> {
         let ram = self.bus.ram_mut();
         (ram.len() as u64 >= reach).then_some(Parts {
             gpr: &mut self.gpr,
+            vectors: self.vectors.bytes_mut(),
+            mxcsr: &mut self.fpu.mxcsr,
             reads: self.reads.entries(),
             writes: self.writes.entries(),
             ram,

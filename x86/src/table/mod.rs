@@ -4,6 +4,7 @@
 //! and operand shape, as steps of a block ([`hot`]). Instantiate the table in one crate per machine: it is most of
 //! what there is to compile.
 
+mod compiled;
 mod crypto;
 pub(crate) mod hot;
 mod integer;
@@ -12,6 +13,7 @@ pub mod privileged;
 mod vector;
 mod x87;
 
+pub use compiled::{Compiled, lookup_compiled};
 use iced_x86::{Code, Instruction};
 
 use crate::decode;

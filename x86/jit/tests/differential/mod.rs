@@ -9,7 +9,7 @@ use x86::cpu::Cpu;
 use x86::flat::{Flat, Protection};
 use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
 use x86::op::BranchKind;
-use x86::state::{Regs, State};
+use x86::state::{Fpu, Regs, State};
 use x86_jit::{Jit, Sought, Tuning, Work, kept_from_bytes};
 
 use program::{CODE, DATA, DATA_PAGES, Program, STACK};
@@ -61,7 +61,7 @@ impl Pair {
             if source.below(3) == 0 { Protection::ALL } else { Protection::CODE },
         );
         let data: Vec<u8> =
-            (0..DATA_PAGES * PAGE_SIZE).map(|n| (n * 37).to_le_bytes()[0] ^ source.byte(255)).collect();
+            (0..DATA_PAGES * PAGE_SIZE / 8).flat_map(|_| program::lanes(source).to_le_bytes()).collect();
         memory.map(DATA, &data, Protection::DATA);
         memory.map(STACK - PAGE_SIZE, &[0; 2 << 12], Protection::DATA);
         let tuning = Tuning::eager(u32::from(source.byte(3)));
@@ -115,7 +115,19 @@ impl Pair {
         }
         regs.gpr[4] = STACK + 8 * source.below(8);
         regs.gpr[15] = 1 + source.below(200);
-        self.both(|cpu| cpu.set_regs(&regs));
+        let mut fpu = Fpu::default();
+        for n in 0..16 {
+            fpu.set_xmm(n, [program::lanes(source), program::lanes(source)]);
+        }
+        // Exceptions raised before, and seldom other modes.
+        fpu.mxcsr |= u32::from(source.byte(64));
+        if source.below(8) == 0 {
+            fpu.mxcsr ^= 1 << (6 + source.below(10));
+        }
+        self.both(|cpu| {
+            cpu.set_regs(&regs);
+            cpu.set_fpu(&fpu);
+        });
     }
 
     /// Instructions that each of them has run.

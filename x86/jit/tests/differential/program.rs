@@ -1,6 +1,6 @@
 //! A random guest: a loop of instructions of all encodings, with branches forward in it and a call.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::fmt;
 use x86::bus::PAGE_SIZE;
 
@@ -19,20 +19,62 @@ pub(crate) const STACK: u64 = 0x60_1000;
 pub(crate) struct Pool {
     /// With a description in the integer table, so that their code is compiled.
     pub(crate) integer: Vec<Vec<u8>>,
+    /// Vector instructions that are compiled.
+    pub(crate) vector: Vec<Vector>,
     /// The others.
     pub(crate) other: Vec<Vec<u8>>,
 }
 
+/// A vector instruction.
+pub(crate) struct Vector {
+    bytes: Vec<u8>,
+    /// Its last byte is an immediate.
+    has_immediate: bool,
+    /// It has registers alone.
+    has_registers: bool,
+}
+
+impl Vector {
+    /// `i`, if it is one that is compiled.
+    pub(crate) fn of(i: &Instruction, bytes: &[u8]) -> Option<Vector> {
+        x86::table::lookup_compiled::<x86::cpu::Cpu<x86::flat::Flat>>(i)?;
+        let has = |kind| (0..i.op_count()).any(|n| i.op_kind(n) == kind);
+        Some(Vector {
+            bytes: bytes.to_vec(),
+            has_immediate: has(OpKind::Immediate8),
+            has_registers: !has(OpKind::Memory),
+        })
+    }
+
+    /// With some registers, if it has registers alone, and some immediate.
+    pub(crate) fn encoded(&self, source: &mut Source<'_>) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        let last = bytes.len() - 1;
+        if self.has_immediate {
+            bytes[last] = source.byte(255);
+        }
+        let modrm = if self.has_immediate { last - 1 } else { last };
+        if self.has_registers {
+            bytes[modrm] = 0xc0 | source.byte(64);
+        }
+        bytes
+    }
+}
+
 impl Pool {
     pub(crate) fn new(all: impl IntoIterator<Item = (Instruction, Vec<u8>)>) -> Pool {
-        let (mut integer, mut other) = (Vec::new(), Vec::new());
+        let (mut integer, mut vector, mut other) = (Vec::new(), Vec::new(), Vec::new());
         for (i, bytes) in all {
             if i.flow_control() == FlowControl::Next && !i.is_string_instruction() {
+                if let Some(compiled) = Vector::of(&i, &bytes) {
+                    vector.push(compiled);
+                    continue;
+                }
                 let is_integer = x86::table::lookup_integer::<x86::cpu::Cpu<x86::flat::Flat>>(&i).is_some();
                 if is_integer { &mut integer } else { &mut other }.push(bytes);
             }
         }
-        Pool { integer, other }
+        Pool { integer, vector, other }
     }
 }
 
@@ -50,6 +92,20 @@ pub(crate) fn pointer(source: &mut Source<'_>) -> u64 {
         1 => CODE + source.below(PAGE_SIZE),
         2 => DATA + PAGE_SIZE * DATA_PAGES + source.below(64),
         _ => DATA + 8 * source.below(DATA_PAGES * PAGE_SIZE / 8 - 16),
+    }
+}
+
+/// 64 bits as programs have them in vector registers: one double, two singles, or small integers; seldom what is no number.
+pub(crate) fn lanes(source: &mut Source<'_>) -> u64 {
+    const DOUBLES: [f64; 8] = [0.0, -0.0, 1.0, 0.1, -3.5, 1e300, 5e-324, 4e18];
+    const SINGLES: [f32; 8] = [0.0, -0.0, 1.0, 0.1, -3.5, 1e38, 1e-45, 3e9];
+    let singles = |a: f32, b: f32| u64::from(a.to_bits()) | u64::from(b.to_bits()) << 32;
+    match source.below(16) {
+        0..6 => source.of(&DOUBLES).to_bits(),
+        6..12 => singles(*source.of(&SINGLES), *source.of(&SINGLES)),
+        12 => source.of(&[f64::NAN, f64::INFINITY, f64::from_bits(0x7ff0_0000_0000_0001)]).to_bits(),
+        13 => source.below(u64::MAX),
+        _ => source.below(3) << 32 | source.below(300),
     }
 }
 
@@ -86,7 +142,11 @@ impl Program {
                 6 => code.extend([0x53, 0x5a]),
                 // ret, from a call if there was one.
                 7 if source.below(4) == 0 => code.push(0xc3),
-                8 if !pool.other.is_empty() => code.extend(source.of(&pool.other)),
+                8..11 if !pool.vector.is_empty() => {
+                    let vector = source.below(pool.vector.len() as u64);
+                    code.extend(pool.vector[usize::try_from(vector).unwrap()].encoded(source));
+                }
+                11 if !pool.other.is_empty() => code.extend(source.of(&pool.other)),
                 _ => code.extend(source.of(&pool.integer)),
             }
         }

@@ -79,7 +79,7 @@ fn fix_up<F: Float>(op: &Op) -> Opaque {
 /// VFIXUPIMMPS, VFIXUPIMMPD: by a table in the low 32 bits of each lane of the third operand.
 pub fn fix_up_packed<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
     let table = second(m, op, F::W)?;
-    let (old, b) = (register(m, op.a), first(m, op));
+    let (old, b) = (register(m, op, op.a), first(m, op));
     let (mode, function) = (mode(m, op), fix_up::<F>(op));
     let (r, raised) = each_lane(m, op, F::W, |d, raised, n| {
         let row = lane(d, 32, n * F::W / 32, &table);
@@ -93,7 +93,7 @@ pub fn fix_up_packed<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
 /// VFIXUPIMMSS, VFIXUPIMMSD.
 pub fn fix_up_scalar<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
     let table = second_low(m, op, F::W)?;
-    let (old, b) = (lane(m.d(), F::W, 0, &register(m, op.a)), first_low(m, op, F::W));
+    let (old, b) = (lane(m.d(), F::W, 0, &register(m, op, op.a)), first_low(m, op, F::W));
     let row = if F::W == 32 { table } else { m.d().trunc(F::W, 32, table) };
     let (mode, function, mut raised) = (mode(m, op), fix_up::<F>(op), Raised::none(m.d()));
     let args = [old, b, row, mode];

@@ -23,7 +23,7 @@ pub fn by_immediate<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 /// PBLENDVB, BLENDVPS, BLENDVPD: by the signs of the lanes of xmm0, or of the fourth operand.
 pub fn by_sign<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let b = second(m, op, W)?;
-    let signs = register(m, if is_legacy(op) { Loc::Vector(0) } else { op.d });
+    let signs = register(m, op, if is_legacy(op) { Loc::Vector(0) } else { op.d });
     let a = first(m, op);
     let d = m.d();
     let r = from_lanes(d, op, W, |n| {
@@ -51,7 +51,7 @@ pub fn by_mask<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 /// if all are; the other flags are clear.
 pub fn test<M: Machine, const LOOKED_AT: u64>(m: &mut M, op: &Op) -> Exec {
     let b = source(m, op, op.b, 64)?;
-    let a = register(m, op.a);
+    let a = register(m, op, op.a);
     let d = m.d();
     let is_none = |f: &dyn Fn(usize) -> Bv<M>| {
         let looked_at = |n| d.bin(Bin::And, 64, f(n), d.lit(64, LOOKED_AT));

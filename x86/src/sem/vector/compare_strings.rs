@@ -141,9 +141,9 @@ fn compare<M: Machine, const EXPLICIT: bool, const W: u32>(m: &mut M, op: &Op) -
             let va = operand::effective_address(m, op);
             load_bits(m, op, va, 128)?
         }
-        _ => register(m, op.b),
+        _ => register(m, op, op.b),
     };
-    let (a, b) = (low_block::<M::D>(&register(m, op.a)), low_block::<M::D>(&b));
+    let (a, b) = (low_block::<M::D>(&register(m, op, op.a)), low_block::<M::D>(&b));
     let d = m.d();
     let (a, b) = if EXPLICIT {
         let (a_length, b_length) = (operand::register(m, Gpr::RAX, W), operand::register(m, Gpr::RDX, W));

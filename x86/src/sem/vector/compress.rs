@@ -55,7 +55,7 @@ fn moved_down<M: Machine>(m: &M, op: &Op, w: u32, v: &Wide<M>, ranks: &[Bv<M>]) 
 /// VPCOMPRESSB and its kin: lane n is the n-th of those that the mask names; further lanes are not stored, and in a
 /// register stay or become zero.
 pub fn compress<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let (count, v) = (length(op) / W, register(m, op.b));
+    let (count, v) = (length(op) / W, register(m, op, op.b));
     let ranks = ranks(m, op, count);
     let filled = is_filled(m, &ranks);
     let lanes = moved_down(m, op, W, &v, &ranks);
@@ -65,7 +65,7 @@ pub fn compress<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
         let va = operand::effective_address(m, op);
         return store_chosen(m, op, va, W, &filled, &r);
     }
-    let old = register(m, op.a);
+    let old = register(m, op, op.a);
     let r = first_lanes(d, W, count, |n| {
         let other = if op.vector.mask.is_zeroing() { d.lit(W, 0) } else { lane(d, W, n, &old) };
         d.ite(filled[n as usize], W, lane(d, W, n, &r), other)
@@ -79,7 +79,7 @@ pub fn compress<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 pub fn expand<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let count = length(op) / W;
     let ranks = ranks(m, op, count);
-    let mut v = register(m, op.b);
+    let mut v = register(m, op, op.b);
     if op.b == Loc::Mem {
         let va = operand::effective_address(m, op);
         let mut lanes = Vec::with_capacity(64);

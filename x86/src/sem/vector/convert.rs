@@ -142,7 +142,7 @@ fn convert_lanes<M: Machine, C: Conversion>(
 /// conversion stay in MXCSR if the store faults; when it is tried again they are the same.
 pub fn to_halves<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let count = length(op) / 32;
-    let (v, mode) = (register(m, op.b), rounding_mode(m, op));
+    let (v, mode) = (register(m, op, op.b), rounding_mode(m, op));
     let (r, raised) = convert_lanes::<M, Between<Single, Half>>(m, op, count, &v, mode);
     settle(m, op, &raised)?;
     if op.a == Loc::Mem {

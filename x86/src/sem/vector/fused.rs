@@ -35,7 +35,7 @@ fn function<F: Float>(op: &Op, n: u32) -> Opaque {
 /// The packed forms.
 pub fn packed<M: Machine, F: Float>(m: &mut M, op: &Op) -> Exec {
     let c = source(m, op, op.c, F::W)?;
-    let [x, y, z]: [Wide<M>; 3] = ordered(op, register(m, op.a), register(m, op.b), c);
+    let [x, y, z]: [Wide<M>; 3] = ordered(op, register(m, op, op.a), register(m, op, op.b), c);
     let mode = mode(m, op);
     let (r, raised) = each_lane(m, op, F::W, |d, raised, n| {
         let args = [lane(d, F::W, n, &x), lane(d, F::W, n, &y), lane(d, F::W, n, &z), mode];

@@ -2,21 +2,13 @@
 
 use super::results::LaneWidth;
 use super::{
-    block_from_lanes, by_blocks, by_lanes, commit, first, first_place, from_block, from_lanes, immediate,
-    in_blocks, lane, lane_of_part, mask, part_from_lanes, second, source, source_whole, sources,
+    block_from_lanes, by_blocks, by_lane, by_lanes, commit, first, first_place, from_block, from_lanes,
+    immediate, in_blocks, lane, lane_of_part, mask, part_from_lanes, second, source, source_whole, sources,
 };
 use crate::domain::{Bin, Cmp, Domain, Un};
 use crate::machine::{Exec, Machine, PackedOf};
 use crate::op::Op;
-use crate::packed::Packed;
-
-/// What happens in one lane.
-pub trait Lane {
-    /// The width of the lane in bits.
-    const W: u32;
-    /// The lane of the result from that of the first source and that of the second.
-    fn lane<D: Domain>(d: &D, a: D::Bv, b: D::Bv) -> D::Bv;
-}
+use crate::packed::{Lane, Packed};
 
 /// The width of the lanes of `L`.
 struct Of<L>(std::marker::PhantomData<L>);
@@ -26,17 +18,17 @@ impl<L: Lane> LaneWidth for Of<L> {
 
 /// `f(first, second)` in every lane.
 pub fn lanes<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_lanes::<_, Of<L>>(m, op, sources(op), false, L::lane)
+    by_lane::<_, L>(m, op, sources(op), false)
 }
 
 /// The same where the second source is loaded whatever the mask says.
 pub fn lanes_whole<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_lanes::<_, Of<L>>(m, op, sources(op), true, L::lane)
+    by_lane::<_, L>(m, op, sources(op), true)
 }
 
 /// `f` of the only source in every lane.
 pub fn unary<M: Machine, L: Lane>(m: &mut M, op: &Op) -> Exec {
-    by_lanes::<_, Of<L>>(m, op, [op.b, op.b], false, L::lane)
+    by_lane::<_, L>(m, op, [op.b, op.b], false)
 }
 
 /// `f(source, immediate)` in every lane.

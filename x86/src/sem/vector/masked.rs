@@ -13,10 +13,10 @@ use crate::sem::operand;
 /// set; others are loaded as zeros, or not stored, and not looked at.
 pub fn by_sign<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let va = operand::effective_address(m, op);
-    let (mask, count) = (register(m, op.b), length(op) / W);
+    let (mask, count) = (register(m, op, op.b), length(op) / W);
     let conditions: Vec<Bool<M>> = (0..count).map(|n| m.d().sign(W, lane(m.d(), W, n, &mask))).collect();
     if op.a == Loc::Mem {
-        let v = register(m, op.c);
+        let v = register(m, op, op.c);
         return store_chosen(m, op, va, W, &conditions, &v);
     }
     let mut lanes = Vec::with_capacity(8);
@@ -36,8 +36,8 @@ pub fn by_sign<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 /// cleared, before the next is looked at: what a fault interrupts goes on where it was (Intel SDM vol. 2, VPGATHERDD).
 /// Gathers and scatters are the instructions that leave a trace when they fault.
 pub fn gather<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) -> Exec {
-    let indices = register(m, op.d);
-    let mask = register(m, op.c);
+    let indices = register(m, op, op.d);
+    let mask = register(m, op, op.c);
     let signs = from_lanes(m.d(), op, W, |n| ones_if(m.d(), W, m.d().sign(W, lane(m.d(), W, n, &mask))));
     set_register(m, op, op.c, signs);
     let mut any = m.d().bool(false);
@@ -47,7 +47,7 @@ pub fn gather<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) ->
         let loaded = m.load_if(active, W, va).map_err(|trap| operand::non_canonical(op, trap))?;
         any = m.d().or(any, active);
         write_element(m, op, W, n, loaded, active, any);
-        let (d, mask) = (m.d(), register(m, op.c));
+        let (d, mask) = (m.d(), register(m, op, op.c));
         let rest = from_lanes(d, op, W, |k| if k == n { d.lit(W, 0) } else { lane(d, W, k, &mask) });
         set_register(m, op, op.c, rest);
     }
@@ -59,7 +59,7 @@ pub fn gather<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) ->
 
 /// The same under an opmask: its bit n is cleared when lane n is written.
 pub fn gather_by_mask<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) -> Exec {
-    let (indices, count) = (register(m, op.d), length(op) / W.max(INDEX));
+    let (indices, count) = (register(m, op, op.d), length(op) / W.max(INDEX));
     let mut any = m.d().bool(false);
     for n in 0..count {
         let active = is_active(m, op, n);
@@ -78,7 +78,7 @@ pub fn gather_by_mask<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op:
 /// after the other, so that the highest stays where addresses are the same. Bit n of the mask is cleared when lane n
 /// is stored.
 pub fn scatter<M: Machine, const W: u32, const INDEX: u32>(m: &mut M, op: &Op) -> Exec {
-    let (indices, v) = (register(m, op.d), register(m, op.b));
+    let (indices, v) = (register(m, op, op.d), register(m, op, op.b));
     for n in 0..length(op) / W.max(INDEX) {
         let active = is_active(m, op, n);
         let va = element_address::<M>(m, op, INDEX, lane(m.d(), INDEX, n, &indices));
@@ -102,7 +102,7 @@ fn keep_mask_above<M: Machine>(m: &mut M, op: &Op, n: u32) {
 
 /// Clears the destination above the first `count` lanes of `w` bits, which may be fewer than the vector has.
 fn clear_rest<M: Machine>(m: &mut M, op: &Op, w: u32, count: u32) {
-    let (d, v) = (m.d(), register(m, op.a));
+    let (d, v) = (m.d(), register(m, op, op.a));
     let r = first_lanes(d, w, count, |n| lane(d, w, n, &v));
     set_register(m, op, op.a, r);
 }
@@ -110,7 +110,7 @@ fn clear_rest<M: Machine>(m: &mut M, op: &Op, w: u32, count: u32) {
 /// Writes lane `n` of the destination if it is `active`. What is above the vector becomes zero with the first lane that
 /// is written, as processors have it.
 fn write_element<M: Machine>(m: &mut M, op: &Op, w: u32, n: u32, v: Bv<M>, active: Bool<M>, any: Bool<M>) {
-    let old = register(m, op.a);
+    let old = register(m, op, op.a);
     let d = m.d();
     let v = d.ite(active, w, v, lane(d, w, n, &old));
     let mut r = from_lanes(d, op, w, |k| if k == n { v } else { lane(d, w, k, &old) });

@@ -7,13 +7,14 @@
 use super::algebra::{lane, lane_of_part, part_from_lanes};
 use super::convert::{Conversion, conversion_mode, function};
 use super::float::{Raised, settle};
-use super::lanes::{Lane, both, saturate_signed, saturate_unsigned};
+use super::lanes::{both, saturate_signed, saturate_unsigned};
 use super::moves::signs;
 use super::operands::{immediate, number, source_of};
 use super::shift::{Shift, cut_amount, window};
 use crate::domain::Domain;
 use crate::machine::{Bv, Control, Exec, Machine};
 use crate::op::{Gpr, Loc, Op};
+use crate::packed::Lane;
 use crate::sem::operand;
 use crate::sem::x87::check_pending;
 

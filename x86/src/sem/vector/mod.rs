@@ -66,6 +66,6 @@ use operands::{
     source_of, source_whole, sources,
 };
 use results::{
-    by_blocks, by_lanes, commit, commit_lanes, commit_low, commit_low_over, commit_mask, commit_store,
-    set_blocks, set_mask, set_register, store_chosen,
+    blockwise, by_blocks, by_lane, by_lanes, commit, commit_lanes, commit_low, commit_low_over, commit_mask,
+    commit_store, set_blocks, set_mask, set_register, store_chosen,
 };

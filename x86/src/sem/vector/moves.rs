@@ -54,7 +54,7 @@ pub fn masked<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op)
         false => Ok(operand::effective_address(m, op)),
     };
     if op.a == Loc::Mem {
-        let (va, v) = (address(m)?, register(m, op.b));
+        let (va, v) = (address(m)?, register(m, op, op.b));
         return commit_store(m, op, va, W, length(op) / W, &v);
     }
     let v = match op.b {
@@ -62,7 +62,7 @@ pub fn masked<M: Machine, const W: u32, const ALIGNED: bool>(m: &mut M, op: &Op)
             let va = address(m)?;
             load_lanes(m, op, va, length(op), W)?
         }
-        loc => register(m, loc),
+        loc => register(m, op, loc),
     };
     commit(m, op, W, v);
     Ok(())
@@ -151,7 +151,7 @@ pub fn masked_store<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let va = operand::with_segment(m, op.mem.segment, offset);
     m.prepare_store(va, 16).map_err(|trap| operand::non_canonical(op, trap))?;
     let old = load_bits(m, op, va, 128)?;
-    let (v, mask) = (register(m, op.b), register(m, op.c));
+    let (v, mask) = (register(m, op, op.b), register(m, op, op.c));
     let d = m.d();
     let merged = block_from_lanes(d, 8, |n| {
         let chosen = d.sign(8, lane(d, 8, n, &mask));

@@ -1,6 +1,6 @@
 //! Where operands are, and how they are read.
 
-use super::algebra::{Wide, first_lanes, from_lanes};
+use super::algebra::{Wide, first_lanes, from_block, from_lanes};
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bool, Bv, Exec, Machine, PackedOf, Trap};
 use crate::op::{Embedded, Encoding, Loc, Op};
@@ -46,17 +46,20 @@ pub(super) fn number(loc: Loc) -> u8 {
     }
 }
 
-/// The vector register at `loc`, all of it.
+/// The vector register at `loc`: all of it, or the 128 bits that legacy instructions know.
 #[inline(always)]
-pub(super) fn register<M: Machine>(m: &M, loc: Loc) -> Wide<M> {
+pub(super) fn register<M: Machine>(m: &M, op: &Op, loc: Loc) -> Wide<M> {
     let n = number(loc);
+    if is_legacy(op) {
+        return from_block(m.d(), [m.vector(n, 0), m.vector(n, 1)]);
+    }
     [0, 1, 2, 3, 4, 5, 6, 7].map(|part| m.vector(n, part))
 }
 
 /// The first of two sources, a register.
 #[inline(always)]
 pub(super) fn first<M: Machine>(m: &M, op: &Op) -> Wide<M> {
-    register(m, first_place(op))
+    register(m, op, first_place(op))
 }
 
 /// The second of two sources, lanes of `w` bits.
@@ -81,7 +84,7 @@ pub(super) fn source<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<W
 #[inline(always)]
 pub(super) fn source_whole<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> Exec<Wide<M>> {
     if loc != Loc::Mem {
-        return Ok(register(m, loc));
+        return Ok(register(m, op, loc));
     }
     let va = source_address(m, op, length(op))?;
     if op.vector.embedded == Embedded::Broadcast {
@@ -95,7 +98,7 @@ pub(super) fn source_whole<M: Machine>(m: &mut M, op: &Op, loc: Loc, w: u32) -> 
 #[inline(always)]
 pub(super) fn source_of<M: Machine>(m: &mut M, op: &Op, loc: Loc, bits: u32, w: u32) -> Exec<Wide<M>> {
     if loc != Loc::Mem {
-        return Ok(register(m, loc));
+        return Ok(register(m, op, loc));
     }
     let va = source_address(m, op, bits)?;
     load_lanes(m, op, va, bits, w)

@@ -2,13 +2,13 @@
 //!
 //! Each operates on the low 8, 16, 32 or 64 bits, and clears the rest of its destination (Intel SDM vol. 2, KMOVW).
 
-use super::lanes::Lane;
 use super::shift::Shift;
 use super::{commit, from_lanes, immediate, mask};
 use crate::domain::{Bin, Domain};
 use crate::flags::Flags;
 use crate::machine::{Bool, Bv, Exec, Machine};
 use crate::op::{Loc, Op};
+use crate::packed::Lane;
 use crate::sem::operand;
 
 /// The low `w` bits of the opmask register at `loc`.

@@ -71,7 +71,7 @@ impl Cut for Unsigned {
 /// VPMOVWB, VPMOVSWB, VPMOVUSWB and their kin: lanes of `FROM` bits cut to `TO`, in the low part of a register or in
 /// memory.
 pub fn cut<M: Machine, C: Cut, const FROM: u32, const TO: u32>(m: &mut M, op: &Op) -> Exec {
-    let (b, count) = (register(m, op.b), length(op) / FROM);
+    let (b, count) = (register(m, op, op.b), length(op) / FROM);
     let r = first_lanes(m.d(), TO, count, |n| C::cut(m.d(), FROM, TO, lane(m.d(), FROM, n, &b)));
     if op.a == Loc::Mem {
         let va = operand::effective_address(m, op);

@@ -28,7 +28,7 @@ pub fn by_index<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 /// source is the low table.
 pub fn from_two<M: Machine, const W: u32, const OVER_INDEX: bool>(m: &mut M, op: &Op) -> Exec {
     let high = second_whole(m, op, W)?;
-    let (destination, first) = (register(m, op.a), first(m, op));
+    let (destination, first) = (register(m, op, op.a), first(m, op));
     let (index, low) = if OVER_INDEX { (destination, first) } else { (first, destination) };
     let (d, bits) = (m.d(), (length(op) / W).trailing_zeros());
     let r = from_lanes(d, op, W, |n| {
@@ -140,7 +140,7 @@ pub fn broadcast<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 /// VBROADCASTF128, VBROADCASTF32X2 and their kin: `BITS` bits, lanes of `W`, again and again.
 pub fn broadcast_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op: &Op) -> Exec {
     if op.b != Loc::Mem {
-        let b = register(m, op.b);
+        let b = register(m, op, op.b);
         let r = from_lanes(m.d(), op, W, |n| lane(m.d(), W, n % (BITS / W), &b));
         commit(m, op, W, r);
         return Ok(());
@@ -169,7 +169,7 @@ pub fn insert_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op: &O
             let va = operand::effective_address(m, op);
             load_bits(m, op, va, BITS)?
         }
-        loc => register(m, loc),
+        loc => register(m, op, loc),
     };
     let mut r = first(m, op);
     let at = (immediate(op) % (length(op) / BITS) * (BITS / 64)) as usize;
@@ -180,7 +180,7 @@ pub fn insert_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op: &O
 
 /// VEXTRACTF128, VEXTRACTF32X4 and their kin: the `BITS` bits that the immediate numbers.
 pub fn extract_block<M: Machine, const W: u32, const BITS: u32>(m: &mut M, op: &Op) -> Exec {
-    let b = register(m, op.b);
+    let b = register(m, op, op.b);
     let from = immediate(op) % (length(op) / BITS) * (BITS / W);
     let r = first_lanes(m.d(), W, BITS / W, |n| lane(m.d(), W, from + n, &b));
     if op.a == Loc::Mem {

@@ -8,7 +8,7 @@ use super::operands::{
 use crate::domain::{Bin, Domain};
 use crate::machine::{Bool, Bv, Exec, Machine, PackedOf};
 use crate::op::{Loc, Op};
-use crate::packed::Packed;
+use crate::packed::{Lane, Packed};
 use crate::sem::operand::{self, Bits};
 
 /// The width of lanes. It is a type, since the compiler must know it wherever it compiles what is done with them.
@@ -36,6 +36,12 @@ pub(super) fn by_lanes<M: Machine, W: LaneWidth>(
     })
 }
 
+/// The same with a description of a lane, which a domain may apply to all lanes at once.
+#[inline(always)]
+pub(super) fn by_lane<M: Machine, L: Lane>(m: &mut M, op: &Op, sources: [Loc; 2], whole: bool) -> Exec {
+    blockwise(m, op, sources, [L::W, L::W], whole, |d, _, a, b| PackedOf::<M>::each::<L>(d, a, b))
+}
+
 /// The same 128 bits by 128 bits: block `n` is `f(n, block of the first, block of the second)`. Memory has lanes
 /// of `loaded` bits, all of which are loaded; the result has lanes of `w`.
 #[inline(always)]
@@ -49,9 +55,9 @@ pub(super) fn by_blocks<M: Machine>(
     blockwise(m, op, sources, lanes, true, f)
 }
 
-/// Most often, 128 bits of registers, at once.
+/// [`by_blocks`] where memory is loaded whole only if `whole`. Most often it is 128 bits of registers, at once.
 #[inline(always)]
-fn blockwise<M: Machine>(
+pub(super) fn blockwise<M: Machine>(
     m: &mut M,
     op: &Op,
     [a, b]: [Loc; 2],
@@ -121,7 +127,7 @@ fn commit_blocks<M: Machine>(m: &mut M, op: &Op, w: u32, blocks: &mut [PackedOf<
 fn mask_blocks<M: Machine>(m: &M, op: &Op, w: u32, blocks: &mut [PackedOf<M>]) {
     let d = m.d();
     for (n, block) in (0..).zip(blocks) {
-        let (new, old) = (block.parts(), m.packed(number(op.a), n).parts());
+        let (new, old) = (block.parts(d), m.packed(number(op.a), n).parts(d));
         *block = PackedOf::<M>::from_parts([0, 1].map(|half| {
             let at = usize::from(half);
             masked_part(d, op, w, mask_bits(m, op), 2 * n + half, new[at], old[at])
@@ -198,7 +204,7 @@ pub(super) fn set_register<M: Machine>(m: &mut M, op: &Op, loc: Loc, r: Wide<M>)
 /// The first `count` lanes of a result as the mask leaves them, and zeros above.
 #[inline(never)]
 fn masked<M: Machine>(m: &M, op: &Op, w: u32, count: u32, r: &Wide<M>) -> Wide<M> {
-    let (d, old) = (m.d(), register(m, op.a));
+    let (d, old) = (m.d(), register(m, op, op.a));
     let Some(k) = op.vector.mask.register() else { return *r };
     let mut v = [d.lit(64, 0); 8];
     for (n, v) in (0..).zip(&mut v[..(count * w).div_ceil(64) as usize]) {

@@ -2,8 +2,8 @@
 
 use super::lanes::rotate_left;
 use super::{
-    Block, by_blocks, by_lanes, commit, first, first_place, from_lanes, immediate, lane, load_bits, register,
-    second, second_place, source_address, sources,
+    Block, blockwise, by_blocks, by_lanes, commit, first, first_place, from_lanes, immediate, lane,
+    load_bits, register, second, second_place, source_address, sources,
 };
 use crate::domain::{Bin, Cmp, Domain};
 use crate::machine::{Bv, Exec, Machine, PackedOf};
@@ -36,19 +36,20 @@ impl Shift for Arithmetic {
 
 /// PSLLW and its kin: shifts the lanes of `W` bits by the immediate or by the low quadword of 128 bits.
 pub fn lanes<M: Machine, S: Shift, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let amount = if second_place(op) == Loc::Imm {
-        m.d().lit(W, u64::from(immediate(op).min(W)))
-    } else {
-        let count = count(m, op)?;
-        cut_amount(m.d(), W, 64, count)
-    };
+    if second_place(op) == Loc::Imm {
+        let by = immediate(op).min(W);
+        let source = [first_place(op); 2];
+        return blockwise(m, op, source, [W, W], false, |d, _, a, _| a.shifted(d, S::OP, W, by));
+    }
+    let count = count(m, op)?;
+    let amount = cut_amount(m.d(), W, 64, count);
     by_lanes::<_, Bits<W>>(m, op, [first_place(op); 2], false, |d, a, _| d.bin(S::OP, W, a, amount))
 }
 
 /// The low quadword of the second source, of which memory holds 128 bits at every vector length.
 fn count<M: Machine>(m: &mut M, op: &Op) -> Exec<Bv<M>> {
     if second_place(op) != Loc::Mem {
-        return Ok(register(m, second_place(op))[0]);
+        return Ok(register(m, op, second_place(op))[0]);
     }
     let va = source_address(m, op, 128)?;
     Ok(load_bits(m, op, va, 128)?[0])
@@ -90,7 +91,7 @@ pub(super) fn window<D: Domain>(d: &D, v: &[D::Bv], first: u32) -> Block<D> {
 pub fn bytes<M: Machine, const LEFT: bool>(m: &mut M, op: &Op) -> Exec {
     let amount = immediate(op).min(16);
     by_blocks(m, op, [first_place(op); 2], [8, 8], |d, _, a, _| {
-        let (zero, a) = (d.lit(64, 0), a.parts());
+        let (zero, a) = (d.lit(64, 0), a.parts(d));
         PackedOf::<M>::from_parts(match LEFT {
             true => window(d, &[zero, zero, a[0], a[1]], 16 - amount),
             false => window(d, &a, amount),
@@ -102,7 +103,7 @@ pub fn bytes<M: Machine, const LEFT: bool>(m: &mut M, op: &Op) -> Exec {
 pub fn align_right<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let amount = immediate(op).min(32);
     by_blocks(m, op, sources(op), [8, 8], |d, _, a, b| {
-        let ([a, above], [b, c]) = (a.parts(), b.parts());
+        let ([a, above], [b, c]) = (a.parts(d), b.parts(d));
         PackedOf::<M>::from_parts(window(d, &[b, c, a, above], amount))
     })
 }

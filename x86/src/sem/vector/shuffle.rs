@@ -81,7 +81,7 @@ pub fn duplicate_double<M: Machine>(m: &mut M, op: &Op) -> Exec {
 /// is set.
 pub fn bytes<M: Machine>(m: &mut M, op: &Op) -> Exec {
     by_blocks(m, op, sources(op), [8, 8], |d, _, a, order| {
-        let table = a.parts();
+        let table = a.parts(d);
         PackedOf::<M>::from_lanes(d, 8, |n| {
             let index = order.lane(d, 8, n);
             let byte = d.select(8, &table, d.trunc(8, 4, index));
@@ -101,7 +101,7 @@ pub fn insert<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
 
 /// PEXTRB, PEXTRW, PEXTRD, PEXTRQ, EXTRACTPS: to memory, or to a general register, whose rest becomes zero.
 pub fn extract<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
-    let b = register(m, op.b);
+    let b = register(m, op, op.b);
     let v = lane(m.d(), W, immediate(op) % (128 / W), &b);
     if op.a == Loc::Mem {
         return operand::store(m, op, W, v);
@@ -115,7 +115,7 @@ pub fn insert_single<M: Machine>(m: &mut M, op: &Op) -> Exec {
     let selector = immediate(op);
     let v = match second_place(op) {
         Loc::Mem => operand::load(m, op, 32)?,
-        loc => lane(m.d(), 32, selector >> 6, &register(m, loc)),
+        loc => lane(m.d(), 32, selector >> 6, &register(m, op, loc)),
     };
     let a: Block<M::D> = low_block::<M::D>(&first(m, op));
     let d = m.d();

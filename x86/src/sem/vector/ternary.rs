@@ -10,7 +10,7 @@ use crate::op::Op;
 /// counts most. Lanes of `W` bits under the mask.
 pub fn logic<M: Machine, const W: u32>(m: &mut M, op: &Op) -> Exec {
     let c = second(m, op, W)?;
-    let (a, b) = (register(m, op.a), first(m, op));
+    let (a, b) = (register(m, op, op.a), first(m, op));
     let r = from_table(m.d(), op, immediate(op), &[&a, &b, &c]);
     commit(m, op, W, r);
     Ok(())
@@ -53,7 +53,7 @@ pub trait Ternary {
 /// `f(destination, first, second)` in every lane.
 pub fn accumulated<M: Machine, T: Ternary>(m: &mut M, op: &Op) -> Exec {
     let c = second(m, op, T::W)?;
-    let (a, b) = (register(m, op.a), first(m, op));
+    let (a, b) = (register(m, op, op.a), first(m, op));
     let d = m.d();
     let of = |n, v| lane(d, T::W, n, v);
     let r = from_lanes(d, op, T::W, |n| T::lane(d, of(n, &a), of(n, &b), of(n, &c)));
