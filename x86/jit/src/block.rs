@@ -143,7 +143,7 @@ impl Shuffle {
             self.vectors.push(vector);
             self.vectors.len() - 1
         });
-        (n < 2).then(|| if n == 0 { 0 } else { 16 })
+        (n < 2).then_some(if n == 0 { 0 } else { 16 })
     }
 }
 
