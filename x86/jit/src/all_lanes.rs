@@ -3,8 +3,6 @@
 //!
 //! Example: PMAXUB's lane is `ite(a < b, b, a)`: a comparison of vectors and a choice by the mask that it gives.
 
-use std::cell::RefCell;
-
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value};
 use x86::domain::{Bin, Cmp, Division, Domain, Opaque, Un};
@@ -33,13 +31,11 @@ pub(crate) enum Truths {
 pub(crate) struct AllLanes<'c, 'a> {
     d: &'c Clif<'a>,
     w: u32,
-    /// Vectors that are all the same in each lane.
-    same: RefCell<Vec<(u64, Value)>>,
 }
 
 impl<'c, 'a> AllLanes<'c, 'a> {
     pub(crate) fn new(d: &'c Clif<'a>, w: u32) -> AllLanes<'c, 'a> {
-        AllLanes { d, w, same: RefCell::default() }
+        AllLanes { d, w }
     }
 
     /// Whether 128 bits are the same in each lane.
@@ -64,12 +60,7 @@ impl<'c, 'a> AllLanes<'c, 'a> {
         match lanes {
             Lanes::Each(v) => v,
             Lanes::Same(lane) => {
-                if let Some((_, v)) = self.same.borrow().iter().find(|(known, _)| *known == lane) {
-                    return *v;
-                }
-                let v = self.d.cast(lanes_of(self.w), self.d.constant_vector([repeated(self.w, lane); 2]));
-                self.same.borrow_mut().push((lane, v));
-                v
+                self.d.cast(lanes_of(self.w), self.d.constant_vector([repeated(self.w, lane); 2]))
             }
         }
     }
@@ -198,21 +189,12 @@ impl Domain for AllLanes<'_, '_> {
     fn ite(&self, c: Truths, w: u32, then: Lanes, other: Lanes) -> Lanes {
         match (c, then, other) {
             _ if w != self.w => self.lacking(then),
-            (Truths::Same(c), ..) => {
-                if c {
-                    then
-                } else {
-                    other
-                }
-            }
+            (Truths::Same(true), ..) => then,
+            (Truths::Same(false), ..) => other,
             (Truths::Each(v), Lanes::Same(ones), Lanes::Same(0)) if ones == mask(w) => Lanes::Each(v),
             (Truths::Each(c), ..) => {
-                let (then, other) = (self.value(then), self.value(other));
-                Lanes::Each(
-                    self.d.once(Written::Select(c, then, other), |builder| {
-                        builder.ins().bitselect(c, then, other)
-                    }),
-                )
+                let (a, b) = (self.value(then), self.value(other));
+                Lanes::Each(self.d.once(Written::Select(c, a, b), |builder| builder.ins().bitselect(c, a, b)))
             }
         }
     }

@@ -11,12 +11,14 @@ use x86::bus::Bus;
 use x86::cpu::{CodePage, Cpu};
 use x86::decode::{depends_on_the_system, differs_between_processors};
 use x86::interpreter::Interpreter;
-use x86::machine::Handler;
+use x86::machine::{Control, Handler, Machine};
+use x86::opaque::SSE_MODE;
 use x86::table;
 
 use crate::compiler::Compiled;
 use crate::context::Context;
 use crate::exits::Need;
+use crate::floats::DEFAULT_MXCSR;
 use crate::kept::{Kept, Source};
 use crate::links::Links;
 use crate::native::{Arena, Code, outcall_entry};
@@ -394,6 +396,13 @@ fn outcall<B: Bus>(i: &Instruction) -> Option<Outcall<B>> {
     Some(Outcall::new(outcall_entry::<B>(), i, body, op))
 }
 
+impl<B: Bus> Guest<'_, B> {
+    /// Whether there is code for floats: for a program that rounds otherwise, or has denormals be zero, it would be left each time.
+    fn has_default_modes(&self) -> bool {
+        self.interpreter.cpu().control(Control::Mxcsr) & SSE_MODE == DEFAULT_MXCSR
+    }
+}
+
 impl<B: Bus> region::Code for Guest<'_, B> {
     fn bytes(&mut self, rip: u64) -> Option<Vec<u8>> {
         let (page, bytes) = self.interpreter.cpu_mut().code_page(rip)?;
@@ -419,8 +428,10 @@ impl<B: Bus> region::Code for Guest<'_, B> {
         match table::lookup_integer::<Cpu<B>>(i) {
             Some((Handler::Last(_, None), _)) => return None,
             Some(_) => return Some(How::Inline),
-            None if table::lookup_compiled::<Cpu<B>>(i).is_some() => return Some(How::Inline),
             None => {}
+        }
+        if table::lookup_compiled::<Cpu<B>>(i).is_some_and(|it| !it.is_float || self.has_default_modes()) {
+            return Some(How::Inline);
         }
         outcall::<B>(i).map(|_| How::Outcall(0))
     }

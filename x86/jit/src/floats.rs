@@ -14,17 +14,15 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
-use x86::domain::Opaque;
+use x86::domain::{Bin, Domain, Opaque};
 use x86::opaque::{Arithmetic, Format};
 
-use crate::clif::{Bool, Bv, Clif, Two, Written, mask};
+use crate::clif::{Bool, Bv, Clif, Two, Written, mask, type_of as integer_of};
 
 /// MXCSR with its default modes and no exception raised (Intel SDM vol. 1, 10.2.3).
-pub(crate) const DEFAULT_MXCSR: u32 = 0x1f80;
-/// The same as an argument of an operation.
-const DEFAULT: u64 = DEFAULT_MXCSR as u64;
+pub(crate) const DEFAULT_MXCSR: u64 = 0x1f80;
 /// What truncates: RC is toward zero.
-const TRUNCATING: u64 = DEFAULT | 0x6000;
+const TRUNCATING: u64 = DEFAULT_MXCSR | 0x6000;
 
 fn type_of(format: Format) -> Option<Type> {
     match format {
@@ -38,17 +36,17 @@ impl Clif<'_> {
     /// The result of an operation on floats; `None` where there is no code for it.
     pub(crate) fn float_operation(&self, op: &Opaque, args: &[Bv]) -> Option<Bv> {
         match (op, args) {
-            (Opaque::Sse(op, format), [a, b, Bv::Known(DEFAULT)]) => {
+            (Opaque::Sse(op, format), [a, b, Bv::Known(DEFAULT_MXCSR)]) => {
                 self.float_arithmetic(*op, *format, *a, *b)
             }
-            (Opaque::SseCompare { format, .. }, [a, b, Bv::Known(DEFAULT)]) => {
+            (Opaque::SseCompare { format, .. }, [a, b, Bv::Known(DEFAULT_MXCSR)]) => {
                 let (a, b) = (self.float(*format, *a)?, self.float(*format, *b)?);
                 self.leave_by(self.float_compare(FloatCC::Unordered, a, b));
                 let [less, equal] =
                     [FloatCC::LessThan, FloatCC::Equal].map(|by| Bool::Value(self.float_compare(by, a, b)));
                 Some(self.relation([less, equal, Bool::Known(false)]))
             }
-            (Opaque::SseConvert { from, to }, [a, Bv::Known(DEFAULT)]) => {
+            (Opaque::SseConvert { from, to }, [a, Bv::Known(DEFAULT_MXCSR)]) => {
                 let (a, t) = (self.float(*from, *a)?, type_of(*to)?);
                 let v = match (from, to) {
                     (Format::Single, Format::Double) => self.builder.borrow_mut().ins().fpromote(t, a),
@@ -57,7 +55,7 @@ impl Clif<'_> {
                 };
                 Some(self.number(*to, v))
             }
-            (Opaque::SseFromInteger { bits, signed: true, to }, [a, Bv::Known(DEFAULT)]) => {
+            (Opaque::SseFromInteger { bits, signed: true, to }, [a, Bv::Known(DEFAULT_MXCSR)]) => {
                 let (a, t) = (self.value(*bits, *a), type_of(*to)?);
                 let v = self.builder.borrow_mut().ins().fcvt_from_sint(t, a);
                 Some(self.number(*to, v))
@@ -99,10 +97,7 @@ impl Clif<'_> {
             Format::Double => (64, 0x7ff0_0000_0000_0000),
             _ => (32, 0x7f80_0000),
         };
-        let bits = self.once(Written::Cast(crate::clif::type_of(w), v), |builder| {
-            let flags = cranelift_codegen::ir::MemFlagsData::new();
-            builder.ins().bitcast(crate::clif::type_of(w), flags, v)
-        });
+        let bits = self.cast(integer_of(w), v);
         self.floats.borrow_mut().insert(bits, v);
         let magnitude = self.two_known(Two::Shl, w, bits, 1);
         self.leave_by(self.compare(IntCC::UnsignedGreaterThan, magnitude, self.constant(w, infinity << 1)));
@@ -121,7 +116,7 @@ impl Clif<'_> {
         let exponent = self.two_known(Two::And, w, exponent, mask(w - 1) >> fraction_bits);
         let limit = self.constant(w, bias + u64::from(bits) - 1);
         self.leave_by(self.compare(IntCC::UnsignedGreaterThanOrEqual, exponent, limit));
-        let v = self.builder.borrow_mut().ins().fcvt_to_sint_sat(crate::clif::type_of(bits), x);
+        let v = self.builder.borrow_mut().ins().fcvt_to_sint_sat(integer_of(bits), x);
         // Never so, but it has the conversion happen here.
         self.leave_by(self.compare(IntCC::Equal, v, self.constant(bits, 1 << (bits - 1))));
         Some(Bv::Value(v))
@@ -148,8 +143,7 @@ impl Clif<'_> {
             let n = u8::try_from(n).expect("a vector has few lanes");
             return Some(self.once(Written::Lane(lanes, n), |builder| builder.ins().extractlane(lanes, n)));
         }
-        let flags = cranelift_codegen::ir::MemFlagsData::new();
-        Some(self.once(Written::Cast(t, bits), |builder| builder.ins().bitcast(t, flags, bits)))
+        Some(self.cast(t, bits))
     }
 
     /// The float that these are the bits of, if it was computed as one.
@@ -163,7 +157,6 @@ impl Clif<'_> {
 
     /// The relation of two numbers as [`Opaque::SseCompare`] has it: less, equal, unordered, a bit each.
     pub(crate) fn relation(&self, bits: [Bool; 3]) -> Bv {
-        use x86::domain::{Bin, Domain};
         let bit = |n: usize| self.bin(Bin::Shl, 3, self.from_bool(3, bits[n]), Bv::Known(n as u64));
         let all = [1, 2].into_iter().fold(bit(0), |all, n| self.bin(Bin::Or, 3, all, bit(n)));
         if let Bv::Value(all) = all {

@@ -149,13 +149,13 @@ impl<'a> Machine for Translator<'a> {
     /// MXCSR where a run has asked for its default modes; the exceptions raised are in the host's ([`crate::floats`]).
     fn control(&self, c: Control) -> Bv {
         match c {
-            Control::Mxcsr if self.has_default_modes => Bv::Known(DEFAULT_MXCSR.into()),
+            Control::Mxcsr if self.has_default_modes => Bv::Known(DEFAULT_MXCSR),
             _ => self.lacking(Bv::Known(0)),
         }
     }
 
     fn set_control(&mut self, c: Control, v: Bv) {
-        if (c, v, self.has_default_modes) != (Control::Mxcsr, Bv::Known(DEFAULT_MXCSR.into()), true) {
+        if (c, v, self.has_default_modes) != (Control::Mxcsr, Bv::Known(DEFAULT_MXCSR), true) {
             self.lacking(());
         }
     }

@@ -1,8 +1,8 @@
 //! The fence: memory for code, the call into it, and the call out of it. All unsafe code of this crate is here.
 //!
 //! Compiled code computes with floats by the host's own instructions ([`crate::floats`]). What they raise stays in the host's MXCSR,
-//! which has the guest's exceptions when code is entered, and gives them back when it is left, and before and after each call out of
-//! it: what the description of an instruction has the host compute raises nothing in the guest.
+//! which has none but the guest's when code is entered, and gives all to the guest when it is left, and around each call out of it:
+//! what the description of an instruction has the host compute raises nothing in the guest.
 //!
 //! No page is both writable and executable: the memory for code is mapped twice, once to write and once to run.
 
@@ -13,6 +13,7 @@ use std::ptr::{NonNull, null_mut};
 
 use x86::bus::Bus;
 use x86::cpu::Cpu;
+use x86::machine::{Control, Machine};
 
 use crate::context::{Context, Why};
 use crate::floats::DEFAULT_MXCSR;
@@ -153,40 +154,48 @@ impl<B: Bus> Gate<B> {
 
     /// Runs `code` on `cpu`. `None`: it cannot be run now, since translations lead beyond the memory there is.
     pub(crate) fn enter(&self, context: &mut Context, code: Code, cpu: &mut Cpu<B>) -> Option<Why> {
+        clear_on_host(cpu);
         let cpu: *mut Cpu<B> = cpu;
         // SAFETY: the pointer was a reference a line ago.
         context.point_to(unsafe { &mut *cpu }.parts()?);
         context.cpu = cpu.cast();
         // SAFETY: the code was compiled for this context, now or by this program before (`kept_from_bytes`), and lies in an arena that is there. What it follows are the pointers of
-        // the context: the CPU's registers (MXCSR among them) and translations, which stay where they are while the CPU is borrowed here, and its
+        // the context: the CPU's registers and translations, which stay where they are while the CPU is borrowed here, and its
         // memory, within which all translations lead (`Cpu::parts`). The links lead to code of the same arena.
-        let why = unsafe {
-            let mxcsr = context.mxcsr;
-            raise_on_host(&*mxcsr);
-            let why = (self.enter)(context, code.0.as_ptr());
-            take_raised(&mut *mxcsr);
-            why
-        };
+        let why = unsafe { (self.enter)(context, code.0.as_ptr()) };
+        // SAFETY: the CPU is still borrowed, and the code has ended.
+        take_raised(unsafe { &mut *cpu });
         Why::ALL.into_iter().find(|known| *known as u64 == why)
     }
 }
 
 /// The exception flags of MXCSR (Intel SDM vol. 1, 10.2.3).
-const EXCEPTIONS: u32 = 0x3f;
+const EXCEPTIONS: u64 = 0x3f;
 
-/// Has the host's MXCSR have the exceptions of the guest's, and the default modes, which a program in this language has.
-fn raise_on_host(guest: &u32) {
+/// Has the host's MXCSR have no exception that the guest's has not, and the default modes, which a program in this language has.
+/// To read it and find that there is nothing to do costs less than to write it.
+fn clear_on_host<B: Bus>(cpu: &Cpu<B>) {
+    let guest = cpu.control(Control::Mxcsr);
+    if raised_on_host() & !guest == 0 {
+        return;
+    }
     let host = DEFAULT_MXCSR | guest & EXCEPTIONS;
     // SAFETY: only the exception flags are new, which any assembly may change (Rust reference, rules for inline assembly).
     unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const host, options(nostack, readonly)) };
 }
 
 /// Gives the exceptions of the host's MXCSR to the guest's.
-fn take_raised(guest: &mut u32) {
-    let mut host = 0_u32;
-    // SAFETY: it writes four bytes, those of `host`.
+fn take_raised<B: Bus>(cpu: &mut Cpu<B>) {
+    let all = cpu.control(Control::Mxcsr) | raised_on_host();
+    cpu.set_control(Control::Mxcsr, all);
+}
+
+/// The exceptions of the host's MXCSR.
+fn raised_on_host() -> u64 {
+    let mut host = 0_u64;
+    // SAFETY: it writes the first four bytes of `host`.
     unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut host, options(nostack, preserves_flags)) };
-    *guest |= host & EXCEPTIONS;
+    host & EXCEPTIONS
 }
 
 /// What compiled code calls to run an [`Outcall`].
@@ -204,11 +213,9 @@ unsafe extern "C" fn call_out<B: Bus>(context: *mut Context, call: *const u8) ->
     let (context, call) = unsafe { (&mut *context, &*call.cast::<Outcall<B>>()) };
     // SAFETY: `Gate::enter` borrows the CPU, uses no reference to it while the code runs, and made this pointer of its borrow.
     let cpu = unsafe { &mut *context.cpu.cast::<Cpu<B>>() };
-    // SAFETY: `Gate::enter` made this pointer of the CPU's parts, and neither the CPU nor compiled code uses it now.
-    take_raised(unsafe { &mut *context.mxcsr });
+    take_raised(cpu);
     let has_trapped = call.run(cpu, &mut context.flags);
-    // SAFETY: the same.
-    raise_on_host(unsafe { &*context.mxcsr });
+    clear_on_host(cpu);
     // Compiled code has the address of the memory in a register. A bus that moves its memory when it translates is not one to
     // compile for, and to go on would be to write to memory that is not the guest's.
     if !context.points_to(cpu.bus_mut().ram_mut()) {

@@ -255,7 +255,7 @@ impl Translator<'_> {
         let mxcsr = self.d.load_context(types::I64, at!(mxcsr));
         let mxcsr = self.d.builder.borrow_mut().ins().load(types::I32, own(), mxcsr, 0);
         let modes = self.d.two_known(Two::And, 32, mxcsr, SSE_MODE);
-        let has_others = self.d.compare(IntCC::NotEqual, modes, self.d.constant(32, DEFAULT_MXCSR.into()));
+        let has_others = self.d.compare(IntCC::NotEqual, modes, self.d.constant(32, DEFAULT_MXCSR));
         self.leave_if(has_others);
         self.has_default_modes = true;
     }

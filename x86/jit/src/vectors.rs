@@ -44,13 +44,12 @@ impl Translator<'_> {
 
     /// Writes half `part` of a register.
     pub(crate) fn set_half_of_vector(&mut self, n: u8, part: u8, v: Bv) {
-        let (half, other) = (usize::from(part & 1), usize::from(1 - (part & 1)));
-        let whole = self.state.borrow().vectors[usize::from(n & 15)].whole;
-        if whole.is_some() {
+        let half = usize::from(part & 1);
+        if self.state.borrow().vectors[usize::from(n & 15)].whole.is_some() {
+            // The other half is that of the whole, which is gone in a moment.
             self.half_of_vector(n, 1 - (part & 1));
         }
         let register = &mut self.state.get_mut().vectors[usize::from(n & 15)];
-        debug_assert!(whole.is_none() || register.halves[other].is_some(), "the other half is kept");
         register.whole = None;
         register.halves[half] = Some(v);
         register.changed[half] = true;

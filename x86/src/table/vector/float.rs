@@ -23,6 +23,11 @@ pub(super) fn body<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> 
         .or_else(|| auxiliary::body(i, op))
 }
 
+/// The handler of what has legacy forms, but for combinations of lanes.
+pub(super) fn legacy<M: Machine>(i: &Instruction, op: &mut Op) -> Option<Body<M>> {
+    arithmetic(i).or_else(|| comparisons(i, op)).or_else(|| conversions(i, op))
+}
+
 /// Matches the four forms of an arithmetic instruction, legacy and VEX.
 macro_rules! four_forms {
     ($i:expr, $packed:ident, $scalar:ident, $($ps:ident $vps:ident $pd:ident $vpd:ident $ss:ident $vss:ident $sd:ident $vsd:ident

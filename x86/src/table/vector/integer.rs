@@ -9,6 +9,11 @@ use crate::sem::vector::ternary::{FunnelLeft, FunnelRight, accumulated};
 use crate::sem::vector::{blend, compare_strings, ternary};
 
 pub(super) fn body<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    lanes_of_two(i).or_else(|| comparison_of_registers(i))
+}
+
+/// What computes lanes from lanes.
+pub(super) fn lanes_of_two<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     arithmetic(i).or_else(|| multiplication(i)).or_else(|| comparison(i)).or_else(|| shifts(i))
 }
 
@@ -119,6 +124,13 @@ fn comparison<M: Machine>(i: &Instruction) -> Option<Body<M>> {
         N::Pmaxsw | N::Vpmaxsw => each::<M, lanes::MaxSigned<16>>,
         N::Pmaxsd | N::Vpmaxsd => each::<M, lanes::MaxSigned<32>>,
         N::Vpmaxsq => each::<M, lanes::MaxSigned<64>>,
+        _ => return None,
+    })
+}
+
+/// What compares whole registers.
+fn comparison_of_registers<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    Some(match i.mnemonic() {
         N::Ptest | N::Vptest => blend::test::<M, { u64::MAX }>,
         N::Vtestps => blend::test::<M, 0x8000_0000_8000_0000>,
         N::Vtestpd => blend::test::<M, 0x8000_0000_0000_0000>,

@@ -17,7 +17,7 @@ use iced_x86::{Code, Instruction};
 
 use crate::decode;
 use crate::machine::{Body, Handler, Machine};
-use crate::op::{Loc, Op};
+use crate::op::{Loc, Op, Vector};
 use crate::sem::vector::{crc, state};
 
 /// The handler and operands of `i`, if it is one of these.
@@ -42,6 +42,21 @@ pub(super) fn lookup<M: Machine>(i: &Instruction) -> Option<(Handler<M>, Op)> {
         .or_else(|| float::body(i, &mut op))
         .or_else(|| other_body(i))?;
     Some((Handler::Body(body), op))
+}
+
+/// The handler and operands of `i`, if it is a legacy instruction on vector registers that moves, shuffles or computes, as others of
+/// its family do; not those of AVX and later, which are most of the table.
+pub(super) fn lookup_legacy<M: Machine>(i: &Instruction) -> Option<(Body<M>, Op)> {
+    let mut op = decode::op(i);
+    if i.is_string_instruction() || mmx::is_mmx(i) || op.vector != Vector::LEGACY {
+        return None;
+    }
+    let body = moves::whole(i, &op)
+        .or_else(|| moves::low(i, &op))
+        .or_else(|| integer::lanes_of_two(i))
+        .or_else(|| shuffle::legacy(i))
+        .or_else(|| float::legacy(i, &mut op))?;
+    Some((body, op))
 }
 
 fn other_body<M: Machine>(i: &Instruction) -> Option<Body<M>> {

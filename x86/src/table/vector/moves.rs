@@ -10,7 +10,7 @@ pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
     whole(i, op).or_else(|| low(i, op)).or_else(|| elements(i, op))
 }
 
-fn whole<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+pub(super) fn whole<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
     let (masked, aligned): (Body<M>, bool) = match i.mnemonic() {
         N::Movdqa | N::Vmovdqa | N::Movntdq | N::Vmovntdq | N::Movntdqa | N::Vmovntdqa => {
             (moves::masked::<M, 64, true>, true)
@@ -49,7 +49,7 @@ fn unmasked<M: Machine, const BLOCKS: usize>(op: &Op, aligned: bool) -> Body<M> 
     }
 }
 
-fn low<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
+pub(super) fn low<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
     let between_registers = matches!((op.a, op.b), (Loc::Vector(_), Loc::Vector(_)));
     Some(match i.mnemonic() {
         N::Movss | N::Vmovss if between_registers => moves::merge_low::<M, 32>,

@@ -18,6 +18,11 @@ pub(super) fn body<M: Machine>(i: &Instruction, op: &Op) -> Option<Body<M>> {
         .or_else(|| compressions(i))
 }
 
+/// Those that have legacy forms, but for choices and changes of width.
+pub(super) fn legacy<M: Machine>(i: &Instruction) -> Option<Body<M>> {
+    places(i).or_else(|| insertions(i))
+}
+
 fn places<M: Machine>(i: &Instruction) -> Option<Body<M>> {
     Some(match i.mnemonic() {
         N::Punpcklbw | N::Vpunpcklbw => shuffle::interleave::<M, 8, false>,
