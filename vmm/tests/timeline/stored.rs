@@ -16,13 +16,14 @@ use vmm::timeline::{Pace, Timeline};
 
 /// As often as they can be written.
 const ALWAYS: Rate = Rate { every: Duration::ZERO, share: 0, most: u64::MAX, room: u64::MAX };
-/// Computes for some tenths of a second between two calls.
+/// Computes for some tenths of a second between two calls. Each product waits for the one before it: additions to a number in memory
+/// take some processors a third of that.
 const COMPUTES: &str = r#"
     #include <unistd.h>
     int main(void) {
         volatile long sum = 0;
         write(1, "before\n", 7);
-        for (long n = 0; n < 150000000; n++) sum += n;
+        for (long n = 0; n < 150000000; n++) sum = sum * 6364136223846793005 + n;
         write(1, "behind\n", 7);
         return sum & 1;
     }"#;
