@@ -17,7 +17,6 @@ use x86::table;
 
 use crate::compiler::Compiled;
 use crate::context::Context;
-use crate::exits::Need;
 use crate::floats::DEFAULT_MXCSR;
 use crate::kept::{Kept, Source};
 use crate::links::Links;
@@ -43,11 +42,7 @@ pub(crate) enum Known {
     /// There is code that must not be entered now, since a run is to stop in the middle of it.
     NotNow,
     /// Code.
-    Code {
-        code: Code,
-        /// It wants the flags as bits.
-        wants_bits: bool,
-    },
+    Code(Code),
 }
 
 /// What becomes of a region: everything but its code, which is compiled elsewhere.
@@ -291,8 +286,7 @@ impl<B: Bus> Codes<B> {
             self.forget_all();
             code = self.arena.add(&bytes);
         }
-        let wants_bits = compiled.need == Need::Bits;
-        code.map_or(Known::Never, |code| Known::Code { code, wants_bits })
+        code.map_or(Known::Never, Known::Code)
     }
 
     fn forget_all(&mut self) {
@@ -381,7 +375,7 @@ fn plan_of<B: Bus>(cpu: &mut Cpu<B>, head: u64, source: &Source) -> Option<Plan<
     }
     let mut outcalls = Outcalls::new();
     for rip in &source.outcalls {
-        let i = Decoder::with_ip(64, source.bytes(*rip)?, *rip, DecoderOptions::NONE).decode();
+        let i = Decoder::with_ip(64, &source.instruction(*rip), *rip, DecoderOptions::NONE).decode();
         outcalls.add(outcall(&i)?);
     }
     Some(Plan { head, pages, addresses: source.addresses.clone(), sought: None, outcalls, source: None })
@@ -443,6 +437,7 @@ mod tests {
     use x86::flat::{Flat, Protection};
 
     use super::*;
+    use crate::native::make_bits;
 
     const HEAD: u64 = 0x40_0000;
     const SECOND: u64 = HEAD + PAGE_SIZE;
@@ -467,9 +462,9 @@ mod tests {
         }
         let mut cpu = Cpu::new(memory);
         let (mut codes, _) = Codes::<Flat>::new(&[], None).unwrap();
-        let compiled = Compiled { bytes: vec![0xc3], need: Need::Nothing, outcalls: Vec::new() };
+        let compiled = Compiled { bytes: vec![0xc3], outcalls: Vec::new() };
         let turn = |codes: &Codes<Flat>| {
-            let mut context = Context::new();
+            let mut context = Context::new(make_bits);
             codes.point_to_links(&mut context);
             context.turn
         };
@@ -483,9 +478,7 @@ mod tests {
         let second = plan_of_both_pages(&mut cpu);
         cpu.bus_mut().alias(SECOND, PAGE_SIZE, Protection::CODE);
         cpu.flush_tlb();
-        let Known::Code { code, .. } = codes.find(&mut cpu, HEAD, &[]) else {
-            panic!("the first code holds")
-        };
+        let Known::Code(code) = codes.find(&mut cpu, HEAD, &[]) else { panic!("the first code holds") };
         codes.link(HEAD, code);
 
         let linked = turn(&codes);

@@ -12,7 +12,6 @@ use cranelift_codegen::settings::{self, Configurable, SetError};
 use cranelift_codegen::{FinalizedMachReloc, FinalizedRelocTarget};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
-use crate::exits::Need;
 use crate::region::Region;
 use crate::translator::{signature, translate};
 
@@ -20,8 +19,6 @@ use crate::translator::{signature, translate};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compiled {
     pub(crate) bytes: Vec<u8>,
-    /// What it needs of the flags where it is entered.
-    pub(crate) need: Need,
     /// Where addresses of outcalls are to be written.
     pub(crate) outcalls: Vec<OutcallAt>,
 }
@@ -105,15 +102,15 @@ impl Compiler {
     pub(crate) fn compile(&mut self, region: &Region) -> Option<Compiled> {
         self.codegen.clear();
         let config = self.isa.frontend_config();
-        let Some(need) = translate(region, &mut self.codegen.func, &mut self.shared, config) else {
+        if translate(region, &mut self.codegen.func, &mut self.shared, config).is_none() {
             // It was left half written, and so was what it shares with the next one.
             self.shared = FunctionBuilderContext::new();
             return None;
-        };
+        }
         let bytes = self.bytes()?;
         let relocations = self.codegen.compiled_code()?.buffer.relocs();
         let outcalls = relocations.iter().map(|it| self.outcall_at(it)).collect::<Option<_>>()?;
-        Some(Compiled { bytes, need, outcalls })
+        Some(Compiled { bytes, outcalls })
     }
 
     /// The code that [`crate::native::Gate`] enters compiled code by: it has the host's calling convention, and its arguments are

@@ -33,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) rip: u64,
     /// What the arithmetic flags are made of, as [`crate::flags`] has it.
     pub(crate) flags: Stored,
+    /// What code that reads some of them calls for them to be bits.
+    pub(crate) make_bits: unsafe extern "C" fn(*mut Context),
 }
 
 /// Arithmetic flags that lie in the context.
@@ -89,7 +91,8 @@ impl Counts {
 }
 
 impl Context {
-    pub(crate) const fn new() -> Context {
+    /// Pointing nowhere; `make_bits` makes its flags bits.
+    pub(crate) const fn new(make_bits: unsafe extern "C" fn(*mut Context)) -> Context {
         Context {
             gpr: std::ptr::null_mut(),
             vectors: std::ptr::null_mut(),
@@ -105,6 +108,7 @@ impl Context {
             counts: Counts::new(0),
             rip: 0,
             flags: Stored { kind: 0, a: 0, b: 0, r: 0, bits: [0; 8] },
+            make_bits,
         }
     }
 

@@ -7,10 +7,12 @@
 //! it early. Where too little is left, the code is left before the run.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
+use cranelift_codegen::ir::{AbiParam, Block, BlockArg, InstBuilder, Signature, Value, types};
+use cranelift_codegen::isa::CallConv;
 
 use crate::clif::{Two, own};
 use crate::context::{Counts, Why, at};
+use crate::flags::BITS;
 use crate::links;
 use crate::memory::{PAGE_BITS, Reached};
 use crate::translator::{State, Translator, signature};
@@ -24,10 +26,6 @@ pub(crate) enum Need {
     Any,
     /// They must be bits: it reads some of them.
     Bits,
-}
-
-impl Need {
-    pub(crate) const ALL: [Need; 3] = [Need::Nothing, Need::Any, Need::Bits];
 }
 
 /// Where control goes.
@@ -79,6 +77,31 @@ impl Translator<'_> {
                 }
             }
         }
+    }
+
+    /// Has the flags in the context be bits on this way, whatever form they have.
+    pub(crate) fn make_flags_bits(&self, way: &mut Exit) {
+        self.begin(way.block);
+        way.block = self.new_block();
+        let make = self.new_block();
+        let kind = self.d.load_context(types::I64, at!(flags.kind));
+        let are_bits = self.d.compare(IntCC::Equal, kind, self.d.constant(64, BITS));
+        {
+            let mut builder = self.d.builder.borrow_mut();
+            builder.set_cold_block(make);
+            builder.ins().brif(are_bits, way.block, &[], make, &[]);
+        }
+        self.begin(make);
+        let function = self.d.load_context(types::I64, at!(make_bits));
+        {
+            let mut builder = self.d.builder.borrow_mut();
+            let mut signature = Signature::new(CallConv::SystemV);
+            signature.params.push(AbiParam::new(types::I64));
+            let signature = builder.import_signature(signature);
+            builder.ins().call_indirect(signature, function, &[self.d.context]);
+        }
+        self.jump(way.block);
+        self.d.forget();
     }
 
     /// The run that a way out leads to, if it stays in the region.

@@ -18,17 +18,12 @@ const LOGIC: u64 = 2;
 const INC: u64 = 3;
 const DEC: u64 = 4;
 const SHIFT: u64 = 5;
-const BITS: u64 = 6;
+pub(crate) const BITS: u64 = 6;
 
 const CARRY: usize = 0;
 const OVERFLOW: usize = 5;
 
 impl Stored {
-    /// Whether they are bits.
-    pub(crate) fn are_bits(&self) -> bool {
-        self.kind == BITS
-    }
-
     /// Flags of the CPU.
     pub(crate) fn of(f: &Flags<u64, bool>) -> Stored {
         let mut stored = Stored { a: f.a, b: f.b, r: f.r, ..Stored::default() };

@@ -13,7 +13,7 @@ use crate::codes::{Codes, Known, Plan, plan};
 use crate::compiler::{Compiler, NoCompiler};
 use crate::context::{Context, Counts, LONGEST_STAY, Stored, Why};
 use crate::kept::Kept;
-use crate::native::{Code, Gate};
+use crate::native::{Code, Gate, make_bits};
 use crate::region::{MAX_RUN, Sought};
 use crate::worker::{Progress, Worker};
 
@@ -84,6 +84,9 @@ impl<B: Bus> Drop for Jit<B> {
 const LEFT_FOR_IT: u32 = 4;
 /// So often does the interpreter run a block whose code is being compiled, or must not run now, before it is asked for again.
 const SOON: u32 = 500;
+/// So few instructions, to a stop among them, are interpreted: what is known of code, and of what it goes on as, is for runs that stop
+/// at the same instructions, and would all have to be found again, now and for the next run.
+const SHORT: u64 = 1 << 9;
 /// So often does a block run before code of an earlier run is looked for: about what it costs to look, compare and install.
 const EAGER: u32 = 50;
 
@@ -123,7 +126,7 @@ impl<B: Bus> Made<B> {
         let (codes, gate) = Codes::new(&gate, kept)?;
         let worker = Worker::start(compiler)?;
         Ok(Made {
-            context: Context::new(),
+            context: Context::new(make_bits),
             gate: Gate::new(gate),
             codes,
             worker,
@@ -210,7 +213,9 @@ impl<B: Bus> Jit<B> {
     /// Like [`Interpreter::run`]: nothing but the time tells that code was compiled. Where an observer listens it is the
     /// interpreter that runs, since compiled code reports no branches.
     pub fn run<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Stop {
-        if O::LISTENS || matches!(self.native, Native::Off) || self.cpu().is_narrow() {
+        let is_short = until.instructions.saturating_sub(self.counters().instructions) <= SHORT;
+        let is_brief = is_short && !until.at.is_empty();
+        if O::LISTENS || is_brief || matches!(self.native, Native::Off) || self.cpu().is_narrow() {
             return self.interpreter.run(until, observer);
         }
         loop {
@@ -246,9 +251,7 @@ impl<B: Bus> Jit<B> {
         };
         made.take_compiled(self.tuning.waits, &mut self.work);
         match made.codes.find(self.interpreter.cpu_mut(), rip, until.at) {
-            Known::Code { code, wants_bits } => {
-                return made.stay(&mut self.interpreter, &mut self.work, until, code, wants_bits);
-            }
+            Known::Code(code) => return made.stay(&mut self.interpreter, &mut self.work, until, code),
             Known::Never => self.interpreter.wait_until_hot(u32::MAX),
             Known::NotNow => self.interpreter.wait_until_hot(SOON),
             Known::Nothing if made.is_first_miss(rip) => {
@@ -327,14 +330,10 @@ impl<B: Bus> Made<B> {
         work: &mut Work,
         until: Until<'_>,
         mut code: Code,
-        mut wants_bits: bool,
     ) -> After {
         self.context.flags = Stored::of(&interpreter.cpu().flags());
         self.codes.point_to_links(&mut self.context);
         let after = loop {
-            if wants_bits && !self.context.flags.are_bits() {
-                self.context.flags = Stored::bits_of(&self.context.flags.flags());
-            }
             work.stays += 1;
             let (why, has_moved) = self.run_code(interpreter, work, until, code);
             let rip = self.context.rip;
@@ -352,11 +351,9 @@ impl<B: Bus> Made<B> {
                 Some(Why::Interpret | Why::Budget) | None => break After::Interpret,
             }
             match self.codes.find(interpreter.cpu_mut(), rip, until.at) {
-                Known::Code { code: next, wants_bits: wants } => {
-                    if !wants {
-                        self.codes.link(rip, next);
-                    }
-                    (code, wants_bits) = (next, wants);
+                Known::Code(next) => {
+                    self.codes.link(rip, next);
+                    code = next;
                 }
                 Known::Nothing => {
                     interpreter.hasten(rip, LEFT_FOR_IT);

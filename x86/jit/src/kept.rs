@@ -14,14 +14,16 @@
 use rustc_hash::FxHashMap;
 
 use crate::compiler::{Compiled, OutcallAt, host};
-use crate::exits::Need;
 
 /// The first bytes, with the version of the format.
-const MAGIC: &[u8; 8] = b"gretelC1";
+const MAGIC: &[u8; 8] = b"gretelC2";
 /// Bytes of code that are kept at most: beyond, what this run had no use for is left out.
 const MOST: usize = 32 << 20;
 /// Pieces of one address at most: programs that start one another lie at the same addresses.
 const MOST_AT_ONE: usize = 16;
+
+/// Bytes of an instruction at most (Intel SDM vol. 2, 2.3.11).
+const LONGEST_INSTRUCTION: usize = 15;
 
 /// What a region was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,8 +42,19 @@ impl Source {
         self.addresses.binary_search(&address).is_ok()
     }
 
+    /// The bytes from `address` on, of one instruction at the most; it may be in two pages.
+    pub(crate) fn instruction(&self, address: u64) -> Vec<u8> {
+        let mut bytes: Vec<u8> = Vec::new();
+        while bytes.len() < LONGEST_INSTRUCTION {
+            let next = address + bytes.len() as u64;
+            let Some(part) = self.from(next) else { break };
+            bytes.extend(part.iter().take(LONGEST_INSTRUCTION - bytes.len()));
+        }
+        bytes
+    }
+
     /// The bytes of the part that has `address`, from there on.
-    pub(crate) fn bytes(&self, address: u64) -> Option<&[u8]> {
+    fn from(&self, address: u64) -> Option<&[u8]> {
         self.parts.iter().find_map(|(start, bytes)| {
             let at = usize::try_from(address.checked_sub(*start)?).ok()?;
             bytes.get(at..).filter(|bytes| !bytes.is_empty())
@@ -167,7 +180,6 @@ impl Writer {
         }
         self.numbers(&source.addresses);
         self.numbers(&source.outcalls);
-        self.number(compiled.need as u64);
         self.bytes(&compiled.bytes);
         let places: Vec<u64> =
             compiled.outcalls.iter().flat_map(|it| [it.at, it.number].map(u64::from)).collect();
@@ -207,8 +219,6 @@ impl<'b> Reader<'b> {
             .map(|_| Some((self.number()?, self.bytes()?.to_vec())))
             .collect::<Option<_>>()?;
         let source = Source { parts, addresses: self.numbers()?, outcalls: self.numbers()? };
-        let need = self.number()?;
-        let need = Need::ALL.into_iter().find(|known| *known as u64 == need)?;
         let bytes = self.bytes()?.to_vec();
         let places = self.numbers()?;
         let (places, []) = places.as_chunks() else { return None };
@@ -217,7 +227,7 @@ impl<'b> Reader<'b> {
             it.is_in(&bytes, source.outcalls.len()).then_some(it)
         });
         let outcalls = outcalls.collect::<Option<_>>()?;
-        Some(Piece { source, compiled: Compiled { bytes, need, outcalls }, is_used: false })
+        Some(Piece { source, compiled: Compiled { bytes, outcalls }, is_used: false })
     }
 }
 
@@ -233,21 +243,21 @@ mod tests {
         }
     }
 
-    fn compiled(need: Need) -> Compiled {
-        Compiled { bytes: vec![0x90; 20], need, outcalls: vec![OutcallAt { at: 12, number: 0 }] }
+    fn compiled(byte: u8) -> Compiled {
+        Compiled { bytes: vec![byte; 20], outcalls: vec![OutcallAt { at: 12, number: 0 }] }
     }
 
     #[test]
     fn what_is_kept_is_read_again_and_what_is_cut_or_changed_never_panics() {
         let mut kept = Kept::new();
-        kept.add(0x1000, source(1), compiled(Need::Bits));
-        kept.add(0x1000, source(7), compiled(Need::Any));
+        kept.add(0x1000, source(1), compiled(0x90));
+        kept.add(0x1000, source(7), compiled(0xcc));
         let bytes = kept.to_bytes();
         let mut read = Kept::from_bytes(&bytes).expect("as it was written");
         assert_eq!(read.sizes(), (0, 40));
         let pieces = read.at(0x1000);
         assert_eq!(pieces.iter().map(|piece| &piece.source).collect::<Vec<_>>(), [&source(1), &source(7)]);
-        assert_eq!(pieces[1].compiled, compiled(Need::Any));
+        assert_eq!(pieces[1].compiled, compiled(0xcc));
         for n in 0..bytes.len() {
             let _ = Kept::from_bytes(&bytes[..n]);
             for bit in 0..8 {
@@ -264,7 +274,7 @@ mod tests {
         let with = |at, number| {
             let mut kept = Kept::new();
             let outcalls = vec![OutcallAt { at, number }];
-            kept.add(0x1000, source(1), Compiled { outcalls, ..compiled(Need::Any) });
+            kept.add(0x1000, source(1), Compiled { outcalls, ..compiled(0xcc) });
             Kept::from_bytes(&kept.to_bytes()).is_some()
         };
         assert!(with(12, 0));
@@ -276,10 +286,10 @@ mod tests {
     #[test]
     fn a_piece_takes_the_place_of_one_of_the_same_bytes_and_is_forgotten_by_any_of_its_instructions() {
         let mut kept = Kept::new();
-        kept.add(0x1000, source(1), compiled(Need::Bits));
-        kept.add(0x1000, source(1), compiled(Need::Nothing));
+        kept.add(0x1000, source(1), compiled(0x90));
+        kept.add(0x1000, source(1), compiled(0xc3));
         assert_eq!(kept.at(0x1000).len(), 1);
-        assert_eq!(kept.at(0x1000)[0].compiled.need, Need::Nothing);
+        assert_eq!(kept.at(0x1000)[0].compiled, compiled(0xc3));
         kept.forget(0x1fff);
         assert_eq!(kept.at(0x1000).len(), 1);
         kept.forget(0x2000);

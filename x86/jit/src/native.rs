@@ -15,7 +15,7 @@ use x86::bus::Bus;
 use x86::cpu::Cpu;
 use x86::machine::{Control, Machine};
 
-use crate::context::{Context, Why};
+use crate::context::{Context, Stored, Why};
 use crate::floats::DEFAULT_MXCSR;
 use crate::kept::Kept;
 use crate::outcall::{Entry, Outcall};
@@ -222,6 +222,16 @@ unsafe extern "C" fn call_out<B: Bus>(context: *mut Context, call: *const u8) ->
         std::process::abort();
     }
     u64::from(has_trapped)
+}
+
+/// Has the flags of a context be bits: what compiled code calls where it reads some of them, and does not know what they are made of.
+///
+/// # Safety
+/// Only compiled code may call it, with its context.
+pub(crate) unsafe extern "C" fn make_bits(context: *mut Context) {
+    // SAFETY: `Gate::enter` holds the context, and this code runs within that call.
+    let flags = unsafe { &mut (*context).flags };
+    *flags = Stored::bits_of(&flags.flags());
 }
 
 /// Reads code that was kept; `None` if it is no such thing, or of another processor.

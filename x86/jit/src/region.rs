@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl, Instruction};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use x86::bus::PAGE_SIZE;
@@ -152,8 +152,7 @@ impl Region {
 
     /// Where its instructions are, in order and without what is between them; each part is in one page.
     pub(crate) fn parts(&self) -> Vec<Range<u64>> {
-        let ends: BTreeMap<u64, u64> =
-            self.steps().map(|step| (step.instruction.ip(), step.instruction.next_ip())).collect();
+        let ends: BTreeMap<u64, u64> = self.steps().flat_map(|step| by_page(&step.instruction)).collect();
         let mut parts: Vec<Range<u64>> = Vec::new();
         for (start, end) in ends {
             match parts.last_mut() {
@@ -169,6 +168,18 @@ impl Region {
     }
 }
 
+/// Where the bytes of an instruction begin and end in each page.
+fn by_page(i: &Instruction) -> impl Iterator<Item = (u64, u64)> {
+    let (start, end) = (i.ip(), i.next_ip());
+    let next_page = (start / PAGE_SIZE + 1).wrapping_mul(PAGE_SIZE);
+    let parts = if end > next_page {
+        [Some((start, next_page)), Some((next_page, end))]
+    } else {
+        [Some((start, end)), None]
+    };
+    parts.into_iter().flatten()
+}
+
 impl<C: Code> Finder<'_, C> {
     fn add_start(&mut self, at: u64) {
         if self.starts.insert(at) {
@@ -182,8 +193,11 @@ impl<C: Code> Finder<'_, C> {
         while let Some(bytes) = self.code.bytes(rip) {
             let mut decoder = Decoder::with_ip(64, &bytes, rip, DecoderOptions::NONE);
             while decoder.can_decode() {
-                let i = decoder.decode();
-                // One that crosses into the next page is the interpreter's.
+                let rest = &bytes[decoder.position()..];
+                let mut i = decoder.decode();
+                if decoder.last_error() == DecoderError::NoMoreBytes {
+                    i = self.across_pages(rip, rest);
+                }
                 if i.is_invalid() || self.found.contains_key(&i.ip()) || self.found.len() >= MAX_REGION {
                     return;
                 }
@@ -194,8 +208,18 @@ impl<C: Code> Finder<'_, C> {
                     return;
                 }
                 rip = i.next_ip();
+                if rip / PAGE_SIZE != i.ip() / PAGE_SIZE {
+                    break;
+                }
             }
         }
+    }
+
+    /// The instruction at `rip`, of which only its `beginning` is in that page; an invalid one if the next page has no more of it.
+    fn across_pages(&mut self, rip: u64, beginning: &[u8]) -> Instruction {
+        let next = rip.wrapping_add(beginning.len() as u64);
+        let bytes = [beginning, &self.code.bytes(next).unwrap_or_default()].concat();
+        Decoder::with_ip(64, &bytes, rip, DecoderOptions::NONE).decode()
     }
 
     /// Notes where `i` leads to; whether its run goes on behind it.

@@ -101,17 +101,17 @@ pub(crate) fn signature() -> Signature {
     signature
 }
 
-/// Writes the function of a region; what it needs of the flags where it is entered. `None` where there is no code for it.
+/// Writes the function of a region. `None` where there is no code for it.
 pub(crate) fn translate(
     region: &Region,
     function: &mut Function,
     shared: &mut FunctionBuilderContext,
     config: TargetFrontendConfig,
-) -> Option<Need> {
-    let (need, spans) = write_once(region, function, shared, config, Spans::default())?;
-    let Some(known) = spans.known() else { return Some(need) };
+) -> Option<()> {
+    let spans = write_once(region, function, shared, config, Spans::default())?;
+    let Some(known) = spans.known() else { return Some(()) };
     function.clear();
-    write_once(region, function, shared, config, known).map(|(need, _)| need)
+    write_once(region, function, shared, config, known).map(|_| ())
 }
 
 /// Writes the function with what is known of its accesses; gives what was noted of them.
@@ -121,7 +121,7 @@ fn write_once(
     shared: &mut FunctionBuilderContext,
     config: TargetFrontendConfig,
     spans: Spans,
-) -> Option<(Need, Spans)> {
+) -> Option<Spans> {
     function.signature = signature();
     let mut builder = FunctionBuilder::new(function, shared);
     let entry = builder.create_block();
@@ -154,17 +154,17 @@ fn write_once(
         behind: 0,
         passed: 0,
     };
-    let need = translator.write()?;
+    translator.write()?;
     translator.d.builder.into_inner().finalize(config);
-    Some((need, translator.spans))
+    Some(translator.spans)
 }
 
 impl Translator<'_> {
     /// All of the function.
-    fn write(&mut self) -> Option<Need> {
+    fn write(&mut self) -> Option<()> {
         let head = self.region.by_start[&self.region.head];
         self.run = head;
-        let entry = self.new_exit(To::Known(self.region.head), Why::GoOn);
+        let mut entry = self.new_exit(To::Known(self.region.head), Why::GoOn);
         self.jump(entry.block);
         for (n, run) in self.region.runs.iter().enumerate() {
             self.run = n;
@@ -174,10 +174,13 @@ impl Translator<'_> {
             }
         }
         self.settle_needs();
+        if self.needs[head] == Need::Bits {
+            self.make_flags_bits(&mut entry);
+        }
         self.exits.push(entry);
         self.write_exits();
         self.d.builder.borrow_mut().seal_all_blocks();
-        Some(self.needs[head])
+        Some(())
     }
 
     /// Writes a run; how many of its steps there is code for. `None` where it cannot be written at all.

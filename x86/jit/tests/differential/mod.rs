@@ -101,7 +101,7 @@ impl Pair {
     /// Goes to the program's start with new registers.
     fn begin(&mut self, source: &mut Source<'_>) {
         let mut regs = Regs {
-            rip: CODE,
+            rip: self.program.start,
             rflags: 0x202 | source.below(0x1000) & 0x8d5,
             fs_base: DATA,
             ..Regs::default()
@@ -217,7 +217,7 @@ impl Pair {
         match source.below(12) {
             0 => self.both(Cpu::flush_tlb),
             1 => {
-                let frame = PAGE_SIZE * source.below(DATA_PAGES + 3);
+                let frame = PAGE_SIZE * source.below(DATA_PAGES + 4);
                 self.both(|cpu| {
                     cpu.bus_mut().alias(page, frame, Protection::DATA);
                     cpu.invalidate_page(page);
@@ -236,7 +236,7 @@ impl Pair {
             }),
             // The same program with another instruction in it.
             5 => {
-                let at = source.below(self.program.code.len() as u64);
+                let at = self.program.start - CODE + source.below(PAGE_SIZE);
                 let byte = source.byte(255);
                 if source.below(3) == 0 {
                     self.both(|cpu| {
@@ -244,6 +244,14 @@ impl Pair {
                         cpu.written(at, 1);
                     });
                 }
+            }
+            // What lies in its second page cannot be executed, or can again.
+            7 => {
+                let protection = *source.of(&[Protection::READ, Protection::CODE, Protection::CODE]);
+                self.both(|cpu| {
+                    cpu.bus_mut().protect(CODE + PAGE_SIZE, protection);
+                    cpu.invalidate_page(CODE + PAGE_SIZE);
+                });
             }
             6 => {
                 let written = (self.interpreter.cpu_mut().take_written(), self.jit.cpu_mut().take_written());

@@ -6,7 +6,7 @@ use x86::bus::PAGE_SIZE;
 
 use super::Source;
 
-/// Where the code is, one page.
+/// Where the code is, two pages.
 pub(crate) const CODE: u64 = 0x40_0000;
 /// Where the data is.
 pub(crate) const DATA: u64 = 0x50_0000;
@@ -79,8 +79,10 @@ impl Pool {
 }
 
 pub(crate) struct Program {
-    /// The page of code.
+    /// The pages of code.
     pub(crate) code: Vec<u8>,
+    /// Where it begins.
+    pub(crate) start: u64,
     /// Where its instructions begin.
     pub(crate) starts: Vec<u64>,
 }
@@ -162,14 +164,21 @@ impl Program {
             let to = source.of(&later);
             code[behind - 4..behind].copy_from_slice(&u32::try_from(to - behind).unwrap().to_le_bytes());
         }
-        code.resize(1 << 12, 0xcc);
-        Program { starts: starts.into_iter().map(|start| CODE + start as u64).collect(), code }
+        // Half of all programs have the end of a page somewhere in them.
+        let before =
+            if source.below(2) == 0 { 0 } else { PAGE_SIZE - 1 - source.below(code.len() as u64 - 1) };
+        let start = CODE + before;
+        let mut pages = vec![0xcc; usize::try_from(before).unwrap()];
+        pages.extend(&code);
+        pages.resize(2 << 12, 0xcc);
+        Program { starts: starts.into_iter().map(|at| start + at as u64).collect(), code: pages, start }
     }
 }
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut decoder = Decoder::with_ip(64, &self.code, CODE, DecoderOptions::NONE);
+        let code = &self.code[usize::try_from(self.start - CODE).unwrap()..];
+        let mut decoder = Decoder::with_ip(64, code, self.start, DecoderOptions::NONE);
         while decoder.can_decode() {
             let i = decoder.decode();
             writeln!(f, "{:x} {i}", i.ip())?;
