@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::bus::{Access, Bus, PAGE_SIZE};
 use crate::cpu::Cpu;
-use crate::machine::{Exec, Machine};
+use crate::machine::{Exec, Flow, Last, Machine};
 use crate::op::{Gpr, Op, Rep};
 use crate::sem::string;
 
@@ -55,8 +55,31 @@ impl Stretch {
 }
 
 impl<B: Bus> Cpu<B> {
+    /// Runs a string instruction, with a REP prefix or without, to its end.
+    ///
+    /// # Errors
+    /// A trap between two iterations: then rcx, rsi and rdi tell how far it got, and the flags are as before (Intel SDM vol. 2, REP:
+    /// EFLAGS is restored).
+    pub fn run_string(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec {
+        let flags = self.flags();
+        let mut again = string::any_left(self, op);
+        while again {
+            if op.rep != Rep::None {
+                self.repeat_in_bulk(op);
+            }
+            match iteration(self, op) {
+                Ok(flow) => again = matches!(flow, Flow::Repeat { again: true }),
+                Err(trap) => {
+                    self.set_flags(flags);
+                    return Err(trap);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Some of the iterations that `op` has before its last, possibly none.
-    pub(crate) fn repeat_in_bulk(&mut self, op: &Op) {
+    fn repeat_in_bulk(&mut self, op: &Op) {
         if op.mem.addr32 {
             return;
         }

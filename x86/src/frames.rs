@@ -128,6 +128,11 @@ impl Frames {
         self.stamp(stamp.frame) == stamp
     }
 
+    /// Whether stores to `frame` were allowed since the last [`Frames::take_written`].
+    pub(crate) fn is_written(&self, frame: u64) -> bool {
+        self.frames.get(number(frame)).is_some_and(|f| f.is_written)
+    }
+
     /// Notes that stores to `frame` may follow.
     pub(crate) fn add_written(&mut self, frame: u64) {
         if !std::mem::replace(&mut self.entry(frame).is_written, true) {

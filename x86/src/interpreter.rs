@@ -11,9 +11,8 @@ use crate::block::{Bytes, Ender, NoBlock, decode_one};
 use crate::bus::Bus;
 use crate::cache::{Cache, Found};
 use crate::cpu::Cpu;
-use crate::machine::{Flow, FlowOf, Handler, Machine, MachineRead, Trap};
+use crate::machine::{Flow, FlowOf, Handler, MachineRead, Trap};
 use crate::op::{BranchKind, Op, Rep};
-use crate::sem::string;
 use crate::step::{self, Step, Why};
 
 /// What has retired since the interpreter was made.
@@ -422,7 +421,7 @@ fn trapped<B: Bus>(cpu: &mut Cpu<B>, trap: Trap, op: &Op) -> Stop {
 fn end<B: Bus, O: Observer>(cpu: &mut Cpu<B>, last: &Ender<Cpu<B>>, observer: &mut O) -> Option<Stop> {
     let op = &last.op;
     if op.rep != Rep::None {
-        return repeat(cpu, last);
+        return string(cpu, last);
     }
     let (taken, to) = match (last.run)(cpu, op) {
         Ok(Flow::Branch { taken, to }) => {
@@ -459,20 +458,10 @@ fn end_without_branch<B: Bus>(cpu: &mut Cpu<B>, op: &Op, flow: FlowOf<Cpu<B>>) -
     }
 }
 
-/// Runs a string instruction with a REP prefix to its end, or to a trap between two iterations: then rcx, rsi
-/// and rdi tell how far it got, and the flags are as before (Intel SDM vol. 2, REP: EFLAGS is restored).
-fn repeat<B: Bus>(cpu: &mut Cpu<B>, last: &Ender<Cpu<B>>) -> Option<Stop> {
-    let flags = cpu.flags();
-    let mut again = string::any_left(cpu, &last.op);
-    while again {
-        cpu.repeat_in_bulk(&last.op);
-        match (last.run)(cpu, &last.op) {
-            Ok(flow) => again = matches!(flow, Flow::Repeat { again: true }),
-            Err(trap) => {
-                cpu.set_flags(flags);
-                return Some(trapped(cpu, trap, &last.op));
-            }
-        }
+/// Runs a string instruction with a REP prefix, and moves rip.
+fn string<B: Bus>(cpu: &mut Cpu<B>, last: &Ender<Cpu<B>>) -> Option<Stop> {
+    if let Err(trap) = cpu.run_string(&last.op, last.run) {
+        return Some(trapped(cpu, trap, &last.op));
     }
     cpu.retired.instructions += 1;
     cpu.rip = last.op.next;

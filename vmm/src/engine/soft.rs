@@ -26,9 +26,9 @@ use x86::machine::Trap;
 use x86::state::{Fpu, MxcsrMask, Regs};
 use x86_jit::{Jit, Sought, Tuning};
 
-/// Instructions between two looks at the interrupter: some 10 µs where they are compiled. Small because one instruction with
+/// Instructions between two looks at the interrupter: some 50 µs where they are compiled. Small because one instruction with
 /// a REP prefix, which is not divided, can take milliseconds.
-const SLICE: u64 = 1 << 14;
+const SLICE: u64 = 1 << 16;
 /// Where branch records say that a system call or an exception went, and where it came back from: the program's
 /// kernel, which on this engine has no address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;

@@ -21,7 +21,7 @@ use crate::floats::DEFAULT_MXCSR;
 use crate::kept::{Kept, Source};
 use crate::links::Links;
 use crate::native::{Arena, Code, outcall_entry};
-use crate::outcall::{Outcall, Outcalls};
+use crate::outcall::{Does, Outcall, Outcalls};
 use crate::region::{self, How, Region, Sought};
 use crate::spans::Reach;
 
@@ -386,8 +386,13 @@ fn outcall<B: Bus>(i: &Instruction) -> Option<Outcall<B>> {
     if differs_between_processors(i) {
         return None;
     }
-    let (Handler::Body(body), op) = table::lookup::<Cpu<B>>(i)? else { return None };
-    Some(Outcall::new(outcall_entry::<B>(), i, body, op))
+    let (handler, op) = table::lookup::<Cpu<B>>(i)?;
+    let does = match handler {
+        Handler::Body(body) => Does::Body(body),
+        Handler::Last(iteration, None) if i.is_string_instruction() => Does::String(iteration),
+        Handler::Last(..) => return None,
+    };
+    Some(Outcall::new(outcall_entry::<B>(), i, does, op))
 }
 
 impl<B: Bus> Guest<'_, B> {
@@ -420,7 +425,8 @@ impl<B: Bus> region::Code for Guest<'_, B> {
             return None;
         }
         match table::lookup_integer::<Cpu<B>>(i) {
-            Some((Handler::Last(_, None), _)) => return None,
+            Some((Handler::Last(_, None), _)) if !i.is_string_instruction() => return None,
+            Some((Handler::Last(_, None), _)) => {}
             Some(_) => return Some(How::Inline),
             None => {}
         }

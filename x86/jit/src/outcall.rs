@@ -1,4 +1,4 @@
-//! Instructions that compiled code has the CPU run: vectors, x87 and whatever else the integer table has not.
+//! Instructions that compiled code has the CPU run: strings, some vectors, x87 and whatever else the integer table has not.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::immediates::Imm64;
@@ -10,7 +10,7 @@ use iced_x86::{Instruction, InstructionInfoFactory, InstructionInfoOptions, OpAc
 use x86::bus::Bus;
 use x86::cpu::Cpu;
 use x86::flags::Flags;
-use x86::machine::{Body, Machine};
+use x86::machine::{Body, Last, Machine};
 use x86::op::Op;
 
 use crate::clif::{Clif, own};
@@ -20,7 +20,7 @@ use crate::context::{Context, Stored};
 const ARITHMETIC: u32 =
     RflagsBits::CF | RflagsBits::PF | RflagsBits::AF | RflagsBits::ZF | RflagsBits::SF | RflagsBits::OF;
 
-/// What compiled code calls: the context, then an [`Outcall`]. Not zero where the instruction trapped, and has left no trace.
+/// What compiled code calls: the context, then an [`Outcall`]. Not zero where the instruction trapped: it is to be run again.
 pub(crate) type Entry = unsafe extern "C" fn(*mut Context, *const u8) -> u64;
 
 /// An instruction to run on the CPU.
@@ -28,14 +28,23 @@ pub(crate) type Entry = unsafe extern "C" fn(*mut Context, *const u8) -> u64;
 pub(crate) struct Outcall<B: Bus> {
     /// What compiled code calls.
     entry: Entry,
-    body: Body<Cpu<B>>,
+    does: Does<B>,
     op: Op,
     touches_flags: bool,
 }
 
+/// What an instruction does.
+#[derive(Clone, Copy)]
+pub(crate) enum Does<B: Bus> {
+    Body(Body<Cpu<B>>),
+    /// All iterations of a string instruction. One that traps between two of them leaves a trace in registers and memory: the
+    /// interpreter goes on from there, as the guest's program does behind a page fault.
+    String(Last<Cpu<B>>),
+}
+
 impl<B: Bus> Outcall<B> {
-    pub(crate) fn new(entry: Entry, i: &Instruction, body: Body<Cpu<B>>, op: Op) -> Outcall<B> {
-        Outcall { entry, body, op, touches_flags: touches_flags(i) }
+    pub(crate) fn new(entry: Entry, i: &Instruction, does: Does<B>, op: Op) -> Outcall<B> {
+        Outcall { entry, does, op, touches_flags: touches_flags(i) }
     }
 
     /// Runs it; `flags` are the arithmetic flags before and after. Whether it trapped.
@@ -43,7 +52,10 @@ impl<B: Bus> Outcall<B> {
         if self.touches_flags {
             cpu.set_flags(flags.flags());
         }
-        let has_trapped = (self.body)(cpu, &self.op).is_err();
+        let has_trapped = match self.does {
+            Does::Body(body) => body(cpu, &self.op).is_err(),
+            Does::String(iteration) => cpu.run_string(&self.op, iteration).is_err(),
+        };
         if self.touches_flags {
             let now: Flags<u64, bool> = cpu.flags();
             *flags = Stored::bits_of(&now);

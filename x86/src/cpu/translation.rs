@@ -172,7 +172,8 @@ impl<B: Bus> Cpu<B> {
 
     /// Keeps `frame` out of the write cache from now on: instructions have been decoded from it.
     pub(crate) fn mark_code(&mut self, frame: u64) {
-        if self.frames.add_code(frame, self.bus.ram()) {
+        // What no store was allowed to is in no cache of stores.
+        if self.frames.add_code(frame, self.bus.ram()) && self.frames.is_written(frame) {
             self.writes.remove_frame(frame);
             if let Some(parked) = &mut self.parked {
                 parked.remove_writes_of(frame);

@@ -102,7 +102,7 @@ impl Pair {
     fn begin(&mut self, source: &mut Source<'_>) {
         let mut regs = Regs {
             rip: self.program.start,
-            rflags: 0x202 | source.below(0x1000) & 0x8d5,
+            rflags: 0x202 | source.below(0x1000) & 0x8d5 | if source.below(4) == 0 { 0x400 } else { 0 },
             fs_base: DATA,
             ..Regs::default()
         };

@@ -21,7 +21,7 @@ pub(crate) struct Pool {
     pub(crate) integer: Vec<Vec<u8>>,
     /// Vector instructions that are compiled.
     pub(crate) vector: Vec<Vector>,
-    /// The others.
+    /// The others, but for strings ([`STRINGS`]).
     pub(crate) other: Vec<Vec<u8>>,
 }
 
@@ -111,6 +111,22 @@ pub(crate) fn lanes(source: &mut Source<'_>) -> u64 {
     }
 }
 
+/// String instructions: with REP, with REPNE, without; of bytes and of eight bytes.
+const STRINGS: [&[u8]; 12] = [
+    &[0xf3, 0xa4],
+    &[0xf3, 0x48, 0xa5],
+    &[0xf3, 0xaa],
+    &[0xf3, 0x48, 0xab],
+    &[0xf3, 0xa6],
+    &[0xf2, 0x48, 0xa7],
+    &[0xf2, 0xae],
+    &[0xf3, 0x48, 0xaf],
+    &[0x48, 0xab],
+    &[0xa4],
+    &[0xa7],
+    &[0xac],
+];
+
 impl Program {
     pub(crate) fn new(pool: &Pool, source: &mut Source<'_>) -> Program {
         let mut code = Vec::new();
@@ -149,6 +165,13 @@ impl Program {
                     code.extend(pool.vector[usize::try_from(vector).unwrap()].encoded(source));
                 }
                 11 if !pool.other.is_empty() => code.extend(source.of(&pool.other)),
+                12 => {
+                    // mov ecx, a small number, seldom none: then it repeats until it faults, or not at all.
+                    if source.below(8) != 0 {
+                        code.extend([0xb9, source.byte(70), 0, 0, 0]);
+                    }
+                    code.extend(*source.of(&STRINGS));
+                }
                 _ => code.extend(source.of(&pool.integer)),
             }
         }
