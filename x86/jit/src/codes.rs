@@ -24,13 +24,12 @@ use crate::native::{Arena, Code, outcall_entry};
 use crate::outcall::{Does, Outcall, Outcalls};
 use crate::region::{self, How, Region, Sought};
 use crate::spans::Reach;
+use crate::spread::Spread;
 
 /// Places in the table; a power of two.
 const PLACES: usize = 1 << 12;
 /// Memory for code at most, in bytes. When it is full, all code is forgotten.
 const ROOM: usize = 64 << 20;
-/// What was found so often to span the end of a page is looked up in smaller parts.
-const OFTEN_SPREAD: u32 = 64;
 
 /// What there is for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +91,7 @@ pub(crate) struct Codes<B: Bus> {
     places: Box<[Place]>,
     links: Links,
     turn: u64,
-    /// How often what an instruction reaches for together was found to span the end of a page, by its address.
-    spread: FxHashMap<u64, u32>,
+    spread: Spread,
     /// Code of earlier runs, if any is kept.
     kept: Option<Kept>,
     /// Regions whose code was taken from there.
@@ -129,7 +127,7 @@ impl<B: Bus> Codes<B> {
             places: vec![empty; PLACES].into(),
             links: Links::new(),
             turn: 1,
-            spread: FxHashMap::default(),
+            spread: Spread::default(),
             epoch: 0,
             at: Vec::new(),
         };
@@ -225,26 +223,15 @@ impl<B: Bus> Codes<B> {
         self.links.point_to(context);
     }
 
-    /// Notes that what the instruction at `rip` reaches for together spans the end of a page. Where it does so often, its code is
-    /// forgotten, and made anew with less looked up together.
-    pub(crate) fn note_spread(&mut self, rip: u64) {
-        let times = self.spread.entry(rip).or_default();
-        *times += 1;
-        if [OFTEN_SPREAD, 2 * OFTEN_SPREAD].contains(times) {
+    /// Notes that what the instruction at `rip` reaches for together has the end of a page in it, which begins at `page`. Where it does
+    /// so too often, its code is forgotten, and made anew with less looked up together.
+    pub(crate) fn note_spread(&mut self, rip: u64, page: u64, retired: u64) {
+        if self.spread.note(rip, page, retired) {
             let is_without = |entry: &Entry<B>| entry.plan.addresses.binary_search(&rip).is_err();
             self.entries.retain(|_, entry| is_without(entry));
             self.searches.retain(|_, entry| is_without(entry));
             self.kept.iter_mut().for_each(|kept| kept.forget(rip));
             self.begin_turn();
-        }
-    }
-
-    /// How close together what the instruction at `rip` reaches for is looked up.
-    fn reach(&self, rip: u64) -> Reach {
-        match self.spread.get(&rip).map_or(0, |times| times / OFTEN_SPREAD) {
-            0 => Reach::All,
-            1 => Reach::Near,
-            _ => Reach::Alone,
         }
     }
 
@@ -417,7 +404,7 @@ impl<B: Bus> region::Code for Guest<'_, B> {
     }
 
     fn reach(&self, rip: u64) -> Reach {
-        self.codes.reach(rip)
+        self.codes.spread.reach(rip)
     }
 
     fn how(&mut self, i: &Instruction) -> Option<How> {

@@ -31,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) counts: Counts,
     /// Where control goes on.
     pub(crate) rip: u64,
+    /// The first address of what was looked up together and not there, where the code was left for that.
+    pub(crate) reached: u64,
     /// What the arithmetic flags are made of, as [`crate::flags`] has it.
     pub(crate) flags: Stored,
     /// What code that reads some of them calls for them to be bits.
@@ -107,6 +109,7 @@ impl Context {
             bases: [0; 2],
             counts: Counts::new(0),
             rip: 0,
+            reached: 0,
             flags: Stored { kind: 0, a: 0, b: 0, r: 0, bits: [0; 8] },
             make_bits,
         }

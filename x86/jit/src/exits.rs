@@ -202,6 +202,7 @@ impl Translator<'_> {
     fn why(&self, why: Why, reached: Option<Reached>) -> Value {
         let number = |why: Why| self.d.constant(64, why as u64);
         let Some(Reached { first, last }) = reached else { return number(why) };
+        self.d.store_context(first, at!(reached));
         let [first, last] = [first, last].map(|at| self.d.two_known(Two::Shr, 64, at, PAGE_BITS));
         let is_spread = self.d.compare(IntCC::NotEqual, first, last);
         self.d.choose_value(is_spread, number(Why::Spread), number(why))

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use rustc_hash::FxHashSet;
-use x86::bus::Bus;
+use x86::bus::{Bus, PAGE_SIZE};
 use x86::cpu::Cpu;
 use x86::interpreter::{Counters, Interpreter, Observer, Stop, Until};
 use x86::machine::Machine;
@@ -345,7 +345,8 @@ impl<B: Bus> Made<B> {
                 // Only the longest stay is over.
                 Some(Why::Budget) if left > MAX_RUN as u64 => {}
                 Some(Why::Spread) => {
-                    self.codes.note_spread(rip);
+                    let page = self.context.reached & !(PAGE_SIZE - 1);
+                    self.codes.note_spread(rip, page, interpreter.counters().instructions);
                     break After::Interpret;
                 }
                 Some(Why::Interpret | Why::Budget) | None => break After::Interpret,

@@ -44,6 +44,7 @@ mod native;
 mod outcall;
 mod region;
 mod spans;
+mod spread;
 mod translator;
 mod vectors;
 mod worker;

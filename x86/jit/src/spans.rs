@@ -62,6 +62,14 @@ pub(crate) enum Reach {
 const NEAR: i32 = 64;
 
 impl Reach {
+    /// The next closer one.
+    pub(crate) const fn closer(self) -> Reach {
+        match self {
+            Reach::All => Reach::Near,
+            Reach::Near | Reach::Alone => Reach::Alone,
+        }
+    }
+
     /// The part of `all` that goes with `one`.
     fn part(self, all: Span, one: Span) -> Option<Span> {
         match self {
