@@ -40,7 +40,8 @@ impl Tuning {
 
     /// Whether more may be compiled now.
     fn affords(&self, work: &Work) -> bool {
-        work.compiled.saturating_sub(FREE).saturating_mul(self.price) <= work.interpreted
+        let spent = work.interpreted + work.lacks * LACK;
+        work.compiled.saturating_sub(FREE).saturating_mul(self.price) <= spent
     }
 }
 
@@ -68,6 +69,8 @@ pub struct Work {
     pub instructions: u64,
     /// How often the driver went into compiled code.
     pub stays: u64,
+    /// How often it was left for a block that has none yet.
+    pub lacks: u64,
     /// Regions whose code was there: an earlier run had made it, or this one before their pages were exchanged.
     pub taken: u64,
 }
@@ -80,6 +83,8 @@ impl<B: Bus> Drop for Jit<B> {
     }
 }
 
+/// To leave compiled code for a block without any costs what so many instructions cost the interpreter.
+const LACK: u64 = 50;
 /// A block for which compiled code was left counts as if it had run so many times more: the way out and back costs that.
 const LEFT_FOR_IT: u32 = 4;
 /// So often does the interpreter run a block whose code is being compiled, or must not run now, before it is asked for again.
@@ -357,6 +362,7 @@ impl<B: Bus> Made<B> {
                     code = next;
                 }
                 Known::Nothing => {
+                    work.lacks += 1;
                     interpreter.hasten(rip, LEFT_FOR_IT);
                     break After::GoOn;
                 }

@@ -9,20 +9,41 @@ use rustc_hash::FxHashMap;
 
 use crate::spans::Reach;
 
-/// That the same page's end is met again says so much more than that another one is.
-const SAME: u32 = 16;
-/// So much, within so many instructions, is too often.
-const TOO_MUCH: u32 = 64 * SAME;
-const WITHIN: u64 = 1 << 20;
+/// The end of the same page, met again so often within so many instructions, is met too often,
+const SAME: (u32, u64) = (64, 1 << 24);
+/// and so are those of different pages.
+const OTHERS: (u32, u64) = (1 << 10, 1 << 20);
+
+/// How often something happened since so many instructions had retired.
+#[derive(Clone, Copy)]
+struct Times {
+    times: u32,
+    since: u64,
+}
+
+impl Times {
+    const fn none(retired: u64) -> Times {
+        Times { times: 0, since: retired }
+    }
+
+    /// It happens once more; whether that is often enough within so many instructions.
+    fn is_often(&mut self, (often, within): (u32, u64), retired: u64) -> bool {
+        if !(self.since..self.since.saturating_add(within)).contains(&retired) {
+            *self = Times::none(retired);
+        }
+        self.times += 1;
+        self.times >= often
+    }
+}
 
 /// What is known of an instruction.
 struct Known {
     reach: Reach,
-    /// What was noted since so many instructions had retired.
-    sum: u32,
-    since: u64,
     /// The page whose end was met last.
     page: u64,
+    /// How often the end of the page before was met again, and how often that of another one.
+    same: Times,
+    others: Times,
 }
 
 /// By the address of the instruction.
@@ -33,16 +54,17 @@ impl Spread {
     /// Notes that the instruction at `rip` met the end of `page`, when so many instructions had retired; whether what it reaches for is
     /// looked up closer from now on.
     pub(crate) fn note(&mut self, rip: u64, page: u64, retired: u64) -> bool {
-        let known = self.0.entry(rip).or_insert(Known { reach: Reach::All, sum: 0, since: retired, page });
-        if !(known.since..known.since.saturating_add(WITHIN)).contains(&retired) {
-            (known.sum, known.since) = (0, retired);
-        }
-        known.sum += if known.page == page { SAME } else { 1 };
-        known.page = page;
-        if known.sum < TOO_MUCH || known.reach == Reach::Alone {
+        let none = Times::none(retired);
+        let known = self.0.entry(rip).or_insert(Known { reach: Reach::All, page, same: none, others: none });
+        let is_often = if std::mem::replace(&mut known.page, page) == page {
+            known.same.is_often(SAME, retired)
+        } else {
+            known.others.is_often(OTHERS, retired)
+        };
+        if !is_often || known.reach == Reach::Alone {
             return false;
         }
-        known.sum = 0;
+        (known.same, known.others) = (none, none);
         known.reach = known.reach.closer();
         true
     }
@@ -76,7 +98,7 @@ mod tests {
         assert_eq!(reach(std::iter::repeat_n(7, 63), 1000), Reach::All);
         assert_eq!(reach(std::iter::repeat_n(7, 64), 1000), Reach::Near);
         assert_eq!(reach(std::iter::repeat_n(7, 128), 1000), Reach::Alone);
-        assert_eq!(reach(std::iter::repeat_n(7, 5000), 100_000), Reach::All, "that costs little");
+        assert_eq!(reach(std::iter::repeat_n(7, 5000), 1_000_000), Reach::All, "that costs little");
     }
 
     #[test]
