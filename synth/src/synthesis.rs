@@ -322,12 +322,17 @@ impl Attempts<'_> {
         let mut next = 0;
         let mut why = String::new();
         // With chosen addresses a longer part of the path can start; without, what is left is surer.
+        let path = &self.found.path[..depth];
         for choose in [true, false] {
-            if !choose && self.needs_no_choice(depth) {
-                // It would be the same attempt.
+            let hypothesis = match choose {
+                true => self.placed(path),
+                false => self.rebuild(path, &self.found.early, &self.until).0,
+            };
+            if !choose && (hypothesis.newest_unresolved().is_none() || self.is_over()) {
+                // Where every access has an address that something tells, it would be the same attempt.
                 break;
             }
-            let (reached, failure) = match self.attempt(&self.found.path[..depth], choose)? {
+            let (reached, failure) = match self.attempt(path, hypothesis, choose)? {
                 Ok(found) => return Ok(Ok(found)),
                 Err(failed) => failed,
             };
@@ -340,12 +345,7 @@ impl Attempts<'_> {
         Ok(Err((next, why)))
     }
 
-    /// Whether every access of these steps has an address that something tells.
-    fn needs_no_choice(&self, depth: usize) -> bool {
-        self.rebuild(&self.found.path[..depth], &self.found.early).0.newest_unresolved().is_none()
-    }
-
-    /// Realizes and certifies these steps, or those of them whose addresses are known.
+    /// Realizes and certifies these steps, of which this is the hypothesis, or those of them whose addresses are known.
     #[expect(
         clippy::type_complexity,
         reason = "an error of ours around a failed attempt, each with its parts"
@@ -353,12 +353,9 @@ impl Attempts<'_> {
     fn attempt(
         &self,
         path: &[(PathStep, Option<u64>)],
+        mut hypothesis: Hypothesis<'_>,
         choose: bool,
     ) -> Result<Result<(Suffix, Certificate), (usize, Failure)>, CertificateError> {
-        let mut hypothesis = match choose {
-            true => self.placed(path),
-            false => self.rebuild(path, &self.found.early).0,
-        };
         let mut depth = hypothesis.newest_unresolved().map_or(hypothesis.len(), |step| step as usize - 1);
         while depth > 0 && !path[depth - 1].0.is_instruction() {
             // A suffix begins with an instruction.
@@ -368,16 +365,16 @@ impl Attempts<'_> {
         let [tried, reached] = [path.len(), depth].map(|steps| instructions_in(&path[..steps]));
         let cut = Cut { tried, choosing: choose, reached, waiting, why: None };
         self.cuts.borrow_mut().push(cut);
+        let refused = |why: &str| Ok(Err((depth, Failure::Refused(None, why.to_owned()))));
+        if depth < path.len() / FEW && hypothesis.len() < path.len() && self.is_over() {
+            return refused("the fuel or the time was used up");
+        }
         if depth == 0 {
-            return Ok(Err((
-                0,
-                Failure::Refused(None, "the last instruction's address is not known".to_owned()),
-            )));
+            return refused("the last instruction's address is not known");
         }
         if depth < path.len() / FEW {
             // All that the others demand would be asked of these few: they alone are a smaller question.
-            let why = "an older access has no address".to_owned();
-            return Ok(Err((depth, Failure::Refused(None, why))));
+            return refused("an older access has no address");
         }
         let covered = instructions_in(&path[..self.found.covered.min(depth)]);
         let coverage = Coverage { records: self.request.records.len(), instructions: covered };
@@ -426,7 +423,7 @@ impl Attempts<'_> {
                 // The iterations of a repeated string instruction are one, and a suffix begins with an instruction.
                 steps -= 1;
             }
-            let (hypothesis, _) = self.rebuild(&path[..steps], &self.early_on(steps));
+            let (hypothesis, _) = self.rebuild(&path[..steps], &self.early_on(steps), &Until::default());
             let known =
                 hypothesis.newest_unresolved_store().map_or(hypothesis.len(), |step| step as usize - 1);
             if known == steps {

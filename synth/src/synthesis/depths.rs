@@ -48,7 +48,7 @@ impl Attempts<'_> {
         if self.found.statistics.solver_unknown == 0 {
             return (path.len(), 0);
         }
-        let (_, solved) = self.rebuild(path, &self.found.early);
+        let (_, solved) = self.rebuild(path, &self.found.early, &self.until);
         (if solved * 4 >= path.len() * 3 { solved } else { path.len() }, solved)
     }
 }

@@ -4,6 +4,7 @@
 //! is what can be given up, since the rest of the path does not hang on it.
 
 use super::Attempts;
+use crate::fuel::Until;
 use crate::past::addresses::Patience;
 use crate::past::deferred::Early;
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
@@ -16,13 +17,13 @@ use std::rc::Rc;
 impl Attempts<'_> {
     /// The hypothesis of these steps, with addresses chosen for their accesses: for all, or for as many of the newest as it goes.
     pub(super) fn placed(&self, path: &[(PathStep, Option<u64>)]) -> Hypothesis<'_> {
-        let (hypothesis, _) = self.rebuild(path, &self.found.early);
+        let (hypothesis, _) = self.rebuild(path, &self.found.early, &self.until);
         let mut best = self.with_addresses(hypothesis, path.len());
         while !best.is_placed(&(1..path.len() + 1)) && !self.is_over() {
             let (early, reached) = (best.early().to_vec(), best.newest_unresolved());
             let further = best.take_late().into_iter().find_map(|late| {
                 let known: Vec<Early> = early.iter().copied().chain([late]).collect();
-                let (hypothesis, _) = self.rebuild_learning(path, &known);
+                let (hypothesis, _) = self.rebuild_learning(path, &known, &self.until);
                 let is_rebuilt = hypothesis.len() == path.len();
                 let placed = is_rebuilt.then(|| self.with_addresses(hypothesis, path.len()))?;
                 placed.newest_unresolved().is_none_or(|step| Some(step) > reached).then_some(placed)
@@ -41,36 +42,42 @@ impl Attempts<'_> {
         hypothesis
     }
 
-    /// The hypothesis of these steps alone: what older steps taught is not used beside `early`. And for how many of the
-    /// steps, if it was looked for, it has a solution.
+    /// The hypothesis of these steps alone, or of as many of the newest as there is fuel for: what older steps taught is not used
+    /// beside `early`. And for how many of the steps, if it was looked for, it has a solution.
     pub(super) fn rebuild(
         &self,
         path: &[(PathStep, Option<u64>)],
         early: &[Early],
+        until: &Until,
     ) -> (Hypothesis<'_>, usize) {
-        let rebuilt = self.rebuild_learning(path, early);
+        let rebuilt = self.rebuild_learning(path, early, until);
         let mut told = early.to_vec();
         told.retain(|early| !early.assumed);
-        if rebuilt.0.len() == path.len() || told.len() == early.len() {
+        if rebuilt.0.len() == path.len() || told.len() == early.len() || until.is_over() {
             return rebuilt;
         }
         // What the search chose, as it went, does not go with all that came after it. Without that, the choice is free.
-        let without = self.rebuild_learning(path, &told);
+        let without = self.rebuild_learning(path, &told, until);
         if without.0.len() > rebuilt.0.len() { without } else { rebuilt }
     }
 
     /// The same; addresses that turn up late are learned, as the search does.
-    fn rebuild_learning(&self, path: &[(PathStep, Option<u64>)], early: &[Early]) -> (Hypothesis<'_>, usize) {
+    fn rebuild_learning(
+        &self,
+        path: &[(PathStep, Option<u64>)],
+        early: &[Early],
+        until: &Until,
+    ) -> (Hypothesis<'_>, usize) {
         let mut early = early.to_vec();
         loop {
-            let (hypothesis, solved, refusal) = self.rebuild_once(path, &early);
+            let (hypothesis, solved, refusal) = self.rebuild_once(path, &early, until);
             let (at, most) = (hypothesis.len(), path.len());
             if let Some(refusal) = refusal {
                 tracing::debug!(at, most, ?refusal, "a path was not built again");
             }
             match refusal {
                 Some(Refusal::Late(access, address))
-                    if !early.iter().any(|it| it.access == access) && !self.is_over() =>
+                    if !early.iter().any(|it| it.access == access) && !until.is_over() =>
                 {
                     early.push(Early { since: at + 1, assumed: false, access, address });
                 }
@@ -84,6 +91,7 @@ impl Attempts<'_> {
         &self,
         path: &[(PathStep, Option<u64>)],
         early: &[Early],
+        until: &Until,
     ) -> (Hypothesis<'_>, usize, Option<Refusal>) {
         let terms = Rc::new(Terms::with_fuel(self.until.fuel().clone()));
         let (core, kernel) = (&self.request.core.state, Kernel::of(self.request.core));
@@ -93,6 +101,9 @@ impl Attempts<'_> {
         let was_hard = self.found.statistics.solver_unknown > 0;
         let (mut solved, mut place) = (0, 0);
         for (n, (step, call)) in (1..).zip(path) {
+            if until.is_over() {
+                break;
+            }
             let instruction = self.request.program.instruction_at(step.address);
             let instruction = instruction.expect("the search went through it");
             let prepared = match (step.is_instruction(), step.skips) {
