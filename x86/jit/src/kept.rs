@@ -46,15 +46,15 @@ impl Source {
     pub(crate) fn instruction(&self, address: u64) -> Vec<u8> {
         let mut bytes: Vec<u8> = Vec::new();
         while bytes.len() < LONGEST_INSTRUCTION {
-            let next = address + bytes.len() as u64;
-            let Some(part) = self.from(next) else { break };
+            let next = address.wrapping_add(bytes.len() as u64);
+            let Some(part) = self.part_from(next) else { break };
             bytes.extend(part.iter().take(LONGEST_INSTRUCTION - bytes.len()));
         }
         bytes
     }
 
     /// The bytes of the part that has `address`, from there on.
-    fn from(&self, address: u64) -> Option<&[u8]> {
+    fn part_from(&self, address: u64) -> Option<&[u8]> {
         self.parts.iter().find_map(|(start, bytes)| {
             let at = usize::try_from(address.checked_sub(*start)?).ok()?;
             bytes.get(at..).filter(|bytes| !bytes.is_empty())

@@ -171,11 +171,11 @@ impl Region {
 /// Where the bytes of an instruction begin and end in each page.
 fn by_page(i: &Instruction) -> impl Iterator<Item = (u64, u64)> {
     let (start, end) = (i.ip(), i.next_ip());
-    let next_page = (start / PAGE_SIZE + 1).wrapping_mul(PAGE_SIZE);
-    let parts = if end > next_page {
-        [Some((start, next_page)), Some((next_page, end))]
-    } else {
-        [Some((start, end)), None]
+    let last_page = end.wrapping_sub(1) / PAGE_SIZE;
+    let next = last_page * PAGE_SIZE;
+    let parts = match last_page > start / PAGE_SIZE {
+        true => [Some((start, next)), Some((next, end))],
+        false => [Some((start, end)), None],
     };
     parts.into_iter().flatten()
 }
