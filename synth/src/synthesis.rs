@@ -321,15 +321,15 @@ impl Attempts<'_> {
     ) -> Result<Result<(Suffix, Certificate), (usize, String)>, CertificateError> {
         let mut next = 0;
         let mut why = String::new();
-        // With chosen addresses a longer part of the path can start; without, what is left is surer.
         let path = &self.found.path[..depth];
+        // With chosen addresses a longer part of the path can start; without, what is left is surer.
         for choose in [true, false] {
             let hypothesis = match choose {
                 true => self.placed(path),
                 false => self.rebuild(path, &self.found.early, &self.until).0,
             };
             if !choose && (hypothesis.newest_unresolved().is_none() || self.is_over()) {
-                // Where every access has an address that something tells, it would be the same attempt.
+                // Something tells the address of every access, so that it would be the same attempt; or there is no fuel for another.
                 break;
             }
             let (reached, failure) = match self.attempt(path, hypothesis, choose)? {
@@ -366,8 +366,11 @@ impl Attempts<'_> {
         let cut = Cut { tried, choosing: choose, reached, waiting, why: None };
         self.cuts.borrow_mut().push(cut);
         let refused = |why: &str| Ok(Err((depth, Failure::Refused(None, why.to_owned()))));
-        if depth < path.len() / FEW && hypothesis.len() < path.len() && self.is_over() {
-            return refused("the fuel or the time was used up");
+        if let Some(end) = self.until.end()
+            && hypothesis.len() < path.len()
+            && depth < path.len() / FEW
+        {
+            return refused(Stop::from(end).text());
         }
         if depth == 0 {
             return refused("the last instruction's address is not known");

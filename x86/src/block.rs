@@ -6,11 +6,11 @@ use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use crate::bus::Bus;
 use crate::cpu::Cpu;
-use crate::decode::{depends_on_the_system, differs_between_processors};
+use crate::decode::{MAX_INSTRUCTION, depends_on_the_system, differs_between_processors};
 use crate::frames::{Frames, Stamp};
 use crate::machine::{Handler, Last, Machine, Trap};
 use crate::op::{BranchKind, Op};
-use crate::origin::{Fetched, MAX_INSTRUCTION, Origin};
+use crate::origin::{Fetched, Origin};
 use crate::overlong::is_too_long;
 use crate::step::{self, Run, Step};
 use crate::table::{self, hot};

@@ -5,6 +5,8 @@ use iced_x86::{Code, EncodingKind, Instruction, Mnemonic, OpKind, Register, Roun
 use crate::machine::MachineRead;
 use crate::op::{Condition, Embedded, Encoding, Gpr, Loc, Mem, Numbers, Op, Opmask, Rep, Segment, Vector};
 
+/// Bytes of an instruction at most (Intel SDM vol. 2, 2.3.11).
+pub const MAX_INSTRUCTION: usize = 15;
 /// Selector of CS in 64-bit Linux programs, the value that `mov eax, cs` reads.
 const USER_CODE_SELECTOR: u64 = 0x33;
 /// Selector of SS in 64-bit Linux programs. DS, ES, FS and GS are 0.

@@ -6,10 +6,9 @@
 
 use crate::bus::{Bus, PAGE_SIZE};
 use crate::cpu::{Cpu, index};
+use crate::decode::MAX_INSTRUCTION;
 use crate::machine::{Exec, Trap};
 
-/// Longest x86 instruction in bytes.
-pub(crate) const MAX_INSTRUCTION: usize = 15;
 /// No frame begins here.
 const NO_FRAME: u64 = u64::MAX;
 

@@ -3,7 +3,7 @@
 use iced_x86::{Decoder, DecoderError, DecoderOptions};
 
 /// Longest x86 instruction in bytes.
-use crate::origin::MAX_INSTRUCTION;
+use crate::decode::MAX_INSTRUCTION;
 /// The first byte of the EVEX prefix, in 64-bit mode.
 const EVEX: u8 = 0x62;
 

@@ -1,6 +1,7 @@
 //! How far to search, and what a search found.
 
 use super::barriers::{Met, Place};
+use crate::fuel::End;
 use crate::past::deferred::Early;
 use crate::past::hypothesis::PathStep;
 use rustc_hash::FxHashMap;
@@ -32,6 +33,16 @@ pub enum Stop {
     Exhausted,
     /// The suffix reached the program's first instruction.
     ProgramStart,
+}
+
+impl From<End> for Stop {
+    fn from(end: End) -> Stop {
+        match end {
+            End::Fuel => Stop::Fuel,
+            End::Time => Stop::Time,
+            End::Interrupted => Stop::Interrupted,
+        }
+    }
 }
 
 impl Stop {

@@ -47,7 +47,7 @@ pub use found::{Found, Limits, Statistics, Stop};
 pub use trail::{Records, Window};
 
 use crate::evidence::Samples;
-use crate::fuel::{End, Fuel, Until};
+use crate::fuel::{Fuel, Until};
 use crate::past::audit::Audit;
 use crate::past::deferred::{AccessNumber, Early};
 use crate::past::hypothesis::{Hypothesis, Kernel, PathStep, Refusal};
@@ -226,11 +226,8 @@ impl<'p> Search<'p> {
             if self.hypothesis.start() == self.program.entry() && !self.hypothesis.is_empty() {
                 break Stop::ProgramStart;
             }
-            match until.end() {
-                Some(End::Fuel) => break Stop::Fuel,
-                Some(End::Time) => break Stop::Time,
-                Some(End::Interrupted) => break Stop::Interrupted,
-                None => {}
+            if let Some(end) = until.end() {
+                break end.into();
             }
             if self.statistics.prepended.is_multiple_of(64) {
                 progress(self.hypothesis.len(), self.longest.len());

@@ -12,6 +12,7 @@
 //! that are damaged all that is promised here is that reading them ends.
 
 use rustc_hash::FxHashMap;
+use x86::decode::MAX_INSTRUCTION;
 
 use crate::compiler::{Compiled, OutcallAt, host};
 
@@ -21,9 +22,6 @@ const MAGIC: &[u8; 8] = b"gretelC2";
 const MOST: usize = 32 << 20;
 /// Pieces of one address at most: programs that start one another lie at the same addresses.
 const MOST_AT_ONE: usize = 16;
-
-/// Bytes of an instruction at most (Intel SDM vol. 2, 2.3.11).
-const LONGEST_INSTRUCTION: usize = 15;
 
 /// What a region was made from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,10 +43,10 @@ impl Source {
     /// The bytes from `address` on, of one instruction at the most; it may be in two pages.
     pub(crate) fn instruction(&self, address: u64) -> Vec<u8> {
         let mut bytes: Vec<u8> = Vec::new();
-        while bytes.len() < LONGEST_INSTRUCTION {
+        while bytes.len() < MAX_INSTRUCTION {
             let next = address.wrapping_add(bytes.len() as u64);
             let Some(part) = self.part_from(next) else { break };
-            bytes.extend(part.iter().take(LONGEST_INSTRUCTION - bytes.len()));
+            bytes.extend(part.iter().take(MAX_INSTRUCTION - bytes.len()));
         }
         bytes
     }

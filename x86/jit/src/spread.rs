@@ -1,9 +1,12 @@
-//! How often what an instruction reaches for together had the end of a page in it ([`Why::Spread`](crate::context::Why)), and how close
-//! together it is looked up for that.
+//! Spans across page ends: how often an instruction meets one, and how close together its accesses are looked up for that.
 //!
-//! Each time costs some hundred instructions, and to look all up apart costs some ten for each access, each time round. A structure
-//! that lies across the end of a page is found there in each turn of a loop: that is seen soon. Of many small structures some always
-//! do, each on pages of its own: that costs less than to look up all of them apart.
+//! A look-up that fails since its span has the end of a page in it ([`Why::Spread`](crate::context::Why)) costs some hundred
+//! instructions; looking up each access alone costs some ten for each, every time. A structure that lies across a page end fails in
+//! each turn of a loop, at the same page: its accesses are soon looked up alone. Of many small structures a few lie across one, each
+//! on its own page: failing at those costs less, and the accesses stay together.
+//!
+//! Example: `mov rax, [rbx]; add rax, [rbx + 40]` with rbx 16 bytes below a page end fails 64 times; from then on the two are looked
+//! up by the 64 bytes they are in ([`Reach::Near`]), and 64 failures later each alone.
 
 use rustc_hash::FxHashMap;
 
