@@ -285,6 +285,9 @@ fn drive(
         if step == Step::Running {
             shared.recent.borrow_mut().keep_if_due(process, shared.events.get(), now)?;
         }
+        if let Step::Died(_) | Step::Killed(_) = step {
+            shared.recent.borrow_mut().note_crash(now);
+        }
         let end = match step {
             Step::Running => {
                 // A page fault leaves no record: replay would look for the digests behind the event before it.

@@ -17,4 +17,15 @@ impl AddressSpace {
             _ => None,
         }
     }
+
+    /// The same, with another owner, which is the caller: whoever stores to the page next gets a copy.
+    pub(crate) fn hold_page(&mut self, memory: &mut Memory, address: Virt) -> Option<Phys> {
+        let frame = self.private_frame(memory, address)?;
+        let rights = self.mappings.find(address).map(|(_, mapping)| mapping.rights)?;
+        memory.frames_mut().share(frame);
+        let entry = self.entry_rights(memory, address, frame, rights);
+        let stale = self.tables.protect(memory.ram_mut(), address, entry);
+        memory.invalidate(stale);
+        Some(frame)
+    }
 }

@@ -10,6 +10,7 @@
 use super::{Death, Process, ProcessError, Step};
 use crate::engine::Counters;
 use crate::linux::{Kernel, Spaces};
+use crate::memory::AddressSpace;
 use crate::position::Position;
 use crate::ram::{Memory, SavedObjects};
 use x86::state::State;
@@ -56,6 +57,13 @@ impl Checkpoint {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The address space of a process that has not ended.
+    pub(crate) fn space_of(&self, pid: i32) -> Option<&AddressSpace> {
+        let is_loaded = pid == self.kernel.pid();
+        let space = if is_loaded { Some(self.space) } else { self.kernel.tasks.space_of(pid) };
+        space.map(|space| self.spaces.get(space))
     }
 
     /// Gives its frames back to the memory that it was taken in.

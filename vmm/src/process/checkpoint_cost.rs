@@ -28,7 +28,8 @@ impl CheckpointCost {
     /// What it has cost up to now.
     pub(crate) fn so_far(&self, process: &Process) -> Duration {
         let since = |now: u64, then: u64| u32::try_from(now.saturating_sub(then)).unwrap_or(u32::MAX);
-        let (copy, fault) = match process.cpu().kind() {
+        // Where two processors take turns, nearly all of it is KVM's, whichever runs now.
+        let (copy, fault) = match process.engine_kind() {
             EngineKind::Kvm => (COPY_KVM, FAULT_KVM),
             EngineKind::Soft => (COPY, FAULT),
         };

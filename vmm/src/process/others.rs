@@ -5,7 +5,7 @@
 
 use super::{Process, ProcessError};
 use crate::memory::{AddressSpace, MappingInfo};
-use crate::ram::Virt;
+use crate::ram::{Phys, Virt};
 use x86::state::State;
 
 /// A task that lives.
@@ -43,6 +43,13 @@ impl Process {
             return Some(self.space());
         }
         self.kernel.tasks.space_of(pid).map(|space| self.spaces.get(space))
+    }
+
+    /// As [`AddressSpace::hold_page`], of any process that has not ended.
+    pub(crate) fn hold_page(&mut self, pid: i32, page: Virt) -> Option<Phys> {
+        let is_loaded = pid == self.pid();
+        let space = if is_loaded { self.space } else { self.kernel.tasks.space_of(pid)? };
+        self.spaces.get_mut(space).hold_page(&mut self.machine.memory, page)
     }
 
     /// As [`Process::read_memory`], of any process; false also where there is none of this id.

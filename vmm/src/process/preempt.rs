@@ -177,7 +177,7 @@ impl Process {
         }
     }
 
-    /// Has [`Process::step`] return about then, by the host's monotonic clock in nanoseconds, though nothing has happened; the
+    /// Has [`Process::step`] return once about then, by the host's monotonic clock in nanoseconds, though nothing has happened; the
     /// program does not see it.
     pub(crate) fn come_back_at(&mut self, time: Option<u64>) {
         self.pace.look = time;
@@ -201,7 +201,10 @@ impl Process {
     /// Runs to an exit, or to this count, where nothing happens.
     fn run_bounded(&mut self, count: u64) -> Result<Step, ProcessError> {
         match self.execute(Until::Retired(count))? {
-            Exit::Budget => Ok(Step::Running),
+            Exit::Budget => {
+                self.look_came(Time::now().monotonic);
+                Ok(Step::Running)
+            }
             Exit::Kicked => self.kicked(u64::MAX),
             exit => self.serve_exit(exit),
         }
@@ -233,10 +236,17 @@ impl Process {
         }
     }
 
+    /// The caller is come back to. A time that is past would have the processor kicked whenever it is entered, and the program would
+    /// hardly get on.
+    fn look_came(&mut self, now: u64) {
+        self.pace.look = self.pace.look.filter(|at| *at > now);
+    }
+
     /// The processor came back from a kick: the task is preempted if it is time, or if a signal came from outside.
     pub(super) fn kicked(&mut self, due: u64) -> Result<Step, ProcessError> {
         let now = Time::now().monotonic;
         self.kick_came();
+        self.look_came(now);
         self.pace.counted = self.machine.cpu.counts().conditional_branches;
         let is_signalled = self.gate.is_signalled();
         if !is_signalled && now < due.max(self.pace.earliest) {

@@ -2,7 +2,7 @@
 //!
 //! A checkpoint needs a position, which a processor that does not count knows at events alone. Where such a processor has run for as
 //! long as two checkpoints are to be apart and come to no event, it goes back to the last event, and the processor that counts runs
-//! that segment with as many checkpoints as are due.
+//! that segment with as many checkpoints as are due; but not where the way back there is longer than the segment.
 //!
 //! Example: of 10 s, KVM runs 9 s without an event. With a checkpoint every second it runs the first of these 9, and then the software
 //! CPU all of them.
@@ -57,7 +57,8 @@ impl Timeline {
                 begun = Instant::now();
             } else if !self.counts() {
                 comes_back = None;
-                if goes_on && !self.ended && begun.elapsed() >= long {
+                let is_long = begun.elapsed() >= long && begun.elapsed() >= self.half_of_way_by(event);
+                if goes_on && !self.ended && is_long {
                     goes_on = self.count_segment(&mut keeper, tell)?;
                     begun = Instant::now();
                 }
@@ -69,6 +70,13 @@ impl Timeline {
         }
         let (checkpoints, bytes) = keeper.finish(self.replay.process_mut());
         Ok(Some(Kept { replayed: self.replay.report()?, checkpoints, bytes }))
+    }
+
+    /// Half of how long it takes to come from the checkpoint before this event to here: if the segment behind the event has taken as
+    /// long, the way to the event is no longer than it.
+    fn half_of_way_by(&self, event: u64) -> Duration {
+        let before = self.stops.nearest(|stop| stop.position() <= Position { event, retired: 0 });
+        before.map_or(self.spent, |(_, spent)| self.spent.saturating_sub(spent)) / 2
     }
 
     /// Runs the segment in which the program stands from its beginning, on the processor that counts. Whether to go on behind it.

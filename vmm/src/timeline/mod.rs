@@ -14,12 +14,13 @@ mod keeping;
 mod recent;
 mod records;
 mod retrace;
+mod served_at;
 mod stops;
 
 use crate::checkpoints::{About, CheckpointError};
 use crate::engine::{Counters, EngineKind, Machine, Until};
 use crate::position::Position;
-use crate::process::ProcessError;
+use crate::process::{Checkpoint, ProcessError};
 use crate::recording::Recording;
 use crate::replay::{Progress, Replay, ReplayError, Replayed};
 pub use keeping::Kept;
@@ -139,6 +140,11 @@ impl Timeline {
     /// Where there are checkpoints, in order.
     pub fn checkpoints(&self) -> impl Iterator<Item = Position> {
         self.stops.iter().map(Stop::position)
+    }
+
+    /// The checkpoint in memory at this position.
+    pub(crate) fn kept_at(&self, at: Position) -> Option<&Checkpoint> {
+        self.stops.at(at)
     }
 
     /// The recording's system calls of these numbers: each one's event, and the task that made it. The journal is read once, and

@@ -5,6 +5,7 @@
 //! journaled for one, also where a processor that computes is kicked for it.
 
 use super::records::Records;
+use super::served_at::ServedAt;
 use crate::gate::{Input, Time};
 use crate::journal::Record;
 use crate::process::{Checkpoint, CheckpointCost, Process, ProcessError};
@@ -45,6 +46,8 @@ pub struct Recent {
     told: bool,
     /// What the last checkpoint costs.
     cost: CheckpointCost,
+    /// When the newest events were served, if there are to be checkpoints.
+    served: ServedAt,
 }
 
 impl Recent {
@@ -59,6 +62,7 @@ impl Recent {
             due: wanted.then(|| Instant::now() + NEAREST),
             told: false,
             cost: CheckpointCost::default(),
+            served: ServedAt::default(),
         }
     }
 
@@ -69,6 +73,11 @@ impl Recent {
         }
         self.preempted |= matches!(record, Record::Begin { event: crate::gate::Event::Preempt(_), .. });
         self.kept.put(record);
+    }
+
+    /// The program has crashed.
+    pub(crate) fn note_crash(&mut self, now: Instant) {
+        self.served.note_crash(now);
     }
 
     /// Keeps an input that was journaled.
@@ -90,6 +99,7 @@ impl Recent {
         now: Instant,
     ) -> Result<(), ProcessError> {
         let Some(due) = self.due else { return Ok(()) };
+        self.served.note(events, now);
         let frames = process.memory().frames();
         let is_scarce = frames.available() < frames.used();
         if self.kept.bytes() > MOST_BYTES || is_scarce && !self.windows.is_empty() {
@@ -151,6 +161,11 @@ impl Recent {
         while !self.windows.is_empty() {
             self.forget_first(process);
         }
+    }
+
+    /// When the newest events were served.
+    pub(super) fn take_served(&mut self) -> ServedAt {
+        std::mem::take(&mut self.served)
     }
 
     /// The windows, the newest first, and the records behind the first of them, whose number is given; then there are none.

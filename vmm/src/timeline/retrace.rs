@@ -1,32 +1,43 @@
 //! The last branches before a crash that has just happened, without running the program again from its start.
 //!
 //! From a checkpoint of the near past ([`Recent`]) the program runs to its crash again: at first on the processor that recorded,
-//! which is fast, with a checkpoint every few milliseconds; then from the last of these on the software CPU, with the
+//! which is fast, with checkpoints that lie closer the less is left; then from the last of these on the software CPU, with the
 //! model of the branch records switched on. What it comes to must be the crash, bit for bit. Then the crash is restored.
 //!
-//! Example: a program computes for 5 s under KVM and crashes 70 ms behind its last checkpoint. Those 70 ms run again under KVM,
-//! and their last 10 ms on the software CPU.
+//! How much is left is known by when the newest events were served ([`ServedAt`]). Where the second run is slower than the first,
+//! nothing is left long before the crash: from there on checkpoints are some milliseconds apart, or what they cost.
+//!
+//! Example: a program computes for 5 s under KVM and crashes 700 ms behind its last checkpoint. Those 700 ms run again under KVM, with
+//! checkpoints 88, 22 and 10 ms before the crash, and the last 10 ms on the software CPU.
 
 use super::recent::{Recent, Window, clock_after};
+use super::served_at::ServedAt;
 use crate::engine::{Counters, EngineKind};
 use crate::journal::Record;
 use crate::journal::schema::Digests;
-use crate::process::{Checkpoint, Death, Process, ProcessError, Step};
+use crate::process::{Checkpoint, CheckpointCost, Death, Process, ProcessError, Step};
 use crate::tape::{Mark, ReplayGate, Tape};
 use lbr::{Armed, Filter, Provenance, Trail};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Checkpoints on the way to the crash are so far apart.
+/// The first checkpoint on the way to the crash comes when one part in so many of the way is left.
+const FIRST: u32 = 8;
+/// A checkpoint on the way to the crash has one part in so many of what was left at the one before.
+const CLOSER: u32 = 4;
+/// None is nearer to the crash by intent, nor to another one.
 const NEAR: Duration = Duration::from_millis(10);
-/// And cost at most one part in so many.
+/// Where nothing is left, they cost at most one part in so many.
 const NEAR_SHARE: u32 = 4;
 /// So many of them are kept: the newest may be too near to the crash.
-const KEPT: usize = 3;
+const KEPT: usize = 4;
+/// Who walks looks at least so often whether it takes too long, and at most so often whether a checkpoint is due.
+const LOOK: Duration = Duration::from_millis(100);
+const SOON: Duration = Duration::from_millis(1);
 /// No attempt on an older checkpoint begins when so much time has passed, if there is a trail that is too short.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// The way to the crash takes no longer than so many times as long as it took first, and so much.
-const LONGER: (u32, Duration) = (40, Duration::from_secs(2));
+const LONGER: (u32, Duration) = (10, Duration::from_secs(2));
 
 /// The last branches before a crash.
 #[derive(Clone, Debug)]
@@ -84,8 +95,8 @@ impl Recent {
         filter: Filter,
     ) -> Result<LastBranches, RetraceError> {
         let (windows, kept, first) = self.take();
-        let mut retrace =
-            Retrace { windows, kept: kept.into(), first, records, filter, since: Instant::now() };
+        let (served, since) = (self.take_served(), Instant::now());
+        let mut retrace = Retrace { windows, kept: kept.into(), first, served, records, filter, since };
         let result = retrace.at_crash(process, death);
         retrace.windows.into_iter().for_each(|window| process.release(window.checkpoint));
         result
@@ -98,6 +109,7 @@ struct Retrace {
     kept: Rc<[Record]>,
     /// The number of the first record.
     first: usize,
+    served: ServedAt,
     records: u32,
     filter: Filter,
     since: Instant,
@@ -160,14 +172,14 @@ impl Retrace {
         tape: &Tape,
     ) -> Result<(LastBranches, bool), RetraceError> {
         let start = Mark::of_record(window.record - self.first, window.events);
-        let limit = window.at.elapsed().saturating_mul(LONGER.0) + LONGER.1;
         let mut bases = Vec::new();
         let preempted = self.kept[window.record - self.first..].iter().any(is_preemption);
         if process.engine_kind() == EngineKind::Kvm && !preempted {
             tape.wind(&start).map_err(ProcessError::from)?;
             process.count_exactly(false)?;
             process.restore(&mut window.checkpoint)?;
-            let walked = walk(process, crash, tape, limit, &mut bases);
+            let walk = Walk { tape, served: &self.served, took: self.served.before_crash(window.at) };
+            let walked = walk.to(crash, process, &mut bases);
             process.come_back_at(None);
             if let Err(error) = walked {
                 bases.into_iter().for_each(|base: Base| process.release(base.checkpoint));
@@ -242,33 +254,53 @@ impl Crash {
     }
 }
 
-/// Goes to the crash on the processor that recorded, and keeps checkpoints on the way.
-fn walk(
-    process: &mut Process,
-    crash: &Crash,
-    tape: &Tape,
-    limit: Duration,
-    bases: &mut Vec<Base>,
-) -> Result<(), RetraceError> {
-    let start = Instant::now();
-    let mut due = start + NEAR;
-    loop {
-        let left = due.saturating_duration_since(Instant::now());
-        process.come_back_at(Some(clock_after(left)));
-        if crash.is_here(process.step()?, tape)? {
-            return Ok(());
-        }
-        let before = Instant::now();
-        if before.duration_since(start) > limit {
-            return Err(RetraceError::TooLong);
-        }
-        if before >= due {
-            bases.push(Base { checkpoint: process.checkpoint()?, mark: tape.mark() });
-            if bases.len() > KEPT {
-                process.release(bases.remove(0).checkpoint);
+/// The way to a crash on the processor that recorded.
+struct Walk<'a> {
+    tape: &'a Tape,
+    served: &'a ServedAt,
+    /// How long the way took first.
+    took: Duration,
+}
+
+impl Walk<'_> {
+    /// Goes to the crash, and keeps checkpoints on the way.
+    fn to(&self, crash: &Crash, process: &mut Process, bases: &mut Vec<Base>) -> Result<(), RetraceError> {
+        let start = Instant::now();
+        let mut event = (self.tape.events(), start);
+        let mut cost = CheckpointCost::default();
+        let (mut kept_at, mut goal) = (None, self.took / FIRST);
+        loop {
+            // When the next checkpoint is due, as far as is known.
+            let until_near = self.left(event).map_or(LOOK, |left| left.saturating_sub(goal));
+            let apart = NEAR.max(cost.so_far(process).saturating_mul(NEAR_SHARE));
+            let until_far = kept_at.map_or(Duration::ZERO, |at: Instant| apart.saturating_sub(at.elapsed()));
+            let wait = until_near.max(until_far);
+            process.come_back_at(Some(clock_after(wait.clamp(SOON, LOOK))));
+            if crash.is_here(process.step()?, self.tape)? {
+                return Ok(());
             }
-            due = Instant::now() + NEAR.max(before.elapsed() * NEAR_SHARE);
+            let now = Instant::now();
+            if now.duration_since(start) > self.took.saturating_mul(LONGER.0) + LONGER.1 {
+                return Err(RetraceError::TooLong);
+            }
+            if self.tape.events() != event.0 {
+                event = (self.tape.events(), now);
+            }
+            let is_near = self.left(event).is_some_and(|left| left <= goal);
+            if is_near && kept_at.is_none_or(|at| now.duration_since(at) >= apart) {
+                bases.push(Base { checkpoint: process.checkpoint()?, mark: self.tape.mark() });
+                if bases.len() > KEPT {
+                    process.release(bases.remove(0).checkpoint);
+                }
+                cost = CheckpointCost::of_taken(process, now.elapsed());
+                (kept_at, goal) = (Some(Instant::now()), (goal / CLOSER).max(NEAR));
+            }
         }
+    }
+
+    /// How much is left of the way by the times of the first run, if so many events were served, the last of them then.
+    fn left(&self, (events, since): (u64, Instant)) -> Option<Duration> {
+        Some(self.served.left(events)?.saturating_sub(since.elapsed()))
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::engine::Counters;
 use crate::position::Position;
-use crate::process::CheckpointCost;
+use crate::process::{Checkpoint, CheckpointCost};
 use crate::replay::{Kept, Replay, ReplayError};
 use std::time::{Duration, Instant};
 
@@ -95,6 +95,12 @@ impl Stops {
     fn insert(&mut self, stop: Stop) {
         let at = self.stops.partition_point(|other| other.position() <= stop.position());
         self.stops.insert(at, stop);
+    }
+
+    /// The one at this position.
+    pub(super) fn at(&self, at: Position) -> Option<&Checkpoint> {
+        let stop = self.stops.iter().rfind(|stop| stop.position() == at)?;
+        Some(&stop.kept.checkpoint)
     }
 
     /// Where the first one is, which stays.

@@ -18,6 +18,9 @@ const STEPS: u64 = 1 << 11;
 const NEAR: u64 = 1 << 14;
 const FARTHER: u64 = 16;
 
+/// A hit, and its position, if there is one.
+pub(super) type Found = Option<(Stop, Position)>;
+
 /// What is known of pages where one comes from: who finds the same before has passed no store to them.
 struct Behind {
     /// What a checkpoint on disk says that is there.
@@ -90,9 +93,9 @@ impl Travel {
         behind: &mut Behind,
         wanted: Wanted<'_>,
     ) -> Result<Stop, ReplayError> {
-        let mut end = here;
+        let (mut end, mut together) = (here, 1);
         while let Some(start) = self.checkpoint_before(end).filter(|_| end > floor) {
-            let start = start.max(floor);
+            let mut start = start.max(floor);
             if let Some(start) = self.nothing_from(end) {
                 let versions = self.versions(pages, start);
                 let before = std::mem::replace(behind, Behind { versions, frames: None });
@@ -100,30 +103,28 @@ impl Travel {
                 end = start;
                 continue;
             }
-            let versions = self.versions(pages, start);
-            // What is on disk says it without being brought into memory.
-            let mut is_untouched = versions.is_some() && versions == behind.versions;
-            if is_untouched {
-                let before = std::mem::replace(behind, Behind { versions, frames: None });
-                self.let_go(before);
-            } else {
-                if self.seek(start)? >= end {
-                    break;
-                }
-                let frames = self.hold(pages);
-                is_untouched = frames.is_some() && frames == behind.frames;
-                let before = std::mem::replace(behind, Behind { versions, frames });
-                self.let_go(before);
-            }
-            if is_untouched {
+            if self.is_untouched(start, pages, behind) {
                 end = start;
                 continue;
             }
-            // What is near needs no scout.
-            if end != here {
-                self.send_scout(start, lookout, pages);
+            let narrowed = pages.filter(|_| self.is_narrowed(start, end));
+            if narrowed.is_some() {
+                start = self.touched_before(start, together, floor, pages, behind);
+                together *= 2;
             }
-            let last = self.last_before(lookout, end, wanted)?;
+            if self.seek(start)? >= end {
+                break;
+            }
+            let last = match narrowed {
+                Some(pages) => self.last_store_before(lookout, end, pages, wanted)?,
+                _ => {
+                    // What is near needs no scout.
+                    if end != here {
+                        self.send_scout(start, lookout, pages);
+                    }
+                    self.last_before(lookout, end, wanted)?
+                }
+            };
             // What was found until then need not be the last.
             if self.is_asked() {
                 self.seek(here)?;
@@ -140,6 +141,39 @@ impl Travel {
         }
         self.seek(floor)?;
         Ok(if floor > self.begin() { Stop::There } else { Stop::Begin })
+    }
+
+    /// The checkpoint from which to run over so many stretches up to the one that begins at `start`, in all of which the pages were stored
+    /// to: to come to each of them by itself takes longer than to run through it.
+    fn touched_before(
+        &mut self,
+        mut start: Position,
+        stretches: u32,
+        floor: Position,
+        pages: Option<&[(i32, Virt)]>,
+        behind: &mut Behind,
+    ) -> Position {
+        for _ in 1..stretches {
+            match self.checkpoint_before(start).filter(|_| start > floor) {
+                Some(before) if !self.is_untouched(before.max(floor), pages, behind) => {
+                    start = before.max(floor)
+                }
+                _ => break,
+            }
+        }
+        start
+    }
+
+    /// Whether nothing was stored to the pages since the checkpoint at `start`, of which as much is known from now on.
+    fn is_untouched(&mut self, start: Position, pages: Option<&[(i32, Virt)]>, behind: &mut Behind) -> bool {
+        // What is on disk says it without being brought into memory, and what is in memory without being restored.
+        let versions = self.versions(pages, start);
+        let frames = self.hold_of(start, pages);
+        let is_untouched =
+            versions.is_some() && versions == behind.versions || frames.is_some() && frames == behind.frames;
+        let before = std::mem::replace(behind, Behind { versions, frames });
+        self.let_go(before);
+        is_untouched
     }
 
     /// The pages of all that is looked for, each of its process, where that is nothing but stores.
@@ -173,6 +207,17 @@ impl Travel {
         Some(frames)
     }
 
+    /// The same where a checkpoint in memory is.
+    fn hold_of(&mut self, at: Position, pages: Option<&[(i32, Virt)]>) -> Option<Vec<Phys>> {
+        let kept = self.timeline.kept_at(at)?;
+        let memory = self.process().memory();
+        let frame = |(pid, page): &(i32, Virt)| kept.space_of(*pid)?.private_frame(memory, *page);
+        let frames: Vec<Phys> = pages?.iter().map(frame).collect::<Option<_>>()?;
+        let owned = self.process_mut().memory_mut().frames_mut();
+        frames.iter().for_each(|frame| owned.share(*frame));
+        Some(frames)
+    }
+
     fn let_go(&mut self, behind: Behind) {
         let owned = self.process_mut().memory_mut().frames_mut();
         behind.frames.into_iter().flatten().for_each(|frame| owned.release(frame));
@@ -191,12 +236,12 @@ impl Travel {
 
     /// The last hit between here, where a checkpoint is, and `end`; and its position. Where there are very many, the last ones are looked
     /// at alone.
-    fn last_before(
+    pub(super) fn last_before(
         &mut self,
         lookout: &Lookout,
         end: Position,
         wanted: Wanted<'_>,
-    ) -> Result<Option<(Stop, Position)>, ReplayError> {
+    ) -> Result<Found, ReplayError> {
         let start = self.position();
         let (mut last, all) = self.hits(lookout, end, MANY, wanted)?;
         let (mut size, mut until) = (NEAR, end);
@@ -226,7 +271,7 @@ impl Travel {
         end: Position,
         most: u64,
         wanted: Wanted<'_>,
-    ) -> Result<(Option<(Stop, Position)>, bool), ReplayError> {
+    ) -> Result<(Found, bool), ReplayError> {
         let rip = self.process().cpu().regs().rip;
         let stop = Stop::Breakpoint(rip);
         let begins_at = self.own(lookout).is_some_and(|own| own.at.binary_search(&rip).is_ok());

@@ -12,7 +12,8 @@ use vmm::recording::Recording;
 use vmm::travel::{Stop, Travel};
 
 const PAGES: Virt = 0x1000_0000;
-/// Of [`TURNS`] turns with a call each, the first page is stored to in two, to be what it was again, and the second in each.
+/// Of [`TURNS`] turns with a call each, the first page is stored to in two, to be what it was again, and the second in each: to its
+/// first word, and once to its second.
 const TURNS: usize = 60;
 const STORES: &str = r#"
     #include <sys/mman.h>
@@ -25,6 +26,7 @@ const STORES: &str = r#"
             if (turn == 10) pages[0] = 2;
             if (turn == 20) pages[0] = 1;
             pages[512] = turn;
+            if (turn == 30) pages[513] = turn;
             for (volatile long n = 0; n < turns; n++) {}
             getppid();
         }
@@ -64,15 +66,17 @@ fn a_store_long_ago_is_found_without_what_lies_between() {
             assert!(in_memory <= at_end + 4, "{in_memory} after {at_end} were brought into memory");
 
             let away = recording.dir().join("away");
-            let with = (writes_backwards(&mut with, PAGES), writes_backwards(&mut with, PAGES + 4096));
+            let all = |travel: &mut Travel| {
+                [PAGES, PAGES + 4096, PAGES + 4104].map(|address| writes_backwards(travel, address))
+            };
+            let with = all(&mut with);
             fs::rename(recording.checkpoints(), &away).unwrap();
             let mut without = Travel::open(&recording, machine(replayer)).unwrap();
-            let without =
-                (writes_backwards(&mut without, PAGES), writes_backwards(&mut without, PAGES + 4096));
+            let without = all(&mut without);
             fs::rename(&away, recording.checkpoints()).unwrap();
             assert_eq!(with, without, "recorded on {}, looked for on {}", recorder.name(), replayer.name());
             // The mapping is one, too.
-            assert_eq!((with.0.len(), with.1.len(), with.0[0]), (4, TURNS + 1, last));
+            assert_eq!((with.each_ref().map(Vec::len), with[0][0]), ([4, TURNS + 1, 2], last));
         }
     }
 }

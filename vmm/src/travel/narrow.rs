@@ -1,0 +1,158 @@
+//! In which segments some pages were stored to: found at the full speed of the processor that recorded, since whoever stores to a page
+//! that is held gets a copy of its frame.
+//!
+//! The processor that counts looks for the stores in these segments alone. What lies between two events is a segment, so one in which
+//! a program computes for seconds is still looked through whole.
+//!
+//! Example: of a second with 900 system calls, a page was stored to before two of them. KVM runs the second in that time, and the software
+//! CPU the last of these two segments, a millisecond.
+
+use super::back::Found;
+use super::{Travel, Wanted};
+use crate::engine::EngineKind;
+use crate::engine::lookout::Lookout;
+use crate::position::Position;
+use crate::ram::{Phys, Virt};
+use crate::replay::ReplayError;
+use std::sync::atomic::Ordering;
+
+/// Of the segments with stores to a page, so many are looked through at first, the last ones, and then so many times as many: each time
+/// the program runs through them once.
+const FIRST: usize = 16;
+const MORE: usize = 8;
+/// Pages that are stored to in one segment after the other are looked at after every so many of them.
+const COARSEST: u64 = 64;
+
+/// What is known of a page behind an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// Nothing is mapped there, so that nobody can store to it before the next event.
+    Unmapped,
+    /// It has this frame, which is held.
+    Held(Phys),
+    /// It has none of its own yet, or others store to it as well.
+    Unknown,
+}
+
+/// From one event to another, in order.
+type Stretch = (Position, Position);
+
+impl Travel {
+    /// Whether it is worth the while to find segments in a stretch.
+    pub(super) fn is_narrowed(&self, start: Position, end: Position) -> bool {
+        self.process().engine_kind() == EngineKind::Kvm && end.event > start.event + 1
+    }
+
+    /// The last hit between here, where a checkpoint is, and `end`, with its position; what is looked for is stores to these pages.
+    pub(super) fn last_store_before(
+        &mut self,
+        lookout: &Lookout,
+        end: Position,
+        pages: &[(i32, Virt)],
+        wanted: Wanted<'_>,
+    ) -> Result<Found, ReplayError> {
+        let mut stretches = self.stored_to_in(end, pages)?;
+        let mut most = FIRST;
+        while !stretches.is_empty() && !self.asks.load(Ordering::Relaxed) {
+            let later = stretches.split_off(stretches.len().saturating_sub(most));
+            let found = self.last_in(&later, lookout, wanted)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            most *= MORE;
+        }
+        Ok(None)
+    }
+
+    /// The last hit in these stretches, which are in order.
+    fn last_in(
+        &mut self,
+        stretches: &[Stretch],
+        lookout: &Lookout,
+        wanted: Wanted<'_>,
+    ) -> Result<Found, ReplayError> {
+        let mut last = None;
+        for (n, &(from, to)) in stretches.iter().enumerate() {
+            self.seek(from)?;
+            if n + 1 == stretches.len() {
+                // It is come back to, for the position before the hit.
+                self.timeline.keep_here()?;
+            }
+            let found = self.last_before(lookout, to, wanted)?;
+            if self.asks.load(Ordering::Relaxed) {
+                break;
+            }
+            last = found.or(last);
+        }
+        Ok(last)
+    }
+
+    /// From here to `end`: between which events these pages may have been stored to.
+    fn stored_to_in(&mut self, end: Position, pages: &[(i32, Virt)]) -> Result<Vec<Stretch>, ReplayError> {
+        self.look_away()?;
+        self.process_mut().count_exactly(false)?;
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let mut every = 1;
+        let (mut from, mut seen) = (self.position(), self.see(pages));
+        while from < end && !self.ended() && !self.asks.load(Ordering::Relaxed) {
+            if from.event == end.event {
+                // The rest behind the last event.
+                stretches.push((from, end));
+                break;
+            }
+            let to = self.events_on((from.event + every).min(end.event))?.min(end);
+            let is_same =
+                |(page, seen): (&(i32, Virt), &Seen)| *seen == self.seen(*page) && *seen != Seen::Unknown;
+            if pages.iter().zip(&seen).all(is_same) {
+                every = 1;
+            } else {
+                stretches.push((from, to));
+                every = (every * 2).min(COARSEST);
+                self.forget(seen);
+                seen = self.see(pages);
+            }
+            from = to;
+        }
+        self.forget(seen);
+        Ok(stretches)
+    }
+
+    /// Runs to this event, or to the recording's end; gives where that is.
+    fn events_on(&mut self, goal: u64) -> Result<Position, ReplayError> {
+        while self.position().event < goal && !self.ended() && !self.asks.load(Ordering::Relaxed) {
+            self.exit()?;
+        }
+        Ok(self.position())
+    }
+
+    /// What is known of pages, whose frames are held from here on.
+    fn see(&mut self, pages: &[(i32, Virt)]) -> Vec<Seen> {
+        pages
+            .iter()
+            .map(|&(pid, page)| match self.process_mut().hold_page(pid, page) {
+                Some(frame) => Seen::Held(frame),
+                None => self.seen((pid, page)),
+            })
+            .collect()
+    }
+
+    /// What is known of a page, without holding it.
+    fn seen(&self, (pid, page): (i32, Virt)) -> Seen {
+        let process = self.process();
+        let Some(space) = process.space_of(pid) else { return Seen::Unmapped };
+        match space.private_frame(process.memory(), page) {
+            Some(frame) => Seen::Held(frame),
+            None if space.mappings().find(page).is_none() => Seen::Unmapped,
+            None => Seen::Unknown,
+        }
+    }
+
+    fn forget(&mut self, seen: Vec<Seen>) {
+        let owned = self.process_mut().memory_mut().frames_mut();
+        for seen in seen {
+            if let Seen::Held(frame) = seen {
+                owned.release(frame);
+            }
+        }
+    }
+}
