@@ -142,6 +142,20 @@ impl Timeline {
         self.stops.iter().map(Stop::position)
     }
 
+    /// How long it takes to run from the start to here.
+    pub(crate) fn spent(&self) -> Duration {
+        self.spent
+    }
+
+    /// The same to the last checkpoint before this position, or at it, in memory or on disk.
+    pub(crate) fn spent_to(&self, position: Position) -> Duration {
+        let in_memory = self.stops.nearest(|stop| stop.position() <= position);
+        let mut on_disk = self.replay.shelf().newest_first().map(|(_, about)| about);
+        let on_disk = on_disk.find(|about| about.position <= position);
+        let on_disk = on_disk.map(|about| (about.position, Duration::from_nanos(about.spent)));
+        in_memory.into_iter().chain(on_disk).max_by_key(|(at, _)| *at).unwrap_or_default().1
+    }
+
     /// The checkpoint in memory at this position.
     pub(crate) fn kept_at(&self, at: Position) -> Option<&Checkpoint> {
         self.stops.at(at)

@@ -93,25 +93,23 @@ impl Travel {
         behind: &mut Behind,
         wanted: Wanted<'_>,
     ) -> Result<Stop, ReplayError> {
-        let (mut end, mut together) = (here, 1);
+        let (mut end, mut end_at) = (here, self.timeline.spent());
         while let Some(start) = self.checkpoint_before(end).filter(|_| end > floor) {
-            let mut start = start.max(floor);
+            let start = start.max(floor);
+            let start_at = self.timeline.spent_to(start);
             if let Some(start) = self.nothing_from(end) {
                 let versions = self.versions(pages, start);
                 let before = std::mem::replace(behind, Behind { versions, frames: None });
                 self.let_go(before);
-                end = start;
+                (end, end_at) = (start, self.timeline.spent_to(start));
                 continue;
             }
             if self.is_untouched(start, pages, behind) {
-                end = start;
+                (end, end_at) = (start, start_at);
                 continue;
             }
-            let narrowed = pages.filter(|_| self.is_narrowed(start, end));
-            if narrowed.is_some() {
-                start = self.touched_before(start, together, floor, pages, behind);
-                together *= 2;
-            }
+            let takes = end_at.saturating_sub(start_at);
+            let narrowed = pages.filter(|_| self.is_narrowed(start, end, takes));
             if self.seek(start)? >= end {
                 break;
             }
@@ -137,31 +135,10 @@ impl Travel {
                 }
                 return Ok(stop);
             }
-            end = start;
+            (end, end_at) = (start, start_at);
         }
         self.seek(floor)?;
         Ok(if floor > self.begin() { Stop::There } else { Stop::Begin })
-    }
-
-    /// The checkpoint from which to run over so many stretches up to the one that begins at `start`, in all of which the pages were stored
-    /// to: to come to each of them by itself takes longer than to run through it.
-    fn touched_before(
-        &mut self,
-        mut start: Position,
-        stretches: u32,
-        floor: Position,
-        pages: Option<&[(i32, Virt)]>,
-        behind: &mut Behind,
-    ) -> Position {
-        for _ in 1..stretches {
-            match self.checkpoint_before(start).filter(|_| start > floor) {
-                Some(before) if !self.is_untouched(before.max(floor), pages, behind) => {
-                    start = before.max(floor)
-                }
-                _ => break,
-            }
-        }
-        start
     }
 
     /// Whether nothing was stored to the pages since the checkpoint at `start`, of which as much is known from now on.

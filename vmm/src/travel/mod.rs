@@ -36,6 +36,7 @@ use scout::Scout;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use watched::Watched;
 
 /// So many instructions run at most between two looks at whether somebody asks for a stop: some milliseconds.
@@ -93,6 +94,8 @@ pub struct Travel {
     scouted: u64,
     /// The position before which there are checkpoints close enough for a step back ([`Travel::prepare`]).
     prepared: Option<Position>,
+    /// How long a stretch is in which segments with stores are found first.
+    narrows_from: Duration,
 }
 
 impl Travel {
@@ -118,6 +121,7 @@ impl Travel {
             scout,
             scouted,
             prepared: None,
+            narrows_from: narrow::LONG,
         })
     }
 

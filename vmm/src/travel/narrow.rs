@@ -15,7 +15,10 @@ use crate::position::Position;
 use crate::ram::{Phys, Virt};
 use crate::replay::ReplayError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+/// A stretch that takes less is looked through whole: behind a checkpoint, what KVM runs faults for each page that it touches.
+pub(super) const LONG: Duration = Duration::from_secs(1);
 /// Of the segments with stores to a page, so many are looked through at first, the last ones, and then so many times as many: each time
 /// the program runs through them once.
 const FIRST: usize = 16;
@@ -38,9 +41,19 @@ enum Seen {
 type Stretch = (Position, Position);
 
 impl Travel {
-    /// Whether it is worth the while to find segments in a stretch.
-    pub(super) fn is_narrowed(&self, start: Position, end: Position) -> bool {
-        self.process().engine_kind() == EngineKind::Kvm && end.event > start.event + 1
+    /// Finds segments with stores in stretches that take as long, in place of [`LONG`].
+    pub fn narrow_from(&mut self, long: Duration) {
+        self.narrows_from = long;
+    }
+
+    /// Whether it is worth the while to find segments in a stretch that takes so long. From a checkpoint on disk on it is not: there the
+    /// scout goes, and bringing it into memory is most of the time.
+    pub(super) fn is_narrowed(&self, start: Position, end: Position, takes: Duration) -> bool {
+        let is_long = takes >= self.narrows_from && end.event > start.event + 1;
+        let mut on_disk = self.timeline.replay().shelf().newest_first();
+        is_long
+            && self.process().engine_kind() == EngineKind::Kvm
+            && !on_disk.any(|(_, about)| about.position == start)
     }
 
     /// The last hit between here, where a checkpoint is, and `end`, with its position; what is looked for is stores to these pages.
