@@ -4,7 +4,7 @@ use super::layout::USER_END;
 use super::sites::Sites;
 use super::space::{AddressSpace, SpaceError};
 use super::turns::Turns;
-use super::vma::{Backing, Mappings};
+use super::vma::Mappings;
 use crate::plain::numbers::{put_i64, put_u64};
 use crate::plain::{In, Out, Plain, plain};
 use crate::ram::stored::{Numbers, numbered};
@@ -72,11 +72,12 @@ impl StoredSpace {
         in_order && self.pages.0.iter().all(fits)
     }
 
-    /// The number of a page's frame, where [`AddressSpace::private_frame`] would give the frame.
+    /// The number of a page's frame, where [`AddressSpace::private_frame`] would give the frame; none of a page of an object, which may
+    /// still be the object's.
     pub(crate) fn private_frame(&self, page: Virt) -> Option<u64> {
         let (_, mapping) = self.mappings.find(page)?;
         let at = self.pages.0.binary_search_by_key(&page, |(page, _)| *page).ok()?;
-        (!matches!(mapping.backing, Backing::Shared(..))).then(|| self.pages.0[at].1)
+        mapping.backing.object().is_none().then(|| self.pages.0[at].1)
     }
 
     /// Makes it an address space, whose pages are those frames.

@@ -39,16 +39,16 @@ impl Process {
 
     /// The address space of a process that has not ended.
     pub(crate) fn space_of(&self, pid: i32) -> Option<&AddressSpace> {
-        if pid == self.pid() {
-            return Some(self.space());
-        }
-        self.kernel.tasks.space_of(pid).map(|space| self.spaces.get(space))
+        self.number_of_space(pid).map(|space| self.spaces.get(space))
+    }
+
+    fn number_of_space(&self, pid: i32) -> Option<u32> {
+        if pid == self.pid() { Some(self.space) } else { self.kernel.tasks.space_of(pid) }
     }
 
     /// As [`AddressSpace::hold_page`], of any process that has not ended.
     pub(crate) fn hold_page(&mut self, pid: i32, page: Virt) -> Option<Phys> {
-        let is_loaded = pid == self.pid();
-        let space = if is_loaded { self.space } else { self.kernel.tasks.space_of(pid)? };
+        let space = self.number_of_space(pid)?;
         self.spaces.get_mut(space).hold_page(&mut self.machine.memory, page)
     }
 

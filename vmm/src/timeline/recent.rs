@@ -16,8 +16,11 @@ use std::time::{Duration, Instant};
 const NEAREST: Duration = Duration::from_millis(100);
 /// The same while tasks are preempted: such a stretch runs again on the software CPU from its beginning.
 const NEAREST_PREEMPTED: Duration = Duration::from_millis(40);
-/// They cost at most one part in so many of the run time.
+/// They cost at most one part in so many of the run time; where they would be farther apart than [`FARTHEST`] then, since what runs
+/// again behind a crash is the way from the older of them, one part in fewer.
 const SHARE: u32 = 64;
+const FARTHEST: Duration = Duration::from_secs(20);
+const DEAR_SHARE: u32 = 10;
 /// How many there are.
 const KEPT: usize = 2;
 /// Records of more bytes than these are not kept: the program reads much, and has no near past until the next checkpoint.
@@ -142,7 +145,9 @@ impl Recent {
     /// Whether another checkpoint now would cost too much: the last one has.
     fn is_too_soon(&self, process: &Process, now: Instant) -> bool {
         let Some(last) = self.windows.back() else { return false };
-        now < last.at + self.cost.so_far(process).saturating_mul(SHARE)
+        let cost = self.cost.so_far(process);
+        let apart = cost.saturating_mul(SHARE).min(FARTHEST.max(cost.saturating_mul(DEAR_SHARE)));
+        now < last.at + apart
     }
 
     fn set_due(&mut self, process: &mut Process, after: Duration) {

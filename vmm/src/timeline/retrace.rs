@@ -21,9 +21,9 @@ use lbr::{Armed, Filter, Provenance, Trail};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The first checkpoint on the way to the crash comes when one part in so many of the way is left.
+/// The first checkpoint on the way to the crash comes when one part in so many of it is left, and each further one when one part in
+/// so many is left of that.
 const FIRST: u32 = 8;
-/// A checkpoint on the way to the crash has one part in so many of what was left at the one before.
 const CLOSER: u32 = 4;
 /// None is nearer to the crash by intent, nor to another one.
 const NEAR: Duration = Duration::from_millis(10);

@@ -5,8 +5,9 @@ use super::{Followed, STRETCH, Stop, Travel, Wanted};
 use crate::checkpoints::shelf::Versions;
 use crate::engine::Until;
 use crate::engine::lookout::{Access, Lookout};
+use crate::memory::AddressSpace;
 use crate::position::Position;
-use crate::ram::{PAGE, Phys, Virt};
+use crate::ram::{Memory, PAGE, Phys, Virt};
 use crate::replay::ReplayError;
 use std::sync::atomic::Ordering;
 
@@ -28,6 +29,15 @@ struct Behind {
     /// Their frames, which are held: one that was given back could be another page's by then. A checkpoint in memory that has the same
     /// shares them, and whoever stores to them gets a copy.
     frames: Option<Vec<Phys>>,
+}
+
+/// The frames of pages, where each is the memory of its process alone.
+fn frames<'a>(
+    memory: &Memory,
+    pages: &[(i32, Virt)],
+    space_of: impl Fn(i32) -> Option<&'a AddressSpace>,
+) -> Option<Vec<Phys>> {
+    pages.iter().map(|(pid, page)| space_of(*pid)?.private_frame(memory, *page)).collect()
 }
 
 impl Travel {
@@ -115,7 +125,7 @@ impl Travel {
             }
             let last = match narrowed {
                 Some(pages) => self.last_store_before(lookout, end, pages, wanted)?,
-                _ => {
+                None => {
                     // What is near needs no scout.
                     if end != here {
                         self.send_scout(start, lookout, pages);
@@ -176,23 +186,22 @@ impl Travel {
     /// are let go.
     fn hold(&mut self, pages: Option<&[(i32, Virt)]>) -> Option<Vec<Phys>> {
         let process = self.process();
-        let frame =
-            |(pid, page): &(i32, Virt)| process.space_of(*pid)?.private_frame(process.memory(), *page);
-        let frames: Vec<Phys> = pages?.iter().map(frame).collect::<Option<_>>()?;
-        let owned = self.process_mut().memory_mut().frames_mut();
-        frames.iter().for_each(|frame| owned.share(*frame));
+        let frames = frames(process.memory(), pages?, |pid| process.space_of(pid))?;
+        self.share(&frames);
         Some(frames)
     }
 
     /// The same where a checkpoint in memory is.
     fn hold_of(&mut self, at: Position, pages: Option<&[(i32, Virt)]>) -> Option<Vec<Phys>> {
         let kept = self.timeline.kept_at(at)?;
-        let memory = self.process().memory();
-        let frame = |(pid, page): &(i32, Virt)| kept.space_of(*pid)?.private_frame(memory, *page);
-        let frames: Vec<Phys> = pages?.iter().map(frame).collect::<Option<_>>()?;
+        let frames = frames(self.process().memory(), pages?, |pid| kept.space_of(pid))?;
+        self.share(&frames);
+        Some(frames)
+    }
+
+    fn share(&mut self, frames: &[Phys]) {
         let owned = self.process_mut().memory_mut().frames_mut();
         frames.iter().for_each(|frame| owned.share(*frame));
-        Some(frames)
     }
 
     fn let_go(&mut self, behind: Behind) {

@@ -11,9 +11,9 @@
 //! Example: at the crash, `backward` with eight bytes watched restores the newest checkpoint, runs on to the crash and
 //! finds three stores to them; it goes to the position before the third.
 //!
-//! The map: [`steps`] is one instruction forward, [`back`] goes from checkpoint to older checkpoint, [`narrow`] finds
-//! the segments with stores to a page, [`scout`] looks through the stretch before on a second thread, [`watched`] has the watched bytes as they were last, [`ready`] uses the time in which
-//! nobody asks.
+//! The map: [`steps`] is one instruction forward, [`back`] goes from checkpoint to older checkpoint, [`narrow`] finds the segments
+//! with stores to a page, [`scout`] looks through the stretch before on a second thread, [`watched`] has the watched bytes as they
+//! were last, [`ready`] uses the time in which nobody asks.
 
 mod back;
 mod narrow;

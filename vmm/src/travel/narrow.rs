@@ -37,11 +37,23 @@ enum Seen {
     Unknown,
 }
 
+impl Seen {
+    /// Whether nobody has stored to the page between this and what is seen behind so many events.
+    fn is_still(self, later: Seen, events: u64) -> bool {
+        match self {
+            // It may have been mapped, stored to and unmapped again.
+            Seen::Unmapped => events == 1 && later == Seen::Unmapped,
+            Seen::Held(_) => self == later,
+            Seen::Unknown => false,
+        }
+    }
+}
+
 /// From one event to another, in order.
 type Stretch = (Position, Position);
 
 impl Travel {
-    /// Finds segments with stores in stretches that take as long, in place of [`LONG`].
+    /// Has segments with stores found first in stretches that take as long, which is a second otherwise. For tests, whose are shorter.
     pub fn narrow_from(&mut self, long: Duration) {
         self.narrows_from = long;
     }
@@ -104,9 +116,21 @@ impl Travel {
     fn stored_to_in(&mut self, end: Position, pages: &[(i32, Virt)]) -> Result<Vec<Stretch>, ReplayError> {
         self.look_away()?;
         self.process_mut().count_exactly(false)?;
-        let mut stretches: Vec<Stretch> = Vec::new();
-        let mut every = 1;
-        let (mut from, mut seen) = (self.position(), self.see(pages));
+        let mut stretches = Vec::new();
+        let mut seen = self.see(pages);
+        let result = self.note_stores(end, pages, &mut seen, &mut stretches);
+        self.forget(seen);
+        result.map(|()| stretches)
+    }
+
+    fn note_stores(
+        &mut self,
+        end: Position,
+        pages: &[(i32, Virt)],
+        seen: &mut Vec<Seen>,
+        stretches: &mut Vec<Stretch>,
+    ) -> Result<(), ReplayError> {
+        let (mut from, mut every) = (self.position(), 1);
         while from < end && !self.ended() && !self.asks.load(Ordering::Relaxed) {
             if from.event == end.event {
                 // The rest behind the last event.
@@ -114,20 +138,18 @@ impl Travel {
                 break;
             }
             let to = self.events_on((from.event + every).min(end.event))?.min(end);
-            let is_same =
-                |(page, seen): (&(i32, Virt), &Seen)| *seen == self.seen(*page) && *seen != Seen::Unknown;
-            if pages.iter().zip(&seen).all(is_same) {
+            let mut both = pages.iter().zip(seen.iter());
+            if both.all(|(page, seen)| seen.is_still(self.seen(*page), every)) {
                 every = 1;
             } else {
                 stretches.push((from, to));
                 every = (every * 2).min(COARSEST);
-                self.forget(seen);
-                seen = self.see(pages);
+                let next = self.see(pages);
+                self.forget(std::mem::replace(seen, next));
             }
             from = to;
         }
-        self.forget(seen);
-        Ok(stretches)
+        Ok(())
     }
 
     /// Runs to this event, or to the recording's end; gives where that is.
@@ -140,13 +162,11 @@ impl Travel {
 
     /// What is known of pages, whose frames are held from here on.
     fn see(&mut self, pages: &[(i32, Virt)]) -> Vec<Seen> {
-        pages
-            .iter()
-            .map(|&(pid, page)| match self.process_mut().hold_page(pid, page) {
-                Some(frame) => Seen::Held(frame),
-                None => self.seen((pid, page)),
-            })
-            .collect()
+        let see = |&(pid, page): &(i32, Virt)| {
+            self.process_mut().hold_page(pid, page);
+            self.seen((pid, page))
+        };
+        pages.iter().map(see).collect()
     }
 
     /// What is known of a page, without holding it.

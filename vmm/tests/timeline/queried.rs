@@ -9,6 +9,7 @@ use vmm::engine::EngineKind;
 use vmm::engine::lookout::{Access, Lookout, Watch};
 use vmm::position::Position;
 use vmm::ram::Virt;
+use vmm::record::Options;
 use vmm::recording::Recording;
 use vmm::travel::{Stop, Travel};
 
@@ -81,6 +82,45 @@ fn a_store_long_ago_is_found_without_what_lies_between() {
             assert_eq!(with, without, "recorded on {}, looked for on {}", recorder.name(), replayer.name());
             // The mapping is one, too.
             assert_eq!((with.each_ref().map(Vec::len), with[0][0]), ([4, TURNS + 1, 2], last));
+        }
+    }
+}
+
+/// In each of 40 turns a page is mapped, stored to and unmapped; another one shows what is written to a file, in two turns.
+const MAPPINGS: &str = r#"
+    #define _GNU_SOURCE
+    #include <sys/mman.h>
+    #include <unistd.h>
+    int main(void) {
+        int file = memfd_create("file", 0);
+        long word = 1;
+        ftruncate(file, 4096);
+        volatile long *shown = mmap((void *)0x20000000, 4096, 3, MAP_PRIVATE | MAP_FIXED, file, 0);
+        for (int turn = 0; turn < 40; turn++) {
+            volatile long *page = mmap((void *)0x10000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+            *page = turn + shown[0];
+            munmap((void *)page, 4096);
+            if (turn == 10 || turn == 30) pwrite(file, &word, 8, 0), word++;
+            for (volatile long n = 0; n < 300000; n++) {}
+            getppid();
+        }
+        return shown[0];
+    }"#;
+
+#[test]
+fn stores_to_what_is_mapped_for_a_moment_and_to_files_are_found_at_full_speed_too() {
+    let Some(program) = compiled("mappings", MAPPINGS, &[]) else { return };
+    for recorder in engines() {
+        let recording = program.record_with(recorder, &[], Options::default());
+        for replayer in engines() {
+            let found = |long| {
+                let mut travel = Travel::open(&recording, machine(replayer)).unwrap();
+                travel.narrow_from(long);
+                [PAGES, 0x2000_0000].map(|address| writes_backwards(&mut travel, address))
+            };
+            let (narrowed, whole) = (found(Duration::ZERO), found(Duration::MAX));
+            assert_eq!(narrowed, whole, "recorded on {}, on {}", recorder.name(), replayer.name());
+            assert!(whole[0].len() >= 40 && whole[1].len() == 3, "{:?}", whole.map(|found| found.len()));
         }
     }
 }
