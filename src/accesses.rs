@@ -5,7 +5,7 @@ use crate::core_file::hex;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
 use crate::followed::{self, Followed};
-use crate::log::say;
+use crate::log::{say, spinner};
 use crate::moment::{name_place, places};
 use crate::output::{Printed, print};
 use crate::replay::failure;
@@ -114,7 +114,7 @@ impl PlaceArgs {
         };
         let mut followed = followed::open(&self.dir, self.pid, self.engine)?;
         let travel = &mut followed.travel;
-        travel.seek_end().map_err(failure)?;
+        waited_for("going to the recording's end", || travel.seek_end()).map_err(failure)?;
         let data = vec![Watch { range: self.address..end, access }];
         if travel.process().pid() == travel.followed() && bytes(&self.range(), travel.process()).is_none() {
             say!("gretel: not all of these bytes are mapped where the recording ends");
@@ -125,6 +125,13 @@ impl PlaceArgs {
     fn range(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.length)
     }
+}
+
+/// Does what may take long, and says so meanwhile.
+fn waited_for<T>(what: &'static str, work: impl FnOnce() -> T) -> T {
+    let bar = spinner();
+    bar.set_message(what);
+    work()
 }
 
 /// What is in these bytes, if all of them are mapped.
@@ -184,7 +191,8 @@ pub(crate) fn last_write(args: &LastWriteArgs) -> Outcome {
         travel.seek(before).map_err(failure)?;
     }
     for n in 0..args.count {
-        let stop = travel.backward(&lookout).map_err(failure)?;
+        let stop = waited_for("looking for the store before", || travel.backward(&lookout));
+        let stop = stop.map_err(failure)?;
         if matches!(stop, Stop::Begin) {
             if args.place.json && n == 0 {
                 print(format_args!("{}\n", Value::Null))?;

@@ -3,7 +3,7 @@
 //! A message that cannot be written is lost, and is no reason to stop: what is recorded goes on, and its journal gets its
 //! end.
 
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressFinish};
 use std::collections::HashSet;
 use std::fmt;
 use std::fmt::Arguments;
@@ -27,12 +27,12 @@ pub(crate) fn line(what: Arguments<'_>) {
     let _ = Stderr.write_all(format!("{what}\n").as_bytes());
 }
 
-/// Shows how far something is, where stderr is a terminal.
+/// Shows how far something is, where stderr is a terminal, until it is dropped.
 pub(crate) fn spinner() -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new_spinner();
+    let bar = ProgressBar::new_spinner().with_finish(ProgressFinish::AndClear);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
