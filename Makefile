@@ -5,7 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 # RUSTFLAGS would replace the flags in .cargo/config.toml, and with them the run path of libz3.
 unexport RUSTFLAGS RUSTDOCFLAGS
 
-.PHONY: demo test services kernel kernel-crash long-test page setup guests unicorn install uninstall deb
+.PHONY: demo test services kernel kernel-crash hosts long-test page setup guests unicorn install uninstall deb
 
 # Where `make install` installs. DESTDIR is put in front of it, for packages.
 PREFIX ?= /usr/local
@@ -35,6 +35,11 @@ kernel: guests
 kernel-crash: guests
 	cargo build --release --locked
 	@scripts/kernel-crash.sh
+
+# The tests of KVM on processors with SVM and with VMX, which are emulated; as root. The head of the script has what it needs.
+hosts: guests
+	@scripts/hosts.sh svm
+	@scripts/hosts.sh vmx
 
 # Ten million random cases of the semantics against this processor, and all directed ones.
 long-test: setup

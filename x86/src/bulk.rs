@@ -19,6 +19,13 @@ const fn index(n: u64) -> usize {
     n as usize
 }
 
+/// Stores the low bytes of `value` to each element of `to`.
+fn fill_elements<const SIZE: usize>(to: &mut [u8], value: u64) {
+    let mut element = [0; SIZE];
+    element.copy_from_slice(&value.to_le_bytes()[..SIZE]);
+    to.as_chunks_mut().0.fill(element);
+}
+
 /// The elements of a string that are treated together: all in one page.
 #[derive(Clone, Copy)]
 struct Stretch {
@@ -61,6 +68,15 @@ impl<B: Bus> Cpu<B> {
     /// A trap between two iterations: then rcx, rsi and rdi tell how far it got, and the flags are as before (Intel SDM vol. 2, REP:
     /// EFLAGS is restored).
     pub fn run_string(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec {
+        let before = self.reg(Gpr::RCX);
+        let done = self.run_iterations(op, iteration);
+        let iterations = if op.rep == Rep::None { 1 } else { before.wrapping_sub(self.reg(Gpr::RCX)) };
+        let bytes = iterations.saturating_mul(u64::from(op.w / 8));
+        self.string_bytes_left = self.string_bytes_left.saturating_sub(bytes);
+        done
+    }
+
+    fn run_iterations(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec {
         let flags = self.flags();
         let mut again = string::any_left(self, op);
         while again {
@@ -76,6 +92,18 @@ impl<B: Bus> Cpu<B> {
             }
         }
         Ok(())
+    }
+
+    /// Has runs end with [`Stop::Strings`](crate::interpreter::Stop::Strings) behind the string instruction that goes beyond so many bytes,
+    /// counted from now on: what one does with a REP prefix is no instruction more, and may take long.
+    pub fn allow_strings(&mut self, bytes: u64) {
+        self.string_bytes_left = bytes;
+    }
+
+    /// Whether string instructions have gone through as many bytes as they may.
+    #[must_use]
+    pub fn strings_are_over(&self) -> bool {
+        self.string_bytes_left == 0
     }
 
     /// Some of the iterations that `op` has before its last, possibly none.
@@ -134,10 +162,14 @@ impl<B: Bus> Cpu<B> {
     }
 
     fn fill(&mut self, target: Stretch, count: u64) -> Exec<u64> {
-        let value = self.reg(Gpr::RAX).to_le_bytes();
+        let value = self.reg(Gpr::RAX);
         let to = target.range(self.locate_write(target.first)?, count);
-        for element in self.bus_mut().ram_mut()[to].chunks_exact_mut(index(target.size)) {
-            element.copy_from_slice(&value[..index(target.size)]);
+        let to = &mut self.bus_mut().ram_mut()[to];
+        match target.size {
+            1 => fill_elements::<1>(to, value),
+            2 => fill_elements::<2>(to, value),
+            4 => fill_elements::<4>(to, value),
+            _ => fill_elements::<8>(to, value),
         }
         Ok(count)
     }

@@ -58,6 +58,8 @@ pub struct Cpu<B> {
     parked: Option<Box<modes::Parked>>,
     /// What has retired.
     pub(crate) retired: Counters,
+    /// How many bytes string instructions may still go through before the run ends.
+    pub(crate) string_bytes_left: u64,
     bus: B,
 }
 
@@ -119,6 +121,7 @@ impl<B: Bus> Cpu<B> {
             narrow: false,
             parked: None,
             retired: Counters::default(),
+            string_bytes_left: u64::MAX,
             bus,
         };
         cpu.set_regs(&Regs { rflags: RFLAGS_FIXED | RFLAGS_IF, ..Regs::default() });

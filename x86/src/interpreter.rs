@@ -59,6 +59,9 @@ pub enum Stop {
     Budget,
     /// One of [`Until::at`] is reached: rip is that address, and its instruction has not run.
     At,
+    /// String instructions have gone through as many bytes as [`Cpu::allow_strings`] let them. Nothing else has happened: another run
+    /// goes on.
+    Strings,
     /// A SYSCALL retired: rip is behind it; rcx and r11 are for whoever serves it to write.
     Syscall,
     /// An instruction that reads the machine retired: rip is behind it, and its results are missing.
@@ -244,6 +247,9 @@ impl<B: Bus> Interpreter<B> {
             let left = bound.saturating_sub(self.cpu.retired.instructions);
             if left == 0 {
                 return Some(Stop::Budget);
+            }
+            if has_moved && self.cpu.strings_are_over() {
+                return Some(Stop::Strings);
             }
             has_moved = true;
             let stopped = match self.cache.find(&mut self.cpu) {

@@ -33,6 +33,7 @@ use crate::ram::{Memory, NoMemory};
 pub use crate::ram::{Phys, StalePage, Virt};
 use lbr::crumb::Counts;
 use lookout::{Accessed, Lookout};
+use std::time::Duration;
 use x86::machine::MachineRead;
 use x86::state::{Fpu, MxcsrMask, Regs};
 
@@ -211,6 +212,11 @@ pub trait Cpu {
     /// # Errors
     /// When the processor fails, and for a bound that it does not know.
     fn run(&mut self, memory: &mut Memory, until: Until) -> Result<Exit, EngineError>;
+    /// How long a system call takes that leaves the virtual machine, out and in again: measured when that was made. Nothing
+    /// where there is none to leave.
+    fn exit_cost(&self) -> Duration {
+        Duration::ZERO
+    }
     /// Exact counts, where the engine has them; never an estimate.
     fn counters(&self) -> Option<Counters>;
     /// Goes on counting from these, on a processor that counts exactly: its counts are then those of the state that it was

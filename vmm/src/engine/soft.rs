@@ -26,9 +26,10 @@ use x86::machine::Trap;
 use x86::state::{Fpu, MxcsrMask, Regs};
 use x86_jit::{Jit, Sought, Tuning};
 
-/// Instructions between two looks at the interrupter: some 50 µs where they are compiled. Small because one instruction with
-/// a REP prefix, which is not divided, can take milliseconds.
+/// Instructions between two looks at the interrupter: some 50 µs where they are compiled.
 const SLICE: u64 = 1 << 16;
+/// Bytes that string instructions go through between two looks: about as long. One with a REP prefix is not divided, and may take longer.
+const SLICE_OF_STRINGS: u64 = 1 << 18;
 /// Where branch records say that a system call or an exception went, and where it came back from: the program's
 /// kernel, which on this engine has no address.
 const KERNEL: u64 = 0xffff_ffff_8000_0000;
@@ -189,6 +190,7 @@ impl SoftCpu {
             }
             let slice = self.interpreter.counters().instructions.saturating_add(SLICE);
             let until = interpreter::Until { instructions: bound.min(slice), at };
+            self.interpreter.cpu_mut().allow_strings(SLICE_OF_STRINGS);
             let stop = match (&mut self.runs, self.branches.is_enabled()) {
                 (Some(runs), true) => self.interpreter.run(until, &mut Both(runs, &mut self.branches)),
                 (Some(runs), false) => self.interpreter.run(until, runs),
@@ -202,6 +204,7 @@ impl SoftCpu {
             };
             match stop {
                 Stop::Budget if until.instructions < bound => {}
+                Stop::Strings => {}
                 Stop::Trap { trap: Trap::Page, .. } if watch::take_stopped(&mut self.interpreter) => {
                     match self.run_guarded() {
                         Stop::Budget if self.seen.is_some() => return Err(Exit::Seen),
@@ -280,6 +283,7 @@ impl SoftCpu {
             }
             Stop::NoSemantics { bytes, .. } => no_semantics(bytes.as_slice()),
             Stop::Differing => Exit::Differing,
+            Stop::Strings => unreachable!("a slice goes on"),
             Stop::System => unreachable!("a process guest's CPU has no system"),
         }
     }

@@ -30,7 +30,7 @@ impl CheckpointCost {
         let since = |now: u64, then: u64| u32::try_from(now.saturating_sub(then)).unwrap_or(u32::MAX);
         // Where two processors take turns, nearly all of it is KVM's, whichever runs now.
         let (copy, fault) = match process.engine_kind() {
-            EngineKind::Kvm => (COPY_KVM, FAULT_KVM),
+            EngineKind::Kvm => (COPY_KVM, process.exit_cost()),
             EngineKind::Soft => (COPY, FAULT),
         };
         let copies = copy.saturating_mul(since(process.memory().copied(), self.copies));
@@ -42,6 +42,5 @@ impl CheckpointCost {
 /// The copy of a page, on the software CPU and where a page that changes is taken from a virtual machine's tables.
 const COPY: Duration = Duration::from_nanos(800);
 const COPY_KVM: Duration = Duration::from_micros(4);
-/// The fault that asks for copies: on the software CPU, and where it leaves a virtual machine (kvm_pvm; less elsewhere).
+/// The fault that asks for copies, on the software CPU; in a virtual machine it is an exit.
 const FAULT: Duration = Duration::from_nanos(500);
-const FAULT_KVM: Duration = Duration::from_micros(30);

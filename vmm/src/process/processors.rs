@@ -175,6 +175,12 @@ impl Process {
         if spare == Some(EngineKind::Kvm) { EngineKind::Kvm } else { self.machine.cpu.kind() }
     }
 
+    /// What it costs to leave the virtual machine, of the two processors or the one.
+    pub(crate) fn exit_cost(&self) -> Duration {
+        let of_spare = self.pace.spare.as_ref().map_or(Duration::ZERO, |spare| spare.exit_cost());
+        of_spare.max(self.machine.cpu.exit_cost())
+    }
+
     /// How long KVM ran and how long the software CPU, where they took turns and both did.
     #[must_use]
     pub fn shares(&self) -> Option<[Duration; 2]> {

@@ -47,13 +47,15 @@ impl<B: Bus> Outcall<B> {
         Outcall { entry, does, op, touches_flags: touches_flags(i) }
     }
 
-    /// Runs it; `flags` are the arithmetic flags before and after. Whether it trapped.
+    /// Runs it; `flags` are the arithmetic flags before and after. Whether it trapped, or is left to the interpreter, which ends the
+    /// run behind it.
     pub(crate) fn run(&self, cpu: &mut Cpu<B>, flags: &mut Stored) -> bool {
         if self.touches_flags {
             cpu.set_flags(flags.flags());
         }
         let has_trapped = match self.does {
             Does::Body(body) => body(cpu, &self.op).is_err(),
+            Does::String(_) if cpu.strings_are_over() => true,
             Does::String(iteration) => cpu.run_string(&self.op, iteration).is_err(),
         };
         if self.touches_flags {

@@ -6,7 +6,7 @@ use iced_x86::code_asm::*;
 use x86::bus::{Bus, PAGE_SIZE};
 use x86::cpu::Cpu;
 use x86::flat::{Flat, Protection};
-use x86::interpreter::{Interpreter, Until};
+use x86::interpreter::{Interpreter, Stop, Until};
 use x86::state::Regs;
 use x86_jit::{Jit, Kept, Tuning, Work, kept_from_bytes};
 
@@ -98,4 +98,40 @@ fn string_instructions_are_run_without_leaving_the_code() {
         },
         Kept::new(),
     );
+}
+
+/// A loop of string instructions ends its run where they have gone through what they may, a whole instruction later at most; where it goes
+/// on from there, it ends as one that was never ended.
+#[test]
+fn a_run_ends_where_string_instructions_have_gone_through_their_bytes() {
+    const BYTES: u64 = 512 * 8;
+    const ALLOWED: u64 = BYTES * 10;
+    let body: Body = |a| {
+        a.mov(rdi, r12)?;
+        a.mov(ecx, 512)?;
+        a.rep().stosq()
+    };
+    for tuning in [None, Some(Tuning::eager(50))] {
+        let (mut whole, mut jit) = (Interpreter::new(cpu(64, body)), Jit::new(cpu(64, body), tuning));
+        assert!(matches!(whole.run(Until::EVENT, &mut ()), Stop::Syscall));
+        let mut ends = 0;
+        loop {
+            jit.cpu_mut().allow_strings(ALLOWED);
+            let before = jit.counters().instructions;
+            let stop = jit.run(Until::EVENT, &mut ());
+            // Five instructions for each string one.
+            let strings = (jit.counters().instructions - before).div_ceil(5);
+            assert!(strings <= ALLOWED / BYTES + 1, "{strings} with {tuning:?}");
+            match stop {
+                Stop::Strings => ends += 1,
+                Stop::Syscall => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(ends >= ROUNDS / (ALLOWED / BYTES + 1) && ends <= ROUNDS / (ALLOWED / BYTES), "{ends}");
+        assert_eq!(whole.cpu().state(), jit.cpu().state());
+        assert_eq!(whole.counters(), jit.counters());
+        let native = jit.work().instructions;
+        assert!(tuning.is_none() || native > jit.counters().instructions / 2, "{native} were compiled");
+    }
 }

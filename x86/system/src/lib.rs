@@ -268,7 +268,7 @@ impl System {
         outside: &mut impl Outside,
     ) -> Result<Next, Refused> {
         match stop {
-            Stop::Budget | Stop::At | Stop::Differing => Ok(Next::Run),
+            Stop::Budget | Stop::At | Stop::Strings | Stop::Differing => Ok(Next::Run),
             Stop::Syscall => {
                 let served = self.system_call(cpu);
                 self.finish(cpu, served.map(|()| Next::Run))

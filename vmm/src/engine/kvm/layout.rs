@@ -32,7 +32,7 @@ const GATE: Phys = 10 * PAGE;
 const RETURN: u64 = 0x810;
 /// Offsets in the gate page.
 const SYSCALL_ENTRY: u64 = 0x800;
-const PROBE: u64 = 0x820;
+const PROBE_AT: u64 = 0x820;
 const PROBE_CODE: [u8; 4] = [0x74, 0x00, 0x0f, 0x05];
 
 /// Selectors. Their order is what STAR demands: kernel code and data; user code (32-bit), data, code (64-bit).
@@ -48,7 +48,9 @@ pub(super) const LSTAR: Virt = BASE + GATE + SYSCALL_ENTRY;
 pub(super) const IRETQ: Virt = BASE + STUB + RETURN;
 /// A conditional branch and a SYSCALL that the engine itself runs in ring 3, to see what counts the one and where the other
 /// lands.
-pub(super) const PROBE_SYSCALL: Virt = BASE + GATE + PROBE;
+pub(super) const PROBE: Virt = BASE + GATE + PROBE_AT;
+/// The SYSCALL alone.
+pub(super) const PROBE_SYSCALL: Virt = PROBE + 2;
 /// How many conditional branches that is.
 pub(super) const PROBE_CONDITIONALS: u64 = 1;
 
@@ -152,7 +154,7 @@ pub(super) fn write(ram: &mut Ram) {
 
 /// Takes the probe out of the gate page: it has told what it is there for.
 pub(super) fn remove_probe(ram: &mut Ram) {
-    put(ram, GATE, PROBE, &[UNDEFINED; PROBE_CODE.len()]);
+    put(ram, GATE, PROBE_AT, &[UNDEFINED; PROBE_CODE.len()]);
 }
 
 /// Withdraws the gate page from ring 3, on hosts where SYSCALL enters ring 0. Gives the frame whose translations
@@ -200,7 +202,7 @@ fn write_stub(ram: &mut Ram) {
     put(ram, STUB, RETURN, &[0x48, 0xcf]);
     ram.frame_mut(GATE).fill(UNDEFINED);
     put(ram, GATE, SYSCALL_ENTRY, &[0xe6, SYSCALL_PORT]);
-    put(ram, GATE, PROBE, &PROBE_CODE);
+    put(ram, GATE, PROBE_AT, &PROBE_CODE);
 }
 
 fn write_tables(ram: &mut Ram) {

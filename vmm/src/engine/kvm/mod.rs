@@ -32,6 +32,7 @@ use lbr::perf::retired::Counted;
 use lbr::perf::{GuestCounters, NoCounters};
 use lbr::{Armed, Filter};
 use slots::Slots;
+use std::time::Duration;
 use x86::state::{Fpu, Regs};
 use x86::xsave::component;
 
@@ -57,6 +58,7 @@ pub struct KvmCpu {
     /// The privilege level at which the vCPU stands.
     level: u8,
     landing: Landing,
+    exit_cost: Duration,
     interrupter: Interrupter,
     /// That byte of the page that the vCPU shares with KVM.
     immediate_exit: *mut u8,
@@ -200,6 +202,10 @@ impl Cpu for KvmCpu {
                 Err(EngineError::CannotCount("kvm"))
             }
         }
+    }
+
+    fn exit_cost(&self) -> Duration {
+        self.exit_cost
     }
 
     fn counters(&self) -> Option<Counters> {
