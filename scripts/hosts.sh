@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs gretel and its tests on KVM as other processors have it, emulated: AMD's SVM with nested paging by QEMU (TCG), and Intel's VMX with
-# EPT by Bochs. Needs root, debootstrap, e2fsprogs, kmod, cpio, qemu-system-x86; for VMX, xorriso, isolinux, syslinux-common, bochsbios and
-# a Bochs (2.7 or later).
+# Runs gretel's tests of processors on KVM as other hosts have it, on processors that are emulated: with AMD's SVM and nested paging by
+# QEMU (TCG), and with Intel's VMX and EPT by Bochs. Needs root and Debian's packages debootstrap, e2fsprogs, kmod, cpio, busybox-static,
+# and qemu-system-x86 for SVM; for VMX xorriso, isolinux, syslinux-common, bochsbios, vgabios and a Bochs of one's own.
 #
 #   scripts/hosts.sh svm|vmx [--out DIR] [--run FILE] [--limit SECONDS] [--bochs FILE]
 #
 #   --out     where the machine's disk is kept, and what it printed (hosts-out)
 #   --run     a bash script to run in the machine, as root in the checkout, in place of the tests
 #   --limit   after which the machine is ended (7200)
-#   --bochs   the Bochs. Debian's has a debugger, and is slower by half than one that is configured with
-#             --enable-x86-64 --enable-cpu-level=6 --enable-vmx=2 --enable-avx --enable-evex --enable-handlers-chaining --with-nogui
+#   --bochs   a Bochs (https://github.com/bochs-emu/Bochs) that was configured with --enable-x86-64 --enable-cpu-level=6 --enable-vmx=2
+#             --enable-avx --enable-evex --enable-handlers-chaining --enable-repeat-speedups --with-nogui. Debian's stops in a debugger
 #
 # The machine has Debian's kernel, a small Debian with compilers, and this checkout under its own path, with the development build's
 # tests. The emulators are slow: what takes a second natively takes a minute. DIR/svm.txt and vmx.txt have what was printed; the exit
@@ -35,6 +35,12 @@ while [ $# -gt 0 ]; do
     esac
 done
 [ "$(id -u)" = 0 ] || die "needs root, to make a file system"
+PATH=$PATH:/usr/sbin:/sbin
+needed=(debootstrap mke2fs depmod cpio busybox)
+[ "$host" = svm ] && needed+=(qemu-system-x86_64) || needed+=(xorriso "$bochs")
+for each in "${needed[@]}"; do
+    command -v "$each" >/dev/null || die "$each is not there: see the head of this script"
+done
 mkdir -p "$out"
 out=$(realpath "$out")
 
@@ -152,7 +158,7 @@ MACHINE
 readonly kernel_arguments='console=ttyS0 quiet mitigations=off'
 
 svm() {
-    qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 6G -nographic -no-reboot \
+    exec qemu-system-x86_64 -machine q35 -accel tcg,thread=multi -cpu max -smp 2 -m 6G -nographic -no-reboot \
         -drive file="$out/disk",format=raw,if=virtio,cache=unsafe -nic none \
         -kernel "$out"/kernel/boot/vmlinuz-* -initrd "$out/initrd.cpio" -append "$kernel_arguments" \
         </dev/null >"$out/svm.txt" 2>&1
@@ -160,7 +166,7 @@ svm() {
 
 # Bochs begins from a disc.
 vmx() {
-    local iso=$out/iso display=nogui commands=() terminal=()
+    local iso=$out/iso
     rm -rf "$iso" && mkdir -p "$iso/isolinux"
     cp /usr/lib/ISOLINUX/isolinux.bin /usr/lib/syslinux/modules/bios/ldlinux.c32 "$iso/isolinux/"
     cp "$out"/kernel/boot/vmlinuz-* "$iso/vmlinuz"
@@ -169,11 +175,6 @@ vmx() {
         >"$iso/isolinux/isolinux.cfg"
     xorriso -as mkisofs -quiet -o "$out/disc" -b isolinux/isolinux.bin -c isolinux/boot.cat -no-emul-boot \
         -boot-load-size 4 -boot-info-table "$iso" 2>/dev/null
-    if "$bochs" --help 2>&1 | grep -q -e ' -rc '; then
-        # Debian's: a debugger that is told to go on, and a display on a terminal.
-        echo c >"$out/commands"
-        commands=(-rc "$out/commands") display=term terminal=(script -qefc)
-    fi
     cat >"$out/bochsrc" <<BOCHS
 megs: 2048
 cpu: model=$cpu, count=1, ips=200000000, reset_on_triple_fault=0
@@ -183,19 +184,14 @@ ata0-master: type=cdrom, path=$out/disc, status=inserted
 ata1-master: type=disk, path=$out/disk, mode=flat
 boot: cdrom
 com1: enabled=1, mode=file, dev=$out/vmx.txt
-display_library: $display
+display_library: nogui
 clock: sync=none
 log: $out/bochs.log
 panic: action=report
 error: action=ignore
 info: action=ignore
 BOCHS
-    local command=("$bochs" -q -f "$out/bochsrc" "${commands[@]}")
-    if [ ${#terminal[@]} -gt 0 ]; then
-        TERM=xterm "${terminal[@]}" "stty rows 50 cols 160; $(printf '%q ' "${command[@]}")" /dev/null
-    else
-        "${command[@]}"
-    fi </dev/null >"$out/bochs.out" 2>&1
+    exec "$bochs" -q -f "$out/bochsrc" </dev/null >"$out/bochs.out" 2>&1
 }
 
 debian
@@ -214,12 +210,13 @@ say "the machine runs; what it prints is in $out/$host.txt"
 : >"$out/$host.txt"
 "$host" &
 machine=$!
+trap 'kill "$machine" 2>/dev/null' EXIT
 for ((second = 0; second < limit; second++)); do
     kill -0 "$machine" 2>/dev/null || break
     ! grep -qa "^the machine's end" "$out/$host.txt" 2>/dev/null || break
     sleep 1
 done
-pkill -P "$machine" 2>/dev/null || true
+kill "$machine" 2>/dev/null || true
 wait "$machine" 2>/dev/null || true
 status=$(tr -d '\r' <"$out/$host.txt" | sed -n "s/^the machine's end: status //p" | tail -n 1)
 [ -n "$status" ] || die "the machine did not come to its end; see $out/$host.txt"

@@ -244,7 +244,8 @@ impl<B: Bus> Jit<B> {
     /// Has the interpreter run the block at rip, or some of it: that ends before the bounds `at`, but may end there.
     fn run_block<O: Observer>(&mut self, until: Until<'_>, observer: &mut O) -> Option<Stop> {
         let stopped = self.interpreter.run_block(until, observer);
-        let stopped = stopped.or_else(|| until.at.binary_search(&self.cpu().rip()).is_ok().then_some(Stop::At));
+        let stopped =
+            stopped.or_else(|| until.at.binary_search(&self.cpu().rip()).is_ok().then_some(Stop::At));
         stopped.or_else(|| self.cpu().strings_are_over().then_some(Stop::Strings))
     }
 

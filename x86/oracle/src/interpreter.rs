@@ -157,7 +157,9 @@ impl Soft {
         let ending = match stop {
             Some(Stop::Trap { at, .. }) if case.end() == Some(at) => Ending::Completed,
             Some(Stop::Trap { trap, .. }) => fault_of(trap, fault),
-            Some(Stop::NoSemantics { .. } | Stop::Differing | Stop::System | Stop::Strings) => Ending::Unsupported,
+            Some(Stop::NoSemantics { .. } | Stop::Differing | Stop::System | Stop::Strings) => {
+                Ending::Unsupported
+            }
             Some(Stop::Syscall | Stop::MachineRead { .. }) => Ending::SystemCall,
             Some(Stop::Budget | Stop::At) | None => Ending::Lost,
         };
