@@ -36,10 +36,12 @@ kernel-crash: guests
 	cargo build --release --locked
 	@scripts/kernel-crash.sh
 
-# The tests of KVM on processors with SVM and with VMX, which are emulated; as root. The head of the script has what it needs.
+# The tests of KVM on processors with SVM and with VMX, which are emulated; as root. The head of the script has what it needs, a Bochs of
+# one's own among it.
+BOCHS ?= bochs
 hosts: guests
 	@scripts/hosts.sh svm
-	@scripts/hosts.sh vmx
+	@scripts/hosts.sh vmx --bochs $(BOCHS)
 
 # Ten million random cases of the semantics against this processor, and all directed ones.
 long-test: setup

@@ -17,8 +17,7 @@
 set -euo pipefail
 
 root=$(realpath "$(dirname "$0")/..")
-out=hosts-out run= limit=7200 bochs=bochs
-cpu=corei7_skylake_x
+out=hosts-out run='' limit=7200 bochs=bochs
 
 say() { echo "hosts: $*" >&2; }
 die() { say "$*"; exit 120; }
@@ -37,10 +36,16 @@ done
 [ "$(id -u)" = 0 ] || die "needs root, to make a file system"
 PATH=$PATH:/usr/sbin:/sbin
 needed=(debootstrap mke2fs depmod cpio busybox)
-[ "$host" = svm ] && needed+=(qemu-system-x86_64) || needed+=(xorriso "$bochs")
+case $host in
+svm) needed+=(qemu-system-x86_64) ;;
+vmx) needed+=(xorriso "$bochs") ;;
+esac
 for each in "${needed[@]}"; do
     command -v "$each" >/dev/null || die "$each is not there: see the head of this script"
 done
+if [ "$host" = vmx ] && "$bochs" --help 2>&1 | grep -q -e '-rc '; then
+    die "$bochs stops in its debugger, as Debian's does: see --bochs in the head of this script"
+fi
 mkdir -p "$out"
 out=$(realpath "$out")
 
@@ -103,6 +108,21 @@ test_programs() {
         grep -E '/(vmm|engines|process|ring0)-[0-9a-f]+$'
 }
 
+# Tests that ask the machine itself, natively, and find that it is not as a processor: why, and their names.
+not_of_processors() {
+    local skipped=()
+    case $host in
+    svm)
+        # QEMU's keeps reserved bits of x87's control word; goes to an address that is not canonical, and faults there.
+        skipped+=(what_a_handler_writes_to_the_x87_image_is_loaded)
+        skipped+=(frames_that_lead_nowhere_end_the_program a_call_of_text_has_stored_where_it_came_from)
+        ;;
+    esac
+    # Too slow for the milliseconds that it asks about.
+    skipped+=(timer_descriptors_are_read_and_polled)
+    printf -- '--skip %s ' "${skipped[@]}"
+}
+
 # What runs in the machine: the tests that need a host, one program after the other.
 tests() {
     local program
@@ -114,9 +134,9 @@ tests() {
         *vmm-*) echo "(cd vmm && ../$program engine:: sandbox:: probe:: process::) || failed=1" ;;
         *engines-*) echo "(cd vmm && ../$program) || failed=1" ;;
         # Some look how long something takes, and others run the processors at full load.
-        *process-*) echo "(cd vmm && ../$program --test-threads 1) || failed=1" ;;
-        # It says who runs ring 0.
-        *ring0-*) echo "(cd x86/system && ../../$program --nocapture) || failed=1" ;;
+        *process-*) echo "(cd vmm && ../$program --test-threads 1 $(not_of_processors)) || failed=1" ;;
+        # It says who runs ring 0. QEMU is no judge: it pushes RFLAGS without RF at a fault.
+        *ring0-*) [ "$host" = svm ] || echo "(cd x86/system && ../../$program --nocapture) || failed=1" ;;
         esac
     done <"$out/programs"
     echo 'exit $failed'
@@ -177,7 +197,7 @@ vmx() {
         -boot-load-size 4 -boot-info-table "$iso" 2>/dev/null
     cat >"$out/bochsrc" <<BOCHS
 megs: 2048
-cpu: model=$cpu, count=1, ips=200000000, reset_on_triple_fault=0
+cpu: model=corei7_skylake_x, count=1, ips=200000000, reset_on_triple_fault=0
 romimage: file=/usr/share/bochs/BIOS-bochs-latest
 vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest
 ata0-master: type=cdrom, path=$out/disc, status=inserted
@@ -198,7 +218,7 @@ debian
 fetch_kernel
 make_initrd
 if [ -z "$run" ]; then
-    test_programs | sed "s|^$root/||" >"$out/programs"
+    test_programs | sed "s|^$root/||" >"$out/programs" || die "the tests do not build: run cargo test --no-run"
     tests >"$out/tests.sh"
     run=$out/tests.sh
 else

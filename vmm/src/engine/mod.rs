@@ -33,7 +33,7 @@ use crate::ram::{Memory, NoMemory};
 pub use crate::ram::{Phys, StalePage, Virt};
 use lbr::crumb::Counts;
 use lookout::{Accessed, Lookout};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use x86::machine::MachineRead;
 use x86::state::{Fpu, MxcsrMask, Regs};
 
@@ -268,6 +268,9 @@ pub trait Cpu {
     fn take_runs(&mut self) -> Vec<(Run, u64)> {
         Vec::new()
     }
+    /// Has the next runs come back with [`Exit::Kicked`] once, soon behind this time, on a processor that counts: the others are
+    /// kicked.
+    fn come_back_by(&mut self, _time: Option<Instant>) {}
     /// A handle by which another thread, or a signal handler, makes [`Cpu::run`] come back.
     fn interrupter(&self) -> Interrupter;
     /// From now on that handle does, which another processor had before.

@@ -1,10 +1,12 @@
 //! The software CPU as an engine: the same guests without /dev/kvm, with exact counts.
 //!
 //! It walks the same page tables in the same memory as KVM would, so the personality cannot tell them apart. The interpreter
-//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]). [`kept`] is compiled code on disk, [`watch`] is how accesses to data are seen,
-//! [`selectors`] what it does about loads of segment registers.
+//! wants to own the bytes, so they are moved into it while it runs ([`Memory::swap_ram`]). [`memory`] is how it sees them,
+//! [`kept`] compiled code on disk, [`watch`] how accesses to data are seen, [`selectors`] what it does about loads of segment
+//! registers.
 
 pub mod kept;
+mod memory;
 mod selectors;
 mod watch;
 
@@ -15,12 +17,13 @@ use super::{
     code::{fetch, software_interrupt},
     flags::user_rflags,
 };
-use crate::ram::paging::{Reach, translate_user};
 use crate::ram::{Memory, PAGE, Ram};
 use lbr::model::{Event, Model, Processor, Transfer};
+use memory::PagedRam;
 use std::path::PathBuf;
+use std::time::Instant;
 use watch::Guard;
-use x86::bus::{Access, Bus, PageFault, Translation};
+use x86::bus::PageFault;
 use x86::interpreter::{self, Stop};
 use x86::machine::Trap;
 use x86::state::{Fpu, MxcsrMask, Regs};
@@ -38,60 +41,14 @@ const DEBUG_EXCEPTION: u8 = 1;
 /// The length of SYSCALL.
 const SYSCALL_LEN: u64 = 2;
 
-/// Guest memory as the software CPU sees it.
-struct PagedRam {
-    ram: Ram,
-    root: Phys,
-    guard: Guard,
-}
-
-impl Bus for PagedRam {
-    fn ram(&self) -> &[u8] {
-        self.ram.bytes()
-    }
-
-    fn ram_mut(&mut self) -> &mut [u8] {
-        self.ram.bytes_mut()
-    }
-
-    fn translate(&mut self, va: u64, access: Access) -> Result<Translation, PageFault> {
-        let absent = PageFault::new(va, access, false);
-        let forbidden = PageFault::new(va, access, true);
-        if self.root == 0 {
-            return Err(absent);
-        }
-        let (frame, rights) = match translate_user(&self.ram, self.root, va) {
-            Reach::Page(frame, rights) => (frame, rights),
-            Reach::Forbidden => return Err(forbidden),
-            Reach::Absent => return Err(absent),
-        };
-        let allowed = match access {
-            Access::Read => true,
-            Access::Write => rights.write,
-            Access::Execute => rights.execute,
-        };
-        if allowed && self.guard.forbids(va, access) {
-            return Err(forbidden);
-        }
-        let translation = Translation { frame, writable: rights.write, executable: rights.execute };
-        allowed.then_some(translation).ok_or(forbidden)
-    }
-
-    fn expect_length(&mut self, bytes: Option<u64>) {
-        self.guard.expect_length(bytes);
-    }
-
-    fn may_cache(&self, va: u64, access: Access) -> bool {
-        self.guard.may_cache(va, access)
-    }
-}
-
 /// One software CPU.
 pub struct SoftCpu {
     interpreter: Jit<PagedRam>,
     /// The registers as of the last exit, or as set since.
     regs: Regs,
     interrupter: Interrupter,
+    /// When to come back, though nothing interrupts.
+    come_back_by: Option<Instant>,
     branches: Model,
     /// The last exit went to the kernel by a far transfer, and the way back is one too.
     in_kernel: bool,
@@ -136,6 +93,7 @@ impl SoftCpu {
             interpreter,
             regs,
             interrupter: Interrupter::new(),
+            come_back_by: None,
             branches,
             in_kernel: false,
             seen: None,
@@ -181,6 +139,7 @@ impl SoftCpu {
 
     /// Runs until the bound or a stop, looking at the interrupter now and then.
     fn run_sliced(&mut self, bound: u64, at: &[Virt]) -> Result<Stop, Exit> {
+        let mut has_run = false;
         loop {
             if self.interrupter.is_raised() && self.interrupter.take() {
                 return Err(Exit::Interrupted);
@@ -188,6 +147,12 @@ impl SoftCpu {
             if self.interrupter.is_kicked() && self.interrupter.take_kick() {
                 return Err(Exit::Kicked);
             }
+            // Not before the first slice: most runs have no other.
+            if has_run && self.come_back_by.is_some_and(|time| Instant::now() >= time) {
+                self.come_back_by = None;
+                return Err(Exit::Kicked);
+            }
+            has_run = true;
             let slice = self.interpreter.counters().instructions.saturating_add(SLICE);
             let until = interpreter::Until { instructions: bound.min(slice), at };
             self.interpreter.cpu_mut().allow_strings(SLICE_OF_STRINGS);
@@ -482,6 +447,10 @@ impl Cpu for SoftCpu {
 
     fn take_runs(&mut self) -> Vec<(Run, u64)> {
         self.runs.as_mut().map(Runs::take).unwrap_or_default()
+    }
+
+    fn come_back_by(&mut self, time: Option<Instant>) {
+        self.come_back_by = time;
     }
 
     fn interrupter(&self) -> Interrupter {

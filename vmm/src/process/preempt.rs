@@ -16,12 +16,13 @@ use super::kicker::Kicker;
 use super::spin::Spin;
 use super::{Process, ProcessError, Step};
 use crate::engine::{Cpu, EngineError, EngineKind, Exit, Until};
-use crate::gate::{Event, GateError, Preemption, Time};
+use crate::gate::{Event, GateError, Preemption, Time, clock};
 use crate::journal::schema::digest_fpu;
 use crate::linux::Tasks;
 use crate::memory::PageDigests;
 use crate::position::{Offset, Target, comparable};
 use lbr::crumb;
+use std::time::{Duration, Instant};
 
 /// Nanoseconds of a slice that one instruction of the software CPU stands for.
 const PER_INSTRUCTION: u64 = 2;
@@ -132,8 +133,12 @@ impl Process {
 
     /// While recording: runs to an exit, or until the task has had its share or a timer is due.
     fn run_and_preempt(&mut self, until: Until) -> Result<Step, ProcessError> {
-        let Some(due) = self.kernel.due() else { return self.run_and_look(until, None) };
+        let Some(due) = self.kernel.due() else {
+            self.machine.cpu.come_back_by(None);
+            return self.run_and_look(until, None);
+        };
         if self.machine.cpu.counters().is_some() {
+            let by = self.come_back_when(due);
             let (asked, bound) = (until, self.bound(due));
             let until = match until {
                 Until::Retired(asked) if asked <= bound => Until::Retired(asked),
@@ -145,14 +150,14 @@ impl Process {
                 return self.look_for_spin();
             }
             if let Some(looked) = self.look_bound(until).into_iter().chain(spin).min() {
-                return self.run_bounded(looked);
+                return self.run_bounded(looked, by);
             }
             return match self.execute(until)? {
                 Exit::Budget if until == Until::Retired(bound) => {
                     let retired = self.retired() - self.retired_at_event;
                     self.preempted(Offset::Retired(retired))
                 }
-                Exit::Kicked => self.kicked(u64::MAX),
+                Exit::Kicked => self.kicked(by),
                 exit => self.serve_exit(exit),
             };
         }
@@ -164,7 +169,7 @@ impl Process {
     fn run_and_look(&mut self, until: Until, due: Option<u64>) -> Result<Step, ProcessError> {
         if self.machine.cpu.counters().is_some() {
             if let Some(looked) = self.look_bound(until) {
-                return self.run_bounded(looked);
+                return self.run_bounded(looked, u64::MAX);
             }
         } else if let Some(kick) =
             due.map(|due| due.max(self.pace.earliest)).into_iter().chain(self.pace.look).min()
@@ -198,16 +203,29 @@ impl Process {
         }
     }
 
-    /// Runs to an exit, or to this count, where nothing happens.
-    fn run_bounded(&mut self, count: u64) -> Result<Step, ProcessError> {
+    /// Runs to an exit, or to this count, where nothing happens; or until something is due.
+    fn run_bounded(&mut self, count: u64, due: u64) -> Result<Step, ProcessError> {
         match self.execute(Until::Retired(count))? {
             Exit::Budget => {
                 self.look_came(Time::now().monotonic);
                 Ok(Step::Running)
             }
-            Exit::Kicked => self.kicked(u64::MAX),
+            Exit::Kicked => self.kicked(due),
             exit => self.serve_exit(exit),
         }
+    }
+
+    /// Has a processor that counts come back when something is due, too: a count stands for a time as long as instructions are fast, and
+    /// one that repeats may take as long as a million others. Gives that time, a little later where it is past; random slices end by
+    /// count alone.
+    fn come_back_when(&mut self, due: u64) -> u64 {
+        if self.kernel.tasks.slices_are_random() {
+            return u64::MAX;
+        }
+        let due = due.max(self.kernel.now().monotonic + SOONEST);
+        let left = due.saturating_sub(clock(libc::CLOCK_MONOTONIC));
+        self.machine.cpu.come_back_by(Instant::now().checked_add(Duration::from_nanos(left)));
+        due
     }
 
     /// The retired count at which the task is preempted, if something is due at this time. It is counted from the last event, at which the
@@ -253,7 +271,7 @@ impl Process {
             return Ok(Step::Running);
         }
         if self.machine.cpu.counters().is_some() {
-            return if is_signalled { self.preempted_at_count(now) } else { Ok(Step::Running) };
+            return self.preempted_at_count(now);
         }
         if is_signalled && now < due {
             let by = *self.pace.signal_by.get_or_insert(now + SIGNALS_WAIT);
@@ -262,7 +280,7 @@ impl Process {
                 return Ok(Step::Running);
             }
         }
-        if self.is_inside_rep() {
+        if self.is_inside_rep() && !self.finish_string()? {
             self.pace.earliest = now + AGAIN;
             self.arm(now + AGAIN);
             return Ok(Step::Running);
@@ -286,6 +304,26 @@ impl Process {
         }
         let retired = self.retired() - self.retired_at_event;
         self.preempted(Offset::Retired(retired))
+    }
+
+    /// Has the software CPU finish the string instruction at rip, since in a loop of long ones no kick falls between two. Whether it did:
+    /// to what it cannot go beyond, as a fault, the other processor comes as well.
+    fn finish_string(&mut self) -> Result<bool, ProcessError> {
+        if self.records.is_some() || self.machine.cpu.counts().conditional_branches.is_some() {
+            // It would be missing in what that processor counts and records.
+            return Ok(false);
+        }
+        self.exchange_within_slice()?;
+        let exit = self.machine.run(Until::Retired(self.retired() + 1));
+        self.exchange_within_slice()?;
+        match exit? {
+            Exit::Budget => Ok(true),
+            Exit::Interrupted => {
+                self.machine.cpu.interrupter().interrupt();
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Whether the instruction at rip repeats: it may be half done, and only here.

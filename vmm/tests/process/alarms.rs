@@ -129,6 +129,33 @@ fn a_handler_runs_between_two_instructions_of_a_computation() {
     );
 }
 
+/// One instruction with a REP prefix takes as long as a hundred thousand others, and a kick hardly ever falls between two. It took a
+/// minute for fewer ticks than these.
+#[test]
+fn timers_are_in_time_among_long_string_instructions() {
+    as_natively(
+        "strings",
+        r#"
+        static volatile sig_atomic_t ticks;
+        static char filled[1 << 20];
+        static void tick(int signal) { ticks++; }
+        int main(void) {
+            on(SIGALRM, tick, 0);
+            struct itimerval every = { { 0, 10000 }, { 0, 10000 } };
+            int64_t begun = now();
+            setitimer(ITIMER_REAL, &every, 0);
+            for (long round = 0; ticks < 100; round++) {
+                void *to = filled;
+                long left = sizeof filled / 8;
+                __asm__ volatile("rep stosq" : "+D"(to), "+c"(left) : "a"(round) : "memory");
+                for (unsigned long at = 8; at < sizeof filled; at += 4096) if (*(long *)(filled + at) != round) return 1;
+            }
+            SAY("%d\n", now() - begun < 20000 * MS);
+            return 0;
+        }"#,
+    );
+}
+
 #[test]
 fn processor_time_is_counted_while_the_program_runs() {
     as_natively(
