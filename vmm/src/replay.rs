@@ -1,6 +1,7 @@
 //! Replay: runs a recorded program from its journal, and compares at every event, and the memory where the journal has digests of it.
 
 use crate::checkpoints::keeper::{Journal, Keeper};
+use crate::checkpoints::loaded::Loaded;
 use crate::checkpoints::shelf::At;
 use crate::checkpoints::{About, CheckpointError, Rate, Shelf};
 use crate::crumbs::{Agreement, Check};
@@ -84,6 +85,8 @@ pub struct Replay {
 /// A replay at a position.
 pub(crate) struct Kept {
     pub(crate) checkpoint: Checkpoint,
+    /// Its pages, if it came from disk.
+    pub(crate) loaded: Loaded,
     mark: Mark,
     comparisons: u64,
 }
@@ -120,21 +123,27 @@ impl Replay {
         let beginning = first.and_then(|at| shelf.about(at));
         let mut replay = Replay { process, tape, comparisons: 0, launch, header, shelf, beginning };
         if let Some(at) = first {
-            let mut kept = replay.fetch(at)?;
+            let mut kept = replay.fetch(at, &[])?;
             replay.go_back(&mut kept)?;
-            replay.process.release(kept.checkpoint);
+            replay.release(kept);
         }
         Ok(replay)
     }
 
-    /// Brings a checkpoint from disk into the program's memory.
+    /// Brings a checkpoint from disk into the program's memory, where pages that others have from there are shared with them.
     ///
     /// # Errors
     /// When it is damaged, and when the frames of guest memory are used up.
-    pub(crate) fn fetch(&mut self, at: At) -> Result<Kept, CheckpointError> {
-        let (checkpoint, place, about) = self.shelf.load(at, &mut self.process)?;
+    pub(crate) fn fetch(&mut self, at: At, there: &[&Loaded]) -> Result<Kept, CheckpointError> {
+        let (checkpoint, loaded, place, about) = self.shelf.load(at, &mut self.process, there)?;
         let mark = Mark::at(place, about.position.event);
-        Ok(Kept { checkpoint, mark, comparisons: about.comparisons })
+        Ok(Kept { checkpoint, loaded, mark, comparisons: about.comparisons })
+    }
+
+    /// Gives back what was kept.
+    pub(crate) fn release(&mut self, kept: Kept) {
+        self.process.release(kept.checkpoint);
+        kept.loaded.release(self.process.memory_mut());
     }
 
     /// What there is on disk.
@@ -200,7 +209,8 @@ impl Replay {
     /// As [`Process::checkpoint`].
     pub(crate) fn keep(&mut self) -> Result<Kept, ReplayError> {
         let checkpoint = self.process.checkpoint()?;
-        Ok(Kept { checkpoint, mark: self.tape.mark(), comparisons: self.comparisons })
+        let loaded = Loaded::default();
+        Ok(Kept { checkpoint, loaded, mark: self.tape.mark(), comparisons: self.comparisons })
     }
 
     /// Goes back to what was kept.

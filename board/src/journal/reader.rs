@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
-use vmm::journal::frame::{MAGIC_OF_MACHINES, PREAMBLE_SIZE, unpack_as};
+use vmm::journal::frame::{MAGIC_OF_MACHINES, PREAMBLE_SIZE, ends_in_magic, unpack_as};
 use vmm::journal::numbers::Cursor;
 
 /// Where and why a journal ends before its end record.
@@ -108,14 +108,17 @@ fn check_preamble(input: &mut impl Read, path: &Path) -> Result<(), JournalError
     let mut preamble = Vec::new();
     let read = input.take(PREAMBLE_SIZE as u64).read_to_end(&mut preamble);
     read.map_err(|error| JournalError::Read { path: path.to_owned(), error })?;
+    let cut = || JournalError::NoHeader { path: path.to_owned(), why: "the file ends".to_owned() };
+    if ends_in_magic(&preamble, MAGIC_OF_MACHINES) {
+        return Err(cut());
+    }
     let Some(version) = preamble.strip_prefix(MAGIC_OF_MACHINES) else {
         return Err(JournalError::NotAJournal { path: path.to_owned() });
     };
-    let version = version.try_into().map(u32::from_le_bytes);
-    match version {
+    match version.try_into().map(u32::from_le_bytes) {
         Ok(VERSION) => Ok(()),
         Ok(found) => Err(other(path, "format", found, VERSION)),
-        Err(_) => Err(JournalError::NoHeader { path: path.to_owned(), why: "the file ends".to_owned() }),
+        Err(_) => Err(cut()),
     }
 }
 
@@ -167,9 +170,13 @@ mod tests {
         let mut most = 0;
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
-            if let Ok((records, damage)) = read(&path) {
-                assert!(damage.is_some() && records >= most, "cut at {length}");
-                most = records;
+            match read(&path) {
+                Ok((records, damage)) => {
+                    assert!(damage.is_some() && records >= most, "cut at {length}");
+                    most = records;
+                }
+                Err(JournalError::NoHeader { .. }) => assert_eq!(most, 0, "cut at {length}"),
+                Err(other) => panic!("cut at {length}: {other}"),
             }
         }
         assert_eq!(most, 2);

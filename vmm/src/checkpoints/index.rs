@@ -1,12 +1,15 @@
 //! Reading checkpoints: what there is is found by the outlines of frames; a checkpoint is read and checked when it is asked for.
 
 use super::{About, CHECKPOINT, CheckpointError, IDENTITY, MAGIC, MARK, PAGES, VERSION};
+use crate::failure::ProcessError;
 use crate::journal::frame::{self, Outline};
+use crate::memory::space::SpaceError;
 use crate::plain::numbers::Cursor;
 use crate::plain::{In, Plain};
 use crate::process::{Checkpoint, Process};
-use crate::ram::{PAGE_LEN, Phys, Virt};
+use crate::ram::{Memory, PAGE_LEN, Phys, Virt};
 use lbr::regular;
+use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -50,13 +53,15 @@ impl Index {
         let mut input = BufReader::new(regular::open(path).map_err(io)?);
         let mut preamble = Vec::new();
         (&mut input).take(PREAMBLE).read_to_end(&mut preamble).map_err(io)?;
+        let mut index = Index { path: path.to_owned(), pages: Vec::new(), all: Vec::new(), damage: None };
+        let cut = || index.damaged(preamble.len() as u64, "the file ends before the first frame".to_owned());
+        if frame::ends_in_magic(&preamble, MAGIC) {
+            return Err(cut());
+        }
         let Some(version) = preamble.strip_prefix(MAGIC) else {
             return Err(CheckpointError::NotCheckpoints { path: path.to_owned() });
         };
-        let mut index = Index { path: path.to_owned(), pages: Vec::new(), all: Vec::new(), damage: None };
-        let found = version.try_into().map(u32::from_le_bytes);
-        let found =
-            found.map_err(|_| index.damaged(PREAMBLE, "the file ends before the first frame".into()))?;
+        let found = version.try_into().map(u32::from_le_bytes).map_err(|_| cut())?;
         if found != VERSION {
             return Err(CheckpointError::Version { path: path.to_owned(), found });
         }
@@ -143,11 +148,17 @@ impl Index {
         self.damage.as_ref()
     }
 
-    /// Brings the `n`-th checkpoint into a program's memory; whoever gets it owns it.
+    /// Brings the `n`-th checkpoint into a program's memory, and the numbers of its frames; whoever gets them owns them. A page that
+    /// `there` has a frame of is not read.
     ///
     /// # Errors
     /// When it is damaged, and when the frames of memory are used up.
-    pub(crate) fn load(&self, n: usize, process: &mut Process) -> Result<Checkpoint, CheckpointError> {
+    pub(super) fn load(
+        &self,
+        n: usize,
+        process: &mut Process,
+        there: impl Fn(u64) -> Option<Phys>,
+    ) -> Result<(Checkpoint, Filled), CheckpointError> {
         let io = |error| CheckpointError::Io { path: self.path.clone(), error };
         let (_, found) = self.all[n];
         let mut input = BufReader::new(regular::open(&self.path).map_err(io)?);
@@ -156,10 +167,15 @@ impl Index {
         let parts = Parts::take(&mut Cursor(&content)).ok_or_else(undecodable)?;
         let blobs: Vec<Arc<Vec<u8>>> = self.blobs(&mut input, &parts)?.into_iter().map(Arc::new).collect();
         let stored = process.read_stored(parts.head, &blobs, parts.frames.len()).ok_or_else(undecodable)?;
-        let frames = self.fill_frames(&mut input, &parts.frames, process)?;
-        let built = process.build(stored, &frames);
-        frames.iter().for_each(|frame| process.memory_mut().frames_mut().release(*frame));
-        Ok(built?)
+        let frames = self.fill_frames(&mut input, &parts.frames, process.memory_mut(), there)?;
+        match process.build(stored, &frames) {
+            Ok(built) => Ok((built, Filled { numbers: parts.frames, frames })),
+            Err(error) => {
+                let owned = process.memory_mut().frames_mut();
+                frames.iter().for_each(|frame| owned.release(*frame));
+                Err(error.into())
+            }
+        }
     }
 
     /// The versions of the frames of these processes' pages at the `n`-th checkpoint, without bringing it into memory: those of another
@@ -210,27 +226,33 @@ impl Index {
         Ok(blobs)
     }
 
-    /// Frames of memory that hold these pages, each with one owner.
+    /// Frames of memory that hold these pages, each with one owner more. No two are the same one, also where pages are.
     fn fill_frames(
         &self,
         input: &mut BufReader<File>,
         numbers: &[u64],
-        process: &mut Process,
+        memory: &mut Memory,
+        there: impl Fn(u64) -> Option<Phys>,
     ) -> Result<Vec<Phys>, CheckpointError> {
-        let memory = process.memory_mut();
-        let mut frames = Vec::with_capacity(numbers.len());
-        let mut filled = Ok(());
-        while filled.is_ok() && frames.len() < numbers.len() {
+        let (mut frames, mut wanted) = (Vec::with_capacity(numbers.len()), Vec::new());
+        let (mut shared, mut filled) = (FxHashSet::default(), Ok(()));
+        for number in numbers {
+            if let Some(frame) = there(*number).filter(|frame| shared.insert(*frame)) {
+                memory.frames_mut().share(frame);
+                frames.push(frame);
+                continue;
+            }
             match memory.allocate() {
-                Ok(frame) => frames.push(frame),
+                Ok(frame) => {
+                    frames.push(frame);
+                    wanted.push((*number, frame));
+                }
                 Err(error) => {
-                    let error =
-                        crate::failure::ProcessError::from(crate::memory::space::SpaceError::from(error));
-                    filled = Err(error.into());
+                    filled = Err(ProcessError::from(SpaceError::from(error)).into());
+                    break;
                 }
             }
         }
-        let wanted = numbers.iter().copied().zip(frames.iter().copied()).collect();
         let filled = filled.and_then(|()| {
             self.each_page(input, wanted, |frame, page| {
                 memory.ram_mut().frame_mut(frame).copy_from_slice(page);
@@ -270,6 +292,13 @@ impl Index {
         }
         Ok(())
     }
+}
+
+/// Frames that hold pages, each with an owner more than the checkpoint they were filled for.
+pub(super) struct Filled {
+    /// The numbers of the pages.
+    pub(super) numbers: Vec<u64>,
+    pub(super) frames: Vec<Phys>,
 }
 
 /// A checkpoint's frame.

@@ -7,7 +7,7 @@
 //! | part | module |
 //! | --- | --- |
 //! | writing a file: a page that is there already is not written again | [`store`] |
-//! | reading a file | [`index`] |
+//! | reading a file, and what of it is in memory already | [`index`], [`loaded`] |
 //! | taking checkpoints of a program that is being recorded, and how often | [`keeper`], [`rate`] |
 //! | the thread that writes them, and a window that has no room to move | [`worker`], [`stall`] |
 //! | all that a recording has of both journal and checkpoints, whether it is whole or a window | [`shelf`] |
@@ -27,6 +27,7 @@
 
 pub(crate) mod index;
 pub(crate) mod keeper;
+pub(crate) mod loaded;
 mod rate;
 pub mod shelf;
 mod stall;

@@ -5,6 +5,7 @@
 //! before that is not used, and [`Shelf::notes`] says so.
 
 use super::index::Index;
+use super::loaded::Loaded;
 use super::{About, CheckpointError, identity};
 use crate::journal::reader::{Place, whole_to};
 use crate::journal::{Cut, JournalError, Reader};
@@ -158,7 +159,8 @@ impl Shelf {
         self.about(at).is_some_and(|about| (at.file, about.offset) <= whole)
     }
 
-    /// Brings a checkpoint into a program's memory; with it, where the journal goes on.
+    /// Brings a checkpoint into a program's memory, and what pages it has; with them, where the journal goes on. What others of `there`
+    /// have as well is shared with them.
     ///
     /// # Errors
     /// When it is damaged, and when the frames of memory are used up.
@@ -166,11 +168,14 @@ impl Shelf {
         &self,
         at: At,
         process: &mut Process,
-    ) -> Result<(Checkpoint, Place, About), CheckpointError> {
+        there: &[&Loaded],
+    ) -> Result<(Checkpoint, Loaded, Place, About), CheckpointError> {
         let found = self.indexes.get(at.file).and_then(Option::as_ref).zip(self.about(at));
         let (index, about) = found.expect("a checkpoint that is on the shelf");
-        let checkpoint = index.load(at.number, process)?;
-        Ok((checkpoint, goes_on(at, about), about))
+        let there = |number| there.iter().find_map(|it| it.frame(at.file, number));
+        let (checkpoint, filled) = index.load(at.number, process, there)?;
+        let loaded = Loaded::new(at.file, filled, process.memory_mut());
+        Ok((checkpoint, loaded, goes_on(at, about), about))
     }
 
     /// The newest checkpoint: where the journal goes on behind it, and how many events are before.

@@ -71,11 +71,11 @@ fn a_checkpoint_that_is_not_whole_is_not_there() {
     assert!(store.add(&image(9..17), &ram.view(), || Err(io::Error::other("gone"))).is_err());
     assert_eq!(fs::read(&path).unwrap(), whole);
     // Wherever the recorder was killed.
-    for length in (0..whole.len()).step_by(97).chain(whole.len() - 60..whole.len()) {
+    for length in (0..40).chain((0..whole.len()).step_by(97)).chain(whole.len() - 60..whole.len()) {
         fs::write(&path, &whole[..length]).unwrap();
         match Index::open(&path, IDENTITY) {
             Ok(index) => assert_eq!(index.all().len(), 0, "cut at {length}"),
-            Err(CheckpointError::NotCheckpoints { .. } | CheckpointError::Damaged { .. }) => {}
+            Err(CheckpointError::Damaged { .. }) => {}
             Err(other) => panic!("cut at {length}: {other}"),
         }
     }

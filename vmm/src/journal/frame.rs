@@ -37,6 +37,12 @@ pub fn preamble() -> Vec<u8> {
     [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat()
 }
 
+/// Whether a file whose first bytes these are ends within its magic, as one does whose writer was killed between making and filling it.
+#[must_use]
+pub fn ends_in_magic(preamble: &[u8], magic: &[u8]) -> bool {
+    preamble.len() < magic.len() && magic.starts_with(preamble)
+}
+
 /// Packs records into a frame.
 ///
 /// # Errors

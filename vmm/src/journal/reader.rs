@@ -318,11 +318,15 @@ fn begin(path: &Path) -> Result<Begun, JournalError> {
     if preamble.starts_with(MAGIC_OF_MACHINES) {
         return Err(JournalError::OfAMachine { path: path.to_owned() });
     }
+    let offset = preamble.len() as u64;
+    let no_header = |why| JournalError::NoHeader { path: path.to_owned(), offset, why };
+    let cut = || no_header("the file ends before the first frame".to_owned());
+    if frame::ends_in_magic(&preamble, MAGIC) {
+        return Err(cut());
+    }
     let Some(version) = preamble.strip_prefix(MAGIC) else {
         return Err(JournalError::NotAJournal { path: path.to_owned() });
     };
-    let no_header = |why| JournalError::NoHeader { path: path.to_owned(), offset: PREAMBLE, why };
-    let cut = || no_header("the file ends before the first frame".to_owned());
     let found = version.try_into().map(u32::from_le_bytes).map_err(|_| cut())?;
     let first = frame::unpack(&mut input, 0).map_err(io)?;
     if found != VERSION {

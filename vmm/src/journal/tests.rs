@@ -275,8 +275,14 @@ fn other_files_and_other_versions_are_refused_by_name() {
     let Err(error) = Reader::open(&path) else { panic!("another version was read") };
     assert!(matches!(&error, JournalError::Version { found: 99, gretel: Some(it), .. } if it == "0.9.0"));
     assert!(error.to_string().contains("the gretel 0.9.0 that recorded it"), "{error}");
-    std::fs::write(&path, frame::preamble()).unwrap();
-    assert!(matches!(Reader::open(&path), Err(JournalError::NoHeader { .. })));
+    // A recorder that was killed at once leaves any part of the beginning, or nothing of it.
+    for size in 0..=frame::PREAMBLE_SIZE {
+        std::fs::write(&path, &frame::preamble()[..size]).unwrap();
+        let Err(JournalError::NoHeader { offset, .. }) = Reader::open(&path) else {
+            panic!("{size} bytes are taken for another file");
+        };
+        assert_eq!(offset, size as u64);
+    }
 }
 
 /// A begin of an event, known by its digest.

@@ -311,7 +311,8 @@ impl Timeline {
             .filter(|(at, _)| goal != Goal::End || self.replay.shelf().is_reached(*at))
             .collect();
         for (at, about) in found {
-            match self.replay.fetch(at) {
+            let there = self.stops.loaded_around(about.position);
+            match self.replay.fetch(at, &there) {
                 Ok(kept) => {
                     self.stops.add(kept, Duration::from_nanos(about.spent));
                     return Ok(());

@@ -3,6 +3,7 @@
 //! Their distance is run time, not events: a seek takes as long as the way from the checkpoint before. They lie closer the
 //! nearer they are to the newest, since that is where one looks; the oldest are some five times as far apart.
 
+use crate::checkpoints::loaded::Loaded;
 use crate::engine::Counters;
 use crate::position::Position;
 use crate::process::{Checkpoint, CheckpointCost};
@@ -85,6 +86,14 @@ impl Stops {
         self.insert(Stop { kept, spent, ended });
         self.cost = CheckpointCost::of_taken(replay.process(), before.elapsed());
         Ok(())
+    }
+
+    /// The pages that those from disk have, which are in memory: of the nearest behind a position, and the nearest before.
+    pub(super) fn loaded_around(&self, at: Position) -> Vec<&Loaded> {
+        let from_disk = || self.stops.iter().filter(|stop| !stop.kept.loaded.is_empty());
+        let behind = from_disk().find(|stop| stop.position() >= at);
+        let before = from_disk().rfind(|stop| stop.position() < at);
+        behind.into_iter().chain(before).map(|stop| &stop.kept.loaded).collect()
     }
 
     /// Adds a checkpoint from disk, `spent` behind the start.
@@ -177,7 +186,7 @@ impl Stops {
     /// Gives all back.
     pub(super) fn clear(&mut self, replay: &mut Replay) {
         for stop in self.stops.drain(..) {
-            replay.process_mut().release(stop.kept.checkpoint);
+            replay.release(stop.kept);
         }
     }
 
@@ -217,6 +226,6 @@ impl Stops {
 
     fn remove(&mut self, replay: &mut Replay, n: usize) {
         let stop = self.stops.remove(n);
-        replay.process_mut().release(stop.kept.checkpoint);
+        replay.release(stop.kept);
     }
 }

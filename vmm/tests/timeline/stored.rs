@@ -27,6 +27,19 @@ const COMPUTES: &str = r#"
         write(1, "behind\n", 7);
         return sum & 1;
     }"#;
+/// Has a megabyte of pages of its own, and stores to one of them before each call.
+const PAGES: &str = r#"
+    #include <string.h>
+    #include <unistd.h>
+    static char pages[256][4096];
+    int main(void) {
+        for (int n = 0; n < 256; n++) memset(pages[n], n + 1, 4096);
+        for (int n = 0; n < 40; n++) {
+            pages[n * 37 % 256][n]++;
+            write(1, ".", 1);
+        }
+        return 0;
+    }"#;
 /// No checkpoint is kept in memory.
 const NEVER: Pace = Pace { nearest: Duration::from_micros(1), share: u32::MAX };
 
@@ -69,6 +82,34 @@ fn a_replay_from_disk_is_the_same_at_every_position() {
                 assert_eq!(again.comparisons, end.comparisons);
             }
         }
+    }
+}
+
+#[test]
+fn checkpoints_from_disk_share_the_pages_that_they_have_in_common() {
+    let Some(program) = compiled("pages", PAGES, &[]) else { return };
+    for engine in engines() {
+        let recording = program.record_with(engine, &[], with_checkpoints());
+        let mut goals = stored(&recording);
+        assert!(goals.len() > 20, "{} checkpoints on {}", goals.len(), engine.name());
+        goals.truncate(20);
+        let alone = |goal: &Position| {
+            let mut timeline = Timeline::with_pace(&recording, machine(engine), NEVER).unwrap();
+            timeline.seek(*goal).unwrap();
+            state(&timeline)
+        };
+        let expected: Vec<_> = goals.iter().map(alone).collect();
+        let mut timeline = Timeline::with_pace(&recording, machine(engine), NEVER).unwrap();
+        let used = |timeline: &Timeline| timeline.replay().process().memory().frames().used();
+        timeline.seek(goals[0]).unwrap();
+        let first = used(&timeline);
+        // Back, and forward again through the same frames.
+        for n in (1..20).chain((0..20).rev()) {
+            timeline.seek(goals[n]).unwrap();
+            assert_eq!(state(&timeline), expected[n], "on {}", engine.name());
+        }
+        let more = used(&timeline) - first;
+        assert!(more < 19 * 128, "{more} frames more, on {}, for 20 checkpoints of 256 pages", engine.name());
     }
 }
 
