@@ -215,9 +215,16 @@ const BEGIN: &str = "taas pipe stepi 0 | cat >/dev/null";
 /// types what `monitor help` says.
 const AROUND_MONITOR: &str = include_str!("around_monitor.py");
 
-/// The command by which gdb reads a script: in one line, and silent where it cannot.
+/// The command by which a gdb that has Python runs a script: in one line. Not by `taas`, which would say nothing in a gdb that has
+/// none: gdb 13 ends by SIGSEGV when a script of the user's sets a breakpoint after that.
 fn scripted(script: &str) -> String {
-    format!("taas python exec(bytes.fromhex('{}').decode())", hex::encode(script.as_bytes()))
+    format!("python exec(bytes.fromhex('{}').decode())", hex::encode(script.as_bytes()))
+}
+
+/// Whether the gdb that would be started has Python. One that does not say how it was built may have it.
+fn gdb_has_python() -> bool {
+    let asked = Command::new("gdb").arg("--configuration").output();
+    asked.is_ok_and(|said| !String::from_utf8_lossy(&said.stdout).contains("--without-python"))
 }
 
 /// Becomes gdb, which starts another gretel.
@@ -247,14 +254,18 @@ fn start_gdb(args: &Args) -> Outcome {
     if let Some(pid) = args.pid {
         served += &format!(" --pid {pid}");
     }
-    let error = Command::new("gdb")
+    let mut gdb = Command::new("gdb");
+    if gdb_has_python() {
+        gdb.args(["-iex", &scripted(AROUND_MONITOR)]);
+    }
+    let error = gdb
         // The files are those of this machine; a program is slow to go over a long way, and gdb is to wait.
         .args(["-iex", "set sysroot /", "-iex", "set remotetimeout 100000"])
         // All processes run together: who runs when is in the recording.
         .args(["-iex", "set schedule-multiple on"])
         .arg("-ex")
         .arg(format!("target extended-remote | {served}"))
-        .args(["-ex", BEGIN, "-ex", &scripted(AROUND_MONITOR)])
+        .args(["-ex", BEGIN])
         .args(&args.gdb)
         .exec();
     let what = match error.kind() {

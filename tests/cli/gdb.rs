@@ -182,6 +182,34 @@ fn gdb_goes_back_from_the_crash_to_the_store() {
 }
 
 #[test]
+fn scripts_in_python_set_breakpoints_and_go_back() {
+    if !has_gdb("scripts of gdb in Python") {
+        return;
+    }
+    let place = Place::new();
+    if recorded(&place, "soft").is_none() {
+        return;
+    }
+    let script = [
+        "python",
+        "gdb.Breakpoint('push')",
+        "gdb.execute('watch nodes[2].next')",
+        "gdb.execute('reverse-continue')",
+        "print('in', gdb.selected_frame().name())",
+        "gdb.execute('monitor goto 0')",
+        "print('event', gdb.execute('monitor when', to_string=True).split(':')[0])",
+        "gdb.execute('continue')",
+        "print('then', gdb.selected_frame().name())",
+        "end",
+    ];
+    let ran = gdb(&place, &["rec"], &script);
+    if ran.err.contains("Python") && ran.err.contains("not supported") {
+        return skipped("scripts of gdb in Python", "this gdb has none");
+    }
+    in_order(&ran, &["in spoil", "event position 0", "then push"]);
+}
+
+#[test]
 fn what_cannot_be_asked_for_is_said() {
     let place = Place::new();
     let ran = place.gretel(&["last-write", "rec", "0x1000", "0"]);

@@ -1,5 +1,7 @@
 //! What the software CPU needs of the world: memory, and who may touch which page of it.
 
+use std::ops::Range;
+
 /// Bytes in a page.
 pub const PAGE_SIZE: u64 = 4096;
 
@@ -87,5 +89,11 @@ pub trait Bus {
     /// Whether a successful answer may be cached; else each access of this kind to the page of `va` asks again.
     fn may_cache(&self, _va: u64, _access: Access) -> bool {
         true
+    }
+
+    /// Where an answer may not be cached: the bytes of the page of `va` that accesses of this kind have to ask for, if the others need
+    /// not.
+    fn has_to_ask(&self, _va: u64, _access: Access) -> Option<Range<u64>> {
+        None
     }
 }

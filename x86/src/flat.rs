@@ -1,6 +1,7 @@
 //! The simplest [`Bus`]: pages mapped one by one into a growing RAM, for tests, benchmarks and oracles.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::bus::{Access, Bus, PAGE_SIZE, PageFault, Translation};
 
@@ -29,6 +30,9 @@ impl Protection {
 pub struct Flat {
     ram: Vec<u8>,
     pages: BTreeMap<u64, (u64, Protection)>,
+    /// Bytes of a page that stores have to ask for, and how many have that began there.
+    watched: Option<Range<u64>>,
+    asked: u64,
 }
 
 impl Flat {
@@ -65,6 +69,17 @@ impl Flat {
     /// Unmaps the page of `va`; the CPU must forget it.
     pub fn unmap(&mut self, va: u64) {
         self.pages.remove(&(va / PAGE_SIZE));
+    }
+
+    /// Has stores ask for these bytes of a page each time; the CPU must forget the page.
+    pub fn watch(&mut self, bytes: Range<u64>) {
+        self.watched = Some(bytes);
+    }
+
+    /// How many stores have asked that begin in the bytes that are watched.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.asked
     }
 
     /// The RAM offset of the byte at `va`.
@@ -113,6 +128,19 @@ impl Bus for Flat {
         if !allowed {
             return Err(PageFault::new(va, access, true));
         }
+        if access == Access::Write && self.watched.as_ref().is_some_and(|bytes| bytes.contains(&va)) {
+            self.asked += 1;
+        }
         Ok(Translation { frame, writable: write, executable: execute })
+    }
+
+    fn may_cache(&self, va: u64, access: Access) -> bool {
+        self.has_to_ask(va, access).is_none()
+    }
+
+    fn has_to_ask(&self, va: u64, access: Access) -> Option<Range<u64>> {
+        let is_there =
+            |bytes: &&Range<u64>| access == Access::Write && bytes.start / PAGE_SIZE == va / PAGE_SIZE;
+        self.watched.as_ref().filter(is_there).cloned()
     }
 }

@@ -4,6 +4,7 @@
 //! Compiled code looks entries up by itself (see [`crate::cpu::Parts`]), so their layout is part of the interface.
 
 use crate::bus::PAGE_SIZE;
+use std::ops::Range;
 
 /// Entries; a power of two. Regions of a program often lie whole megabytes apart: pages that far from each other must not
 /// share an entry. With 1,024 of them python3 missed 500 times in a million instructions.
@@ -29,10 +30,31 @@ impl Entry {
     }
 }
 
+/// A translation of a page of which some bytes have to be asked for each time ([`crate::bus::Bus::has_to_ask`]): it holds for what
+/// touches none of them. Compiled code that often comes to such a page looks here.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Around {
+    /// As in [`Entry`].
+    pub page: u64,
+    /// As in [`Entry`].
+    pub addend: u64,
+    /// The first of these bytes.
+    pub first: u64,
+    /// The last one.
+    pub last: u64,
+}
+
+const NOWHERE: Around = Around { page: EMPTY.page, addend: 0, first: 0, last: u64::MAX };
+
 /// The cache.
 #[derive(Clone)]
 pub(crate) struct Tlb {
     entries: Box<[Entry; ENTRIES]>,
+    /// The newest one; it is in none of the entries.
+    around: Around,
+    /// Whether there was one since that was asked.
+    has_asked: bool,
     /// The slots that were filled since the last [`Tlb::clear`], if they are no more than [`FEW`]; then one more.
     filled: Vec<u16>,
     /// No frame that was ever cached ends behind this.
@@ -51,7 +73,7 @@ const fn slot(page: u64) -> usize {
 impl Tlb {
     pub(crate) fn new() -> Tlb {
         let entries = vec![EMPTY; ENTRIES].try_into().expect("there are so many");
-        Tlb { entries, filled: Vec::with_capacity(FEW + 1), reach: 0 }
+        Tlb { entries, around: NOWHERE, has_asked: false, filled: Vec::with_capacity(FEW + 1), reach: 0 }
     }
 
     /// The RAM offset of `va` if its page is cached.
@@ -77,6 +99,24 @@ impl Tlb {
         }
     }
 
+    /// The page of `va`, but for these bytes of it.
+    pub(crate) fn insert_around(&mut self, va: u64, frame: u64, bytes: &Range<u64>) {
+        let page = va / PAGE_SIZE;
+        let (first, last) = (bytes.start, bytes.end.saturating_sub(1));
+        self.around = Around { page, addend: frame.wrapping_sub(page * PAGE_SIZE), first, last };
+        self.has_asked = true;
+        self.reach = self.reach.max(frame + PAGE_SIZE);
+    }
+
+    /// Whether the bus had to be asked for part of a page since this was called last.
+    pub(crate) const fn take_has_asked(&mut self) -> bool {
+        std::mem::replace(&mut self.has_asked, false)
+    }
+
+    pub(crate) fn around(&self) -> &Around {
+        &self.around
+    }
+
     pub(crate) fn entries(&self) -> &[Entry; ENTRIES] {
         &self.entries
     }
@@ -91,6 +131,9 @@ impl Tlb {
         if entry.page == page {
             *entry = EMPTY;
         }
+        if self.around.page == page {
+            self.around = NOWHERE;
+        }
     }
 
     /// Forgets every page that lives in `frame`.
@@ -98,9 +141,11 @@ impl Tlb {
         for entry in self.entries.iter_mut().filter(|entry| entry.frame() == frame) {
             *entry = EMPTY;
         }
+        self.around = NOWHERE;
     }
 
     pub(crate) fn clear(&mut self) {
+        self.around = NOWHERE;
         if self.filled.len() > FEW {
             self.entries.fill(EMPTY);
         }

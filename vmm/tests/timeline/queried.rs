@@ -86,6 +86,43 @@ fn a_store_long_ago_is_found_without_what_lies_between() {
     }
 }
 
+/// Two neighbours of a word are stored to in each of three million turns, and loaded; the word itself in thirty, and loaded in six.
+const NEIGHBOURS: &str = r#"
+    #include <sys/mman.h>
+    int main(void) {
+        volatile long *words = mmap((void *)0x10000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        long seen = 0;
+        for (long turn = 1; turn <= 3000000; turn++) {
+            words[4] += turn;
+            if (turn % 100000 == 0) words[5] = turn;
+            if (turn % 500000 == 0) seen += words[5];
+            words[6] += turn;
+        }
+        return seen & 1;
+    }"#;
+
+#[test]
+fn stores_beside_what_is_watched_hide_none_to_it() {
+    let Some(program) = compiled("neighbours", NEIGHBOURS, &["-O1"]) else { return };
+    for engine in engines() {
+        let recording = program.record(engine, &[]);
+        let mut travel = Travel::open(&recording, machine(engine)).unwrap();
+        assert_eq!(
+            writes_backwards(&mut travel, PAGES + 40).len(),
+            31,
+            "on {}, with the mapping",
+            engine.name()
+        );
+        let all = Watch { range: PAGES + 40..PAGES + 48, access: Access::Any };
+        let all = Lookout { at: Vec::new(), data: vec![all] };
+        let mut accesses = 0;
+        while let Stop::Accessed(_) = travel.forward(&all).unwrap() {
+            accesses += 1;
+        }
+        assert_eq!(accesses, 37, "forward, on {}", engine.name());
+    }
+}
+
 /// In each of 40 turns a page is mapped, stored to and unmapped; another one shows what is written to a file, in two turns.
 const MAPPINGS: &str = r#"
     #define _GNU_SOURCE

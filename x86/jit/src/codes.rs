@@ -4,27 +4,24 @@
 //! led to and those hold what they held ([`Cpu::is_code`]). That is asked once in each turn: a small table by address alone answers
 //! until mappings change or code is written.
 
-use iced_x86::{Decoder, DecoderOptions, Instruction};
+mod plan;
+
 use rustc_hash::FxHashMap;
 use std::io;
 use x86::bus::Bus;
 use x86::cpu::{CodePage, Cpu};
-use x86::decode::{depends_on_the_system, differs_between_processors};
-use x86::interpreter::Interpreter;
-use x86::machine::{Control, Handler, Machine};
-use x86::opaque::SSE_MODE;
-use x86::table;
 
+use crate::around::LeftForBytes;
 use crate::compiler::Compiled;
 use crate::context::Context;
-use crate::floats::DEFAULT_MXCSR;
-use crate::kept::{Kept, Source};
+use crate::kept::{Kept, Piece};
 use crate::links::Links;
-use crate::native::{Arena, Code, outcall_entry};
-use crate::outcall::{Does, Outcall, Outcalls};
-use crate::region::{self, How, Region, Sought};
-use crate::spans::Reach;
+use crate::native::{Arena, Code};
+use crate::outcall::Outcalls;
+use crate::region::Sought;
 use crate::spread::Spread;
+use plan::plan_of;
+pub(crate) use plan::{Plan, plan};
 
 /// Places in the table; a power of two.
 const PLACES: usize = 1 << 12;
@@ -42,27 +39,6 @@ pub(crate) enum Known {
     NotNow,
     /// Code.
     Code(Code),
-}
-
-/// What becomes of a region: everything but its code, which is compiled elsewhere.
-pub(crate) struct Plan<B: Bus> {
-    head: u64,
-    pages: Vec<CodePage>,
-    /// Where its instructions begin, in order.
-    addresses: Vec<u64>,
-    /// The state in which its code is left; the code is of no use but for that search.
-    sought: Option<Sought>,
-    /// What its code calls: it has their addresses.
-    outcalls: Outcalls<B>,
-    /// What it was made from, if its code is to be kept.
-    source: Option<Source>,
-}
-
-impl<B: Bus> Plan<B> {
-    /// Whether it is for the code at `rip`.
-    pub(crate) fn begins_at(&self, rip: u64) -> bool {
-        self.head == rip
-    }
 }
 
 struct Entry<B: Bus> {
@@ -92,6 +68,7 @@ pub(crate) struct Codes<B: Bus> {
     links: Links,
     turn: u64,
     spread: Spread,
+    left_for_bytes: LeftForBytes,
     /// Code of earlier runs, if any is kept.
     kept: Option<Kept>,
     /// Regions whose code was taken from there.
@@ -128,6 +105,7 @@ impl<B: Bus> Codes<B> {
             links: Links::new(),
             turn: 1,
             spread: Spread::default(),
+            left_for_bytes: LeftForBytes::default(),
             epoch: 0,
             at: Vec::new(),
         };
@@ -170,9 +148,12 @@ impl<B: Bus> Codes<B> {
     /// Takes the code that an earlier run has made of what is at `rip`; whether there is some.
     fn take_kept(&mut self, cpu: &mut Cpu<B>, rip: u64) -> bool {
         let pieces = self.kept.as_mut().map_or(&mut [][..], |kept| kept.at(rip));
-        // What a state is searched for in is compiled for that search.
+        // What a state is searched for in is compiled for that search, and what looks around bytes is compiled anew.
         let sought = self.sought.map(|sought| sought.rip);
-        let mut pieces = pieces.iter_mut().filter(|piece| !sought.is_some_and(|at| piece.source.has(at)));
+        let others = |piece: &Piece| {
+            sought.into_iter().chain(self.left_for_bytes.all()).any(|at| piece.source.has(at))
+        };
+        let mut pieces = pieces.iter_mut().filter(|piece| !others(piece));
         let found = pieces.find_map(|piece| Some((plan_of(cpu, rip, &piece.source)?, piece)));
         let Some((plan, piece)) = found else { return false };
         piece.is_used = true;
@@ -227,12 +208,25 @@ impl<B: Bus> Codes<B> {
     /// so too often, its code is forgotten, and made anew with less looked up together.
     pub(crate) fn note_spread(&mut self, rip: u64, page: u64, retired: u64) {
         if self.spread.note(rip, page, retired) {
-            let is_without = |entry: &Entry<B>| entry.plan.addresses.binary_search(&rip).is_err();
-            self.entries.retain(|_, entry| is_without(entry));
-            self.searches.retain(|_, entry| is_without(entry));
             self.kept.iter_mut().for_each(|kept| kept.forget(rip));
-            self.begin_turn();
+            self.forget(rip);
         }
+    }
+
+    /// Notes that code was left before the instruction at `rip` since some bytes of a page have to be asked for. Where it is too often,
+    /// its code is forgotten, and made anew to look around them. That is not kept.
+    pub(crate) fn note_left_for_bytes(&mut self, rip: u64) {
+        if self.left_for_bytes.note(rip) {
+            self.forget(rip);
+        }
+    }
+
+    /// Forgets the code that has the instruction at `rip`.
+    fn forget(&mut self, rip: u64) {
+        let is_without = |entry: &Entry<B>| entry.plan.addresses.binary_search(&rip).is_err();
+        self.entries.retain(|_, entry| is_without(entry));
+        self.searches.retain(|_, entry| is_without(entry));
+        self.begin_turn();
     }
 
     fn begin_turn(&mut self) {
@@ -240,8 +234,11 @@ impl<B: Bus> Codes<B> {
         self.links.begin_turn();
     }
 
-    /// Adds what was compiled of a region, as [`Codes::put`], and has it kept.
+    /// Adds what was compiled of a region, as [`Codes::put`], and has it kept; not where more of it is to look around bytes by now.
     pub(crate) fn add(&mut self, mut plan: Plan<B>, compiled: Option<&Compiled>) {
+        if self.left_for_bytes.among(&plan.addresses) != plan.around {
+            return;
+        }
         if let (Some(source), Some(compiled), Some(kept)) = (plan.source.take(), compiled, &mut self.kept) {
             kept.add(plan.head, source, compiled.clone());
         }
@@ -302,128 +299,6 @@ fn are_same(a: &[u64], b: &[u64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
 }
 
-/// The code of a guest as regions are found in it, and what is noted meanwhile.
-struct Guest<'i, B: Bus> {
-    interpreter: &'i mut Interpreter<B>,
-    codes: &'i Codes<B>,
-    pages: Vec<CodePage>,
-}
-
-/// The region of the block at `head`, for the search of now if it comes by where that is for. Without one the plan is for the
-/// knowledge of that.
-pub(crate) fn plan<B: Bus>(
-    interpreter: &mut Interpreter<B>,
-    codes: &Codes<B>,
-    head: u64,
-) -> (Plan<B>, Option<Region>) {
-    let mut guest = Guest { interpreter, codes, pages: Vec::new() };
-    let mut region = Region::find(head, &mut guest, codes.sought);
-    let Guest { pages, .. } = guest;
-    let called = region.as_mut().map_or_else(Vec::new, Region::number_outcalls);
-    let mut outcalls = Outcalls::new();
-    called.iter().filter_map(outcall).for_each(|outcall| outcalls.add(outcall));
-    let addresses = region.as_ref().map_or_else(Vec::new, Region::addresses);
-    let sought = region.as_ref().and_then(|region| region.sought);
-    let to_keep = region.as_ref().filter(|region| codes.kept.is_some() && region.sought.is_none());
-    let source = to_keep.and_then(|region| source(interpreter.cpu_mut(), region, &called));
-    (Plan { head, pages, addresses, sought, outcalls, source }, region)
-}
-
-/// What a region is made from, as it is now, with the instructions that the CPU runs.
-fn source<B: Bus>(cpu: &mut Cpu<B>, region: &Region, called: &[Instruction]) -> Option<Source> {
-    let mut parts = region.parts();
-    // The page of the first instruction is what the region is known by.
-    let first = parts.iter().position(|part| part.contains(&region.head))?;
-    parts.swap(0, first);
-    let parts = parts.into_iter().map(|part| {
-        let length = usize::try_from(part.end - part.start).ok()?;
-        let (_, bytes) = cpu.code_page(part.start)?;
-        Some((part.start, bytes.get(..length)?.to_vec()))
-    });
-    let parts = parts.collect::<Option<_>>()?;
-    Some(Source {
-        parts,
-        addresses: region.addresses(),
-        outcalls: called.iter().map(Instruction::ip).collect(),
-    })
-}
-
-/// The plan of the region at `head` that was made from `source`, if that is what the guest has now.
-fn plan_of<B: Bus>(cpu: &mut Cpu<B>, head: u64, source: &Source) -> Option<Plan<B>> {
-    let mut pages = Vec::new();
-    for (start, bytes) in &source.parts {
-        let (page, now) = cpu.code_page(*start)?;
-        if now.get(..bytes.len())? != bytes {
-            return None;
-        }
-        if !pages.contains(&page) {
-            pages.push(page);
-        }
-    }
-    let mut outcalls = Outcalls::new();
-    for rip in &source.outcalls {
-        let i = Decoder::with_ip(64, &source.instruction(*rip), *rip, DecoderOptions::NONE).decode();
-        outcalls.add(outcall(&i)?);
-    }
-    Some(Plan { head, pages, addresses: source.addresses.clone(), sought: None, outcalls, source: None })
-}
-
-/// An instruction for the CPU to run; `None` for one that the interpreter asks whether it is to run at all, and for what ends a block.
-fn outcall<B: Bus>(i: &Instruction) -> Option<Outcall<B>> {
-    if differs_between_processors(i) {
-        return None;
-    }
-    let (handler, op) = table::lookup::<Cpu<B>>(i)?;
-    let does = match handler {
-        Handler::Body(body) => Does::Body(body),
-        Handler::Last(iteration, None) if i.is_string_instruction() => Does::String(iteration),
-        Handler::Last(..) => return None,
-    };
-    Some(Outcall::new(outcall_entry::<B>(), i, does, op))
-}
-
-impl<B: Bus> Guest<'_, B> {
-    /// Whether there is code for floats: for a program that rounds otherwise, or has denormals be zero, it would be left each time.
-    fn has_default_modes(&self) -> bool {
-        self.interpreter.cpu().control(Control::Mxcsr) & SSE_MODE == DEFAULT_MXCSR
-    }
-}
-
-impl<B: Bus> region::Code for Guest<'_, B> {
-    fn bytes(&mut self, rip: u64) -> Option<Vec<u8>> {
-        let (page, bytes) = self.interpreter.cpu_mut().code_page(rip)?;
-        let bytes = bytes.to_vec();
-        if !self.pages.contains(&page) {
-            self.pages.push(page);
-        }
-        Some(bytes)
-    }
-
-    fn is_warm(&mut self, rip: u64) -> bool {
-        self.interpreter.is_warm(rip)
-    }
-
-    fn reach(&self, rip: u64) -> Reach {
-        self.codes.spread.reach(rip)
-    }
-
-    fn how(&mut self, i: &Instruction) -> Option<How> {
-        if self.interpreter.cpu().has_system() && depends_on_the_system(i) {
-            return None;
-        }
-        match table::lookup_integer::<Cpu<B>>(i) {
-            Some((Handler::Last(_, None), _)) if !i.is_string_instruction() => return None,
-            Some((Handler::Last(_, None), _)) => {}
-            Some(_) => return Some(How::Inline),
-            None => {}
-        }
-        if table::lookup_compiled::<Cpu<B>>(i).is_some_and(|it| !it.is_float || self.has_default_modes()) {
-            return Some(How::Inline);
-        }
-        outcall::<B>(i).map(|_| How::Outcall(0))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use x86::bus::PAGE_SIZE;
@@ -443,6 +318,7 @@ mod tests {
             addresses: vec![HEAD],
             sought: None,
             outcalls: Outcalls::new(),
+            around: 0,
             source: None,
         }
     }

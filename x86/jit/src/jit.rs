@@ -121,6 +121,8 @@ struct Made<B: Bus> {
     plans: VecDeque<Plan<B>>,
     /// Where code was kept of something else than is there now.
     missed: FxHashSet<u64>,
+    /// Before which instruction code was left last for the interpreter.
+    left_before: u64,
 }
 
 impl<B: Bus> Made<B> {
@@ -137,6 +139,7 @@ impl<B: Bus> Made<B> {
             worker,
             plans: VecDeque::new(),
             missed: FxHashSet::default(),
+            left_before: 0,
         })
     }
 }
@@ -356,7 +359,15 @@ impl<B: Bus> Made<B> {
                     self.codes.note_spread(rip, page, interpreter.counters().instructions);
                     break After::Interpret;
                 }
-                Some(Why::Interpret | Why::Budget) | None => break After::Interpret,
+                Some(Why::Interpret) => {
+                    // The interpreter has run that instruction since, and little else.
+                    if interpreter.cpu_mut().take_has_asked() {
+                        self.codes.note_left_for_bytes(self.left_before);
+                    }
+                    self.left_before = rip;
+                    break After::Interpret;
+                }
+                Some(Why::Budget) | None => break After::Interpret,
             }
             match self.codes.find(interpreter.cpu_mut(), rip, until.at) {
                 Known::Code(next) => {

@@ -16,7 +16,7 @@
 //! | what is compiled together | [`region`] |
 //! | from a region to a function | [`translator`]; [`clif`] and [`domain`] (values and their algebra), [`block`], [`all_lanes`] and [`floats`] (of vectors and of floats), [`machine`], [`vectors`], [`memory`] and [`spans`] (state and accesses), [`flags`], [`exits`] (the ways out), [`outcall`] (instructions that the CPU runs) |
 //! | Cranelift, on a thread of its own | [`compiler`], [`worker`] |
-//! | which code may be entered | [`codes`], [`links`] |
+//! | which code may be entered, and which has to be made anew | [`codes`], [`links`]; [`spread`], [`around`] |
 //! | code of earlier runs | [`kept`] |
 //! | what code and driver share | [`context`] |
 //! | the fence: memory for code, and the calls into and out of it | [`native`] |
@@ -25,6 +25,7 @@
 #![deny(unsafe_code)]
 
 mod all_lanes;
+mod around;
 mod block;
 mod clif;
 mod codes;

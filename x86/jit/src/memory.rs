@@ -4,17 +4,20 @@
 //! instructions there, and one for each access after it. Which accesses there will be is known from writing the run once before
 //! ([`crate::spans`]).
 //!
+//! An instruction that often comes to a page of which some bytes have to be asked for, as those of a watchpoint, looks once more where
+//! that fails: whether the access touches none of them ([`Around`]).
+//!
 //! A look-up succeeds if the entry of the first byte's page has the page of the last byte. What crosses a page's end never does: no
 //! entry has two pages. Where a look-up fails, the code is left before its instruction.
 //!
 //! Example: `mov rax, [rbx]; add rax, [rbx + 8]; mov [rbx + 24], rax` looks up bytes 0 to 15 for loads and bytes 24 to 31 for stores.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 use rustc_hash::FxHashMap;
 use std::mem::{offset_of, size_of};
 use x86::bus::PAGE_SIZE;
-use x86::cpu::{ENTRIES, Entry};
+use x86::cpu::{Around, ENTRIES, Entry};
 use x86::domain::{Bin, Domain};
 
 use crate::clif::{Bv, Two, own};
@@ -137,11 +140,61 @@ impl Translator<'_> {
         // The last operand is the one that can be compared in memory.
         let is_elsewhere = self.d.compare(IntCC::NotEqual, last_page, page);
         let [first, last] = [first, last].map(|at| self.d.value(64, at));
-        self.leave_if_absent(is_elsewhere, together.then_some(Reached { first, last }));
-        let addend = Bv::Value(self.load_own(entry, offset_of!(Entry, addend)));
-        let at = self.d.bin(Bin::Add, 64, base.address(), addend);
+        let reached = Reached { first, last };
+        let addend = if self.looks_around {
+            self.look_around(is_elsewhere, entry, reached, write)
+        } else {
+            self.leave_if_absent(is_elsewhere, together.then_some(reached));
+            self.load_own(entry, offset_of!(Entry, addend))
+        };
+        let at = self.d.bin(Bin::Add, 64, base.address(), Bv::Value(addend));
         self.checked.places.entry((base, write)).or_default().push(Place { span, base: at });
         at
+    }
+
+    /// The addend of `entry`; where that is elsewhere, that of the page around bytes that have to be asked for, if it is that page and
+    /// what is reached is none of them. Leaves the code otherwise.
+    fn look_around(&mut self, is_elsewhere: Value, entry: Value, reached: Reached, write: bool) -> Value {
+        let [around, there, found] = [(); 3].map(|()| self.new_block());
+        let addend = {
+            let mut builder = self.d.builder.borrow_mut();
+            builder.ins().brif(is_elsewhere, around, &[], there, &[]);
+            builder.append_block_param(found, types::I64)
+        };
+        self.begin(there);
+        let cached = self.load_own(entry, offset_of!(Entry, addend));
+        self.jump_to_found(found, cached);
+        self.begin(around);
+        let offset = if write { at!(writes_around) } else { at!(reads_around) };
+        let around = self.d.load_context(types::I64, offset);
+        let [page, first, last] =
+            [offset_of!(Around, page), offset_of!(Around, first), offset_of!(Around, last)]
+                .map(|offset| self.load_own(around, offset));
+        let pages = [reached.first, reached.last].map(|at| self.d.two_known(Two::Shr, 64, at, PAGE_BITS));
+        let touches = [
+            self.d.compare(IntCC::NotEqual, pages[0], page),
+            self.d.compare(IntCC::NotEqual, pages[1], page),
+        ];
+        let is_other = self.either(touches[0], touches[1]);
+        let reaches = self.d.compare(IntCC::UnsignedGreaterThanOrEqual, reached.last, first);
+        let begins = self.d.compare(IntCC::UnsignedLessThanOrEqual, reached.first, last);
+        let touches = self.d.builder.borrow_mut().ins().band(reaches, begins);
+        let has_to_ask = self.either(is_other, touches);
+        self.leave_if(has_to_ask);
+        let addend_around = self.load_own(around, offset_of!(Around, addend));
+        self.jump_to_found(found, addend_around);
+        self.begin(found);
+        // What was computed on one of the two ways is not there on both.
+        self.d.forget();
+        addend
+    }
+
+    fn either(&self, a: Value, b: Value) -> Value {
+        self.d.builder.borrow_mut().ins().bor(a, b)
+    }
+
+    fn jump_to_found(&self, found: Block, addend: Value) {
+        self.d.builder.borrow_mut().ins().jump(found, &[BlockArg::from(addend)]);
     }
 
     /// Where the translation of `va` is if it is cached.

@@ -39,6 +39,8 @@ pub(crate) struct Step {
     pub(crate) how: How,
     /// How close together what it reaches for is looked up.
     pub(crate) reach: Reach,
+    /// Whether it looks around bytes that have to be asked for.
+    pub(crate) looks_around: bool,
 }
 
 /// Instructions that run one after the other.
@@ -82,6 +84,8 @@ pub(crate) trait Code {
     fn how(&mut self, i: &Instruction) -> Option<How>;
     /// How close together what the instruction at `rip` reaches for is looked up.
     fn reach(&self, rip: u64) -> Reach;
+    /// Whether the instruction at `rip` looks around bytes that have to be asked for.
+    fn looks_around(&self, rip: u64) -> bool;
 }
 
 /// The instructions of a region as they are found.
@@ -202,8 +206,8 @@ impl<C: Code> Finder<'_, C> {
                     return;
                 }
                 let Some(how) = self.code.how(&i) else { return };
-                let reach = self.code.reach(i.ip());
-                self.found.insert(i.ip(), Step { instruction: i, how, reach });
+                let (reach, looks_around) = (self.code.reach(i.ip()), self.code.looks_around(i.ip()));
+                self.found.insert(i.ip(), Step { instruction: i, how, reach, looks_around });
                 if !self.goes_on(&i) {
                     return;
                 }

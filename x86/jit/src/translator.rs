@@ -78,6 +78,8 @@ pub(crate) struct Translator<'a> {
     pub(crate) spans: Spans,
     /// How close together what this instruction reaches for is looked up.
     pub(crate) reach: Reach,
+    /// Whether it looks around bytes that have to be asked for.
+    pub(crate) looks_around: bool,
     /// Something was stored by this instruction: from then on it cannot be left.
     pub(crate) has_stored: bool,
     /// MXCSR was found to have its default modes in this run.
@@ -147,6 +149,7 @@ fn write_once(
         checked: Checked::default(),
         spans,
         reach: Reach::All,
+        looks_around: false,
         has_stored: false,
         has_default_modes: false,
         run: 0,
@@ -197,7 +200,7 @@ impl Translator<'_> {
             self.behind = (run.steps.len() - n) as u64;
             self.before = *self.state.borrow();
             self.has_stored = false;
-            self.reach = step.reach;
+            (self.reach, self.looks_around) = (step.reach, step.looks_around);
             if n == 0 {
                 self.leave_if_found();
             }

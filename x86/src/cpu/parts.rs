@@ -9,7 +9,7 @@ use crate::flags::Flags;
 use crate::frames::Stamp;
 use crate::machine::Machine;
 use crate::op::Segment;
-use crate::tlb::{ENTRIES, Entry};
+use crate::tlb::{Around, ENTRIES, Entry};
 
 /// What compiled code reads and writes.
 pub struct Parts<'c> {
@@ -23,6 +23,10 @@ pub struct Parts<'c> {
     pub reads: &'c [Entry; ENTRIES],
     /// The translations for stores, and for loads of what the same instruction stores.
     pub writes: &'c [Entry; ENTRIES],
+    /// The page for loads of which some bytes have to be asked for.
+    pub reads_around: &'c Around,
+    /// The same for stores.
+    pub writes_around: &'c Around,
     /// All memory.
     pub ram: &'c mut [u8],
     /// The bases of FS and GS.
@@ -52,6 +56,8 @@ impl<B: Bus> Cpu<B> {
             mxcsr: &mut self.fpu.mxcsr,
             reads: self.reads.entries(),
             writes: self.writes.entries(),
+            reads_around: self.reads.around(),
+            writes_around: self.writes.around(),
             ram,
             bases,
             flags: self.flags,
@@ -74,6 +80,11 @@ impl<B: Bus> Cpu<B> {
     pub fn is_code(&mut self, code: &CodePage) -> bool {
         self.frames.is_current(code.stamp)
             && self.locate_code(code.page * PAGE_SIZE) == Some(code.stamp.frame)
+    }
+
+    /// Whether, since this was called last, a page was accessed of which some bytes have to be asked for.
+    pub fn take_has_asked(&mut self) -> bool {
+        self.reads.take_has_asked() | self.writes.take_has_asked()
     }
 
     /// A number that changes whenever [`Cpu::is_code`] may answer otherwise.

@@ -4,6 +4,7 @@ use super::watch::Guard;
 use crate::engine::Phys;
 use crate::ram::Ram;
 use crate::ram::paging::{Reach, translate_user};
+use std::ops::Range;
 use x86::bus::{Access, Bus, PageFault, Translation};
 
 /// Guest memory, the root of its page tables, and what is watched in it.
@@ -51,5 +52,9 @@ impl Bus for PagedRam {
 
     fn may_cache(&self, va: u64, access: Access) -> bool {
         self.guard.may_cache(va, access)
+    }
+
+    fn has_to_ask(&self, va: u64, access: Access) -> Option<Range<u64>> {
+        self.guard.has_to_ask(va, access)
     }
 }

@@ -1,13 +1,15 @@
 //! Data that is watched: an access that begins near it faults, and the instruction then runs alone.
 //!
 //! Whether it accesses the very bytes is told from its operands before it runs. Translations of the pages are not cached, so that each
-//! access to them asks; all others cost nothing, in compiled code too.
+//! access to them asks; all others cost nothing, in compiled code too. Code that often comes to such a page is told which bytes of it
+//! are watched, and asks where it touches those.
 
 use super::PagedRam;
 use crate::engine::accessed::{accesses, repeated};
 use crate::engine::code::fetch;
 use crate::engine::lookout::{Accessed, Lookout, Watch};
 use crate::ram::{PAGE, Virt};
+use std::ops::Range;
 use x86::bus::Access;
 use x86::interpreter::{Observer, Stop, Until};
 use x86_jit::Jit;
@@ -67,13 +69,19 @@ impl Guard {
 
     /// Whether no access of this kind to the page is one that is looked for.
     pub(super) fn may_cache(&self, address: Virt, access: Access) -> bool {
-        if self.pages.is_empty() || access == Access::Execute {
-            return true;
-        }
+        self.has_to_ask(address, access).is_none()
+    }
+
+    /// From the first to the last byte of the page that accesses of this kind are looked for at.
+    pub(super) fn has_to_ask(&self, address: Virt, access: Access) -> Option<Range<Virt>> {
         let page = address - address % PAGE;
-        let on_page =
-            |watch: &Watch| asks(watch, access) && watch.range.start < page + PAGE && page < watch.range.end;
-        self.pages.binary_search(&page).is_err() || !self.lookout.data.iter().any(on_page)
+        if self.pages.is_empty() || access == Access::Execute || self.pages.binary_search(&page).is_err() {
+            return None;
+        }
+        let on_page = |watch: &Watch| watch.range.start.max(page)..watch.range.end.min(page + PAGE);
+        let asking = self.lookout.data.iter().filter(|watch| asks(watch, access));
+        let asking = asking.map(on_page).filter(|bytes| !bytes.is_empty());
+        asking.reduce(|all, bytes| all.start.min(bytes.start)..all.end.max(bytes.end))
     }
 }
 

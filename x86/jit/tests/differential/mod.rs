@@ -159,7 +159,14 @@ impl Pair {
             }
         };
         assert_eq!(ours, theirs, "to {until:x?}, in\n{}", self.program);
-        let (ours, theirs) = (self.jit.cpu().bus().ram(), self.interpreter.cpu().bus().ram());
+        let (ours, theirs) = (self.jit.cpu().bus(), self.interpreter.cpu().bus());
+        assert_eq!(
+            ours.asked(),
+            theirs.asked(),
+            "stores that have asked, to {until:x?}, in\n{}",
+            self.program
+        );
+        let (ours, theirs) = (ours.ram(), theirs.ram());
         let differs = ours.iter().zip(theirs).position(|(a, b)| a != b);
         assert_eq!(differs, None, "the byte of memory, to {until:x?}, in\n{}", self.program);
     }
@@ -256,6 +263,15 @@ impl Pair {
             6 => {
                 let written = (self.interpreter.cpu_mut().take_written(), self.jit.cpu_mut().take_written());
                 assert_eq!(written.0, written.1);
+            }
+            // Stores to some bytes have to ask.
+            8 => {
+                let first = source.below(PAGE_SIZE);
+                let bytes = page + first..page + PAGE_SIZE.min(first + 1 + source.below(100));
+                self.both(|cpu| {
+                    cpu.bus_mut().watch(bytes.clone());
+                    cpu.flush_tlb();
+                });
             }
             _ => {}
         }
