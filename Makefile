@@ -66,7 +66,7 @@ guests: setup
 	@$(MAKE) --no-print-directory -C guest-images
 
 # All that is installed, below target/dist. Made anew when a source is newer, so that `sudo make install` builds nothing.
-target/dist: $(shell find Cargo.toml Cargo.lock LICENSE README.md docs packaging scripts/dist.sh src x86 lbr vmm board synth -type f)
+target/dist: $(shell find Cargo.toml Cargo.lock LICENSE README.md docs packaging scripts/dist.sh scripts/vsix.py src x86 lbr vmm board synth -type f)
 	@$(MAKE) --no-print-directory setup
 	scripts/dist.sh
 
