@@ -40,13 +40,11 @@ impl Children {
         Children { configuration: Some(configuration.into()), ..Children::default() }
     }
 
-    /// Whether anybody wants to know of them.
-    pub(super) fn are_wanted(&self) -> bool {
-        self.configuration.is_some()
-    }
-
     /// Takes what the kernel has just done: processes that a task of `pid` has started.
     pub(super) fn note(&mut self, process: &Process, pid: i32) {
+        if self.configuration.is_none() {
+            return;
+        }
         let is_its = |task: i32| process.tasks().any(|it| it.id == task && it.pid == pid);
         for noted in process.noted() {
             if let Noted::Forked { by, pid: child, .. } = *noted

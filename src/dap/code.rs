@@ -12,6 +12,8 @@ use vmm::process::Process;
 const MOST_BYTES: u64 = 1 << 20;
 /// Instructions that are shown at once.
 const MOST_INSTRUCTIONS: u64 = 4096;
+/// So many bytes behind a name are taken for code of it.
+const LONGEST_FUNCTION: u64 = 1 << 20;
 
 impl Debuggee {
     /// `readMemory`.
@@ -65,19 +67,39 @@ impl Debuggee {
         Ok(json!({ "instructions": instructions }))
     }
 
-    /// Where the instructions before one begin, as many as are known: from the beginning of its function on.
+    /// Where the instructions before one begin, as many as are known: from the beginnings of named functions on, so that they are the
+    /// instructions that run.
     fn instructions_before(&self, at: u64, count: u64) -> Vec<u64> {
-        let module = self.known.symbols.module_at(at);
-        let function =
-            module.and_then(|module| module.names().function_at(at)).map(|function| function.start);
-        let Some(mut next) = function.filter(|start| *start < at && count > 0) else { return Vec::new() };
-        let mut starts = Vec::new();
-        while next < at {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let (mut starts, mut end) = (Vec::new(), at);
+        while starts.len() < count
+            && let Some(begin) = self.named_before(end)
+        {
+            let mut part = self.instructions_between(begin, end);
+            part.extend(starts);
+            (starts, end) = (part, begin);
+        }
+        let first = starts.len().saturating_sub(count);
+        starts.split_off(first)
+    }
+
+    /// The last beginning of a named function before an address, if that is in the same code.
+    fn named_before(&self, address: u64) -> Option<u64> {
+        let symbols = self.known.symbols.module_at(address.checked_sub(1)?)?.names().symbols();
+        let before = symbols.partition_point(|symbol| symbol.start < address);
+        let start = symbols[..before].last()?.start;
+        (address - start <= LONGEST_FUNCTION).then_some(start)
+    }
+
+    fn instructions_between(&self, start: u64, end: u64) -> Vec<u64> {
+        let (mut starts, mut next) = (Vec::new(), start);
+        while next < end {
             starts.push(next);
             next += decoded(self.travel.process(), next).map_or(1, |it| it.len() as u64);
         }
-        let first = starts.len().saturating_sub(usize::try_from(count).unwrap_or(usize::MAX));
-        starts.split_off(first)
+        // What reaches beyond is no instruction: data, or padding.
+        starts.pop_if(|_| next > end);
+        starts
     }
 
     fn instruction(&mut self, start: Option<u64>) -> Value {

@@ -1,10 +1,12 @@
 //! The recording that is debugged: where it stands, what is known of its program, and why it stopped.
 
+use super::begin::Start;
 use super::breakpoints::{Breakpoints, Hit};
 use super::children::Children;
-use super::protocol::Launch;
-use super::sight::{Known, Sight, entry_point};
-use super::sources::SourceMap;
+use super::ends::death;
+use super::protocol::{At, Launch};
+use super::sight::{Known, Sight};
+use super::sources::{Absent, SourceMap};
 use super::stack::Handles;
 use crate::engine::{self, Choice};
 use crate::replay::failure;
@@ -13,13 +15,11 @@ use crate::symbols::Symbols;
 use serde_json::{Value, json};
 use std::path::Path;
 use vmm::elfcore::signal_name;
-use vmm::engine::lookout::Lookout;
 use vmm::position::Position;
 use vmm::ram::for_replay;
 use vmm::recording::Recording;
-use vmm::replay::ReplayError;
 use vmm::signal::SI_KERNEL;
-use vmm::travel::{Stop, Travel};
+use vmm::travel::Travel;
 
 /// A recording that is debugged.
 pub(super) struct Debuggee {
@@ -29,11 +29,13 @@ pub(super) struct Debuggee {
     pub(super) handles: Handles,
     pub(super) sources: SourceMap,
     /// Source files that are not on this machine, by number.
-    pub(super) absent: Vec<String>,
+    pub(super) absent: Vec<Absent>,
     /// Whether somebody asked for a stop on a way back.
     pub(super) asked: bool,
     /// Whether it was said that the journal is damaged.
     said_damage: bool,
+    /// Where a process runs first, once that was looked for.
+    pub(super) first: Option<(i32, Position)>,
     /// Processes that it starts.
     pub(super) children: Children,
 }
@@ -50,29 +52,27 @@ pub(super) enum Reason {
     Pause,
     /// A breakpoint.
     Hit(Hit),
-    /// The recording's beginning.
+    /// The beginning of the recording, or of the process.
     Begin,
-    /// The recording's end: the crash, if it ends in one.
+    /// The recording's end, or the signal that ends the process.
     End,
+    /// Before the call by which the process exits.
+    Exit,
+    /// Where the process ran last, since it does not go on behind.
+    Last,
 }
 
-/// Where to begin.
-enum Start {
-    Begin,
-    End,
-    At(Position),
-    /// At the crash, if there is one.
-    Crash,
-}
-
-impl Start {
-    fn parse(at: Option<&str>) -> Result<Start, String> {
-        Ok(match at {
-            None => Start::Crash,
-            Some("start") => Start::Begin,
-            Some("end") => Start::End,
-            Some(text) => Start::At(text.parse().map_err(|why| format!("at: {why}; or `start`, or `end`"))?),
-        })
+impl Reason {
+    /// What a stop is called, in the protocol's words.
+    fn word(&self, crashed: bool) -> &'static str {
+        match self {
+            Reason::Entry | Reason::End if crashed => "exception",
+            Reason::Entry | Reason::Begin => "entry",
+            Reason::Step => "step",
+            Reason::Goto => "goto",
+            Reason::Pause | Reason::End | Reason::Exit | Reason::Last => "pause",
+            Reason::Hit(hit) => hit.kind.reason(),
+        }
     }
 }
 
@@ -83,7 +83,7 @@ impl Debuggee {
         launch: Launch,
         engine: Choice,
     ) -> Result<(Debuggee, Vec<String>), String> {
-        let start = Start::parse(launch.at.as_deref())?;
+        let start = Start::parse(launch.at.map(At::text).as_deref())?;
         let recording = Recording::open(dir).map_err(|error| error.to_string())?;
         let machine = engine::open(engine, for_replay()).map_err(|it| it.to_string())?;
         let symbols = Symbols::of(dir);
@@ -99,56 +99,13 @@ impl Debuggee {
             absent: Vec::new(),
             asked: false,
             said_damage: false,
+            first: None,
             children: Children::default(),
         };
         debuggee.begin(&start, launch.pid, &mut said)?;
         said.extend(debuggee.damage());
         debuggee.look();
         Ok((debuggee, said))
-    }
-
-    /// Goes to where the editor is to begin.
-    fn begin(&mut self, start: &Start, pid: Option<i32>, said: &mut Vec<String>) -> Result<(), String> {
-        let travel = &mut self.travel;
-        let failed = |error: ReplayError| failure(error).to_string();
-        if let Some(pid) = pid {
-            if !travel.seek_process(pid).map_err(failed)? {
-                return Err(format!(
-                    "there is no process {pid} in the recording: `gretel events --kind fork` shows those that there are"
-                ));
-            }
-            travel.follow(pid);
-        }
-        match start {
-            Start::Begin => {
-                let begin = travel.begin();
-                travel.seek(begin).map_err(failed)?;
-                past_loader(travel).map_err(failed)?;
-            }
-            Start::End => travel.seek_end().map_err(failed)?,
-            Start::At(position) => {
-                let arrived = travel.seek(*position).map_err(failed)?;
-                said.extend((arrived != *position).then(|| elsewhere(arrived, *position)));
-                if let Some(pid) = pid
-                    && !runs_from_here(travel, pid).map_err(failed)?
-                {
-                    said.push(format!("process {pid} does not run behind {position}"));
-                }
-            }
-            Start::Crash if pid.is_some() => {}
-            Start::Crash => {
-                travel.seek_end().map_err(failed)?;
-                if travel.process().death().is_none() {
-                    let begin = travel.begin();
-                    travel.seek(begin).map_err(failed)?;
-                    past_loader(travel).map_err(failed)?;
-                }
-            }
-        }
-        if pid.is_none() {
-            travel.follow(travel.process().pid());
-        }
-        Ok(())
     }
 
     /// What is to be said once of a journal that has no end.
@@ -198,37 +155,61 @@ impl Debuggee {
         json!({ "threads": shown.collect::<Vec<_>>() })
     }
 
-    /// The body of the event that says why the program stopped.
+    /// The body of the event that says why the program stopped. Editors show the description in a line, and the text where there is room.
     pub(super) fn stopped(&self, reason: &Reason) -> Value {
+        let crash = self.crash().filter(|_| matches!(reason, Reason::Entry | Reason::End));
         let mut body = json!({ "threadId": self.loaded(), "allThreadsStopped": true });
-        let (word, text) = match reason {
-            Reason::Entry if self.crash().is_some() => ("exception", self.crash().unwrap_or_default()),
-            Reason::Entry => ("entry", self.when()),
-            Reason::Step => ("step", String::new()),
-            Reason::Goto => ("goto", self.when()),
-            Reason::Pause => ("pause", self.when()),
-            Reason::Hit(hit) => {
-                body["hitBreakpointIds"] = hit.ids.clone().into();
-                (hit.kind.reason(), hit.text.clone())
-            }
-            Reason::Begin => ("entry", "the recording's beginning".to_owned()),
-            Reason::End => match self.crash() {
-                Some(crash) => ("exception", crash),
-                None => ("pause", "the recording's end".to_owned()),
-            },
+        body["reason"] = reason.word(crash.is_some()).into();
+        let (description, text) = match (crash, reason) {
+            (Some(crash), _) => (self.signal().unwrap_or_default().to_owned(), crash),
+            (None, reason) => (self.place_of(reason), self.details(reason)),
         };
-        body["reason"] = word.into();
+        // Of the others the reason itself says enough.
+        if !description.is_empty() {
+            body["description"] = description.into();
+        }
         if !text.is_empty() {
-            body["description"] = text.clone().into();
             body["text"] = text.into();
+        }
+        if let Reason::Hit(hit) = reason {
+            body["hitBreakpointIds"] = hit.ids.clone().into();
         }
         body
     }
 
-    /// What ended the program, if it stands there.
+    /// What place it is where a way has ended that could go no farther.
+    fn place_of(&self, reason: &Reason) -> String {
+        let process = self.travel.process();
+        let pid = process.pid();
+        match reason {
+            Reason::Begin if pid == process.first_pid() => "the recording's beginning".to_owned(),
+            Reason::Begin => format!("process {pid} begins here"),
+            Reason::End => "the recording's end".to_owned(),
+            Reason::Exit => format!("process {pid} exits here"),
+            Reason::Last => format!("process {pid} ran last here"),
+            _ => String::new(),
+        }
+    }
+
+    /// The same, and what else there is to say of a stop.
+    fn details(&self, reason: &Reason) -> String {
+        match reason {
+            Reason::Step => String::new(),
+            Reason::Entry | Reason::Goto | Reason::Pause => self.when(),
+            Reason::Hit(hit) => hit.text.clone(),
+            Reason::Begin | Reason::End | Reason::Exit | Reason::Last => self.place_of(reason),
+        }
+    }
+
+    /// The name of the signal that ended the process, if it stands there.
+    fn signal(&self) -> Option<&'static str> {
+        let death = death(self.travel.process(), self.travel.ended())?;
+        Some(signal_name(death.signal).unwrap_or("a signal"))
+    }
+
+    /// What ended the process, if it stands there.
     pub(super) fn crash(&self) -> Option<String> {
-        let death = self.travel.process().death().filter(|_| self.travel.ended())?;
-        let name = signal_name(death.signal).unwrap_or("a signal");
+        let (death, name) = death(self.travel.process(), self.travel.ended()).zip(self.signal())?;
         Some(match death.code {
             // Of a sender, or of the kernel: there is no address.
             SI_KERNEL | i32::MIN..=0 => name.to_owned(),
@@ -247,33 +228,6 @@ impl Debuggee {
             process.thread()
         )
     }
-}
-
-/// Goes on to where a process runs next, if it does.
-fn runs_from_here(travel: &mut Travel, pid: i32) -> Result<bool, ReplayError> {
-    let here = travel.position();
-    while travel.process().pid() != pid {
-        if !travel.next_event()? {
-            travel.seek(here)?;
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Goes to the program's first own instruction: before it, its libraries are not loaded.
-fn past_loader(travel: &mut Travel) -> Result<(), ReplayError> {
-    let entry = entry_point(travel.process());
-    // A window of a flight recorder begins in the midst of the program, which does not come there again.
-    if let Some(entry) = entry.filter(|_| travel.begin() == Position::default()) {
-        travel.follow(travel.process().pid());
-        let begin = travel.position();
-        let stop = travel.forward(&Lookout { at: vec![entry], data: Vec::new() })?;
-        if !matches!(stop, Stop::Breakpoint(_)) {
-            travel.seek(begin)?;
-        }
-    }
-    Ok(())
 }
 
 /// What is said where the program does not stand at a position.

@@ -2,14 +2,16 @@
 //!
 //! | part | its task |
 //! | --- | --- |
+//! | [`listen`] | editors that connect, each with a process of its own |
 //! | [`stream`] | messages in and out, and who hears that the editor wants a stop |
 //! | [`protocol`] | requests, responses and events as JSON |
 //! | [`session`] | answers requests in order, from `initialize` to `disconnect` |
 //! | [`debuggee`] | the recording, its symbols, the breakpoints; what a stop is called |
 //! | [`breakpoints`] | of lines, functions, instructions and data; conditions, hit counts, messages |
 //! | [`children`] | processes that the program starts, each for a session of its own |
+//! | [`begin`], [`ends`] | where a session begins, and where the life of its process does and ends |
 //! | [`run`] | to the next breakpoint, forwards and backwards |
-//! | [`step`], [`step_back`] | by lines and instructions |
+//! | [`step`], [`step_back`], [`into_source`] | by lines and instructions; from where no line is known |
 //! | [`sight`] | what values are read from: registers, memory and frames of a thread |
 //! | [`stack`], [`variables`], [`code`], [`sources`] | what an editor shows |
 //! | [`repl`] | commands of the debug console: `when`, `goto`, `last-write`, or an expression |
@@ -18,10 +20,14 @@
 //! other line of the function, and for the return address; the callee has none of these, so it runs at full speed, and the first
 //! hit whose frame is the one that was stepped in ends the step. `stepBack` looks for the last such hit before, in the same frame.
 
+mod begin;
 mod breakpoints;
 mod children;
 mod code;
 mod debuggee;
+mod ends;
+mod into_source;
+mod listen;
 mod protocol;
 mod repl;
 mod run;
@@ -37,9 +43,7 @@ mod variables;
 use crate::Outcome;
 use crate::engine::Choice;
 use crate::exit::{Code, Failure};
-use crate::log::say;
 use session::Session;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use stream::Connection;
@@ -55,7 +59,7 @@ use stream::Connection;
 Examples:
   gretel dap                             what an editor starts
   gretel dap rec                         the same for this recording, whatever the editor names
-  gretel dap --listen 127.0.0.1:4711     for an editor that connects; one, then it ends")]
+  gretel dap --listen 127.0.0.1:4711     for an editor that connects; ends when it has gone")]
 pub(crate) struct Args {
     /// The recording's folder; else the launch request names it
     #[arg(value_name = "DIR")]
@@ -69,16 +73,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let connection = connect(args).map_err(|e| Failure::new(Code::Other, format!("no connection: {e}")))?;
+    let no_connection = |e| Failure::new(Code::Other, format!("no connection: {e}"));
+    if let Some(address) = &args.listen {
+        let is_well = listen::serve(address, args).map_err(no_connection)?;
+        return Ok(if is_well { ExitCode::SUCCESS } else { Code::Other.into() });
+    }
+    let connection = Connection::standard().map_err(no_connection)?;
     Session::new(connection, args.dir.clone(), args.engine).serve()?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn connect(args: &Args) -> std::io::Result<Connection> {
-    let Some(address) = &args.listen else { return Connection::standard() };
-    let listener = TcpListener::bind(address)?;
-    say!("gretel: waiting for an editor at {}", listener.local_addr()?);
-    let (socket, from) = listener.accept()?;
-    say!("gretel: an editor has come from {from}");
-    Connection::tcp(socket)
 }

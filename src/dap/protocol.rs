@@ -80,7 +80,9 @@ pub(super) fn response(request: &Request, answer: Answer) -> Value {
             message["success"] = false.into();
             message["message"] = why.clone().into();
             // What editors show to people; the message above is what older ones do.
-            message["body"] = json!({"error": {"id": 1, "format": escaped(&why), "showUser": false}});
+            // Where there is no session yet, it has no other place.
+            let shown = matches!(request.command.as_str(), "launch" | "attach");
+            message["body"] = json!({"error": {"id": 1, "format": escaped(&why), "showUser": shown}});
         }
     }
     message
@@ -110,6 +112,7 @@ pub(super) fn capabilities() -> Value {
         "supportsHitConditionalBreakpoints": true,
         "supportsLogPoints": true,
         "supportsDataBreakpoints": true,
+        "supportsDataBreakpointBytes": true,
         "supportsInstructionBreakpoints": true,
         "supportsEvaluateForHovers": true,
         "supportsStepBack": true,
@@ -130,12 +133,30 @@ pub(super) fn capabilities() -> Value {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Launch {
     pub(super) recording: Option<String>,
-    pub(super) at: Option<String>,
+    pub(super) at: Option<At>,
     pub(super) pid: Option<i32>,
     /// Whether processes that it starts have sessions of their own; without it they have.
     pub(super) children: Option<bool>,
     #[serde(default)]
     pub(super) source_map: std::collections::BTreeMap<String, String>,
+}
+
+/// Where to begin: an event may be a number.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "`at` is neither a text nor a number of an event")]
+pub(super) enum At {
+    Event(u64),
+    Text(String),
+}
+
+impl At {
+    /// As a text.
+    pub(super) fn text(self) -> String {
+        match self {
+            At::Event(event) => event.to_string(),
+            At::Text(text) => text,
+        }
+    }
 }
 
 /// A source file, as editors name it.

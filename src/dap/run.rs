@@ -2,6 +2,7 @@
 
 use super::breakpoints::Way;
 use super::debuggee::{Debuggee, Reason};
+use super::ends::{exit_of, has_died};
 use super::sight::Known;
 use vmm::position::Position;
 use vmm::process::Process;
@@ -28,36 +29,44 @@ impl Debuggee {
         })
     }
 
-    /// Runs to the first breakpoint, or the first of these addresses where `is_it` holds.
+    /// Runs to the first breakpoint, or the first of these addresses where `is_it` holds; no farther than to the end of the process.
     pub(super) fn forward_to(&mut self, places: &[u64], is_it: IsIt<'_>) -> Result<Came, ReplayError> {
-        let lookout = self.breakpoints.lookout(places);
+        if self.is_dead() {
+            return Ok(Came::Elsewhere(Reason::End));
+        }
+        let places = sorted(places);
+        let lookout = self.breakpoints.lookout(&places);
         let Debuggee { travel, known, breakpoints, children, .. } = self;
-        let (mut hit, pid) = (None, travel.followed());
-        travel.heed_kernel(children.are_wanted());
+        let (mut hit, mut exited, pid) = (None, None, travel.followed());
+        travel.heed_kernel(true);
         let stop = travel.forward_where(&lookout, None, &mut |process, stop| {
+            // The instruction that the signal is for has been stopped at, if it was to be.
+            if has_died(process, pid) {
+                return true;
+            }
             if stop == Stop::Noted {
                 children.note(process, pid);
-                return false;
+                exited = exit_of(process, pid);
+                return exited.is_some();
             }
             hit = breakpoints.hit(known, process, stop, Way::Forward);
-            hit.is_some()
-                || matches!(stop, Stop::Breakpoint(at) if places.contains(&at) && is_it(process, known, at))
-        })?;
+            let is_place = |at: u64| places.binary_search(&at).is_ok();
+            hit.is_some() || matches!(stop, Stop::Breakpoint(at) if is_place(at) && is_it(process, known, at))
+        });
         travel.heed_kernel(false);
-        Ok(match (hit, stop) {
-            (Some(hit), _) => Came::Elsewhere(Reason::Hit(hit)),
-            (None, Stop::End) => Came::Elsewhere(Reason::End),
-            (None, Stop::Asked) => Came::Elsewhere(Reason::Pause),
-            (None, _) => Came::There,
+        let stop = stop?;
+        Ok(match hit {
+            Some(hit) => Came::Elsewhere(Reason::Hit(hit)),
+            None => self.end_of_process(stop, exited)?.map_or(Came::There, Came::Elsewhere),
         })
     }
 
-    /// `reverseContinue`: to the last breakpoint before.
+    /// `reverseContinue`: to the last breakpoint before, or the beginning of the process.
     pub(super) fn go_back(&mut self) -> Result<Reason, ReplayError> {
-        let lookout = self.breakpoints.lookout(&[]);
+        let (lookout, first) = (self.breakpoints.lookout(&[]), self.first()?);
         let Debuggee { travel, known, breakpoints, .. } = self;
         let mut last = None;
-        let stop = travel.backward_where(&lookout, &mut |process, stop| {
+        let stop = travel.backward_to(first, &lookout, &mut |process, stop| {
             let hit = breakpoints.hit(known, process, stop, Way::Back);
             let is_hit = hit.is_some();
             // Of those that are asked about, the last that is wanted is where the way ends.
@@ -65,7 +74,7 @@ impl Debuggee {
             is_hit
         })?;
         Ok(match stop {
-            Stop::Begin => Reason::Begin,
+            Stop::Begin | Stop::There => Reason::Begin,
             Stop::Asked => Reason::Pause,
             _ => last.map_or(Reason::Step, Reason::Hit),
         })
@@ -74,10 +83,11 @@ impl Debuggee {
     /// Goes back to the last of these addresses where `is_it` holds, without looking for breakpoints. False, and where it was, if there is
     /// none or somebody asks for a stop.
     pub(super) fn back_to(&mut self, places: &[u64], is_it: IsIt<'_>) -> Result<bool, ReplayError> {
-        let here = self.travel.position();
+        let (here, first) = (self.travel.position(), self.first()?);
         let lookout = vmm::engine::lookout::Lookout { at: sorted(places), data: Vec::new() };
         let Debuggee { travel, known, asked, .. } = self;
-        let stop = travel.backward_where(
+        let stop = travel.backward_to(
+            first,
             &lookout,
             &mut |process, stop| matches!(stop, Stop::Breakpoint(at) if is_it(process, known, at)),
         )?;

@@ -33,6 +33,8 @@ pub(super) struct Session {
     debuggee: Option<Debuggee>,
     /// The editor starts sessions that it is asked for.
     starts_sessions: bool,
+    /// It was said that there is nothing more to be seen.
+    has_terminated: bool,
 }
 
 /// What follows an answer.
@@ -66,7 +68,15 @@ type Handled = Result<(Value, Then), String>;
 impl Session {
     pub(super) fn new(connection: Connection, dir: Option<PathBuf>, engine: Choice) -> Session {
         let Connection { incoming, outgoing } = connection;
-        Session { incoming, outgoing, dir, engine, debuggee: None, starts_sessions: false }
+        Session {
+            incoming,
+            outgoing,
+            dir,
+            engine,
+            debuggee: None,
+            starts_sessions: false,
+            has_terminated: false,
+        }
     }
 
     /// Answers until the editor leaves.
@@ -112,7 +122,15 @@ impl Session {
     /// Where the replay differs from the recording, there is no program to look at.
     fn no_program(&mut self, error: ReplayError) -> io::Result<()> {
         self.outgoing.send(output(&format!("gretel: {}", failure(error))))?;
-        self.outgoing.send(event("terminated", json!({})))
+        self.terminated()
+    }
+
+    /// Says once that there is nothing more to be seen.
+    fn terminated(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.has_terminated, true) {
+            true => Ok(()),
+            false => self.outgoing.send(event("terminated", json!({}))),
+        }
     }
 
     /// Answers a request; false when it was the last.
@@ -128,10 +146,14 @@ impl Session {
                 said.iter().try_for_each(|line| self.outgoing.send(output(&format!("gretel: {line}"))))?;
                 self.outgoing.send(event("initialized", json!({})))?;
             }
-            Then::Stopped(reason) | Then::Moved(reason) => self.stopped(&reason)?,
+            Then::Stopped(reason) => self.stopped(&reason)?,
+            Then::Moved(reason) => {
+                self.continued()?;
+                self.stopped(&reason)?;
+            }
             Then::Run(run) => self.run(&run)?,
             Then::End => {
-                self.outgoing.send(event("terminated", json!({})))?;
+                self.terminated()?;
                 return Ok(request.command != "disconnect");
             }
         }
@@ -216,6 +238,13 @@ impl Session {
                 self.stopped(&Reason::Pause)
             }
         }
+    }
+
+    /// The program has moved without having been asked to run: what was said of the stop before holds no more.
+    fn continued(&mut self) -> io::Result<()> {
+        let Some(debuggee) = &self.debuggee else { return Ok(()) };
+        let body = json!({ "threadId": debuggee.loaded(), "allThreadsContinued": true });
+        self.outgoing.send(event("continued", body))
     }
 
     fn stopped(&mut self, reason: &Reason) -> io::Result<()> {

@@ -75,6 +75,11 @@ impl Known {
         starts.filter_map(|start| self.info(start)).collect()
     }
 
+    /// That of the program itself, without its libraries.
+    pub(super) fn program(&self) -> Option<Rc<Info>> {
+        self.info(self.entry?)
+    }
+
     /// The compiled function at an address, by its lines.
     pub(super) fn lines(&self, address: u64) -> Option<Rc<Lines>> {
         let info = self.info(address)?;

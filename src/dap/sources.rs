@@ -6,6 +6,33 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// A placeholder has no more lines than these.
+const MOST_LINES: u32 = 1 << 16;
+
+/// A source file that is not on this machine.
+pub(super) struct Absent {
+    /// Where it was when the program was compiled.
+    recorded: String,
+    /// The last of its lines that was shown.
+    lines: u32,
+}
+
+impl Absent {
+    /// What is shown in its place: why it is not here. It has as many lines as editors put their cursors in.
+    fn text(&self) -> String {
+        let folder = Path::new(&self.recorded).parent().unwrap_or_else(|| Path::new("/"));
+        let mut text = format!(
+            "{} is not on this machine.\nIf its folder is elsewhere here, say so in the launch configuration:\n\
+             \"sourceMap\": {{\"{}\": \"/where/it/is\"}}\n",
+            self.recorded,
+            folder.display()
+        );
+        let lines = u32::try_from(text.lines().count()).unwrap_or(MOST_LINES);
+        (lines..self.lines.min(MOST_LINES)).for_each(|_| text.push('\n'));
+        text
+    }
+}
+
 /// What `sourceMap` in the launch configuration says: folders of the program's compilation, and where they are here.
 #[derive(Default)]
 pub(super) struct SourceMap(BTreeMap<String, String>);
@@ -16,7 +43,7 @@ impl SourceMap {
     }
 
     /// The path here of one where the program was compiled.
-    fn here(&self, recorded: &str) -> String {
+    pub(super) fn here(&self, recorded: &str) -> String {
         // The longest folder first.
         let mapped = self.0.iter().rev().find_map(|(from, to)| moved(recorded, from, to));
         mapped.unwrap_or_else(|| recorded.to_owned())
@@ -43,14 +70,30 @@ impl Debuggee {
         if Path::new(&here).is_file() {
             return json!({ "name": name, "path": here });
         }
-        let number = match self.absent.iter().position(|known| known == recorded) {
-            Some(place) => place + 1,
-            None => {
-                self.absent.push(recorded.to_owned());
-                self.absent.len()
-            }
-        };
-        json!({ "name": name, "path": here, "sourceReference": number, "origin": "not on this machine" })
+        let number = self.absent(recorded) + 1;
+        // So editors show a frame whose source is here before one whose is not.
+        json!({
+            "name": name, "path": here, "sourceReference": number, "origin": "not on this machine",
+            "presentationHint": "deemphasize",
+        })
+    }
+
+    /// The same of a frame that is at a line of it.
+    pub(super) fn source_of_line(&mut self, recorded: &str, line: u32) -> Value {
+        let source = self.source(recorded);
+        if source["sourceReference"].is_number() {
+            let place = self.absent(recorded);
+            self.absent[place].lines = self.absent[place].lines.max(line);
+        }
+        source
+    }
+
+    /// The place of a file among those that are not here.
+    fn absent(&mut self, recorded: &str) -> usize {
+        self.absent.iter().position(|known| known.recorded == recorded).unwrap_or_else(|| {
+            self.absent.push(Absent { recorded: recorded.to_owned(), lines: 0 });
+            self.absent.len() - 1
+        })
     }
 
     /// `source`: the text of a file that is not here is why it is not.
@@ -66,12 +109,8 @@ impl Debuggee {
             return Ok(json!({ "content": text }));
         }
         let place = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
-        let recorded = place.and_then(|place| self.absent.get(place)).ok_or("there is no such source")?;
-        Ok(json!({ "content": format!(
-            "{recorded} is not on this machine.\nIf its folder is elsewhere here, say so in the launch configuration:\n\
-             \"sourceMap\": {{\"{}\": \"/where/it/is\"}}\n",
-            Path::new(recorded).parent().unwrap_or_else(|| Path::new("/")).display()
-        ) }))
+        let absent = place.and_then(|place| self.absent.get(place)).ok_or("there is no such source")?;
+        Ok(json!({ "content": absent.text() }))
     }
 
     /// `loadedSources`.

@@ -107,7 +107,7 @@ impl Debuggee {
             });
             match line.source {
                 Some((file, number)) => {
-                    frame["source"] = self.source(&file);
+                    frame["source"] = self.source_of_line(&file, number);
                     frame["line"] = number.into();
                 }
                 None => frame["presentationHint"] = "subtle".into(),

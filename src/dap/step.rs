@@ -108,8 +108,11 @@ impl Debuggee {
     ) -> Result<Result<Reason, ReplayError>, String> {
         let frame = self.standing(thread)?;
         let Some((line, inlined)) = frame.place() else {
-            // A function without lines is run to its end, as gdb does.
-            return self.step_out(thread);
+            // A function without lines is run to its end, as gdb does, if it has one.
+            return match frame.returns_to {
+                Some(_) => self.step_out(thread),
+                None => self.step_into_source(thread),
+            };
         };
         let mut ends = self.ends(&frame, |statement_line, chain| {
             // What is inlined deeper, or beside, is a call.
@@ -157,9 +160,9 @@ impl Debuggee {
             if let Some(reason) = self.past_resolver(frame.thread)? {
                 return Ok(Some(reason));
             }
-            match self.travel.step()? {
-                Stop::There => {}
-                stop => return Ok(Some(ended(stop))),
+            match self.run_instruction()? {
+                Reason::Step => {}
+                reason => return Ok(Some(reason)),
             }
             let rip = self.travel.process().cpu().regs().rip;
             if frame.lines.as_ref().is_some_and(|lines| lines.ranges.iter().any(|range| range.contains(&rip)))
@@ -227,7 +230,7 @@ impl Debuggee {
     }
 
     /// From a function's first instruction to where its parameters can be read.
-    fn enter_body(&mut self, thread: i32, lines: &Lines) -> Result<Reason, ReplayError> {
+    pub(super) fn enter_body(&mut self, thread: i32, lines: &Lines) -> Result<Reason, ReplayError> {
         let process = self.travel.process();
         if process.cpu().regs().rip == lines.body {
             return Ok(Reason::Step);
@@ -303,7 +306,7 @@ impl Debuggee {
                 Came::Elsewhere(reason) => reason,
             });
         }
-        self.travel.step().map(ended)
+        self.run_instruction()
     }
 }
 
@@ -328,16 +331,6 @@ fn ends_here(
     }
     // The frame is gone: something returned past its caller.
     cfa > frame.cfa && ends.outer.contains(&at)
-}
-
-/// What a step of one instruction is called.
-fn ended(stop: Stop) -> Reason {
-    match stop {
-        Stop::End => Reason::End,
-        Stop::Begin => Reason::Begin,
-        Stop::Asked => Reason::Pause,
-        _ => Reason::Step,
-    }
 }
 
 /// The instruction at an address, if there is one.

@@ -37,12 +37,16 @@ impl Debuggee {
         let frame = Standing::of(&self.known, self.travel.process(), thread)
             .ok_or_else(|| format!("there is no thread {thread} at this position of the recording"))?;
         let from = self.travel.position();
+        let first = match self.first() {
+            Ok(first) => first,
+            Err(error) => return Ok(Err(error)),
+        };
         if frame.lines.is_none() && frame.returns_to.is_none() {
             return Err("no line is known here, nor a caller: step back by instructions".to_owned());
         }
         let found = self.keep_near().and_then(|()| self.go_to_beginning(&frame));
-        // Only a window of a flight recorder begins in the midst of functions, and goes back to its beginning then.
-        if matches!(found, Ok(false)) && !self.asked && self.travel.begin() == Position::default() {
+        // A window of a flight recorder, and a process that another has started, begin in the midst of functions: they go back to there.
+        if matches!(found, Ok(false)) && !self.asked && first == Position::default() {
             return match self.travel.seek(from) {
                 Ok(_) => Err("nothing is known that led here: step back by instructions".to_owned()),
                 Err(error) => Ok(Err(error)),
@@ -58,8 +62,8 @@ impl Debuggee {
             return Ok(Reason::Pause);
         }
         if !found {
-            let begin = self.travel.begin();
-            self.travel.seek(begin)?;
+            let first = self.first()?;
+            self.travel.seek(first)?;
             return Ok(Reason::Begin);
         }
         self.keep_near()?;
@@ -229,9 +233,15 @@ impl Debuggee {
                 self.loaded()
             ));
         }
-        Ok(self.travel.step_back().map(|stop| match stop {
-            Stop::Begin => Reason::Begin,
-            _ => Reason::Step,
-        }))
+        Ok(self.back_instruction())
+    }
+
+    fn back_instruction(&mut self) -> Result<Reason, ReplayError> {
+        let first = self.first()?;
+        if self.travel.position() > first && self.travel.step_back()? != Stop::Begin {
+            return Ok(Reason::Step);
+        }
+        self.travel.seek(first)?;
+        Ok(Reason::Begin)
     }
 }

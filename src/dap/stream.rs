@@ -1,4 +1,4 @@
-//! Messages of the Debug Adapter Protocol over a pipe or a socket: a header with the length, and JSON.
+//! Messages of the Debug Adapter Protocol over pipes, or a socket in their place: a header with the length, and JSON.
 //!
 //! Until the recording is open, messages are read where they are answered. Then a thread reads them, so that `pause` is heard while the
 //! program runs: it sets [`vmm::travel::Travel::asks`]. It is started behind the sandbox, and so is in it.
@@ -7,7 +7,6 @@ use super::protocol::{Request, answered};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -36,12 +35,6 @@ impl Connection {
             io::stdin().as_fd().try_clone_to_owned()?,
             io::stdout().as_fd().try_clone_to_owned()?,
         ))
-    }
-
-    pub(super) fn tcp(socket: TcpStream) -> io::Result<Connection> {
-        socket.set_nodelay(true)?;
-        let other = socket.try_clone()?;
-        Ok(Connection::of(socket.into(), other.into()))
     }
 
     fn of(from: OwnedFd, to: OwnedFd) -> Connection {

@@ -246,6 +246,8 @@ impl Recorded {
             }
             Noted::Released(task) => Stopped { id: id_of(process, task), why: Why::Released },
             Noted::Executed(pid) => self.tell_exec(pid),
+            // Nobody wants to know of it.
+            Noted::Ended { .. } => self.stands(),
             Noted::Signal { task, signal, handler } => {
                 let id = id_of(process, task);
                 self.view = handler.and_then(|handler| self.before_handler(id, handler));
@@ -288,6 +290,8 @@ fn wants(process: &Process, wishes: &Wishes, noted: &Noted, stepping: bool) -> b
         }
         Noted::Released(task) => wishes.held.is_some_and(|held| held.tid == *task),
         Noted::Executed(pid) => wishes.execs && wishes.includes(*pid),
+        // gdb sees it when the process is no more among the tasks.
+        Noted::Ended { .. } => false,
         Noted::Signal { task, signal, .. } => {
             let is_passed = wishes.passed.contains(&gdb_number(*signal)) && !stepping;
             !is_passed && wishes.includes(id_of(process, *task).pid)

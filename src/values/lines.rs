@@ -278,6 +278,23 @@ impl Info {
         Some((table.files.get(line.file)?.clone(), line.number))
     }
 
+    /// Where the statements of the files begin for whose path `is_it`.
+    pub(crate) fn statements(&self, is_it: &dyn Fn(&str) -> bool) -> Vec<u64> {
+        let mut found = Vec::new();
+        for table in (0..self.units()).filter_map(|unit| self.table(unit)) {
+            let wanted: Vec<bool> = table.files.iter().map(|file| is_it(file)).collect();
+            let is_wanted = |row: &&Row| {
+                row.statement
+                    && !row.end
+                    && row.line.number > 0
+                    && wanted.get(row.line.file).is_some_and(|it| *it)
+            };
+            let rows = table.rows.iter().filter(is_wanted);
+            found.extend(rows.map(|row| row.address.wrapping_add(self.bias)));
+        }
+        found
+    }
+
     /// The source files of all units.
     pub(crate) fn files(&self) -> Vec<String> {
         let tables = (0..self.units()).filter_map(|unit| self.table(unit));

@@ -1,7 +1,9 @@
 //! `gretel dap`: an editor goes through a recording, forwards and backwards.
 
 mod children;
+mod ends;
 mod services;
+mod sessions;
 mod silence;
 
 use crate::editor::Editor;
@@ -455,7 +457,8 @@ fn what_is_wrong_is_said_and_the_session_goes_on() {
     assert!(old.contains("has moved"), "{old}");
     // A length that is none: nothing behind it can be read.
     editor.send_bytes(b"Content-Length: many\r\n\r\n");
-    assert_ne!(editor.child.wait().expect("it ends").code(), Some(0));
+    let adapter = editor.child.as_mut().expect("it was started");
+    assert_ne!(adapter.wait().expect("it ends").code(), Some(0));
 }
 
 #[test]

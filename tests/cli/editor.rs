@@ -4,13 +4,15 @@ use crate::Place;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
 
 /// A session with `gretel dap`.
 pub(crate) struct Editor {
-    pub(crate) child: Child,
-    to: Option<ChildStdin>,
-    from: BufReader<ChildStdout>,
+    /// The adapter, if it was started for this session.
+    pub(crate) child: Option<Child>,
+    to: Option<Box<dyn Write>>,
+    from: BufReader<Box<dyn Read>>,
     sent: i64,
     events: VecDeque<Value>,
 }
@@ -30,9 +32,19 @@ impl Editor {
         let mut command = place.command(env!("CARGO_BIN_EXE_gretel"), &["dap"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("gretel starts");
-        let to = child.stdin.take();
-        let from = BufReader::new(child.stdout.take().expect("a pipe"));
-        Editor { child, to, from, sent: 0, events: VecDeque::new() }
+        let (to, from) = (child.stdin.take().expect("a pipe"), child.stdout.take().expect("a pipe"));
+        Editor { child: Some(child), ..Editor::over(to, from) }
+    }
+
+    /// A session with an adapter that listens.
+    pub(crate) fn connect(address: &str) -> Editor {
+        let socket = TcpStream::connect(address).expect("the adapter listens");
+        Editor::over(socket.try_clone().expect("a socket"), socket)
+    }
+
+    fn over(to: impl Write + 'static, from: impl Read + 'static) -> Editor {
+        let from = BufReader::new(Box::new(from) as Box<dyn Read>);
+        Editor { child: None, to: Some(Box::new(to)), from, sent: 0, events: VecDeque::new() }
     }
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
@@ -53,10 +65,17 @@ impl Editor {
     }
 
     fn receive(&mut self) -> Value {
+        self.try_receive().expect("the adapter has ended")
+    }
+
+    /// The next message, if the adapter has not ended.
+    fn try_receive(&mut self) -> Option<Value> {
         let mut length = 0;
         loop {
             let mut line = String::new();
-            assert!(self.from.read_line(&mut line).expect("a line") > 0, "the adapter has ended");
+            if self.from.read_line(&mut line).expect("a line") == 0 {
+                return None;
+            }
             match line.trim_end().split_once(": ") {
                 Some((_, value)) => length = value.parse().expect("a length"),
                 None => break,
@@ -64,27 +83,29 @@ impl Editor {
         }
         let mut text = vec![0; length];
         self.from.read_exact(&mut text).expect("a message");
-        serde_json::from_slice(&text).expect("JSON")
+        Some(serde_json::from_slice(&text).expect("JSON"))
+    }
+
+    /// The response to a request.
+    pub(crate) fn response(&mut self, command: &str, arguments: Value) -> Value {
+        let seq = self.send(command, arguments);
+        loop {
+            let message = self.receive();
+            if message["type"] != "response" {
+                self.events.push_back(message);
+                continue;
+            }
+            assert_eq!((&message["request_seq"], &message["command"]), (&seq.into(), &command.into()));
+            return message;
+        }
     }
 
     /// The answer to a request, or why there is none.
     pub(crate) fn try_ask(&mut self, command: &str, arguments: Value) -> Result<Value, String> {
-        let seq = self.send(command, arguments);
-        loop {
-            let message = self.receive();
-            match message["type"].as_str() {
-                Some("response") => {
-                    assert_eq!(
-                        (&message["request_seq"], &message["command"]),
-                        (&seq.into(), &command.into())
-                    );
-                    return match message["success"].as_bool() {
-                        Some(true) => Ok(message["body"].clone()),
-                        _ => Err(message["message"].as_str().unwrap_or_default().to_owned()),
-                    };
-                }
-                _ => self.events.push_back(message),
-            }
+        let response = self.response(command, arguments);
+        match response["success"].as_bool() {
+            Some(true) => Ok(response["body"].clone()),
+            _ => Err(response["message"].as_str().unwrap_or_default().to_owned()),
         }
     }
 
@@ -93,11 +114,17 @@ impl Editor {
         answer.unwrap_or_else(|why| panic!("{command}: {why}"))
     }
 
+    /// The next event of this name among those that were received, if there is one.
+    pub(crate) fn received(&mut self, name: &str) -> Option<Value> {
+        let at = self.events.iter().position(|event| event["event"] == name)?;
+        Some(self.events.remove(at)?["body"].clone())
+    }
+
     /// The next event of this name.
     pub(crate) fn event(&mut self, name: &str) -> Value {
         loop {
-            if let Some(at) = self.events.iter().position(|event| event["event"] == name) {
-                return self.events.remove(at).expect("it is there")["body"].clone();
+            if let Some(event) = self.received(name) {
+                return event;
             }
             let message = self.receive();
             self.events.push_back(message);
@@ -196,6 +223,14 @@ impl Editor {
     pub(crate) fn leave(mut self) -> i32 {
         self.ask("disconnect", json!({}));
         drop(self.to.take());
-        self.child.wait().expect("it ends").code().unwrap_or(-1)
+        self.child.as_mut().map_or(0, |child| child.wait().expect("it ends").code().unwrap_or(-1))
+    }
+
+    /// Leaves, and the names of all events that come until the adapter has gone.
+    pub(crate) fn last_events(mut self) -> Vec<String> {
+        self.ask("disconnect", json!({}));
+        let rest: Vec<Value> = std::iter::from_fn(|| self.try_receive()).collect();
+        let events = self.events.iter().chain(&rest);
+        events.filter_map(|it| it["event"].as_str().map(str::to_owned)).collect()
     }
 }

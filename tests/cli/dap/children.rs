@@ -6,7 +6,7 @@ use crate::editor::Editor;
 use serde_json::{Value, json};
 
 /// Two children, one of which has a child.
-const FAMILY: &str = r#"#include <stdio.h>
+pub(super) const FAMILY: &str = r#"#include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 __attribute__((noinline)) int work(int n) {
@@ -27,7 +27,11 @@ int main(void) {
 
 /// A session of an editor that starts sessions, or of one that does not.
 fn session(place: &Place, starts_sessions: bool, configuration: &Value) -> Editor {
-    let mut editor = Editor::start(place);
+    launched(Editor::start(place), starts_sessions, configuration)
+}
+
+/// The same, by an adapter that was started.
+pub(super) fn launched(mut editor: Editor, starts_sessions: bool, configuration: &Value) -> Editor {
     editor.ask(
         "initialize",
         json!({ "adapterID": "gretel", "supportsStartDebuggingRequest": starts_sessions }),
@@ -39,7 +43,7 @@ fn session(place: &Place, starts_sessions: bool, configuration: &Value) -> Edito
 }
 
 /// The process where a session stands.
-fn process(editor: &mut Editor) -> String {
+pub(super) fn process(editor: &mut Editor) -> String {
     let when = editor.ask("evaluate", json!({ "expression": "when", "context": "repl" }));
     let when = when["result"].as_str().expect("a text").to_owned();
     when.split(", ").find_map(|part| part.strip_prefix("process ")).expect("a process").to_owned()

@@ -477,6 +477,7 @@ impl Process {
 
     /// Ends the loaded process with a status as wait tells it, and goes on with another one.
     fn end_process(&mut self, status: i32) -> Result<Step, ProcessError> {
+        self.note(Noted::Ended { pid: self.kernel.pid(), task: self.kernel.tasks.id() });
         let (kernel, mut guest) = self.guest();
         match kernel.end_process(&mut guest, status)? {
             Last::NotYet => self.go_on(),

@@ -21,6 +21,13 @@ pub enum Noted {
     Released(i32),
     /// A process runs another program from here on.
     Executed(i32),
+    /// A process has ended, and another is loaded if there is one.
+    Ended {
+        /// The process.
+        pid: i32,
+        /// The task of it that ran last.
+        task: i32,
+    },
     /// A signal was delivered.
     Signal {
         /// To this task.
