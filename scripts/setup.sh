@@ -31,6 +31,7 @@ missing_packages() {
     have busybox || echo busybox-static
     have go || echo golang-go
     have curl || echo curl
+    have python3 || echo python3 # packs the extension of VS Code
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
     local libc
     libc=$(gcc -print-file-name=libc.a 2>/dev/null || true) # gcc echoes the bare name when there is no such file

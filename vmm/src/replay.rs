@@ -130,7 +130,7 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Brings a checkpoint from disk into the program's memory, where pages that others have from there are shared with them.
+    /// Brings a checkpoint from disk into the program's memory, where frames that others have from there are shared with them.
     ///
     /// # Errors
     /// When it is damaged, and when the frames of guest memory are used up.

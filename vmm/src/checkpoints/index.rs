@@ -1,5 +1,6 @@
 //! Reading checkpoints: what there is is found by the outlines of frames; a checkpoint is read and checked when it is asked for.
 
+use super::loaded::Same;
 use super::{About, CHECKPOINT, CheckpointError, IDENTITY, MAGIC, MARK, PAGES, VERSION};
 use crate::failure::ProcessError;
 use crate::journal::frame::{self, Outline};
@@ -148,8 +149,8 @@ impl Index {
         self.damage.as_ref()
     }
 
-    /// Brings the `n`-th checkpoint into a program's memory, and the numbers of its frames; whoever gets them owns them. A page that
-    /// `there` has a frame of is not read.
+    /// Brings the `n`-th checkpoint into a program's memory, and what its frames are known by; whoever gets them owns them. One that is
+    /// `there` is not read.
     ///
     /// # Errors
     /// When it is damaged, and when the frames of memory are used up.
@@ -157,7 +158,7 @@ impl Index {
         &self,
         n: usize,
         process: &mut Process,
-        there: impl Fn(u64) -> Option<Phys>,
+        there: impl Fn(Same) -> Option<Phys>,
     ) -> Result<(Checkpoint, Filled), CheckpointError> {
         let io = |error| CheckpointError::Io { path: self.path.clone(), error };
         let (_, found) = self.all[n];
@@ -167,9 +168,12 @@ impl Index {
         let parts = Parts::take(&mut Cursor(&content)).ok_or_else(undecodable)?;
         let blobs: Vec<Arc<Vec<u8>>> = self.blobs(&mut input, &parts)?.into_iter().map(Arc::new).collect();
         let stored = process.read_stored(parts.head, &blobs, parts.frames.len()).ok_or_else(undecodable)?;
-        let frames = self.fill_frames(&mut input, &parts.frames, process.memory_mut(), there)?;
+        let known_by = parts.frames.iter().zip(&parts.versions);
+        let known_by: Vec<Same> =
+            known_by.map(|(page, version)| Same { page: *page, version: *version }).collect();
+        let frames = self.fill_frames(&mut input, &known_by, process.memory_mut(), there)?;
         match process.build(stored, &frames) {
-            Ok(built) => Ok((built, Filled { numbers: parts.frames, frames })),
+            Ok(built) => Ok((built, Filled { known_by, frames })),
             Err(error) => {
                 let owned = process.memory_mut().frames_mut();
                 frames.iter().for_each(|frame| owned.release(*frame));
@@ -226,18 +230,19 @@ impl Index {
         Ok(blobs)
     }
 
-    /// Frames of memory that hold these pages, each with one owner more. No two are the same one, also where pages are.
+    /// Frames of memory that hold these pages, each with one owner more.
     fn fill_frames(
         &self,
         input: &mut BufReader<File>,
-        numbers: &[u64],
+        known_by: &[Same],
         memory: &mut Memory,
-        there: impl Fn(u64) -> Option<Phys>,
+        there: impl Fn(Same) -> Option<Phys>,
     ) -> Result<Vec<Phys>, CheckpointError> {
-        let (mut frames, mut wanted) = (Vec::with_capacity(numbers.len()), Vec::new());
+        let (mut frames, mut wanted) = (Vec::with_capacity(known_by.len()), Vec::new());
         let (mut shared, mut filled) = (FxHashSet::default(), Ok(()));
-        for number in numbers {
-            if let Some(frame) = there(*number).filter(|frame| shared.insert(*frame)) {
+        for same in known_by {
+            // A forged file may have one twice.
+            if let Some(frame) = there(*same).filter(|frame| shared.insert(*frame)) {
                 memory.frames_mut().share(frame);
                 frames.push(frame);
                 continue;
@@ -245,7 +250,7 @@ impl Index {
             match memory.allocate() {
                 Ok(frame) => {
                     frames.push(frame);
-                    wanted.push((*number, frame));
+                    wanted.push((same.page, frame));
                 }
                 Err(error) => {
                     filled = Err(ProcessError::from(SpaceError::from(error)).into());
@@ -296,8 +301,7 @@ impl Index {
 
 /// Frames that hold pages, each with an owner more than the checkpoint they were filled for.
 pub(super) struct Filled {
-    /// The numbers of the pages.
-    pub(super) numbers: Vec<u64>,
+    pub(super) known_by: Vec<Same>,
     pub(super) frames: Vec<Phys>,
 }
 

@@ -159,8 +159,8 @@ impl Shelf {
         self.about(at).is_some_and(|about| (at.file, about.offset) <= whole)
     }
 
-    /// Brings a checkpoint into a program's memory, and what pages it has; with them, where the journal goes on. What others of `there`
-    /// have as well is shared with them.
+    /// Brings a checkpoint into a program's memory, and what frames it has; with them, where the journal goes on. Those that others of
+    /// `there` have as well are shared with them.
     ///
     /// # Errors
     /// When it is damaged, and when the frames of memory are used up.
@@ -172,7 +172,7 @@ impl Shelf {
     ) -> Result<(Checkpoint, Loaded, Place, About), CheckpointError> {
         let found = self.indexes.get(at.file).and_then(Option::as_ref).zip(self.about(at));
         let (index, about) = found.expect("a checkpoint that is on the shelf");
-        let there = |number| there.iter().find_map(|it| it.frame(at.file, number));
+        let there = |same| there.iter().find_map(|it| it.frame(at.file, same));
         let (checkpoint, filled) = index.load(at.number, process, there)?;
         let loaded = Loaded::new(at.file, filled, process.memory_mut());
         Ok((checkpoint, loaded, goes_on(at, about), about))

@@ -88,7 +88,7 @@ impl Stops {
         Ok(())
     }
 
-    /// The pages that those from disk have, which are in memory: of the nearest behind a position, and the nearest before.
+    /// The frames that those from disk have, which are in memory: of the nearest behind a position, and the nearest before.
     pub(super) fn loaded_around(&self, at: Position) -> Vec<&Loaded> {
         let from_disk = || self.stops.iter().filter(|stop| !stop.kept.loaded.is_empty());
         let behind = from_disk().find(|stop| stop.position() >= at);

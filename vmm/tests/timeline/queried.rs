@@ -82,6 +82,31 @@ fn a_store_long_ago_is_found_without_what_lies_between() {
     }
 }
 
+/// In each of sixty turns a word is stored to twice, and is in the end what it was.
+const UNDONE: &str = r#"
+    #include <sys/mman.h>
+    #include <unistd.h>
+    int main(void) {
+        volatile long *words = mmap((void *)0x10000000, 4096, 3, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        for (int turn = 0; turn < 60; turn++) {
+            words[0] = 2;
+            words[0] = 1;
+            for (volatile long n = 0; n < 300000; n++) {}
+            getppid();
+        }
+        return words[0];
+    }"#;
+
+#[test]
+fn a_store_that_is_undone_is_found_between_checkpoints_that_hold_the_same() {
+    let Some(program) = compiled("undone", UNDONE, &[]) else { return };
+    for engine in engines() {
+        let recording = recorded_with(&program, engine, 6);
+        let mut travel = Travel::open(&recording, machine(engine)).unwrap();
+        assert_eq!(writes_backwards(&mut travel, PAGES).len(), 121, "on {}, with the mapping", engine.name());
+    }
+}
+
 /// Two neighbours of a word are stored to in each of three million turns, and loaded; the word itself in thirty, and loaded in six.
 const NEIGHBOURS: &str = r#"
     #include <sys/mman.h>
