@@ -68,12 +68,18 @@ impl<B: Bus> Cpu<B> {
     /// A trap between two iterations: then rcx, rsi and rdi tell how far it got, and the flags are as before (Intel SDM vol. 2, REP:
     /// EFLAGS is restored).
     pub fn run_string(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec {
-        let before = self.reg(Gpr::RCX);
+        let before = self.count(op);
         let done = self.run_iterations(op, iteration);
-        let iterations = if op.rep == Rep::None { 1 } else { before.wrapping_sub(self.reg(Gpr::RCX)) };
+        let iterations = if op.rep == Rep::None { 1 } else { before - self.count(op) };
         let bytes = iterations.saturating_mul(u64::from(op.w / 8));
         self.string_bytes_left = self.string_bytes_left.saturating_sub(bytes);
         done
+    }
+
+    /// How many iterations are left by rcx, or by ecx where addresses have 32 bits: that leaves the upper half of rcx zero.
+    fn count(&self, op: &Op) -> u64 {
+        let rcx = self.reg(Gpr::RCX);
+        if op.mem.addr32 { rcx & u64::from(u32::MAX) } else { rcx }
     }
 
     fn run_iterations(&mut self, op: &Op, iteration: Last<Cpu<B>>) -> Exec {

@@ -371,3 +371,24 @@ fn fxsave_stores_the_mask_that_it_was_told() {
         assert_eq!(machine.cpu().regs().gpr[0], mask.unwrap_or(0xffff).into());
     }
 }
+
+#[test]
+fn string_instructions_count_by_what_they_repeat() {
+    // With 32-bit addresses ecx counts, and the upper half of rcx becomes zero.
+    let addr32_rep_stosb = [0x67, 0xf3, 0xaa];
+    let mut machine = machine(Protection::CODE, |a| {
+        a.mov(rcx, 0xffff_ffff_0000_0010_u64)?;
+        a.mov(edi, i32::try_from(DATA).unwrap())?;
+        a.db(&addr32_rep_stosb)?;
+        a.nop()?;
+        a.mov(ecx, 40)?;
+        a.rep().stosb()?;
+        a.syscall()
+    });
+    machine.cpu_mut().allow_strings(56);
+    assert!(matches!(machine.run(Until::retired(4), &mut ()), Stop::Budget));
+    assert!(!machine.cpu().strings_are_over(), "sixteen bytes of 56");
+    assert_eq!(machine.cpu().regs().gpr[1], 0);
+    assert!(matches!(machine.run(Until::retired(6), &mut ()), Stop::Budget));
+    assert!(machine.cpu().strings_are_over());
+}
